@@ -1,0 +1,137 @@
+"""Questions to a stored release, at no privacy cost; and the curator's comparison with the truth, which is not private."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from mwem_sql import catalog, engine, store
+from mwem_sql.compiler.compile import Compiled, compile_workload
+from mwem_sql.compiler.linear import Floats, LinearQuery
+from mwem_sql.compiler.pushdown import plan_scans
+from mwem_sql.compiler.sandbox import Sandbox
+from mwem_sql.errors import OptionError, refuse
+from mwem_sql.ledger import ledger_of
+from mwem_sql.session import Session
+from mwem_sql.state import Mixture, State
+from mwem_sql.store import Stored
+from mwem_sql.workload import Workload
+
+ANSWER = pa.schema({"query": pa.int32(), "name": pa.string(), "cell": pa.list_(pa.string()), "answer": pa.float64()})
+MAX_WEIGHTS = 5_000_000
+
+
+class Answerer:
+    """A stored release made ready for questions. Queries may split its classes: values of a class are equally likely."""
+
+    def __init__(self, session: Session, stored: Stored) -> None:
+        self._session = session
+        self.stored = stored
+        self._state: State | Mixture = stored.state()
+
+    def compile(self, workload: Workload) -> Compiled:
+        with Sandbox(self._session.settings) as sandbox:
+            return compile_workload(self.stored.domain, workload, sandbox, finer_than=self.stored.classes)
+
+    def answers(self, compiled: Compiled) -> list[Floats]:
+        """One vector per query, its cells in order."""
+        marginals: dict[tuple[str, ...], Floats] = {}
+        out = []
+        for query in compiled.queries:
+            names = query.linear.attributes
+            if names not in marginals:
+                marginals[names] = self._marginal(query.linear, compiled)
+            out.append(query.linear.answer(marginals[names]))
+        return out
+
+    def _marginal(self, query: LinearQuery, compiled: Compiled) -> Floats:
+        """The marginal over the query's own, finer classes."""
+        out = self._state.marginal(query.attributes)
+        for axis, name in enumerate(query.attributes):
+            finer, own = compiled.classes[name], self.stored.classes[name]
+            parents = _parents(finer.pieces.points, finer.representatives, finer.pieces.known, own)
+            share = finer.sizes / np.bincount(parents, weights=finer.sizes, minlength=own.count)[parents]
+            out = out.take(parents, axis=axis) * share.reshape([-1 if k == axis else 1 for k in range(out.ndim)])
+        return out
+
+    def count(self, predicate: str) -> float:
+        compiled = self.compile(Workload.from_predicates([predicate]))
+        return float(self.answers(compiled)[0][0])
+
+    def rows(self, workload: Workload) -> Iterator[dict[str, Any]]:
+        compiled = self.compile(workload)
+        for query, values in zip(compiled.queries, self.answers(compiled), strict=True):
+            for cell, value in zip(query.cells(), values.tolist(), strict=True):
+                yield {"query": query.number, "name": query.label, "cell": cell, "answer": value}
+
+
+def _parents(points: Any, representatives: Any, known: int, own: Any) -> Any:
+    """The release's class that each finer class lies in."""
+    if own.attribute.values is not None:
+        return own.codes[representatives]
+    inside = np.minimum(representatives, known - 1)
+    found = own.codes[np.clip(np.searchsorted(own.pieces.lows, points[inside], side="right") - 1, 0, None)]
+    return np.where(representatives >= known, own.codes[-1], found)
+
+
+def answerer(session: Session, output: str, function: str) -> Answerer:
+    return Answerer(session, store.load(session.cursor(), output, session.place, function))
+
+
+def compare(session: Session, table: str, output: str, workload: Workload) -> Iterator[dict[str, Any]]:
+    """True and released answers side by side.
+
+    Privacy:
+        None: this shows true answers to the curator. The ledger notes that it was done.
+    """
+    function = "mwem_compare"
+    ready = answerer(session, output, function)
+    con = session.cursor()
+    relation = catalog.describe(con, table, session.place, function)
+    compiled = ready.compile(workload)
+    linear = [query.linear for query in compiled.queries]
+    scans = plan_scans(relation.name, compiled.classes, {frozenset(query.attributes) for query in linear})
+    ledger_of(con, relation.charged, session.place, function).note(session.cursor(), str(ready.stored.name), function)
+    truths = engine.true_answers(session.cursor(), scans, linear)
+    for query, truth, values in zip(compiled.queries, truths, ready.answers(compiled), strict=True):
+        for cell, true, value in zip(query.cells(), truth.tolist(), values.tolist(), strict=True):
+            yield {
+                "query": query.number, "name": query.label, "cell": cell, "true_answer": float(true), "answer": value,
+                "error": abs(value - true),
+            }  # fmt: skip
+
+
+def weights(session: Session, output: str, attributes: list[str]) -> tuple[list[tuple[str, str]], list[dict[str, Any]]]:
+    """Column names and types, and the rows of the weighting over some attributes."""
+    ready = answerer(session, output, "mwem_weights")
+    domain = ready.stored.domain
+    names = []
+    for name in attributes:
+        if name.casefold() not in domain.spelling:
+            raise refuse(
+                OptionError, "mwem_weights", f"attribute {name!r} is not in {output}",
+                f"it has {', '.join(domain.columns)}",
+            )
+        names.append(domain.spelling[name.casefold()])
+    if not names or len(set(names)) < len(names):
+        raise refuse(OptionError, "mwem_weights", f"attributes ({attributes!r}) must be one or more, each once", "write ['sex', 'race']")
+    own = {name: ready.stored.classes[name] for name in names}
+    cells = int(np.prod([len(classes.pieces) for classes in own.values()]))
+    if cells > MAX_WEIGHTS:
+        raise refuse(OptionError, "mwem_weights", f"attributes ({attributes!r}) have {cells:,} value combinations, more than {MAX_WEIGHTS:,}", "name fewer")
+    spread = ready.stored.state().marginal(names)
+    for axis, classes in enumerate(own.values()):
+        sizes = np.maximum(classes.pieces.sizes, 1e-300)
+        share = sizes / np.bincount(classes.codes, weights=sizes)[classes.codes]
+        spread = spread.take(classes.codes, axis=axis) * share.reshape([-1 if k == axis else 1 for k in range(spread.ndim)])
+    labels = [[classes.pieces.label(piece) for piece in range(len(classes.pieces))] for classes in own.values()]
+    kinds = [classes.attribute.type if classes.pieces.listed else "VARCHAR" for classes in own.values()]
+    rows = [
+        {"cell": list(cell), "weight": weight}
+        for cell, weight in zip(itertools.product(*labels), spread.ravel().tolist(), strict=True)
+    ]
+    return list(zip(names, kinds, strict=True)), rows

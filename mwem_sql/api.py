@@ -1,0 +1,106 @@
+"""The Python surface: `release` and the Release it returns."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import duckdb
+import pyarrow as pa
+from sqlglot import exp
+
+from mwem_sql import catalog, store
+from mwem_sql.answer import ANSWER, Answerer
+from mwem_sql.errors import OptionError, TableError, refuse
+from mwem_sql.release import SUMMARY, run_release
+from mwem_sql.request import FUNCTION, Request
+from mwem_sql.session import Session
+from mwem_sql.workload import Workload
+
+WorkloadLike: TypeAlias = str | Workload | pa.Table
+
+
+class Release:
+    """A stored release. Its summary's columns are attributes: `r.output`, `r.rows`, `r.rounds`, `r.reused`, ..."""
+
+    release: int
+    output: str
+    rows: int
+    epsilon: float
+    delta: float
+    rounds: int
+    queries: int
+    attributes: int
+    cells: int
+    seconds: float
+    private: bool
+    reused: bool
+
+    def __init__(self, session: Session, summary: dict[str, Any]) -> None:
+        for name in SUMMARY:
+            setattr(self, name, summary[name])
+        self._session = session
+        self._stored = store.load(session.cursor(), _quoted(self.output), session.place, FUNCTION)
+
+    def __repr__(self) -> str:
+        return f"Release({', '.join(f'{name}={getattr(self, name)!r}' for name in SUMMARY)})"
+
+    @property
+    def factors(self) -> pa.Table:
+        """The state: factor, attributes, shape, weights (and state first, for an average)."""
+        return self._stored.state().table()
+
+    @property
+    def measurements(self) -> pa.Table:
+        """What was measured, in the order of the rounds."""
+        return store.measurements_of(self._session.cursor(), self._stored)
+
+    def answer(self, workload: WorkloadLike) -> pa.Table:
+        """Answers to any workload over the release's attributes: query, name, cell, answer."""
+        asked = read_workload(self._session, workload, None)
+        return pa.Table.from_pylist(list(Answerer(self._session, self._stored).rows(asked)), schema=ANSWER)
+
+
+def release(con: duckdb.DuckDBPyConnection, table: str, workload: WorkloadLike, epsilon: object, **options: Any) -> Release:
+    """Release a table with the options of `CALL mwem_release`; the same request returns the stored release.
+
+    Privacy:
+        (epsilon, delta)-differential privacy, per row or per `unit`; debited in the ledger before a private row is read.
+    """
+    session = Session.of(con)
+    asked = read_workload(session, workload, table)
+    return Release(session, run_release(session, Request.parse(table, asked, epsilon, options)))
+
+
+def read_workload(session: Session, workload: object, private: str | None) -> Workload:
+    """A workload from any of its forms; a view that reads the private table is refused."""
+    if isinstance(workload, Workload):
+        return workload
+    if isinstance(workload, pa.Table):
+        return Workload.from_arrow(workload)
+    if not isinstance(workload, str):
+        raise refuse(
+            OptionError, FUNCTION, f"workload ({type(workload).__name__}) must be a table name, a Workload or an Arrow table",
+            "Workload.from_predicates([...]) makes one from texts",
+        )
+    con = session.cursor()
+    found = catalog.find(con, workload, session.place)
+    if found is None:
+        raise refuse(
+            TableError, FUNCTION, f"workload ({workload!r}) does not exist for this call",
+            "create it as a table and COMMIT, or pass a Workload",
+        )
+    if private is not None:
+        protected = catalog.find(con, private, session.place)
+        read = catalog.sources(con, *found)
+        if protected is not None and catalog.sources(con, *protected) & read:
+            raise refuse(
+                TableError, FUNCTION, f"workload ({workload!r}) reads the private table {private}",
+                "a workload must be public: write its rows out in a table",
+            )
+    return Workload.from_arrow(con.sql(exp.select("*").from_(found[0].tree()).sql("duckdb")).to_arrow_table())
+
+
+def _quoted(output: str) -> str:
+    """A stored `database.schema.table` as a name that can be looked up."""
+    database, schema, table = output.split(".", 2)
+    return catalog.Name(database, schema, table).quoted()

@@ -1,0 +1,265 @@
+"""The privacy budget: reading it, splitting it into shares, and accounting for what the mechanisms took.
+
+Owns every sum of epsilon, delta and rho, as exact fractions: in floats 0.1 + 0.1 + 0.1 > 0.3.
+It must not draw noise or see an answer; all of it is public arithmetic.
+
+Why the shares may simply be added although each round depends on the last: the adversary of the composition theorems
+chooses every mechanism after seeing all earlier outputs. Here the shares are fixed before the first round; only the
+query, the approximation and the candidates are adaptive, and those are functions of released outputs. For pure epsilon
+the privacy loss of a transcript is the sum of the steps' losses, each at most its share whatever came before (Dwork
+and Roth 2014, appendix B); for zCDP the Renyi divergences of adaptively chosen steps add up (Bun and Steinke 2016,
+lemma 2.3). A loop that also chooses its next share from released outputs (`rounds := NULL`) needs a privacy filter: a
+debit refused at the limit is that filter. For pure epsilon the sum along every transcript stays within the limit; for
+zCDP it is a theorem that the sum is what counts (Feldman and Zrnic 2021; Whitehouse and others 2023).
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from mwem_sql.errors import BudgetError, MwemError, OptionError, refuse
+from mwem_sql.mechanisms import Kind, noise_scale, zcdp_epsilon, zcdp_rho
+
+# Below, the noise exceeds any table; above, there is no privacy left to speak of. Both keep every scale a plain double.
+MINIMUM_EPSILON: Final = Fraction(1, 10**12)
+MAXIMUM_EPSILON: Final = Fraction(10**6)
+MINIMUM_DELTA: Final = Fraction(1, 10**300)
+MAXIMUM_ROUNDS: Final = 10**6
+# What a private total and a histogram start take off the top.
+TOTAL_SHARE: Final = Fraction(1, 20)
+HISTOGRAM_SHARE: Final = Fraction(1, 4)
+
+_LONGEST_TEXT: Final = 100
+
+
+class AccountingError(BudgetError):
+    """A mechanism took more than its share: a fault of this package, never of the request."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """(epsilon, delta) as exact rationals of the decimals that the user wrote."""
+
+    epsilon: Fraction
+    delta: Fraction = Fraction(0)
+
+    def __post_init__(self) -> None:
+        """Refuse what `parse` would refuse."""
+        if not (isinstance(self.epsilon, Fraction) and isinstance(self.delta, Fraction)):
+            raise refuse(
+                OptionError, "Budget", "epsilon and delta must be fractions", "use Budget.parse(epsilon, delta)"
+            )
+        _check_epsilon(self.epsilon, self.epsilon, "Budget")
+        _check_delta(self.delta, self.delta, "Budget")
+
+    @classmethod
+    def parse(cls, epsilon: object, delta: object = 0, function: str = "mwem_release") -> Budget:
+        """Read both from text or numbers; a float counts as the shortest decimal that prints it (0.1 is 1/10)."""
+        exact_epsilon, exact_delta = _rational(epsilon), _rational(delta)
+        _check_epsilon(exact_epsilon, epsilon, function)
+        _check_delta(exact_delta, delta, function)
+        return cls(Fraction(exact_epsilon), Fraction(exact_delta))
+
+
+class Predicted(NamedTuple):
+    """Standard deviation of the noise on one measured cell under each plan; None where the plan does not exist."""
+
+    pure: float
+    zcdp: float | None
+
+
+@dataclass(frozen=True)
+class Split:
+    """How the limit is shared: `total + histogram + rounds * (select + measure) == limit`, exactly.
+
+    Shares are in epsilon for the pure kind and in rho for zcdp. `total` is 0 when n is public, `histogram` unless asked
+    for; `select` and `measure` are for one round.
+    """
+
+    kind: Kind
+    limit: Fraction
+    total: Fraction
+    histogram: Fraction
+    select: Fraction
+    measure: Fraction
+    rounds: int
+    predicted: Predicted
+    budget: Budget
+
+    def __post_init__(self) -> None:
+        """Refuse shares that do not add up."""
+        shares = self.total + self.histogram + self.rounds * (self.select + self.measure)
+        if shares != self.limit or min(self.total, self.histogram, self.select, self.measure) < 0:
+            raise _fault(f"the shares ({_shown(shares)}) must add up to the limit ({_shown(self.limit)})")
+
+    def accountant(self) -> Accountant:
+        """Open the account that this split is to be spent from."""
+        return Accountant(self.kind, self.limit, self.budget)
+
+
+class Accountant:
+    """Keeps the shares that were debited and the costs that OpenDP's maps gave, both as exact sums.
+
+    A step debits its share, draws, and records its map. A debit is never undone: a draw that failed may have been seen.
+    """
+
+    def __init__(self, kind: Kind, limit: Fraction, budget: Budget | None = None) -> None:
+        """Open an account of `limit` (epsilon for pure, rho for zcdp) that must stay within `budget`."""
+        if kind == "zcdp" and budget is None:
+            raise _fault("an account in rho (None) must name the budget that it converts to")
+        self.kind: Final = kind
+        self.limit: Final = limit
+        self.budget: Final = budget or Budget(limit)
+        self._spent = self._recorded = self._mapped = Fraction(0)
+        self._check_limit()
+
+    @property
+    def spent(self) -> Fraction:
+        """The sum of the shares debited."""
+        return self._spent
+
+    @property
+    def remaining(self) -> Fraction:
+        """What may still be debited."""
+        return self.limit - self._spent
+
+    @property
+    def mapped(self) -> Fraction:
+        """The exact sum of the recorded maps: never more than `spent`."""
+        return self._mapped
+
+    def debit(self, share: Fraction) -> None:
+        """Take `share` before its mechanism runs; refused, and nothing taken, when it does not fit."""
+        if share <= 0:
+            raise _fault(f"a share ({_shown(share)}) must be positive")
+        if share > self.remaining:
+            raise refuse(
+                BudgetError,
+                "mwem_release",
+                f"the next share ({_shown(share)}) must fit what is left of {_unit(self.kind)}"
+                f" ({_shown(self.remaining)} of {_shown(self.limit)})",
+                "raise epsilon or use fewer rounds",
+            )
+        self._spent += share
+
+    def record(self, map_value: float, share: Fraction) -> None:
+        """Keep what a mechanism's map says it cost; refused when above the share debited for it."""
+        if not math.isfinite(map_value) or not 0 <= Fraction(map_value) <= share:
+            raise _fault(f"the cost of a mechanism ({map_value!r}) must not exceed its share ({_shown(share)})")
+        if self._recorded + share > self._spent:
+            raise _fault(f"a recorded share ({_shown(share)}) must have been debited first")
+        self._recorded += share
+        self._mapped += Fraction(map_value)
+
+    def settle(self) -> None:
+        """Check the whole account before anything is published."""
+        if not self._mapped <= self._recorded <= self._spent <= self.limit:
+            raise _fault(f"the costs ({_shown(self._mapped)}) must not exceed the limit ({_shown(self.limit)})")
+        self._check_limit()
+
+    def _check_limit(self) -> None:
+        # Costs within the limit convert to no more than the limit does, so this covers the sum of the maps too.
+        epsilon = self.limit if self.kind == "pure" else Fraction(zcdp_epsilon(self.limit, self.budget.delta))
+        if epsilon > self.budget.epsilon:
+            raise _fault(f"the limit ({_shown(epsilon)}) must not exceed epsilon ({_shown(self.budget.epsilon)})")
+
+
+def split(
+    budget: Budget,
+    rounds: int,
+    *,
+    total_is_public: bool,
+    histogram: bool,
+    sensitivity: int = 1,
+    function: str = "mwem_release",
+) -> Split:
+    """Share the budget as the paper's figure does: epsilon / 2T to each selection and each measurement.
+
+    A private total first takes 1/20 and a histogram start 1/4 of the whole. With delta > 0 the same split is made of
+    rho too, and the plan whose noise on one measured cell has the smaller standard deviation (sqrt(2) times the Laplace
+    scale against sigma) is taken, pure at a tie: (epsilon, 0) implies (epsilon, delta). Only public numbers decide.
+    """
+    if isinstance(rounds, bool) or not isinstance(rounds, int) or not 1 <= rounds <= MAXIMUM_ROUNDS:
+        raise refuse(
+            OptionError,
+            function,
+            f"rounds ({_quoted(rounds)}) must be a whole number from 1 to {MAXIMUM_ROUNDS}",
+            "leave rounds out to have it chosen",
+        )
+    total = Fraction(0) if total_is_public else TOTAL_SHARE
+    start = HISTOGRAM_SHARE if histogram else Fraction(0)
+    each = (1 - total - start) / (2 * rounds)
+
+    pure = math.sqrt(2) * noise_scale(each * budget.epsilon, sensitivity, "pure").scale
+    rho = zcdp_rho(budget.epsilon, budget.delta) if budget.delta else Fraction(0)
+    predicted = Predicted(pure, noise_scale(each * rho, sensitivity, "zcdp").scale if rho else None)
+    better = predicted.zcdp is not None and predicted.zcdp < predicted.pure
+    kind: Kind = "zcdp" if better else "pure"
+    limit = rho if better else budget.epsilon
+    return Split(kind, limit, total * limit, start * limit, each * limit, each * limit, rounds, predicted, budget)
+
+
+def _rational(value: object) -> Fraction | Decimal:
+    """Give the exact number, or a NaN for anything that is none; a Decimal may still have an absurd exponent."""
+    if isinstance(value, numbers.Rational) and not isinstance(value, bool):
+        return Fraction(int(value.numerator), int(value.denominator))
+    # str of a numpy float is its shortest decimal; repr is "np.float64(0.1)".
+    text = str(value).strip() if isinstance(value, (str, float, Decimal, np.floating)) else ""
+    try:
+        return Decimal(text) if len(text) <= _LONGEST_TEXT else Decimal("NaN")
+    except InvalidOperation:
+        return Decimal("NaN")
+
+
+def _check_epsilon(exact: Fraction | Decimal, given: object, function: str) -> None:
+    hint = "write a decimal such as 0.5; smaller is more private"
+    if (isinstance(exact, Decimal) and not exact.is_finite()) or exact <= 0:
+        raise refuse(OptionError, function, f"epsilon ({_quoted(given)}) must be a positive finite number", hint)
+    if not _within(exact, MINIMUM_EPSILON, MAXIMUM_EPSILON):
+        raise refuse(OptionError, function, f"epsilon ({_quoted(given)}) must be between 1e-12 and 1e6", hint)
+
+
+def _check_delta(exact: Fraction | Decimal, given: object, function: str) -> None:
+    hint = "leave delta out for pure epsilon, or write a decimal far below one over the number of rows, such as 1e-9"
+    if (isinstance(exact, Decimal) and not exact.is_finite()) or not 0 <= exact < 1:
+        raise refuse(OptionError, function, f"delta ({_quoted(given)}) must be a finite number from 0 to below 1", hint)
+    if exact != 0 and not _within(exact, MINIMUM_DELTA, Fraction(1)):
+        raise refuse(OptionError, function, f"delta ({_quoted(given)}) must be 0 or at least 1e-300", hint)
+
+
+def _within(exact: Fraction | Decimal, low: Fraction, high: Fraction) -> bool:
+    # The exponent first: as a fraction, 1e999999999 would be a gigabyte of digits.
+    if isinstance(exact, Decimal) and not -400 < exact.adjusted() < 400:
+        return False
+    return low <= Fraction(exact) <= high
+
+
+def _quoted(given: object) -> str:
+    if isinstance(given, int) and given.bit_length() > 256:  # Python refuses to print very long integers.
+        return f"a whole number of {given.bit_length()} bits"
+    if isinstance(given, Fraction):
+        return _shown(given)
+    text = repr(given)
+    return text if len(text) <= 60 else f"{text[:56]}..."
+
+
+def _shown(exact: Fraction) -> str:
+    try:
+        return f"{float(exact):.12g}"
+    except OverflowError:
+        return "beyond 1e308"
+
+
+def _unit(kind: Kind) -> str:
+    return "epsilon" if kind == "pure" else "rho"
+
+
+def _fault(what: str) -> MwemError:
+    return refuse(AccountingError, "mwem_release", what, "this is a fault in mwem_sql: please report it")

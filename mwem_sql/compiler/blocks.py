@@ -1,0 +1,273 @@
+"""From evaluated leaves to blocks: classes that every leaf agrees on, each query's blocks on them, and the coarsest classes.
+
+Pure array work on public values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sqlglot import exp
+
+from mwem_sql.compiler import predicate
+from mwem_sql.compiler.classes import Classes, Ints, Pieces, refine
+from mwem_sql.compiler.evaluate import TRUE, Values
+from mwem_sql.compiler.linear import Block, LinearQuery
+from mwem_sql.compiler.predicate import Leaf
+from mwem_sql.errors import CellsError, refuse
+from mwem_sql.workload import Query
+
+MAX_CELLS = 10_000_000  # cells of one factor of the state, and so of one query's attributes together
+_CHUNK = 512  # signatures compared at a time
+
+Cell = tuple[str | None, ...]
+Evaluated = Mapping[tuple[str, str], Values]
+
+
+@dataclass(frozen=True, eq=False)
+class Parsed:
+    """A query's texts as checked trees: what must be true, what it is grouped by, what is multiplied."""
+
+    conjuncts: tuple[exp.Expr, ...]
+    groups: tuple[Leaf, ...]
+    factors: tuple[Leaf, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class CompiledQuery:
+    """A query of the workload in linear form. `groups` are, per block, the group_by values of its cells."""
+
+    number: int
+    source: Query
+    linear: LinearQuery
+    groups: tuple[tuple[Cell, ...], ...]
+    positions: tuple[int, ...]
+
+    @property
+    def label(self) -> str:
+        return self.source.label
+
+    def cells(self) -> Iterator[list[str | None] | None]:
+        """The group_by values of every answer, in the answers' order; None for a scalar query."""
+        if self.source.group_by is None:
+            yield None
+            return
+        for parts in product(*self.groups):
+            flat = [value for part in parts for value in part]
+            yield [flat[position] for position in self.positions]
+
+
+@dataclass(frozen=True, eq=False)
+class Draft:
+    """A query over fine classes: blocks with the group_by values of their cells, and where those stand in the row."""
+
+    number: int
+    source: Query
+    blocks: tuple[tuple[Block, tuple[Cell, ...]], ...]
+    positions: tuple[int, ...]
+
+
+def fine_classes(
+    pieces: Mapping[str, Pieces], values: Evaluated, finer_than: Mapping[str, Classes] | None
+) -> dict[str, Classes]:
+    """Pieces on which every leaf takes the same values are one class."""
+    rows: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in pieces}
+    for item in values.values():
+        for axis, name in enumerate(item.columns):
+            rows[name].append(np.moveaxis(item.array, axis, 0).reshape(len(pieces[name]), -1))
+    out = {}
+    for name, own in pieces.items():
+        codes = np.zeros(len(own), dtype=np.int32)
+        if finer_than is not None and name in finer_than:
+            codes = _inside(own, finer_than[name])
+        for start in range(0, len(rows[name]), _CHUNK):
+            codes = refine(codes, np.concatenate(rows[name][start : start + _CHUNK], axis=1))
+        out[name] = Classes(own, refine(codes, np.zeros((len(own), 1), np.int8)))
+    return out
+
+
+def _inside(own: Pieces, coarser: Classes) -> Ints:
+    """The class of `coarser` that each piece lies in."""
+    if own.attribute.values is not None or not len(coarser.pieces.lows):
+        return coarser.codes
+    found = np.searchsorted(coarser.pieces.lows, own.points, side="right") - 1
+    codes = coarser.codes[np.clip(found, 0, None)]
+    return np.append(codes, coarser.codes[-1]).astype(np.int32) if own.attribute.nullable else codes
+
+
+def on_classes(item: Values, fine: Mapping[str, Classes]) -> Values:
+    array = item.array
+    for axis, name in enumerate(item.columns):
+        array = array.take(fine[name].representatives, axis=axis)
+    return Values(item.columns, array, item.labels)
+
+
+def coarse_classes(
+    fine: Mapping[str, Classes], drafts: Sequence[Draft], finer_than: Mapping[str, Classes] | None
+) -> dict[str, Classes]:
+    """Fine classes that no block tells apart are one class: the coarsest partition that answers the workload exactly."""
+    blocks: dict[str, dict[int, tuple[Block, int]]] = {name: {} for name in fine}
+    for draft in drafts:
+        for block, _ in draft.blocks:
+            for axis, name in enumerate(block.attributes):
+                blocks[name][id(block)] = (block, axis)
+    out = {}
+    for name, own in fine.items():
+        codes = np.zeros(own.count, dtype=np.int32)
+        if finer_than is not None and name in finer_than:
+            codes = _inside(own.pieces, finer_than[name])[own.representatives]
+        listed = list(blocks[name].values())
+        for start in range(0, len(listed), _CHUNK):
+            signatures = [
+                np.moveaxis(array, axis, 0).reshape(own.count, -1).astype(np.int32)
+                for block, axis in listed[start : start + _CHUNK]
+                for array in ((block.labels,) if block.values is None else (block.labels, block.values))
+            ]
+            codes = refine(codes, np.concatenate(signatures, axis=1))
+        by_piece = codes[own.codes]
+        out[name] = Classes(own.pieces, refine(np.zeros_like(by_piece), by_piece[:, None]))
+    return out
+
+
+def draft(
+    number: int, query: Query, parsed: Parsed, values: Evaluated, fine: Mapping[str, Classes]
+) -> Draft:
+    parts: list[tuple[str, object, tuple[str, ...]]] = [
+        *(("truth", tree, predicate.columns_of(tree)) for tree in parsed.conjuncts),
+        *(("group", k, leaf.columns) for k, leaf in enumerate(parsed.groups)),
+        *(("sign", leaf, leaf.columns) for leaf in parsed.factors),
+    ]
+    blocks = []
+    order: list[int] = []
+    for columns in _components([part[2] for part in parts], list(fine)):
+        own = [part for part in parts if (set(part[2]) <= set(columns) if part[2] else not columns)]
+        shape = tuple(fine[name].count for name in columns)
+        if prod(shape) > MAX_CELLS:
+            raise too_many(query.label, columns, prod(shape))
+        mask = np.ones(shape, dtype=bool)
+        signs = np.ones(shape, dtype=np.int8)
+        labels = np.zeros(shape, dtype=np.int64)
+        cells: list[Cell] = [()]
+        for role, what, _ in own:
+            if role == "truth":
+                assert isinstance(what, exp.Expr)
+                mask &= _truth(what, values, columns, shape) == TRUE
+            elif role == "group":
+                assert isinstance(what, int)
+                order.append(what)
+                item = values["group", parsed.groups[what].sql]
+                labels = labels * len(item.labels) + _spread(item, columns, shape)
+                cells = [(*cell, value) for cell in cells for value in item.labels]
+            else:
+                assert isinstance(what, Leaf)
+                signs = signs * _spread(values["sign", what.sql], columns, shape)
+        counted = mask & (signs != 0)
+        used, numbered = np.unique(labels[counted], return_inverse=True)
+        final = np.full(shape, -1, dtype=np.int32)
+        final[counted] = numbered
+        block = Block(columns, final, max(1, len(used)), None if (signs[counted] == 1).all() else signs)
+        blocks.append((block, tuple(cells[k] for k in used.tolist()) or (cells[0],)))
+    return Draft(number, query, tuple(blocks), tuple(int(k) for k in np.argsort(order)))
+
+
+def _components(sets: Sequence[tuple[str, ...]], order: Sequence[str]) -> list[tuple[str, ...]]:
+    """Columns joined by a common part, in the table's order; parts without columns make one component ()."""
+    groups: list[set[str]] = []
+    for columns in sets:
+        touched = [group for group in groups if group & set(columns)]
+        merged = set(columns).union(*touched)
+        groups = [group for group in groups if not group & merged and (group or merged)] + [merged]
+    rank = {name: k for k, name in enumerate(order)}
+    return sorted((tuple(sorted(group, key=rank.__getitem__)) for group in groups), key=lambda names: [rank[name] for name in names])
+
+
+def _truth(
+    tree: exp.Expr, values: Evaluated, columns: tuple[str, ...], shape: tuple[int, ...]
+) -> npt.NDArray[Any]:
+    """Three-valued truth of a conjunct on the classes of `columns`."""
+    if len(predicate.columns_of(tree)) <= 1 or not isinstance(tree, (exp.And, exp.Or, exp.Not, exp.Paren)):
+        return _spread(values["truth", predicate.leaf(tree).sql], columns, shape)
+    left = _truth(tree.this, values, columns, shape)
+    if isinstance(tree, exp.Paren):
+        return left
+    if isinstance(tree, exp.Not):
+        return np.asarray(TRUE - left)
+    right = _truth(tree.expression, values, columns, shape)
+    return np.asarray(np.minimum(left, right) if isinstance(tree, exp.And) else np.maximum(left, right))
+
+
+def _spread(item: Values, columns: tuple[str, ...], shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    """A leaf's values broadcast to all of a block's columns."""
+    order = sorted(range(len(item.columns)), key=lambda axis: columns.index(item.columns[axis]))
+    array = item.array.transpose(order)
+    wide = [size if name in item.columns else 1 for name, size in zip(columns, shape, strict=True)]
+    return np.broadcast_to(array.reshape(wide), shape)
+
+
+def settle(draft: Draft, fine: Mapping[str, Classes], coarse: Mapping[str, Classes]) -> CompiledQuery:
+    """The draft on coarse classes, without attributes that do not matter to it."""
+    blocks: list[Block] = []
+    groups: list[tuple[Cell, ...]] = []
+    for block, cells in draft.blocks:
+        labels, signs = block.labels, block.values
+        for axis, name in enumerate(block.attributes):
+            # Coarse classes are numbered by first appearance over pieces, and so are fine ones.
+            first = fine[name].codes[coarse[name].representatives]
+            labels = labels.take(first, axis=axis)
+            signs = None if signs is None else signs.take(first, axis=axis)
+        kept = Block(block.attributes, labels, block.size, signs)
+        parts = _split(_drop_constant(kept))
+        if cells == ((),):
+            parts = [part for part in parts if not _counts_all(part)]
+        blocks += parts
+        groups += [cells, *[((),)] * (len(parts) - 1)][: len(parts)]
+    return CompiledQuery(draft.number, draft.source, LinearQuery(tuple(blocks)), tuple(groups), draft.positions)
+
+
+def _counts_all(block: Block) -> bool:
+    return not block.attributes and block.values is None and block.size == 1 and bool((block.labels == 0).all())
+
+
+def _drop_constant(block: Block) -> Block:
+    """Without the attributes along which nothing changes."""
+    names, labels, signs = list(block.attributes), block.labels, block.values
+    for axis in reversed(range(len(names))):
+        same = (labels == labels.take([0], axis=axis)).all()
+        if same and (signs is None or (signs == signs.take([0], axis=axis)).all()):
+            labels = np.asarray(labels.take(0, axis=axis))
+            signs = None if signs is None else np.asarray(signs.take(0, axis=axis))
+            del names[axis]
+    return Block(tuple(names), labels, block.size, signs)
+
+
+def _split(block: Block) -> list[Block]:
+    """A scalar block as a product of smaller ones, where its counted cells form a product."""
+    if block.size != 1 or block.values is not None or len(block.attributes) < 2:
+        return [block]
+    counted = block.labels == 0
+    for axis, name in enumerate(block.attributes):
+        others = tuple(k for k in range(counted.ndim) if k != axis)
+        alone, rest = counted.any(axis=others), counted.any(axis=axis)
+        if (counted == np.expand_dims(rest, axis) & alone.reshape([-1 if k == axis else 1 for k in range(counted.ndim)])).all():
+            names = tuple(other for other in block.attributes if other != name)
+            one = Block((name,), np.where(alone, 0, -1).astype(np.int32), 1)
+            return [one, *_split(Block(names, np.where(rest, 0, -1).astype(np.int32), 1))]
+    return [block]
+
+
+def too_many(label: str, columns: Sequence[str], cells: int) -> CellsError:
+    error = refuse(
+        CellsError, "workload",
+        f"query {label!r} needs {cells:,} cells over {', '.join(columns)}, more than {MAX_CELLS:,}",
+        "group by fewer columns, or by coarser expressions",
+    )
+    assert isinstance(error, CellsError)
+    return error
+
+

@@ -1,0 +1,210 @@
+"""Which values the workload tells apart. Pieces are the finest public grid of an attribute; classes are unions of pieces.
+
+A piece is one value, one bin, or all values between two neighbouring constants of the workload. Pieces that every
+query treats alike form one class, which carries its size (its base measure) and nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from mwem_sql.domain import Attribute
+from mwem_sql.errors import DomainError, refuse
+from mwem_sql.ticks import Tick
+
+MAX_VALUES = 100_000  # values of one attribute that are listed one by one
+# Base measure of what has none by itself, as a share of a continuous attribute's length.
+NULL_SHARE = 0.01
+POINT_SHARE = 1e-4
+
+Ints = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """The pieces of one attribute, in order of value; the NULL piece, if any, is last.
+
+    For an attribute with bounds, piece i holds the ticks `lows[i]` to `highs[i]`, both included, and is evaluated at
+    `points[i]`; for one with a list of values all three are empty. `bins[i]` is the group_by cell of piece i.
+    """
+
+    attribute: Attribute
+    lows: npt.NDArray[Any]
+    highs: npt.NDArray[Any]
+    points: npt.NDArray[Any]
+    bins: Ints
+
+    def __len__(self) -> int:
+        known = len(self.attribute.values) if self.attribute.values is not None else len(self.lows)
+        return known + int(self.attribute.nullable)
+
+    @property
+    def known(self) -> int:
+        """Pieces other than NULL."""
+        return len(self) - int(self.attribute.nullable)
+
+    @cached_property
+    def sizes(self) -> npt.NDArray[np.float64]:
+        """Base measure: number of values, or length where they cannot be counted."""
+        if self.attribute.values is not None or self.attribute.step is not None:
+            return np.ones(len(self))
+        if self.attribute.ordered.discrete:
+            known = (self.highs - self.lows + 1).astype(np.float64)
+            null = 1.0 if self.listed else NULL_SHARE * known.sum()
+        else:
+            known = (self.highs - self.lows).astype(np.float64)
+            null = NULL_SHARE * (known.sum() or 1.0)
+        return np.append(known, null) if self.attribute.nullable else known
+
+    @property
+    def listed(self) -> bool:
+        """Every piece is a single value of the domain."""
+        attribute = self.attribute
+        return attribute.values is not None or attribute.step is not None or bool((self.lows == self.highs).all())
+
+    def values(self) -> pa.Array:
+        """A value of each piece, as text or in the attribute's own type, NULL last."""
+        attribute = self.attribute
+        known = pa.array(attribute.values) if attribute.values is not None else attribute.ordered.arrow(self.points)
+        return pa.concat_arrays([known, pa.nulls(1, known.type)]) if attribute.nullable else known
+
+    def label(self, piece: int) -> str | None:
+        """A piece in words: its value, or the bounds of its bin or interval; None for NULL."""
+        if piece >= self.known:
+            return None
+        attribute = self.attribute
+        if attribute.values is not None:
+            return attribute.values[piece]
+        if self.listed:
+            return attribute.text(self.points[piece].item())
+        inside = np.flatnonzero(self.bins[: self.known] == self.bins[piece]) if attribute.bins else np.array([piece])
+        low, high = self.lows[inside[0]].item(), self.highs[inside[-1]].item()
+        if attribute.ordered.discrete or high == attribute.high:
+            return f"[{attribute.text(low)}, {attribute.text(high)}]"
+        return f"[{attribute.text(low)}, {attribute.text(attribute.ordered.after(high))})"
+
+
+@dataclass(frozen=True, eq=False)
+class Classes:
+    """A partition of an attribute's pieces: `codes[i]` is the class of piece i, numbered by first appearance."""
+
+    pieces: Pieces
+    codes: Ints
+
+    @property
+    def attribute(self) -> Attribute:
+        return self.pieces.attribute
+
+    @cached_property
+    def count(self) -> int:
+        return int(self.codes.max()) + 1
+
+    @cached_property
+    def sizes(self) -> npt.NDArray[np.float64]:
+        """The base measure of each class, always positive."""
+        sums = np.bincount(self.codes, weights=self.pieces.sizes, minlength=self.count)
+        total = sums.sum()
+        # A class of single points on a continuous range has no length of its own.
+        return np.where(sums > total * 1e-12, sums, POINT_SHARE * total if total > 0 else 1.0)
+
+    @cached_property
+    def representatives(self) -> npt.NDArray[np.intp]:
+        """The first piece of each class."""
+        return np.unique(self.codes, return_index=True)[1]
+
+    def joined(self) -> Classes:
+        """The same classes on longer pieces: neighbours between cuts that ended up in one class are one piece."""
+        own = self.pieces
+        if own.listed:
+            return self
+        known = own.known
+        first = np.flatnonzero((np.diff(self.codes[:known], prepend=-1) != 0) | (np.diff(own.bins[:known], prepend=-1) != 0))
+        last = np.append(first[1:], known) - 1
+        lows, highs = own.lows[first], own.highs[last]
+        keep = np.append(first, known) if own.attribute.nullable else first
+        pieces = Pieces(own.attribute, lows, highs, _middle(own.attribute, lows, highs), own.bins[keep])
+        return Classes(pieces, self.codes[keep])
+
+
+def value_pieces(attribute: Attribute, cuts: Iterable[Tick] = ()) -> Pieces:
+    """Every value, step or bin its own piece; `cuts` matter to bins only."""
+    count = attribute.cells
+    if count is None or count > MAX_VALUES:
+        many = "endlessly many values" if count is None else f"{count:,} values"
+        raise refuse(
+            DomainError, "domain",
+            f"attribute {attribute.name} has {many}, and a query needs them one by one (at most {MAX_VALUES:,})",
+            "declare step, bins or values in a domain table, or ask comparisons with constants only",
+        )
+    if attribute.values is not None:
+        none = np.empty(0, dtype=np.int64)
+        return Pieces(attribute, none, none, none, np.arange(count, dtype=np.int32))
+    assert attribute.low is not None and attribute.high is not None
+    scale = attribute.ordered
+    if attribute.bins is not None:
+        edges = _bin_edges(attribute)
+        return _between(attribute, [*edges, *cuts], edges)
+    step = attribute.step or 1
+    points = attribute.low + np.arange(count - int(attribute.nullable)) * step
+    ends = np.append(points[1:], scale.after(attribute.high))
+    highs = ends - 1 if scale.discrete else np.array([scale.before(end) for end in ends.tolist()])
+    return Pieces(attribute, points, highs, points, np.arange(count, dtype=np.int32))
+
+
+def cut_pieces(attribute: Attribute, cuts: Iterable[Tick]) -> Pieces:
+    """Pieces between neighbouring cuts, each cut and its two neighbours a piece of its own."""
+    assert attribute.low is not None
+    return _between(attribute, [attribute.low, *cuts], [attribute.low])
+
+
+def _bin_edges(attribute: Attribute) -> list[Tick]:
+    assert attribute.low is not None and attribute.high is not None and attribute.bins is not None
+    if attribute.ordered.discrete:
+        width = int(attribute.high) - int(attribute.low) + 1
+        return sorted({int(attribute.low) + k * width // attribute.bins for k in range(attribute.bins)})
+    return [attribute.low + (attribute.high - attribute.low) * k / attribute.bins for k in range(attribute.bins)]
+
+
+def _between(attribute: Attribute, starts: Sequence[Tick], edges: Sequence[Tick]) -> Pieces:
+    """Pieces that begin at each of `starts`, one past it and one before it; `edges` are the beginnings of bins."""
+    assert attribute.low is not None and attribute.high is not None
+    scale = attribute.ordered
+    begin = set(edges)
+    for start in set(starts) - begin:
+        # The truth of a comparison can only change at the constant or right beside it.
+        begin |= {start, scale.after(start), scale.after(scale.after(start)), scale.before(start)}
+    dtype = np.int64 if scale.discrete else np.float64
+    lows = np.array(sorted(tick for tick in begin if attribute.low <= tick <= attribute.high), dtype=dtype)
+    highs = np.array([*(scale.before(tick) for tick in lows[1:].tolist()), attribute.high], dtype=dtype)
+    points = _middle(attribute, lows, highs)
+    bins = np.searchsorted(np.array(sorted(edges), dtype=dtype), lows, side="right") - 1
+    if attribute.nullable:
+        bins = np.append(bins, len(edges))
+    return Pieces(attribute, lows, highs, points, bins.astype(np.int32))
+
+
+def _middle(attribute: Attribute, lows: npt.NDArray[Any], highs: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    middle = lows + (highs - lows) // 2 if attribute.ordered.discrete else lows + (highs - lows) / 2
+    return np.asarray(np.clip(middle, lows, highs))
+
+
+def refine(codes: Ints, signatures: npt.NDArray[Any]) -> Ints:
+    """Split classes whose pieces differ in a row of `signatures` (pieces first); numbered by first appearance."""
+    rows = np.ascontiguousarray(signatures.reshape(len(codes), -1))
+    seen: dict[tuple[int, bytes], int] = {}
+    out = np.empty(len(codes), dtype=np.int32)
+    for k, code in enumerate(codes.tolist()):
+        out[k] = seen.setdefault((code, rows[k].tobytes()), len(seen))
+    return out
+
+
+def is_finite(tick: object) -> bool:
+    return isinstance(tick, (int, float)) and math.isfinite(tick)

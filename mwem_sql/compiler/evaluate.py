@@ -1,0 +1,162 @@
+"""Values of the workload's expressions on the public grid: which pieces there are, and what DuckDB makes of each leaf there.
+
+Reads no private row. Comparisons with constants need the pieces between the constants only; anything else is evaluated value by
+value, within stated bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from sqlglot import exp
+
+from mwem_sql.compiler import predicate
+from mwem_sql.compiler.classes import MAX_VALUES, Classes, Pieces, cut_pieces, is_finite, value_pieces
+from mwem_sql.compiler.predicate import Leaf
+from mwem_sql.compiler.sandbox import Sandbox
+from mwem_sql.domain import Domain
+from mwem_sql.errors import CellsError, PredicateError, WorkloadError, refuse
+from mwem_sql.ticks import Scale, Tick
+
+MAX_JOINT = 1_000_000  # value combinations on which one expression over several columns is evaluated
+TRUE = 2  # three-valued logic in one byte: false 0, NULL 1, true 2, so that AND is min, OR is max, NOT is 2 - x
+
+Terms = Mapping[tuple[str, str], Leaf]  # (role, SQL) to leaf; a role is truth, group or sign
+
+
+@dataclass(eq=False)
+class Values:
+    """A leaf's values on the grid of its columns: truth bytes, group numbers or signs."""
+
+    columns: tuple[str, ...]
+    array: npt.NDArray[Any]
+    labels: list[str | None] = field(default_factory=list)
+
+
+def cut(
+    domain: Domain, used: Sequence[str], terms: Terms, sandbox: Sandbox,
+    finer_than: Mapping[str, Classes] | None,
+) -> dict[str, Pieces]:  # fmt: skip
+    """Each used column's pieces: its values where they can or must be listed, else what lies between constants."""
+    constants: dict[str, list[exp.Expr]] = {name: [] for name in used}
+    must_list: set[str] = set()
+    for (role, _), leaf in terms.items():
+        compared = predicate.constants(leaf.tree) if role == "truth" and len(leaf.columns) == 1 else None
+        if compared is None:
+            must_list.update(leaf.columns)
+        else:
+            constants[leaf.columns[0]].extend(compared)
+    out = {}
+    for name in used:
+        attribute = domain[name]
+        if attribute.values is not None or attribute.step is not None:
+            out[name] = value_pieces(attribute)
+            continue
+        cuts = _ticks(attribute.ordered, constants[name], sandbox)
+        if finer_than is not None and name in finer_than:
+            cuts += finer_than[name].pieces.lows.tolist()
+        listable = attribute.bins is None and attribute.cells is not None and attribute.cells <= MAX_VALUES
+        out[name] = value_pieces(attribute, cuts) if listable or name in must_list else cut_pieces(attribute, cuts)
+    return out
+
+
+def _ticks(scale: Scale, constants: Sequence[exp.Expr], sandbox: Sandbox) -> list[Tick]:
+    kind = exp.DataType.build(scale.type, dialect="duckdb")
+    found: list[Tick] = []
+    texts = list(dict.fromkeys(constant.sql("duckdb") for constant in constants))
+    for start in range(0, len(texts), 250):
+        batch: list[exp.Expr] = [exp.maybe_parse(text, dialect="duckdb") for text in texts[start : start + 250]]
+        try:
+            row = sandbox.row([scale.measure(exp.TryCast(this=constant, to=kind.copy())) for constant in batch])
+        except duckdb.Error as error:
+            raise evaluation_error(texts[start], error) from None
+        found.extend(tick for tick in row if is_finite(tick))  # type: ignore[misc]
+    return found
+
+
+def evaluate(
+    terms: Terms, pieces: Mapping[str, Pieces], sandbox: Sandbox
+) -> dict[tuple[str, str], Values]:
+    by_columns: dict[tuple[str, ...], list[tuple[str, str]]] = {}
+    for key, leaf in terms.items():
+        by_columns.setdefault(leaf.columns, []).append(key)
+    out = {}
+    for columns, keys in by_columns.items():
+        shape = tuple(len(pieces[name]) for name in columns)
+        if len(columns) > 1 and prod(shape) > MAX_JOINT:
+            raise refuse(
+                CellsError, "workload",
+                f"{terms[keys[0]].sql!r} joins {', '.join(columns)} value by value, {prod(shape):,} combinations, more than {MAX_JOINT:,}",
+                "declare step or bins in a domain table, or compare each column with constants",
+            )
+        _load_grid(sandbox, columns, shape, pieces)
+        plain = [key for key in keys if not (key[0] == "group" and isinstance(terms[key].tree, exp.Column))]
+        arrays = _run(sandbox, [(role, terms[role, sql].sql) for role, sql in plain])
+        for key, array in zip(plain, arrays, strict=True):
+            out[key] = _read(key[0], columns, shape, array, terms[key].sql)
+        for key in set(keys) - set(plain):
+            own = pieces[columns[0]]
+            first = np.unique(own.bins, return_index=True)[1]
+            out[key] = Values(columns, own.bins, [own.label(int(piece)) for piece in first])
+    return out
+
+
+def _load_grid(sandbox: Sandbox, columns: Sequence[str], shape: tuple[int, ...], pieces: Mapping[str, Pieces]) -> None:
+    """All combinations of the columns' pieces as the table `grid`, the last column running fastest."""
+    loaded: dict[str, tuple[str, pa.Array]] = {"__one": ("INTEGER", pa.array([0] * prod(shape)))}
+    for name, index in zip(columns, np.indices(shape), strict=True):
+        attribute = pieces[name].attribute
+        loaded[name] = (attribute.type, pieces[name].values().take(pa.array(index.ravel())))
+    sandbox.load("grid", loaded)
+
+
+def _run(sandbox: Sandbox, texts: Sequence[tuple[str, str]]) -> list[pa.ChunkedArray]:
+    wrapped = [wrap(role, text) for role, text in texts]
+    try:
+        return sandbox.evaluate("grid", wrapped)
+    except duckdb.Error as error:
+        for (_, text), expression in zip(texts, wrapped, strict=True):
+            try:
+                sandbox.evaluate("grid", [expression])
+            except duckdb.Error as own:
+                raise evaluation_error(text, own) from None
+        raise evaluation_error(texts[0][1], error) from None
+
+
+def wrap(role: str, text: str) -> str:
+    kind = {"truth": "BOOLEAN", "group": "VARCHAR", "sign": "DOUBLE"}[role]
+    return f"CAST(({text}) AS {kind})"
+
+
+def evaluation_error(text: str, error: duckdb.Error) -> PredicateError:
+    reason = str(error).split("\n", 1)[0]
+    return PredicateError(
+        f"workload: expression ({text!r}) cannot be evaluated on the public domain: {reason}. "
+        f"Hint: it must be a scalar for every declared value; TRY_CAST and CASE help"
+    )
+
+
+def _read(role: str, columns: tuple[str, ...], shape: tuple[int, ...], array: pa.ChunkedArray, text: str) -> Values:
+    if role == "truth":
+        truth = pc.if_else(array, TRUE, 0).fill_null(1).cast(pa.int8())
+        return Values(columns, truth.to_numpy().reshape(shape))
+    if role == "group":
+        coded = array.combine_chunks().dictionary_encode(null_encoding="encode")
+        return Values(columns, coded.indices.to_numpy(zero_copy_only=False).astype(np.int32).reshape(shape), coded.dictionary.to_pylist())
+    numbers = array.fill_null(0.0).to_numpy()
+    if not np.isin(numbers, (-1.0, 0.0, 1.0)).all():
+        raise refuse(
+            WorkloadError, "workload", f"measure ({text!r}) takes values other than -1, 0 and 1",
+            "this version sums measures of -1, 0 and 1 (parities); count with predicates and group_by instead",
+        )
+    return Values(columns, numbers.astype(np.int8).reshape(shape))
+
+

@@ -1,0 +1,147 @@
+"""The compiled form of a query: a linear map from the cells of a few attributes to its answers.
+
+Knows nothing of SQL, data or noise. A query is a product of blocks, one per group of attributes that its
+conditions join, so that independent conditions stay apart and a factored state can answer them apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Labels = npt.NDArray[np.int32]
+Signs = npt.NDArray[np.int8]
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """A map from the classes of `attributes` to `size` cells.
+
+    `labels` has one axis per attribute and holds a class combination's cell, or -1 where it is not counted.
+    `values` (same shape) is what a counted record adds to its cell: -1 or 1; None means 1 everywhere.
+    """
+
+    attributes: tuple[str, ...]
+    labels: Labels
+    size: int
+    values: Signs | None = None
+
+    def __post_init__(self) -> None:
+        if self.labels.ndim != len(self.attributes):
+            raise ValueError("a block has one label axis per attribute")
+        if self.values is not None and self.values.shape != self.labels.shape:
+            raise ValueError("a block's values have the shape of its labels")
+
+    @cached_property
+    def _counted(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], Floats | None]:
+        """Counted class combinations sorted by cell, their cells and their values."""
+        flat = self.labels.ravel()
+        where = np.flatnonzero(flat >= 0)
+        where = where[np.argsort(flat[where], kind="stable")]
+        values = None if self.values is None else self.values.ravel()[where].astype(np.float64)
+        return where, flat[where].astype(np.intp), values
+
+    @cached_property
+    def is_identity(self) -> bool:
+        """Every class combination is a cell of its own, in order."""
+        flat = self.labels.ravel()
+        return self.values is None and self.size == flat.size and bool((flat == np.arange(flat.size)).all())
+
+    def apply(self, weights: Floats) -> Floats:
+        """Sum an array (before, class combinations, after) into (before, cells, after)."""
+        if self.is_identity:
+            return weights
+        before, _, after = weights.shape
+        out = np.zeros((before, self.size, after))
+        where, cells, values = self._counted
+        if not where.size:
+            return out
+        counted = weights[:, where, :]
+        if values is not None:
+            counted *= values[:, None]
+        starts = np.flatnonzero(np.diff(cells, prepend=-1))
+        out[:, cells[starts], :] = np.add.reduceat(counted, starts, axis=1)
+        return out
+
+    def spread(self, cells: Floats) -> Floats:
+        """The adjoint of `apply`: (before, cells, after) to (before, class combinations, after), 0 where not counted."""
+        if self.is_identity:
+            return cells
+        before, _, after = cells.shape
+        out = np.zeros((before, self.labels.size, after))
+        where, labels, values = self._counted
+        entries = cells[:, labels, :]
+        if values is not None:
+            entries *= values[:, None]
+        out[:, where, :] = entries
+        return out
+
+
+@dataclass(frozen=True, eq=False)
+class LinearQuery:
+    """A product of blocks over disjoint attributes; its cells are the blocks' cells in row-major order.
+
+    No block at all is the query "how many rows".
+    """
+
+    blocks: tuple[Block, ...]
+
+    @cached_property
+    def attributes(self) -> tuple[str, ...]:
+        return tuple(name for block in self.blocks for name in block.attributes)
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """Cells per block."""
+        return tuple(block.size for block in self.blocks)
+
+    @cached_property
+    def cells(self) -> int:
+        return prod(self.shape)
+
+    @cached_property
+    def domain_cells(self) -> int:
+        """Class combinations of its attributes: what a factor must hold to measure it."""
+        return prod(block.labels.size for block in self.blocks)
+
+    @cached_property
+    def key(self) -> bytes:
+        """Equal for queries of the same blocks, whatever the order of blocks, attributes and cells."""
+        return b"|".join(sorted(_canonical(block) for block in self.blocks))
+
+    def answer(self, marginal: Floats) -> Floats:
+        """The answers, one per cell, from a marginal whose axes are `attributes`, in that order."""
+        out = marginal
+        done = 1
+        for block in self.blocks:
+            out = block.apply(out.reshape(done, block.labels.size, -1))
+            done *= block.size
+        return out.reshape(self.cells)
+
+    def spread(self, cells: Floats) -> Floats:
+        """The adjoint of `answer`: sum over cells c of q_c(x) cells[c], an array whose axes are `attributes`."""
+        out = cells
+        done = 1
+        for block in self.blocks:
+            out = block.spread(out.reshape(done, block.size, -1))
+            done *= block.labels.size
+        return out.reshape([axis for block in self.blocks for axis in block.labels.shape])
+
+
+def _canonical(block: Block) -> bytes:
+    """What the block asks of each record: attributes by name, cells by first appearance, no signs where none matter."""
+    order = sorted(range(block.labels.ndim), key=block.attributes.__getitem__)
+    flat = block.labels.transpose(order).ravel()
+    seen, first = np.unique(flat, return_index=True)
+    rank = np.full(block.size + 1, -1, dtype=np.int32)
+    cells = [label for _, label in sorted(zip(first, seen, strict=True)) if label >= 0]
+    rank[cells] = np.arange(len(cells), dtype=np.int32)
+    signs = np.ones(flat.shape, dtype=np.int8) if block.values is None else block.values.transpose(order).ravel()
+    signs = np.where(flat >= 0, signs, np.int8(1))
+    names = repr(tuple(block.attributes[axis] for axis in order)).encode()
+    return names + rank[flat].tobytes() + (b"" if (signs == 1).all() else signs.tobytes())

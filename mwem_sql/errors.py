@@ -1,0 +1,52 @@
+"""One tree of errors. Every message reads `<function>: <what> (<value>) <rule>. Hint: <cure>`.
+
+A message never quotes a value of a private row; after the budget is debited only `EngineError` with its
+fixed text may come from the private side.
+"""
+
+from __future__ import annotations
+
+
+class MwemError(Exception):
+    """Base of everything mwem_sql raises on purpose."""
+
+
+class OptionError(MwemError):
+    """An option or argument has a value that the call does not take."""
+
+
+class TableError(MwemError):
+    """A table or view cannot serve in the role it was named for."""
+
+
+class DomainError(MwemError):
+    """An attribute has no public domain, or a declaration of one is wrong."""
+
+
+class WorkloadError(MwemError):
+    """A row of the workload cannot be read or compiled."""
+
+
+class PredicateError(WorkloadError):
+    """An SQL expression of the workload is not a deterministic scalar expression over the table's columns."""
+
+
+class CellsError(WorkloadError):
+    """A query needs more cells than the state may hold."""
+
+
+class OutputError(MwemError):
+    """The output cannot be written under that name."""
+
+
+class BudgetError(MwemError):
+    """The request does not fit the privacy budget."""
+
+
+class EngineError(MwemError):
+    """The private table could not be read. The message is fixed: a cause could quote a private value."""
+
+
+def refuse(kind: type[MwemError], function: str, what: str, hint: str) -> MwemError:
+    """Build an error in the house form; `what` names the value and the rule."""
+    return kind(f"{function}: {what}. Hint: {hint}")

@@ -1,0 +1,260 @@
+"""The kernel: the only object that holds true answers, and the whole of what a privacy proof has to look at.
+
+Owns the true answers of one release and the two ways out of it, `select` and `measure`. It must not read a table, log,
+or keep what it draws. Sizes, bounds, candidates, approximations, penalties, weights and shares are public; what it
+refuses before a debit, it refuses on those alone.
+
+Neighbouring tables differ by one row, or by all rows of one unit (`sensitivity` of them at most). A row falls in at
+most one cell of a query and adds there at most the query's bound b in absolute value (1 for counts and parities).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final, NoReturn, SupportsIndex, TypeAlias, TypeVar, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mwem_sql.budget import Accountant
+from mwem_sql.errors import EngineError, MwemError, refuse
+from mwem_sql.mechanisms import SATURATION, Integers, Kind, Noise, noise_scale, selection_scale, variance
+
+Floats: TypeAlias = NDArray[np.float64]
+Result = TypeVar("Result")
+
+# Unequal weights are rounded to thousandths of the largest.
+WEIGHT_GRID: Final = 1000
+# A multiplier times a bound stays below 2^58.
+MAXIMUM_BOUND: Final = 2**24
+# Twice this, summed over the cells of any query, and a penalty on top still fit an int64.
+_HEADROOM: Final = 2**61
+
+
+@dataclass(frozen=True, eq=False)
+class Measurement:
+    """A noisy answer: safe to publish. `variance` is that of the noise on each cell; `share` is in epsilon or rho."""
+
+    query: int
+    values: Integers
+    scale: float
+    variance: float
+    share: Fraction
+    kind: Kind
+
+
+@final
+class Kernel:
+    """Holds the true answers; the only way out is `select` and `measure`.
+
+    Privacy:
+        Each call debits its share before it looks at an answer, and records what OpenDP's map says it cost. Once a
+        share is debited, an error from the private side becomes one fixed message without its cause. No repr, copy or
+        pickle shows the content; Python cannot stop a determined caller in the same process.
+    """
+
+    __slots__ = ("__accountant", "__bounds", "__cells", "__flat", "__noise", "__sensitivity", "__starts")
+
+    def __init__(
+        self,
+        answers: Sequence[Integers],
+        accountant: Accountant,
+        noise: Noise,
+        sensitivity: int = 1,
+        bounds: Sequence[int] | None = None,
+    ) -> None:
+        """Take the answers: for each query an int64 vector over all its public cells, empty ones included.
+
+        `sensitivity` is the number of rows that neighbours may differ by. `bounds` gives for each query the largest
+        absolute value that one row adds to a cell; 1 for all when absent.
+
+        Privacy:
+            Answers saturate at 2^61 over the number of cells of the largest query (public). Clipping is a contraction,
+            so it changes no sensitivity.
+        """
+        if isinstance(sensitivity, bool) or not isinstance(sensitivity, int) or sensitivity < 1:
+            raise _refuse(f"sensitivity ({sensitivity!r}) must be a whole number from 1", "give rows_per_unit")
+        try:
+            flat = np.concatenate(answers, dtype=np.int64, casting="no")
+            cells = np.fromiter(map(len, answers), dtype=np.int64, count=len(answers))
+        except (TypeError, ValueError):
+            flat, cells = np.empty(0, dtype=np.int64), np.zeros(1, dtype=np.int64)
+        # An empty query would make np.add.reduceat take a cell of the next one.
+        if flat.ndim != 1 or not cells.all():
+            raise _refuse(
+                "the answers must be int64 vectors, each with a cell or more", "densify each query to all its cells"
+            )
+        limits = np.ones(len(cells), dtype=np.int64) if bounds is None else _whole(bounds, "bounds")
+        if limits.size != cells.size or limits.min() < 1 or limits.max() > MAXIMUM_BOUND:
+            raise _refuse("the bounds must be one whole number from 1 to 2^24 for each query", "use a coarser grid")
+
+        saturation = _HEADROOM // int(cells.max())
+        self.__flat: Integers = np.clip(flat, -saturation, saturation)
+        self.__cells: Integers = cells
+        self.__starts: Integers = np.cumsum(cells) - cells
+        self.__bounds: Integers = limits
+        self.__accountant = accountant
+        self.__noise = noise
+        self.__sensitivity = sensitivity
+
+    def select(
+        self,
+        candidates: Sequence[int] | Integers,
+        approximations: Sequence[Floats] | Floats,
+        penalties: Floats,
+        weights: Floats,
+        share: Fraction,
+    ) -> int:
+        """Choose a candidate that the approximation answers badly; gives an element of `candidates`.
+
+        `approximations`, `penalties` and `weights` go with `candidates`, one each. A flat float vector is taken as the
+        approximations of all candidates one after the other.
+
+        Privacy:
+            The score of candidate j is m_j * (sum over its cells c of |round(q_c(A)) - q_c(B)| - round(penalty_j)), an
+            integer. A, penalties and the multipliers m_j are public, so round(q_c(A)) is the same integer for
+            neighbours, however it was rounded. A row is in one cell and moves q_c(B) there by at most b_j, hence
+            one summand and the sum by at most b_j; saturation only contracts. So the scores move by at most
+            `sensitivity` * max_j(m_j b_j), up or down. Cost: `share`, debited before an answer is looked at.
+        """
+        chosen = _whole(candidates, "candidates")
+        if not chosen.size or chosen.min() < 0 or chosen.max() >= self.__cells.size:
+            raise _refuse("the candidates must be one or more numbers of queries", "stop when every query is measured")
+        cells = self.__cells[chosen]
+        expected = _rounded(_joined(approximations, cells))
+        offsets = _rounded(_finite(penalties, chosen.size, "penalties"))
+        multipliers = _multipliers(_finite(weights, chosen.size, "weights"), self.__bounds[chosen])
+        unit = self.__sensitivity * int((multipliers * self.__bounds[chosen]).max())
+        kind = self.__accountant.kind
+        calibrated = selection_scale(share, unit, kind)
+
+        def draw() -> int:
+            scores = self.__scores(chosen, expected, offsets, multipliers)
+            return int(chosen[self.__noise.select(scores, calibrated.scale, kind)])
+
+        self.__accountant.debit(share)
+        selected = _shielded(draw)
+        self.__accountant.record(calibrated.map, share)
+        return selected
+
+    def measure(self, query: int, share: Fraction) -> Measurement:
+        """Answer one query with noise on each of its cells.
+
+        Privacy:
+            A row is in one cell and adds at most the query's bound b there, so neighbours' vectors differ by at most
+            `sensitivity` * b in L1, and so in L2. Every public cell gets noise, empty or not. Cost: `share`, debited
+            before an answer is looked at.
+        """
+        if not 0 <= query < self.__cells.size:
+            raise _refuse(f"the query ({query}) must be the number of a query", "count from 0 in the workload's order")
+        kind = self.__accountant.kind
+        calibrated = noise_scale(share, self.__sensitivity * int(self.__bounds[query]), kind)
+
+        def draw() -> Integers:
+            start = self.__starts[query]
+            return self.__noise.add_noise(self.__flat[start : start + self.__cells[query]], calibrated.scale, kind)
+
+        self.__accountant.debit(share)
+        values = _shielded(draw)
+        self.__accountant.record(calibrated.map, share)
+        values.setflags(write=False)
+        return Measurement(int(query), values, calibrated.scale, variance(calibrated.scale, kind), share, kind)
+
+    def __scores(self, chosen: Integers, expected: Integers, offsets: Integers, multipliers: Integers) -> Integers:
+        cells = self.__cells[chosen]
+        firsts = np.cumsum(cells) - cells
+        truth = self.__flat[np.arange(expected.size) + np.repeat(self.__starts[chosen] - firsts, cells)]
+        # Sums stay below 2^62 and less a penalty below 2^63, so no intermediate wraps around.
+        saturation = _HEADROOM // int(self.__cells.max())
+        misfit = np.add.reduceat(np.abs(np.clip(expected, -saturation, saturation) - truth), firsts) - offsets
+        ceilings = SATURATION // multipliers
+        return np.clip(misfit, -ceilings, ceilings) * multipliers
+
+    def __repr__(self) -> str:
+        """Show nothing."""
+        return "<Kernel: answers withheld>"
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        """Refuse to be pickled."""
+        raise _refuse("the kernel must not be copied or pickled", "pass measurements on instead")
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled."""
+        self.__reduce_ex__(0)
+
+    def __getstate__(self) -> NoReturn:
+        """Refuse to be read; the default one of Python 3.11 gives every slot."""
+        self.__reduce_ex__(0)
+
+    def __copy__(self) -> NoReturn:
+        """Refuse to be copied."""
+        self.__reduce_ex__(0)
+
+    def __deepcopy__(self, memo: object) -> NoReturn:
+        """Refuse to be copied."""
+        self.__reduce_ex__(0)
+
+
+def _shielded(draw: Callable[[], Result]) -> Result:
+    """Run a draw on true answers; whatever it raises stays inside.
+
+    Privacy:
+        An exception may quote or depend on private figures. The one raised instead has no cause and no context, so that
+        no traceback leads back to them.
+    """
+    with suppress(Exception):
+        return draw()
+    raise refuse(
+        EngineError,
+        "mwem_release",
+        "a private answer could not be computed",
+        "the cause is withheld because it could quote private values; this step's share of the budget is spent",
+    )
+
+
+def _multipliers(weights: Floats, bounds: Integers) -> Integers:
+    """Put weight over bound, relative to the largest, on an integer grid; at least 1, and all 1 when all are equal."""
+    if weights.min() <= 0:
+        raise _refuse("the weights must be positive numbers", "leave weight out for 1")
+    relative: Floats = weights / weights.max() / bounds
+    relative /= relative.max()
+    if relative.min() == 1:
+        return np.ones(weights.size, dtype=np.int64)
+    grid: Floats = np.maximum(np.rint(relative * (WEIGHT_GRID * int(bounds.max()))), 1)
+    return grid.astype(np.int64)
+
+
+def _joined(approximations: Sequence[Floats] | Floats, cells: Integers) -> Floats:
+    if isinstance(approximations, np.ndarray) and approximations.ndim == 1 and approximations.dtype == np.float64:
+        return _finite(approximations, int(cells.sum()), "approximations")
+    sizes = np.fromiter(map(len, approximations), dtype=np.int64, count=len(approximations))
+    if not np.array_equal(sizes, cells):
+        raise _refuse("the approximations must have a number for each cell of their candidates", "answer all cells")
+    return _finite(np.concatenate(approximations), int(cells.sum()), "approximations")
+
+
+def _finite(values: Floats, size: int, name: str) -> Floats:
+    vector = np.asarray(values, dtype=np.float64)
+    if vector.shape != (size,):
+        raise _refuse(f"the {name} ({vector.size}) must be {size} numbers", "give one for each candidate")
+    if not np.isfinite(vector).all():
+        raise _refuse(f"the {name} must be finite numbers", "replace NaN and infinity first")
+    return vector
+
+
+def _rounded(values: Floats) -> Integers:
+    return np.clip(np.rint(values), -float(_HEADROOM), float(_HEADROOM)).astype(np.int64)
+
+
+def _whole(values: Sequence[int] | Integers, name: str) -> Integers:
+    vector = np.asarray(values)
+    if vector.ndim != 1 or (vector.size and vector.dtype.kind not in "iu"):
+        raise _refuse(f"the {name} must be whole numbers", "give a list of integers")
+    return vector.astype(np.int64)
+
+
+def _refuse(what: str, hint: str) -> MwemError:
+    return refuse(MwemError, "kernel", what, hint)

@@ -1,0 +1,272 @@
+"""Noise and private selection: OpenDP's mechanisms, and a seeded stand-in for experiments.
+
+Owns the two ways in which anything leaves the kernel, their calibration to a share of the budget and their variance,
+and is the only module that calls OpenDP. It must not know about queries or rounds, and keeps no state between calls.
+
+Two kinds of plan exist. `pure` composes epsilon: selection is permute-and-flip, noise is discrete Laplace.
+`zcdp` composes rho: selection is Gumbel noisy max (the exponential mechanism), noise is discrete Gaussian.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, ClassVar, Final, Literal, Protocol, TypeAlias
+
+import numpy as np
+import opendp.prelude as dp
+from numpy.typing import NDArray
+
+from mwem_sql.errors import OptionError, refuse
+
+dp.enable_features("contrib")
+
+Kind: TypeAlias = Literal["pure", "zcdp"]
+Integers: TypeAlias = NDArray[np.int64]
+
+# The difference of two saturated values still fits an int64.
+SATURATION: Final = 2**62 - 1
+# OpenDP doubles the sensitivity of a score that is not monotonic, in int64.
+MAXIMUM_SENSITIVITY: Final = 2**61
+# Whoever weighs measurements by precision divides by the variance; at epsilon 1000 the exact one underflows to 0.
+MINIMUM_VARIANCE: Final = 1e-30
+# From here on the sum over the integers equals the integral to double precision (error below exp(-2 pi^2 sigma^2)).
+_CONTINUOUS_SIGMA: Final = 5.0
+# The seeded samplers count in int64; OpenDP's count in big integers and need no such bound.
+_SEEDED_SCALE: Final = 1e17
+_CALIBRATION_STEPS: Final = 60
+# OpenDP's conversion of rho overflows above about 7e4; the smallest epsilon and delta of a Budget need 4e-28.
+_SMALLEST_RHO: Final = 1e-36
+_LARGEST_RHO: Final = 2.0**16
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """A scale and what OpenDP's own map says it costs: epsilon or rho, never above the share it was made for."""
+
+    scale: float
+    map: float
+
+
+class Noise(Protocol):
+    """Where randomness comes from. Scores and values are int64; `scale` is in their unit."""
+
+    @property
+    def private(self) -> bool:
+        """False if anyone who knows the seed can take the noise off again."""
+
+    def select(self, scores: Integers, scale: float, kind: Kind) -> int:
+        """Give the position of a high score."""
+
+    def add_noise(self, values: Integers, scale: float, kind: Kind) -> Integers:
+        """Give the values, each with independent noise, saturated."""
+
+
+class OpenDPNoise:
+    """OpenDP's samplers: exact arithmetic, the operating system's randomness, no seed.
+
+    Privacy:
+        The costs are those of `selection_scale` and `noise_scale`. Inputs are saturated first, which moves neighbouring
+        inputs no further apart, so that no input makes OpenDP raise. The running time of a selection does depend
+        on the scores: whoever can time single rounds is outside the guarantee.
+    """
+
+    private: ClassVar[bool] = True
+
+    def select(self, scores: Integers, scale: float, kind: Kind) -> int:
+        """Select by permute-and-flip (pure) or by Gumbel noisy max (zcdp)."""
+        return int(_selection(scale, kind)(saturate(scores)))
+
+    def add_noise(self, values: Integers, scale: float, kind: Kind) -> Integers:
+        """Add discrete Laplace (pure) or discrete Gaussian (zcdp) noise."""
+        return np.array(_noise(scale, kind)(saturate(values)), dtype=np.int64)
+
+
+class SeededNoise:
+    """The same distributions from a seeded numpy generator, for experiments that must repeat.
+
+    Privacy:
+        None: the seed takes the noise off, and floating-point samplers leak low bits. `private` is false, and a release
+        made with it says so.
+    """
+
+    private: ClassVar[bool] = False
+
+    def __init__(self, seed: int) -> None:
+        """Start the generator; the same seed and the same calls give the same draws."""
+        self._generator = np.random.default_rng(seed)
+
+    def select(self, scores: Integers, scale: float, kind: Kind) -> int:
+        """Select by permute-and-flip (pure) or by Gumbel noisy max (zcdp)."""
+        bounded = saturate(scores)
+        logits = (bounded - bounded.max()) / scale
+        if kind == "zcdp":
+            return int(np.argmax(logits + self._generator.gumbel(size=logits.size)))
+        # The flips do not depend on the order: the first head of a random order is a uniform choice of the heads.
+        heads = np.flatnonzero(self._generator.random(logits.size) < np.exp(logits))
+        return int(self._generator.choice(heads))
+
+    def add_noise(self, values: Integers, scale: float, kind: Kind) -> Integers:
+        """Add discrete Laplace (pure) or discrete Gaussian (zcdp) noise."""
+        sample = self._laplace if kind == "pure" else self._gaussian
+        return saturate(values) + saturate(sample(values.size, min(scale, _SEEDED_SCALE)))
+
+    def _laplace(self, size: int, scale: float) -> Integers:
+        success = -math.expm1(-1 / scale)
+        return self._generator.geometric(success, size) - self._generator.geometric(success, size)
+
+    def _gaussian(self, size: int, sigma: float) -> Integers:
+        # Canonne, Kamath and Steinke (2020), algorithm 3: discrete Laplace proposals, accepted with a Gaussian ratio.
+        width = float(math.floor(sigma) + 1)
+        sample = np.empty(0, dtype=np.int64)
+        while sample.size < size:
+            proposal = self._laplace(2 * (size - sample.size) + 16, width)
+            ratio = np.exp(-((np.abs(proposal) / sigma - sigma / width) ** 2) / 2)
+            sample = np.concatenate([sample, proposal[self._generator.random(proposal.size) < ratio]])
+        return sample[:size]
+
+
+def saturate(values: Integers) -> Integers:
+    """Copy `values` into the int64 range whose differences are int64 too.
+
+    A copy also because OpenDP refuses read-only arrays, and would do so after the debit.
+
+    Privacy:
+        Clipping is a contraction: neighbouring vectors come no further apart in any cell.
+    """
+    return np.clip(values, -SATURATION, SATURATION)
+
+
+def variance(scale: float, kind: Kind) -> float:
+    """Give the exact variance of one cell's noise (public: it depends on the scale alone)."""
+    if kind == "pure":
+        spread = 2 * math.exp(-1 / scale) / math.expm1(-1 / scale) ** 2
+    elif scale >= _CONTINUOUS_SIGMA:
+        spread = scale * scale
+    else:
+        masses = [(x, math.exp(-((x / scale) ** 2) / 2)) for x in range(1, 64)]
+        spread = 2 * sum(x * x * mass for x, mass in masses) / (1 + 2 * sum(mass for _, mass in masses))
+    return max(spread, MINIMUM_VARIANCE)
+
+
+@lru_cache(maxsize=4096)
+def selection_scale(share: Fraction, sensitivity: int, kind: Kind) -> Calibrated:
+    """Find the scale at which one selection costs at most `share`.
+
+    Privacy:
+        Neighbours differ in one row or unit, which moves each score by at most `sensitivity`, some up and some down
+        (the score is not monotonic), so the map is 2 * sensitivity / scale
+        in epsilon and an eighth of its square in rho; OpenDP's own map decides.
+    """
+    _check(share, sensitivity)
+    start = float(2 * sensitivity / share) if kind == "pure" else sensitivity / math.sqrt(float(2 * share))
+    return _calibrate(_selection, start, share, sensitivity, kind)
+
+
+@lru_cache(maxsize=4096)
+def noise_scale(share: Fraction, sensitivity: int, kind: Kind) -> Calibrated:
+    """Find the scale at which one noisy vector costs at most `share`.
+
+    Privacy:
+        Neighbours differ in one row or unit, which moves the vector by at most `sensitivity` in L1 and so in L2: the
+        map is sensitivity / scale in epsilon and half its square in rho; OpenDP's own map decides.
+    """
+    _check(share, sensitivity)
+    start = float(sensitivity / share) if kind == "pure" else sensitivity / math.sqrt(float(2 * share))
+    return _calibrate(_noise, start, share, sensitivity, kind)
+
+
+@lru_cache(maxsize=1024)
+def zcdp_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
+    """Find the largest float rho that OpenDP converts to at most (epsilon, delta); 0 if there is none."""
+
+    def fits(rho: float) -> bool:
+        return rho <= _LARGEST_RHO and _profile(rho).delta(_float_below(epsilon)) <= _float_below(delta)
+
+    # Positive doubles are ordered as their bit patterns are, so halving those visits every magnitude in 64 steps.
+    low, high = (int(np.float64(end).view(np.int64)) for end in (_SMALLEST_RHO, 2 * _LARGEST_RHO))
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(float(np.int64(middle).view(np.float64))) else (low, middle)
+    rho = float(np.int64(low).view(np.float64))
+    # Read the other way the curve is inverted numerically, which may be an ulp stricter.
+    while rho > _SMALLEST_RHO and zcdp_epsilon(Fraction(rho), delta) > epsilon:
+        rho *= 1 - 2.0**-50
+    return Fraction(rho) if rho > _SMALLEST_RHO else Fraction(0)
+
+
+@lru_cache(maxsize=1024)
+def zcdp_epsilon(rho: Fraction, delta: Fraction) -> float:
+    """Convert rho-zCDP to the epsilon that OpenDP's curve gives at delta, every rounding against us."""
+    return float(_profile(-_float_below(-rho)).epsilon(_float_below(delta)))
+
+
+class _Build(Protocol):
+    def __call__(self, scale: float, kind: Kind) -> Any: ...
+
+
+def _calibrate(build: _Build, scale: float, share: Fraction, sensitivity: int, kind: Kind) -> Calibrated:
+    # In half of all cases OpenDP's map, which rounds upwards, exceeds the share by an ulp at the closed form's scale.
+    step = 2.0**-52
+    for _ in range(_CALIBRATION_STEPS):
+        cost = float(build(scale, kind).map(sensitivity))
+        if math.isfinite(cost) and Fraction(cost) <= share:
+            return Calibrated(scale, cost)
+        scale, step = scale * (1 + step), 2 * step
+    raise refuse(
+        OptionError,
+        "mwem_release",
+        f"a share of the budget ({float(share):g}) must be within reach of a noise scale",
+        "use an epsilon between 0.001 and 100 and fewer rounds",
+    )
+
+
+def _check(share: Fraction, sensitivity: int) -> None:
+    if share <= 0:
+        raise refuse(
+            OptionError,
+            "mwem_release",
+            f"a share of the budget ({share}) must be positive",
+            "raise epsilon or use fewer rounds",
+        )
+    if not 1 <= sensitivity <= MAXIMUM_SENSITIVITY:
+        raise refuse(
+            OptionError,
+            "mwem_release",
+            f"the sensitivity ({sensitivity}) must be between 1 and 2^61",
+            "lower rows_per_unit, or the bounds of the measures",
+        )
+
+
+def _selection(scale: float, kind: Kind) -> Any:
+    measure = dp.max_divergence() if kind == "pure" else dp.zero_concentrated_divergence()
+    return dp.m.make_noisy_max(_vectors(), dp.linf_distance(T="i64"), measure, scale)
+
+
+def _noise(scale: float, kind: Kind) -> Any:
+    if kind == "pure":
+        return dp.m.make_laplace(_vectors(), dp.l1_distance(T="i64"), scale)
+    return dp.m.make_gaussian(_vectors(), dp.l2_distance(T="i64"), scale)
+
+
+def _vectors() -> Any:
+    # T="i64" by name: T=int is OpenDP's i32, which raises above 2^31.
+    return dp.vector_domain(dp.atom_domain(T="i64"))
+
+
+def _profile(rho: float) -> Any:
+    # OpenDP converts measurements, not numbers (one with a map of our own needs the process-wide "honest-but-curious"
+    # flag): take the unit Gaussian at the distance where its own map, rounded upwards, reaches rho.
+    gaussian: Any = dp.m.make_gaussian(dp.atom_domain(T="i64"), dp.absolute_distance(T="f64"), 1.0)
+    distance = math.sqrt(2 * rho)
+    while gaussian.map(distance) < rho:
+        distance = math.nextafter(distance, math.inf)
+    converted: Any = dp.c.make_zCDP_to_approxDP(gaussian)
+    return converted.map(distance)
+
+
+def _float_below(exact: Fraction) -> float:
+    nearest = float(exact)
+    return nearest if Fraction(nearest) <= exact else math.nextafter(nearest, -math.inf)

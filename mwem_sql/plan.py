@@ -1,0 +1,46 @@
+"""`mwem_plan`: what a release would run and cost, as rows a person can read. Public facts only, never table statistics."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from mwem_sql.mechanisms import noise_scale, selection_scale
+from mwem_sql.release import make_plan
+from mwem_sql.request import Request
+from mwem_sql.session import Session
+
+
+def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
+    """Rows (item, value) in reading order."""
+    plan = make_plan(session, request)
+    compiled, split = plan.compiled, plan.split
+    classes = {name: own.count for name, own in compiled.classes.items()}
+    widest = max(compiled.queries, key=lambda query: query.linear.domain_cells)
+    unit = f"one {request.unit}, at most {request.rows_per_unit} rows" if request.unit else "one row"
+    noise = noise_scale(split.measure, request.rows_per_unit, split.kind)
+    select = selection_scale(split.select, request.rows_per_unit, split.kind)
+    facts = {
+        "table": str(plan.relation.charged),
+        "protects": unit,
+        "epsilon": f"{float(request.budget.epsilon):g}",
+        "delta": f"{float(request.budget.delta):g}",
+        "composition": "pure epsilon, Laplace noise" if split.kind == "pure" else "zCDP, Gaussian noise",
+        "rounds": f"{split.rounds}" + ("" if request.rounds else " (chosen: attributes, at least 10, at most the distinct queries)"),
+        "total": "public constant" if request.total is not None else f"private, {float(split.total / split.limit):.0%} of the budget",
+        "start": request.start,
+        "queries": f"{len(compiled.queries):,} rows, {len(plan.problem.queries):,} distinct",
+        "attributes": ", ".join(f"{name} {count:,}" for name, count in classes.items()) + " (classes)",
+        "domain cells": f"{math.prod(classes.values()):,}",
+        "widest query": f"{widest.linear.domain_cells:,} cells: {widest.label}",
+        "selection scale": f"{select.scale:.6g}",
+        "noise scale": f"{noise.scale:.6g} per cell",
+        "noise if pure": f"standard deviation {split.predicted.pure:.6g}",
+    }
+    if split.predicted.zcdp is not None:
+        facts["noise if zCDP"] = f"standard deviation {split.predicted.zcdp:.6g}"
+    facts["scans"] = str(len(plan.scans))
+    for item, value in facts.items():
+        yield {"item": item, "value": value}
+    for scan in plan.scans:
+        yield {"item": "aggregate", "value": scan.query.sql("duckdb", pretty=True)}

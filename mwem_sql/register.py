@@ -1,0 +1,200 @@
+"""Functions and macros into a connection: every SQL function of the surface is a table macro over one Python function.
+
+The Python functions live in the instance, are shared by all its connections and must outlive the one that registered
+them, or the process crashes; so they are kept for good and look up a live connection at each call.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import uuid
+import weakref
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from mwem_sql import surface
+from mwem_sql.catalog import Place
+from mwem_sql.errors import MwemError, TableError, refuse
+from mwem_sql.ledger import is_read_only, use
+from mwem_sql.resources import read_sql
+from mwem_sql.session import Session
+
+_CREATE = "CREATE OR REPLACE MACRO"
+_QUERIES = "STRUCT(n BIGINT, j VARCHAR)[]"
+_ARROW = {
+    "VARCHAR": pa.string(), "VARCHAR[]": pa.list_(pa.string()), "INTEGER": pa.int32(), "BIGINT": pa.int64(),
+    "DOUBLE": pa.float64(), "BOOLEAN": pa.bool_(), "TIMESTAMP": pa.timestamp("us"),
+}  # fmt: skip
+
+_INSTANCES: dict[str, _Instance] = {}
+_KEPT: list[Callable[..., Any]] = []  # DuckDB calls these as long as the instance lives
+
+
+class _Instance:
+    """One DuckDB instance and the connections that registered on it."""
+
+    def __init__(self) -> None:
+        self.key = uuid.uuid4().hex
+        self._path = ""
+        self._connections: list[weakref.ref[duckdb.DuckDBPyConnection]] = []
+
+    def add(self, con: duckdb.DuckDBPyConnection) -> None:
+        if all(known() is not con for known in self._connections):
+            self._connections.append(weakref.ref(con))
+        rows = con.cursor().execute("SELECT path FROM duckdb_databases() WHERE path IS NOT NULL ORDER BY database_oid").fetchall()
+        self._path = rows[0][0] if rows else ""
+
+    def cursor(self) -> duckdb.DuckDBPyConnection:
+        """A fresh connection of this instance, from whichever connection is still open."""
+        for known in list(self._connections):
+            con = known()
+            try:
+                if con is not None:
+                    return con.cursor()
+            except duckdb.Error:
+                pass
+            self._connections.remove(known)
+        if self._path:
+            con = duckdb.connect(self._path)
+            if _instance_of(con) is self:
+                return con
+        raise refuse(
+            TableError, "mwem_sql", "the connection that register() was called on is gone",
+            "keep it open, or call mwem_sql.register on the connection you use",
+        )
+
+    def close(self) -> None:
+        for known in self._connections:
+            con = known()
+            if con is not None:
+                with contextlib.suppress(duckdb.Error):
+                    con.close()
+
+
+def register(con: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
+    """Add the whole SQL surface to a connection, its cursors and its database; safe to call again. Returns `con`."""
+    instance = _instance_of(con)
+    if instance is None:
+        instance = _Instance()
+        _INSTANCES[instance.key] = instance
+        instance.add(con)
+        _create_functions(con, instance)
+    else:
+        instance.add(con)
+    _create_macros(con)
+    return con
+
+
+def unregister(con: duckdb.DuckDBPyConnection) -> None:
+    """Take the macros out of the connection's database again; releases and ledger stay."""
+    cursor = con.cursor()
+    use(cursor, Place(Place.of(con).database, "main"))
+    for statement in _drops():
+        for target in (con, cursor):
+            with contextlib.suppress(duckdb.Error):
+                target.execute(statement)
+
+
+def connect(database: str | Path = ":memory:", **options: Any) -> duckdb.DuckDBPyConnection:
+    """`duckdb.connect`, registered."""
+    return register(duckdb.connect(str(database), **options))
+
+
+def _instance_of(con: duckdb.DuckDBPyConnection) -> _Instance | None:
+    try:
+        rows = con.cursor().execute("SELECT _mwem_instance('')").fetchall()
+    except duckdb.Error:
+        return None
+    return _INSTANCES.get(rows[0][0])
+
+
+def _create_functions(con: duckdb.DuckDBPyConnection, instance: _Instance) -> None:
+    def name(arguments: pa.Array) -> pa.Array:
+        return pa.array([instance.key] * len(arguments))
+
+    def weights_sql(arguments: pa.Array) -> pa.Array:
+        return pa.array([surface.weights_sql(_session, instance.cursor, text) for text in arguments.to_pylist()])
+
+    def count(arguments: pa.Array) -> pa.Array:
+        kind = pa.struct({"err": pa.string(), "answer": pa.float64()})
+        return pa.array(surface.counts(_session, instance.cursor, arguments.to_pylist()), type=kind)
+
+    _define(con, "_mwem_instance", name, ["VARCHAR"], "VARCHAR", side_effects=True)
+    _define(con, "_mwem_weights_sql", weights_sql, ["VARCHAR"], "VARCHAR", side_effects=True)
+    _define(con, "_mwem_count", count, ["VARCHAR"], "STRUCT(err VARCHAR, answer DOUBLE)", side_effects=False)
+    for function in surface.FUNCTIONS:
+        listed = ", ".join(f'"{column}" {kind}' for column, kind in function.columns.items())
+        _define(con, f"_{function.name}", _rows(instance, function), ["VARCHAR", _QUERIES], f"STRUCT(err VARCHAR, {listed})[]", side_effects=True)
+
+
+def _define(
+    con: duckdb.DuckDBPyConnection, name: str, body: Callable[..., pa.Array], parameters: Sequence[str], returns: str,
+    *, side_effects: bool,
+) -> None:  # fmt: skip
+    _KEPT.append(body)
+    con.create_function(  # type: ignore[call-overload]
+        name, body, list(parameters), returns, type="arrow", null_handling="special", side_effects=side_effects,
+    )  # fmt: skip
+
+
+def _rows(instance: _Instance, function: surface.Function) -> Callable[[pa.Array, pa.Array], pa.Array]:
+    kind = pa.list_(pa.struct({"err": pa.string(), **{column: _ARROW[text] for column, text in function.columns.items()}}))
+
+    def body(arguments: pa.Array, queries: pa.Array) -> pa.Array:
+        out = []
+        for text, rows in zip(arguments.to_pylist(), _json_rows(queries), strict=True):
+            try:
+                out.append(function.run(_session, instance.cursor, text, rows))
+            except MwemError as error:
+                out.append([{"err": str(error)}])
+            except duckdb.Error as error:
+                out.append([{"err": f"{function.name}: {str(error).splitlines()[0]}"}])
+            except Exception as error:  # noqa: BLE001  the text could quote a private figure, the kind cannot
+                out.append([{"err": f"{function.name}: unexpected {type(error).__name__}. Hint: please report it"}])
+        return pa.array(out, type=kind)
+
+    return body
+
+
+def _json_rows(queries: pa.Array) -> list[list[str] | None]:
+    """The workload rows of each call, already in order; None where the workload had no rows or there is none."""
+    lists = queries.combine_chunks() if isinstance(queries, pa.ChunkedArray) else queries
+    out: list[list[str] | None] = []
+    for k in range(len(lists)):
+        item = lists[k]
+        out.append(item.values.field("j").to_pylist() if item.is_valid and item.values is not None else None)
+    return out
+
+
+def _session(cursor: Callable[[], duckdb.DuckDBPyConnection], context: dict[str, Any]) -> Session:
+    return Session(cursor, Place(context["database"], context["schema"]), context["settings"])
+
+
+def _create_macros(con: duckdb.DuckDBPyConnection) -> None:
+    """Persistent macros, so that cursors find them; TEMP ones, for this connection only, on a read-only database."""
+    place = Place.of(con)
+    script = read_sql("macros.sql")
+    if is_read_only(con.cursor(), place.database):
+        con.execute(script.replace(_CREATE, "CREATE OR REPLACE TEMP MACRO"))
+        return
+    cursor = con.cursor()
+    use(cursor, Place(place.database, "main"))
+    cursor.execute(script)
+
+
+def _drops() -> list[str]:
+    heads = [line for line in read_sql("macros.sql").splitlines() if line.startswith(_CREATE)]
+    names = [line.removeprefix(_CREATE).split("(")[0].strip() for line in heads]
+    return [f"DROP MACRO {'' if name == 'mwem_count' else 'TABLE '}IF EXISTS {name}" for name in names]
+
+
+@atexit.register
+def _close_all() -> None:
+    # A connection that holds Python functions and is still open at exit makes DuckDB 2.0 report leaks.
+    for instance in _INSTANCES.values():
+        instance.close()

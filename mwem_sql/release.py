@@ -1,0 +1,290 @@
+"""A release from request to stored output: check, charge, run, store.
+
+The order is the guarantee: everything that can be refused is refused on public facts before the debit, the debit is
+committed before the first private row is read, and output and metadata appear together or not at all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+from sqlglot import exp
+
+from mwem_sql import catalog, engine, store
+from mwem_sql.budget import Accountant, Split, split
+from mwem_sql.catalog import Name, Relation
+from mwem_sql.compiler.blocks import MAX_CELLS
+from mwem_sql.compiler.compile import Compiled, compile_workload
+from mwem_sql.compiler.linear import LinearQuery
+from mwem_sql.compiler.pushdown import Scan, Unit, plan_scans
+from mwem_sql.compiler.sandbox import Sandbox
+from mwem_sql.domain import Domain, read_domain
+from mwem_sql.errors import CellsError, OptionError, OutputError, refuse
+from mwem_sql.kernel import Kernel
+from mwem_sql.ledger import is_read_only, ledger_of
+from mwem_sql.mechanisms import OpenDPNoise, SeededNoise
+from mwem_sql.mwem import Outcome, Problem, mwem, whole_domain
+from mwem_sql.request import FUNCTION, Request
+from mwem_sql.session import Session, output_lock
+from mwem_sql.state import State
+from mwem_sql.values import draw_rows
+
+MINIMUM_ROUNDS = 10
+SUMMARY = (
+    "release", "output", "rows", "epsilon", "delta", "rounds", "queries", "attributes", "cells", "seconds", "private", "reused",
+)  # fmt: skip
+
+_log = logging.getLogger("mwem_sql")
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What would run: public all of it."""
+
+    relation: Relation
+    compiled: Compiled
+    problem: Problem
+    split: Split
+    scans: list[Scan]
+
+
+def run_release(session: Session, request: Request) -> dict[str, Any]:
+    """Make the release or return the stored one; the summary row."""
+    started = time.monotonic()
+    con = session.cursor()
+    private, output = _names(con, session, request)
+    with output_lock(f"{_file(con, output)}.{output}"):
+        fingerprint = _fingerprint(con, session, request, private)
+        stored = _reusable(con, output, fingerprint, request)
+        if stored is not None:
+            _restore(session, output)
+            return _summary(stored, started, reused=True)
+        plan = make_plan(session, request)
+        if is_read_only(con, output.database):
+            raise refuse(
+                OutputError, FUNCTION, f"output ({output}) is in a database that cannot be written",
+                "give output := 'database.schema.table' in a writable one, or USE one",
+            )
+        store.check_output(con, output, FUNCTION)
+        ledger = ledger_of(con, plan.relation.charged, session.place, FUNCTION)
+        entry = ledger.debit(session.cursor(), request.budget, str(output), action=FUNCTION, private=request.seed is None)
+        status = "failed"
+        try:
+            facts = _run_and_store(session, request, plan, output, fingerprint)
+            status = "done"
+        finally:
+            ledger.close(session.cursor(), entry, status)
+        return _summary(facts, started, reused=False)
+
+
+def make_plan(session: Session, request: Request) -> Plan:
+    """Compile the request against the public domain; every refusal of the workload happens here."""
+    con = session.cursor()
+    relation = catalog.describe(con, request.table, session.place, FUNCTION)
+    with Sandbox(session.settings) as sandbox:
+        domain = read_domain(con, relation, request.domain, session.place, sandbox)
+        compiled = compile_workload(domain, request.workload, sandbox)
+    queries, weights = compiled.distinct
+    linear = [query.linear for query in queries]
+    rounds = request.rounds or default_rounds(len(linear), len(compiled.classes))
+    shares = split(
+        request.budget, rounds, total_is_public=request.total is not None, histogram=request.start == "histogram",
+        sensitivity=request.rows_per_unit,
+    )  # fmt: skip
+    problem = Problem(
+        linear, weights, compiled.sizes, MAX_CELLS, request.total, _histogram(request, compiled), request.average,
+        request.rows_per_unit,
+    )  # fmt: skip
+    sets = {frozenset(query.attributes) for query in problem.kernel_queries()}
+    scans = plan_scans(relation.name, compiled.classes, sets, _unit(request, relation))
+    return Plan(relation, compiled, problem, shares, scans)
+
+
+def default_rounds(queries: int, attributes: int) -> int:
+    """`rounds := NULL`: as many rounds as attributes, at least ten, at most one per distinct query. Public numbers only."""
+    return max(1, min(queries, max(MINIMUM_ROUNDS, attributes)))
+
+
+def _unit(request: Request, relation: Relation) -> Unit | None:
+    if request.unit is None:
+        return None
+    for column in relation.columns:
+        if column.name.casefold() == request.unit.casefold():
+            return Unit(column.name, request.rows_per_unit)
+    raise refuse(
+        OptionError, FUNCTION, f"unit ({request.unit!r}) is not a column of {relation.name.table}",
+        f"its columns are {', '.join(column.name for column in relation.columns)}",
+    )
+
+
+def _histogram(request: Request, compiled: Compiled) -> LinearQuery | None:
+    if request.start != "histogram":
+        return None
+    shape = {name: classes.count for name, classes in compiled.classes.items()}
+    if math.prod(shape.values()) > MAX_CELLS:
+        raise refuse(
+            CellsError, FUNCTION,
+            f"start ('histogram') needs {math.prod(shape.values()):,} cells over {', '.join(shape)}, more than {MAX_CELLS:,}",
+            "leave start out, or ask about fewer attributes",
+        )
+    return whole_domain(shape)
+
+
+def _names(con: duckdb.DuckDBPyConnection, session: Session, request: Request) -> tuple[Name, Name]:
+    """The private table and the output in full. The table need not exist any more: a stored release is still returned."""
+    found = catalog.find(con, request.table, session.place)
+    private = found[0] if found else next(iter(catalog.candidates(request.table, session.place)))
+    home = private if found and not is_read_only(con, private.database) else Name(session.place.database, session.place.schema, "")
+    if request.output is None:
+        return private, home.beside(f"{private.table}_synthetic")
+    parts = catalog.split_name(request.output)
+    if len(parts) == 1:
+        return private, home.beside(parts[0])
+    if len(parts) == 2:
+        databases = {row[0] for row in con.execute("SELECT database_name FROM duckdb_databases()").fetchall()}
+        return private, Name(parts[0], "main", parts[1]) if parts[0] in databases else Name(home.database, *parts)
+    if len(parts) == 3:
+        return private, Name(*parts)
+    raise refuse(OptionError, FUNCTION, f"output ({request.output!r}) has too many parts", "write database.schema.table")
+
+
+def _file(con: duckdb.DuckDBPyConnection, name: Name) -> str:
+    """What tells two databases of one process apart."""
+    rows = con.execute("SELECT coalesce(path, ''), database_oid FROM duckdb_databases() WHERE database_name = ?", [name.database]).fetchall()
+    return str(rows)
+
+
+def _fingerprint(con: duckdb.DuckDBPyConnection, session: Session, request: Request, private: Name) -> str:
+    """A hash of the request alone, domain table included; never of the private table's content or state."""
+    asked = {key: value for key, value in asdict(request).items() if key not in {"budget", "output"}}
+    domain = catalog.find(con, request.domain or private.beside(f"{private.table}_domain").quoted(), session.place)
+    declared = con.execute(exp.select("*").from_(domain[0].tree()).sql("duckdb")).fetchall() if domain else None
+    asked |= {
+        "table": str(private), "epsilon": str(request.budget.epsilon), "delta": str(request.budget.delta),
+        "declared": repr(declared), "settings": dict(session.settings),
+    }  # fmt: skip
+    return hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _reusable(con: duckdb.DuckDBPyConnection, output: Name, fingerprint: str, request: Request) -> dict[str, Any] | None:
+    """The stored release of this very request; an OutputError if the name is taken by anything else."""
+    releases = store.releases_of(con, output)
+    for facts in releases:
+        if facts["request"] == fingerprint:
+            return facts
+    if releases:
+        if request.version is not None and all(facts["version"] != request.version for facts in releases):
+            return None
+        raise refuse(
+            OutputError, FUNCTION, f"output ({output}) holds a release of another request",
+            "choose another output, or give a new version := '...' to make and charge a new release under this name",
+        )
+    if catalog.find(con, output.quoted(), catalog.Place(output.database, output.schema)) is not None:
+        raise refuse(
+            OutputError, FUNCTION, f"output ({output}) exists and is not a release",
+            "choose another name with output := '...', or drop it first",
+        )
+    return None
+
+
+def _restore(session: Session, output: Name) -> None:
+    """A stored release whose table was dropped is drawn again from its state, at no cost."""
+    con = session.cursor()
+    if catalog.find(con, output.quoted(), session.place) is None:
+        raise refuse(
+            OutputError, FUNCTION, f"output ({output}) was released before and its table has been dropped since",
+            "its state is still in mwem.factors (mwem_answer needs the table's name); give a new output or version",
+        )
+
+
+def _run_and_store(session: Session, request: Request, plan: Plan, output: Name, fingerprint: str) -> dict[str, Any]:
+    outcome = _run(session, request, plan)
+    compiled = plan.compiled
+    rows = request.rows or max(1, round(outcome.total))
+    generator = np.random.default_rng(request.seed)
+    facts: dict[str, Any] = {
+        "output": str(output), "version": request.version, "request": fingerprint, "rows": rows,
+        "epsilon": float(request.budget.epsilon), "delta": float(request.budget.delta), "rounds": plan.split.rounds,
+        "queries": len(compiled.queries), "attributes": len(compiled.classes), "cells": outcome.state.cells,
+        "total": outcome.total, "total_is_public": request.total is not None, "unit": request.unit,
+        "rows_per_unit": request.rows_per_unit, "private": request.seed is None,
+        "domain": json.dumps(_published(compiled).to_json()), "grid": json.dumps(store.classes_to_json(compiled.classes)),
+    }  # fmt: skip
+    columns = draw_rows(outcome.state, compiled.classes, rows, generator)
+    try:
+        release = store.write(session.cursor(), output, facts, columns, measurements=_measurements(plan, outcome), factors=_factors(outcome))
+    except duckdb.Error as error:
+        raise refuse(
+            OutputError, FUNCTION, f"output ({output}) could not be written ({str(error).splitlines()[0]})",
+            "make room or check the database; the budget of this call is spent",
+        ) from None
+    return facts | {"release": release}
+
+
+def _run(session: Session, request: Request, plan: Plan) -> Outcome:
+    """The private part: true answers into the kernel, and the loop on top of it.
+
+    Privacy:
+        The debit has been committed. Only the outcome leaves, which the kernel's select and measure produced.
+    """
+    accountant = Accountant(plan.split.kind, plan.split.limit, request.budget)
+    noise = OpenDPNoise() if request.seed is None else SeededNoise(request.seed)
+    answers = engine.true_answers(session.cursor(), plan.scans, plan.problem.kernel_queries())
+    kernel = Kernel(answers, accountant, noise, request.rows_per_unit)
+    del answers
+    outcome = mwem(kernel, plan.problem, plan.split, lambda done, of: _log.info("round %d of %d", done, of))
+    accountant.settle()
+    return outcome
+
+
+def _published(compiled: Compiled) -> Domain:
+    """The domain of the released attributes only."""
+    attributes = tuple(attribute for attribute in compiled.domain if attribute.name in compiled.classes)
+    return Domain(compiled.domain.table, tuple(attribute.name for attribute in attributes), attributes)
+
+
+def _measurements(plan: Plan, outcome: Outcome) -> pa.Table:
+    queries = plan.compiled.distinct[0]
+    rows = []
+    for number, step in enumerate(outcome.steps, start=1):
+        measured = step.measurement
+        query = queries[measured.query - 1] if step.purpose in {"round", "again"} and measured.query else None
+        rows.append(
+            {
+                "step": number, "purpose": step.purpose, "query": query.number if query else None,
+                "name": query.label if query else step.purpose, "noise": "laplace" if measured.kind == "pure" else "gaussian",
+                "scale": measured.scale, "values": measured.values,
+            }
+        )  # fmt: skip
+    return pa.Table.from_pylist(rows, schema=_MEASUREMENTS)
+
+
+_MEASUREMENTS = pa.schema(
+    {
+        "step": pa.int32(), "purpose": pa.string(), "query": pa.int32(), "name": pa.string(), "noise": pa.string(),
+        "scale": pa.float64(), "values": pa.large_list(pa.int64()),
+    }
+)  # fmt: skip
+
+
+def _factors(outcome: Outcome) -> pa.Table:
+    table = outcome.state.table()
+    if isinstance(outcome.state, State):
+        table = table.add_column(0, "state", pa.array(np.zeros(table.num_rows, dtype=np.int32)))
+    return table
+
+
+def _summary(facts: Mapping[str, Any], started: float, *, reused: bool) -> dict[str, Any]:
+    shown = {**facts, "seconds": round(time.monotonic() - started, 3), "reused": reused}
+    return {name: shown[name] for name in SUMMARY}
+

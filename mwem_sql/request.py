@@ -1,0 +1,99 @@
+"""Request: everything a release depends on besides the private rows, read and checked option by option."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from mwem_sql.budget import Budget
+from mwem_sql.errors import OptionError, refuse
+from mwem_sql.workload import Workload
+
+FUNCTION = "mwem_release"
+MAX_ROWS = 10**9
+
+
+@dataclass(frozen=True)
+class Request:
+    """A checked request: everything a release depends on besides the private rows."""
+
+    table: str
+    workload: Workload
+    budget: Budget
+    rounds: int | None = None
+    output: str | None = None
+    rows: int | None = None
+    total: float | None = None
+    domain: str | None = None
+    unit: str | None = None
+    rows_per_unit: int = 1
+    start: str = "uniform"
+    average: bool = False
+    version: str | None = None
+    seed: int | None = None
+
+    @classmethod
+    def parse(cls, table: object, workload: Workload, epsilon: object, options: Mapping[str, Any]) -> Request:
+        """Read the options of a call; a NULL is the default."""
+        known = {field.name for field in fields(cls)} - {"table", "workload", "budget"} | {"delta"}
+        for name in options:
+            if name not in known:
+                raise refuse(OptionError, FUNCTION, f"option {name} is unknown", f"the options are {', '.join(sorted(known))}")
+        given = {name: value for name, value in options.items() if value is not None}
+        budget = Budget.parse(epsilon, given.pop("delta", 0), FUNCTION)
+        if not isinstance(table, str) or not table.strip():
+            raise refuse(OptionError, FUNCTION, f"table ({table!r}) must be the name of a table", "write 'adult' or 'census.main.adult'")
+        request = cls(table, workload, budget, **{name: _READERS[name](name, value) for name, value in given.items()})
+        if request.rows_per_unit != 1 and request.unit is None:
+            raise refuse(OptionError, FUNCTION, f"rows_per_unit ({request.rows_per_unit}) needs a unit", "name the column that identifies a unit")
+        return request
+
+
+def _whole(low: int, high: int) -> Callable[[str, object], int]:
+    def read(name: str, value: object) -> int:
+        number = value if not isinstance(value, str) else _number(value)
+        if isinstance(number, bool) or not isinstance(number, (int, float)) or not low <= number <= high or number % 1:
+            raise refuse(OptionError, FUNCTION, f"{name} ({value!r}) must be a whole number from {low:,} to {high:,}", f"leave {name} out for the default")
+        return int(number)
+
+    return read
+
+
+def _number(text: str) -> object:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _total(name: str, value: object) -> float:
+    number = _number(value) if isinstance(value, str) else value
+    if isinstance(number, bool) or not isinstance(number, (int, float)) or not 1 <= number < math.inf:
+        raise refuse(OptionError, FUNCTION, f"{name} ({value!r}) must be a number from 1", "leave total out to have it estimated privately")
+    return float(number)
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, (str, int, float)) or not str(value).strip():
+        raise refuse(OptionError, FUNCTION, f"{name} ({value!r}) must be text", f"leave {name} out for the default")
+    return str(value)
+
+
+def _flag(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise refuse(OptionError, FUNCTION, f"{name} ({value!r}) must be true or false", f"leave {name} out for false")
+    return value
+
+
+def _start(name: str, value: object) -> str:
+    if value not in {"uniform", "histogram"}:
+        raise refuse(OptionError, FUNCTION, f"{name} ({value!r}) must be 'uniform' or 'histogram'", f"leave {name} out for 'uniform'")
+    return str(value)
+
+
+_READERS: dict[str, Callable[[str, object], Any]] = {
+    "rounds": _whole(1, 10**6), "rows": _whole(1, MAX_ROWS), "rows_per_unit": _whole(1, 10**6), "seed": _whole(0, 2**53),
+    "output": _text, "domain": _text, "unit": _text, "version": _text, "total": _total, "average": _flag, "start": _start,
+}  # fmt: skip

@@ -1,0 +1,301 @@
+"""The approximation: factors over disjoint sets of attributes, whose product, scaled to a total, is the distribution.
+
+Owns how queries are answered from it and the multiplicative-weights step. It sees public classes and released
+measurements only, and knows nothing of SQL, noise or budgets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from math import inf, isfinite, log, prod
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mwem_sql.compiler.linear import Block, Floats, LinearQuery
+from mwem_sql.factor import LOWEST, SCHEMA, Factor, answer_scalars, factors_from_table, factors_to_table, outer
+
+__all__ = ["SCHEMA", "Measurement", "Mixture", "State"]
+
+Measurement = tuple[LinearQuery, Floats]
+Part = tuple[Block, ...]
+
+
+class State:
+    """Factors over disjoint sets of attributes; the distribution is their product, scaled to `total`.
+
+    Attributes of one class are never a reason to join factors: they tell nothing apart.
+    """
+
+    def __init__(self, factors: Iterable[Factor], attributes: Sequence[str], total: float) -> None:
+        """For this module; callers have `uniform` and `from_table`."""
+        held = list(factors)
+        self.attributes = tuple(attributes)
+        self._total = _positive(total)
+        self._factor = {name: factor for factor in held for name in factor.attributes}
+        self._classes = dict(chain.from_iterable(zip(f.attributes, f.shape, strict=True) for f in held))
+        names = sorted(chain.from_iterable(factor.attributes for factor in held))
+        if names != sorted(self.attributes) or len(names) != len(self._factor):
+            raise ValueError("a state has every attribute in one factor")
+
+    @classmethod
+    def uniform(cls, sizes: Mapping[str, Floats], total: float) -> State:
+        """Weight in proportion to the classes' base measure: the number of values in each, or its length."""
+        factors = []
+        for name, size in sizes.items():
+            base = np.array(size, dtype=np.float64)
+            if base.ndim != 1 or not base.size or not np.isfinite(base).all() or base.min() <= 0:
+                raise ValueError("an attribute has classes of positive size")
+            base /= base.sum()
+            factor = Factor((name,), base.shape, base * _positive(total), log(base.min()))
+            factor.lift(total)
+            factors.append(factor)
+        return cls(factors, tuple(sizes), total)
+
+    @property
+    def total(self) -> float:
+        return self._total
+
+    @property
+    def factors(self) -> list[Factor]:
+        """For reading: only the state changes them."""
+        return self._touched(self.attributes)
+
+    @property
+    def cells(self) -> int:
+        return sum(factor.weights.size for factor in self.factors)
+
+    def rescale(self, total: float) -> None:
+        growth = _positive(total) / self._total
+        for factor in self.factors:
+            factor.weights = factor.weights * growth
+        self._total = total
+
+    def copy(self) -> State:
+        """Shares the weights with the original until one of the two changes them."""
+        return State([factor.share() for factor in self.factors], self.attributes, self._total)
+
+    def shape(self, attributes: Sequence[str]) -> tuple[int, ...]:
+        return tuple(self._classes[name] for name in attributes)
+
+    def marginal(self, attributes: Sequence[str]) -> Floats:
+        """Axes in that order; sums to the total."""
+        names = tuple(attributes)
+        return self._marginals([names])[names].reshape(self.shape(names)).copy()
+
+    def answer(self, query: LinearQuery) -> Floats:
+        """One number per cell."""
+        return self.answers([query])[0]
+
+    def answers(self, queries: Sequence[LinearQuery]) -> list[Floats]:
+        """One array per query; what queries have in common is computed once."""
+        split = [self._parts(query) for query in queries]
+        known = self._answer_parts(dict.fromkeys(part for parts in split for _, part in parts))
+        alike: dict[tuple[tuple[int, ...], ...], list[int]] = {}
+        for number, (query, parts) in enumerate(zip(queries, split, strict=True)):
+            alike.setdefault((query.shape, *(axes for axes, _ in parts)), []).append(number)
+        answers: dict[int, Floats] = {}
+        for (shape, *places), numbers in alike.items():
+            pieces = [
+                ((0, *(axis + 1 for axis in axes)), np.stack([known[split[number][part][1]] for number in numbers]))
+                for part, axes in enumerate(places)
+            ]
+            pieces = pieces or [((0,), np.full(len(numbers), self._total))]
+            together = outer(pieces, (len(numbers), *shape), self._total)
+            answers.update(zip(numbers, together.reshape(len(numbers), -1), strict=True))
+        return [answers[number] for number in range(len(queries))]
+
+    def cells_with(self, attributes: Sequence[str]) -> int:
+        """Cells of the factor that measuring a query over these attributes would make."""
+        return prod(factor.weights.size for factor in self._touched(attributes))
+
+    def join(self, attributes: Sequence[str]) -> None:
+        """Merge the factors that hold these attributes into one; the distribution stays as it is."""
+        factors = self._touched(name for name in attributes if self._classes[name] > 1)
+        if len(factors) < 2:
+            return
+        # Long axes last: that makes for long inner loops in every sum.
+        names = tuple(sorted(chain.from_iterable(f.attributes for f in factors), key=self._classes.__getitem__))
+        pieces = []
+        for factor in sorted(factors, key=lambda factor: factor.weights.size):
+            axes = [axis for axis, name in enumerate(names) if name in factor.attributes]
+            pieces.append((axes, factor.marginal([names[axis] for axis in axes])))
+        weights = outer(pieces, self.shape(names), self._total)
+        joined = Factor(names, self.shape(names), weights.reshape(-1), sum(factor.lowest for factor in factors))
+        joined.lift(self._total)
+        self._factor.update(dict.fromkeys(names, joined))
+
+    def update(self, query: LinearQuery, measured: Floats) -> None:
+        """One step of the paper: A(x) *= exp(sum over cells c of q_c(x) (m_c - q_c(A)) / 2n), renormalised to n."""
+        self.replay([(query, measured)], passes=1)
+
+    def replay(self, measurements: Sequence[Measurement], passes: int = 100, tolerance: float | None = 0.0) -> int:
+        """Update with all measurements in order, over and over; returns the most passes that a factor took.
+
+        A factor is done when a pass lowers its squared misfit by no more than `tolerance` times that of the pass
+        before; the misfit is what the updates of a pass find. With None it makes all `passes`, as the paper does.
+        """
+        checked = [(query, _one_per_cell(query, measured)) for query, measured in measurements]
+        for query, _ in checked:
+            self.join(query.attributes)
+        apart: dict[int, list[Measurement]] = {}
+        for query, measured in checked:
+            for name in self._telling(query)[:1]:
+                apart.setdefault(id(self._factor[name]), []).append((query, measured))
+        return max((self._replay(group, passes, tolerance) for group in apart.values()), default=0)
+
+    def table(self) -> pa.Table:
+        """One row per factor, on the state's own memory: the state takes new memory when it next changes."""
+        # A state without attributes still has a total.
+        return factors_to_table(self.factors or [Factor((), (), np.array([self._total]), 0.0)])
+
+    @classmethod
+    def from_table(cls, table: pa.Table, attributes: Sequence[str] | None = None) -> State:
+        """Reads the table's memory in place. `attributes` gives their order; without it, it is the table's."""
+        factors = factors_from_table(table)
+        if not factors:
+            raise ValueError("a state has at least one row in its table")
+        order = chain.from_iterable(factor.attributes for factor in factors) if attributes is None else attributes
+        return cls(factors, tuple(order), float(factors[0].weights.sum()))
+
+    def _touched(self, attributes: Iterable[str]) -> list[Factor]:
+        return list({id(factor): factor for factor in map(self._factor.__getitem__, attributes)}.values())
+
+    def _telling(self, query: LinearQuery) -> list[str]:
+        return [name for name in query.attributes if self._classes[name] > 1]
+
+    def _parts(self, query: LinearQuery) -> list[tuple[tuple[int, ...], Part]]:
+        """The query as a product of parts that have no factor in common: positions of the blocks, and the blocks."""
+        parts: list[tuple[set[int], tuple[int, ...]]] = []
+        for position, block in enumerate(query.blocks):
+            touched = {id(self._factor[name]) for name in block.attributes}
+            members: tuple[int, ...] = (position,)
+            for part in [part for part in parts if not touched.isdisjoint(part[0])]:
+                parts.remove(part)
+                touched |= part[0]
+                members = part[1] + members
+            parts.append((touched, members))
+        return [(tuple(sorted(members)), tuple(query.blocks[i] for i in sorted(members))) for _, members in parts]
+
+    def _answer_parts(self, parts: Iterable[Part]) -> dict[Part, Floats]:
+        alike: dict[tuple[tuple[str, ...], ...], list[Part]] = {}
+        for part in parts:
+            alike.setdefault(tuple(block.attributes for block in part), []).append(part)
+        flat = {names: tuple(chain.from_iterable(names)) for names in alike}
+        marginals = self._marginals(set(flat.values()))
+        known: dict[Part, Floats] = {}
+        for names, group in alike.items():
+            marginal = marginals[flat[names]]
+            scalars = [part for part in group if all(block.size == 1 for block in part)]
+            known.update(zip(scalars, answer_scalars(scalars, marginal)[:, None], strict=True))
+            known.update((part, LinearQuery(part).answer(marginal)) for part in group if part not in known)
+        return known
+
+    def _marginals(self, wanted: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], Floats]:
+        """Row-major in the order asked for, without axes of one class; arrays may be views of the weights."""
+        parts = {
+            names: [(factor, tuple(n for n in names if n in factor.attributes)) for factor in self._touched(names)]
+            for names in wanted
+        }
+        held: dict[int, tuple[Factor, set[tuple[str, ...]]]] = {}
+        for factor, own in chain.from_iterable(parts.values()):
+            held.setdefault(id(factor), (factor, set()))[1].add(own)
+        marginals = {key: factor.marginals(sets) for key, (factor, sets) in held.items()}
+        found = {}
+        for names, pieces in parts.items():
+            placed = [([names.index(n) for n in own], marginals[id(factor)][own]) for factor, own in pieces]
+            found[names] = outer(placed, self.shape(names), self._total)
+        return found
+
+    def _replay(self, measurements: list[Measurement], passes: int, tolerance: float | None) -> int:
+        before = inf
+        for done in range(1, passes + 1):
+            misfit = sum(self._step(query, measured) for query, measured in measurements)
+            if tolerance is not None and misfit >= (1 - tolerance) * before:
+                return done
+            before = misfit
+        return passes
+
+    def _step(self, query: LinearQuery, measured: Floats) -> float:
+        """One update inside the factor that holds the query; returns the squared misfit it found, in units of 2n."""
+        names = self._telling(query)
+        factor = self._factor[names[0]]
+        marginal = factor.marginal(names)
+        error = np.clip((measured - query.answer(marginal)) / (2 * self._total), -1e150, 1e150)
+        exponent = query.spread(error)
+        exponent = np.maximum(exponent - exponent.max(), LOWEST)
+        growth = np.exp(exponent)
+        # The new sum is known before any weight is touched, so that renormalising takes no pass of its own.
+        scale = self._total / float(np.vdot(marginal, growth))
+        factor.multiply(names, (growth * scale).reshape(self.shape(names)))
+        factor.lowest += float(exponent.min()) + log(scale)
+        factor.lift(self._total)
+        return float(error @ error)
+
+
+class Mixture:
+    """The average of several states over the same attributes: the paper's avg of A_0 .. A_{T-1}. For reading only."""
+
+    def __init__(self, states: Sequence[State]) -> None:
+        self.states = tuple(states)
+        if not self.states:
+            raise ValueError("a mixture has at least one state")
+        self.attributes = self.states[0].attributes
+        if any(s.attributes != self.attributes or s.shape(s.attributes) != self.shape(self.attributes) for s in states):
+            raise ValueError("the states of a mixture have the same attributes and classes")
+
+    @property
+    def total(self) -> float:
+        return sum(state.total for state in self.states) / len(self.states)
+
+    @property
+    def cells(self) -> int:
+        return sum(state.cells for state in self.states)
+
+    def shape(self, attributes: Sequence[str]) -> tuple[int, ...]:
+        return self.states[0].shape(attributes)
+
+    def marginal(self, attributes: Sequence[str]) -> Floats:
+        return _mean([state.marginal(attributes) for state in self.states])
+
+    def answer(self, query: LinearQuery) -> Floats:
+        return self.answers([query])[0]
+
+    def answers(self, queries: Sequence[LinearQuery]) -> list[Floats]:
+        return [_mean(answers) for answers in zip(*(state.answers(queries) for state in self.states), strict=True)]
+
+    def table(self) -> pa.Table:
+        """The states' tables one after the other, with the state's number in front."""
+        tables = []
+        for number, state in enumerate(self.states):
+            table = state.table()
+            tables.append(table.add_column(0, "state", pa.array([number] * table.num_rows, pa.int32())))
+        return pa.concat_tables(tables)
+
+    @classmethod
+    def from_table(cls, table: pa.Table, attributes: Sequence[str] | None = None) -> Mixture:
+        """`attributes` gives their order; without it, it is that of the first state's rows."""
+        states: list[State] = []
+        for number in pc.unique(table["state"]).sort():
+            states.append(State.from_table(table.filter(pc.equal(table["state"], number)), attributes))
+            attributes = states[0].attributes
+        return cls(states)
+
+
+def _mean(arrays: Sequence[Floats]) -> Floats:
+    return np.asarray(sum(arrays[1:], start=arrays[0]) / len(arrays))
+
+
+def _one_per_cell(query: LinearQuery, measured: Floats) -> Floats:
+    values = np.asarray(measured, dtype=np.float64)
+    if values.shape != (query.cells,) or not np.isfinite(values).all():
+        raise ValueError("a measurement has one finite number per cell of its query")
+    return values
+
+
+def _positive(total: float) -> float:
+    if not (isfinite(total) and total > 0):
+        raise ValueError("a state's total is positive")
+    return total

@@ -1,0 +1,248 @@
+"""What each SQL function does: arguments as JSON in, rows as dicts out. The same code serves Python callers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+from sqlglot import exp
+
+from mwem_sql import answer, catalog, engine, ledger
+from mwem_sql.budget import Budget
+from mwem_sql.compiler.sandbox import Sandbox
+from mwem_sql.domain import Domain, read_domain
+from mwem_sql.errors import MwemError, OptionError, WorkloadError, refuse
+from mwem_sql.plan import plan_rows
+from mwem_sql.release import run_release
+from mwem_sql.request import Request
+from mwem_sql.session import Session
+from mwem_sql.ticks import cast
+from mwem_sql.workload import Workload
+
+Rows = Iterable[dict[str, Any]]
+Cursor = Callable[[], duckdb.DuckDBPyConnection]
+Opener = Callable[[Cursor, dict[str, Any]], Session]
+Body = Callable[[Session, dict[str, Any], list[str] | None], Rows]
+
+_WORKLOAD = {"predicate": "VARCHAR", "measure": "VARCHAR", "group_by": "VARCHAR[]", "name": "VARCHAR", "weight": "DOUBLE"}
+
+
+@dataclass(frozen=True)
+class Function:
+    """A table function: its name, its columns with DuckDB types, and its body."""
+
+    name: str
+    columns: dict[str, str]
+    body: Body
+
+    def run(self, open_session: Opener, cursor: Cursor, text: str, queries: list[str] | None) -> list[dict[str, Any]]:
+        arguments = json.loads(text)
+        session = open_session(cursor, arguments.pop("context"))
+        return list(self.body(session, arguments, queries))
+
+
+def _workload(queries: list[str] | None) -> Workload:
+    if queries is None:
+        raise refuse(WorkloadError, "workload", "the workload has no rows", "add at least one query")
+    return Workload.from_json(queries)
+
+
+def _domain(session: Session, arguments: dict[str, Any], function: str) -> Domain:
+    con = session.cursor()
+    relation = catalog.describe(con, _name(arguments, "private_table", function), session.place, function)
+    with Sandbox(session.settings) as sandbox:
+        return read_domain(con, relation, arguments.get("domain"), session.place, sandbox)
+
+
+def _name(arguments: dict[str, Any], key: str, function: str) -> str:
+    value = arguments.get(key)
+    if not isinstance(value, str) or not value.strip():
+        raise refuse(OptionError, function, f"{key} ({value!r}) must be the name of a table", "write it as a string, 'adult'")
+    return value
+
+
+def _whole(arguments: dict[str, Any], key: str, function: str) -> int:
+    value = arguments.get(key)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or value != int(value):
+        raise refuse(OptionError, function, f"{key} ({value!r}) must be a whole number", "write it without quotes")
+    return int(value)
+
+
+def _list(value: object) -> list[str] | None:
+    """A list of names from a list, or from text with commas."""
+    if isinstance(value, str):
+        value = [part.strip() for part in value.split(",")]
+    return [str(part) for part in value] if isinstance(value, list) else None
+
+
+def _release(session: Session, arguments: dict[str, Any], queries: list[str] | None) -> Rows:
+    request = Request.parse(arguments["private_table"], _workload(queries), arguments["epsilon"], arguments["options"])
+    return [run_release(session, request)]
+
+
+def _plan(session: Session, arguments: dict[str, Any], queries: list[str] | None) -> Rows:
+    request = Request.parse(arguments["private_table"], _workload(queries), arguments["epsilon"], arguments["options"])
+    return plan_rows(session, request)
+
+
+def _show_domain(session: Session, arguments: dict[str, Any], _: list[str] | None) -> Rows:
+    for attribute in _domain(session, arguments, "mwem_domain"):
+        yield {
+            "attribute": attribute.name,
+            "type": attribute.type,
+            "values": None if attribute.values is None else list(attribute.values),
+            "low": None if attribute.low is None else attribute.text(attribute.low),
+            "high": None if attribute.high is None else attribute.text(attribute.high),
+            "step": None if attribute.step is None else str(attribute.step),
+            "bins": attribute.bins,
+            "nullable": attribute.nullable,
+            "cells": attribute.cells,
+            "declared": attribute.source,
+        }
+
+
+def _suggest_domain(session: Session, arguments: dict[str, Any], _: list[str] | None) -> Rows:
+    function = "mwem_suggest_domain"
+    con = session.cursor()
+    relation = catalog.describe(con, _name(arguments, "private_table", function), session.place, function)
+    ledger.ledger_of(con, relation.charged, session.place, function).note(session.cursor(), None, function)
+    return engine.suggest_domain(session.cursor(), relation)
+
+
+def _built(workload: Workload) -> Rows:
+    rows: list[dict[str, Any]] = workload.to_arrow().to_pylist()
+    return rows
+
+
+def _marginals(session: Session, arguments: dict[str, Any], _: list[str] | None) -> Rows:
+    domain = _domain(session, arguments, "mwem_marginals")
+    return _built(Workload.marginals(domain, _whole(arguments, "k", "mwem_marginals")))
+
+
+def _ranges(session: Session, arguments: dict[str, Any], _: list[str] | None) -> Rows:
+    domain = _domain(session, arguments, "mwem_ranges")
+    seed = arguments.get("seed")
+    count = _whole(arguments, "count", "mwem_ranges")
+    return _built(Workload.ranges(domain, _list(arguments.get("columns")) or [], count, seed))
+
+
+def _parities(session: Session, arguments: dict[str, Any], _: list[str] | None) -> Rows:
+    domain = _domain(session, arguments, "mwem_parities")
+    return _built(Workload.parities(domain, _whole(arguments, "k", "mwem_parities"), _list(arguments.get("columns"))))
+
+
+def _answer(session: Session, arguments: dict[str, Any], queries: list[str] | None) -> Rows:
+    return answer.answerer(session, _name(arguments, "output", "mwem_answer"), "mwem_answer").rows(_workload(queries))
+
+
+def _compare(session: Session, arguments: dict[str, Any], queries: list[str] | None) -> Rows:
+    table = _name(arguments, "private_table", "mwem_compare")
+    return answer.compare(session, table, _name(arguments, "output", "mwem_compare"), _workload(queries))
+
+
+def _budget(session: Session, arguments: dict[str, Any], _: list[str] | None) -> Rows:
+    function = "mwem_budget"
+    cap = Budget.parse(arguments["epsilon"], arguments["delta"] or 0, function)
+    con = session.cursor()
+    table = catalog.describe(con, _name(arguments, "private_table", function), session.place, function).charged
+    spent = ledger.ledger_of(con, table, session.place, function).set_cap(session.cursor(), cap)
+    return [
+        {
+            "schema_name": table.schema, "table_name": table.table, "epsilon": float(cap.epsilon), "delta": float(cap.delta),
+            "epsilon_spent": float(spent.epsilon), "delta_spent": float(spent.delta),
+        }
+    ]  # fmt: skip
+
+
+def _ledger(session: Session, _: dict[str, Any], __: list[str] | None) -> Rows:
+    return ledger.entries(session.cursor())
+
+
+def _weights(session: Session, arguments: dict[str, Any], _: list[str] | None) -> Rows:
+    return answer.weights(session, arguments["output"], _list(arguments["attributes"]) or [])[1]
+
+
+def weights_sql(open_session: Opener, cursor: Cursor, text: str) -> str:
+    """The SELECT behind mwem_weights: its columns depend on its arguments."""
+    try:
+        arguments = json.loads(text)
+        session = open_session(cursor, arguments["context"])
+        output = _name(arguments, "output", "mwem_weights")
+        columns, _ = answer.weights(session, output, _list(arguments["attributes"]) or [])
+    except (MwemError, duckdb.Error) as error:
+        return exp.select(exp.Anonymous(this="error", expressions=[exp.Literal.string(str(error))])).sql("duckdb")
+    row = exp.column("r")
+    cells = [
+        exp.alias_(
+            cast(exp.Bracket(this=exp.Dot(this=row.copy(), expression=exp.to_identifier("cell")), expressions=[exp.Literal.number(k)], offset=1), kind),
+            name, quoted=True,
+        )
+        for k, (name, kind) in enumerate(columns, start=1)
+    ]  # fmt: skip
+    call = exp.Anonymous(this="_mwem_weights", expressions=[exp.Literal.string(text), exp.null()])
+    inner = exp.select(exp.alias_(exp.Anonymous(this="unnest", expressions=[call]), "r"))
+    weight = exp.alias_(exp.Dot(this=row, expression=exp.to_identifier("weight")), "weight")
+    return exp.select(*cells, weight).from_(inner.subquery("w")).sql("duckdb")
+
+
+def counts(open_session: Opener, cursor: Cursor, texts: list[str]) -> list[dict[str, Any]]:
+    """One answer per row; a release that many rows ask is loaded once."""
+    loaded: dict[str, answer.Answerer] = {}
+    out: list[dict[str, Any]] = []
+    for text in texts:
+        try:
+            arguments = json.loads(text)
+            key = json.dumps([arguments["output"], arguments["context"]])
+            if key not in loaded:
+                session = open_session(cursor, arguments["context"])
+                loaded[key] = answer.answerer(session, _name(arguments, "output", "mwem_count"), "mwem_count")
+            predicate = arguments["predicate"]
+            if predicate is None:
+                raise refuse(WorkloadError, "mwem_count", "predicate (NULL) must be an SQL expression", "write 'true' to count all rows")
+            out.append({"err": None, "answer": loaded[key].count(predicate)})
+        except (MwemError, duckdb.Error) as error:
+            out.append({"err": str(error), "answer": None})
+    return out
+
+
+_SUMMARY = {
+    "release": "INTEGER", "output": "VARCHAR", "rows": "BIGINT", "epsilon": "DOUBLE", "delta": "DOUBLE", "rounds": "INTEGER",
+    "queries": "INTEGER", "attributes": "INTEGER", "cells": "BIGINT", "seconds": "DOUBLE", "private": "BOOLEAN",
+    "reused": "BOOLEAN",
+}  # fmt: skip
+_ANSWER = {"query": "INTEGER", "name": "VARCHAR", "cell": "VARCHAR[]"}
+_DECLARED = {"attribute": "VARCHAR", "values": "VARCHAR[]", "low": "VARCHAR", "high": "VARCHAR"}
+
+FUNCTIONS = (
+    Function("mwem_release", _SUMMARY, _release),
+    Function("mwem_plan", {"item": "VARCHAR", "value": "VARCHAR"}, _plan),
+    Function(
+        "mwem_domain",
+        {"attribute": "VARCHAR", "type": "VARCHAR", "values": "VARCHAR[]", "low": "VARCHAR", "high": "VARCHAR", "step": "VARCHAR",
+         "bins": "INTEGER", "nullable": "BOOLEAN", "cells": "BIGINT", "declared": "VARCHAR"},
+        _show_domain,
+    ),
+    Function("mwem_suggest_domain", {**_DECLARED, "nullable": "BOOLEAN", "ddl": "VARCHAR"}, _suggest_domain),
+    Function("mwem_marginals", _WORKLOAD, _marginals),
+    Function("mwem_ranges", _WORKLOAD, _ranges),
+    Function("mwem_parities", _WORKLOAD, _parities),
+    Function("mwem_answer", {**_ANSWER, "answer": "DOUBLE"}, _answer),
+    Function("mwem_compare", {**_ANSWER, "true_answer": "DOUBLE", "answer": "DOUBLE", "error": "DOUBLE"}, _compare),
+    Function(
+        "mwem_budget",
+        {"schema_name": "VARCHAR", "table_name": "VARCHAR", "epsilon": "DOUBLE", "delta": "DOUBLE", "epsilon_spent": "DOUBLE",
+         "delta_spent": "DOUBLE"},
+        _budget,
+    ),
+    Function(
+        "mwem_ledger",
+        {"database_name": "VARCHAR", "schema_name": "VARCHAR", "table_name": "VARCHAR", "output": "VARCHAR", "epsilon": "DOUBLE",
+         "delta": "DOUBLE", "action": "VARCHAR", "private": "BOOLEAN", "status": "VARCHAR", "started": "TIMESTAMP",
+         "finished": "TIMESTAMP"},
+        _ledger,
+    ),
+    Function("mwem_weights", {"cell": "VARCHAR[]", "weight": "DOUBLE"}, _weights),
+)  # fmt: skip

@@ -1,0 +1,54 @@
+"""From class codes to values: each synthetic row gets a value of its class, every value of the class equally likely."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from mwem_sql.compiler.classes import Classes
+from mwem_sql.state import Mixture, State
+from mwem_sql.synthesize import Codes, Indices, draw_codes, uniform_choice
+
+
+def draw_rows(
+    state: State | Mixture, classes: Mapping[str, Classes], rows: int, generator: np.random.Generator
+) -> dict[str, tuple[str, pa.Array]]:
+    """Synthetic columns in the order of `classes`, each with the DuckDB type that it is to be cast to."""
+    codes = draw_codes(state, rows, generator)
+    return {name: (own.attribute.type, _values(own, codes[name], generator)) for name, own in classes.items()}
+
+
+def _values(classes: Classes, codes: Codes, generator: np.random.Generator) -> pa.Array:
+    pieces = _pieces(classes, codes, generator)
+    own = classes.pieces
+    attribute = classes.attribute
+    if own.listed:
+        return own.values().take(pa.array(pieces))
+    missing = pieces >= own.known
+    inside = np.where(missing, 0, pieces)
+    lows, highs = own.lows[inside], own.highs[inside]
+    if attribute.ordered.discrete:
+        ticks = generator.integers(lows, highs, endpoint=True)
+    else:
+        ticks = np.clip(lows + (highs - lows) * generator.random(len(codes)), lows, highs)
+    known = attribute.ordered.arrow(ticks)
+    keep = np.where(missing, -1, np.arange(len(codes)))
+    return known.take(pa.array(keep, mask=missing)) if missing.any() else known
+
+
+def _pieces(classes: Classes, codes: Codes, generator: np.random.Generator) -> Indices:
+    """A piece of its class for every row, in proportion to the pieces' sizes."""
+    if classes.count == len(classes.codes):
+        return classes.representatives[codes]
+    out = np.empty(len(codes), dtype=np.int64)
+    order = np.argsort(codes, kind="stable")
+    starts = np.searchsorted(codes[order], np.arange(classes.count + 1))
+    for code in range(classes.count):
+        rows = order[starts[code] : starts[code + 1]]
+        members = np.flatnonzero(classes.codes == code)
+        sizes = classes.pieces.sizes[members]
+        if len(rows):
+            out[rows] = members[uniform_choice(sizes if sizes.sum() > 0 else np.ones(len(members)), len(rows), generator)]
+    return out

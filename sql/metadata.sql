@@ -1,0 +1,52 @@
+-- What a release leaves beside its output. Everything here is differentially private output or public by assumption,
+-- so the tables may be published with it: no true figure, no timing, no clock time.
+-- Run with the output's database as the current one. Costs nothing when the tables exist.
+-- Example: SELECT output, epsilon, rounds FROM mwem.releases  ->  census.main.adult_synthetic, 0.5, 10
+
+CREATE SCHEMA IF NOT EXISTS mwem;
+
+CREATE TABLE IF NOT EXISTS mwem.schema_version (version INTEGER);
+INSERT INTO mwem.schema_version SELECT 1 WHERE NOT EXISTS (FROM mwem.schema_version);
+
+CREATE TABLE IF NOT EXISTS mwem.releases (
+    release INTEGER PRIMARY KEY,
+    output VARCHAR NOT NULL,            -- database.schema.table, unquoted
+    version VARCHAR,
+    request VARCHAR NOT NULL,           -- hash of the request: the same request is answered from here
+    rows BIGINT NOT NULL,
+    epsilon DOUBLE NOT NULL,
+    delta DOUBLE NOT NULL,
+    rounds INTEGER NOT NULL,
+    queries INTEGER NOT NULL,
+    attributes INTEGER NOT NULL,
+    cells BIGINT NOT NULL,
+    total DOUBLE NOT NULL,              -- the released estimate of n, or the public constant that was given
+    total_is_public BOOLEAN NOT NULL,
+    unit VARCHAR,
+    rows_per_unit INTEGER NOT NULL,
+    private BOOLEAN NOT NULL,
+    domain JSON NOT NULL,
+    grid JSON NOT NULL                  -- per attribute its pieces and their classes
+);
+
+-- One row per measurement, in the order of the rounds.
+CREATE TABLE IF NOT EXISTS mwem.measurements (
+    release INTEGER NOT NULL,
+    step INTEGER NOT NULL,
+    purpose VARCHAR NOT NULL,           -- total, histogram, round or again
+    query INTEGER,                      -- row of the workload, from 1
+    name VARCHAR,
+    noise VARCHAR NOT NULL,             -- laplace or gaussian, on integers
+    scale DOUBLE NOT NULL,
+    "values" BIGINT[] NOT NULL          -- one per cell of the query
+);
+
+-- The factored state: state is 0 but for an average, which keeps one state per round.
+CREATE TABLE IF NOT EXISTS mwem.factors (
+    release INTEGER NOT NULL,
+    state INTEGER NOT NULL,
+    factor INTEGER NOT NULL,
+    attributes VARCHAR[] NOT NULL,
+    shape INTEGER[] NOT NULL,
+    weights DOUBLE[] NOT NULL
+);

@@ -1,0 +1,76 @@
+"""Random domains, queries and measurements for the tests of the public side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+from hypothesis import strategies as st
+
+from mwem_sql.compiler.linear import Block, LinearQuery
+from mwem_sql.state import State
+
+Floats = npt.NDArray[np.float64]
+
+seeds = st.integers(0, 2**32 - 1)
+totals = st.sampled_from([1.0, 10.0, 1234.5, 3e6])
+
+
+@st.composite
+def domains(draw: st.DrawFn, most: int = 5) -> dict[str, Floats]:
+    """The base measure of the classes of up to five attributes, with up to four classes each."""
+    generator = np.random.default_rng(draw(seeds))
+    counts = draw(st.lists(st.integers(1, 4), min_size=1, max_size=most))
+    return {name: generator.choice([0.25, 1, 3, 100], count) for name, count in zip("pqrst", counts, strict=False)}
+
+
+@st.composite
+def blocks(draw: st.DrawFn, shape: Mapping[str, int], names: list[str]) -> Block:
+    generator = np.random.default_rng(draw(seeds))
+    sizes = [shape[name] for name in names]
+    cells = int(np.prod(sizes, dtype=np.int64))
+    kind = draw(st.sampled_from(["cuboid", "predicate", "parity", "labels"]))
+    if kind == "cuboid":
+        return Block(tuple(names), np.arange(cells, dtype=np.int32).reshape(sizes), cells)
+    size = draw(st.integers(1, 3)) if kind == "labels" else 1
+    labels = generator.integers(0 if kind == "parity" else -1, size, sizes).astype(np.int32)
+    signs = generator.choice([-1, 1], sizes).astype(np.int8) if kind != "predicate" and draw(st.booleans()) else None
+    return Block(tuple(names), np.asarray(labels), size, signs)
+
+
+@st.composite
+def queries(draw: st.DrawFn, shape: Mapping[str, int]) -> LinearQuery:
+    """A product of blocks over some of the attributes, in any order; now and then a block that reads none of them."""
+    names = draw(st.permutations(list(shape)))
+    names = names[: draw(st.integers(0, len(names)))]
+    found = []
+    while names:
+        width = draw(st.integers(1, min(3, len(names))))
+        found.append(draw(blocks(shape, names[:width])))
+        names = names[width:]
+    if draw(st.integers(0, 9)) == 9:
+        found.append(draw(blocks(shape, [])))
+    return LinearQuery(tuple(draw(st.permutations(found))))
+
+
+@st.composite
+def problems(
+    draw: st.DrawFn, fewest: int = 1, most: int = 4, attributes: int = 5
+) -> tuple[dict[str, Floats], float, list[tuple[LinearQuery, Floats]]]:
+    """A domain, a total, and queries with measurements as noise would make them: some below 0, some above the total."""
+    sizes = draw(domains(attributes))
+    total = draw(totals)
+    shape = {name: len(size) for name, size in sizes.items()}
+    asked = draw(st.lists(queries(shape), min_size=fewest, max_size=most))
+    generator = np.random.default_rng(draw(seeds))
+    return sizes, total, [(query, generator.uniform(-0.3, 1.3, query.cells) * total) for query in asked]
+
+
+@st.composite
+def states(draw: st.DrawFn) -> tuple[State, dict[str, int]]:
+    """A state with some factors joined, some not, and no two weights alike."""
+    sizes, total, measurements = draw(problems(fewest=0, most=3))
+    state = State.uniform(sizes, total)
+    state.replay(measurements, passes=2)
+    return state, {name: len(size) for name, size in sizes.items()}

@@ -1,0 +1,184 @@
+"""Drawn codes: as close to the weights as whole rows can be, and in no order."""
+
+from __future__ import annotations
+
+import itertools
+from math import sqrt
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import Floats, seeds, states
+
+from mwem_sql.state import Mixture, State
+from mwem_sql.synthesize import draw_codes, systematic_counts, uniform_choice
+
+
+def counts(codes: dict[str, np.ndarray], shape: dict[str, int], *names: str) -> np.ndarray:
+    """Rows in each class combination of these attributes."""
+    cells = np.zeros([shape[name] for name in names], dtype=np.int64)
+    np.add.at(cells, tuple(codes[name] for name in names), 1)
+    return cells
+
+
+def independent_attributes(*classes: int, seed: int = 1) -> tuple[State, dict[str, int]]:
+    generator = np.random.default_rng(seed)
+    sizes = {f"a{number}": generator.dirichlet(np.full(size, 5.0)) + 0.01 for number, size in enumerate(classes)}
+    return State.uniform(sizes, 100.0), dict(zip(sizes, classes, strict=True))
+
+
+@settings(deadline=None, max_examples=60)
+@given(states(), st.integers(0, 300), seeds)
+def test_counts_inside_a_factor_are_within_1(case: tuple[State, dict[str, int]], rows: int, seed: int) -> None:
+    state, shape = case
+    codes = draw_codes(state, rows, np.random.default_rng(seed))
+    assert list(codes) == list(state.attributes)
+    for name, code in codes.items():
+        assert code.dtype == np.int32
+        assert code.shape == (rows,)
+        assert ((code >= 0) & (code < shape[name])).all()
+    for factor in state.factors:
+        expected = rows * state.marginal(factor.attributes) / state.total
+        assert np.abs(counts(codes, shape, *factor.attributes) - expected).max() < 1 + 1e-6
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2, 1000])
+def test_any_number_of_rows(rows: int) -> None:
+    for state in (independent_attributes(3, 2, 1)[0], State.uniform({"a": np.ones(1)}, 1.0)):
+        codes = draw_codes(Mixture([state, state, state]), rows, np.random.default_rng(0))
+        assert {len(code) for code in codes.values()} == {rows}
+    assert draw_codes(State.uniform({}, 5.0), rows, np.random.default_rng(0)) == {}
+
+
+def test_same_generator_same_rows() -> None:
+    state, _ = independent_attributes(4, 3)
+    first, second, other = (draw_codes(state, 200, np.random.default_rng(seed)) for seed in (7, 7, 8))
+    assert all((first[name] == second[name]).all() for name in first)
+    assert any((first[name] != other[name]).any() for name in first)
+
+
+def test_expected_counts_are_the_weights() -> None:
+    """Over many draws, for cells of a factor and of a product of factors, with far fewer rows than cells."""
+    state, shape = independent_attributes(5, 4, 3, 2)
+    state.join(["a0", "a2"])
+    rows, draws = 7, 3000
+    generator = np.random.default_rng(3)
+    total = np.zeros(tuple(shape.values()))
+    squares = np.zeros_like(total)
+    for _ in range(draws):
+        drawn = counts(draw_codes(state, rows, generator), shape, *shape)
+        total += drawn
+        squares += drawn**2
+    expected = rows * state.marginal(tuple(shape)) / state.total
+    deviation = np.sqrt(np.maximum(squares / draws - (total / draws) ** 2, expected / draws) / draws)
+    # 120 cells: a normal deviate beyond 4.5 comes up in one of 1200 such tests.
+    assert (np.abs(total / draws - expected) / deviation).max() < 4.5
+
+
+def pair_errors(codes: dict[str, np.ndarray], state: State, shape: dict[str, int], rows: int) -> Floats:
+    """Per pair of attributes: mean squared error of its cells over what a random pairing of the same values has."""
+    ratios = []
+    for one, other in itertools.combinations(shape, 2):
+        p = counts(codes, shape, one) / rows
+        q = counts(codes, shape, other) / rows
+        expected = rows * state.marginal([one, other]) / state.total
+        variance = rows * np.outer(p * (1 - p), q * (1 - q)) * rows / (rows - 1)
+        ratios.append(np.mean((counts(codes, shape, one, other) - expected) ** 2 / variance))
+    return np.array(ratios)
+
+
+@pytest.mark.parametrize("classes", [(6, 5, 4, 3), (4, 4, 4, 4), (3, 40)])
+def test_pairs_across_factors_are_closer_than_a_random_pairing(classes: tuple[int, ...]) -> None:
+    rows, draws = 5000, 20
+    state, shape = independent_attributes(*classes)
+    generator = np.random.default_rng(5)
+    drawn = [draw_codes(state, rows, generator) for _ in range(draws)]
+    shuffled = [{name: generator.permutation(code) for name, code in codes.items()} for codes in drawn]
+    balanced = np.mean([pair_errors(codes, state, shape, rows) for codes in drawn], axis=0)
+    random = np.mean([pair_errors(codes, state, shape, rows) for codes in shuffled], axis=0)
+    # A random pairing has ratio 1, with the spread of a mean of squares over (r - 1)(c - 1) degrees of freedom a draw.
+    freedom = [(a - 1) * (b - 1) * draws for a, b in itertools.combinations(classes, 2)]
+    noise = np.sqrt(2 / np.array(freedom))
+    assert (np.abs(random - 1) < 5 * noise + 0.05).all()
+    assert (balanced < 1 - 5 * noise).all()
+    assert balanced.mean() < 0.2
+
+
+def test_a_thousand_attributes_stay_independent() -> None:
+    """Dealing is deterministic but for a rotation: no pair among half a million may come out related."""
+    rows = 10_000
+    state = State.uniform({f"b{number}": np.array([0.9, 0.1]) for number in range(1000)}, 1.0)
+    codes = draw_codes(state, rows, np.random.default_rng(11))
+    ones = np.stack(list(codes.values())).astype(np.float64)
+    scores = (ones @ ones.T - 0.01 * rows) / (0.09 * sqrt(rows))
+    pairs = scores[np.triu_indices(1000, 1)]
+    # Independent pairs: mean square 1 +- sqrt(2 / 499500), and 6 is passed with probability 0.001.
+    assert (pairs**2).mean() < 1 + 5 * sqrt(2 / len(pairs))
+    assert np.abs(pairs).max() < 6
+    assert np.abs(np.diagonal(scores, 1)).max() < 1
+
+
+def test_rows_come_in_random_order() -> None:
+    rows = 4000
+    codes = draw_codes(independent_attributes(5, 4, 3)[0], rows, np.random.default_rng(2))
+    for code in codes.values():
+        assert abs(np.corrcoef(np.arange(rows), code)[0, 1]) < 5 / sqrt(rows)
+        assert abs(np.corrcoef(code[1:], code[:-1])[0, 1]) < 5 / sqrt(rows)
+
+
+def test_mixture_splits_rows_evenly() -> None:
+    """Three states that never draw the same class: each has a third of the rows, to within 1."""
+    states_of_one_class = [State.uniform({"a": np.eye(3)[k] + 1e-12, "b": np.ones(2)}, 9.0) for k in range(3)]
+    for rows in (2, 10, 301):
+        codes = draw_codes(Mixture(states_of_one_class), rows, np.random.default_rng(rows))
+        drawn = counts(codes, {"a": 3, "b": 2}, "a")
+        assert drawn.sum() == rows
+        assert drawn.max() - drawn.min() <= 1
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=50), st.integers(0, 10_000), seeds)
+def test_systematic_counts(weights: list[float], count: int, seed: int) -> None:
+    drawn = systematic_counts(np.array(weights), count, np.random.default_rng(seed))
+    due = np.array(weights) * count / sum(weights)
+    assert drawn.sum() == count
+    assert (drawn >= 0).all()
+    assert np.abs(drawn - due).max() < 1 + 1e-6
+    assert np.abs(np.cumsum(drawn) - np.cumsum(due)).max() < 1 + 1e-6
+
+
+class NearlyOne(np.random.Generator):
+    def __init__(self) -> None:
+        super().__init__(np.random.PCG64(0))
+
+    def random(self, *_: object, **__: object) -> float:  # type: ignore[override]
+        return float(np.nextafter(1.0, 0.0))
+
+
+def test_systematic_counts_at_the_last_offset() -> None:
+    """The largest offset below 1, added to a large count, rounds up to the next integer."""
+    drawn = systematic_counts(np.array([1.0, 1.0, 1e-20]), 10**6, NearlyOne())
+    assert drawn.sum() == 10**6
+    assert drawn.min() >= 0
+
+
+def test_uniform_choice() -> None:
+    generator = np.random.default_rng(4)
+    chosen = uniform_choice(np.array([1.0, 2.0, 5.0]), 80, generator)
+    assert np.bincount(chosen).tolist() == [10, 20, 50]
+    assert (np.diff(chosen) < 0).any()
+    assert uniform_choice(np.ones(4), 0, generator).shape == (0,)
+    assert uniform_choice(np.ones(1), 3, generator).tolist() == [0, 0, 0]
+    first = [int(uniform_choice(np.array([1.0, 3.0]), 1, generator)[0]) for _ in range(4000)]
+    assert np.mean(first) == pytest.approx(0.75, abs=5 * sqrt(0.75 * 0.25 / 4000))
+
+
+def test_more_cells_than_rows_and_than_16_bits() -> None:
+    """Two factors of 90,000 cells: each row is alone in its cell of both."""
+    shape = {"a": 300, "b": 300, "c": 300, "d": 300}
+    state = State.uniform({name: np.ones(size) for name, size in shape.items()}, 1.0)
+    state.join(["a", "b"])
+    state.join(["c", "d"])
+    codes = draw_codes(state, 1000, np.random.default_rng(0))
+    assert counts(codes, shape, "a", "b").max() == counts(codes, shape, "c", "d").max() == 1
