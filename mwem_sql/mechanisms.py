@@ -57,10 +57,10 @@ class Noise(Protocol):
     def private(self) -> bool:
         """False if anyone who knows the seed can take the noise off again."""
 
-    def select(self, scores: Integers, scale: float, kind: Kind) -> int:
+    def select(self, scores: Integers, scale: float, kind: Kind, /) -> int:
         """Give the position of a high score."""
 
-    def add_noise(self, values: Integers, scale: float, kind: Kind) -> Integers:
+    def add_noise(self, values: Integers, scale: float, kind: Kind, /) -> Integers:
         """Give the values, each with independent noise, saturated."""
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mwem_sql.compiler.linear import Block, Floats, LinearQuery
-from mwem_sql.factor import LOWEST, SCHEMA, Factor, answer_scalars, factors_from_table, factors_to_table, outer
+from mwem_sql.factor import FLOOR, LOWEST, SCHEMA, Factor, answer_scalars, factors_from_table, factors_to_table, outer
 
 __all__ = ["SCHEMA", "Measurement", "Mixture", "State"]
 
@@ -48,10 +48,9 @@ class State:
             base = np.array(size, dtype=np.float64)
             if base.ndim != 1 or not base.size or not np.isfinite(base).all() or base.min() <= 0:
                 raise ValueError("an attribute has classes of positive size")
-            base /= base.sum()
-            factor = Factor((name,), base.shape, base * _positive(total), log(base.min()))
-            factor.lift(total)
-            factors.append(factor)
+            base /= base.max()  # lengths may be too large to add up
+            base = np.maximum(base / base.sum(), FLOOR)
+            factors.append(Factor((name,), base.shape, base * _positive(total), log(base.min())))
         return cls(factors, tuple(sizes), total)
 
     @property

@@ -73,10 +73,10 @@ def test_an_epsilon_that_is_no_positive_finite_number_is_refused(bad: object) ->
     "absurd", ["1e999999999", "1e-999999999", "1e7", "1e-13", pytest.param(10**100_000, id="huge"), Decimal("1e99999")]
 )
 def test_an_absurd_epsilon_is_refused_at_once(absurd: object) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises(OptionError, match=r"epsilon \(.*\) must be between 1e-12 and 1e6\. Hint: "):
         Budget.parse(absurd)
-    assert time.perf_counter() - started < 1  # As a fraction, 1e999999999 would take minutes and a gigabyte.
+    assert time.process_time() - started < 1  # As a fraction, 1e999999999 would take minutes and a gigabyte.
 
 
 @pytest.mark.parametrize("bad", ["abc", -1e-9, 1, "1.0", "nan", "inf", None, False, "1e999999999"])
@@ -136,9 +136,16 @@ def test_a_split_that_does_not_add_up_is_refused() -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(EPSILONS, DELTAS, st.integers(1, 60), st.booleans(), st.booleans(), st.sampled_from([1, 3]))
+@given(
+    epsilon=EPSILONS,
+    delta=DELTAS,
+    rounds=st.integers(1, 60),
+    total_is_public=st.booleans(),
+    histogram=st.booleans(),
+    sensitivity=st.sampled_from([1, 3]),
+)
 def test_every_path_stays_within_its_share_and_the_shares_add_up(
-    epsilon: Decimal, delta: str, rounds: int, total_is_public: bool, histogram: bool, sensitivity: int
+    *, epsilon: Decimal, delta: str, rounds: int, total_is_public: bool, histogram: bool, sensitivity: int
 ) -> None:
     budget = Budget.parse(epsilon, delta)
     plan = split(budget, rounds, total_is_public=total_is_public, histogram=histogram, sensitivity=sensitivity)

@@ -49,6 +49,12 @@ def test_uniform(sizes: dict[str, Floats], total: float) -> None:
     assert state.shape(tuple(sizes)) == tuple(len(size) for size in sizes.values())
 
 
+def test_lengths_of_any_magnitude() -> None:
+    state = State.uniform({"a": np.array([5e-324, 1e308, 1e308])}, 4.0)
+    assert state.marginal(["a"])[0] > 0
+    np.testing.assert_allclose(state.marginal(["a"]), [0, 2, 2], atol=1e-12)
+
+
 @quick
 @given(states(), st.data())
 def test_marginal_and_answers(case: tuple[State, dict[str, int]], data: st.DataObject) -> None:
@@ -65,6 +71,17 @@ def test_marginal_and_answers(case: tuple[State, dict[str, int]], data: st.DataO
         assert together.shape == (query.cells,)
         close(together, expected, state.total)
         close(state.answer(query), expected, state.total)
+
+
+def test_blocks_that_share_factors_through_another() -> None:
+    """b(a, c) joins the factors of b(b) and b(d): all three are answered together."""
+    shape = {"a": 2, "b": 2, "c": 2, "d": 2}
+    state = State.uniform({name: np.ones(2) for name in shape}, 16.0)
+    for pair in (("a", "b"), ("c", "d")):
+        state.update(cuboid(shape, *pair), np.array([9.0, 1.0, 1.0, 5.0]))
+    both = Block(("a", "c"), np.array([[0, -1], [-1, 0]], np.int32), 1)
+    query = LinearQuery((both, *count("b", 1, 0).blocks, *count("d", 0, 1).blocks))
+    close(state.answer(query), oracle.evaluate(oracle.dense_query(query, shape), dense(state)), 16.0)
 
 
 @quick
@@ -237,6 +254,16 @@ def test_mixture(several: list[int], sizes: dict[str, Floats], data: st.DataObje
         for query, answer in zip(asked, one.answers(asked), strict=True):
             close(answer, oracle.evaluate(oracle.dense_query(query, shape), A), 10.0)
             close(one.answer(query), answer, 10.0)
+
+
+def test_mixture_of_states_with_different_factors() -> None:
+    """Their tables list the attributes in different orders."""
+    one, other = (State.uniform({"a": np.ones(3), "b": np.array([1.0, 4.0])}, 10.0) for _ in range(2))
+    other.join(["a", "b"])
+    assert State.from_table(other.table()).attributes == ("b", "a")
+    back = Mixture.from_table(Mixture([one, other]).table())
+    assert back.attributes == ("a", "b")
+    close(dense(back), dense(one), 10.0)
 
 
 def test_mixture_refusals() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from strategies import Floats, seeds, states
 
 from mwem_sql.state import Mixture, State
-from mwem_sql.synthesize import draw_codes, systematic_counts, uniform_choice
+from mwem_sql.synthesize import _narrow, draw_codes, systematic_counts, uniform_choice
 
 
 def counts(codes: dict[str, np.ndarray], shape: dict[str, int], *names: str) -> np.ndarray:
@@ -105,6 +105,16 @@ def test_pairs_across_factors_are_closer_than_a_random_pairing(classes: tuple[in
     assert balanced.mean() < 0.2
 
 
+def test_a_large_factor_does_not_come_between_small_ones() -> None:
+    """Rows sorted by a factor in which hardly two agree would be dealt at random with respect to all others."""
+    rows, draws = 5000, 20
+    state, shape = independent_attributes(3, 3000, 3)
+    generator = np.random.default_rng(9)
+    small = {"a0": shape["a0"], "a2": shape["a2"]}
+    errors = [pair_errors(draw_codes(state, rows, generator), state, small, rows)[0] for _ in range(draws)]
+    assert np.mean(errors) < 1 - 5 * sqrt(2 / (4 * draws))
+
+
 def test_a_thousand_attributes_stay_independent() -> None:
     """Dealing is deterministic but for a rotation: no pair among half a million may come out related."""
     rows = 10_000
@@ -148,17 +158,21 @@ def test_systematic_counts(weights: list[float], count: int, seed: int) -> None:
     assert np.abs(np.cumsum(drawn) - np.cumsum(due)).max() < 1 + 1e-6
 
 
-class NearlyOne(np.random.Generator):
-    def __init__(self) -> None:
+class Fixed(np.random.Generator):
+    """A generator whose uniform numbers are all the same."""
+
+    def __init__(self, offset: float) -> None:
         super().__init__(np.random.PCG64(0))
+        self.offset = offset
 
     def random(self, *_: object, **__: object) -> float:  # type: ignore[override]
-        return float(np.nextafter(1.0, 0.0))
+        return self.offset
 
 
-def test_systematic_counts_at_the_last_offset() -> None:
-    """The largest offset below 1, added to a large count, rounds up to the next integer."""
-    drawn = systematic_counts(np.array([1.0, 1.0, 1e-20]), 10**6, NearlyOne())
+def test_systematic_counts_at_the_ends_of_the_offset() -> None:
+    """49 * (1 / 49) is below 1; and the largest offset below 1, added to a large count, makes the next integer."""
+    assert systematic_counts(np.array([20.0, 29.0]), 1, Fixed(0.0)).tolist() == [0, 1]
+    drawn = systematic_counts(np.array([1.0, 1.0, 1e-20]), 10**6, Fixed(float(np.nextafter(1.0, 0.0))))
     assert drawn.sum() == 10**6
     assert drawn.min() >= 0
 
@@ -182,3 +196,5 @@ def test_more_cells_than_rows_and_than_16_bits() -> None:
     state.join(["c", "d"])
     codes = draw_codes(state, 1000, np.random.default_rng(0))
     assert counts(codes, shape, "a", "b").max() == counts(codes, shape, "c", "d").max() == 1
+    for largest in (65_535, 65_536):
+        assert _narrow(np.array([largest]), largest + 1).tolist() == [largest]
