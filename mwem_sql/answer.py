@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -58,9 +58,8 @@ class Answerer:
             out = out.take(parents, axis=axis) * share.reshape([-1 if k == axis else 1 for k in range(out.ndim)])
         return out
 
-    def count(self, predicate: str) -> float:
-        compiled = self.compile(Workload.from_predicates([predicate]))
-        return float(self.answers(compiled)[0][0])
+    def counts(self, predicates: Sequence[str]) -> list[float]:
+        return [float(values[0]) for values in self.answers(self.compile(Workload.from_predicates(predicates)))]
 
     def rows(self, workload: Workload) -> Iterator[dict[str, Any]]:
         compiled = self.compile(workload)

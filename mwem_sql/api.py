@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from mwem_sql import catalog, store
 from mwem_sql.answer import ANSWER, Answerer
+from mwem_sql.catalog import Name
 from mwem_sql.errors import OptionError, TableError, refuse
 from mwem_sql.release import SUMMARY, run_release
 from mwem_sql.request import FUNCTION, Request
@@ -35,11 +36,13 @@ class Release:
     private: bool
     reused: bool
 
-    def __init__(self, session: Session, summary: dict[str, Any]) -> None:
+    def __init__(self, session: Session, output: Name, summary: dict[str, Any]) -> None:
         for name in SUMMARY:
             setattr(self, name, summary[name])
         self._session = session
-        self._stored = store.load(session.cursor(), _quoted(self.output), session.place, FUNCTION)
+        con = session.cursor()
+        facts = next(facts for facts in store.releases_of(con, output) if facts["release"] == self.release)
+        self._stored = store.stored(con, output, facts)
 
     def __repr__(self) -> str:
         return f"Release({', '.join(f'{name}={getattr(self, name)!r}' for name in SUMMARY)})"
@@ -68,7 +71,7 @@ def release(con: duckdb.DuckDBPyConnection, table: str, workload: WorkloadLike, 
     """
     session = Session.of(con)
     asked = read_workload(session, workload, table)
-    return Release(session, run_release(session, Request.parse(table, asked, epsilon, options)))
+    return Release(session, *run_release(session, Request.parse(table, asked, epsilon, options)))
 
 
 def read_workload(session: Session, workload: object, private: str | None) -> Workload:
@@ -99,8 +102,3 @@ def read_workload(session: Session, workload: object, private: str | None) -> Wo
             )
     return Workload.from_arrow(con.sql(exp.select("*").from_(found[0].tree()).sql("duckdb")).to_arrow_table())
 
-
-def _quoted(output: str) -> str:
-    """A stored `database.schema.table` as a name that can be looked up."""
-    database, schema, table = output.split(".", 2)
-    return catalog.Name(database, schema, table).quoted()

@@ -6,21 +6,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cache
 
 import duckdb
-import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from mwem_sql.compiler.functions import ALLOWED_FUNCTIONS, function_name
-from mwem_sql.errors import TableError, refuse
+from mwem_sql import views
+from mwem_sql.compiler import dialect
+from mwem_sql.compiler.dialect import fold
+from mwem_sql.compiler.functions import ALLOWED_FUNCTIONS
+from mwem_sql.errors import MwemError, TableError, refuse
 
 _PART = re.compile(r'"((?:[^"]|"")*)"|([^".]+)')
-_FILE_READERS = (exp.ReadCSV, exp.ReadParquet)
-_FILE_FUNCTIONS = {"read_csv", "read_csv_auto", "read_parquet", "parquet_scan", "read_json", "read_json_auto", "read_ndjson"}
+_FILE = re.compile(r"[./\\*]")  # what a file's name has and a table's seldom
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,6 @@ def split_name(text: str) -> list[str]:
 
 def candidates(text: str, place: Place) -> Iterator[Name]:
     """The full names a text may mean, in DuckDB's order of preference."""
-    yield Name(place.database, place.schema, text)
     parts = split_name(text)
     if len(parts) == 1:
         yield Name(place.database, place.schema, parts[0])
@@ -112,21 +112,22 @@ def candidates(text: str, place: Place) -> Iterator[Name]:
         yield Name(parts[0], "main", parts[1])
     elif len(parts) == 3:
         yield Name(*parts)
+    # Last, a name with dots or quotes in it that was written without quotes.
+    yield Name(place.database, place.schema, text)
 
 
 def find(con: duckdb.DuckDBPyConnection, text: str, place: Place) -> tuple[Name, bool] | None:
     """The relation that exists under a text, in the catalog's own spelling, and whether it is a view."""
+    # Names are compared here and not in SQL, where a macro of the user's may be called lower.
+    rows = con.execute(
+        """SELECT database_name, schema_name, table_name, false FROM duckdb_tables()
+           UNION ALL SELECT database_name, schema_name, view_name, true FROM duckdb_views() WHERE NOT internal"""
+    ).fetchall()
+    known = {tuple(map(fold, row[:3])): row for row in rows}
     for name in candidates(text, place):
-        rows = con.execute(
-            """SELECT database_name, schema_name, table_name, false FROM duckdb_tables()
-               WHERE lower(database_name) = lower(?) AND lower(schema_name) = lower(?) AND lower(table_name) = lower(?)
-               UNION ALL
-               SELECT database_name, schema_name, view_name, true FROM duckdb_views()
-               WHERE lower(database_name) = lower(?) AND lower(schema_name) = lower(?) AND lower(view_name) = lower(?)""",
-            [name.database, name.schema, name.table] * 2,
-        ).fetchall()
-        if rows:
-            return Name(*rows[0][:3]), bool(rows[0][3])
+        row = known.get((fold(name.database), fold(name.schema), fold(name.table)))
+        if row is not None:
+            return Name(*row[:3]), row[3]
     return None
 
 
@@ -139,26 +140,41 @@ def describe(con: duckdb.DuckDBPyConnection, text: str, place: Place, function: 
             "name a table of an attached database in full; a temporary table, one registered from Python or one whose "
             "transaction is still open cannot be seen here: create it as a table and COMMIT",
         )
-    name, is_view = found
-    columns = _columns(con, name)
-    if not is_view:
-        return Relation(name, columns, _checks(con, name), declared={column.name: column for column in columns})
-    return _trace(con, name, columns, function)
+    return _describe(con, *found, function)
+
+
+def _describe(con: duckdb.DuckDBPyConnection, name: Name, is_view: bool, function: str) -> Relation:
+    own = columns(con, name)
+    if is_view:
+        return _trace(con, name, own, function)
+    return Relation(name, own, _checks(con, name), declared={column.name: column for column in own})
 
 
 def sources(con: duckdb.DuckDBPyConnection, name: Name, is_view: bool) -> set[Name]:
-    """Every table that a relation reads, through any number of views."""
-    if not is_view:
-        return {name}
-    out: set[Name] = set()
-    for table in _view_query(con, name).find_all(exp.Table):
-        inner = find(con, _dotted(table), Place(name.database, name.schema))
-        if inner is not None and inner[0] != name:
-            out |= sources(con, *inner)
+    """The relation itself and every table and view that it reads, through any number of views and macros."""
+    out = {name}
+    waiting = [(_view_query(con, name), Place(name.database, name.schema))] if is_view else []
+    macros = _macros(con) if is_view else {}
+    while waiting:
+        query, place = waiting.pop()
+        for table in views.tables_read(query):
+            inner = find(con, _dotted(table), place)
+            if inner is not None and inner[0] not in out:
+                out.add(inner[0])
+                if inner[1]:
+                    waiting.append((_view_query(con, inner[0]), Place(inner[0].database, inner[0].schema)))
+        called = views.functions_called(query)
+        for hidden in sorted(called & {"query", "query_table"}):
+            raise refuse(
+                TableError, "catalog", f"view ({name.table!r}) calls {hidden}, so that what it reads cannot be told",
+                "name its tables in plain SQL, or write its rows out in a table",
+            )
+        for macro in called & set(macros):
+            waiting += [(_parsed(text, f"macro ({macro!r})"), place) for text in macros.pop(macro)]
     return out
 
 
-def _columns(con: duckdb.DuckDBPyConnection, name: Name) -> tuple[Column, ...]:
+def columns(con: duckdb.DuckDBPyConnection, name: Name) -> tuple[Column, ...]:
     rows = con.execute(
         """SELECT column_name, data_type, is_nullable FROM duckdb_columns()
            WHERE database_name = ? AND schema_name = ? AND table_name = ? ORDER BY column_index""",
@@ -176,126 +192,79 @@ def _checks(con: duckdb.DuckDBPyConnection, name: Name) -> tuple[str, ...]:
     return tuple(row[0] for row in rows)
 
 
+def _macros(con: duckdb.DuckDBPyConnection) -> dict[str, list[str]]:
+    """The definitions of the user's macros, by name."""
+    out: dict[str, list[str]] = {}
+    rows = con.execute(
+        "SELECT function_name, macro_definition FROM duckdb_functions() WHERE macro_definition IS NOT NULL AND NOT internal"
+    ).fetchall()
+    for name, definition in rows:
+        out.setdefault(fold(name), []).append(definition)
+    return out
+
+
 def _view_query(con: duckdb.DuckDBPyConnection, name: Name) -> exp.Expr:
     rows = con.execute(
         "SELECT sql FROM duckdb_views() WHERE database_name = ? AND schema_name = ? AND view_name = ?",
         [name.database, name.schema, name.table],
     ).fetchall()
+    created = _parsed(rows[0][0], f"view ({name.table!r})")
+    query = created.args.get("expression")
+    return query if isinstance(query, exp.Expr) else created
+
+
+def _parsed(text: str, what: str) -> exp.Expr:
     try:
-        created = sqlglot.parse_one(rows[0][0], dialect="duckdb")
-    except SqlglotError:
-        created = None
-    query = created.args.get("expression") if created is not None else None
-    if not isinstance(query, exp.Expr):
+        statements = dialect.parse(text)
+    except (SqlglotError, RecursionError):
+        statements = ()
+    if len(statements) != 1 or statements[0] is None:
         raise refuse(
-            TableError, "catalog", f"view ({name.table!r}) has a definition that cannot be read",
+            TableError, "catalog", f"{what} has a definition that cannot be read",
             "use the table under it, or a plain SELECT of columns FROM one table",
         )
-    return query
+    return statements[0]
 
 
-def _trace(con: duckdb.DuckDBPyConnection, view: Name, columns: tuple[Column, ...], function: str) -> Relation:
+def _trace(con: duckdb.DuckDBPyConnection, view: Name, own: tuple[Column, ...], function: str) -> Relation:
     """A row-wise view with the declarations of the table under it."""
 
-    def no(reason: str) -> TableError:
-        return TableError(
-            f"{function}: view ({view.table!r}) {reason}; a private view must give at most one row per row of one table. "
-            f"Hint: write a plain projection or filter of one table, or make the result a table of its own"
+    def no(reason: str) -> MwemError:
+        return refuse(
+            TableError, function,
+            f"view ({view.table!r}) {reason}; a private view must give at most one row per row of one table",
+            "write a plain projection or filter of one table, or make the result a table of its own",
         )
 
     query = _view_query(con, view)
-    source = _row_wise_source(con, query, no)
-    kept = _kept_columns(query, [column.name for column in columns])
-    if not isinstance(source, exp.Table) or isinstance(source.this, exp.Func):
-        return Relation(view, columns)
-    found = find(con, _dotted(source), Place(view.database, view.schema))
-    if found is None:  # a file: SELECT * FROM 'people.parquet'
-        return Relation(view, columns)
-    inner = describe(con, found[0].quoted(), Place(view.database, view.schema), function)
-    below = {name.casefold(): column for name, column in inner.declared.items()}
-    declared = {name: below[origin.casefold()] for name, origin in kept.items() if origin.casefold() in below}
-    return Relation(view, columns, inner.checks, inner.charged, declared)
+    macros = _macros(con)
+    try:
+        source = views.row_wise_source(query, lambda name: name in _plain_functions() and name not in macros)
+    except views.NotRowWiseError as reason:
+        raise no(str(reason)) from None
+    found = None if isinstance(source.this, exp.Func) else find(con, _dotted(source), Place(view.database, view.schema))
+    if found is None and not isinstance(source.this, exp.Func) and not _FILE.search(source.name):
+        raise no(f"reads {source.name}, which is not a table of an attached database")
+    inner = _describe(con, *found, function) if found is not None else Relation(view, ())
+    for place in views.row_places(query) - {fold(column.name) for column in inner.columns}:
+        raise no(f"reads {place}, which depends on other rows")
+    if found is None:
+        return Relation(view, own)
+    origins = views.passed_on(query, [column.name for column in inner.columns])
+    # A view of other columns than its text says has changed under our feet: nothing is inherited.
+    paired = zip(own, origins, strict=True) if len(own) == len(origins) else ()
+    declared = {column.name: inner.declared[origin] for column, origin in paired if origin in inner.declared}
+    return Relation(view, own, inner.checks, inner.charged, declared)
 
 
-def _row_wise_source(con: duckdb.DuckDBPyConnection, query: exp.Expr, no: Any) -> exp.Expr:
-    if isinstance(query, exp.Subquery):
-        query = query.this
-    if not isinstance(query, exp.Select):
-        raise no("is not a plain SELECT")
-    if query.args.get("with_") or query.args.get("with"):
-        raise no("has a WITH clause")
-    refused = {
-        "joins": "joins", "laterals": "joins", "group": "aggregates", "having": "aggregates", "distinct": "drops duplicates",
-        "windows": "uses windows", "qualify": "uses windows", "limit": "limits its rows", "offset": "limits its rows",
-        "sample": "samples", "pivots": "pivots",
-    }  # fmt: skip
-    for key, reason in refused.items():
-        if query.args.get(key):
-            raise no(reason)
-    parts = [*query.expressions, *filter(None, [query.args.get("where")])]
-    for part in parts:
-        for node in part.walk():
-            if isinstance(node, (exp.Query, exp.Exists)):
-                raise no("has a subquery")
-            if isinstance(node, exp.Window):
-                raise no("uses windows")
-            if isinstance(node, exp.Func) and not _is_scalar(con, node):
-                raise no(f"calls {function_name(node)}, which is not a plain function of one row")
-    origin = query.args.get("from_") or query.args.get("from")
-    if origin is None:
-        raise no("reads no table")
-    source = origin.this
-    if any(table.args.get("joins") for table in source.find_all(exp.Table)):
-        raise no("joins")
-    if source.args.get("sample") or source.args.get("pivots"):
-        raise no("samples or pivots")
-    if isinstance(source, exp.Subquery):
-        raise no("selects from a subquery")
-    if isinstance(source, exp.Table) and isinstance(source.this, exp.Func):
-        name = function_name(source.this)
-        if not isinstance(source.this, _FILE_READERS) and name not in _FILE_FUNCTIONS:
-            raise no(f"reads the table function {name}")
-    elif not isinstance(source, exp.Table):
-        raise no("does not read one table or file")
-    return source
-
-
-def _is_scalar(con: duckdb.DuckDBPyConnection, node: exp.Func) -> bool:
-    """Whether a name can only be a scalar: a macro may hide an aggregate, and DuckDB stores count(*) as count_star()."""
-    if isinstance(node, (exp.AggFunc, exp.UDTF)):
-        return False
-    name = function_name(node)
-    if name in ALLOWED_FUNCTIONS or isinstance(node, (exp.Cast, exp.Case, exp.Connector)):
-        return True
-    rows = con.execute("SELECT DISTINCT function_type FROM duckdb_functions() WHERE function_name = ?", [name]).fetchall()
-    return rows == [("scalar",)]
-
-
-def _kept_columns(query: exp.Expr, names: Sequence[str]) -> dict[str, str]:
-    """Which columns of a view are columns of its source, unchanged."""
-    kept: dict[str, str] = {}
-    computed: set[str] = set()
-    starred = False
-    for item in query.expressions:
-        inner = item.this if isinstance(item, exp.Alias) else item
-        if isinstance(inner, exp.Star) or (isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star)):
-            starred = True
-            star = inner if isinstance(inner, exp.Star) else inner.this
-            for replaced in star.args.get("replace") or star.args.get("replace_") or []:
-                computed.add(replaced.alias_or_name.casefold())
-        elif isinstance(inner, exp.Column):
-            kept[item.alias_or_name.casefold()] = inner.name
-        else:
-            computed.add(item.alias_or_name.casefold())
-    out = {}
-    for name in names:
-        folded = name.casefold()
-        if folded in kept:
-            out[name] = kept[folded]
-        elif starred and folded not in computed:
-            out[name] = name
-    return out
+@cache
+def _plain_functions() -> frozenset[str]:
+    """Names that mean a scalar function of one row and nothing else in a DuckDB without any user's functions."""
+    with duckdb.connect(":memory:") as con:
+        rows = con.execute("SELECT function_name, function_type, stability FROM duckdb_functions()").fetchall()
+    other = {name for name, kind, stability in rows if kind != "scalar" or stability == "VOLATILE"}
+    return ALLOWED_FUNCTIONS | {name for name, _, _ in rows if name not in other}
 
 
 def _dotted(table: exp.Table) -> str:
-    return ".".join(part.sql("duckdb") if part.args.get("quoted") else part.name for part in table.parts)
+    return ".".join(exp.to_identifier(part.name, quoted=True).sql("duckdb") for part in table.parts)

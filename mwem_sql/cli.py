@@ -29,24 +29,22 @@ import mwem_sql
 from mwem_sql.errors import MwemError
 from mwem_sql.resources import read_sql
 
+VERSION = next((found.version for found in metadata.distributions(name="mwem-sql")), "from source")
+BANNER = f"mwem-sql {VERSION}, DuckDB {duckdb.__version__}"
 PROMPT, CONTINUATION = "mwem> ", "  ... "
-HISTORY = "~/.mwem_sql_history"
 SHOWN_ROWS, RECORD_COLUMNS = 40, 6
 
 HELP = """\
-A statement ends with ; and may take several lines. Ctrl-C drops it, or stops it while it runs.
+A statement ends with ; and may take several lines. Ctrl-C drops or stops it.
 
   .tables          tables and views         .help            this text
   .schema [NAME]   how they were declared   .quit  Ctrl-D    leave
 
-  CALL mwem_release('t', workload, 0.5);           a private synthetic table, t_synthetic
+  CALL mwem_release('t', workload, 0.5);           makes t_synthetic, privately
   FROM mwem_plan('t', workload, 0.5);              what that would run and cost
-  SELECT mwem_count('t_synthetic', 'age > 40');    an answer of the release, free of charge
-  FROM mwem_answer('t_synthetic', workload);       all of them
-  FROM mwem_domain('t');                           which values are possible, and where that is declared
+  SELECT mwem_count('t_synthetic', 'age > 40');    an answer, free of charge
   FROM mwem_ledger();                              what was spent
 """
-
 TABLES = "SELECT table_schema, table_name, table_type FROM information_schema.tables ORDER BY ALL"
 SCHEMA = "SELECT sql FROM sqlite_master WHERE $name::VARCHAR IS NULL OR name = $name::VARCHAR ORDER BY name"
 
@@ -54,12 +52,12 @@ RELEASE = "CALL mwem_release('census', workload, $epsilon)"
 SEEDED = "CALL mwem_release('census', workload, $epsilon, seed := $seed)"
 COMPARE = "FROM mwem_compare('census', 'census_synthetic', workload)"
 MARGINALS = ("marital", "education, income", "sex, occupation")
+NEXT = """
+What to try next
+----------------
 
-NEXT = """\
-  mwem-sql demo --epsilon 0.1             a tenth of the budget: look at the error
-  mwem-sql demo --database demo.duckdb    keep it, and ask it more in the shell:
-  mwem-sql demo.duckdb
-
+  mwem-sql demo --epsilon 0.1             a tenth of the budget, and more error
+  mwem-sql demo --database demo.duckdb    keep it; mwem-sql demo.duckdb, then
     SELECT occupation, avg(hours) FROM census_synthetic GROUP BY ALL;
     SELECT mwem_count('census_synthetic', 'age > 40 AND hours > 45');"""
 
@@ -85,51 +83,61 @@ def split(script: str, line: int = 1) -> tuple[list[tuple[int, str]], str]:
 
 @contextlib.contextmanager
 def interruptible(con: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    """Turn Ctrl-C into KeyboardInterrupt at once.
+    """Let Ctrl-C interrupt the statement of a connection, and end in KeyboardInterrupt.
 
-    DuckDB looks for signals between its tasks only: on 2.0 a join went on for 50 s. A thread that waits on the wake-up
-    descriptor hears of them. The statement stays on the main thread, where a signal also ends the Python code it calls.
+    The signal must not raise while DuckDB works: 1.x then leaves a release running on a thread of its own, and crashes.
+    Nor can it wait for the main thread, which on 2.0 stayed in a join for 50 s. So a thread that waits on the wake-up
+    descriptor interrupts. A release cannot be: its budget is spent, so it is finished and stored. Files survive an exit.
     """
     ear, mouth = socket.socketpair()
-    mouth.settimeout(0)
+    mouth.setblocking(False)
     heard = threading.Event()
 
     def watch() -> None:
         while number := ear.recv(1):
             if number[0] == signal.SIGINT:
+                if heard.is_set():
+                    os._exit(130)
                 heard.set()
                 con.interrupt()
+                print("\nInterrupted. Ctrl-C again leaves without waiting for a release.", file=sys.stderr, flush=True)
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
-    before = signal.set_wakeup_fd(mouth.fileno(), warn_on_full_buffer=False)
+    handler = signal.signal(signal.SIGINT, lambda *_: None)
+    descriptor = signal.set_wakeup_fd(mouth.fileno(), warn_on_full_buffer=False)
     try:
-        try:
-            yield
-        finally:
-            signal.set_wakeup_fd(before)
-            mouth.close()
-            watcher.join()  # now everything was heard
-            ear.close()
-    except (duckdb.Error, RuntimeError):
+        yield
+    finally:
+        signal.set_wakeup_fd(descriptor)
+        signal.signal(signal.SIGINT, handler)
+        mouth.close()
+        watcher.join()
+        ear.close()
         if heard.is_set():
-            raise KeyboardInterrupt from None
-        raise
+            raise KeyboardInterrupt
 
 
-def fetch(relation: Any, limit: int | None) -> tuple[pa.Table, int]:
-    """Run a relation once: its first `limit` rows, and how many there are."""
-    method = "to_arrow_reader" if hasattr(relation, "to_arrow_reader") else "fetch_record_batch"  # its name in 1.4
-    reader = getattr(relation, method)(10_000)
-    batches, total = [], 0
-    try:
-        for batch in reader:
-            if limit is None or total < limit:
-                batches.append(batch)
-            total += batch.num_rows
-    except OSError as error:  # how an Arrow stream passes DuckDB's message on
-        raise duckdb.Error(str(error)) from None
-    return pa.Table.from_batches(batches, reader.schema).slice(0, limit), total
+def fetch(con: duckdb.DuckDBPyConnection, text: str, limit: int | None = None) -> tuple[pa.Table, int]:
+    """Run a statement once: its first `limit` rows, and how many there are. No columns if it is not one for rows."""
+    with interruptible(con):
+        relation: Any = con.sql(text)
+        if relation is None:
+            return pa.table({}), 0
+        method = "to_arrow_reader" if hasattr(relation, "to_arrow_reader") else "fetch_record_batch"  # its name in 1.4
+        reader = getattr(relation, method)(10_000)
+        batches, total = [], 0
+        try:
+            for batch in reader:
+                if limit is None or total < limit:
+                    batches.append(batch)
+                total += batch.num_rows
+        except OSError as error:  # how an Arrow stream passes DuckDB's message on
+            raise duckdb.Error(str(error)) from None
+        status = reader.schema.names in (["Count"], ["Success"])  # what 2.0 returns for statements without rows
+        if status and not str(con.extract_statements(text)[-1].type).endswith("SELECT"):
+            return pa.table({}), 0
+        return pa.Table.from_batches(batches, reader.schema).slice(0, limit), total
 
 
 @dataclass(frozen=True)
@@ -142,18 +150,12 @@ class Session:
 
     def run(self, text: str, where: str = "") -> bool:
         """Run a statement once and show its result, or its error on stderr. True if it went well."""
-        result: tuple[pa.Table, int] | None = None
         try:
-            with interruptible(self.con):
-                if (relation := self.con.sql(text)) is not None:
-                    result = fetch(relation, SHOWN_ROWS if self.style == "box" else None)
-                if result and result[0].column_names in (["Count"], ["Success"]):  # 2.0, for statements without rows
-                    kind = str(self.con.extract_statements(text)[-1].type)
-                    result = result if kind.endswith("SELECT") else None
+            table, total = fetch(self.con, text, SHOWN_ROWS if self.style == "box" else None)
         except (duckdb.Error, MwemError, UnicodeError) as error:
             return self.fail(f"{where}{error}")
-        if result:
-            self.show(*result)
+        if table.column_names:
+            self.show(table, total)
         elif self.interactive:
             print("OK")
         return True
@@ -232,11 +234,12 @@ class Session:
                     buffer = rest
                     well = all(self.run(each, "" if self.interactive else f"<stdin>:{n}: ") for n, each in statements)
             except EOFError:  # Ctrl-D, .quit
+                print(end="\n" if self.interactive else "")
                 break
             except KeyboardInterrupt:
                 if not self.interactive:
                     raise
-                print("\nInterrupted")
+                print()
                 buffer = ""
             except (duckdb.Error, UnicodeError) as error:
                 well, buffer = self.fail(str(error)), ""
@@ -244,7 +247,6 @@ class Session:
 
 
 def width() -> int:
-    """How many columns the terminal has."""
     return shutil.get_terminal_size((80, 24)).columns
 
 
@@ -257,6 +259,7 @@ def connection(parser: argparse.ArgumentParser, path: str, *, read_only: bool) -
         parser.error(f"cannot open {path}: {error}")
     with contextlib.closing(con):
         con.execute("SET SESSION python_enable_replacements = false")  # no table is a variable of this module
+        con.execute("SET SESSION enable_progress_bar = false")  # it would be written between the rows
         mwem_sql.register(con)
         yield con
 
@@ -267,7 +270,7 @@ def history(action: str) -> None:
         import readline  # noqa: PLC0415 (only a person at a terminal needs it)
 
         readline.set_history_length(2000)
-        getattr(readline, f"{action}_history_file")(str(Path(HISTORY).expanduser()))
+        getattr(readline, f"{action}_history_file")(str(Path("~/.mwem_sql_history").expanduser()))
 
 
 def read(file: str) -> tuple[str, str]:
@@ -276,15 +279,6 @@ def read(file: str) -> tuple[str, str]:
         return ("<stdin>", sys.stdin.read()) if file == "-" else (file, Path(file).read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeError) as error:
         raise argparse.ArgumentTypeError(error) from None
-
-
-def version() -> str:
-    """Name this program and its engine."""
-    try:
-        own = metadata.version("mwem-sql")
-    except metadata.PackageNotFoundError:
-        own = "from source"
-    return f"mwem-sql {own}, DuckDB {duckdb.__version__}"
 
 
 def sql(arguments: list[str]) -> int:
@@ -301,20 +295,18 @@ def sql(arguments: list[str]) -> int:
     add("--csv", dest="style", action="store_const", const="csv", default="box", help="print rows as CSV")
     add("--json", dest="style", action="store_const", const="json", help="print rows as JSON, an object per line")
     add("--readonly", action="store_true", help="open the database read-only")
-    add("--version", action="version", version=version())
+    add("--version", action="version", version=BANNER)
     options = parser.parse_args(arguments)
     with connection(parser, options.database, read_only=options.readonly) as con:
-        session = Session(con, options.style)
-        if options.scripts:
-            return 0 if all(session.script(text, source) for source, text in options.scripts) else 1
-        if not (sys.stdin.isatty() and sys.stdout.isatty()):
-            return 0 if session.shell() else 1
-        print(f"{version()}, {options.database}\nStatements end with ;  .help for help")
-        history("read")
-        Session(con, options.style, interactive=True).shell()
-        history("write")
-        print()
-    return 0
+        session = Session(con, options.style, not options.scripts and sys.stdin.isatty() and sys.stdout.isatty())
+        if session.interactive:
+            print(f"{BANNER}, {options.database}\nStatements end with ;  .help for help")
+            history("read")
+            session.shell()
+            history("write")
+            return 0
+        scripts = (session.script(text, source) for source, text in options.scripts or [])
+        return 0 if (all(scripts) if options.scripts else session.shell()) else 1
 
 
 def demo(arguments: list[str]) -> int:
@@ -330,9 +322,9 @@ def demo(arguments: list[str]) -> int:
         parser.error(f"--rows ({options.rows}) must be at least 1")
     with connection(parser, options.database, read_only=False) as con:
         con.execute("SET VARIABLE demo_rows = $rows", {"rows": options.rows})
-        with interruptible(con):
-            con.execute(read_sql("demo.sql"))
-            tell(con, options.epsilon, options.seed)
+        if not Session(con).script(read_sql("demo.sql"), "sql/demo.sql"):
+            return 1
+        tell(con, options.epsilon, options.seed)
     return 0
 
 
@@ -340,39 +332,34 @@ def tell(con: duckdb.DuckDBPyConnection, epsilon: float, seed: int | None) -> No
     """Tell the demo's story: the private table, its release, and both side by side."""
     page = max(60, min(width(), 100))
     rows = con.table("census").aggregate("count(*)").fetchall()[0][0]
-    heading("The release")
-    print(f"census has {rows:,} made-up rows, and its columns depend on each other. workload")
-    print("has the questions that matter. One call makes a synthetic table of the two:\n")
+    print(f"\nThe release\n-----------\n\ncensus has {rows:,} rows, and its columns depend on each other; workload")
+    print("has questions about it. Both are made up. One call makes a synthetic table:\n")
     call = (RELEASE if seed is None else SEEDED).replace("$epsilon", str(epsilon)).replace("$seed", str(seed))
     print(f"  {call};\n", flush=True)
-    Session(con).show(*fetch(con.sql(call), None))
+    Session(con).show(*fetch(con, call))
     print("census_synthetic is an ordinary table now. The same CALL again costs nothing.")
     if seed is not None:
         print("private is False: whoever knows the seed can take the noise away again.")
 
-    heading("The truth and the synthetic table, side by side")
-    print("This comparison is NOT private: it reads the true rows. It is only possible here")
-    print("because the data is made up.")
+    print("\nThe truth and the synthetic table, side by side\n-----------------------------------------------\n")
+    print(
+        "This comparison is NOT private: it reads the true rows. It is only possible here\nbecause the data is made up."
+    )
     for columns in MARGINALS:
         print(f"\n  SELECT {columns}, count(*) FROM ... GROUP BY ALL;\n")  # noqa: S608
         print_bars(con, columns, page)
-    print(f"\n  {COMPARE};\n\n  {'query':<{page - 36}} {'true':>10} {'synthetic':>10} {'error':>10}")
-    compared = con.execute(COMPARE).fetchall()
-    for _, name, cell, truth, answer, error in compared:
-        if cell is None:
-            print(f"  {name[: page - 36]:<{page - 36}} {truth:>10,.0f} {answer:>10,.0f} {error:>10,.0f}")
-    errors = [abs(row[-1]) for row in compared]
+    print(f"\n  {COMPARE};\n\n  {'predicate':<{page - 33}} {'true':>9} {'synthetic':>9} {'error':>9}")
+    compared = fetch(con, COMPARE)[0].to_pylist()
+    for row in compared:
+        if row["cell"] is None:
+            numbers = (f"{row[column]:>9,.0f}" for column in ("true_answer", "answer", "error"))
+            print(f"  {row['name'][: page - 33]:<{page - 33}}", *numbers)
+    errors = [abs(row["error"]) for row in compared]
     mean = sum(errors) / len(errors)
     print(f"\nOver all {len(errors)} answers of the workload, cell by cell, the error is {mean:,.1f} rows on")
     print(f"average and {max(errors):,.1f} at most, in a table of {rows:,} rows.")
 
-    heading("What to try next")
     print(NEXT)
-
-
-def heading(text: str) -> None:
-    """Print a heading."""
-    print(f"\n{text}\n{'-' * len(text)}\n")
 
 
 def print_bars(con: duckdb.DuckDBPyConnection, columns: str, page: int) -> None:

@@ -6,10 +6,12 @@ A debit is committed before the first private row is read and is never undone.
 
 from __future__ import annotations
 
+import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 import duckdb
 from sqlglot import exp
@@ -18,8 +20,18 @@ from mwem_sql.budget import Budget
 from mwem_sql.catalog import Name, Place
 from mwem_sql.errors import BudgetError, OutputError, refuse
 from mwem_sql.resources import read_sql
+from mwem_sql.session import lock, transaction, use
 
-_RETRIES = 100  # of a debit that met another one; each loser's rival has succeeded
+_RETRIES = 100
+_PAUSE = 0.01  # seconds
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Spent:
+    epsilon: Fraction
+    delta: Fraction
 
 
 @dataclass(frozen=True)
@@ -37,21 +49,15 @@ class Ledger:
         self, con: duckdb.DuckDBPyConnection, budget: Budget, output: str | None, *, action: str, private: bool = True
     ) -> str:
         """Commit an open entry and return its number; a BudgetError if it does not fit the cap, and nothing is written."""
-        prepare(con, self.home)
-        for _ in range(_RETRIES):
-            try:
-                return self._debit_once(con, budget, output, action, private)
-            except duckdb.TransactionException:
-                continue
-        raise refuse(BudgetError, "ledger", "too many releases at once were debited", "call again")
+        prepare(con, self.home, "ledger.sql")
+        return _retried(lambda: self._debit_once(con, budget, output, action, private))
 
     def _debit_once(
         self, con: duckdb.DuckDBPyConnection, budget: Budget, output: str | None, action: str, private: bool
     ) -> str:
         entry = uuid.uuid4().hex
-        con.execute("BEGIN TRANSACTION")
-        try:
-            cap = self.cap(con)
+        with transaction(con):
+            cap = self._cap(con)
             if cap is not None:
                 self._check(con, cap, budget, private)
                 con.execute(
@@ -63,10 +69,6 @@ class Ledger:
                    (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'open', CAST(now() AT TIME ZONE 'UTC' AS TIMESTAMP), NULL)""",
                 [entry, *self._key, output, *_numbers(budget), private, action],
             )
-            con.execute("COMMIT")
-        except BaseException:
-            rollback(con)
-            raise
         return entry
 
     def _check(self, con: duckdb.DuckDBPyConnection, cap: Budget, budget: Budget, private: bool) -> None:
@@ -75,7 +77,7 @@ class Ledger:
                 BudgetError, "mwem_release", f"a seeded release of {self.table.table} is refused, because the table has a cap",
                 "leave seed out; seeded noise is for experiments on tables without a cap",
             )
-        spent = self.spent(con)
+        spent = self._spent(con)
         if spent.epsilon + budget.epsilon > cap.epsilon or spent.delta + budget.delta > cap.delta:
             left = cap.epsilon - spent.epsilon
             raise refuse(
@@ -95,14 +97,21 @@ class Ledger:
 
     def note(self, con: duckdb.DuckDBPyConnection, output: str | None, action: str) -> None:
         """Write down that something not private was done; it spends no budget, because no budget covers it."""
-        prepare(con, self.home)
+        prepare(con, self.home, "ledger.sql")
         con.execute(
             """INSERT INTO mwem.ledger VALUES (?, ?, ?, ?, ?, 0, 0, '0', '0', false, ?, 'done',
                CAST(now() AT TIME ZONE 'UTC' AS TIMESTAMP), CAST(now() AT TIME ZONE 'UTC' AS TIMESTAMP))""",
             [uuid.uuid4().hex, *self._key, output, action],
         )
 
-    def cap(self, con: duckdb.DuckDBPyConnection) -> Budget | None:
+    def set_cap(self, con: duckdb.DuckDBPyConnection, cap: Budget) -> Spent:
+        """Set or replace the cap; what was spent before stays spent, and is returned."""
+        prepare(con, self.home, "ledger.sql")
+        values = [*self._key, *_numbers(cap)]
+        _retried(lambda: con.execute("INSERT OR REPLACE INTO mwem.budgets VALUES (?, ?, ?, ?, ?, ?, ?, 0)", values))
+        return self._spent(con)
+
+    def _cap(self, con: duckdb.DuckDBPyConnection) -> Budget | None:
         rows = con.execute(
             """SELECT epsilon_exact, delta_exact FROM mwem.budgets
                WHERE database_name = ? AND schema_name = ? AND table_name = ?""",
@@ -110,36 +119,14 @@ class Ledger:
         ).fetchall()
         return Budget(Fraction(rows[0][0]), Fraction(rows[0][1])) if rows else None
 
-    def spent(self, con: duckdb.DuckDBPyConnection) -> _Spent:
+    def _spent(self, con: duckdb.DuckDBPyConnection) -> Spent:
         """What all private entries add up to, whatever became of them."""
         rows = con.execute(
             """SELECT epsilon_exact, delta_exact FROM mwem.ledger
                WHERE private AND database_name = ? AND schema_name = ? AND table_name = ?""",
             self._key,
         ).fetchall()
-        return _Spent(sum((Fraction(row[0]) for row in rows), Fraction(0)), sum((Fraction(row[1]) for row in rows), Fraction(0)))
-
-    def set_cap(self, con: duckdb.DuckDBPyConnection, cap: Budget) -> _Spent:
-        """Set or replace the cap; what was spent before stays spent."""
-        prepare(con, self.home)
-        con.execute("BEGIN TRANSACTION")
-        try:
-            con.execute(
-                "DELETE FROM mwem.budgets WHERE database_name = ? AND schema_name = ? AND table_name = ?", self._key
-            )
-            con.execute("INSERT INTO mwem.budgets VALUES (?, ?, ?, ?, ?, ?, ?, 0)", [*self._key, *_numbers(cap)])
-            spent = self.spent(con)
-            con.execute("COMMIT")
-        except BaseException:
-            rollback(con)
-            raise
-        return spent
-
-
-@dataclass(frozen=True)
-class _Spent:
-    epsilon: Fraction
-    delta: Fraction
+        return Spent(sum((Fraction(row[0]) for row in rows), Fraction(0)), sum((Fraction(row[1]) for row in rows), Fraction(0)))
 
 
 def ledger_of(con: duckdb.DuckDBPyConnection, table: Name, place: Place, function: str) -> Ledger:
@@ -165,61 +152,56 @@ def is_read_only(con: duckdb.DuckDBPyConnection, database: str) -> bool:
 
 
 def _has_caps(con: duckdb.DuckDBPyConnection, table: Name) -> bool:
-    budgets = Name(table.database, "mwem", "budgets")
-    found = con.execute(
-        "SELECT 1 FROM duckdb_tables() WHERE database_name = ? AND schema_name = ? AND table_name = ?",
-        [budgets.database, budgets.schema, budgets.table],
-    ).fetchall()
-    if not found:
+    if table.database not in _holders(con, "budgets"):
         return False
-    count = exp.select(exp.Count(this=exp.Star())).from_(budgets.tree()).where(
+    count = exp.select(exp.Count(this=exp.Star())).from_(Name(table.database, "mwem", "budgets").tree()).where(
         exp.column("schema_name").eq(table.schema), exp.column("table_name").eq(table.table),
         exp.column("database_name").eq(""),
     )  # fmt: skip
     return bool(con.execute(count.sql("duckdb")).fetchall()[0][0])
 
 
-def prepare(con: duckdb.DuckDBPyConnection, database: str, script: str = "ledger.sql") -> None:
+def _holders(con: duckdb.DuckDBPyConnection, table: str) -> list[str]:
+    """The attached databases that have a table of the schema mwem."""
+    rows = con.execute(
+        "SELECT database_name FROM duckdb_tables() WHERE schema_name = 'mwem' AND table_name = ? ORDER BY 1", [table]
+    ).fetchall()
+    return [row[0] for row in rows]
+
+
+def prepare(con: duckdb.DuckDBPyConnection, database: str, script: str) -> None:
     """Make `database` the current one of this cursor, with the tables of a script in it."""
     use(con, Place(database, "main"))
+    with lock("mwem"):  # two that make the same tables at once would conflict
+        con.execute(read_sql(script))
+
+
+def _retried(attempt: Callable[[], Result]) -> Result:
+    """Run a short transaction that writes to a cap; the loser of a conflict tries again, and sees what the winner wrote."""
     for _ in range(_RETRIES):
         try:
-            con.execute(read_sql(script))
-        except (duckdb.TransactionException, duckdb.CatalogException) as error:
-            last = error  # another call made the same tables at the same time
-            continue
-        return
-    raise last
-
-
-def use(con: duckdb.DuckDBPyConnection, place: Place) -> None:
-    con.execute(exp.Use(this=exp.table_(place.schema, db=place.database, quoted=True)).sql("duckdb"))
+            return attempt()
+        except duckdb.TransactionException:
+            time.sleep(_PAUSE)
+    return attempt()
 
 
 def entries(con: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
-    """Every ledger row of every attached database, oldest first."""
+    """Every ledger row of every attached database, oldest first. A release that exists is done, even if nobody wrote so."""
+    stored: set[str] = set()
+    for home in _holders(con, "releases"):
+        query = exp.select("entry").from_(Name(home, "mwem", "releases").tree())
+        stored.update(row[0] for row in con.execute(query.sql("duckdb")).fetchall())
     out: list[dict[str, Any]] = []
-    homes = con.execute(
-        "SELECT database_name FROM duckdb_tables() WHERE schema_name = 'mwem' AND table_name = 'ledger' ORDER BY 1"
-    ).fetchall()
-    for (home,) in homes:
-        cursor = con.cursor()
-        use(cursor, Place(home, "main"))
-        rows = cursor.execute(
-            """SELECT coalesce(nullif(database_name, ''), current_database()) AS database_name, schema_name, table_name, output,
-                      epsilon, delta, action, private, status, started, finished FROM mwem.ledger ORDER BY started, entry"""
-        )
-        names = [column[0] for column in rows.description or ()]
-        out.extend(dict(zip(names, row, strict=True)) for row in rows.fetchall())
-    return out
+    for home in _holders(con, "ledger"):
+        found = con.execute(exp.select("*").from_(Name(home, "mwem", "ledger").tree()).sql("duckdb"))
+        names = [column[0] for column in found.description or ()]
+        for row in found.fetchall():
+            entry = dict(zip(names, row, strict=True))
+            done = entry["status"] == "open" and entry["entry"] in stored
+            out.append({**entry, "database_name": entry["database_name"] or home, "status": "done" if done else entry["status"]})
+    return sorted(out, key=lambda entry: (entry["started"], entry["entry"]))
 
 
 def _numbers(budget: Budget) -> list[object]:
     return [float(budget.epsilon), float(budget.delta), str(budget.epsilon), str(budget.delta)]
-
-
-def rollback(con: duckdb.DuckDBPyConnection) -> None:
-    try:
-        con.execute("ROLLBACK")
-    except duckdb.Error:
-        return  # a failed COMMIT has ended the transaction already

@@ -1,7 +1,11 @@
 """The loop: Multiplicative Weights and the Exponential Mechanism, to be read beside the paper's figure.
 
 Sees the private table through the kernel's two methods only; everything else here is public or released. The letters are
-the figure's: A is the approximation, n its total, q_i and m_i the query and measurement of round i, T the rounds.
+the figure's: A is the approximation, n its total, q_i the query of round i, m its measurement, T the rounds.
+
+For the last A every round replays all measurements as the paper's listing does, 100 passes of the fixed step. The state
+can stop sooner, but a misfit that stands still or rises in one pass may fall again in a later one, so the loop does not
+ask it to. For the average a round takes one step, as in the figure, which is what the theorem is about.
 """
 
 from __future__ import annotations
@@ -9,9 +13,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Literal, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from mwem_sql.budget import Split
@@ -25,12 +30,15 @@ PASSES = 100  # over all measurements after each round, as in the paper's listin
 REST_SHARE = 0.05
 TOTAL = LinearQuery(())
 
+Purpose: TypeAlias = Literal["total", "histogram", "round", "again"]
+
 
 @dataclass(frozen=True, eq=False)
 class Problem:
     """What the loop is given: public all of it.
 
     Kernel query 0 is the total; `queries` follow from 1; a histogram of the whole domain, if asked for, comes last.
+    `max_cells` is for one factor of the state; `sensitivity` is the kernel's.
     """
 
     queries: Sequence[LinearQuery]
@@ -42,6 +50,10 @@ class Problem:
     average: bool = False
     sensitivity: int = 1
 
+    def __post_init__(self) -> None:
+        if len(self.weights) != len(self.queries):
+            raise ValueError("a problem has one weight per query")
+
     def kernel_queries(self) -> list[LinearQuery]:
         """The queries whose true answers the kernel must hold, in the order of their numbers."""
         return [TOTAL, *self.queries, *([self.histogram] if self.histogram is not None else [])]
@@ -49,30 +61,106 @@ class Problem:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One measurement of a run and what it was for: total, histogram, round or again."""
+    """One measurement of a run and what it was for."""
 
-    purpose: str
+    purpose: Purpose
     measurement: Measurement
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
+    """The state sums to `total`: the public constant, or the estimate from all of `steps`."""
+
     state: State | Mixture
     total: float
     steps: tuple[Step, ...]
 
 
-@dataclass(eq=False)
-class _History:
-    """What was measured so far: one value per query, the noisier of two measurements counting less."""
+def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int, int], None] | None = None) -> Outcome:
+    """Run all rounds. The kernel debits; what is asked and when it ends depends on released values only.
 
+    All of `split` is spent, unless there is nothing at all to measure: a public total, and no query whose factor fits.
+    """
+    Q = problem.kernel_queries()
+    T = split.rounds
+    noise = _expected_noise(problem, split)
+    unasked = _unasked(problem)
+    m = _Measured(kernel, Q)
+    iterates: list[State] = []
+
+    # Let n denote ||B||, the number of records: a public constant, or estimated from what is measured.
+    if problem.total is None:
+        m.measure("total", 0, split.total)
+    if problem.histogram is not None:
+        m.measure("histogram", len(Q) - 1, split.histogram)
+    n = problem.total or m.total()
+
+    # Let A_0 denote n times the uniform distribution over D, or what the noisy histogram tells of B.
+    A = State.uniform(problem.sizes, n)
+    if problem.histogram is not None:
+        A = _from_histogram(problem.histogram, m.steps[-1].measurement, A)
+
+    # For iteration i = 1..T:
+    for i in range(1, T + 1):
+        if problem.average:
+            iterates.append(A.copy())
+        # Factors only grow, so what does not fit now never will.
+        unasked = {names: asked for names, asked in unasked.items() if A.cells_with(names) <= problem.max_cells}
+        candidates = np.array([q for asked in unasked.values() for q in asked], dtype=np.int64)
+        q_i: int | None
+        if candidates.size:
+            # 1. Exponential Mechanism: sample q_i with score |q(A_{i-1}) - q(B)|.
+            answers = A.answers([Q[q] for q in candidates])
+            q_i = kernel.select(candidates, answers, noise[candidates], problem.weights[candidates - 1], split.select)
+            unasked[Q[q_i].attributes].remove(q_i)
+            # 2. Laplace Mechanism: m_i = q_i(B) + Laplace(2T/eps).
+            m.measure("round", q_i, split.measure)
+        elif (q_i := m.least_known()) is not None:
+            # Nothing new can be asked: the whole round goes to what is in the state.
+            m.measure("again", q_i, split.select + split.measure)
+        else:
+            break
+
+        if problem.total is None:
+            n = m.total()
+            A.rescale(n)
+        # 3. Multiplicative Weights: A_i(x) proportional to A_{i-1}(x) exp(q_i(x) (m_i - q_i(A_{i-1})) / 2n).
+        if problem.average:
+            k = _worst_fit(A, m, q_i, 2 * math.log(max(1, len(problem.queries))) * noise)
+            A.update(Q[k], m.values[k])
+        else:
+            A.replay([(Q[q], values) for q, values in m.values.items()], PASSES, tolerance=None)
+        if progress is not None:
+            progress(i, T)
+
+    # Output: the average of A_0 .. A_{T-1}, or the last A.
+    if not problem.average:
+        return Outcome(A, n, tuple(m.steps))
+    if problem.total is None:
+        for A_i in iterates:
+            A_i.rescale(n)
+    return Outcome(Mixture(iterates), n, tuple(m.steps))
+
+
+@dataclass(eq=False)
+class _Measured:
+    """What was released so far: every step, and for each query one value, to which precise measurements add more.
+
+    A histogram is a start and a count of all records, but no query that the loop fits.
+    """
+
+    kernel: Kernel
     queries: Sequence[LinearQuery]
+    steps: list[Step] = field(default_factory=list)
     values: dict[int, Floats] = field(default_factory=dict)
     variances: dict[int, float] = field(default_factory=dict)
 
-    def add(self, measured: Measurement) -> None:
-        q = measured.query
-        new, variance = measured.values.astype(np.float64), measured.variance
+    def measure(self, purpose: Purpose, q: int, share: Fraction) -> None:
+        measurement = self.kernel.measure(q, share)
+        self.steps.append(Step(purpose, measurement))
+        if purpose == "histogram":
+            return
+        new, variance = measurement.values.astype(np.float64), measurement.variance
         if q in self.values:
             old = self.variances[q]
             new = (self.values[q] * variance + new * old) / (old + variance)
@@ -80,91 +168,59 @@ class _History:
         self.values[q], self.variances[q] = new, variance
 
     def total(self) -> float:
-        """N from all measurements that count every record, weighted by their variance; at least 1."""
-        estimates = [
-            (values.sum(), 1 / (self.variances[q] * len(values)))
-            for q, values in self.values.items()
-            if _counts_every_record(self.queries[q])
-        ]
-        weight = sum(precision for _, precision in estimates)
-        return max(1.0, float(sum(value * precision for value, precision in estimates) / weight))
+        """The estimate of n from all steps that count every record, each by its precision; at least 1."""
+        found = [step.measurement for step in self.steps if _counts_every_record(self.queries[step.measurement.query])]
+        sums = [float(m.values.sum(dtype=np.float64)) for m in found]
+        precisions = [1 / (m.variance * m.values.size) for m in found]
+        return max(1.0, float(np.average(sums, weights=precisions)))
 
-    def measurements(self) -> list[tuple[LinearQuery, Floats]]:
-        return [(self.queries[q], values) for q, values in self.values.items() if self.queries[q].blocks]
+    def least_known(self) -> int | None:
+        """The query with the largest variance, the first measured among equals; the total only if there is no other."""
+        return max(self.values, key=lambda q: (q > 0, self.variances[q]), default=None)
 
 
-def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int, int], None] | None = None) -> Outcome:
-    """Run all rounds. The kernel debits; what is selected and when it ends depends on released values only."""
-    T = split.rounds
-    queries = problem.kernel_queries()
-    history = _History(queries)
-    steps: list[Step] = []
-
-    def measure(purpose: str, q: int, share: object) -> Floats:
-        m = kernel.measure(q, share)  # type: ignore[arg-type]
-        steps.append(Step(purpose, m))
-        if purpose != "histogram":
-            history.add(m)
-        return m.values.astype(np.float64)
-
-    # Let n denote ||B||: a public constant, or measured with a share of the budget.
-    if problem.total is None:
-        measure("total", 0, split.total)
-    n = problem.total or history.total()
-
-    # Let A_0 denote n times the uniform distribution over D, or the noisy histogram.
-    A = State.uniform(problem.sizes, n)
-    if problem.histogram is not None:
-        h = measure("histogram", len(queries) - 1, split.histogram)
-        A = _from_histogram(problem.histogram, h, steps[-1].measurement.scale, A)
-
-    penalties = _penalties(problem, split)
-    iterates: list[State] = []
-
-    # For iteration i = 1..T:
-    for i in range(1, T + 1):
-        if problem.average:
-            iterates.append(A.copy())
-        candidates = [
-            q for q in range(1, len(problem.queries) + 1)
-            if q not in history.values and A.cells_with(queries[q].attributes) <= problem.max_cells
-        ]  # fmt: skip
-        if candidates:
-            # 1. Exponential Mechanism: q_i with score |q(A_{i-1}) - q(B)|.
-            answers = A.answers([queries[q] for q in candidates])
-            index = np.array(candidates) - 1
-            q_i = kernel.select(candidates, answers, penalties[index], problem.weights[index], split.select)
-            # 2. Laplace Mechanism: m_i = q_i(B) + Laplace(2T/eps).
-            measure("round", q_i, split.measure)
-        else:
-            # Nothing new can be asked: the whole round goes into what is known least well.
-            q_i = max(history.values, key=lambda q: history.variances[q])
-            measure("again", q_i, split.select + split.measure)
-
-        if problem.total is None:
-            n = history.total()
-            A.rescale(n)
-        # 3. Multiplicative Weights: A_i(x) proportional to A_{i-1}(x) exp(q_i(x) (m_i - q_i(A_{i-1})) / 2n).
-        if problem.average:
-            A.update(queries[q_i], history.values[q_i])
-        else:
-            A.replay(history.measurements(), passes=PASSES)
-        if progress is not None:
-            progress(i, T)
-
-    # Output: the average of A_0..A_{T-1}, or the last A.
-    return Outcome(Mixture(iterates) if problem.average else A, n, tuple(steps))
+def _unasked(problem: Problem) -> dict[tuple[str, ...], list[int]]:
+    """The numbers of all queries worth asking, by their attributes: a public total needs no measurement."""
+    found: dict[tuple[str, ...], list[int]] = {}
+    for q, query in enumerate(problem.queries, start=1):
+        if problem.total is None or not _is_total(query):
+            found.setdefault(query.attributes, []).append(q)
+    return found
 
 
-def _penalties(problem: Problem, split: Split) -> Floats:
-    """The absolute noise a measurement would collect, expected over all cells of each query."""
+def _expected_noise(problem: Problem, split: Split) -> Floats:
+    """The absolute noise that a round's measurement of each query collects over all its cells: the penalty of its score."""
     scale = noise_scale(split.measure, problem.sensitivity, split.kind).scale
     per_cell = scale if split.kind == "pure" else scale * math.sqrt(2 / math.pi)
-    return np.array([query.cells * per_cell for query in problem.queries])
+    return np.array([query.cells * per_cell for query in problem.kernel_queries()])
+
+
+def _worst_fit(A: State, m: _Measured, q_i: int, doubt: Floats) -> int:
+    """The query that takes step 3: q_i, unless A answers one measured earlier worse beyond doubt.
+
+    The figure selects a query again until it fits. Here none is selected twice, so an earlier one that fits badly must
+    get its steps from the measurement it has; without them the theorem fails. With them it holds as it stands. Let e =
+    2T log|Q| / eps (the proof's adderr), `doubt` be 2e, and r_q = |m_q - q(A)|, which is within e of |q(A) - q(B)|.
+    Lemma 1 gives err <= |q_i(A) - q_i(B)| + 4e over the queries not measured before. If q_i takes the step, then r_q <=
+    r_i + 2e for all measured q, so they are within 4e of q_i's error, too. Otherwise k takes it, whose error exceeds
+    r_k - e > r_i + e >= |q_i(A) - q_i(B)|, and that of all measured ones less 2e. Either way err is within 4e of the
+    error of the query that takes the step, and the rest of the proof is the paper's.
+    """
+    queries = [q for q in m.values if q == q_i or not _is_total(m.queries[q])]  # no step changes the total
+    answers = A.answers([m.queries[q] for q in queries])
+    misfit = {q: float(np.abs(m.values[q] - answer).sum()) for q, answer in zip(queries, answers, strict=True)}
+    return max(queries, key=lambda q: (misfit[q] - (0.0 if q == q_i else doubt[q]), q == q_i))
+
+
+def _is_total(query: LinearQuery) -> bool:
+    return query.cells == 1 and _counts_every_record(query)
 
 
 def _counts_every_record(query: LinearQuery) -> bool:
-    return all(block.values is None and bool((block.labels >= 0).all()) for block in query.blocks)
+    return all(
+        bool((block.labels >= 0).all()) and (block.values is None or bool((block.values == 1).all()))
+        for block in query.blocks
+    )
 
 
 def whole_domain(shape: Mapping[str, int]) -> LinearQuery:
@@ -172,20 +228,21 @@ def whole_domain(shape: Mapping[str, int]) -> LinearQuery:
     return LinearQuery(tuple(Block((name,), np.arange(size, dtype=np.int32), size) for name, size in shape.items()))
 
 
-def _from_histogram(query: LinearQuery, h: npt.NDArray[np.float64], scale: float, uniform: State) -> State:
-    """A_0 from a noisy histogram: cells above what noise reaches keep their count, the rest of n is spread over the others."""
+def _from_histogram(query: LinearQuery, measured: Measurement, uniform: State) -> State:
+    """A_0 from a noisy histogram: cells above what noise reaches keep their count, the others share the rest of n."""
     n = uniform.total
-    others = uniform.marginal(query.attributes).ravel()
-    threshold = scale * math.log(max(h.size, 2))
-    frequent = h > threshold
+    h = measured.values.astype(np.float64)
+    # The largest of so many draws is about this.
+    reach = math.log(max(h.size, 2))
+    frequent = h > measured.scale * (reach if measured.kind == "pure" else math.sqrt(2 * reach))
     weights = np.where(frequent, h, 0.0)
-    rest = max(n - weights.sum(), REST_SHARE * n)
-    spread = np.where(frequent, 0.0, others)
-    if spread.sum() > 0:
-        weights += spread * (rest / spread.sum())
+    others = np.where(frequent, 0.0, uniform.marginal(query.attributes).ravel())
+    if others.any():
+        weights += others * (max(n - weights.sum(), REST_SHARE * n) / others.sum())
     weights *= n / weights.sum()
-    shape = [block.size for block in query.blocks]
     table = pa.Table.from_pydict(
-        {"factor": [0], "attributes": [list(query.attributes)], "shape": [shape], "weights": [weights]}, schema=SCHEMA
+        {"factor": [0], "attributes": [query.attributes], "shape": [query.shape], "weights": [weights]}, schema=SCHEMA
     )
-    return State.from_table(table, uniform.attributes)
+    A = State.from_table(table, uniform.attributes)
+    A.rescale(n)
+    return A

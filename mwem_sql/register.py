@@ -19,10 +19,10 @@ import pyarrow as pa
 
 from mwem_sql import surface
 from mwem_sql.catalog import Place
-from mwem_sql.errors import MwemError, TableError, refuse
-from mwem_sql.ledger import is_read_only, use
+from mwem_sql.errors import TableError, refuse
+from mwem_sql.ledger import is_read_only
 from mwem_sql.resources import read_sql
-from mwem_sql.session import Session
+from mwem_sql.session import use
 
 _CREATE = "CREATE OR REPLACE MACRO"
 _QUERIES = "STRUCT(n BIGINT, j VARCHAR)[]"
@@ -40,29 +40,26 @@ class _Instance:
 
     def __init__(self) -> None:
         self.key = uuid.uuid4().hex
-        self._path = ""
+        self._path: str | None = None  # of the database that the instance was opened with
         self._connections: list[weakref.ref[duckdb.DuckDBPyConnection]] = []
 
     def add(self, con: duckdb.DuckDBPyConnection) -> None:
         if all(known() is not con for known in self._connections):
             self._connections.append(weakref.ref(con))
-        rows = con.cursor().execute("SELECT path FROM duckdb_databases() WHERE path IS NOT NULL ORDER BY database_oid").fetchall()
-        self._path = rows[0][0] if rows else ""
+        rows = con.cursor().execute("SELECT path FROM duckdb_databases() WHERE NOT internal ORDER BY database_oid").fetchall()
+        self._path = rows[0][0]
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
         """A fresh connection of this instance, from whichever connection is still open."""
         for known in list(self._connections):
             con = known()
-            try:
+            with contextlib.suppress(duckdb.Error):
                 if con is not None:
                     return con.cursor()
-            except duckdb.Error:
-                pass
             self._connections.remove(known)
-        if self._path:
-            con = duckdb.connect(self._path)
-            if _instance_of(con) is self:
-                return con
+        if self._path is not None:
+            with contextlib.suppress(duckdb.Error):
+                return duckdb.connect(self._path)
         raise refuse(
             TableError, "mwem_sql", "the connection that register() was called on is gone",
             "keep it open, or call mwem_sql.register on the connection you use",
@@ -118,45 +115,37 @@ def _create_functions(con: duckdb.DuckDBPyConnection, instance: _Instance) -> No
         return pa.array([instance.key] * len(arguments))
 
     def weights_sql(arguments: pa.Array) -> pa.Array:
-        return pa.array([surface.weights_sql(_session, instance.cursor, text) for text in arguments.to_pylist()])
+        return pa.array([surface.weights_sql(instance.cursor, text) for text in arguments.to_pylist()])
 
     def count(arguments: pa.Array) -> pa.Array:
         kind = pa.struct({"err": pa.string(), "answer": pa.float64()})
-        return pa.array(surface.counts(_session, instance.cursor, arguments.to_pylist()), type=kind)
+        return pa.array(surface.counts(instance.cursor, arguments.to_pylist()), type=kind)
 
-    _define(con, "_mwem_instance", name, ["VARCHAR"], "VARCHAR", side_effects=True)
-    _define(con, "_mwem_weights_sql", weights_sql, ["VARCHAR"], "VARCHAR", side_effects=True)
-    _define(con, "_mwem_count", count, ["VARCHAR"], "STRUCT(err VARCHAR, answer DOUBLE)", side_effects=False)
+    _define(con, "_mwem_instance", name, ["VARCHAR"], "VARCHAR")
+    _define(con, "_mwem_weights_sql", weights_sql, ["VARCHAR"], "VARCHAR")
+    _define(con, "_mwem_count", count, ["VARCHAR"], "STRUCT(err VARCHAR, answer DOUBLE)", pure=True)
     for function in surface.FUNCTIONS:
         listed = ", ".join(f'"{column}" {kind}' for column, kind in function.columns.items())
-        _define(con, f"_{function.name}", _rows(instance, function), ["VARCHAR", _QUERIES], f"STRUCT(err VARCHAR, {listed})[]", side_effects=True)
+        _define(con, f"_{function.name}", _rows(instance, function), ["VARCHAR", _QUERIES], f"STRUCT(err VARCHAR, {listed})[]")
 
 
 def _define(
     con: duckdb.DuckDBPyConnection, name: str, body: Callable[..., pa.Array], parameters: Sequence[str], returns: str,
-    *, side_effects: bool,
+    *, pure: bool = False,
 ) -> None:  # fmt: skip
+    """A function that is not `pure` is run once per row; DuckDB folds the calls of one that is."""
     _KEPT.append(body)
     con.create_function(  # type: ignore[call-overload]
-        name, body, list(parameters), returns, type="arrow", null_handling="special", side_effects=side_effects,
-    )  # fmt: skip
+        name, body, list(parameters), returns, type="arrow", null_handling="special", side_effects=not pure
+    )
 
 
 def _rows(instance: _Instance, function: surface.Function) -> Callable[[pa.Array, pa.Array], pa.Array]:
     kind = pa.list_(pa.struct({"err": pa.string(), **{column: _ARROW[text] for column, text in function.columns.items()}}))
 
     def body(arguments: pa.Array, queries: pa.Array) -> pa.Array:
-        out = []
-        for text, rows in zip(arguments.to_pylist(), _json_rows(queries), strict=True):
-            try:
-                out.append(function.run(_session, instance.cursor, text, rows))
-            except MwemError as error:
-                out.append([{"err": str(error)}])
-            except duckdb.Error as error:
-                out.append([{"err": f"{function.name}: {str(error).splitlines()[0]}"}])
-            except Exception as error:  # noqa: BLE001  the text could quote a private figure, the kind cannot
-                out.append([{"err": f"{function.name}: unexpected {type(error).__name__}. Hint: please report it"}])
-        return pa.array(out, type=kind)
+        calls = zip(arguments.to_pylist(), _json_rows(queries), strict=True)
+        return pa.array([function.run(instance.cursor, text, rows) for text, rows in calls], type=kind)
 
     return body
 
@@ -169,10 +158,6 @@ def _json_rows(queries: pa.Array) -> list[list[str] | None]:
         item = lists[k]
         out.append(item.values.field("j").to_pylist() if item.is_valid and item.values is not None else None)
     return out
-
-
-def _session(cursor: Callable[[], duckdb.DuckDBPyConnection], context: dict[str, Any]) -> Session:
-    return Session(cursor, Place(context["database"], context["schema"]), context["settings"])
 
 
 def _create_macros(con: duckdb.DuckDBPyConnection) -> None:

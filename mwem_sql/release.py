@@ -12,7 +12,7 @@ import logging
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import duckdb
@@ -29,17 +29,18 @@ from mwem_sql.compiler.linear import LinearQuery
 from mwem_sql.compiler.pushdown import Scan, Unit, plan_scans
 from mwem_sql.compiler.sandbox import Sandbox
 from mwem_sql.domain import Domain, read_domain
-from mwem_sql.errors import CellsError, OptionError, OutputError, refuse
+from mwem_sql.errors import CellsError, OptionError, OutputError, TableError, WorkloadError, refuse
 from mwem_sql.kernel import Kernel
 from mwem_sql.ledger import is_read_only, ledger_of
-from mwem_sql.mechanisms import OpenDPNoise, SeededNoise
+from mwem_sql.mechanisms import OpenDPNoise, SeededNoise, noise_scale
 from mwem_sql.mwem import Outcome, Problem, mwem, whole_domain
-from mwem_sql.request import FUNCTION, Request
-from mwem_sql.session import Session, output_lock
+from mwem_sql.request import FUNCTION, MAX_ROWS, Request
+from mwem_sql.session import Session, lock
 from mwem_sql.state import State
 from mwem_sql.values import draw_rows
 
 MINIMUM_ROUNDS = 10
+MAX_UNCERTAINTY = 10**7  # noise on n, in rows, beyond which it cannot serve as the number of rows
 SUMMARY = (
     "release", "output", "rows", "epsilon", "delta", "rounds", "queries", "attributes", "cells", "seconds", "private", "reused",
 )  # fmt: skip
@@ -58,33 +59,32 @@ class Plan:
     scans: list[Scan]
 
 
-def run_release(session: Session, request: Request) -> dict[str, Any]:
-    """Make the release or return the stored one; the summary row."""
+def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any]]:
+    """Make the release or find the stored one; the output's name and the summary row."""
     started = time.monotonic()
     con = session.cursor()
     private, output = _names(con, session, request)
-    with output_lock(f"{_file(con, output)}.{output}"):
+    with lock(f"{_file(con, output)}.{output}"):
         fingerprint = _fingerprint(con, session, request, private)
-        stored = _reusable(con, output, fingerprint, request)
-        if stored is not None:
-            _restore(session, output)
-            return _summary(stored, started, reused=True)
+        found = _reusable(con, output, fingerprint, request)
+        if found is not None:
+            _restore(session, request, output)
+            return output, _summary(output, found, started, reused=True)
         plan = make_plan(session, request)
         if is_read_only(con, output.database):
             raise refuse(
                 OutputError, FUNCTION, f"output ({output}) is in a database that cannot be written",
                 "give output := 'database.schema.table' in a writable one, or USE one",
             )
-        store.check_output(con, output, FUNCTION)
         ledger = ledger_of(con, plan.relation.charged, session.place, FUNCTION)
         entry = ledger.debit(session.cursor(), request.budget, str(output), action=FUNCTION, private=request.seed is None)
         status = "failed"
         try:
-            facts = _run_and_store(session, request, plan, output, fingerprint)
+            facts = _run_and_store(session, request, plan, output, {"entry": entry, "request": fingerprint})
             status = "done"
         finally:
             ledger.close(session.cursor(), entry, status)
-        return _summary(facts, started, reused=False)
+        return output, _summary(output, facts, started, reused=False)
 
 
 def make_plan(session: Session, request: Request) -> Plan:
@@ -94,6 +94,11 @@ def make_plan(session: Session, request: Request) -> Plan:
     with Sandbox(session.settings) as sandbox:
         domain = read_domain(con, relation, request.domain, session.place, sandbox)
         compiled = compile_workload(domain, request.workload, sandbox)
+    if not compiled.classes:
+        raise refuse(
+            WorkloadError, FUNCTION, f"the workload ({len(request.workload)} rows) asks about no column, so there is nothing to synthesize",
+            "add a predicate or a group_by over a column",
+        )
     queries, weights = compiled.distinct
     linear = [query.linear for query in queries]
     rounds = request.rounds or default_rounds(len(linear), len(compiled.classes))
@@ -101,6 +106,7 @@ def make_plan(session: Session, request: Request) -> Plan:
         request.budget, rounds, total_is_public=request.total is not None, histogram=request.start == "histogram",
         sensitivity=request.rows_per_unit,
     )  # fmt: skip
+    _check_rows(request, shares)
     problem = Problem(
         linear, weights, compiled.sizes, MAX_CELLS, request.total, _histogram(request, compiled), request.average,
         request.rows_per_unit,
@@ -113,6 +119,19 @@ def make_plan(session: Session, request: Request) -> Plan:
 def default_rounds(queries: int, attributes: int) -> int:
     """`rounds := NULL`: as many rounds as attributes, at least ten, at most one per distinct query. Public numbers only."""
     return max(1, min(queries, max(MINIMUM_ROUNDS, attributes)))
+
+
+def _check_rows(request: Request, shares: Split) -> None:
+    """Whether the default number of rows, the noisy n, will be one that can be written."""
+    if request.rows is not None:
+        return
+    if request.total is not None and request.total > MAX_ROWS:
+        raise refuse(OptionError, FUNCTION, f"total ({request.total:g}) is more than {MAX_ROWS:,} rows", "give rows := 1000000, or another number")
+    if request.total is None and noise_scale(shares.total, request.rows_per_unit, shares.kind).scale > MAX_UNCERTAINTY:
+        raise refuse(
+            OptionError, FUNCTION, f"epsilon ({float(request.budget.epsilon):g}) is so small that the number of rows would be noise",
+            "give rows := 1000, or another number; or raise epsilon",
+        )
 
 
 def _unit(request: Request, relation: Relation) -> Unit | None:
@@ -142,20 +161,15 @@ def _histogram(request: Request, compiled: Compiled) -> LinearQuery | None:
 
 def _names(con: duckdb.DuckDBPyConnection, session: Session, request: Request) -> tuple[Name, Name]:
     """The private table and the output in full. The table need not exist any more: a stored release is still returned."""
+    here = Name(session.place.database, session.place.schema, "")
     found = catalog.find(con, request.table, session.place)
-    private = found[0] if found else next(iter(catalog.candidates(request.table, session.place)))
-    home = private if found and not is_read_only(con, private.database) else Name(session.place.database, session.place.schema, "")
+    private = found[0] if found else store.locate(con, catalog.split_name(request.table), here)
+    if private is None:
+        private = catalog.describe(con, request.table, session.place, FUNCTION).name  # refuses, and says why
+    home = here if is_read_only(con, private.database) else private
     if request.output is None:
         return private, home.beside(f"{private.table}_synthetic")
-    parts = catalog.split_name(request.output)
-    if len(parts) == 1:
-        return private, home.beside(parts[0])
-    if len(parts) == 2:
-        databases = {row[0] for row in con.execute("SELECT database_name FROM duckdb_databases()").fetchall()}
-        return private, Name(parts[0], "main", parts[1]) if parts[0] in databases else Name(home.database, *parts)
-    if len(parts) == 3:
-        return private, Name(*parts)
-    raise refuse(OptionError, FUNCTION, f"output ({request.output!r}) has too many parts", "write database.schema.table")
+    return private, store.output_name(con, request.output, home, FUNCTION)
 
 
 def _file(con: duckdb.DuckDBPyConnection, name: Name) -> str:
@@ -165,15 +179,32 @@ def _file(con: duckdb.DuckDBPyConnection, name: Name) -> str:
 
 
 def _fingerprint(con: duckdb.DuckDBPyConnection, session: Session, request: Request, private: Name) -> str:
-    """A hash of the request alone, domain table included; never of the private table's content or state."""
-    asked = {key: value for key, value in asdict(request).items() if key not in {"budget", "output"}}
-    domain = catalog.find(con, request.domain or private.beside(f"{private.table}_domain").quoted(), session.place)
-    declared = con.execute(exp.select("*").from_(domain[0].tree()).sql("duckdb")).fetchall() if domain else None
+    """A hash of the request alone, domain table included; never of the private table's content or state.
+
+    Options at their default are left out, so that a later version with more options still knows the request.
+    """
+    options = {option.name: getattr(request, option.name) for option in fields(request) if option.name not in {"workload", "budget", "output"}}
+    asked = {name: value for name, value in options.items() if value != getattr(Request, name, None)}
     asked |= {
-        "table": str(private), "epsilon": str(request.budget.epsilon), "delta": str(request.budget.delta),
-        "declared": repr(declared), "settings": dict(session.settings),
+        "table": str(private).lower(), "epsilon": str(request.budget.epsilon), "delta": str(request.budget.delta),
+        "workload": [[q.predicate, q.measure, q.group_by, q.verbatim, q.name, float(q.weight)] for q in request.workload],
+        "declared": _declared(con, session, request, private), "settings": dict(session.settings),
     }  # fmt: skip
-    return hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+
+
+def _declared(con: duckdb.DuckDBPyConnection, session: Session, request: Request, private: Name) -> list[str] | None:
+    """The rows of the domain table. It is public: a view of the private table is refused before it is read."""
+    found = catalog.find(con, request.domain or private.beside(f"{private.table}_domain").quoted(), session.place)
+    if found is None:
+        return None
+    protected = catalog.find(con, private.quoted(), session.place)
+    if protected is not None and catalog.sources(con, *protected) & catalog.sources(con, *found):
+        raise refuse(
+            TableError, FUNCTION, f"domain table ({found[0].table!r}) reads the private table {private.table}",
+            "a domain must be public: write its rows out in a table",
+        )
+    return sorted(map(repr, con.execute(exp.select("*").from_(found[0].tree()).sql("duckdb")).fetchall()))
 
 
 def _reusable(con: duckdb.DuckDBPyConnection, output: Name, fingerprint: str, request: Request) -> dict[str, Any] | None:
@@ -197,23 +228,24 @@ def _reusable(con: duckdb.DuckDBPyConnection, output: Name, fingerprint: str, re
     return None
 
 
-def _restore(session: Session, output: Name) -> None:
+def _restore(session: Session, request: Request, output: Name) -> None:
     """A stored release whose table was dropped is drawn again from its state, at no cost."""
     con = session.cursor()
     if catalog.find(con, output.quoted(), session.place) is None:
-        raise refuse(
-            OutputError, FUNCTION, f"output ({output}) was released before and its table has been dropped since",
-            "its state is still in mwem.factors (mwem_answer needs the table's name); give a new output or version",
-        )
+        found = store.load(con, output.quoted(), session.place, FUNCTION)
+        columns = draw_rows(found.state(), found.classes, found.facts["rows"], np.random.default_rng(request.seed))
+        store.write_table(session.cursor(), output, columns)
 
 
-def _run_and_store(session: Session, request: Request, plan: Plan, output: Name, fingerprint: str) -> dict[str, Any]:
+def _run_and_store(
+    session: Session, request: Request, plan: Plan, output: Name, marks: Mapping[str, str]
+) -> dict[str, Any]:
     outcome = _run(session, request, plan)
     compiled = plan.compiled
     rows = request.rows or max(1, round(outcome.total))
     generator = np.random.default_rng(request.seed)
     facts: dict[str, Any] = {
-        "output": str(output), "version": request.version, "request": fingerprint, "rows": rows,
+        **marks, "version": request.version, "rows": rows,
         "epsilon": float(request.budget.epsilon), "delta": float(request.budget.delta), "rounds": plan.split.rounds,
         "queries": len(compiled.queries), "attributes": len(compiled.classes), "cells": outcome.state.cells,
         "total": outcome.total, "total_is_public": request.total is not None, "unit": request.unit,
@@ -284,7 +316,7 @@ def _factors(outcome: Outcome) -> pa.Table:
     return table
 
 
-def _summary(facts: Mapping[str, Any], started: float, *, reused: bool) -> dict[str, Any]:
-    shown = {**facts, "seconds": round(time.monotonic() - started, 3), "reused": reused}
+def _summary(output: Name, facts: Mapping[str, Any], started: float, *, reused: bool) -> dict[str, Any]:
+    shown = {**facts, "output": str(output), "seconds": round(time.monotonic() - started, 3), "reused": reused}
     return {name: shown[name] for name in SUMMARY}
 

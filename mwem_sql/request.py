@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -51,32 +52,40 @@ class Request:
         return request
 
 
-def _whole(low: int, high: int) -> Callable[[str, object], int]:
-    def read(name: str, value: object) -> int:
-        number = value if not isinstance(value, str) else _number(value)
-        if isinstance(number, bool) or not isinstance(number, (int, float)) or not low <= number <= high or number % 1:
-            raise refuse(OptionError, FUNCTION, f"{name} ({value!r}) must be a whole number from {low:,} to {high:,}", f"leave {name} out for the default")
-        return int(number)
+def read_whole(function: str, name: str, value: object, low: int, high: int) -> int:
+    """A whole number, also as text or as 3.0."""
+    number = _number(value)
+    if number is None or not low <= number <= high or number % 1:
+        raise refuse(
+            OptionError, function, f"{name} ({value!r}) must be a whole number from {low:,} to {high:,}", f"leave {name} out for the default"
+        )
+    return int(number)
 
-    return read
 
-
-def _number(text: str) -> object:
+def _number(value: object) -> int | float | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, numbers.Integral):
+        return int(value)
     try:
-        return float(text)
+        return float(value) if isinstance(value, (str, numbers.Real)) else None
     except ValueError:
-        return text
+        return None
+
+
+def _whole(low: int, high: int) -> Callable[[str, object], int]:
+    return lambda name, value: read_whole(FUNCTION, name, value, low, high)
 
 
 def _total(name: str, value: object) -> float:
-    number = _number(value) if isinstance(value, str) else value
-    if isinstance(number, bool) or not isinstance(number, (int, float)) or not 1 <= number < math.inf:
+    number = _number(value)
+    if number is None or not 1 <= number < math.inf:
         raise refuse(OptionError, FUNCTION, f"{name} ({value!r}) must be a number from 1", "leave total out to have it estimated privately")
     return float(number)
 
 
 def _text(name: str, value: object) -> str:
-    if not isinstance(value, (str, int, float)) or not str(value).strip():
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)) or not str(value).strip():
         raise refuse(OptionError, FUNCTION, f"{name} ({value!r}) must be text", f"leave {name} out for the default")
     return str(value)
 
@@ -88,7 +97,7 @@ def _flag(name: str, value: object) -> bool:
 
 
 def _start(name: str, value: object) -> str:
-    if value not in {"uniform", "histogram"}:
+    if value not in ("uniform", "histogram"):  # a list cannot be looked up in a set
         raise refuse(OptionError, FUNCTION, f"{name} ({value!r}) must be 'uniform' or 'histogram'", f"leave {name} out for 'uniform'")
     return str(value)
 

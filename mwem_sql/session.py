@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import duckdb
+from sqlglot import exp
 
 from mwem_sql.catalog import Place
 from mwem_sql.compiler.sandbox import MEANINGFUL_SETTINGS
@@ -26,19 +28,31 @@ class Session:
     @classmethod
     def of(cls, con: duckdb.DuckDBPyConnection) -> Session:
         """A session with the current database, schema and settings of a connection."""
-        asked = con.cursor()
-        own = con.execute("SELECT current_database(), current_schema()").fetchall()[0]
         settings = {}
         for name in MEANINGFUL_SETTINGS:
-            try:
+            with suppress(duckdb.Error):  # a setting of an extension that is not loaded
                 settings[name] = con.execute("SELECT current_setting(?)", [name]).fetchall()[0][0]
-            except duckdb.Error:
-                continue  # a setting of an extension that is not loaded
-        asked.close()
-        return cls(con.cursor, Place(*own), settings)
+        return cls(con.cursor, Place.of(con), settings)
 
 
-def output_lock(name: str) -> threading.Lock:
-    """One lock per output name and process: two identical calls at once make one release."""
+def lock(name: str) -> threading.Lock:
+    """One lock per name and process. No other process can write to the same DuckDB file."""
     with _LOCKS_GUARD:
         return _LOCKS.setdefault(name.casefold(), threading.Lock())
+
+
+def use(con: duckdb.DuckDBPyConnection, place: Place) -> None:
+    con.execute(exp.Use(this=exp.table_(place.schema, db=place.database, quoted=True)).sql("duckdb"))
+
+
+@contextmanager
+def transaction(con: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """All or nothing."""
+    con.execute("BEGIN TRANSACTION")
+    try:
+        yield
+        con.execute("COMMIT")
+    except BaseException:
+        with suppress(duckdb.Error):  # a failed COMMIT has ended the transaction already
+            con.execute("ROLLBACK")
+        raise

@@ -20,14 +20,14 @@ from mwem_sql.catalog import Name, Place
 from mwem_sql.compiler.classes import Classes, Pieces
 from mwem_sql.domain import Domain
 from mwem_sql.errors import OutputError, TableError, refuse
-from mwem_sql.ledger import prepare, rollback
+from mwem_sql.ledger import prepare
+from mwem_sql.session import lock, transaction
 from mwem_sql.state import Mixture, State
 from mwem_sql.ticks import cast
 
-_FIELDS = (
-    "release", "output", "version", "request", "rows", "epsilon", "delta", "rounds", "queries", "attributes", "cells", "total",
-    "total_is_public", "unit", "rows_per_unit", "private", "domain", "grid",
-)  # fmt: skip
+_ARRIVED = "__mwem_arrived"  # a name that no table of the user has: DuckDB 2.0 would take the table
+
+Columns = Mapping[str, tuple[str, pa.Array]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,76 +48,88 @@ class Stored:
 
 
 def write(
-    con: duckdb.DuckDBPyConnection, name: Name, facts: Mapping[str, Any], columns: Mapping[str, tuple[str, pa.Array]],
-    *, measurements: pa.Table, factors: pa.Table,
+    con: duckdb.DuckDBPyConnection, name: Name, facts: Mapping[str, Any], columns: Columns, *, measurements: pa.Table, factors: pa.Table,
 ) -> int:  # fmt: skip
-    """Store everything in one transaction and return the release's number. An output of an older version is replaced."""
+    """Store everything in one transaction and return the release's number. The output of an older version is replaced.
+
+    A table of that name which is not an older version makes it fail: it appeared after the release was checked.
+    """
     prepare(con, name.database, "metadata.sql")
-    con.execute("BEGIN TRANSACTION")
-    try:
+    # The lock: two releases at once would take the same number.
+    with lock("mwem.releases"), transaction(con):
         found = con.execute("SELECT coalesce(max(release), 0) + 1 FROM mwem.releases").fetchall()
         release = int(found[0][0])
-        con.execute(exp.Drop(tables=[name.tree()], kind="TABLE", exists=True).sql("duckdb"))
-        arrived = pa.table({f"c{k}": array for k, (_, array) in enumerate(columns.values())})
-        typed = [
-            exp.alias_(cast(exp.column(f"c{k}"), kind), column, quoted=True)
-            for k, (column, (kind, _)) in enumerate(columns.items())
-        ]
-        create = exp.Create(this=name.tree(), kind="TABLE", expression=exp.select(*typed).from_("arrived"))
-        con.from_arrow(arrived).query("arrived", create.sql("duckdb"))
-        con.execute(
-            "INSERT INTO mwem.releases VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            [{**facts, "release": release}[field] for field in _FIELDS],
-        )
-        con.from_arrow(measurements).query("arrived", _insert("measurements", release, measurements.column_names))
-        con.from_arrow(factors).query("arrived", _insert("factors", release, factors.column_names))
-        con.execute("COMMIT")
-    except BaseException:
-        rollback(con)
-        raise
+        if releases_of(con, name):
+            con.execute(exp.Drop(tables=[name.tree()], kind="TABLE", exists=True).sql("duckdb"))
+        write_table(con, name, columns)
+        own = {**facts, "output": str(name), "schema_name": name.schema, "table_name": name.table}
+        _append(con, "releases", release, pa.Table.from_pylist([own]))
+        _append(con, "measurements", release, measurements)
+        _append(con, "factors", release, factors)
     return release
 
 
-def _insert(table: str, release: int, columns: Sequence[str]) -> str:
-    source = exp.select(exp.Literal.number(release), *(exp.column(name, quoted=True) for name in columns)).from_("arrived")
-    return exp.Insert(this=exp.table_(table, db="mwem"), expression=source).sql("duckdb")
+def write_table(con: duckdb.DuckDBPyConnection, name: Name, columns: Columns) -> None:
+    """The synthetic rows, each column cast to its type."""
+    arrived = pa.table({f"c{k}": array for k, (_, array) in enumerate(columns.values())})
+    typed = [
+        exp.alias_(cast(exp.column(f"c{k}"), kind), column, quoted=True) for k, (column, (kind, _)) in enumerate(columns.items())
+    ]
+    create = exp.Create(this=name.tree(), kind="TABLE", expression=exp.select(*typed).from_(_ARRIVED))
+    con.from_arrow(arrived).query(_ARRIVED, create.sql("duckdb"))
+
+
+def _append(con: duckdb.DuckDBPyConnection, table: str, release: int, rows: pa.Table) -> None:
+    source = exp.select(exp.alias_(exp.Literal.number(release), "release"), "*").from_(_ARRIVED)
+    insert = exp.Insert(this=exp.table_(table, db="mwem"), by_name=True, expression=source)
+    con.from_arrow(rows).query(_ARRIVED, insert.sql("duckdb"))
 
 
 def releases_of(con: duckdb.DuckDBPyConnection, name: Name) -> list[dict[str, Any]]:
     """All releases under an output name, newest first; none where nothing was ever released."""
     known = con.execute(
-        "SELECT 1 FROM duckdb_tables() WHERE database_name = ? AND schema_name = 'mwem' AND table_name = 'releases'",
+        """SELECT 1 FROM duckdb_tables()
+           WHERE lower(database_name) = lower(?) AND schema_name = 'mwem' AND table_name = 'releases'""",
         [name.database],
     ).fetchall()
     if not known:
         return []
     query = (
-        exp.select(*(exp.column(field, quoted=True) for field in _FIELDS)).from_(Name(name.database, "mwem", "releases").tree())
-        .where(exp.column("output").eq(str(name))).order_by(exp.column("release").desc())
+        exp.select("*").from_(Name(name.database, "mwem", "releases").tree())
+        .where(_same("schema_name", name.schema), _same("table_name", name.table)).order_by(exp.column("release").desc())
     )  # fmt: skip
-    return [dict(zip(_FIELDS, row, strict=True)) for row in con.execute(query.sql("duckdb")).fetchall()]
+    found = con.execute(query.sql("duckdb"))
+    fields = [column[0] for column in found.description or ()]
+    return [dict(zip(fields, row, strict=True)) for row in found.fetchall()]
+
+
+def _same(column: str, name: str) -> exp.Expr:
+    return exp.EQ(this=exp.Lower(this=exp.column(column)), expression=exp.Lower(this=exp.Literal.string(name)))
 
 
 def load(con: duckdb.DuckDBPyConnection, text: str, place: Place, function: str) -> Stored:
-    """The newest release under an output name."""
-    found = catalog.find(con, text, place)
-    rows = releases_of(con, found[0]) if found is not None else []
-    if found is None or not rows:
-        raise refuse(
-            TableError, function, f"output ({text!r}) is not a release of mwem_release",
-            "name the output table of a release, in full if it is in another database",
-        )
-    facts = rows[0]
+    """The newest release under an output name, whether its table is still there or not."""
+    for name in catalog.candidates(text, place):
+        rows = releases_of(con, name)
+        if rows:
+            return stored(con, name, rows[0])
+    raise refuse(
+        TableError, function, f"output ({text!r}) is not a release of mwem_release",
+        "name the output table of a release, in full if it is in another database",
+    )
+
+
+def stored(con: duckdb.DuckDBPyConnection, name: Name, facts: Mapping[str, Any]) -> Stored:
     domain = Domain.from_json(json.loads(facts["domain"]))
-    return Stored(found[0], facts, domain, classes_from_json(domain, json.loads(facts["grid"])), _rows(con, found[0], "factors", facts["release"]))
+    factors = _rows(con, name, "factors", facts["release"], ("state", "factor"))
+    return Stored(name, facts, domain, classes_from_json(domain, json.loads(facts["grid"])), factors)
 
 
-def measurements_of(con: duckdb.DuckDBPyConnection, stored: Stored) -> pa.Table:
-    return _rows(con, stored.name, "measurements", stored.facts["release"])
+def measurements_of(con: duckdb.DuckDBPyConnection, release: Stored) -> pa.Table:
+    return _rows(con, release.name, "measurements", release.facts["release"], ("step",))
 
 
-def _rows(con: duckdb.DuckDBPyConnection, name: Name, table: str, release: int) -> pa.Table:
-    order = {"factors": ("state", "factor"), "measurements": ("step",)}[table]
+def _rows(con: duckdb.DuckDBPyConnection, name: Name, table: str, release: int, order: Sequence[str]) -> pa.Table:
     star = exp.Star(except_=[exp.to_identifier("release")])
     query = (
         exp.select(star).from_(Name(name.database, "mwem", table).tree())
@@ -139,9 +151,9 @@ def classes_to_json(classes: Mapping[str, Classes]) -> dict[str, Any]:
     }
 
 
-def classes_from_json(domain: Domain, stored: Mapping[str, Any]) -> dict[str, Classes]:
+def classes_from_json(domain: Domain, grid: Mapping[str, Any]) -> dict[str, Classes]:
     out = {}
-    for name, own in stored.items():
+    for name, own in grid.items():
         attribute = domain[name]
         kind = np.float64 if attribute.values is None and not attribute.ordered.discrete else np.int64
         lows, highs, points = (np.array(own[part], dtype=kind) for part in ("lows", "highs", "points"))
@@ -150,14 +162,32 @@ def classes_from_json(domain: Domain, stored: Mapping[str, Any]) -> dict[str, Cl
     return out
 
 
-def check_output(con: duckdb.DuckDBPyConnection, name: Name, function: str) -> None:
-    """The output's database and schema exist."""
-    rows = con.execute(
-        "SELECT count(*) FROM duckdb_schemas() WHERE database_name = ? AND schema_name = ?", [name.database, name.schema]
-    ).fetchall()
-    if not rows[0][0]:
+def output_name(con: duckdb.DuckDBPyConnection, text: str, home: Name, function: str) -> Name:
+    """Where an output is to be written: beside `home` unless the text says otherwise, in the catalog's own spelling."""
+    parts = catalog.split_name(text)
+    if len(parts) > 3:
+        raise refuse(OutputError, function, f"output ({text!r}) has too many parts", "write database.schema.table, in double quotes what has a dot")
+    name = locate(con, parts, home)
+    if name is None:
         raise refuse(
-            OutputError, function, f"output ({name}) names a database or schema that does not exist",
+            OutputError, function, f"output ({text!r}) names a database or schema that does not exist or does not last",
             "ATTACH the database or CREATE SCHEMA first",
         )
+    if name.schema == "mwem":
+        raise refuse(OutputError, function, f"output ({text!r}) is in the schema mwem, which is for what mwem_sql keeps", "choose another schema")
+    return name
 
+
+def locate(con: duckdb.DuckDBPyConnection, parts: Sequence[str], home: Name) -> Name | None:
+    """A relation that need not exist, in a schema that does: `table`, `schema.table`, `database.table` or all three."""
+    places = {1: [[home.database, home.schema]], 2: [[home.database, parts[0]], [parts[0], "main"]], 3: [list(parts[:2])]}
+    for place in places.get(len(parts), []):
+        rows = con.execute(
+            """SELECT s.database_name, s.schema_name FROM duckdb_schemas() s JOIN duckdb_databases() d USING (database_name)
+               WHERE NOT d.internal AND lower(s.database_name) = lower(?) AND lower(s.schema_name) = lower(?)""",
+            place,
+        ).fetchall()
+        if rows:
+            database, schema = rows[0]
+            return Name(database, schema, parts[-1])
+    return None

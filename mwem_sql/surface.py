@@ -12,19 +12,19 @@ from sqlglot import exp
 
 from mwem_sql import answer, catalog, engine, ledger
 from mwem_sql.budget import Budget
+from mwem_sql.catalog import Place
 from mwem_sql.compiler.sandbox import Sandbox
 from mwem_sql.domain import Domain, read_domain
 from mwem_sql.errors import MwemError, OptionError, WorkloadError, refuse
 from mwem_sql.plan import plan_rows
 from mwem_sql.release import run_release
-from mwem_sql.request import Request
+from mwem_sql.request import Request, read_whole
 from mwem_sql.session import Session
 from mwem_sql.ticks import cast
 from mwem_sql.workload import Workload
 
 Rows = Iterable[dict[str, Any]]
 Cursor = Callable[[], duckdb.DuckDBPyConnection]
-Opener = Callable[[Cursor, dict[str, Any]], Session]
 Body = Callable[[Session, dict[str, Any], list[str] | None], Rows]
 
 _WORKLOAD = {"predicate": "VARCHAR", "measure": "VARCHAR", "group_by": "VARCHAR[]", "name": "VARCHAR", "weight": "DOUBLE"}
@@ -38,10 +38,28 @@ class Function:
     columns: dict[str, str]
     body: Body
 
-    def run(self, open_session: Opener, cursor: Cursor, text: str, queries: list[str] | None) -> list[dict[str, Any]]:
-        arguments = json.loads(text)
-        session = open_session(cursor, arguments.pop("context"))
-        return list(self.body(session, arguments, queries))
+    def run(self, cursor: Cursor, text: str, queries: list[str] | None) -> list[dict[str, Any]]:
+        """The rows; or one row with the refusal in `err`, which the macro raises as an error of DuckDB's."""
+        try:
+            return list(self.body(*_call(cursor, text), queries))
+        except Exception as error:  # noqa: BLE001
+            return [{"err": _sentence(self.name, error)}]
+
+
+def _call(cursor: Cursor, text: str) -> tuple[Session, dict[str, Any]]:
+    """Where a call comes from, and its arguments."""
+    arguments = json.loads(text)
+    context = arguments.pop("context")
+    return Session(cursor, Place(context["database"], context["schema"]), context["settings"]), arguments
+
+
+def _sentence(function: str, error: Exception) -> str:
+    """What the user reads. Of an error that nobody foresaw only the kind: its text could quote a private figure."""
+    if isinstance(error, MwemError):
+        return str(error)
+    if isinstance(error, duckdb.Error):
+        return f"{function}: {str(error).splitlines()[0]}"
+    return f"{function}: unexpected {type(error).__name__}. Hint: please report it"
 
 
 def _workload(queries: list[str] | None) -> Workload:
@@ -65,10 +83,7 @@ def _name(arguments: dict[str, Any], key: str, function: str) -> str:
 
 
 def _whole(arguments: dict[str, Any], key: str, function: str) -> int:
-    value = arguments.get(key)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or value != int(value):
-        raise refuse(OptionError, function, f"{key} ({value!r}) must be a whole number", "write it without quotes")
-    return int(value)
+    return read_whole(function, key, arguments.get(key), 0, 10**9)
 
 
 def _list(value: object) -> list[str] | None:
@@ -80,7 +95,7 @@ def _list(value: object) -> list[str] | None:
 
 def _release(session: Session, arguments: dict[str, Any], queries: list[str] | None) -> Rows:
     request = Request.parse(arguments["private_table"], _workload(queries), arguments["epsilon"], arguments["options"])
-    return [run_release(session, request)]
+    return [run_release(session, request)[1]]
 
 
 def _plan(session: Session, arguments: dict[str, Any], queries: list[str] | None) -> Rows:
@@ -124,7 +139,7 @@ def _marginals(session: Session, arguments: dict[str, Any], _: list[str] | None)
 
 def _ranges(session: Session, arguments: dict[str, Any], _: list[str] | None) -> Rows:
     domain = _domain(session, arguments, "mwem_ranges")
-    seed = arguments.get("seed")
+    seed = None if arguments["seed"] is None else _whole(arguments, "seed", "mwem_ranges")
     count = _whole(arguments, "count", "mwem_ranges")
     return _built(Workload.ranges(domain, _list(arguments.get("columns")) or [], count, seed))
 
@@ -165,47 +180,50 @@ def _weights(session: Session, arguments: dict[str, Any], _: list[str] | None) -
     return answer.weights(session, arguments["output"], _list(arguments["attributes"]) or [])[1]
 
 
-def weights_sql(open_session: Opener, cursor: Cursor, text: str) -> str:
+def weights_sql(cursor: Cursor, text: str) -> str:
     """The SELECT behind mwem_weights: its columns depend on its arguments."""
     try:
-        arguments = json.loads(text)
-        session = open_session(cursor, arguments["context"])
+        session, arguments = _call(cursor, text)
         output = _name(arguments, "output", "mwem_weights")
         columns, _ = answer.weights(session, output, _list(arguments["attributes"]) or [])
-    except (MwemError, duckdb.Error) as error:
-        return exp.select(exp.Anonymous(this="error", expressions=[exp.Literal.string(str(error))])).sql("duckdb")
+    except Exception as error:  # noqa: BLE001
+        raised = exp.Literal.string(_sentence("mwem_weights", error))
+        return exp.select(exp.Anonymous(this="error", expressions=[raised])).sql("duckdb")
     row = exp.column("r")
+    listed = exp.Dot(this=row.copy(), expression=exp.to_identifier("cell"))
     cells = [
-        exp.alias_(
-            cast(exp.Bracket(this=exp.Dot(this=row.copy(), expression=exp.to_identifier("cell")), expressions=[exp.Literal.number(k)], offset=1), kind),
-            name, quoted=True,
-        )
+        exp.alias_(cast(exp.Bracket(this=listed.copy(), expressions=[exp.Literal.number(k)], offset=1), kind), name, quoted=True)
         for k, (name, kind) in enumerate(columns, start=1)
-    ]  # fmt: skip
+    ]
     call = exp.Anonymous(this="_mwem_weights", expressions=[exp.Literal.string(text), exp.null()])
     inner = exp.select(exp.alias_(exp.Anonymous(this="unnest", expressions=[call]), "r"))
     weight = exp.alias_(exp.Dot(this=row, expression=exp.to_identifier("weight")), "weight")
     return exp.select(*cells, weight).from_(inner.subquery("w")).sql("duckdb")
 
 
-def counts(open_session: Opener, cursor: Cursor, texts: list[str]) -> list[dict[str, Any]]:
-    """One answer per row; a release that many rows ask is loaded once."""
-    loaded: dict[str, answer.Answerer] = {}
-    out: list[dict[str, Any]] = []
-    for text in texts:
+def counts(cursor: Cursor, texts: list[str]) -> list[dict[str, Any]]:
+    """One answer per row. All predicates that ask the same release are compiled together."""
+    out: list[dict[str, Any]] = [{} for _ in texts]
+    calls = [_call(cursor, text) for text in texts]
+    groups: dict[str, list[int]] = {}
+    for row, (session, arguments) in enumerate(calls):
+        groups.setdefault(repr((session.place, session.settings, arguments["output"])), []).append(row)
+    for rows in groups.values():
+        session, arguments = calls[rows[0]]
         try:
-            arguments = json.loads(text)
-            key = json.dumps([arguments["output"], arguments["context"]])
-            if key not in loaded:
-                session = open_session(cursor, arguments["context"])
-                loaded[key] = answer.answerer(session, _name(arguments, "output", "mwem_count"), "mwem_count")
-            predicate = arguments["predicate"]
-            if predicate is None:
-                raise refuse(WorkloadError, "mwem_count", "predicate (NULL) must be an SQL expression", "write 'true' to count all rows")
-            out.append({"err": None, "answer": loaded[key].count(predicate)})
-        except (MwemError, duckdb.Error) as error:
-            out.append({"err": str(error), "answer": None})
+            ready = answer.answerer(session, _name(arguments, "output", "mwem_count"), "mwem_count")
+            answers = ready.counts([_predicate(calls[row][1]) for row in rows])
+            for row, value in zip(rows, answers, strict=True):
+                out[row] = {"answer": value}
+        except Exception as error:  # noqa: BLE001
+            out[rows[0]] = {"err": _sentence("mwem_count", error)}
     return out
+
+
+def _predicate(arguments: dict[str, Any]) -> str:
+    if arguments["predicate"] is None:
+        raise refuse(WorkloadError, "mwem_count", "predicate (NULL) must be an SQL expression", "write 'true' to count all rows")
+    return str(arguments["predicate"])
 
 
 _SUMMARY = {

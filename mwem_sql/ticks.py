@@ -11,7 +11,8 @@ import re
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from functools import cached_property
+from typing import Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -20,21 +21,45 @@ from sqlglot import exp
 
 Tick = int | float
 
-_INTEGERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT"}
+_BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64, "HUGEINT": 128}
+_INTEGERS = {**_BITS, **{f"U{name}": bits for name, bits in _BITS.items()}}
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  a tick of TIMESTAMP has no zone
+_MICROSECOND = timedelta(microseconds=1)
+_MOST = 2**62 - 1  # the difference of two ticks is an int64 too
 
 
 @dataclass(frozen=True)
 class Scale:
-    """How one ordered type counts. `family` is integer, decimal, date, timestamp, timestamptz or real."""
+    """How one ordered type counts. `family` is integer, decimal, date, timestamp, timestamptz or real.
+
+    `width` and `digits` are those of a decimal: all digits, and those behind the point.
+    """
 
     type: str
     family: str
+    width: int = 0
     digits: int = 0
 
     @property
     def discrete(self) -> bool:
         return self.family != "real"
+
+    @cached_property
+    def limits(self) -> tuple[Tick, Tick]:
+        """The least and the greatest bound that a domain of this type can have."""
+        if self.family == "integer":
+            bits = _INTEGERS[self.type]
+            low, high = (0, 2**bits - 1) if self.type.startswith("U") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+            return max(low, -_MOST), min(high, _MOST)
+        if self.family == "decimal":
+            most = min(10**self.width - 1, _MOST)
+            return -most, most
+        if self.family == "date":
+            return (date.min - _EPOCH.date()).days, (date.max - _EPOCH.date()).days
+        if self.family == "real":
+            most = float(np.finfo(np.float32 if self.type == "FLOAT" else np.float64).max / 2)
+            return -most, most
+        return (datetime.min - _EPOCH) // _MICROSECOND, (datetime.max - _EPOCH) // _MICROSECOND  # noqa: DTZ901
 
     def before(self, tick: Tick) -> Tick:
         return tick - 1 if self.discrete else self._neighbour(tick, -math.inf)
@@ -52,7 +77,7 @@ class Scale:
         if self.family == "decimal":
             return format(Decimal(int(tick)).scaleb(-self.digits), "f")
         if self.family == "date":
-            return (date(1970, 1, 1) + timedelta(days=int(tick))).isoformat()
+            return (_EPOCH.date() + timedelta(days=int(tick))).isoformat()
         if self.family == "timestamp":
             return (_EPOCH + timedelta(microseconds=int(tick))).isoformat(sep=" ")
         if self.family == "timestamptz":
@@ -64,14 +89,14 @@ class Scale:
         return cast(exp.Literal.string(self.text(tick)), self.type)
 
     def measure(self, value: exp.Expr) -> exp.Expr:
-        """SQL for the tick of a value of this type; NULL gives NULL."""
+        """SQL for the tick of a value of this type; NULL for NULL, and for what no int64 counts."""
         if self.family == "integer":
-            return cast(value, "BIGINT")
+            return try_cast(value, "BIGINT")
         if self.family == "decimal":
             digits = exp.Anonymous(
                 this="replace", expressions=[cast(value, "VARCHAR"), exp.Literal.string("."), exp.Literal.string("")]
             )
-            return cast(digits, "BIGINT")
+            return try_cast(digits, "BIGINT")
         if self.family == "date":
             return cast(exp.Sub(this=value, expression=cast(exp.Literal.string("1970-01-01"), "DATE")), "BIGINT")
         if self.family == "real":
@@ -109,9 +134,29 @@ def scale_of(type_text: str) -> Scale | None:
     if name in {"DOUBLE", "FLOAT"}:
         return Scale(name, "real")
     decimal = re.fullmatch(r"DECIMAL\((\d+),\s*(\d+)\)", name)
-    return Scale(name, "decimal", int(decimal[2])) if decimal else None
+    return Scale(name, "decimal", int(decimal[1]), int(decimal[2])) if decimal else None
+
+
+def is_finite(tick: object) -> TypeGuard[Tick]:
+    return isinstance(tick, (int, float)) and math.isfinite(tick)
 
 
 def cast(value: exp.Expr, type_text: str) -> exp.Cast:
     """`CAST(value AS type)` for a type as DuckDB's catalog prints it, ENUM values verbatim."""
     return exp.Cast(this=value, to=exp.DataType.build(type_text, dialect="duckdb"))
+
+
+def try_cast(value: exp.Expr, type_text: str) -> exp.TryCast:
+    """The same, but NULL where a value has no counterpart."""
+    return exp.TryCast(this=value, to=exp.DataType.build(type_text, dialect="duckdb"))
+
+
+def as_text(value: exp.Expr, type_text: str) -> exp.Expr:
+    """SQL that prints a value of a type in one way only: equal values alike, whatever the connection's time zone."""
+    scale = scale_of(type_text)
+    if scale is not None and scale.family == "timestamptz":
+        local = exp.Anonymous(this="timezone", expressions=[exp.Literal.string("UTC"), value])
+        return exp.DPipe(this=cast(local, "VARCHAR"), expression=exp.Literal.string("+00"))
+    if scale is not None and scale.family == "real":
+        value = exp.Add(this=value, expression=cast(exp.Literal.number(0), type_text))  # -0.0 + 0 is 0.0
+    return cast(value, "VARCHAR")

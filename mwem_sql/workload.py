@@ -7,6 +7,8 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -14,8 +16,9 @@ import numpy.typing as npt
 import pyarrow as pa
 from sqlglot import exp
 
+from mwem_sql.compiler.dialect import fold
 from mwem_sql.domain import Attribute, Domain
-from mwem_sql.errors import OptionError, WorkloadError, refuse
+from mwem_sql.errors import MwemError, OptionError, WorkloadError, refuse
 
 COLUMNS = ("predicate", "measure", "group_by", "name", "weight")
 MAX_QUERIES = 2_000_000
@@ -46,18 +49,21 @@ class Query:
     weight: float = 1.0
 
     def __post_init__(self) -> None:
+        def no(what: str, hint: str) -> MwemError:
+            return refuse(WorkloadError, "workload", what, hint)
+
+        for part in ("predicate", "measure", "name"):
+            value = getattr(self, part)
+            if value is not None and not isinstance(value, str):
+                raise no(f"{part} ({value!r}) of a row is not text", f"{part} is a VARCHAR")
         if self.predicate is None and self.measure is None and self.group_by is None:
-            raise refuse(
-                WorkloadError, "workload", "a row has a NULL predicate and no group_by, so it asks nothing",
-                "write a predicate ('true' counts all rows) or a group_by",
-            )
-        if not (isinstance(self.weight, (int, float)) and 0 < self.weight < math.inf):
-            raise refuse(
-                WorkloadError, "workload", f"weight ({self.weight}) of {self.label!r} must be a positive finite number",
-                "leave it NULL for 1",
-            )
+            raise no("a row has a NULL predicate and no group_by, so it asks nothing", "write a predicate ('true' counts all rows) or a group_by")
         if self.group_by is not None and not self.group_by:
-            raise refuse(WorkloadError, "workload", "a row has an empty group_by list", "name columns, or leave it NULL")
+            raise no("a row has an empty group_by list", "name columns, or leave it NULL")
+        if self.group_by is not None and not all(isinstance(name, str) for name in self.group_by):
+            raise no(f"a row has a group_by list ({list(self.group_by)!r}) with something other than names in it", "list column names only")
+        if not (isinstance(self.weight, Real) and 0 < self.weight < math.inf):
+            raise no(f"a row has the weight {self.weight!r}, which must be a positive finite number", "leave it NULL for 1")
 
     @property
     def label(self) -> str:
@@ -112,7 +118,8 @@ class Workload:
 
     @classmethod
     def from_predicates(cls, predicates: Iterable[str]) -> Workload:
-        return cls(tuple(Query(predicate=text) for text in predicates))
+        listed = [predicates] if isinstance(predicates, str) else predicates
+        return cls.from_rows({"predicate": text} for text in listed)
 
     @classmethod
     def marginals(cls, domain: Domain, k: int) -> Workload:
@@ -124,12 +131,13 @@ class Workload:
     @classmethod
     def ranges(cls, domain: Domain, columns: Sequence[str], count: int, seed: int | None = None) -> Workload:
         """`count` random ranges: per column two values of its domain, in order, both ends included."""
-        if count < 1 or count > MAX_QUERIES:
+        if not isinstance(count, int) or not 1 <= count <= MAX_QUERIES:
             raise refuse(OptionError, "mwem_ranges", f"count ({count}) must be from 1 to {MAX_QUERIES:,}", "give a whole number")
         if not columns:
             raise refuse(OptionError, "mwem_ranges", "no column is named", "name one column, or several in a list")
-        spelling = domain.spelling
-        attributes = [domain[spelling.get(name.casefold(), name)] for name in columns]
+        attributes = _named(domain, columns, "mwem_ranges")
+        if seed is not None and (not isinstance(seed, int) or seed < 0):
+            raise refuse(OptionError, "mwem_ranges", f"seed ({seed!r}) must be a whole number, not negative", "leave it out for other ranges every time")
         generator = np.random.default_rng(seed)
         drawn = [_random_ranges(attribute, count, generator) for attribute in attributes]
         return cls(tuple(Query(predicate=" AND ".join(parts)) for parts in zip(*drawn, strict=True)))
@@ -138,13 +146,13 @@ class Workload:
     def parities(cls, domain: Domain, k: int, columns: Sequence[str] | None = None) -> Workload:
         """Parities of one to k attributes with two values each: the sum over rows of a product of +1 and -1."""
         if columns is None:
-            chosen = [attribute for attribute in domain if attribute.cells == 2]
+            chosen = [attribute for attribute in domain if _is_binary(attribute)]
         else:
-            chosen = [domain[domain.spelling.get(name.casefold(), name)] for name in columns]
+            chosen = _named(domain, columns, "mwem_parities")
         for attribute in chosen:
-            if attribute.cells != 2:
+            if not _is_binary(attribute):
                 raise refuse(
-                    OptionError, "mwem_parities", f"attribute {attribute.name} has {attribute.cells or 'endless'} values",
+                    OptionError, "mwem_parities", f"attribute {attribute.name} has {attribute.cells or 'endless'} values or bins",
                     "a parity takes attributes of two values, NOT NULL",
                 )
         _check_order("mwem_parities", k, len(chosen), "attributes with two values, NOT NULL")
@@ -158,59 +166,72 @@ class Workload:
         )
 
     def to_arrow(self) -> pa.Table:
+        """The rows of a workload table; every query has a name. `group_by` is text in all rows if it is in one."""
+        verbatim = all(query.verbatim for query in self.queries)
         rows = [
             {
                 "predicate": query.predicate,
                 "measure": query.measure,
-                "group_by": None if query.group_by is None else list(query.group_by),
+                "group_by": None if query.group_by is None else list(query.group_by) if verbatim else _group_text(query),
                 "name": query.label,
                 "weight": float(query.weight),
             }
             for query in self.queries
         ]
-        return pa.Table.from_pylist(rows, schema=SCHEMA)
+        index = SCHEMA.get_field_index("group_by")
+        return pa.Table.from_pylist(rows, schema=SCHEMA if verbatim else SCHEMA.set(index, pa.field("group_by", pa.string())))
 
 
 def _query(number: int, row: Mapping[str, Any]) -> Query:
-    given = {name.casefold(): value for name, value in row.items()}
-    unknown = [name for name in row if name.casefold() not in COLUMNS]
+    given = {fold(name): value for name, value in row.items()}
+    unknown = [name for name in row if fold(name) not in COLUMNS]
     if unknown:
         raise refuse(
             WorkloadError, "workload", f"column {unknown[0]} is not a column of a workload",
             f"a workload has any of {', '.join(COLUMNS)}; select just those",
         )
-    for name in ("predicate", "measure", "name"):
-        if given.get(name) is not None and not isinstance(given[name], str):
-            raise refuse(
-                WorkloadError, "workload", f"{name} ({given[name]!r}) of row {number} is not text",
-                f"{name} is a VARCHAR with SQL in it",
-            )
-    group_by = given.get("group_by")
+    group_by, weight = given.get("group_by"), given.get("weight")
     if group_by is not None and not isinstance(group_by, (str, list, tuple)):
         raise refuse(
-            WorkloadError, "workload", f"group_by ({group_by!r}) of row {number} is neither text nor a list of names",
+            WorkloadError, "workload", f"row {number} has a group_by ({group_by!r}) that is neither text nor a list of names",
             "write ['sex', 'race'] or 'sex, race'",
         )
-    verbatim = not isinstance(group_by, str)
-    if verbatim and group_by is not None and not all(isinstance(name, str) for name in group_by):
-        raise refuse(WorkloadError, "workload", f"group_by of row {number} holds a NULL", "list column names only")
-    groups = None if group_by is None else ((group_by,) if isinstance(group_by, str) else tuple(group_by))
-    weight = given.get("weight")
     try:
         return Query(
-            given.get("predicate"), given.get("measure"), groups, verbatim, given.get("name"),
-            1.0 if weight is None else weight,
+            given.get("predicate"), given.get("measure"),
+            (group_by,) if isinstance(group_by, str) else None if group_by is None else tuple(group_by),
+            not isinstance(group_by, str), given.get("name"),
+            1.0 if weight is None else float(weight) if isinstance(weight, Decimal) else weight,
         )  # fmt: skip
     except WorkloadError as error:
-        raise WorkloadError(str(error).replace("workload: a row", f"workload: row {number}", 1)) from None
+        raise WorkloadError(str(error).replace("a row", f"row {number}", 1)) from None
 
 
 def _check_order(function: str, k: int, available: int, what: str) -> None:
-    if not 1 <= k <= available:
+    if not isinstance(k, int) or not 1 <= k <= available:
         raise refuse(
-            OptionError, function, f"order ({k}) must be from 1 to {available}, the number of {what}",
+            OptionError, function, f"order ({k!r}) must be from 1 to {available}, the number of {what}",
             "declare more attributes or ask for a lower order",
         )
+
+
+def _named(domain: Domain, columns: Sequence[str], function: str) -> list[Attribute]:
+    """The attributes of some columns, each of them once."""
+    names = [domain.spelling.get(fold(name), name) for name in columns]
+    for name in names:
+        if name not in domain.columns or names.count(name) > 1:
+            what = "named twice" if name in domain.columns else f"not a column of {domain.table}"
+            raise refuse(OptionError, function, f"column ({name!r}) is {what}", f"the columns are {', '.join(domain.columns)}")
+    return [domain[name] for name in names]
+
+
+def _is_binary(attribute: Attribute) -> bool:
+    return attribute.cells == 2 and attribute.bins is None
+
+
+def _group_text(query: Query) -> str:
+    names = query.group_by or ()
+    return ", ".join(map(_column, names)) if query.verbatim else names[0]
 
 
 def _column(name: str) -> str:

@@ -4,9 +4,12 @@
 
 CREATE SCHEMA IF NOT EXISTS mwem;
 
+CREATE TABLE IF NOT EXISTS mwem.schema_version (version INTEGER PRIMARY KEY);
+INSERT OR IGNORE INTO mwem.schema_version VALUES (1);
+
 CREATE TABLE IF NOT EXISTS mwem.ledger (
     entry VARCHAR PRIMARY KEY,
-    database_name VARCHAR NOT NULL,
+    database_name VARCHAR NOT NULL,     -- empty: the database that the ledger is in, whatever it is attached as
     schema_name VARCHAR NOT NULL,
     table_name VARCHAR NOT NULL,
     output VARCHAR,

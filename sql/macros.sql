@@ -191,15 +191,8 @@ CREATE OR REPLACE MACRO mwem_weights(output, attributes) AS TABLE
 -- Example: SELECT mwem_count('adult_synthetic', 'age > 40')  ->  14211.7
 -- Cost: nothing
 CREATE OR REPLACE MACRO mwem_count(output, predicate) AS
-    CASE WHEN _mwem_count(to_json({output: output::VARCHAR, predicate: predicate::VARCHAR, context: {database: current_database(), schema: current_schema(), settings: {
+    list_transform([_mwem_count(to_json({output: output::VARCHAR, predicate: predicate::VARCHAR, context: {database: current_database(), schema: current_schema(), settings: {
             TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
             integer_division: current_setting('integer_division'),
-            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR).err IS NOT NULL
-         THEN error(_mwem_count(to_json({output: output::VARCHAR, predicate: predicate::VARCHAR, context: {database: current_database(), schema: current_schema(), settings: {
-            TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
-            integer_division: current_setting('integer_division'),
-            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR).err)
-         ELSE _mwem_count(to_json({output: output::VARCHAR, predicate: predicate::VARCHAR, context: {database: current_database(), schema: current_schema(), settings: {
-            TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
-            integer_division: current_setting('integer_division'),
-            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR).answer END;
+            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR)],
+        lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r.answer END)[1];

@@ -5,12 +5,15 @@
 
 CREATE SCHEMA IF NOT EXISTS mwem;
 
-CREATE TABLE IF NOT EXISTS mwem.schema_version (version INTEGER);
-INSERT INTO mwem.schema_version SELECT 1 WHERE NOT EXISTS (FROM mwem.schema_version);
+CREATE TABLE IF NOT EXISTS mwem.schema_version (version INTEGER PRIMARY KEY);
+INSERT OR IGNORE INTO mwem.schema_version VALUES (1);
 
 CREATE TABLE IF NOT EXISTS mwem.releases (
     release INTEGER PRIMARY KEY,
-    output VARCHAR NOT NULL,            -- database.schema.table, unquoted
+    entry VARCHAR NOT NULL,             -- in the ledger beside the private table
+    output VARCHAR NOT NULL,            -- database.schema.table, unquoted, as it was called then
+    schema_name VARCHAR NOT NULL,       -- these two identify it, whatever the database is attached as
+    table_name VARCHAR NOT NULL,
     version VARCHAR,
     request VARCHAR NOT NULL,           -- hash of the request: the same request is answered from here
     rows BIGINT NOT NULL,

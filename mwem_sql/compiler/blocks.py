@@ -15,11 +15,10 @@ import numpy as np
 import numpy.typing as npt
 from sqlglot import exp
 
-from mwem_sql.compiler import predicate
 from mwem_sql.compiler.classes import Classes, Ints, Pieces, refine
 from mwem_sql.compiler.evaluate import TRUE, Values
 from mwem_sql.compiler.linear import Block, LinearQuery
-from mwem_sql.compiler.predicate import Leaf
+from mwem_sql.compiler.predicate import Compound, Condition, Leaf
 from mwem_sql.errors import CellsError, refuse
 from mwem_sql.workload import Query
 
@@ -34,7 +33,7 @@ Evaluated = Mapping[tuple[str, str], Values]
 class Parsed:
     """A query's texts as checked trees: what must be true, what it is grouped by, what is multiplied."""
 
-    conjuncts: tuple[exp.Expr, ...]
+    conjuncts: tuple[Condition, ...]
     groups: tuple[Leaf, ...]
     factors: tuple[Leaf, ...]
 
@@ -139,7 +138,7 @@ def draft(
     number: int, query: Query, parsed: Parsed, values: Evaluated, fine: Mapping[str, Classes]
 ) -> Draft:
     parts: list[tuple[str, object, tuple[str, ...]]] = [
-        *(("truth", tree, predicate.columns_of(tree)) for tree in parsed.conjuncts),
+        *(("truth", condition, condition.columns) for condition in parsed.conjuncts),
         *(("group", k, leaf.columns) for k, leaf in enumerate(parsed.groups)),
         *(("sign", leaf, leaf.columns) for leaf in parsed.factors),
     ]
@@ -156,7 +155,7 @@ def draft(
         cells: list[Cell] = [()]
         for role, what, _ in own:
             if role == "truth":
-                assert isinstance(what, exp.Expr)
+                assert isinstance(what, (Leaf, Compound))
                 mask &= _truth(what, values, columns, shape) == TRUE
             elif role == "group":
                 assert isinstance(what, int)
@@ -188,18 +187,15 @@ def _components(sets: Sequence[tuple[str, ...]], order: Sequence[str]) -> list[t
 
 
 def _truth(
-    tree: exp.Expr, values: Evaluated, columns: tuple[str, ...], shape: tuple[int, ...]
+    condition: Condition, values: Evaluated, columns: tuple[str, ...], shape: tuple[int, ...]
 ) -> npt.NDArray[Any]:
-    """Three-valued truth of a conjunct on the classes of `columns`."""
-    if len(predicate.columns_of(tree)) <= 1 or not isinstance(tree, (exp.And, exp.Or, exp.Not, exp.Paren)):
-        return _spread(values["truth", predicate.leaf(tree).sql], columns, shape)
-    left = _truth(tree.this, values, columns, shape)
-    if isinstance(tree, exp.Paren):
-        return left
-    if isinstance(tree, exp.Not):
-        return np.asarray(TRUE - left)
-    right = _truth(tree.expression, values, columns, shape)
-    return np.asarray(np.minimum(left, right) if isinstance(tree, exp.And) else np.maximum(left, right))
+    """Three-valued truth of a condition on the classes of `columns`."""
+    if isinstance(condition, Leaf):
+        return _spread(values["truth", condition.sql], columns, shape)
+    parts = [_truth(part, values, columns, shape) for part in condition.parts]
+    if condition.connective is exp.Not:
+        return np.asarray(TRUE - parts[0])
+    return np.asarray((np.minimum if condition.connective is exp.And else np.maximum)(*parts))
 
 
 def _spread(item: Values, columns: tuple[str, ...], shape: tuple[int, ...]) -> npt.NDArray[Any]:

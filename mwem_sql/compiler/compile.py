@@ -29,6 +29,7 @@ from mwem_sql.compiler.blocks import (
     too_many,
 )
 from mwem_sql.compiler.classes import Classes
+from mwem_sql.compiler.dialect import fold
 from mwem_sql.compiler.evaluate import Terms, cut, evaluate, evaluation_error, wrap
 from mwem_sql.compiler.predicate import Leaf
 from mwem_sql.compiler.sandbox import Sandbox
@@ -94,7 +95,7 @@ def _parse(domain: Domain, workload: Workload) -> list[Parsed]:
 
     out = []
     for query in workload:
-        conjuncts = tuple(predicate.conjuncts(tree(query.predicate, "predicate"))) if query.predicate is not None else ()
+        conjuncts = tuple(map(predicate.condition, predicate.conjuncts(tree(query.predicate, "predicate")))) if query.predicate is not None else ()
         factors = tuple(predicate.leaf(part) for part in _factors(tree(query.measure, "measure"))) if query.measure is not None else ()
         out.append(Parsed(conjuncts, tuple(_group_leaves(domain, query)), factors))
     return out
@@ -113,24 +114,23 @@ def _group_leaves(domain: Domain, query: Query) -> Iterator[Leaf]:
     if query.group_by is None:
         return
     if not query.verbatim:
-        listed = predicate.parse(f"({query.group_by[0]},)", domain.spelling, "group_by", domain.table)
-        parts = listed.expressions if isinstance(listed, exp.Tuple) else [listed.unnest()]
-        yield from (predicate.leaf(part) for part in parts)
+        listed = predicate.parse_list(query.group_by[0], domain.spelling, "group_by", domain.table)
+        yield from (predicate.leaf(part.unnest()) for part in listed)
         return
     for name in query.group_by:
-        if name.casefold() not in domain.spelling:
+        if fold(name) not in domain.spelling:
             raise refuse(
                 WorkloadError, "workload", f"group_by names the unknown column {name!r}",
                 f"{domain.table} has the columns {', '.join(domain.columns)}; an SQL expression goes into a plain VARCHAR",
             )
-        yield predicate.leaf(exp.column(domain.spelling[name.casefold()], quoted=True))
+        yield predicate.leaf(exp.column(domain.spelling[fold(name)], quoted=True))
 
 
 def _used_columns(parsed: Sequence[Parsed]) -> set[str]:
     used: set[str] = set()
     for item in parsed:
         for conjunct in item.conjuncts:
-            used.update(predicate.columns_of(conjunct))
+            used.update(conjunct.columns)
         for leaf in item.groups + item.factors:
             used.update(leaf.columns)
     return used

@@ -6,33 +6,38 @@ functions. Whatever is not on it is refused with the reason a person would give.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from mwem_sql.compiler.functions import ALLOWED_FUNCTIONS, function_name
-from mwem_sql.errors import PredicateError, refuse
+from mwem_sql.compiler import dialect
+from mwem_sql.compiler.dialect import fold, function_name
+from mwem_sql.compiler.functions import ALLOWED_FUNCTIONS
+from mwem_sql.errors import MwemError, PredicateError, refuse
 
 MAX_TEXT = 100_000  # characters of one expression
 MAX_DEPTH = 200  # levels of nesting: deeper trees exhaust a recursive parser
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ)
-_CONNECTIVES = (exp.And, exp.Or, exp.Not, exp.Paren)
 _PLAIN_NODES = (
-    *_COMPARISONS, *_CONNECTIVES,
-    exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.Between, exp.In, exp.Is, exp.Tuple,
-    exp.Like, exp.ILike, exp.SimilarTo, exp.Escape, exp.Glob, exp.RegexpLike, exp.RegexpFullMatch, exp.Collate,
-    exp.Neg, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.DPipe, exp.Pow,
+    *_COMPARISONS, exp.And, exp.Or, exp.Not, exp.Paren,
+    exp.Column, exp.Identifier, exp.Literal, exp.RawString, exp.ByteString, exp.Boolean, exp.Null, exp.Between, exp.In, exp.Is, exp.Tuple,
+    exp.Like, exp.ILike, exp.SimilarTo, exp.Escape, exp.Glob, exp.RegexpLike, exp.RegexpFullMatch, exp.StartsWith, exp.Collate,
+    exp.Neg, exp.Abs, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.DPipe, exp.Pow, exp.Concat,
     exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor, exp.BitwiseNot, exp.BitwiseLeftShift, exp.BitwiseRightShift,
     exp.Case, exp.If, exp.Cast, exp.TryCast, exp.DataType, exp.DataTypeParam, exp.Interval, exp.IntervalSpan, exp.Var,
-    exp.Extract, exp.Coalesce, exp.AtTimeZone, exp.WeekStart,
+    exp.Extract, exp.AtTimeZone, exp.StrPosition, exp.Substring, exp.Trim, exp.Overlay,
 )  # fmt: skip
+_AGGREGATES = {name.lower() for name, kind in exp.FUNCTION_BY_NAME.items() if issubclass(kind, exp.AggFunc)}
+_CURE = "use a deterministic scalar expression over the table's own columns"
+# Everything but a quote or comment that is never closed.
+_CLOSED = re.compile(r"""(?:'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|/\*.*?\*/|(?!/\*)[^'"])*""", re.DOTALL)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Leaf:
     """A maximal part of an expression that AND, OR and NOT need not take apart."""
 
@@ -41,35 +46,57 @@ class Leaf:
     tree: exp.Expr
 
 
+@dataclass(frozen=True, eq=False)
+class Compound:
+    """An AND, OR or NOT over several columns."""
+
+    connective: type[exp.Expr]
+    parts: tuple[Leaf | Compound, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for part in self.parts for name in part.columns))
+
+
+Condition = Leaf | Compound
+
+
+@dataclass(frozen=True)
+class _Text:
+    """A text of the workload, and what it serves as, for messages."""
+
+    text: str
+    role: str
+
+    def __str__(self) -> str:
+        flat = " ".join(self.text.split())
+        return f"{self.role} ({flat if len(flat) <= 120 else f'{flat[:117]}...'!r})"
+
+    def no(self, reason: str, hint: str = _CURE) -> MwemError:
+        return refuse(PredicateError, "workload", f"{self} {reason}", hint)
+
+
 def parse(text: str, columns: Mapping[str, str], role: str, table: str) -> exp.Expr:
     """The checked tree of one expression, its columns in the table's own spelling and quoted.
 
-    `columns` maps casefolded names to the table's; `role` is what the text serves as, for messages.
+    `columns` maps folded names to the table's; `role` is what the text serves as, for messages.
     """
-    if len(text) > MAX_TEXT:
-        raise refuse(
-            PredicateError, "workload", f"{role} of {len(text):,} characters is longer than {MAX_TEXT:,}",
-            "split it into several rows, or use an IN list over a class of its own column",
-        )
-    try:
-        statements = sqlglot.parse(text, dialect="duckdb")
-    except SqlglotError as error:
-        raise _syntax(text, role, error) from None
-    except RecursionError:
-        raise _too_deep(text, role) from None
-    if len(statements) != 1 or statements[0] is None:
-        raise refuse(
-            PredicateError, "workload", f"{role} ({_short(text)}) is not one SQL expression",
-            "write what would follow WHERE, one expression without a semicolon",
-        )
-    tree = statements[0]
-    _check(tree, text, columns, role, table)
-    for column in tree.find_all(exp.Column):
-        column.set("table", None)
-        column.set("this", exp.to_identifier(columns[column.name.casefold()], quoted=True))
-    for node in tree.walk():
-        node.pop_comments()
-    return tree
+    own = _Text(text, role)
+    return _checked(_statement(own), own, columns, table)
+
+
+def parse_list(text: str, columns: Mapping[str, str], role: str, table: str) -> list[exp.Expr]:
+    """The checked trees of expressions separated by commas."""
+    own = _Text(text, role)
+    selected = _statement(own, before="SELECT\n")
+    if not isinstance(selected, exp.Select) or [key for key, value in selected.args.items() if value] != ["expressions"]:
+        raise own.no("is not a list of SQL expressions", "write what would follow GROUP BY: sex, date_trunc('month', d)")
+    return [_checked(tree, own, columns, table) for tree in selected.expressions]
+
+
+def is_deterministic(tree: exp.Expr) -> bool:
+    """Whether an expression says the same whenever it is asked, and of one row only."""
+    return not any(_objection(node) for node in tree.walk())
 
 
 def columns_of(tree: exp.Expr) -> tuple[str, ...]:
@@ -88,16 +115,23 @@ def conjuncts(tree: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def leaf(tree: exp.Expr) -> Leaf:
-    return Leaf(tree.sql("duckdb"), columns_of(tree), tree)
+    return Leaf(dialect.sql(tree), columns_of(tree), tree)
 
 
-def leaves(tree: exp.Expr) -> Iterator[Leaf]:
-    """The leaves below AND, OR and NOT: parts over one column, or that join several in another way."""
-    if len(columns_of(tree)) <= 1 or not isinstance(tree, _CONNECTIVES):
-        yield leaf(tree)
-        return
-    for part in (tree.this, tree.args.get("expression")):
-        if part is not None:
+def condition(tree: exp.Expr) -> Condition:
+    """An expression taken apart at AND, OR and NOT down to parts over one column, or that join several in another way."""
+    inner = tree.unnest()
+    if not isinstance(inner, (exp.And, exp.Or, exp.Not)) or len(columns_of(inner)) < 2:
+        return leaf(inner)
+    below = (inner.this,) if isinstance(inner, exp.Not) else (inner.this, inner.expression)
+    return Compound(type(inner), tuple(map(condition, below)))
+
+
+def leaves(of: Condition) -> Iterator[Leaf]:
+    if isinstance(of, Leaf):
+        yield of
+    else:
+        for part in of.parts:
             yield from leaves(part)
 
 
@@ -124,7 +158,7 @@ def constants(tree: exp.Expr) -> list[exp.Expr] | None:
         compared = [side for side in sides if not _is_column(side)]
     elif isinstance(inner, exp.Between) and _is_column(inner.this):
         compared = [inner.args["low"], inner.args["high"]]
-    elif isinstance(inner, exp.In) and _is_column(inner.this) and not inner.args.get("query"):
+    elif isinstance(inner, exp.In) and _is_column(inner.this):
         compared = list(inner.expressions)
     else:
         return None
@@ -135,77 +169,95 @@ def _is_column(tree: exp.Expr) -> bool:
     return isinstance(tree.unnest(), exp.Column)
 
 
-def _check(tree: exp.Expr, text: str, columns: Mapping[str, str], role: str, table: str) -> None:
-    def no(reason: str, hint: str) -> PredicateError:
-        error = refuse(PredicateError, "workload", f"{role} ({_short(text)}) {reason}", hint)
-        assert isinstance(error, PredicateError)
-        return error
+def _statement(own: _Text, before: str = "") -> exp.Expr:
+    """The one statement that a text is, with `before` in front of it on lines of its own."""
+    if len(own.text) > MAX_TEXT:
+        raise own.no(f"has {len(own.text):,} characters, more than {MAX_TEXT:,}", "split it into several rows")
+    try:
+        statements = dialect.parse(before + own.text)
+    except SqlglotError as error:
+        raise _syntax(own, error, before.count("\n")) from None
+    except RecursionError:
+        raise _too_deep(own) from None
+    written = own.text.strip()
+    if len(statements) != 1 or statements[0] is None or not written or written.endswith(";"):
+        raise own.no("is not one SQL expression", "write what would follow WHERE, one expression without a semicolon")
+    return statements[0]
 
-    plain = "use a deterministic scalar expression over the table's own columns"
+
+def _checked(tree: exp.Expr, own: _Text, columns: Mapping[str, str], table: str) -> exp.Expr:
     depth = 0
     level = [tree]
     while level:
         depth += 1
         if depth > MAX_DEPTH:
-            raise _too_deep(text, role)
+            raise _too_deep(own)
         level = [child for node in level for child in node.iter_expressions()]
     for node in tree.walk():
-        if isinstance(node, (exp.Query, exp.Subquery, exp.Exists, exp.Any, exp.All)):
-            raise no("has a subquery; only the row's own columns may be read", plain)
-        if isinstance(node, exp.Window):
-            raise no("has a window function; a predicate is asked of one row at a time", plain)
-        if isinstance(node, exp.AggFunc):
-            raise no(f"has the aggregate {function_name(node)}; a predicate is asked of one row at a time", plain)
-        if isinstance(node, (exp.Placeholder, exp.Parameter, exp.SessionParameter)):
-            raise no("has a parameter", "write the value into the text")
-        if isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star)):
-            raise no("has a star", "name the columns")
-        if isinstance(node, exp.Column):
-            _check_column(node, columns, table, no)
-        elif isinstance(node, exp.In) and (node.args.get("query") or node.args.get("unnest") or node.args.get("field")):
-            raise no("tests IN something other than a list", "write the list out: x IN (1, 2, 3)")
-        elif isinstance(node, exp.Func) and not isinstance(node, _PLAIN_NODES):
-            if function_name(node) not in ALLOWED_FUNCTIONS:
-                raise no(f"calls {function_name(node)}, which is not on the list of deterministic scalar functions", plain)
-        elif not isinstance(node, (exp.Func, *_PLAIN_NODES)):
-            raise no(f"has a part that is not a scalar expression ({type(node).__name__})", plain)
+        objection = _objection(node)
+        if objection is not None:
+            raise own.no(*objection)
+        node.pop_comments()
+    for column in tree.find_all(exp.Column):
+        if column.args.get("db") or (column.table and fold(column.table) != fold(table)):
+            raise own.no(f"reads {dialect.sql(column)}, which is not a column of {table}", "name the table's own columns")
+        if fold(column.name) not in columns:
+            listed = ", ".join(dict.fromkeys(columns.values()))
+            raise own.no(f"reads the unknown column {column.name}", f"{table} has the columns {listed}; a string takes single quotes")
+        column.set("table", None)
+        column.set("this", exp.to_identifier(columns[fold(column.name)], quoted=True))
+    return tree
 
 
-def _check_column(node: exp.Column, columns: Mapping[str, str], table: str, no: object) -> None:
-    assert callable(no)
-    if node.args.get("db") or (node.table and node.table.casefold() != table.casefold()):
-        raise no(f"reads {node.sql('duckdb')}, which is not a column of {table}", "name the table's own columns")
-    if node.name.casefold() not in columns:
-        raise no(
-            f"reads the unknown column {node.name}",
-            f"{table} has the columns {', '.join(columns.values())}; a string takes single quotes",
-        )
+def _objection(node: exp.Expr) -> tuple[str, str] | None:
+    """Why a node cannot be part of a deterministic expression over one row, and what to do; None if it can."""
+    if isinstance(node, (exp.Query, exp.Exists, exp.Any, exp.All)):
+        return "has a subquery; only the row's own columns may be read", _CURE
+    if isinstance(node, exp.Window):
+        return "has a window function; a query is asked of one row at a time", _CURE
+    if isinstance(node, (exp.Placeholder, exp.Parameter, exp.SessionParameter)):
+        return "has a parameter", "write the value into the text"
+    if isinstance(node, exp.Star):
+        return "has a star", "name the columns"
+    if isinstance(node, exp.Alias):
+        return f"has an alias ({node.alias})", "leave it out: an expression has no name of its own"
+    if isinstance(node, exp.In) and (node.args.get("field") or node.args.get("unnest")):
+        return "tests IN something other than a list", "write the list out: x IN (1, 2, 3)"
+    if isinstance(node, _PLAIN_NODES):
+        return None
+    if isinstance(node, exp.Func):
+        name = function_name(node)
+        if name in ALLOWED_FUNCTIONS:
+            return None
+        if name in _AGGREGATES:
+            return f"has the aggregate {name}; a query is asked of one row at a time", _CURE
+        return f"calls {name}, which is not on the list of deterministic scalar functions", _CURE
+    return f"has a part ({dialect.sql(node)}) that is not a scalar expression", _CURE
 
 
-def _short(text: str, width: int = 120) -> str:
-    flat = " ".join(text.split())
-    return repr(flat if len(flat) <= width else flat[: width - 3] + "...")
+def _too_deep(own: _Text) -> MwemError:
+    return own.no(f"is nested more than {MAX_DEPTH} levels deep", "use IN lists, or more rows")
 
 
-def _too_deep(text: str, role: str) -> PredicateError:
-    return PredicateError(
-        f"workload: {role} ({_short(text)}) is nested more than {MAX_DEPTH} levels deep. Hint: use IN lists, or more rows"
-    )
-
-
-def _syntax(text: str, role: str, error: SqlglotError) -> PredicateError:
+def _syntax(own: _Text, error: SqlglotError, lines_before: int) -> MwemError:
     """A syntax error with the line and a caret under the place."""
-    details = getattr(error, "errors", None) or [{}]
-    line = int(details[0].get("line") or 1)
-    column = int(details[0].get("col") or len(text))
-    reason = str(details[0].get("description") or error).split("\n", 1)[0]
-    lines = text.splitlines() or [""]
-    shown = lines[min(line, len(lines)) - 1]
+    details = getattr(error, "errors", None)
+    if details:
+        number = int(details[0]["line"]) - 1 - lines_before
+        column = int(details[0]["col"]) - len(details[0]["highlight"] or "")
+        reason = str(details[0]["description"])
+        if "<class" in reason:
+            reason = "something is missing here"
+    else:
+        found = _CLOSED.match(own.text)
+        read = own.text[: found.end()] if found else ""
+        number = read.count("\n")
+        column = len(read) - read.rfind("\n") - 1
+        reason = "this has no end"
+    lines = own.text.split("\n")
+    line = lines[max(0, min(number, len(lines) - 1))]
+    column = max(0, min(column, len(line)))
     start = max(0, column - 60)
-    caret = " " * max(0, column - 1 - start) + "^"
-    if "<class" in reason or "Required keyword" in reason:
-        reason = "something is missing here"
-    return PredicateError(
-        f"workload: {role} ({_short(text)}) is not valid SQL: {reason.rstrip('.')}.\n"
-        f"  {shown[start : start + 76]}\n  {caret}\nHint: write what would follow WHERE"
-    )
+    caret = re.sub(r"[^\t]", " ", line[start:column]) + "^"
+    shown = f"  {line[start : start + 76]}\n  {caret}"
+    return PredicateError(f"workload: {own} is not valid SQL: {reason}.\n{shown}\nHint: write what would follow WHERE")

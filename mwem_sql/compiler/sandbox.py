@@ -16,6 +16,7 @@ from mwem_sql.ticks import cast
 
 # The connection's settings that change what an expression means.
 MEANINGFUL_SETTINGS = ("TimeZone", "default_collation", "integer_division", "ieee_floating_point_ops")
+_POSITION, _ARRIVED = "__mwem_position", "__mwem_arrived"  # names that no column or table of the user has
 _BATCH = 250  # an unbatched SELECT of thousands of expressions plans slowly
 
 
@@ -42,10 +43,20 @@ class Sandbox:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._con.close()
 
-    def row(self, expressions: Sequence[exp.Expr]) -> tuple[object, ...]:
-        """Constant expressions, evaluated together."""
-        # fetchall, not fetchone: a result that is not read to its end blocks the connection.
-        return tuple(self._con.execute(exp.select(*expressions).sql("duckdb")).fetchall()[0])
+    def row(self, expressions: Sequence[exp.Expr]) -> list[object]:
+        """Constant expressions, evaluated."""
+        out: list[object] = []
+        for start in range(0, len(expressions), _BATCH):
+            # fetchall, not fetchone: a result that is not read to its end blocks the connection.
+            out += self._con.execute(exp.select(*expressions[start : start + _BATCH]).sql("duckdb")).fetchall()[0]
+        return out
+
+    def tried(self, expressions: Sequence[exp.Expr]) -> list[object]:
+        """Constant expressions, evaluated; None for one that cannot be."""
+        try:
+            return self.row(expressions)
+        except duckdb.Error:
+            return [self.tried([one])[0] for one in expressions] if len(expressions) > 1 else [None]
 
     def load(self, table: str, columns: Mapping[str, tuple[str, pa.Array]]) -> None:
         """A table of public values; each column is cast to its real type."""
@@ -55,12 +66,12 @@ class Sandbox:
             for k, (name, (type_text, _)) in enumerate(columns.items())
         ]
         view = self._con.from_arrow(arrow)
-        numbered = exp.select(exp.alias_(exp.Window(this=exp.RowNumber()), "__position"), *casts).from_("arrived")
+        numbered = exp.select(exp.alias_(exp.Window(this=exp.RowNumber()), _POSITION), *casts).from_(_ARRIVED)
         create = exp.Create(
             this=exp.to_table(exp.to_identifier(table, quoted=True).sql("duckdb"), dialect="duckdb"),
             kind="TABLE", expression=numbered, replace=True,
         )
-        view.query("arrived", create.sql("duckdb"))
+        view.query(_ARRIVED, create.sql("duckdb"))
 
     def evaluate(self, table: str, expressions: Sequence[str]) -> list[pa.ChunkedArray]:
         """SQL expressions over every row of a loaded table, in its order."""
@@ -70,6 +81,6 @@ class Sandbox:
             # A newline ends a comment that an expression may close with.
             listed = ", ".join(f"({text}\n) AS e{k}" for k, text in enumerate(expressions[start : start + _BATCH]))
             # The expressions are text as the analyst wrote it, so this SELECT cannot be a tree.
-            computed = self._con.sql(f"SELECT {listed} FROM {source} ORDER BY __position").to_arrow_table()  # noqa: S608
+            computed = self._con.sql(f"SELECT {listed} FROM {source} ORDER BY {_POSITION}").to_arrow_table()  # noqa: S608
             out.extend(computed.columns)
         return out

@@ -1,0 +1,49 @@
+"""How SQL text is read here: sqlglot takes it apart, DuckDB gives it its meaning.
+
+Function calls stay as they were written: sqlglot would turn many into nodes of its own and print those in its own way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import duckdb
+import sqlglot
+from sqlglot import exp
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.parsers.duckdb import DuckDBParser
+
+# Calls whose arguments are separated by keywords.
+_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM", "OVERLAY")
+
+
+class Verbatim(DuckDB):
+    """DuckDB's SQL, in which only syntax is understood and no function is known by name."""
+
+    class Parser(DuckDBParser):
+        FUNCTIONS = {}  # noqa: RUF012  a class variable of sqlglot's
+        FUNCTION_PARSERS = {name: DuckDBParser.FUNCTION_PARSERS[name] for name in _SYNTAX}  # noqa: RUF012
+
+
+# The version decides what some operators mean: `~` matches the whole string before 2.0, and a part of it since.
+DIALECT = Dialect.get_or_raise(f"verbatim, version={'.'.join(duckdb.__version__.split('.')[:2])}")
+
+
+def parse(text: str) -> Sequence[exp.Expr | None]:
+    """The statements of a text; raises sqlglot's errors."""
+    return sqlglot.parse(text, dialect=DIALECT)
+
+
+def sql(tree: exp.Expr) -> str:
+    return tree.sql(DIALECT)
+
+
+def fold(name: str) -> str:
+    """What DuckDB compares of an identifier: it ignores the case of ASCII letters, and of no others."""
+    return name.encode().lower().decode()
+
+
+def function_name(node: exp.Func) -> str:
+    """A function's name as it was called, in lower case."""
+    return (node.name if isinstance(node, exp.Anonymous) else node.sql_name()).lower()

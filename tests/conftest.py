@@ -1,0 +1,71 @@
+"""Connections that are closed, a small private table, and the slow tests that run only when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+import mwem_sql
+
+Connection = duckdb.DuckDBPyConnection
+Open = Callable[..., Connection]
+
+PEOPLE = """
+    CREATE TABLE people (
+        age INTEGER CHECK (age BETWEEN 0 AND 99),
+        sex ENUM ('F', 'M') NOT NULL,
+        member BOOLEAN NOT NULL,
+        city VARCHAR CHECK (city IN ('Bern', 'Basel', 'Genf'))
+    );
+    INSERT INTO people
+    SELECT i % 100, CASE WHEN i % 3 = 0 THEN 'F' ELSE 'M' END, i % 2 = 0, ['Bern', 'Basel', 'Genf', NULL][1 + i % 4]
+    FROM range(400) AS t(i);
+    CREATE TABLE workload (predicate VARCHAR, group_by VARCHAR[]);
+    INSERT INTO workload VALUES ('age > 40', NULL), ('sex = ''F'' AND member', NULL), (NULL, ['sex', 'city']);
+"""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if "versions" in config.getoption("markexpr"):
+        return
+    slow = [item for item in items if item.get_closest_marker("versions")]
+    if slow:
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if item not in slow]
+
+
+@pytest.fixture
+def connect() -> Iterator[Open]:
+    """`mwem_sql.connect`, and whatever it opened is closed: DuckDB 2.0 reports open connections with functions at exit."""
+    opened: list[Connection] = []
+
+    def open_(database: str | Path = ":memory:", *, registered: bool = True, **options: Any) -> Connection:
+        con = duckdb.connect(str(database), **options)
+        opened.append(con)
+        return mwem_sql.register(con) if registered else con
+
+    yield open_
+    for con in opened:
+        con.close()
+
+
+@pytest.fixture
+def con(connect: Open) -> Connection:
+    """A database in memory with a private table `people` and a `workload`."""
+    con = connect()
+    con.execute(PEOPLE)
+    return con
+
+
+@pytest.fixture
+def entries() -> Callable[[Connection], int]:
+    """How many entries the ledger has: 0 where there is none."""
+
+    def count(con: Connection) -> int:
+        return len(con.cursor().execute("FROM mwem_ledger()").fetchall())
+
+    return count

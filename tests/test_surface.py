@@ -1,0 +1,125 @@
+"""The SQL surface through plain SQL files, tests/sql/*.test, in the manner of sqllogictest. Each gets a database of its own.
+
+    statement ok                    the SQL below, up to an empty line, runs
+    statement error <text>          it fails, and the message contains the text
+    query                           it gives the rows below `----`, cells separated by ` | `
+    connection <name>               what follows runs on that cursor; the first is called main
+    restart                         close the database and open it again
+
+`{dir}` in SQL is a temporary folder. A line that starts with # is a comment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from conftest import Connection, Open
+
+FILES = sorted((Path(__file__).parent / "sql").glob("*.test"))
+
+
+@dataclass(frozen=True)
+class Record:
+    """One directive of a file, with the line it is on."""
+
+    line: int
+    head: str
+    sql: str
+    rows: list[str]
+
+
+def parse(text: str) -> Iterator[Record]:
+    lines = [line.rstrip() for line in text.splitlines()]
+    number = 0
+    while number < len(lines):
+        start = number
+        while number < len(lines) and lines[number]:
+            number += 1
+        block = [line for line in lines[start:number] if not line.startswith("#")]
+        number += 1
+        if block:
+            body, rows = block[1:], []
+            if "----" in body:
+                rows = body[body.index("----") + 1 :]
+                body = body[: body.index("----")]
+            yield Record(start + 1, block[0], "\n".join(body), rows)
+
+
+def shown(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return f"[{', '.join(map(shown, value))}]"
+    return str(value)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_file(path: Path, connect: Open, tmp_path: Path) -> None:
+    database = tmp_path / "census.duckdb"
+    main = connect(database)
+    cursors: dict[str, Connection] = {"main": main}
+    current = "main"
+    for record in parse(path.read_text(encoding="utf-8")):
+        place = f"{path.name}:{record.line}"
+        word, _, rest = record.head.partition(" ")
+        sql = record.sql.replace("{dir}", str(tmp_path))
+        if word == "connection":
+            current = rest
+            cursors.setdefault(current, main.cursor())
+        elif word == "restart":
+            main.close()
+            main = connect(database)
+            cursors, current = {"main": main}, "main"
+        elif record.head == "statement ok":
+            run(cursors[current], sql, place)
+        elif record.head.startswith("statement error "):
+            refused(cursors[current], sql, rest.removeprefix("error "), place)
+        elif word == "query":
+            found = [" | ".join(map(shown, row)) for row in run(cursors[current], sql, place)]
+            assert found == record.rows, place
+        else:
+            pytest.fail(f"{place}: unknown directive {record.head}")
+
+
+def run(con: Connection, sql: str, place: str) -> list[tuple[Any, ...]]:
+    try:
+        return con.execute(sql).fetchall()
+    except duckdb.Error as error:
+        pytest.fail(f"{place}: {error}")
+
+
+def refused(con: Connection, sql: str, wanted: str, place: str) -> None:
+    with pytest.raises(duckdb.Error) as caught:
+        con.execute(sql).fetchall()
+    message = str(caught.value)
+    assert wanted in message, place
+    for trace in ("Traceback", "Python exception", ".py", "unexpected"):
+        assert trace not in message, place
+
+
+def test_the_files_are_found() -> None:
+    assert len(FILES) >= 8
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("query\nSELECT 1\n----\n2\n", "broken.test:1"),
+        ("\n\nstatement ok\nSELECT nope\n", "broken.test:3"),
+        ("statement error nope\nSELECT error('yes')\n", "broken.test:1"),
+        ("statement error\nSELECT 1\n", "unknown directive"),
+        ("statement error yes\nSELECT 1\n", "DID NOT RAISE"),
+    ],
+)
+def test_a_file_can_fail(text: str, reason: str, connect: Open, tmp_path: Path) -> None:
+    path = tmp_path / "broken.test"
+    path.write_text(text)
+    with pytest.raises((AssertionError, pytest.fail.Exception), match=reason):
+        test_file(path, connect, tmp_path)
