@@ -58,8 +58,8 @@ What to try next
 
   mwem-sql demo --epsilon 0.1             a tenth of the budget, and more error
   mwem-sql demo --database demo.duckdb    keep it; mwem-sql demo.duckdb, then
-    SELECT occupation, avg(hours) FROM census_synthetic GROUP BY ALL;
-    SELECT mwem_count('census_synthetic', 'age > 40 AND hours > 45');"""
+    SELECT sex, marital, count(*) FROM census_synthetic GROUP BY ALL;
+    SELECT mwem_count('census_synthetic', 'age > 40 AND income = ''>50K''');"""
 
 
 def split(script: str, line: int = 1) -> tuple[list[tuple[int, str]], str]:

@@ -55,7 +55,7 @@ def _run(con: duckdb.DuckDBPyConnection, scans: Sequence[Scan]) -> list[list[npt
             return [_fetch(con, scan) for scan in scans]
         finally:
             con.execute("ROLLBACK")
-    except duckdb.Error:
+    except Exception:  # noqa: BLE001  whatever it is, it may quote a private value
         return None
 
 
@@ -94,7 +94,11 @@ def suggest_domain(con: duckdb.DuckDBPyConnection, relation: Relation) -> list[d
         row: dict[str, object] = {"attribute": column.name, "values": None, "low": None, "high": None}
         scale = scale_of(column.type)
         if scale is not None:
-            ends = [cast(exp.Min(this=name.copy()), "VARCHAR"), cast(exp.Max(this=name.copy()), "VARCHAR")]
+            value: exp.Expr = name.copy()
+            if scale.family not in {"integer", "decimal"}:  # NaN and infinity are no bounds
+                finite = exp.Anonymous(this="isfinite", expressions=[name.copy()])
+                value = exp.Case(ifs=[exp.If(this=finite, true=value)])
+            ends = [cast(exp.Min(this=value), "VARCHAR"), cast(exp.Max(this=value.copy()), "VARCHAR")]
             row["low"], row["high"] = con.execute(exp.select(*ends).from_(relation.name.tree()).sql("duckdb")).fetchall()[0]
             if row["low"] is None:
                 continue

@@ -84,6 +84,7 @@ def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int
     Q = problem.kernel_queries()
     T = split.rounds
     noise = _expected_noise(problem, split)
+    doubt = 2 * math.log(max(1, len(problem.queries))) * noise
     unasked = _unasked(problem)
     m = _Measured(kernel, Q)
     iterates: list[State] = []
@@ -107,7 +108,8 @@ def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int
         # Factors only grow, so what does not fit now never will.
         unasked = {names: asked for names, asked in unasked.items() if A.cells_with(names) <= problem.max_cells}
         candidates = np.array([q for asked in unasked.values() for q in asked], dtype=np.int64)
-        q_i: int | None
+        if not candidates.size and not m.values:
+            break
         if candidates.size:
             # 1. Exponential Mechanism: sample q_i with score |q(A_{i-1}) - q(B)|.
             answers = A.answers([Q[q] for q in candidates])
@@ -115,18 +117,17 @@ def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int
             unasked[Q[q_i].attributes].remove(q_i)
             # 2. Laplace Mechanism: m_i = q_i(B) + Laplace(2T/eps).
             m.measure("round", q_i, split.measure)
-        elif (q_i := m.least_known()) is not None:
-            # Nothing new can be asked: the whole round goes to what is in the state.
-            m.measure("again", q_i, split.select + split.measure)
         else:
-            break
+            # Nothing new can be asked: the whole round goes to what is in the state.
+            q_i = m.least_known()
+            m.measure("again", q_i, split.select + split.measure)
 
         if problem.total is None:
             n = m.total()
             A.rescale(n)
         # 3. Multiplicative Weights: A_i(x) proportional to A_{i-1}(x) exp(q_i(x) (m_i - q_i(A_{i-1})) / 2n).
         if problem.average:
-            k = _worst_fit(A, m, q_i, 2 * math.log(max(1, len(problem.queries))) * noise)
+            k = _worst_fit(A, m, q_i, doubt)
             A.update(Q[k], m.values[k])
         else:
             A.replay([(Q[q], values) for q, values in m.values.items()], PASSES, tolerance=None)
@@ -144,7 +145,7 @@ def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int
 
 @dataclass(eq=False)
 class _Measured:
-    """What was released so far: every step, and for each query one value, to which precise measurements add more.
+    """What was released so far: every step, and one value for each query, to which its measurements count by precision.
 
     A histogram is a start and a count of all records, but no query that the loop fits.
     """
@@ -174,9 +175,9 @@ class _Measured:
         precisions = [1 / (m.variance * m.values.size) for m in found]
         return max(1.0, float(np.average(sums, weights=precisions)))
 
-    def least_known(self) -> int | None:
+    def least_known(self) -> int:
         """The query with the largest variance, the first measured among equals; the total only if there is no other."""
-        return max(self.values, key=lambda q: (q > 0, self.variances[q]), default=None)
+        return max(self.values, key=lambda q: (q > 0, self.variances[q]))
 
 
 def _unasked(problem: Problem) -> dict[tuple[str, ...], list[int]]:
@@ -239,7 +240,6 @@ def _from_histogram(query: LinearQuery, measured: Measurement, uniform: State) -
     others = np.where(frequent, 0.0, uniform.marginal(query.attributes).ravel())
     if others.any():
         weights += others * (max(n - weights.sum(), REST_SHARE * n) / others.sum())
-    weights *= n / weights.sum()
     table = pa.Table.from_pydict(
         {"factor": [0], "attributes": [query.attributes], "shape": [query.shape], "weights": [weights]}, schema=SCHEMA
     )

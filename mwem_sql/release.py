@@ -21,7 +21,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from mwem_sql import catalog, engine, store
-from mwem_sql.budget import Accountant, Split, split
+from mwem_sql.budget import Split, split
 from mwem_sql.catalog import Name, Relation
 from mwem_sql.compiler.blocks import MAX_CELLS
 from mwem_sql.compiler.compile import Compiled, compile_workload
@@ -65,7 +65,7 @@ def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any
     con = session.cursor()
     private, output = _names(con, session, request)
     with lock(f"{_file(con, output)}.{output}"):
-        fingerprint = _fingerprint(con, session, request, private)
+        fingerprint = _fingerprint(con, session, request, private, output)
         found = _reusable(con, output, fingerprint, request)
         if found is not None:
             _restore(session, request, output)
@@ -178,15 +178,17 @@ def _file(con: duckdb.DuckDBPyConnection, name: Name) -> str:
     return str(rows)
 
 
-def _fingerprint(con: duckdb.DuckDBPyConnection, session: Session, request: Request, private: Name) -> str:
+def _fingerprint(con: duckdb.DuckDBPyConnection, session: Session, request: Request, private: Name, output: Name) -> str:
     """A hash of the request alone, domain table included; never of the private table's content or state.
 
-    Options at their default are left out, so that a later version with more options still knows the request.
+    Options at their default are left out, so that a later version with more options still knows the request; so is the
+    database, if it is the output's: the file may be renamed.
     """
     options = {option.name: getattr(request, option.name) for option in fields(request) if option.name not in {"workload", "budget", "output"}}
     asked = {name: value for name, value in options.items() if value != getattr(Request, name, None)}
+    elsewhere = private.database.lower() if private.database != output.database else ""
     asked |= {
-        "table": str(private).lower(), "epsilon": str(request.budget.epsilon), "delta": str(request.budget.delta),
+        "table": [elsewhere, private.schema.lower(), private.table.lower()], "epsilon": str(request.budget.epsilon), "delta": str(request.budget.delta),
         "workload": [[q.predicate, q.measure, q.group_by, q.verbatim, q.name, float(q.weight)] for q in request.workload],
         "declared": _declared(con, session, request, private), "settings": dict(session.settings),
     }  # fmt: skip
@@ -269,7 +271,7 @@ def _run(session: Session, request: Request, plan: Plan) -> Outcome:
     Privacy:
         The debit has been committed. Only the outcome leaves, which the kernel's select and measure produced.
     """
-    accountant = Accountant(plan.split.kind, plan.split.limit, request.budget)
+    accountant = plan.split.accountant()
     noise = OpenDPNoise() if request.seed is None else SeededNoise(request.seed)
     answers = engine.true_answers(session.cursor(), plan.scans, plan.problem.kernel_queries())
     kernel = Kernel(answers, accountant, noise, request.rows_per_unit)

@@ -25,7 +25,7 @@ from mwem_sql.session import lock, transaction
 from mwem_sql.state import Mixture, State
 from mwem_sql.ticks import cast
 
-_ARRIVED = "__mwem_arrived"  # a name that no table of the user has: DuckDB 2.0 would take the table
+_ARRIVED = "__mwem_arrived"  # a name that no table of the user has
 
 Columns = Mapping[str, tuple[str, pa.Array]]
 
@@ -76,13 +76,15 @@ def write_table(con: duckdb.DuckDBPyConnection, name: Name, columns: Columns) ->
         exp.alias_(cast(exp.column(f"c{k}"), kind), column, quoted=True) for k, (column, (kind, _)) in enumerate(columns.items())
     ]
     create = exp.Create(this=name.tree(), kind="TABLE", expression=exp.select(*typed).from_(_ARRIVED))
-    con.from_arrow(arrived).query(_ARRIVED, create.sql("duckdb"))
+    con.register(_ARRIVED, arrived)
+    con.execute(create.sql("duckdb"))
 
 
 def _append(con: duckdb.DuckDBPyConnection, table: str, release: int, rows: pa.Table) -> None:
     source = exp.select(exp.alias_(exp.Literal.number(release), "release"), "*").from_(_ARRIVED)
     insert = exp.Insert(this=exp.table_(table, db="mwem"), by_name=True, expression=source)
-    con.from_arrow(rows).query(_ARRIVED, insert.sql("duckdb"))
+    con.register(_ARRIVED, rows)
+    con.execute(insert.sql("duckdb"))
 
 
 def releases_of(con: duckdb.DuckDBPyConnection, name: Name) -> list[dict[str, Any]]:
@@ -96,15 +98,15 @@ def releases_of(con: duckdb.DuckDBPyConnection, name: Name) -> list[dict[str, An
         return []
     query = (
         exp.select("*").from_(Name(name.database, "mwem", "releases").tree())
-        .where(_same("schema_name", name.schema), _same("table_name", name.table)).order_by(exp.column("release").desc())
+        .where(_same("schema_name"), _same("table_name")).order_by(exp.column("release").desc())
     )  # fmt: skip
-    found = con.execute(query.sql("duckdb"))
+    found = con.execute(query.sql("duckdb"), [name.schema, name.table])
     fields = [column[0] for column in found.description or ()]
     return [dict(zip(fields, row, strict=True)) for row in found.fetchall()]
 
 
-def _same(column: str, name: str) -> exp.Expr:
-    return exp.EQ(this=exp.Lower(this=exp.column(column)), expression=exp.Lower(this=exp.Literal.string(name)))
+def _same(column: str) -> exp.Expr:
+    return exp.EQ(this=exp.Lower(this=exp.column(column)), expression=exp.Lower(this=exp.Placeholder()))
 
 
 def load(con: duckdb.DuckDBPyConnection, text: str, place: Place, function: str) -> Stored:

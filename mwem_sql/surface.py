@@ -71,8 +71,9 @@ def _workload(queries: list[str] | None) -> Workload:
 def _domain(session: Session, arguments: dict[str, Any], function: str) -> Domain:
     con = session.cursor()
     relation = catalog.describe(con, _name(arguments, "private_table", function), session.place, function)
+    domain = None if arguments["domain"] is None else _name(arguments, "domain", function)
     with Sandbox(session.settings) as sandbox:
-        return read_domain(con, relation, arguments.get("domain"), session.place, sandbox)
+        return read_domain(con, relation, domain, session.place, sandbox)
 
 
 def _name(arguments: dict[str, Any], key: str, function: str) -> str:

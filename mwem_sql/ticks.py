@@ -72,6 +72,10 @@ class Scale:
             return float(np.nextafter(np.float32(tick), np.float32(towards)))
         return math.nextafter(tick, towards)
 
+    def nearest(self, ticks: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Real numbers as the type holds them: FLOAT has fewer digits."""
+        return ticks.astype(np.float32).astype(np.float64) if self.type == "FLOAT" else ticks
+
     def text(self, tick: Tick) -> str:
         """The tick as a literal that DuckDB casts to the type."""
         if self.family == "decimal":
@@ -155,8 +159,9 @@ def as_text(value: exp.Expr, type_text: str) -> exp.Expr:
     """SQL that prints a value of a type in one way only: equal values alike, whatever the connection's time zone."""
     scale = scale_of(type_text)
     if scale is not None and scale.family == "timestamptz":
-        local = exp.Anonymous(this="timezone", expressions=[exp.Literal.string("UTC"), value])
-        return exp.DPipe(this=cast(local, "VARCHAR"), expression=exp.Literal.string("+00"))
+        # Not timezone('UTC', ...), which raises at the end of time.
+        utc = exp.Anonymous(this="make_timestamp", expressions=[exp.Anonymous(this="epoch_us", expressions=[value])])
+        return exp.DPipe(this=cast(utc, "VARCHAR"), expression=exp.Literal.string("+00"))
     if scale is not None and scale.family == "real":
         value = exp.Add(this=value, expression=cast(exp.Literal.number(0), type_text))  # -0.0 + 0 is 0.0
     return cast(value, "VARCHAR")

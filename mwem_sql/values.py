@@ -34,8 +34,7 @@ def _values(classes: Classes, codes: Codes, generator: np.random.Generator) -> p
     else:
         ticks = np.clip(lows + (highs - lows) * generator.random(len(codes)), lows, highs)
     known = attribute.ordered.arrow(ticks)
-    keep = np.where(missing, -1, np.arange(len(codes)))
-    return known.take(pa.array(keep, mask=missing)) if missing.any() else known
+    return known.take(pa.array(np.arange(len(codes)), mask=missing)) if missing.any() else known
 
 
 def _pieces(classes: Classes, codes: Codes, generator: np.random.Generator) -> Indices:
@@ -43,12 +42,16 @@ def _pieces(classes: Classes, codes: Codes, generator: np.random.Generator) -> I
     if classes.count == len(classes.codes):
         return classes.representatives[codes]
     out = np.empty(len(codes), dtype=np.int64)
-    order = np.argsort(codes, kind="stable")
-    starts = np.searchsorted(codes[order], np.arange(classes.count + 1))
-    for code in range(classes.count):
-        rows = order[starts[code] : starts[code + 1]]
-        members = np.flatnonzero(classes.codes == code)
-        sizes = classes.pieces.sizes[members]
-        if len(rows):
-            out[rows] = members[uniform_choice(sizes if sizes.sum() > 0 else np.ones(len(members)), len(rows), generator)]
+    rows, members = _runs(codes, classes.count), _runs(classes.codes, classes.count)
+    for code in np.unique(codes).tolist():
+        sizes = classes.pieces.sizes[members[code]]
+        # A class of single points on a continuous range has no length.
+        chosen = uniform_choice(sizes if sizes.sum() > 0 else np.ones(len(sizes)), len(rows[code]), generator)
+        out[rows[code]] = members[code][chosen]
     return out
+
+
+def _runs(codes: Codes, count: int) -> list[Indices]:
+    """Where each code is."""
+    order = np.argsort(codes, kind="stable")
+    return np.split(order, np.searchsorted(codes[order], np.arange(1, count)))

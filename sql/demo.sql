@@ -108,19 +108,27 @@ FROM week;
 CREATE TABLE workload (predicate VARCHAR, group_by VARCHAR[], name VARCHAR);
 
 INSERT INTO workload (group_by, name) VALUES
+    (['sex', 'education'],        'sex, education'),
     (['sex', 'marital'],          'sex, marital'),
     (['sex', 'occupation'],       'sex, occupation'),
+    (['sex', 'income'],           'sex, income'),
+    (['education', 'marital'],    'education, marital'),
     (['education', 'occupation'], 'education, occupation'),
     (['education', 'income'],     'education, income'),
+    (['marital', 'occupation'],   'marital, occupation'),
     (['marital', 'income'],       'marital, income'),
     (['occupation', 'income'],    'occupation, income');
 
-INSERT INTO workload (predicate) VALUES
-    ('age > 40 AND income = ''>50K'''),
-    ('age >= 65 AND marital = ''Widowed'''),
-    ('age < 25 AND marital <> ''Never married'''),
-    ('age <= 40 AND education = ''Bachelor'''),
-    ('hours > 45 AND occupation = ''Professional'''),
-    ('hours <= 20 AND sex = ''Female''');
+INSERT INTO workload (predicate, name) VALUES
+    ('age < 25',                                                 'under 25'),
+    ('age BETWEEN 25 AND 40',                                    '25 to 40'),
+    ('age > 40 AND income = ''>50K''',                           'over 40 and well paid'),
+    ('age >= 65 AND marital = ''Widowed''',                      'widowed at 65 or more'),
+    ('age < 25 AND marital <> ''Never married''',                'married before 25'),
+    ('age >= 65 AND hours > 20',                                 'at work at 65 or more'),
+    ('hours > 45 AND income = ''>50K''',                         'long hours, good pay'),
+    ('hours > 45 AND occupation IN (''Manager'', ''Professional'')', 'long hours at a desk'),
+    ('hours <= 20 AND sex = ''Female''',                         'women in part-time work'),
+    ('age BETWEEN 25 AND 40 AND education IN (''Bachelor'', ''Master'', ''Doctorate'')', 'graduates of 25 to 40');
 
 COMMIT;

@@ -9,12 +9,18 @@ import textwrap
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
 from conftest import PEOPLE, Connection, Open
 
 import mwem_sql
+from mwem_sql import surface
+from mwem_sql.catalog import Name
+from mwem_sql.release import run_release
+from mwem_sql.request import Request
+from mwem_sql.session import Session
 
 ROOT = Path(mwem_sql.__file__).resolve().parents[1]
 CALL = "CALL mwem_release('people', workload, 1, rounds := 1)"
@@ -74,6 +80,7 @@ def test_the_connection_that_registered_is_closed_while_another_goes_on(tmp_path
         first = mwem_sql.connect(sys.argv[1])
         first.execute(PEOPLE)
         second = duckdb.connect(sys.argv[1])
+        second.execute("SET enable_progress_bar = false")  # it would be drawn over what is printed here
         first.close()
         del first
         print(second.execute("CALL mwem_release('people', workload, 1, rounds := 1)").fetchall()[0][1])
@@ -103,7 +110,7 @@ def test_when_nobody_is_left_the_message_says_what_to_do() -> None:
     cursor = mwem_sql.connect().cursor()  # the connection itself is garbage at once
     gc.collect()
     try:
-        with pytest.raises(duckdb.Error, match="the connection that register\\(\\) was called on is gone. Hint: keep it open, or call"):
+        with pytest.raises(duckdb.Error, match=r"the connection that register\(\) was called on is gone. Hint: keep it open, or call"):
             cursor.execute("FROM mwem_ledger()").fetchall()
         mwem_sql.register(cursor)
         assert cursor.execute("FROM mwem_ledger()").fetchall() == []
@@ -143,6 +150,29 @@ def test_threads_with_cursors_of_their_own(con: Connection, entries: Callable[[C
     assert entries(con) == wanted
     assert con.execute("SELECT count(*), count(DISTINCT release), min(release) FROM mwem.releases").fetchall() == [(wanted, wanted, 1)]
     assert con.execute("SELECT DISTINCT status FROM mwem.ledger").fetchall() == [("done",)]
+
+
+@pytest.mark.parametrize(
+    ("statement", "runs"),
+    [
+        ("CALL {}", 1), ("FROM {}", 1), ("SELECT rows, rounds, private FROM {}", 1), ("SELECT count(*) FROM {}", 1), ("CREATE TABLE s AS FROM {}", 1),
+        ("SELECT * FROM {}, range(3)", 1), ("SELECT * FROM range(5000) JOIN {} ON true", 1), ("SELECT max(rows), min(output), sum(epsilon) FROM {}", 1),
+        ("SELECT * FROM {} WHERE rows > 0 AND epsilon < 2 ORDER BY seconds", 1), ("SELECT (SELECT rows FROM {}) FROM range(9)", 1),
+        ("WITH r AS MATERIALIZED (FROM {}) SELECT * FROM r a, r b", 1), ("FROM {0} UNION ALL FROM {0}", 2),
+        ("EXPLAIN CALL {}", 0), ("EXPLAIN FROM {}", 0), ("DESCRIBE FROM {}", 0), ("CREATE VIEW v AS FROM {}", 0), ("PREPARE p AS FROM {}", 0),
+    ],
+)  # fmt: skip
+def test_how_often_a_statement_runs_it(con: Connection, monkeypatch: pytest.MonkeyPatch, statement: str, runs: int) -> None:
+    """A second run would be free, but only because the first one was stored."""
+    seen: list[object] = []
+
+    def counted(session: Session, request: Request) -> tuple[Name, dict[str, Any]]:
+        seen.append(request)
+        return run_release(session, request)
+
+    monkeypatch.setattr(surface, "run_release", counted)
+    con.execute(statement.format("mwem_release('people', workload, 1, rounds := 1, rows := 3)")).fetchall()
+    assert len(seen) == runs
 
 
 def test_a_lazy_relation_runs_once_however_often_it_is_shown(con: Connection, entries: Callable[[Connection], int]) -> None:

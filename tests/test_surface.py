@@ -18,7 +18,9 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import Connection, Open
+from conftest import PEOPLE, Connection, Open
+
+import mwem_sql
 
 FILES = sorted((Path(__file__).parent / "sql").glob("*.test"))
 
@@ -102,6 +104,46 @@ def refused(con: Connection, sql: str, wanted: str, place: str) -> None:
     assert wanted in message, place
     for trace in ("Traceback", "Python exception", ".py", "unexpected"):
         assert trace not in message, place
+
+
+VALUES = (
+    "NULL", "5", "-1.5", "''", "[]", "['a', NULL]", "{'a': 1}", "true", "'nan'::DOUBLE", "'x'::BLOB", """'a''b"c'""", "chr(0)",
+    "170141183460469231731687303715884105727",
+)  # fmt: skip
+CALLS = (
+    "mwem_release({}, workload, -1)", "mwem_release('people', workload, {}, rounds := 0)", "mwem_plan('people', workload, 1, delta := {})",
+    "mwem_plan('people', workload, 1, rounds := {})", "mwem_plan('people', workload, 1, output := {})", "mwem_plan('people', workload, 1, rows := {})",
+    "mwem_plan('people', workload, 1, total := {})", "mwem_plan('people', workload, 1, domain := {})", "mwem_plan('people', workload, 1, unit := {})",
+    "mwem_plan('people', workload, 1, unit := 'age', rows_per_unit := {})", "mwem_plan('people', workload, 1, start := {})",
+    "mwem_plan('people', workload, 1, average := {})", "mwem_plan('people', workload, 1, version := {})", "mwem_plan('people', workload, 1, seed := {})",
+    "mwem_domain({})", "mwem_domain('people', domain := {})", "mwem_marginals('people', {})", "mwem_ranges('people', {}, 2)", "mwem_ranges('people', 'age', {})",
+    "mwem_ranges('people', 'age', 2, seed := {})", "mwem_parities('people', {})", "mwem_parities('people', 1, columns := {})", "mwem_suggest_domain({})",
+    "mwem_answer({}, workload)", "mwem_weights({}, 'sex')", "mwem_weights('o', {})", "mwem_compare('people', {}, workload)", "mwem_compare({}, 'o', workload)",
+    "mwem_budget({}, 1)", "mwem_budget('people', {})", "mwem_budget('people', 1, delta := {})", "(SELECT mwem_count({}, 'true'))", "(SELECT mwem_count('o', {}))",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_whatever_an_argument_is_the_answer_is_ours(asked: Connection, call: str) -> None:
+    """No argument leads to an exception that nobody foresaw, or to one of DuckDB's without a hint."""
+    for value in VALUES:
+        statement = f"FROM {call.format(value)}"
+        try:
+            asked.execute(statement).fetchall()
+        except duckdb.Error as error:
+            message = str(error)
+            assert message.startswith("Invalid Input Error: "), statement
+            assert "Hint: " in message, statement
+            assert "please report" not in message, statement
+
+
+@pytest.fixture(scope="module")
+def asked() -> Iterator[Connection]:
+    con = mwem_sql.connect()
+    con.execute(PEOPLE)
+    con.execute("CALL mwem_release('people', workload, 1, rounds := 1, rows := 3, output := 'o')").fetchall()
+    yield con
+    con.close()
 
 
 def test_the_files_are_found() -> None:

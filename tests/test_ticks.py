@@ -130,7 +130,8 @@ def test_text_of_a_value_depends_on_the_value_alone(con: duckdb.DuckDBPyConnecti
     for kind in ("DOUBLE", "FLOAT"):
         assert row(con, as_text(cast(exp.Literal.string("-0.0"), kind), kind)) == ("0.0",)
         assert row(con, as_text(cast(exp.Literal.string("-1.5"), kind), kind)) == ("-1.5",)
-    assert row(con, as_text(exp.null(), "DOUBLE"), as_text(exp.null(), "TIMESTAMP WITH TIME ZONE")) == (None, None)
+    for kind in ("DOUBLE", "TIMESTAMP WITH TIME ZONE"):
+        assert row(con, as_text(cast(exp.null(), kind), kind)) == (None,)
 
 
 def test_cast_keeps_odd_enum_values(con: duckdb.DuckDBPyConnection) -> None:

@@ -160,9 +160,7 @@ def draft(
             elif role == "group":
                 assert isinstance(what, int)
                 order.append(what)
-                item = values["group", parsed.groups[what].sql]
-                labels = labels * len(item.labels) + _spread(item, columns, shape)
-                cells = [(*cell, value) for cell in cells for value in item.labels]
+                labels, cells = _grouped(labels, cells, values["group", parsed.groups[what].sql], columns)
             else:
                 assert isinstance(what, Leaf)
                 signs = signs * _spread(values["sign", what.sql], columns, shape)
@@ -170,9 +168,24 @@ def draft(
         used, numbered = np.unique(labels[counted], return_inverse=True)
         final = np.full(shape, -1, dtype=np.int32)
         final[counted] = numbered
-        block = Block(columns, final, max(1, len(used)), None if (signs[counted] == 1).all() else signs)
+        signs = np.where(counted, signs, np.int8(1))
+        block = Block(columns, final, max(1, len(used)), None if (signs == 1).all() else signs)
         blocks.append((block, tuple(cells[k] for k in used.tolist()) or (cells[0],)))
+    if any((block.labels < 0).all() for block, _ in blocks):
+        # Nothing is counted, whatever the other blocks say; what is left is their cells.
+        grouped = [(Block(block.attributes, np.full_like(block.labels, -1), block.size), own) for block, own in blocks if own != ((),)]
+        blocks = grouped or [(Block((), np.array(-1, dtype=np.int32), 1), ((),))]
     return Draft(number, query, tuple(blocks), tuple(int(k) for k in np.argsort(order)))
+
+
+def _grouped(
+    labels: npt.NDArray[np.int64], cells: Sequence[Cell], item: Values, columns: tuple[str, ...]
+) -> tuple[npt.NDArray[np.int64], list[Cell]]:
+    """Cells split by one more expression; only the combinations that some class has."""
+    split = labels * len(item.labels) + _spread(item, columns, labels.shape)
+    used, numbered = np.unique(split, return_inverse=True)
+    listed = [(*cells[k // len(item.labels)], item.labels[k % len(item.labels)]) for k in used.tolist()]
+    return numbered.reshape(labels.shape), listed
 
 
 def _components(sets: Sequence[tuple[str, ...]], order: Sequence[str]) -> list[tuple[str, ...]]:

@@ -6,7 +6,6 @@ query treats alike form one class, which carries its size (its base measure) and
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from mwem_sql.domain import Attribute
+from mwem_sql.attribute import Attribute
 from mwem_sql.errors import DomainError, refuse
 from mwem_sql.ticks import Tick
 
@@ -75,6 +74,19 @@ class Pieces:
         attribute = self.attribute
         known = pa.array(attribute.values) if attribute.values is not None else attribute.ordered.arrow(self.points)
         return pa.concat_arrays([known, pa.nulls(1, known.type)]) if attribute.nullable else known
+
+    def probe(self, pieces: npt.NDArray[np.intp], generator: np.random.Generator) -> pa.Array:
+        """A value of each of some pieces: any of an interval, the listed or evaluated one of any other."""
+        attribute = self.attribute
+        if self.listed or attribute.bins is not None:
+            return self.values().take(pa.array(pieces))
+        inside = np.minimum(pieces, self.known - 1)
+        lows, highs = self.lows[inside], self.highs[inside]
+        if attribute.ordered.discrete:
+            ticks = generator.integers(lows, highs, endpoint=True)
+        else:
+            ticks = np.clip(attribute.ordered.nearest(lows + (highs - lows) * generator.random(len(pieces))), lows, highs)
+        return pa.array(attribute.ordered.arrow(ticks)).take(pa.array(np.arange(len(pieces)), mask=pieces >= self.known))
 
     def label(self, piece: int) -> str | None:
         """A piece in words: its value, or the bounds of its bin or interval; None for NULL."""
@@ -150,19 +162,17 @@ def value_pieces(attribute: Attribute, cuts: Iterable[Tick] = ()) -> Pieces:
     assert attribute.low is not None and attribute.high is not None
     scale = attribute.ordered
     if attribute.bins is not None:
-        edges = _bin_edges(attribute)
-        return _between(attribute, [*edges, *cuts], edges)
+        return _between(attribute, cuts, _bin_edges(attribute))
     step = attribute.step or 1
     points = attribute.low + np.arange(count - int(attribute.nullable)) * step
-    ends = np.append(points[1:], scale.after(attribute.high))
-    highs = ends - 1 if scale.discrete else np.array([scale.before(end) for end in ends.tolist()])
-    return Pieces(attribute, points, highs, points, np.arange(count, dtype=np.int32))
+    points = scale.nearest(np.minimum(points, attribute.high))
+    return Pieces(attribute, points, _ends(attribute, points), points, np.arange(count, dtype=np.int32))
 
 
 def cut_pieces(attribute: Attribute, cuts: Iterable[Tick]) -> Pieces:
     """Pieces between neighbouring cuts, each cut and its two neighbours a piece of its own."""
     assert attribute.low is not None
-    return _between(attribute, [attribute.low, *cuts], [attribute.low])
+    return _between(attribute, cuts, [attribute.low])
 
 
 def _bin_edges(attribute: Attribute) -> list[Tick]:
@@ -170,25 +180,31 @@ def _bin_edges(attribute: Attribute) -> list[Tick]:
     if attribute.ordered.discrete:
         width = int(attribute.high) - int(attribute.low) + 1
         return sorted({int(attribute.low) + k * width // attribute.bins for k in range(attribute.bins)})
-    return [attribute.low + (attribute.high - attribute.low) * k / attribute.bins for k in range(attribute.bins)]
+    edges = attribute.low + (attribute.high - attribute.low) * np.arange(attribute.bins) / attribute.bins
+    return sorted(set(attribute.ordered.nearest(edges).tolist()))
 
 
-def _between(attribute: Attribute, starts: Sequence[Tick], edges: Sequence[Tick]) -> Pieces:
-    """Pieces that begin at each of `starts`, one past it and one before it; `edges` are the beginnings of bins."""
+def _between(attribute: Attribute, cuts: Iterable[Tick], edges: Sequence[Tick]) -> Pieces:
+    """Pieces that begin at each cut, one past it and one before it, and at `edges`, the beginnings of bins."""
     assert attribute.low is not None and attribute.high is not None
     scale = attribute.ordered
     begin = set(edges)
-    for start in set(starts) - begin:
+    for cut in set(cuts):
         # The truth of a comparison can only change at the constant or right beside it.
-        begin |= {start, scale.after(start), scale.after(scale.after(start)), scale.before(start)}
+        begin |= {scale.before(cut), cut, scale.after(cut), scale.after(scale.after(cut))}
     dtype = np.int64 if scale.discrete else np.float64
     lows = np.array(sorted(tick for tick in begin if attribute.low <= tick <= attribute.high), dtype=dtype)
-    highs = np.array([*(scale.before(tick) for tick in lows[1:].tolist()), attribute.high], dtype=dtype)
-    points = _middle(attribute, lows, highs)
-    bins = np.searchsorted(np.array(sorted(edges), dtype=dtype), lows, side="right") - 1
+    highs = _ends(attribute, lows)
+    bins = np.searchsorted(np.array(edges, dtype=dtype), lows, side="right") - 1
     if attribute.nullable:
         bins = np.append(bins, len(edges))
-    return Pieces(attribute, lows, highs, points, bins.astype(np.int32))
+    return Pieces(attribute, lows, highs, _middle(attribute, lows, highs), bins.astype(np.int32))
+
+
+def _ends(attribute: Attribute, lows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Where pieces end that begin at `lows`: right before the next, the last at the attribute's end."""
+    before = [attribute.ordered.before(low) for low in lows[1:].tolist()]
+    return np.array([*before, attribute.high], dtype=lows.dtype)
 
 
 def _middle(attribute: Attribute, lows: npt.NDArray[Any], highs: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -204,7 +220,3 @@ def refine(codes: Ints, signatures: npt.NDArray[Any]) -> Ints:
     for k, code in enumerate(codes.tolist()):
         out[k] = seen.setdefault((code, rows[k].tobytes()), len(seen))
     return out
-
-
-def is_finite(tick: object) -> bool:
-    return isinstance(tick, (int, float)) and math.isfinite(tick)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
-import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -30,14 +30,14 @@ from mwem_sql.compiler.blocks import (
 )
 from mwem_sql.compiler.classes import Classes
 from mwem_sql.compiler.dialect import fold
-from mwem_sql.compiler.evaluate import Terms, cut, evaluate, evaluation_error, wrap
+from mwem_sql.compiler.evaluate import Terms, cut, evaluate, run
 from mwem_sql.compiler.predicate import Leaf
 from mwem_sql.compiler.sandbox import Sandbox
 from mwem_sql.domain import Domain
-from mwem_sql.errors import PredicateError, WorkloadError, refuse
+from mwem_sql.errors import MwemError, PredicateError, WorkloadError, refuse
 from mwem_sql.workload import Query, Workload
 
-_PROBES = 64  # public rows on which every predicate is evaluated a second time, as written
+_PROBES = 1024  # public rows on which every text is evaluated a second time, as written
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +81,7 @@ def compile_workload(
     queries = tuple(settle(drafted, fine, coarse) for drafted in drafts)
     compiled = Compiled(domain, {name: own.joined() for name, own in coarse.items()}, queries)
     _check_cells(compiled)
-    _check_as_written(compiled, sandbox)
+    _check_as_written(compiled, workload, parsed, sandbox)
     return compiled
 
 
@@ -156,36 +156,54 @@ def _check_cells(compiled: Compiled) -> None:
             raise too_many(query.label, query.linear.attributes, query.linear.domain_cells)
 
 
-def _check_as_written(compiled: Compiled, sandbox: Sandbox) -> None:
-    """Evaluate every predicate as it was written, on some public rows, and compare.
+def _check_as_written(compiled: Compiled, workload: Workload, parsed: Sequence[Parsed], sandbox: Sandbox) -> None:
+    """Evaluate every text as it was written, on some public rows, and compare.
 
-    sqlglot reads a few operators otherwise than DuckDB does; a query that it took apart wrongly must not run.
+    sqlglot may read a text otherwise than DuckDB does; a query that was taken apart wrongly must not run.
     """
-    asked = {query.source.predicate: query for query in compiled.queries if query.source.predicate is not None}
-    if not asked:
-        return
     generator = np.random.default_rng(0)
-    codes = {name: generator.integers(0, own.count, _PROBES) for name, own in compiled.classes.items()}
     columns: dict[str, tuple[str, pa.Array]] = {"__one": ("INTEGER", pa.array([0] * _PROBES))}
+    codes = {}
     for name, own in compiled.classes.items():
-        columns[name] = (own.attribute.type, own.pieces.values().take(pa.array(own.representatives[codes[name]])))
+        # Every piece once or more often, in any order.
+        pieces = generator.permutation(np.resize(np.arange(len(own.pieces)), _PROBES))
+        codes[name] = own.codes[pieces]
+        columns[name] = (own.attribute.type, own.pieces.probe(pieces, generator))
     sandbox.load(compiled.domain.table, columns)
-    texts = list(asked)
-    for start in range(0, len(texts), 250):
-        batch = texts[start : start + 250]
-        try:
-            arrays = sandbox.evaluate(compiled.domain.table, [wrap("truth", f"{text}\n") for text in batch])
-        except duckdb.Error as error:
-            raise evaluation_error(batch[0] if len(batch) == 1 else "the workload", error) from None
-        for text, array in zip(batch, arrays, strict=True):
-            query = asked[text]
-            if query.source.group_by is not None or query.source.measure is not None:
-                continue
-            counted = np.ones(_PROBES, dtype=bool)
-            for block in query.linear.blocks:
-                counted &= block.labels[tuple(codes[name] for name in block.attributes)] >= 0
-            if (array.fill_null(False).to_numpy() != counted).any():
-                raise refuse(
-                    PredicateError, "workload", f"predicate ({text!r}) is read in two ways by the parser and by DuckDB",
-                    "write it with plain operators and functions (regexp_full_match instead of ~)",
-                )
+    written = _as_written(compiled.domain.table, workload, parsed, sandbox)
+    for query in compiled.queries:
+        source = query.source
+        truth = written["truth", source.predicate] if source.predicate is not None else True
+        sign = written["sign", source.measure] if source.measure is not None else 1
+        adds = np.ones(_PROBES, dtype=np.int8)
+        for block in query.linear.blocks:
+            at = tuple(codes[name] for name in block.attributes)
+            adds = adds * np.where(block.labels[at] >= 0, 1 if block.values is None else block.values[at], 0)
+        if (np.where(truth, sign, 0) != adds).any():
+            raise _read_in_two_ways(query.source.predicate or query.source.measure)
+        if not source.verbatim and source.group_by is not None and not written["group", source.group_by[0]].all():
+            raise _read_in_two_ways(source.group_by[0])
+
+
+def _as_written(
+    table: str, workload: Workload, parsed: Sequence[Parsed], sandbox: Sandbox
+) -> dict[tuple[str, str | None], npt.NDArray[Any]]:
+    """Each text on the rows of `table`: a predicate's truth, a measure's value, whether a list is what sqlglot made of it."""
+    texts: dict[tuple[str, str | None], str] = {}
+    for query, item in zip(workload, parsed, strict=True):
+        # A newline ends a comment that a text may close with.
+        texts["truth", query.predicate] = f"coalesce(CAST(({query.predicate}\n) AS BOOLEAN), false)"
+        texts["sign", query.measure] = f"coalesce(CAST(({query.measure}\n) AS DOUBLE), 0)"
+        if not query.verbatim and query.group_by is not None:
+            listed = ", ".join(leaf.sql for leaf in item.groups)
+            texts["group", query.group_by[0]] = f"row({query.group_by[0]}\n) IS NOT DISTINCT FROM row({listed})"
+    texts = {key: text for key, text in texts.items() if key[1] is not None}
+    arrays = run(sandbox, table, [(str(key[1]), text) for key, text in texts.items()])
+    return {key: array.to_numpy() for key, array in zip(texts, arrays, strict=True)}
+
+
+def _read_in_two_ways(text: str | None) -> MwemError:
+    return refuse(
+        PredicateError, "workload", f"expression ({text!r}) is read in two ways by the parser and by DuckDB",
+        "write it with plain operators and functions",
+    )

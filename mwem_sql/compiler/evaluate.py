@@ -18,13 +18,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
-from mwem_sql.compiler import predicate
-from mwem_sql.compiler.classes import MAX_VALUES, Classes, Pieces, cut_pieces, is_finite, value_pieces
+from mwem_sql.compiler import dialect, predicate
+from mwem_sql.compiler.classes import MAX_VALUES, Classes, Pieces, cut_pieces, value_pieces
 from mwem_sql.compiler.predicate import Leaf
 from mwem_sql.compiler.sandbox import Sandbox
 from mwem_sql.domain import Domain
-from mwem_sql.errors import CellsError, PredicateError, WorkloadError, refuse
-from mwem_sql.ticks import Scale, Tick
+from mwem_sql.errors import CellsError, MwemError, PredicateError, WorkloadError, refuse
+from mwem_sql.ticks import Scale, Tick, is_finite, try_cast
 
 MAX_JOINT = 1_000_000  # value combinations on which one expression over several columns is evaluated
 TRUE = 2  # three-valued logic in one byte: false 0, NULL 1, true 2, so that AND is min, OR is max, NOT is 2 - x
@@ -69,17 +69,10 @@ def cut(
 
 
 def _ticks(scale: Scale, constants: Sequence[exp.Expr], sandbox: Sandbox) -> list[Tick]:
-    kind = exp.DataType.build(scale.type, dialect="duckdb")
-    found: list[Tick] = []
-    texts = list(dict.fromkeys(constant.sql("duckdb") for constant in constants))
-    for start in range(0, len(texts), 250):
-        batch: list[exp.Expr] = [exp.maybe_parse(text, dialect="duckdb") for text in texts[start : start + 250]]
-        try:
-            row = sandbox.row([scale.measure(exp.TryCast(this=constant, to=kind.copy())) for constant in batch])
-        except duckdb.Error as error:
-            raise evaluation_error(texts[start], error) from None
-        found.extend(tick for tick in row if is_finite(tick))  # type: ignore[misc]
-    return found
+    """Where constants lie among the type's values. One that lies nowhere, or cannot be evaluated, cuts nothing."""
+    distinct = {dialect.sql(constant): constant for constant in constants}
+    found = sandbox.tried([scale.measure(try_cast(constant.copy(), scale.type)) for constant in distinct.values()])
+    return [tick for tick in found if is_finite(tick)]
 
 
 def evaluate(
@@ -99,7 +92,7 @@ def evaluate(
             )
         _load_grid(sandbox, columns, shape, pieces)
         plain = [key for key in keys if not (key[0] == "group" and isinstance(terms[key].tree, exp.Column))]
-        arrays = _run(sandbox, [(role, terms[role, sql].sql) for role, sql in plain])
+        arrays = run(sandbox, "grid", [(terms[key].sql, _typed(key[0], terms[key].sql)) for key in plain])
         for key, array in zip(plain, arrays, strict=True):
             out[key] = _read(key[0], columns, shape, array, terms[key].sql)
         for key in set(keys) - set(plain):
@@ -118,29 +111,27 @@ def _load_grid(sandbox: Sandbox, columns: Sequence[str], shape: tuple[int, ...],
     sandbox.load("grid", loaded)
 
 
-def _run(sandbox: Sandbox, texts: Sequence[tuple[str, str]]) -> list[pa.ChunkedArray]:
-    wrapped = [wrap(role, text) for role, text in texts]
+def run(sandbox: Sandbox, table: str, texts: Sequence[tuple[str, str]]) -> list[pa.ChunkedArray]:
+    """Expressions over the rows of a table; each comes after the text that a refusal of it shows."""
     try:
-        return sandbox.evaluate("grid", wrapped)
+        return sandbox.evaluate(table, [expression for _, expression in texts])
     except duckdb.Error as error:
-        for (_, text), expression in zip(texts, wrapped, strict=True):
-            try:
-                sandbox.evaluate("grid", [expression])
-            except duckdb.Error as own:
-                raise evaluation_error(text, own) from None
-        raise evaluation_error(texts[0][1], error) from None
+        for text, expression in texts if len(texts) > 1 else ():
+            run(sandbox, table, [(text, expression)])
+        raise evaluation_error(texts[0][0], error) from None
 
 
-def wrap(role: str, text: str) -> str:
+def _typed(role: str, text: str) -> str:
     kind = {"truth": "BOOLEAN", "group": "VARCHAR", "sign": "DOUBLE"}[role]
     return f"CAST(({text}) AS {kind})"
 
 
-def evaluation_error(text: str, error: duckdb.Error) -> PredicateError:
-    reason = str(error).split("\n", 1)[0]
-    return PredicateError(
-        f"workload: expression ({text!r}) cannot be evaluated on the public domain: {reason}. "
-        f"Hint: it must be a scalar for every declared value; TRY_CAST and CASE help"
+def evaluation_error(text: str, error: duckdb.Error) -> MwemError:
+    syntax = isinstance(error, duckdb.ParserException)
+    return refuse(
+        PredicateError, "workload",
+        f"expression ({text!r}) cannot be evaluated on the public domain: {str(error).splitlines()[0].rstrip('.')}",
+        "write what would follow WHERE" if syntax else "it must be a scalar for every declared value; TRY_CAST and CASE help",
     )
 
 

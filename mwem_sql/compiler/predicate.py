@@ -101,7 +101,7 @@ def is_deterministic(tree: exp.Expr) -> bool:
 
 def columns_of(tree: exp.Expr) -> tuple[str, ...]:
     """Names of the columns an expression reads, each once, in order of appearance."""
-    return tuple(dict.fromkeys(column.name for column in tree.find_all(exp.Column)))
+    return tuple(dict.fromkeys(column.name for column in tree.find_all(exp.Column, bfs=False)))
 
 
 def conjuncts(tree: exp.Expr) -> Iterator[exp.Expr]:

@@ -13,10 +13,10 @@ from math import prod
 import numpy as np
 from sqlglot import exp
 
+from mwem_sql.attribute import Attribute
 from mwem_sql.catalog import Name
 from mwem_sql.compiler.classes import Classes, Ints
-from mwem_sql.domain import Attribute
-from mwem_sql.ticks import Tick, cast
+from mwem_sql.ticks import Tick, as_text, cast
 
 MAX_SCAN_CELLS = 2**24  # class combinations that one GROUP BY may return
 _MAX_CUTS = 64  # boundaries that are told apart by comparisons; beyond it a listed range is counted from its low end
@@ -52,12 +52,11 @@ def plan_scans(
                 break
         else:
             unions.append(set(wanted))
-    order = list(classes)
-    source = _source(table, order, unit)
-    return [_scan(source, [name for name in order if name in union], classes) for union in unions]
+    source = _source(table, [own.attribute for own in classes.values()], unit)
+    return [_scan(source, [name for name in classes if name in union], classes) for union in unions]
 
 
-def _source(table: Name, attributes: Sequence[str], unit: Unit | None) -> exp.Expr:
+def _source(table: Name, attributes: Sequence[Attribute], unit: Unit | None) -> exp.Expr:
     """The private table, or at most `unit.rows` rows of each unit.
 
     A unit's rows are ranked by a hash of what the release reads of them, so that every scan keeps the same ones and
@@ -66,7 +65,7 @@ def _source(table: Name, attributes: Sequence[str], unit: Unit | None) -> exp.Ex
     if unit is None:
         return table.tree()
     column = exp.column(unit.column, quoted=True)
-    read = [exp.column(name, quoted=True) for name in attributes]
+    read = [_exact(attribute) for attribute in attributes]
     rank = exp.Window(
         this=exp.RowNumber(),
         partition_by=[column.copy()],
@@ -93,10 +92,11 @@ def _scan(source: exp.Expr, attributes: Sequence[str], classes: Mapping[str, Cla
     counted = exp.select(*inner, exp.alias_(exp.Count(this=exp.Star()), COUNT)).from_(source.copy())
     if not attributes:
         return Scan((), counted, ())
-    groups = [exp.column(f"v{k}") for k in range(len(attributes))]
-    grouped = counted.group_by(*groups).subquery("__groups")
+    # GROUP BY ALL and not by name: the table may have a column of the same name, which would come first.
+    counted.set("group", exp.Group(all=True))
     total = exp.alias_(cast(exp.Sum(this=exp.column(COUNT)), "BIGINT"), COUNT)
-    query = exp.select(*outer, total).from_(grouped).group_by(*(exp.column(f"c{k}") for k in range(len(attributes))))
+    query = exp.select(*outer, total).from_(counted.subquery("__groups"))
+    query.set("group", exp.Group(all=True))
     return Scan(tuple(attributes), query, tuple(decode))
 
 
@@ -108,7 +108,7 @@ def _code(classes: Classes, group: exp.Expr) -> tuple[exp.Expr, exp.Expr, Ints]:
     missing = len(classes.pieces) - 1 if attribute.nullable else 0
     if attribute.values is not None:
         code = exp.Anonymous(this="enum_code", expressions=[_as_enum(attribute, group)])
-        return column, _coalesce(cast(code, "BIGINT"), missing), classes.codes
+        return _exact(attribute), _coalesce(cast(code, "BIGINT"), missing), classes.codes
     scale = attribute.ordered
     assert attribute.low is not None and attribute.high is not None
     lows = classes.pieces.lows
@@ -143,12 +143,28 @@ def _search(attribute: Attribute, starts: Sequence[Tick], first: int, last: int)
     )
 
 
-def _as_enum(attribute: Attribute, value: exp.Expr) -> exp.Expr:
+def _exact(attribute: Attribute) -> exp.Expr:
+    """A column so that rows are grouped together only if they have one code.
+
+    Values that compare as equal can print differently ('a' and 'A' under a collation, '1 month' and '30 days'); which of
+    them a group shows would depend on the other rows.
+    """
+    column = exp.column(attribute.name, quoted=True)
+    if _compares_exactly(attribute):
+        return column
+    return exp.Collate(this=as_text(column, attribute.type), expression=exp.to_identifier("C", quoted=True))
+
+
+def _compares_exactly(attribute: Attribute) -> bool:
+    return attribute.scale is not None or attribute.type == "BOOLEAN" or attribute.type.startswith("ENUM(")
+
+
+def _as_enum(attribute: Attribute, group: exp.Expr) -> exp.Expr:
     """A listed value as an ENUM in the order of the list; NULL for anything else."""
     kind = exp.DataType(
         this=exp.DataType.Type.ENUM, expressions=[exp.Literal.string(text) for text in attribute.values or ()]
     )
-    return exp.TryCast(this=cast(value, "VARCHAR"), to=kind)
+    return exp.TryCast(this=as_text(group, attribute.type) if _compares_exactly(attribute) else group, to=kind)
 
 
 def _coalesce(code: exp.Expr, missing: int) -> exp.Expr:

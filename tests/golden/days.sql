@@ -1,0 +1,30 @@
+More runs of classes than comparisons are worth: a listed range is counted from its low end.
+
+-- ddl
+CREATE TABLE t (d DATE CHECK (d BETWEEN '2020-01-01' AND '2020-03-31'));
+INSERT INTO t VALUES ('2020-01-01'), ('2020-02-29'), ('2020-02-29'), (NULL), ('2020-03-31');
+
+-- workload
+SELECT 'dayofyear(d) % 2 = 0' AS predicate UNION ALL SELECT 'd = ''2020-02-29''' UNION ALL SELECT 'd IS NULL OR month(d) = 3'
+
+-- scan
+SELECT
+  COALESCE(v0, 91) AS c0,
+  CAST(SUM(__count) AS BIGINT) AS __count
+FROM (
+  SELECT
+    CASE
+      WHEN "d" IS NULL
+      THEN NULL
+      ELSE CAST(GREATEST(LEAST("d", CAST('2020-03-31' AS DATE)), CAST('2020-01-01' AS DATE)) - CAST('1970-01-01' AS DATE) AS BIGINT) - 18262
+    END AS v0,
+    COUNT(*) AS __count
+  FROM "memory"."main"."t"
+  GROUP BY ALL
+) AS __groups
+GROUP BY ALL
+
+-- answers
+[2]
+[2]
+[2]

@@ -1,0 +1,187 @@
+"""The private side: exact counts over all public cells, one snapshot, and errors that say nothing."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pytest
+from sqlglot import exp
+
+from mwem_sql import catalog, engine
+from mwem_sql.attribute import Attribute
+from mwem_sql.catalog import Name, Place
+from mwem_sql.compiler.compile import Compiled, compile_workload
+from mwem_sql.compiler.pushdown import Scan, plan_scans
+from mwem_sql.compiler.sandbox import Sandbox
+from mwem_sql.domain import Domain
+from mwem_sql.errors import EngineError
+from mwem_sql.ticks import cast
+from mwem_sql.workload import Query, Workload
+
+TABLE = Name("memory", "main", "t")
+DOMAIN = Domain("t", ("a", "b"), (Attribute("a", "INTEGER", nullable=False, low=0, high=3), Attribute("b", "BOOLEAN", nullable=True, values=("false", "true"))))
+FIXED = (
+    "engine: the private table could not be read. Hint: the cause is withheld because it may quote a private value; "
+    "ask the table's owner to run a plain SELECT count(*) on it"
+)
+
+
+@pytest.fixture
+def con() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as con:
+        yield con
+
+
+@pytest.fixture(scope="module")
+def compiled() -> Compiled:
+    asked = Workload((Query(group_by=("a", "b")), Query("a > 1"), Query("true"), Query(measure="CASE WHEN b THEN 1 ELSE -1 END"), Query("false")))
+    with Sandbox() as sandbox:
+        return compile_workload(DOMAIN, asked, sandbox)
+
+
+def scans_of(compiled: Compiled, table: Name = TABLE) -> list[Scan]:
+    """A scan for each set of attributes."""
+    sets = {frozenset(query.linear.attributes) for query in compiled.queries}
+    return [scan for wanted in sorted(sets, key=sorted) for scan in plan_scans(table, compiled.classes, [wanted])]
+
+
+def answers(con: duckdb.DuckDBPyConnection, compiled: Compiled, table: Name = TABLE) -> list[list[int]]:
+    found = engine.true_answers(con.cursor(), scans_of(compiled, table), [query.linear for query in compiled.queries])
+    assert all(answer.dtype == np.int64 for answer in found)
+    return [answer.tolist() for answer in found]
+
+
+def test_all_public_cells(con: duckdb.DuckDBPyConnection, compiled: Compiled) -> None:
+    con.execute("CREATE TABLE t AS SELECT * FROM (VALUES (0, true), (0, true), (3, NULL), (2, false)) v(a, b)")
+    assert answers(con, compiled) == [[0, 2, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1], [2], [4], [0], [0]]
+
+
+def test_an_empty_table_has_zeros(con: duckdb.DuckDBPyConnection, compiled: Compiled) -> None:
+    con.execute("CREATE TABLE t (a INTEGER, b BOOLEAN)")
+    assert answers(con, compiled) == [[0] * 12, [0], [0], [0], [0]]
+
+
+def test_many_rows_are_counted_exactly(con: duckdb.DuckDBPyConnection, compiled: Compiled) -> None:
+    """More than fit in 32 bits, without having them: what DuckDB counted is replaced by a large number of the same rows."""
+    con.execute("CREATE TABLE t AS SELECT 3 AS a, true AS b")
+    scans = [Scan(scan.attributes, scan.query, scan.decode) for scan in scans_of(compiled)]
+    large = 2**40 + 1
+    for scan in scans:
+        for count in scan.query.find_all(exp.Count):
+            count.replace(exp.Max(this=cast(exp.Literal.number(large), "BIGINT")))
+    found = engine.true_answers(con.cursor(), scans, [query.linear for query in compiled.queries])
+    assert [answer.sum() for answer in found] == [large, large, large, large, 0]
+
+
+PRIVATE = "Smith, 555-1234"
+
+
+def check_nothing_is_said(caught: pytest.ExceptionInfo[EngineError]) -> None:
+    assert str(caught.value) == FIXED
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
+    assert PRIVATE not in repr(caught.value.args)
+
+
+def test_a_failing_row_says_nothing(con: duckdb.DuckDBPyConnection, compiled: Compiled) -> None:
+    con.execute("CREATE TABLE hidden (name VARCHAR, b BOOLEAN); CREATE VIEW t AS SELECT CAST(name AS INTEGER) AS a, b FROM hidden")
+    con.execute("INSERT INTO hidden VALUES ('1', true)")
+    assert answers(con, compiled)[2] == [1]
+    con.execute("INSERT INTO hidden VALUES (?, true)", [PRIVATE])
+    with pytest.raises(duckdb.Error, match=PRIVATE):
+        con.execute("SELECT sum(a) FROM t").fetchall()
+    cursor = con.cursor()
+    with pytest.raises(EngineError) as caught:
+        engine.true_answers(cursor, scans_of(compiled), [query.linear for query in compiled.queries])
+    check_nothing_is_said(caught)
+    assert cursor.execute("SELECT 1").fetchall() == [(1,)]  # no transaction is left open
+
+
+def test_other_failures_say_nothing(con: duckdb.DuckDBPyConnection, compiled: Compiled, tmp_path: Path) -> None:
+    file = tmp_path / "people.parquet"
+    con.execute(f"COPY (SELECT 1 AS a, true AS b, '{PRIVATE}' AS name) TO '{file}'; CREATE VIEW t AS SELECT * FROM '{file}'")
+    assert answers(con, compiled)[2] == [1]
+    file.unlink()
+    with pytest.raises(EngineError) as caught:
+        answers(con, compiled)
+    check_nothing_is_said(caught)
+    con.execute("DROP VIEW t")
+    with pytest.raises(EngineError) as caught:
+        answers(con, compiled)
+    check_nothing_is_said(caught)
+    closed = con.cursor()
+    closed.close()
+    with pytest.raises(EngineError) as caught:
+        engine.true_answers(closed, scans_of(compiled), [query.linear for query in compiled.queries])
+    check_nothing_is_said(caught)
+
+
+def test_a_failing_function_says_nothing(con: duckdb.DuckDBPyConnection, compiled: Compiled) -> None:
+    def shout(name: str) -> int:
+        raise RuntimeError(name)
+
+    con.create_function("shout", shout, ["VARCHAR"], "INTEGER")
+    con.execute("CREATE TABLE hidden (name VARCHAR); CREATE VIEW t AS SELECT shout(name) AS a, true AS b FROM hidden")
+    con.execute("INSERT INTO hidden VALUES (?)", [PRIVATE])
+    with pytest.raises(EngineError) as caught:
+        answers(con, compiled)
+    check_nothing_is_said(caught)
+
+
+def test_all_scans_read_one_snapshot(tmp_path: Path, compiled: Compiled) -> None:
+    """Rows that arrive between two scans are in none of them."""
+    with duckdb.connect(str(tmp_path / "busy.duckdb")) as con:
+        con.execute("CREATE TABLE t AS SELECT (i % 4)::INTEGER AS a, i % 3 = 0 AS b FROM range(20000) r(i)")
+        stop = threading.Event()
+        writer = threading.Thread(target=write_until, args=(con.cursor(), stop))
+        writer.start()
+        try:
+            seen = []
+            for _ in range(15):
+                joint, _, total, _, _ = answers(con, compiled, Name("busy", "main", "t"))
+                assert sum(joint) == total[0]
+                seen.append(total[0])
+        finally:
+            stop.set()
+            writer.join()
+        assert len(set(seen)) > 1  # rows did arrive meanwhile
+
+
+def write_until(con: duckdb.DuckDBPyConnection, stop: threading.Event) -> None:
+    while not stop.is_set():
+        con.execute("INSERT INTO t VALUES (1, true)")
+
+
+def test_nothing_is_written_and_no_transaction_is_left(con: duckdb.DuckDBPyConnection, compiled: Compiled) -> None:
+    con.execute("CREATE TABLE t (a INTEGER, b BOOLEAN)")
+    cursor = con.cursor()
+    for _ in range(2):
+        engine.true_answers(cursor, scans_of(compiled), [query.linear for query in compiled.queries])
+    cursor.execute("BEGIN")
+    cursor.execute("COMMIT")
+
+
+def test_suggestions_declare_what_was_seen(con: duckdb.DuckDBPyConnection) -> None:
+    con.execute(
+        """CREATE TABLE t ("my age" INTEGER, sex VARCHAR, name VARCHAR, d DATE, x DOUBLE, empty INTEGER, b BOOLEAN);
+           INSERT INTO t SELECT 20 + i % 30, CASE WHEN i % 2 = 0 THEN 'it''s' ELSE 'M' END, 'name ' || i, DATE '2020-01-01' + (i % 9)::INTEGER, i / 4, NULL, true
+           FROM range(200) r(i);
+           INSERT INTO t (sex, x, d) VALUES ('M', 'nan', 'infinity'), ('M', 'inf', NULL), ('M', NULL, NULL)"""
+    )
+    relation = catalog.describe(con.cursor(), "t", Place("memory", "main"), "f")
+    rows = engine.suggest_domain(con.cursor(), relation)
+    assert [(row["attribute"], row["values"], row["low"], row["high"], row["nullable"]) for row in rows] == [
+        ("my age", None, "20", "49", True), ("sex", ["M", "it's"], None, None, False), ("d", None, "2020-01-01", "2020-01-09", True),
+        ("x", None, "0.0", "49.75", True), ("b", ["true"], None, None, True),
+    ]  # fmt: skip
+    con.execute('CREATE TABLE t_domain (attribute VARCHAR, "values" VARCHAR[], low VARCHAR, high VARCHAR, nullable BOOLEAN)')
+    for row in rows:
+        con.execute(row["ddl"])
+    declared = Domain.from_schema(con, "t")
+    assert [(item.name, item.values, item.nullable) for item in declared] == [
+        ("my age", None, True), ("sex", ("M", "it's"), False), ("d", None, True), ("x", None, True), ("b", ("true",), True),
+    ]  # fmt: skip

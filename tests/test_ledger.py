@@ -1,0 +1,193 @@
+"""Caps and spending: exact arithmetic, one winner of a race, and entries that tell what happened."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from fractions import Fraction
+
+import duckdb
+import pytest
+from conftest import Connection, Open
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import mwem_sql
+from mwem_sql.budget import Budget
+from mwem_sql.catalog import Name, Place
+from mwem_sql.errors import BudgetError, OutputError
+from mwem_sql.ledger import Ledger, entries, is_read_only, ledger_of
+
+TABLE = Name("memory", "main", "t")
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    return Ledger("memory", TABLE)
+
+
+@pytest.fixture
+def plain(connect: Open) -> Connection:
+    return connect(registered=False)
+
+
+def debit(con: Connection, ledger: Ledger, epsilon: str, delta: str = "0") -> str:
+    return ledger.debit(con.cursor(), Budget(Fraction(epsilon), Fraction(delta)), "o", action="mwem_release")
+
+
+def at_once(count: int, act: Callable[[int], object]) -> list[Exception]:
+    errors: list[Exception] = []
+    ready = threading.Barrier(count)
+
+    def run(number: int) -> None:
+        ready.wait()
+        try:
+            act(number)
+        except Exception as error:  # noqa: BLE001
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return errors
+
+
+def test_an_entry_is_opened_and_closed(plain: Connection, ledger: Ledger) -> None:
+    entry = debit(plain, ledger, "1/3")
+    (row,) = entries(plain.cursor())
+    assert (row["entry"], row["status"], row["finished"]) == (entry, "open", None)
+    assert (row["database_name"], row["schema_name"], row["table_name"], row["output"]) == ("memory", "main", "t", "o")
+    assert (row["epsilon"], row["epsilon_exact"], row["private"]) == (1 / 3, "1/3", True)
+    ledger.close(plain.cursor(), entry, "failed")
+    (row,) = entries(plain.cursor())
+    assert row["status"] == "failed"
+    assert row["finished"] >= row["started"]
+
+
+def test_ten_tenths_fit_one(plain: Connection, ledger: Ledger) -> None:
+    ledger.set_cap(plain.cursor(), Budget(Fraction(1)))
+    for _ in range(10):
+        debit(plain, ledger, "1/10")
+    with pytest.raises(BudgetError, match="0 of 1 is left"):
+        debit(plain, ledger, "1/1000000000000")
+    assert len(entries(plain.cursor())) == 10
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.lists(st.fractions(min_value=Fraction(1, 1000), max_value=2, max_denominator=10**6), min_size=1, max_size=6), st.fractions(min_value=1, max_value=5))
+def test_a_cap_holds_exactly(asked: list[Fraction], cap: Fraction) -> None:
+    con = duckdb.connect()
+    ledger = Ledger("memory", TABLE)
+    ledger.set_cap(con.cursor(), Budget(cap))
+    spent = Fraction(0)
+    for epsilon in asked:
+        if spent + epsilon <= cap:
+            debit(con, ledger, str(epsilon))
+            spent += epsilon
+        else:
+            with pytest.raises(BudgetError):
+                debit(con, ledger, str(epsilon))
+    assert ledger.set_cap(con.cursor(), Budget(cap)).epsilon == spent
+    con.close()
+
+
+def test_a_cap_on_delta(plain: Connection, ledger: Ledger) -> None:
+    ledger.set_cap(plain.cursor(), Budget(Fraction(10), Fraction(1, 10**6)))
+    debit(plain, ledger, "1", "1/1000000")
+    with pytest.raises(BudgetError, match=r"epsilon \(1, delta 1e-09\) does not fit the cap on t: 9 of 10 is left \(delta 0\)"):
+        debit(plain, ledger, "1", "1/1000000000")
+    debit(plain, ledger, "1")
+
+
+def test_failed_and_open_entries_count(plain: Connection, ledger: Ledger) -> None:
+    ledger.set_cap(plain.cursor(), Budget(Fraction(2)))
+    ledger.close(plain.cursor(), debit(plain, ledger, "1"), "failed")
+    debit(plain, ledger, "1")
+    with pytest.raises(BudgetError):
+        debit(plain, ledger, "1/100")
+
+
+def test_a_note_spends_nothing(plain: Connection, ledger: Ledger) -> None:
+    ledger.note(plain.cursor(), "o", "mwem_compare")
+    assert ledger.set_cap(plain.cursor(), Budget(Fraction(1))).epsilon == 0
+    (row,) = entries(plain.cursor())
+    assert (row["action"], row["epsilon"], row["private"], row["status"]) == ("mwem_compare", 0.0, False, "done")
+
+
+def test_what_is_not_private_is_refused_under_a_cap_and_not_counted_without(plain: Connection, ledger: Ledger) -> None:
+    budget = Budget(Fraction(1))
+    ledger.debit(plain.cursor(), budget, "o", action="mwem_release", private=False)
+    assert ledger.set_cap(plain.cursor(), budget).epsilon == 0
+    with pytest.raises(BudgetError, match=r"a seeded release of t is refused, because the table has a cap\. Hint: leave seed out"):
+        ledger.debit(plain.cursor(), budget, "o", action="mwem_release", private=False)
+
+
+def test_the_last_share_has_one_winner(plain: Connection, ledger: Ledger) -> None:
+    ledger.set_cap(plain.cursor(), Budget(Fraction(1)))
+    debit(plain, ledger, "1/2")
+    cursors = [plain.cursor() for _ in range(8)]
+    errors = at_once(8, lambda k: ledger.debit(cursors[k], Budget(Fraction(1, 2)), f"o{k}", action="mwem_release"))
+    assert [type(error) for error in errors] == [BudgetError] * 7
+    assert len(entries(plain.cursor())) == 2
+
+
+def test_the_last_share_has_one_winner_in_sql(con: Connection) -> None:
+    con.execute("CALL mwem_budget('people', 1)").fetchall()
+    cursors = [con.cursor() for _ in range(3)]
+    errors = at_once(
+        3, lambda k: cursors[k].execute(f"CALL mwem_release('people', workload, 0.6, rounds := 1, output := 'o{k}')").fetchall()
+    )
+    assert len(errors) == 2
+    assert all("0.4 of 1 is left" in str(error) for error in errors)
+    assert con.execute("SELECT count(*), sum(epsilon) FROM mwem.ledger").fetchall() == [(1, 0.6)]
+
+
+def test_first_debits_at_once_make_one_ledger(plain: Connection, ledger: Ledger) -> None:
+    cursors = [plain.cursor() for _ in range(8)]
+    assert at_once(8, lambda k: ledger.debit(cursors[k], Budget(Fraction(1)), f"o{k}", action="mwem_release")) == []
+    assert len(entries(plain.cursor())) == 8
+    assert plain.execute("FROM mwem.schema_version").fetchall() == [(1,)]
+
+
+def test_tables_of_one_name_in_two_schemas_have_their_own_caps(plain: Connection, ledger: Ledger) -> None:
+    other = Ledger("memory", Name("memory", "s", "t"))
+    ledger.set_cap(plain.cursor(), Budget(Fraction(1)))
+    debit(plain, ledger, "1")
+    other.set_cap(plain.cursor(), Budget(Fraction(1)))
+    debit(plain, other, "1")
+    with pytest.raises(BudgetError):
+        debit(plain, ledger, "1")
+
+
+def test_an_open_entry_whose_release_exists_is_done(con: Connection) -> None:
+    """The process may have died after storing and before writing so."""
+    mwem_sql.release(con, "people", "workload", 1, rounds=1)
+    mwem_sql.release(con, "people", "workload", 1, rounds=1, output="lost")
+    con.execute("UPDATE mwem.ledger SET status = 'open', finished = NULL")
+    con.execute("DELETE FROM mwem.releases WHERE table_name = 'lost'")
+    assert con.execute("SELECT output, status FROM mwem_ledger()").fetchall() == [
+        ("memory.main.people_synthetic", "done"), ("memory.main.lost", "open"),
+    ]  # fmt: skip
+
+
+def test_where_the_ledger_is(connect: Open, tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = tmp_path_factory.mktemp("ledger") / "a.duckdb"
+    con = connect(path, registered=False)
+    con.execute("CREATE TABLE t (x INTEGER)")
+    con.close()
+    con = connect(registered=False)
+    con.execute(f"ATTACH '{path}' AS a (READ_ONLY); ATTACH ':memory:' AS b")
+    assert is_read_only(con, "a")
+    assert not is_read_only(con, "b")
+    table = Name("a", "main", "t")
+    assert ledger_of(con, Name("b", "main", "t"), Place("memory", "main"), "f").home == "b"
+    assert ledger_of(con, table, Place("b", "main"), "f").home == "b"
+    with pytest.raises(OutputError, match=r"f: default database \(a\) cannot be written, and neither can a"):
+        ledger_of(con, table, Place("a", "main"), "f")
+    # There the entry names the database, so that tables of the same name are kept apart.
+    debit(con, ledger_of(con, table, Place("b", "main"), "f"), "1")
+    debit(con, ledger_of(con, Name("b", "main", "t"), Place("b", "main"), "f"), "1")
+    assert con.execute("SELECT database_name FROM b.mwem.ledger ORDER BY 1").fetchall() == [("",), ("a",)]
+    assert [row["database_name"] for row in entries(con)] == ["a", "b"]
