@@ -74,19 +74,24 @@ def _listed(column: Column, origin: Column, checks: Sequence[exp.Expr], sandbox:
 
 
 def _enumerated(check: exp.Expr) -> list[exp.Expr] | None:
-    """The constants that a CHECK allows one by one."""
-    if isinstance(check, exp.In) and isinstance(check.this.unnest(), exp.Column) and check.expressions:
-        return list(check.expressions)
-    if isinstance(check, exp.EQ):
-        return [side for side in (check.this, check.expression) if not side.find(exp.Column)] or None
-    return None
+    """The constants that a CHECK allows the column to be equal to."""
+    if isinstance(check, exp.In):
+        column, constants = check.this, list(check.expressions)
+    elif isinstance(check, exp.EQ):
+        column, constants = check.this, [check.expression]
+        if not isinstance(column.unnest(), exp.Column):
+            column, constants = check.expression, [check.this]
+    else:
+        return None
+    plain = isinstance(column.unnest(), exp.Column) and not any(constant.find(exp.Column) for constant in constants)
+    return constants if plain else None
 
 
 def _satisfying(check: exp.Expr, origin: Column, values: Sequence[str], sandbox: Sandbox) -> list[str]:
     """The values that a CHECK lets in: all but those for which it is false."""
     sandbox.load("listed", {origin.name: (origin.type, pa.array(values, pa.string()))})
     try:
-        (held,) = sandbox.evaluate("listed", [f"CAST({dialect.sql(check)} AS BOOLEAN)"])
+        (held,) = sandbox.evaluate("listed", [dialect.sql(cast(check.copy(), "BOOLEAN"))])
     except duckdb.Error:
         return list(values)
     return [value for value, holds in zip(values, held.to_pylist(), strict=True) if holds is not False]

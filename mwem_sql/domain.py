@@ -94,7 +94,7 @@ def _domain_table(
             )
     if found is None:
         return None
-    if {relation.charged, relation.name} & catalog.sources(con, *found):
+    if relation.charged in catalog.sources(con, *found):
         raise refuse(
             TableError, "domain", f"domain table ({found[0].table!r}) reads the private table {relation.name.table}",
             "a domain must be public: write its rows out in a table",

@@ -22,7 +22,7 @@ from mwem_sql.catalog import Place
 from mwem_sql.errors import TableError, refuse
 from mwem_sql.ledger import is_read_only
 from mwem_sql.resources import read_sql
-from mwem_sql.session import use
+from mwem_sql.session import lock, use
 
 _CREATE = "CREATE OR REPLACE MACRO"
 _QUERIES = "STRUCT(n BIGINT, j VARCHAR)[]"
@@ -56,7 +56,8 @@ class _Instance:
             with contextlib.suppress(duckdb.Error):
                 if con is not None:
                     return con.cursor()
-            self._connections.remove(known)
+            with contextlib.suppress(ValueError):  # another thread was first
+                self._connections.remove(known)
         if self._path is not None:
             with contextlib.suppress(duckdb.Error):
                 return duckdb.connect(self._path)
@@ -75,15 +76,14 @@ class _Instance:
 
 def register(con: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
     """Add the whole SQL surface to a connection, its cursors and its database; safe to call again. Returns `con`."""
-    instance = _instance_of(con)
-    if instance is None:
-        instance = _Instance()
-        _INSTANCES[instance.key] = instance
+    with lock("register"):  # two at once on one file would make the same functions
+        instance = _instance_of(con)
+        if instance is None:
+            instance = _Instance()
+            _INSTANCES[instance.key] = instance
+            _create_functions(con, instance)
         instance.add(con)
-        _create_functions(con, instance)
-    else:
-        instance.add(con)
-    _create_macros(con)
+        _create_macros(con)
     return con
 
 

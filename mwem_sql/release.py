@@ -6,21 +6,19 @@ committed before the first private row is read, and output and metadata appear t
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import duckdb
 import numpy as np
 import pyarrow as pa
-from sqlglot import exp
 
-from mwem_sql import catalog, engine, store
+from mwem_sql import catalog, engine, reuse, store
 from mwem_sql.budget import Split, split
 from mwem_sql.catalog import Name, Relation
 from mwem_sql.compiler.blocks import MAX_CELLS
@@ -29,13 +27,13 @@ from mwem_sql.compiler.linear import LinearQuery
 from mwem_sql.compiler.pushdown import Scan, Unit, plan_scans
 from mwem_sql.compiler.sandbox import Sandbox
 from mwem_sql.domain import Domain, read_domain
-from mwem_sql.errors import CellsError, OptionError, OutputError, TableError, WorkloadError, refuse
+from mwem_sql.errors import CellsError, OptionError, OutputError, WorkloadError, refuse
 from mwem_sql.kernel import Kernel
 from mwem_sql.ledger import is_read_only, ledger_of
 from mwem_sql.mechanisms import OpenDPNoise, SeededNoise, noise_scale
 from mwem_sql.mwem import Outcome, Problem, mwem, whole_domain
 from mwem_sql.request import FUNCTION, MAX_ROWS, Request
-from mwem_sql.session import Session, lock
+from mwem_sql.session import Session
 from mwem_sql.state import State
 from mwem_sql.values import draw_rows
 
@@ -63,12 +61,12 @@ def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any
     """Make the release or find the stored one; the output's name and the summary row."""
     started = time.monotonic()
     con = session.cursor()
-    private, output = _names(con, session, request)
-    with lock(f"{_file(con, output)}.{output}"):
-        fingerprint = _fingerprint(con, session, request, private, output)
-        found = _reusable(con, output, fingerprint, request)
+    private, output = reuse.names(con, session, request)
+    with reuse.output_lock(con, output):
+        fingerprint = reuse.fingerprint(con, session, request, private, output)
+        found = reuse.stored_release(con, output, fingerprint, request)
         if found is not None:
-            _restore(session, request, output)
+            reuse.restore_table(session, request, output)
             return output, _summary(output, found, started, reused=True)
         plan = make_plan(session, request)
         if is_read_only(con, output.database):
@@ -157,86 +155,6 @@ def _histogram(request: Request, compiled: Compiled) -> LinearQuery | None:
             "leave start out, or ask about fewer attributes",
         )
     return whole_domain(shape)
-
-
-def _names(con: duckdb.DuckDBPyConnection, session: Session, request: Request) -> tuple[Name, Name]:
-    """The private table and the output in full. The table need not exist any more: a stored release is still returned."""
-    here = Name(session.place.database, session.place.schema, "")
-    found = catalog.find(con, request.table, session.place)
-    private = found[0] if found else store.locate(con, catalog.split_name(request.table), here)
-    if private is None:
-        private = catalog.describe(con, request.table, session.place, FUNCTION).name  # refuses, and says why
-    home = here if is_read_only(con, private.database) else private
-    if request.output is None:
-        return private, home.beside(f"{private.table}_synthetic")
-    return private, store.output_name(con, request.output, home, FUNCTION)
-
-
-def _file(con: duckdb.DuckDBPyConnection, name: Name) -> str:
-    """What tells two databases of one process apart."""
-    rows = con.execute("SELECT coalesce(path, ''), database_oid FROM duckdb_databases() WHERE database_name = ?", [name.database]).fetchall()
-    return str(rows)
-
-
-def _fingerprint(con: duckdb.DuckDBPyConnection, session: Session, request: Request, private: Name, output: Name) -> str:
-    """A hash of the request alone, domain table included; never of the private table's content or state.
-
-    Options at their default are left out, so that a later version with more options still knows the request; so is the
-    database, if it is the output's: the file may be renamed.
-    """
-    options = {option.name: getattr(request, option.name) for option in fields(request) if option.name not in {"workload", "budget", "output"}}
-    asked = {name: value for name, value in options.items() if value != getattr(Request, name, None)}
-    elsewhere = private.database.lower() if private.database != output.database else ""
-    asked |= {
-        "table": [elsewhere, private.schema.lower(), private.table.lower()], "epsilon": str(request.budget.epsilon), "delta": str(request.budget.delta),
-        "workload": [[q.predicate, q.measure, q.group_by, q.verbatim, q.name, float(q.weight)] for q in request.workload],
-        "declared": _declared(con, session, request, private), "settings": dict(session.settings),
-    }  # fmt: skip
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
-
-
-def _declared(con: duckdb.DuckDBPyConnection, session: Session, request: Request, private: Name) -> list[str] | None:
-    """The rows of the domain table. It is public: a view of the private table is refused before it is read."""
-    found = catalog.find(con, request.domain or private.beside(f"{private.table}_domain").quoted(), session.place)
-    if found is None:
-        return None
-    protected = catalog.find(con, private.quoted(), session.place)
-    if protected is not None and catalog.sources(con, *protected) & catalog.sources(con, *found):
-        raise refuse(
-            TableError, FUNCTION, f"domain table ({found[0].table!r}) reads the private table {private.table}",
-            "a domain must be public: write its rows out in a table",
-        )
-    return sorted(map(repr, con.execute(exp.select("*").from_(found[0].tree()).sql("duckdb")).fetchall()))
-
-
-def _reusable(con: duckdb.DuckDBPyConnection, output: Name, fingerprint: str, request: Request) -> dict[str, Any] | None:
-    """The stored release of this very request; an OutputError if the name is taken by anything else."""
-    releases = store.releases_of(con, output)
-    for facts in releases:
-        if facts["request"] == fingerprint:
-            return facts
-    if releases:
-        if request.version is not None and all(facts["version"] != request.version for facts in releases):
-            return None
-        raise refuse(
-            OutputError, FUNCTION, f"output ({output}) holds a release of another request",
-            "choose another output, or give a new version := '...' to make and charge a new release under this name",
-        )
-    if catalog.find(con, output.quoted(), catalog.Place(output.database, output.schema)) is not None:
-        raise refuse(
-            OutputError, FUNCTION, f"output ({output}) exists and is not a release",
-            "choose another name with output := '...', or drop it first",
-        )
-    return None
-
-
-def _restore(session: Session, request: Request, output: Name) -> None:
-    """A stored release whose table was dropped is drawn again from its state, at no cost."""
-    con = session.cursor()
-    if catalog.find(con, output.quoted(), session.place) is None:
-        found = store.load(con, output.quoted(), session.place, FUNCTION)
-        columns = draw_rows(found.state(), found.classes, found.facts["rows"], np.random.default_rng(request.seed))
-        store.write_table(session.cursor(), output, columns)
 
 
 def _run_and_store(

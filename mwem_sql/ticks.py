@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -147,12 +147,17 @@ def is_finite(tick: object) -> TypeGuard[Tick]:
 
 def cast(value: exp.Expr, type_text: str) -> exp.Cast:
     """`CAST(value AS type)` for a type as DuckDB's catalog prints it, ENUM values verbatim."""
-    return exp.Cast(this=value, to=exp.DataType.build(type_text, dialect="duckdb"))
+    return exp.Cast(this=value, to=_data_type(type_text).copy())
 
 
 def try_cast(value: exp.Expr, type_text: str) -> exp.TryCast:
     """The same, but NULL where a value has no counterpart."""
-    return exp.TryCast(this=value, to=exp.DataType.build(type_text, dialect="duckdb"))
+    return exp.TryCast(this=value, to=_data_type(type_text).copy())
+
+
+@lru_cache(maxsize=256)
+def _data_type(type_text: str) -> exp.DataType:
+    return exp.DataType.build(type_text, dialect="duckdb")
 
 
 def as_text(value: exp.Expr, type_text: str) -> exp.Expr:

@@ -2,6 +2,8 @@
 -- Why each body looks as it does: the function returns a LIST of STRUCT that is unnested, because unnesting a plain STRUCT runs
 -- it once per field, and every run of a release is charged; the workload is read in FROM, ordered, because a subquery as an
 -- argument cannot be copied; an error comes back as the field err, so that the user reads our sentence and no Python stack.
+-- The context is written out each time: after USE of another database, a macro is still found by its full name, but not one
+-- that it calls.
 
 -- A private synthetic table that answers the workload: one summary row.
 -- Example: CALL mwem_release('adult', workload, 0.5)  ->  1, census.main.adult_synthetic, 32590, 0.5, ...

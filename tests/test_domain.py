@@ -94,7 +94,8 @@ def test_what_declares_nothing(con: duckdb.DuckDBPyConnection) -> None:
         "VARCHAR CHECK (c NOT LIKE 'a%')", "VARCHAR CHECK (regexp_matches(c, '^a'))", "INTEGER CHECK (c NOT IN (1, 2))",
         "INTEGER CHECK (NOT (c BETWEEN 1 AND 2))", "DATE CHECK (c >= '2020-01-01' AND c <= today())", "INTEGER[] CHECK (len(c) = 1)",
         "INTEGER CHECK (c IN (1, 2) AND c > 5)", "INTEGER CHECK (c IN (1.5, 2.5))", "TIME CHECK (c BETWEEN '10:00' AND '11:00')",
-        "INTEGER CHECK (c >= 0 AND c < random() * 10)",
+        "INTEGER CHECK (c >= 0 AND c < random() * 10)", "INTEGER CHECK (c % 2 = 0)", "INTEGER CHECK (0 = c % 2)", "VARCHAR CHECK (lower(c) = 'x')",
+        "INTEGER CHECK (c IN (c, 1))", "INTEGER CHECK (c = c)", "INTEGER CHECK (c % 3 IN (0, 1))",
     ]  # fmt: skip
     assert declared(con, definitions) == {}
 

@@ -81,6 +81,7 @@ def test_the_connection_that_registered_is_closed_while_another_goes_on(tmp_path
         first.execute(PEOPLE)
         second = duckdb.connect(sys.argv[1])
         second.execute("SET enable_progress_bar = false")  # it would be drawn over what is printed here
+        second.execute("SET enable_progress_bar = false")  # DuckDB 1.4 prints it where it takes longer
         first.close()
         del first
         print(second.execute("CALL mwem_release('people', workload, 1, rounds := 1)").fetchall()[0][1])
@@ -123,6 +124,24 @@ def test_registering_does_not_keep_a_file_open(tmp_path: Path) -> None:
     mwem_sql.connect(path).close()
     done = python("import sys, duckdb; duckdb.connect(sys.argv[1]).close()", path)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_connections_that_register_at_once(connect: Open, tmp_path: Path) -> None:
+    connections = [connect(tmp_path / "a.duckdb", registered=False) for _ in range(6)]
+    errors: list[Exception] = []
+
+    def register(con: Connection) -> None:
+        try:
+            mwem_sql.register(con).execute("FROM mwem_ledger()").fetchall()
+        except Exception as error:  # noqa: BLE001
+            errors.append(error)
+
+    threads = [threading.Thread(target=register, args=(con,)) for con in connections]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
 
 
 @pytest.mark.parametrize("same", [True, False])

@@ -56,6 +56,7 @@ sys.path.insert(0, sys.argv[1])
 import mwem_sql
 assert mwem_sql.__file__.startswith(sys.argv[1]), mwem_sql.__file__
 con = mwem_sql.connect(sys.argv[2])
+con.execute("SET enable_progress_bar = false")
 con.execute("CREATE TABLE t (x BOOLEAN NOT NULL); INSERT INTO t SELECT i % 2 = 0 FROM range(50) r(i)")
 con.execute("CREATE TABLE w AS SELECT 'x' AS predicate")
 print(con.execute("SELECT output, rounds, private FROM mwem_release('t', w, 1)").fetchall()[0])

@@ -95,9 +95,10 @@ def _parse(domain: Domain, workload: Workload) -> list[Parsed]:
 
     out = []
     for query in workload:
-        conjuncts = tuple(map(predicate.condition, predicate.conjuncts(tree(query.predicate, "predicate")))) if query.predicate is not None else ()
-        factors = tuple(predicate.leaf(part) for part in _factors(tree(query.measure, "measure"))) if query.measure is not None else ()
-        out.append(Parsed(conjuncts, tuple(_group_leaves(domain, query)), factors))
+        conjuncts = predicate.conjuncts(tree(query.predicate, "predicate")) if query.predicate is not None else ()
+        factors = _factors(tree(query.measure, "measure")) if query.measure is not None else ()
+        groups = tuple(_group_leaves(domain, query))
+        out.append(Parsed(tuple(map(predicate.condition, conjuncts)), groups, tuple(map(predicate.leaf, factors))))
     return out
 
 
@@ -187,18 +188,19 @@ def _check_as_written(compiled: Compiled, workload: Workload, parsed: Sequence[P
 
 def _as_written(
     table: str, workload: Workload, parsed: Sequence[Parsed], sandbox: Sandbox
-) -> dict[tuple[str, str | None], npt.NDArray[Any]]:
+) -> dict[tuple[str, str], npt.NDArray[Any]]:
     """Each text on the rows of `table`: a predicate's truth, a measure's value, whether a list is what sqlglot made of it."""
-    texts: dict[tuple[str, str | None], str] = {}
+    # The texts as the analyst wrote them, so these cannot be trees. A newline ends a comment that a text may close with.
+    texts: dict[tuple[str, str], str] = {}
     for query, item in zip(workload, parsed, strict=True):
-        # A newline ends a comment that a text may close with.
-        texts["truth", query.predicate] = f"coalesce(CAST(({query.predicate}\n) AS BOOLEAN), false)"
-        texts["sign", query.measure] = f"coalesce(CAST(({query.measure}\n) AS DOUBLE), 0)"
-        if not query.verbatim and query.group_by is not None:
-            listed = ", ".join(leaf.sql for leaf in item.groups)
-            texts["group", query.group_by[0]] = f"row({query.group_by[0]}\n) IS NOT DISTINCT FROM row({listed})"
-    texts = {key: text for key, text in texts.items() if key[1] is not None}
-    arrays = run(sandbox, table, [(str(key[1]), text) for key, text in texts.items()])
+        if query.predicate is not None:
+            texts["truth", query.predicate] = f"coalesce(CAST(({query.predicate}\n) AS BOOLEAN), false)"
+        if query.measure is not None:
+            texts["sign", query.measure] = f"coalesce(CAST(({query.measure}\n) AS DOUBLE), 0)"
+        if query.group_by is not None and not query.verbatim:
+            (listed,) = query.group_by
+            texts["group", listed] = f"row({listed}\n) IS NOT DISTINCT FROM row({', '.join(leaf.sql for leaf in item.groups)})"
+    arrays = run(sandbox, table, [(text, expression) for (_, text), expression in texts.items()])
     return {key: array.to_numpy() for key, array in zip(texts, arrays, strict=True)}
 
 

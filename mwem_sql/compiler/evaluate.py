@@ -57,14 +57,14 @@ def cut(
     out = {}
     for name in used:
         attribute = domain[name]
-        if attribute.values is not None or attribute.step is not None:
+        listable = attribute.cells is not None and (attribute.cells <= MAX_VALUES or name in must_list)
+        if attribute.values is not None or attribute.step is not None or (listable and attribute.bins is None):
             out[name] = value_pieces(attribute)
             continue
         cuts = _ticks(attribute.ordered, constants[name], sandbox)
         if finer_than is not None and name in finer_than:
             cuts += finer_than[name].pieces.lows.tolist()
-        listable = attribute.bins is None and attribute.cells is not None and attribute.cells <= MAX_VALUES
-        out[name] = value_pieces(attribute, cuts) if listable or name in must_list else cut_pieces(attribute, cuts)
+        out[name] = value_pieces(attribute, cuts) if name in must_list else cut_pieces(attribute, cuts)
     return out
 
 
