@@ -64,6 +64,9 @@ class Factor:
             for names, asked in axes.items()
         }
 
+    def size(self, attribute: str) -> int:
+        return self.shape[self.attributes.index(attribute)]
+
     def multiply(self, attributes: Sequence[str], by: Floats) -> None:
         """Multiply each weight by the positive entry of `by` (axes `attributes`) for its cell."""
         self.lowest += log(max(by.min(), TINY))

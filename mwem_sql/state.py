@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from mwem_sql.compiler.linear import Block, Floats, LinearQuery
 from mwem_sql.factor import FLOOR, LOWEST, SCHEMA, Factor, answer_scalars, factors_from_table, factors_to_table, outer
+from mwem_sql.fit import TOLERANCE, Fit, Fitted, Target
 from mwem_sql.graph import Clique, connected, maximal, total_cells, triangulate
 from mwem_sql.tree import Tree
 
@@ -164,6 +165,25 @@ class State:
             for name in self._telling(query)[:1]:
                 apart.setdefault(id(self._tree[name]), []).append((query, measured))
         return max((self._replay(group, passes, tolerance) for group in apart.values()), default=0)
+
+    def fit(self, targets: Sequence[Target], tolerance: float = TOLERANCE) -> Fitted:
+        """Refit all measurements, each weighted by the inverse of its variance, until their misfit no longer falls."""
+        for target in targets:
+            _one_per_cell(target.query, target.values)
+            self.join(target.query.attributes)
+        apart: dict[int, tuple[Tree, list[Target]]] = {}
+        misfit, steps = 0.0, 0
+        for target in targets:
+            names = self._telling(target.query)
+            if names:
+                tree = self._tree[names[0]]
+                apart.setdefault(id(tree), (tree, []))[1].append(target)
+            else:
+                misfit += float(np.square(self.answer(target.query) - target.values).sum()) / target.variance
+        for tree, own in apart.values():
+            fitted = Fit(tree, own).run(tolerance)
+            misfit, steps = misfit + fitted.misfit, max(steps, fitted.steps)
+        return Fitted(misfit, steps)
 
     def table(self) -> pa.Table:
         """One row per factor, on the state's own memory: the state takes new memory when it next changes."""
