@@ -16,8 +16,10 @@ import pyarrow as pa
 
 from mwem_sql.budget import Split
 from mwem_sql.compiler.linear import Block, Floats, LinearQuery
+from mwem_sql.fit import Target
 from mwem_sql.kernel import Kernel, Measurement
 from mwem_sql.mechanisms import noise_scale
+from mwem_sql.offers import Offers
 from mwem_sql.state import SCHEMA, Mixture, State
 
 PASSES = 100  # over all measurements after each round, as in the paper's listing
@@ -41,6 +43,7 @@ class Problem:
     histogram: LinearQuery | None = None
     average: bool = False
     sensitivity: int = 1
+    fit: str = "mirror"
 
     def kernel_queries(self) -> list[LinearQuery]:
         """The queries whose true answers the kernel must hold, in the order of their numbers."""
@@ -92,6 +95,11 @@ class _History:
     def measurements(self) -> list[tuple[LinearQuery, Floats]]:
         return [(self.queries[q], values) for q, values in self.values.items() if self.queries[q].blocks]
 
+    def targets(self) -> list[Target]:
+        return [
+            Target(self.queries[q], values, self.variances[q]) for q, values in self.values.items() if self.queries[q].blocks
+        ]
+
 
 def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int, int], None] | None = None) -> Outcome:
     """Run all rounds. The kernel debits; what is selected and when it ends depends on released values only."""
@@ -120,20 +128,19 @@ def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int
 
     penalties = _penalties(problem, split)
     iterates: list[State] = []
+    offers = Offers(problem.queries, {name: len(size) for name, size in problem.sizes.items()}, problem.max_cells)
 
     # For iteration i = 1..T:
     for i in range(1, T + 1):
         if problem.average:
             iterates.append(A.copy())
-        candidates = [
-            q for q in range(1, len(problem.queries) + 1)
-            if q not in history.values and A.cells_with(queries[q].attributes) <= problem.max_cells
-        ]  # fmt: skip
-        if candidates:
+        fits = offers.fitting(A)
+        fits[[q - 1 for q in history.values if q > 0]] = False
+        candidates = np.flatnonzero(fits)
+        if candidates.size:
             # 1. Exponential Mechanism: q_i with score |q(A_{i-1}) - q(B)|.
-            answers = A.answers([queries[q] for q in candidates])
-            index = np.array(candidates) - 1
-            q_i = kernel.select(candidates, answers, penalties[index], problem.weights[index], split.select)
+            answers = offers.answers(A, candidates)
+            q_i = kernel.select(candidates + 1, answers, penalties[candidates], problem.weights[candidates], split.select)
             # 2. Laplace Mechanism: m_i = q_i(B) + Laplace(2T/eps).
             measure("round", q_i, split.measure)
         else:
@@ -147,8 +154,10 @@ def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int
         # 3. Multiplicative Weights: A_i(x) proportional to A_{i-1}(x) exp(q_i(x) (m_i - q_i(A_{i-1})) / 2n).
         if problem.average:
             A.update(queries[q_i], history.values[q_i])
-        else:
+        elif problem.fit == "replay":
             A.replay(history.measurements(), passes=PASSES)
+        else:
+            A.fit(history.targets())
         if progress is not None:
             progress(i, T)
 

@@ -102,8 +102,8 @@ def make_plan(session: Session, request: Request) -> Plan:
         sensitivity=request.rows_per_unit,
     )  # fmt: skip
     problem = Problem(
-        linear, weights, compiled.sizes, MAX_CELLS, request.total, _histogram(request, compiled), request.average,
-        request.rows_per_unit,
+        linear, weights, compiled.sizes, request.max_cells, request.total, _histogram(request, compiled), request.average,
+        request.rows_per_unit, request.fit,
     )  # fmt: skip
     sets = {frozenset(query.attributes) for query in problem.kernel_queries()}
     scans = plan_scans(relation.name, compiled.classes, sets, _unit(request, relation))

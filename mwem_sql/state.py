@@ -70,7 +70,7 @@ class State:
     @property
     def trees(self) -> list[Tree]:
         """For reading: only the state changes them."""
-        return self._touched(self.attributes)
+        return self.trees_of(self.attributes)
 
     @property
     def factors(self) -> list[Factor]:
@@ -209,21 +209,26 @@ class State:
         named = chain.from_iterable(factor.attributes for factor in factors)
         return cls([tree for tree in trees if tree.attributes], tuple(dict.fromkeys(named)) if attributes is None else attributes, total)
 
-    def _touched(self, attributes: Iterable[str]) -> list[Tree]:
+    def trees_of(self, attributes: Iterable[str]) -> list[Tree]:
+        """The trees that hold these attributes. For reading: only the state changes them."""
         return list({id(tree): tree for tree in map(self._tree.__getitem__, attributes)}.values())
 
     def _plan(self, attributes: Sequence[str]) -> tuple[list[Tree], list[Clique]]:
         """The trees that measuring a query over these attributes would replace by one, and its cliques; maybe none."""
         needed = frozenset(name for name in attributes if self._classes[name] > 1)
-        trees = self._touched(sorted(needed))
-        shares = [needed.intersection(tree.attributes) for tree in trees]
-        if all(tree.home(share) is not None for tree, share in zip(trees, shares, strict=True)):
-            if len(trees) < 2:
-                return [], []
-            # What a graph gains by a clique that meets each of its parts in a clique needs no new triangulation.
-            return trees, maximal([needed, *chain.from_iterable(tree.layout.cliques for tree in trees)])
-        sets = [needed, *chain.from_iterable(tree.sets or tree.layout.cliques for tree in trees)]
-        return trees, triangulate(sets, self._classes)
+        trees = self.trees_of(sorted(needed))
+        if len(trees) == 1 and trees[0].home(needed) is not None:
+            return [], []
+        # Where a new clique meets each part of a graph in a clique, it needs no triangulation of the whole.
+        parts = chain.from_iterable(self._part(tree, needed.intersection(tree.attributes)) for tree in trees)
+        return trees, maximal([needed, *parts]) if needed else []
+
+    def _part(self, tree: Tree, needed: Clique) -> Sequence[Clique]:
+        """The cliques of a tree in which some of its attributes must be in one."""
+        if tree.home(needed) is not None:
+            return tree.layout.cliques
+        found = (triangulate([needed, *tree.sets], self._classes), tree.layout.stretched(needed))
+        return min(found, key=lambda cliques: total_cells(cliques, self._classes))
 
     def _new_factor(self, names: tuple[str, ...], weights: Floats) -> Factor:
         cells = np.array(weights, dtype=np.float64).reshape(-1)
@@ -264,7 +269,7 @@ class State:
     def _marginals(self, wanted: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], Floats]:
         """Row-major in the order asked for, without axes of one class; arrays may be views of the weights."""
         parts = {
-            names: [(tree, tuple(n for n in names if n in tree.attributes)) for tree in self._touched(names)]
+            names: [(tree, tuple(n for n in names if n in tree.attributes)) for tree in self.trees_of(names)]
             for names in wanted
         }
         held: dict[int, tuple[Tree, set[tuple[str, ...]]]] = {}

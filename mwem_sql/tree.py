@@ -7,7 +7,7 @@ update of the focus therefore leaves all other cliques as they are: they are bro
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, KeysView, Sequence
 from itertools import pairwise
 from string import ascii_letters
 
@@ -35,8 +35,8 @@ class Tree:
         self.version = 0
 
     @property
-    def attributes(self) -> Collection[str]:
-        return self.layout.tops
+    def attributes(self) -> KeysView[str]:
+        return self.layout.tops.keys()
 
     @property
     def cells(self) -> int:
