@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
+from operator import is_
 
 import numpy as np
 
@@ -68,6 +69,7 @@ class Fit:
     def __init__(self, tree: Tree, targets: Sequence[Target]) -> None:
         """Changes nothing yet."""
         self._tree = tree
+        self._targets = targets
         self._queries = [target.query for target in targets]
         # All in shares of the total, and in units of the smallest noise: step sizes then hardly depend on either.
         sharpest = min(target.variance for target in targets)
@@ -80,8 +82,13 @@ class Fit:
         self._shared = [(), *(tuple(sorted(tree.layout.separator(n))) for n in range(1, len(tree.cliques)))]
 
     def run(self, tolerance: float = TOLERANCE) -> Fitted:
-        """Change the tree until the misfit no longer falls."""
+        """Change the tree until the misfit no longer falls; not at all if it is as good as when it last fell no longer."""
         here = self._start()
+        known, last = self._tree.fitted if isinstance(self._tree.fitted, tuple) else ((), 0.0)
+        found = self._misfit(here) * self._unit
+        same = len(known) == len(self._targets) and all(map(is_, known, self._targets))
+        if same and found <= last + tolerance * max(last, self._noise * self._unit):
+            return Fitted(found, 0)
         steps = 0
         weighted = self._precisions
         if min(weighted) < EVEN:
@@ -91,6 +98,7 @@ class Fit:
             self._precisions = weighted
         here, misfit, more = self._descend(here, tolerance)
         self._tree.replace(here.cliques)
+        self._tree.fitted = (tuple(self._targets), misfit * self._unit)
         return Fitted(misfit * self._unit, steps + more)
 
     def _descend(self, here: _Point, tolerance: float) -> tuple[_Point, float, int]:

@@ -72,6 +72,8 @@ class _History:
     queries: Sequence[LinearQuery]
     values: dict[int, Floats] = field(default_factory=dict)
     variances: dict[int, float] = field(default_factory=dict)
+    # The same object as long as nothing new is known of a query: the fit can then tell.
+    targets: dict[int, Target] = field(default_factory=dict)
 
     def add(self, measured: Measurement) -> None:
         q = measured.query
@@ -81,6 +83,8 @@ class _History:
             new = (self.values[q] * variance + new * old) / (old + variance)
             variance = old * variance / (old + variance)
         self.values[q], self.variances[q] = new, variance
+        if self.queries[q].blocks:
+            self.targets[q] = Target(self.queries[q], new, variance)
 
     def total(self) -> float:
         """N from all measurements that count every record, weighted by their variance; at least 1."""
@@ -94,11 +98,6 @@ class _History:
 
     def measurements(self) -> list[tuple[LinearQuery, Floats]]:
         return [(self.queries[q], values) for q, values in self.values.items() if self.queries[q].blocks]
-
-    def targets(self) -> list[Target]:
-        return [
-            Target(self.queries[q], values, self.variances[q]) for q, values in self.values.items() if self.queries[q].blocks
-        ]
 
 
 def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int, int], None] | None = None) -> Outcome:
@@ -157,7 +156,7 @@ def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int
         elif problem.fit == "replay":
             A.replay(history.measurements(), passes=PASSES)
         else:
-            A.fit(history.targets())
+            A.fit(list(history.targets.values()))
         if progress is not None:
             progress(i, T)
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from mwem_sql.compiler.linear import Floats, LinearQuery
 from mwem_sql.pairs import one_way, two_way
 from mwem_sql.state import State
+from mwem_sql.tree import Tree
 
 Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -44,14 +45,15 @@ class Offers:
         self._widths: dict[int, tuple[Numbers, Numbers]] = {}
         for width in {len(one) for one in self._sets}:
             which = np.array([number for number, one in enumerate(self._sets) if len(one) == width], dtype=np.int64)
-            members = np.array([[self._index[n] for n in self._sets[k]] for k in which], dtype=np.int64).reshape(-1, width)
+            members = np.array([[self._index[n] for n in self._sets[k]] for k in which], dtype=np.int64).reshape(len(which), width)
             self._widths[width] = (which, members)
         self._cells = np.array([query.cells for query in queries], dtype=np.int64)
         self._ends = np.cumsum(self._cells)
+        # As shares of the total, so that a new total changes nothing here.
         self._flat = np.zeros(int(self._cells.sum()))
         self._owner = np.repeat(np.arange(len(queries)), self._cells)
         self._seen: dict[str, tuple[int, int]] = {}
-        self._total = 0.0
+        self._kept: list[Tree] = []
         self._exact: dict[int, tuple[object, int]] = {}
         self._plan_pairs()
 
@@ -70,9 +72,9 @@ class Offers:
                 spans |= same & ~together[members[:, one], members[:, other]]
                 apart |= ~same
             # At worst a set that spans several cliques of a tree is added to all of them.
-            worst = tree_cells[trees].sum(axis=1) * own + own
-            fits[which] = np.where(spans, worst <= room, ~apart | (own <= room))
-            open_ = which[spans & (worst > room)]
+            worst = np.where(spans, tree_cells[trees].sum(axis=1) * own + own, apart * own)
+            fits[which] = worst <= max(room, 0)
+            open_ = which[worst > max(room, 0)]
             if len(open_) <= FEW:
                 fits[open_] = [self._cells_with(state, int(number)) <= self._max_cells for number in open_]
         return np.asarray(fits[self._set_of])
@@ -84,12 +86,12 @@ class Offers:
             self._refresh_pairs(state, changed)
             stale = [number for number in self._rest if not changed.isdisjoint(self._queries[number].attributes)]
             for number, answer in zip(stale, state.answers([self._queries[n] for n in stale]), strict=True):
-                self._flat[self._ends[number] - self._cells[number] : self._ends[number]] = answer
+                self._flat[self._ends[number] - self._cells[number] : self._ends[number]] = answer / state.total
         if len(numbers) == len(self._queries):
-            return self._flat.copy()
+            return self._flat * state.total
         wanted = np.zeros(len(self._queries), dtype=np.bool_)
         wanted[numbers] = True
-        return self._flat[wanted[self._owner]]
+        return self._flat[wanted[self._owner]] * state.total
 
     def _structure(self, state: State) -> tuple[Numbers, Flags, Floats]:
         """Each attribute's tree, whether two attributes are in a clique together, and the cells of each tree."""
@@ -162,7 +164,7 @@ class Offers:
             one_way(tree, self._starts, self._one)
         if self._two.size:
             rows = np.concatenate([np.arange(self._starts[n], self._starts[n] + self._sizes[self._index[n]]) for n in self._names if n in changed])
-            fresh = np.outer(self._one[rows], self._one / state.total)
+            fresh = np.outer(self._one[rows], self._one)
             if len(rows) == len(self._one):
                 self._two[:] = fresh
             else:

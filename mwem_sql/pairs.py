@@ -1,4 +1,4 @@
-"""All two-way marginals of a tree of cliques in one sweep, for scoring every pair of attributes in every round.
+"""All two-way marginals of a tree of cliques in one sweep, as shares of the total, to score every pair in every round.
 
 Messages run along the tree for all attributes at once: what a separator says about everything behind it is one matrix.
 """
@@ -16,15 +16,16 @@ from mwem_sql.factor import Factor
 from mwem_sql.tree import Names, Tree
 
 Places = npt.NDArray[np.int64]
-Behind = tuple[Names, Places, Floats]
-"""Attributes of a clique, places of values, and the distribution of those values given each cell of the attributes."""
+Behind = tuple[Names, Places, Floats | None]
+"""Attributes of a clique, places of values, and the distribution of those values given each cell of the attributes; None
+where the values are the cells."""
 
 
 def one_way(tree: Tree, starts: Mapping[str, int], out: Floats) -> None:
     """Write the marginal of every attribute from its start on."""
     found = tree.marginals([(name,) for name in tree.attributes])
     for (name,), marginal in found.items():
-        out[starts[name] : starts[name] + marginal.size] = marginal
+        out[starts[name] : starts[name] + marginal.size] = marginal / tree.total
 
 
 def two_way(tree: Tree, starts: Mapping[str, int], out: Floats) -> None:
@@ -36,7 +37,8 @@ def two_way(tree: Tree, starts: Mapping[str, int], out: Floats) -> None:
         pairs = list(combinations_with_replacement(own, 2))
         joints = clique.marginals({_union(one[0], other[0]) for one, other in pairs})
         for (a, rows, left), (b, columns, right) in pairs:
-            block = left @ _matrix(joints[_union(a, b)], clique, a, b) @ right.T
+            joint = _matrix(joints[_union(a, b)], clique, a, b) / tree.total
+            block = _times(right, _times(left, joint).T).T
             out[np.ix_(rows, columns)] = block
             out[np.ix_(columns, rows)] = block.T
 
@@ -44,27 +46,31 @@ def two_way(tree: Tree, starts: Mapping[str, int], out: Floats) -> None:
 def _sides(tree: Tree, starts: Mapping[str, int]) -> list[list[Behind]]:
     """For each clique, what it knows of its own new attributes and of those behind each of its separators."""
     layout = tree.layout
-    behind: list[dict[Names, list[Behind]]] = [{} for _ in tree.cliques]
+    behind: list[dict[Names, list[tuple[Places, Floats]]]] = [{} for _ in tree.cliques]
     sides: list[list[Behind]] = [[] for _ in tree.cliques]
     for number in range(len(tree.cliques) - 1, -1, -1):
         clique = tree.cliques[number]
-        own: list[Behind] = []
-        for name in clique.attributes:
-            if layout.tops[name] == number:
-                size = clique.size(name)
-                own.append(((name,), np.arange(starts[name], starts[name] + size), np.eye(size)))
+        own: list[Behind] = [
+            ((name,), np.arange(starts[name], starts[name] + clique.size(name)), None)
+            for name in clique.attributes
+            if layout.tops[name] == number
+        ]
         # Separators that are the same are one: given it, what lies behind is independent.
         for names, parts in behind[number].items():
-            own.append((names, np.concatenate([part[1] for part in parts]), np.concatenate([part[2] for part in parts])))
+            own.append((names, np.concatenate([places for places, _ in parts]), np.concatenate([given for _, given in parts])))
         sides[number] = own
         if number:
             shared = tuple(sorted(layout.separator(number)))
             joints = clique.marginals({_union(names, shared) for names, _, _ in own})
             given = clique.marginal(shared).reshape(-1)
-            rows = [left @ (_matrix(joints[_union(names, shared)], clique, names, shared) / given) for names, _, left in own]
-            entry = (shared, np.concatenate([places for _, places, _ in own]), np.concatenate(rows))
+            rows = [_times(left, _matrix(joints[_union(names, shared)], clique, names, shared) / given) for names, _, left in own]
+            entry = (np.concatenate([places for _, places, _ in own]), np.concatenate(rows))
             behind[layout.parents[number]].setdefault(shared, []).append(entry)
     return sides
+
+
+def _times(left: Floats | None, right: Floats) -> Floats:
+    return right if left is None else left @ right
 
 
 def _union(one: Names, other: Names) -> Names:

@@ -32,7 +32,10 @@ class Tree:
         self.total = total
         self._focus = 0
         self._fresh = set(range(len(self.cliques)))
+        # Goes up when the distribution changes; a new total is the same distribution.
         self.version = 0
+        # What the last fit was to, and how well it went: the fit's own note, void once the cliques are others.
+        self.fitted: object = None
 
     @property
     def attributes(self) -> KeysView[str]:
@@ -87,7 +90,6 @@ class Tree:
         for clique in self.cliques:
             clique.weights = clique.weights * growth
         self.total = total
-        self.version += 1
 
     def calibrate(self) -> None:
         """Bring all cliques up to date: after it, neighbours agree on what they share."""
