@@ -81,10 +81,12 @@ class Offers:
 
     def answers(self, state: State, numbers: Numbers) -> Floats:
         """The answers to these queries (ascending), one after the other in one vector."""
+        first = not self._kept
         changed = self._changed(state)
-        if changed:
+        if first or changed:
             self._refresh_pairs(state, changed)
-            stale = [number for number in self._rest if not changed.isdisjoint(self._queries[number].attributes)]
+            # The first time also queries of no attribute, which never change.
+            stale = [n for n in self._rest if first or not changed.isdisjoint(self._queries[n].attributes)]
             for number, answer in zip(stale, state.answers([self._queries[n] for n in stale]), strict=True):
                 self._flat[self._ends[number] - self._cells[number] : self._ends[number]] = answer / state.total
         if len(numbers) == len(self._queries):
@@ -119,8 +121,6 @@ class Offers:
         """Attributes whose tree is not what it was; they are taken to be seen now."""
         seen = {name: (id(tree), tree.version) for tree in state.trees for name in tree.attributes}
         changed = {name for name, stamp in seen.items() if self._seen.get(name) != stamp}
-        if not self._seen:
-            changed.update(self._names)
         self._seen = seen
         # A tree that is gone must not be taken for a new one at its address.
         self._kept = state.trees
