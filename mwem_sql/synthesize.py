@@ -56,24 +56,31 @@ def _draw(state: State, rows: int, generator: np.random.Generator) -> dict[str, 
     """
     order = np.arange(rows)
     codes: dict[str, Codes] = {}
-    for factor, shared in _cliques(state):
-        rest = [name for name in factor.attributes if name not in shared]
-        given = state.shape(shared)
-        weights = factor.marginal([*shared, *rest]).reshape(prod(given), -1)
+    for factor, given, name in _attributes(state):
+        sizes = state.shape(given)
+        weights = factor.marginal([*given, name]).reshape(prod(sizes), -1)
         group = np.zeros(rows, dtype=np.int64)
-        if shared:
-            group = np.ravel_multi_index([codes[name] for name in shared], given).astype(np.int64)
-            order = order[np.argsort(_narrow(group[order], prod(given)), kind="stable")]
-        sizes = np.bincount(group, minlength=prod(given))
-        counts = _group_counts(weights, sizes, generator)
-        # Sorted by group and cell, as the rows are by group; inside a group the cells are then dealt to the rows.
-        cells = np.repeat(np.tile(np.arange(weights.shape[1]), len(weights)), counts.ravel())
-        dealt = np.empty(rows, dtype=np.int64)
-        dealt[order] = cells[_golden_ranks(sizes, generator)] if codes else cells
-        order = order[np.argsort(_narrow(dealt[order], weights.shape[1]), kind="stable")]
-        for name, code in zip(rest, np.unravel_index(dealt, state.shape(rest)), strict=True):
-            codes[name] = code.astype(np.int32)
+        if given:
+            group = np.ravel_multi_index([codes[other] for other in given], sizes).astype(np.int64)
+            order = order[np.argsort(_narrow(group[order], prod(sizes)), kind="stable")]
+        members = np.bincount(group, minlength=prod(sizes))
+        counts = _group_counts(weights, members, generator)
+        # Sorted by group and class, as the rows are by group; inside a group the classes are then dealt to the rows.
+        classes = np.repeat(np.tile(np.arange(weights.shape[1]), len(weights)), counts.ravel())
+        codes[name] = np.empty(rows, dtype=np.int32)
+        codes[name][order] = classes[_golden_ranks(members, generator)] if codes else classes
+        order = order[np.argsort(_narrow(codes[name][order], weights.shape[1]), kind="stable")]
     return codes
+
+
+def _attributes(state: State) -> Iterator[tuple[Factor, tuple[str, ...], str]]:
+    """All attributes in the order of drawing, each with a factor that has it and the attributes there drawn before it."""
+    for factor, shared in _cliques(state):
+        given = shared
+        for name in factor.attributes:
+            if name not in shared:
+                yield factor, given, name
+                given = (*given, name)
 
 
 def _cliques(state: State) -> Iterator[tuple[Factor, tuple[str, ...]]]:
