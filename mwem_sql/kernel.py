@@ -21,7 +21,17 @@ from numpy.typing import NDArray
 
 from mwem_sql.budget import Accountant
 from mwem_sql.errors import EngineError, MwemError, refuse
-from mwem_sql.mechanisms import SATURATION, Integers, Kind, Noise, noise_scale, selection_scale, variance
+from mwem_sql.mechanisms import (
+    SATURATION,
+    Integers,
+    Kind,
+    Noise,
+    is_many,
+    many_scale,
+    noise_scale,
+    selection_scale,
+    variance,
+)
 
 Floats: TypeAlias = NDArray[np.float64]
 Result = TypeVar("Result")
@@ -129,10 +139,13 @@ class Kernel:
         multipliers = _multipliers(_finite(weights, chosen.size, "weights"), self.__bounds[chosen])
         unit = self.__sensitivity * int((multipliers * self.__bounds[chosen]).max())
         kind = self.__accountant.kind
-        calibrated = selection_scale(share, unit, kind)
+        many = is_many(chosen.size, share, kind)
+        calibrated = many_scale(share, unit, kind) if many else selection_scale(share, unit, kind)
 
         def draw() -> int:
             scores = self.__scores(chosen, expected, offsets, multipliers)
+            if many:
+                return int(chosen[self.__noise.select_many(scores, calibrated.scale)])
             return int(chosen[self.__noise.select(scores, calibrated.scale, kind)])
 
         self.__accountant.debit(share)

@@ -1,7 +1,7 @@
 """Class codes of synthetic rows, which follow the weights of a state much more closely than independent draws would.
 
-The first clique of a tree has its expected number of rows in each cell to within 1; a clique after it shares the rows of each
-cell of the separator out in the same way. Across trees, whose joint is a product, the cells are dealt evenly to the rows. Which value of a class a row gets, and the
+Attributes are drawn one after the other, clique by clique: the rows that agree in what was drawn before are shared out to
+the classes of the next to within 1, so that a cell of a clique has its expected number to within a few rows. Across trees, whose joint is a product, the cells are dealt evenly to the rows. Which value of a class a row gets, and the
 table it goes to, are for the caller.
 """
 
@@ -117,6 +117,6 @@ def _golden_ranks(sizes: Indices, generator: np.random.Generator) -> Indices:
     return starts + ranks
 
 
-def _narrow(cells: Indices, size: int) -> npt.NDArray[np.integer]:
+def _narrow(cells: npt.NDArray[np.integer], size: int) -> npt.NDArray[np.integer]:
     """The same numbers in 16 bits where they fit: numpy then sorts in linear time."""
     return cells.astype(np.uint16) if size <= 1 << 16 else cells
