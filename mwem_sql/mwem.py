@@ -144,7 +144,7 @@ def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int
             measure("round", q_i, split.measure)
         else:
             # Nothing new can be asked: the whole round goes into what is known least well.
-            q_i = max(history.values, key=lambda q: history.variances[q])
+            q_i = max([q for q in history.values if queries[q].blocks] or [0], key=lambda q: history.variances.get(q, 0.0))
             measure("again", q_i, split.select + split.measure)
 
         if problem.total is None:

@@ -97,14 +97,14 @@ class Offers:
 
     def _structure(self, state: State) -> tuple[Numbers, Flags, Floats]:
         """Each attribute's tree, whether two attributes are in a clique together, and the cells of each tree."""
-        tree_of = np.zeros(len(self._names), dtype=np.int64)
-        together = np.zeros((len(self._names), len(self._names)), dtype=np.bool_)
         trees = state.trees
+        tree_of = np.zeros(len(self._names), dtype=np.int64)
+        together = np.eye(len(self._names), dtype=np.bool_)
         for number, tree in enumerate(trees):
-            for clique in tree.layout.cliques:
-                own = [self._index[name] for name in clique]
-                tree_of[own] = number
-                together[np.ix_(own, own)] = True
+            tree_of[[self._index[name] for name in tree.attributes]] = number
+            for clique in tree.layout.cliques if len(tree.attributes) > 1 else ():
+                own = np.array([self._index[name] for name in clique])
+                together[own[:, None], own] = True
         return tree_of, together, np.array([tree.cells for tree in trees], dtype=np.float64)
 
     def _cells_with(self, state: State, number: int) -> int:
