@@ -51,7 +51,6 @@ class Offers:
         self._ends = np.cumsum(self._cells)
         # As shares of the total, so that a new total changes nothing here.
         self._flat = np.zeros(int(self._cells.sum()))
-        self._owner = np.repeat(np.arange(len(queries)), self._cells)
         self._seen: dict[str, tuple[int, int]] = {}
         self._kept: list[Tree] = []
         self._exact: dict[int, tuple[object, int]] = {}
@@ -81,6 +80,8 @@ class Offers:
 
     def answers(self, state: State, numbers: Numbers) -> Floats:
         """The answers to these queries (ascending), one after the other in one vector."""
+        if not len(numbers):
+            return np.empty(0)
         first = not self._kept
         changed = self._changed(state)
         if first or changed:
@@ -89,11 +90,13 @@ class Offers:
             stale = [n for n in self._rest if first or not changed.isdisjoint(self._queries[n].attributes)]
             for number, answer in zip(stale, state.answers([self._queries[n] for n in stale]), strict=True):
                 self._flat[self._ends[number] - self._cells[number] : self._ends[number]] = answer / state.total
-        if len(numbers) == len(self._queries):
-            return self._flat * state.total
-        wanted = np.zeros(len(self._queries), dtype=np.bool_)
-        wanted[numbers] = True
-        return self._flat[wanted[self._owner]] * state.total
+        # Runs of neighbours are copied as they are: with many cells an index for each would cost more than the answers.
+        cuts = np.flatnonzero(np.diff(numbers) != 1) + 1
+        firsts, lasts = numbers[np.concatenate([[0], cuts])], numbers[np.concatenate([cuts - 1, [-1]])]
+        runs = zip((self._ends - self._cells)[firsts].tolist(), self._ends[lasts].tolist(), strict=True)
+        found = np.concatenate([self._flat[begin:end] for begin, end in runs])
+        found *= state.total
+        return np.asarray(found)
 
     def _structure(self, state: State) -> tuple[Numbers, Flags, Floats]:
         """Each attribute's tree, whether two attributes are in a clique together, and the cells of each tree."""
