@@ -20,6 +20,7 @@ LONG = 512
 BATCH = 1 << 20
 """Numbers that a batch of scalar queries may hold at a time."""
 LOWEST = log(1e-300)
+TINY = float(np.finfo(np.float64).tiny)
 FLOOR = 1e-260
 """A weight that falls below exp(LOWEST), as a share of the total, comes back to FLOOR: from 0 it could never rise
 again. The gap between the two keeps the check for it rare."""
@@ -63,8 +64,12 @@ class Factor:
             for names, asked in axes.items()
         }
 
+    def size(self, attribute: str) -> int:
+        return self.shape[self.attributes.index(attribute)]
+
     def multiply(self, attributes: Sequence[str], by: Floats) -> None:
-        """Multiply each weight by the entry of `by` (axes `attributes`) for its cell."""
+        """Multiply each weight by the positive entry of `by` (axes `attributes`) for its cell."""
+        self.lowest += log(max(by.min(), TINY))
         axes = [self.attributes.index(name) for name in attributes]
         by = by.transpose(sorted(range(len(axes)), key=axes.__getitem__))
         by = by.reshape([size if axis in axes else 1 for axis, size in enumerate(self.shape)])

@@ -21,7 +21,17 @@ from numpy.typing import NDArray
 
 from mwem_sql.budget import Accountant
 from mwem_sql.errors import EngineError, MwemError, refuse
-from mwem_sql.mechanisms import SATURATION, Integers, Kind, Noise, noise_scale, selection_scale, variance
+from mwem_sql.mechanisms import (
+    SATURATION,
+    Integers,
+    Kind,
+    Noise,
+    is_many,
+    many_scale,
+    noise_scale,
+    selection_scale,
+    variance,
+)
 
 Floats: TypeAlias = NDArray[np.float64]
 Result = TypeVar("Result")
@@ -32,6 +42,9 @@ WEIGHT_GRID: Final = 1000
 MAXIMUM_BOUND: Final = 2**24
 # Twice this, summed over the cells of any query, and a penalty on top still fit an int64.
 _HEADROOM: Final = 2**61
+# Cells that are scored at a time, and runs of consecutive candidates up to which each is a batch of its own.
+_BATCH: Final = 2**20
+_MANY_RUNS: Final = 2000
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,15 +137,18 @@ class Kernel:
         if not chosen.size or chosen.min() < 0 or chosen.max() >= self.__cells.size:
             raise _refuse("the candidates must be one or more numbers of queries", "stop when every query is measured")
         cells = self.__cells[chosen]
-        expected = _rounded(_joined(approximations, cells))
+        expected = _joined(approximations, cells)
         offsets = _rounded(_finite(penalties, chosen.size, "penalties"))
         multipliers = _multipliers(_finite(weights, chosen.size, "weights"), self.__bounds[chosen])
         unit = self.__sensitivity * int((multipliers * self.__bounds[chosen]).max())
         kind = self.__accountant.kind
-        calibrated = selection_scale(share, unit, kind)
+        many = is_many(chosen.size, share, kind)
+        calibrated = many_scale(share, unit, kind) if many else selection_scale(share, unit, kind)
 
         def draw() -> int:
             scores = self.__scores(chosen, expected, offsets, multipliers)
+            if many:
+                return int(chosen[self.__noise.select_many(scores, calibrated.scale)])
             return int(chosen[self.__noise.select(scores, calibrated.scale, kind)])
 
         self.__accountant.debit(share)
@@ -163,13 +179,23 @@ class Kernel:
         values.setflags(write=False)
         return Measurement(int(query), values, calibrated.scale, variance(calibrated.scale, kind), share, kind)
 
-    def __scores(self, chosen: Integers, expected: Integers, offsets: Integers, multipliers: Integers) -> Integers:
+    def __scores(self, chosen: Integers, expected: Floats, offsets: Integers, multipliers: Integers) -> Integers:
         cells = self.__cells[chosen]
         firsts = np.cumsum(cells) - cells
-        truth = self.__flat[np.arange(expected.size) + np.repeat(self.__starts[chosen] - firsts, cells)]
-        # Sums stay below 2^62 and less a penalty below 2^63, so no intermediate wraps around.
         saturation = _HEADROOM // int(self.__cells.max())
-        misfit = np.add.reduceat(np.abs(np.clip(expected, -saturation, saturation) - truth), firsts) - offsets
+        misfit = np.empty(chosen.size, dtype=np.int64)
+        for begin, end in _batches(chosen, cells):
+            inside = firsts[begin:end] - firsts[begin]
+            size = int(inside[-1] + cells[end - 1])
+            first = int(self.__starts[chosen[begin]])
+            if (np.diff(chosen[begin:end]) == 1).all():
+                truth = self.__flat[first : first + size]
+            else:
+                truth = self.__flat[np.arange(size) + np.repeat(self.__starts[chosen[begin:end]] - inside, cells[begin:end])]
+            guess = np.clip(_rounded(expected[firsts[begin] : firsts[begin] + size]), -saturation, saturation)
+            # Sums stay below 2^62 and less a penalty below 2^63, so no intermediate wraps around.
+            misfit[begin:end] = np.add.reduceat(np.abs(guess - truth), inside)
+        misfit -= offsets
         ceilings = SATURATION // multipliers
         return np.clip(misfit, -ceilings, ceilings) * multipliers
 
@@ -225,6 +251,16 @@ def _multipliers(weights: Floats, bounds: Integers) -> Integers:
         return np.ones(weights.size, dtype=np.int64)
     grid: Floats = np.maximum(np.rint(relative * (WEIGHT_GRID * int(bounds.max()))), 1)
     return grid.astype(np.int64)
+
+
+def _batches(chosen: Integers, cells: Integers) -> list[tuple[int, int]]:
+    """Ranges of candidates whose cells fit a cache or two, each a run of consecutive queries if there are few runs."""
+    breaks = np.flatnonzero(np.diff(chosen) != 1) + 1
+    if breaks.size > _MANY_RUNS or not (np.diff(chosen) > 0).all():
+        breaks = np.empty(0, dtype=np.int64)
+    batch = np.cumsum(cells) // _BATCH
+    cuts = np.unique(np.concatenate([[0], breaks, np.flatnonzero(np.diff(batch)) + 1, [chosen.size]]))
+    return list(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True))
 
 
 def _joined(approximations: Sequence[Floats] | Floats, cells: Integers) -> Floats:

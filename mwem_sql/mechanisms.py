@@ -5,14 +5,18 @@ and is the only module that calls OpenDP. It must not know about queries or roun
 
 Two kinds of plan exist. `pure` composes epsilon: selection is permute-and-flip, noise is discrete Laplace.
 `zcdp` composes rho: selection is Gumbel noisy max (the exponential mechanism), noise is discrete Gaussian.
+From very many candidates both select by the exponential mechanism on equal scores taken together, which is our own code.
 """
 
 from __future__ import annotations
 
 import math
+import secrets
+from bisect import bisect_right
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any, ClassVar, Final, Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -32,6 +36,13 @@ SATURATION: Final = 2**62 - 1
 MAXIMUM_SENSITIVITY: Final = 2**61
 # Whoever weighs measurements by precision divides by the variance; at epsilon 1000 the exact one underflows to 0.
 MINIMUM_VARIANCE: Final = 1e-30
+# Candidates from which on selection is the exponential mechanism on grouped scores: OpenDP takes a microsecond for each.
+MANY: Final = 20_000
+SLACK: Final = Fraction(1, 2**20)
+# Below it the slack would not cover the rounding.
+LEAST_EPSILON: Final = 1e-4
+# The largest exponent: e^-700 is still a normal double.
+LOWEST: Final = 700.0
 # From here on the sum over the integers equals the integral to double precision (error below exp(-2 pi^2 sigma^2)).
 _CONTINUOUS_SIGMA: Final = 5.0
 # The seeded samplers count in int64; OpenDP's count in big integers and need no such bound.
@@ -60,6 +71,9 @@ class Noise(Protocol):
     def select(self, scores: Integers, scale: float, kind: Kind, /) -> int:
         """Give the position of a high score."""
 
+    def select_many(self, scores: Integers, scale: float, /) -> int:
+        """Give the position of a high score, each with probability in proportion to exp(score / scale)."""
+
     def add_noise(self, values: Integers, scale: float, kind: Kind, /) -> Integers:
         """Give the values, each with independent noise, saturated."""
 
@@ -78,6 +92,16 @@ class OpenDPNoise:
     def select(self, scores: Integers, scale: float, kind: Kind) -> int:
         """Select by permute-and-flip (pure) or by Gumbel noisy max (zcdp)."""
         return int(_selection(scale, kind)(saturate(scores)))
+
+    def select_many(self, scores: Integers, scale: float) -> int:
+        """Select by the exponential mechanism, equal scores together: exact integers, a uniform one below their sum."""
+        bounded = saturate(scores)
+        order = np.argsort(bounded, kind="stable")
+        values, firsts = np.unique(bounded[order], return_index=True)
+        counts = np.diff(firsts, append=scores.size)
+        sums = list(accumulate(c * w for c, w in zip(counts.tolist(), exponential_weights(values, scale), strict=True)))
+        group = bisect_right(sums, secrets.randbelow(sums[-1]))
+        return int(order[firsts[group] + secrets.randbelow(int(counts[group]))])
 
     def add_noise(self, values: Integers, scale: float, kind: Kind) -> Integers:
         """Add discrete Laplace (pure) or discrete Gaussian (zcdp) noise."""
@@ -107,6 +131,10 @@ class SeededNoise:
         # The flips do not depend on the order: the first head of a random order is a uniform choice of the heads.
         heads = np.flatnonzero(self._generator.random(logits.size) < np.exp(logits))
         return int(self._generator.choice(heads))
+
+    def select_many(self, scores: Integers, scale: float) -> int:
+        """Select by the exponential mechanism: Gumbel noise on each."""
+        return self.select(scores, scale, "zcdp")
 
     def add_noise(self, values: Integers, scale: float, kind: Kind) -> Integers:
         """Add discrete Laplace (pure) or discrete Gaussian (zcdp) noise."""
@@ -166,6 +194,45 @@ def selection_scale(share: Fraction, sensitivity: int, kind: Kind) -> Calibrated
 
 
 @lru_cache(maxsize=4096)
+def many_scale(share: Fraction, sensitivity: int, kind: Kind) -> Calibrated:
+    """Find the scale at which one selection by the exponential mechanism costs at most `share`.
+
+    Privacy:
+        As for `selection_scale`: 2 * sensitivity / scale in epsilon, an eighth of its square in rho. The proof is ours and
+        is in docs/selection-proof.md; SLACK on the sensitivity covers what floats round.
+    """
+    _check(share, sensitivity)
+
+    def cost(scale: float) -> Fraction:
+        epsilon = 2 * sensitivity * (1 + SLACK) / Fraction(scale)
+        return epsilon if kind == "pure" else epsilon**2 / 8
+
+    scale = selection_scale(share, sensitivity, kind).scale * float(1 + SLACK)
+    while Fraction(rounded := math.nextafter(float(cost(scale)), math.inf)) > share:
+        scale *= 1 + 2.0**-50
+    return Calibrated(scale, rounded)
+
+
+def is_many(candidates: int, share: Fraction, kind: Kind) -> bool:
+    """Whether so many are selected from by `select_many`: a rule on public numbers alone."""
+    epsilon = float(share) if kind == "pure" else math.sqrt(8 * float(share))
+    return candidates >= MANY and epsilon >= LEAST_EPSILON
+
+
+def exponential_weights(scores: Integers, scale: float) -> list[int]:
+    """Integers in proportion to exp(score / scale), none below e^-LOWEST of the largest; to a relative 2^-42.
+
+    Doubles are fractions: scaled by one power of 2 they are integers, and from there on nothing is rounded.
+    """
+    logits = (scores.max() - scores).astype(np.float64) / scale
+    weights = np.exp(-np.minimum(logits, LOWEST))
+    mantissas, exponents = np.frexp(weights)
+    wholes = (mantissas * 2.0**53).astype(np.int64)
+    shifts = exponents - int(exponents.min())
+    return [whole << shift for whole, shift in zip(wholes.tolist(), shifts.tolist(), strict=True)]
+
+
+@lru_cache(maxsize=4096)
 def noise_scale(share: Fraction, sensitivity: int, kind: Kind) -> Calibrated:
     """Find the scale at which one noisy vector costs at most `share`.
 
@@ -199,8 +266,11 @@ def zcdp_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
 
 @lru_cache(maxsize=1024)
 def zcdp_epsilon(rho: Fraction, delta: Fraction) -> float:
-    """Convert rho-zCDP to the epsilon that OpenDP's curve gives at delta, every rounding against us."""
-    return float(_profile(-_float_below(-rho)).epsilon(_float_below(delta)))
+    """Convert rho-zCDP to the epsilon that OpenDP's curve gives at delta, every rounding against us.
+
+    OpenDP finds it numerically: for one rho, reached in two ways, its answers differ by an ulp or two now and then.
+    """
+    return float(_profile(-_float_below(-rho)).epsilon(_float_below(delta))) * (1 + 2.0**-48)
 
 
 class _Build(Protocol):

@@ -3,9 +3,9 @@
 Sees the private table through the kernel's two methods only; everything else here is public or released. The letters are
 the figure's: A is the approximation, n its total, q_i the query of round i, m its measurement, T the rounds.
 
-For the last A every round replays all measurements as the paper's listing does, 100 passes of the fixed step. The state
-can stop sooner, but a misfit that stands still or rises in one pass may fall again in a later one, so the loop does not
-ask it to. For the average a round takes one step, as in the figure, which is what the theorem is about.
+For the last A every round fits all measurements again: by mirror descent to a tolerance, or (`fit := 'replay'`) as the
+paper's listing does, 100 passes of the fixed step. For the average a round takes one step, as in the figure, which is what
+the theorem is about.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ import pyarrow as pa
 
 from mwem_sql.budget import Split
 from mwem_sql.compiler.linear import Block, Floats, LinearQuery
+from mwem_sql.fit import Target
 from mwem_sql.kernel import Kernel, Measurement
 from mwem_sql.mechanisms import noise_scale
+from mwem_sql.offers import Offers
 from mwem_sql.state import SCHEMA, Mixture, State
 
 PASSES = 100  # over all measurements after each round, as in the paper's listing
@@ -49,6 +51,7 @@ class Problem:
     histogram: LinearQuery | None = None
     average: bool = False
     sensitivity: int = 1
+    fit: str = "mirror"
 
     def __post_init__(self) -> None:
         if len(self.weights) != len(self.queries):
@@ -85,7 +88,9 @@ def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int
     T = split.rounds
     noise = _expected_noise(problem, split)
     doubt = 2 * math.log(max(1, len(problem.queries))) * noise
-    unasked = _unasked(problem)
+    offers = Offers(problem.queries, {name: len(size) for name, size in problem.sizes.items()}, problem.max_cells)
+    # A public total needs no measurement.
+    unasked = np.array([problem.total is None or not _is_total(query) for query in problem.queries], dtype=bool)
     m = _Measured(kernel, Q)
     iterates: list[State] = []
 
@@ -105,16 +110,14 @@ def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int
     for i in range(1, T + 1):
         if problem.average:
             iterates.append(A.copy())
-        # Factors only grow, so what does not fit now never will.
-        unasked = {names: asked for names, asked in unasked.items() if A.cells_with(names) <= problem.max_cells}
-        candidates = np.array([q for asked in unasked.values() for q in asked], dtype=np.int64)
+        candidates = np.flatnonzero(offers.fitting(A) & unasked) + 1
         if not candidates.size and not m.values:
             break
         if candidates.size:
             # 1. Exponential Mechanism: sample q_i with score |q(A_{i-1}) - q(B)|.
-            answers = A.answers([Q[q] for q in candidates])
+            answers = offers.answers(A, candidates - 1)
             q_i = kernel.select(candidates, answers, noise[candidates], problem.weights[candidates - 1], split.select)
-            unasked[Q[q_i].attributes].remove(q_i)
+            unasked[q_i - 1] = False
             # 2. Laplace Mechanism: m_i = q_i(B) + Laplace(2T/eps).
             m.measure("round", q_i, split.measure)
         else:
@@ -129,8 +132,10 @@ def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int
         if problem.average:
             k = _worst_fit(A, m, q_i, doubt)
             A.update(Q[k], m.values[k])
-        else:
+        elif problem.fit == "replay":
             A.replay([(Q[q], values) for q, values in m.values.items()], PASSES, tolerance=None)
+        else:
+            A.fit(list(m.targets.values()))
         if progress is not None:
             progress(i, T)
 
@@ -155,6 +160,8 @@ class _Measured:
     steps: list[Step] = field(default_factory=list)
     values: dict[int, Floats] = field(default_factory=dict)
     variances: dict[int, float] = field(default_factory=dict)
+    # The same object as long as nothing new is known of a query: the fit can then tell.
+    targets: dict[int, Target] = field(default_factory=dict)
 
     def measure(self, purpose: Purpose, q: int, share: Fraction) -> None:
         measurement = self.kernel.measure(q, share)
@@ -167,6 +174,8 @@ class _Measured:
             new = (self.values[q] * variance + new * old) / (old + variance)
             variance = old * variance / (old + variance)
         self.values[q], self.variances[q] = new, variance
+        if self.queries[q].blocks:
+            self.targets[q] = Target(self.queries[q], new, variance)
 
     def total(self) -> float:
         """The estimate of n from all steps that count every record, each by its precision; at least 1."""
@@ -178,15 +187,6 @@ class _Measured:
     def least_known(self) -> int:
         """The query with the largest variance, the first measured among equals; the total only if there is no other."""
         return max(self.values, key=lambda q: (q > 0, self.variances[q]))
-
-
-def _unasked(problem: Problem) -> dict[tuple[str, ...], list[int]]:
-    """The numbers of all queries worth asking, by their attributes: a public total needs no measurement."""
-    found: dict[tuple[str, ...], list[int]] = {}
-    for q, query in enumerate(problem.queries, start=1):
-        if problem.total is None or not _is_total(query):
-            found.setdefault(query.attributes, []).append(q)
-    return found
 
 
 def _expected_noise(problem: Problem, split: Split) -> Floats:

@@ -99,6 +99,7 @@ def make_plan(session: Session, request: Request) -> Plan:
         )
     queries, weights = compiled.distinct
     linear = [query.linear for query in queries]
+    _check_room(request, compiled)
     rounds = request.rounds or default_rounds(len(linear), len(compiled.classes))
     shares = split(
         request.budget, rounds, total_is_public=request.total is not None, histogram=request.start == "histogram",
@@ -106,12 +107,25 @@ def make_plan(session: Session, request: Request) -> Plan:
     )  # fmt: skip
     _check_rows(request, shares)
     problem = Problem(
-        linear, weights, compiled.sizes, MAX_CELLS, request.total, _histogram(request, compiled), request.average,
-        request.rows_per_unit,
+        linear, weights, compiled.sizes, request.max_cells, request.total, _histogram(request, compiled), request.average,
+        request.rows_per_unit, request.fit,
     )  # fmt: skip
     sets = {frozenset(query.attributes) for query in problem.kernel_queries()}
     scans = plan_scans(relation.name, compiled.classes, sets, _unit(request, relation))
     return Plan(relation, compiled, problem, shares, scans)
+
+
+def _check_room(request: Request, compiled: Compiled) -> None:
+    """The model can hold any query of the workload beside the one-way marginals that it starts from."""
+    sizes = {name: classes.count for name, classes in compiled.classes.items()}
+    for query in compiled.queries:
+        names = query.linear.attributes
+        cells = sum(sizes.values()) - sum(sizes[name] for name in names) + query.linear.domain_cells
+        if cells > request.max_cells:
+            raise refuse(
+                CellsError, FUNCTION, f"query {query.label!r} makes a model of {cells:,} cells, more than max_cells ({request.max_cells:,})",
+                "ask about fewer attributes at a time or in coarser groups, or raise max_cells",
+            )
 
 
 def default_rounds(queries: int, attributes: int) -> int:

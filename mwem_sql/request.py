@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from mwem_sql.budget import Budget
+from mwem_sql.compiler.blocks import MAX_CELLS
 from mwem_sql.errors import OptionError, refuse
 from mwem_sql.workload import Workload
 
@@ -32,6 +33,8 @@ class Request:
     rows_per_unit: int = 1
     start: str = "uniform"
     average: bool = False
+    fit: str = "mirror"
+    max_cells: int = MAX_CELLS
     version: str | None = None
     seed: int | None = None
 
@@ -96,13 +99,18 @@ def _flag(name: str, value: object) -> bool:
     return value
 
 
-def _start(name: str, value: object) -> str:
-    if value not in ("uniform", "histogram"):  # a list cannot be looked up in a set
-        raise refuse(OptionError, FUNCTION, f"{name} ({value!r}) must be 'uniform' or 'histogram'", f"leave {name} out for 'uniform'")
-    return str(value)
+def _one_of(*words: str) -> Callable[[str, object], str]:
+    def read(name: str, value: object) -> str:
+        if value not in words:
+            allowed = " or ".join(repr(word) for word in words)
+            raise refuse(OptionError, FUNCTION, f"{name} ({value!r}) must be {allowed}", f"leave {name} out for {words[0]!r}")
+        return str(value)
+
+    return read
 
 
 _READERS: dict[str, Callable[[str, object], Any]] = {
     "rounds": _whole(1, 10**6), "rows": _whole(1, MAX_ROWS), "rows_per_unit": _whole(1, 10**6), "seed": _whole(0, 2**53),
-    "output": _text, "domain": _text, "unit": _text, "version": _text, "total": _total, "average": _flag, "start": _start,
+    "output": _text, "domain": _text, "unit": _text, "version": _text, "total": _total, "average": _flag,
+    "start": _one_of("uniform", "histogram"), "fit": _one_of("mirror", "replay"), "max_cells": _whole(1, MAX_CELLS),
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""The approximation: factors over disjoint sets of attributes, whose product, scaled to a total, is the distribution.
+"""The approximation: trees of factors over disjoint sets of attributes, whose product, scaled to a total, is the distribution.
 
 Owns how queries are answered from it and the multiplicative-weights step. It sees public classes and released
 measurements only, and knows nothing of SQL, noise or budgets.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from math import inf, isfinite, log, prod
+from math import inf, isfinite, log
 
 import numpy as np
 import pyarrow as pa
@@ -16,65 +16,82 @@ import pyarrow.compute as pc
 
 from mwem_sql.compiler.linear import Block, Floats, LinearQuery
 from mwem_sql.factor import FLOOR, LOWEST, SCHEMA, Factor, answer_scalars, factors_from_table, factors_to_table, outer
+from mwem_sql.fit import TOLERANCE, Fit, Fitted, Target
+from mwem_sql.graph import Clique, connected, maximal, total_cells, triangulate
+from mwem_sql.tree import Tree
 
 __all__ = ["SCHEMA", "Measurement", "Mixture", "State"]
 
 Measurement = tuple[LinearQuery, Floats]
 Part = tuple[Block, ...]
+# Rows of a stored table may have been added up in another order.
+SUMS_AGREE = 1e-6
 
 
 class State:
-    """Factors over disjoint sets of attributes; the distribution is their product, scaled to `total`.
+    """Trees of factors over disjoint sets of attributes; the distribution is their product, scaled to `total`.
 
-    Attributes of one class are never a reason to join factors: they tell nothing apart.
+    Attributes that no measured query has in common, directly or through others, are in different trees; a tree of one
+    factor is the paper's form. Attributes of one class are never a reason to join anything: they tell nothing apart.
     """
 
-    def __init__(self, factors: Iterable[Factor], attributes: Sequence[str], total: float) -> None:
+    def __init__(self, trees: Iterable[Tree], attributes: Sequence[str], total: float) -> None:
         """For this module; callers have `uniform` and `from_table`."""
-        held = list(factors)
+        held = list(trees)
         self.attributes = tuple(attributes)
         self._total = _positive(total)
-        self._factor = {name: factor for factor in held for name in factor.attributes}
-        self._classes = dict(chain.from_iterable(zip(f.attributes, f.shape, strict=True) for f in held))
-        names = sorted(chain.from_iterable(factor.attributes for factor in held))
-        if names != sorted(self.attributes) or len(names) != len(self._factor):
-            raise ValueError("a state has every attribute in one factor")
+        self._tree = {name: tree for tree in held for name in tree.attributes}
+        self._classes = {
+            name: size for tree in held for factor in tree.cliques
+            for name, size in zip(factor.attributes, factor.shape, strict=True)
+        }  # fmt: skip
+        names = sorted(chain.from_iterable(tree.attributes for tree in held))
+        if names != sorted(self.attributes) or len(names) != len(self._tree):
+            raise ValueError("a state has every attribute in one tree")
 
     @classmethod
     def uniform(cls, sizes: Mapping[str, Floats], total: float) -> State:
         """Weight in proportion to the classes' base measure: the number of values in each, or its length."""
-        factors = []
+        trees = []
         for name, size in sizes.items():
             base = np.array(size, dtype=np.float64)
             if base.ndim != 1 or not base.size or not np.isfinite(base).all() or base.min() <= 0:
                 raise ValueError("an attribute has classes of positive size")
             base /= base.max()  # lengths may be too large to add up
             base = np.maximum(base / base.sum(), FLOOR)
-            factors.append(Factor((name,), base.shape, base * _positive(total), log(base.min())))
-        return cls(factors, tuple(sizes), total)
+            factor = Factor((name,), base.shape, base * _positive(total), log(base.min()))
+            trees.append(Tree([factor], [], total))
+        return cls(trees, tuple(sizes), total)
 
     @property
     def total(self) -> float:
         return self._total
 
     @property
-    def factors(self) -> list[Factor]:
+    def trees(self) -> list[Tree]:
         """For reading: only the state changes them."""
-        return self._touched(self.attributes)
+        return self.trees_of(self.attributes)
+
+    @property
+    def factors(self) -> list[Factor]:
+        """All cliques of all trees, up to date. For reading: only the state changes them."""
+        for tree in self.trees:
+            tree.calibrate()
+        return [clique for tree in self.trees for clique in tree.cliques]
 
     @property
     def cells(self) -> int:
-        return sum(factor.weights.size for factor in self.factors)
+        return sum(tree.cells for tree in self.trees)
 
     def rescale(self, total: float) -> None:
-        growth = _positive(total) / self._total
-        for factor in self.factors:
-            factor.weights = factor.weights * growth
+        _positive(total)
+        for tree in self.trees:
+            tree.rescale(total)
         self._total = total
 
     def copy(self) -> State:
         """Shares the weights with the original until one of the two changes them."""
-        return State([factor.share() for factor in self.factors], self.attributes, self._total)
+        return State([tree.copy() for tree in self.trees], self.attributes, self._total)
 
     def shape(self, attributes: Sequence[str]) -> tuple[int, ...]:
         return tuple(self._classes[name] for name in attributes)
@@ -107,33 +124,37 @@ class State:
         return [answers[number] for number in range(len(queries))]
 
     def cells_with(self, attributes: Sequence[str]) -> int:
-        """Cells of the factor that measuring a query over these attributes would make."""
-        return prod(factor.weights.size for factor in self._touched(attributes))
+        """Cells of the whole state if a query over these attributes were measured."""
+        trees, cliques = self._plan(attributes)
+        return self.cells - sum(tree.cells for tree in trees) + total_cells(cliques, self._classes)
 
     def join(self, attributes: Sequence[str]) -> None:
-        """Merge the factors that hold these attributes into one; the distribution stays as it is."""
-        factors = self._touched(name for name in attributes if self._classes[name] > 1)
-        if len(factors) < 2:
+        """Make room for these attributes in one clique; the distribution stays as it is."""
+        needed = frozenset(name for name in attributes if self._classes[name] > 1)
+        if not needed:
             return
-        # Long axes last: that makes for long inner loops in every sum.
-        names = tuple(sorted(chain.from_iterable(f.attributes for f in factors), key=self._classes.__getitem__))
-        pieces = []
-        for factor in sorted(factors, key=lambda factor: factor.weights.size):
-            axes = [axis for axis, name in enumerate(names) if name in factor.attributes]
-            pieces.append((axes, factor.marginal([names[axis] for axis in axes])))
-        weights = outer(pieces, self.shape(names), self._total)
-        joined = Factor(names, self.shape(names), weights.reshape(-1), sum(factor.lowest for factor in factors))
-        joined.lift(self._total)
-        self._factor.update(dict.fromkeys(names, joined))
+        trees, cliques = self._plan(attributes)
+        if trees:
+            held = {frozenset(factor.attributes): factor for tree in trees for factor in tree.cliques}
+            # Long axes last: that makes for long inner loops in every sum.
+            order = {clique: tuple(sorted(clique, key=lambda name: (self._classes[name], name))) for clique in cliques}
+            weights = self._marginals([names for clique, names in order.items() if clique not in held])
+            factors = [
+                held[clique] if clique in held else self._new_factor(names, weights[names])
+                for clique, names in order.items()
+            ]
+            joined = Tree(factors, chain.from_iterable(tree.sets for tree in trees), self._total)
+            self._tree.update(dict.fromkeys(joined.attributes, joined))
+        self._tree[min(needed)].need(needed)
 
     def update(self, query: LinearQuery, measured: Floats) -> None:
         """One step of the paper: A(x) *= exp(sum over cells c of q_c(x) (m_c - q_c(A)) / 2n), renormalised to n."""
         self.replay([(query, measured)], passes=1)
 
     def replay(self, measurements: Sequence[Measurement], passes: int = 100, tolerance: float | None = 0.0) -> int:
-        """Update with all measurements in order, over and over; returns the most passes that a factor took.
+        """Update with all measurements in order, over and over; returns the most passes that a tree took.
 
-        A factor is done when a pass lowers its squared misfit by no more than `tolerance` times that of the pass
+        A tree is done when a pass lowers its squared misfit by no more than `tolerance` times that of the pass
         before; the misfit is what the updates of a pass find. With None it makes all `passes`, as the paper does.
         """
         checked = [(query, _one_per_cell(query, measured)) for query, measured in measurements]
@@ -142,8 +163,27 @@ class State:
         apart: dict[int, list[Measurement]] = {}
         for query, measured in checked:
             for name in self._telling(query)[:1]:
-                apart.setdefault(id(self._factor[name]), []).append((query, measured))
+                apart.setdefault(id(self._tree[name]), []).append((query, measured))
         return max((self._replay(group, passes, tolerance) for group in apart.values()), default=0)
+
+    def fit(self, targets: Sequence[Target], tolerance: float = TOLERANCE) -> Fitted:
+        """Refit all measurements, each weighted by the inverse of its variance, until their misfit no longer falls."""
+        for target in targets:
+            _one_per_cell(target.query, target.values)
+            self.join(target.query.attributes)
+        apart: dict[int, tuple[Tree, list[Target]]] = {}
+        misfit, steps = 0.0, 0
+        for target in targets:
+            names = self._telling(target.query)
+            if names:
+                tree = self._tree[names[0]]
+                apart.setdefault(id(tree), (tree, []))[1].append(target)
+            else:
+                misfit += float(np.square(self.answer(target.query) - target.values).sum()) / target.variance
+        for tree, own in apart.values():
+            fitted = Fit(tree, own).run(tolerance)
+            misfit, steps = misfit + fitted.misfit, max(steps, fitted.steps)
+        return Fitted(misfit, steps)
 
     def table(self) -> pa.Table:
         """One row per factor, on the state's own memory: the state takes new memory when it next changes."""
@@ -156,11 +196,45 @@ class State:
         factors = factors_from_table(table)
         if not factors:
             raise ValueError("a state has at least one row in its table")
-        order = chain.from_iterable(factor.attributes for factor in factors) if attributes is None else attributes
-        return cls(factors, tuple(order), float(factors[0].weights.sum()))
+        total = float(factors[0].weights.sum())
+        if any(abs(factor.weights.sum() - total) > SUMS_AGREE * total for factor in factors):
+            raise ValueError("all factors of a state have the same sum")
+        trees = []
+        for group in connected([frozenset(factor.attributes) for factor in factors]):
+            own = [factors[number] for number in group]
+            sets = [frozenset(factor.attributes) for factor in own]
+            if len(set(maximal(sets))) < len(own):
+                raise ValueError("a state has no factor inside another")
+            trees.append(Tree(own, sets if len(own) > 1 or len(sets[0]) > 1 else [], total))
+        named = chain.from_iterable(factor.attributes for factor in factors)
+        return cls([tree for tree in trees if tree.attributes], tuple(dict.fromkeys(named)) if attributes is None else attributes, total)
 
-    def _touched(self, attributes: Iterable[str]) -> list[Factor]:
-        return list({id(factor): factor for factor in map(self._factor.__getitem__, attributes)}.values())
+    def trees_of(self, attributes: Iterable[str]) -> list[Tree]:
+        """The trees that hold these attributes. For reading: only the state changes them."""
+        return list({id(tree): tree for tree in map(self._tree.__getitem__, attributes)}.values())
+
+    def _plan(self, attributes: Sequence[str]) -> tuple[list[Tree], list[Clique]]:
+        """The trees that measuring a query over these attributes would replace by one, and its cliques; maybe none."""
+        needed = frozenset(name for name in attributes if self._classes[name] > 1)
+        trees = self.trees_of(sorted(needed))
+        if len(trees) == 1 and trees[0].home(needed) is not None:
+            return [], []
+        # Where a new clique meets each part of a graph in a clique, it needs no triangulation of the whole.
+        parts = chain.from_iterable(self._part(tree, needed.intersection(tree.attributes)) for tree in trees)
+        return trees, maximal([needed, *parts]) if needed else []
+
+    def _part(self, tree: Tree, needed: Clique) -> Sequence[Clique]:
+        """The cliques of a tree in which some of its attributes must be in one."""
+        if tree.home(needed) is not None:
+            return tree.layout.cliques
+        found = (triangulate([needed, *tree.sets], self._classes), tree.layout.stretched(needed))
+        return min(found, key=lambda cliques: total_cells(cliques, self._classes))
+
+    def _new_factor(self, names: tuple[str, ...], weights: Floats) -> Factor:
+        cells = np.array(weights, dtype=np.float64).reshape(-1)
+        factor = Factor(names, self.shape(names), cells, -inf)
+        factor.lift(self._total)
+        return factor
 
     def _telling(self, query: LinearQuery) -> list[str]:
         return [name for name in query.attributes if self._classes[name] > 1]
@@ -169,7 +243,7 @@ class State:
         """The query as a product of parts that have no factor in common: positions of the blocks, and the blocks."""
         parts: list[tuple[set[int], tuple[int, ...]]] = []
         for position, block in enumerate(query.blocks):
-            touched = {id(self._factor[name]) for name in block.attributes}
+            touched = {id(self._tree[name]) for name in block.attributes}
             members: tuple[int, ...] = (position,)
             for part in [part for part in parts if not touched.isdisjoint(part[0])]:
                 parts.remove(part)
@@ -195,16 +269,16 @@ class State:
     def _marginals(self, wanted: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], Floats]:
         """Row-major in the order asked for, without axes of one class; arrays may be views of the weights."""
         parts = {
-            names: [(factor, tuple(n for n in names if n in factor.attributes)) for factor in self._touched(names)]
+            names: [(tree, tuple(n for n in names if n in tree.attributes)) for tree in self.trees_of(names)]
             for names in wanted
         }
-        held: dict[int, tuple[Factor, set[tuple[str, ...]]]] = {}
-        for factor, own in chain.from_iterable(parts.values()):
-            held.setdefault(id(factor), (factor, set()))[1].add(own)
-        marginals = {key: factor.marginals(sets) for key, (factor, sets) in held.items()}
+        held: dict[int, tuple[Tree, set[tuple[str, ...]]]] = {}
+        for tree, own in chain.from_iterable(parts.values()):
+            held.setdefault(id(tree), (tree, set()))[1].add(own)
+        marginals = {key: tree.marginals(sets) for key, (tree, sets) in held.items()}
         found = {}
         for names, pieces in parts.items():
-            placed = [([names.index(n) for n in own], marginals[id(factor)][own]) for factor, own in pieces]
+            placed = [([names.index(n) for n in own], marginals[id(tree)][own]) for tree, own in pieces]
             found[names] = outer(placed, self.shape(names), self._total)
         return found
 
@@ -218,19 +292,18 @@ class State:
         return passes
 
     def _step(self, query: LinearQuery, measured: Floats) -> float:
-        """One update inside the factor that holds the query; returns the squared misfit it found, in units of 2n."""
+        """One update inside the clique that holds the query; returns the squared misfit it found, in units of 2n."""
         names = self._telling(query)
-        factor = self._factor[names[0]]
-        marginal = factor.marginal(names)
+        tree = self._tree[names[0]]
+        home = tree.home(names)
+        assert home is not None
+        marginal = tree.reach(home).marginal(names)
         error = np.clip((measured - query.answer(marginal)) / (2 * self._total), -1e150, 1e150)
         exponent = query.spread(error)
-        exponent = np.maximum(exponent - exponent.max(), LOWEST)
-        growth = np.exp(exponent)
+        growth = np.exp(np.maximum(exponent - exponent.max(), LOWEST))
         # The new sum is known before any weight is touched, so that renormalising takes no pass of its own.
         scale = self._total / float(np.vdot(marginal, growth))
-        factor.multiply(names, (growth * scale).reshape(self.shape(names)))
-        factor.lowest += float(exponent.min()) + log(scale)
-        factor.lift(self._total)
+        tree.multiply(home, names, (growth * scale).reshape(self.shape(names)))
         return float(error @ error)
 
 

@@ -9,13 +9,13 @@
 -- Example: CALL mwem_release('adult', workload, 0.5)  ->  1, census.main.adult_synthetic, 32590, 0.5, ...
 -- Cost: epsilon and delta, once per request and output
 CREATE OR REPLACE MACRO mwem_release(private_table, workload, epsilon, delta := 0.0, rounds := NULL, output := NULL, rows := NULL,
-    total := NULL, domain := NULL, unit := NULL, rows_per_unit := 1, start := 'uniform', average := false,
+    total := NULL, domain := NULL, unit := NULL, rows_per_unit := 1, start := 'uniform', average := false, fit := 'mirror', max_cells := NULL,
     version := NULL, seed := NULL) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(_mwem_release(to_json({
             private_table: private_table::VARCHAR,
             epsilon: epsilon::VARCHAR,
-            options: {delta: delta::VARCHAR, rounds: rounds, output: output, "rows": "rows", total: total, domain: domain, unit: unit, rows_per_unit: rows_per_unit, "start": "start", average: average, version: version::VARCHAR, seed: seed},
+            options: {delta: delta::VARCHAR, rounds: rounds, output: output, "rows": "rows", total: total, domain: domain, unit: unit, rows_per_unit: rows_per_unit, "start": "start", average: average, fit: fit, max_cells: max_cells, version: version::VARCHAR, seed: seed},
             context: {database: current_database(), schema: current_schema(), settings: {
             TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
             integer_division: current_setting('integer_division'),
@@ -29,13 +29,13 @@ CREATE OR REPLACE MACRO mwem_release(private_table, workload, epsilon, delta := 
 -- Example: FROM mwem_plan('adult', workload, 0.5)  ->  rounds 10, noise scale 42.1, ...
 -- Cost: nothing
 CREATE OR REPLACE MACRO mwem_plan(private_table, workload, epsilon, delta := 0.0, rounds := NULL, output := NULL, rows := NULL,
-    total := NULL, domain := NULL, unit := NULL, rows_per_unit := 1, start := 'uniform', average := false,
+    total := NULL, domain := NULL, unit := NULL, rows_per_unit := 1, start := 'uniform', average := false, fit := 'mirror', max_cells := NULL,
     version := NULL, seed := NULL) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(_mwem_plan(to_json({
             private_table: private_table::VARCHAR,
             epsilon: epsilon::VARCHAR,
-            options: {delta: delta::VARCHAR, rounds: rounds, output: output, "rows": "rows", total: total, domain: domain, unit: unit, rows_per_unit: rows_per_unit, "start": "start", average: average, version: version::VARCHAR, seed: seed},
+            options: {delta: delta::VARCHAR, rounds: rounds, output: output, "rows": "rows", total: total, domain: domain, unit: unit, rows_per_unit: rows_per_unit, "start": "start", average: average, fit: fit, max_cells: max_cells, version: version::VARCHAR, seed: seed},
             context: {database: current_database(), schema: current_schema(), settings: {
             TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
             integer_division: current_setting('integer_division'),

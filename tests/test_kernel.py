@@ -41,6 +41,9 @@ class Spy:
         self.scales.append(scale)
         return int(scores.argmax())
 
+    def select_many(self, scores: Integers, scale: float) -> int:
+        return self.select(scores, scale, "zcdp")
+
     def add_noise(self, values: Integers, scale: float, _kind: Kind) -> Integers:
         self.values.append(values.copy())
         self.scales.append(scale)
@@ -414,3 +417,26 @@ def test_half_a_million_scalar_candidates_take_well_under_a_second() -> None:
     started = time.process_time()
     assert kernel.select(range(count), guesses, np.zeros(count), np.ones(count), SHARE) == 0
     assert time.process_time() - started < 2  # 0.2 s on two cores; the bound leaves room for a loaded machine
+
+
+@pytest.mark.parametrize("kind", ["pure", "zcdp"])
+def test_the_number_of_candidates_decides_how_to_select(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the cost of that way recorded, which is at most the share."""
+    asked = []
+
+    class Which(Spy):
+        def select(self, _scores: Integers, _scale: float, _kind: Kind) -> int:
+            asked.append("few")
+            return 0
+
+        def select_many(self, _scores: Integers, _scale: float) -> int:
+            asked.append("many")
+            return 0
+
+    monkeypatch.setattr("mwem_sql.mechanisms.MANY", 3)
+    for count in (2, 3):
+        ledger = account(kind)
+        kernel = Kernel([np.array([5], dtype=np.int64)] * 4, ledger, Which())
+        kernel.select(range(count), np.zeros(count), np.zeros(count), np.ones(count), SHARE)
+        assert 0 < ledger.mapped <= SHARE
+    assert asked == ["few", "many"]

@@ -23,10 +23,14 @@ from mwem_sql.mechanisms import (
     MAXIMUM_SENSITIVITY,
     MINIMUM_VARIANCE,
     SATURATION,
+    SLACK,
     Kind,
     Noise,
     OpenDPNoise,
     SeededNoise,
+    exponential_weights,
+    is_many,
+    many_scale,
     noise_scale,
     saturate,
     selection_scale,
@@ -218,3 +222,55 @@ def test_a_seed_repeats_the_draws_and_is_not_private() -> None:
     assert draws(OpenDPNoise()) != draws(OpenDPNoise())
     assert OpenDPNoise().private
     assert not SeededNoise(3).private
+
+
+GROUPED = np.array([5, 3, 5, 0, 3, 5, -40, 3, 3, -9000], dtype=np.int64)
+
+
+@pytest.mark.parametrize("noise", [OpenDPNoise(), SeededNoise(1)])
+def test_selection_from_many_is_the_exponential_mechanism(noise: Noise) -> None:
+    """Each candidate of a group as often as its score says: chi-squared over the cells, its 1 - 1e-6 quantile as the bound."""
+    scale, draws = 2.0, 20_000
+    drawn = np.bincount([noise.select_many(GROUPED, scale) for _ in range(draws)], minlength=GROUPED.size)
+    weights = np.exp((GROUPED - 5) / scale)
+    expected = draws * weights / weights.sum()
+    common = expected > 10
+    statistic = ((drawn - expected)[common] ** 2 / expected[common]).sum()
+    # 7 degrees of freedom; the quantile is 40.5.
+    assert common.sum() == 8
+    assert statistic < 40.5
+    assert drawn[~common].sum() == 0
+
+
+def test_exponential_weights_are_exact() -> None:
+    scores = np.array([-10_000_000, -2000, -600, -3, 0, 7], dtype=np.int64)
+    found = exponential_weights(scores, 2.0)
+    for weight, score in zip(found, scores.tolist(), strict=True):
+        # Below the floor all are the same, and none is 0.
+        exact = Fraction(math.exp(max((score - 7) / 2, -700.0)))
+        assert abs(Fraction(weight, found[-1]) / exact - 1) < Fraction(1, 2**42)
+    assert found[0] == found[1] > 0
+
+
+@pytest.mark.parametrize("kind", ["pure", "zcdp"])
+@pytest.mark.parametrize("share", [Fraction(1, 3), Fraction(1, 1000), Fraction(7)])
+@pytest.mark.parametrize("sensitivity", [1, 3, 1000])
+def test_scale_of_many_costs_at_most_the_share(kind: Kind, share: Fraction, sensitivity: int) -> None:
+    calibrated = many_scale(share, sensitivity, kind)
+    epsilon = 2 * sensitivity * (1 + SLACK) / Fraction(calibrated.scale)
+    cost = epsilon if kind == "pure" else epsilon**2 / 8
+    assert cost <= Fraction(calibrated.map) <= share
+    assert calibrated.scale < selection_scale(share, sensitivity, kind).scale * 1.00001
+
+
+def test_many_is_a_rule_on_public_numbers() -> None:
+    assert is_many(20_000, Fraction(1, 10), "pure")
+    assert not is_many(19_999, Fraction(1, 10), "pure")
+    assert not is_many(10**6, Fraction(1, 10**5), "pure")
+    assert is_many(10**6, Fraction(1, 10**5), "zcdp")
+
+
+def test_half_a_million_scores_at_the_ends_of_their_range() -> None:
+    scores = np.full(500_000, -SATURATION, dtype=np.int64)
+    scores[77] = SATURATION
+    assert OpenDPNoise().select_many(scores, 1.0) == 77

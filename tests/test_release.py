@@ -169,7 +169,7 @@ def test_what_only_python_can_get_wrong(con: Connection) -> None:
         (TableError, "people", {}, "workload ('people') reads the private table people"),
         (TableError, "nothing", {}, "workload ('nothing') does not exist for this call. Hint: create it as a table and COMMIT"),
         (OptionError, 5, {}, "workload (int) must be a table name, a Workload or an Arrow table"),
-        (OptionError, ONE, {"roundz": 3}, "option roundz is unknown. Hint: the options are average, delta, domain, output, rounds,"),
+        (OptionError, ONE, {"roundz": 3}, "option roundz is unknown. Hint: the options are average, delta, domain, fit, max_cells, output, rounds,"),
         (OptionError, ONE, {"epsilon": [1]}, "epsilon ([1]) must be a positive finite number"),
         (OptionError, ONE, {"rounds": True}, "rounds (True) must be a whole number"),
         (OptionError, ONE, {"output": True}, "output (True) must be text"),

@@ -70,7 +70,7 @@ def test_a_value_is_refused(option: str, given: object) -> None:
 
 
 def test_an_unknown_option_lists_the_known() -> None:
-    with pytest.raises(OptionError, match=r"option round is unknown\. Hint: the options are average, delta, domain, output, rounds, rows, "):
+    with pytest.raises(OptionError, match=r"option round is unknown\. Hint: the options are average, delta, domain, fit, max_cells, output, rounds, rows, "):
         parse(round=3)
 
 

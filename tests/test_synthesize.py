@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import Floats, seeds, states
 
+from mwem_sql.compiler.linear import Block, LinearQuery
+from mwem_sql.fit import Target
 from mwem_sql.state import Mixture, State
 from mwem_sql.synthesize import _narrow, draw_codes, systematic_counts, uniform_choice
 
@@ -30,7 +32,7 @@ def independent_attributes(*classes: int, seed: int = 1) -> tuple[State, dict[st
 
 @settings(deadline=None, max_examples=60)
 @given(states(), st.integers(0, 300), seeds)
-def test_counts_inside_a_factor_are_within_1(case: tuple[State, dict[str, int]], rows: int, seed: int) -> None:
+def test_counts_inside_the_first_clique_are_within_1_for_each_attribute(case: tuple[State, dict[str, int]], rows: int, seed: int) -> None:
     state, shape = case
     codes = draw_codes(state, rows, np.random.default_rng(seed))
     assert list(codes) == list(state.attributes)
@@ -38,9 +40,11 @@ def test_counts_inside_a_factor_are_within_1(case: tuple[State, dict[str, int]],
         assert code.dtype == np.int32
         assert code.shape == (rows,)
         assert ((code >= 0) & (code < shape[name])).all()
-    for factor in state.factors:
+    for tree in state.trees:
+        factor = max(tree.cliques, key=lambda clique: clique.weights.size)
         expected = rows * state.marginal(factor.attributes) / state.total
-        assert np.abs(counts(codes, shape, *factor.attributes) - expected).max() < 1 + 1e-6
+        several = sum(size > 1 for size in factor.shape)
+        assert np.abs(counts(codes, shape, *factor.attributes) - expected).max() < max(several, 1) + 1e-6
 
 
 @pytest.mark.parametrize("rows", [0, 1, 2, 1000])
@@ -103,6 +107,55 @@ def test_pairs_across_factors_are_closer_than_a_random_pairing(classes: tuple[in
     assert (np.abs(random - 1) < 5 * noise + 0.05).all()
     assert (balanced < 1 - 5 * noise).all()
     assert balanced.mean() < 0.2
+
+
+def tree_state(attributes: int, classes: int, pairs: int, seed: int) -> tuple[State, dict[str, int]]:
+    """A state in which random pairs have been measured: some of them close cycles."""
+    generator = np.random.default_rng(seed)
+    shape = {f"a{number}": classes for number in range(attributes)}
+    state = State.uniform({name: np.ones(classes) for name in shape}, 100.0)
+    for _ in range(pairs):
+        names = generator.choice(list(shape), 2, replace=False)
+        query = LinearQuery(tuple(Block((name,), np.arange(classes, dtype=np.int32), classes) for name in names))
+        state.fit([Target(query, 100 * generator.dirichlet(np.full(query.cells, 0.5)), 1.0)])
+    return state, shape
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_cliques_of_a_tree_are_followed_closely(seed: int) -> None:
+    """A few rows per cell inside cliques, and far closer than independent draws where these err by more than a row."""
+    rows = 20_000
+    state, shape = tree_state(8, 4, 9, seed)
+    codes = draw_codes(state, rows, np.random.default_rng(seed))
+    for factor in state.factors:
+        expected = rows * state.marginal(factor.attributes) / state.total
+        error = np.abs(counts(codes, shape, *factor.attributes) - expected)
+        assert error.mean() < 1
+        assert error.max() < 8
+    for names in itertools.combinations(shape, 2):
+        expected = rows * state.marginal(names) / state.total
+        spread = np.sqrt(expected * (1 - expected / rows))
+        error = counts(codes, shape, *names) - expected
+        # Independent draws have the mean 1 here, and with 15 degrees of freedom rarely less than a third.
+        assert np.mean((error / np.maximum(spread, 1)) ** 2) < 1
+
+
+def test_expected_counts_of_a_tree_are_the_weights() -> None:
+    """Over many draws, for all cells of three cliques together, with fewer rows than cells."""
+    state, shape = tree_state(4, 3, 5, 1)
+    rows, draws = 11, 3000
+    generator = np.random.default_rng(3)
+    total = np.zeros(tuple(shape.values()))
+    squares = np.zeros_like(total)
+    for _ in range(draws):
+        drawn = counts(draw_codes(state, rows, generator), shape, *shape)
+        total += drawn
+        squares += drawn**2
+    expected = rows * state.marginal(tuple(shape)) / state.total
+    deviation = np.sqrt(np.maximum(squares / draws - (total / draws) ** 2, expected) / draws)
+    # 81 cells, and only those with an expected count of 10 in all draws are close to normal.
+    common = expected * draws > 10
+    assert (np.abs(total / draws - expected) / deviation)[common].max() < 4.5
 
 
 def test_a_large_factor_does_not_come_between_small_ones() -> None:

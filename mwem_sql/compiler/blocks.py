@@ -22,7 +22,7 @@ from mwem_sql.compiler.predicate import Compound, Condition, Leaf
 from mwem_sql.errors import CellsError, refuse
 from mwem_sql.workload import Query
 
-MAX_CELLS = 10_000_000  # cells of one factor of the state, and so of one query's attributes together
+MAX_CELLS = 10_000_000  # cells of the whole state, and so of one query's attributes together
 _CHUNK = 512  # signatures compared at a time
 
 Cell = tuple[str | None, ...]

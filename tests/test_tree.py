@@ -1,0 +1,186 @@
+"""Trees of cliques, cyclic and acyclic, against brute force on dense arrays; and what must hold of the graph beneath."""
+
+from __future__ import annotations
+
+import itertools
+from math import prod
+
+import numpy as np
+import oracle
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import Floats, seeds
+
+from mwem_sql.compiler.linear import Block, LinearQuery
+from mwem_sql.graph import cells, connected, lay_out, maximal, total_cells, triangulate
+from mwem_sql.state import State
+
+Sets = list[tuple[str, ...]]
+NAMES = "abcdefg"
+quick = settings(deadline=None, max_examples=60)
+
+
+@st.composite
+def set_systems(draw: st.DrawFn) -> tuple[dict[str, int], Sets]:
+    """Class counts, and sets of up to three attributes: chains, stars, cycles, several parts."""
+    sizes = {name: draw(st.integers(2, 3)) for name in NAMES[: draw(st.integers(1, 7))]}
+    one = st.lists(st.sampled_from(list(sizes)), min_size=1, max_size=3, unique=True)
+    return sizes, [tuple(names) for names in draw(st.lists(one, max_size=9))]
+
+
+def cuboid(sizes: dict[str, int], names: tuple[str, ...]) -> LinearQuery:
+    return LinearQuery(tuple(Block((name,), np.arange(sizes[name], dtype=np.int32), sizes[name]) for name in names))
+
+
+def measured(sizes: dict[str, int], sets: Sets, seed: int, total: float = 100.0) -> list[tuple[LinearQuery, Floats]]:
+    generator = np.random.default_rng(seed)
+    asked = [cuboid(sizes, names) for names in sets]
+    return [(query, total * generator.dirichlet(np.full(query.cells, 0.5))) for query in asked]
+
+
+def dense(state: State) -> Floats:
+    return state.marginal(state.attributes)
+
+
+@quick
+@given(set_systems())
+def test_triangulation(case: tuple[dict[str, int], Sets]) -> None:
+    sizes, sets = case
+    cliques = triangulate(sets, sizes)
+    assert all(any(set(names) <= clique for clique in cliques) for names in sets)
+    assert not any(one < other for one in cliques for other in cliques)
+    for group in connected(cliques):
+        layout = lay_out([cliques[number] for number in group])
+        for number, parent in enumerate(layout.parents):
+            assert parent < number
+        for name, holders in layout.holders.items():
+            # Side by side: all but the first have a parent that holds the attribute, too.
+            assert layout.tops[name] == min(holders)
+            assert all(layout.parents[number] in holders for number in holders - {min(holders)})
+    back = triangulate([names[::-1] for names in reversed(sets)], sizes)
+    assert sorted(map(sorted, back)) == sorted(map(sorted, cliques))
+
+
+@quick
+@given(set_systems())
+def test_chordal_graphs_gain_no_edge(case: tuple[dict[str, int], Sets]) -> None:
+    sizes, sets = case
+    cliques = triangulate(sets, sizes)
+    again = triangulate(cliques, sizes)
+    assert set(again) == set(cliques)
+
+
+def test_a_cycle_is_cut_where_classes_are_few() -> None:
+    sizes = {"a": 2, "b": 50, "c": 2, "d": 50}
+    cliques = triangulate(["ab", "bc", "cd", "da"], sizes)
+    assert set(cliques) == {frozenset("abc"), frozenset("acd")}
+    assert total_cells(cliques, sizes) == 400
+    assert cells("abcd", sizes) == 10_000
+
+
+def test_no_tree() -> None:
+    cycle = [frozenset("ab"), frozenset("bc"), frozenset("ca")]
+    with pytest.raises(ValueError, match="side by side"):
+        lay_out(cycle)
+    with pytest.raises(ValueError, match="side by side"):
+        lay_out([frozenset("a"), frozenset("b")])
+    assert maximal([*cycle, frozenset("a"), frozenset("ab")]) == sorted(cycle, key=sorted)
+
+
+@quick
+@given(set_systems(), seeds, st.sampled_from([1, 3]))
+def test_replay_on_cliques_is_the_listing(case: tuple[dict[str, int], Sets], seed: int, passes: int) -> None:
+    sizes, sets = case
+    measurements = measured(sizes, sets, seed)
+    state = State.uniform({name: np.ones(size) for name, size in sizes.items()}, 100.0)
+    state.replay(measurements, passes, tolerance=None)
+    history = [(oracle.dense_query(query, sizes), values) for query, values in measurements]
+    start = oracle.uniform({name: np.ones(size) for name, size in sizes.items()}, 100.0)
+    expected = oracle.multiplicative_weights(start, history, passes)
+    np.testing.assert_allclose(dense(state).ravel(), expected, rtol=1e-9)
+    assert state.cells <= prod(sizes.values()) + sum(sizes.values())
+
+
+@quick
+@given(set_systems(), seeds, st.data())
+def test_marginals_are_those_of_the_product(case: tuple[dict[str, int], Sets], seed: int, data: st.DataObject) -> None:
+    """The joint as the product of cliques over separators, built here; then any marginal of it in any order."""
+    sizes, sets = case
+    state = State.uniform({name: np.ones(size) for name, size in sizes.items()}, 100.0)
+    state.replay(measured(sizes, sets, seed), 2, tolerance=None)
+    joint = np.full(tuple(sizes.values()), state.total)
+    names = list(sizes)
+
+    def spread(attributes: tuple[str, ...], weights: Floats) -> Floats:
+        order = sorted(range(len(attributes)), key=lambda axis: names.index(attributes[axis]))
+        return weights.transpose(order).reshape([sizes[n] if n in attributes else 1 for n in names]) / state.total
+
+    for tree in state.trees:
+        tree.calibrate()
+        for number, clique in enumerate(tree.cliques):
+            joint = joint * spread(clique.attributes, clique.weights.reshape(clique.shape))
+            if number:
+                shared = tuple(sorted(tree.layout.separator(number)))
+                joint = joint / spread(shared, clique.marginal(shared))
+                parent = tree.cliques[tree.layout.parents[number]]
+                np.testing.assert_allclose(parent.marginal(shared), clique.marginal(shared), rtol=1e-12)
+    asked = data.draw(st.permutations(names))[: data.draw(st.integers(0, len(names)))]
+    letters = "".join(names)
+    np.testing.assert_allclose(state.marginal(asked), np.einsum(f"{letters}->{''.join(asked)}", joint), rtol=1e-9)
+    assert all(factor.weights.sum() == pytest.approx(100.0, rel=1e-12) for factor in state.factors)
+
+
+@quick
+@given(set_systems(), seeds, st.data())
+def test_joining_keeps_the_distribution(case: tuple[dict[str, int], Sets], seed: int, data: st.DataObject) -> None:
+    """Cliques merge and split again with the triangulation: what they say together stays."""
+    sizes, sets = case
+    state = State.uniform({name: np.arange(1.0, size + 1) for name, size in sizes.items()}, 100.0)
+    state.replay(measured(sizes, sets, seed), 2, tolerance=None)
+    before = dense(state)
+    for _ in range(3):
+        names = data.draw(st.lists(st.sampled_from(list(sizes)), min_size=1, max_size=4, unique=True))
+        expected = state.cells_with(names)
+        state.join(names)
+        assert state.cells == expected
+        np.testing.assert_allclose(dense(state), before, rtol=1e-9)
+    back = State.from_table(state.table(), state.attributes)
+    assert back.cells == state.cells
+    np.testing.assert_allclose(dense(back), before, rtol=1e-9)
+    both = measured(sizes, [tuple(names)], seed + 1)
+    for one in (state, back):
+        one.replay(both, 2, tolerance=None)
+    np.testing.assert_allclose(dense(back), dense(state), rtol=1e-9)
+
+
+def test_overlapping_queries_cost_their_sum() -> None:
+    sizes = {f"x{number}": 20 for number in range(30)}
+    state = State.uniform({name: np.ones(20) for name in sizes}, 100.0)
+    state.replay(measured(sizes, list(itertools.pairwise(sizes)), 1), 1)
+    assert state.cells == 29 * 400
+    assert state.cells_with(["x3", "x5"]) == 27 * 400 + 8000
+    assert state.cells_with(["x3", "x4"]) == state.cells
+    ends = state.marginal(["x29", "x0"])
+    np.testing.assert_allclose(ends.sum(axis=0), state.marginal(["x0"]), rtol=1e-9)
+
+
+def test_ten_thousand_adversarial_updates() -> None:
+    """Measurements far outside [0, n], over a cycle with a tail and a part of its own."""
+    sizes = dict.fromkeys("abcdef", 3)
+    generator = np.random.default_rng(4)
+    queries = [cuboid(sizes, tuple(names)) for names in ("ab", "bc", "cd", "da", "de", "f", "abc")]
+    state = State.uniform({name: np.array([1e-100, 1.0, 1e100]) for name in sizes}, 1000.0)
+    for number in range(10_000):
+        query = queries[generator.integers(len(queries))]
+        wild = generator.choice([-1e300, -1e6, -1.0, 0.0, 3.0, 1e3, 1e6, 1e300], query.cells)
+        state.update(query, wild if number % 7 else generator.uniform(-300, 1300, query.cells))
+    for factor in state.factors:
+        assert np.isfinite(factor.weights).all()
+        assert (factor.weights > 0).all()
+        assert factor.weights.sum() == pytest.approx(1000.0, rel=1e-9)
+    assert dense(state).sum() == pytest.approx(1000.0, rel=1e-9)
+    # It still learns.
+    calm = [(query, np.full(query.cells, 1000.0 / query.cells)) for query in queries]
+    state.replay(calm, 5000, tolerance=None)
+    np.testing.assert_allclose(state.marginal("ae"), np.full((3, 3), 1000 / 9), rtol=0.1)
