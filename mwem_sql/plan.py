@@ -26,7 +26,7 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
         "epsilon": f"{float(request.budget.epsilon):g}",
         "delta": f"{float(request.budget.delta):g}",
         "composition": "pure epsilon, Laplace noise" if split.kind == "pure" else "zCDP, Gaussian noise",
-        "rounds": f"{split.rounds}" + ("" if request.rounds else " (chosen: attributes, at least 10, at most the distinct queries)"),
+        "rounds": f"{split.rounds}" + ("" if request.rounds else " (chosen: 3 per attribute, at least 10, at most the distinct queries)"),
         "total": "public constant" if request.total is not None else f"private, {float(split.total / split.limit):.0%} of the budget",
         "start": request.start,
         "queries": f"{len(compiled.queries):,} rows, {len(plan.problem.queries):,} distinct",

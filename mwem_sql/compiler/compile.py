@@ -34,7 +34,7 @@ from mwem_sql.compiler.evaluate import Terms, cut, evaluate, run
 from mwem_sql.compiler.predicate import Leaf
 from mwem_sql.compiler.sandbox import Sandbox
 from mwem_sql.domain import Domain
-from mwem_sql.errors import MwemError, PredicateError, WorkloadError, refuse
+from mwem_sql.errors import PredicateError, WorkloadError, refuse
 from mwem_sql.workload import Query, Workload
 
 _PROBES = 1024  # public rows on which every text is evaluated a second time, as written
@@ -166,8 +166,8 @@ def _check_as_written(compiled: Compiled, workload: Workload, parsed: Sequence[P
     columns: dict[str, tuple[str, pa.Array]] = {"__one": ("INTEGER", pa.array([0] * _PROBES))}
     codes = {}
     for name, own in compiled.classes.items():
-        # Every piece once or more often, in any order.
-        pieces = generator.permutation(np.resize(np.arange(len(own.pieces)), _PROBES))
+        # Every piece, or as many as there are rows, in any order.
+        pieces = generator.permutation(np.resize(generator.permutation(len(own.pieces)), _PROBES))
         codes[name] = own.codes[pieces]
         columns[name] = (own.attribute.type, own.pieces.probe(pieces, generator))
     sandbox.load(compiled.domain.table, columns)
@@ -180,10 +180,12 @@ def _check_as_written(compiled: Compiled, workload: Workload, parsed: Sequence[P
         for block in query.linear.blocks:
             at = tuple(codes[name] for name in block.attributes)
             adds = adds * np.where(block.labels[at] >= 0, 1 if block.values is None else block.values[at], 0)
-        if (np.where(truth, sign, 0) != adds).any():
-            raise _read_in_two_ways(query.source.predicate or query.source.measure)
-        if not source.verbatim and source.group_by is not None and not written["group", source.group_by[0]].all():
-            raise _read_in_two_ways(source.group_by[0])
+        listed = source.group_by is None or source.verbatim or written["group", source.group_by[0]].all()
+        if not listed or (np.where(truth, sign, 0) != adds).any():
+            raise refuse(
+                PredicateError, "workload", f"query ({query.label!r}) is read in two ways by the parser and by DuckDB",
+                "write it with plain operators and functions",
+            )
 
 
 def _as_written(
@@ -202,10 +204,3 @@ def _as_written(
             texts["group", listed] = f"row({listed}\n) IS NOT DISTINCT FROM row({', '.join(leaf.sql for leaf in item.groups)})"
     arrays = run(sandbox, table, [(text, expression) for (_, text), expression in texts.items()])
     return {key: array.to_numpy() for key, array in zip(texts, arrays, strict=True)}
-
-
-def _read_in_two_ways(text: str | None) -> MwemError:
-    return refuse(
-        PredicateError, "workload", f"expression ({text!r}) is read in two ways by the parser and by DuckDB",
-        "write it with plain operators and functions",
-    )
