@@ -350,7 +350,7 @@ def test_the_domain_table_is_part_of_the_request(con: Connection, entries: Entri
     "other",
     [
         {"epsilon": 1.5}, {"delta": 1e-9}, {"rounds": 2}, {"rows": 6}, {"total": 100}, {"unit": "age"}, {"start": "histogram"},
-        {"average": True}, {"seed": 1}, {"workload": Workload.from_predicates(["age > 41"])}, {"domain": "narrow"}, {"table": "copy"},
+        {"average": True}, {"fit": "replay"}, {"max_cells": 50}, {"seed": 1}, {"workload": Workload.from_predicates(["age > 41"])}, {"domain": "narrow"}, {"table": "copy"},
     ],
     ids=lambda other: next(iter(other)),
 )  # fmt: skip

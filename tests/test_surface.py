@@ -115,7 +115,7 @@ CALLS = (
     "mwem_plan('people', workload, 1, rounds := {})", "mwem_plan('people', workload, 1, output := {})", "mwem_plan('people', workload, 1, rows := {})",
     "mwem_plan('people', workload, 1, total := {})", "mwem_plan('people', workload, 1, domain := {})", "mwem_plan('people', workload, 1, unit := {})",
     "mwem_plan('people', workload, 1, unit := 'age', rows_per_unit := {})", "mwem_plan('people', workload, 1, start := {})",
-    "mwem_plan('people', workload, 1, average := {})", "mwem_plan('people', workload, 1, version := {})", "mwem_plan('people', workload, 1, seed := {})",
+    "mwem_plan('people', workload, 1, average := {})", "mwem_plan('people', workload, 1, version := {})", "mwem_plan('people', workload, 1, fit := {})", "mwem_plan('people', workload, 1, max_cells := {})", "mwem_plan('people', workload, 1, seed := {})",
     "mwem_domain({})", "mwem_domain('people', domain := {})", "mwem_marginals('people', {})", "mwem_ranges('people', {}, 2)", "mwem_ranges('people', 'age', {})",
     "mwem_ranges('people', 'age', 2, seed := {})", "mwem_parities('people', {})", "mwem_parities('people', 1, columns := {})", "mwem_suggest_domain({})",
     "mwem_answer({}, workload)", "mwem_weights({}, 'sex')", "mwem_weights('o', {})", "mwem_compare('people', {}, workload)", "mwem_compare({}, 'o', workload)",
