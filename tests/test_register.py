@@ -22,7 +22,7 @@ from mwem_sql.release import run_release
 from mwem_sql.request import Request
 from mwem_sql.session import Session
 
-ROOT = Path(mwem_sql.__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[1]
 CALL = "CALL mwem_release('people', workload, 1, rounds := 1)"
 REUSED = 11  # column of the summary
 
