@@ -13,12 +13,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sqlglot import exp
 
 from mwem_sql.compiler.classes import Classes, Ints, Pieces, refine
 from mwem_sql.compiler.evaluate import TRUE, Values
 from mwem_sql.compiler.linear import Block, LinearQuery
-from mwem_sql.compiler.predicate import Compound, Condition, Leaf
+from mwem_sql.compiler.predicate import Condition, Leaf
 from mwem_sql.errors import CellsError, refuse
 from mwem_sql.workload import Query
 
@@ -62,13 +61,13 @@ class CompiledQuery:
             yield [flat[position] for position in self.positions]
 
 
+# A query over fine classes: its blocks with the group_by values of their cells, and where those stand in the row.
+Drafted = tuple[Block, tuple[Cell, ...]]
+
+
 @dataclass(frozen=True, eq=False)
 class Draft:
-    """A query over fine classes: blocks with the group_by values of their cells, and where those stand in the row."""
-
-    number: int
-    source: Query
-    blocks: tuple[tuple[Block, tuple[Cell, ...]], ...]
+    blocks: tuple[Drafted, ...]
     positions: tuple[int, ...]
 
 
@@ -107,75 +106,123 @@ def on_classes(item: Values, fine: Mapping[str, Classes]) -> Values:
     return Values(item.columns, array, item.labels)
 
 
-def coarse_classes(
-    fine: Mapping[str, Classes], drafts: Sequence[Draft], finer_than: Mapping[str, Classes] | None
-) -> dict[str, Classes]:
-    """Fine classes that no block tells apart are one class: the coarsest partition that answers the workload exactly."""
-    blocks: dict[str, dict[int, tuple[Block, int]]] = {name: {} for name in fine}
-    for draft in drafts:
-        for block, _ in draft.blocks:
-            for axis, name in enumerate(block.attributes):
-                blocks[name][id(block)] = (block, axis)
-    out = {}
-    for name, own in fine.items():
-        codes = np.zeros(own.count, dtype=np.int32)
-        if finer_than is not None and name in finer_than:
-            codes = _inside(own.pieces, finer_than[name])[own.representatives]
-        listed = list(blocks[name].values())
-        for start in range(0, len(listed), _CHUNK):
-            signatures = [
-                np.moveaxis(array, axis, 0).reshape(own.count, -1).astype(np.int32)
-                for block, axis in listed[start : start + _CHUNK]
-                for array in ((block.labels,) if block.values is None else (block.labels, block.values))
-            ]
-            codes = refine(codes, np.concatenate(signatures, axis=1))
-        by_piece = codes[own.codes]
-        out[name] = Classes(own.pieces, refine(np.zeros_like(by_piece), by_piece[:, None]))
-    return out
+class Builder:
+    """Builds the blocks of all queries; queries that ask the same of a column share one block."""
 
+    def __init__(self, values: Evaluated, fine: Mapping[str, Classes]) -> None:
+        self._values = values
+        self._fine = fine
+        self._rank = {name: k for k, name in enumerate(fine)}
+        self._blocks: dict[tuple[object, ...], Drafted] = {}
+        self._settled: dict[int, tuple[tuple[Block, ...], tuple[tuple[Cell, ...], ...]]] = {}
 
-def draft(
-    number: int, query: Query, parsed: Parsed, values: Evaluated, fine: Mapping[str, Classes]
-) -> Draft:
-    parts: list[tuple[str, object, tuple[str, ...]]] = [
-        *(("truth", condition, condition.columns) for condition in parsed.conjuncts),
-        *(("group", k, leaf.columns) for k, leaf in enumerate(parsed.groups)),
-        *(("sign", leaf, leaf.columns) for leaf in parsed.factors),
-    ]
-    blocks = []
-    order: list[int] = []
-    for columns in _components([part[2] for part in parts], list(fine)):
-        own = [part for part in parts if (set(part[2]) <= set(columns) if part[2] else not columns)]
-        shape = tuple(fine[name].count for name in columns)
+    def draft(self, query: Query, parsed: Parsed) -> Draft:
+        parts = [
+            *(("truth", condition) for condition in parsed.conjuncts),
+            *(("group", leaf) for leaf in parsed.groups),
+            *(("sign", leaf) for leaf in parsed.factors),
+        ]
+        blocks = []
+        order: list[int] = []
+        for columns, own in self._components(parts):
+            key = (columns, *((role, what) for role, what in own))
+            if key not in self._blocks:
+                self._blocks[key] = self._block(query, columns, own)
+            blocks.append(self._blocks[key])
+            order += [parsed.groups.index(what) for role, what in own if role == "group"]
+        if any((block.labels < 0).all() for block, _ in blocks):
+            # Nothing is counted, whatever the other blocks say; what is left is their cells.
+            grouped = [(Block(block.attributes, np.full_like(block.labels, -1), block.size), own) for block, own in blocks if own != ((),)]
+            blocks = grouped or [(Block((), np.array(-1, dtype=np.int32), 1), ((),))]
+        return Draft(tuple(blocks), tuple(sorted(range(len(order)), key=order.__getitem__)))
+
+    def _components(self, parts: Sequence[tuple[str, Condition]]) -> list[tuple[tuple[str, ...], list[tuple[str, Condition]]]]:
+        """Parts with a column in common go together, in the table's order; those without columns are a group of their own."""
+        groups: dict[tuple[str, ...], list[tuple[str, Condition]]] = {}
+        for part in parts:
+            columns = part[1].columns
+            if columns in groups:
+                groups[columns].append(part)
+                continue
+            touched = [names for names in groups if set(names) & set(columns)]
+            merged = tuple(sorted(set(columns).union(*touched), key=self._rank.__getitem__))
+            moved = [other for names in touched for other in groups.pop(names)]
+            groups[merged] = [*moved, part]
+        return sorted(groups.items(), key=lambda item: [self._rank[name] for name in item[0]])
+
+    def _block(self, query: Query, columns: tuple[str, ...], own: Sequence[tuple[str, Condition]]) -> Drafted:
+        shape = tuple(self._fine[name].count for name in columns)
         if prod(shape) > MAX_CELLS:
             raise too_many(query.label, columns, prod(shape))
         mask = np.ones(shape, dtype=bool)
         signs = np.ones(shape, dtype=np.int8)
         labels = np.zeros(shape, dtype=np.int64)
         cells: list[Cell] = [()]
-        for role, what, _ in own:
+        for role, what in own:
             if role == "truth":
-                assert isinstance(what, (Leaf, Compound))
-                mask &= _truth(what, values, columns, shape) == TRUE
-            elif role == "group":
-                assert isinstance(what, int)
-                order.append(what)
-                labels, cells = _grouped(labels, cells, values["group", parsed.groups[what].sql], columns)
+                mask &= _truth(what, self._values, columns, shape) == TRUE
+                continue
+            assert isinstance(what, Leaf)
+            item = self._values[role, what.sql]
+            if role == "group":
+                labels, cells = _grouped(labels, cells, item, columns)
             else:
-                assert isinstance(what, Leaf)
-                signs = signs * _spread(values["sign", what.sql], columns, shape)
+                signs = signs * _spread(item, columns, shape)
         counted = mask & (signs != 0)
         used, numbered = np.unique(labels[counted], return_inverse=True)
         final = np.full(shape, -1, dtype=np.int32)
         final[counted] = numbered
         signs = np.where(counted, signs, np.int8(1))
         block = Block(columns, final, max(1, len(used)), None if (signs == 1).all() else signs)
-        blocks.append((block, tuple(cells[k] for k in used.tolist()) or (cells[0],)))
-    if any((block.labels < 0).all() for block, _ in blocks):
-        # Nothing is counted, whatever the other blocks say; what is left is their cells.
-        grouped = [(Block(block.attributes, np.full_like(block.labels, -1), block.size), own) for block, own in blocks if own != ((),)]
-        blocks = grouped or [(Block((), np.array(-1, dtype=np.int32), 1), ((),))]
-    return Draft(number, query, tuple(blocks), tuple(int(k) for k in np.argsort(order)))
+        return block, tuple(cells[k] for k in used.tolist()) or (cells[0],)
+
+    def coarse_classes(self, drafts: Sequence[Draft], finer_than: Mapping[str, Classes] | None) -> dict[str, Classes]:
+        """Fine classes that no block tells apart are one class: the coarsest partition that answers the workload exactly."""
+        listed: dict[str, list[tuple[Block, int]]] = {name: [] for name in self._fine}
+        for block in {id(block): block for draft in drafts for block, _ in draft.blocks}.values():
+            for axis, name in enumerate(block.attributes):
+                listed[name].append((block, axis))
+        out = {}
+        for name, own in self._fine.items():
+            codes = np.zeros(own.count, dtype=np.int32)
+            if finer_than is not None and name in finer_than:
+                codes = _inside(own.pieces, finer_than[name])[own.representatives]
+            for start in range(0, len(listed[name]), _CHUNK):
+                signatures = [
+                    np.moveaxis(array, axis, 0).reshape(own.count, -1).astype(np.int32)
+                    for block, axis in listed[name][start : start + _CHUNK]
+                    for array in ((block.labels,) if block.values is None else (block.labels, block.values))
+                ]
+                codes = refine(codes, np.concatenate(signatures, axis=1))
+            by_piece = codes[own.codes]
+            out[name] = Classes(own.pieces, refine(np.zeros_like(by_piece), by_piece[:, None]))
+        return out
+
+    def settle(self, number: int, query: Query, draft: Draft, coarse: Mapping[str, Classes]) -> CompiledQuery:
+        """The draft on coarse classes, without attributes that do not matter to it."""
+        blocks: list[Block] = []
+        groups: list[tuple[Cell, ...]] = []
+        for block, cells in draft.blocks:
+            if id(block) not in self._settled:
+                self._settled[id(block)] = self._settle(block, cells, coarse)
+            parts, labels = self._settled[id(block)]
+            blocks += parts
+            groups += labels
+        return CompiledQuery(number, query, LinearQuery(tuple(blocks)), tuple(groups), draft.positions)
+
+    def _settle(
+        self, block: Block, cells: tuple[Cell, ...], coarse: Mapping[str, Classes]
+    ) -> tuple[tuple[Block, ...], tuple[tuple[Cell, ...], ...]]:
+        labels, signs = block.labels, block.values
+        for axis, name in enumerate(block.attributes):
+            # Coarse classes are numbered by first appearance over pieces, and so are fine ones.
+            first = self._fine[name].codes[coarse[name].representatives]
+            labels = labels.take(first, axis=axis)
+            signs = None if signs is None else signs.take(first, axis=axis)
+        parts = _split(_drop_constant(Block(block.attributes, labels, block.size, signs)))
+        if cells == ((),):
+            parts = [part for part in parts if not _counts_all(part)]
+        return tuple(parts), (cells, *[((),)] * (len(parts) - 1))[: len(parts)]
 
 
 def _grouped(
@@ -188,17 +235,6 @@ def _grouped(
     return numbered.reshape(labels.shape), listed
 
 
-def _components(sets: Sequence[tuple[str, ...]], order: Sequence[str]) -> list[tuple[str, ...]]:
-    """Columns joined by a common part, in the table's order; parts without columns make one component ()."""
-    groups: list[set[str]] = []
-    for columns in sets:
-        touched = [group for group in groups if group & set(columns)]
-        merged = set(columns).union(*touched)
-        groups = [group for group in groups if not group & merged and (group or merged)] + [merged]
-    rank = {name: k for k, name in enumerate(order)}
-    return sorted((tuple(sorted(group, key=rank.__getitem__)) for group in groups), key=lambda names: [rank[name] for name in names])
-
-
 def _truth(
     condition: Condition, values: Evaluated, columns: tuple[str, ...], shape: tuple[int, ...]
 ) -> npt.NDArray[Any]:
@@ -206,9 +242,9 @@ def _truth(
     if isinstance(condition, Leaf):
         return _spread(values["truth", condition.sql], columns, shape)
     parts = [_truth(part, values, columns, shape) for part in condition.parts]
-    if condition.connective is exp.Not:
+    if condition.connective == "not":
         return np.asarray(TRUE - parts[0])
-    return np.asarray((np.minimum if condition.connective is exp.And else np.maximum)(*parts))
+    return np.asarray((np.minimum if condition.connective == "and" else np.maximum)(*parts))
 
 
 def _spread(item: Values, columns: tuple[str, ...], shape: tuple[int, ...]) -> npt.NDArray[Any]:
@@ -217,26 +253,6 @@ def _spread(item: Values, columns: tuple[str, ...], shape: tuple[int, ...]) -> n
     array = item.array.transpose(order)
     wide = [size if name in item.columns else 1 for name, size in zip(columns, shape, strict=True)]
     return np.broadcast_to(array.reshape(wide), shape)
-
-
-def settle(draft: Draft, fine: Mapping[str, Classes], coarse: Mapping[str, Classes]) -> CompiledQuery:
-    """The draft on coarse classes, without attributes that do not matter to it."""
-    blocks: list[Block] = []
-    groups: list[tuple[Cell, ...]] = []
-    for block, cells in draft.blocks:
-        labels, signs = block.labels, block.values
-        for axis, name in enumerate(block.attributes):
-            # Coarse classes are numbered by first appearance over pieces, and so are fine ones.
-            first = fine[name].codes[coarse[name].representatives]
-            labels = labels.take(first, axis=axis)
-            signs = None if signs is None else signs.take(first, axis=axis)
-        kept = Block(block.attributes, labels, block.size, signs)
-        parts = _split(_drop_constant(kept))
-        if cells == ((),):
-            parts = [part for part in parts if not _counts_all(part)]
-        blocks += parts
-        groups += [cells, *[((),)] * (len(parts) - 1)][: len(parts)]
-    return CompiledQuery(draft.number, draft.source, LinearQuery(tuple(blocks)), tuple(groups), draft.positions)
 
 
 def _counts_all(block: Block) -> bool:

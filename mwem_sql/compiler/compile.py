@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,22 +17,13 @@ import pyarrow as pa
 from sqlglot import exp
 
 from mwem_sql.compiler import predicate
-from mwem_sql.compiler.blocks import (
-    MAX_CELLS,
-    CompiledQuery,
-    Parsed,
-    coarse_classes,
-    draft,
-    fine_classes,
-    on_classes,
-    settle,
-    too_many,
-)
+from mwem_sql.compiler.blocks import MAX_CELLS, Builder, CompiledQuery, Parsed, fine_classes, on_classes, too_many
 from mwem_sql.compiler.classes import Classes
 from mwem_sql.compiler.dialect import fold
 from mwem_sql.compiler.evaluate import Terms, cut, evaluate, run
 from mwem_sql.compiler.predicate import Leaf
 from mwem_sql.compiler.sandbox import Sandbox
+from mwem_sql.compiler.shapes import Reader
 from mwem_sql.domain import Domain
 from mwem_sql.errors import PredicateError, WorkloadError, refuse
 from mwem_sql.workload import Query, Workload
@@ -68,37 +59,39 @@ def compile_workload(
     domain: Domain, workload: Workload, sandbox: Sandbox, finer_than: Mapping[str, Classes] | None = None
 ) -> Compiled:
     """Compile all queries. `finer_than` (a release's classes) makes every class part of one of those."""
-    parsed = _parse(domain, workload)
-    used = [name for name in domain.columns if name in _used_columns(parsed)]
+    reader = Reader(domain.spelling, domain.table)
+    parsed = _parse(domain, workload, reader)
     terms = _terms(parsed)
+    mentioned = {name for leaf in terms.values() for name in leaf.columns}
+    used = [name for name in domain.columns if name in mentioned]
     pieces = cut(domain, used, terms, sandbox, finer_than)
     values = evaluate(terms, pieces, sandbox)
     fine = fine_classes(pieces, values, finer_than)
     values = {key: on_classes(item, fine) for key, item in values.items()}
-    asked = enumerate(zip(workload, parsed, strict=True), start=1)
-    drafts = [draft(number, query, item, values, fine) for number, (query, item) in asked]
-    coarse = coarse_classes(fine, drafts, finer_than)
-    queries = tuple(settle(drafted, fine, coarse) for drafted in drafts)
+    builder = Builder(values, fine)
+    drafts = [builder.draft(query, item) for query, item in zip(workload, parsed, strict=True)]
+    coarse = builder.coarse_classes(drafts, finer_than)
+    asked = enumerate(zip(workload, drafts, strict=True), start=1)
+    queries = tuple(builder.settle(number, query, drafted, coarse) for number, (query, drafted) in asked)
     compiled = Compiled(domain, {name: own.joined() for name, own in coarse.items()}, queries)
     _check_cells(compiled)
-    _check_as_written(compiled, workload, parsed, sandbox)
+    _check_as_written(compiled, workload, parsed, sandbox, set(reader.examples))
     return compiled
 
 
-def _parse(domain: Domain, workload: Workload) -> list[Parsed]:
-    seen: dict[tuple[str, str], exp.Expr] = {}
-
-    def tree(text: str, role: str) -> exp.Expr:
-        if (text, role) not in seen:
-            seen[text, role] = predicate.parse(text, domain.spelling, role, domain.table)
-        return seen[text, role]
-
+def _parse(domain: Domain, workload: Workload, reader: Reader) -> list[Parsed]:
+    measures: dict[str, tuple[Leaf, ...]] = {}
+    groups: dict[tuple[str, ...], tuple[Leaf, ...]] = {}
     out = []
     for query in workload:
-        conjuncts = predicate.conjuncts(tree(query.predicate, "predicate")) if query.predicate is not None else ()
-        factors = _factors(tree(query.measure, "measure")) if query.measure is not None else ()
-        groups = tuple(_group_leaves(domain, query))
-        out.append(Parsed(tuple(map(predicate.condition, conjuncts)), groups, tuple(map(predicate.leaf, factors))))
+        conjuncts = reader.read(query.predicate) if query.predicate is not None else ()
+        if query.measure is not None and query.measure not in measures:
+            tree = predicate.parse(query.measure, domain.spelling, "measure", domain.table)
+            measures[query.measure] = tuple(map(predicate.leaf, _factors(tree)))
+        key = (*(query.group_by or ()), str(query.verbatim))
+        if key not in groups:
+            groups[key] = tuple(_group_leaves(domain, query))
+        out.append(Parsed(conjuncts, groups[key], measures[query.measure] if query.measure is not None else ()))
     return out
 
 
@@ -124,31 +117,22 @@ def _group_leaves(domain: Domain, query: Query) -> Iterator[Leaf]:
                 WorkloadError, "workload", f"group_by names the unknown column {name!r}",
                 f"{domain.table} has the columns {', '.join(domain.columns)}; an SQL expression goes into a plain VARCHAR",
             )
-        yield predicate.leaf(exp.column(domain.spelling[fold(name)], quoted=True))
+        yield _column_leaf(domain.spelling[fold(name)])
 
 
-def _used_columns(parsed: Sequence[Parsed]) -> set[str]:
-    used: set[str] = set()
-    for item in parsed:
-        for conjunct in item.conjuncts:
-            used.update(conjunct.columns)
-        for leaf in item.groups + item.factors:
-            used.update(leaf.columns)
-    return used
+@lru_cache(maxsize=10_000)
+def _column_leaf(name: str) -> Leaf:
+    return predicate.leaf(exp.column(name, quoted=True))
 
 
 def _terms(parsed: Sequence[Parsed]) -> Terms:
     """Every distinct leaf with its role: truth, group or sign."""
-    out: dict[tuple[str, str], Leaf] = {}
-    for item in parsed:
-        for conjunct in item.conjuncts:
-            for leaf in predicate.leaves(conjunct):
-                out.setdefault(("truth", leaf.sql), leaf)
-        for leaf in item.groups:
-            out.setdefault(("group", leaf.sql), leaf)
-        for leaf in item.factors:
-            out.setdefault(("sign", leaf.sql), leaf)
-    return out
+    conditions = dict.fromkeys(condition for item in parsed for condition in item.conjuncts)
+    groups = dict.fromkeys(leaf for item in parsed for leaf in item.groups)
+    factors = dict.fromkeys(leaf for item in parsed for leaf in item.factors)
+    out = {("truth", leaf.sql): leaf for condition in conditions for leaf in predicate.leaves(condition)}
+    out |= {("group", leaf.sql): leaf for leaf in groups}
+    return out | {("sign", leaf.sql): leaf for leaf in factors}
 
 
 def _check_cells(compiled: Compiled) -> None:
@@ -157,8 +141,10 @@ def _check_cells(compiled: Compiled) -> None:
             raise too_many(query.label, query.linear.attributes, query.linear.domain_cells)
 
 
-def _check_as_written(compiled: Compiled, workload: Workload, parsed: Sequence[Parsed], sandbox: Sandbox) -> None:
-    """Evaluate every text as it was written, on some public rows, and compare.
+def _check_as_written(
+    compiled: Compiled, workload: Workload, parsed: Sequence[Parsed], sandbox: Sandbox, examples: set[str]
+) -> None:
+    """Evaluate every text as it was written (of predicates that differ in constants only, one) and compare on public rows.
 
     sqlglot may read a text otherwise than DuckDB does; a query that was taken apart wrongly must not run.
     """
@@ -171,9 +157,11 @@ def _check_as_written(compiled: Compiled, workload: Workload, parsed: Sequence[P
         codes[name] = own.codes[pieces]
         columns[name] = (own.attribute.type, own.pieces.probe(pieces, generator))
     sandbox.load(compiled.domain.table, columns)
-    written = _as_written(compiled.domain.table, workload, parsed, sandbox)
+    written = _as_written(compiled.domain.table, workload, parsed, sandbox, examples)
     for query in compiled.queries:
         source = query.source
+        if source.predicate is not None and source.predicate not in examples:
+            continue
         truth = written["truth", source.predicate] if source.predicate is not None else True
         sign = written["sign", source.measure] if source.measure is not None else 1
         adds = np.ones(_PROBES, dtype=np.int8)
@@ -189,13 +177,13 @@ def _check_as_written(compiled: Compiled, workload: Workload, parsed: Sequence[P
 
 
 def _as_written(
-    table: str, workload: Workload, parsed: Sequence[Parsed], sandbox: Sandbox
+    table: str, workload: Workload, parsed: Sequence[Parsed], sandbox: Sandbox, examples: set[str]
 ) -> dict[tuple[str, str], npt.NDArray[Any]]:
     """Each text on the rows of `table`: a predicate's truth, a measure's value, whether a list is what sqlglot made of it."""
     # The texts as the analyst wrote them, so these cannot be trees. A newline ends a comment that a text may close with.
     texts: dict[tuple[str, str], str] = {}
     for query, item in zip(workload, parsed, strict=True):
-        if query.predicate is not None:
+        if query.predicate in examples:
             texts["truth", query.predicate] = f"coalesce(CAST(({query.predicate}\n) AS BOOLEAN), false)"
         if query.measure is not None:
             texts["sign", query.measure] = f"coalesce(CAST(({query.measure}\n) AS DOUBLE), 0)"

@@ -35,6 +35,11 @@ def parse(text: str) -> Sequence[exp.Expr | None]:
     return sqlglot.parse(text, dialect=DIALECT)
 
 
+def expression(text: str) -> exp.Expr:
+    """The tree of a text that was printed by `sql`."""
+    return sqlglot.parse_one(text, dialect=DIALECT)
+
+
 def sql(tree: exp.Expr) -> str:
     return tree.sql(DIALECT)
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
-from mwem_sql.compiler import dialect, predicate
+from mwem_sql.compiler import dialect
 from mwem_sql.compiler.classes import MAX_VALUES, Classes, Pieces, cut_pieces, value_pieces
 from mwem_sql.compiler.predicate import Leaf
 from mwem_sql.compiler.sandbox import Sandbox
@@ -28,6 +28,8 @@ from mwem_sql.ticks import Scale, Tick, is_finite, try_cast
 
 MAX_JOINT = 1_000_000  # value combinations on which one expression over several columns is evaluated
 TRUE = 2  # three-valued logic in one byte: false 0, NULL 1, true 2, so that AND is min, OR is max, NOT is 2 - x
+
+_OPERATORS = {"=": np.equal, "<>": np.not_equal, "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}
 
 Terms = Mapping[tuple[str, str], Leaf]  # (role, SQL) to leaf; a role is truth, group or sign
 
@@ -46,14 +48,13 @@ def cut(
     finer_than: Mapping[str, Classes] | None,
 ) -> dict[str, Pieces]:  # fmt: skip
     """Each used column's pieces: its values where they can or must be listed, else what lies between constants."""
-    constants: dict[str, list[exp.Expr]] = {name: [] for name in used}
+    constants: dict[str, list[str]] = {name: [] for name in used}
     must_list: set[str] = set()
     for (role, _), leaf in terms.items():
-        compared = predicate.constants(leaf.tree) if role == "truth" and len(leaf.columns) == 1 else None
-        if compared is None:
+        if role != "truth" or leaf.compared is None:
             must_list.update(leaf.columns)
         else:
-            constants[leaf.columns[0]].extend(compared)
+            constants[leaf.columns[0]].extend(leaf.compared)
     out = {}
     for name in used:
         attribute = domain[name]
@@ -68,10 +69,10 @@ def cut(
     return out
 
 
-def _ticks(scale: Scale, constants: Sequence[exp.Expr], sandbox: Sandbox) -> list[Tick]:
+def _ticks(scale: Scale, constants: Sequence[str], sandbox: Sandbox) -> list[Tick]:
     """Where constants lie among the type's values. One that lies nowhere, or cannot be evaluated, cuts nothing."""
-    distinct = {dialect.sql(constant): constant for constant in constants}
-    found = sandbox.tried([scale.measure(try_cast(constant.copy(), scale.type)) for constant in distinct.values()])
+    trees: list[exp.Expr] = [dialect.expression(text) for text in dict.fromkeys(constants)]
+    found = sandbox.tried([scale.measure(try_cast(tree, scale.type)) for tree in trees])
     return [tick for tick in found if is_finite(tick)]
 
 
@@ -90,16 +91,42 @@ def evaluate(
                 f"{terms[keys[0]].sql!r} joins {', '.join(columns)} value by value, {prod(shape):,} combinations, more than {MAX_JOINT:,}",
                 "declare step or bins in a domain table, or compare each column with constants",
             )
-        _load_grid(sandbox, columns, shape, pieces)
-        plain = [key for key in keys if not (key[0] == "group" and isinstance(terms[key].tree, exp.Column))]
-        arrays = run(sandbox, "grid", [(terms[key].sql, _typed(key[0], terms[key].sql)) for key in plain])
-        for key, array in zip(plain, arrays, strict=True):
-            out[key] = _read(key[0], columns, shape, array, terms[key].sql)
-        for key in set(keys) - set(plain):
-            own = pieces[columns[0]]
-            first = np.unique(own.bins, return_index=True)[1]
-            out[key] = Values(columns, own.bins, [own.label(int(piece)) for piece in first])
+        asked = []
+        for key in keys:
+            known = _without_asking(key[0], terms[key], pieces[columns[0]], sandbox) if len(columns) == 1 else None
+            if known is None:
+                asked.append(key)
+            else:
+                out[key] = known
+        if asked:
+            _load_grid(sandbox, columns, shape, pieces)
+            arrays = run(sandbox, "grid", [(sql, _typed(role, sql)) for role, sql in asked])
+            for key, array in zip(asked, arrays, strict=True):
+                out[key] = _read(key[0], columns, shape, array, key[1])
     return out
+
+
+def _without_asking(role: str, leaf: Leaf, own: Pieces, sandbox: Sandbox) -> Values | None:
+    """The values of a leaf whose meaning leaves no doubt: a column by itself, an integer compared with one, a listed text."""
+    attribute = own.attribute
+    if role == "group" and leaf.is_column:
+        first = np.unique(own.bins, return_index=True)[1]
+        return Values(leaf.columns, own.bins, [own.label(int(piece)) for piece in first])
+    if role != "truth" or leaf.test is None:
+        return None
+    operator, constant = leaf.test
+    if attribute.values is None:
+        if attribute.ordered.family != "integer" or not constant.removeprefix("-").isdecimal() or len(constant) > 18:
+            return None
+        truth = _OPERATORS[operator](own.points, int(constant))
+    else:
+        text = constant[1:-1].replace("''", "'")
+        plain = attribute.type == "VARCHAR" or attribute.type.startswith("ENUM(")
+        if operator not in {"=", "<>"} or constant[0] != "'" or not plain or sandbox.collates or text not in attribute.values:
+            return None
+        truth = _OPERATORS[operator](np.arange(own.known), attribute.values.index(text))
+    values = np.where(truth, TRUE, 0).astype(np.int8)
+    return Values(leaf.columns, np.append(values, np.int8(1)) if attribute.nullable else values)
 
 
 def _load_grid(sandbox: Sandbox, columns: Sequence[str], shape: tuple[int, ...], pieces: Mapping[str, Pieces]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import blake2b
 from math import prod
 
 import numpy as np
@@ -51,6 +52,11 @@ class Block:
         """Every class combination is a cell of its own, in order."""
         flat = self.labels.ravel()
         return self.values is None and self.size == flat.size and bool((flat == np.arange(flat.size)).all())
+
+    @cached_property
+    def key(self) -> bytes:
+        """A digest of what the block asks of each record."""
+        return blake2b(_canonical(self), digest_size=16).digest()
 
     def apply(self, weights: Floats) -> Floats:
         """Sum an array (before, class combinations, after) into (before, cells, after)."""
@@ -112,7 +118,7 @@ class LinearQuery:
     @cached_property
     def key(self) -> bytes:
         """Equal for queries of the same blocks, whatever the order of blocks, attributes and cells."""
-        return b"|".join(sorted(_canonical(block) for block in self.blocks))
+        return b"".join(sorted(block.key for block in self.blocks))
 
     def answer(self, marginal: Floats) -> Floats:
         """The answers, one per cell, from a marginal whose axes are `attributes`, in that order."""

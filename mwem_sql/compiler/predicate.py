@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
@@ -22,6 +23,10 @@ MAX_TEXT = 100_000  # characters of one expression
 MAX_DEPTH = 200  # levels of nesting: deeper trees exhaust a recursive parser
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ)
+# How each comparison is written, with the column on the left and on the right.
+_OPERATORS: dict[type[exp.Expr], tuple[str, str]] = {
+    exp.EQ: ("=", "="), exp.NEQ: ("<>", "<>"), exp.LT: ("<", ">"), exp.LTE: ("<=", ">="), exp.GT: (">", "<"), exp.GTE: (">=", "<="),
+}  # fmt: skip
 _PLAIN_NODES = (
     *_COMPARISONS, exp.And, exp.Or, exp.Not, exp.Paren,
     exp.Column, exp.Identifier, exp.Literal, exp.RawString, exp.ByteString, exp.Boolean, exp.Null, exp.Between, exp.In, exp.Is, exp.Tuple,
@@ -37,23 +42,30 @@ _CURE = "use a deterministic scalar expression over the table's own columns"
 _CLOSED = re.compile(r"""(?:'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|/\*.*?\*/|(?!/\*)[^'"])*""", re.DOTALL)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Leaf:
-    """A maximal part of an expression that AND, OR and NOT need not take apart."""
+    """A maximal part of an expression that AND, OR and NOT need not take apart.
+
+    `compared` are the constants that a one-column leaf compares its column with, if it does nothing else: between two
+    neighbouring ones it has one truth value, so the column's values need not be listed. `test` is (operator,
+    constant) where the leaf is one comparison of the column with one plain constant.
+    """
 
     sql: str
     columns: tuple[str, ...]
-    tree: exp.Expr
+    compared: tuple[str, ...] | None = None
+    test: tuple[str, str] | None = None
+    is_column: bool = False
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Compound:
     """An AND, OR or NOT over several columns."""
 
-    connective: type[exp.Expr]
+    connective: str
     parts: tuple[Leaf | Compound, ...]
 
-    @property
+    @cached_property
     def columns(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(name for part in self.parts for name in part.columns))
 
@@ -115,7 +127,10 @@ def conjuncts(tree: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def leaf(tree: exp.Expr) -> Leaf:
-    return Leaf(dialect.sql(tree), columns_of(tree), tree)
+    columns = columns_of(tree)
+    compared = _constants(tree) if len(columns) == 1 else None
+    listed = None if compared is None else tuple(map(dialect.sql, compared))
+    return Leaf(dialect.sql(tree), columns, listed, _test(tree.unnest()), _is_column(tree))
 
 
 def condition(tree: exp.Expr) -> Condition:
@@ -124,7 +139,7 @@ def condition(tree: exp.Expr) -> Condition:
     if not isinstance(inner, (exp.And, exp.Or, exp.Not)) or len(columns_of(inner)) < 2:
         return leaf(inner)
     below = (inner.this,) if isinstance(inner, exp.Not) else (inner.this, inner.expression)
-    return Compound(type(inner), tuple(map(condition, below)))
+    return Compound(inner.key, tuple(map(condition, below)))
 
 
 def leaves(of: Condition) -> Iterator[Leaf]:
@@ -135,17 +150,25 @@ def leaves(of: Condition) -> Iterator[Leaf]:
             yield from leaves(part)
 
 
-def constants(tree: exp.Expr) -> list[exp.Expr] | None:
-    """The constants a one-column expression compares its column with, or None if it does anything else.
+def _test(tree: exp.Expr) -> tuple[str, str] | None:
+    if type(tree) not in _OPERATORS:
+        return None
+    operator, mirrored = _OPERATORS[type(tree)]
+    for column, constant, sign in ((tree.this, tree.expression, operator), (tree.expression, tree.this, mirrored)):
+        plain = constant.this if isinstance(constant, exp.Neg) and not constant.this.is_string else constant
+        if isinstance(column, exp.Column) and isinstance(plain, exp.Literal):
+            return sign, dialect.sql(constant)
+    return None
 
-    Between two neighbouring constants such an expression has one truth value, so the column's values need not be listed.
-    """
+
+def _constants(tree: exp.Expr) -> list[exp.Expr] | None:
+    """The constants a one-column expression compares its column with, or None if it does anything else."""
     inner = tree.unnest()
     if isinstance(inner, (exp.And, exp.Or)):
-        left, right = constants(inner.this), constants(inner.expression)
+        left, right = _constants(inner.this), _constants(inner.expression)
         return None if left is None or right is None else left + right
     if isinstance(inner, exp.Not):
-        return constants(inner.this)
+        return _constants(inner.this)
     if not columns_of(inner):
         return []
     if isinstance(inner, exp.Is) and _is_column(inner.this) and isinstance(inner.expression, exp.Null):

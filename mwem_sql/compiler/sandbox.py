@@ -25,6 +25,8 @@ class Sandbox:
 
     def __init__(self, settings: Mapping[str, object] | None = None) -> None:
         self._con = duckdb.connect(":memory:", config={"threads": 1})
+        # Whether equal texts are more than identical ones.
+        self.collates = bool((settings or {}).get("default_collation"))
         for name, value in (settings or {}).items():
             if name in MEANINGFUL_SETTINGS:
                 self._con.execute(
