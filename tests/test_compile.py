@@ -520,3 +520,11 @@ def test_odd_names_and_a_qualified_column(con: duckdb.DuckDBPyConnection, sandbo
     con.execute(f'CREATE OR REPLACE TABLE {name.quoted()} AS SELECT 1 AS "a b", 2 AS "select", 3 AS "grid"')
     compiled = compiled_from(sandbox, '"a b" < "select" AND "A B" = 1', '"my ""t""".grid = 3', '"my ""t""" . "select" > 1', domain=domain)
     assert answers(con, compiled, name) == [[1], [1], [1]]
+
+
+def test_a_group_that_stands_twice_keeps_its_places(con: duckdb.DuckDBPyConnection, sandbox: Sandbox) -> None:
+    con.execute("CREATE TABLE twice (a BOOLEAN NOT NULL, b ENUM ('x', 'y') NOT NULL)")
+    asked = Workload.from_rows([{"group_by": ["b", "a", "b"]}, {"group_by": ["a", "b"]}])
+    first, second = compile_workload(Domain.from_schema(con, "twice"), asked, sandbox).queries
+    assert set(map(tuple, first.cells())) == {(b, a, b) for a in ("false", "true") for b in "xy"}  # type: ignore[arg-type]
+    assert set(map(tuple, second.cells())) == {(a, b) for a in ("false", "true") for b in "xy"}  # type: ignore[arg-type]

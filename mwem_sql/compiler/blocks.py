@@ -61,6 +61,8 @@ class CompiledQuery:
             yield [flat[position] for position in self.positions]
 
 
+# A role (truth, group or sign), what plays it, and for a group its place in the row.
+Part = tuple[str, Condition, int]
 # A query over fine classes: its blocks with the group_by values of their cells, and where those stand in the row.
 Drafted = tuple[Block, tuple[Cell, ...]]
 
@@ -118,27 +120,28 @@ class Builder:
 
     def draft(self, query: Query, parsed: Parsed) -> Draft:
         parts = [
-            *(("truth", condition) for condition in parsed.conjuncts),
-            *(("group", leaf) for leaf in parsed.groups),
-            *(("sign", leaf) for leaf in parsed.factors),
+            *(("truth", condition, 0) for condition in parsed.conjuncts),
+            *(("group", leaf, place) for place, leaf in enumerate(parsed.groups)),
+            *(("sign", leaf, 0) for leaf in parsed.factors),
         ]
         blocks = []
         order: list[int] = []
         for columns, own in self._components(parts):
-            key = (columns, *((role, what) for role, what in own))
+            asked = tuple((role, what) for role, what, _ in own)
+            key = (columns, asked)
             if key not in self._blocks:
-                self._blocks[key] = self._block(query, columns, own)
+                self._blocks[key] = self._block(query, columns, asked)
             blocks.append(self._blocks[key])
-            order += [parsed.groups.index(what) for role, what in own if role == "group"]
+            order += [place for role, _, place in own if role == "group"]
         if any((block.labels < 0).all() for block, _ in blocks):
             # Nothing is counted, whatever the other blocks say; what is left is their cells.
             grouped = [(Block(block.attributes, np.full_like(block.labels, -1), block.size), own) for block, own in blocks if own != ((),)]
             blocks = grouped or [(Block((), np.array(-1, dtype=np.int32), 1), ((),))]
         return Draft(tuple(blocks), tuple(sorted(range(len(order)), key=order.__getitem__)))
 
-    def _components(self, parts: Sequence[tuple[str, Condition]]) -> list[tuple[tuple[str, ...], list[tuple[str, Condition]]]]:
+    def _components(self, parts: Sequence[Part]) -> list[tuple[tuple[str, ...], list[Part]]]:
         """Parts with a column in common go together, in the table's order; those without columns are a group of their own."""
-        groups: dict[tuple[str, ...], list[tuple[str, Condition]]] = {}
+        groups: dict[tuple[str, ...], list[Part]] = {}
         for part in parts:
             columns = part[1].columns
             if columns in groups:
