@@ -17,24 +17,10 @@ def draw_rows(
 ) -> dict[str, tuple[str, pa.Array]]:
     """Synthetic columns in the order of `classes`, each with the DuckDB type that it is to be cast to."""
     codes = draw_codes(state, rows, generator)
-    return {name: (own.attribute.type, _values(own, codes[name], generator)) for name, own in classes.items()}
-
-
-def _values(classes: Classes, codes: Codes, generator: np.random.Generator) -> pa.Array:
-    pieces = _pieces(classes, codes, generator)
-    own = classes.pieces
-    attribute = classes.attribute
-    if own.listed:
-        return own.values().take(pa.array(pieces))
-    missing = pieces >= own.known
-    inside = np.where(missing, 0, pieces)
-    lows, highs = own.lows[inside], own.highs[inside]
-    if attribute.ordered.discrete:
-        ticks = generator.integers(lows, highs, endpoint=True)
-    else:
-        ticks = np.clip(lows + (highs - lows) * generator.random(len(codes)), lows, highs)
-    known = attribute.ordered.arrow(ticks)
-    return known.take(pa.array(np.arange(len(codes)), mask=missing)) if missing.any() else known
+    return {
+        name: (own.attribute.type, own.pieces.draw(_pieces(own, codes[name], generator), generator))
+        for name, own in classes.items()
+    }
 
 
 def _pieces(classes: Classes, codes: Codes, generator: np.random.Generator) -> Indices:

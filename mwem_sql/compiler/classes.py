@@ -76,9 +76,13 @@ class Pieces:
         return pa.concat_arrays([known, pa.nulls(1, known.type)]) if attribute.nullable else known
 
     def probe(self, pieces: npt.NDArray[np.intp], generator: np.random.Generator) -> pa.Array:
-        """A value of each of some pieces: any of an interval, the listed or evaluated one of any other."""
+        """A value of each of some pieces on which it may be evaluated: that of a bin is the bin's own."""
+        return self.draw(pieces, generator) if self.attribute.bins is None else self.values().take(pa.array(pieces))
+
+    def draw(self, pieces: npt.NDArray[np.intp], generator: np.random.Generator) -> pa.Array:
+        """A value of each of some pieces, every value of a piece equally likely."""
         attribute = self.attribute
-        if self.listed or attribute.bins is not None:
+        if self.listed:
             return self.values().take(pa.array(pieces))
         inside = np.minimum(pieces, self.known - 1)
         lows, highs = self.lows[inside], self.highs[inside]
