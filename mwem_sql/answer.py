@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from mwem_sql import catalog, engine, store
+from mwem_sql.compiler.blocks import CompiledQuery
 from mwem_sql.compiler.compile import Compiled, compile_workload
 from mwem_sql.compiler.linear import Floats, LinearQuery
 from mwem_sql.compiler.pushdown import plan_scans
@@ -38,15 +40,19 @@ class Answerer:
             return compile_workload(self.stored.domain, workload, sandbox, finer_than=self.stored.classes)
 
     def answers(self, compiled: Compiled) -> list[Floats]:
-        """One vector per query, its cells in order."""
+        """One vector per query, its cells in order; NaN for the average of nothing."""
         marginals: dict[tuple[str, ...], Floats] = {}
-        out = []
-        for query in compiled.queries:
-            names = query.linear.attributes
+
+        def answer(linear: LinearQuery) -> Floats:
+            names = linear.attributes
             if names not in marginals:
-                marginals[names] = self._marginal(query.linear, compiled)
-            out.append(query.linear.answer(marginals[names]))
-        return out
+                marginals[names] = self._marginal(linear, compiled)
+            return linear.answer(marginals[names])
+
+        return [
+            _in_units(query, answer(query.linear), None if query.over is None else answer(query.over.linear))
+            for query in compiled.queries
+        ]
 
     def _marginal(self, query: LinearQuery, compiled: Compiled) -> Floats:
         """The marginal over the query's own, finer classes."""
@@ -65,7 +71,17 @@ class Answerer:
         compiled = self.compile(workload)
         for query, values in zip(compiled.queries, self.answers(compiled), strict=True):
             for cell, value in zip(query.cells(), values.tolist(), strict=True):
-                yield {"query": query.number, "name": query.label, "cell": cell, "answer": value}
+                yield {"query": query.number, "name": query.label, "cell": cell, "answer": _or_null(value)}
+
+
+def _in_units(query: CompiledQuery, sums: Floats, counts: Floats | None) -> Floats:
+    """Sums on a measure's grid as what they stand for, or as averages."""
+    scaled = sums * query.linear.unit
+    return scaled if counts is None else np.divide(scaled, counts, out=np.full_like(scaled, np.nan), where=counts > 0)
+
+
+def _or_null(value: float) -> float | None:
+    return None if math.isnan(value) else value
 
 
 def _parents(points: Any, representatives: Any, known: int, own: Any) -> Any:
@@ -92,15 +108,18 @@ def compare(session: Session, table: str, output: str, workload: Workload) -> It
     con = session.cursor()
     relation = catalog.describe(con, table, session.place, function)
     compiled = ready.compile(workload)
-    linear = [query.linear for query in compiled.queries]
+    linear = [query.linear for query in compiled.queries] + [query.over.linear for query in compiled.queries if query.over]
     scans = plan_scans(relation.name, compiled.classes, {frozenset(query.attributes) for query in linear})
     ledger_of(con, relation.charged, session.place, function).note(session.cursor(), str(ready.stored.name), function)
-    truths = engine.true_answers(session.cursor(), scans, linear)
+    true = iter(engine.true_answers(session.cursor(), scans, linear))
+    sums = [next(true).astype(np.float64) for _ in compiled.queries]
+    counts = [next(true).astype(np.float64) if query.over else None for query in compiled.queries]
+    truths = map(_in_units, compiled.queries, sums, counts)
     for query, truth, values in zip(compiled.queries, truths, ready.answers(compiled), strict=True):
-        for cell, true, value in zip(query.cells(), truth.tolist(), values.tolist(), strict=True):
+        for cell, true_answer, value in zip(query.cells(), truth.tolist(), values.tolist(), strict=True):
             yield {
-                "query": query.number, "name": query.label, "cell": cell, "true_answer": float(true), "answer": value,
-                "error": abs(value - true),
+                "query": query.number, "name": query.label, "cell": cell, "true_answer": _or_null(true_answer),
+                "answer": _or_null(value), "error": _or_null(abs(value - true_answer)),
             }  # fmt: skip
 
 

@@ -41,10 +41,21 @@ def true_answers(con: duckdb.DuckDBPyConnection, scans: Sequence[Scan], queries:
     for query in queries:
         if query.attributes not in histograms:
             histograms[query.attributes] = _histogram(query, scans, rows)
-        # float64 is exact below 2^53 rows.
-        exact = query.answer(histograms[query.attributes].astype(np.float64))
-        out.append(np.rint(exact).astype(np.int64))
+        out.append(_saturated(query, histograms[query.attributes]))
     return out
+
+
+def _saturated(query: LinearQuery, histogram: Counts) -> Counts:
+    """The sums in int64, those that do not fit at its ends.
+
+    Privacy:
+        The kernel brings everything beyond 2^61 to one value, so that it does not matter where around 2^62 this begins.
+    """
+    exact = query.answer(histogram)
+    if float(histogram.sum()) * query.bound < 2.0**62:
+        return exact
+    about = query.answer(histogram.astype(np.float64))
+    return np.where(np.abs(about) < 2.0**62, exact, np.copysign(2.0**62, about).astype(np.int64))
 
 
 def _run(con: duckdb.DuckDBPyConnection, scans: Sequence[Scan]) -> list[list[npt.NDArray[np.int64]]] | None:

@@ -61,6 +61,10 @@ class Problem:
         """The queries whose true answers the kernel must hold, in the order of their numbers."""
         return [TOTAL, *self.queries, *([self.histogram] if self.histogram is not None else [])]
 
+    def bounds(self) -> list[int]:
+        """For each of them, the most that a record adds to a cell."""
+        return [query.bound for query in self.kernel_queries()]
+
 
 @dataclass(frozen=True, eq=False)
 class Step:
@@ -84,14 +88,17 @@ def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int
 
     All of `split` is spent, unless there is nothing at all to measure: a public total, and no query whose factor fits.
     """
-    Q = problem.kernel_queries()
+    # The kernel counts in whole numbers up to a query's bound; the state and this loop in parts of it, up to 1.
+    bounds = np.array(problem.bounds(), dtype=np.float64)
+    cells = np.array([query.cells for query in problem.kernel_queries()])
+    Q = [query.shares for query in problem.kernel_queries()]
     T = split.rounds
     noise = _expected_noise(problem, split)
-    doubt = 2 * math.log(max(1, len(problem.queries))) * noise
-    offers = Offers(problem.queries, {name: len(size) for name, size in problem.sizes.items()}, problem.max_cells)
+    doubt = 2 * math.log(max(1, len(problem.queries))) * noise / bounds
+    offers = Offers([query.shares for query in problem.queries], {name: len(size) for name, size in problem.sizes.items()}, problem.max_cells)
     # A public total needs no measurement.
     unasked = np.array([problem.total is None or not _is_total(query) for query in problem.queries], dtype=bool)
-    m = _Measured(kernel, Q)
+    m = _Measured(kernel, Q, bounds)
     iterates: list[State] = []
 
     # Let n denote ||B||, the number of records: a public constant, or estimated from what is measured.
@@ -116,6 +123,8 @@ def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int
         if candidates.size:
             # 1. Exponential Mechanism: sample q_i with score |q(A_{i-1}) - q(B)|.
             answers = offers.answers(A, candidates - 1)
+            if bounds.max() > 1:
+                answers *= np.repeat(bounds[candidates], cells[candidates])
             q_i = kernel.select(candidates, answers, noise[candidates], problem.weights[candidates - 1], split.select)
             unasked[q_i - 1] = False
             # 2. Laplace Mechanism: m_i = q_i(B) + Laplace(2T/eps).
@@ -150,13 +159,14 @@ def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int
 
 @dataclass(eq=False)
 class _Measured:
-    """What was released so far: every step, and one value for each query, to which its measurements count by precision.
+    """What was released so far: every step, and one value (in parts of its bound) for each query, by precision.
 
     A histogram is a start and a count of all records, but no query that the loop fits.
     """
 
     kernel: Kernel
     queries: Sequence[LinearQuery]
+    bounds: Floats
     steps: list[Step] = field(default_factory=list)
     values: dict[int, Floats] = field(default_factory=dict)
     variances: dict[int, float] = field(default_factory=dict)
@@ -168,7 +178,8 @@ class _Measured:
         self.steps.append(Step(purpose, measurement))
         if purpose == "histogram":
             return
-        new, variance = measurement.values.astype(np.float64), measurement.variance
+        bound = self.bounds[q]
+        new, variance = measurement.values / bound, measurement.variance / bound**2
         if q in self.values:
             old = self.variances[q]
             new = (self.values[q] * variance + new * old) / (old + variance)
@@ -191,9 +202,9 @@ class _Measured:
 
 def _expected_noise(problem: Problem, split: Split) -> Floats:
     """The absolute noise that a round's measurement of each query collects over all its cells: the penalty of its score."""
-    scale = noise_scale(split.measure, problem.sensitivity, split.kind).scale
-    per_cell = scale if split.kind == "pure" else scale * math.sqrt(2 / math.pi)
-    return np.array([query.cells * per_cell for query in problem.kernel_queries()])
+    scales = {bound: noise_scale(split.measure, problem.sensitivity * bound, split.kind).scale for bound in set(problem.bounds())}
+    spread = 1.0 if split.kind == "pure" else math.sqrt(2 / math.pi)
+    return np.array([query.cells * scales[query.bound] * spread for query in problem.kernel_queries()])
 
 
 def _worst_fit(A: State, m: _Measured, q_i: int, doubt: Floats) -> int:

@@ -211,7 +211,7 @@ def _run(session: Session, request: Request, plan: Plan) -> Outcome:
     accountant = plan.split.accountant()
     noise = OpenDPNoise() if request.seed is None else SeededNoise(request.seed)
     answers = engine.true_answers(session.cursor(), plan.scans, plan.problem.kernel_queries())
-    kernel = Kernel(answers, accountant, noise, request.rows_per_unit)
+    kernel = Kernel(answers, accountant, noise, request.rows_per_unit, plan.problem.bounds())
     del answers
     outcome = mwem(kernel, plan.problem, plan.split, lambda done, of: _log.info("round %d of %d", done, of))
     accountant.settle()
@@ -234,7 +234,7 @@ def _measurements(plan: Plan, outcome: Outcome) -> pa.Table:
             {
                 "step": number, "purpose": step.purpose, "query": query.number if query else None,
                 "name": query.label if query else step.purpose, "noise": "laplace" if measured.kind == "pure" else "gaussian",
-                "scale": measured.scale, "values": measured.values,
+                "scale": measured.scale, "resolution": query.linear.unit if query else 1.0, "values": measured.values,
             }
         )  # fmt: skip
     return pa.Table.from_pylist(rows, schema=_MEASUREMENTS)
@@ -243,7 +243,7 @@ def _measurements(plan: Plan, outcome: Outcome) -> pa.Table:
 _MEASUREMENTS = pa.schema(
     {
         "step": pa.int32(), "purpose": pa.string(), "query": pa.int32(), "name": pa.string(), "noise": pa.string(),
-        "scale": pa.float64(), "values": pa.large_list(pa.int64()),
+        "scale": pa.float64(), "resolution": pa.float64(), "values": pa.large_list(pa.int64()),
     }
 )  # fmt: skip
 

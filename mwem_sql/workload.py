@@ -17,6 +17,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from mwem_sql.compiler.dialect import fold
+from mwem_sql.compiler.measures import is_aggregate
 from mwem_sql.domain import Attribute, Domain
 from mwem_sql.errors import MwemError, OptionError, WorkloadError, refuse
 
@@ -72,7 +73,8 @@ class Query:
             return self.name
         asked = ", ".join(self.group_by or ())
         if self.measure is not None:
-            asked = f"{asked}: sum({self.measure})" if asked else f"sum({self.measure})"
+            summed = self.measure.strip() if is_aggregate(self.measure) else f"sum({self.measure})"
+            asked = f"{asked}: {summed}" if asked else summed
         if self.predicate is None:
             return asked
         return f"{asked} WHERE {self.predicate}" if asked else self.predicate

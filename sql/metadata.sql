@@ -40,9 +40,12 @@ CREATE TABLE IF NOT EXISTS mwem.measurements (
     query INTEGER,                      -- row of the workload, from 1
     name VARCHAR,
     noise VARCHAR NOT NULL,             -- laplace or gaussian, on integers
-    scale DOUBLE NOT NULL,
+    scale DOUBLE NOT NULL,              -- of the noise on "values"
+    resolution DOUBLE DEFAULT 1.0,      -- what a value of 1 stands for: 1, or the grid of the query's measure
     "values" BIGINT[] NOT NULL          -- one per cell of the query
 );
+-- Files that were written before measures had a grid.
+ALTER TABLE mwem.measurements ADD COLUMN IF NOT EXISTS resolution DOUBLE DEFAULT 1.0;
 
 -- The factored state: state is 0 but for an average, which keeps one state per round.
 CREATE TABLE IF NOT EXISTS mwem.factors (

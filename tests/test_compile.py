@@ -227,7 +227,8 @@ small_queries = st.one_of(
             lambda inner: st.tuples(inner, st.sampled_from(["AND", "OR"]), inner).map(lambda parts: f"({parts[0]} {parts[1]} {parts[2]})"),
             max_leaves=3,
         ),
-        measure=st.none() | st.sampled_from(["CASE WHEN a > 1 THEN 1 ELSE -1 END", "CASE WHEN b THEN 1 WHEN s = 'x' THEN -1 ELSE 0 END"]),
+        measure=st.none() | st.sampled_from(["CASE WHEN a > 1 THEN 1 ELSE -1 END", "CASE WHEN b THEN 1 WHEN s = 'x' THEN -1 ELSE 0 END",
+                                             "a", "a // 2 * 1.25", "coalesce(a, 7) * length(s)", "CASE WHEN s = 'x' THEN a ELSE -0.5 END"]),
         group_by=st.none() | st.sampled_from(["a", "a > 1, s", "s, b", "coalesce(a, 0), b"]).map(lambda text: (text,)),
         verbatim=st.just(False),
     )
@@ -235,11 +236,11 @@ small_queries = st.one_of(
 
 
 def asked_of(con: duckdb.DuckDBPyConnection, query: Query) -> list[Any]:
-    """What DuckDB says a query adds for every combination of values of the small domain: nothing, or a sign and a cell."""
+    """What DuckDB says a query adds for every combination of values of the small domain: nothing, or a number and a cell."""
     measure, groups = query.measure or "1", f"row({query.group_by[0]})" if query.group_by else "0"
     adds = f"coalesce(CASE WHEN {query.predicate} THEN {measure} ELSE 0 END, 0)"
     rows = con.execute(f"SELECT {adds}, ({groups})::VARCHAR FROM small ORDER BY n").fetchall()
-    return [None if sign == 0 else (sign, cell) for sign, cell in rows]
+    return [None if added == 0 else (added, cell) for added, cell in rows]
 
 
 @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
@@ -445,8 +446,9 @@ MANY = Domain("t", tuple("abcdxy"), tuple(Attribute(name, "INTEGER", nullable=Fa
         (Query(group_by=tuple("abcd")), CellsError, "workload: query 'a, b, c, d' needs 100,000,000 cells over a, b, c, d, more than 10,000,000. Hint: group by fewer"),
         (Query("a + b + c + d > 3"), CellsError, "workload: '\"a\" + \"b\" + \"c\" + \"d\" > 3' joins a, b, c, d value by value, 100,000,000 combinations, more than 1,000,000"),
         (Query("x > y", name="mine"), CellsError, "workload: '\"x\" > \"y\"' joins x, y value by value, 4,000,000 combinations, more than 1,000,000. Hint: declare step"),
-        (Query(measure="a"), WorkloadError, "workload: measure ('\"a\"') takes values other than -1, 0 and 1. Hint: this version sums"),
         (Query(measure="CASE WHEN a = 3 THEN 'nan'::DOUBLE ELSE 1 END"), WorkloadError, "workload: measure ("),
+        (Query(measure="a * 1e31"), WorkloadError, "workload: measure ('1e31') is not a number, or beyond 1e+30, for some value of the domain. Hint: it must be bounded"),
+        (Query(measure="sum(a) + sum(a)"), PredicateError, "workload: measure ('sum(a) + sum(a)') has the aggregate sum"),
         (Query("CAST(chr(64 + a) AS INTEGER) > 1"), PredicateError, "workload: expression ('CAST(CHR(64 + \"a\") AS INT) > 1') cannot be evaluated on the public domain: Conversion"),
         (Query("lower(a, b) = 1"), PredicateError, "workload: expression ('LOWER(\"a\", \"b\") = 1') cannot be evaluated on the public domain: Binder Error"),
         (Query("a > > 3"), PredicateError, "workload: expression ('a > > 3') cannot be evaluated on the public domain: Parser Error: syntax error"),

@@ -6,7 +6,7 @@ Pure array work on public values.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 from typing import Any
@@ -17,6 +17,7 @@ import numpy.typing as npt
 from mwem_sql.compiler.classes import Classes, Ints, Pieces, refine
 from mwem_sql.compiler.evaluate import TRUE, Values
 from mwem_sql.compiler.linear import Block, LinearQuery
+from mwem_sql.compiler.measures import LEVELS, Measure, to_grid
 from mwem_sql.compiler.predicate import Condition, Leaf
 from mwem_sql.errors import CellsError, refuse
 from mwem_sql.workload import Query
@@ -30,22 +31,26 @@ Evaluated = Mapping[tuple[str, str], Values]
 
 @dataclass(frozen=True, eq=False)
 class Parsed:
-    """A query's texts as checked trees: what must be true, what it is grouped by, what is multiplied."""
+    """A query's texts as checked trees: what must be true, what it is grouped by, what is summed up."""
 
     conjuncts: tuple[Condition, ...]
     groups: tuple[Leaf, ...]
-    factors: tuple[Leaf, ...]
+    measure: Measure | None
 
 
 @dataclass(frozen=True, eq=False)
 class CompiledQuery:
-    """A query of the workload in linear form. `groups` are, per block, the group_by values of its cells."""
+    """A query of the workload in linear form. `groups` are, per block, the group_by values of its cells.
+
+    An average is the sum that `linear` asks for, divided by the count that `over` asks for, cell by cell.
+    """
 
     number: int
     source: Query
     linear: LinearQuery
     groups: tuple[tuple[Cell, ...], ...]
     positions: tuple[int, ...]
+    over: CompiledQuery | None = None
 
     @property
     def label(self) -> str:
@@ -61,7 +66,7 @@ class CompiledQuery:
             yield [flat[position] for position in self.positions]
 
 
-# A role (truth, group or sign), what plays it, and for a group its place in the row.
+# A role (truth, group, factor or known), what plays it, and for a group its place in the row.
 Part = tuple[str, Condition, int]
 # A query over fine classes: its blocks with the group_by values of their cells, and where those stand in the row.
 Drafted = tuple[Block, tuple[Cell, ...]]
@@ -118,11 +123,13 @@ class Builder:
         self._blocks: dict[tuple[object, ...], Drafted] = {}
         self._settled: dict[int, tuple[tuple[Block, ...], tuple[tuple[Cell, ...], ...]]] = {}
 
-    def draft(self, query: Query, parsed: Parsed) -> Draft:
+    def draft(self, query: Query, parsed: Parsed, *, counting: bool = False) -> Draft:
+        """The query as asked; or, for the average of a measure, how many records it is known for."""
+        factors = () if parsed.measure is None else parsed.measure.factors
         parts = [
             *(("truth", condition, 0) for condition in parsed.conjuncts),
             *(("group", leaf, place) for place, leaf in enumerate(parsed.groups)),
-            *(("sign", leaf, 0) for leaf in parsed.factors),
+            *(("known" if counting else "factor", leaf, 0) for leaf in factors),
         ]
         blocks = []
         order: list[int] = []
@@ -133,6 +140,8 @@ class Builder:
                 self._blocks[key] = self._block(query, columns, asked)
             blocks.append(self._blocks[key])
             order += [place for role, _, place in own if role == "group"]
+        if factors:
+            blocks = _within_levels(blocks)
         if any((block.labels < 0).all() for block, _ in blocks):
             # Nothing is counted, whatever the other blocks say; what is left is their cells.
             grouped = [(Block(block.attributes, np.full_like(block.labels, -1), block.size), own) for block, own in blocks if own != ((),)]
@@ -158,7 +167,8 @@ class Builder:
         if prod(shape) > MAX_CELLS:
             raise too_many(query.label, columns, prod(shape))
         mask = np.ones(shape, dtype=bool)
-        signs = np.ones(shape, dtype=np.int8)
+        counted = np.ones(shape, dtype=bool)
+        numbers: npt.NDArray[np.float64] | None = None
         labels = np.zeros(shape, dtype=np.int64)
         cells: list[Cell] = [()]
         for role, what in own:
@@ -166,17 +176,27 @@ class Builder:
                 mask &= _truth(what, self._values, columns, shape) == TRUE
                 continue
             assert isinstance(what, Leaf)
-            item = self._values[role, what.sql]
+            item = self._values["group" if role == "group" else "factor", what.sql]
             if role == "group":
                 labels, cells = _grouped(labels, cells, item, columns)
+            elif role == "known":
+                counted &= ~np.isnan(_spread(item, columns, shape))
             else:
-                signs = signs * _spread(item, columns, shape)
-        counted = mask & (signs != 0)
-        used, numbered = np.unique(labels[counted], return_inverse=True)
+                numbers = _spread(item, columns, shape) * (1.0 if numbers is None else numbers)
+        counted &= mask
+        values, unit = None, 1.0
+        if numbers is not None:
+            values, unit = to_grid(np.where(counted, np.nan_to_num(numbers), 0.0))
+            counted &= values != 0
+            values = np.where(counted, values, 1)
+            if unit == 1 and (values == 1).all():
+                values = None
+        # A cell that a predicate lets in stays one, whatever is summed up in it.
+        used, numbered = np.unique(labels[mask], return_inverse=True)
         final = np.full(shape, -1, dtype=np.int32)
-        final[counted] = numbered
-        signs = np.where(counted, signs, np.int8(1))
-        block = Block(columns, final, max(1, len(used)), None if (signs == 1).all() else signs)
+        final[mask] = numbered
+        final[~counted] = -1
+        block = Block(columns, final, max(1, len(used)), values, unit)
         return block, tuple(cells[k] for k in used.tolist()) or (cells[0],)
 
     def coarse_classes(self, drafts: Sequence[Draft], finer_than: Mapping[str, Classes] | None) -> dict[str, Classes]:
@@ -216,16 +236,27 @@ class Builder:
     def _settle(
         self, block: Block, cells: tuple[Cell, ...], coarse: Mapping[str, Classes]
     ) -> tuple[tuple[Block, ...], tuple[tuple[Cell, ...], ...]]:
-        labels, signs = block.labels, block.values
+        labels, values = block.labels, block.values
         for axis, name in enumerate(block.attributes):
             # Coarse classes are numbered by first appearance over pieces, and so are fine ones.
             first = self._fine[name].codes[coarse[name].representatives]
             labels = labels.take(first, axis=axis)
-            signs = None if signs is None else signs.take(first, axis=axis)
-        parts = _split(_drop_constant(Block(block.attributes, labels, block.size, signs)))
+            values = None if values is None else values.take(first, axis=axis)
+        parts = _split(_drop_constant(replace(block, labels=labels, values=values)))
         if cells == ((),):
             parts = [part for part in parts if not _counts_all(part)]
         return tuple(parts), (cells, *[((),)] * (len(parts) - 1))[: len(parts)]
+
+
+def _within_levels(blocks: list[Drafted]) -> list[Drafted]:
+    """The same blocks, the largest values of them on a coarser grid, so that their product is on one of `LEVELS`."""
+    while prod(block.bound for block, _ in blocks) > LEVELS:
+        largest = max(range(len(blocks)), key=lambda k: blocks[k][0].bound)
+        block, cells = blocks[largest]
+        assert block.values is not None
+        halved = np.rint(block.values / 2).astype(np.int64)
+        blocks[largest] = (replace(block, values=halved, unit=block.unit * 2), cells)
+    return blocks
 
 
 def _grouped(
@@ -264,14 +295,14 @@ def _counts_all(block: Block) -> bool:
 
 def _drop_constant(block: Block) -> Block:
     """Without the attributes along which nothing changes."""
-    names, labels, signs = list(block.attributes), block.labels, block.values
+    names, labels, values = list(block.attributes), block.labels, block.values
     for axis in reversed(range(len(names))):
         same = (labels == labels.take([0], axis=axis)).all()
-        if same and (signs is None or (signs == signs.take([0], axis=axis)).all()):
+        if same and (values is None or (values == values.take([0], axis=axis)).all()):
             labels = np.asarray(labels.take(0, axis=axis))
-            signs = None if signs is None else np.asarray(signs.take(0, axis=axis))
+            values = None if values is None else np.asarray(values.take(0, axis=axis))
             del names[axis]
-    return Block(tuple(names), labels, block.size, signs)
+    return Block(tuple(names), labels, block.size, values, block.unit)
 
 
 def _split(block: Block) -> list[Block]:

@@ -7,8 +7,9 @@ leaves on them; group pieces into classes; build each query's blocks; merge clas
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ from mwem_sql.compiler.blocks import MAX_CELLS, Builder, CompiledQuery, Parsed, 
 from mwem_sql.compiler.classes import Classes
 from mwem_sql.compiler.dialect import fold
 from mwem_sql.compiler.evaluate import Terms, cut, evaluate, run
+from mwem_sql.compiler.linear import LinearQuery
+from mwem_sql.compiler.measures import LEVELS, Measure, read_measure
 from mwem_sql.compiler.predicate import Leaf
 from mwem_sql.compiler.sandbox import Sandbox
 from mwem_sql.compiler.shapes import Reader
@@ -41,10 +44,11 @@ class Compiled:
 
     @cached_property
     def distinct(self) -> tuple[tuple[CompiledQuery, ...], npt.NDArray[np.float64]]:
-        """One query for each thing asked, and its weight: the largest among the rows that ask it."""
+        """One query for each thing asked, and its weight: the largest among the rows that ask it. An average asks two."""
         first: dict[bytes, CompiledQuery] = {}
         weights: dict[bytes, float] = {}
-        for query in self.queries:
+        asked = chain.from_iterable((query,) if query.over is None else (query, query.over) for query in self.queries)
+        for query in asked:
             key = query.linear.key
             first.setdefault(key, query)
             weights[key] = max(weights.get(key, 0.0), float(query.source.weight))
@@ -70,38 +74,38 @@ def compile_workload(
     values = {key: on_classes(item, fine) for key, item in values.items()}
     builder = Builder(values, fine)
     drafts = [builder.draft(query, item) for query, item in zip(workload, parsed, strict=True)]
-    coarse = builder.coarse_classes(drafts, finer_than)
-    asked = enumerate(zip(workload, drafts, strict=True), start=1)
-    queries = tuple(builder.settle(number, query, drafted, coarse) for number, (query, drafted) in asked)
-    compiled = Compiled(domain, {name: own.joined() for name, own in coarse.items()}, queries)
+    counts = {
+        number: builder.draft(query, item, counting=True)
+        for number, (query, item) in enumerate(zip(workload, parsed, strict=True), start=1)
+        if item.measure is not None and item.measure.is_average
+    }
+    coarse = builder.coarse_classes([*drafts, *counts.values()], finer_than)
+    queries = []
+    for number, (query, drafted) in enumerate(zip(workload, drafts, strict=True), start=1):
+        settled = builder.settle(number, query, drafted, coarse)
+        if number in counts:
+            counted = replace(query, name=f"count of {query.label}")
+            settled = replace(settled, over=builder.settle(number, counted, counts[number], coarse))
+        queries.append(settled)
+    compiled = Compiled(domain, {name: own.joined() for name, own in coarse.items()}, tuple(queries))
     _check_cells(compiled)
     _check_as_written(compiled, workload, parsed, sandbox, set(reader.examples))
     return compiled
 
 
 def _parse(domain: Domain, workload: Workload, reader: Reader) -> list[Parsed]:
-    measures: dict[str, tuple[Leaf, ...]] = {}
+    measures: dict[str, Measure] = {}
     groups: dict[tuple[str, ...], tuple[Leaf, ...]] = {}
     out = []
     for query in workload:
         conjuncts = reader.read(query.predicate) if query.predicate is not None else ()
         if query.measure is not None and query.measure not in measures:
-            tree = predicate.parse(query.measure, domain.spelling, "measure", domain.table)
-            measures[query.measure] = tuple(map(predicate.leaf, _factors(tree)))
+            measures[query.measure] = read_measure(query.measure, domain.spelling, domain.table)
         key = (*(query.group_by or ()), str(query.verbatim))
         if key not in groups:
             groups[key] = tuple(_group_leaves(domain, query))
-        out.append(Parsed(conjuncts, groups[key], measures[query.measure] if query.measure is not None else ()))
+        out.append(Parsed(conjuncts, groups[key], None if query.measure is None else measures[query.measure]))
     return out
-
-
-def _factors(tree: exp.Expr) -> Iterator[exp.Expr]:
-    inner = tree.unnest()
-    if isinstance(inner, exp.Mul):
-        yield from _factors(inner.this)
-        yield from _factors(inner.expression)
-    else:
-        yield inner
 
 
 def _group_leaves(domain: Domain, query: Query) -> Iterator[Leaf]:
@@ -126,13 +130,13 @@ def _column_leaf(name: str) -> Leaf:
 
 
 def _terms(parsed: Sequence[Parsed]) -> Terms:
-    """Every distinct leaf with its role: truth, group or sign."""
+    """Every distinct leaf with its role: truth, group or factor."""
     conditions = dict.fromkeys(condition for item in parsed for condition in item.conjuncts)
     groups = dict.fromkeys(leaf for item in parsed for leaf in item.groups)
-    factors = dict.fromkeys(leaf for item in parsed for leaf in item.factors)
+    factors = dict.fromkeys(leaf for item in parsed if item.measure is not None for leaf in item.measure.factors)
     out = {("truth", leaf.sql): leaf for condition in conditions for leaf in predicate.leaves(condition)}
     out |= {("group", leaf.sql): leaf for leaf in groups}
-    return out | {("sign", leaf.sql): leaf for leaf in factors}
+    return out | {("factor", leaf.sql): leaf for leaf in factors}
 
 
 def _check_cells(compiled: Compiled) -> None:
@@ -163,17 +167,23 @@ def _check_as_written(
         if source.predicate is not None and source.predicate not in examples:
             continue
         truth = written["truth", source.predicate] if source.predicate is not None else True
-        sign = written["sign", source.measure] if source.measure is not None else 1
-        adds = np.ones(_PROBES, dtype=np.int8)
+        number = written["measure", source.measure] if source.measure is not None else 1.0
+        adds = np.full(_PROBES, query.linear.unit)
         for block in query.linear.blocks:
             at = tuple(codes[name] for name in block.attributes)
             adds = adds * np.where(block.labels[at] >= 0, 1 if block.values is None else block.values[at], 0)
         listed = source.group_by is None or source.verbatim or written["group", source.group_by[0]].all()
-        if not listed or (np.where(truth, sign, 0) != adds).any():
+        if not listed or (np.abs(np.where(truth, number, 0.0) - adds) > _slack(query.linear)).any():
             raise refuse(
                 PredicateError, "workload", f"query ({query.label!r}) is read in two ways by the parser and by DuckDB",
                 "write it with plain operators and functions",
             )
+
+
+def _slack(query: LinearQuery) -> float:
+    """How far a sum on the grid may be from what was written, for one record: nothing, unless it was rounded to fit."""
+    rounded = sum(1 / block.bound for block in query.blocks if block.bound > 1) if query.bound > LEVELS / 4 else 1e-8
+    return rounded * query.bound * query.unit
 
 
 def _as_written(
@@ -185,8 +195,8 @@ def _as_written(
     for query, item in zip(workload, parsed, strict=True):
         if query.predicate in examples:
             texts["truth", query.predicate] = f"coalesce(CAST(({query.predicate}\n) AS BOOLEAN), false)"
-        if query.measure is not None:
-            texts["sign", query.measure] = f"coalesce(CAST(({query.measure}\n) AS DOUBLE), 0)"
+        if query.measure is not None and item.measure is not None:
+            texts["measure", query.measure] = f"coalesce(CAST(({item.measure.text}\n) AS DOUBLE), 0)"
         if query.group_by is not None and not query.verbatim:
             (listed,) = query.group_by
             texts["group", listed] = f"row({listed}\n) IS NOT DISTINCT FROM row({', '.join(leaf.sql for leaf in item.groups)})"

@@ -20,6 +20,7 @@ from sqlglot import exp
 
 from mwem_sql.compiler import dialect
 from mwem_sql.compiler.classes import MAX_VALUES, Classes, Pieces, cut_pieces, value_pieces
+from mwem_sql.compiler.measures import LARGEST
 from mwem_sql.compiler.predicate import Leaf
 from mwem_sql.compiler.sandbox import Sandbox
 from mwem_sql.domain import Domain
@@ -31,12 +32,12 @@ TRUE = 2  # three-valued logic in one byte: false 0, NULL 1, true 2, so that AND
 
 _OPERATORS = {"=": np.equal, "<>": np.not_equal, "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}
 
-Terms = Mapping[tuple[str, str], Leaf]  # (role, SQL) to leaf; a role is truth, group or sign
+Terms = Mapping[tuple[str, str], Leaf]  # (role, SQL) to leaf; a role is truth, group or factor
 
 
 @dataclass(eq=False)
 class Values:
-    """A leaf's values on the grid of its columns: truth bytes, group numbers or signs."""
+    """A leaf's values on the grid of its columns: truth bytes, group numbers, or numbers with NaN for NULL."""
 
     columns: tuple[str, ...]
     array: npt.NDArray[Any]
@@ -149,7 +150,7 @@ def run(sandbox: Sandbox, table: str, texts: Sequence[tuple[str, str]]) -> list[
 
 
 def _typed(role: str, text: str) -> str:
-    kind = {"truth": "BOOLEAN", "group": "VARCHAR", "sign": "DOUBLE"}[role]
+    kind = {"truth": "BOOLEAN", "group": "VARCHAR", "factor": "DOUBLE"}[role]
     return f"CAST(({text}) AS {kind})"
 
 
@@ -169,12 +170,10 @@ def _read(role: str, columns: tuple[str, ...], shape: tuple[int, ...], array: pa
     if role == "group":
         coded = array.combine_chunks().dictionary_encode(null_encoding="encode")
         return Values(columns, coded.indices.to_numpy(zero_copy_only=False).astype(np.int32).reshape(shape), coded.dictionary.to_pylist())
-    numbers = array.fill_null(0.0).to_numpy()
-    if not np.isin(numbers, (-1.0, 0.0, 1.0)).all():
+    numbers = array.fill_null(0.0).to_numpy() + 0.0  # no -0.0
+    if not (np.abs(numbers) <= LARGEST).all():
         raise refuse(
-            WorkloadError, "workload", f"measure ({text!r}) takes values other than -1, 0 and 1",
-            "this version sums measures of -1, 0 and 1 (parities); count with predicates and group_by instead",
+            WorkloadError, "workload", f"measure ({text!r}) is not a number, or beyond {LARGEST:g}, for some value of the domain",
+            "it must be bounded on the whole declared domain: CASE, least and greatest help",
         )
-    return Values(columns, numbers.astype(np.int8).reshape(shape))
-
-
+    return Values(columns, np.where(array.is_valid().to_numpy(), numbers, np.nan).reshape(shape))

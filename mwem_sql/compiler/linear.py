@@ -10,13 +10,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 from math import prod
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
+Array = TypeVar("Array", npt.NDArray[np.float64], npt.NDArray[np.int64])
 Labels = npt.NDArray[np.int32]
-Signs = npt.NDArray[np.int8]
+Numbers = npt.NDArray[Any]  # int64 on the grid of a measure, float64 in parts of a bound
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,13 +26,14 @@ class Block:
     """A map from the classes of `attributes` to `size` cells.
 
     `labels` has one axis per attribute and holds a class combination's cell, or -1 where it is not counted.
-    `values` (same shape) is what a counted record adds to its cell: -1 or 1; None means 1 everywhere.
+    `values` (same shape) is what a counted record adds to its cell, in whole numbers of `unit`; None means 1 everywhere.
     """
 
     attributes: tuple[str, ...]
     labels: Labels
     size: int
-    values: Signs | None = None
+    values: Numbers | None = None
+    unit: float = 1.0
 
     def __post_init__(self) -> None:
         if self.labels.ndim != len(self.attributes):
@@ -39,13 +42,18 @@ class Block:
             raise ValueError("a block's values have the shape of its labels")
 
     @cached_property
-    def _counted(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], Floats | None]:
+    def _counted(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], Numbers | None]:
         """Counted class combinations sorted by cell, their cells and their values."""
         flat = self.labels.ravel()
         where = np.flatnonzero(flat >= 0)
         where = where[np.argsort(flat[where], kind="stable")]
-        values = None if self.values is None else self.values.ravel()[where].astype(np.float64)
-        return where, flat[where].astype(np.intp), values
+        return where, flat[where].astype(np.intp), None if self.values is None else self.values.ravel()[where]
+
+    @cached_property
+    def bound(self) -> int:
+        """The most that a record adds to its cell, in absolute value; at least 1."""
+        added = None if self.values is None else self.values[self.labels >= 0]
+        return 1 if added is None or not added.size else max(1, int(np.abs(added).max()))
 
     @cached_property
     def is_identity(self) -> bool:
@@ -58,12 +66,12 @@ class Block:
         """A digest of what the block asks of each record."""
         return blake2b(_canonical(self), digest_size=16).digest()
 
-    def apply(self, weights: Floats) -> Floats:
-        """Sum an array (before, class combinations, after) into (before, cells, after)."""
+    def apply(self, weights: Array) -> Array:
+        """Sum an array (before, class combinations, after) into (before, cells, after); integers stay integers."""
         if self.is_identity:
             return weights
         before, _, after = weights.shape
-        out = np.zeros((before, self.size, after))
+        out = np.zeros((before, self.size, after), dtype=weights.dtype)
         where, cells, values = self._counted
         if not where.size:
             return out
@@ -120,8 +128,34 @@ class LinearQuery:
         """Equal for queries of the same blocks, whatever the order of blocks, attributes and cells."""
         return b"".join(sorted(block.key for block in self.blocks))
 
-    def answer(self, marginal: Floats) -> Floats:
-        """The answers, one per cell, from a marginal whose axes are `attributes`, in that order."""
+    @cached_property
+    def bound(self) -> int:
+        """The most that a record adds to a cell, in absolute value: 1 for counts and parities."""
+        return prod(block.bound for block in self.blocks)
+
+    @cached_property
+    def unit(self) -> float:
+        """What an answer of 1 stands for."""
+        return prod(block.unit for block in self.blocks)
+
+    @cached_property
+    def shares(self) -> LinearQuery:
+        """The same query with answers in parts of `bound`, so that a record adds at most 1; itself where it already does."""
+        if self.bound == 1:
+            return self
+        return LinearQuery(
+            tuple(
+                block if block.bound == 1 or block.values is None
+                else Block(block.attributes, block.labels, block.size, block.values / block.bound, block.unit * block.bound)
+                for block in self.blocks
+            )
+        )  # fmt: skip
+
+    def answer(self, marginal: Array) -> Array:
+        """The answers, one per cell, from a marginal whose axes are `attributes`, in that order.
+
+        Integers wrap around beyond int64: an answer that fits is exact whatever the steps to it were.
+        """
         out = marginal
         done = 1
         for block in self.blocks:
@@ -140,14 +174,16 @@ class LinearQuery:
 
 
 def _canonical(block: Block) -> bytes:
-    """What the block asks of each record: attributes by name, cells by first appearance, no signs where none matter."""
+    """What the block asks of each record: attributes by name, cells by first appearance, no values where none matter."""
     order = sorted(range(block.labels.ndim), key=block.attributes.__getitem__)
     flat = block.labels.transpose(order).ravel()
     seen, first = np.unique(flat, return_index=True)
     rank = np.full(block.size + 1, -1, dtype=np.int32)
     cells = [label for _, label in sorted(zip(first, seen, strict=True)) if label >= 0]
     rank[cells] = np.arange(len(cells), dtype=np.int32)
-    signs = np.ones(flat.shape, dtype=np.int8) if block.values is None else block.values.transpose(order).ravel()
-    signs = np.where(flat >= 0, signs, np.int8(1))
     names = repr(tuple(block.attributes[axis] for axis in order)).encode()
-    return names + rank[flat].tobytes() + (b"" if (signs == 1).all() else signs.tobytes())
+    if block.values is None:
+        return names + rank[flat].tobytes()
+    values = np.where(flat >= 0, block.values.transpose(order).ravel(), 1)
+    plain = block.unit == 1 and bool((values == 1).all())
+    return names + rank[flat].tobytes() + (b"" if plain else repr(block.unit).encode() + values.tobytes())
