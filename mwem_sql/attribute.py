@@ -19,7 +19,8 @@ class Attribute:
     """A column and every value it may take: either a closed list, or all values from `low` to `high`.
 
     `values` are texts as DuckDB prints them. `low`, `high` and `step` are ticks of the type. `bins` cuts a continuous
-    range into equal parts. A NULL is one more value where `nullable`.
+    range into equal parts. A NULL is one more value where `nullable`. An `open` list has others beside it, which all
+    count as NULL, so that there is a NULL whatever the column says.
     """
 
     name: str
@@ -31,8 +32,13 @@ class Attribute:
     step: Tick | None = None
     bins: int | None = None
     source: str = "declared"
+    open: bool = False
 
     def __post_init__(self) -> None:
+        if self.open and self.values is None:
+            raise self.refused("is open but has no list of values", "list the values to be told apart; all others become NULL")
+        if self.open and not self.nullable:
+            raise self.refused("is open but not nullable", "the values outside the list are shown as NULL")
         if self.values is not None:
             if not self.values:
                 raise self.refused("has an empty list of values", "list at least one")

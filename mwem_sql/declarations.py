@@ -22,7 +22,7 @@ from mwem_sql.compiler.sandbox import Sandbox
 from mwem_sql.errors import DomainError, refuse
 from mwem_sql.ticks import Scale, Tick, as_text, cast, is_finite, scale_of, try_cast
 
-_DOMAIN_COLUMNS = ("attribute", "values", "low", "high", "step", "bins", "nullable")
+_DOMAIN_COLUMNS = ("attribute", "values", "low", "high", "step", "bins", "nullable", "open")
 _BOUNDS = (exp.GT, exp.GTE, exp.LT, exp.LTE)
 _MIRRORED = {exp.GT: exp.LT, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.LTE: exp.GTE}
 
@@ -145,7 +145,7 @@ def from_table(
 ) -> dict[str, Attribute]:
     columns = {fold(column.name): column for column in relation.columns}
     out: dict[str, Attribute] = {}
-    for attribute, values, low, high, step, bins, nullable in _rows(con, table):
+    for attribute, values, low, high, step, bins, nullable, is_open in _rows(con, table):
         column = columns.get(fold(str(attribute)))
         if column is None or column.name in out:
             what = "which is listed twice" if column else f"which is not a column of {relation.name.table}"
@@ -155,8 +155,9 @@ def from_table(
             )
         origin = relation.declared.get(column.name, Column(column.name, column.type, nullable=True))
         made = Attribute(
-            column.name, column.type, origin.nullable if nullable is None else nullable, ("?",), source=f"table {table.table}"
-        )
+            column.name, column.type, is_open or (origin.nullable if nullable is None else nullable), ("?",),
+            source=f"table {table.table}", open=bool(is_open),
+        )  # fmt: skip
         if values is not None:
             if any(given is not None for given in (low, high, step, bins)):
                 raise made.refused("has a list of values and bounds too", "give either values, or low and high")
@@ -178,7 +179,7 @@ def _rows(con: duckdb.DuckDBPyConnection, table: catalog.Name) -> list[tuple[Any
         raise refuse(
             DomainError, "domain", f"domain table ({table.table!r}) {what}", f"its columns are {', '.join(_DOMAIN_COLUMNS)}"
         )
-    kinds = {"values": "VARCHAR[]", "nullable": "BOOLEAN"}
+    kinds = {"values": "VARCHAR[]", "nullable": "BOOLEAN", "open": "BOOLEAN"}
     read = [
         cast(exp.column(present[name], quoted=True), kinds.get(name, "VARCHAR")) if name in present else exp.null()
         for name in _DOMAIN_COLUMNS
@@ -188,7 +189,7 @@ def _rows(con: duckdb.DuckDBPyConnection, table: catalog.Name) -> list[tuple[Any
     except duckdb.Error as error:
         raise refuse(
             DomainError, "domain", f"domain table ({table.table!r}) cannot be read: {str(error).splitlines()[0]}",
-            "values is a list of text, nullable a BOOLEAN, the others are text or numbers",
+            "values is a list of text, nullable and open are BOOLEAN, the others text or numbers",
         ) from None
 
 

@@ -18,7 +18,7 @@ from mwem_sql.compiler.pushdown import COUNT, Scan
 from mwem_sql.errors import EngineError
 from mwem_sql.ticks import cast, scale_of
 
-SUGGESTED_VALUES = 100  # of a column without an order; one with more gets no suggestion
+SUGGESTED_VALUES = 100  # of a column without an order; a text column with more gets an open list of the most frequent
 Counts = npt.NDArray[np.int64]
 
 _FIXED = (
@@ -102,7 +102,7 @@ def suggest_domain(con: duckdb.DuckDBPyConnection, relation: Relation) -> list[d
     out: list[dict[str, object]] = []
     for column in relation.columns:
         name = exp.column(column.name, quoted=True)
-        row: dict[str, object] = {"attribute": column.name, "values": None, "low": None, "high": None}
+        row: dict[str, object] = {"attribute": column.name, "values": None, "low": None, "high": None, "open": False}
         scale = scale_of(column.type)
         if scale is not None:
             value: exp.Expr = name.copy()
@@ -120,24 +120,32 @@ def suggest_domain(con: duckdb.DuckDBPyConnection, relation: Relation) -> list[d
                 .limit(SUGGESTED_VALUES + 1)
             )  # fmt: skip
             values = [value for (value,) in con.execute(listed.sql("duckdb")).fetchall()]
+            if len(values) > SUGGESTED_VALUES and column.type == "VARCHAR":
+                row["open"] = True
+                # Not those seen once: names and keys are no categories.
+                frequent = (
+                    exp.select(name.copy()).from_(relation.name.tree())
+                    .where(exp.Not(this=exp.Is(this=name.copy(), expression=exp.null()))).group_by(name.copy())
+                    .having(exp.GT(this=exp.Count(this=exp.Star()), expression=exp.Literal.number(1)))
+                    .order_by(exp.Count(this=exp.Star()).desc(), name.copy()).limit(SUGGESTED_VALUES)
+                )  # fmt: skip
+                values = [value for (value,) in con.execute(frequent.sql("duckdb")).fetchall()]
             if not 0 < len(values) <= SUGGESTED_VALUES:
                 continue
             row["values"] = values
         nulls = exp.select(exp.Count(this=exp.Star())).from_(relation.name.tree()).where(exp.Is(this=name.copy(), expression=exp.null()))
-        row["nullable"] = bool(con.execute(nulls.sql("duckdb")).fetchall()[0][0])
+        row["nullable"] = row["open"] or bool(con.execute(nulls.sql("duckdb")).fetchall()[0][0])
         row["ddl"] = _declaration(relation, row)
         out.append(row)
     return out
 
 
 def _declaration(relation: Relation, row: dict[str, object]) -> str:
-    """The INSERT that would declare a suggested attribute in the domain table."""
-    values = row["values"]
-    shown = exp.Array(expressions=[exp.Literal.string(text) for text in values]) if isinstance(values, list) else exp.null()
-    low, high = (exp.null() if row[end] is None else exp.Literal.string(str(row[end])) for end in ("low", "high"))
-    tuple_ = exp.Tuple(expressions=[exp.Literal.string(str(row["attribute"])), shown, low, high, exp.convert(row["nullable"])])
+    """The INSERT that would declare a suggested attribute in the domain table, which need not have the column `open`."""
+    given = {name: value for name, value in row.items() if name != "open" or value}
     table = relation.name.beside(f"{relation.name.table}_domain").tree()
-    columns = [exp.to_identifier(name, quoted=name == "values") for name in ("attribute", "values", "low", "high", "nullable")]
+    columns = [exp.to_identifier(name, quoted=name == "values") for name in given]
+    declared = exp.Tuple(expressions=[exp.convert(value) for value in given.values()])
     return exp.Insert(
-        this=exp.Schema(this=table, expressions=columns), expression=exp.Values(expressions=[tuple_])
+        this=exp.Schema(this=table, expressions=columns), expression=exp.Values(expressions=[declared])
     ).sql("duckdb")

@@ -115,6 +115,7 @@ def _show_domain(session: Session, arguments: dict[str, Any], _: list[str] | Non
             "step": None if attribute.step is None else str(attribute.step),
             "bins": attribute.bins,
             "nullable": attribute.nullable,
+            "open": attribute.open,
             "cells": attribute.cells,
             "declared": attribute.source,
         }
@@ -241,10 +242,10 @@ FUNCTIONS = (
     Function(
         "mwem_domain",
         {"attribute": "VARCHAR", "type": "VARCHAR", "values": "VARCHAR[]", "low": "VARCHAR", "high": "VARCHAR", "step": "VARCHAR",
-         "bins": "INTEGER", "nullable": "BOOLEAN", "cells": "BIGINT", "declared": "VARCHAR"},
+         "bins": "INTEGER", "nullable": "BOOLEAN", "open": "BOOLEAN", "cells": "BIGINT", "declared": "VARCHAR"},
         _show_domain,
     ),
-    Function("mwem_suggest_domain", {**_DECLARED, "nullable": "BOOLEAN", "ddl": "VARCHAR"}, _suggest_domain),
+    Function("mwem_suggest_domain", {**_DECLARED, "nullable": "BOOLEAN", "open": "BOOLEAN", "ddl": "VARCHAR"}, _suggest_domain),
     Function("mwem_marginals", _WORKLOAD, _marginals),
     Function("mwem_ranges", _WORKLOAD, _ranges),
     Function("mwem_parities", _WORKLOAD, _parities),

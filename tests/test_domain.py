@@ -208,6 +208,11 @@ def declare(con: duckdb.DuckDBPyConnection, rows: str, columns: str = "attribute
         ("('n', 1, 9, true)", "attribute, low, high, nullable", {"nullable": True, "cells": 10}),
         ("('n', 1, 9, NULL)", "attribute, low, high, nullable", {"nullable": False}),
         ("('c', 1, 9, 'TRUE')", "attribute, low, high, nullable", {"nullable": True}),
+        ("('s', ['x'], true)", 'attribute, "values", open', {"open": True, "nullable": True, "cells": 2}),
+        ("('n', [1, 2], true)", 'attribute, "values", OPEN', {"open": True, "nullable": True, "cells": 3}),
+        ("('n', [1, 2], true, false)", 'attribute, "values", open, nullable', {"open": True, "nullable": True}),
+        ("('n', [1, 2], NULL)", 'attribute, "values", open', {"open": False, "nullable": False}),
+        ("('n', 1, 2, false)", "attribute, low, high, open", {"open": False, "low": 1}),
     ],
 )  # fmt: skip
 def test_domain_tables(con: duckdb.DuckDBPyConnection, rows: str, columns: str, expected: dict[str, object]) -> None:
@@ -249,6 +254,8 @@ def test_domain_tables(con: duckdb.DuckDBPyConnection, rows: str, columns: str, 
         ("('x', 0, 1, 'nan'::DOUBLE)", "attribute, low, high, bins", "attribute x has bins 'nan', which is not a whole number"),
         ("('x', 0, 1, 3, 0.1)", "attribute, low, high, bins, step", "attribute x has both step and bins. Hint: give one of them"),
         ("('c', 1, 9, 'perhaps')", "attribute, low, high, nullable", "domain table ('t_domain') cannot be read: "),
+        ("('c', 1, 9, 'perhaps')", "attribute, low, high, open", "domain table ('t_domain') cannot be read: "),
+        ("('c', 1, 9, true)", "attribute, low, high, open", "attribute c is open but has no list of values. Hint: list the values to be told apart"),
     ],
 )  # fmt: skip
 def test_wrong_domain_tables(con: duckdb.DuckDBPyConnection, rows: str, columns: str, message: str) -> None:
@@ -334,12 +341,27 @@ def test_no_private_row_is_read(con: duckdb.DuckDBPyConnection) -> None:
             lambda ends, bins: Attribute("a", "DOUBLE", nullable=True, low=min(ends), high=max(ends), bins=bins),
             st.tuples(st.floats(-1e300, 1e300), st.floats(-1e300, 1e300)), st.none() | st.integers(1, 9),
         ),
-        st.builds(lambda values: Attribute('ä "b', "VARCHAR", nullable=False, values=tuple(values)), st.lists(st.text(), min_size=1, unique=True)),
+        st.builds(
+            lambda values, others: Attribute('ä "b', "VARCHAR", nullable=others, values=tuple(values), open=others),
+            st.lists(st.text(), min_size=1, unique=True), st.booleans(),
+        ),
     )
 )  # fmt: skip
 def test_json_round_trip(attribute: Attribute) -> None:
     domain = Domain("my table", ("x", attribute.name), (attribute,))
     assert Domain.from_json(json.loads(json.dumps(domain.to_json()))) == domain
+
+
+def test_a_domain_stored_before_there_were_open_lists_is_read() -> None:
+    domain = Domain("t", ("s",), (Attribute("s", "VARCHAR", nullable=True, values=("x",)),))
+    stored = domain.to_json()
+    del stored["attributes"][0]["open"]
+    assert Domain.from_json(stored) == domain
+
+
+def test_an_open_list_has_a_null() -> None:
+    with pytest.raises(DomainError, match=r"^domain: attribute s is open but not nullable. Hint: the values outside the list are shown as NULL"):
+        Attribute("s", "VARCHAR", nullable=False, values=("x",), open=True)
 
 
 @pytest.mark.parametrize(
