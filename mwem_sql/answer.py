@@ -14,7 +14,7 @@ from mwem_sql import catalog, engine, store
 from mwem_sql.compiler.blocks import CompiledQuery
 from mwem_sql.compiler.compile import Compiled, compile_workload
 from mwem_sql.compiler.linear import Floats, LinearQuery
-from mwem_sql.compiler.pushdown import plan_scans
+from mwem_sql.compiler.pushdown import plan_pushdown
 from mwem_sql.compiler.sandbox import Sandbox
 from mwem_sql.errors import OptionError, refuse
 from mwem_sql.ledger import ledger_of
@@ -109,9 +109,9 @@ def compare(session: Session, table: str, output: str, workload: Workload) -> It
     relation = catalog.describe(con, table, session.place, function)
     compiled = ready.compile(workload)
     linear = [query.linear for query in compiled.queries] + [query.over.linear for query in compiled.queries if query.over]
-    scans = plan_scans(relation.name, compiled.classes, {frozenset(query.attributes) for query in linear})
+    pushdown = plan_pushdown(relation.name, compiled.classes, linear)
     ledger_of(con, relation.charged, session.place, function).note(session.cursor(), str(ready.stored.name), function)
-    true = iter(engine.true_answers(session.cursor(), scans, linear))
+    true = iter(np.split(engine.true_answers(session.cursor(), pushdown), pushdown.starts[1:]))
     sums = [next(true).astype(np.float64) for _ in compiled.queries]
     counts = [next(true).astype(np.float64) if query.over else None for query in compiled.queries]
     truths = map(_in_units, compiled.queries, sums, counts)

@@ -5,20 +5,25 @@ Nothing here may raise with a text of DuckDB's: its errors quote values. Callers
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import duckdb
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 from sqlglot import exp
 
 from mwem_sql.catalog import Relation
 from mwem_sql.compiler.linear import LinearQuery
-from mwem_sql.compiler.pushdown import COUNT, Scan
+from mwem_sql.compiler.pushdown import Aggregates, GroupBy, Product, Pushdown
+from mwem_sql.contingency import Pairs
 from mwem_sql.errors import EngineError
+from mwem_sql.rollup import marginals
 from mwem_sql.ticks import cast, scale_of
 
 SUGGESTED_VALUES = 100  # of a column without an order; a text column with more gets an open list of the most frequent
+GROUPS = 2**18  # groups that are read at a time
 Counts = npt.NDArray[np.int64]
 
 _FIXED = (
@@ -27,70 +32,105 @@ _FIXED = (
 )
 
 
-def true_answers(con: duckdb.DuckDBPyConnection, scans: Sequence[Scan], queries: Sequence[LinearQuery]) -> list[Counts]:
-    """The exact answers of all queries, over all public cells, from one snapshot of the table.
+def true_answers(con: duckdb.DuckDBPyConnection, pushdown: Pushdown) -> Counts:
+    """The exact answers of all queries, over all public cells, from one snapshot of the table: one vector.
 
     Privacy:
         Returns private facts. They may go into a `Kernel` and, where a function is documented as not private, to the curator.
     """
-    rows = _run(con, scans)
-    if rows is None:
+    answers = _run(con, pushdown)
+    if answers is None:
         raise EngineError(f"engine: {_FIXED}")
-    histograms: dict[tuple[str, ...], Counts] = {}
-    out = []
-    for query in queries:
-        if query.attributes not in histograms:
-            histograms[query.attributes] = _histogram(query, scans, rows)
-        out.append(_saturated(query, histograms[query.attributes]))
+    return answers
+
+
+def _run(con: duckdb.DuckDBPyConnection, pushdown: Pushdown) -> Counts | None:
+    """All answers; None when anything failed, with nothing of why."""
+    try:
+        out = np.zeros(int(pushdown.cells.sum()), dtype=np.int64)
+        con.execute("BEGIN TRANSACTION")
+        try:
+            for part in pushdown.parts:
+                if isinstance(part, GroupBy):
+                    _grouped(con, part, pushdown, out)
+                elif isinstance(part, Product):
+                    _multiplied(con, part, pushdown, out)
+                else:
+                    _aggregated(con, part, out)
+        finally:
+            con.execute("ROLLBACK")
+    except Exception:  # noqa: BLE001  whatever it is, it may quote a private value
+        return None
     return out
 
 
-def _saturated(query: LinearQuery, histogram: Counts) -> Counts:
+def _read(con: duckdb.DuckDBPyConnection, statement: exp.Select, rows: int) -> Iterator[pa.RecordBatch]:
+    """The result in batches: neither DuckDB nor Python holds all of it."""
+    relation = con.sql(statement.sql("duckdb"))
+    # DuckDB 1.4 has the older name only, and later ones warn of it.
+    reader = relation.to_arrow_reader if hasattr(relation, "to_arrow_reader") else relation.fetch_record_batch
+    yield from reader(rows)
+
+
+def _codes(batch: pa.RecordBatch, column: int, missing: int) -> npt.NDArray[Any]:
+    codes = batch.column(column)
+    return np.asarray((codes.fill_null(missing) if codes.null_count else codes).to_numpy(zero_copy_only=False))
+
+
+def _grouped(con: duckdb.DuckDBPyConnection, part: GroupBy, pushdown: Pushdown, out: Counts) -> None:
+    """Add every group to the histograms, and answer from their marginals."""
+    counts = [np.zeros(histogram.cells, dtype=np.int64) for histogram in part.histograms]
+    places = [[part.attributes.index(name) for name in histogram.attributes] for histogram in part.histograms]
+    for batch in _read(con, part.statement, GROUPS):
+        codes = [_codes(batch, column, missing) for column, missing in enumerate(part.missing)]
+        rows = batch.column(len(codes)).to_numpy()
+        for histogram, own, cells in zip(part.histograms, places, counts, strict=True):
+            index = np.zeros(len(rows), dtype=np.int64)
+            for place, size in zip(own, histogram.shape, strict=True):
+                index *= size
+                index += codes[place]
+            np.add.at(cells, index, rows)
+    for histogram, cells in zip(part.histograms, counts, strict=True):
+        found = marginals(cells, histogram.attributes, histogram.shape, histogram.asked)
+        for names, numbers in histogram.asked.items():
+            _answer(pushdown, numbers, found[names], out)
+
+
+def _aggregated(con: duckdb.DuckDBPyConnection, part: Aggregates, out: Counts) -> None:
+    for statement, places in zip(part.statements, part.places, strict=True):
+        for batch in _read(con, statement, 1):
+            out[places] = [column[0].as_py() for column in batch.columns]
+
+
+def _multiplied(con: duckdb.DuckDBPyConnection, part: Product, pushdown: Pushdown, out: Counts) -> None:
+    """Count all pairs of classes, and answer from the matrix of them."""
+    pairs = Pairs(part.shape)
+    for batch in _read(con, part.statement, pairs.rows):
+        pairs.add([_codes(batch, column, missing) for column, missing in enumerate(part.missing)])
+    pairs.finish()
+    pairs.copy_marginals(part.plain, pushdown.starts, out)
+    rank = {name: place for place, name in enumerate(part.attributes)}
+    for names, numbers in part.asked.items():
+        _answer(pushdown, numbers, pairs.marginal([rank[name] for name in names]), out)
+
+
+def _answer(pushdown: Pushdown, numbers: Sequence[int], marginal: Counts, out: Counts) -> None:
+    """Write the answers of queries over the marginal's attributes."""
+    rows = float(marginal.sum())
+    for number in numbers:
+        query, start = pushdown.queries[number], pushdown.starts[number]
+        exact = query.answer(marginal)
+        out[start : start + query.cells] = exact if rows * query.bound < 2.0**62 else _saturated(query, marginal, exact)
+
+
+def _saturated(query: LinearQuery, marginal: Counts, exact: Counts) -> Counts:
     """The sums in int64, those that do not fit at its ends.
 
     Privacy:
         The kernel brings everything beyond 2^61 to one value, so that it does not matter where around 2^62 this begins.
     """
-    exact = query.answer(histogram)
-    if float(histogram.sum()) * query.bound < 2.0**62:
-        return exact
-    about = query.answer(histogram.astype(np.float64))
+    about = query.answer(marginal.astype(np.float64))
     return np.where(np.abs(about) < 2.0**62, exact, np.copysign(2.0**62, about).astype(np.int64))
-
-
-def _run(con: duckdb.DuckDBPyConnection, scans: Sequence[Scan]) -> list[list[npt.NDArray[np.int64]]] | None:
-    """Per scan, its class codes and its counts; None when DuckDB failed, with nothing of why."""
-    try:
-        con.execute("BEGIN TRANSACTION")
-        try:
-            return [_fetch(con, scan) for scan in scans]
-        finally:
-            con.execute("ROLLBACK")
-    except Exception:  # noqa: BLE001  whatever it is, it may quote a private value
-        return None
-
-
-def _fetch(con: duckdb.DuckDBPyConnection, scan: Scan) -> list[npt.NDArray[np.int64]]:
-    columns = con.execute(scan.query.sql("duckdb")).fetchnumpy()
-    codes = [
-        table[np.ma.getdata(columns[f"c{k}"]).astype(np.int64)].astype(np.int64) for k, table in enumerate(scan.decode)
-    ]
-    return [*codes, np.ma.getdata(columns[COUNT]).astype(np.int64)]
-
-
-def _histogram(query: LinearQuery, scans: Sequence[Scan], rows: Sequence[Sequence[npt.NDArray[np.int64]]]) -> Counts:
-    """Counts of every class combination of the query's attributes, the empty ones included."""
-    scan, columns = min(
-        ((scan, own) for scan, own in zip(scans, rows, strict=True) if set(query.attributes) <= set(scan.attributes)),
-        key=lambda pair: len(pair[1][-1]),
-    )
-    shape = [size for block in query.blocks for size in block.labels.shape]
-    counts = columns[-1]
-    if not shape:
-        return np.array(counts.sum(), dtype=np.int64)
-    index = np.ravel_multi_index(tuple(columns[scan.attributes.index(name)] for name in query.attributes), shape)
-    sums = np.bincount(index, weights=counts.astype(np.float64), minlength=int(np.prod(shape)))
-    return np.rint(sums).astype(np.int64).reshape(shape)
 
 
 def suggest_domain(con: duckdb.DuckDBPyConnection, relation: Relation) -> list[dict[str, object]]:

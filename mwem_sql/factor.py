@@ -6,7 +6,7 @@ inner loops and few passes. What the weights mean is the state's business.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from math import log, prod
 
@@ -14,9 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from mwem_sql.compiler.linear import Block, Floats
+from mwem_sql.rollup import marginals, split, sum_out
 
-LONG = 512
-"""Cells that an inner loop should have: numpy takes some 20 ns to start one."""
 BATCH = 1 << 20
 """Numbers that a batch of scalar queries may hold at a time."""
 LOWEST = log(1e-300)
@@ -53,16 +52,11 @@ class Factor:
         """Axes in the order asked for; a view of the weights where nothing is summed out."""
         axes = [self.attributes.index(name) for name in attributes]
         kept = sorted(axes)
-        return _sum_out(self.weights, self.shape, kept).transpose([kept.index(axis) for axis in axes])
+        return sum_out(self.weights, self.shape, kept).transpose([kept.index(axis) for axis in axes])
 
     def marginals(self, wanted: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], Floats]:
         """Many at once, each summed from the smallest array that has it; maybe views."""
-        axes = {names: [self.attributes.index(name) for name in names] for names in wanted}
-        found = _sum_out_all(self.weights, dict(enumerate(self.shape)), list(set(map(frozenset, axes.values()))))
-        return {
-            names: found[frozenset(asked)].transpose([sorted(asked).index(axis) for axis in asked])
-            for names, asked in axes.items()
-        }
+        return marginals(self.weights, self.attributes, self.shape, wanted)
 
     def size(self, attribute: str) -> int:
         return self.shape[self.attributes.index(attribute)]
@@ -73,11 +67,11 @@ class Factor:
         axes = [self.attributes.index(name) for name in attributes]
         by = by.transpose(sorted(range(len(axes)), key=axes.__getitem__))
         by = by.reshape([size if axis in axes else 1 for axis, size in enumerate(self.shape)])
-        split = _split(self.shape)
-        head, tail = by.shape[:split], by.shape[split:]
-        if prod(tail) > 1 and tail != self.shape[split:]:
-            by = np.broadcast_to(by, head + self.shape[split:])
-        cells = self.weights.reshape(*self.shape[:split], -1)
+        place = split(self.shape)
+        head, tail = by.shape[:place], by.shape[place:]
+        if prod(tail) > 1 and tail != self.shape[place:]:
+            by = np.broadcast_to(by, head + self.shape[place:])
+        cells = self.weights.reshape(*self.shape[:place], -1)
         out = cells if cells.flags.writeable else None
         self.weights = np.multiply(cells, by.reshape(*head, -1), out=out).reshape(-1)
 
@@ -155,48 +149,3 @@ def _rows(blocks: Sequence[Block]) -> Floats:
         if block.values is not None:
             rows[place] *= block.values.ravel()
     return rows
-
-
-def _split(shape: Sequence[int]) -> int:
-    """Where the trailing axes begin that together make a long inner loop."""
-    split, cells = len(shape), 1
-    while split and cells < LONG:
-        split -= 1
-        cells *= shape[split]
-    return split
-
-
-def _sum_out(weights: Floats, shape: Sequence[int], axes: Collection[int]) -> Floats:
-    """Sum over all axes but these; they keep their order."""
-    shape = tuple(shape)
-    if len(axes) == len(shape):
-        return weights.reshape(shape)
-    split = _split(shape)
-    head = tuple(axis for axis in range(split) if axis not in axes)
-    tail = tuple(axis for axis in range(split, len(shape)) if axis not in axes)
-    if len(tail) == len(shape) - split:
-        rows = np.add.reduce(weights.reshape(*shape[:split], -1), axis=-1)
-        return np.asarray(np.add.reduce(rows, axis=head))
-    # The leading axes first, in one pass with the whole tail as inner loop: what is left then is small.
-    cells = weights.reshape(*shape[:split], -1)
-    if head:
-        cells = np.add.reduce(cells, axis=head)
-    cells = cells.reshape(*cells.shape[:-1], *shape[split:])
-    return np.asarray(np.add.reduce(cells, axis=tuple(axis - len(head) for axis in tail)))
-
-
-def _sum_out_all(
-    weights: Floats, sizes: Mapping[int, int], wanted: Sequence[frozenset[int]]
-) -> dict[frozenset[int], Floats]:
-    """Marginals for several sets of axes of an array whose axes are the keys of `sizes`, in that order.
-
-    Sums out what no set keeps; then the sets without the longest axis that only some keep go on without it.
-    """
-    axes = frozenset().union(*wanted)
-    weights = _sum_out(weights, list(sizes.values()), [place for place, axis in enumerate(sizes) if axis in axes])
-    sizes = {axis: size for axis, size in sizes.items() if axis in axes}
-    if len(wanted) == 1:
-        return {axes: weights}
-    longest = max((axis for axis in axes if not all(axis in kept for kept in wanted)), key=sizes.__getitem__)
-    found = _sum_out_all(weights, sizes, [kept for kept in wanted if longest not in kept])
-    return found | _sum_out_all(weights, sizes, [kept for kept in wanted if longest in kept])

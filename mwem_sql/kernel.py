@@ -71,16 +71,18 @@ class Kernel:
 
     __slots__ = ("__accountant", "__bounds", "__cells", "__flat", "__noise", "__sensitivity", "__starts")
 
-    def __init__(
+    def __init__(  # noqa: PLR0917  what it holds, not how it behaves
         self,
-        answers: Sequence[Integers],
+        answers: Integers,
+        cells: Sequence[int] | Integers,
         accountant: Accountant,
         noise: Noise,
         sensitivity: int = 1,
         bounds: Sequence[int] | None = None,
     ) -> None:
-        """Take the answers: for each query an int64 vector over all its public cells, empty ones included.
+        """Take over the answers: an int64 vector over all public cells, empty ones included, query after query.
 
+        `cells` gives the number of cells of each query. The vector becomes the kernel's own and is clipped in place.
         `sensitivity` is the number of rows that neighbours may differ by. `bounds` gives for each query the largest
         absolute value that one row adds to a cell; 1 for all when absent.
 
@@ -90,24 +92,21 @@ class Kernel:
         """
         if isinstance(sensitivity, bool) or not isinstance(sensitivity, int) or sensitivity < 1:
             raise _refuse(f"sensitivity ({sensitivity!r}) must be a whole number from 1", "give rows_per_unit")
-        try:
-            flat = np.concatenate(answers, dtype=np.int64, casting="no")
-            cells = np.fromiter(map(len, answers), dtype=np.int64, count=len(answers))
-        except (TypeError, ValueError):
-            flat, cells = np.empty(0, dtype=np.int64), np.zeros(1, dtype=np.int64)
+        sizes = _whole(cells, "cells")
         # An empty query would make np.add.reduceat take a cell of the next one.
-        if flat.ndim != 1 or not cells.all():
+        shaped = isinstance(answers, np.ndarray) and answers.dtype == np.int64 and answers.ndim == 1
+        if not shaped or not sizes.size or sizes.min() < 1 or sizes.sum() != answers.size:
             raise _refuse(
-                "the answers must be int64 vectors, each with a cell or more", "densify each query to all its cells"
+                "the answers must be an int64 vector, with a cell or more of each query", "densify each query to all its cells"
             )
-        limits = np.ones(len(cells), dtype=np.int64) if bounds is None else _whole(bounds, "bounds")
-        if limits.size != cells.size or limits.min() < 1 or limits.max() > MAXIMUM_BOUND:
+        limits = np.ones(sizes.size, dtype=np.int64) if bounds is None else _whole(bounds, "bounds")
+        if limits.size != sizes.size or limits.min() < 1 or limits.max() > MAXIMUM_BOUND:
             raise _refuse("the bounds must be one whole number from 1 to 2^24 for each query", "use a coarser grid")
 
-        saturation = _HEADROOM // int(cells.max())
-        self.__flat: Integers = np.clip(flat, -saturation, saturation)
-        self.__cells: Integers = cells
-        self.__starts: Integers = np.cumsum(cells) - cells
+        saturation = _HEADROOM // int(sizes.max())
+        self.__flat: Integers = np.clip(answers, -saturation, saturation, out=answers)
+        self.__cells: Integers = sizes
+        self.__starts: Integers = np.cumsum(sizes) - sizes
         self.__bounds: Integers = limits
         self.__accountant = accountant
         self.__noise = noise

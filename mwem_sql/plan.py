@@ -10,6 +10,9 @@ from mwem_sql.release import make_plan
 from mwem_sql.request import Request
 from mwem_sql.session import Session
 
+SHOWN_STATEMENTS = 3  # of one part
+SHOWN_CHARACTERS = 20_000
+
 
 def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
     """Rows (item, value) in reading order."""
@@ -39,8 +42,21 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
     }
     if split.predicted.zcdp is not None:
         facts["noise if zCDP"] = f"standard deviation {split.predicted.zcdp:.6g}"
-    facts["scans"] = str(len(plan.scans))
+    parts = plan.pushdown.parts
+    facts["scans"] = str(sum(len(part.statements) for part in parts))
     for item, value in facts.items():
         yield {"item": item, "value": value}
-    for scan in plan.scans:
-        yield {"item": "aggregate", "value": scan.query.sql("duckdb", pretty=True)}
+    for part in parts:
+        yield {"item": "plan", "value": part.words}
+        yield {"item": "estimate", "value": f"{part.estimate}; relative cost per row {part.cost:,.0f} (1 is to sum up a column)"}
+        for statement in part.statements[:SHOWN_STATEMENTS]:
+            yield {"item": "aggregate", "value": _shortened(statement.sql("duckdb", pretty=True))}
+        if len(part.statements) > SHOWN_STATEMENTS:
+            yield {"item": "aggregate", "value": f"... and {len(part.statements) - SHOWN_STATEMENTS:,} more like these"}
+
+
+def _shortened(text: str) -> str:
+    """A statement of a thousand columns would fill a hundred screens."""
+    if len(text) <= SHOWN_CHARACTERS:
+        return text
+    return f"{text[:SHOWN_CHARACTERS]}\n... ({len(text) - SHOWN_CHARACTERS:,} characters more)"

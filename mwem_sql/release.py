@@ -24,7 +24,7 @@ from mwem_sql.catalog import Name, Relation
 from mwem_sql.compiler.blocks import MAX_CELLS
 from mwem_sql.compiler.compile import Compiled, compile_workload
 from mwem_sql.compiler.linear import LinearQuery
-from mwem_sql.compiler.pushdown import Scan, Unit, plan_scans
+from mwem_sql.compiler.pushdown import Pushdown, Unit, plan_pushdown
 from mwem_sql.compiler.sandbox import Sandbox
 from mwem_sql.domain import Domain, read_domain
 from mwem_sql.errors import CellsError, OptionError, OutputError, WorkloadError, refuse
@@ -55,7 +55,7 @@ class Plan:
     compiled: Compiled
     problem: Problem
     split: Split
-    scans: list[Scan]
+    pushdown: Pushdown
 
 
 def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any]]:
@@ -111,9 +111,8 @@ def make_plan(session: Session, request: Request) -> Plan:
         linear, weights, compiled.sizes, request.max_cells, request.total, _histogram(request, compiled), request.average,
         request.rows_per_unit, request.fit,
     )  # fmt: skip
-    sets = {frozenset(query.attributes) for query in problem.kernel_queries()}
-    scans = plan_scans(relation.name, compiled.classes, sets, _unit(request, relation))
-    return Plan(relation, compiled, problem, shares, scans)
+    pushdown = plan_pushdown(relation.name, compiled.classes, problem.kernel_queries(), _unit(request, relation))
+    return Plan(relation, compiled, problem, shares, pushdown)
 
 
 def _check_room(request: Request, compiled: Compiled) -> None:
@@ -210,8 +209,8 @@ def _run(session: Session, request: Request, plan: Plan) -> Outcome:
     """
     accountant = plan.split.accountant()
     noise = OpenDPNoise() if request.seed is None else SeededNoise(request.seed)
-    answers = engine.true_answers(session.cursor(), plan.scans, plan.problem.kernel_queries())
-    kernel = Kernel(answers, accountant, noise, request.rows_per_unit, plan.problem.bounds())
+    answers = engine.true_answers(session.cursor(), plan.pushdown)
+    kernel = Kernel(answers, plan.pushdown.cells, accountant, noise, request.rows_per_unit, plan.problem.bounds())
     del answers
     outcome = mwem(kernel, plan.problem, plan.split, lambda done, of: _log.info("round %d of %d", done, of))
     accountant.settle()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import mwem_sql
 
@@ -69,3 +71,8 @@ def entries() -> Callable[[Connection], int]:
         return len(con.cursor().execute("FROM mwem_ledger()").fetchall())
 
     return count
+
+
+def flat(answers: Sequence[NDArray[np.int64]]) -> tuple[NDArray[np.int64], list[int]]:
+    """Answers as the kernel takes them: one vector of its own, and the cells of each query."""
+    return np.concatenate(answers), [len(answer) for answer in answers]

@@ -22,7 +22,7 @@ from mwem_sql.catalog import Name
 from mwem_sql.compiler import dialect
 from mwem_sql.compiler.classes import Classes
 from mwem_sql.compiler.compile import Compiled, compile_workload
-from mwem_sql.compiler.pushdown import plan_scans
+from mwem_sql.compiler.pushdown import plan_pushdown
 from mwem_sql.compiler.sandbox import Sandbox
 from mwem_sql.domain import Domain
 from mwem_sql.errors import CellsError, DomainError, PredicateError, WorkloadError
@@ -88,11 +88,10 @@ def inside(attribute: Attribute, value: Any) -> Any:
 
 def answers(con: duckdb.DuckDBPyConnection, compiled: Compiled, name: Name = TABLE) -> list[list[int]]:
     """The private side's true answers."""
-    linear = [query.linear for query in compiled.queries]
-    scans = plan_scans(name, compiled.classes, {frozenset(query.attributes) for query in linear})
-    found = engine.true_answers(con.cursor(), scans, linear)
-    assert all(answer.dtype == np.int64 for answer in found)
-    return [answer.tolist() for answer in found]
+    pushdown = plan_pushdown(name, compiled.classes, [query.linear for query in compiled.queries])
+    found = engine.true_answers(con.cursor(), pushdown)
+    assert found.dtype == np.int64
+    return [answer.tolist() for answer in np.split(found, pushdown.starts[1:])]
 
 
 def by_cell(compiled: Compiled, number: int, answer: list[int]) -> dict[tuple[str | None, ...], int]:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from strategies import blocks, seeds
 
 from mwem_sql import factor as module
+from mwem_sql import rollup
 from mwem_sql.compiler.linear import Block, LinearQuery
 from mwem_sql.factor import SCHEMA, Factor, answer_scalars, factors_from_table, factors_to_table
 
@@ -21,7 +22,7 @@ SHAPE = {"a": 3, "b": 2, "c": 1, "d": 4, "e": 2}
 
 @pytest.fixture(params=[1, 2, 5, 9, 17, 512])
 def long(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LONG", request.param)
+    monkeypatch.setattr(rollup, "LONG", request.param)
 
 
 def make() -> Factor:

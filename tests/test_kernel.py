@@ -12,6 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from conftest import flat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -85,7 +86,7 @@ NONE, ONES = np.zeros(3), np.ones(3)
 
 def test_the_score_is_the_sum_of_absolute_rounded_errors_less_the_penalty() -> None:
     spy = Spy()
-    kernel = Kernel(ANSWERS, account(), spy)
+    kernel = Kernel(*flat(ANSWERS), account(), spy)
     assert kernel.select([0, 1, 2], GUESSES, np.array([0.4, 50.6, -2.0]), ONES, SHARE) == 1
     assert spy.scores[0].tolist() == [4 + 2 + 0 - 0, 60 - 51, 3 + 4 + 2]
     assert spy.scales[0] == selection_scale(SHARE, 1, "pure").scale == 16
@@ -93,7 +94,7 @@ def test_the_score_is_the_sum_of_absolute_rounded_errors_less_the_penalty() -> N
 
 def test_a_selection_is_an_element_of_the_candidates_in_their_order() -> None:
     spy = Spy()
-    kernel = Kernel(ANSWERS, account(), spy)
+    kernel = Kernel(*flat(ANSWERS), account(), spy)
     assert kernel.select([2, 0], [GUESSES[2], GUESSES[0]], NONE[:2], ONES[:2], SHARE) == 2
     assert kernel.select(np.array([2, 1, 0]), GUESSES[::-1], NONE, ONES, SHARE) == 1
     assert kernel.select((0,), GUESSES[:1], NONE[:1], ONES[:1], SHARE) == 0
@@ -102,7 +103,7 @@ def test_a_selection_is_an_element_of_the_candidates_in_their_order() -> None:
 
 def test_a_flat_vector_of_approximations_means_the_same() -> None:
     spy = Spy()
-    kernel = Kernel(ANSWERS, account(), spy)
+    kernel = Kernel(*flat(ANSWERS), account(), spy)
     for approximations in (GUESSES, np.concatenate(GUESSES)):
         kernel.select(range(3), approximations, NONE, ONES, SHARE)
     assert spy.scores[0].tolist() == spy.scores[1].tolist()
@@ -110,7 +111,7 @@ def test_a_flat_vector_of_approximations_means_the_same() -> None:
 
 def test_weights_go_on_a_grid_of_thousandths_and_equal_ones_cost_no_grid() -> None:
     spy = Spy()
-    kernel = Kernel(ANSWERS, account(), spy, sensitivity=3)
+    kernel = Kernel(*flat(ANSWERS), account(), spy, sensitivity=3)
     kernel.select(range(3), GUESSES, NONE, 2.5 * ONES, SHARE)
     kernel.select(range(3), GUESSES, NONE, np.array([4.0, 1.0, 1e-9]), SHARE)
     assert spy.scores[0].tolist() == [6, 60, 7]
@@ -120,7 +121,7 @@ def test_weights_go_on_a_grid_of_thousandths_and_equal_ones_cost_no_grid() -> No
 
 def test_bounds_put_queries_on_one_scale() -> None:
     spy = Spy()
-    kernel = Kernel(ANSWERS, account(), spy, bounds=[1, 10, 1])
+    kernel = Kernel(*flat(ANSWERS), account(), spy, bounds=[1, 10, 1])
     kernel.select(range(3), GUESSES, NONE, ONES, SHARE)
     assert spy.scores[0].tolist() == [6 * 10 * WEIGHT_GRID, 60 * WEIGHT_GRID, 7 * 10 * WEIGHT_GRID]
     assert spy.scales[0] == selection_scale(SHARE, 10 * WEIGHT_GRID, "pure").scale
@@ -131,7 +132,7 @@ def test_bounds_put_queries_on_one_scale() -> None:
 @pytest.mark.parametrize("sensitivity", [1, 3])
 def test_a_measurement_says_what_it_is_and_what_it_cost(kind: Kind, sensitivity: int) -> None:
     spy, ledger = Spy(), account(kind)
-    measurement = Kernel(ANSWERS, ledger, spy, sensitivity).measure(0, SHARE)
+    measurement = Kernel(*flat(ANSWERS), ledger, spy, sensitivity).measure(0, SHARE)
     calibrated = noise_scale(SHARE, sensitivity, kind)
     assert (measurement.query, measurement.values.tolist()) == (0, [5, 0, 7])
     assert (measurement.scale, measurement.share, measurement.kind) == (calibrated.scale, SHARE, kind)
@@ -148,7 +149,7 @@ def test_all_cells_get_noise_of_the_stated_scale_around_the_truth(kind: Kind) ->
     truth = np.where(np.arange(cells) % 2, 0, 50).astype(np.int64)
     tolerance = math.sqrt(math.log(2 / 1e-9) / (2 * cells))
     for noise in (OpenDPNoise(), SeededNoise(5)):
-        measurement = Kernel([truth], account(kind), noise).measure(0, SHARE)
+        measurement = Kernel(*flat([truth]), account(kind), noise).measure(0, SHARE)
         errors, scale = measurement.values - truth, measurement.scale
         odds = [math.exp(-x / scale if kind == "pure" else -((x / scale) ** 2) / 2) for x in range(400)]
         within = (2 * sum(odds[: int(scale) + 1]) - 1) / (2 * sum(odds) - 1)
@@ -161,7 +162,7 @@ def test_a_whole_release_spends_the_split_and_settles() -> None:
     for delta, kind in (("0", "pure"), ("1e-9", "zcdp")):
         plan = split(Budget.parse("0.3", delta), 10, total_is_public=False, histogram=True)
         ledger = plan.accountant()
-        kernel = Kernel(ANSWERS, ledger, SeededNoise(1))
+        kernel = Kernel(*flat(ANSWERS), ledger, SeededNoise(1))
         kernel.measure(1, plan.total)
         kernel.measure(0, plan.histogram)
         for _ in range(plan.rounds):
@@ -175,7 +176,7 @@ def test_a_whole_release_spends_the_split_and_settles() -> None:
 
 def test_the_debit_stands_when_the_noise_fails_and_the_cause_stays_inside() -> None:
     ledger = account()
-    kernel = Kernel(vectors([SECRET], [SECRET]), ledger, Broken())
+    kernel = Kernel(*flat(vectors([SECRET], [SECRET])), ledger, Broken())
     calls: list[Callable[[], object]] = [
         lambda: kernel.select([0, 1], floats([0.0], [0.0]), NONE[:2], ONES[:2], SHARE),
         lambda: kernel.measure(0, SHARE),
@@ -206,7 +207,7 @@ def test_the_debit_comes_before_the_noise() -> None:
             seen.append((ledger.spent, ledger.mapped))
             return values.copy()
 
-    kernel = Kernel(ANSWERS, ledger, Watch())
+    kernel = Kernel(*flat(ANSWERS), ledger, Watch())
     kernel.measure(1, SHARE)
     kernel.select([1], GUESSES[1:2], NONE[:1], ONES[:1], SHARE)
     assert seen == [(SHARE, 0), (2 * SHARE, SHARE)]
@@ -215,7 +216,7 @@ def test_the_debit_comes_before_the_noise() -> None:
 
 def test_an_overdraft_is_refused_and_nothing_is_drawn() -> None:
     spy, ledger = Spy(), account()
-    kernel = Kernel(ANSWERS, ledger, spy)
+    kernel = Kernel(*flat(ANSWERS), ledger, spy)
     ledger.debit(Fraction(9, 10))
     for call in (lambda: kernel.measure(0, SHARE), lambda: kernel.select(range(3), GUESSES, NONE, ONES, SHARE)):
         with pytest.raises(
@@ -230,7 +231,7 @@ def test_a_map_above_the_share_is_not_released(monkeypatch: pytest.MonkeyPatch) 
     dear = noise_scale(2 * SHARE, 1, "pure")
     monkeypatch.setattr("mwem_sql.kernel.noise_scale", lambda *_: dear)
     with pytest.raises(AccountingError, match="must not exceed its share"):
-        Kernel(ANSWERS, account(), Spy()).measure(0, SHARE)
+        Kernel(*flat(ANSWERS), account(), Spy()).measure(0, SHARE)
 
 
 NAN, INFINITE = math.nan, math.inf
@@ -265,7 +266,7 @@ def test_wrong_public_arguments_are_refused_before_a_debit(
 ) -> None:
     spy, ledger = Spy(), account()
     with pytest.raises(MwemError, match=rf"kernel: .*{message}.*\. Hint: "):
-        Kernel(ANSWERS, ledger, spy).select(candidates, approximations, penalties, weights, SHARE)
+        Kernel(*flat(ANSWERS), ledger, spy).select(candidates, approximations, penalties, weights, SHARE)
     assert ledger.spent == 0
     assert spy.scales == []
 
@@ -276,39 +277,40 @@ def test_an_unknown_query_is_not_measured(query: int) -> None:
     with pytest.raises(
         MwemError, match=rf"kernel: the query \({query}\) must be the number of a query\. Hint: count from 0"
     ):
-        Kernel(ANSWERS, ledger, Spy()).measure(query, SHARE)
+        Kernel(*flat(ANSWERS), ledger, Spy()).measure(query, SHARE)
     assert ledger.spent == 0
 
 
 @pytest.mark.parametrize("share", [Fraction(0), Fraction(-1)])
 def test_a_share_that_is_no_share_is_refused(share: Fraction) -> None:
-    kernel = Kernel(ANSWERS, account(), Spy())
+    kernel = Kernel(*flat(ANSWERS), account(), Spy())
     for call in (lambda: kernel.measure(0, share), lambda: kernel.select(range(3), GUESSES, NONE, ONES, share)):
         with pytest.raises(OptionError, match="must be positive"):
             call()
 
 
 @pytest.mark.parametrize(
-    "answers",
-    [[], [np.array([SECRET]), np.empty(0, dtype=np.int64)], [np.array([float(SECRET)])], [np.array([[SECRET]])],
-     [np.array([SECRET], dtype=np.int32)], [np.array(SECRET)], [np.array(["x"])]],
+    ("answers", "cells"),
+    [(np.array([SECRET]), []), (np.array([SECRET]), [1, 0]), (np.array([SECRET]), [2]), (np.array([SECRET, SECRET]), [3, -1]),
+     (np.array([float(SECRET)]), [1]), (np.array([[SECRET]]), [1]), (np.array([SECRET], dtype=np.int32), [1]), (np.array(SECRET), [1]),
+     (np.array(["x"]), [1]), ([SECRET], [1])],
 )  # fmt: skip
-def test_answers_of_a_wrong_shape_are_refused_without_quoting_them(answers: list[Integers]) -> None:
-    with pytest.raises(MwemError, match="the answers must be int64 vectors, each with a cell or more") as refusal:
-        Kernel(answers, account(), Spy())
+def test_answers_of_a_wrong_shape_are_refused_without_quoting_them(answers: Integers, cells: list[int]) -> None:
+    with pytest.raises(MwemError, match="the answers must be an int64 vector, with a cell or more of each query") as refusal:
+        Kernel(answers, cells, account(), Spy())
     assert str(SECRET) not in str(refusal.value)
 
 
 @pytest.mark.parametrize("sensitivity", [0, -1, True, 1.5])
 def test_a_wrong_sensitivity_is_refused(sensitivity: int) -> None:
     with pytest.raises(MwemError, match=r"sensitivity \(.*\) must be a whole number from 1\. Hint: give rows_per_unit"):
-        Kernel(ANSWERS, account(), Spy(), sensitivity)
+        Kernel(*flat(ANSWERS), account(), Spy(), sensitivity)
 
 
 @pytest.mark.parametrize("bounds", [[1, 1], [0, 1, 1], [1, 1, MAXIMUM_BOUND + 1], [1, 1, 2**80], [1.5, 1, 1]])
 def test_wrong_bounds_are_refused(bounds: list[int]) -> None:
     with pytest.raises(MwemError, match=r"the bounds must be .*whole number"):
-        Kernel(ANSWERS, account(), Spy(), bounds=bounds)
+        Kernel(*flat(ANSWERS), account(), Spy(), bounds=bounds)
 
 
 @st.composite
@@ -345,7 +347,7 @@ def test_neighbours_scores_and_answers_move_by_no_more_than_the_noise_is_made_fo
     weights = np.array(data.draw(st.lists(weight, min_size=count, max_size=count)))
     spies = Spy(), Spy()
     for spy, answers in zip(spies, (first, second), strict=True):
-        kernel = Kernel(answers, Accountant("pure", Fraction(10)), spy, rows, bounds)
+        kernel = Kernel(*flat(answers), Accountant("pure", Fraction(10)), spy, rows, bounds)
         kernel.select(range(count), guess, penalties, weights, Fraction(1))
         for query in range(count):
             kernel.measure(query, Fraction(1))
@@ -362,8 +364,8 @@ def test_neighbours_scores_and_answers_move_by_no_more_than_the_noise_is_made_fo
 
 def test_the_claimed_sensitivity_is_reached() -> None:
     first, second = Spy(), Spy()
-    Kernel(vectors([9]), account(), first).select([0], floats([0]), NONE[:1], ONES[:1], SHARE)
-    Kernel(vectors([10]), account(), second).select([0], floats([0]), NONE[:1], ONES[:1], SHARE)
+    Kernel(*flat(vectors([9])), account(), first).select([0], floats([0]), NONE[:1], ONES[:1], SHARE)
+    Kernel(*flat(vectors([10])), account(), second).select([0], floats([0]), NONE[:1], ONES[:1], SHARE)
     assert 2 * (second.scores[0][0] - first.scores[0][0]) == first.scales[0] * SHARE
 
 
@@ -373,7 +375,7 @@ def test_int64_extremes_saturate_and_never_raise(kind: Kind) -> None:
     answers = vectors([top, bottom, top, bottom], [0], [bottom])
     guesses = floats([-1e308, 1e308, -1e308, 1e308], [0.0], [bottom])
     for noise in (OpenDPNoise(), SeededNoise(2)):
-        kernel = Kernel(answers, account(kind), noise)
+        kernel = Kernel(*flat(answers), account(kind), noise)
         for penalties, weights in ((NONE, ONES), (np.array([-1e308, 1e308, 0]), np.array([1.0, 2.0, 1e-300]))):
             assert kernel.select(range(3), guesses, penalties, weights, SHARE) == 0
         values = kernel.measure(0, SHARE).values
@@ -382,7 +384,7 @@ def test_int64_extremes_saturate_and_never_raise(kind: Kind) -> None:
 
 
 def test_nothing_but_noise_gets_out() -> None:
-    kernel = Kernel(vectors([SECRET, SECRET]), account(), OpenDPNoise())
+    kernel = Kernel(*flat(vectors([SECRET, SECRET])), account(), OpenDPNoise())
     assert repr(kernel) == str(kernel) == f"{kernel}" == "<Kernel: answers withheld>"
     assert not hasattr(kernel, "__dict__")
     with pytest.raises(TypeError):
@@ -406,14 +408,14 @@ def test_nothing_but_noise_gets_out() -> None:
 def test_a_kernel_is_neither_copied_nor_pickled(escape: object) -> None:
     assert callable(escape)
     with pytest.raises(MwemError, match=r"the kernel must not be copied or pickled\. Hint: pass measurements on"):
-        escape(Kernel(ANSWERS, account(), Spy()))
+        escape(Kernel(*flat(ANSWERS), account(), Spy()))
 
 
 def test_half_a_million_scalar_candidates_take_well_under_a_second() -> None:
     count = 500_000
     answers = [np.array([x], dtype=np.int64) for x in range(count)]
     guesses = [np.array([float(count)])] * count
-    kernel = Kernel(answers, account(), Spy())
+    kernel = Kernel(*flat(answers), account(), Spy())
     started = time.process_time()
     assert kernel.select(range(count), guesses, np.zeros(count), np.ones(count), SHARE) == 0
     assert time.process_time() - started < 2  # 0.2 s on two cores; the bound leaves room for a loaded machine
@@ -436,7 +438,7 @@ def test_the_number_of_candidates_decides_how_to_select(kind: Kind, monkeypatch:
     monkeypatch.setattr("mwem_sql.mechanisms.MANY", 3)
     for count in (2, 3):
         ledger = account(kind)
-        kernel = Kernel([np.array([5], dtype=np.int64)] * 4, ledger, Which())
+        kernel = Kernel(*flat([np.array([5], dtype=np.int64)] * 4), ledger, Which())
         kernel.select(range(count), np.zeros(count), np.zeros(count), np.ones(count), SHARE)
         assert 0 < ledger.mapped <= SHARE
     assert asked == ["few", "many"]

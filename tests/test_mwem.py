@@ -12,6 +12,7 @@ from math import comb, log, pi, prod, sqrt
 import numpy as np
 import oracle
 import pytest
+from conftest import flat
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -105,7 +106,7 @@ def run(
     answers = [(oracle.dense_query(query, shape) @ B).astype(np.int64) for query in problem.kernel_queries()]
     how = shares(problem, rounds, budget)
     accountant = how.accountant()
-    outcome = mwem(Kernel(answers, accountant, noise, problem.sensitivity), problem, how)
+    outcome = mwem(Kernel(*flat(answers), accountant, noise, problem.sensitivity), problem, how)
     accountant.settle()
     return outcome, accountant
 
@@ -746,7 +747,7 @@ def test_progress() -> None:
     how = shares(problem, 3)
     told: list[tuple[int, int]] = []
     answers = [np.array([10]), np.array([5, 5])]
-    mwem(Kernel(answers, how.accountant(), Scripted()), problem, how, lambda done, of: told.append((done, of)))
+    mwem(Kernel(*flat(answers), how.accountant(), Scripted()), problem, how, lambda done, of: told.append((done, of)))
     assert told == [(1, 3), (2, 3), (3, 3)]
 
 

@@ -1,171 +1,288 @@
-"""The COUNT aggregates that answer a workload, as sqlglot trees. Chosen from public facts only; runs nothing.
+"""The planner: which aggregates answer a list of queries, chosen from public facts only. Runs nothing.
 
-A scan groups the private table by the class codes of some attributes. Codes are total functions of a value: unknown and
-NULL values have a code too, numbers outside the bounds are clamped, nothing can raise.
+Four plans, alone or together: one GROUP BY of all touched columns; a GROUP BY for each attribute set, or for a union of sets;
+aggregates of their own for scalar queries; a streamed product for very many one- and two-way queries. Their costs are
+compared for a table of `ROWS` rows: how many the private table has is private, and so are its statistics.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from math import prod
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain
 
 import numpy as np
-from sqlglot import exp
 
-from mwem_sql.attribute import Attribute
 from mwem_sql.catalog import Name
-from mwem_sql.compiler.classes import Classes, Ints
-from mwem_sql.ticks import Tick, as_text, cast
+from mwem_sql.compiler import codes, parts
+from mwem_sql.compiler.classes import Classes
+from mwem_sql.compiler.codes import Unit
+from mwem_sql.compiler.linear import LinearQuery
+from mwem_sql.compiler.parts import BATCH, COUNT, Aggregates, Asked, GroupBy, Histogram, Integers, Names, Part, Product
 
-MAX_SCAN_CELLS = 2**24  # class combinations that one GROUP BY may return
-_MAX_CUTS = 64  # boundaries that are told apart by comparisons; beyond it a listed range is counted from its low end
-COUNT = "__count"
+__all__ = ["COUNT", "Aggregates", "GroupBy", "Histogram", "Part", "Product", "Pushdown", "Unit", "plan_pushdown"]
 
+MAX_SCAN_CELLS = 2**24  # of a histogram that holds whole groups, and of the matrix of all pairs of classes
+MAX_HELD_CELLS = 2**25  # of all histograms of one part
+_HISTOGRAM_CELLS = 2**20  # of a histogram that unites attribute sets only to save time: what a cache holds, or nearly
+_GROWING = 64  # unions that may still grow at a time
+_LIMITS = (2**24, 2**20, 2**16, 2**12, 0)  # cells up to which sets are united for a GROUP BY; 0: each set alone
 
-@dataclass(frozen=True)
-class Unit:
-    """Whose rows are protected together, and how many of them are read."""
+# Costs in nanoseconds of one core per row, measured with `benchmarks/pushdown.py --constants`; only their ratios matter.
+ROWS = 2**20
+_STATEMENT = 2e6 / ROWS  # to plan and start one, whatever the rows
+_BOUND_UNITS = 500.0  # to rank the rows of each unit, in every statement
+_GROUP, _GROUP_COLUMN, _GROUP_TEXT = 3.0, 3.0, 25.0
+_GROUP_BIT, _CACHED_BITS, _MOST_BITS = 16.0, 14, 24  # for each doubling of the groups beyond what a cache holds
+_ADD, _ADD_COLUMN = 4.0, 1.5  # a group to a histogram
+_CELL, _SET = 10.0 / ROWS, 2e4 / ROWS  # roll-ups, and the answers of an attribute set
+_ROW_CODE, _ROW_TEXT = 5.0, 100.0
+_AGGREGATE, _AGGREGATE_BLOCK = 1.3, 1.5
+_PRODUCT_CLASS, _PRODUCT_PAIR = 10.0, 0.015
+# What a pair costs at least by other plans: a histogram of 20 attributes has 190 pairs.
+_LEAST_PAIR = (_ADD + 20 * _ADD_COLUMN) / 190
 
-    column: str
-    rows: int
+Ranks = tuple[int, ...]
+"""An attribute set: places of its attributes among all of the release, ascending."""
+Unions = Sequence[tuple[Ranks, Sequence[Ranks]]]
+"""Attributes, and the sets in them that are answered from them."""
 
 
 @dataclass(frozen=True, eq=False)
-class Scan:
-    """One GROUP BY. Its columns are `attributes` in order, then the count; `decode[k]` maps column k to class codes."""
+class Pushdown:
+    """What to run for the answers of `queries`. Public all of it.
 
-    attributes: tuple[str, ...]
-    query: exp.Select
-    decode: tuple[Ints, ...]
+    Answers are one vector: `cells[i]` of query i follow those of query i - 1, from `starts[i]` on.
+    """
+
+    queries: Sequence[LinearQuery]
+    cells: Integers
+    parts: tuple[Part, ...]
+
+    @cached_property
+    def starts(self) -> Integers:
+        return np.cumsum(self.cells) - self.cells
 
 
-def plan_scans(
-    table: Name, classes: Mapping[str, Classes], sets: Iterable[frozenset[str]], unit: Unit | None = None
-) -> list[Scan]:
-    """As few scans as fit that cover every attribute set; each set is inside at least one scan."""
-    unions: list[set[str]] = []
-    for wanted in sorted(set(sets), key=lambda names: (-len(names), sorted(names))):
-        for union in unions:
-            if prod(classes[name].count for name in union | wanted) <= MAX_SCAN_CELLS:
-                union.update(wanted)
+def plan_pushdown(
+    table: Name, classes: Mapping[str, Classes], queries: Sequence[LinearQuery], unit: Unit | None = None
+) -> Pushdown:
+    """The cheapest plan that answers every query."""
+    planner = _Planner(table, classes, queries, unit)
+    return replace(planner.pushdown, parts=tuple(planner.cheapest()))
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """A way to answer all sets: by the product, by aggregates, and by a GROUP BY for each of `unions`."""
+
+    cost: float
+    multiplied: Collection[Ranks] = ()
+    aggregated: Collection[Ranks] = ()
+    unions: Unions = ()
+
+
+class _Planner:
+    def __init__(
+        self, table: Name, classes: Mapping[str, Classes], queries: Sequence[LinearQuery], unit: Unit | None
+    ) -> None:
+        self.classes = classes
+        self.names = tuple(classes)
+        self.counts = [own.count for own in classes.values()]
+        self.texts = [codes.is_text(own) for own in classes.values()]
+        self.source = codes.source(table, [own.attribute for own in classes.values()], unit)
+        self.statement = _STATEMENT + (_BOUND_UNITS if unit else 0.0)
+        cells = np.fromiter((query.cells for query in queries), dtype=np.int64, count=len(queries))
+        self.pushdown = Pushdown(queries, cells, ())
+        asked: Asked = {}
+        for number, query in enumerate(queries):
+            asked.setdefault(query.attributes, []).append(number)
+        rank = {name: place for place, name in enumerate(self.names)}
+        self.sets: dict[Ranks, Asked] = {}
+        for names, numbers in asked.items():
+            self.sets.setdefault(tuple(sorted(rank[name] for name in names)), {})[names] = numbers
+
+    def cheapest(self) -> list[Part]:
+        """The parts of the cheapest draft; "how many rows" is answered by any of them."""
+        sets = sorted((ranks for ranks in self.sets if ranks), key=lambda ranks: (-len(ranks), ranks))
+        best = _Draft(math.inf)
+        for multiplied in self._multipliable(sets):
+            left = _without(sets, multiplied)
+            for aggregated in self._aggregatable(left):
+                rest = _without(left, aggregated)
+                base = _Draft(self._product_cost(multiplied) + self._aggregates_cost(aggregated), multiplied, aggregated)
+                best = min(best, *self._grouped(base, rest, best.cost), key=lambda draft: draft.cost)
+        made = list(self._parts(best))
+        if () in self.sets:
+            self._count_rows(made)
+        return made
+
+    def _multipliable(self, sets: Sequence[Ranks]) -> list[list[Ranks]]:
+        """Sets that the product may answer: those of one or two attributes, as long as the matrix of all pairs fits."""
+        room = math.isqrt(MAX_SCAN_CELLS)
+        fitting = set()
+        for place in sorted({place for ranks in sets if len(ranks) <= 2 for place in ranks}, key=self.counts.__getitem__):
+            room -= self.counts[place]
+            if room < 0:
                 break
-        else:
-            unions.append(set(wanted))
-    source = _source(table, [own.attribute for own in classes.values()], unit)
-    return [_scan(source, [name for name in classes if name in union], classes) for union in unions]
+            fitting.add(place)
+        found = [ranks for ranks in sets if len(ranks) <= 2 and fitting.issuperset(ranks)]
+        if len(found) < 2:
+            return [[]]
+        return [found] if self._product_cost(found) < _LEAST_PAIR * len(found) else [found, []]
+
+    def _aggregatable(self, sets: Sequence[Ranks]) -> list[list[Ranks]]:
+        """Sets whose queries are cheaper as aggregates than by a GROUP BY of their own."""
+        found = [
+            ranks for ranks in sets
+            if self._queries_cost(ranks) < self._group_cost(ranks, [(ranks, [ranks])])
+            and all(parts.can_aggregate(self.pushdown.queries[number]) for number in self._numbers([ranks]))
+        ]  # fmt: skip
+        return [found, []] if found else [[]]
+
+    def _grouped(self, base: _Draft, rest: Sequence[Ranks], most: float) -> list[_Draft]:
+        """The draft with the rest grouped: all touched columns at once, or unions of sets up to some sizes."""
+        if base.cost >= most or not rest:
+            return [base]
+        touched = tuple(sorted(set(chain.from_iterable(rest))))
+        covers: list[Unions | None] = [[(touched, rest)]]
+        for limit in _LIMITS:
+            if self._cells(touched) > limit:
+                allowed = (most - base.cost) / (self.statement + _GROUP + _GROUP_COLUMN)
+                covers.append(self._cover(rest, limit, allowed))
+        out = []
+        for unions in covers:
+            if unions is None:
+                continue
+            cost = base.cost + sum(self._group_cost(union, self._histograms(union, own)) for union, own in unions)
+            out.append(replace(base, cost=cost, unions=unions))
+            most = min(most, cost)
+        return out
+
+    def _cover(self, sets: Iterable[Ranks], limit: int, most: float = math.inf) -> Unions | None:
+        """Unions of sets that stay within some cells, each set in one of them; None if it takes more than `most`."""
+        unions: list[set[int]] = []
+        inside: list[list[Ranks]] = []
+        holders: dict[int, int] = {}  # by attribute, the unions that have it, as bits
+        growing: list[int] = []
+        for ranks in sets:
+            holding = -1
+            for place in ranks:
+                holding &= holders.get(place, 0)
+            number = (holding & -holding).bit_length() - 1
+            if number < 0:
+                fits = (k for k in growing if self._cells(unions[k].union(ranks)) <= limit)
+                number = next(fits, len(unions))
+                if number == len(unions):
+                    if number >= most:
+                        return None
+                    unions.append(set())
+                    inside.append([])
+                    growing = [*growing[-_GROWING:], number]
+                unions[number].update(ranks)
+                for place in ranks:
+                    holders[place] = holders.get(place, 0) | 1 << number
+                if 2 * self._cells(unions[number]) > limit:
+                    growing.remove(number)
+            inside[number].append(ranks)
+        return [(tuple(sorted(union)), own) for union, own in zip(unions, inside, strict=True)]
+
+    def _histograms(self, union: Ranks, sets: Sequence[Ranks]) -> Unions:
+        """What the groups of a union are added up to: one histogram of all, or several of fewer attributes."""
+        if self._cells(union) <= MAX_SCAN_CELLS:
+            return [(union, sets)]
+        return self._cover(sets, _HISTOGRAM_CELLS) or []
+
+    def _group_cost(self, union: Ranks, histograms: Unions) -> float:
+        cells = self._cells(union)
+        columns = sum(_GROUP_TEXT if self.texts[place] else _GROUP_COLUMN for place in union)
+        bits = min(max(math.log2(cells), _CACHED_BITS), _MOST_BITS) - _CACHED_BITS
+        scans = math.ceil(sum(self._cells(own) for own, _ in histograms) / MAX_HELD_CELLS)
+        cost = scans * (self.statement + _GROUP + columns + _GROUP_BIT * bits)
+        for own, sets in histograms:
+            cost += min(1.0, cells / ROWS) * (_ADD + _ADD_COLUMN * len(own)) + _CELL * self._cells(own) + _SET * len(sets)
+        return cost
+
+    def _queries_cost(self, ranks: Ranks) -> float:
+        queries = [self.pushdown.queries[number] for number in self._numbers([ranks])]
+        return sum((query.cells * (_AGGREGATE + _AGGREGATE_BLOCK * len(query.blocks)) for query in queries), 0.0)
+
+    def _aggregates_cost(self, sets: Collection[Ranks]) -> float:
+        statements = math.ceil(sum(self.pushdown.queries[number].cells for number in self._numbers(sets)) / BATCH)
+        read = sum(self._row_cost(place) for ranks in sets for place in ranks) / BATCH
+        return statements * self.statement + read + sum(map(self._queries_cost, sets))
+
+    def _product_cost(self, sets: Collection[Ranks]) -> float:
+        touched = set(chain.from_iterable(sets))
+        if not touched:
+            return 0.0
+        kept = sum(self.counts[place] - 1 for place in touched)
+        return self.statement + sum(map(self._row_cost, touched)) + _PRODUCT_CLASS * kept + _PRODUCT_PAIR * kept**2
+
+    def _row_cost(self, place: int) -> float:
+        return _ROW_TEXT if self.texts[place] else _ROW_CODE
+
+    def _cells(self, places: Iterable[int]) -> int:
+        return math.prod(map(self.counts.__getitem__, places))
+
+    def _numbers(self, sets: Iterable[Ranks]) -> list[int]:
+        return [number for ranks in sets for numbers in self.sets[ranks].values() for number in numbers]
+
+    def _asked(self, sets: Iterable[Ranks]) -> Asked:
+        return {names: numbers for ranks in sets for names, numbers in self.sets[ranks].items()}
+
+    def _named(self, places: Iterable[int]) -> Names:
+        return tuple(self.names[place] for place in places)
+
+    def _parts(self, draft: _Draft) -> Iterable[Part]:
+        whole = len(draft.unions) == 1
+        for union, sets in draft.unions:
+            for histograms in _chunks(self._histograms(union, sets), self._cells, MAX_HELD_CELLS):
+                made = [Histogram(self._named(own), self._shape(own), self._asked(inside)) for own, inside in histograms]
+                cost = self._group_cost(union, histograms)
+                yield parts.group_by(self.source, self._named(union), self.classes, made, cost=cost, whole=whole)
+        if draft.multiplied:
+            touched = sorted(set(chain.from_iterable(draft.multiplied)))
+            rank = {self.names[place]: k for k, place in enumerate(touched)}
+            plain, others = parts.plain_rows(self._asked(draft.multiplied), self.pushdown.queries, rank)
+            cost = self._product_cost(draft.multiplied)
+            yield parts.product(self.source, self._named(touched), self.classes, plain, others, cost=cost)
+        if draft.aggregated:
+            yield self._aggregates(draft.aggregated)
+
+    def _aggregates(self, sets: Collection[Ranks]) -> Aggregates:
+        cost, numbers = self._aggregates_cost(sets), self._numbers(sets)
+        return parts.aggregates(self.source, self.classes, self.pushdown.queries, numbers, self.pushdown.starts, cost=cost)
+
+    def _shape(self, places: Iterable[int]) -> tuple[int, ...]:
+        return tuple(map(self.counts.__getitem__, places))
+
+    def _count_rows(self, made: list[Part]) -> None:
+        for part in made:
+            if isinstance(part, GroupBy):
+                part.histograms[0].asked.update(self.sets[()])
+                return
+            if isinstance(part, Product):
+                part.asked.update(self.sets[()])
+                return
+        made.append(self._aggregates([()]))
 
 
-def _source(table: Name, attributes: Sequence[Attribute], unit: Unit | None) -> exp.Expr:
-    """The private table, or at most `unit.rows` rows of each unit.
-
-    A unit's rows are ranked by a hash of what the release reads of them, so that every scan keeps the same ones and
-    no unit's choice depends on another's. Rows without a unit are left out.
-    """
-    if unit is None:
-        return table.tree()
-    column = exp.column(unit.column, quoted=True)
-    read = [_exact(attribute) for attribute in attributes]
-    rank = exp.Window(
-        this=exp.RowNumber(),
-        partition_by=[column.copy()],
-        order=exp.Order(
-            expressions=[exp.Ordered(this=exp.Anonymous(this="hash", expressions=[column.copy(), *read])), *(part.copy() for part in read)]
-        ),
-    )
-    picked = (
-        exp.select("*").from_(table.tree())
-        .where(exp.Not(this=exp.Is(this=column.copy(), expression=exp.null())))
-        .qualify(exp.LTE(this=rank, expression=exp.Literal.number(unit.rows)))
-    )  # fmt: skip
-    return picked.subquery("__bounded")
+def _without(sets: Sequence[Ranks], taken: Iterable[Ranks]) -> list[Ranks]:
+    gone = set(taken)
+    return [ranks for ranks in sets if ranks not in gone]
 
 
-def _scan(source: exp.Expr, attributes: Sequence[str], classes: Mapping[str, Classes]) -> Scan:
-    """Group by raw values where they are few and cheap, by codes otherwise; then turn the groups into codes."""
-    inner, outer, decode = [], [], []
-    for k, name in enumerate(attributes):
-        raw, code, table = _code(classes[name], exp.column(f"v{k}"))
-        inner.append(exp.alias_(raw, f"v{k}"))
-        outer.append(exp.alias_(code, f"c{k}"))
-        decode.append(table)
-    counted = exp.select(*inner, exp.alias_(exp.Count(this=exp.Star()), COUNT)).from_(source.copy())
-    if not attributes:
-        return Scan((), counted, ())
-    # GROUP BY ALL and not by name: the table may have a column of the same name, which would come first.
-    counted.set("group", exp.Group(all=True))
-    total = exp.alias_(cast(exp.Sum(this=exp.column(COUNT)), "BIGINT"), COUNT)
-    query = exp.select(*outer, total).from_(counted.subquery("__groups"))
-    query.set("group", exp.Group(all=True))
-    return Scan(tuple(attributes), query, tuple(decode))
-
-
-def _code(classes: Classes, group: exp.Expr) -> tuple[exp.Expr, exp.Expr, Ints]:
-    """What to group by, the code of a group, and the classes of the codes."""
-    attribute = classes.attribute
-    column = exp.column(attribute.name, quoted=True)
-    # NULL and unknown values: the NULL piece, or the first one of an attribute that has none.
-    missing = len(classes.pieces) - 1 if attribute.nullable else 0
-    if attribute.values is not None:
-        code = exp.Anonymous(this="enum_code", expressions=[_as_enum(attribute, group)])
-        return _exact(attribute), _coalesce(cast(code, "BIGINT"), missing), classes.codes
-    scale = attribute.ordered
-    assert attribute.low is not None and attribute.high is not None
-    lows = classes.pieces.lows
-    runs = np.flatnonzero(np.diff(classes.codes[: classes.pieces.known], prepend=-1))
-    if len(runs) > _MAX_CUTS and scale.discrete and attribute.step is None and classes.pieces.listed:
-        low, high = scale.literal(attribute.low), scale.literal(attribute.high)
-        clamped = exp.Anonymous(
-            this="greatest", expressions=[exp.Anonymous(this="least", expressions=[column, high]), low]
-        )
-        # least and greatest skip NULLs, so NULL is asked for first.
-        offset = exp.Sub(this=scale.measure(clamped), expression=exp.Literal.number(int(attribute.low)))
-        raw = exp.Case(ifs=[exp.If(this=exp.Is(this=column.copy(), expression=exp.null()), true=exp.null())], default=offset)
-        return raw, _coalesce(group, missing), classes.codes
-    table = classes.codes[runs]
-    raw = exp.Case(
-        ifs=[exp.If(this=exp.Is(this=column, expression=exp.null()), true=exp.Literal.number(len(runs)))],
-        default=_search(attribute, lows[runs].tolist(), 0, len(runs) - 1),
-    )
-    return raw, group, np.append(table, classes.codes[missing]).astype(np.int32)
-
-
-def _search(attribute: Attribute, starts: Sequence[Tick], first: int, last: int) -> exp.Expr:
-    """Which run a value is in: a balanced tree of comparisons with the runs' first values."""
-    if first == last:
-        return exp.Literal.number(first)
-    middle = (first + last + 1) // 2
-    column = exp.column(attribute.name, quoted=True)
-    test = exp.GTE(this=column, expression=attribute.ordered.literal(starts[middle]))
-    return exp.Case(
-        ifs=[exp.If(this=test, true=_search(attribute, starts, middle, last))],
-        default=_search(attribute, starts, first, middle - 1),
-    )
-
-
-def _exact(attribute: Attribute) -> exp.Expr:
-    """A column so that rows are grouped together only if they have one code.
-
-    Values that compare as equal can print differently ('a' and 'A' under a collation, '1 month' and '30 days'); which of
-    them a group shows would depend on the other rows.
-    """
-    column = exp.column(attribute.name, quoted=True)
-    if _compares_exactly(attribute):
-        return column
-    return exp.Collate(this=as_text(column, attribute.type), expression=exp.to_identifier("C", quoted=True))
-
-
-def _compares_exactly(attribute: Attribute) -> bool:
-    return attribute.scale is not None or attribute.type == "BOOLEAN" or attribute.type.startswith("ENUM(")
-
-
-def _as_enum(attribute: Attribute, group: exp.Expr) -> exp.Expr:
-    """A listed value as an ENUM in the order of the list; NULL for anything else."""
-    kind = exp.DataType(
-        this=exp.DataType.Type.ENUM, expressions=[exp.Literal.string(text) for text in attribute.values or ()]
-    )
-    return exp.TryCast(this=as_text(group, attribute.type) if _compares_exactly(attribute) else group, to=kind)
-
-
-def _coalesce(code: exp.Expr, missing: int) -> exp.Expr:
-    return exp.Coalesce(this=code, expressions=[exp.Literal.number(missing)])
+def _chunks(unions: Unions, size: Callable[[Ranks], int], most: int) -> list[Unions]:
+    """Consecutive unions whose sizes add up to at most `most`; a larger one stands alone."""
+    out: list[list[tuple[Ranks, Sequence[Ranks]]]] = []
+    room = 0
+    for union in unions:
+        if size(union[0]) > room:
+            out.append([])
+            room = most
+        out[-1].append(union)
+        room -= size(union[0])
+    return list(out)

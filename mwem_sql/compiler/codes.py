@@ -1,0 +1,182 @@
+"""The class of a row as SQL: total functions of one column, as sqlglot trees. Runs nothing.
+
+Unknown and NULL values have a class too, numbers outside the bounds are clamped, nothing can raise. A code is NULL where
+the value is missing; whoever reads codes puts `missing` there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from sqlglot import exp
+
+from mwem_sql.attribute import Attribute
+from mwem_sql.catalog import Name
+from mwem_sql.compiler.classes import Classes
+from mwem_sql.ticks import Tick, as_text, cast
+
+_MAX_CUTS = 64  # boundaries that are told apart by comparisons; beyond it a listed range is counted from its low end
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Whose rows are protected together, and how many of them are read."""
+
+    column: str
+    rows: int
+
+
+def source(table: Name, attributes: Sequence[Attribute], unit: Unit | None) -> exp.Expr:
+    """The private table, or at most `unit.rows` rows of each unit.
+
+    A unit's rows are ranked by a hash of what the release reads of them, so that every scan keeps the same ones and
+    no unit's choice depends on another's. Rows without a unit are left out.
+    """
+    if unit is None:
+        return table.tree()
+    column = exp.column(unit.column, quoted=True)
+    read = [_exact(attribute) for attribute in attributes]
+    rank = exp.Window(
+        this=exp.RowNumber(),
+        partition_by=[column.copy()],
+        order=exp.Order(
+            expressions=[exp.Ordered(this=exp.Anonymous(this="hash", expressions=[column.copy(), *read])), *(part.copy() for part in read)]
+        ),
+    )
+    picked = (
+        exp.select("*").from_(table.tree())
+        .where(exp.Not(this=exp.Is(this=column.copy(), expression=exp.null())))
+        .qualify(exp.LTE(this=rank, expression=exp.Literal.number(unit.rows)))
+    )  # fmt: skip
+    return picked.subquery("__bounded")
+
+
+def missing(classes: Classes) -> int:
+    """The class of NULL and unknown values: that of the NULL piece, or of the first one if there is none."""
+    return int(classes.codes[-1 if classes.attribute.nullable else 0])
+
+
+def is_text(classes: Classes) -> bool:
+    """Whether a code is looked up by the value's text, which is better done once for each group than for each row."""
+    attribute = classes.attribute
+    return attribute.values is not None and _type_values(attribute) is None
+
+
+def group_key(classes: Classes) -> exp.Expr:
+    """What to group rows by so that a group has one code: the code itself, unless it is looked up by text."""
+    return _exact(classes.attribute) if is_text(classes) else _direct(classes)
+
+
+def group_code(classes: Classes, key: exp.Expr) -> exp.Expr:
+    """The code of a group from its key."""
+    if not is_text(classes):
+        return key
+    attribute = classes.attribute
+    # A listed value as an ENUM in the order of the list; NULL for anything else.
+    kind = exp.DataType(this=exp.DataType.Type.ENUM, expressions=[exp.Literal.string(text) for text in attribute.values or ()])
+    text = as_text(key, attribute.type) if _compares_exactly(attribute) else key
+    place = exp.Anonymous(this="enum_code", expressions=[exp.TryCast(this=text, to=kind)])
+    return _mapped(place, classes.codes[: classes.pieces.known])
+
+
+def row_code(classes: Classes) -> exp.Expr:
+    """The code of a row."""
+    return group_code(classes, group_key(classes))
+
+
+def whole_code(classes: Classes) -> exp.Expr:
+    """The code of a row, never NULL."""
+    code = row_code(classes)
+    return exp.Coalesce(this=cast(code, "BIGINT"), expressions=[exp.Literal.number(missing(classes))])
+
+
+def lookup(table: Sequence[int], place: exp.Expr, kind: str) -> exp.Expr:
+    """`table[place]`, counted from 0; NULL for NULL. As a constant list: a few ns, where a CASE of 16 branches takes 16."""
+    listed = cast(exp.Literal.string("[" + ",".join(map(str, table)) + "]"), f"{kind}[]")
+    # BIGINT because 255 + 1 would raise as a UTINYINT.
+    after = exp.Add(this=cast(place, "BIGINT"), expression=exp.Literal.number(1))
+    return exp.Anonymous(this="list_extract", expressions=[listed, after])
+
+
+def integer_type(count: int) -> str:
+    """The narrowest type of codes below `count`."""
+    return "UTINYINT" if count <= 2**8 else "USMALLINT" if count <= 2**16 else "UINTEGER"
+
+
+def _direct(classes: Classes) -> exp.Expr:
+    attribute = classes.attribute
+    column = exp.column(attribute.name, quoted=True)
+    if attribute.values is None:
+        return _bounded(classes, column)
+    listed = _type_values(attribute)
+    assert listed is not None
+    known = dict(zip(attribute.values, classes.codes.tolist(), strict=False))
+    codes = np.array([known.get(value, missing(classes)) for value in listed])
+    place = cast(column, "UTINYINT") if attribute.type == "BOOLEAN" else exp.Anonymous(this="enum_code", expressions=[column])
+    return _mapped(place, codes)
+
+
+def _type_values(attribute: Attribute) -> list[str] | None:
+    """All values of a type that has a code for each of them."""
+    if attribute.type == "BOOLEAN":
+        return ["false", "true"]
+    if attribute.type.startswith("ENUM("):
+        return [item.name for item in exp.DataType.build(attribute.type, dialect="duckdb").expressions]
+    return None
+
+
+def _mapped(place: exp.Expr, codes: npt.NDArray[np.signedinteger]) -> exp.Expr:
+    """The code at a place; the place itself where it is the same."""
+    if (codes == np.arange(len(codes))).all():
+        return place
+    return lookup(codes.tolist(), place, integer_type(int(codes.max()) + 1))
+
+
+def _bounded(classes: Classes, column: exp.Expr) -> exp.Expr:
+    """The code of a value between bounds: by comparisons where they are few, by its distance from the low end otherwise."""
+    attribute, scale = classes.attribute, classes.attribute.ordered
+    assert attribute.low is not None and attribute.high is not None
+    codes = classes.codes[: classes.pieces.known]
+    runs = np.flatnonzero(np.diff(codes, prepend=-1))
+    if len(runs) > _MAX_CUTS and scale.discrete and attribute.step is None and classes.pieces.listed:
+        low, high = scale.literal(attribute.low), scale.literal(attribute.high)
+        clamped = exp.Anonymous(
+            this="greatest", expressions=[exp.Anonymous(this="least", expressions=[column, high]), low]
+        )
+        offset = exp.Sub(this=scale.measure(clamped), expression=exp.Literal.number(int(attribute.low)))
+        known = _mapped(offset, codes)
+    else:
+        known = _search(attribute, classes.pieces.lows[runs].tolist(), codes[runs].tolist())
+    # Comparisons, least and greatest do not pass NULL on, so it is asked for first.
+    return exp.Case(ifs=[exp.If(this=exp.Is(this=column.copy(), expression=exp.null()), true=exp.null())], default=known)
+
+
+def _search(attribute: Attribute, starts: Sequence[Tick], codes: Sequence[int]) -> exp.Expr:
+    """The code of the run that a value is in: a balanced tree of comparisons with the runs' first values."""
+    if len(starts) == 1:
+        return exp.Literal.number(codes[0])
+    middle = len(starts) // 2
+    test = exp.GTE(this=exp.column(attribute.name, quoted=True), expression=attribute.ordered.literal(starts[middle]))
+    return exp.Case(
+        ifs=[exp.If(this=test, true=_search(attribute, starts[middle:], codes[middle:]))],
+        default=_search(attribute, starts[:middle], codes[:middle]),
+    )
+
+
+def _exact(attribute: Attribute) -> exp.Expr:
+    """A column so that rows are grouped together only if they have one code.
+
+    Values that compare as equal can print differently ('a' and 'A' under a collation, '1 month' and '30 days'); which of
+    them a group shows would depend on the other rows.
+    """
+    column = exp.column(attribute.name, quoted=True)
+    if _compares_exactly(attribute):
+        return column
+    return exp.Collate(this=as_text(column, attribute.type), expression=exp.to_identifier("C", quoted=True))
+
+
+def _compares_exactly(attribute: Attribute) -> bool:
+    return attribute.scale is not None or attribute.type == "BOOLEAN" or attribute.type.startswith("ENUM(")
