@@ -77,12 +77,14 @@ class Pairs:
 
     def copy_marginals(self, wanted: Counts, starts: Counts, out: Counts) -> None:
         """Write whole marginals, those of one shape together; `wanted` has rows (query, attribute, attribute or -1)."""
-        shapes = self._sizes[wanted[:, 1:]]
-        for rows, columns in np.unique(shapes, axis=0).tolist():
-            alike = wanted[(shapes == (rows, columns)).all(axis=1)]
+        base = int(self._sizes.max()) + 1
+        shapes = self._sizes[wanted[:, 1]] * base + self._sizes[wanted[:, 2]]
+        for shape in np.unique(shapes).tolist():
+            rows, columns = divmod(shape, base)
+            alike = wanted[shapes == shape]
             step = max(1, _GATHERED // (rows * columns))
             for begin in range(0, len(alike), step):
                 number, one, other = alike[begin : begin + step].T
-                down = (self._starts[one][:, None] + np.arange(rows))[:, :, None]
-                across = (self._starts[other][:, None] + np.arange(columns))[:, None, :]
-                out[starts[number][:, None] + np.arange(rows * columns)] = self._table[down, across].reshape(len(number), -1)
+                first = (self._starts[one][:, None] + np.arange(rows))[:, :, None]
+                second = (self._starts[other][:, None] + np.arange(columns))[:, None, :]
+                out[starts[number][:, None] + np.arange(rows * columns)] = self._table[first, second].reshape(len(number), -1)

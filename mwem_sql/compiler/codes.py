@@ -1,7 +1,7 @@
 """The class of a row as SQL: total functions of one column, as sqlglot trees. Runs nothing.
 
 Unknown and NULL values have a class too, numbers outside the bounds are clamped, nothing can raise. A code is NULL where
-the value is missing; whoever reads codes puts `missing` there.
+the value is missing; whoever reads codes puts `missing` there. Codes are unsigned and as narrow as they come.
 """
 
 from __future__ import annotations
@@ -89,8 +89,7 @@ def row_code(classes: Classes) -> exp.Expr:
 
 def whole_code(classes: Classes) -> exp.Expr:
     """The code of a row, never NULL."""
-    code = row_code(classes)
-    return exp.Coalesce(this=cast(code, "BIGINT"), expressions=[exp.Literal.number(missing(classes))])
+    return exp.Coalesce(this=row_code(classes), expressions=[exp.Literal.number(missing(classes))])
 
 
 def lookup(table: Sequence[int], place: exp.Expr, kind: str) -> exp.Expr:
@@ -151,7 +150,8 @@ def _bounded(classes: Classes, column: exp.Expr) -> exp.Expr:
     else:
         known = _search(attribute, classes.pieces.lows[runs].tolist(), codes[runs].tolist())
     # Comparisons, least and greatest do not pass NULL on, so it is asked for first.
-    return exp.Case(ifs=[exp.If(this=exp.Is(this=column.copy(), expression=exp.null()), true=exp.null())], default=known)
+    code = exp.Case(ifs=[exp.If(this=exp.Is(this=column.copy(), expression=exp.null()), true=exp.null())], default=known)
+    return cast(code, integer_type(classes.count))
 
 
 def _search(attribute: Attribute, starts: Sequence[Tick], codes: Sequence[int]) -> exp.Expr:

@@ -63,8 +63,8 @@ class GroupBy:
     def words(self) -> str:
         columns = f"{_plural(len(self.attributes), 'column')} ({_listed(self.attributes)})"
         if self.whole:
-            return f"one GROUP BY of all touched columns, {columns}, rolled up to the {self._sets} asked for"
-        return f"a GROUP BY of {columns} for the {self._sets} in them"
+            return f"one GROUP BY of all touched columns, {columns}, rolled up to {self._sets}"
+        return f"a GROUP BY of {columns}, rolled up to {self._sets}"
 
     @property
     def estimate(self) -> str:
@@ -73,7 +73,7 @@ class GroupBy:
 
     @property
     def _sets(self) -> str:
-        sets = {frozenset(names) for histogram in self.histograms for names in histogram.asked}
+        sets = {frozenset(names) for histogram in self.histograms for names in histogram.asked if names}
         return _plural(len(sets), "attribute set")
 
 
@@ -148,9 +148,7 @@ def product(
     source: exp.Expr, attributes: Names, classes: Mapping[str, Classes], plain: Integers, asked: Asked, *, cost: float
 ) -> Product:
     own = [classes[name] for name in attributes]
-    read = [
-        exp.alias_(cast(codes.row_code(item), codes.integer_type(item.count)), f"c{k}") for k, item in enumerate(own)
-    ]
+    read = [exp.alias_(codes.row_code(item), f"c{k}") for k, item in enumerate(own)]
     shape = tuple(item.count for item in own)
     return Product(attributes, shape, exp.select(*read).from_(source.copy()), tuple(map(codes.missing, own)), plain, asked, cost)
 
@@ -220,15 +218,12 @@ def _or_zero(aggregate: exp.Expr) -> exp.Expr:
 
 def _place(block: Block, code: Mapping[str, exp.Expr]) -> exp.Expr:
     """The place of a row's class combination among all of the block, counted from 0."""
-    place: exp.Expr | None = None
-    for name, size in zip(block.attributes, block.labels.shape, strict=True):
-        own = code[name].copy()
-        if place is None:
-            place = own
-        else:
-            shifted = exp.Mul(this=exp.paren(place), expression=exp.Literal.number(size))
-            place = exp.Add(this=shifted, expression=own)
-    return exp.Literal.number(0) if place is None else place
+    places = [code[name].copy() for name in block.attributes] or [exp.Literal.number(0)]
+    place = places[0]
+    for own, size in zip(places[1:], block.labels.shape[1:], strict=True):
+        # BIGINT because a product of codes would raise in their own type.
+        place = exp.Add(this=exp.Mul(this=exp.paren(cast(place, "BIGINT")), expression=exp.Literal.number(size)), expression=own)
+    return place
 
 
 def _among(counted: npt.NDArray[np.intp], place: exp.Expr, size: int) -> exp.Expr:

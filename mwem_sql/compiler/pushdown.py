@@ -114,10 +114,9 @@ class _Planner:
                 rest = _without(left, aggregated)
                 base = _Draft(self._product_cost(multiplied) + self._aggregates_cost(aggregated), multiplied, aggregated)
                 best = min(best, *self._grouped(base, rest, best.cost), key=lambda draft: draft.cost)
-        made = list(self._parts(best))
-        if () in self.sets:
-            self._count_rows(made)
-        return made
+        if () in self.sets and not best.unions and not best.multiplied:
+            best = replace(best, aggregated=[*best.aggregated, ()])
+        return list(self._parts(best))
 
     def _multipliable(self, sets: Sequence[Ranks]) -> list[list[Ranks]]:
         """Sets that the product may answer: those of one or two attributes, as long as the matrix of all pairs fits."""
@@ -140,7 +139,8 @@ class _Planner:
             if self._queries_cost(ranks) < self._group_cost(ranks, [(ranks, [ranks])])
             and all(parts.can_aggregate(self.pushdown.queries[number]) for number in self._numbers([ranks]))
         ]  # fmt: skip
-        return [found, []] if found else [[]]
+        cheap = [ranks for ranks in found if not any(self.texts[place] for place in ranks)]
+        return [*filter(None, (found, cheap if len(cheap) < len(found) else [])), []]
 
     def _grouped(self, base: _Draft, rest: Sequence[Ranks], most: float) -> list[_Draft]:
         """The draft with the rest grouped: all touched columns at once, or unions of sets up to some sizes."""
@@ -165,6 +165,7 @@ class _Planner:
         """Unions of sets that stay within some cells, each set in one of them; None if it takes more than `most`."""
         unions: list[set[int]] = []
         inside: list[list[Ranks]] = []
+        cells: list[int] = []
         holders: dict[int, int] = {}  # by attribute, the unions that have it, as bits
         growing: list[int] = []
         for ranks in sets:
@@ -173,18 +174,20 @@ class _Planner:
                 holding &= holders.get(place, 0)
             number = (holding & -holding).bit_length() - 1
             if number < 0:
-                fits = (k for k in growing if self._cells(unions[k].union(ranks)) <= limit)
+                fits = (k for k in growing if cells[k] * self._cells(place for place in ranks if place not in unions[k]) <= limit)
                 number = next(fits, len(unions))
                 if number == len(unions):
                     if number >= most:
                         return None
                     unions.append(set())
                     inside.append([])
+                    cells.append(1)
                     growing = [*growing[-_GROWING:], number]
                 unions[number].update(ranks)
                 for place in ranks:
                     holders[place] = holders.get(place, 0) | 1 << number
-                if 2 * self._cells(unions[number]) > limit:
+                cells[number] = self._cells(unions[number])
+                if 2 * cells[number] > limit:
                     growing.remove(number)
             inside[number].append(ranks)
         return [(tuple(sorted(union)), own) for union, own in zip(unions, inside, strict=True)]
@@ -210,9 +213,17 @@ class _Planner:
         return sum((query.cells * (_AGGREGATE + _AGGREGATE_BLOCK * len(query.blocks)) for query in queries), 0.0)
 
     def _aggregates_cost(self, sets: Collection[Ranks]) -> float:
-        statements = math.ceil(sum(self.pushdown.queries[number].cells for number in self._numbers(sets)) / BATCH)
-        read = sum(self._row_cost(place) for ranks in sets for place in ranks) / BATCH
-        return statements * self.statement + read + sum(map(self._queries_cost, sets))
+        cost, batched = 0.0, BATCH
+        touched: set[int] = set()
+        for ranks in sorted(sets):
+            if batched >= BATCH:
+                touched.clear()
+                batched = 0
+                cost += self.statement
+            cost += self._queries_cost(ranks) + sum(map(self._row_cost, set(ranks) - touched))
+            touched.update(ranks)
+            batched += sum(self.pushdown.queries[number].cells for number in self._numbers([ranks]))
+        return cost
 
     def _product_cost(self, sets: Collection[Ranks]) -> float:
         touched = set(chain.from_iterable(sets))
@@ -238,36 +249,26 @@ class _Planner:
 
     def _parts(self, draft: _Draft) -> Iterable[Part]:
         whole = len(draft.unions) == 1
+        rows = self.sets.get((), {})
         for union, sets in draft.unions:
             for histograms in _chunks(self._histograms(union, sets), self._cells, MAX_HELD_CELLS):
                 made = [Histogram(self._named(own), self._shape(own), self._asked(inside)) for own, inside in histograms]
+                made[0].asked.update(rows)
+                rows = {}
                 cost = self._group_cost(union, histograms)
                 yield parts.group_by(self.source, self._named(union), self.classes, made, cost=cost, whole=whole)
         if draft.multiplied:
             touched = sorted(set(chain.from_iterable(draft.multiplied)))
             rank = {self.names[place]: k for k, place in enumerate(touched)}
-            plain, others = parts.plain_rows(self._asked(draft.multiplied), self.pushdown.queries, rank)
+            plain, others = parts.plain_rows(self._asked(draft.multiplied) | rows, self.pushdown.queries, rank)
             cost = self._product_cost(draft.multiplied)
             yield parts.product(self.source, self._named(touched), self.classes, plain, others, cost=cost)
         if draft.aggregated:
-            yield self._aggregates(draft.aggregated)
-
-    def _aggregates(self, sets: Collection[Ranks]) -> Aggregates:
-        cost, numbers = self._aggregates_cost(sets), self._numbers(sets)
-        return parts.aggregates(self.source, self.classes, self.pushdown.queries, numbers, self.pushdown.starts, cost=cost)
+            cost, numbers = self._aggregates_cost(draft.aggregated), self._numbers(draft.aggregated)
+            yield parts.aggregates(self.source, self.classes, self.pushdown.queries, numbers, self.pushdown.starts, cost=cost)
 
     def _shape(self, places: Iterable[int]) -> tuple[int, ...]:
         return tuple(map(self.counts.__getitem__, places))
-
-    def _count_rows(self, made: list[Part]) -> None:
-        for part in made:
-            if isinstance(part, GroupBy):
-                part.histograms[0].asked.update(self.sets[()])
-                return
-            if isinstance(part, Product):
-                part.asked.update(self.sets[()])
-                return
-        made.append(self._aggregates([()]))
 
 
 def _without(sets: Sequence[Ranks], taken: Iterable[Ranks]) -> list[Ranks]:

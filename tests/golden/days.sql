@@ -7,21 +7,21 @@ INSERT INTO t VALUES ('2020-01-01'), ('2020-02-29'), ('2020-02-29'), (NULL), ('2
 -- workload
 SELECT 'dayofyear(d) % 2 = 0' AS predicate UNION ALL SELECT 'd = ''2020-02-29''' UNION ALL SELECT 'd IS NULL OR month(d) = 3'
 
+-- plan
+one GROUP BY of all touched columns, 1 column (d), rolled up to 1 attribute set
+
 -- scan
 SELECT
-  COALESCE(v0, 91) AS c0,
-  CAST(SUM(__count) AS BIGINT) AS __count
-FROM (
-  SELECT
-    CASE
-      WHEN "d" IS NULL
-      THEN NULL
-      ELSE CAST(GREATEST(LEAST("d", CAST('2020-03-31' AS DATE)), CAST('2020-01-01' AS DATE)) - CAST('1970-01-01' AS DATE) AS BIGINT) - 18262
-    END AS v0,
-    COUNT(*) AS __count
-  FROM "memory"."main"."t"
-  GROUP BY ALL
-) AS __groups
+  CAST(CASE
+    WHEN "d" IS NULL
+    THEN NULL
+    ELSE LIST_EXTRACT(
+      CAST('[0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,2,3,4,3,4,3,4,3,4,3,4,3,4,3,4,3,4,3,4,3,4,3,4,3,4,3,4,3,4,3,4,3]' AS UTINYINT[]),
+      CAST(CAST(GREATEST(LEAST("d", CAST('2020-03-31' AS DATE)), CAST('2020-01-01' AS DATE)) - CAST('1970-01-01' AS DATE) AS BIGINT) - 18262 AS BIGINT) + 1
+    )
+  END AS UTINYINT) AS c0,
+  COUNT(*) AS __count
+FROM "memory"."main"."t"
 GROUP BY ALL
 
 -- answers

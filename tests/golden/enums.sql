@@ -7,19 +7,15 @@ INSERT INTO t VALUES ('F', true), ('F', true), ('F', NULL), ('M', false);
 -- workload
 SELECT ['sex', 'member'] AS group_by UNION ALL SELECT ['sex']
 
+-- plan
+one GROUP BY of all touched columns, 2 columns (sex, member), rolled up to 2 attribute sets
+
 -- scan
 SELECT
-  COALESCE(CAST(ENUM_CODE(TRY_CAST(CAST(v0 AS TEXT) AS ENUM('F', 'M'))) AS BIGINT), 0) AS c0,
-  COALESCE(CAST(ENUM_CODE(TRY_CAST(CAST(v1 AS TEXT) AS ENUM('false', 'true'))) AS BIGINT), 2) AS c1,
-  CAST(SUM(__count) AS BIGINT) AS __count
-FROM (
-  SELECT
-    "sex" AS v0,
-    "member" AS v1,
-    COUNT(*) AS __count
-  FROM "memory"."main"."t"
-  GROUP BY ALL
-) AS __groups
+  ENUM_CODE("sex") AS c0,
+  CAST("member" AS UTINYINT) AS c1,
+  COUNT(*) AS __count
+FROM "memory"."main"."t"
 GROUP BY ALL
 
 -- answers

@@ -9,24 +9,24 @@ INSERT INTO t VALUES ('2020-01-01 00:00:00+00', '2020-06-01 00:00:00+00'), ('202
 -- workload
 SELECT NULL AS predicate, ['shift'] AS group_by UNION ALL SELECT 'seen >= ''2020-06-01 00:00:00+00''', NULL
 
+-- plan
+one GROUP BY of all touched columns, 2 columns (shift, seen), rolled up to 2 attribute sets
+
 -- scan
 SELECT
-  COALESCE(
-    CAST(ENUM_CODE(
-      TRY_CAST(CAST(MAKE_TIMESTAMP(EPOCH_US(v0)) AS TEXT) || '+00' AS ENUM('2020-01-01 00:00:00+00', '2020-01-01 12:00:00+00'))
-    ) AS BIGINT),
-    2
+  ENUM_CODE(
+    TRY_CAST(CAST(MAKE_TIMESTAMP(EPOCH_US(__groups.c0)) AS TEXT) || '+00' AS ENUM('2020-01-01 00:00:00+00', '2020-01-01 12:00:00+00'))
   ) AS c0,
-  v1 AS c1,
-  CAST(SUM(__count) AS BIGINT) AS __count
+  __groups.c1 AS c1,
+  CAST(SUM(__groups.__count) AS BIGINT) AS __count
 FROM (
   SELECT
-    "shift" AS v0,
-    CASE
+    "shift" AS c0,
+    CAST(CASE
       WHEN "seen" IS NULL
-      THEN 2
+      THEN NULL
       ELSE CASE WHEN "seen" >= CAST('2020-06-01 00:00:00+00' AS TIMESTAMPTZ) THEN 1 ELSE 0 END
-    END AS v1,
+    END AS UTINYINT) AS c1,
     COUNT(*) AS __count
   FROM "memory"."main"."t"
   GROUP BY ALL

@@ -9,31 +9,27 @@ CREATE TABLE t_domain AS SELECT * FROM (VALUES ('age', 17, 90), ('income', 0, 10
 -- workload
 SELECT unnest(['age BETWEEN 31 AND 40', 'income > 100', 'age IS NULL', 'income <= 100 AND age > 30', 'true']) AS predicate
 
+-- plan
+one GROUP BY of all touched columns, 2 columns (age, income), rolled up to 3 attribute sets
+
 -- scan
 SELECT
-  v0 AS c0,
-  v1 AS c1,
-  CAST(SUM(__count) AS BIGINT) AS __count
-FROM (
-  SELECT
-    CASE
-      WHEN "age" IS NULL
-      THEN 3
-      ELSE CASE
-        WHEN "age" >= CAST('31' AS INT)
-        THEN CASE WHEN "age" >= CAST('41' AS INT) THEN 2 ELSE 1 END
-        ELSE 0
-      END
-    END AS v0,
-    CASE
-      WHEN "income" IS NULL
-      THEN 2
-      ELSE CASE WHEN "income" >= CAST('100.00000000000001' AS DOUBLE) THEN 1 ELSE 0 END
-    END AS v1,
-    COUNT(*) AS __count
-  FROM "memory"."main"."t"
-  GROUP BY ALL
-) AS __groups
+  CAST(CASE
+    WHEN "age" IS NULL
+    THEN NULL
+    ELSE CASE
+      WHEN "age" >= CAST('31' AS INT)
+      THEN CASE WHEN "age" >= CAST('41' AS INT) THEN 2 ELSE 1 END
+      ELSE 0
+    END
+  END AS UTINYINT) AS c0,
+  CAST(CASE
+    WHEN "income" IS NULL
+    THEN NULL
+    ELSE CASE WHEN "income" >= CAST('100.00000000000001' AS DOUBLE) THEN 1 ELSE 0 END
+  END AS UTINYINT) AS c1,
+  COUNT(*) AS __count
+FROM "memory"."main"."t"
 GROUP BY ALL
 
 -- answers

@@ -8,15 +8,21 @@ CREATE TABLE t_domain AS SELECT 'my zip' AS attribute, ['94110', '94111', '10001
 -- workload
 SELECT '"my zip" LIKE ''94%''' AS predicate, NULL::VARCHAR[] AS group_by UNION ALL SELECT NULL, ['state'] UNION ALL SELECT '"my zip" IS NULL', ['state']
 
+-- plan
+one GROUP BY of all touched columns, 2 columns (my zip, state), rolled up to 3 attribute sets
+
 -- scan
 SELECT
-  COALESCE(CAST(ENUM_CODE(TRY_CAST(v0 AS ENUM('94110', '94111', '10001', 'x'))) AS BIGINT), 4) AS c0,
-  COALESCE(CAST(ENUM_CODE(TRY_CAST(v1 AS ENUM('NY', 'it''s', ''))) AS BIGINT), 0) AS c1,
-  CAST(SUM(__count) AS BIGINT) AS __count
+  LIST_EXTRACT(
+    CAST('[0,0,1,1]' AS UTINYINT[]),
+    CAST(ENUM_CODE(TRY_CAST(__groups.c0 AS ENUM('94110', '94111', '10001', 'x'))) AS BIGINT) + 1
+  ) AS c0,
+  ENUM_CODE(TRY_CAST(__groups.c1 AS ENUM('NY', 'it''s', ''))) AS c1,
+  CAST(SUM(__groups.__count) AS BIGINT) AS __count
 FROM (
   SELECT
-    CAST("my zip" AS TEXT) COLLATE "C" AS v0,
-    CAST("state" AS TEXT) COLLATE "C" AS v1,
+    CAST("my zip" AS TEXT) COLLATE "C" AS c0,
+    CAST("state" AS TEXT) COLLATE "C" AS c1,
     COUNT(*) AS __count
   FROM "memory"."main"."t"
   GROUP BY ALL

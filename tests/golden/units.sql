@@ -10,31 +10,27 @@ SELECT unnest(['visit', 'price < 50', 'NOT visit AND price >= 50']) AS predicate
 -- unit
 person 2
 
+-- plan
+one GROUP BY of all touched columns, 2 columns (visit, price), rolled up to 3 attribute sets
+
 -- scan
 SELECT
-  COALESCE(CAST(ENUM_CODE(TRY_CAST(CAST(v0 AS TEXT) AS ENUM('false', 'true'))) AS BIGINT), 0) AS c0,
-  v1 AS c1,
-  CAST(SUM(__count) AS BIGINT) AS __count
+  CAST("visit" AS UTINYINT) AS c0,
+  CAST(CASE
+    WHEN "price" IS NULL
+    THEN NULL
+    ELSE CASE WHEN "price" >= CAST('50.0' AS DECIMAL(4, 1)) THEN 1 ELSE 0 END
+  END AS UTINYINT) AS c1,
+  COUNT(*) AS __count
 FROM (
   SELECT
-    "visit" AS v0,
-    CASE
-      WHEN "price" IS NULL
-      THEN 2
-      ELSE CASE WHEN "price" >= CAST('50.0' AS DECIMAL(4, 1)) THEN 1 ELSE 0 END
-    END AS v1,
-    COUNT(*) AS __count
-  FROM (
-    SELECT
-      *
-    FROM "memory"."main"."t"
-    WHERE
-      NOT "person" IS NULL
-    QUALIFY
-      ROW_NUMBER() OVER (PARTITION BY "person" ORDER BY HASH("person", "visit", "price"), "visit", "price") <= 2
-  ) AS __bounded
-  GROUP BY ALL
-) AS __groups
+    *
+  FROM "memory"."main"."t"
+  WHERE
+    NOT "person" IS NULL
+  QUALIFY
+    ROW_NUMBER() OVER (PARTITION BY "person" ORDER BY HASH("person", "visit", "price"), "visit", "price") <= 2
+) AS __bounded
 GROUP BY ALL
 
 -- answers
