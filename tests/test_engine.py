@@ -9,13 +9,14 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import pytest
+from plans import PLANS, force
 from sqlglot import exp
 
-from mwem_sql import catalog, engine
+from mwem_sql import catalog, contingency, engine
 from mwem_sql.attribute import Attribute
 from mwem_sql.catalog import Name, Place
 from mwem_sql.compiler.compile import Compiled, compile_workload
-from mwem_sql.compiler.pushdown import Scan, plan_scans
+from mwem_sql.compiler.pushdown import Pushdown, plan_pushdown
 from mwem_sql.compiler.sandbox import Sandbox
 from mwem_sql.domain import Domain
 from mwem_sql.errors import EngineError
@@ -43,38 +44,86 @@ def compiled() -> Compiled:
         return compile_workload(DOMAIN, asked, sandbox)
 
 
-def scans_of(compiled: Compiled, table: Name = TABLE) -> list[Scan]:
-    """A scan for each set of attributes."""
-    sets = {frozenset(query.linear.attributes) for query in compiled.queries}
-    return [scan for wanted in sorted(sets, key=sorted) for scan in plan_scans(table, compiled.classes, [wanted])]
+@pytest.fixture(params=PLANS)
+def plan(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    force(monkeypatch, request.param)
+    return str(request.param)
+
+
+def planned(compiled: Compiled, table: Name = TABLE) -> Pushdown:
+    return plan_pushdown(table, compiled.classes, [query.linear for query in compiled.queries])
 
 
 def answers(con: duckdb.DuckDBPyConnection, compiled: Compiled, table: Name = TABLE) -> list[list[int]]:
-    found = engine.true_answers(con.cursor(), scans_of(compiled, table), [query.linear for query in compiled.queries])
-    assert all(answer.dtype == np.int64 for answer in found)
-    return [answer.tolist() for answer in found]
+    pushdown = planned(compiled, table)
+    found = engine.true_answers(con.cursor(), pushdown)
+    assert found.dtype == np.int64
+    assert pushdown.cells.tolist() == [query.linear.cells for query in compiled.queries]
+    return [answer.tolist() for answer in np.split(found, pushdown.starts[1:])]
 
 
+@pytest.mark.usefixtures("plan")
 def test_all_public_cells(con: duckdb.DuckDBPyConnection, compiled: Compiled) -> None:
     con.execute("CREATE TABLE t AS SELECT * FROM (VALUES (0, true), (0, true), (3, NULL), (2, false)) v(a, b)")
     assert answers(con, compiled) == [[0, 2, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1], [2], [4], [0], [0]]
 
 
+@pytest.mark.usefixtures("plan")
 def test_an_empty_table_has_zeros(con: duckdb.DuckDBPyConnection, compiled: Compiled) -> None:
     con.execute("CREATE TABLE t (a INTEGER, b BOOLEAN)")
     assert answers(con, compiled) == [[0] * 12, [0], [0], [0], [0]]
 
 
-def test_many_rows_are_counted_exactly(con: duckdb.DuckDBPyConnection, compiled: Compiled) -> None:
-    """More than fit in 32 bits, without having them: what DuckDB counted is replaced by a large number of the same rows."""
+@pytest.mark.parametrize("plan", [plan for plan in PLANS if plan.endswith(("by", "set", "histograms"))])
+def test_many_rows_are_counted_exactly(con: duckdb.DuckDBPyConnection, compiled: Compiled, plan: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than a double holds, without having them: what DuckDB counted is replaced by a large number of the same rows."""
+    force(monkeypatch, plan)
     con.execute("CREATE TABLE t AS SELECT 3 AS a, true AS b")
-    scans = [Scan(scan.attributes, scan.query, scan.decode) for scan in scans_of(compiled)]
-    large = 2**40 + 1
-    for scan in scans:
-        for count in scan.query.find_all(exp.Count):
+    pushdown = planned(compiled)
+    large = 2**60 + 1
+    for part in pushdown.parts:
+        for count in [count for statement in part.statements for count in statement.find_all(exp.Count)]:
             count.replace(exp.Max(this=cast(exp.Literal.number(large), "BIGINT")))
-    found = engine.true_answers(con.cursor(), scans, [query.linear for query in compiled.queries])
+    found = np.split(engine.true_answers(con.cursor(), pushdown), pushdown.starts[1:])
     assert [answer.sum() for answer in found] == [large, large, large, large, 0]
+
+
+def test_sums_of_aggregates_saturate(con: duckdb.DuckDBPyConnection, compiled: Compiled, monkeypatch: pytest.MonkeyPatch) -> None:
+    force(monkeypatch, "aggregates")
+    con.execute("CREATE TABLE t AS SELECT 3 AS a, true AS b FROM range(3)")
+    pushdown = planned(compiled)
+    for part in pushdown.parts:
+        for total in [total for statement in part.statements for total in statement.find_all(exp.Sum)]:
+            total.set("this", cast(exp.Literal.number(-(2**63) // 2 - 1), "BIGINT"))
+    found = np.split(engine.true_answers(con.cursor(), pushdown), pushdown.starts[1:])
+    assert found[3].tolist() == [-(2**63) + 1]
+
+
+def test_blocks_of_the_product_add_up(con: duckdb.DuckDBPyConnection, compiled: Compiled, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches are never larger than a float32 counts exactly, and a block is used again for the next one."""
+    force(monkeypatch, "product")
+    con.execute("CREATE TABLE t AS SELECT (i % 4)::INTEGER AS a, CASE i % 3 WHEN 0 THEN NULL ELSE i % 3 = 1 END AS b FROM range(10000) r(i)")
+    expected = answers(con, compiled)
+    assert contingency._MOST_ROWS < 2**24
+    for rows in (1, 7, 4096):
+        monkeypatch.setattr(contingency, "_MOST_ROWS", rows)
+        monkeypatch.setattr(contingency, "_GATHERED", rows)
+        assert answers(con, compiled) == expected
+
+
+def test_groups_are_read_in_batches(con: duckdb.DuckDBPyConnection, compiled: Compiled, monkeypatch: pytest.MonkeyPatch) -> None:
+    con.execute("CREATE TABLE t AS SELECT (i % 4)::INTEGER AS a, i % 3 = 1 AS b FROM range(100) r(i)")
+    expected = answers(con, compiled)
+    monkeypatch.setattr(engine, "GROUPS", 3)
+    assert answers(con, compiled) == expected
+
+
+@pytest.mark.usefixtures("plan")
+def test_a_memory_limit_is_respected(compiled: Compiled, tmp_path: Path) -> None:
+    """Four million rows are 20 MB of codes; nothing that grows with them is held."""
+    with duckdb.connect(str(tmp_path / "large.duckdb"), config={"memory_limit": "40MB", "threads": 1}) as con:
+        con.execute("CREATE TABLE t AS SELECT (i % 4)::INTEGER AS a, i % 3 = 1 AS b FROM range(4000000) r(i)")
+        assert answers(con, compiled, Name("large", "main", "t"))[2] == [4_000_000]
 
 
 PRIVATE = "Smith, 555-1234"
@@ -87,6 +136,7 @@ def check_nothing_is_said(caught: pytest.ExceptionInfo[EngineError]) -> None:
     assert PRIVATE not in repr(caught.value.args)
 
 
+@pytest.mark.usefixtures("plan")
 def test_a_failing_row_says_nothing(con: duckdb.DuckDBPyConnection, compiled: Compiled) -> None:
     con.execute("CREATE TABLE hidden (name VARCHAR, b BOOLEAN); CREATE VIEW t AS SELECT CAST(name AS INTEGER) AS a, b FROM hidden")
     con.execute("INSERT INTO hidden VALUES ('1', true)")
@@ -96,11 +146,12 @@ def test_a_failing_row_says_nothing(con: duckdb.DuckDBPyConnection, compiled: Co
         con.execute("SELECT sum(a) FROM t").fetchall()
     cursor = con.cursor()
     with pytest.raises(EngineError) as caught:
-        engine.true_answers(cursor, scans_of(compiled), [query.linear for query in compiled.queries])
+        engine.true_answers(cursor, planned(compiled))
     check_nothing_is_said(caught)
     assert cursor.execute("SELECT 1").fetchall() == [(1,)]  # no transaction is left open
 
 
+@pytest.mark.usefixtures("plan")
 def test_other_failures_say_nothing(con: duckdb.DuckDBPyConnection, compiled: Compiled, tmp_path: Path) -> None:
     file = tmp_path / "people.parquet"
     con.execute(f"COPY (SELECT 1 AS a, true AS b, '{PRIVATE}' AS name) TO '{file}'; CREATE VIEW t AS SELECT * FROM '{file}'")
@@ -116,10 +167,11 @@ def test_other_failures_say_nothing(con: duckdb.DuckDBPyConnection, compiled: Co
     closed = con.cursor()
     closed.close()
     with pytest.raises(EngineError) as caught:
-        engine.true_answers(closed, scans_of(compiled), [query.linear for query in compiled.queries])
+        engine.true_answers(closed, planned(compiled))
     check_nothing_is_said(caught)
 
 
+@pytest.mark.usefixtures("plan")
 def test_a_failing_function_says_nothing(con: duckdb.DuckDBPyConnection, compiled: Compiled) -> None:
     def shout(name: str) -> int:
         raise RuntimeError(name)
@@ -132,6 +184,7 @@ def test_a_failing_function_says_nothing(con: duckdb.DuckDBPyConnection, compile
     check_nothing_is_said(caught)
 
 
+@pytest.mark.usefixtures("plan")
 def test_all_scans_read_one_snapshot(tmp_path: Path, compiled: Compiled) -> None:
     """Rows that arrive between two scans are in none of them."""
     with duckdb.connect(str(tmp_path / "busy.duckdb")) as con:
@@ -156,11 +209,12 @@ def write_until(con: duckdb.DuckDBPyConnection, stop: threading.Event) -> None:
         con.execute("INSERT INTO t VALUES (1, true)")
 
 
+@pytest.mark.usefixtures("plan")
 def test_nothing_is_written_and_no_transaction_is_left(con: duckdb.DuckDBPyConnection, compiled: Compiled) -> None:
     con.execute("CREATE TABLE t (a INTEGER, b BOOLEAN)")
     cursor = con.cursor()
     for _ in range(2):
-        engine.true_answers(cursor, scans_of(compiled), [query.linear for query in compiled.queries])
+        engine.true_answers(cursor, planned(compiled))
     cursor.execute("BEGIN")
     cursor.execute("COMMIT")
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import duckdb
 import pytest
 from conftest import Connection
+from plans import force
 
 
 def plan(con: Connection, options: str = "") -> dict[str, str]:
@@ -15,7 +18,7 @@ def test_the_facts_in_reading_order(con: Connection) -> None:
     found = plan(con)
     assert list(found) == [
         "table", "protects", "epsilon", "delta", "composition", "rounds", "total", "start", "queries", "attributes", "domain cells",
-        "widest query", "selection scale", "noise scale", "noise if pure", "scans", "aggregate",
+        "widest query", "selection scale", "noise scale", "noise if pure", "scans", "plan", "estimate", "aggregate",
     ]  # fmt: skip
     assert found["table"] == "memory.main.people"
     assert found["protects"] == "one row"
@@ -26,6 +29,36 @@ def test_the_facts_in_reading_order(con: Connection) -> None:
     assert found["attributes"] == "age 2, sex 2, member 2, city 4 (classes)"
     assert found["domain cells"] == "32"
     assert found["widest query"] == "8 cells: sex, city"
+
+
+def test_a_part_says_how_and_at_what_cost(con: Connection) -> None:
+    found = plan(con)
+    assert found["scans"] == "1"
+    assert found["plan"] == "one GROUP BY of all touched columns, 4 columns (age, sex, member, city), rolled up to 3 attribute sets"
+    assert re.fullmatch(r"1 histogram of 32 cells; relative cost per row \d+ \(1 is to sum up a column\)", found["estimate"])
+
+
+def test_every_plan_can_be_read(con: Connection) -> None:
+    names = [f"b{k}" for k in range(40)]
+    con.execute(f"CREATE TABLE wide ({', '.join(f'{name} BOOLEAN NOT NULL' for name in names)}, x INTEGER CHECK (x BETWEEN 0 AND 299), y INTEGER CHECK (y BETWEEN 0 AND 299))")
+    con.execute("CREATE TABLE asked AS SELECT group_by FROM mwem_marginals('wide', 2) WHERE NOT list_has_any(group_by, ['x', 'y']) UNION ALL SELECT ['x', 'y']")
+    rows = con.execute("SELECT item, value FROM mwem_plan('wide', asked, 1)").fetchall()
+    told = [value for item, value in rows if item == "plan"]
+    assert [text.split(" (")[0] for text in told] == ["a GROUP BY of 2 columns", "a streamed pairwise product of 40 columns"]
+    assert [value.split(";")[0] for item, value in rows if item == "estimate"] == ["1 histogram of 90,601 cells", "80 classes, 6,400 pairs"]
+
+
+def test_a_long_statement_is_cut(con: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mwem_sql.plan.SHOWN_CHARACTERS", 20)
+    text = plan(con)["aggregate"]
+    assert text.startswith("SELECT\n")
+    assert re.search(r"\.\.\. \([\d,]+ characters more\)$", text)
+
+
+def test_many_statements_are_cut(con: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    force(monkeypatch, "group by per set")
+    monkeypatch.setattr("mwem_sql.plan.SHOWN_STATEMENTS", 0)
+    assert [value for item, value in con.execute("FROM mwem_plan('people', workload, 1)").fetchall() if item == "aggregate"] == ["... and 1 more like these"] * 3
 
 
 def test_it_reads_and_writes_nothing(con: Connection) -> None:

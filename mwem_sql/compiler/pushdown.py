@@ -30,6 +30,8 @@ _HISTOGRAM_CELLS = 2**20  # of a histogram that unites attribute sets only to sa
 _GROWING = 64  # unions that may still grow at a time
 _LIMITS = (2**24, 2**20, 2**16, 2**12, 0)  # cells up to which sets are united for a GROUP BY; 0: each set alone
 
+_WIDTHS = (2**12, 64, 16, 4)  # classes up to which attributes take part in the product
+
 # Costs in nanoseconds of one core per row, measured with `benchmarks/pushdown.py --constants`; only their ratios matter.
 ROWS = 2**20
 _STATEMENT = 2e6 / ROWS  # to plan and start one, whatever the rows
@@ -119,18 +121,17 @@ class _Planner:
         return list(self._parts(best))
 
     def _multipliable(self, sets: Sequence[Ranks]) -> list[list[Ranks]]:
-        """Sets that the product may answer: those of one or two attributes, as long as the matrix of all pairs fits."""
-        room = math.isqrt(MAX_SCAN_CELLS)
-        fitting = set()
-        for place in sorted({place for ranks in sets if len(ranks) <= 2 for place in ranks}, key=self.counts.__getitem__):
-            room -= self.counts[place]
-            if room < 0:
-                break
-            fitting.add(place)
-        found = [ranks for ranks in sets if len(ranks) <= 2 and fitting.issuperset(ranks)]
-        if len(found) < 2:
-            return [[]]
-        return [found] if self._product_cost(found) < _LEAST_PAIR * len(found) else [found, []]
+        """Sets that the product may answer: of one or two attributes, all of them or the narrow ones, if the matrix fits."""
+        pairs = [ranks for ranks in sets if len(ranks) <= 2]
+        out = []
+        for width in _WIDTHS:
+            narrow = {place for place in set(chain.from_iterable(pairs)) if self.counts[place] <= width}
+            found = [ranks for ranks in pairs if narrow.issuperset(ranks)]
+            if sum(map(self.counts.__getitem__, narrow)) ** 2 <= MAX_SCAN_CELLS and len(found) > 1 and found not in out:
+                out.append(found)
+        if out and self._product_cost(out[0]) < _LEAST_PAIR * len(out[0]):
+            return out[:1]
+        return [*out, []]
 
     def _aggregatable(self, sets: Sequence[Ranks]) -> list[list[Ranks]]:
         """Sets whose queries are cheaper as aggregates than by a GROUP BY of their own."""
@@ -248,7 +249,7 @@ class _Planner:
         return tuple(self.names[place] for place in places)
 
     def _parts(self, draft: _Draft) -> Iterable[Part]:
-        whole = len(draft.unions) == 1
+        whole = len(draft.unions) == 1 and not draft.multiplied and not draft.aggregated
         rows = self.sets.get((), {})
         for union, sets in draft.unions:
             for histograms in _chunks(self._histograms(union, sets), self._cells, MAX_HELD_CELLS):
