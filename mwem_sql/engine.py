@@ -119,16 +119,18 @@ def _answer(pushdown: Pushdown, numbers: Sequence[int], marginal: Counts, out: C
     rows = float(marginal.sum())
     for number in numbers:
         query, start = pushdown.queries[number], pushdown.starts[number]
-        exact = query.answer(marginal)
-        out[start : start + query.cells] = exact if rows * query.bound < 2.0**62 else _saturated(query, marginal, exact)
+        out[start : start + query.cells] = _saturated(query, marginal, rows)
 
 
-def _saturated(query: LinearQuery, marginal: Counts, exact: Counts) -> Counts:
-    """The sums in int64, those that do not fit at its ends.
+def _saturated(query: LinearQuery, marginal: Counts, rows: float) -> Counts:
+    """The sums in int64, those that do not fit at its ends; the marginal is of that many rows.
 
     Privacy:
         The kernel brings everything beyond 2^61 to one value, so that it does not matter where around 2^62 this begins.
     """
+    exact = query.answer(marginal)
+    if rows * query.bound < 2.0**62:
+        return exact
     about = query.answer(marginal.astype(np.float64))
     return np.where(np.abs(about) < 2.0**62, exact, np.copysign(2.0**62, about).astype(np.int64))
 

@@ -10,7 +10,7 @@ import duckdb
 import numpy as np
 import oracle
 import pytest
-from conftest import Open
+from conftest import Open, flat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,7 +22,7 @@ from mwem_sql.catalog import Name
 from mwem_sql.compiler.compile import Compiled, compile_workload
 from mwem_sql.compiler.linear import Block, LinearQuery
 from mwem_sql.compiler.measures import LEVELS, read_measure, to_grid
-from mwem_sql.compiler.pushdown import plan_scans
+from mwem_sql.compiler.pushdown import plan_pushdown
 from mwem_sql.compiler.sandbox import Sandbox
 from mwem_sql.domain import Domain
 from mwem_sql.errors import DomainError
@@ -68,8 +68,8 @@ def compiled_for(con: duckdb.DuckDBPyConnection, sandbox: Sandbox, *queries: Que
 
 
 def true_sums(con: duckdb.DuckDBPyConnection, compiled: Compiled, *linear: LinearQuery) -> list[list[int]]:
-    scans = plan_scans(Name("memory", "main", "staff"), compiled.classes, {frozenset(query.attributes) for query in linear})
-    return [found.tolist() for found in engine.true_answers(con.cursor(), scans, linear)]
+    pushdown = plan_pushdown(Name("memory", "main", "staff"), compiled.classes, linear)
+    return [found.tolist() for found in np.split(engine.true_answers(con.cursor(), pushdown), pushdown.starts[1:])]
 
 
 numbers = st.lists(st.floats(-1e12, 1e12) | st.integers(-(10**7), 10**7).map(float) | st.decimals(-1000, 1000, places=3).map(float), min_size=1, max_size=8)
@@ -152,7 +152,7 @@ def test_sums_saturate() -> None:
     block = Block(("x",), np.zeros(3, np.int32), 1, np.array([LEVELS, -LEVELS, 1]))
     query = LinearQuery((block,))
     for counts, expected in (([10**12, 0, 5], 2**62), ([0, 10**12, 5], -(2**62)), ([10**12, 10**12, 7], 7), ([3, 0, 2**40], 3 * LEVELS + 2**40)):
-        assert engine._saturated(query, np.array(counts)).tolist() == [expected]
+        assert engine._saturated(query, np.array(counts), sum(counts)).tolist() == [expected]
 
 
 def test_averages(connect: Open) -> None:
@@ -235,7 +235,7 @@ def test_noise_is_that_of_the_bound() -> None:
     how = split(Budget.parse(1), 1, total_is_public=True, histogram=False, sensitivity=1)
     accountant = how.accountant()
     truth = np.full(2000, 70)
-    outcome = mwem(Kernel([np.array([2000]), truth], accountant, OpenDPNoise(), bounds=problem.bounds()), problem, how)
+    outcome = mwem(Kernel(*flat([np.array([2000]), truth]), accountant, OpenDPNoise(), bounds=problem.bounds()), problem, how)
     accountant.settle()
     (step,) = outcome.steps
     scale = noise_scale(how.measure, 70, "pure").scale
@@ -255,7 +255,7 @@ def test_what_is_large_is_not_selected_for_its_size() -> None:
     how = split(Budget.parse(100), 1, total_is_public=True, histogram=False, sensitivity=1)
     # At epsilon 100 the better of the two by hundreds of records is selected but once in e^thousands.
     answers = [np.array([1000]), incomes.answer(truth), count.answer(truth)]
-    outcome = mwem(Kernel(answers, how.accountant(), OpenDPNoise(), bounds=problem.bounds()), problem, how)
+    outcome = mwem(Kernel(*flat(answers), how.accountant(), OpenDPNoise(), bounds=problem.bounds()), problem, how)
     assert [step.measurement.query for step in outcome.steps] == [2]
 
 

@@ -304,18 +304,21 @@ def test_all_plans_agree_with_duckdb(kept: duckdb.DuckDBPyConnection, sandbox: S
     kept.execute("CREATE OR REPLACE TABLE t (e ENUM('x', 'y', 'z'), b BOOLEAN, n INTEGER, x DOUBLE, s VARCHAR, d DATE)")
     if rows:
         kept.executemany("INSERT INTO t VALUES (?, ?, ?, ?, ?, ?)", [list(row) for row in rows])
-    asked = [*map(Query, texts), *(Query(group_by=tuple(names)) for names in cuboids), Query(measure="CASE WHEN b THEN 1 ELSE -1 END")]
+    sums = [Query(measure="CASE WHEN b THEN 1 ELSE -1 END"), Query("e = 'x'", measure="n * CASE WHEN b THEN 3 ELSE -2 END"), Query("x > 0.25 OR n > 30", measure="10 * n")]
+    asked = [*map(Query, texts), *(Query(group_by=tuple(names)) for names in cuboids), *sums]
     compiled = compile_workload(WIDE, Workload(tuple(asked)), sandbox)
     expected = []
     for query in compiled.queries:
-        if query.source.predicate is not None:
+        if query.source.measure is not None:
+            total = kept.execute(f"SELECT sum({query.source.measure}) FROM ({MAPPED}) WHERE {query.source.predicate or 'true'}").fetchall()[0][0]
+            expected.append([round((total or 0) / query.linear.unit)])
+        elif query.source.predicate is not None:
             expected.append([kept.execute(f"SELECT count(*) FROM ({MAPPED}) WHERE {query.source.predicate}").fetchall()[0][0]])
-        elif query.source.group_by is not None:
+        else:
+            assert query.source.group_by is not None
             listed = ", ".join(f"{name}::VARCHAR" for name in query.source.group_by)
             groups = {tuple(row[:-1]): row[-1] for row in kept.execute(f"SELECT {listed}, count(*) FROM ({MAPPED}) GROUP BY ALL").fetchall()}
             expected.append([groups.get(tuple(cell or ()), 0) for cell in query.cells()])
-        else:
-            expected.append([kept.execute(f"SELECT count_if(b) - count_if(NOT b) FROM ({MAPPED})").fetchall()[0][0] or 0])
     assert answers(kept, planned(compiled)) == expected
     for plan in PLANS:
         with pytest.MonkeyPatch.context() as patch:

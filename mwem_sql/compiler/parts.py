@@ -180,8 +180,7 @@ def aggregates(
 
 def can_aggregate(query: LinearQuery) -> bool:
     """Whether a query has few cells and its blocks are short enough to be written out."""
-    highest = prod(1 if block.values is None else int(np.abs(block.values).max()) for block in query.blocks)
-    return query.cells <= _FEW and all(block.labels.size <= _TABLE for block in query.blocks) and highest < 2**62
+    return query.cells <= _FEW and all(block.labels.size <= _TABLE for block in query.blocks) and query.bound < 2**62
 
 
 def _aggregate(query: LinearQuery, cell: int, code: Mapping[str, exp.Expr]) -> exp.Expr:
