@@ -6,10 +6,11 @@ Pure array work on public values.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import lru_cache
 from itertools import product
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +18,8 @@ import numpy.typing as npt
 from mwem_sql.compiler.classes import Classes, Ints, Pieces, refine
 from mwem_sql.compiler.evaluate import TRUE, Values
 from mwem_sql.compiler.linear import Block, LinearQuery
-from mwem_sql.compiler.measures import LEVELS, Measure, to_grid
-from mwem_sql.compiler.predicate import Condition, Leaf
+from mwem_sql.compiler.measures import LEVELS, to_grid
+from mwem_sql.compiler.predicate import Condition, Leaf, Part
 from mwem_sql.errors import CellsError, refuse
 from mwem_sql.workload import Query
 
@@ -29,17 +30,7 @@ Cell = tuple[str | None, ...]
 Evaluated = Mapping[tuple[str, str], Values]
 
 
-@dataclass(frozen=True, eq=False)
-class Parsed:
-    """A query's texts as checked trees: what must be true, what it is grouped by, what is summed up."""
-
-    conjuncts: tuple[Condition, ...]
-    groups: tuple[Leaf, ...]
-    measure: Measure | None
-
-
-@dataclass(frozen=True, eq=False)
-class CompiledQuery:
+class CompiledQuery(NamedTuple):
     """A query of the workload in linear form. `groups` are, per block, the group_by values of its cells.
 
     An average is the sum that `linear` asks for, divided by the count that `over` asks for, cell by cell.
@@ -66,16 +57,20 @@ class CompiledQuery:
             yield [flat[position] for position in self.positions]
 
 
-# A role (truth, group, factor or known), what plays it, and for a group its place in the row.
-Part = tuple[str, Condition, int]
-# A query over fine classes: its blocks with the group_by values of their cells, and where those stand in the row.
-Drafted = tuple[Block, tuple[Cell, ...]]
+class Drafted(NamedTuple):
+    """A block over fine classes, after its columns' places in the table, by which the blocks of a query are sorted."""
+
+    rank: tuple[int, ...]
+    block: Block
+    cells: tuple[Cell, ...]
+    counts: bool = True  # some record, at least
+
+    @property
+    def grouped(self) -> bool:
+        return self.cells != ((),)
 
 
-@dataclass(frozen=True, eq=False)
-class Draft:
-    blocks: tuple[Drafted, ...]
-    positions: tuple[int, ...]
+Draft = tuple[Drafted, ...]  # a query over fine classes
 
 
 def fine_classes(
@@ -120,70 +115,72 @@ class Builder:
         self._values = values
         self._fine = fine
         self._rank = {name: k for k, name in enumerate(fine)}
-        self._blocks: dict[tuple[object, ...], Drafted] = {}
+        self._true: dict[Part, npt.NDArray[np.bool_]] = {}
+        self._counting: dict[tuple[tuple[str, ...], bytes], Drafted] = {}
+        self._blocks: dict[tuple[Part, ...], Drafted] = {}
         self._settled: dict[int, tuple[tuple[Block, ...], tuple[tuple[Cell, ...], ...]]] = {}
 
-    def draft(self, query: Query, parsed: Parsed, *, counting: bool = False) -> Draft:
-        """The query as asked; or, for the average of a measure, how many records it is known for."""
-        factors = () if parsed.measure is None else parsed.measure.factors
-        parts = [
-            *(("truth", condition, 0) for condition in parsed.conjuncts),
-            *(("group", leaf, place) for place, leaf in enumerate(parsed.groups)),
-            *(("known" if counting else "factor", leaf, 0) for leaf in factors),
-        ]
-        blocks = []
-        order: list[int] = []
-        for columns, own in self._components(parts):
-            asked = tuple((role, what) for role, what, _ in own)
-            key = (columns, asked)
-            if key not in self._blocks:
-                self._blocks[key] = self._block(query, columns, asked)
-            blocks.append(self._blocks[key])
-            order += [place for role, _, place in own if role == "group"]
-        if factors:
-            blocks = _within_levels(blocks)
-        if any((block.labels < 0).all() for block, _ in blocks):
-            # Nothing is counted, whatever the other blocks say; what is left is their cells.
-            grouped = [(Block(block.attributes, np.full_like(block.labels, -1), block.size), own) for block, own in blocks if own != ((),)]
-            blocks = grouped or [(Block((), np.array(-1, dtype=np.int32), 1), ((),))]
-        return Draft(tuple(blocks), tuple(sorted(range(len(order)), key=order.__getitem__)))
-
-    def _components(self, parts: Sequence[Part]) -> list[tuple[tuple[str, ...], list[Part]]]:
-        """Parts with a column in common go together, in the table's order; those without columns are a group of their own."""
-        groups: dict[tuple[str, ...], list[Part]] = {}
+    def draft(self, query: Query, parts: Sequence[Part]) -> Draft:
+        together: dict[tuple[str, ...], tuple[Part, ...]] = {}
         for part in parts:
-            columns = part[1].columns
-            if columns in groups:
-                groups[columns].append(part)
-                continue
-            touched = [names for names in groups if set(names) & set(columns)]
-            merged = tuple(sorted(set(columns).union(*touched), key=self._rank.__getitem__))
-            moved = [other for names in touched for other in groups.pop(names)]
-            groups[merged] = [*moved, part]
-        return sorted(groups.items(), key=lambda item: [self._rank[name] for name in item[0]])
+            together[part.columns] = (*together.get(part.columns, ()), part)
+        blocks: list[Drafted] = []
+        counts = True
+        for columns, own in self._joined(together).items():
+            drafted = self._blocks.get(own)
+            if drafted is None:
+                drafted = self._blocks[own] = self._block(query, columns, own)
+            blocks.append(drafted)
+            counts = counts and drafted.counts
+        blocks.sort()
+        if query.measure is not None:
+            blocks = _within_levels(blocks)
+        if not counts:
+            # Nothing is counted, whatever the other blocks say; what is left is their cells.
+            blocks = [
+                own._replace(block=Block(own.block.attributes, np.full_like(own.block.labels, -1), own.block.size))
+                for own in blocks if own.grouped
+            ] or [Drafted((), Block((), np.array(-1, dtype=np.int32), 1), ((),))]  # fmt: skip
+        return tuple(blocks)
 
-    def _block(self, query: Query, columns: tuple[str, ...], own: Sequence[tuple[str, Condition]]) -> Drafted:
-        shape = tuple(self._fine[name].count for name in columns)
+    def _joined(self, together: dict[tuple[str, ...], tuple[Part, ...]]) -> dict[tuple[str, ...], tuple[Part, ...]]:
+        """Parts with a column in common go together, those without columns by themselves."""
+        if max(map(len, together), default=0) < 2:
+            return together
+        out: dict[tuple[str, ...], tuple[Part, ...]] = {}
+        for columns, own in together.items():
+            touched = [names for names in out if set(names) & set(columns)]
+            merged = tuple(sorted(set(columns).union(*touched), key=self._rank.__getitem__))
+            out[merged] = (*(part for names in touched for part in out.pop(names)), *own)
+        return out
+
+    def _block(self, query: Query, columns: tuple[str, ...], own: Sequence[Part]) -> Drafted:
+        shape = tuple([self._fine[name].count for name in columns])
         if prod(shape) > MAX_CELLS:
             raise too_many(query.label, columns, prod(shape))
         mask = np.ones(shape, dtype=bool)
-        counted = np.ones(shape, dtype=bool)
+        others = []
+        for part in own:
+            if part.role == "truth":
+                mask &= _spread(self._is_true(part), part.columns, columns, shape)
+            else:
+                others.append(part)
+        if not others:
+            return self._count(columns, mask)
+        counted = mask.copy()
         numbers: npt.NDArray[np.float64] | None = None
         labels = np.zeros(shape, dtype=np.int64)
         cells: list[Cell] = [()]
-        for role, what in own:
-            if role == "truth":
-                mask &= _truth(what, self._values, columns, shape) == TRUE
-                continue
-            assert isinstance(what, Leaf)
-            item = self._values["group" if role == "group" else "factor", what.sql]
-            if role == "group":
-                labels, cells = _grouped(labels, cells, item, columns)
-            elif role == "known":
-                counted &= ~np.isnan(_spread(item, columns, shape))
+        for part in others:
+            assert isinstance(part.what, Leaf)
+            item = self._values["group" if part.role == "group" else "factor", part.what.sql]
+            spread = _spread(item.array, item.columns, columns, shape)
+            if part.role == "group":
+                labels, cells = _grouped(labels, cells, spread, item.labels)
+            elif part.role == "known":
+                counted &= ~np.isnan(spread)
             else:
-                numbers = _spread(item, columns, shape) * (1.0 if numbers is None else numbers)
-        counted &= mask
+                numbers = spread * (1.0 if numbers is None else numbers)
         values, unit = None, 1.0
         if numbers is not None:
             values, unit = to_grid(np.where(counted, np.nan_to_num(numbers), 0.0))
@@ -197,12 +194,30 @@ class Builder:
         final[mask] = numbered
         final[~counted] = -1
         block = Block(columns, final, max(1, len(used)), values, unit)
-        return block, tuple(cells[k] for k in used.tolist()) or (cells[0],)
+        return Drafted(self._ranks(columns), block, tuple(cells[k] for k in used.tolist()) or (cells[0],), bool(counted.any()))
+
+    def _is_true(self, part: Part) -> npt.NDArray[np.bool_]:
+        """Where a condition is true, on the classes of its columns."""
+        if part not in self._true:
+            shape = tuple(self._fine[name].count for name in part.columns)
+            self._true[part] = _truth(part.what, self._values, part.columns, shape) == TRUE
+        return self._true[part]
+
+    def _count(self, columns: tuple[str, ...], mask: npt.NDArray[np.bool_]) -> Drafted:
+        """The block that counts the records for which `mask` is true: one for all queries that ask it, in whatever words."""
+        key = (columns, mask.tobytes())
+        if key not in self._counting:
+            block = Block(columns, mask.astype(np.int32) - 1, 1)
+            self._counting[key] = Drafted(self._ranks(columns), block, ((),), bool(mask.any()))
+        return self._counting[key]
+
+    def _ranks(self, columns: tuple[str, ...]) -> tuple[int, ...]:
+        return tuple(self._rank[name] for name in columns)
 
     def coarse_classes(self, drafts: Sequence[Draft], finer_than: Mapping[str, Classes] | None) -> dict[str, Classes]:
         """Fine classes that no block tells apart are one class: the coarsest partition that answers the workload exactly."""
         listed: dict[str, list[tuple[Block, int]]] = {name: [] for name in self._fine}
-        for block in {id(block): block for draft in drafts for block, _ in draft.blocks}.values():
+        for block in {id(drafted.block): drafted.block for draft in drafts for drafted in draft}.values():
             for axis, name in enumerate(block.attributes):
                 listed[name].append((block, axis))
         out = {}
@@ -221,17 +236,19 @@ class Builder:
             out[name] = Classes(own.pieces, refine(np.zeros_like(by_piece), by_piece[:, None]))
         return out
 
-    def settle(self, number: int, query: Query, draft: Draft, coarse: Mapping[str, Classes]) -> CompiledQuery:
+    def settle(self, number: int, query: Query, parts: Sequence[Part], draft: Draft, coarse: Mapping[str, Classes]) -> CompiledQuery:
         """The draft on coarse classes, without attributes that do not matter to it."""
-        blocks: list[Block] = []
-        groups: list[tuple[Cell, ...]] = []
-        for block, cells in draft.blocks:
-            if id(block) not in self._settled:
-                self._settled[id(block)] = self._settle(block, cells, coarse)
-            parts, labels = self._settled[id(block)]
-            blocks += parts
-            groups += labels
-        return CompiledQuery(number, query, LinearQuery(tuple(blocks)), tuple(groups), draft.positions)
+        blocks: tuple[Block, ...] = ()
+        groups: tuple[tuple[Cell, ...], ...] = ()
+        for drafted in draft:
+            found = self._settled.get(id(drafted.block))
+            if found is None:
+                found = self._settled[id(drafted.block)] = self._settle(drafted.block, drafted.cells, coarse)
+            blocks += found[0]
+            groups += found[1]
+        if query.group_by is None:
+            return CompiledQuery(number, query, LinearQuery(blocks), (), ())
+        return CompiledQuery(number, query, LinearQuery(blocks), groups, _positions(parts, draft))
 
     def _settle(
         self, block: Block, cells: tuple[Cell, ...], coarse: Mapping[str, Classes]
@@ -239,9 +256,10 @@ class Builder:
         labels, values = block.labels, block.values
         for axis, name in enumerate(block.attributes):
             # Coarse classes are numbered by first appearance over pieces, and so are fine ones.
-            first = self._fine[name].codes[coarse[name].representatives]
-            labels = labels.take(first, axis=axis)
-            values = None if values is None else values.take(first, axis=axis)
+            if coarse[name].count < self._fine[name].count:
+                first = self._fine[name].codes[coarse[name].representatives]
+                labels = labels.take(first, axis=axis)
+                values = None if values is None else values.take(first, axis=axis)
         parts = _split(_drop_constant(replace(block, labels=labels, values=values)))
         if cells == ((),):
             parts = [part for part in parts if not _counts_all(part)]
@@ -250,22 +268,21 @@ class Builder:
 
 def _within_levels(blocks: list[Drafted]) -> list[Drafted]:
     """The same blocks, the largest values of them on a coarser grid, so that their product is on one of `LEVELS`."""
-    while prod(block.bound for block, _ in blocks) > LEVELS:
-        largest = max(range(len(blocks)), key=lambda k: blocks[k][0].bound)
-        block, cells = blocks[largest]
+    while prod(drafted.block.bound for drafted in blocks) > LEVELS:
+        largest = max(range(len(blocks)), key=lambda k: blocks[k].block.bound)
+        block = blocks[largest].block
         assert block.values is not None
         halved = np.rint(block.values / 2).astype(np.int64)
-        blocks[largest] = (replace(block, values=halved, unit=block.unit * 2), cells)
+        blocks[largest] = blocks[largest]._replace(block=replace(block, values=halved, unit=block.unit * 2))
     return blocks
 
 
 def _grouped(
-    labels: npt.NDArray[np.int64], cells: Sequence[Cell], item: Values, columns: tuple[str, ...]
+    labels: npt.NDArray[np.int64], cells: Sequence[Cell], numbers: npt.NDArray[Any], shown: Sequence[str | None]
 ) -> tuple[npt.NDArray[np.int64], list[Cell]]:
-    """Cells split by one more expression; only the combinations that some class has."""
-    split = labels * len(item.labels) + _spread(item, columns, labels.shape)
-    used, numbered = np.unique(split, return_inverse=True)
-    listed = [(*cells[k // len(item.labels)], item.labels[k % len(item.labels)]) for k in used.tolist()]
+    """Cells split by one more expression, its values numbered; only the combinations that some class has."""
+    used, numbered = np.unique(labels * len(shown) + numbers, return_inverse=True)
+    listed = [(*cells[k // len(shown)], shown[k % len(shown)]) for k in used.tolist()]
     return numbered.reshape(labels.shape), listed
 
 
@@ -274,19 +291,35 @@ def _truth(
 ) -> npt.NDArray[Any]:
     """Three-valued truth of a condition on the classes of `columns`."""
     if isinstance(condition, Leaf):
-        return _spread(values["truth", condition.sql], columns, shape)
+        item = values["truth", condition.sql]
+        return _spread(item.array, item.columns, columns, shape)
     parts = [_truth(part, values, columns, shape) for part in condition.parts]
     if condition.connective == "not":
         return np.asarray(TRUE - parts[0])
     return np.asarray((np.minimum if condition.connective == "and" else np.maximum)(*parts))
 
 
-def _spread(item: Values, columns: tuple[str, ...], shape: tuple[int, ...]) -> npt.NDArray[Any]:
-    """A leaf's values broadcast to all of a block's columns."""
-    order = sorted(range(len(item.columns)), key=lambda axis: columns.index(item.columns[axis]))
-    array = item.array.transpose(order)
-    wide = [size if name in item.columns else 1 for name, size in zip(columns, shape, strict=True)]
-    return np.broadcast_to(array.reshape(wide), shape)
+def _spread(
+    array: npt.NDArray[Any], own: tuple[str, ...], columns: tuple[str, ...], shape: tuple[int, ...]
+) -> npt.NDArray[Any]:
+    """Values on the classes of some columns, `own`, broadcast to all of a block's columns."""
+    if own == columns:
+        return array
+    order = sorted(range(len(own)), key=lambda axis: columns.index(own[axis]))
+    wide = [size if name in own else 1 for name, size in zip(columns, shape, strict=True)]
+    return np.broadcast_to(array.transpose(order).reshape(wide), shape)
+
+
+def _positions(parts: Sequence[Part], draft: Draft) -> tuple[int, ...]:
+    """Where each group_by value of a row stands among those of the blocks."""
+    block_of = {name: drafted.rank for drafted in draft for name in drafted.block.attributes}
+    ranks = [block_of[part.columns[0]] if part.columns else () for part in parts if part.role == "group"]
+    return _inverse(tuple(sorted(range(len(ranks)), key=ranks.__getitem__)))
+
+
+@lru_cache(maxsize=1000)
+def _inverse(order: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(sorted(range(len(order)), key=order.__getitem__))
 
 
 def _counts_all(block: Block) -> bool:
@@ -297,12 +330,16 @@ def _drop_constant(block: Block) -> Block:
     """Without the attributes along which nothing changes."""
     names, labels, values = list(block.attributes), block.labels, block.values
     for axis in reversed(range(len(names))):
-        same = (labels == labels.take([0], axis=axis)).all()
-        if same and (values is None or (values == values.take([0], axis=axis)).all()):
+        if _is_constant(labels, axis) and (values is None or _is_constant(values, axis)):
             labels = np.asarray(labels.take(0, axis=axis))
             values = None if values is None else np.asarray(values.take(0, axis=axis))
             del names[axis]
     return Block(tuple(names), labels, block.size, values, block.unit)
+
+
+def _is_constant(array: npt.NDArray[Any], axis: int) -> bool:
+    first = array.swapaxes(0, axis)
+    return bool((first == first[:1]).all())
 
 
 def _split(block: Block) -> list[Block]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import chain
-from typing import Any
+from math import prod
 
 import numpy as np
 import numpy.typing as npt
@@ -18,18 +18,20 @@ import pyarrow as pa
 from sqlglot import exp
 
 from mwem_sql.compiler import predicate
-from mwem_sql.compiler.blocks import MAX_CELLS, Builder, CompiledQuery, Parsed, fine_classes, on_classes, too_many
+from mwem_sql.compiler.blocks import MAX_CELLS, Builder, CompiledQuery, fine_classes, on_classes, too_many
 from mwem_sql.compiler.classes import Classes
 from mwem_sql.compiler.dialect import fold
 from mwem_sql.compiler.evaluate import Terms, cut, evaluate, run
 from mwem_sql.compiler.linear import LinearQuery
 from mwem_sql.compiler.measures import LEVELS, Measure, read_measure
-from mwem_sql.compiler.predicate import Leaf
+from mwem_sql.compiler.predicate import Leaf, Part
 from mwem_sql.compiler.sandbox import Sandbox
 from mwem_sql.compiler.shapes import Reader
 from mwem_sql.domain import Domain
 from mwem_sql.errors import PredicateError, WorkloadError, refuse
 from mwem_sql.workload import Query, Workload
+
+Parts = tuple[Part, ...]
 
 _PROBES = 1024  # public rows on which every text is evaluated a second time, as written
 
@@ -64,7 +66,8 @@ def compile_workload(
 ) -> Compiled:
     """Compile all queries. `finer_than` (a release's classes) makes every class part of one of those."""
     reader = Reader(domain.spelling, domain.table)
-    parsed = _parse(domain, workload, reader)
+    measures = _measures(domain, workload)
+    parsed = _parse(domain, workload, reader, measures)
     terms = _terms(parsed)
     mentioned = {name for leaf in terms.values() for name in leaf.columns}
     used = [name for name in domain.columns if name in mentioned]
@@ -73,47 +76,54 @@ def compile_workload(
     fine = fine_classes(pieces, values, finer_than)
     values = {key: on_classes(item, fine) for key, item in values.items()}
     builder = Builder(values, fine)
-    drafts = [builder.draft(query, item) for query, item in zip(workload, parsed, strict=True)]
+    drafts = [builder.draft(query, parts) for query, parts in zip(workload, parsed, strict=True)]
     counts = {
-        number: builder.draft(query, item, counting=True)
-        for number, (query, item) in enumerate(zip(workload, parsed, strict=True), start=1)
-        if item.measure is not None and item.measure.is_average
+        number: builder.draft(query, [reader.part("known", part.what) if part.role == "factor" else part for part in parts])
+        for number, (query, parts) in enumerate(zip(workload, parsed, strict=True), start=1)
+        if query.measure is not None and measures[query.measure].is_average
     }
     coarse = builder.coarse_classes([*drafts, *counts.values()], finer_than)
     queries = []
-    for number, (query, drafted) in enumerate(zip(workload, drafts, strict=True), start=1):
-        settled = builder.settle(number, query, drafted, coarse)
+    for number, (query, parts, draft) in enumerate(zip(workload, parsed, drafts, strict=True), start=1):
+        settled = builder.settle(number, query, parts, draft, coarse)
         if number in counts:
             counted = replace(query, name=f"count of {query.label}")
-            settled = replace(settled, over=builder.settle(number, counted, counts[number], coarse))
+            settled = settled._replace(over=builder.settle(number, counted, parts, counts[number], coarse))
         queries.append(settled)
     compiled = Compiled(domain, {name: own.joined() for name, own in coarse.items()}, tuple(queries))
     _check_cells(compiled)
-    _check_as_written(compiled, workload, parsed, sandbox, set(reader.examples))
+    _check_as_written(compiled, _texts(workload, parsed, measures, set(reader.examples)), sandbox)
     return compiled
 
 
-def _parse(domain: Domain, workload: Workload, reader: Reader) -> list[Parsed]:
-    measures: dict[str, Measure] = {}
-    groups: dict[tuple[str, ...], tuple[Leaf, ...]] = {}
+def _measures(domain: Domain, workload: Workload) -> dict[str, Measure]:
+    texts = dict.fromkeys(query.measure for query in workload if query.measure is not None)
+    return {text: read_measure(text, domain.spelling, domain.table) for text in texts}
+
+
+def _parse(domain: Domain, workload: Workload, reader: Reader, measures: Mapping[str, Measure]) -> list[Parts]:
+    """What each query asks, part by part."""
+    groups: dict[tuple[tuple[str, ...], bool], Parts] = {}
+    factors = {text: tuple(reader.part("factor", leaf) for leaf in measure.factors) for text, measure in measures.items()}
     out = []
     for query in workload:
-        conjuncts = reader.read(query.predicate) if query.predicate is not None else ()
-        if query.measure is not None and query.measure not in measures:
-            measures[query.measure] = read_measure(query.measure, domain.spelling, domain.table)
-        key = (*(query.group_by or ()), str(query.verbatim))
-        if key not in groups:
-            groups[key] = tuple(_group_leaves(domain, query))
-        out.append(Parsed(conjuncts, groups[key], None if query.measure is None else measures[query.measure]))
+        parts = reader.read(query.predicate) if query.predicate is not None else ()
+        if query.group_by is not None:
+            key = (query.group_by, query.verbatim)
+            if key not in groups:
+                groups[key] = tuple(_group_parts(domain, query, reader))
+            parts += groups[key]
+        if query.measure is not None:
+            parts += factors[query.measure]
+        out.append(parts)
     return out
 
 
-def _group_leaves(domain: Domain, query: Query) -> Iterator[Leaf]:
-    if query.group_by is None:
-        return
+def _group_parts(domain: Domain, query: Query, reader: Reader) -> Iterator[Part]:
+    assert query.group_by is not None
     if not query.verbatim:
         listed = predicate.parse_list(query.group_by[0], domain.spelling, "group_by", domain.table)
-        yield from (predicate.leaf(part.unnest()) for part in listed)
+        yield from (reader.part("group", predicate.leaf(tree.unnest())) for tree in listed)
         return
     for name in query.group_by:
         if fold(name) not in domain.spelling:
@@ -121,7 +131,7 @@ def _group_leaves(domain: Domain, query: Query) -> Iterator[Leaf]:
                 WorkloadError, "workload", f"group_by names the unknown column {name!r}",
                 f"{domain.table} has the columns {', '.join(domain.columns)}; an SQL expression goes into a plain VARCHAR",
             )
-        yield _column_leaf(domain.spelling[fold(name)])
+        yield reader.part("group", _column_leaf(domain.spelling[fold(name)]))
 
 
 @lru_cache(maxsize=10_000)
@@ -129,26 +139,20 @@ def _column_leaf(name: str) -> Leaf:
     return predicate.leaf(exp.column(name, quoted=True))
 
 
-def _terms(parsed: Sequence[Parsed]) -> Terms:
+def _terms(parsed: Sequence[Parts]) -> Terms:
     """Every distinct leaf with its role: truth, group or factor."""
-    conditions = dict.fromkeys(condition for item in parsed for condition in item.conjuncts)
-    groups = dict.fromkeys(leaf for item in parsed for leaf in item.groups)
-    factors = dict.fromkeys(leaf for item in parsed if item.measure is not None for leaf in item.measure.factors)
-    out = {("truth", leaf.sql): leaf for condition in conditions for leaf in predicate.leaves(condition)}
-    out |= {("group", leaf.sql): leaf for leaf in groups}
-    return out | {("factor", leaf.sql): leaf for leaf in factors}
+    distinct = dict.fromkeys(part for parts in parsed for part in parts)
+    return {(part.role, leaf.sql): leaf for part in distinct for leaf in predicate.leaves(part.what)}
 
 
 def _check_cells(compiled: Compiled) -> None:
     for query in compiled.queries:
-        if query.linear.domain_cells > MAX_CELLS:
+        if prod([block.labels.size for block in query.linear.blocks]) > MAX_CELLS:
             raise too_many(query.label, query.linear.attributes, query.linear.domain_cells)
 
 
-def _check_as_written(
-    compiled: Compiled, workload: Workload, parsed: Sequence[Parsed], sandbox: Sandbox, examples: set[str]
-) -> None:
-    """Evaluate every text as it was written (of predicates that differ in constants only, one) and compare on public rows.
+def _check_as_written(compiled: Compiled, texts: Mapping[tuple[str, str], str], sandbox: Sandbox) -> None:
+    """Evaluate texts as they were written and compare what was made of them, on public rows.
 
     sqlglot may read a text otherwise than DuckDB does; a query that was taken apart wrongly must not run.
     """
@@ -161,11 +165,14 @@ def _check_as_written(
         codes[name] = own.codes[pieces]
         columns[name] = (own.attribute.type, own.pieces.probe(pieces, generator))
     sandbox.load(compiled.domain.table, columns)
-    written = _as_written(compiled.domain.table, workload, parsed, sandbox, examples)
+    arrays = run(sandbox, compiled.domain.table, [(text, expression) for (_, text), expression in texts.items()])
+    written = {key: array.to_numpy() for key, array in zip(texts, arrays, strict=True)}
     for query in compiled.queries:
         source = query.source
-        if source.predicate is not None and source.predicate not in examples:
+        if source.predicate is not None and ("truth", source.predicate) not in written:
             continue
+        if source.predicate is None and source.measure is None and source.verbatim:
+            continue  # column names only
         truth = written["truth", source.predicate] if source.predicate is not None else True
         number = written["measure", source.measure] if source.measure is not None else 1.0
         adds = np.full(_PROBES, query.linear.unit)
@@ -186,19 +193,21 @@ def _slack(query: LinearQuery) -> float:
     return rounded * query.bound * query.unit
 
 
-def _as_written(
-    table: str, workload: Workload, parsed: Sequence[Parsed], sandbox: Sandbox, examples: set[str]
-) -> dict[tuple[str, str], npt.NDArray[Any]]:
-    """Each text on the rows of `table`: a predicate's truth, a measure's value, whether a list is what sqlglot made of it."""
-    # The texts as the analyst wrote them, so these cannot be trees. A newline ends a comment that a text may close with.
+def _texts(
+    workload: Workload, parsed: Sequence[Parts], measures: Mapping[str, Measure], examples: set[str]
+) -> dict[tuple[str, str], str]:
+    """SQL of each text as it was written: a predicate's truth, a measure's value, whether a list is what sqlglot made of it.
+
+    Of predicates, one for each way of reading them. A newline ends a comment that a text may close with.
+    """
     texts: dict[tuple[str, str], str] = {}
-    for query, item in zip(workload, parsed, strict=True):
+    for query, parts in zip(workload, parsed, strict=True):
         if query.predicate in examples:
             texts["truth", query.predicate] = f"coalesce(CAST(({query.predicate}\n) AS BOOLEAN), false)"
-        if query.measure is not None and item.measure is not None:
-            texts["measure", query.measure] = f"coalesce(CAST(({item.measure.text}\n) AS DOUBLE), 0)"
+        if query.measure is not None:
+            texts["measure", query.measure] = f"coalesce(CAST(({measures[query.measure].text}\n) AS DOUBLE), 0)"
         if query.group_by is not None and not query.verbatim:
             (listed,) = query.group_by
-            texts["group", listed] = f"row({listed}\n) IS NOT DISTINCT FROM row({', '.join(leaf.sql for leaf in item.groups)})"
-    arrays = run(sandbox, table, [(text, expression) for (_, text), expression in texts.items()])
-    return {key: array.to_numpy() for key, array in zip(texts, arrays, strict=True)}
+            read = ", ".join(leaf.sql for part in parts if part.role == "group" for leaf in predicate.leaves(part.what))
+            texts["group", listed] = f"row({listed}\n) IS NOT DISTINCT FROM row({read})"
+    return texts

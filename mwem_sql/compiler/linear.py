@@ -123,10 +123,10 @@ class LinearQuery:
         """Class combinations of its attributes: what a factor must hold to measure it."""
         return prod(block.labels.size for block in self.blocks)
 
-    @cached_property
+    @property
     def key(self) -> bytes:
         """Equal for queries of the same blocks, whatever the order of blocks, attributes and cells."""
-        return b"".join(sorted(block.key for block in self.blocks))
+        return b"".join(sorted([block.key for block in self.blocks]))
 
     @cached_property
     def bound(self) -> int:
@@ -177,13 +177,15 @@ def _canonical(block: Block) -> bytes:
     """What the block asks of each record: attributes by name, cells by first appearance, no values where none matter."""
     order = sorted(range(block.labels.ndim), key=block.attributes.__getitem__)
     flat = block.labels.transpose(order).ravel()
-    seen, first = np.unique(flat, return_index=True)
-    rank = np.full(block.size + 1, -1, dtype=np.int32)
-    cells = [label for _, label in sorted(zip(first, seen, strict=True)) if label >= 0]
-    rank[cells] = np.arange(len(cells), dtype=np.int32)
+    if block.size > 1:
+        seen, first = np.unique(flat, return_index=True)
+        rank = np.full(block.size + 1, -1, dtype=np.int32)
+        cells = [label for _, label in sorted(zip(first, seen, strict=True)) if label >= 0]
+        rank[cells] = np.arange(len(cells), dtype=np.int32)
+        flat = rank[flat]
     names = repr(tuple(block.attributes[axis] for axis in order)).encode()
     if block.values is None:
-        return names + rank[flat].tobytes()
+        return names + flat.tobytes()
     values = np.where(flat >= 0, block.values.transpose(order).ravel(), 1)
     plain = block.unit == 1 and bool((values == 1).all())
-    return names + rank[flat].tobytes() + (b"" if plain else repr(block.unit).encode() + values.tobytes())
+    return names + flat.tobytes() + (b"" if plain else repr(block.unit).encode() + values.tobytes())

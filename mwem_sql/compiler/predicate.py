@@ -73,6 +73,19 @@ class Compound:
 Condition = Leaf | Compound
 
 
+@dataclass(frozen=True, eq=False)
+class Part:
+    """What a query asks of a row, by its role.
+
+    "truth": the condition is true. "group": the row is counted by this leaf's value. "factor": the value is
+    multiplied by this leaf. "known": this leaf is not NULL. Queries share parts, so a part equals itself only.
+    """
+
+    role: str
+    what: Condition
+    columns: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class _Text:
     """A text of the workload, and what it serves as, for messages."""

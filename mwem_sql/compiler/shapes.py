@@ -1,7 +1,7 @@
-"""Texts that differ in their constants only: one shape, parsed once, filled with each text's own constants.
+"""Predicates read part by part: a text is taken apart at AND, and parts that differ in their constants only are parsed once.
 
-A workload of 100,000 predicates has some thousand shapes, and parsing is what costs. A text is abstracted only where that is
-plainly safe: words, quoted names, numbers, strings and simple operators. Anything else is parsed as it stands.
+A workload of 100,000 predicates has some thousand parts and a few dozen shapes, and parsing is what costs. A text is taken apart
+only where that is plainly safe: words, quoted names, numbers, strings and simple operators. Anything else is parsed as it stands.
 """
 
 from __future__ import annotations
@@ -12,210 +12,188 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from mwem_sql.compiler import predicate
-from mwem_sql.compiler.predicate import Compound, Condition, Leaf
+from mwem_sql.compiler.predicate import MAX_TEXT, Compound, Condition, Leaf, Part
 from mwem_sql.errors import PredicateError
 
-_CONSTANT = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|(?<![\w'.])\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w'.])""", re.ASCII)
-_TOKEN = re.compile(r"""\s+|([A-Za-z_][A-Za-z0-9_]*)|("(?:[^"]|"")*"|<>|<=|>=|!=|::|\|\||//|[-+*/%<>=(),.])""")
+_AND = re.compile(r"\b[aA][nN][dD]\b")
+_CONSTANT = re.compile(r"""('(?:[^']|'')*'|"(?:[^"]|"")*"|(?<![\w'.])[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?![\w'.]))""")
+_TOKEN = re.compile(r"""[ \t\r\n]+|([^\W\d]\w*)|("(?:[^"]|"")*"|<>|<=|>=|!=|::|\|\||//(?!\*)|-(?![->])|/(?!\*)|[+*%<>=(),.])""")
 # Words that a constant or a parenthesis may follow without being an argument or the parameter of a type.
 _KEYWORDS = {"and", "or", "not", "in", "between", "like", "ilike", "is", "case", "when", "then", "else", "escape"}
-_UNSAFE = re.compile(r"--|/\*|mwem:|77\d{9}")
-# What makes the words of a shape no guide to its parts: another connective, or a text or quoted name that could hold one.
-_MIXED = re.compile(r"""\b(?:or|case|xor)\b|'|"[^"]*\b(?:and|between)\b[^"]*\"""", re.IGNORECASE)
+# Words and signs that open something, and what closes which of them; AND closes BETWEEN.
+_OPENS = {"(", "arguments", "case", "between"}
+_CLOSES = {")": {"(", "arguments"}, "end": {"case"}}
+_STRUCTURE = {")", "end", "case", "between", "and", "or"}
+_TAKEN = re.compile(r"mwem:|77[0-9]{9}")
 _MARK = re.compile(r"'mwem:(\d+)'|\b77(\d{9})\b")
 
 
 @dataclass(frozen=True)
-class Abstract:
-    """A text as its shape, with marks for constants, and the constants as they were written."""
+class Conjunct:
+    """A part of a text: as it was written, with marks for its constants, and the constants.
 
+    One that is not `joinable` has an OR at its top, so it is no part of a longer text.
+    """
+
+    text: str
     shape: str
     constants: tuple[str, ...]
+    joinable: bool
 
 
-def abstract(text: str) -> Abstract | None:
-    """The shape of a text, or None where it is not plain enough."""
-    if _UNSAFE.search(text):
+def take_apart(text: str, at_and: bool = True) -> list[Conjunct] | None:
+    """The parts that AND joins at the top of a text (all of it where OR is there too), or None where it is not plain enough."""
+    if _TAKEN.search(text):
         return None
-    parts: list[str] = []
+    parts: list[Conjunct] = []
+    shape: list[str] = []
     constants: list[str] = []
-    arguments: list[bool] = []  # for each open parenthesis, whether it holds arguments
-    position = 0
-    for found in _CONSTANT.finditer(text):
-        if found.group()[0] == '"':
-            continue  # a name
-        between = _between(text[position : found.start()])
-        if between is None or between.touches or not between.enter(arguments):
+    opened: list[str] = []  # what has no end yet, innermost last
+    position = begin = 0  # of the gap and of the part
+    for between, constant in _gaps(text):
+        gap = _gap(between)
+        if gap is None or (constant and (gap.touches or (position and gap.blank))):
             return None
-        parts.append(between.text)
-        constant = found.group()
-        if between.binds or any(arguments):
-            parts.append(constant)
-        else:
-            parts.append(f"'mwem:{len(constants)}'" if constant[0] == "'" else f"77{len(constants):09d}")
+        done = 0
+        for word, start, end in gap.structure:
+            if word in _OPENS:
+                opened.append(word)
+            elif word in _CLOSES:
+                if not opened or opened.pop() not in _CLOSES[word]:
+                    return None
+            elif word == "and" and opened and opened[-1] == "between":
+                opened.pop()
+            elif at_and and not opened:
+                if word == "or":
+                    return take_apart(text, at_and=False)
+                shape.append(between[done:start])
+                parts.append(Conjunct(text[begin : position + start], "".join(shape), tuple(constants), True))
+                shape, constants, begin, done = [], [], position + end, end
+        shape.append(between[done:])
+        if constant and not gap.binds and "arguments" not in opened:
+            shape.append(f"'mwem:{len(constants)}'" if constant[0] == "'" else f"77{len(constants):09d}")
             constants.append(constant)
-        position = found.end()
-    last = _between(text[position:])
-    if last is None or not last.enter(arguments) or not constants:
-        return None
-    return Abstract("".join([*parts, last.text]), tuple(constants))
+        else:
+            shape.append(constant)
+        position += len(between) + len(constant)
+    return None if opened else [*parts, Conjunct(text[begin:], "".join(shape), tuple(constants), at_and)]
+
+
+def _gaps(text: str) -> Iterator[tuple[str, str]]:
+    """What stands before each constant, and the constant; at the end what follows the last, and nothing."""
+    split = _CONSTANT.split(text)
+    between = ""
+    for before, found in zip(split[::2], [*split[1::2], ""], strict=True):
+        between += before
+        if found[:1] == '"':
+            between += found  # a name
+        else:
+            yield between, found
+            between = ""
 
 
 @dataclass(frozen=True)
-class _Between:
-    """What stands between two constants: its text, its parentheses, and whether it binds or touches the next one."""
+class _Gap:
+    """What stands between two constants: its words and signs that open, close or join, and whether it binds or touches the next."""
 
-    text: str
-    parentheses: tuple[bool | None, ...]
+    structure: tuple[tuple[str, int, int], ...]
+    blank: bool
     binds: bool
     touches: bool
 
-    def enter(self, arguments: list[bool]) -> bool:
-        """Follow the parentheses; False if one is closed that was not opened."""
-        for opens in self.parentheses:
-            if opens is not None:
-                arguments.append(opens)
-            elif arguments:
-                arguments.pop()
-            else:
-                return False
-        return True
 
-
-@lru_cache(maxsize=100_000)
-def _between(text: str) -> _Between | None:
-    parentheses: list[bool | None] = []
+@lru_cache(maxsize=10_000)
+def _gap(text: str) -> _Gap | None:
+    structure: list[tuple[str, int, int]] = []
     before = ""
     position = 0
     while position < len(text):
         token = _TOKEN.match(text, position)
         if token is None:
             return None
-        word, operator = token.groups()
-        if operator == "(":
+        start, position = token.span()
+        found = token.group().lower()
+        if found.isspace():
+            continue
+        if token[1] and not found.isascii() == token[1].upper().isascii() == token[1].isascii():
+            return None  # in another case it may be a keyword
+        if found == "(":
             if before == '"':
                 return None
-            parentheses.append(before.isidentifier() and before not in _KEYWORDS)
-        elif operator == ")":
-            parentheses.append(None)
-        if word or operator:
-            before = '"' if token.group()[0] == '"' else token.group().lower()
-        position = token.end()
-    binds = before == "::" or (before.isidentifier() and before not in _KEYWORDS)
+            structure.append(("arguments" if _is_name(before) else "(", start, position))
+        elif found in _STRUCTURE:
+            structure.append((found, start, position))
+        before = '"' if found[0] == '"' else found
     touches = text[-1:].isalnum() or text[-1:] in {"_", '"'}
-    return _Between(text, tuple(parentheses), binds, touches)
+    return _Gap(tuple(structure), before == "", before == "::" or _is_name(before), touches)
 
 
-@dataclass(frozen=True)
-class Template:
-    """SQL with places for constants."""
-
-    parts: tuple[str, ...]
-    slots: tuple[int, ...]
-    texts: tuple[bool, ...]
-
-    @classmethod
-    def of(cls, sql: str) -> Template:
-        parts, slots, texts, position = [], [], [], 0
-        for mark in _MARK.finditer(sql):
-            parts.append(sql[position : mark.start()])
-            slots.append(int(mark[1] or mark[2]))
-            texts.append(mark[1] is not None)
-            position = mark.end()
-        return cls((*parts, sql[position:]), tuple(slots), tuple(texts))
-
-    def fill_marks(self) -> str:
-        """The same text with its marks numbered from 0."""
-        marks = [f"'mwem:{k}'" if self.texts[k] else f"77{k:09d}" for k in range(len(self.slots))]
-        return self._join(marks)
-
-    def fill(self, constants: tuple[str, ...]) -> str:
-        return self._join([constants[slot] for slot in self.slots])
-
-    def _join(self, constants: list[str]) -> str:
-        out = [self.parts[0]]
-        for constant, part in zip(constants, self.parts[1:], strict=True):
-            out += (constant, part)
-        return "".join(out)
+def _is_name(word: str) -> bool:
+    return word.isidentifier() and word not in _KEYWORDS
 
 
 class Reader:
-    """Reads the predicates of one workload, each shape once."""
+    """Reads the predicates of one workload: each part once, and parts of one shape with one parse."""
 
     def __init__(self, columns: Mapping[str, str], table: str) -> None:
         self._columns = columns
         self._table = table
-        self._shapes: dict[str, list[tuple[tuple[_Form, ...], tuple[int, ...]]] | None] = {}
+        self._conjuncts: dict[str, tuple[Part, ...]] = {}
+        self._wholes: dict[str, tuple[Part, ...]] = {}
         self._forms: dict[str, tuple[_Form, ...] | None] = {}
-        self._texts: dict[str, tuple[Condition, ...]] = {}
+        self._parts: dict[tuple[str, Condition], Part] = {}
         # For every way in which texts were read, one text that was read so.
         self.examples: list[str] = []
 
-    def read(self, text: str) -> tuple[Condition, ...]:
-        """The conditions that must all be true for the text to be true."""
-        known = self._texts.get(text)
-        if known is None:
-            known = self._texts[text] = self._read(text)
-        return known
+    def read(self, text: str) -> tuple[Part, ...]:
+        """What must be true for the text to be true."""
+        try:
+            # A known conjunct is complete by itself, so an AND between two of them stands in no quotes, BETWEEN or CASE.
+            return tuple([part for conjunct in _AND.split(text) for part in self._conjuncts[conjunct]])
+        except KeyError:
+            if text not in self._wholes:
+                self._wholes[text] = self._read(text)
+            return self._wholes[text]
 
-    def _read(self, text: str) -> tuple[Condition, ...]:
-        found = abstract(text)
-        if found is None:
+    def part(self, role: str, what: Condition) -> Part:
+        """One part for all that ask the same."""
+        return self._parts.setdefault((role, what), Part(role, what, what.columns))
+
+    def _read(self, text: str) -> tuple[Part, ...]:
+        conjuncts = take_apart(text) if len(text) <= MAX_TEXT else None
+        known = len(self._forms)
+        filled = [self._fill(conjunct) for conjunct in conjuncts or ()]
+        if not filled or None in filled:
             self.examples.append(text)
-            return self._parse(text)
-        if found.shape not in self._shapes:
-            before = len(self._forms)
-            self._shapes[found.shape] = self._shape(found)
-            if len(self._forms) > before:
-                self.examples.append(text)
-        parts = self._shapes[found.shape]
-        if parts is None:
-            return self._parse(text)
-        return tuple(
-            form.fill(own)
-            for forms, slots in parts
-            for own in (tuple(found.constants[slot] for slot in slots),)
-            for form in forms
-        )
+            return tuple(self.part("truth", own) for own in self._parse(text))
+        if len(self._forms) > known:
+            self.examples.append(text)
+        return tuple(part for parts in filled for part in parts or ())
 
-    def _parse(self, text: str) -> tuple[Condition, ...]:
-        tree = predicate.parse(text, self._columns, "predicate", self._table)
-        return tuple(map(predicate.condition, predicate.conjuncts(tree)))
-
-    def _shape(self, found: Abstract) -> list[tuple[tuple[_Form, ...], tuple[int, ...]]] | None:
-        """The conditions of a shape's parts, with the constants that each takes; None where a part is refused."""
-        out = []
-        for part in _conjuncts(found.shape):
-            marked = Template.of(part)
-            shape = marked.fill_marks()
-            if shape not in self._forms:
-                self._forms[shape] = self._form(shape, len(marked.slots))
-            forms = self._forms[shape]
-            if forms is None:
-                return None
-            out.append((forms, marked.slots))
-        return out
+    def _fill(self, conjunct: Conjunct) -> tuple[Part, ...] | None:
+        """The parts of a conjunct, by its shape; None if that is refused or loses a constant."""
+        if conjunct.joinable and conjunct.text in self._conjuncts:
+            return self._conjuncts[conjunct.text]
+        if conjunct.shape not in self._forms:
+            self._forms[conjunct.shape] = self._form(conjunct.shape, len(conjunct.constants))
+        forms = self._forms[conjunct.shape]
+        if forms is None:
+            return None
+        filled = tuple(self.part("truth", form.fill(conjunct.constants)) for form in forms)
+        if conjunct.joinable:
+            self._conjuncts[conjunct.text] = filled
+        return filled
 
     def _form(self, shape: str, places: int) -> tuple[_Form, ...] | None:
-        """Conditions with places for constants; None if one got lost on the way or the shape is refused."""
         try:
             forms = tuple(map(_Form, self._parse(shape)))
         except PredicateError:
             return None  # the text itself will be refused, in its own words
         return forms if sorted(slot for form in forms for slot in form.slots()) == list(range(places)) else None
 
-
-def _conjuncts(shape: str) -> list[str]:
-    """The parts that AND joins at the top of a shape, where that can be told from its words alone."""
-    if _MIXED.search(_MARK.sub("", shape)):
-        return [shape]
-    parts: list[str] = []
-    for part in re.split(r"\band\b", shape, flags=re.IGNORECASE):
-        if parts and re.search(r"\bbetween\s*-?\s*\S+\s*$", parts[-1], re.IGNORECASE):
-            parts[-1] += f"AND{part}"
-        else:
-            parts.append(part)
-    return parts if all(part.count("(") == part.count(")") for part in parts) else [shape]
+    def _parse(self, text: str) -> Iterator[Condition]:
+        tree = predicate.parse(text, self._columns, "predicate", self._table)
+        return map(predicate.condition, predicate.conjuncts(tree))
 
 
 class _Form:
@@ -223,35 +201,27 @@ class _Form:
 
     def __init__(self, condition: Condition) -> None:
         self._condition = condition
-        self._parts: tuple[_Form, ...] = ()
-        self._templates: tuple[Template, ...] = ()
-        if isinstance(condition, Compound):
-            self._parts = tuple(map(_Form, condition.parts))
-        else:
-            tested = condition.test or ("", "")
-            self._templates = tuple(map(Template.of, (condition.sql, tested[1], *(condition.compared or ()))))
-        self._slots = tuple(dict.fromkeys(self.slots()))
-        self._filled: dict[tuple[str, ...], Condition] = {}
+        self._parts = tuple(map(_Form, condition.parts)) if isinstance(condition, Compound) else ()
+        self._texts = (condition.sql, *(condition.test or ()), *(condition.compared or ())) if isinstance(condition, Leaf) else ()
+        self._templates = tuple(map(_template, self._texts))
 
     def slots(self) -> Iterator[int]:
         """The places of constants, each as often as the SQL has it."""
-        if self._parts:
-            for part in self._parts:
-                yield from part.slots()
-        else:
-            yield from self._templates[0].slots
+        for part in self._parts:
+            yield from part.slots()
+        for mark in _MARK.finditer(self._texts[0] if self._texts else ""):
+            yield int(mark[1] or mark[2])
 
     def fill(self, constants: tuple[str, ...]) -> Condition:
-        own = tuple(constants[slot] for slot in self._slots)
-        known = self._filled.get(own)
-        if known is None:
-            known = self._filled[own] = self._fill(constants)
-        return known
+        old = self._condition
+        if isinstance(old, Compound):
+            return Compound(old.connective, tuple(part.fill(constants) for part in self._parts))
+        sql, *others = (template.format(*constants) for template in self._templates)
+        test = None if old.test is None else (others[0], others[1])
+        compared = None if old.compared is None else tuple(others[2 if test else 0 :])
+        return Leaf(sql, old.columns, compared, test, old.is_column)
 
-    def _fill(self, constants: tuple[str, ...]) -> Condition:
-        if isinstance(self._condition, Compound):
-            return Compound(self._condition.connective, tuple(part.fill(constants) for part in self._parts))
-        sql, tested, *compared = (template.fill(constants) for template in self._templates)
-        test = self._condition.test and (self._condition.test[0], tested)
-        listed = None if self._condition.compared is None else tuple(compared)
-        return Leaf(sql, self._condition.columns, listed, test, self._condition.is_column)
+
+def _template(sql: str) -> str:
+    """A format string with a numbered place for each mark."""
+    return _MARK.sub(lambda mark: f"{{{int(mark[1] or mark[2])}}}", sql.replace("{", "{{").replace("}", "}}"))
