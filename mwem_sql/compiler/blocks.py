@@ -122,11 +122,14 @@ class Builder:
 
     def draft(self, query: Query, parts: Sequence[Part]) -> Draft:
         together: dict[tuple[str, ...], tuple[Part, ...]] = {}
+        joins = False
         for part in parts:
-            together[part.columns] = (*together.get(part.columns, ()), part)
+            columns = part.columns
+            together[columns] = (*together[columns], part) if columns in together else (part,)
+            joins = joins or len(columns) > 1
         blocks: list[Drafted] = []
         counts = True
-        for columns, own in self._joined(together).items():
+        for columns, own in (self._joined(together) if joins else together).items():
             drafted = self._blocks.get(own)
             if drafted is None:
                 drafted = self._blocks[own] = self._block(query, columns, own)
@@ -145,8 +148,6 @@ class Builder:
 
     def _joined(self, together: dict[tuple[str, ...], tuple[Part, ...]]) -> dict[tuple[str, ...], tuple[Part, ...]]:
         """Parts with a column in common go together, those without columns by themselves."""
-        if max(map(len, together), default=0) < 2:
-            return together
         out: dict[tuple[str, ...], tuple[Part, ...]] = {}
         for columns, own in together.items():
             touched = [names for names in out if set(names) & set(columns)]
@@ -312,13 +313,15 @@ def _spread(
 
 def _positions(parts: Sequence[Part], draft: Draft) -> tuple[int, ...]:
     """Where each group_by value of a row stands among those of the blocks."""
+    listed = [part.columns for part in parts if part.role == "group"]
+    if listed == [drafted.block.attributes for drafted in draft]:
+        return _inverse(range(len(listed)))  # as most are: a column each, in the table's order
     block_of = {name: drafted.rank for drafted in draft for name in drafted.block.attributes}
-    ranks = [block_of[part.columns[0]] if part.columns else () for part in parts if part.role == "group"]
-    return _inverse(tuple(sorted(range(len(ranks)), key=ranks.__getitem__)))
+    return _inverse(tuple(sorted(range(len(listed)), key=lambda k: block_of[listed[k][0]] if listed[k] else ())))
 
 
 @lru_cache(maxsize=1000)
-def _inverse(order: tuple[int, ...]) -> tuple[int, ...]:
+def _inverse(order: Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted(range(len(order)), key=order.__getitem__))
 
 

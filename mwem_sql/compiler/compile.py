@@ -6,10 +6,9 @@ leaves on them; group pieces into classes; build each query's blocks; merge clas
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
-from itertools import chain
+from functools import cached_property
 from math import prod
 
 import numpy as np
@@ -29,7 +28,7 @@ from mwem_sql.compiler.sandbox import Sandbox
 from mwem_sql.compiler.shapes import Reader
 from mwem_sql.domain import Domain
 from mwem_sql.errors import PredicateError, WorkloadError, refuse
-from mwem_sql.workload import Query, Workload
+from mwem_sql.workload import Workload
 
 Parts = tuple[Part, ...]
 
@@ -49,12 +48,12 @@ class Compiled:
         """One query for each thing asked, and its weight: the largest among the rows that ask it. An average asks two."""
         first: dict[bytes, CompiledQuery] = {}
         weights: dict[bytes, float] = {}
-        asked = chain.from_iterable((query,) if query.over is None else (query, query.over) for query in self.queries)
-        for query in asked:
-            key = query.linear.key
-            first.setdefault(key, query)
-            weights[key] = max(weights.get(key, 0.0), float(query.source.weight))
-        return tuple(first.values()), np.array([weights[key] for key in first])
+        for query in self.queries:
+            for asked in (query,) if query.over is None else (query, query.over):
+                key = asked.linear.key
+                first.setdefault(key, asked)
+                weights[key] = max(weights.get(key, 0.0), query.source.weight)
+        return tuple(first.values()), np.array(list(weights.values()), dtype=np.float64)
 
     @property
     def sizes(self) -> dict[str, npt.NDArray[np.float64]]:
@@ -103,40 +102,36 @@ def _measures(domain: Domain, workload: Workload) -> dict[str, Measure]:
 
 def _parse(domain: Domain, workload: Workload, reader: Reader, measures: Mapping[str, Measure]) -> list[Parts]:
     """What each query asks, part by part."""
-    groups: dict[tuple[tuple[str, ...], bool], Parts] = {}
     factors = {text: tuple(reader.part("factor", leaf) for leaf in measure.factors) for text, measure in measures.items()}
+    columns: dict[str, Part] = {}
+    lists: dict[str, Parts] = {}
     out = []
     for query in workload:
         parts = reader.read(query.predicate) if query.predicate is not None else ()
-        if query.group_by is not None:
-            key = (query.group_by, query.verbatim)
-            if key not in groups:
-                groups[key] = tuple(_group_parts(domain, query, reader))
-            parts += groups[key]
+        if query.group_by is not None and query.verbatim:
+            for name in query.group_by:
+                if name not in columns:
+                    columns[name] = reader.part("group", _column(domain, name))
+            parts += tuple([columns[name] for name in query.group_by])
+        elif query.group_by is not None:
+            (text,) = query.group_by
+            if text not in lists:
+                trees = predicate.parse_list(text, domain.spelling, "group_by", domain.table)
+                lists[text] = tuple(reader.part("group", predicate.leaf(tree.unnest())) for tree in trees)
+            parts += lists[text]
         if query.measure is not None:
             parts += factors[query.measure]
         out.append(parts)
     return out
 
 
-def _group_parts(domain: Domain, query: Query, reader: Reader) -> Iterator[Part]:
-    assert query.group_by is not None
-    if not query.verbatim:
-        listed = predicate.parse_list(query.group_by[0], domain.spelling, "group_by", domain.table)
-        yield from (reader.part("group", predicate.leaf(tree.unnest())) for tree in listed)
-        return
-    for name in query.group_by:
-        if fold(name) not in domain.spelling:
-            raise refuse(
-                WorkloadError, "workload", f"group_by names the unknown column {name!r}",
-                f"{domain.table} has the columns {', '.join(domain.columns)}; an SQL expression goes into a plain VARCHAR",
-            )
-        yield reader.part("group", _column_leaf(domain.spelling[fold(name)]))
-
-
-@lru_cache(maxsize=10_000)
-def _column_leaf(name: str) -> Leaf:
-    return predicate.leaf(exp.column(name, quoted=True))
+def _column(domain: Domain, name: str) -> Leaf:
+    if fold(name) not in domain.spelling:
+        raise refuse(
+            WorkloadError, "workload", f"group_by names the unknown column {name!r}",
+            f"{domain.table} has the columns {', '.join(domain.columns)}; an SQL expression goes into a plain VARCHAR",
+        )
+    return predicate.leaf(exp.column(domain.spelling[fold(name)], quoted=True))
 
 
 def _terms(parsed: Sequence[Parts]) -> Terms:

@@ -157,7 +157,10 @@ class Reader:
 
     def part(self, role: str, what: Condition) -> Part:
         """One part for all that ask the same."""
-        return self._parts.setdefault((role, what), Part(role, what, what.columns))
+        found = self._parts.get((role, what))
+        if found is None:
+            found = self._parts[role, what] = Part(role, what, what.columns)
+        return found
 
     def _read(self, text: str) -> tuple[Part, ...]:
         conjuncts = take_apart(text) if len(text) <= MAX_TEXT else None
