@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 from numbers import Real
 from typing import Any
 
@@ -35,7 +36,7 @@ SCHEMA = pa.schema(
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Query:
     """One row of a workload: `SELECT group_by, SUM(measure) FROM t WHERE predicate GROUP BY group_by`.
 
@@ -53,16 +54,16 @@ class Query:
         def no(what: str, hint: str) -> MwemError:
             return refuse(WorkloadError, "workload", what, hint)
 
-        for part in ("predicate", "measure", "name"):
-            value = getattr(self, part)
+        for part, value in (("predicate", self.predicate), ("measure", self.measure), ("name", self.name)):
             if value is not None and not isinstance(value, str):
                 raise no(f"{part} ({value!r}) of a row is not text", f"{part} is a VARCHAR")
         if self.predicate is None and self.measure is None and self.group_by is None:
             raise no("a row has a NULL predicate and no group_by, so it asks nothing", "write a predicate ('true' counts all rows) or a group_by")
         if self.group_by is not None and not self.group_by:
             raise no("a row has an empty group_by list", "name columns, or leave it NULL")
-        if self.group_by is not None and not all(isinstance(name, str) for name in self.group_by):
-            raise no(f"a row has a group_by list ({list(self.group_by)!r}) with something other than names in it", "list column names only")
+        for name in self.group_by or ():
+            if not isinstance(name, str):
+                raise no(f"a row has a group_by list ({list(self.group_by)!r}) with something other than names in it", "list column names only")
         if not (isinstance(self.weight, Real) and 0 < self.weight < math.inf):
             raise no(f"a row has the weight {self.weight!r}, which must be a positive finite number", "leave it NULL for 1")
 
@@ -185,14 +186,8 @@ class Workload:
 
 
 def _query(number: int, row: Mapping[str, Any]) -> Query:
-    given = {fold(name): value for name, value in row.items()}
-    unknown = [name for name in row if fold(name) not in COLUMNS]
-    if unknown:
-        raise refuse(
-            WorkloadError, "workload", f"column {unknown[0]} is not a column of a workload",
-            f"a workload has any of {', '.join(COLUMNS)}; select just those",
-        )
-    group_by, weight = given.get("group_by"), given.get("weight")
+    spelled = _spelled(tuple(row))
+    text, measure, group_by, name, weight = [row[spelled[column]] if column in spelled else None for column in COLUMNS]
     if group_by is not None and not isinstance(group_by, (str, list, tuple)):
         raise refuse(
             WorkloadError, "workload", f"row {number} has a group_by ({group_by!r}) that is neither text nor a list of names",
@@ -200,13 +195,25 @@ def _query(number: int, row: Mapping[str, Any]) -> Query:
         )
     try:
         return Query(
-            given.get("predicate"), given.get("measure"),
+            text, measure,
             (group_by,) if isinstance(group_by, str) else None if group_by is None else tuple(group_by),
-            not isinstance(group_by, str), given.get("name"),
+            not isinstance(group_by, str), name,
             1.0 if weight is None else float(weight) if isinstance(weight, Decimal) else weight,
         )  # fmt: skip
     except WorkloadError as error:
         raise WorkloadError(str(error).replace("a row", f"row {number}", 1)) from None
+
+
+@lru_cache(maxsize=100)
+def _spelled(names: tuple[str, ...]) -> dict[str, str]:
+    """How a row's columns, which have the same names in all rows, are spelled in it."""
+    for name in names:
+        if fold(name) not in COLUMNS:
+            raise refuse(
+                WorkloadError, "workload", f"column {name} is not a column of a workload",
+                f"a workload has any of {', '.join(COLUMNS)}; select just those",
+            )
+    return {fold(name): name for name in names}
 
 
 def _check_order(function: str, k: int, available: int, what: str) -> None:

@@ -6,7 +6,9 @@ leaves on them; group pieces into classes; build each query's blocks; merge clas
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import gc
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
@@ -74,13 +76,38 @@ def compile_workload(
     values = evaluate(terms, pieces, sandbox)
     fine = fine_classes(pieces, values, finer_than)
     values = {key: on_classes(item, fine) for key, item in values.items()}
-    builder = Builder(values, fine)
-    drafts = [builder.draft(query, parts) for query, parts in zip(workload, parsed, strict=True)]
-    counts = {
-        number: builder.draft(query, [reader.part("known", part.what) if part.role == "factor" else part for part in parts])
+    averages = {
+        number: tuple(reader.part("known", part.what) if part.role == "factor" else part for part in parts)
         for number, (query, parts) in enumerate(zip(workload, parsed, strict=True), start=1)
         if query.measure is not None and measures[query.measure].is_average
     }
+    with _uncollected():
+        coarse, queries = _build(workload, parsed, averages, Builder(values, fine), finer_than)
+    compiled = Compiled(domain, {name: own.joined() for name, own in coarse.items()}, queries)
+    _check_cells(compiled)
+    _check_as_written(compiled, _texts(workload, parsed, measures, set(reader.examples)), sandbox)
+    return compiled
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without the collector of cycles: it walks all objects again and again while millions are made, none of them in a cycle."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _build(
+    workload: Workload, parsed: Sequence[Parts], averages: Mapping[int, Parts], builder: Builder,
+    finer_than: Mapping[str, Classes] | None,
+) -> tuple[dict[str, Classes], tuple[CompiledQuery, ...]]:  # fmt: skip
+    """The classes that the queries tell apart, and the queries on them. `averages` are the counts that some divide by."""
+    drafts = [builder.draft(query, parts) for query, parts in zip(workload, parsed, strict=True)]
+    counts = {number: builder.draft(workload.queries[number - 1], parts) for number, parts in averages.items()}
     coarse = builder.coarse_classes([*drafts, *counts.values()], finer_than)
     queries = []
     for number, (query, parts, draft) in enumerate(zip(workload, parsed, drafts, strict=True), start=1):
@@ -89,10 +116,7 @@ def compile_workload(
             counted = replace(query, name=f"count of {query.label}")
             settled = settled._replace(over=builder.settle(number, counted, parts, counts[number], coarse))
         queries.append(settled)
-    compiled = Compiled(domain, {name: own.joined() for name, own in coarse.items()}, tuple(queries))
-    _check_cells(compiled)
-    _check_as_written(compiled, _texts(workload, parsed, measures, set(reader.examples)), sandbox)
-    return compiled
+    return coarse, tuple(queries)
 
 
 def _measures(domain: Domain, workload: Workload) -> dict[str, Measure]:
