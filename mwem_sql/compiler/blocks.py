@@ -350,10 +350,12 @@ def _split(block: Block) -> list[Block]:
     if block.size != 1 or block.values is not None or len(block.attributes) < 2:
         return [block]
     counted = block.labels == 0
+    total = np.count_nonzero(counted)
     for axis, name in enumerate(block.attributes):
         others = tuple(k for k in range(counted.ndim) if k != axis)
         alone, rest = counted.any(axis=others), counted.any(axis=axis)
-        if (counted == np.expand_dims(rest, axis) & alone.reshape([-1 if k == axis else 1 for k in range(counted.ndim)])).all():
+        # What is counted lies in the product of the two, and so is that product if it has as many cells.
+        if np.count_nonzero(alone) * np.count_nonzero(rest) == total:
             names = tuple(other for other in block.attributes if other != name)
             one = Block((name,), np.where(alone, 0, -1).astype(np.int32), 1)
             return [one, *_split(Block(names, np.where(rest, 0, -1).astype(np.int32), 1))]

@@ -108,26 +108,36 @@ def evaluate(
 
 
 def _without_asking(role: str, leaf: Leaf, own: Pieces, sandbox: Sandbox) -> Values | None:
-    """The values of a leaf whose meaning leaves no doubt: a column by itself, an integer compared with one, a listed text."""
+    """The values of a leaf whose meaning leaves no doubt: a column by itself, integers compared, listed texts."""
     attribute = own.attribute
     if role == "group" and leaf.is_column:
         first = np.unique(own.bins, return_index=True)[1]
         return Values(leaf.columns, own.bins, [own.label(int(piece)) for piece in first])
     if role != "truth" or leaf.test is None:
         return None
-    operator, constant = leaf.test
+    operator, constants = leaf.test
     if attribute.values is None:
-        if attribute.ordered.family != "integer" or not constant.removeprefix("-").isdecimal() or len(constant) > 18:
+        plain = all(text.removeprefix("-").isdecimal() and len(text) <= 18 for text in constants)
+        if attribute.ordered.family != "integer" or not plain:
             return None
-        truth = _OPERATORS[operator](own.points, int(constant))
+        truth = _compare(own.points, operator, list(map(int, constants)))
     else:
-        text = constant[1:-1].replace("''", "'")
+        texts = [text[1:-1].replace("''", "'") for text in constants if text[0] == "'"]
         plain = attribute.type == "VARCHAR" or attribute.type.startswith("ENUM(")
-        if operator not in {"=", "<>"} or constant[0] != "'" or not plain or sandbox.collates or text not in attribute.values:
+        known = len(texts) == len(constants) and all(text in attribute.values for text in texts)
+        if operator not in {"=", "<>", "in"} or not plain or sandbox.collates or not known:
             return None
-        truth = _OPERATORS[operator](np.arange(own.known), attribute.values.index(text))
+        truth = _compare(np.arange(own.known), operator, list(map(attribute.values.index, texts)))
     values = np.where(truth, TRUE, 0).astype(np.int8)
     return Values(leaf.columns, np.append(values, np.int8(1)) if attribute.nullable else values)
+
+
+def _compare(points: npt.NDArray[Any], operator: str, constants: Sequence[int]) -> npt.NDArray[np.bool_]:
+    if operator == "in":
+        return np.isin(points, constants)
+    if operator == "between":
+        return (points >= constants[0]) & (points <= constants[1])
+    return np.asarray(_OPERATORS[operator](points, constants[0]))
 
 
 def _load_grid(sandbox: Sandbox, columns: Sequence[str], shape: tuple[int, ...], pieces: Mapping[str, Pieces]) -> None:

@@ -47,14 +47,14 @@ class Leaf:
     """A maximal part of an expression that AND, OR and NOT need not take apart.
 
     `compared` are the constants that a one-column leaf compares its column with, if it does nothing else: between two
-    neighbouring ones it has one truth value, so the column's values need not be listed. `test` is (operator,
-    constant) where the leaf is one comparison of the column with one plain constant.
+    neighbouring ones it has one truth value, so the column's values need not be listed. `test` is an operator and its
+    constants where the leaf is one comparison, BETWEEN or IN of the column with plain constants.
     """
 
     sql: str
     columns: tuple[str, ...]
     compared: tuple[str, ...] | None = None
-    test: tuple[str, str] | None = None
+    test: tuple[str, tuple[str, ...]] | None = None
     is_column: bool = False
 
 
@@ -163,15 +163,26 @@ def leaves(of: Condition) -> Iterator[Leaf]:
             yield from leaves(part)
 
 
-def _test(tree: exp.Expr) -> tuple[str, str] | None:
-    if type(tree) not in _OPERATORS:
+def _test(tree: exp.Expr) -> tuple[str, tuple[str, ...]] | None:
+    column, operator, constants = tree.this, tree.key, tree.expressions
+    if type(tree) in _OPERATORS:
+        operator, mirrored = _OPERATORS[type(tree)]
+        constants = [tree.expression]
+        if not isinstance(column, exp.Column):
+            column, operator, constants = tree.expression, mirrored, [tree.this]
+    elif isinstance(tree, exp.Between) and not tree.args.get("symmetric"):
+        constants = [tree.args["low"], tree.args["high"]]
+    elif not isinstance(tree, exp.In):
         return None
-    operator, mirrored = _OPERATORS[type(tree)]
-    for column, constant, sign in ((tree.this, tree.expression, operator), (tree.expression, tree.this, mirrored)):
-        plain = constant.this if isinstance(constant, exp.Neg) and not constant.this.is_string else constant
-        if isinstance(column, exp.Column) and isinstance(plain, exp.Literal):
-            return sign, dialect.sql(constant)
-    return None
+    if not isinstance(column, exp.Column) or not constants or not all(map(_is_plain, constants)):
+        return None
+    return operator, tuple(map(dialect.sql, constants))
+
+
+def _is_plain(constant: exp.Expr) -> bool:
+    if isinstance(constant, exp.Neg):
+        return isinstance(constant.this, exp.Literal) and not constant.this.is_string
+    return isinstance(constant, exp.Literal)
 
 
 def _constants(tree: exp.Expr) -> list[exp.Expr] | None:

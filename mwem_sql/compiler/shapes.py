@@ -205,14 +205,16 @@ class _Form:
     def __init__(self, condition: Condition) -> None:
         self._condition = condition
         self._parts = tuple(map(_Form, condition.parts)) if isinstance(condition, Compound) else ()
-        self._texts = (condition.sql, *(condition.test or ()), *(condition.compared or ())) if isinstance(condition, Leaf) else ()
-        self._templates = tuple(map(_template, self._texts))
+        self._sql = "" if isinstance(condition, Compound) else condition.sql
+        self._tested = 0 if isinstance(condition, Compound) or condition.test is None else len(condition.test[1])
+        texts = () if isinstance(condition, Compound) else (*(condition.test or ("", ()))[1], *(condition.compared or ()))
+        self._templates = tuple(map(_template, (self._sql, *texts)))
 
     def slots(self) -> Iterator[int]:
         """The places of constants, each as often as the SQL has it."""
         for part in self._parts:
             yield from part.slots()
-        for mark in _MARK.finditer(self._texts[0] if self._texts else ""):
+        for mark in _MARK.finditer(self._sql):
             yield int(mark[1] or mark[2])
 
     def fill(self, constants: tuple[str, ...]) -> Condition:
@@ -220,8 +222,8 @@ class _Form:
         if isinstance(old, Compound):
             return Compound(old.connective, tuple(part.fill(constants) for part in self._parts))
         sql, *others = (template.format(*constants) for template in self._templates)
-        test = None if old.test is None else (others[0], others[1])
-        compared = None if old.compared is None else tuple(others[2 if test else 0 :])
+        test = None if old.test is None else (old.test[0], tuple(others[: self._tested]))
+        compared = None if old.compared is None else tuple(others[self._tested :])
         return Leaf(sql, old.columns, compared, test, old.is_column)
 
 
