@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import gc
 import itertools
 import math
 from collections.abc import Iterator, Sequence
@@ -19,7 +20,7 @@ from sqlglot.dialects.dialect import Dialect
 from mwem_sql import engine
 from mwem_sql.attribute import Attribute
 from mwem_sql.catalog import Name
-from mwem_sql.compiler import dialect
+from mwem_sql.compiler import blocks, dialect, shapes
 from mwem_sql.compiler.classes import Classes
 from mwem_sql.compiler.compile import Compiled, compile_workload
 from mwem_sql.compiler.pushdown import plan_pushdown
@@ -166,16 +167,15 @@ def atoms(draw: st.DrawFn, columns: Sequence[str]) -> str:
 def predicates(draw: st.DrawFn) -> str:
     """A predicate over up to three columns."""
     columns = draw(st.lists(st.sampled_from(sorted(TYPES)), min_size=1, max_size=3, unique=True))
-    return draw(
-        st.recursive(
-            atoms(columns),
-            lambda inner: st.one_of(
-                st.tuples(inner, st.sampled_from(["AND", "OR"]), inner).map(lambda parts: f"({parts[0]} {parts[1]} {parts[2]})"),
-                inner.map(lambda part: f"NOT ({part})"),
-            ),
-            max_leaves=4,
-        )
+    nested = st.recursive(
+        atoms(columns),
+        lambda inner: st.one_of(
+            st.tuples(inner, st.sampled_from(["AND", "OR"]), inner).map(lambda parts: f"({parts[0]} {parts[1]} {parts[2]})"),
+            inner.map(lambda part: f"NOT ({part})"),
+        ),
+        max_leaves=4,
     )
+    return draw(st.sampled_from([" AND ", "\nand ", " OR "])).join(draw(st.lists(nested, min_size=1, max_size=3)))
 
 
 groupings = st.lists(
@@ -349,6 +349,40 @@ def test_queries_that_say_the_same_are_one(sandbox: Sandbox) -> None:
     assert weights.tolist() == [1.0] * len(SAME)
 
 
+def test_queries_share_blocks(sandbox: Sandbox) -> None:
+    """A block for each thing that is asked of a column, however many queries ask it, in whatever words."""
+
+    def count(compiled: Compiled) -> int:
+        return len({id(block) for query in compiled.queries for block in query.linear.blocks})
+
+    columns = tuple(f"b{k}" for k in range(30))
+    domain = Domain("t", columns, tuple(Attribute(name, "BOOLEAN", nullable=False, values=("false", "true")) for name in columns))
+    marginals = compile_workload(domain, Workload.marginals(domain, 1) + Workload.marginals(domain, 2), sandbox)
+    assert len(marginals.distinct[0]) == 30 + 30 * 29 // 2
+    assert count(marginals) == 30
+    words = ["a > 3 AND a <= 6", "a >= 4 AND a < 7", "a BETWEEN 4 AND 6", "a IN (4, 5, 6)", "NOT (a < 4 OR a > 6)", "(a - 5) ** 2 <= 1"]
+    asked = compiled_from(sandbox, *words, *(f"{text} AND s = 'x'" for text in words), *(f"s = 'x' AND {text}" for text in words))
+    assert len(asked.distinct[0]) == 2
+    assert count(asked) == 2
+
+
+def test_the_collector_stays_as_it_was(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert gc.isenabled()
+    compiled_from(sandbox, "a > 3")
+    assert gc.isenabled()
+    monkeypatch.setattr(blocks, "MAX_CELLS", 1)
+    with pytest.raises(CellsError):
+        compiled_from(sandbox, "a > 3")
+    assert gc.isenabled()
+    monkeypatch.undo()
+    gc.disable()
+    try:
+        compiled_from(sandbox, "a > 3")
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
 def test_the_largest_weight_counts(sandbox: Sandbox) -> None:
     asked = Workload((Query("a > 3", weight=0.5), Query("NOT a <= 3", weight=3), Query("b"), Query(group_by=("s", "e")), Query(group_by=("E", "S"), weight=2)))
     queries, weights = compile_workload(DOMAIN, asked, sandbox).distinct
@@ -489,6 +523,20 @@ def test_a_text_that_is_read_in_two_ways_is_refused(sandbox: Sandbox, monkeypatc
     monkeypatch.setattr(dialect, "DIALECT", Dialect.get_or_raise(f"verbatim, version={other}"))
     with pytest.raises(PredicateError, match=r"^workload: query \(.*~.*\) is read in two ways by the parser and by DuckDB. Hint: write it with plain"):
         compile_workload(DOMAIN, Workload((Query("b"), query)), sandbox)
+
+
+def test_a_text_that_is_split_wrongly_is_refused(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader that overlooks OR takes `a = 1 OR b AND s = 'x'` apart at AND; so does one that has learned the parts before."""
+    texts = ["a = 1 OR b AND s = 'x'", "e = 'lo' AND s = 'x'", "(a = 1)OR(b)AND(s = 'x')"]
+    compiled_from(sandbox, *texts)
+    monkeypatch.setattr(shapes, "_STRUCTURE", shapes._STRUCTURE - {"or"})
+    shapes._gap.cache_clear()
+    for text in (texts[0], texts[2]):
+        with pytest.raises(PredicateError, match="is read in two ways"):
+            compiled_from(sandbox, text, texts[1])
+        with pytest.raises(PredicateError, match="is read in two ways"):
+            compiled_from(sandbox, "a = 2 OR b", texts[1], text)
+    shapes._gap.cache_clear()
 
 
 def test_a_wrong_cut_is_noticed(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
