@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from mwem_sql.compiler import predicate
-from mwem_sql.compiler.predicate import MAX_TEXT, Compound, Condition, Leaf, Part
+from mwem_sql.compiler.predicate import MAX_DEPTH, MAX_TEXT, Compound, Condition, Leaf, Part
 from mwem_sql.errors import PredicateError
 
 _AND = re.compile(r"\b[aA][nN][dD]\b")
 _CONSTANT = re.compile(r"""('(?:[^']|'')*'|"(?:[^"]|"")*"|(?<![\w'.])[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?![\w'.]))""")
-_TOKEN = re.compile(r"""[ \t\r\n]+|([^\W\d]\w*)|("(?:[^"]|"")*"|<>|<=|>=|!=|::|\|\||//(?!\*)|-(?![->])|/(?!\*)|[+*%<>=(),.])""")
+_TOKEN = re.compile(r"""[ \t\r\n]+|[^\W\d]\w*|"(?:[^"]|"")*"|<>|<=|>=|!=|::|\|\||//(?!\*)|-(?![->])|/(?!\*)|[+*%<>=(),.]""")
 # Words that a constant or a parenthesis may follow without being an argument or the parameter of a type.
 _KEYWORDS = {"and", "or", "not", "in", "between", "like", "ilike", "is", "case", "when", "then", "else", "escape"}
 # Words and signs that open something, and what closes which of them; AND closes BETWEEN.
@@ -52,7 +52,7 @@ def take_apart(text: str, at_and: bool = True) -> list[Conjunct] | None:
     position = begin = 0  # of the gap and of the part
     for between, constant in _gaps(text):
         gap = _gap(between)
-        if gap is None or (constant and (gap.touches or (position and gap.blank))):
+        if gap is None or len(opened) > MAX_DEPTH or (constant and (gap.touches or (position and gap.blank))):
             return None
         done = 0
         for word, start, end in gap.structure:
@@ -115,8 +115,6 @@ def _gap(text: str) -> _Gap | None:
         found = token.group().lower()
         if found.isspace():
             continue
-        if token[1] and not found.isascii() == token[1].upper().isascii() == token[1].isascii():
-            return None  # in another case it may be a keyword
         if found == "(":
             if before == '"':
                 return None
@@ -125,7 +123,9 @@ def _gap(text: str) -> _Gap | None:
             structure.append((found, start, position))
         before = '"' if found[0] == '"' else found
     touches = text[-1:].isalnum() or text[-1:] in {"_", '"'}
-    return _Gap(tuple(structure), before == "", before == "::" or _is_name(before), touches)
+    # A type's name before a text may depend on it (TIMESTAMP '...+01' has a time zone), but a DATE is one whatever the day.
+    binds = before == "::" or (_is_name(before) and before != "date")
+    return _Gap(tuple(structure), before == "", binds, touches)
 
 
 def _is_name(word: str) -> bool:
