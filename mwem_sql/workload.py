@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -17,11 +18,13 @@ import pyarrow as pa
 from sqlglot import exp
 
 from mwem_sql.compiler.dialect import fold
+from mwem_sql.compiler.predicate import bare
 from mwem_sql.domain import Attribute, Domain
 from mwem_sql.errors import MwemError, OptionError, WorkloadError, refuse
 
 COLUMNS = ("predicate", "measure", "group_by", "name", "weight")
 MAX_QUERIES = 2_000_000
+_HALF = re.compile("[\ud800-\udfff]")
 
 SCHEMA = pa.schema(
     [
@@ -56,12 +59,16 @@ class Query:
             value = getattr(self, part)
             if value is not None and not isinstance(value, str):
                 raise no(f"{part} ({value!r}) of a row is not text", f"{part} is a VARCHAR")
+            if value is not None and not _is_readable(value):
+                raise no(f"{part} ({value[:80]!r}) of a row has a NUL or half of a surrogate pair in it", "write characters only")
         if self.predicate is None and self.measure is None and self.group_by is None:
             raise no("a row has a NULL predicate and no group_by, so it asks nothing", "write a predicate ('true' counts all rows) or a group_by")
         if self.group_by is not None and not self.group_by:
             raise no("a row has an empty group_by list", "name columns, or leave it NULL")
         if self.group_by is not None and not all(isinstance(name, str) for name in self.group_by):
             raise no(f"a row has a group_by list ({list(self.group_by)!r}) with something other than names in it", "list column names only")
+        if self.group_by is not None and not all(map(_is_readable, self.group_by)):
+            raise no(f"a row has a group_by ({list(self.group_by)!r}) with a NUL or half of a surrogate pair in it", "write characters only")
         if not (isinstance(self.weight, Real) and 0 < self.weight < math.inf):
             raise no(f"a row has the weight {self.weight!r}, which must be a positive finite number", "leave it NULL for 1")
 
@@ -182,8 +189,15 @@ class Workload:
         return pa.Table.from_pylist(rows, schema=SCHEMA if verbatim else SCHEMA.set(index, pa.field("group_by", pa.string())))
 
 
+def _is_readable(text: str) -> bool:
+    """Whether DuckDB can be handed the text."""
+    return "\0" not in text and (text.isascii() or not _HALF.search(text))
+
+
 def _query(number: int, row: Mapping[str, Any]) -> Query:
     given = {fold(name): value for name, value in row.items()}
+    if isinstance(given.get("predicate"), str):
+        given["predicate"] = bare(given["predicate"])
     unknown = [name for name in row if fold(name) not in COLUMNS]
     if unknown:
         raise refuse(

@@ -21,6 +21,7 @@ from mwem_sql.errors import MwemError, PredicateError, refuse
 
 MAX_TEXT = 100_000  # characters of one expression
 MAX_DEPTH = 200  # levels of nesting: deeper trees exhaust a recursive parser
+_SCHEMA = "main"  # the one that a column's table may be qualified with; there is one such table where texts are evaluated
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 # How each comparison is written, with the column on the left and on the right.
@@ -34,7 +35,7 @@ _PLAIN_NODES = (
     exp.Neg, exp.Abs, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.DPipe, exp.Pow, exp.Concat,
     exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor, exp.BitwiseNot, exp.BitwiseLeftShift, exp.BitwiseRightShift,
     exp.Case, exp.If, exp.Cast, exp.TryCast, exp.DataType, exp.DataTypeParam, exp.Interval, exp.IntervalSpan, exp.Var,
-    exp.Extract, exp.AtTimeZone, exp.StrPosition, exp.Substring, exp.Trim, exp.Overlay,
+    exp.Extract, exp.AtTimeZone, exp.StrPosition, exp.Substring, exp.Trim, exp.Overlay, exp.Bracket, exp.Slice,
 )  # fmt: skip
 _AGGREGATES = {name.lower() for name, kind in exp.FUNCTION_BY_NAME.items() if issubclass(kind, exp.AggFunc)}
 _CURE = "use a deterministic scalar expression over the table's own columns"
@@ -71,6 +72,17 @@ class Compound:
 
 
 Condition = Leaf | Compound
+
+# Comments, and the keyword that a clause pasted with them begins with.
+_WHERE = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*where\b", re.IGNORECASE | re.DOTALL)
+
+
+def bare(clause: str) -> str:
+    """The expression of a WHERE clause as it is pasted: without the keyword before it and one semicolon behind it."""
+    found = _WHERE.match(clause)
+    clause = clause[found.end() :] if found else clause
+    ended = clause.rstrip()
+    return ended[:-1] if ended.endswith(";") and ended[:-1].strip() else clause
 
 
 @dataclass(frozen=True)
@@ -221,13 +233,18 @@ def _checked(tree: exp.Expr, own: _Text, columns: Mapping[str, str], table: str)
         if objection is not None:
             raise own.no(*objection)
         node.pop_comments()
+        if isinstance(node, exp.Collate) and isinstance(node.expression, exp.Column):
+            # NOCASE.NOACCENT: collations, one after the other.
+            node.set("expression", exp.var(".".join(part.sql(dialect.DIALECT) for part in node.expression.parts)))
     for column in tree.find_all(exp.Column):
-        if column.args.get("db") or (column.table and fold(column.table) != fold(table)):
+        qualified = [fold(part.name) for part in column.parts[:-1]]
+        if qualified not in ([], [fold(table)], [_SCHEMA, fold(table)]):
             raise own.no(f"reads {dialect.sql(column)}, which is not a column of {table}", "name the table's own columns")
         if fold(column.name) not in columns:
             listed = ", ".join(dict.fromkeys(columns.values()))
-            raise own.no(f"reads the unknown column {column.name}", f"{table} has the columns {listed}; a string takes single quotes")
-        column.set("table", None)
+            raise own.no(f"reads the unknown column {_shown(column.name)}", f"{table} has the columns {listed}; a string takes single quotes")
+        for qualifier in ("table", "db"):
+            column.set(qualifier, None)
         column.set("this", exp.to_identifier(columns[fold(column.name)], quoted=True))
     return tree
 
@@ -258,8 +275,13 @@ def _objection(node: exp.Expr) -> tuple[str, str] | None:
     return f"has a part ({dialect.sql(node)}) that is not a scalar expression", _CURE
 
 
+def _shown(name: str) -> str:
+    """A name, with its code points where a look-alike or nothing at all could be seen in its place."""
+    return name if name and name.isascii() and name.isprintable() else f"{name} ({name!a})"
+
+
 def _too_deep(own: _Text) -> MwemError:
-    return own.no(f"is nested more than {MAX_DEPTH} levels deep", "use IN lists, or more rows")
+    return own.no(f"is nested too deeply (at most {MAX_DEPTH} levels, and fewer of parentheses and calls)", "use IN lists, or more rows")
 
 
 def _syntax(own: _Text, error: SqlglotError, lines_before: int) -> MwemError:

@@ -35,7 +35,7 @@ class Abstract:
 
 def abstract(text: str) -> Abstract | None:
     """The shape of a text, or None where it is not plain enough."""
-    if _UNSAFE.search(text):
+    if len(text) > predicate.MAX_TEXT or _UNSAFE.search(text):
         return None
     parts: list[str] = []
     constants: list[str] = []
