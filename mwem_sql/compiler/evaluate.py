@@ -50,8 +50,8 @@ def cut(
     """Each used column's pieces: its values where they can or must be listed, else what lies between constants."""
     constants: dict[str, list[str]] = {name: [] for name in used}
     must_list: set[str] = set()
-    for (role, _), leaf in terms.items():
-        if role != "truth" or leaf.compared is None:
+    for leaf in terms.values():
+        if leaf.compared is None:
             must_list.update(leaf.columns)
         else:
             constants[leaf.columns[0]].extend(leaf.compared)

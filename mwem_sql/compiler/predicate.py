@@ -47,8 +47,8 @@ _CLOSED = re.compile(r"""(?:'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|/\*.*?\*/|(?!
 class Leaf:
     """A maximal part of an expression that AND, OR and NOT need not take apart.
 
-    `compared` are the constants that a one-column leaf compares its column with, if it does nothing else: between two
-    neighbouring ones it has one truth value, so the column's values need not be listed. `test` is (operator,
+    `compared` are the constants that a one-column leaf compares its column with, if it does nothing else with it: between two
+    neighbouring ones it has one value, so the column's values need not be listed. `test` is (operator,
     constant) where the leaf is one comparison of the column with one plain constant.
     """
 
@@ -174,27 +174,35 @@ def _test(tree: exp.Expr) -> tuple[str, str] | None:
 
 
 def _constants(tree: exp.Expr) -> list[exp.Expr] | None:
-    """The constants a one-column expression compares its column with, or None if it does anything else."""
+    """The constants a one-column expression compares its column with, or None if it does anything else with it.
+
+    What is made of the comparisons does not matter: AND and NOT, CASE WHEN x > 3 THEN 'high' END, (x > 3) = (x < 5).
+    """
     inner = tree.unnest()
-    if isinstance(inner, (exp.And, exp.Or)):
-        left, right = _constants(inner.this), _constants(inner.expression)
-        return None if left is None or right is None else left + right
-    if isinstance(inner, exp.Not):
-        return _constants(inner.this)
-    if not columns_of(inner):
-        return []
-    if isinstance(inner, exp.Is) and _is_column(inner.this) and isinstance(inner.expression, exp.Null):
+    if _is_column(inner):
+        return None
+    found = _compared(inner)
+    if found is None:
+        parts = [_constants(part) for part in inner.iter_expressions()]
+        listed = [part for part in parts if part is not None]
+        return [constant for part in listed for constant in part] if len(listed) == len(parts) else None
+    return found
+
+
+def _compared(tree: exp.Expr) -> list[exp.Expr] | None:
+    """The constants of one comparison of the column, or None if it is something else."""
+    if isinstance(tree, exp.Is) and _is_column(tree.this) and isinstance(tree.expression, exp.Null):
         return []
     compared: list[exp.Expr]
-    if isinstance(inner, _COMPARISONS):
-        sides = [inner.this, inner.expression]
+    if isinstance(tree, _COMPARISONS):
+        sides = [tree.this, tree.expression]
         if not any(_is_column(side) for side in sides):
             return None
         compared = [side for side in sides if not _is_column(side)]
-    elif isinstance(inner, exp.Between) and _is_column(inner.this):
-        compared = [inner.args["low"], inner.args["high"]]
-    elif isinstance(inner, exp.In) and _is_column(inner.this):
-        compared = list(inner.expressions)
+    elif isinstance(tree, exp.Between) and _is_column(tree.this):
+        compared = [tree.args["low"], tree.args["high"]]
+    elif isinstance(tree, exp.In) and _is_column(tree.this):
+        compared = list(tree.expressions)
     else:
         return None
     return None if any(columns_of(side) for side in compared) else compared
