@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -19,11 +20,13 @@ from sqlglot import exp
 
 from mwem_sql.compiler.dialect import fold
 from mwem_sql.compiler.measures import is_aggregate
+from mwem_sql.compiler.predicate import bare
 from mwem_sql.domain import Attribute, Domain
 from mwem_sql.errors import MwemError, OptionError, WorkloadError, refuse
 
 COLUMNS = ("predicate", "measure", "group_by", "name", "weight")
 MAX_QUERIES = 2_000_000
+_HALF = re.compile("[\ud800-\udfff]")
 
 SCHEMA = pa.schema(
     [
@@ -57,13 +60,17 @@ class Query:
         for part, value in (("predicate", self.predicate), ("measure", self.measure), ("name", self.name)):
             if value is not None and not isinstance(value, str):
                 raise no(f"{part} ({value!r}) of a row is not text", f"{part} is a VARCHAR")
+            if value is not None and not _is_readable(value):
+                raise no(f"{part} ({value[:80]!r}) of a row has a NUL or half of a surrogate pair in it", "write characters only")
         if self.predicate is None and self.measure is None and self.group_by is None:
             raise no("a row has a NULL predicate and no group_by, so it asks nothing", "write a predicate ('true' counts all rows) or a group_by")
         if self.group_by is not None and not self.group_by:
             raise no("a row has an empty group_by list", "name columns, or leave it NULL")
         for name in self.group_by or ():
             if not isinstance(name, str):
-                raise no(f"a row has a group_by list ({list(self.group_by)!r}) with something other than names in it", "list column names only")
+                raise no(f"a row has a group_by list ({list(self.group_by or ())!r}) with something other than names in it", "list column names only")
+            if not _is_readable(name):
+                raise no(f"a row has a group_by ({list(self.group_by or ())!r}) with a NUL or half of a surrogate pair in it", "write characters only")
         if not (isinstance(self.weight, Real) and 0 < self.weight < math.inf):
             raise no(f"a row has the weight {self.weight!r}, which must be a positive finite number", "leave it NULL for 1")
 
@@ -185,9 +192,15 @@ class Workload:
         return pa.Table.from_pylist(rows, schema=SCHEMA if verbatim else SCHEMA.set(index, pa.field("group_by", pa.string())))
 
 
+def _is_readable(text: str) -> bool:
+    """Whether DuckDB can be handed the text."""
+    return "\0" not in text and (text.isascii() or not _HALF.search(text))
+
+
 def _query(number: int, row: Mapping[str, Any]) -> Query:
     spelled = _spelled(tuple(row))
-    text, measure, group_by, name, weight = [row[spelled[column]] if column in spelled else None for column in COLUMNS]
+    written, measure, group_by, name, weight = [row[spelled[column]] if column in spelled else None for column in COLUMNS]
+    text = bare(written) if isinstance(written, str) else written
     if group_by is not None and not isinstance(group_by, (str, list, tuple)):
         raise refuse(
             WorkloadError, "workload", f"row {number} has a group_by ({group_by!r}) that is neither text nor a list of names",

@@ -66,6 +66,18 @@ def compile_workload(
     domain: Domain, workload: Workload, sandbox: Sandbox, finer_than: Mapping[str, Classes] | None = None
 ) -> Compiled:
     """Compile all queries. `finer_than` (a release's classes) makes every class part of one of those."""
+    try:
+        return _compiled(domain, workload, sandbox, finer_than)
+    except RecursionError:
+        raise refuse(
+            PredicateError, "workload", "an expression of the workload is nested too deeply to be taken apart where the call comes from",
+            "use IN lists, or more rows",
+        ) from None
+
+
+def _compiled(
+    domain: Domain, workload: Workload, sandbox: Sandbox, finer_than: Mapping[str, Classes] | None
+) -> Compiled:
     reader = Reader(domain.spelling, domain.table)
     measures = _measures(domain, workload)
     parsed = _parse(domain, workload, reader, measures)

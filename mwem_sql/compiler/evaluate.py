@@ -51,8 +51,8 @@ def cut(
     """Each used column's pieces: its values where they can or must be listed, else what lies between constants."""
     constants: dict[str, list[str]] = {name: [] for name in used}
     must_list: set[str] = set()
-    for (role, _), leaf in terms.items():
-        if role != "truth" or leaf.compared is None:
+    for leaf in terms.values():
+        if leaf.compared is None:
             must_list.update(leaf.columns)
         else:
             constants[leaf.columns[0]].extend(leaf.compared)
@@ -154,9 +154,10 @@ def run(sandbox: Sandbox, table: str, texts: Sequence[tuple[str, str]]) -> list[
     try:
         return sandbox.evaluate(table, [expression for _, expression in texts])
     except duckdb.Error as error:
-        for text, expression in texts if len(texts) > 1 else ():
-            run(sandbox, table, [(text, expression)])
-        raise evaluation_error(texts[0][0], error) from None
+        if len(texts) == 1:
+            raise evaluation_error(texts[0][0], error) from None
+        # One by one: that finds the one to blame, or none (DuckDB reads an odd space otherwise if a text before it has a quote in a comment).
+        return [array for one in texts for array in run(sandbox, table, [one])]
 
 
 def _typed(role: str, text: str) -> str:

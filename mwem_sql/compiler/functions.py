@@ -1,7 +1,16 @@
 """The functions a workload may call: deterministic scalars, by DuckDB's names.
 
 A list of names, because DuckDB's own flag is no guard: it calls `current_localtime` and every Python function
-consistent. `age` is left out (with one argument it reads the clock), and so is everything that makes nested values.
+consistent. What is left out, of all that DuckDB flags so:
+
+- `age` and `ago` (with one argument `age` reads the clock), `current_*`, `pg_*`, `has_*`, `inet_*`, `version`: clock, session, catalog;
+- `list_*`, `map_*`, `struct_*`, `json_*`, `st_*`, `string_split`, `regexp_extract_all`, ...: nested values, extensions;
+- `bitstring`, `get_bit`, `set_bit`, `bit_position`: `bitstring` makes any length, and the type BIT has no use without it;
+- `collate_*`, `icu_*`: write COLLATE; `create_sort_key`, `alias`, `stats`, `cast_to_type`, `can_cast_implicitly`, ...: inner workings;
+- `error`, `assert_true`, `pg_sleep`, `invoke`, `switch`, `wavg`, `geomean`: they raise, wait, call another function, or aggregate.
+
+Names that some version lacks: `binom` and `if` are functions from 2.0 on (`if` is syntax before), `days_in_month` and
+`parse_formatted_bytes` from 1.5 on; `coalesce`, `ifnull`, `try` and `overlay` are syntax in all or some.
 """
 
 from __future__ import annotations
@@ -9,34 +18,40 @@ from __future__ import annotations
 ALLOWED_FUNCTIONS = frozenset(
     [
         # Numbers.
-        "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "bit_count", "cbrt", "ceil",
-        "ceiling", "cos", "cosh", "cot", "degrees", "divide", "even", "exp", "factorial", "fdiv", "floor", "fmod",
-        "gamma", "gcd", "greatest", "greatest_common_divisor", "isfinite", "isinf", "isnan", "lcm", "least",
-        "least_common_multiple", "lgamma", "ln", "log", "log10", "log2", "mod", "multiply", "nextafter", "pi",
-        "pow", "power", "radians", "round", "round_even", "roundbankers", "sign", "signbit", "sin", "sinh", "sqrt",
-        "subtract", "tan", "tanh", "trunc", "xor",
+        "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "binom", "bit_count", "cbrt",
+        "ceil", "ceiling", "cos", "cosh", "cot", "degrees", "divide", "even", "exp", "factorial", "fdiv",
+        "floor", "fmod", "from_binary", "gamma", "gcd", "greatest", "greatest_common_divisor", "isfinite",
+        "isinf", "isnan", "lcm", "least", "least_common_multiple", "lgamma", "ln", "log", "log10", "log2",
+        "mod", "multiply", "nextafter", "pi", "pow", "power", "radians", "round", "round_even", "roundbankers",
+        "sign", "signbit", "sin", "sinh", "sqrt", "subtract", "tan", "tanh", "to_base", "trunc", "unbin", "xor",
         # Text.
-        "ascii", "bar", "base64", "bin", "bit_length", "char_length", "character_length", "chr", "concat",
-        "concat_ws", "contains", "damerau_levenshtein", "editdist3", "ends_with", "format", "from_base64",
-        "from_hex", "hamming", "hash", "hex", "ilike_escape", "instr", "jaccard", "jaro_similarity",
-        "jaro_winkler_similarity", "lcase", "left", "left_grapheme", "len", "length", "length_grapheme",
-        "levenshtein", "like_escape", "lower", "lpad", "ltrim", "md5", "mismatches", "nfc_normalize",
-        "not_ilike_escape", "not_like_escape", "octet_length", "ord", "overlay", "position", "prefix", "printf",
-        "regexp_escape", "regexp_extract", "regexp_full_match", "regexp_matches", "regexp_replace", "repeat",
-        "replace", "reverse", "right", "right_grapheme", "rpad", "rtrim", "sha1", "sha256", "split_part",
-        "starts_with", "strip_accents", "strlen", "strpos", "substr", "substring", "substring_grapheme", "suffix",
-        "to_base64", "to_binary", "to_hex", "translate", "trim", "ucase", "unicode", "upper", "url_decode",
+        "array_extract", "array_slice", "ascii", "bar", "base64", "bin", "bit_length", "char_length",
+        "character_length", "chr", "concat", "concat_ws", "contains", "damerau_levenshtein", "decode",
+        "editdist3", "encode", "ends_with", "format", "format_bytes", "formatreadabledecimalsize",
+        "formatreadablesize", "from_base64", "from_hex", "hamming", "hash", "hex", "ilike_escape", "instr",
+        "jaccard", "jaro_similarity", "jaro_winkler_similarity", "lcase", "left", "left_grapheme", "len",
+        "length", "length_grapheme", "levenshtein", "like_escape", "lower", "lpad", "ltrim", "md5",
+        "md5_number", "md5_number_lower", "md5_number_upper", "mismatches", "nfc_normalize", "not_ilike_escape",
+        "not_like_escape", "octet_length", "ord", "overlay", "parse_dirname", "parse_dirpath", "parse_filename",
+        "parse_formatted_bytes", "pg_size_pretty", "position", "prefix", "printf", "regexp_escape",
+        "regexp_extract", "regexp_full_match", "regexp_matches", "regexp_replace", "repeat", "replace",
+        "reverse", "right", "right_grapheme", "rpad", "rtrim", "sha1", "sha256", "split_part", "starts_with",
+        "strip_accents", "strlen", "strpos", "substr", "substring", "substring_grapheme", "suffix", "to_base64",
+        "to_binary", "to_hex", "translate", "trim", "ucase", "unhex", "unicode", "upper", "url_decode",
         "url_encode",
         # Dates and times.
         "century", "date_add", "date_diff", "date_part", "date_sub", "date_trunc", "datediff", "datepart",
-        "datesub", "datetrunc", "day", "dayname", "dayofmonth", "dayofweek", "dayofyear", "days_in_month", "decade",
-        "epoch", "epoch_ms", "epoch_ns", "epoch_us", "era", "hour", "isodow", "isoyear", "julian", "last_day",
-        "make_date", "make_time", "make_timestamp", "make_timestamptz", "microsecond", "millennium", "millisecond",
-        "minute", "month", "monthname", "quarter", "second", "strftime", "strptime", "time_bucket", "timezone",
-        "to_centuries", "to_days", "to_decades", "to_hours", "to_microseconds", "to_millennia", "to_milliseconds",
-        "to_minutes", "to_months", "to_quarters", "to_seconds", "to_timestamp", "to_weeks", "to_years",
-        "try_strptime", "week", "weekday", "weekofyear", "year", "yearweek",
+        "datesub", "datetrunc", "day", "dayname", "dayofmonth", "dayofweek", "dayofyear", "days_in_month",
+        "decade", "epoch", "epoch_ms", "epoch_ns", "epoch_us", "era", "hour", "isodow", "isoyear", "julian",
+        "last_day", "make_date", "make_time", "make_timestamp", "make_timestamp_ms", "make_timestamp_ns",
+        "make_timestamptz", "microsecond", "millennium", "millisecond", "minute", "month", "monthname",
+        "nanosecond", "normalized_interval", "quarter", "second", "strftime", "strptime", "time_bucket",
+        "timezone", "timezone_hour", "timezone_minute", "to_centuries", "to_days", "to_decades", "to_hours",
+        "to_microseconds", "to_millennia", "to_milliseconds", "to_minutes", "to_months", "to_quarters",
+        "to_seconds", "to_timestamp", "to_weeks", "to_years", "try_strptime", "week", "weekday", "weekofyear",
+        "year", "yearweek",
         # Any type.
-        "coalesce", "constant_or_null", "enum_code", "if", "ifnull", "nullif", "typeof",
+        "coalesce", "constant_or_null", "enum_code", "enum_first", "enum_last", "if", "ifnull", "nullif", "try",
+        "typeof", "uuid_extract_timestamp", "uuid_extract_version",
     ]
 )  # fmt: skip

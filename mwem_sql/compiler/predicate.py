@@ -21,6 +21,7 @@ from mwem_sql.errors import MwemError, PredicateError, refuse
 
 MAX_TEXT = 100_000  # characters of one expression
 MAX_DEPTH = 200  # levels of nesting: deeper trees exhaust a recursive parser
+_SCHEMA = "main"  # the one that a column's table may be qualified with; there is one such table where texts are evaluated
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 # How each comparison is written, with the column on the left and on the right.
@@ -34,7 +35,7 @@ _PLAIN_NODES = (
     exp.Neg, exp.Abs, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.DPipe, exp.Pow, exp.Concat,
     exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor, exp.BitwiseNot, exp.BitwiseLeftShift, exp.BitwiseRightShift,
     exp.Case, exp.If, exp.Cast, exp.TryCast, exp.DataType, exp.DataTypeParam, exp.Interval, exp.IntervalSpan, exp.Var,
-    exp.Extract, exp.AtTimeZone, exp.StrPosition, exp.Substring, exp.Trim, exp.Overlay,
+    exp.Extract, exp.AtTimeZone, exp.StrPosition, exp.Substring, exp.Trim, exp.Overlay, exp.Bracket, exp.Slice,
 )  # fmt: skip
 _AGGREGATES = {name.lower() for name, kind in exp.FUNCTION_BY_NAME.items() if issubclass(kind, exp.AggFunc)}
 _CURE = "use a deterministic scalar expression over the table's own columns"
@@ -46,8 +47,8 @@ _CLOSED = re.compile(r"""(?:'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|/\*.*?\*/|(?!
 class Leaf:
     """A maximal part of an expression that AND, OR and NOT need not take apart.
 
-    `compared` are the constants that a one-column leaf compares its column with, if it does nothing else: between two
-    neighbouring ones it has one truth value, so the column's values need not be listed. `test` is an operator and its
+    `compared` are the constants that a one-column leaf compares its column with, if it does nothing else with it: between two
+    neighbouring ones it has one value, so the column's values need not be listed. `test` is an operator and its
     constants where the leaf is one comparison, BETWEEN or IN of the column with plain constants.
     """
 
@@ -71,6 +72,17 @@ class Compound:
 
 
 Condition = Leaf | Compound
+
+# Comments, and the keyword that a clause pasted with them begins with.
+_WHERE = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*where\b", re.IGNORECASE | re.DOTALL)
+
+
+def bare(clause: str) -> str:
+    """The expression of a WHERE clause as it is pasted: without the keyword before it and one semicolon behind it."""
+    found = _WHERE.match(clause)
+    clause = clause[found.end() :] if found else clause
+    ended = clause.rstrip()
+    return ended[:-1] if ended.endswith(";") and ended[:-1].strip() else clause
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,27 +198,35 @@ def _is_plain(constant: exp.Expr) -> bool:
 
 
 def _constants(tree: exp.Expr) -> list[exp.Expr] | None:
-    """The constants a one-column expression compares its column with, or None if it does anything else."""
+    """The constants a one-column expression compares its column with, or None if it does anything else with it.
+
+    What is made of the comparisons does not matter: AND and NOT, CASE WHEN x > 3 THEN 'high' END, (x > 3) = (x < 5).
+    """
     inner = tree.unnest()
-    if isinstance(inner, (exp.And, exp.Or)):
-        left, right = _constants(inner.this), _constants(inner.expression)
-        return None if left is None or right is None else left + right
-    if isinstance(inner, exp.Not):
-        return _constants(inner.this)
-    if not columns_of(inner):
-        return []
-    if isinstance(inner, exp.Is) and _is_column(inner.this) and isinstance(inner.expression, exp.Null):
+    if _is_column(inner):
+        return None
+    found = _compared(inner)
+    if found is None:
+        parts = [_constants(part) for part in inner.iter_expressions()]
+        listed = [part for part in parts if part is not None]
+        return [constant for part in listed for constant in part] if len(listed) == len(parts) else None
+    return found
+
+
+def _compared(tree: exp.Expr) -> list[exp.Expr] | None:
+    """The constants of one comparison of the column, or None if it is something else."""
+    if isinstance(tree, exp.Is) and _is_column(tree.this) and isinstance(tree.expression, exp.Null):
         return []
     compared: list[exp.Expr]
-    if isinstance(inner, _COMPARISONS):
-        sides = [inner.this, inner.expression]
+    if isinstance(tree, _COMPARISONS):
+        sides = [tree.this, tree.expression]
         if not any(_is_column(side) for side in sides):
             return None
         compared = [side for side in sides if not _is_column(side)]
-    elif isinstance(inner, exp.Between) and _is_column(inner.this):
-        compared = [inner.args["low"], inner.args["high"]]
-    elif isinstance(inner, exp.In) and _is_column(inner.this):
-        compared = list(inner.expressions)
+    elif isinstance(tree, exp.Between) and _is_column(tree.this):
+        compared = [tree.args["low"], tree.args["high"]]
+    elif isinstance(tree, exp.In) and _is_column(tree.this):
+        compared = list(tree.expressions)
     else:
         return None
     return None if any(columns_of(side) for side in compared) else compared
@@ -245,13 +265,18 @@ def _checked(tree: exp.Expr, own: _Text, columns: Mapping[str, str], table: str)
         if objection is not None:
             raise own.no(*objection)
         node.pop_comments()
+        if isinstance(node, exp.Collate) and isinstance(node.expression, exp.Column):
+            # NOCASE.NOACCENT: collations, one after the other.
+            node.set("expression", exp.var(".".join(part.sql(dialect.DIALECT) for part in node.expression.parts)))
     for column in tree.find_all(exp.Column):
-        if column.args.get("db") or (column.table and fold(column.table) != fold(table)):
+        qualified = [fold(part.name) for part in column.parts[:-1]]
+        if qualified not in ([], [fold(table)], [_SCHEMA, fold(table)]):
             raise own.no(f"reads {dialect.sql(column)}, which is not a column of {table}", "name the table's own columns")
         if fold(column.name) not in columns:
             listed = ", ".join(dict.fromkeys(columns.values()))
-            raise own.no(f"reads the unknown column {column.name}", f"{table} has the columns {listed}; a string takes single quotes")
-        column.set("table", None)
+            raise own.no(f"reads the unknown column {_shown(column.name)}", f"{table} has the columns {listed}; a string takes single quotes")
+        for qualifier in ("table", "db"):
+            column.set(qualifier, None)
         column.set("this", exp.to_identifier(columns[fold(column.name)], quoted=True))
     return tree
 
@@ -282,8 +307,13 @@ def _objection(node: exp.Expr) -> tuple[str, str] | None:
     return f"has a part ({dialect.sql(node)}) that is not a scalar expression", _CURE
 
 
+def _shown(name: str) -> str:
+    """A name, with its code points where a look-alike or nothing at all could be seen in its place."""
+    return name if name and name.isascii() and name.isprintable() else f"{name} ({name!a})"
+
+
 def _too_deep(own: _Text) -> MwemError:
-    return own.no(f"is nested more than {MAX_DEPTH} levels deep", "use IN lists, or more rows")
+    return own.no(f"is nested too deeply (at most {MAX_DEPTH} levels, and fewer of parentheses and calls)", "use IN lists, or more rows")
 
 
 def _syntax(own: _Text, error: SqlglotError, lines_before: int) -> MwemError:

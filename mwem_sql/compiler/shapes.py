@@ -43,7 +43,7 @@ class Conjunct:
 
 def take_apart(text: str, at_and: bool = True) -> list[Conjunct] | None:
     """The parts that AND joins at the top of a text (all of it where OR is there too), or None where it is not plain enough."""
-    if _TAKEN.search(text):
+    if len(text) > predicate.MAX_TEXT or _TAKEN.search(text):
         return None
     parts: list[Conjunct] = []
     shape: list[str] = []
