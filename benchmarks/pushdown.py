@@ -13,7 +13,8 @@
 
 DIR of --data holds adult_train.csv; tables are made once in DIR of --work (by default one that is removed). Each ratio is of wall
 times, and of processor times beside it: where other work shares the machine, the second is the steadier one. `predicates` and
-`compile` time a share of what they compare with, and scale it up. `--growth` needs matplotlib (pip install 'mwem-sql[bench]').
+`compile` time a share of what they compare with, and scale it up. `--growth` needs matplotlib (pip install 'mwem-sql[bench]') and measures processor time:
+set OPENBLAS_NUM_THREADS=1 on a shared machine, where threads of BLAS wait for each other in a loop.
 """
 
 from __future__ import annotations
@@ -182,9 +183,8 @@ class Rows:
                     con.execute("SELECT " + ", ".join(f"count_if({text})" for text in batch) + " FROM adult").fetchall()
 
             def call(rows: int | None) -> Took:
-                took = Took.of(
-                    con.execute("CALL mwem_release('adult', workload, 1, rounds := 5, output := 'released', rows := $rows)", {"rows": rows}).fetchall
-                )
+                statement = "CALL mwem_release('adult', workload, 1, rounds := 5, output := 'released', rows := $rows)"
+                took = Took.of(lambda: con.execute(statement, {"rows": rows}).fetchall())
                 con.execute("DROP TABLE released; DROP SCHEMA mwem CASCADE")
                 return took
 

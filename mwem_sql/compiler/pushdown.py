@@ -40,9 +40,9 @@ _GROUP, _GROUP_COLUMN, _GROUP_TEXT = 3.0, 3.0, 25.0
 _GROUP_BIT, _CACHED_BITS, _MOST_BITS = 16.0, 14, 24  # for each doubling of the groups beyond what a cache holds
 _ADD, _ADD_COLUMN = 4.0, 1.5  # a group to a histogram
 _CELL, _SET = 10.0 / ROWS, 2e4 / ROWS  # roll-ups, and the answers of an attribute set
-_ROW_CODE, _ROW_TEXT = 5.0, 100.0
-_AGGREGATE, _AGGREGATE_BLOCK = 1.3, 1.5
-_PRODUCT_CLASS, _PRODUCT_PAIR = 10.0, 0.015
+_ROW_CODE, _ROW_TEXT = 3.0, 100.0
+_AGGREGATE, _AGGREGATE_BLOCK = 0.8, 0.6  # half of the first is planning: 0.4 ms each, whatever the rows
+_PRODUCT_CLASS, _PRODUCT_PAIR = 3.0, 0.02
 # What a pair costs at least by other plans: a histogram of 20 attributes has 190 pairs.
 _LEAST_PAIR = (_ADD + 20 * _ADD_COLUMN) / 190
 
