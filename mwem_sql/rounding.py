@@ -145,10 +145,9 @@ class _Margin:
         self.missing -= self._sums(rows, counts)
 
     def pull(self, rows: slice, fractions: Floats) -> None:
-        """Move fractions so that they sum to what is missing, the undecided ones most; all stay in [0, 1]."""
+        """Move fractions towards what is missing, those halfway between 0 and 1 most."""
         room = fractions * (1 - fractions)
-        gap = self.missing - self._sums(rows, fractions)
-        moves = gap / np.maximum(self._sums(rows, room), np.abs(gap) + TINY)
+        moves = _moves(self.missing - self._sums(rows, fractions), self._sums(rows, room))
         fractions += room * (moves if self.cells is None else moves[self.cells[rows]])
 
     def _sums(self, rows: slice, values: npt.NDArray[Any]) -> Floats:
@@ -159,12 +158,20 @@ class _Margin:
         return sums.astype(np.float64, copy=False).reshape(self.low.shape)
 
 
+def _moves(gaps: Floats, rooms: Floats) -> Floats:
+    """By what part of their room f (1 - f) fractions have to move to close a gap; 1 takes none of them out of [0, 1]."""
+    return np.asarray(gaps / np.maximum(rooms, np.abs(gaps) + TINY))
+
+
 def _summing_to(totals: Indices, fractions: Floats) -> Floats:
-    """Rows of fractions all moved up or all down, in proportion to the room they have, so that each sums to its total."""
-    sums, classes = fractions.sum(axis=1), fractions.shape[1]
+    """Rows of fractions moved inside [0, 1] so that each sums to its total."""
+    room = fractions * (1 - fractions)
+    near = fractions + room * _moves(totals - fractions.sum(axis=1), room.sum(axis=1))[:, None]
+    # What is left takes all of a row the same part of their way to 0 or to 1.
+    sums, classes = near.sum(axis=1), near.shape[1]
     down = np.where(sums > totals, totals / np.maximum(sums, TINY), 1.0)
     up = np.where(sums < totals, (classes - totals) / np.maximum(classes - sums, TINY), 1.0)
-    return 1 - (1 - fractions * down[:, None]) * up[:, None]
+    return np.asarray(1 - (1 - near * down[:, None]) * up[:, None])
 
 
 def _systematic_rows(fractions: Floats, totals: Indices, generator: np.random.Generator) -> Indices:

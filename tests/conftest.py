@@ -30,9 +30,8 @@ PEOPLE = """
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if "versions" in config.getoption("markexpr"):
-        return
-    slow = [item for item in items if item.get_closest_marker("versions")]
+    asked = config.getoption("markexpr")
+    slow = [item for item in items if any(item.get_closest_marker(name) and name not in asked for name in ("versions", "campaign"))]
     if slow:
         config.hook.pytest_deselected(items=slow)
         items[:] = [item for item in items if item not in slow]
