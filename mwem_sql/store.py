@@ -24,10 +24,9 @@ from mwem_sql.ledger import prepare
 from mwem_sql.session import lock, transaction
 from mwem_sql.state import Mixture, State
 from mwem_sql.ticks import cast
+from mwem_sql.values import Rows
 
 _ARRIVED = "__mwem_arrived"  # a name that no table of the user has
-
-Columns = Mapping[str, tuple[str, pa.Array]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +47,7 @@ class Stored:
 
 
 def write(
-    con: duckdb.DuckDBPyConnection, name: Name, facts: Mapping[str, Any], columns: Columns, *, measurements: pa.Table, factors: pa.Table,
+    con: duckdb.DuckDBPyConnection, name: Name, facts: Mapping[str, Any], rows: Rows, *, measurements: pa.Table, factors: pa.Table,
 ) -> int:  # fmt: skip
     """Store everything in one transaction and return the release's number. The output of an older version is replaced.
 
@@ -61,7 +60,7 @@ def write(
         release = int(found[0][0])
         if releases_of(con, name):
             con.execute(exp.Drop(tables=[name.tree()], kind="TABLE", exists=True).sql("duckdb"))
-        write_table(con, name, columns)
+        write_table(con, name, rows)
         own = {**facts, "output": str(name), "schema_name": name.schema, "table_name": name.table}
         _append(con, "releases", release, pa.Table.from_pylist([own]))
         _append(con, "measurements", release, measurements)
@@ -69,14 +68,14 @@ def write(
     return release
 
 
-def write_table(con: duckdb.DuckDBPyConnection, name: Name, columns: Columns) -> None:
-    """The synthetic rows, each column cast to its type."""
-    arrived = pa.table({f"c{k}": array for k, (_, array) in enumerate(columns.values())})
+def write_table(con: duckdb.DuckDBPyConnection, name: Name, rows: Rows) -> None:
+    """The synthetic rows, each column cast to its type; DuckDB asks for batches as it writes them."""
     typed = [
-        exp.alias_(cast(exp.column(f"c{k}"), kind), column, quoted=True) for k, (column, (kind, _)) in enumerate(columns.items())
+        exp.alias_(cast(exp.column(arrived), kind), column, quoted=True)
+        for arrived, (column, kind) in zip(rows.reader.schema.names, rows.types.items(), strict=True)
     ]
     create = exp.Create(this=name.tree(), kind="TABLE", expression=exp.select(*typed).from_(_ARRIVED))
-    con.register(_ARRIVED, arrived)
+    con.register(_ARRIVED, rows.reader)
     con.execute(create.sql("duckdb"))
 
 

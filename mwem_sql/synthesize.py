@@ -1,122 +1,127 @@
-"""Class codes of synthetic rows, which follow the weights of a state much more closely than independent draws would.
+"""Class codes of synthetic rows, block by block: as many rows in each cell of a clique as its table says.
 
-Attributes are drawn one after the other, clique by clique: the rows that agree in what was drawn before are shared out to
-the classes of the next to within 1, so that a cell of a clique has its expected number to within a few rows. Across trees, whose joint is a product, the cells are dealt evenly to the rows. Which value of a class a row gets, and the
-table it goes to, are for the caller.
+Tables are dealt to rows one after the other: the rows of a cell that a clique shares with those before it get the clique's
+cells of that one, evenly with respect to what they got before; across trees, whose joint is a product, all rows are one
+such cell. A block holds a fair part of every table and is random in its order, so memory depends on the block and the
+state alone. Which value of a class a row gets, and the table it goes to, are for the caller.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import prod
 
 import numpy as np
 import numpy.typing as npt
 
-from mwem_sql.compiler.linear import Floats
-from mwem_sql.factor import Factor
+from mwem_sql.rounding import GOLDEN, Indices, Table, golden_offsets, systematic_counts, whole_tables
 from mwem_sql.state import Mixture, State
-from mwem_sql.tree import Tree
 
-Codes = npt.NDArray[np.int32]
-Indices = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.unsignedinteger]
 
-GOLDEN = (5**0.5 - 1) / 2
-
-
-def draw_codes(state: State | Mixture, rows: int, generator: np.random.Generator) -> dict[str, Codes]:
-    """The class of each row in each attribute. The order of rows is random: it carries nothing."""
-    states = state.states if isinstance(state, Mixture) else (state,)
-    shares = systematic_counts(np.ones(len(states)), rows, generator)
-    drawn = [_draw(one, int(share), generator) for one, share in zip(states, shares, strict=True)]
-    order = generator.permutation(rows)
-    return {name: np.concatenate([codes[name] for codes in drawn])[order] for name in state.attributes}
+BLOCK = 1 << 22
+"""Codes in a block: its rows times the attributes. Across cliques rows are even inside a block only, so few are better."""
+DIGIT = 16
+"""Bits of the numbers that numpy sorts in linear time."""
 
 
-def uniform_choice(sizes: Floats, count: int, generator: np.random.Generator) -> Indices:
-    """`count` indices in proportion to `sizes`, each to within 1 of its due number; in random order."""
-    return generator.permutation(np.repeat(np.arange(len(sizes)), systematic_counts(sizes, count, generator)))
+def draw_codes(
+    state: State | Mixture, rows: int, generator: np.random.Generator, block: int = BLOCK
+) -> Iterator[dict[str, Codes]]:
+    """The class of each row in each attribute, in blocks of about `block` codes; at least one block.
 
-
-def systematic_counts(weights: Floats, count: int, generator: np.random.Generator) -> Indices:
-    """Integers that sum to `count`, each within 1 of its share by weight and equal to it on average."""
-    # One offset for all bounds: every run of neighbours is within 1 of its share, too.
-    bounds = np.cumsum(weights)
-    ends = np.floor(bounds * (count / bounds[-1]) + generator.random()).astype(np.int64)
-    ends[-1] = count
-    return np.asarray(np.diff(np.minimum(ends, count), prepend=0))
-
-
-def _draw(state: State, rows: int, generator: np.random.Generator) -> dict[str, Codes]:
-    """Codes of one state's rows, in an order that is far from random.
-
-    A clique's cells, sorted, are dealt to the rows by the ranks of a golden-ratio sequence: any run of neighbouring
-    rows gets an even selection of them. Rows are kept sorted by the cliques dealt last, so that the rows that agree
-    in those are neighbours. The largest cliques go first: after one of them every row may be alone in its cell.
+    The order of rows is random: it carries nothing.
     """
-    order = np.arange(rows)
-    codes: dict[str, Codes] = {}
-    for factor, given, name in _attributes(state):
-        sizes = state.shape(given)
-        weights = factor.marginal([*given, name]).reshape(prod(sizes), -1)
-        group = np.zeros(rows, dtype=np.int64)
-        if given:
-            group = np.ravel_multi_index([codes[other] for other in given], sizes).astype(np.int64)
-            order = order[np.argsort(_narrow(group[order], prod(sizes)), kind="stable")]
-        members = np.bincount(group, minlength=prod(sizes))
-        counts = _group_counts(weights, members, generator)
-        # Sorted by group and class, as the rows are by group; inside a group the classes are then dealt to the rows.
-        classes = np.repeat(np.tile(np.arange(weights.shape[1]), len(weights)), counts.ravel())
-        codes[name] = np.empty(rows, dtype=np.int32)
-        codes[name][order] = classes[_golden_ranks(members, generator)] if codes else classes
-        order = order[np.argsort(_narrow(codes[name][order], weights.shape[1]), kind="stable")]
-    return codes
+    states = state.states if isinstance(state, Mixture) else (state,)
+    left = systematic_counts(np.ones(len(states)), rows, generator)
+    decks = [
+        [_Deck(table) for table in whole_tables(one, own, generator)]
+        for one, own in zip(states, left.tolist(), strict=True)
+    ]
+    blocks = max(1, -(-rows * len(state.attributes) // block))
+    for number in range(blocks, 0, -1):
+        size = int(left.sum()) // number
+        order = generator.permutation(size)
+        codes = {name: np.empty(size, _kind(*state.shape([name]))) for name in state.attributes}
+        taken = fair_parts(left, np.zeros(len(left), dtype=np.int64), np.array([size]), generator)
+        for own, part in zip(decks, np.split(order, np.cumsum(taken)[:-1]), strict=True):
+            _deal(own, codes, part, generator)
+        left -= taken
+        yield codes
 
 
-def _attributes(state: State) -> Iterator[tuple[Factor, tuple[str, ...], str]]:
-    """All attributes in the order of drawing, each with a factor that has it and the attributes there drawn before it."""
-    for factor, shared in _cliques(state):
-        given = shared
-        for name in factor.attributes:
-            if name not in shared:
-                yield factor, given, name
-                given = (*given, name)
+def fair_parts(counts: Indices, groups: Indices, sizes: Indices, generator: np.random.Generator) -> Indices:
+    """Parts of counts that sum to `sizes` by group, each its share by count, rounded down or up; groups are in order."""
+    ends = np.cumsum(counts)
+    totals = np.bincount(groups, counts, len(sizes)).astype(np.int64)
+    # One offset for the bounds of a group: every run of neighbours gets its share, too.
+    offsets = (golden_offsets(len(sizes), generator) * totals).astype(np.int64)
+    inside = ends - (np.cumsum(totals) - totals)[groups]
+    bounds = (inside * sizes[groups] + offsets[groups]) // np.maximum(totals, 1)[groups]
+    bounds += (np.cumsum(sizes) - sizes)[groups]
+    return np.diff(bounds, prepend=0)
 
 
-def _cliques(state: State) -> Iterator[tuple[Factor, tuple[str, ...]]]:
-    """All factors in the order of drawing, each with the attributes that are drawn before it."""
+def _deal(decks: Sequence[_Deck], codes: dict[str, Codes], order: Indices, generator: np.random.Generator) -> None:
+    """Write the codes of the rows in `order`.
 
-    def largest(tree: Tree) -> int:
-        return max(range(len(tree.cliques)), key=lambda number: tree.cliques[number].weights.size)
-
-    starts = [(tree, largest(tree)) for tree in state.trees]
-    for tree, start in sorted(starts, key=lambda pair: -pair[0].cliques[pair[1]].weights.size):
-        tree.calibrate()
-        yield from tree.walk(start)
+    Rows are kept sorted by what was dealt last, so that the rows that agree in that are neighbours: any run of neighbours
+    gets an even selection of cells. The largest cliques go first: after one of them every row may be alone in its cell.
+    """
+    for number, deck in enumerate(decks):
+        order = deck.deal(codes, order, generator, first=number == 0)
 
 
-def _group_counts(weights: Floats, sizes: Indices, generator: np.random.Generator) -> Indices:
-    """Integers that sum to `sizes` in each row, each within 1 of its share by weight in that row."""
-    bounds = np.cumsum(weights, axis=1)
-    # Offsets spread evenly over the rows: small rows with the same shares must not all be rounded the same way.
-    offsets = (np.cumsum(sizes > 0) * GOLDEN + generator.random()) % 1
-    ends = np.floor(bounds * (sizes / bounds[:, -1])[:, None] + offsets[:, None]).astype(np.int64)
-    ends[:, -1] = sizes
-    return np.asarray(np.diff(np.minimum(ends, sizes[:, None]), prepend=0, axis=1))
+class _Deck:
+    """The cells of a clique with rows to deal, sorted by what the clique shares with those dealt before it."""
+
+    def __init__(self, table: Table) -> None:
+        """A table's cells without the empty ones."""
+        self.shared, self.sizes = table.shared, table.rows.shape[: len(table.shared)]
+        new, shape = table.attributes[len(table.shared) :], table.rows.shape[len(table.shared) :]
+        cells = np.flatnonzero(table.rows)
+        self.left = table.rows.reshape(-1)[cells]
+        self.groups, own = np.divmod(cells, prod(shape))
+        axes = np.unravel_index(own, shape)
+        self.codes = {name: axis.astype(_kind(size)) for name, axis, size in zip(new, axes, shape, strict=True)}
+        self.keys, self.count = own.astype(_kind(prod(shape))), prod(shape)
+
+    def deal(self, codes: dict[str, Codes], order: Indices, generator: np.random.Generator, *, first: bool) -> Indices:
+        """Write the codes of the clique's own attributes; returns the rows sorted by them."""
+        sizes = np.array([len(order)])
+        if self.shared:
+            cells = np.ravel_multi_index([codes[name][order] for name in self.shared], self.sizes)
+            order = order[stable_order(cells, prod(self.sizes))]
+            sizes = np.bincount(cells, minlength=prod(self.sizes))
+        parts = fair_parts(self.left, self.groups, sizes, generator)
+        self.left -= parts
+        chosen = np.repeat(np.arange(len(parts)), parts)
+        if not first:
+            chosen = chosen[_spread(sizes, generator)]
+        for name, own in self.codes.items():
+            codes[name][order] = own[chosen]
+        return order if first else order[stable_order(self.keys[chosen], self.count)]
 
 
-def _golden_ranks(sizes: Indices, generator: np.random.Generator) -> Indices:
+def _spread(sizes: Indices, generator: np.random.Generator) -> Indices:
     """For each position, sorted by group, another one of its group: all of them once, every run of them evenly spread."""
-    groups = np.repeat(np.arange(len(sizes)), sizes)
-    starts = np.repeat(np.cumsum(sizes) - sizes, sizes)
-    positions = np.arange(len(groups))
-    # Rotated at random inside its group, every position is as likely as every other.
-    turns = np.repeat((np.arange(len(sizes)) * GOLDEN + generator.random()) % 1 * sizes, sizes).astype(np.int64)
-    ranks = np.empty_like(positions)
-    ranks[np.argsort(groups + positions * GOLDEN % 1)] = (positions - starts + turns) % np.maximum(np.repeat(sizes, sizes), 1)
-    return starts + ranks
+    sizes = sizes[sizes > 0]
+    steps = np.rint(sizes * GOLDEN).astype(np.int64)
+    while (common := np.gcd(steps, sizes) > 1).any():
+        steps += common
+    turns = (golden_offsets(len(sizes), generator) * sizes).astype(np.int64)
+    starts, sizes_, steps, turns = (np.repeat(each, sizes) for each in (np.cumsum(sizes) - sizes, sizes, steps, turns))
+    return np.asarray(starts + ((np.arange(len(starts)) - starts) * steps + turns) % sizes_)
 
 
-def _narrow(cells: npt.NDArray[np.integer], size: int) -> npt.NDArray[np.integer]:
-    """The same numbers in 16 bits where they fit: numpy then sorts in linear time."""
-    return cells.astype(np.uint16) if size <= 1 << 16 else cells
+def stable_order(numbers: npt.NDArray[np.integer], count: int) -> Indices:
+    """The places of numbers below `count` in ascending order; equal ones keep theirs."""
+    order = np.argsort(numbers.astype(np.uint16, copy=False), kind="stable")
+    for shift in range(DIGIT, (count - 1).bit_length(), DIGIT):
+        order = order[np.argsort((numbers >> shift)[order].astype(np.uint16), kind="stable")]
+    return order
+
+
+def _kind(count: int) -> type[np.unsignedinteger]:
+    """The type for numbers below `count`: half of the time goes to moving them."""
+    return np.uint16 if count <= 1 << DIGIT else np.uint32

@@ -2,25 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from mwem_sql.compiler.classes import Classes
+from mwem_sql.compiler.linear import Floats
+from mwem_sql.rounding import Indices, systematic_counts
 from mwem_sql.state import Mixture, State
-from mwem_sql.synthesize import Codes, Indices, draw_codes, uniform_choice
+from mwem_sql.synthesize import Codes, draw_codes, stable_order
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Synthetic rows, to be read once: column k of the batches is cast to the k-th of the columns' DuckDB types."""
+
+    types: Mapping[str, str]
+    reader: pa.RecordBatchReader
 
 
 def draw_rows(
     state: State | Mixture, classes: Mapping[str, Classes], rows: int, generator: np.random.Generator
-) -> dict[str, tuple[str, pa.Array]]:
-    """Synthetic columns in the order of `classes`, each with the DuckDB type that it is to be cast to."""
-    codes = draw_codes(state, rows, generator)
-    return {
-        name: (own.attribute.type, own.pieces.draw(_pieces(own, codes[name], generator), generator))
-        for name, own in classes.items()
-    }
+) -> Rows:
+    """Columns in the order of `classes`; all but the first batch are drawn while they are read."""
+    batches = _batches(state, classes, rows, generator)
+    first = next(batches)
+    types = {name: own.attribute.type for name, own in classes.items()}
+    return Rows(types, pa.RecordBatchReader.from_batches(first.schema, chain([first], batches)))
+
+
+def uniform_choice(sizes: Floats, count: int, generator: np.random.Generator) -> Indices:
+    """`count` indices in proportion to `sizes`, each to within 1 of its due number; in random order."""
+    return generator.permutation(np.repeat(np.arange(len(sizes)), systematic_counts(sizes, count, generator)))
+
+
+def _batches(
+    state: State | Mixture, classes: Mapping[str, Classes], rows: int, generator: np.random.Generator
+) -> Iterator[pa.RecordBatch]:
+    for codes in draw_codes(state, rows, generator):
+        arrays = [_values(own, codes.pop(name), generator) for name, own in classes.items()]
+        yield pa.record_batch(arrays, names=[f"c{number}" for number in range(len(arrays))])
+
+
+def _values(classes: Classes, codes: Codes, generator: np.random.Generator) -> pa.Array:
+    drawn, pieces = _pieces(classes, codes, generator), classes.pieces
+    listed = classes.attribute.values
+    if listed is None:
+        return pieces.draw(drawn, generator)
+    # Each text is sent once and not with every row.
+    return pa.DictionaryArray.from_arrays(
+        pa.array(drawn, pa.int32(), mask=drawn >= pieces.known), pa.array(listed, pa.string())
+    )
 
 
 def _pieces(classes: Classes, codes: Codes, generator: np.random.Generator) -> Indices:
@@ -29,15 +65,13 @@ def _pieces(classes: Classes, codes: Codes, generator: np.random.Generator) -> I
         return classes.representatives[codes]
     out = np.empty(len(codes), dtype=np.int64)
     rows, members = _runs(codes, classes.count), _runs(classes.codes, classes.count)
-    for code in np.unique(codes).tolist():
-        sizes = classes.pieces.sizes[members[code]]
+    for own, pieces in zip(rows, members, strict=True):
+        sizes = classes.pieces.sizes[pieces]
         # A class of single points on a continuous range has no length.
-        chosen = uniform_choice(sizes if sizes.sum() > 0 else np.ones(len(sizes)), len(rows[code]), generator)
-        out[rows[code]] = members[code][chosen]
+        out[own] = pieces[uniform_choice(sizes if sizes.sum() > 0 else np.ones(len(sizes)), len(own), generator)]
     return out
 
 
-def _runs(codes: Codes, count: int) -> list[Indices]:
+def _runs(codes: npt.NDArray[np.integer], count: int) -> list[Indices]:
     """Where each code is."""
-    order = np.argsort(codes, kind="stable")
-    return np.split(order, np.searchsorted(codes[order], np.arange(1, count)))
+    return np.split(stable_order(codes, count), np.cumsum(np.bincount(codes, minlength=count))[:-1])

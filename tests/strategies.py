@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 from hypothesis import strategies as st
 
 from mwem_sql.compiler.linear import Block, LinearQuery
+from mwem_sql.fit import Target
 from mwem_sql.state import State
 
 Floats = npt.NDArray[np.float64]
@@ -74,3 +75,15 @@ def states(draw: st.DrawFn) -> tuple[State, dict[str, int]]:
     state = State.uniform(sizes, total)
     state.replay(measurements, passes=2)
     return state, {name: len(size) for name, size in sizes.items()}
+
+
+def tree_of(shape: Mapping[str, int], sets: Sequence[Sequence[str]], seed: int, total: float = 100.0) -> State:
+    """A state in which these attribute sets have been measured: far from uniform."""
+    generator = np.random.default_rng(seed)
+    state = State.uniform({name: np.ones(size) for name, size in shape.items()}, total)
+    targets = []
+    for names in sets:
+        query = LinearQuery(tuple(Block((name,), np.arange(shape[name], dtype=np.int32), shape[name]) for name in names))
+        targets.append(Target(query, total * generator.dirichlet(np.full(query.cells, 0.5)), 1.0))
+    state.fit(targets)
+    return state

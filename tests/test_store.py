@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -15,6 +17,7 @@ from mwem_sql import store
 from mwem_sql.catalog import Name, Place
 from mwem_sql.errors import OutputError, TableError
 from mwem_sql.state import Mixture, State
+from mwem_sql.values import Rows
 
 HERE = Place("memory", "main")
 
@@ -97,18 +100,33 @@ def test_a_file_is_understood_under_another_name(connect: Open, tmp_path: Path) 
     assert con.execute("SELECT database_name FROM mwem_ledger()").fetchall() == [("other name",)]
 
 
-def test_nothing_is_half_written(con: Connection) -> None:
-    """The factors come last: what was written before them goes away again."""
+def batches(*, broken: bool) -> Iterator[pa.RecordBatch]:
+    for first in range(0, 10_000, 1000):
+        yield pa.record_batch([pa.array(range(first, first + 1000))], names=["c0"])
+    if broken:
+        raise ValueError("the generator broke")
+
+
+@pytest.mark.parametrize("broken", [True, False])
+def test_nothing_is_half_written(con: Connection, *, broken: bool) -> None:
+    """Rows that break off after ten batches, or factors, which come last: what was written before goes away again."""
     name = Name("memory", "main", "o")
     mwem_sql.release(con, "people", "workload", 1, rounds=1, rows=5, output="o")
     facts = {key: value for key, value in store.releases_of(con.cursor(), name)[0].items() if key != "release"}
-    columns = {"x": ("INTEGER", pa.array([1, 2]))}
-    measurements = store.measurements_of(con.cursor(), store.load(con.cursor(), "o", HERE, "f"))
-    with pytest.raises(Exception, match="nonsense"):
-        store.write(con.cursor(), name, facts, columns, measurements=measurements, factors=pa.table({"nonsense": [1]}))
+    stored = store.load(con.cursor(), "o", HERE, "f")
+    measurements, factors = store.measurements_of(con.cursor(), stored), stored.factors if broken else pa.table({"nonsense": [1]})
+    rows = Rows({"x": "INTEGER"}, pa.RecordBatchReader.from_batches(pa.schema({"c0": pa.int64()}), batches(broken=broken)))
+    with pytest.raises(duckdb.Error, match="the generator broke" if broken else "nonsense"):
+        store.write(con.cursor(), name, facts, rows, measurements=measurements, factors=factors)
     assert con.execute("SELECT count(*) FROM o").fetchall() == [(5,)]
     assert con.execute("SELECT count(*) FROM mwem.releases").fetchall() == [(1,)]
     assert con.execute("SELECT count(DISTINCT release) FROM mwem.measurements").fetchall() == [(1,)]
+
+
+def test_batches_are_written_in_their_order(con: Connection) -> None:
+    rows = Rows({"a b": "SMALLINT"}, pa.RecordBatchReader.from_batches(pa.schema({"c0": pa.int64()}), batches(broken=False)))
+    store.write_table(con.cursor(), Name("memory", "main", "O o"), rows)
+    assert con.execute('SELECT "a b" FROM "O o"').fetchnumpy()["a b"].tolist() == list(range(10_000))
 
 
 @pytest.mark.parametrize(

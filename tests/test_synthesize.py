@@ -1,4 +1,4 @@
-"""Drawn codes: as close to the weights as whole rows can be, and in no order."""
+"""Drawn codes: the rows that the whole tables say, evenly across cliques, in blocks and in no order."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import Floats, seeds, states
+from strategies import Floats, seeds, states, tree_of
 
-from mwem_sql.compiler.linear import Block, LinearQuery
-from mwem_sql.fit import Target
+from mwem_sql.rounding import whole_tables
 from mwem_sql.state import Mixture, State
-from mwem_sql.synthesize import _narrow, draw_codes, systematic_counts, uniform_choice
+from mwem_sql.synthesize import BLOCK, draw_codes, fair_parts, stable_order
 
 
 def counts(codes: dict[str, np.ndarray], shape: dict[str, int], *names: str) -> np.ndarray:
@@ -24,6 +23,12 @@ def counts(codes: dict[str, np.ndarray], shape: dict[str, int], *names: str) -> 
     return cells
 
 
+def draw(state: State | Mixture, rows: int, generator: np.random.Generator, block: int = BLOCK) -> dict[str, np.ndarray]:
+    """All blocks one after the other."""
+    blocks = list(draw_codes(state, rows, generator, block))
+    return {name: np.concatenate([codes[name] for codes in blocks]) for name in state.attributes}
+
+
 def independent_attributes(*classes: int, seed: int = 1) -> tuple[State, dict[str, int]]:
     generator = np.random.default_rng(seed)
     sizes = {f"a{number}": generator.dirichlet(np.full(size, 5.0)) + 0.01 for number, size in enumerate(classes)}
@@ -31,33 +36,59 @@ def independent_attributes(*classes: int, seed: int = 1) -> tuple[State, dict[st
 
 
 @settings(deadline=None, max_examples=60)
-@given(states(), st.integers(0, 300), seeds)
-def test_counts_inside_the_first_clique_are_within_1_for_each_attribute(case: tuple[State, dict[str, int]], rows: int, seed: int) -> None:
+@given(states(), st.integers(0, 300), seeds, st.sampled_from([1, 7, 100, BLOCK]))
+def test_cliques_have_the_rows_of_their_tables(case: tuple[State, dict[str, int]], rows: int, seed: int, block: int) -> None:
+    """Whatever the blocks: the tables are drawn first, so that the same generator gives the same ones."""
     state, shape = case
-    codes = draw_codes(state, rows, np.random.default_rng(seed))
+    generator = np.random.default_rng(seed)
+    generator.random()  # the share of a mixture of one
+    tables = list(whole_tables(state, rows, generator))
+    codes = draw(state, rows, np.random.default_rng(seed), block)
     assert list(codes) == list(state.attributes)
     for name, code in codes.items():
-        assert code.dtype == np.int32
         assert code.shape == (rows,)
-        assert ((code >= 0) & (code < shape[name])).all()
-    for tree in state.trees:
-        factor = max(tree.cliques, key=lambda clique: clique.weights.size)
-        expected = rows * state.marginal(factor.attributes) / state.total
-        several = sum(size > 1 for size in factor.shape)
-        assert np.abs(counts(codes, shape, *factor.attributes) - expected).max() < max(several, 1) + 1e-6
+        assert (code < shape[name]).all()
+    for table in tables:
+        assert (counts(codes, shape, *table.attributes) == table.rows).all()
+
+
+@pytest.mark.parametrize("attributes", [1, 3, 300])
+def test_blocks_are_small_and_alike(attributes: int) -> None:
+    """Each has a fair part of every cell: its share rounded down or up, of what the blocks before have left."""
+    rows, block = 2000, 400 * attributes
+    state, shape = independent_attributes(*[4] * attributes)
+    blocks = list(draw_codes(state, rows, np.random.default_rng(1), block))
+    sizes = [len(codes["a0"]) for codes in blocks]
+    assert sum(sizes) == rows
+    assert max(sizes) == 400
+    assert max(sizes) - min(sizes) <= 1
+    for name in list(shape)[:3]:
+        left = sum(counts(codes, shape, name) for codes in blocks)
+        for codes in blocks:
+            part = counts(codes, shape, name)
+            assert np.abs(part - left * part.sum() / max(left.sum(), 1)).max() < 1
+            left = left - part
+
+
+def test_blocks_of_a_mixture_hold_all_its_states() -> None:
+    """Nine states with a class of their own each: every block has its fair part of each."""
+    states_of_one_class = [State.uniform({"a": np.eye(9)[k] + 1e-12, "b": np.ones(2)}, 9.0) for k in range(9)]
+    for codes in draw_codes(Mixture(states_of_one_class), 9000, np.random.default_rng(0), 1800):
+        drawn = counts(codes, {"a": 9}, "a")
+        assert drawn.max() - drawn.min() <= 2
 
 
 @pytest.mark.parametrize("rows", [0, 1, 2, 1000])
 def test_any_number_of_rows(rows: int) -> None:
     for state in (independent_attributes(3, 2, 1)[0], State.uniform({"a": np.ones(1)}, 1.0)):
-        codes = draw_codes(Mixture([state, state, state]), rows, np.random.default_rng(0))
+        codes = draw(Mixture([state, state, state]), rows, np.random.default_rng(0))
         assert {len(code) for code in codes.values()} == {rows}
-    assert draw_codes(State.uniform({}, 5.0), rows, np.random.default_rng(0)) == {}
+    assert draw(State.uniform({}, 5.0), rows, np.random.default_rng(0)) == {}
 
 
 def test_same_generator_same_rows() -> None:
     state, _ = independent_attributes(4, 3)
-    first, second, other = (draw_codes(state, 200, np.random.default_rng(seed)) for seed in (7, 7, 8))
+    first, second, other = (draw(state, 200, np.random.default_rng(seed)) for seed in (7, 7, 8))
     assert all((first[name] == second[name]).all() for name in first)
     assert any((first[name] != other[name]).any() for name in first)
 
@@ -66,12 +97,12 @@ def test_expected_counts_are_the_weights() -> None:
     """Over many draws, for cells of a factor and of a product of factors, with far fewer rows than cells."""
     state, shape = independent_attributes(5, 4, 3, 2)
     state.join(["a0", "a2"])
-    rows, draws = 7, 3000
+    rows, draws = 7, 1500
     generator = np.random.default_rng(3)
     total = np.zeros(tuple(shape.values()))
     squares = np.zeros_like(total)
     for _ in range(draws):
-        drawn = counts(draw_codes(state, rows, generator), shape, *shape)
+        drawn = counts(draw(state, rows, generator), shape, *shape)
         total += drawn
         squares += drawn**2
     expected = rows * state.marginal(tuple(shape)) / state.total
@@ -97,7 +128,7 @@ def test_pairs_across_factors_are_closer_than_a_random_pairing(classes: tuple[in
     rows, draws = 5000, 20
     state, shape = independent_attributes(*classes)
     generator = np.random.default_rng(5)
-    drawn = [draw_codes(state, rows, generator) for _ in range(draws)]
+    drawn = [draw(state, rows, generator) for _ in range(draws)]
     shuffled = [{name: generator.permutation(code) for name, code in codes.items()} for codes in drawn]
     balanced = np.mean([pair_errors(codes, state, shape, rows) for codes in drawn], axis=0)
     random = np.mean([pair_errors(codes, state, shape, rows) for codes in shuffled], axis=0)
@@ -113,12 +144,7 @@ def tree_state(attributes: int, classes: int, pairs: int, seed: int) -> tuple[St
     """A state in which random pairs have been measured: some of them close cycles."""
     generator = np.random.default_rng(seed)
     shape = {f"a{number}": classes for number in range(attributes)}
-    state = State.uniform({name: np.ones(classes) for name in shape}, 100.0)
-    for _ in range(pairs):
-        names = generator.choice(list(shape), 2, replace=False)
-        query = LinearQuery(tuple(Block((name,), np.arange(classes, dtype=np.int32), classes) for name in names))
-        state.fit([Target(query, 100 * generator.dirichlet(np.full(query.cells, 0.5)), 1.0)])
-    return state, shape
+    return tree_of(shape, [generator.choice(list(shape), 2, replace=False).tolist() for _ in range(pairs)], seed), shape
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -126,7 +152,7 @@ def test_cliques_of_a_tree_are_followed_closely(seed: int) -> None:
     """A few rows per cell inside cliques, and far closer than independent draws where these err by more than a row."""
     rows = 20_000
     state, shape = tree_state(8, 4, 9, seed)
-    codes = draw_codes(state, rows, np.random.default_rng(seed))
+    codes = draw(state, rows, np.random.default_rng(seed))
     for factor in state.factors:
         expected = rows * state.marginal(factor.attributes) / state.total
         error = np.abs(counts(codes, shape, *factor.attributes) - expected)
@@ -140,19 +166,14 @@ def test_cliques_of_a_tree_are_followed_closely(seed: int) -> None:
         assert np.mean((error / np.maximum(spread, 1)) ** 2) < 1
 
 
-def test_expected_counts_of_a_tree_are_the_weights() -> None:
-    """Over many draws, for all cells of three cliques together, with fewer rows than cells."""
+def test_a_single_row_follows_the_weights() -> None:
+    """Over many draws, for all cells of three cliques together."""
     state, shape = tree_state(4, 3, 5, 1)
-    rows, draws = 11, 3000
+    draws = 3000
     generator = np.random.default_rng(3)
-    total = np.zeros(tuple(shape.values()))
-    squares = np.zeros_like(total)
-    for _ in range(draws):
-        drawn = counts(draw_codes(state, rows, generator), shape, *shape)
-        total += drawn
-        squares += drawn**2
-    expected = rows * state.marginal(tuple(shape)) / state.total
-    deviation = np.sqrt(np.maximum(squares / draws - (total / draws) ** 2, expected) / draws)
+    total = sum(counts(draw(state, 1, generator), shape, *shape) for _ in range(draws))
+    expected = state.marginal(tuple(shape)) / state.total
+    deviation = np.sqrt(expected * (1 - expected) / draws)
     # 81 cells, and only those with an expected count of 10 in all draws are close to normal.
     common = expected * draws > 10
     assert (np.abs(total / draws - expected) / deviation)[common].max() < 4.5
@@ -164,7 +185,7 @@ def test_a_large_factor_does_not_come_between_small_ones() -> None:
     state, shape = independent_attributes(3, 3000, 3)
     generator = np.random.default_rng(9)
     small = {"a0": shape["a0"], "a2": shape["a2"]}
-    errors = [pair_errors(draw_codes(state, rows, generator), state, small, rows)[0] for _ in range(draws)]
+    errors = [pair_errors(draw(state, rows, generator), state, small, rows)[0] for _ in range(draws)]
     assert np.mean(errors) < 1 - 5 * sqrt(2 / (4 * draws))
 
 
@@ -172,7 +193,7 @@ def test_a_thousand_attributes_stay_independent() -> None:
     """Dealing is deterministic but for a rotation: no pair among half a million may come out related."""
     rows = 10_000
     state = State.uniform({f"b{number}": np.array([0.9, 0.1]) for number in range(1000)}, 1.0)
-    codes = draw_codes(state, rows, np.random.default_rng(11))
+    codes = draw(state, rows, np.random.default_rng(11))
     ones = np.stack(list(codes.values())).astype(np.float64)
     scores = (ones @ ones.T - 0.01 * rows) / (0.09 * sqrt(rows))
     pairs = scores[np.triu_indices(1000, 1)]
@@ -184,7 +205,7 @@ def test_a_thousand_attributes_stay_independent() -> None:
 
 def test_rows_come_in_random_order() -> None:
     rows = 4000
-    codes = draw_codes(independent_attributes(5, 4, 3)[0], rows, np.random.default_rng(2))
+    codes = draw(independent_attributes(5, 4, 3)[0], rows, np.random.default_rng(2))
     for code in codes.values():
         assert abs(np.corrcoef(np.arange(rows), code)[0, 1]) < 5 / sqrt(rows)
         assert abs(np.corrcoef(code[1:], code[:-1])[0, 1]) < 5 / sqrt(rows)
@@ -194,51 +215,31 @@ def test_mixture_splits_rows_evenly() -> None:
     """Three states that never draw the same class: each has a third of the rows, to within 1."""
     states_of_one_class = [State.uniform({"a": np.eye(3)[k] + 1e-12, "b": np.ones(2)}, 9.0) for k in range(3)]
     for rows in (2, 10, 301):
-        codes = draw_codes(Mixture(states_of_one_class), rows, np.random.default_rng(rows))
+        codes = draw(Mixture(states_of_one_class), rows, np.random.default_rng(rows))
         drawn = counts(codes, {"a": 3, "b": 2}, "a")
         assert drawn.sum() == rows
         assert drawn.max() - drawn.min() <= 1
 
 
 @settings(deadline=None)
-@given(st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=50), st.integers(0, 10_000), seeds)
-def test_systematic_counts(weights: list[float], count: int, seed: int) -> None:
-    drawn = systematic_counts(np.array(weights), count, np.random.default_rng(seed))
-    due = np.array(weights) * count / sum(weights)
-    assert drawn.sum() == count
-    assert (drawn >= 0).all()
-    assert np.abs(drawn - due).max() < 1 + 1e-6
-    assert np.abs(np.cumsum(drawn) - np.cumsum(due)).max() < 1 + 1e-6
+@given(st.data())
+def test_fair_parts(data: st.DataObject) -> None:
+    groups = np.sort(data.draw(st.lists(st.integers(0, 4), max_size=30))).astype(np.int64)
+    totals = data.draw(st.lists(st.integers(0, 10**6), min_size=len(groups), max_size=len(groups)))
+    whole = np.array(totals, dtype=np.int64)
+    sums = np.bincount(groups, whole, 5).astype(np.int64)
+    sizes = np.array([data.draw(st.integers(0, int(most))) for most in sums])
+    parts = fair_parts(whole, groups, sizes, np.random.default_rng(data.draw(seeds)))
+    assert (np.bincount(groups, parts, 5) == sizes).all()
+    assert ((parts >= 0) & (parts <= whole)).all()
+    assert (np.abs(parts - whole * (sizes / np.maximum(sums, 1))[groups]) < 1 + 1e-6).all()
 
 
-class Fixed(np.random.Generator):
-    """A generator whose uniform numbers are all the same."""
-
-    def __init__(self, offset: float) -> None:
-        super().__init__(np.random.PCG64(0))
-        self.offset = offset
-
-    def random(self, *_: object, **__: object) -> float:  # type: ignore[override]
-        return self.offset
-
-
-def test_systematic_counts_at_the_ends_of_the_offset() -> None:
-    """49 * (1 / 49) is below 1; and the largest offset below 1, added to a large count, makes the next integer."""
-    assert systematic_counts(np.array([20.0, 29.0]), 1, Fixed(0.0)).tolist() == [0, 1]
-    drawn = systematic_counts(np.array([1.0, 1.0, 1e-20]), 10**6, Fixed(float(np.nextafter(1.0, 0.0))))
-    assert drawn.sum() == 10**6
-    assert drawn.min() >= 0
-
-
-def test_uniform_choice() -> None:
-    generator = np.random.default_rng(4)
-    chosen = uniform_choice(np.array([1.0, 2.0, 5.0]), 80, generator)
-    assert np.bincount(chosen).tolist() == [10, 20, 50]
-    assert (np.diff(chosen) < 0).any()
-    assert uniform_choice(np.ones(4), 0, generator).shape == (0,)
-    assert uniform_choice(np.ones(1), 3, generator).tolist() == [0, 0, 0]
-    first = [int(uniform_choice(np.array([1.0, 3.0]), 1, generator)[0]) for _ in range(4000)]
-    assert np.mean(first) == pytest.approx(0.75, abs=5 * sqrt(0.75 * 0.25 / 4000))
+@pytest.mark.parametrize("count", [1, 2, 65_536, 65_537, 10**7, 2**33])
+def test_stable_order(count: int) -> None:
+    numbers = np.random.default_rng(0).integers(0, count, 3000)
+    numbers[::7] = count - 1
+    assert (stable_order(numbers, count) == np.argsort(numbers, kind="stable")).all()
 
 
 def test_more_cells_than_rows_and_than_16_bits() -> None:
@@ -247,7 +248,11 @@ def test_more_cells_than_rows_and_than_16_bits() -> None:
     state = State.uniform({name: np.ones(size) for name, size in shape.items()}, 1.0)
     state.join(["a", "b"])
     state.join(["c", "d"])
-    codes = draw_codes(state, 1000, np.random.default_rng(0))
+    codes = draw(state, 1000, np.random.default_rng(0))
     assert counts(codes, shape, "a", "b").max() == counts(codes, shape, "c", "d").max() == 1
-    for largest in (65_535, 65_536):
-        assert _narrow(np.array([largest]), largest + 1).tolist() == [largest]
+
+
+def test_more_classes_than_16_bits() -> None:
+    state = State.uniform({"a": np.ones(70_000), "b": np.ones(2)}, 1.0)
+    codes = draw(state, 140_000, np.random.default_rng(0))
+    assert (np.bincount(codes["a"], minlength=70_000) == 2).all()

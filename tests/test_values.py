@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from functools import partial
+from math import sqrt
+from pathlib import Path
+
 import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from mwem_sql import synthesize, values
 from mwem_sql.catalog import Name
 from mwem_sql.compiler.classes import Classes
 from mwem_sql.compiler.compile import Compiled, compile_workload
@@ -14,7 +21,7 @@ from mwem_sql.compiler.sandbox import Sandbox
 from mwem_sql.domain import Domain
 from mwem_sql.state import SCHEMA, State
 from mwem_sql.store import write_table
-from mwem_sql.values import draw_rows
+from mwem_sql.values import draw_rows, uniform_choice
 from mwem_sql.workload import Workload
 
 ROWS = 300
@@ -111,3 +118,68 @@ def test_nulls_are_a_value_where_they_are_allowed() -> None:
         con = drawn(classes, code)
         assert con.execute("SELECT count(x) FROM s.o").fetchall() == [(0 if block.labels[code] >= 0 else ROWS,)]
         con.close()
+
+
+def test_uniform_choice() -> None:
+    generator = np.random.default_rng(4)
+    chosen = uniform_choice(np.array([1.0, 2.0, 5.0]), 80, generator)
+    assert np.bincount(chosen).tolist() == [10, 20, 50]
+    assert (np.diff(chosen) < 0).any()
+    assert uniform_choice(np.ones(4), 0, generator).shape == (0,)
+    assert uniform_choice(np.ones(1), 3, generator).tolist() == [0, 0, 0]
+    first = [int(uniform_choice(np.array([1.0, 3.0]), 1, generator)[0]) for _ in range(4000)]
+    assert np.mean(first) == pytest.approx(0.75, abs=5 * sqrt(0.75 * 0.25 / 4000))
+
+
+MANY = """CREATE TABLE t (
+    "a ""b" ENUM ('x', 'y', 'it''s') NOT NULL, "SELECT" INTEGER CHECK ("SELECT" BETWEEN 0 AND 9), c0 DOUBLE CHECK (c0 BETWEEN 0 AND 1),
+    "日" VARCHAR CHECK ("日" IN ('p', 'q')))"""
+
+
+def many(rows: int, seed: int) -> tuple[values.Rows, list[str]]:
+    con = duckdb.connect()
+    con.execute(MANY)
+    domain = Domain.from_schema(con, "t")
+    con.close()
+    with Sandbox({"TimeZone": "UTC"}) as sandbox:
+        asked = Workload.from_predicates(["\"a \"\"b\" = 'x'", '"SELECT" > 4', "c0 > 0.5", "\"日\" = 'p'"])
+        classes = compile_workload(domain, asked, sandbox).classes
+    state = State.uniform({name: own.sizes for name, own in classes.items()}, 10.0)
+    return draw_rows(state, classes, rows, np.random.default_rng(seed)), list(classes)
+
+
+def test_rows_come_in_blocks_as_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three blocks of one seed: only the first is drawn at once, names and types are the table's, and all comes again."""
+    drawn = []
+
+    def watched(*arguments: object) -> object:
+        for codes in partial(synthesize.draw_codes, block=4 * 1000)(*arguments):  # type: ignore[arg-type]
+            drawn.append(len(codes["c0"]))
+            yield codes
+
+    monkeypatch.setattr(values, "draw_codes", watched)
+    tables = []
+    for seed in (1, 1, 2):
+        rows, names = many(2500, seed)
+        assert drawn == [833]
+        with duckdb.connect() as con:
+            write_table(con, Name("memory", "main", "o"), rows)
+            assert drawn == [833, 833, 834]
+            con.execute(MANY)
+            kind = "SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = ? ORDER BY column_index"
+            assert con.execute(kind, ["o"]).fetchall() == con.execute(kind, ["t"]).fetchall()
+            assert [name for name, _ in con.execute(kind, ["o"]).fetchall()] == names
+            tables.append(con.execute("FROM o").fetchall())
+        drawn.clear()
+    assert len(tables[0]) == 2500
+    assert tables[0] == tables[1] != tables[2]
+
+
+@pytest.mark.campaign
+def test_ten_million_rows_in_bounded_memory(tmp_path: Path) -> None:
+    """14 attributes in a tree of ten cliques: memory grows by the blocks and DuckDB's own limit, not by the rows."""
+    script = Path(__file__).with_name("ten_million.py")
+    done = subprocess.run([sys.executable, str(script), str(tmp_path)], check=True, capture_output=True, text=True)
+    # DuckDB's limit is 210 MB. A block has 4 million codes of 2 bytes, values of 4, and some 20 numbers of 8 for each of its
+    # 300,000 rows: 75 MB. All rows at once would have 140 million codes: 280 MB, and 560 MB of values.
+    assert float(done.stdout) < 210 + 75
