@@ -37,9 +37,15 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
         "domain cells": f"{math.prod(classes.values()):,}",
         "widest query": f"{widest.linear.domain_cells:,} cells: {widest.label}",
         "selection scale": f"{select.scale:.6g}",
-        "noise scale": f"{noise.scale:.6g} per cell",
+        "noise scale": f"{noise.scale:.6g} per cell of a count",
         "noise if pure": f"standard deviation {split.predicted.pure:.6g}",
     }
+    sums = {query.linear.bound * query.linear.unit: query for query in compiled.queries if query.source.measure is not None}
+    if sums:
+        largest = max(sums)
+        linear = sums[largest].linear
+        scale = noise_scale(split.measure, request.rows_per_unit * linear.bound, split.kind).scale * linear.unit
+        facts["largest measure"] = f"up to {largest:g}, in steps of {linear.unit:g}, noise scale {scale:.6g} per cell: {sums[largest].label}"
     if split.predicted.zcdp is not None:
         facts["noise if zCDP"] = f"standard deviation {split.predicted.zcdp:.6g}"
     parts = plan.pushdown.parts

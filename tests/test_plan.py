@@ -79,7 +79,7 @@ def test_the_noise_is_what_a_release_has(con: Connection) -> None:
     found = plan(con, ", rounds := 2, total := 400")
     con.execute("CALL mwem_release('people', workload, 1, rounds := 2, total := 400)").fetchall()
     scales = con.execute("SELECT DISTINCT scale FROM mwem.measurements").fetchall()
-    assert [f"{scale:.6g} per cell" for (scale,) in scales] == [found["noise scale"]]
+    assert [f"{scale:.6g} per cell of a count" for (scale,) in scales] == [found["noise scale"]]
 
 
 def test_delta_shows_both_predictions(con: Connection) -> None:
@@ -93,3 +93,12 @@ def test_delta_shows_both_predictions(con: Connection) -> None:
 def test_a_refusal_is_that_of_the_release(con: Connection) -> None:
     with pytest.raises(duckdb.Error, match=r"unit \('who'\) is not a column of people"):
         plan(con, ", unit := 'who'")
+
+
+def test_the_largest_measure_and_its_noise(con: Connection) -> None:
+    """Hidden counts of 1 have the scale of the plan; a sum has it times its largest value."""
+    con.execute("CREATE OR REPLACE TABLE workload AS SELECT unnest(['age', 'age * 0.5']) AS measure")
+    found = plan(con, ", total := 400")
+    counts, sums = (float(re.search(r"([\d.]+) per cell", found[item])[1]) for item in ("noise scale", "largest measure"))
+    assert found["largest measure"].startswith("up to 99, in steps of 1, noise scale ") and found["largest measure"].endswith(": sum(age)")
+    assert sums == pytest.approx(99 * counts, rel=1e-5)
