@@ -78,8 +78,8 @@ def test_errors_do_not_add_up_along_a_chain(depth: int, rows: int) -> None:
 def test_pairs_and_separators_of_wide_cliques_are_kept(width: int) -> None:
     """Cells and pairs of ten overlapping cliques, against rounding without feedback and against independent draws.
 
-    Rounding alone, each of the m cells that make up a pair's up or down by itself, has a variance of 1/6 a cell on
-    average over the fractions; feedback must do better than half of that deviation.
+    Were each of the m cells behind a cell of a pair rounded by itself, up as often as its fraction says, the pair would
+    have a variance of m / 6, fractions being even. Feedback may not do worse with 6 cells, and with 36 halves the deviation.
     """
     names = [f"a{number}" for number in range(10 + width)]
     cliques = [tuple(names[first : first + width]) for first in range(11)]
