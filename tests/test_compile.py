@@ -577,3 +577,11 @@ def test_a_group_that_stands_twice_keeps_its_places(con: duckdb.DuckDBPyConnecti
     first, second = compile_workload(Domain.from_schema(con, "twice"), asked, sandbox).queries
     assert set(map(tuple, first.cells())) == {(b, a, b) for a in ("false", "true") for b in "xy"}  # type: ignore[arg-type]
     assert set(map(tuple, second.cells())) == {(a, b) for a in ("false", "true") for b in "xy"}  # type: ignore[arg-type]
+
+
+def test_groups_of_one_block_keep_their_order(con: duckdb.DuckDBPyConnection, sandbox: Sandbox) -> None:
+    """An expression over two columns stands between others over one of them."""
+    con.execute("CREATE TABLE ordered (a BOOLEAN NOT NULL, b ENUM ('x', 'y') NOT NULL)")
+    asked = Workload((Query(group_by=("b, concat(a, b), b, a",), verbatim=False),))
+    (query,) = compile_workload(Domain.from_schema(con, "ordered"), asked, sandbox).queries
+    assert list(query.cells()) == [[b, f"{a}{b}", b, a] for a in ("false", "true") for b in "xy"]

@@ -20,6 +20,7 @@ from mwem_sql.compiler.evaluate import TRUE, Values
 from mwem_sql.compiler.linear import Block, LinearQuery
 from mwem_sql.compiler.measures import LEVELS, to_grid
 from mwem_sql.compiler.predicate import Condition, Leaf, Part
+from mwem_sql.compiler.simplify import counts_all, simplified
 from mwem_sql.errors import CellsError, refuse
 from mwem_sql.workload import Query
 
@@ -129,7 +130,7 @@ class Builder:
             joins = joins or len(columns) > 1
         blocks: list[Drafted] = []
         counts = True
-        for columns, own in (self._joined(together) if joins else together).items():
+        for columns, own in (self._joined(parts) if joins else together).items():
             drafted = self._blocks.get(own)
             if drafted is None:
                 drafted = self._blocks[own] = self._block(query, columns, own)
@@ -146,14 +147,18 @@ class Builder:
             ] or [Drafted((), Block((), np.array(-1, dtype=np.int32), 1), ((),))]  # fmt: skip
         return tuple(blocks)
 
-    def _joined(self, together: dict[tuple[str, ...], tuple[Part, ...]]) -> dict[tuple[str, ...], tuple[Part, ...]]:
-        """Parts with a column in common go together, those without columns by themselves."""
-        out: dict[tuple[str, ...], tuple[Part, ...]] = {}
-        for columns, own in together.items():
-            touched = [names for names in out if set(names) & set(columns)]
-            merged = tuple(sorted(set(columns).union(*touched), key=self._rank.__getitem__))
-            out[merged] = (*(part for names in touched for part in out.pop(names)), *own)
-        return out
+    def _joined(self, parts: Sequence[Part]) -> dict[tuple[str, ...], tuple[Part, ...]]:
+        """Parts with a column in common go together, those without columns by themselves; each in the order asked."""
+        united: list[set[str]] = []
+        for columns in dict.fromkeys(part.columns for part in parts):
+            touched = [names for names in united if not names.isdisjoint(columns)]
+            united = [names for names in united if names not in touched] + [set(columns).union(*touched)]
+        return {
+            tuple(sorted(names, key=self._rank.__getitem__)): tuple(
+                part for part in parts if (names.issuperset(part.columns) if part.columns else not names)
+            )
+            for names in united
+        }
 
     def _block(self, query: Query, columns: tuple[str, ...], own: Sequence[Part]) -> Drafted:
         shape = tuple([self._fine[name].count for name in columns])
@@ -261,9 +266,9 @@ class Builder:
                 first = self._fine[name].codes[coarse[name].representatives]
                 labels = labels.take(first, axis=axis)
                 values = None if values is None else values.take(first, axis=axis)
-        parts = _split(_drop_constant(replace(block, labels=labels, values=values)))
+        parts = simplified(replace(block, labels=labels, values=values))
         if cells == ((),):
-            parts = [part for part in parts if not _counts_all(part)]
+            parts = [part for part in parts if not counts_all(part)]
         return tuple(parts), (cells, *[((),)] * (len(parts) - 1))[: len(parts)]
 
 
@@ -323,43 +328,6 @@ def _positions(parts: Sequence[Part], draft: Draft) -> tuple[int, ...]:
 @lru_cache(maxsize=1000)
 def _inverse(order: Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted(range(len(order)), key=order.__getitem__))
-
-
-def _counts_all(block: Block) -> bool:
-    return not block.attributes and block.values is None and block.size == 1 and bool((block.labels == 0).all())
-
-
-def _drop_constant(block: Block) -> Block:
-    """Without the attributes along which nothing changes."""
-    names, labels, values = list(block.attributes), block.labels, block.values
-    for axis in reversed(range(len(names))):
-        if _is_constant(labels, axis) and (values is None or _is_constant(values, axis)):
-            labels = np.asarray(labels.take(0, axis=axis))
-            values = None if values is None else np.asarray(values.take(0, axis=axis))
-            del names[axis]
-    return Block(tuple(names), labels, block.size, values, block.unit)
-
-
-def _is_constant(array: npt.NDArray[Any], axis: int) -> bool:
-    first = array.swapaxes(0, axis)
-    return bool((first == first[:1]).all())
-
-
-def _split(block: Block) -> list[Block]:
-    """A scalar block as a product of smaller ones, where its counted cells form a product."""
-    if block.size != 1 or block.values is not None or len(block.attributes) < 2:
-        return [block]
-    counted = block.labels == 0
-    total = np.count_nonzero(counted)
-    for axis, name in enumerate(block.attributes):
-        others = tuple(k for k in range(counted.ndim) if k != axis)
-        alone, rest = counted.any(axis=others), counted.any(axis=axis)
-        # What is counted lies in the product of the two, and so is that product if it has as many cells.
-        if np.count_nonzero(alone) * np.count_nonzero(rest) == total:
-            names = tuple(other for other in block.attributes if other != name)
-            one = Block((name,), np.where(alone, 0, -1).astype(np.int32), 1)
-            return [one, *_split(Block(names, np.where(rest, 0, -1).astype(np.int32), 1))]
-    return [block]
 
 
 def too_many(label: str, columns: Sequence[str], cells: int) -> CellsError:
