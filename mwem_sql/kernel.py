@@ -10,11 +10,11 @@ most one cell of a query and adds there at most the query's bound b in absolute 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final, NoReturn, SupportsIndex, TypeAlias, TypeVar, final
+from typing import Final, NoReturn, SupportsIndex, TypeAlias, TypeVar, cast, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,9 +42,8 @@ WEIGHT_GRID: Final = 1000
 MAXIMUM_BOUND: Final = 2**24
 # Twice this, summed over the cells of any query, and a penalty on top still fit an int64.
 _HEADROOM: Final = 2**61
-# Cells that are scored at a time, and runs of consecutive candidates up to which each is a batch of its own.
-_BATCH: Final = 2**20
-_MANY_RUNS: Final = 2000
+# Cells that are scored at a time: they stay in a cache.
+_BATCH: Final = 2**15
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +68,9 @@ class Kernel:
         pickle shows the content; Python cannot stop a determined caller in the same process.
     """
 
-    __slots__ = ("__accountant", "__bounds", "__cells", "__flat", "__noise", "__sensitivity", "__starts")
+    __slots__ = (
+        "__accountant", "__bounds", "__cells", "__flat", "__misfits", "__noise", "__pending", "__sensitivity", "__starts", "__weights",
+    )  # fmt: skip
 
     def __init__(  # noqa: PLR0917  what it holds, not how it behaves
         self,
@@ -92,14 +93,14 @@ class Kernel:
         """
         if isinstance(sensitivity, bool) or not isinstance(sensitivity, int) or sensitivity < 1:
             raise _refuse(f"sensitivity ({sensitivity!r}) must be a whole number from 1", "give rows_per_unit")
-        sizes = _whole(cells, "cells")
+        sizes = _whole(cells, "cells").copy()
         # An empty query would make np.add.reduceat take a cell of the next one.
         shaped = isinstance(answers, np.ndarray) and answers.dtype == np.int64 and answers.ndim == 1
         if not shaped or not sizes.size or sizes.min() < 1 or sizes.sum() != answers.size:
             raise _refuse(
                 "the answers must be an int64 vector, with a cell or more of each query", "densify each query to all its cells"
             )
-        limits = np.ones(sizes.size, dtype=np.int64) if bounds is None else _whole(bounds, "bounds")
+        limits = np.ones(sizes.size, dtype=np.int64) if bounds is None else _whole(bounds, "bounds").copy()
         if limits.size != sizes.size or limits.min() < 1 or limits.max() > MAXIMUM_BOUND:
             raise _refuse("the bounds must be one whole number from 1 to 2^24 for each query", "use a coarser grid")
 
@@ -108,6 +109,10 @@ class Kernel:
         self.__cells: Integers = sizes
         self.__starts: Integers = np.cumsum(sizes) - sizes
         self.__bounds: Integers = limits
+        # Of each query, its sum of errors less its penalty, as of the approximations that are no longer pending; and its weight.
+        self.__misfits: Integers = np.zeros(sizes.size, dtype=np.int64)
+        self.__weights: Floats = np.zeros(sizes.size)
+        self.__pending: list[tuple[Integers, Floats, Integers]] = []
         self.__accountant = accountant
         self.__noise = noise
         self.__sensitivity = sensitivity
@@ -119,33 +124,49 @@ class Kernel:
         penalties: Floats,
         weights: Floats,
         share: Fraction,
+        *,
+        changed: Sequence[int] | Integers | None = None,
     ) -> int:
         """Choose a candidate that the approximation answers badly; gives an element of `candidates`.
 
-        `approximations`, `penalties` and `weights` go with `candidates`, one each. A flat float vector is taken as the
-        approximations of all candidates one after the other.
+        `approximations`, `penalties` and `weights` go with `changed`, one each: with all candidates, or with the queries for
+        which they are not what they were in the last call. A vector may hold the approximations of several, one after the other.
 
         Privacy:
             The score of candidate j is m_j * (sum over its cells c of |round(q_c(A)) - q_c(B)| - round(penalty_j)), an
             integer. A, penalties and the multipliers m_j are public, so round(q_c(A)) is the same integer for
-            neighbours, however it was rounded. A row is in one cell and moves q_c(B) there by at most b_j, hence
-            one summand and the sum by at most b_j; saturation only contracts. So the scores move by at most
-            `sensitivity` * max_j(m_j b_j), up or down. Cost: `share`, debited before an answer is looked at.
+            neighbours, however it was rounded and whenever it was given. A row is in one cell and moves q_c(B) there by at
+            most b_j, hence one summand and the sum by at most b_j; saturation only contracts. So the scores move by at most
+            `sensitivity` * max_j(m_j b_j), up or down. What the kernel keeps from one selection to the next is that sum
+            less the penalty, as if computed anew. Cost: `share`, debited before an answer is looked at.
         """
-        chosen = _whole(candidates, "candidates")
-        if not chosen.size or chosen.min() < 0 or chosen.max() >= self.__cells.size:
+        chosen = self.__numbers(candidates, "candidates")
+        if not chosen.size:
             raise _refuse("the candidates must be one or more numbers of queries", "stop when every query is measured")
-        cells = self.__cells[chosen]
-        expected = _joined(approximations, cells)
-        offsets = _rounded(_finite(penalties, chosen.size, "penalties"))
-        multipliers = _multipliers(_finite(weights, chosen.size, "weights"), self.__bounds[chosen])
-        unit = self.__sensitivity * int((multipliers * self.__bounds[chosen]).max())
+        news = chosen if changed is None else self.__numbers(changed, "changed queries")
+        expected = _chunks(approximations, self.__cells[news])
+        offsets = _rounded(_finite(penalties, news.size, "penalties"))
+        given = _finite(weights, news.size, "weights")
+        if given.size and given.min() <= 0:
+            raise _refuse("the weights must be positive numbers", "leave weight out for 1")
+        self.__weights[news] = given
+        self.__pending += [(news[begin:end], chunk, offsets[begin:end]) for begin, end, chunk in expected]
+        importance = self.__weights.take(chosen)
+        if not importance.all():
+            raise _refuse("the candidates must have approximations", "give those of all candidates first, then what has changed")
+        bounds = self.__bounds[chosen] if self.__bounds.max() > 1 else self.__bounds[:1]
+        multipliers = _multipliers(importance, bounds)
+        unit = self.__sensitivity * int((multipliers * bounds).max())
         kind = self.__accountant.kind
         many = is_many(chosen.size, share, kind)
         calibrated = many_scale(share, unit, kind) if many else selection_scale(share, unit, kind)
 
         def draw() -> int:
-            scores = self.__scores(chosen, expected, offsets, multipliers)
+            self.__rescore()
+            scores = self.__misfits.take(chosen)
+            if multipliers.size > 1:
+                ceilings = SATURATION // multipliers
+                scores = np.clip(scores, -ceilings, ceilings) * multipliers
             if many:
                 return int(chosen[self.__noise.select_many(scores, calibrated.scale)])
             return int(chosen[self.__noise.select(scores, calibrated.scale, kind)])
@@ -178,25 +199,27 @@ class Kernel:
         values.setflags(write=False)
         return Measurement(int(query), values, calibrated.scale, variance(calibrated.scale, kind), share, kind)
 
-    def __scores(self, chosen: Integers, expected: Floats, offsets: Integers, multipliers: Integers) -> Integers:
-        cells = self.__cells[chosen]
-        firsts = np.cumsum(cells) - cells
+    def __rescore(self) -> None:
+        """Bring the scores, before multipliers, up to date with all approximations that have come in."""
         saturation = _HEADROOM // int(self.__cells.max())
-        misfit = np.empty(chosen.size, dtype=np.int64)
-        for begin, end in _batches(chosen, cells):
-            inside = firsts[begin:end] - firsts[begin]
-            size = int(inside[-1] + cells[end - 1])
-            first = int(self.__starts[chosen[begin]])
-            if (np.diff(chosen[begin:end]) == 1).all():
-                truth = self.__flat[first : first + size]
-            else:
-                truth = self.__flat[np.arange(size) + np.repeat(self.__starts[chosen[begin:end]] - inside, cells[begin:end])]
-            guess = np.clip(_rounded(expected[firsts[begin] : firsts[begin] + size]), -saturation, saturation)
-            # Sums stay below 2^62 and less a penalty below 2^63, so no intermediate wraps around.
-            misfit[begin:end] = np.add.reduceat(np.abs(guess - truth), inside)
-        misfit -= offsets
-        ceilings = SATURATION // multipliers
-        return np.clip(misfit, -ceilings, ceilings) * multipliers
+        for chosen, expected, offsets in self.__pending:
+            cells = self.__cells[chosen]
+            firsts = np.cumsum(cells) - cells
+            for begin, end in _batches(cells):
+                part, inside = chosen[begin:end], firsts[begin:end] - firsts[begin]
+                size = int(inside[-1] + cells[end - 1])
+                guess = np.clip(_rounded(expected[firsts[begin] : firsts[begin] + size]), -saturation, saturation)
+                guess -= self.__flat[_spans(self.__starts[part], cells[begin:end], inside)]
+                # Sums stay below 2^62 and less a penalty below 2^63, so no intermediate wraps around.
+                sums = _sums(np.abs(guess, out=guess), cells[begin:end], inside)
+                self.__misfits[part] = np.clip(sums - offsets[begin:end], -SATURATION, SATURATION)
+        self.__pending.clear()
+
+    def __numbers(self, queries: Sequence[int] | Integers, name: str) -> Integers:
+        chosen = _whole(queries, name)
+        if chosen.size and (chosen.min() < 0 or chosen.max() >= self.__cells.size):
+            raise _refuse(f"the {name} must be one or more numbers of queries", "count from 0 in the workload's order")
+        return chosen
 
     def __repr__(self) -> str:
         """Show nothing."""
@@ -241,34 +264,58 @@ def _shielded(draw: Callable[[], Result]) -> Result:
 
 
 def _multipliers(weights: Floats, bounds: Integers) -> Integers:
-    """Put weight over bound, relative to the largest, on an integer grid; at least 1, and all 1 when all are equal."""
-    if weights.min() <= 0:
-        raise _refuse("the weights must be positive numbers", "leave weight out for 1")
+    """Put weight over bound, relative to the largest, on an integer grid; at least 1, and a single 1 when all are equal."""
+    if weights.min() == weights.max() and bounds.min() == bounds.max():
+        return np.ones(1, dtype=np.int64)
     relative: Floats = weights / weights.max() / bounds
     relative /= relative.max()
     if relative.min() == 1:
-        return np.ones(weights.size, dtype=np.int64)
+        return np.ones(1, dtype=np.int64)
     grid: Floats = np.maximum(np.rint(relative * (WEIGHT_GRID * int(bounds.max()))), 1)
     return grid.astype(np.int64)
 
 
-def _batches(chosen: Integers, cells: Integers) -> list[tuple[int, int]]:
-    """Ranges of candidates whose cells fit a cache or two, each a run of consecutive queries if there are few runs."""
-    breaks = np.flatnonzero(np.diff(chosen) != 1) + 1
-    if breaks.size > _MANY_RUNS or not (np.diff(chosen) > 0).all():
-        breaks = np.empty(0, dtype=np.int64)
-    batch = np.cumsum(cells) // _BATCH
-    cuts = np.unique(np.concatenate([[0], breaks, np.flatnonzero(np.diff(batch)) + 1, [chosen.size]]))
-    return list(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True))
+def _batches(cells: Integers) -> Iterator[tuple[int, int]]:
+    """Ranges of queries whose cells fit a cache; none is empty."""
+    ends = np.cumsum(cells)
+    begin = 0
+    while begin < cells.size:
+        limit = int(ends[begin] - cells[begin]) + _BATCH
+        end = max(begin + 1, int(np.searchsorted(ends, limit, side="right")))
+        yield begin, end
+        begin = end
 
 
-def _joined(approximations: Sequence[Floats] | Floats, cells: Integers) -> Floats:
-    if isinstance(approximations, np.ndarray) and approximations.ndim == 1 and approximations.dtype == np.float64:
-        return _finite(approximations, int(cells.sum()), "approximations")
-    sizes = np.fromiter(map(len, approximations), dtype=np.int64, count=len(approximations))
-    if not np.array_equal(sizes, cells):
+def _spans(starts: Integers, cells: Integers, inside: Integers) -> slice | Integers:
+    """Places of all cells of some queries: a slice where they are next to each other, an index otherwise."""
+    if (starts[1:] == starts[:-1] + cells[:-1]).all():
+        return slice(int(starts[0]), int(starts[-1] + cells[-1]))
+    if cells.min() == cells.max():
+        return (starts[:, None] + np.arange(cells[0])).reshape(-1)
+    return np.arange(int(inside[-1] + cells[-1])) + np.repeat(starts - inside, cells)
+
+
+def _sums(values: Integers, cells: Integers, inside: Integers) -> Integers:
+    if cells.min() == cells.max():
+        return np.asarray(values.reshape(cells.size, -1).sum(axis=1))
+    return np.asarray(np.add.reduceat(values, inside))
+
+
+def _chunks(approximations: Sequence[Floats] | Floats, cells: Integers) -> list[tuple[int, int, Floats]]:
+    """Vectors of finite numbers with the ranges of queries that they are for: short ones together, long ones not copied."""
+    flat = isinstance(approximations, np.ndarray) and approximations.ndim == 1
+    vectors = cast("Sequence[Floats]", [approximations][: cells.size] if flat else approximations)
+    sizes = np.fromiter(map(len, vectors), dtype=np.int64, count=len(vectors))
+    ends, bounds = np.cumsum(sizes), np.concatenate([[0], np.cumsum(cells)])
+    queries = np.minimum(np.searchsorted(bounds, ends), cells.size)
+    if int(sizes.sum()) != bounds[-1] or not (bounds[queries] == ends).all():
         raise _refuse("the approximations must have a number for each cell of their candidates", "answer all cells")
-    return _finite(np.concatenate(approximations), int(cells.sum()), "approximations")
+    found, begin = [], 0
+    for first, last in _batches(sizes):
+        chunk = vectors[first] if last == first + 1 else np.concatenate(vectors[first:last])
+        found.append((begin, int(queries[last - 1]), _finite(chunk, int(sizes[first:last].sum()), "approximations")))
+        begin = int(queries[last - 1])
+    return found
 
 
 def _finite(values: Floats, size: int, name: str) -> Floats:
@@ -288,7 +335,7 @@ def _whole(values: Sequence[int] | Integers, name: str) -> Integers:
     vector = np.asarray(values)
     if vector.ndim != 1 or (vector.size and vector.dtype.kind not in "iu"):
         raise _refuse(f"the {name} must be whole numbers", "give a list of integers")
-    return vector.astype(np.int64)
+    return vector.astype(np.int64, copy=False)
 
 
 def _refuse(what: str, hint: str) -> MwemError:

@@ -5,7 +5,7 @@ and is the only module that calls OpenDP. It must not know about queries or roun
 
 Two kinds of plan exist. `pure` composes epsilon: selection is permute-and-flip, noise is discrete Laplace.
 `zcdp` composes rho: selection is Gumbel noisy max (the exponential mechanism), noise is discrete Gaussian.
-From very many candidates both select by the exponential mechanism on equal scores taken together, which is our own code.
+From very many candidates both select by the exponential mechanism, which is our own code.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SATURATION: Final = 2**62 - 1
 MAXIMUM_SENSITIVITY: Final = 2**61
 # Whoever weighs measurements by precision divides by the variance; at epsilon 1000 the exact one underflows to 0.
 MINIMUM_VARIANCE: Final = 1e-30
-# Candidates from which on selection is the exponential mechanism on grouped scores: OpenDP takes a microsecond for each.
+# Candidates from which on selection is our own exponential mechanism: OpenDP takes a microsecond for each.
 MANY: Final = 20_000
 SLACK: Final = Fraction(1, 2**20)
 # Below it the slack would not cover the rounding.
@@ -49,6 +49,8 @@ _CONTINUOUS_SIGMA: Final = 5.0
 _SEEDED_SCALE: Final = 1e17
 _CALIBRATION_STEPS: Final = 60
 # OpenDP's conversion of rho overflows above about 7e4; the smallest epsilon and delta of a Budget need 4e-28.
+# Scores that are worked on at a time: they stay in a cache.
+_BATCH: Final = 2**15
 _SMALLEST_RHO: Final = 1e-36
 _LARGEST_RHO: Final = 2.0**16
 
@@ -94,14 +96,21 @@ class OpenDPNoise:
         return int(_selection(scale, kind)(saturate(scores)))
 
     def select_many(self, scores: Integers, scale: float) -> int:
-        """Select by the exponential mechanism, equal scores together: exact integers, a uniform one below their sum."""
-        bounded = saturate(scores)
-        order = np.argsort(bounded, kind="stable")
-        values, firsts = np.unique(bounded[order], return_index=True)
-        counts = np.diff(firsts, append=scores.size)
-        sums = list(accumulate(c * w for c, w in zip(counts.tolist(), exponential_weights(values, scale), strict=True)))
-        group = bisect_right(sums, secrets.randbelow(sums[-1]))
-        return int(order[firsts[group] + secrets.randbelow(int(counts[group]))])
+        """Select by the exponential mechanism: a bucket of scores, one of its candidates, and a flip whether to take it."""
+        top = min(int(scores.max()), SATURATION)
+        buckets, counts = np.empty(scores.size, dtype=np.int16), np.zeros(len(bucket_weights()), dtype=np.int64)
+        for start in range(0, scores.size, _BATCH):
+            part = slice(start, start + _BATCH)
+            buckets[part] = _depths(scores[part], top, scale)
+            counts += np.bincount(buckets[part], minlength=counts.size)
+        sums = list(accumulate(count * weight for count, weight in zip(counts.tolist(), bucket_weights(), strict=True)))
+        while True:
+            bucket = bisect_right(sums, secrets.randbelow(sums[-1]))
+            chosen = int(np.flatnonzero(buckets == bucket)[secrets.randbelow(int(counts[bucket]))])
+            accept = math.exp(bucket - float(_depths(scores[chosen : chosen + 1], top, scale)[0]))
+            # A double from 1/4 to 1 is a multiple of 2^-54, so this flip is exact.
+            if secrets.randbelow(2**54) < int(accept * 2.0**54):
+                return chosen
 
     def add_noise(self, values: Integers, scale: float, kind: Kind) -> Integers:
         """Add discrete Laplace (pure) or discrete Gaussian (zcdp) noise."""
@@ -219,17 +228,22 @@ def is_many(candidates: int, share: Fraction, kind: Kind) -> bool:
     return candidates >= MANY and epsilon >= LEAST_EPSILON
 
 
-def exponential_weights(scores: Integers, scale: float) -> list[int]:
-    """Integers in proportion to exp(score / scale), none below e^-LOWEST of the largest; to a relative 2^-42.
+def _depths(scores: Integers, top: int, scale: float) -> NDArray[np.float64]:
+    """How far each score is below the top, in units of the scale; at most LOWEST."""
+    depths = (top - saturate(scores)).astype(np.float64)
+    depths /= scale
+    return np.minimum(depths, LOWEST, out=depths)
+
+
+@lru_cache(maxsize=1)
+def bucket_weights() -> list[int]:
+    """Integers in proportion to exp(0), exp(-1) .. exp(-LOWEST), each to a relative 2^-52.
 
     Doubles are fractions: scaled by one power of 2 they are integers, and from there on nothing is rounded.
     """
-    logits = (scores.max() - scores).astype(np.float64) / scale
-    weights = np.exp(-np.minimum(logits, LOWEST))
-    mantissas, exponents = np.frexp(weights)
-    wholes = (mantissas * 2.0**53).astype(np.int64)
-    shifts = exponents - int(exponents.min())
-    return [whole << shift for whole, shift in zip(wholes.tolist(), shifts.tolist(), strict=True)]
+    exact = [Fraction(math.exp(-depth)) for depth in range(int(LOWEST) + 1)]
+    unit = max(weight.denominator for weight in exact)
+    return [int(weight * unit) for weight in exact]
 
 
 @lru_cache(maxsize=4096)

@@ -109,6 +109,24 @@ def test_a_flat_vector_of_approximations_means_the_same() -> None:
     assert spy.scores[0].tolist() == spy.scores[1].tolist()
 
 
+def test_what_has_not_changed_need_not_be_given_again() -> None:
+    """Scores and scales as if all had been given, whatever the order in which it came; none is given before its debit."""
+    spy, whole = Spy(), Spy()
+    kernel = Kernel(ANSWERS, account(), spy)
+    weights, penalties = np.array([4.0, 1.0, 2.0]), np.array([1.0, 2.0, 3.0])
+    kernel.select([0, 2], floats([9, 9, 9], [9, 9]), np.array([7.0, 7.0]), ONES[:2], SHARE)
+    with pytest.raises(MwemError, match="the candidates must have approximations"):
+        kernel.select([0, 1], GUESSES[:1], penalties[:1], weights[:1], SHARE, changed=[0])
+    kernel.select([2], GUESSES[:2], penalties[:2], weights[:2], SHARE, changed=[0, 1])
+    kernel.select(range(3), GUESSES[2:], penalties[2:], weights[2:], SHARE, changed=[2])
+    kernel.select([1, 0], [], np.empty(0), np.empty(0), SHARE, changed=[])
+    full = Kernel(ANSWERS, account(), whole)
+    full.select(range(3), GUESSES, penalties, weights, SHARE)
+    full.select([1, 0], GUESSES[1::-1], penalties[1::-1], weights[1::-1], SHARE)
+    assert [scores.tolist() for scores in spy.scores[-2:]] == [scores.tolist() for scores in whole.scores]
+    assert spy.scales[-2:] == whole.scales
+
+
 def test_weights_go_on_a_grid_of_thousandths_and_equal_ones_cost_no_grid() -> None:
     spy = Spy()
     kernel = Kernel(*flat(ANSWERS), account(), spy, sensitivity=3)
@@ -250,7 +268,7 @@ NAN, INFINITE = math.nan, math.inf
         ([0, 1, 2], GUESSES, NONE, np.ones(4), r"the weights \(4\) must be 3 numbers"),
         ([0, 1, 2], floats([1, 1], [1, 1], [1, 1]), NONE, ONES, "a number for each cell"),
         ([0, 1, 2], GUESSES[:2], NONE, ONES, "a number for each cell"),
-        ([0, 1, 2], np.ones(5), NONE, ONES, r"the approximations \(5\) must be 6 numbers"),
+        ([0, 1, 2], np.ones(5), NONE, ONES, "the approximations must have a number for each cell"),
         ([0, 1, 3], GUESSES, NONE, ONES, "the candidates must be one or more numbers of queries"),
         ([-1], GUESSES[2:], NONE[:1], ONES[:1], "the candidates must be one or more numbers of queries"),
         ([], [], NONE[:0], ONES[:0], "the candidates must be one or more numbers of queries"),

@@ -28,7 +28,7 @@ from mwem_sql.mechanisms import (
     Noise,
     OpenDPNoise,
     SeededNoise,
-    exponential_weights,
+    bucket_weights,
     is_many,
     many_scale,
     noise_scale,
@@ -242,14 +242,19 @@ def test_selection_from_many_is_the_exponential_mechanism(noise: Noise) -> None:
     assert drawn[~common].sum() == 0
 
 
-def test_exponential_weights_are_exact() -> None:
-    scores = np.array([-10_000_000, -2000, -600, -3, 0, 7], dtype=np.int64)
-    found = exponential_weights(scores, 2.0)
-    for weight, score in zip(found, scores.tolist(), strict=True):
-        # Below the floor all are the same, and none is 0.
-        exact = Fraction(math.exp(max((score - 7) / 2, -700.0)))
-        assert abs(Fraction(weight, found[-1]) / exact - 1) < Fraction(1, 2**42)
-    assert found[0] == found[1] > 0
+def test_bucket_weights_are_exact() -> None:
+    found = bucket_weights()
+    assert len(found) == 701
+    for depth, weight in enumerate(found):
+        assert Fraction(weight, found[0]) == Fraction(math.exp(-depth))
+
+
+def test_no_candidate_is_beyond_reach() -> None:
+    """Far below the best all have the same weight, and none has weight 0: here they are all there is but one."""
+    noise, scores = OpenDPNoise(), np.array([0, -(10**9), -(10**18)], dtype=np.int64)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mwem_sql.mechanisms.bucket_weights", lambda: [0] * 700 + [1])
+        assert {noise.select_many(scores, 1.0) for _ in range(100)} == {1, 2}
 
 
 @pytest.mark.parametrize("kind", ["pure", "zcdp"])
