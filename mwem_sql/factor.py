@@ -7,7 +7,9 @@ inner loops and few passes. What the weights mean is the state's business.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import count
 from math import log, prod
 
 import numpy as np
@@ -18,12 +20,14 @@ from mwem_sql.rollup import marginals, split, sum_out
 
 BATCH = 1 << 20
 """Numbers that a batch of scalar queries may hold at a time."""
+PLANS = 1 << 16
+"""Ways to sum or spread over some axes that are remembered: for small factors working one out takes longer than following it."""
 LOWEST = log(1e-300)
 TINY = float(np.finfo(np.float64).tiny)
 FLOOR = 1e-260
 """A weight that falls below exp(LOWEST), as a share of the total, comes back to FLOOR: from 0 it could never rise
 again. The gap between the two keeps the check for it rare."""
-
+_CLOCK = count(1)
 
 SCHEMA = pa.schema(
     {
@@ -40,22 +44,27 @@ class Factor:
     """Flat, row-major weights; their sum is the state's total.
 
     A read-only array is shared with another state or an Arrow table: it is replaced, never written to.
-    `lowest` is the logarithm of a lower bound on the weights as shares of the total.
+    `lowest` is the logarithm of a lower bound on the weights as shares of the total. `stamp` goes up, over all factors,
+    with every change of the distribution; a new total is the same distribution. `hidden` is what changed without that.
     """
 
     attributes: tuple[str, ...]
     shape: tuple[int, ...]
     weights: Floats
     lowest: float
+    stamp: int = field(default_factory=_CLOCK.__next__)
+    hidden: float = 0.0
 
     def marginal(self, attributes: Sequence[str]) -> Floats:
         """Axes in the order asked for; a view of the weights where nothing is summed out."""
-        axes = [self.attributes.index(name) for name in attributes]
-        kept = sorted(axes)
-        return sum_out(self.weights, self.shape, kept).transpose([kept.index(axis) for axis in axes])
+        kept, order = _axes(self.attributes, tuple(attributes))
+        return sum_out(self.weights, self.shape, kept).transpose(order)
 
     def marginals(self, wanted: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], Floats]:
         """Many at once, each summed from the smallest array that has it; maybe views."""
+        wanted = set(wanted)
+        if len(wanted) == 1:
+            return {names: self.marginal(names) for names in wanted}
         return marginals(self.weights, self.attributes, self.shape, wanted)
 
     def size(self, attribute: str) -> int:
@@ -63,17 +72,19 @@ class Factor:
 
     def multiply(self, attributes: Sequence[str], by: Floats) -> None:
         """Multiply each weight by the positive entry of `by` (axes `attributes`) for its cell."""
+        self.stamp, self.hidden = next(_CLOCK), 0.0
         self.lowest += log(max(by.min(), TINY))
-        axes = [self.attributes.index(name) for name in attributes]
-        by = by.transpose(sorted(range(len(axes)), key=axes.__getitem__))
-        by = by.reshape([size if axis in axes else 1 for axis, size in enumerate(self.shape)])
-        place = split(self.shape)
-        head, tail = by.shape[:place], by.shape[place:]
-        if prod(tail) > 1 and tail != self.shape[place:]:
-            by = np.broadcast_to(by, head + self.shape[place:])
-        cells = self.weights.reshape(*self.shape[:place], -1)
+        heads, tails, order = _spread_shape(self.attributes, self.shape, tuple(attributes))
+        by = by.transpose(order).reshape(heads + tails)
+        cells = self.weights.reshape(self.shape)
+        if heads:
+            # In one row what a long inner loop runs over.
+            if prod(tails) > 1:
+                by = np.broadcast_to(by, heads + self.shape[len(heads) :])
+            by = by.reshape(*heads, -1)
+            cells = cells.reshape(*self.shape[: len(heads)], -1)
         out = cells if cells.flags.writeable else None
-        self.weights = np.multiply(cells, by.reshape(*head, -1), out=out).reshape(-1)
+        self.weights = np.multiply(cells, by, out=out).reshape(-1)
 
     def lift(self, total: float) -> None:
         """Keep the weights away from 0, once the bound says that one may have come near it."""
@@ -84,7 +95,7 @@ class Factor:
     def share(self) -> Factor:
         """Another factor on the same memory; neither writes to it from now on."""
         self.weights.flags.writeable = False
-        return Factor(self.attributes, self.shape, self.weights, self.lowest)
+        return Factor(self.attributes, self.shape, self.weights, self.lowest, self.stamp, self.hidden)
 
 
 def factors_to_table(factors: Sequence[Factor]) -> pa.Table:
@@ -149,3 +160,22 @@ def _rows(blocks: Sequence[Block]) -> Floats:
         if block.values is not None:
             rows[place] *= block.values.ravel()
     return rows
+
+
+@lru_cache(maxsize=PLANS)
+def _axes(attributes: tuple[str, ...], asked: tuple[str, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The axes asked for, ascending, and the places among them in the order asked for."""
+    axes = [attributes.index(name) for name in asked]
+    kept = sorted(axes)
+    return tuple(kept), tuple(kept.index(axis) for axis in axes)
+
+
+@lru_cache(maxsize=PLANS)
+def _spread_shape(
+    attributes: tuple[str, ...], shape: tuple[int, ...], given: tuple[str, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """The shape of an array over some axes as one over all, before and after the split, and the order of its axes for that."""
+    axes = [attributes.index(name) for name in given]
+    full = tuple(size if axis in axes else 1 for axis, size in enumerate(shape))
+    place = split(shape)
+    return full[:place], full[place:], tuple(sorted(range(len(axes)), key=axes.__getitem__))

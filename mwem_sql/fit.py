@@ -7,22 +7,33 @@ distributions that it can reach are the same: products of exp(q(x) times a numbe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from math import sqrt
-from operator import is_
 
 import numpy as np
 
-from mwem_sql.compiler.linear import Floats, LinearQuery
+from mwem_sql.compiler.linear import Floats
 from mwem_sql.factor import LOWEST, TINY, Factor
-from mwem_sql.tree import Names, Tree
+from mwem_sql.tree import Fitted, Names, Note, Target, Tree
 
+__all__ = ["Fitted", "Target", "fit", "is_fitted"]
+
+LAG = 0.25
+"""Of the noise on a measured cell: by so much a clique may lag behind its neighbours."""
+SMALL = 32
+"""Cliques up to which a tree is fitted as a whole."""
+DRIFT = 0.2
+"""The rise of a large tree's misfit, as a share of it or of what noise alone makes, from which on it is fitted as a whole."""
 TOLERANCE = 1e-2
 """Fitting ends when `PATIENCE` steps together lower the misfit by less than this share of it, or of what noise alone makes:
 1 per measured cell. Below that a closer fit is a fit to the noise."""
+TIGHT = 1e-8
+CHEAP_CELLS = 10_000
+CHEAP_STEPS = 40
+"""A model of so few cells is fitted to the tight tolerance, as far as that takes no more than so many steps."""
 PATIENCE = 5
-STEPS = 60
+STEPS = 45
 """At most; the next round goes on from where this one ended."""
 START = 1.0
 """The largest exponent of the first step."""
@@ -38,94 +49,129 @@ SMALLEST = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
-class Target:
-    """What a tree is fitted to: a query over attributes of one clique, its measured values and their variance."""
-
-    query: LinearQuery
-    values: Floats
-    variance: float
-
-
-@dataclass(frozen=True, eq=False)
-class Fitted:
-    """The misfit is the sum over all cells of (q(A) - m)^2 / variance."""
-
-    misfit: float
-    steps: int
-
-
-@dataclass(frozen=True, eq=False)
 class _Point:
-    """A distribution over the tree: its cliques, what each shares with its parent, and the targets' answers as shares."""
+    """A distribution over the region: its cliques, what each shares with its parent, and all targets' answers as shares."""
 
     cliques: list[Factor]
     separators: list[Floats]
-    answers: list[Floats]
+    answers: Floats
 
 
-class Fit:
-    """The targets of one tree, which has a clique for each, ready to be fitted."""
+def fit(tree: Tree, lag: float, tolerance: float = TOLERANCE) -> int:
+    """Fit a tree to its targets until the misfit no longer falls, where anything has changed since it last did; in how many steps.
 
-    def __init__(self, tree: Tree, targets: Sequence[Target]) -> None:
+    A small tree is fitted as a whole; of a large one, the cliques that know something of the same attributes as a new target, and
+    all of it once the misfit of the others has risen by more than the drift allows. A clique is left as it is while
+    its neighbours say the same to within `lag`, as a share of the total.
+    """
+    everything = range(len(tree.cliques))
+    drift = max(tolerance, DRIFT) if len(everything) > SMALL else tolerance
+    tree.settle(lag)
+    if abs(tree.total - tree.checked) > lag * tree.total:
+        _look(tree, everything)
+        tree.checked = tree.total
+    steps = 0
+    if len(everything) > SMALL:
+        new = [target for clique, targets in tree.targets.items() if clique not in tree.fitted for target in targets]
+        names = {name for target in new for name in target.query.attributes}.intersection(tree.attributes)
+        for region in tree.layout.connected({number for name in names for number in tree.layout.holders[name]}):
+            steps += _Region(tree, region).fit(tolerance)
+            _look(tree, set(tree.settle(lag)).difference(region))
+    risen = sum(note.now - note.last for note in tree.fitted.values())
+    if len(tree.fitted) < len(tree.targets) or risen > drift * sum(note.scale for note in tree.fitted.values()):
+        steps += _Region(tree, everything).fit(tolerance)
+    tree.misfit = sum(note.now for note in tree.fitted.values())
+    return steps
+
+
+def is_fitted(tree: Tree, total: float, lag: float) -> bool:
+    """Whether nothing has changed that a fit would look at."""
+    return len(tree.fitted) == len(tree.targets) and abs(total - tree.checked) <= lag * total
+
+
+def _look(tree: Tree, numbers: Iterable[int]) -> None:
+    """Note the misfit of some cliques' targets as it is now."""
+    for number in numbers:
+        clique = tree.layout.cliques[number]
+        note = tree.fitted.get(clique)
+        if note is not None:
+            targets = tree.targets[clique]
+            names = [tuple(name for name in target.query.attributes if name in clique) for target in targets]
+            marginals = tree.cliques[number].marginals(names)
+            tree.fitted[clique] = replace(note, now=sum(
+                float(np.square(target.query.answer(marginals[own]) - target.values).sum()) / target.variance
+                for own, target in zip(names, targets, strict=True)
+            ))
+
+
+class _Region:
+    """Cliques of a tree that lie side by side, each after its parent, and all their targets."""
+
+    def __init__(self, tree: Tree, numbers: Sequence[int]) -> None:
         """Changes nothing yet."""
         self._tree = tree
-        self._targets = targets
-        self._queries = [target.query for target in targets]
+        self._numbers = numbers
+        place = {number: position for position, number in enumerate(numbers)}
+        self._parents = [place.get(tree.layout.parents[number], -1) for number in numbers]
+        cliques = [tree.layout.cliques[number] for number in numbers]
+        self._shared = [(), *(tuple(sorted(own & cliques[up])) for own, up in zip(cliques[1:], self._parents[1:], strict=True))]
+        homes = [(home, target) for home, clique in enumerate(cliques) for target in tree.targets.get(clique, ())]
+        self._homes = [home for home, _ in homes]
+        self._targets = [target for _, target in homes]
+        self._queries = [target.query for target in self._targets]
         # All in shares of the total, and in units of the smallest noise: step sizes then hardly depend on either.
-        sharpest = min(target.variance for target in targets)
-        self._precisions = [sharpest / target.variance for target in targets]
+        sharpest = min(target.variance for target in self._targets)
         self._unit = tree.total**2 / sharpest
-        self._noise = sum(target.query.cells for target in targets) / self._unit
-        self._values = [np.clip(target.values / tree.total, -FARTHEST, FARTHEST) for target in targets]
+        cells = [query.cells for query in self._queries]
+        self._ends = np.cumsum(cells).tolist()
+        self._precisions = np.repeat([sharpest / target.variance for target in self._targets], cells)
+        self._noise = self._ends[-1] / self._unit
+        self._values = np.clip(np.concatenate([target.values for target in self._targets]) / tree.total, -FARTHEST, FARTHEST)
         self._names = [tuple(name for name in query.attributes if name in tree.attributes) for query in self._queries]
-        self._homes = [_some(tree.home(names)) for names in self._names]
-        self._shared = [(), *(tuple(sorted(tree.layout.separator(n))) for n in range(1, len(tree.cliques)))]
+        self._cheap = CHEAP_STEPS if tree.cells <= CHEAP_CELLS and len(tree.cliques) <= SMALL else 0
 
-    def run(self, tolerance: float = TOLERANCE) -> Fitted:
-        """Change the tree until the misfit no longer falls; not at all if it is as good as when it last fell no longer."""
+    def fit(self, tolerance: float) -> int:
+        """Change the cliques until the misfit of their targets no longer falls; the number of steps."""
         here = self._start()
-        known, last = self._tree.fitted if isinstance(self._tree.fitted, tuple) else ((), 0.0)
-        found = self._misfit(here) * self._unit
-        same = len(known) == len(self._targets) and all(map(is_, known, self._targets))
-        if same and found <= last + tolerance * max(last, self._noise * self._unit):
-            return Fitted(found, 0)
         steps = 0
         weighted = self._precisions
-        if min(weighted) < EVEN:
+        if weighted.min() < EVEN:
             # The sharpest alone would set the pace: what all measurements agree on is found sooner without weights.
-            self._precisions = [1.0] * len(weighted)
-            here, _, steps = self._descend(here, tolerance)
+            self._precisions = np.ones_like(weighted)
+            here, steps = self._descend(here, tolerance)
             self._precisions = weighted
-        here, misfit, more = self._descend(here, tolerance)
-        self._tree.replace(here.cliques)
-        self._tree.fitted = (tuple(self._targets), misfit * self._unit)
-        return Fitted(misfit * self._unit, steps + more)
+        here, more = self._descend(here, tolerance)
+        self._tree.replace(dict(zip(self._numbers, here.cliques, strict=True)))
+        squares = np.split(self._unit * weighted * np.square(here.answers - self._values), self._ends[:-1])
+        for home in set(self._homes):
+            own = np.concatenate([square for place, square in zip(self._homes, squares, strict=True) if place == home])
+            misfit = float(own.sum())
+            self._tree.fitted[self._tree.layout.cliques[self._numbers[home]]] = Note(misfit, misfit, own.size)
+        return steps + more
 
-    def _descend(self, here: _Point, tolerance: float) -> tuple[_Point, float, int]:
-        """Lower the misfit from one point on: the last point, its misfit and the number of steps.
+    def _descend(self, here: _Point, tolerance: float) -> tuple[_Point, int]:
+        """Lower the misfit from one point on: the last point and the number of steps.
 
         Nesterov's iteration on the numbers y that the targets' cells are multiplied by: x' = y + size * slope and
         y' = x' + ahead * (x' - x). Where the misfit would rise, it starts again without momentum, then with a smaller size.
         """
         misfits = [self._misfit(here)]
         size, growth = START / max(self._largest_slope(here), TINY), 2.0
-        still = [np.zeros_like(values) for values in self._values]
+        still = np.zeros_like(self._values)
         lead, momentum = still, 1.0  # lead: y - x
         while len(misfits) <= STEPS and misfits[-1] > 0:
             following = (1 + sqrt(1 + 4 * momentum**2)) / 2
             ahead = (momentum - 1) / following
-            steps = [
-                size * precision * (values - answers)
-                for precision, values, answers in zip(self._precisions, self._values, here.answers, strict=True)
-            ]
-            leads = [ahead * (old + step) for old, step in zip(lead, steps, strict=True)]
-            there = self._moved(here, [step + own for step, own in zip(steps, leads, strict=True)])
+            step = size * self._precisions * (self._values - here.answers)
+            leads = ahead * (lead + step)
+            there = self._moved(here, step + leads)
             found = self._misfit(there)
             if found < misfits[-1]:
                 here, lead, momentum = there, leads, following
                 misfits.append(found)
                 size *= growth
-                if len(misfits) > PATIENCE and misfits[-1 - PATIENCE] - found <= tolerance * max(found, self._noise):
+                most = TIGHT if len(misfits) <= self._cheap else tolerance
+                if len(misfits) > PATIENCE and misfits[-1 - PATIENCE] - found <= most * max(found, self._noise):
                     break
             elif momentum > 1:
                 lead, momentum = still, 1.0
@@ -133,43 +179,35 @@ class Fit:
                 size, growth = size / 4, SLOW
             else:
                 break
-        return here, misfits[-1], len(misfits) - 1
+        return here, len(misfits) - 1
 
     def _start(self) -> _Point:
-        self._tree.calibrate()
-        cliques = self._tree.cliques
+        cliques = self._tree.refocus(self._numbers)
         separators = [clique.marginal(shared) for clique, shared in zip(cliques, self._shared, strict=True)]
         return _Point(cliques, separators, self._answers(cliques))
 
     def _misfit(self, point: _Point) -> float:
-        return sum(
-            precision * float(np.square(answers - values).sum())
-            for precision, values, answers in zip(self._precisions, self._values, point.answers, strict=True)
-        )
+        return float(self._precisions @ np.square(point.answers - self._values))
 
     def _largest_slope(self, point: _Point) -> float:
-        return max(
-            precision * float(np.abs(answers - values).max())
-            for precision, values, answers in zip(self._precisions, self._values, point.answers, strict=True)
-        )
+        return float((self._precisions * np.abs(point.answers - self._values)).max())
 
-    def _answers(self, cliques: Sequence[Factor]) -> list[Floats]:
+    def _answers(self, cliques: Sequence[Factor]) -> Floats:
         wanted: dict[int, set[Names]] = {}
         for home, names in zip(self._homes, self._names, strict=True):
             wanted.setdefault(home, set()).add(names)
         marginals = {home: cliques[home].marginals(sets) for home, sets in wanted.items()}
-        return [
-            query.answer(marginals[home][names]) / self._tree.total
-            for query, home, names in zip(self._queries, self._homes, self._names, strict=True)
-        ]
+        answers = [query.answer(marginals[home][names]) for query, home, names in zip(self._queries, self._homes, self._names, strict=True)]
+        return np.concatenate(answers) / self._tree.total
 
-    def _moved(self, point: _Point, shift: Sequence[Floats]) -> _Point:
+    def _moved(self, point: _Point, shift: Floats) -> _Point:
         """The distribution times exp(q(x) shift) over all targets: one pass up to the root of the tree and one down."""
         cliques = [clique.share() for clique in point.cliques]
         separators = list(point.separators)
         total = self._tree.total
-        for query, home, names, own in zip(self._queries, self._homes, self._names, shift, strict=True):
-            exponent = query.spread(np.clip(own, LOWEST, -LOWEST))
+        shift = np.clip(shift, LOWEST, -LOWEST)
+        for query, home, names, end in zip(self._queries, self._homes, self._names, self._ends, strict=True):
+            exponent = query.spread(shift[end - query.cells : end])
             growth = np.exp(np.maximum(exponent - exponent.max(), LOWEST))
             cliques[home].multiply(names, growth.reshape([cliques[home].size(name) for name in names]))
             cliques[home].lift(total)
@@ -178,19 +216,15 @@ class Fit:
             own = cliques[number].marginal(shared)
             grown = own / separators[number]
             separators[number] = own
-            parent = cliques[self._tree.layout.parents[number]]
+            parent = cliques[self._parents[number]]
             parent.multiply(shared, grown / grown.max())
             parent.lift(total)
         cliques[0].multiply((), np.array(total / cliques[0].weights.sum()))
         for number in range(1, len(cliques)):
             shared = self._shared[number]
-            new = cliques[self._tree.layout.parents[number]].marginal(shared)
+            new = cliques[self._parents[number]].marginal(shared)
             cliques[number].multiply(shared, new / separators[number])
             cliques[number].lift(total)
             separators[number] = new
         return _Point(cliques, separators, self._answers(cliques))
 
-
-def _some(number: int | None) -> int:
-    assert number is not None
-    return number

@@ -5,10 +5,11 @@ Attributes are vertices, and those that share a measured query are neighbours. P
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from heapq import heappop, heappush
-from itertools import combinations
+from functools import cached_property
+from heapq import heapify, heappop, heappush
+from itertools import chain, combinations
 from math import prod
 
 Clique = frozenset[str]
@@ -23,15 +24,23 @@ class Layout:
     parents: tuple[int, ...]
     depths: tuple[int, ...]
     tops: Mapping[str, int]
-    holders: Mapping[str, frozenset[int]]
+    holders: Mapping[str, set[int]]
+
+    @cached_property
+    def neighbours(self) -> list[list[int]]:
+        found: list[list[int]] = [[] for _ in self.cliques]
+        for number, parent in enumerate(self.parents):
+            if parent >= 0:
+                found[number].append(parent)
+                found[parent].append(number)
+        return found
 
     def separator(self, number: int) -> Clique:
         return self.cliques[number] & self.cliques[self.parents[number]]
 
-    def holding(self, attributes: Iterable[str]) -> frozenset[int]:
+    def holding(self, attributes: Iterable[str]) -> set[int]:
         """The cliques that hold all of these attributes, of which there is at least one."""
-        found = [self.holders[name] for name in attributes]
-        return found[0].intersection(*found[1:])
+        return set.intersection(*(self.holders[name] for name in attributes))
 
     def path(self, start: int, end: int) -> list[int]:
         """The cliques from one to another, both included."""
@@ -43,23 +52,47 @@ class Layout:
                 right.append(self.parents[right[-1]])
         return left + right[-2::-1]
 
-    def paths_up(self, starts: Iterable[int]) -> list[int]:
-        """The smallest subtree that has these cliques, every clique before its parent; the last one is its root."""
-        ends = set(starts)
-        found: set[int] = set(ends)
+    def spanning(self, numbers: Iterable[int]) -> list[int]:
+        """The smallest subtree that has these cliques, every clique after its parent; the first one is its root."""
+        seen = set(numbers)
+        ends = [-number for number in seen]
+        heapify(ends)
+        found = []
         while len(ends) > 1:
-            deepest = max(ends, key=self.depths.__getitem__)
-            ends.discard(deepest)
-            ends.add(self.parents[deepest])
-            found.add(self.parents[deepest])
-        # The root comes out last: no other clique of the subtree is as shallow.
-        return sorted(found, key=lambda number: -self.depths[number])
+            # Parents have lower numbers: the highest has no other clique of the subtree behind it that is still to come.
+            found.append(-heappop(ends))
+            parent = self.parents[found[-1]]
+            if parent not in seen:
+                seen.add(parent)
+                heappush(ends, -parent)
+        return [*(-end for end in ends), *reversed(found)]
+
+    def connected(self, numbers: Collection[int]) -> list[list[int]]:
+        """These cliques in groups of neighbours, every clique after its parent."""
+        groups: dict[int, list[int]] = {}
+        for number in sorted(numbers):
+            groups[number] = groups.get(self.parents[number], [])
+            groups[number].append(number)
+        return list({id(group): group for group in groups.values()}.values())
+
+    def between(self, attributes: Iterable[str]) -> list[int]:
+        """The smallest subtree that has all of these attributes, every clique after its parent."""
+        wanted = frozenset(attributes)
+        found = self.spanning(self.tops[name] for name in wanted)
+        # An attribute's first clique may be far from where the others are.
+        while len(found) > 1 and (len(found) == 2 or self.parents[found[2]] != found[0]):
+            if not wanted & self.cliques[found[0]] <= self.cliques[found[1]]:
+                break
+            del found[0]
+        return found
 
 
-    def stretched(self, attributes: Clique) -> list[Clique]:
-        """The cliques if these attributes were added to all that lie between theirs: quick, and rarely the fewest cells."""
-        between = set(self.paths_up(self.tops[name] for name in attributes))
-        return maximal(own | attributes if number in between else own for number, own in enumerate(self.cliques))
+@dataclass(frozen=True, eq=False)
+class Room:
+    """How one tree makes room for attributes: some of its cliques, side by side, and those that take their place; or None."""
+
+    old: Sequence[int]
+    new: Sequence[Clique] | None
 
 
 def cells(attributes: Iterable[str], sizes: Sizes) -> int:
@@ -141,11 +174,87 @@ def connected(sets: Sequence[Collection[str]]) -> list[list[int]]:
     return sorted(groups)
 
 
+def make_room(layout: Layout, needed: Clique, sets: Iterable[Clique], sizes: Sizes) -> Room:
+    """Where some attributes of a tree must be in one clique: only the cliques that lie between theirs are cut anew.
+
+    `sets` are those that a measurement needs side by side.
+    """
+    between = layout.between(needed)
+    inside = [layout.cliques[number] for number in between]
+    if len(between) == 1:
+        return Room(between, [] if inside[0] <= needed else None)
+    span = frozenset[str]().union(*inside)
+    kept = [one for one in sets if one <= span and any(one <= own for own in inside)]
+    # What they share with cliques outside must stay in one clique.
+    for number in between:
+        kept += [layout.cliques[number] & layout.cliques[other] for other in layout.neighbours[number] if other not in between]
+    stretched = maximal(own | needed for own in inside)
+    return Room(between, min(triangulate([needed, *kept], sizes), stretched, key=lambda cliques: total_cells(cliques, sizes)))
+
+
+def added_cells(layouts: Sequence[Layout], rooms: Sequence[Room], needed: Clique, sizes: Sizes) -> int:
+    """By how many cells `rearrange` lets the trees grow."""
+    added = 0
+    beside: set[Clique] = set()
+    for layout, room in zip(layouts, rooms, strict=True):
+        if room.new is not None:
+            added -= total_cells((layout.cliques[number] for number in room.old), sizes)
+            beside.update(layout.cliques[other] for number in room.old for other in layout.neighbours[number] if other not in room.old)
+    news = maximal([needed, *chain.from_iterable(room.new or () for room in rooms)])
+    return added + total_cells((new for new in news if not any(new <= other for other in beside)), sizes)
+
+
 def lay_out(cliques: Sequence[Clique]) -> Layout:
     """The tree in which neighbours have most in common; the cliques may come out in another order.
 
     A ValueError if there is none with all cliques of an attribute side by side, or if the cliques are not connected.
     """
+    links: dict[Clique, list[Clique]] = {clique: [] for clique in cliques}
+    _link_closest(cliques, links)
+    return _rooted(links, cliques[0])
+
+
+def rearrange(layouts: Sequence[Layout], rooms: Sequence[Room], needed: Clique) -> Layout:
+    """One tree of several, each with room for its part of `needed`, which is in one clique then."""
+    news = maximal([needed, *chain.from_iterable(room.new or () for room in rooms)])
+    links: dict[Clique, list[Clique]] = {clique: [] for clique in news}
+    core = list(news)
+    loose: list[tuple[Clique, Clique]] = []
+    for layout, room in zip(layouts, rooms, strict=True):
+        gone = frozenset(room.old if room.new is not None else ())
+        if room.new is None:
+            core.append(layout.cliques[room.old[0]])
+        for number, (clique, parent) in enumerate(zip(layout.cliques, layout.parents, strict=True)):
+            if number not in gone:
+                links.setdefault(clique, [])
+            if parent < 0 or (number in gone and parent in gone):
+                continue
+            above = layout.cliques[parent]
+            if number in gone or parent in gone:
+                loose.append((above if number in gone else clique, clique & above))
+            else:
+                links.setdefault(above, []).append(clique)
+                links[clique].append(above)
+    _link_closest(core, links)
+    for clique, shared in loose:
+        host = next(new for new in news if shared <= new)
+        links[host].append(clique)
+        links[clique].append(host)
+    start = news[0]
+    for new in news:
+        # Once cut, a clique may be no more than what it shares with a neighbour.
+        host = next((other for other in links[new] if new <= other), new)
+        if host is not new:
+            others = [other for other in links.pop(new) if other != host]
+            links[host] = [other for other in links[host] if other != new] + others
+            for other in others:
+                links[other][links[other].index(new)] = host
+            start = host if start == new else start
+    return _rooted(links, start)
+
+
+def _link_closest(cliques: Sequence[Clique], links: Mapping[Clique, list[Clique]]) -> None:
+    """Join cliques to a tree in which neighbours have most in common."""
     holders: dict[str, list[int]] = {}
     for number, clique in enumerate(cliques):
         for name in clique:
@@ -155,35 +264,42 @@ def lay_out(cliques: Sequence[Clique]) -> Layout:
         for a in own:
             for b in own:
                 common[a][b] = common[a].get(b, 0) + 1
-    order, parents, shared = _grow(common)
-    if len(order) < len(cliques) or shared != sum(map(len, cliques)) - len(holders):
+    for number, parent in _grow(common):
+        if parent >= 0:
+            links[cliques[number]].append(cliques[parent])
+            links[cliques[parent]].append(cliques[number])
+
+
+def _rooted(links: Mapping[Clique, Sequence[Clique]], start: Clique) -> Layout:
+    order, parents, depths, shared = [start], [-1], [0], 0
+    holders: dict[str, set[int]] = {}
+    tops: dict[str, int] = {}
+    for number, clique in enumerate(order):
+        for name in clique:
+            tops.setdefault(name, number)
+            holders.setdefault(name, set()).add(number)
+        above = order[parents[number]] if number else None
+        for other in links[clique]:
+            if other != above:
+                order.append(other)
+                parents.append(number)
+                depths.append(depths[number] + 1)
+                shared += len(clique & other)
+    if len(order) < len(links) or shared != sum(map(len, order)) - len(holders):
         raise ValueError("cliques form a tree in which those of an attribute are side by side")
-    place = {number: position for position, number in enumerate(order)}
-    up = [place[parent] if parent >= 0 else -1 for parent in parents]
-    depths: list[int] = []
-    for parent in up:
-        depths.append(depths[parent] + 1 if parent >= 0 else 0)
-    return Layout(
-        tuple(cliques[number] for number in order), tuple(up), tuple(depths),
-        {name: min(place[number] for number in own) for name, own in holders.items()},
-        {name: frozenset(place[number] for number in own) for name, own in holders.items()},
-    )  # fmt: skip
+    return Layout(tuple(order), tuple(parents), tuple(depths), tops, holders)
 
 
-def _grow(common: Sequence[Mapping[int, int]]) -> tuple[list[int], list[int], int]:
-    """Prim's algorithm for the tree of largest weight: the order of its vertices, their parents, and the weight."""
-    order, parents, weight = [], [], 0
+def _grow(common: Sequence[Mapping[int, int]]) -> Iterator[tuple[int, int]]:
+    """Prim's algorithm for the tree of largest weight: its vertices and their parents."""
     seen: set[int] = set()
     waiting = [(0, 0, -1)]
     while waiting:
-        shared, number, parent = heappop(waiting)
+        _, number, parent = heappop(waiting)
         if number in seen:
             continue
         seen.add(number)
-        order.append(number)
-        parents.append(parent)
-        weight -= shared
+        yield number, parent
         for other, count in common[number].items():
             if other not in seen:
                 heappush(waiting, (-count, other, number))
-    return order, parents, weight

@@ -30,6 +30,11 @@ from mwem_sql.state import SCHEMA, Mixture, State
 PASSES = 100  # over all measurements after each round, as in the paper's listing
 # A histogram start keeps at least this share of n for the cells that it cannot tell from noise.
 REST_SHARE = 0.05
+# Beside the cells of its own query a round may add at most this many even shares of the room over all rounds and attributes:
+# entangled models of hundreds of attributes stay quick, small ones are not held back.
+STEP_SHARE = 100
+# Of the noise on a measured cell: by so much a score may be behind. The noise of a selection is twice that of a measurement.
+LAG = 0.5
 TOTAL = LinearQuery(())
 
 Purpose: TypeAlias = Literal["total", "histogram", "round", "again"]
@@ -88,17 +93,22 @@ def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int
 
     All of `split` is spent, unless there is nothing at all to measure: a public total, and no query whose factor fits.
     """
-    # The kernel counts in whole numbers up to a query's bound; the state and this loop in parts of it, up to 1.
-    bounds = np.array(problem.bounds(), dtype=np.float64)
-    cells = np.array([query.cells for query in problem.kernel_queries()])
-    Q = [query.shares for query in problem.kernel_queries()]
+    Q = problem.kernel_queries()
     T = split.rounds
-    noise = _expected_noise(problem, split)
-    doubt = 2 * math.log(max(1, len(problem.queries))) * noise / bounds
-    offers = Offers([query.shares for query in problem.queries], {name: len(size) for name, size in problem.sizes.items()}, problem.max_cells)
+    sizes = {name: len(size) for name, size in problem.sizes.items()}
+    step = STEP_SHARE * problem.max_cells // (T * max(1, len(sizes)))
+    offers = Offers(problem.queries, sizes, problem.max_cells, step, LAG * _expected_noise(problem, split, 1))
+    # The kernel counts in whole numbers up to a query's bound; the state and its measurements in parts of it, up to 1.
+    bounds, bound_of = np.unique(np.concatenate([[1], offers.bounds]), return_inverse=True)
+    # The absolute noise that a round's measurement of each query collects over all its cells: the penalty of its score.
+    noise = np.array([_expected_noise(problem, split, bound) for bound in bounds.tolist()])[bound_of]
+    noise[1:] *= offers.cells
+    doubt = 2 * math.log(max(1, len(problem.queries))) * noise / bounds[bound_of]
+    unasked = np.ones(len(problem.queries), dtype=bool)
     # A public total needs no measurement.
-    unasked = np.array([problem.total is None or not _is_total(query) for query in problem.queries], dtype=bool)
-    m = _Measured(kernel, Q, bounds)
+    for scalar in np.flatnonzero(offers.cells == 1).tolist() if problem.total is not None else ():
+        unasked[scalar] = not _is_total(problem.queries[scalar])
+    m = _Measured(kernel, Q)
     iterates: list[State] = []
 
     # Let n denote ||B||, the number of records: a public constant, or estimated from what is measured.
@@ -122,10 +132,8 @@ def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int
             break
         if candidates.size:
             # 1. Exponential Mechanism: sample q_i with score |q(A_{i-1}) - q(B)|.
-            answers = offers.answers(A, candidates - 1)
-            if bounds.max() > 1:
-                answers *= np.repeat(bounds[candidates], cells[candidates])
-            q_i = kernel.select(candidates, answers, noise[candidates], problem.weights[candidates - 1], split.select)
+            news, answers = offers.news(A)
+            q_i = kernel.select(candidates, answers, noise[news + 1], problem.weights[news], split.select, changed=news + 1)
             unasked[q_i - 1] = False
             # 2. Laplace Mechanism: m_i = q_i(B) + Laplace(2T/eps).
             m.measure("round", q_i, split.measure)
@@ -140,9 +148,9 @@ def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int
         # 3. Multiplicative Weights: A_i(x) proportional to A_{i-1}(x) exp(q_i(x) (m_i - q_i(A_{i-1})) / 2n).
         if problem.average:
             k = _worst_fit(A, m, q_i, doubt)
-            A.update(Q[k], m.values[k])
+            A.update(Q[k].shares, m.values[k])
         elif problem.fit == "replay":
-            A.replay([(Q[q], values) for q, values in m.values.items()], PASSES, tolerance=None)
+            A.replay([(Q[q].shares, values) for q, values in m.values.items()], PASSES, tolerance=None)
         else:
             A.fit(list(m.targets.values()))
         if progress is not None:
@@ -166,19 +174,23 @@ class _Measured:
 
     kernel: Kernel
     queries: Sequence[LinearQuery]
-    bounds: Floats
     steps: list[Step] = field(default_factory=list)
     values: dict[int, Floats] = field(default_factory=dict)
     variances: dict[int, float] = field(default_factory=dict)
+    # Of each step that counts every record, the count and its precision.
+    counts: list[tuple[float, float]] = field(default_factory=list)
     # The same object as long as nothing new is known of a query: the fit can then tell.
     targets: dict[int, Target] = field(default_factory=dict)
 
     def measure(self, purpose: Purpose, q: int, share: Fraction) -> None:
         measurement = self.kernel.measure(q, share)
         self.steps.append(Step(purpose, measurement))
+        if _counts_every_record(self.queries[q]):
+            sum_ = float(measurement.values.sum(dtype=np.float64))
+            self.counts.append((sum_, 1 / (measurement.variance * measurement.values.size)))
         if purpose == "histogram":
             return
-        bound = self.bounds[q]
+        bound = self.queries[q].bound
         new, variance = measurement.values / bound, measurement.variance / bound**2
         if q in self.values:
             old = self.variances[q]
@@ -186,13 +198,11 @@ class _Measured:
             variance = old * variance / (old + variance)
         self.values[q], self.variances[q] = new, variance
         if self.queries[q].blocks:
-            self.targets[q] = Target(self.queries[q], new, variance)
+            self.targets[q] = Target(self.queries[q].shares, new, variance)
 
     def total(self) -> float:
         """The estimate of n from all steps that count every record, each by its precision; at least 1."""
-        found = [step.measurement for step in self.steps if _counts_every_record(self.queries[step.measurement.query])]
-        sums = [float(m.values.sum(dtype=np.float64)) for m in found]
-        precisions = [1 / (m.variance * m.values.size) for m in found]
+        sums, precisions = zip(*self.counts, strict=True)
         return max(1.0, float(np.average(sums, weights=precisions)))
 
     def least_known(self) -> int:
@@ -200,11 +210,10 @@ class _Measured:
         return max(self.values, key=lambda q: (q > 0, self.variances[q]))
 
 
-def _expected_noise(problem: Problem, split: Split) -> Floats:
-    """The absolute noise that a round's measurement of each query collects over all its cells: the penalty of its score."""
-    scales = {bound: noise_scale(split.measure, problem.sensitivity * bound, split.kind).scale for bound in set(problem.bounds())}
+def _expected_noise(problem: Problem, split: Split, bound: int) -> float:
+    """The absolute noise that a round's measurement of a query with that bound has on a cell."""
     spread = 1.0 if split.kind == "pure" else math.sqrt(2 / math.pi)
-    return np.array([query.cells * scales[query.bound] * spread for query in problem.kernel_queries()])
+    return spread * noise_scale(split.measure, problem.sensitivity * bound, split.kind).scale
 
 
 def _worst_fit(A: State, m: _Measured, q_i: int, doubt: Floats) -> int:
@@ -219,7 +228,7 @@ def _worst_fit(A: State, m: _Measured, q_i: int, doubt: Floats) -> int:
     error of the query that takes the step, and the rest of the proof is the paper's.
     """
     queries = [q for q in m.values if q == q_i or not _is_total(m.queries[q])]  # no step changes the total
-    answers = A.answers([m.queries[q] for q in queries])
+    answers = A.answers([m.queries[q].shares for q in queries])
     misfit = {q: float(np.abs(m.values[q] - answer).sum()) for q, answer in zip(queries, answers, strict=True)}
     return max(queries, key=lambda q: (misfit[q] - (0.0 if q == q_i else doubt[q]), q == q_i))
 

@@ -6,176 +6,273 @@ workload, the classes and the state.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
+from math import inf, prod
 
 import numpy as np
 import numpy.typing as npt
 
 from mwem_sql.compiler.linear import Floats, LinearQuery
-from mwem_sql.pairs import one_way, two_way
+from mwem_sql.pairs import Pairs
 from mwem_sql.state import State
 from mwem_sql.tree import Tree
 
 Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-FEW = 1000
-"""Attribute sets for which a round may work out the triangulation; of more, only those that surely fit are offered."""
+FEW = 20_000
+"""Cliques that a round may look at to work out what sets of attributes would add; beyond, only those that surely fit are offered."""
+MANY = 1000
+"""Queries from which on they are answered from two-way marginals where possible."""
 LARGEST = 8000
 """Classes of all attributes together up to which all two-way marginals are kept: a matrix of half a gigabyte."""
+APART = 1e-6
+"""Stands for the way between attributes of different trees: none, and yet they are not together."""
+
+
+@dataclass(frozen=True, eq=False)
+class Alike:
+    """Queries over the same number of attributes; if they are plain marginals, of the same shape, too.
+
+    `span` are their numbers again, as a slice where they are neighbours. `members` has a row of attributes for each, and `begins` the places where those attributes' values begin. `sets` has
+    each row once, in any order of its attributes, with the number of its `cells`; `set_of` says which is whose. `links`
+    are every two attributes of each set, as places in a matrix over attributes; of a single one, on its diagonal.
+    """
+
+    numbers: Numbers
+    span: slice | Numbers
+    members: Numbers
+    begins: Numbers
+    shape: tuple[int, ...] | None
+    sets: Numbers
+    cells: Floats
+    set_of: Numbers | slice
+    links: list[Numbers]
 
 
 class Offers:
     """All queries of a workload, by number from 0; one state after the other asks about them."""
 
-    def __init__(self, queries: Sequence[LinearQuery], sizes: Mapping[str, int], max_cells: int) -> None:
-        """`sizes` are the class counts of all attributes; `max_cells` is for the whole state."""
+    def __init__(
+        self, queries: Sequence[LinearQuery], sizes: Mapping[str, int], max_cells: int, step: int | None = None, lag: float = 0.0
+    ) -> None:
+        """`sizes` are the class counts of all attributes; `max_cells` is for the whole state, `step` for what a round adds.
+
+        Answers may lag behind the state by `lag` records per marginal. They are those of the queries as they are: up to their bounds.
+        """
         self._queries = queries
         self._max_cells = max_cells
+        self._step = max_cells if step is None else step
+        self._lag = lag
         self._names = list(sizes)
         self._index = {name: place for place, name in enumerate(sizes)}
         self._sizes = np.array(list(sizes.values()), dtype=np.int64)
-        self._starts = dict(zip(sizes, (np.cumsum(self._sizes) - self._sizes).tolist(), strict=True))
-        sets: dict[frozenset[str], int] = {}
-        self._set_of = np.array(
-            [sets.setdefault(frozenset(n for n in q.attributes if sizes[n] > 1), len(sets)) for q in queries], dtype=np.int64
-        )
-        self._sets = [tuple(sorted(one)) for one in sets]
-        self._widths: dict[int, tuple[Numbers, Numbers]] = {}
-        for width in {len(one) for one in self._sets}:
-            which = np.array([number for number, one in enumerate(self._sets) if len(one) == width], dtype=np.int64)
-            members = np.array([[self._index[n] for n in self._sets[k]] for k in which], dtype=np.int64).reshape(len(which), width)
-            self._widths[width] = (which, members)
-        self._cells = np.array([query.cells for query in queries], dtype=np.int64)
-        self._ends = np.cumsum(self._cells)
-        # As shares of the total, so that a new total changes nothing here.
-        self._flat = np.zeros(int(self._cells.sum()))
-        self._seen: dict[str, tuple[int, int]] = {}
-        self._kept: list[Tree] = []
-        self._exact: dict[int, tuple[object, int]] = {}
-        self._plan_pairs()
+        # Of each query, its cells and the most that a record adds to one of them.
+        self.cells = np.ones(len(queries), dtype=np.int64)
+        self.bounds = np.ones(len(queries), dtype=np.int64)
+        self._alike = self._group()
+        # The way between two attributes of a tree: the cells of all cliques on it, 0 if they are in a clique together.
+        self._way = np.full((len(sizes), len(sizes)), APART, dtype=np.float32)
+        np.fill_diagonal(self._way, 0)
+        # Attributes of one class are never a reason to join anything.
+        self._way[self._sizes == 1, :] = self._way[:, self._sizes == 1] = 0
+        self._measured = 0
+        self._exact: dict[tuple[int, ...], tuple[object, int]] = {}
+        plain = any(group.shape and len(group.shape) == 2 for group in self._alike) or len(queries) > MANY
+        self._pairs = Pairs(sizes) if plain and int(self._sizes.sum()) <= LARGEST else None
+        self._answers: dict[int, Floats] = {}
+        self._total = 0.0
+        self._seen = 0
 
     def fitting(self, state: State) -> Flags:
-        """For each query, whether the state would keep to its limit if it were measured."""
-        room = self._max_cells - state.cells
-        tree_of, together, tree_cells = self._structure(state)
-        fits = np.zeros(len(self._sets), dtype=np.bool_)
-        for which, members in self._widths.values():
-            own = self._sizes[members].astype(np.float64).prod(axis=1)
-            trees = tree_of[members]
-            spans = np.zeros(len(which), dtype=np.bool_)
-            apart = np.zeros(len(which), dtype=np.bool_)
-            for one, other in combinations(range(members.shape[1]), 2):
-                same = trees[:, one] == trees[:, other]
-                spans |= same & ~together[members[:, one], members[:, other]]
-                apart |= ~same
-            # At worst a set that spans several cliques of a tree is added to all of them.
-            worst = np.where(spans, tree_cells[trees].sum(axis=1) * own + own, apart * own)
-            fits[which] = worst <= max(room, 0)
-            open_ = which[worst > max(room, 0)]
-            if len(open_) <= FEW:
-                fits[open_] = [self._cells_with(state, int(number)) <= self._max_cells for number in open_]
-        return np.asarray(fits[self._set_of])
+        """For each query, whether the state would keep to its limits if it were measured."""
+        room = max(0, self._max_cells - state.cells)
+        self._measure_ways(state.trees)
+        found = []
+        for group in self._alike:
+            # At worst a set is added to all cliques on the way from one of its attributes to the others.
+            most = np.maximum(np.minimum(self._step, room - group.cells) / group.cells, 0)
+            most += (room >= group.cells) * len(group.links) * APART
+            if len(group.links) == 1 and most.size == 1:
+                found.append((self._way <= most).take(group.links[0]))
+            else:
+                found.append(sum((self._way.take(link) for link in group.links), np.zeros(1, dtype=np.float32)) <= most)
+        open_sets = sum(len(fits) - np.count_nonzero(fits) for fits in found)
+        if open_sets * max((len(tree.cliques) for tree in state.trees), default=0) <= FEW:
+            for group, fits in zip(self._alike, found, strict=True):
+                open_ = np.flatnonzero(~fits)
+                fits[open_] = [self._added(state, group.sets[number]) <= room for number in open_]
+        offered = np.empty(len(self._queries), dtype=np.bool_)
+        for group, fits in zip(self._alike, found, strict=True):
+            offered[group.span] = fits[group.set_of]
+        return offered
 
-    def answers(self, state: State, numbers: Numbers) -> Floats:
-        """The answers to these queries (ascending), one after the other in one vector."""
-        if not len(numbers):
-            return np.empty(0)
-        first = not self._kept
+    def news(self, state: State) -> tuple[Numbers, list[Floats]]:
+        """The queries whose answers are not what they were, all at first; and vectors that hold their answers one after the other.
+
+        They are on loan: the next call writes to them.
+        """
+        first = self._total == 0
         changed = self._changed(state)
-        if first or changed:
-            self._refresh_pairs(state, changed)
-            # The first time also queries of no attribute, which never change.
-            stale = [n for n in self._rest if first or not changed.isdisjoint(self._queries[n].attributes)]
-            for number, answer in zip(stale, state.answers([self._queries[n] for n in stale]), strict=True):
-                self._flat[self._ends[number] - self._cells[number] : self._ends[number]] = answer / state.total
-        # Runs of neighbours are copied as they are: with many cells an index for each would cost more than the answers.
-        cuts = np.flatnonzero(np.diff(numbers) != 1) + 1
-        firsts, lasts = numbers[np.concatenate([[0], cuts])], numbers[np.concatenate([cuts - 1, [-1]])]
-        runs = zip((self._ends - self._cells)[firsts].tolist(), self._ends[lasts].tolist(), strict=True)
-        found = np.concatenate([self._flat[begin:end] for begin, end in runs])
-        found *= state.total
-        return np.asarray(found)
+        rescaled = abs(state.total - self._total) > self._lag
+        if rescaled:
+            for kept in self._answers.values():
+                np.multiply(kept, state.total / self._total, out=kept)
+            self._total = state.total
+        numbers, answers = [np.empty(0, dtype=np.int64)], []
+        for group in self._alike:
+            stale = np.full(len(group.numbers), first)
+            for link in group.links:
+                stale |= changed.take(link)[group.set_of]
+            where = np.arange(len(stale)) if rescaled else np.flatnonzero(stale)
+            for part, products in self._parts(state, group, where):
+                numbers.append(group.numbers[part])
+                if products is None:
+                    answers += self._asked(state, group, part, stale)
+                else:
+                    answers.append(self._products(group, part, products) * state.total)
+        return np.concatenate(numbers), answers
 
-    def _structure(self, state: State) -> tuple[Numbers, Flags, Floats]:
-        """Each attribute's tree, whether two attributes are in a clique together, and the cells of each tree."""
-        trees = state.trees
-        tree_of = np.zeros(len(self._names), dtype=np.int64)
-        together = np.eye(len(self._names), dtype=np.bool_)
-        for number, tree in enumerate(trees):
-            tree_of[[self._index[name] for name in tree.attributes]] = number
-            for clique in tree.layout.cliques if len(tree.attributes) > 1 else ():
-                own = np.array([self._index[name] for name in clique])
-                together[own[:, None], own] = True
-        return tree_of, together, np.array([tree.cells for tree in trees], dtype=np.float64)
+    def _parts(self, state: State, group: Alike, where: Numbers) -> Iterator[tuple[Numbers, list[tuple[int, ...]] | None]]:
+        """Some queries of a group, by how they are products of one- and two-way marginals; or None for those that are not."""
+        if not len(where):
+            return
+        if group.shape is None or self._pairs is None:
+            yield where, None
+            return
+        if len(group.shape) <= 2:
+            yield where, [tuple(range(len(group.shape)))]
+            return
+        trees = np.empty(len(self._index), dtype=np.int64)
+        for number, tree in enumerate(state.trees):
+            trees[[self._index[name] for name in tree.attributes]] = number
+        # Which of the attributes share a tree, as one number: few are possible.
+        links = list(combinations(range(len(group.shape)), 2))
+        owners = trees[group.members[where]]
+        pattern = np.zeros(len(where), dtype=np.int64)
+        for bit, (one, other) in enumerate(links):
+            pattern |= (owners[:, one] == owners[:, other]).astype(np.int64) << bit
+        for kind in np.unique(pattern):
+            together = [link for bit, link in enumerate(links) if kind >> bit & 1]
+            joined = [axis for link in together for axis in link]
+            alone = [(axis,) for axis in range(len(group.shape)) if axis not in joined]
+            yield where[pattern == kind], [*together, *alone] if len(set(joined)) == len(joined) else None
 
-    def _cells_with(self, state: State, number: int) -> int:
-        """Kept while the trees of the set's attributes have the same cliques."""
-        others = state.cells
-        layouts = tuple(tree.layout for tree in state.trees_of(self._sets[number]))
-        known = self._exact.get(number)
-        if known is None or known[0] != layouts:
-            known = (layouts, state.cells_with(self._sets[number]) - others)
-            self._exact[number] = known
-        return others + known[1]
+    def _asked(self, state: State, group: Alike, where: Numbers, stale: Flags) -> list[Floats]:
+        """Answers that only the state can give; those that are not stale are remembered."""
+        numbers = group.numbers[where].tolist()
+        new = [number for number, old in zip(numbers, stale[where].tolist(), strict=True) if old or number not in self._answers]
+        for number, answer in zip(new, state.answers([self._queries[number].shares for number in new]), strict=True):
+            self._answers[number] = answer * self.bounds[number] if self.bounds[number] > 1 else answer
+        return [self._answers[number] for number in numbers]
 
-    def _changed(self, state: State) -> set[str]:
-        """Attributes whose tree is not what it was; they are taken to be seen now."""
-        seen = {name: (id(tree), tree.version) for tree in state.trees for name in tree.attributes}
-        changed = {name for name, stamp in seen.items() if self._seen.get(name) != stamp}
-        self._seen = seen
-        # A tree that is gone must not be taken for a new one at its address.
-        self._kept = state.trees
+    def _products(self, group: Alike, where: Numbers, parts: Sequence[tuple[int, ...]]) -> Floats:
+        """Products of one- and two-way marginals, as shares."""
+        assert self._pairs is not None and group.shape is not None
+        out = np.ones(1)
+        for axes in parts:
+            places = [group.begins[where, axis, None] + np.arange(group.shape[axis]) for axis in axes]
+            marginal = self._pairs.one[places[0]]
+            if len(axes) == 2:
+                marginal = marginal[:, :, None] * self._pairs.one[places[1]][:, None, :]
+                marginal += self._pairs.excess[places[0][:, :, None], places[1][:, None, :]]
+            shape = [size if axis in axes else 1 for axis, size in enumerate(group.shape)]
+            out = out * marginal.reshape(len(where), *shape)
+        return out.reshape(-1)
+
+    def _changed(self, state: State) -> Flags:
+        """Pairs of attributes whose joint distribution is not what it was; on the diagonal, attributes."""
+        if self._pairs is not None:
+            return self._pairs.refresh(state.trees, self._lag / state.total)
+        changed = np.zeros((len(self._index), len(self._index)), dtype=np.bool_)
+        seen = self._seen
+        for tree in state.trees:
+            if tree.stamp > seen:
+                own = [self._index[name] for name in tree.attributes]
+                changed[own, :] = changed[:, own] = True
+                self._seen = max(self._seen, tree.stamp)
         return changed
 
-    def _plan_pairs(self) -> None:
-        """Find the queries that are plain marginals of one or two attributes: entries of a matrix."""
-        classes = int(self._sizes.sum())
-        plain = [
-            number for number, query in enumerate(self._queries)
-            if len(query.blocks) in {1, 2} and classes <= LARGEST and all(len(b.attributes) == 1 and b.is_identity for b in query.blocks)
-        ]  # fmt: skip
-        self._rest = sorted(set(range(len(self._queries))) - set(plain))
-        shapes: dict[tuple[int, ...], list[int]] = {}
-        for number in plain:
-            shapes.setdefault(self._queries[number].shape, []).append(number)
-        self._one = np.zeros(classes)
-        self._two = np.zeros((classes, classes)) if any(len(shape) == 2 for shape in shapes) else np.zeros((0, classes))
-        # Entries of the matrix or, behind it, of the vector.
-        places, targets = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
-        for shape, numbers in shapes.items():
-            begins = np.array([[self._starts[block.attributes[0]] for block in self._queries[n].blocks] for n in numbers])
-            inside = np.arange(shape[0])
-            if len(shape) == 1:
-                entries = self._two.size + begins[:, :1] + inside
-            else:
-                across = (begins[:, :1] + inside)[:, :, None] * classes
-                entries = across + (begins[:, 1:] + np.arange(shape[1]))[:, None, :]
-            first = (self._ends - self._cells)[numbers]
-            places.append(entries.reshape(-1))
-            targets.append((first[:, None] + np.arange(int(np.prod(shape)))).reshape(-1))
-        order = np.argsort(np.concatenate(targets), kind="stable")
-        self._places = np.concatenate(places)[order]
-        self._targets = np.concatenate(targets)[order]
-
-    def _refresh_pairs(self, state: State, changed: Collection[str]) -> None:
-        if not self._places.size:
-            return
-        trees = [tree for tree in state.trees if not tree.attributes.isdisjoint(changed)]
+    def _measure_ways(self, trees: Sequence[Tree]) -> None:
+        """Bring the ways up to date with trees that have changed."""
+        seen = self._measured
         for tree in trees:
-            one_way(tree, self._starts, self._one)
-        if self._two.size:
-            rows = np.concatenate([np.arange(self._starts[n], self._starts[n] + self._sizes[self._index[n]]) for n in self._names if n in changed])
-            fresh = np.outer(self._one[rows], self._one)
-            if len(rows) == len(self._one):
-                self._two[:] = fresh
-            else:
-                self._two[rows] = fresh
-                self._two[:, rows] = fresh.T
-            for tree in trees:
-                if len(tree.attributes) > 1:
-                    two_way(tree, self._starts, self._two)
-        split = self._places < self._two.size
-        self._flat[self._targets[split]] = self._two.reshape(-1)[self._places[split]]
-        self._flat[self._targets[~split]] = self._one[self._places[~split] - self._two.size]
+            if tree.stamp <= seen or len(tree.layout.tops) == 1:
+                continue
+            self._measured = max(self._measured, tree.stamp)
+            cells = [clique.weights.size for clique in tree.cliques]
+            ways = np.zeros((len(cells), len(cells)), dtype=np.float32)
+            for number, (own, parent) in enumerate(zip(cells, tree.layout.parents, strict=True)):
+                ways[number, :number] = ways[:number, number] = ways[parent, :number] + own if number else 0
+                ways[number, number] = own
+            names = list(tree.layout.tops)
+            places = np.array([self._index[name] for name in names])
+            tops = np.array([tree.layout.tops[name] for name in names])
+            self._way[np.ix_(places, places)] = ways[np.ix_(tops, tops)]
+            # Two are together if the first clique of one of them has the other.
+            both = [(self._index[name], self._index[other]) for name, top in tree.layout.tops.items() for other in tree.layout.cliques[top]]
+            one, two = np.array(both).T
+            self._way[one, two] = self._way[two, one] = 0
+
+    def _added(self, state: State, members: Numbers) -> float:
+        """By how many cells the state would grow, or infinity if that is more than it may at a time."""
+        key = tuple(members.tolist())
+        names = [self._names[member] for member in key]
+        trees = [(tree.layout, tree.sets) for tree in state.trees_of(names)]
+        known = self._exact.get(key)
+        # Kept while the trees of the set's attributes are cut in the same way, for the same reasons.
+        if known is None or known[0] != trees:
+            known = self._exact[key] = (trees, state.cells_with(names) - state.cells)
+        return known[1] if known[1] <= int(self._sizes[members].prod()) + self._step else inf
+
+    def _group(self) -> list[Alike]:
+        """The queries by number of attributes; plain marginals by shape."""
+        seen: dict[int, tuple[list[int], int, bool, int]] = {}
+        groups: dict[tuple[int, ...], tuple[list[int], list[list[int]]]] = {}
+        for number, query in enumerate(self._queries):
+            members: list[int] = []
+            shape: list[int] = []
+            plain = bool(query.blocks)
+            for block in query.blocks:
+                known = seen.get(id(block))
+                if known is None:
+                    own = [self._index[name] for name in block.attributes]
+                    known = seen[id(block)] = (own, block.size, len(own) == 1 and block.is_identity, block.bound)
+                members += known[0]
+                shape.append(known[1])
+                plain = plain and known[2]
+                if known[3] > 1:
+                    self.bounds[number] *= known[3]
+            self.cells[number] = prod(shape)
+            numbers, rows = groups.setdefault((1, *shape) if plain else (0, len(members)), ([], []))
+            numbers.append(number)
+            rows.append(members)
+        starts = np.cumsum(self._sizes) - self._sizes
+        found = []
+        for (is_plain, *cells_each), (numbers, rows) in groups.items():
+            table = np.array(rows, dtype=np.int64).reshape(len(numbers), len(rows[0]))
+            sets, set_of = _distinct(np.sort(table, axis=1), len(self._index))
+            width = range(sets.shape[1])
+            links = [sets[:, one] * len(self._index) + sets[:, other] for one, other in (combinations(width, 2) if len(width) != 1 else [(0, 0)])]
+            cells = self._sizes[sets].astype(np.float64).prod(axis=1)
+            cells = cells[:1] if is_plain else cells  # of plain ones all are the same
+            which = np.array(numbers, dtype=np.int64)
+            span = slice(numbers[0], numbers[-1] + 1) if numbers[-1] - numbers[0] + 1 == len(numbers) else which
+            found.append(Alike(which, span, table, starts[table], tuple(cells_each) if is_plain else None, sets, cells, set_of, links))
+        return found
+
+
+def _distinct(rows: Numbers, size: int) -> tuple[Numbers, Numbers | slice]:
+    """Each row once, and for each row which of them it is; in their order if there are no others. Numbers are below `size`."""
+    if size ** rows.shape[1] < 2**62:
+        codes = np.zeros(len(rows), dtype=np.int64)
+        for column in rows.T:
+            codes = codes * size + column
+        _, first, which = np.unique(codes, return_index=True, return_inverse=True)
+    else:
+        _, first, which = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    if len(first) == len(rows):
+        return rows, slice(None)
+    return rows[first], which.reshape(-1)

@@ -5,7 +5,8 @@ Pure array work, on weights and on counts alike; everything here is about long i
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -38,14 +39,25 @@ def split(shape: Sequence[int]) -> int:
     return split
 
 
-def sum_out(weights: Array, shape: Sequence[int], axes: Collection[int]) -> Array:
-    """Sum over all axes but these; they keep their order."""
-    shape = tuple(shape)
-    if len(axes) == len(shape):
-        return weights.reshape(shape)
+@lru_cache(maxsize=1 << 16)
+def _reductions(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+    """Where the long inner loop begins, and which axes before and behind it are summed out.
+
+    Remembered: for a small array working it out takes longer than the sum.
+    """
     place = split(shape)
     head = tuple(axis for axis in range(place) if axis not in axes)
     tail = tuple(axis for axis in range(place, len(shape)) if axis not in axes)
+    return place, head, tail
+
+
+def sum_out(weights: Array, shape: tuple[int, ...], axes: tuple[int, ...]) -> Array:
+    """Sum over all axes but these; they keep their order."""
+    if len(axes) == len(shape):
+        return weights.reshape(shape)
+    place, head, tail = _reductions(shape, axes)
+    if not place:
+        return np.asarray(np.add.reduce(weights.reshape(shape), axis=tail))
     if len(tail) == len(shape) - place:
         rows = np.add.reduce(weights.reshape(*shape[:place], -1), axis=-1)
         return np.asarray(np.add.reduce(rows, axis=head))
@@ -65,7 +77,7 @@ def sum_out_all(
     Sums out what no set keeps; then the sets without the longest axis that only some keep go on without it.
     """
     axes = frozenset().union(*wanted)
-    weights = sum_out(weights, list(sizes.values()), [place for place, axis in enumerate(sizes) if axis in axes])
+    weights = sum_out(weights, tuple(sizes.values()), tuple(place for place, axis in enumerate(sizes) if axis in axes))
     sizes = {axis: size for axis, size in sizes.items() if axis in axes}
     if len(wanted) == 1:
         return {axes: weights}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from math import inf, isfinite, log
+from math import inf, isfinite, log, sqrt
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 
 from mwem_sql.compiler.linear import Block, Floats, LinearQuery
 from mwem_sql.factor import FLOOR, LOWEST, SCHEMA, Factor, answer_scalars, factors_from_table, factors_to_table, outer
-from mwem_sql.fit import TOLERANCE, Fit, Fitted, Target
-from mwem_sql.graph import Clique, connected, maximal, total_cells, triangulate
+from mwem_sql.fit import LAG, TOLERANCE, Fitted, Target, fit, is_fitted
+from mwem_sql.graph import Clique, Room, added_cells, connected, make_room, maximal, rearrange
 from mwem_sql.tree import Tree
 
 __all__ = ["SCHEMA", "Measurement", "Mixture", "State"]
@@ -40,7 +40,10 @@ class State:
         held = list(trees)
         self.attributes = tuple(attributes)
         self._total = _positive(total)
+        # What the state was last fitted to.
+        self._targets: dict[int, Target] = {}
         self._tree = {name: tree for tree in held for name in tree.attributes}
+        self._trees = held
         self._classes = {
             name: size for tree in held for factor in tree.cliques
             for name, size in zip(factor.attributes, factor.shape, strict=True)
@@ -69,14 +72,15 @@ class State:
 
     @property
     def trees(self) -> list[Tree]:
-        """For reading: only the state changes them."""
-        return self.trees_of(self.attributes)
+        """For reading: only the state changes them. Their totals are their own: what counts is the shares of it."""
+        return self._trees
 
     @property
     def factors(self) -> list[Factor]:
         """All cliques of all trees, up to date. For reading: only the state changes them."""
         for tree in self.trees:
             tree.calibrate()
+            tree.rescale(self._total)
         return [clique for tree in self.trees for clique in tree.cliques]
 
     @property
@@ -84,14 +88,14 @@ class State:
         return sum(tree.cells for tree in self.trees)
 
     def rescale(self, total: float) -> None:
-        _positive(total)
-        for tree in self.trees:
-            tree.rescale(total)
-        self._total = total
+        # The trees follow when someone looks at them.
+        self._total = _positive(total)
 
     def copy(self) -> State:
         """Shares the weights with the original until one of the two changes them."""
-        return State([tree.copy() for tree in self.trees], self.attributes, self._total)
+        twin = State([tree.copy() for tree in self.trees], self.attributes, self._total)
+        twin._targets = self._targets
+        return twin
 
     def shape(self, attributes: Sequence[str]) -> tuple[int, ...]:
         return tuple(self._classes[name] for name in attributes)
@@ -125,27 +129,32 @@ class State:
 
     def cells_with(self, attributes: Sequence[str]) -> int:
         """Cells of the whole state if a query over these attributes were measured."""
-        trees, cliques = self._plan(attributes)
-        return self.cells - sum(tree.cells for tree in trees) + total_cells(cliques, self._classes)
+        needed = self._needed(attributes)
+        trees, rooms = self._plan(needed)
+        return self.cells + (added_cells([tree.layout for tree in trees], rooms, needed, self._classes) if rooms else 0)
 
     def join(self, attributes: Sequence[str]) -> None:
         """Make room for these attributes in one clique; the distribution stays as it is."""
-        needed = frozenset(name for name in attributes if self._classes[name] > 1)
-        if not needed:
-            return
-        trees, cliques = self._plan(attributes)
-        if trees:
-            held = {frozenset(factor.attributes): factor for tree in trees for factor in tree.cliques}
+        needed = self._needed(attributes)
+        trees, rooms = self._plan(needed)
+        if rooms:
+            layout = rearrange([tree.layout for tree in trees], rooms, needed)
+            held = {clique for tree in trees for clique in tree.layout.cliques}
             # Long axes last: that makes for long inner loops in every sum.
-            order = {clique: tuple(sorted(clique, key=lambda name: (self._classes[name], name))) for clique in cliques}
-            weights = self._marginals([names for clique, names in order.items() if clique not in held])
-            factors = [
-                held[clique] if clique in held else self._new_factor(names, weights[names])
-                for clique, names in order.items()
-            ]
-            joined = Tree(factors, chain.from_iterable(tree.sets for tree in trees), self._total)
+            order = {
+                clique: tuple(sorted(clique, key=lambda name: (self._classes[name], name)))
+                for clique in layout.cliques if clique not in held
+            }  # fmt: skip
+            for tree, room in zip(trees, rooms, strict=True):
+                tree.rescale(self._total)
+                tree.refocus(room.old)
+            weights = self._marginals(order.values())
+            new = {clique: self._new_factor(names, weights[names]) for clique, names in order.items()}
+            joined = Tree.joined(trees, layout, new, needed, self._total)
             self._tree.update(dict.fromkeys(joined.attributes, joined))
-        self._tree[min(needed)].need(needed)
+            self._trees = [*(tree for tree in self._trees if tree not in trees), joined]
+        elif needed:
+            self._tree[min(needed)].need(needed)
 
     def update(self, query: LinearQuery, measured: Floats) -> None:
         """One step of the paper: A(x) *= exp(sum over cells c of q_c(x) (m_c - q_c(A)) / 2n), renormalised to n."""
@@ -168,21 +177,28 @@ class State:
 
     def fit(self, targets: Sequence[Target], tolerance: float = TOLERANCE) -> Fitted:
         """Refit all measurements, each weighted by the inverse of its variance, until their misfit no longer falls."""
-        for target in targets:
+        known = {id(target): target for target in targets}
+        for target in [target for key, target in self._targets.items() if key not in known]:
+            for name in self._telling(target.query)[:1]:
+                self._tree[name].drop(target)
+        new = [target for key, target in known.items() if key not in self._targets]
+        for target in new:
             _one_per_cell(target.query, target.values)
             self.join(target.query.attributes)
-        apart: dict[int, tuple[Tree, list[Target]]] = {}
+            for name in self._telling(target.query)[:1]:
+                self._tree[name].take(target)
+        self._targets = known
         misfit, steps = 0.0, 0
+        lag = LAG * sqrt(min((target.variance for target in targets), default=0.0)) / self._total
+        for tree in self.trees:
+            if tree.targets:
+                if not is_fitted(tree, self._total, lag):
+                    tree.rescale(self._total)
+                    steps = max(steps, fit(tree, lag, tolerance))
+                misfit += tree.misfit
         for target in targets:
-            names = self._telling(target.query)
-            if names:
-                tree = self._tree[names[0]]
-                apart.setdefault(id(tree), (tree, []))[1].append(target)
-            else:
+            if not self._telling(target.query):
                 misfit += float(np.square(self.answer(target.query) - target.values).sum()) / target.variance
-        for tree, own in apart.values():
-            fitted = Fit(tree, own).run(tolerance)
-            misfit, steps = misfit + fitted.misfit, max(steps, fitted.steps)
         return Fitted(misfit, steps)
 
     def table(self) -> pa.Table:
@@ -213,22 +229,15 @@ class State:
         """The trees that hold these attributes. For reading: only the state changes them."""
         return list({id(tree): tree for tree in map(self._tree.__getitem__, attributes)}.values())
 
-    def _plan(self, attributes: Sequence[str]) -> tuple[list[Tree], list[Clique]]:
-        """The trees that measuring a query over these attributes would replace by one, and its cliques; maybe none."""
-        needed = frozenset(name for name in attributes if self._classes[name] > 1)
-        trees = self.trees_of(sorted(needed))
-        if len(trees) == 1 and trees[0].home(needed) is not None:
-            return [], []
-        # Where a new clique meets each part of a graph in a clique, it needs no triangulation of the whole.
-        parts = chain.from_iterable(self._part(tree, needed.intersection(tree.attributes)) for tree in trees)
-        return trees, maximal([needed, *parts]) if needed else []
+    def _needed(self, attributes: Iterable[str]) -> Clique:
+        return frozenset(name for name in attributes if self._classes[name] > 1)
 
-    def _part(self, tree: Tree, needed: Clique) -> Sequence[Clique]:
-        """The cliques of a tree in which some of its attributes must be in one."""
-        if tree.home(needed) is not None:
-            return tree.layout.cliques
-        found = (triangulate([needed, *tree.sets], self._classes), tree.layout.stretched(needed))
-        return min(found, key=lambda cliques: total_cells(cliques, self._classes))
+    def _plan(self, needed: Clique) -> tuple[list[Tree], list[Room]]:
+        """The trees that measuring a query over these attributes would replace by one, and where; maybe none."""
+        trees = self.trees_of(sorted(needed))
+        if not trees or (len(trees) == 1 and trees[0].home(needed) is not None):
+            return [], []
+        return trees, [make_room(tree.layout, needed.intersection(tree.attributes), tree.sets, self._classes) for tree in trees]
 
     def _new_factor(self, names: tuple[str, ...], weights: Floats) -> Factor:
         cells = np.array(weights, dtype=np.float64).reshape(-1)
@@ -274,6 +283,7 @@ class State:
         }
         held: dict[int, tuple[Tree, set[tuple[str, ...]]]] = {}
         for tree, own in chain.from_iterable(parts.values()):
+            tree.rescale(self._total)
             held.setdefault(id(tree), (tree, set()))[1].add(own)
         marginals = {key: tree.marginals(sets) for key, (tree, sets) in held.items()}
         found = {}
@@ -295,6 +305,7 @@ class State:
         """One update inside the clique that holds the query; returns the squared misfit it found, in units of 2n."""
         names = self._telling(query)
         tree = self._tree[names[0]]
+        tree.rescale(self._total)
         home = tree.home(names)
         assert home is not None
         marginal = tree.reach(home).marginal(names)

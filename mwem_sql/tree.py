@@ -7,43 +7,121 @@ update of the focus therefore leaves all other cliques as they are: they are bro
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, KeysView, Sequence
-from itertools import pairwise
+from collections.abc import Collection, Iterable, Iterator, KeysView, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, pairwise
 from string import ascii_letters
 
 import numpy as np
 
-from mwem_sql.compiler.linear import Floats
+from mwem_sql.compiler.linear import Floats, LinearQuery
 from mwem_sql.factor import Factor
 from mwem_sql.graph import Clique, Layout, lay_out
 
 Names = tuple[str, ...]
 
+ROUNDING = 1e-14
+"""The difference between two marginals, as a share of the total, up to which they are the same for those who look at them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """What a tree is fitted to: a query over attributes of one clique, its measured values and their variance."""
+
+    query: LinearQuery
+    values: Floats
+    variance: float
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """The misfit is the sum over all cells of (q(A) - m)^2 / variance."""
+
+    misfit: float
+    steps: int
+
+
+@dataclass(frozen=True)
+class Note:
+    """The misfit of a clique's targets when they were last fitted and now, and the number of their cells."""
+
+    last: float
+    now: float
+    cells: int
+
+    @property
+    def scale(self) -> float:
+        return max(self.last, self.cells)
+
 
 class Tree:
     """Cliques over connected attributes. `sets` are those that a measurement needs side by side; they are in a clique each."""
 
-    def __init__(self, factors: Iterable[Factor], sets: Iterable[Clique], total: float) -> None:
+    def __init__(self, factors: Iterable[Factor], sets: Iterable[Clique], total: float, layout: Layout | None = None) -> None:
         """Factors that agree on what they share, each summing to the total; a ValueError if they form no tree."""
         own = {frozenset(factor.attributes): factor for factor in factors}
-        self.layout: Layout = lay_out(list(own))
+        self.layout = layout or lay_out(list(own))
         self.cliques = [own[clique] for clique in self.layout.cliques]
+        self.place = {clique: number for number, clique in enumerate(self.layout.cliques)}
+        self.cells = sum(clique.weights.size for clique in self.cliques)
         self.sets = tuple(sets)
         self.total = total
+        # That of its clique which changed last.
+        self.stamp = max(clique.stamp for clique in self.cliques)
         self._focus = 0
         self._fresh = set(range(len(self.cliques)))
-        # Goes up when the distribution changes; a new total is the same distribution.
-        self.version = 0
-        # What the last fit was to, and how well it went: the fit's own note, void once the cliques are others.
-        self.fitted: object = None
+        # Places at which weights changed since the others were last brought up to date: none, one or several.
+        self._moves = 0
+        # The most by which anybody who looks lets cliques differ from what their neighbours say.
+        self.lag = 0.0
+        # The fit's own notes: what each clique is fitted to, and its misfit after its last fit.
+        self.targets: dict[Clique, tuple[Target, ...]] = {}
+        self.fitted: dict[Clique, Note] = {}
+        self.misfit = 0.0
+        self.checked = total
+
+    @classmethod
+    def joined(cls, trees: Sequence[Tree], layout: Layout, new: Mapping[Clique, Factor], needed: Clique, total: float) -> Tree:
+        """Several trees, focused on the place, as one in which some cliques are new; the distribution must be the same."""
+        held = {frozenset(factor.attributes): factor for tree in trees for factor in tree.cliques}
+        whole = cls([*held.values(), *new.values()], chain.from_iterable(tree.sets for tree in trees), total, layout)
+        whole.need(needed)
+        whole._fresh = {whole.place[clique] for clique in new}
+        for tree in trees:
+            whole._fresh |= {whole.place[clique] for clique in tree.fresh if clique in whole.place}
+            whole.lag = max(whole.lag, tree.lag)
+            whole.targets.update((clique, targets) for clique, targets in tree.targets.items() if clique in whole.place)
+            whole.fitted.update((clique, note) for clique, note in tree.fitted.items() if clique in whole.place)
+        for target in (target for tree in trees for clique in tree.targets.keys() - whole.targets.keys() for target in tree.targets[clique]):
+            whole.take(target)
+        whole._focus = min(whole._fresh)
+        return whole
+
+    def take(self, target: Target) -> None:
+        """Note a target, whose clique has to be fitted again."""
+        number = self.home([name for name in target.query.attributes if name in self.attributes])
+        assert number is not None
+        clique = self.layout.cliques[number]
+        self.targets[clique] = (*self.targets.get(clique, ()), target)
+        self.fitted.pop(clique, None)
+
+    def drop(self, target: Target) -> None:
+        """Forget a target."""
+        for clique, targets in list(self.targets.items()):
+            if any(own is target for own in targets):
+                self.fitted.pop(clique, None)
+                self.targets[clique] = tuple(own for own in targets if own is not target)
+                if not self.targets[clique]:
+                    del self.targets[clique]
 
     @property
     def attributes(self) -> KeysView[str]:
         return self.layout.tops.keys()
 
     @property
-    def cells(self) -> int:
-        return sum(clique.weights.size for clique in self.cliques)
+    def fresh(self) -> list[Clique]:
+        """The cliques that are up to date with the focus."""
+        return [self.layout.cliques[number] for number in self._fresh]
 
     def copy(self) -> Tree:
         """Shares the weights with the original until one of the two changes them."""
@@ -51,6 +129,7 @@ class Tree:
         twin.__dict__.update(self.__dict__)
         twin.cliques = [clique.share() for clique in self.cliques]
         twin._fresh = set(self._fresh)
+        twin.targets, twin.fitted = dict(self.targets), dict(self.fitted)
         return twin
 
     def home(self, attributes: Collection[str]) -> int | None:
@@ -71,21 +150,37 @@ class Tree:
                 self._pass(before, after)
         return self.cliques[number]
 
+    def refocus(self, numbers: Sequence[int]) -> list[Factor]:
+        """Some cliques side by side, each after its parent, made to agree on what they share.
+
+        What they lag behind others, by no more than the last `settle` allowed, is forgotten; after changes since then, nothing.
+        """
+        if self._moves:
+            self.calibrate()
+        self._focus, self._fresh = numbers[0], {numbers[0]}
+        for number in numbers[1:]:
+            self._pass(self.layout.parents[number], number)
+        return [self.cliques[number] for number in numbers]
+
     def multiply(self, number: int, attributes: Sequence[str], by: Floats) -> None:
         """Multiply a clique that is up to date; `by` keeps its sum at the total. All others fall behind."""
         self.cliques[number].multiply(attributes, by)
         self.cliques[number].lift(self.total)
-        self._focus = number
+        self.stamp = self.cliques[number].stamp
+        self._move(number)
         self._fresh = {number}
-        self.version += 1
 
-    def replace(self, cliques: Sequence[Factor]) -> None:
-        """Take other weights for all cliques, which agree on what they share."""
-        self.cliques = list(cliques)
-        self._fresh = set(range(len(self.cliques)))
-        self.version += 1
+    def replace(self, cliques: Mapping[int, Factor]) -> None:
+        """Take other weights for some cliques, side by side, which agree on what they share. All others fall behind."""
+        for number, clique in cliques.items():
+            self.cliques[number] = clique
+            self.stamp = max(self.stamp, clique.stamp)
+        self._move(next(iter(cliques)))
+        self._fresh = set(cliques)
 
     def rescale(self, total: float) -> None:
+        if total == self.total:
+            return
         growth = total / self.total
         for clique in self.cliques:
             clique.weights = clique.weights * growth
@@ -93,30 +188,37 @@ class Tree:
 
     def calibrate(self) -> None:
         """Bring all cliques up to date: after it, neighbours agree on what they share."""
-        if len(self._fresh) == len(self.cliques):
-            return
-        self.reach(0)
-        for number in range(1, len(self.cliques)):
-            self._pass(self.layout.parents[number], number)
+        self.settle(-1.0)
+
+    def settle(self, lag: float) -> list[int]:
+        """Bring up to date all cliques whose neighbours say otherwise by more than `lag`, as a share of the total; which."""
+        done: list[int] = []
+        self.lag = max(lag, self.lag)
+        if lag >= 0 and not self._moves:
+            return done
+        if self._moves > 1:
+            lag = -1.0  # what lags behind need not be next to what has changed last
+        waiting = list(self._fresh) if len(self._fresh) < len(self.cliques) else []
+        while waiting:
+            number = waiting.pop()
+            reached = [other for other in self.layout.neighbours[number] if self._pass(number, other, lag)]
+            waiting += reached
+            done += reached
+        self._moves = 0
+        return done
 
     def walk(self, start: int) -> Iterator[tuple[Factor, Names]]:
         """All cliques from one on, each with what it shares with those before it."""
-        links: list[list[int]] = [[] for _ in self.cliques]
-        for number, parent in enumerate(self.layout.parents):
-            if parent >= 0:
-                links[number].append(parent)
-                links[parent].append(number)
         waiting = [(start, start)]
         while waiting:
             number, before = waiting.pop()
             shared = self.layout.cliques[number] & self.layout.cliques[before] if number != start else frozenset()
             clique = self.cliques[number]
             yield clique, tuple(name for name in clique.attributes if name in shared)
-            waiting += [(other, number) for other in links[number] if other != before]
+            waiting += [(other, number) for other in self.layout.neighbours[number] if other != before]
 
     def marginals(self, wanted: Iterable[Names]) -> dict[Names, Floats]:
-        """Axes in the order asked for; maybe views of the weights."""
-        self.calibrate()
+        """Axes in the order asked for; maybe views of the weights. Brings up to date what it needs."""
         inside: dict[int, list[Names]] = {}
         found: dict[Names, Floats] = {}
         for names in wanted:
@@ -126,26 +228,40 @@ class Tree:
             else:
                 inside.setdefault(home, []).append(names)
         for home, sets in inside.items():
-            found.update(self.cliques[home].marginals(sets))
+            found.update(self.reach(home).marginals(sets))
         return found
 
-    def _pass(self, before: int, after: int) -> None:
-        """Bring one clique up to date with a neighbour that is."""
+    def _move(self, number: int) -> None:
+        self._moves = 2 if self._moves and number != self._focus else max(self._moves, 1)
+        self._focus = number
+
+    def _pass(self, before: int, after: int, lag: float = -1.0) -> bool:
+        """Bring one clique up to date with a neighbour that is, if they differ by more than `lag`; whether it was done."""
         if after in self._fresh:
-            return
+            return False
         shared = sorted(self.layout.cliques[before] & self.layout.cliques[after])
         clique = self.cliques[after]
         # Measured against its own weights, not against the last message: errors of rounding then never add up.
-        clique.multiply(shared, self.cliques[before].marginal(shared) / clique.marginal(shared))
+        new, own = self.cliques[before].marginal(shared), clique.marginal(shared)
+        difference = float(np.abs(new - own).sum()) / self.total
+        if difference <= lag:
+            return False
+        stamp, hidden = clique.stamp, clique.hidden + difference
+        clique.multiply(shared, new / own)
         clique.lift(self.total)
+        # Little is not worth anybody's while until it adds up.
+        if hidden <= max(self.lag, ROUNDING):
+            clique.stamp, clique.hidden = stamp, hidden
+        self.stamp = max(self.stamp, clique.stamp)
         self._fresh.add(after)
+        return True
 
     def _across(self, names: Names) -> Floats:
         """A marginal over attributes of several cliques.
 
         One of them gets messages from all sides: the distribution of what is asked for behind a separator, given that.
         """
-        nodes = self.layout.paths_up(self.layout.tops[name] for name in names)
+        nodes = self.layout.between(names)[::-1]
         messages: dict[int, list[tuple[Names, Floats]]] = {number: [] for number in nodes}
         wanted = set(names)
         axes: Names = ()
@@ -154,8 +270,9 @@ class Tree:
             shared = self.layout.separator(number) if number != nodes[-1] else frozenset()
             arrived = messages[number]
             asked = wanted.union(shared, *(own for own, _ in arrived))
-            axes = tuple(name for name in self.cliques[number].attributes if name in asked)
-            table = self.cliques[number].marginal(axes)
+            clique = self.reach(number)
+            axes = tuple(name for name in clique.attributes if name in asked)
+            table = clique.marginal(axes)
             if number != nodes[-1]:
                 behind = tuple(place for place, name in enumerate(axes) if name not in shared)
                 table = table / table.sum(axis=behind, keepdims=True)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from strategies import Floats, queries, seeds
 
 from mwem_sql.compiler.linear import Block, LinearQuery
-from mwem_sql.fit import STEPS, TOLERANCE, Target
+from mwem_sql.fit import STEPS, Target
 from mwem_sql.state import State
 
 Instance = tuple[State, list[Target]]
@@ -24,10 +24,6 @@ def cuboid(shape: dict[str, int], *names: str) -> LinearQuery:
 
 def misfit(state: State, targets: list[Target]) -> float:
     return float(sum(np.square(state.answer(t.query) - t.values).sum() / t.variance for t in targets))
-
-
-def cells(targets: list[Target]) -> int:
-    return sum(target.query.cells for target in targets)
 
 
 @st.composite
@@ -51,17 +47,56 @@ def instances(draw: st.DrawFn) -> Instance:
 
 @settings(deadline=None, max_examples=80)
 @given(instances())
-def test_no_worse_than_replay(case: Instance) -> None:
-    """To the stated tolerance: a share of the misfit or of the noise, whichever is more."""
+def test_what_comes_out_is_a_distribution(case: Instance) -> None:
     state, targets = case
-    replayed = state.copy()
-    replayed.replay([(target.query, target.values) for target in targets], tolerance=None)
     fitted = state.fit(targets)
     assert fitted.misfit == pytest.approx(misfit(state, targets), rel=1e-6, abs=1e-9)
-    assert misfit(state, targets) <= misfit(replayed, targets) + TOLERANCE * max(misfit(replayed, targets), cells(targets))
     for factor in state.factors:
         assert (factor.weights > 0).all()
         assert factor.weights.sum() == pytest.approx(state.total, rel=1e-9)
+
+
+def random_instance(seed: int) -> Instance:
+    """One to six measurements of a random table: cuboids, predicates and parities, at noise from nothing to everything."""
+    generator = np.random.default_rng(seed)
+    shape = {f"a{number}": int(generator.integers(2, 5)) for number in range(generator.integers(1, 6))}
+    total = float(generator.choice([1e3, 1e4, 1e5]))
+    count = int(generator.integers(1, 7))
+    scale = 2 * count / float(generator.choice([0.1, 1.0, 10.0]))
+    concentration = float(generator.choice([0.05, 1.0, 50.0]))
+    sizes = tuple(shape.values())
+    truth = total * generator.dirichlet(np.full(int(np.prod(sizes)), concentration)).reshape(sizes)
+    targets = []
+    for kind in generator.integers(3, size=count):
+        names = tuple(map(str, generator.permutation(list(shape))[: generator.integers(1, min(3, len(shape)) + 1)]))
+        marginal = np.einsum(truth, list(range(len(shape))), [list(shape).index(name) for name in names])
+        if kind == 0:
+            query = cuboid(shape, *names)
+        elif kind == 1:
+            query = LinearQuery((Block(names, generator.integers(-1, 1, marginal.shape).astype(np.int32), 1),))
+        else:
+            signs = generator.choice([-1, 1], marginal.shape).astype(np.int8)
+            query = LinearQuery((Block(names, np.zeros(marginal.shape, np.int32), 1, signs),))
+        values = query.answer(marginal) + generator.laplace(scale=scale, size=query.cells)
+        targets.append(Target(query, values, 2 * scale**2))
+    return State.uniform({name: np.ones(size) for name, size in shape.items()}, total), targets
+
+
+@pytest.mark.parametrize("seeds", [range(200), pytest.param(range(200, 5000), marks=pytest.mark.campaign)])
+def test_no_worse_than_replay_in_less_time(seeds: range) -> None:
+    """On each of them, to a millionth of what noise alone makes of one cell; and quicker in all by half."""
+    spent = {"fit": 0.0, "replay": 0.0}
+    for seed in seeds:
+        state, targets = random_instance(seed)
+        replayed = state.copy()
+        begin = time.process_time()
+        state.fit(targets)
+        middle = time.process_time()
+        replayed.replay([(target.query, target.values) for target in targets], tolerance=None)
+        spent["fit"] += middle - begin
+        spent["replay"] += time.process_time() - middle
+        assert misfit(state, targets) <= misfit(replayed, targets) + 1e-6, seed
+    assert spent["fit"] < spent["replay"] / 2
 
 
 def rounds(shape: dict[str, int], seed: int) -> list[Target]:

@@ -1,0 +1,73 @@
+"""All two-way marginals, kept from change to change, against asking the state for each."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import seeds
+
+from mwem_sql import pairs as module
+from mwem_sql.compiler.linear import Block, LinearQuery
+from mwem_sql.pairs import Pairs
+from mwem_sql.state import State
+
+
+def cuboid(shape: dict[str, int], names: tuple[str, ...]) -> LinearQuery:
+    return LinearQuery(tuple(Block((name,), np.arange(shape[name], dtype=np.int32), shape[name]) for name in names))
+
+
+def errors(pairs: Pairs, state: State) -> list[float]:
+    """For each attribute and each pair of attributes the sum of absolute errors, as a share of the total."""
+    found = []
+    for names in itertools.chain(itertools.combinations(pairs.index, 1), itertools.permutations(pairs.index, 2)):
+        places = [np.arange(pairs.starts[pairs.index[name]], pairs.starts[pairs.index[name]] + state.shape([name])[0]) for name in names]
+        kept = pairs.one[places[0]]
+        if len(names) == 2:
+            kept = np.outer(kept, pairs.one[places[1]]) + pairs.excess[np.ix_(*places)]
+        found.append(float(np.abs(kept - state.marginal(names) / state.total).sum()))
+    return found
+
+
+@settings(deadline=None, max_examples=100)
+@given(seeds, st.integers(2, 9), st.integers(0, 12), st.sampled_from([0.0, 1e-3, 1e-1]), st.sampled_from([1, 512]))
+def test_pairs_follow_the_state(seed: int, attributes: int, measured: int, lag: float, wide: int) -> None:
+    """Random pairs and triples measured: chains, stars and cycles; after each change every pair against its marginal."""
+    generator = np.random.default_rng(seed)
+    shape = {f"x{number}": int(generator.integers(2, 4)) for number in range(attributes)}
+    state = State.uniform({name: np.ones(size) for name, size in shape.items()}, 50.0)
+    pairs = Pairs(shape)
+    before = np.zeros(0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "WIDE", wide)
+        for _ in range(measured + 1):
+            changed = pairs.refresh(state.trees, lag)
+            # Of what is taken to be independent, one side may lag behind and so may each clique on the way.
+            assert max(errors(pairs, state)) <= (3 * attributes + 1) * lag + 1e-12
+            after = np.array([[state.marginal((a,)).sum() if a == b else state.marginal((a, b)).max() for a in shape] for b in shape])
+            if before.size and not lag:
+                assert changed[before != after].all()
+            before = after
+            names = tuple(generator.choice(list(shape), generator.integers(1, min(4, attributes + 1)), replace=False))
+            query = cuboid(shape, names)
+            state.update(query, 50 * generator.dirichlet(np.full(query.cells, 0.3)))
+
+
+def test_what_is_far_away_is_left_alone() -> None:
+    """A long chain of weak links: a change at one end is followed a few cliques far, whatever the length of the chain."""
+    shape = {f"x{number}": 2 for number in range(60)}
+    state = State.uniform({name: np.ones(2) for name in shape}, 1000.0)
+    for one, other in itertools.pairwise(shape):
+        for _ in range(200):
+            state.update(cuboid(shape, (one, other)), np.array([300.0, 200.0, 200.0, 300.0]))
+    pairs = Pairs(shape)
+    pairs.refresh(state.trees, 1e-3)
+    assert not pairs.refresh(state.trees, 1e-3).any()
+    state.update(cuboid(shape, ("x0", "x1")), np.array([500.0, 0.0, 0.0, 500.0]))
+    changed = pairs.refresh(state.trees, 1e-3)
+    assert changed[0].any()
+    assert not changed[20:, 20:].any()
+    assert max(errors(pairs, state)) < 1e-2
