@@ -112,7 +112,7 @@ def test_a_flat_vector_of_approximations_means_the_same() -> None:
 def test_what_has_not_changed_need_not_be_given_again() -> None:
     """Scores and scales as if all had been given, whatever the order in which it came; none is given before its debit."""
     spy, whole = Spy(), Spy()
-    kernel = Kernel(ANSWERS, account(), spy)
+    kernel = Kernel(*flat(ANSWERS), account(), spy)
     weights, penalties = np.array([4.0, 1.0, 2.0]), np.array([1.0, 2.0, 3.0])
     kernel.select([0, 2], floats([9, 9, 9], [9, 9]), np.array([7.0, 7.0]), ONES[:2], SHARE)
     with pytest.raises(MwemError, match="the candidates must have approximations"):
@@ -120,7 +120,7 @@ def test_what_has_not_changed_need_not_be_given_again() -> None:
     kernel.select([2], GUESSES[:2], penalties[:2], weights[:2], SHARE, changed=[0, 1])
     kernel.select(range(3), GUESSES[2:], penalties[2:], weights[2:], SHARE, changed=[2])
     kernel.select([1, 0], [], np.empty(0), np.empty(0), SHARE, changed=[])
-    full = Kernel(ANSWERS, account(), whole)
+    full = Kernel(*flat(ANSWERS), account(), whole)
     full.select(range(3), GUESSES, penalties, weights, SHARE)
     full.select([1, 0], GUESSES[1::-1], penalties[1::-1], weights[1::-1], SHARE)
     assert [scores.tolist() for scores in spy.scores[-2:]] == [scores.tolist() for scores in whole.scores]
