@@ -116,7 +116,7 @@ class Offers:
         """
         first = self._total == 0
         changed = self._changed(state)
-        rescaled = abs(state.total - self._total) > self._lag
+        rescaled = first or abs(state.total - self._total) > self._lag
         if rescaled:
             for kept in self._answers.values():
                 np.multiply(kept, state.total / self._total, out=kept)
