@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import prod
 
 import numpy as np
 import numpy.typing as npt
@@ -178,7 +177,7 @@ def _terms(parsed: Sequence[Parts]) -> Terms:
 
 def _check_cells(compiled: Compiled) -> None:
     for query in compiled.queries:
-        if prod([block.labels.size for block in query.linear.blocks]) > MAX_CELLS:
+        if query.linear.domain_cells > MAX_CELLS:
             raise too_many(query.label, query.linear.attributes, query.linear.domain_cells)
 
 

@@ -6,7 +6,7 @@ Reads no table and evaluates nothing. Sums of integers have an exact sensitivity
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import frexp, ldexp
 
@@ -52,16 +52,7 @@ def read_measure(text: str, columns: Mapping[str, str], table: str) -> Measure:
 
 def _measure(text: str, columns: Mapping[str, str], table: str, *, is_average: bool) -> Measure:
     tree = predicate.parse(text, columns, "measure", table)
-    return Measure(text, tuple(map(predicate.leaf, _factors(tree))), is_average)
-
-
-def _factors(tree: exp.Expr) -> Iterator[exp.Expr]:
-    inner = tree.unnest()
-    if isinstance(inner, exp.Mul):
-        yield from _factors(inner.this)
-        yield from _factors(inner.expression)
-    else:
-        yield inner
+    return Measure(text, tuple(map(predicate.leaf, predicate.operands(tree, exp.Mul))), is_average)
 
 
 def is_aggregate(text: str) -> bool:

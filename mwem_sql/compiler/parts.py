@@ -5,7 +5,7 @@ A statement's columns are `c0`, `c1`, ... and, where it groups, the count. What 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import TypeAlias
@@ -22,6 +22,7 @@ from mwem_sql.ticks import cast
 COUNT = "__count"
 BATCH = 256  # aggregates of one SELECT: with thousands DuckDB plans longer than it runs
 MOST = 2**63 - 1
+_SHOWN_COLUMNS = 8
 _FEW = 4  # cells of a query that may be aggregates of their own
 _TABLE = 2**12  # class combinations of a block that may be written out in SQL
 
@@ -61,7 +62,7 @@ class GroupBy:
 
     @property
     def words(self) -> str:
-        columns = f"{_plural(len(self.attributes), 'column')} ({_listed(self.attributes)})"
+        columns = _columns(self.attributes)
         if self.whole:
             return f"one GROUP BY of all touched columns, {columns}, rolled up to {self._sets}"
         return f"a GROUP BY of {columns}, rolled up to {self._sets}"
@@ -116,8 +117,7 @@ class Product:
     @property
     def words(self) -> str:
         queries = len(self.plain) + sum(map(len, self.asked.values()))
-        columns = f"{_plural(len(self.attributes), 'column')} ({_listed(self.attributes)})"
-        return f"a streamed pairwise product of {columns} for {queries:,} one- and two-way queries"
+        return f"a streamed pairwise product of {_columns(self.attributes)} for {queries:,} one- and two-way queries"
 
     @property
     def estimate(self) -> str:
@@ -257,14 +257,9 @@ def plain_rows(asked: Asked, queries: Sequence[LinearQuery], rank: Mapping[str, 
     return np.array(whole, dtype=np.int64).reshape(-1, 3), others
 
 
-def _listed(names: Names) -> str:
-    return ", ".join(_shortened(names))
-
-
-def _shortened(names: Names) -> Iterator[str]:
-    yield from names[:8]
-    if len(names) > 8:
-        yield "..."
+def _columns(names: Names) -> str:
+    listed = ", ".join(names if len(names) <= _SHOWN_COLUMNS else (*names[:_SHOWN_COLUMNS], "..."))
+    return f"{_plural(len(names), 'column')} ({listed})"
 
 
 def _plural(count: int, noun: str) -> str:

@@ -143,10 +143,15 @@ def columns_of(tree: exp.Expr) -> tuple[str, ...]:
 
 def conjuncts(tree: exp.Expr) -> Iterator[exp.Expr]:
     """The parts that a top-level AND joins; each must be true for the whole to be true."""
+    return operands(tree, exp.And)
+
+
+def operands(tree: exp.Expr, operator: type[exp.Expr]) -> Iterator[exp.Expr]:
+    """What a binary operator joins at the top of an expression, from left to right, however it is bracketed."""
     inner = tree.unnest()
-    if isinstance(inner, exp.And):
-        yield from conjuncts(inner.this)
-        yield from conjuncts(inner.expression)
+    if isinstance(inner, operator):
+        yield from operands(inner.this, operator)
+        yield from operands(inner.expression, operator)
     else:
         yield inner
 
