@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from mwem_sql.budget import Split
+from mwem_sql.compiler.facts import Facts
 from mwem_sql.compiler.linear import Block, Floats, LinearQuery
 from mwem_sql.fit import Target
 from mwem_sql.kernel import Kernel, Measurement
@@ -68,7 +69,7 @@ class Problem:
 
     def bounds(self) -> list[int]:
         """For each of them, the most that a record adds to a cell."""
-        return [query.bound for query in self.kernel_queries()]
+        return list(map(int, Facts.of(self.kernel_queries()).bounds))
 
 
 @dataclass(frozen=True, eq=False)

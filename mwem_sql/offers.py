@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
-from math import inf, prod
+from itertools import combinations, product
+from math import inf
 
 import numpy as np
 import numpy.typing as npt
 
+from mwem_sql.compiler.facts import Facts
 from mwem_sql.compiler.linear import Floats, LinearQuery
 from mwem_sql.pairs import Pairs
 from mwem_sql.state import State
@@ -69,10 +70,10 @@ class Offers:
         self._names = list(sizes)
         self._index = {name: place for place, name in enumerate(sizes)}
         self._sizes = np.array(list(sizes.values()), dtype=np.int64)
+        facts = Facts.of(queries)
         # Of each query, its cells and the most that a record adds to one of them.
-        self.cells = np.ones(len(queries), dtype=np.int64)
-        self.bounds = np.ones(len(queries), dtype=np.int64)
-        self._alike = self._group()
+        self.cells, self.bounds = facts.cells, facts.bounds
+        self._alike = self._group(facts)
         # The way between two attributes of a tree: the cells of all cliques on it, 0 if they are in a clique together.
         self._way = np.full((len(sizes), len(sizes)), APART, dtype=np.float32)
         np.fill_diagonal(self._way, 0)
@@ -227,44 +228,30 @@ class Offers:
             known = self._exact[key] = (trees, state.cells_with(names) - state.cells)
         return known[1] if known[1] <= int(self._sizes[members].prod()) + self._step else inf
 
-    def _group(self) -> list[Alike]:
+    def _group(self, facts: Facts) -> list[Alike]:
         """The queries by number of attributes; plain marginals by shape."""
-        seen: dict[int, tuple[list[int], int, bool, int]] = {}
-        groups: dict[tuple[int, ...], tuple[list[int], list[list[int]]]] = {}
-        for number, query in enumerate(self._queries):
-            members: list[int] = []
-            shape: list[int] = []
-            plain = bool(query.blocks)
-            for block in query.blocks:
-                known = seen.get(id(block))
-                if known is None:
-                    own = [self._index[name] for name in block.attributes]
-                    known = seen[id(block)] = (own, block.size, len(own) == 1 and block.is_identity, block.bound)
-                members += known[0]
-                shape.append(known[1])
-                plain = plain and known[2]
-                if known[3] > 1:
-                    self.bounds[number] *= known[3]
-            self.cells[number] = prod(shape)
-            numbers, rows = groups.setdefault((1, *shape) if plain else (0, len(members)), ([], []))
-            numbers.append(number)
-            rows.append(members)
+        widths, members = facts.places(self._index)
+        begins = np.cumsum(widths) - widths
         starts = np.cumsum(self._sizes) - self._sizes
         found = []
-        for (is_plain, *cells_each), (numbers, rows) in groups.items():
-            table = np.array(rows, dtype=np.int64).reshape(len(numbers), len(rows[0]))
-            sets, set_of = _distinct(np.sort(table, axis=1), len(self._index))
-            width = range(sets.shape[1])
-            links = [sets[:, one] * len(self._index) + sets[:, other] for one, other in (combinations(width, 2) if len(width) != 1 else [(0, 0)])]
-            cells = self._sizes[sets].astype(np.float64).prod(axis=1)
-            cells = cells[:1] if is_plain else cells  # of plain ones all are the same
-            which = np.array(numbers, dtype=np.int64)
-            span = slice(numbers[0], numbers[-1] + 1) if numbers[-1] - numbers[0] + 1 == len(numbers) else which
-            found.append(Alike(which, span, table, starts[table], tuple(cells_each) if is_plain else None, sets, cells, set_of, links))
+        for width, is_plain in product(np.unique(widths).tolist(), (True, False)):
+            numbers = np.flatnonzero((widths == width) & (facts.plain == is_plain))
+            rows = members[begins[numbers, None] + np.arange(width)]
+            kinds, kind_of = _distinct(self._sizes[rows] if is_plain else rows[:, :0], int(self._sizes.max(initial=0)) + 1)
+            for kind, shape in enumerate(kinds.tolist() if len(numbers) else []):
+                own = numbers[kind_of == kind]
+                table = rows[kind_of == kind]
+                sets, set_of = _distinct(np.sort(table, axis=1), len(self._index))
+                links = [sets[:, one] * len(self._index) + sets[:, other] for one, other in (combinations(range(width), 2) if width != 1 else [(0, 0)])]
+                cells = self._sizes[sets].astype(np.float64).prod(axis=1)
+                cells = cells[:1] if is_plain else cells  # of plain ones all are the same
+                span = slice(own[0], own[-1] + 1) if own[-1] - own[0] + 1 == len(own) else own
+                which = set_of if len(sets) < len(own) else slice(None)
+                found.append(Alike(own, span, table, starts[table], tuple(shape) if is_plain else None, sets, cells, which, links))
         return found
 
 
-def _distinct(rows: Numbers, size: int) -> tuple[Numbers, Numbers | slice]:
+def _distinct(rows: Numbers, size: int) -> tuple[Numbers, Numbers]:
     """Each row once, and for each row which of them it is; in their order if there are no others. Numbers are below `size`."""
     if size ** rows.shape[1] < 2**62:
         codes = np.zeros(len(rows), dtype=np.int64)
@@ -274,5 +261,5 @@ def _distinct(rows: Numbers, size: int) -> tuple[Numbers, Numbers | slice]:
     else:
         _, first, which = np.unique(rows, axis=0, return_index=True, return_inverse=True)
     if len(first) == len(rows):
-        return rows, slice(None)
+        return rows, np.arange(len(rows))
     return rows[first], which.reshape(-1)

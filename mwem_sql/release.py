@@ -23,11 +23,13 @@ from mwem_sql.budget import Split, split
 from mwem_sql.catalog import Name, Relation
 from mwem_sql.compiler.blocks import MAX_CELLS
 from mwem_sql.compiler.compile import Compiled, compile_workload
+from mwem_sql.compiler.facts import Facts
 from mwem_sql.compiler.linear import LinearQuery
 from mwem_sql.compiler.pushdown import Pushdown, Unit, plan_pushdown
 from mwem_sql.compiler.sandbox import Sandbox
 from mwem_sql.domain import Domain, read_domain
 from mwem_sql.errors import CellsError, OptionError, OutputError, WorkloadError, refuse
+from mwem_sql.garbage import frozen, uncollected
 from mwem_sql.kernel import Kernel
 from mwem_sql.ledger import is_read_only, ledger_of
 from mwem_sql.mechanisms import OpenDPNoise, SeededNoise, noise_scale
@@ -86,6 +88,7 @@ def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any
         return output, _summary(output, facts, started, reused=False)
 
 
+@uncollected()
 def make_plan(session: Session, request: Request) -> Plan:
     """Compile the request against the public domain; every refusal of the workload happens here."""
     con = session.cursor()
@@ -117,15 +120,15 @@ def make_plan(session: Session, request: Request) -> Plan:
 
 def _check_room(request: Request, compiled: Compiled) -> None:
     """The model can hold any query of the workload beside the one-way marginals that it starts from."""
-    sizes = {name: classes.count for name, classes in compiled.classes.items()}
-    for query in compiled.queries:
-        names = query.linear.attributes
-        cells = sum(sizes.values()) - sum(sizes[name] for name in names) + query.linear.domain_cells
-        if cells > request.max_cells:
-            raise refuse(
-                CellsError, FUNCTION, f"query {query.label!r} makes a model of {cells:,} cells, more than max_cells ({request.max_cells:,})",
-                "ask about fewer attributes at a time or in coarser groups, or raise max_cells",
-            )
+    counts = {name: classes.count for name, classes in compiled.classes.items()}
+    facts = Facts.of([query.linear for query in compiled.queries])
+    cells = sum(counts.values()) + facts.domain_cells - facts.sums(counts)
+    for number in np.flatnonzero(cells > request.max_cells)[:1].tolist():
+        raise refuse(
+            CellsError, FUNCTION,
+            f"query {compiled.queries[number].label!r} makes a model of {int(cells[number]):,} cells, more than max_cells ({request.max_cells:,})",
+            "ask about fewer attributes at a time or in coarser groups, or raise max_cells",
+        )
 
 
 def default_rounds(queries: int, attributes: int) -> int:
@@ -212,7 +215,8 @@ def _run(session: Session, request: Request, plan: Plan) -> Outcome:
     answers = engine.true_answers(session.cursor(), plan.pushdown)
     kernel = Kernel(answers, plan.pushdown.cells, accountant, noise, request.rows_per_unit, plan.problem.bounds())
     del answers
-    outcome = mwem(kernel, plan.problem, plan.split, lambda done, of: _log.info("round %d of %d", done, of))
+    with frozen():
+        outcome = mwem(kernel, plan.problem, plan.split, lambda done, of: _log.info("round %d of %d", done, of))
     accountant.settle()
     return outcome
 

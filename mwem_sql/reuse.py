@@ -18,6 +18,7 @@ from sqlglot import exp
 from mwem_sql import catalog, store
 from mwem_sql.catalog import Name
 from mwem_sql.errors import OutputError, TableError, refuse
+from mwem_sql.garbage import uncollected
 from mwem_sql.ledger import is_read_only
 from mwem_sql.request import FUNCTION, Request
 from mwem_sql.session import Session, lock
@@ -43,6 +44,7 @@ def output_lock(con: duckdb.DuckDBPyConnection, output: Name) -> threading.Lock:
     return lock(f"{rows}.{output}")
 
 
+@uncollected()
 def fingerprint(con: duckdb.DuckDBPyConnection, session: Session, request: Request, private: Name, output: Name) -> str:
     """A hash of the request alone, domain table included; never of the private table's content or state.
 

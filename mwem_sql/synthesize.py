@@ -19,7 +19,7 @@ from mwem_sql.state import Mixture, State
 
 Codes = npt.NDArray[np.unsignedinteger]
 
-BLOCK = 1 << 22
+BLOCK = 1 << 24
 """Codes in a block: its rows times the attributes. Across cliques rows are even inside a block only, so few are better."""
 DIGIT = 16
 """Bits of the numbers that numpy sorts in linear time."""

@@ -53,10 +53,11 @@ def _values(classes: Classes, codes: Codes, generator: np.random.Generator) -> p
     listed = classes.attribute.values
     if listed is None:
         return pieces.draw(drawn, generator)
+    unknown = drawn >= pieces.known if pieces.known < len(pieces) else None
+    if classes.attribute.type == "BOOLEAN":
+        return pa.array(np.array([*(text == "true" for text in listed), False])[drawn], mask=unknown)
     # Each text is sent once and not with every row.
-    return pa.DictionaryArray.from_arrays(
-        pa.array(drawn, pa.int32(), mask=drawn >= pieces.known), pa.array(listed, pa.string())
-    )
+    return pa.DictionaryArray.from_arrays(pa.array(drawn, pa.int32(), mask=unknown), pa.array(listed, pa.string()))
 
 
 def _pieces(classes: Classes, codes: Codes, generator: np.random.Generator) -> Indices:

@@ -23,6 +23,7 @@ from mwem_sql.compiler.measures import is_aggregate
 from mwem_sql.compiler.predicate import bare
 from mwem_sql.domain import Attribute, Domain
 from mwem_sql.errors import MwemError, OptionError, WorkloadError, refuse
+from mwem_sql.garbage import uncollected
 
 COLUMNS = ("predicate", "measure", "group_by", "name", "weight")
 MAX_QUERIES = 2_000_000
@@ -54,25 +55,27 @@ class Query:
     weight: float = 1.0
 
     def __post_init__(self) -> None:
-        def no(what: str, hint: str) -> MwemError:
-            return refuse(WorkloadError, "workload", what, hint)
-
-        for part, value in (("predicate", self.predicate), ("measure", self.measure), ("name", self.name)):
+        for part in ("predicate", "measure", "name"):
+            value = getattr(self, part)
             if value is not None and not isinstance(value, str):
-                raise no(f"{part} ({value!r}) of a row is not text", f"{part} is a VARCHAR")
+                raise _no(f"{part} ({value!r}) of a row is not text", f"{part} is a VARCHAR")
             if value is not None and not _is_readable(value):
-                raise no(f"{part} ({value[:80]!r}) of a row has a NUL or half of a surrogate pair in it", "write characters only")
-        if self.predicate is None and self.measure is None and self.group_by is None:
-            raise no("a row has a NULL predicate and no group_by, so it asks nothing", "write a predicate ('true' counts all rows) or a group_by")
-        if self.group_by is not None and not self.group_by:
-            raise no("a row has an empty group_by list", "name columns, or leave it NULL")
-        for name in self.group_by or ():
+                raise _no(f"{part} ({value[:80]!r}) of a row has a NUL or half of a surrogate pair in it", "write characters only")
+        if self.group_by is not None:
+            self._check_group_by(self.group_by)
+        elif self.predicate is None and self.measure is None:
+            raise _no("a row has a NULL predicate and no group_by, so it asks nothing", "write a predicate ('true' counts all rows) or a group_by")
+        if not (isinstance(self.weight, (float, Real)) and 0 < self.weight < math.inf):
+            raise _no(f"a row has the weight {self.weight!r}, which must be a positive finite number", "leave it NULL for 1")
+
+    def _check_group_by(self, names: tuple[str, ...]) -> None:
+        if not names:
+            raise _no("a row has an empty group_by list", "name columns, or leave it NULL")
+        for name in names:
             if not isinstance(name, str):
-                raise no(f"a row has a group_by list ({list(self.group_by or ())!r}) with something other than names in it", "list column names only")
+                raise _no(f"a row has a group_by list ({list(names)!r}) with something other than names in it", "list column names only")
             if not _is_readable(name):
-                raise no(f"a row has a group_by ({list(self.group_by or ())!r}) with a NUL or half of a surrogate pair in it", "write characters only")
-        if not (isinstance(self.weight, Real) and 0 < self.weight < math.inf):
-            raise no(f"a row has the weight {self.weight!r}, which must be a positive finite number", "leave it NULL for 1")
+                raise _no(f"a row has a group_by ({list(names)!r}) with a NUL or half of a surrogate pair in it", "write characters only")
 
     @property
     def label(self) -> str:
@@ -113,14 +116,16 @@ class Workload:
         return Workload(self.queries + other.queries)
 
     @classmethod
+    @uncollected()
     def from_rows(cls, rows: Iterable[Mapping[str, Any]]) -> Workload:
         """From mappings of column names to values, as a workload table has them."""
         return cls(tuple(_query(number, row) for number, row in enumerate(rows, start=1)))
 
     @classmethod
+    @uncollected()
     def from_json(cls, rows: Iterable[str]) -> Workload:
         """From rows as DuckDB's to_json writes them (NaN and Infinity bare)."""
-        return cls.from_rows(json.loads(row) for row in rows)
+        return cls.from_rows(json.loads(f"[{','.join(rows)}]"))
 
     @classmethod
     def from_arrow(cls, table: pa.Table) -> Workload:
@@ -190,6 +195,10 @@ class Workload:
         ]
         index = SCHEMA.get_field_index("group_by")
         return pa.Table.from_pylist(rows, schema=SCHEMA if verbatim else SCHEMA.set(index, pa.field("group_by", pa.string())))
+
+
+def _no(what: str, hint: str) -> MwemError:
+    return refuse(WorkloadError, "workload", what, hint)
 
 
 def _is_readable(text: str) -> bool:

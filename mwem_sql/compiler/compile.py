@@ -6,9 +6,7 @@ leaves on them; group pieces into classes; build each query's blocks; merge clas
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -22,6 +20,7 @@ from mwem_sql.compiler.blocks import MAX_CELLS, Builder, CompiledQuery, fine_cla
 from mwem_sql.compiler.classes import Classes
 from mwem_sql.compiler.dialect import fold
 from mwem_sql.compiler.evaluate import Terms, cut, evaluate, run
+from mwem_sql.compiler.facts import Facts
 from mwem_sql.compiler.linear import LinearQuery
 from mwem_sql.compiler.measures import LEVELS, Measure, read_measure
 from mwem_sql.compiler.predicate import Leaf, Part
@@ -29,6 +28,7 @@ from mwem_sql.compiler.sandbox import Sandbox
 from mwem_sql.compiler.shapes import Reader
 from mwem_sql.domain import Domain
 from mwem_sql.errors import PredicateError, WorkloadError, refuse
+from mwem_sql.garbage import uncollected
 from mwem_sql.workload import Workload
 
 Parts = tuple[Part, ...]
@@ -61,6 +61,7 @@ class Compiled:
         return {name: classes.sizes for name, classes in self.classes.items()}
 
 
+@uncollected()
 def compile_workload(
     domain: Domain, workload: Workload, sandbox: Sandbox, finer_than: Mapping[str, Classes] | None = None
 ) -> Compiled:
@@ -92,24 +93,11 @@ def _compiled(
         for number, (query, parts) in enumerate(zip(workload, parsed, strict=True), start=1)
         if query.measure is not None and measures[query.measure].is_average
     }
-    with _uncollected():
-        coarse, queries = _build(workload, parsed, averages, Builder(values, fine), finer_than)
+    coarse, queries = _build(workload, parsed, averages, Builder(values, fine), finer_than)
     compiled = Compiled(domain, {name: own.joined() for name, own in coarse.items()}, queries)
     _check_cells(compiled)
     _check_as_written(compiled, _texts(workload, parsed, measures, set(reader.examples)), sandbox)
     return compiled
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Without the collector of cycles: it walks all objects again and again while millions are made, none of them in a cycle."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def _build(
@@ -176,9 +164,10 @@ def _terms(parsed: Sequence[Parts]) -> Terms:
 
 
 def _check_cells(compiled: Compiled) -> None:
-    for query in compiled.queries:
-        if query.linear.domain_cells > MAX_CELLS:
-            raise too_many(query.label, query.linear.attributes, query.linear.domain_cells)
+    cells = Facts.of([query.linear for query in compiled.queries]).domain_cells
+    for number in np.flatnonzero(cells > MAX_CELLS)[:1].tolist():
+        query = compiled.queries[number]
+        raise too_many(query.label, query.linear.attributes, query.linear.domain_cells)
 
 
 def _check_as_written(compiled: Compiled, texts: Mapping[tuple[str, str], str], sandbox: Sandbox) -> None:

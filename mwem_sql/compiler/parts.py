@@ -16,6 +16,7 @@ from sqlglot import exp
 
 from mwem_sql.compiler import codes
 from mwem_sql.compiler.classes import Classes
+from mwem_sql.compiler.facts import Integers
 from mwem_sql.compiler.linear import Block, LinearQuery
 from mwem_sql.ticks import cast
 
@@ -29,7 +30,6 @@ _TABLE = 2**12  # class combinations of a block that may be written out in SQL
 Names: TypeAlias = tuple[str, ...]
 Asked: TypeAlias = dict[Names, list[int]]
 """Numbers of queries by their attributes, in the queries' own order."""
-Integers: TypeAlias = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

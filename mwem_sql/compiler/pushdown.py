@@ -14,13 +14,15 @@ from functools import cached_property
 from itertools import chain
 
 import numpy as np
+import numpy.typing as npt
 
 from mwem_sql.catalog import Name
 from mwem_sql.compiler import codes, parts
 from mwem_sql.compiler.classes import Classes
 from mwem_sql.compiler.codes import Unit
+from mwem_sql.compiler.facts import Facts, Integers
 from mwem_sql.compiler.linear import LinearQuery
-from mwem_sql.compiler.parts import BATCH, COUNT, Aggregates, Asked, GroupBy, Histogram, Integers, Names, Part, Product
+from mwem_sql.compiler.parts import BATCH, COUNT, Aggregates, Asked, GroupBy, Histogram, Names, Part, Product
 
 __all__ = ["COUNT", "Aggregates", "GroupBy", "Histogram", "Part", "Product", "Pushdown", "Unit", "plan_pushdown"]
 
@@ -96,15 +98,27 @@ class _Planner:
         self.texts = [codes.is_text(own) for own in classes.values()]
         self.source = codes.source(table, [own.attribute for own in classes.values()], unit)
         self.statement = _STATEMENT + (_BOUND_UNITS if unit else 0.0)
-        cells = np.fromiter((query.cells for query in queries), dtype=np.int64, count=len(queries))
-        self.pushdown = Pushdown(queries, cells, ())
-        asked: Asked = {}
-        for number, query in enumerate(queries):
-            asked.setdefault(query.attributes, []).append(number)
+        facts = Facts.of(queries)
+        self.pushdown = Pushdown(queries, facts.cells, ())
         rank = {name: place for place, name in enumerate(self.names)}
+        self.pairs = self._certain_pairs(*facts.places(rank), facts.plain)
+        self.paired = frozenset(self.pairs[:, 1:].ravel().tolist()) - {-1}
+        others = np.ones(len(queries), dtype=np.bool_)
+        others[self.pairs[:, 0]] = False
         self.sets: dict[Ranks, Asked] = {}
-        for names, numbers in asked.items():
-            self.sets.setdefault(tuple(sorted(rank[name] for name in names)), {})[names] = numbers
+        for number in np.flatnonzero(others).tolist():
+            names = queries[number].attributes
+            self.sets.setdefault(tuple(sorted([rank[name] for name in names])), {}).setdefault(names, []).append(number)
+
+    def _certain_pairs(self, widths: Integers, places: Integers, plain: npt.NDArray[np.bool_]) -> Integers:
+        """Whole one- and two-way marginals as (query, attribute, attribute or -1), if there are so many that no plan but the product will do."""
+        ends = np.cumsum(widths)
+        few = np.flatnonzero(plain & (widths <= 2))
+        rows = np.stack([few, places[ends[few] - widths[few]], np.where(widths[few] == 2, places[ends[few] - 1], -1)], axis=1)
+        touched = set(rows[:, 1:].ravel().tolist()) - {-1}
+        if not self._is_multipliable(touched) or self._product_cost(touched) >= _LEAST_PAIR * len(rows):
+            return rows[:0]
+        return rows
 
     def cheapest(self) -> list[Part]:
         """The parts of the cheapest draft; "how many rows" is answered by any of them."""
@@ -114,9 +128,10 @@ class _Planner:
             left = _without(sets, multiplied)
             for aggregated in self._aggregatable(left):
                 rest = _without(left, aggregated)
-                base = _Draft(self._product_cost(multiplied) + self._aggregates_cost(aggregated), multiplied, aggregated)
+                touched = self.paired.union(*multiplied)
+                base = _Draft(self._product_cost(touched) + self._aggregates_cost(aggregated), multiplied, aggregated)
                 best = min(best, *self._grouped(base, rest, best.cost), key=lambda draft: draft.cost)
-        if () in self.sets and not best.unions and not best.multiplied:
+        if () in self.sets and not best.unions and not best.multiplied and not self.paired:
             best = replace(best, aggregated=[*best.aggregated, ()])
         return list(self._parts(best))
 
@@ -125,13 +140,16 @@ class _Planner:
         pairs = [ranks for ranks in sets if len(ranks) <= 2]
         out = []
         for width in _WIDTHS:
-            narrow = {place for place in set(chain.from_iterable(pairs)) if self.counts[place] <= width}
+            narrow = self.paired.union(place for place in set(chain.from_iterable(pairs)) if self.counts[place] <= width)
             found = [ranks for ranks in pairs if narrow.issuperset(ranks)]
-            if sum(map(self.counts.__getitem__, narrow)) ** 2 <= MAX_SCAN_CELLS and len(found) > 1 and found not in out:
+            if self._is_multipliable(narrow) and len(found) > 1 and found not in out:
                 out.append(found)
-        if out and self._product_cost(out[0]) < _LEAST_PAIR * len(out[0]):
+        if out and self._product_cost(self.paired.union(*out[0])) < _LEAST_PAIR * len(out[0]):
             return out[:1]
-        return [*out, []]
+        return [*out, [ranks for ranks in pairs if self.paired.issuperset(ranks)]]
+
+    def _is_multipliable(self, places: Iterable[int]) -> bool:
+        return sum(map(self.counts.__getitem__, places)) ** 2 <= MAX_SCAN_CELLS
 
     def _aggregatable(self, sets: Sequence[Ranks]) -> list[list[Ranks]]:
         """Sets whose queries are cheaper as aggregates than by a GROUP BY of their own."""
@@ -226,8 +244,7 @@ class _Planner:
             batched += sum(self.pushdown.queries[number].cells for number in self._numbers([ranks]))
         return cost
 
-    def _product_cost(self, sets: Collection[Ranks]) -> float:
-        touched = set(chain.from_iterable(sets))
+    def _product_cost(self, touched: Collection[int]) -> float:
         if not touched:
             return 0.0
         kept = sum(self.counts[place] - 1 for place in touched)
@@ -249,7 +266,8 @@ class _Planner:
         return tuple(self.names[place] for place in places)
 
     def _parts(self, draft: _Draft) -> Iterable[Part]:
-        whole = len(draft.unions) == 1 and not draft.multiplied and not draft.aggregated
+        paired = sorted(self.paired.union(*draft.multiplied))
+        whole = len(draft.unions) == 1 and not paired and not draft.aggregated
         rows = self.sets.get((), {})
         for union, sets in draft.unions:
             for histograms in _chunks(self._histograms(union, sets), self._cells, MAX_HELD_CELLS):
@@ -258,12 +276,13 @@ class _Planner:
                 rows = {}
                 cost = self._group_cost(union, histograms)
                 yield parts.group_by(self.source, self._named(union), self.classes, made, cost=cost, whole=whole)
-        if draft.multiplied:
-            touched = sorted(set(chain.from_iterable(draft.multiplied)))
-            rank = {self.names[place]: k for k, place in enumerate(touched)}
+        if paired:
+            rank = {self.names[place]: k for k, place in enumerate(paired)}
             plain, others = parts.plain_rows(self._asked(draft.multiplied) | rows, self.pushdown.queries, rank)
-            cost = self._product_cost(draft.multiplied)
-            yield parts.product(self.source, self._named(touched), self.classes, plain, others, cost=cost)
+            certain = self.pairs.copy()
+            certain[:, 1:] = np.where(certain[:, 1:] < 0, -1, np.searchsorted(paired, certain[:, 1:]))
+            plain = np.concatenate([certain, plain])
+            yield parts.product(self.source, self._named(paired), self.classes, plain, others, cost=self._product_cost(paired))
         if draft.aggregated:
             cost, numbers = self._aggregates_cost(draft.aggregated), self._numbers(draft.aggregated)
             yield parts.aggregates(self.source, self.classes, self.pushdown.queries, numbers, self.pushdown.starts, cost=cost)
