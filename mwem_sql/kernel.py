@@ -34,6 +34,7 @@ from mwem_sql.mechanisms import (
 )
 
 Floats: TypeAlias = NDArray[np.float64]
+Flags: TypeAlias = NDArray[np.bool_]
 Result = TypeVar("Result")
 
 # Unequal weights are rounded to thousandths of the largest.
@@ -69,7 +70,7 @@ class Kernel:
     """
 
     __slots__ = (
-        "__accountant", "__bounds", "__cells", "__flat", "__misfits", "__noise", "__pending", "__sensitivity", "__starts", "__weights",
+        "__accountant", "__alike", "__bounds", "__cells", "__flat", "__misfits", "__noise", "__pending", "__sensitivity", "__starts", "__weights",
     )  # fmt: skip
 
     def __init__(  # noqa: PLR0917  what it holds, not how it behaves
@@ -112,6 +113,8 @@ class Kernel:
         # Of each query, its sum of errors less its penalty, as of the approximations that are no longer pending; and its weight.
         self.__misfits: Integers = np.zeros(sizes.size, dtype=np.int64)
         self.__weights: Floats = np.zeros(sizes.size)
+        # Whether all weights given so far are the same, and all bounds.
+        self.__alike = bool(limits.min() == limits.max())
         self.__pending: list[tuple[Integers, Floats, Integers]] = []
         self.__accountant = accountant
         self.__noise = noise
@@ -119,7 +122,7 @@ class Kernel:
 
     def select(
         self,
-        candidates: Sequence[int] | Integers,
+        candidates: Sequence[int] | Integers | Flags,
         approximations: Sequence[Floats] | Floats,
         penalties: Floats,
         weights: Floats,
@@ -127,9 +130,9 @@ class Kernel:
         *,
         changed: Sequence[int] | Integers | None = None,
     ) -> int:
-        """Choose a candidate that the approximation answers badly; gives an element of `candidates`.
+        """Choose a candidate that the approximation answers badly; gives the number of its query.
 
-        `approximations`, `penalties` and `weights` go with `changed`, one each: with all candidates, or with the queries for
+        `candidates` are numbers of queries, or a flag for every query. `approximations`, `penalties` and `weights` go with `changed`, one each: with all candidates, or with the queries for
         which they are not what they were in the last call. A vector may hold the approximations of several, one after the other.
 
         Privacy:
@@ -140,36 +143,42 @@ class Kernel:
             `sensitivity` * max_j(m_j b_j), up or down. What the kernel keeps from one selection to the next is that sum
             less the penalty, as if computed anew. Cost: `share`, debited before an answer is looked at.
         """
-        chosen = self.__numbers(candidates, "candidates")
-        if not chosen.size:
+        is_open = self.__flags(candidates)
+        count = int(np.count_nonzero(is_open))
+        if not count:
             raise _refuse("the candidates must be one or more numbers of queries", "stop when every query is measured")
-        news = chosen if changed is None else self.__numbers(changed, "changed queries")
+        news = self.__numbers(candidates if changed is None else changed, "changed queries")
         expected = _chunks(approximations, self.__cells[news])
         offsets = _rounded(_finite(penalties, news.size, "penalties"))
         given = _finite(weights, news.size, "weights")
         if given.size and given.min() <= 0:
             raise _refuse("the weights must be positive numbers", "leave weight out for 1")
+        self.__alike = self.__alike and bool((given == max(given.max(initial=0.0), self.__weights.max())).all())
         self.__weights[news] = given
         self.__pending += [(news[begin:end], chunk, offsets[begin:end]) for begin, end, chunk in expected]
-        importance = self.__weights.take(chosen)
-        if not importance.all():
+        if (is_open & (self.__weights == 0)).any():
             raise _refuse("the candidates must have approximations", "give those of all candidates first, then what has changed")
-        bounds = self.__bounds[chosen] if self.__bounds.max() > 1 else self.__bounds[:1]
-        multipliers = _multipliers(importance, bounds)
-        unit = self.__sensitivity * int((multipliers * bounds).max())
         kind = self.__accountant.kind
-        many = is_many(chosen.size, share, kind)
+        many = is_many(count, share, kind)
+        # Nearly all of very many are candidates: to take them out would cost more than to pass by the others.
+        places = slice(None) if many and self.__alike else np.flatnonzero(is_open)
+        closed = np.flatnonzero(~is_open[places])
+        bounds = self.__bounds[:1] if self.__alike else self.__bounds[places]
+        multipliers = np.ones(1, dtype=np.int64) if self.__alike else _multipliers(self.__weights[places], bounds)
+        unit = self.__sensitivity * int((multipliers * bounds).max())
         calibrated = many_scale(share, unit, kind) if many else selection_scale(share, unit, kind)
 
         def draw() -> int:
             self.__rescore()
-            scores = self.__misfits.take(chosen)
+            scores = self.__misfits[places]
             if multipliers.size > 1:
                 ceilings = SATURATION // multipliers
                 scores = np.clip(scores, -ceilings, ceilings) * multipliers
             if many:
-                return int(chosen[self.__noise.select_many(scores, calibrated.scale)])
-            return int(chosen[self.__noise.select(scores, calibrated.scale, kind)])
+                place = self.__noise.select_many(scores, calibrated.scale, closed)
+            else:
+                place = self.__noise.select(scores, calibrated.scale, kind)
+            return place if isinstance(places, slice) else int(places[place])
 
         self.__accountant.debit(share)
         selected = _shielded(draw)
@@ -215,7 +224,15 @@ class Kernel:
                 self.__misfits[part] = np.clip(sums - offsets[begin:end], -SATURATION, SATURATION)
         self.__pending.clear()
 
-    def __numbers(self, queries: Sequence[int] | Integers, name: str) -> Integers:
+    def __flags(self, candidates: Sequence[int] | Integers | Flags) -> Flags:
+        """Whether each query is a candidate."""
+        if isinstance(candidates, np.ndarray) and candidates.dtype == np.bool_ and candidates.shape == self.__cells.shape:
+            return cast("Flags", candidates)
+        flags = np.zeros(self.__cells.size, dtype=np.bool_)
+        flags[self.__numbers(candidates, "candidates")] = True
+        return flags
+
+    def __numbers(self, queries: Sequence[int] | Integers | Flags, name: str) -> Integers:
         chosen = _whole(queries, name)
         if chosen.size and (chosen.min() < 0 or chosen.max() >= self.__cells.size):
             raise _refuse(f"the {name} must be one or more numbers of queries", "count from 0 in the workload's order")
@@ -331,7 +348,7 @@ def _rounded(values: Floats) -> Integers:
     return np.clip(np.rint(values), -float(_HEADROOM), float(_HEADROOM)).astype(np.int64)
 
 
-def _whole(values: Sequence[int] | Integers, name: str) -> Integers:
+def _whole(values: Sequence[int] | Integers | Flags, name: str) -> Integers:
     vector = np.asarray(values)
     if vector.ndim != 1 or (vector.size and vector.dtype.kind not in "iu"):
         raise _refuse(f"the {name} must be whole numbers", "give a list of integers")

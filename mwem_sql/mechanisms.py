@@ -38,9 +38,9 @@ MAXIMUM_SENSITIVITY: Final = 2**61
 MINIMUM_VARIANCE: Final = 1e-30
 # Candidates from which on selection is our own exponential mechanism: OpenDP takes a microsecond for each.
 MANY: Final = 20_000
-SLACK: Final = Fraction(1, 2**20)
+SLACK: Final = Fraction(1, 2**16)
 # Below it the slack would not cover the rounding.
-LEAST_EPSILON: Final = 1e-4
+LEAST_EPSILON: Final = 1e-5
 # The largest exponent: e^-700 is still a normal double.
 LOWEST: Final = 700.0
 # From here on the sum over the integers equals the integral to double precision (error below exp(-2 pi^2 sigma^2)).
@@ -51,6 +51,7 @@ _CALIBRATION_STEPS: Final = 60
 # OpenDP's conversion of rho overflows above about 7e4; the smallest epsilon and delta of a Budget need 4e-28.
 # Scores that are worked on at a time: they stay in a cache.
 _BATCH: Final = 2**15
+_NONE: Final = np.empty(0, dtype=np.int64)
 _SMALLEST_RHO: Final = 1e-36
 _LARGEST_RHO: Final = 2.0**16
 
@@ -73,8 +74,8 @@ class Noise(Protocol):
     def select(self, scores: Integers, scale: float, kind: Kind, /) -> int:
         """Give the position of a high score."""
 
-    def select_many(self, scores: Integers, scale: float, /) -> int:
-        """Give the position of a high score, each with probability in proportion to exp(score / scale)."""
+    def select_many(self, scores: Integers, scale: float, closed: Integers, /) -> int:
+        """Give the position of a high score, each with probability in proportion to exp(score / scale); none that is closed."""
 
     def add_noise(self, values: Integers, scale: float, kind: Kind, /) -> Integers:
         """Give the values, each with independent noise, saturated."""
@@ -95,14 +96,19 @@ class OpenDPNoise:
         """Select by permute-and-flip (pure) or by Gumbel noisy max (zcdp)."""
         return int(_selection(scale, kind)(saturate(scores)))
 
-    def select_many(self, scores: Integers, scale: float) -> int:
+    def select_many(self, scores: Integers, scale: float, closed: Integers = _NONE) -> int:
         """Select by the exponential mechanism: a bucket of scores, one of its candidates, and a flip whether to take it."""
+        if closed.size:
+            scores = scores.copy()
+            scores[closed] = -SATURATION
         top = min(int(scores.max()), SATURATION)
         buckets, counts = np.empty(scores.size, dtype=np.int16), np.zeros(len(bucket_weights()), dtype=np.int64)
         for start in range(0, scores.size, _BATCH):
             part = slice(start, start + _BATCH)
             buckets[part] = _depths(scores[part], top, scale)
             counts += np.bincount(buckets[part], minlength=counts.size)
+        counts -= np.bincount(buckets[closed], minlength=counts.size)
+        buckets[closed] = -1
         sums = list(accumulate(count * weight for count, weight in zip(counts.tolist(), bucket_weights(), strict=True)))
         while True:
             bucket = bisect_right(sums, secrets.randbelow(sums[-1]))
@@ -141,9 +147,10 @@ class SeededNoise:
         heads = np.flatnonzero(self._generator.random(logits.size) < np.exp(logits))
         return int(self._generator.choice(heads))
 
-    def select_many(self, scores: Integers, scale: float) -> int:
+    def select_many(self, scores: Integers, scale: float, closed: Integers = _NONE) -> int:
         """Select by the exponential mechanism: Gumbel noise on each."""
-        return self.select(scores, scale, "zcdp")
+        places = np.delete(np.arange(scores.size), closed)
+        return int(places[self.select(scores[places], scale, "zcdp")])
 
     def add_noise(self, values: Integers, scale: float, kind: Kind) -> Integers:
         """Add discrete Laplace (pure) or discrete Gaussian (zcdp) noise."""

@@ -106,6 +106,7 @@ def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int
     noise[1:] *= offers.cells
     doubt = 2 * math.log(max(1, len(problem.queries))) * noise / bounds[bound_of]
     unasked = np.ones(len(problem.queries), dtype=bool)
+    candidates = np.zeros(len(Q), dtype=bool)
     # A public total needs no measurement.
     for scalar in np.flatnonzero(offers.cells == 1).tolist() if problem.total is not None else ():
         unasked[scalar] = not _is_total(problem.queries[scalar])
@@ -128,10 +129,11 @@ def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int
     for i in range(1, T + 1):
         if problem.average:
             iterates.append(A.copy())
-        candidates = np.flatnonzero(offers.fitting(A) & unasked) + 1
-        if not candidates.size and not m.values:
+        np.logical_and(offers.fitting(A), unasked, out=candidates[1 : len(problem.queries) + 1])
+        anything = bool(candidates.any())
+        if not anything and not m.values:
             break
-        if candidates.size:
+        if anything:
             # 1. Exponential Mechanism: sample q_i with score |q(A_{i-1}) - q(B)|.
             news, answers = offers.news(A)
             q_i = kernel.select(candidates, answers, noise[news + 1], problem.weights[news], split.select, changed=news + 1)

@@ -36,14 +36,17 @@ class Spy:
         self.scores: list[Integers] = []
         self.values: list[Integers] = []
         self.scales: list[float] = []
+        self.closed: list[Integers] = []
 
     def select(self, scores: Integers, scale: float, _kind: Kind) -> int:
         self.scores.append(scores.copy())
         self.scales.append(scale)
         return int(scores.argmax())
 
-    def select_many(self, scores: Integers, scale: float) -> int:
-        return self.select(scores, scale, "zcdp")
+    def select_many(self, scores: Integers, scale: float, closed: Integers) -> int:
+        self.closed.append(closed)
+        self.select(scores, scale, "zcdp")
+        return int(np.argmax(np.where(np.isin(np.arange(scores.size), closed), np.iinfo(np.int64).min, scores)))
 
     def add_noise(self, values: Integers, scale: float, _kind: Kind) -> Integers:
         self.values.append(values.copy())
@@ -92,13 +95,26 @@ def test_the_score_is_the_sum_of_absolute_rounded_errors_less_the_penalty() -> N
     assert spy.scales[0] == selection_scale(SHARE, 1, "pure").scale == 16
 
 
-def test_a_selection_is_an_element_of_the_candidates_in_their_order() -> None:
+def test_a_selection_is_an_element_of_the_candidates_whatever_their_order() -> None:
     spy = Spy()
     kernel = Kernel(*flat(ANSWERS), account(), spy)
     assert kernel.select([2, 0], [GUESSES[2], GUESSES[0]], NONE[:2], ONES[:2], SHARE) == 2
     assert kernel.select(np.array([2, 1, 0]), GUESSES[::-1], NONE, ONES, SHARE) == 1
     assert kernel.select((0,), GUESSES[:1], NONE[:1], ONES[:1], SHARE) == 0
-    assert [scores.tolist() for scores in spy.scores] == [[7, 6], [7, 60, 6], [6]]
+    assert kernel.select(np.array([True, False, True]), [], np.empty(0), np.empty(0), SHARE, changed=[]) == 2
+    assert [scores.tolist() for scores in spy.scores] == [[6, 7], [6, 60, 7], [6], [6, 7]]
+
+
+def test_of_very_many_those_that_are_no_candidates_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one weight they are passed by; with several, the candidates are taken out."""
+    monkeypatch.setattr("mwem_sql.mechanisms.MANY", 2)
+    for weights, expected in ((ONES, ([6, 60, 7], [1])), (np.array([1.0, 1.0, 2.0]), ([3, 7], []))):
+        spy = Spy()
+        kernel = Kernel(*flat(ANSWERS), account(), spy)
+        assert kernel.select([0, 2], GUESSES, NONE, weights, SHARE, changed=range(3)) == 2
+        (scores,), (closed,) = spy.scores, spy.closed
+        assert scores[0] * expected[0][-1] == scores[-1] * expected[0][0]
+        assert (len(scores), closed.tolist()) == (len(expected[0]), expected[1])
 
 
 def test_a_flat_vector_of_approximations_means_the_same() -> None:
@@ -449,7 +465,7 @@ def test_the_number_of_candidates_decides_how_to_select(kind: Kind, monkeypatch:
             asked.append("few")
             return 0
 
-        def select_many(self, _scores: Integers, _scale: float) -> int:
+        def select_many(self, _scores: Integers, _scale: float, _closed: Integers) -> int:
             asked.append("many")
             return 0
 
