@@ -24,7 +24,7 @@ from mwem_sql.compiler.facts import Facts
 from mwem_sql.compiler.linear import Block, Floats, LinearQuery
 from mwem_sql.fit import Target
 from mwem_sql.kernel import Kernel, Measurement
-from mwem_sql.mechanisms import noise_scale
+from mwem_sql.mechanisms import noise_scale, selection_scale
 from mwem_sql.offers import Offers
 from mwem_sql.state import SCHEMA, Mixture, State
 
@@ -34,8 +34,8 @@ REST_SHARE = 0.05
 # Beside the cells of its own query a round may add at most this many even shares of the room over all rounds and attributes:
 # entangled models of hundreds of attributes stay quick, small ones are not held back.
 STEP_SHARE = 100
-# Of the noise on a measured cell: by so much a score may be behind. The noise of a selection is twice that of a measurement.
-LAG = 0.5
+# Of the noise of a selection: by so much the scores that it is added to may be behind.
+LAG = 0.25
 TOTAL = LinearQuery(())
 
 Purpose: TypeAlias = Literal["total", "histogram", "round", "again"]
@@ -98,7 +98,8 @@ def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int
     T = split.rounds
     sizes = {name: len(size) for name, size in problem.sizes.items()}
     step = STEP_SHARE * problem.max_cells // (T * max(1, len(sizes)))
-    offers = Offers(problem.queries, sizes, problem.max_cells, step, LAG * _expected_noise(problem, split, 1))
+    lag = LAG * selection_scale(split.select, problem.sensitivity, split.kind).scale
+    offers = Offers(problem.queries, sizes, problem.max_cells, step, lag)
     # The kernel counts in whole numbers up to a query's bound; the state and its measurements in parts of it, up to 1.
     bounds, bound_of = np.unique(np.concatenate([[1], offers.bounds]), return_inverse=True)
     # The absolute noise that a round's measurement of each query collects over all its cells: the penalty of its score.

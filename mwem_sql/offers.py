@@ -22,6 +22,7 @@ from mwem_sql.tree import Tree
 
 Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
+_NONE = np.empty(0, dtype=np.int64)
 
 FEW = 20_000
 """Cliques that a round may look at to work out what sets of attributes would add; beyond, only those that surely fit are offered."""
@@ -37,9 +38,10 @@ APART = 1e-6
 class Alike:
     """Queries over the same number of attributes; if they are plain marginals, of the same shape, too.
 
-    `span` are their numbers again, as a slice where they are neighbours. `members` has a row of attributes for each, and `begins` the places where those attributes' values begin. `sets` has
-    each row once, in any order of its attributes, with the number of its `cells`; `set_of` says which is whose. `links`
-    are every two attributes of each set, as places in a matrix over attributes; of a single one, on its diagonal.
+    `span` are their numbers again, as a slice where they are neighbours. `members` has a row of attributes for each, and
+    `begins` the places where those attributes' values begin. `sets` has each row once, in any order of its attributes, with the
+    number of its `cells`; `set_of` says which is whose. `links` are every two attributes of each set, as places in a matrix over
+    attributes; of a single one, on its diagonal. `at` leads back, from such a place to the query, if each has one of its own.
     """
 
     numbers: Numbers
@@ -51,6 +53,13 @@ class Alike:
     cells: Floats
     set_of: Numbers | slice
     links: list[Numbers]
+    at: Numbers | None
+
+    def linked(self, places: Numbers) -> Numbers:
+        """The queries, by place in the group, whose link is one of these."""
+        assert self.at is not None
+        found = self.at[places]
+        return found[found >= 0]
 
 
 class Offers:
@@ -80,6 +89,8 @@ class Offers:
         # Attributes of one class are never a reason to join anything.
         self._way[self._sizes == 1, :] = self._way[:, self._sizes == 1] = 0
         self._measured = 0
+        # By group, which of its sets surely fit, and the ways up to which they do.
+        self._surely: dict[int, tuple[Flags, Floats]] = {}
         self._exact: dict[tuple[int, ...], tuple[object, int]] = {}
         plain = any(group.shape and len(group.shape) == 2 for group in self._alike) or len(queries) > MANY
         self._pairs = Pairs(sizes) if plain and int(self._sizes.sum()) <= LARGEST else None
@@ -90,18 +101,26 @@ class Offers:
     def fitting(self, state: State) -> Flags:
         """For each query, whether the state would keep to its limits if it were measured."""
         room = max(0, self._max_cells - state.cells)
-        self._measure_ways(state.trees)
-        found = []
-        for group in self._alike:
+        trees = self._measure_ways(state.trees)
+        few = sum(len(own) ** 2 for own in trees) < self._way.size // 4
+        moved = np.concatenate([(own[:, None] * len(self._index) + own).reshape(-1) for own in trees] if few and trees else [_NONE])
+        for place, group in enumerate(self._alike):
             # At worst a set is added to all cliques on the way from one of its attributes to the others.
             most = np.maximum(np.minimum(self._step, room - group.cells) / group.cells, 0)
             most += (room >= group.cells) * len(group.links) * APART
-            if len(group.links) == 1 and most.size == 1:
-                found.append((self._way <= most).take(group.links[0]))
+            known, before = self._surely.get(place, (np.empty(0, dtype=np.bool_), np.empty(0)))
+            if few and group.at is not None and np.array_equal(most, before):
+                again = group.linked(moved)
+                known[again] = self._way.take(group.links[0][again]) <= most[0]
+            elif len(group.links) == 1 and most.size == 1:
+                known = (self._way <= most).take(group.links[0])
             else:
-                found.append(sum((self._way.take(link) for link in group.links), np.zeros(1, dtype=np.float32)) <= most)
+                known = sum((self._way.take(link) for link in group.links), np.zeros(1, dtype=np.float32)) <= most
+            self._surely[place] = known, most
+        found = [self._surely[place][0] for place in range(len(self._alike))]
         open_sets = sum(len(fits) - np.count_nonzero(fits) for fits in found)
         if open_sets * max((len(tree.cliques) for tree in state.trees), default=0) <= FEW:
+            found = [fits.copy() for fits in found]
             for group, fits in zip(self._alike, found, strict=True):
                 open_ = np.flatnonzero(~fits)
                 fits[open_] = [self._added(state, group.sets[number]) <= room for number in open_]
@@ -122,12 +141,13 @@ class Offers:
             for kept in self._answers.values():
                 np.multiply(kept, state.total / self._total, out=kept)
             self._total = state.total
-        numbers, answers = [np.empty(0, dtype=np.int64)], []
+        numbers, answers = [_NONE], []
+        moved = np.flatnonzero(changed)
         for group in self._alike:
-            stale = np.full(len(group.numbers), first)
-            for link in group.links:
-                stale |= changed.take(link)[group.set_of]
-            where = np.arange(len(stale)) if rescaled else np.flatnonzero(stale)
+            stale = np.arange(len(group.numbers))
+            if not first:
+                stale = group.linked(moved) if group.at is not None else np.flatnonzero(_any(changed, group.links)[group.set_of])
+            where = np.arange(len(group.numbers)) if rescaled else stale
             for part, products in self._parts(state, group, where):
                 numbers.append(group.numbers[part])
                 if products is None:
@@ -161,10 +181,11 @@ class Offers:
             alone = [(axis,) for axis in range(len(group.shape)) if axis not in joined]
             yield where[pattern == kind], [*together, *alone] if len(set(joined)) == len(joined) else None
 
-    def _asked(self, state: State, group: Alike, where: Numbers, stale: Flags) -> list[Floats]:
+    def _asked(self, state: State, group: Alike, where: Numbers, stale: Numbers) -> list[Floats]:
         """Answers that only the state can give; those that are not stale are remembered."""
         numbers = group.numbers[where].tolist()
-        new = [number for number, old in zip(numbers, stale[where].tolist(), strict=True) if old or number not in self._answers]
+        old = set(group.numbers[stale].tolist())
+        new = [number for number in numbers if number in old or number not in self._answers]
         for number, answer in zip(new, state.answers([self._queries[number].shares for number in new]), strict=True):
             self._answers[number] = answer * self.bounds[number] if self.bounds[number] > 1 else answer
         return [self._answers[number] for number in numbers]
@@ -196,26 +217,24 @@ class Offers:
                 self._seen = max(self._seen, tree.stamp)
         return changed
 
-    def _measure_ways(self, trees: Sequence[Tree]) -> None:
-        """Bring the ways up to date with trees that have changed."""
-        seen = self._measured
+    def _measure_ways(self, trees: Sequence[Tree]) -> list[Numbers]:
+        """Bring the ways up to date with trees that have changed; the attributes of each."""
+        seen, moved = self._measured, []
         for tree in trees:
             if tree.stamp <= seen or len(tree.layout.tops) == 1:
                 continue
             self._measured = max(self._measured, tree.stamp)
-            cells = [clique.weights.size for clique in tree.cliques]
-            ways = np.zeros((len(cells), len(cells)), dtype=np.float32)
-            for number, (own, parent) in enumerate(zip(cells, tree.layout.parents, strict=True)):
-                ways[number, :number] = ways[:number, number] = ways[parent, :number] + own if number else 0
-                ways[number, number] = own
+            ways = _ways(tree)
             names = list(tree.layout.tops)
             places = np.array([self._index[name] for name in names])
             tops = np.array([tree.layout.tops[name] for name in names])
-            self._way[np.ix_(places, places)] = ways[np.ix_(tops, tops)]
+            self._way[places[:, None], places] = ways.take(tops, axis=0).take(tops, axis=1)
             # Two are together if the first clique of one of them has the other.
             both = [(self._index[name], self._index[other]) for name, top in tree.layout.tops.items() for other in tree.layout.cliques[top]]
             one, two = np.array(both).T
             self._way[one, two] = self._way[two, one] = 0
+            moved.append(places)
+        return moved
 
     def _added(self, state: State, members: Numbers) -> float:
         """By how many cells the state would grow, or infinity if that is more than it may at a time."""
@@ -246,9 +265,31 @@ class Offers:
                 cells = self._sizes[sets].astype(np.float64).prod(axis=1)
                 cells = cells[:1] if is_plain else cells  # of plain ones all are the same
                 span = slice(own[0], own[-1] + 1) if own[-1] - own[0] + 1 == len(own) else own
-                which = set_of if len(sets) < len(own) else slice(None)
-                found.append(Alike(own, span, table, starts[table], tuple(shape) if is_plain else None, sets, cells, which, links))
+                alone, at = len(sets) == len(own), None
+                if alone and len(links) == 1:
+                    at = np.full(len(self._index) ** 2, -1, dtype=np.int64)
+                    at[links[0]] = np.arange(len(own))
+                begins_ = starts[table]
+                found.append(Alike(own, span, table, begins_, tuple(shape) if is_plain else None, sets, cells, slice(None) if alone else set_of, links, at))
         return found
+
+
+def _ways(tree: Tree) -> npt.NDArray[np.float32]:
+    """For every two cliques of a tree, the cells of all cliques from one to the other."""
+    cells = [clique.weights.size for clique in tree.cliques]
+    ways = np.zeros((len(cells), len(cells)), dtype=np.float32)
+    for number, (own, parent) in enumerate(zip(cells, tree.layout.parents, strict=True)):
+        ways[number, :number] = ways[:number, number] = ways[parent, :number] + own if number else 0
+        ways[number, number] = own
+    return ways
+
+
+def _any(flags: Flags, links: Sequence[Numbers]) -> Flags:
+    """Of each set, whether one of its links is flagged."""
+    found = np.zeros(len(links[0]) if links else 1, dtype=np.bool_)
+    for link in links:
+        found |= flags.take(link)
+    return found
 
 
 def _distinct(rows: Numbers, size: int) -> tuple[Numbers, Numbers]:
