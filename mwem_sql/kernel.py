@@ -19,6 +19,7 @@ from typing import Final, NoReturn, SupportsIndex, TypeAlias, TypeVar, cast, fin
 import numpy as np
 from numpy.typing import NDArray
 
+from mwem_sql.buckets import Flags, Scores
 from mwem_sql.budget import Accountant
 from mwem_sql.errors import EngineError, MwemError, refuse
 from mwem_sql.mechanisms import (
@@ -34,7 +35,6 @@ from mwem_sql.mechanisms import (
 )
 
 Floats: TypeAlias = NDArray[np.float64]
-Flags: TypeAlias = NDArray[np.bool_]
 Result = TypeVar("Result")
 
 # Unequal weights are rounded to thousandths of the largest.
@@ -70,7 +70,7 @@ class Kernel:
     """
 
     __slots__ = (
-        "__accountant", "__alike", "__bounds", "__cells", "__flat", "__misfits", "__noise", "__pending", "__sensitivity", "__starts", "__weights",
+        "__accountant", "__alike", "__bounds", "__cells", "__flat", "__noise", "__pending", "__scores", "__sensitivity", "__starts", "__weights",
     )  # fmt: skip
 
     def __init__(  # noqa: PLR0917  what it holds, not how it behaves
@@ -111,7 +111,7 @@ class Kernel:
         self.__starts: Integers = np.cumsum(sizes) - sizes
         self.__bounds: Integers = limits
         # Of each query, its sum of errors less its penalty, as of the approximations that are no longer pending; and its weight.
-        self.__misfits: Integers = np.zeros(sizes.size, dtype=np.int64)
+        self.__scores = Scores(sizes.size)
         self.__weights: Floats = np.zeros(sizes.size)
         # Whether all weights given so far are the same, and all bounds.
         self.__alike = bool(limits.min() == limits.max())
@@ -160,25 +160,26 @@ class Kernel:
             raise _refuse("the candidates must have approximations", "give those of all candidates first, then what has changed")
         kind = self.__accountant.kind
         many = is_many(count, share, kind)
-        # Nearly all of very many are candidates: to take them out would cost more than to pass by the others.
-        places = slice(None) if many and self.__alike else np.flatnonzero(is_open)
-        closed = np.flatnonzero(~is_open[places])
-        bounds = self.__bounds[:1] if self.__alike else self.__bounds[places]
-        multipliers = np.ones(1, dtype=np.int64) if self.__alike else _multipliers(self.__weights[places], bounds)
+        bounds, multipliers = self.__bounds[:1], np.ones(1, dtype=np.int64)
+        if not self.__alike:
+            bounds = self.__bounds[is_open]
+            multipliers = _multipliers(self.__weights[is_open], bounds)
         unit = self.__sensitivity * int((multipliers * bounds).max())
         calibrated = many_scale(share, unit, kind) if many else selection_scale(share, unit, kind)
 
         def draw() -> int:
             self.__rescore()
-            scores = self.__misfits[places]
+            self.__scores.open(is_open)
+            if many and multipliers.size == 1:
+                return self.__noise.select_many(self.__scores, calibrated.scale)
+            places = np.flatnonzero(is_open)
+            scores = self.__scores.values[places]
             if multipliers.size > 1:
                 ceilings = SATURATION // multipliers
                 scores = np.clip(scores, -ceilings, ceilings) * multipliers
             if many:
-                place = self.__noise.select_many(scores, calibrated.scale, closed)
-            else:
-                place = self.__noise.select(scores, calibrated.scale, kind)
-            return place if isinstance(places, slice) else int(places[place])
+                return int(places[self.__noise.select_many(Scores.of(scores), calibrated.scale)])
+            return int(places[self.__noise.select(scores, calibrated.scale, kind)])
 
         self.__accountant.debit(share)
         selected = _shielded(draw)
@@ -221,7 +222,7 @@ class Kernel:
                 guess -= self.__flat[_spans(self.__starts[part], cells[begin:end], inside)]
                 # Sums stay below 2^62 and less a penalty below 2^63, so no intermediate wraps around.
                 sums = _sums(np.abs(guess, out=guess), cells[begin:end], inside)
-                self.__misfits[part] = np.clip(sums - offsets[begin:end], -SATURATION, SATURATION)
+                self.__scores.write(part, sums - offsets[begin:end])
         self.__pending.clear()
 
     def __flags(self, candidates: Sequence[int] | Integers | Flags) -> Flags:

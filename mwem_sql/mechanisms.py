@@ -11,19 +11,19 @@ From very many candidates both select by the exponential mechanism, which is our
 from __future__ import annotations
 
 import math
-import secrets
-from bisect import bisect_right
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from itertools import accumulate
-from typing import Any, ClassVar, Final, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol, TypeAlias
 
 import numpy as np
 import opendp.prelude as dp
 from numpy.typing import NDArray
 
 from mwem_sql.errors import OptionError, refuse
+
+if TYPE_CHECKING:
+    from mwem_sql.buckets import Scores
 
 dp.enable_features("contrib")
 
@@ -41,17 +41,12 @@ MANY: Final = 20_000
 SLACK: Final = Fraction(1, 2**16)
 # Below it the slack would not cover the rounding.
 LEAST_EPSILON: Final = 1e-5
-# The largest exponent: e^-700 is still a normal double.
-LOWEST: Final = 700.0
 # From here on the sum over the integers equals the integral to double precision (error below exp(-2 pi^2 sigma^2)).
 _CONTINUOUS_SIGMA: Final = 5.0
 # The seeded samplers count in int64; OpenDP's count in big integers and need no such bound.
 _SEEDED_SCALE: Final = 1e17
 _CALIBRATION_STEPS: Final = 60
 # OpenDP's conversion of rho overflows above about 7e4; the smallest epsilon and delta of a Budget need 4e-28.
-# Scores that are worked on at a time: they stay in a cache.
-_BATCH: Final = 2**15
-_NONE: Final = np.empty(0, dtype=np.int64)
 _SMALLEST_RHO: Final = 1e-36
 _LARGEST_RHO: Final = 2.0**16
 
@@ -74,8 +69,8 @@ class Noise(Protocol):
     def select(self, scores: Integers, scale: float, kind: Kind, /) -> int:
         """Give the position of a high score."""
 
-    def select_many(self, scores: Integers, scale: float, closed: Integers, /) -> int:
-        """Give the position of a high score, each with probability in proportion to exp(score / scale); none that is closed."""
+    def select_many(self, scores: Scores, scale: float, /) -> int:
+        """Give the position of a high score that is open, each with probability in proportion to exp(score / scale)."""
 
     def add_noise(self, values: Integers, scale: float, kind: Kind, /) -> Integers:
         """Give the values, each with independent noise, saturated."""
@@ -96,27 +91,9 @@ class OpenDPNoise:
         """Select by permute-and-flip (pure) or by Gumbel noisy max (zcdp)."""
         return int(_selection(scale, kind)(saturate(scores)))
 
-    def select_many(self, scores: Integers, scale: float, closed: Integers = _NONE) -> int:
-        """Select by the exponential mechanism: a bucket of scores, one of its candidates, and a flip whether to take it."""
-        if closed.size:
-            scores = scores.copy()
-            scores[closed] = -SATURATION
-        top = min(int(scores.max()), SATURATION)
-        buckets, counts = np.empty(scores.size, dtype=np.int16), np.zeros(len(bucket_weights()), dtype=np.int64)
-        for start in range(0, scores.size, _BATCH):
-            part = slice(start, start + _BATCH)
-            buckets[part] = _depths(scores[part], top, scale)
-            counts += np.bincount(buckets[part], minlength=counts.size)
-        counts -= np.bincount(buckets[closed], minlength=counts.size)
-        buckets[closed] = -1
-        sums = list(accumulate(count * weight for count, weight in zip(counts.tolist(), bucket_weights(), strict=True)))
-        while True:
-            bucket = bisect_right(sums, secrets.randbelow(sums[-1]))
-            chosen = int(np.flatnonzero(buckets == bucket)[secrets.randbelow(int(counts[bucket]))])
-            accept = math.exp(bucket - float(_depths(scores[chosen : chosen + 1], top, scale)[0]))
-            # A double from 1/4 to 1 is a multiple of 2^-54, so this flip is exact.
-            if secrets.randbelow(2**54) < int(accept * 2.0**54):
-                return chosen
+    def select_many(self, scores: Scores, scale: float) -> int:
+        """Select by the exponential mechanism."""
+        return scores.draw(scale)
 
     def add_noise(self, values: Integers, scale: float, kind: Kind) -> Integers:
         """Add discrete Laplace (pure) or discrete Gaussian (zcdp) noise."""
@@ -147,10 +124,10 @@ class SeededNoise:
         heads = np.flatnonzero(self._generator.random(logits.size) < np.exp(logits))
         return int(self._generator.choice(heads))
 
-    def select_many(self, scores: Integers, scale: float, closed: Integers = _NONE) -> int:
+    def select_many(self, scores: Scores, scale: float) -> int:
         """Select by the exponential mechanism: Gumbel noise on each."""
-        places = np.delete(np.arange(scores.size), closed)
-        return int(places[self.select(scores[places], scale, "zcdp")])
+        places = np.flatnonzero(scores.is_open)
+        return int(places[self.select(scores.values[places], scale, "zcdp")])
 
     def add_noise(self, values: Integers, scale: float, kind: Kind) -> Integers:
         """Add discrete Laplace (pure) or discrete Gaussian (zcdp) noise."""
@@ -233,24 +210,6 @@ def is_many(candidates: int, share: Fraction, kind: Kind) -> bool:
     """Whether so many are selected from by `select_many`: a rule on public numbers alone."""
     epsilon = float(share) if kind == "pure" else math.sqrt(8 * float(share))
     return candidates >= MANY and epsilon >= LEAST_EPSILON
-
-
-def _depths(scores: Integers, top: int, scale: float) -> NDArray[np.float64]:
-    """How far each score is below the top, in units of the scale; at most LOWEST."""
-    depths = (top - saturate(scores)).astype(np.float64)
-    depths /= scale
-    return np.minimum(depths, LOWEST, out=depths)
-
-
-@lru_cache(maxsize=1)
-def bucket_weights() -> list[int]:
-    """Integers in proportion to exp(0), exp(-1) .. exp(-LOWEST), each to a relative 2^-52.
-
-    Doubles are fractions: scaled by one power of 2 they are integers, and from there on nothing is rounded.
-    """
-    exact = [Fraction(math.exp(-depth)) for depth in range(int(LOWEST) + 1)]
-    unit = max(weight.denominator for weight in exact)
-    return [int(weight * unit) for weight in exact]
 
 
 @lru_cache(maxsize=4096)

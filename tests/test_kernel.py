@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from mwem_sql.buckets import Scores
 from mwem_sql.budget import Accountant, AccountingError, Budget, split
 from mwem_sql.errors import BudgetError, EngineError, MwemError, OptionError
 from mwem_sql.kernel import MAXIMUM_BOUND, WEIGHT_GRID, Kernel
@@ -36,17 +37,17 @@ class Spy:
         self.scores: list[Integers] = []
         self.values: list[Integers] = []
         self.scales: list[float] = []
-        self.closed: list[Integers] = []
+        self.opened: list[list[bool]] = []
 
     def select(self, scores: Integers, scale: float, _kind: Kind) -> int:
         self.scores.append(scores.copy())
         self.scales.append(scale)
         return int(scores.argmax())
 
-    def select_many(self, scores: Integers, scale: float, closed: Integers) -> int:
-        self.closed.append(closed)
-        self.select(scores, scale, "zcdp")
-        return int(np.argmax(np.where(np.isin(np.arange(scores.size), closed), np.iinfo(np.int64).min, scores)))
+    def select_many(self, scores: Scores, scale: float) -> int:
+        self.opened.append(scores.is_open.tolist())
+        self.select(scores.values, scale, "zcdp")
+        return int(np.argmax(np.where(scores.is_open, scores.values, np.iinfo(np.int64).min)))
 
     def add_noise(self, values: Integers, scale: float, _kind: Kind) -> Integers:
         self.values.append(values.copy())
@@ -108,13 +109,13 @@ def test_a_selection_is_an_element_of_the_candidates_whatever_their_order() -> N
 def test_of_very_many_those_that_are_no_candidates_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """With one weight they are passed by; with several, the candidates are taken out."""
     monkeypatch.setattr("mwem_sql.mechanisms.MANY", 2)
-    for weights, expected in ((ONES, ([6, 60, 7], [1])), (np.array([1.0, 1.0, 2.0]), ([3, 7], []))):
+    for weights, expected, opened in ((ONES, [6, 60, 7], [True, False, True]), (np.array([1.0, 1.0, 2.0]), [3, 7], [True, True])):
         spy = Spy()
         kernel = Kernel(*flat(ANSWERS), account(), spy)
         assert kernel.select([0, 2], GUESSES, NONE, weights, SHARE, changed=range(3)) == 2
-        (scores,), (closed,) = spy.scores, spy.closed
-        assert scores[0] * expected[0][-1] == scores[-1] * expected[0][0]
-        assert (len(scores), closed.tolist()) == (len(expected[0]), expected[1])
+        (scores,) = spy.scores
+        assert scores[0] * expected[-1] == scores[-1] * expected[0]
+        assert spy.opened == [opened]
 
 
 def test_a_flat_vector_of_approximations_means_the_same() -> None:
@@ -465,7 +466,7 @@ def test_the_number_of_candidates_decides_how_to_select(kind: Kind, monkeypatch:
             asked.append("few")
             return 0
 
-        def select_many(self, _scores: Integers, _scale: float, _closed: Integers) -> int:
+        def select_many(self, _scores: Scores, _scale: float) -> int:
             asked.append("many")
             return 0
 

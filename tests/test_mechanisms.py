@@ -28,7 +28,6 @@ from mwem_sql.mechanisms import (
     Noise,
     OpenDPNoise,
     SeededNoise,
-    bucket_weights,
     is_many,
     many_scale,
     noise_scale,
@@ -224,49 +223,6 @@ def test_a_seed_repeats_the_draws_and_is_not_private() -> None:
     assert not SeededNoise(3).private
 
 
-GROUPED = np.array([5, 3, 5, 0, 3, 5, -40, 3, 3, -9000], dtype=np.int64)
-
-
-@pytest.mark.parametrize("noise", [OpenDPNoise(), SeededNoise(1)])
-def test_selection_from_many_is_the_exponential_mechanism(noise: Noise) -> None:
-    """Each candidate of a group as often as its score says: chi-squared over the cells, its 1 - 1e-6 quantile as the bound."""
-    scale, draws = 2.0, 20_000
-    drawn = np.bincount([noise.select_many(GROUPED, scale, np.empty(0, dtype=np.int64)) for _ in range(draws)], minlength=GROUPED.size)
-    weights = np.exp((GROUPED - 5) / scale)
-    expected = draws * weights / weights.sum()
-    common = expected > 10
-    statistic = ((drawn - expected)[common] ** 2 / expected[common]).sum()
-    # 7 degrees of freedom; the quantile is 40.5.
-    assert common.sum() == 8
-    assert statistic < 40.5
-    assert drawn[~common].sum() == 0
-
-
-@pytest.mark.parametrize("noise", [OpenDPNoise(), SeededNoise(1)])
-def test_closed_candidates_are_as_if_they_were_not_there(noise: Noise) -> None:
-    """However high their scores, at either end; the others keep their proportions."""
-    scores, closed = np.array([10**9, 3, 5, -(10**9), 10**9], dtype=np.int64), np.array([0, 3, 4])
-    drawn = [noise.select_many(scores, 2.0, closed) for _ in range(20_000)]
-    assert set(drawn) == {1, 2}
-    expected = 20_000 / (1 + math.exp(-1))
-    assert abs(drawn.count(2) - expected) < 5 * math.sqrt(expected * (1 - expected / 20_000))
-
-
-def test_bucket_weights_are_exact() -> None:
-    found = bucket_weights()
-    assert len(found) == 701
-    for depth, weight in enumerate(found):
-        assert Fraction(weight, found[0]) == Fraction(math.exp(-depth))
-
-
-def test_no_candidate_is_beyond_reach() -> None:
-    """Far below the best all have the same weight, and none has weight 0: here they are all there is but one."""
-    noise, scores = OpenDPNoise(), np.array([0, -(10**9), -(10**18)], dtype=np.int64)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mwem_sql.mechanisms.bucket_weights", lambda: [0] * 700 + [1])
-        assert {noise.select_many(scores, 1.0) for _ in range(100)} == {1, 2}
-
-
 @pytest.mark.parametrize("kind", ["pure", "zcdp"])
 @pytest.mark.parametrize("share", [Fraction(1, 3), Fraction(1, 1000), Fraction(7)])
 @pytest.mark.parametrize("sensitivity", [1, 3, 1000])
@@ -283,9 +239,3 @@ def test_many_is_a_rule_on_public_numbers() -> None:
     assert not is_many(19_999, Fraction(1, 10), "pure")
     assert not is_many(10**6, Fraction(1, 10**6), "pure")
     assert is_many(10**6, Fraction(1, 10**6), "zcdp")
-
-
-def test_half_a_million_scores_at_the_ends_of_their_range() -> None:
-    scores = np.full(500_000, -SATURATION, dtype=np.int64)
-    scores[77] = SATURATION
-    assert OpenDPNoise().select_many(scores, 1.0) == 77
