@@ -31,7 +31,8 @@ TOLERANCE = 1e-2
 TIGHT = 1e-8
 CHEAP_CELLS = 10_000
 CHEAP_STEPS = 40
-"""A model of so few cells is fitted to the tight tolerance, as far as that takes no more than so many steps."""
+CHEAP_WORK = 160
+"""A model of so few cells is fitted to the tight tolerance, as far as that takes no more than so many steps, or steps times cliques."""
 PATIENCE = 5
 STEPS = 45
 """At most; the next round goes on from where this one ended."""
@@ -128,7 +129,8 @@ class _Region:
         self._noise = self._ends[-1] / self._unit
         self._values = np.clip(np.concatenate([target.values for target in self._targets]) / tree.total, -FARTHEST, FARTHEST)
         self._names = [tuple(name for name in query.attributes if name in tree.attributes) for query in self._queries]
-        self._cheap = CHEAP_STEPS if tree.cells <= CHEAP_CELLS and len(tree.cliques) <= SMALL else 0
+        is_small = tree.cells <= CHEAP_CELLS and len(tree.cliques) <= SMALL
+        self._cheap = min(CHEAP_STEPS, CHEAP_WORK // len(numbers)) if is_small else 0
 
     def fit(self, tolerance: float) -> int:
         """Change the cliques until the misfit of their targets no longer falls; the number of steps."""
