@@ -14,7 +14,7 @@ from math import inf
 import numpy as np
 import numpy.typing as npt
 
-from mwem_sql.compiler.facts import Facts
+from mwem_sql.compiler.facts import Facts, distinct_rows
 from mwem_sql.compiler.linear import Floats, LinearQuery
 from mwem_sql.pairs import Pairs
 from mwem_sql.state import State
@@ -256,21 +256,24 @@ class Offers:
         for width, is_plain in product(np.unique(widths).tolist(), (True, False)):
             numbers = np.flatnonzero((widths == width) & (facts.plain == is_plain))
             rows = members[begins[numbers, None] + np.arange(width)]
-            kinds, kind_of = _distinct(self._sizes[rows] if is_plain else rows[:, :0], int(self._sizes.max(initial=0)) + 1)
+            kinds, _, kind_of = distinct_rows(self._sizes[rows] if is_plain else rows[:, :0], int(self._sizes.max(initial=0)) + 1)
             for kind, shape in enumerate(kinds.tolist() if len(numbers) else []):
                 own = numbers[kind_of == kind]
                 table = rows[kind_of == kind]
-                sets, set_of = _distinct(np.sort(table, axis=1), len(self._index))
+                ordered = np.sort(table, axis=1)
+                sets, _, which = distinct_rows(ordered, len(self._index))
+                alone = len(sets) == len(own)
+                if alone:
+                    sets = ordered
                 links = [sets[:, one] * len(self._index) + sets[:, other] for one, other in (combinations(range(width), 2) if width != 1 else [(0, 0)])]
                 cells = self._sizes[sets].astype(np.float64).prod(axis=1)
                 cells = cells[:1] if is_plain else cells  # of plain ones all are the same
                 span = slice(own[0], own[-1] + 1) if own[-1] - own[0] + 1 == len(own) else own
-                alone, at = len(sets) == len(own), None
+                at = None
                 if alone and len(links) == 1:
                     at = np.full(len(self._index) ** 2, -1, dtype=np.int64)
                     at[links[0]] = np.arange(len(own))
-                begins_ = starts[table]
-                found.append(Alike(own, span, table, begins_, tuple(shape) if is_plain else None, sets, cells, slice(None) if alone else set_of, links, at))
+                found.append(Alike(own, span, table, starts[table], tuple(shape) if is_plain else None, sets, cells, slice(None) if alone else which, links, at))
         return found
 
 
@@ -290,17 +293,3 @@ def _any(flags: Flags, links: Sequence[Numbers]) -> Flags:
     for link in links:
         found |= flags.take(link)
     return found
-
-
-def _distinct(rows: Numbers, size: int) -> tuple[Numbers, Numbers]:
-    """Each row once, and for each row which of them it is; in their order if there are no others. Numbers are below `size`."""
-    if size ** rows.shape[1] < 2**62:
-        codes = np.zeros(len(rows), dtype=np.int64)
-        for column in rows.T:
-            codes = codes * size + column
-        _, first, which = np.unique(codes, return_index=True, return_inverse=True)
-    else:
-        _, first, which = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-    if len(first) == len(rows):
-        return rows, np.arange(len(rows))
-    return rows[first], which.reshape(-1)

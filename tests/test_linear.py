@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import domains, queries, seeds
 
+from mwem_sql.compiler.facts import Facts
 from mwem_sql.compiler.linear import Block, LinearQuery
 
 
@@ -80,7 +81,7 @@ def test_key_ignores_how_a_query_is_written(
         values = np.where(block.labels >= 0, values, generator.choice([-1, 0, 1], values.shape)).astype(np.int8)
         names = tuple(block.attributes[axis] for axis in axes)
         rewritten.append(Block(names, np.asarray(renumbered.transpose(axes)), block.size, values.transpose(axes)))
-    assert LinearQuery(tuple(rewritten)).key == query.key
+    assert Facts.of([query, LinearQuery(tuple(rewritten))]).firsts().tolist() == [0, 0]
 
 
 def test_key_tells_queries_apart() -> None:
@@ -93,8 +94,9 @@ def test_key_tells_queries_apart() -> None:
         Block(("a",), labels(0, 0, -1), 1, signs(-1, -1, 1)),
         Block(("a", "b"), labels([0, 0], [0, -1]), 1),
     ]
-    assert len({LinearQuery((block,)).key for block in different}) == len(different)
-    assert LinearQuery((different[0], different[1])).key == LinearQuery((different[1], different[0])).key
+    asked = [*(LinearQuery((block,)) for block in different), LinearQuery(()), LinearQuery(different[:2]), LinearQuery(different[1::-1]), LinearQuery(())]
+    alone = len(different)
+    assert Facts.of(asked).firsts().tolist() == [*range(alone + 2), alone + 1, alone]
 
 
 def test_refusals() -> None:

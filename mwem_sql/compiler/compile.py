@@ -47,14 +47,12 @@ class Compiled:
     @cached_property
     def distinct(self) -> tuple[tuple[CompiledQuery, ...], npt.NDArray[np.float64]]:
         """One query for each thing asked, and its weight: the largest among the rows that ask it. An average asks two."""
-        first: dict[bytes, CompiledQuery] = {}
-        weights: dict[bytes, float] = {}
-        for query in self.queries:
-            for asked in (query,) if query.over is None else (query, query.over):
-                key = asked.linear.key
-                first.setdefault(key, asked)
-                weights[key] = max(weights.get(key, 0.0), query.source.weight)
-        return tuple(first.values()), np.array(list(weights.values()), dtype=np.float64)
+        asked = [part for query in self.queries for part in ((query,) if query.over is None else (query, query.over))]
+        firsts = Facts.of([query.linear for query in asked]).firsts()
+        weights = np.zeros(len(asked))
+        np.maximum.at(weights, firsts, np.fromiter((query.source.weight for query in asked), np.float64, len(asked)))
+        numbers = np.flatnonzero(firsts == np.arange(len(asked)))
+        return tuple(asked[number] for number in numbers.tolist()), weights[numbers]
 
     @property
     def sizes(self) -> dict[str, npt.NDArray[np.float64]]:

@@ -66,6 +66,18 @@ class Facts:
         """Of each query, the sum over its attributes."""
         return self._sum(np.array([sum(sizes[name] for name in block.attributes) for block in self.blocks], dtype=np.int64))
 
+    def firsts(self) -> Integers:
+        """Of each query, the number of the first that asks the same, whatever the order of blocks, attributes and cells."""
+        _, ids = np.unique(np.array([block.key for block in self.blocks], dtype=object), return_inverse=True)
+        begins = np.cumsum(self.counts) - self.counts
+        out = np.arange(len(self.counts))
+        for count in np.unique(self.counts).tolist():
+            numbers = np.flatnonzero(self.counts == count)
+            rows = np.sort(ids[self.members[begins[numbers, None] + np.arange(count)]], axis=1)
+            _, first, which = distinct_rows(rows, len(self.blocks))
+            out[numbers] = numbers[first[which]]
+        return out
+
     def _product(self, each: Each) -> Each:
         return self._reduced(np.multiply, each)
 
@@ -79,3 +91,15 @@ class Facts:
         if some.any():
             out[some] = operation.reduceat(each[self.members], (np.cumsum(self.counts) - self.counts)[some])
         return out
+
+
+def distinct_rows(rows: Integers, size: int) -> tuple[Integers, Integers, Integers]:
+    """Each row once, the place of the first like it, and for each row which of them it is. Numbers are below `size`."""
+    if size ** rows.shape[1] < 2**62:
+        codes = np.zeros(len(rows), dtype=np.int64)
+        for column in rows.T:
+            codes = codes * size + column
+        _, first, which = np.unique(codes, return_index=True, return_inverse=True)
+    else:
+        _, first, which = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    return rows[first], first, which.reshape(-1)

@@ -123,11 +123,6 @@ class LinearQuery:
         """Class combinations of its attributes: what a factor must hold to measure it."""
         return prod(block.labels.size for block in self.blocks)
 
-    @property
-    def key(self) -> bytes:
-        """Equal for queries of the same blocks, whatever the order of blocks, attributes and cells."""
-        return b"".join(sorted([block.key for block in self.blocks]))
-
     @cached_property
     def bound(self) -> int:
         """The most that a record adds to a cell, in absolute value: 1 for counts and parities."""
