@@ -11,12 +11,16 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import count
 from math import log, prod
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from mwem_sql.compiler.linear import Block, Floats
 from mwem_sql.rollup import marginals, split, sum_out
+
+Places = npt.NDArray[np.integer[Any]]
 
 BATCH = 1 << 20
 """Numbers that a batch of scalar queries may hold at a time."""
@@ -85,6 +89,15 @@ class Factor:
             cells = cells.reshape(*self.shape[: len(heads)], -1)
         out = cells if cells.flags.writeable else None
         self.weights = np.multiply(cells, by, out=out).reshape(-1)
+
+    def split(self, attribute: str, parents: Places, shares: Floats, total: float) -> Factor:
+        """The same distribution on more classes: new class i has its share of what class `parents[i]` had."""
+        axis = self.attributes.index(attribute)
+        cells = self.weights.reshape(self.shape).take(parents, axis=axis)
+        cells *= shares.reshape(-1, *[1] * (cells.ndim - axis - 1))
+        out = Factor(self.attributes, cells.shape, cells.reshape(-1), self.lowest + log(max(shares.min(), TINY)))
+        out.lift(total)
+        return out
 
     def lift(self, total: float) -> None:
         """Keep the weights away from 0, once the bound says that one may have come near it."""

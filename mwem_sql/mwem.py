@@ -23,6 +23,7 @@ from mwem_sql.budget import Split
 from mwem_sql.compiler.facts import Facts
 from mwem_sql.compiler.linear import Block, Floats, LinearQuery
 from mwem_sql.fit import Target
+from mwem_sql.grid import Adaptive, Grouped
 from mwem_sql.kernel import Kernel, Measurement
 from mwem_sql.mechanisms import noise_scale, selection_scale
 from mwem_sql.offers import Offers
@@ -84,7 +85,7 @@ class Step:
 class Outcome:
     """The state sums to `total`: the public constant, or the estimate from all of `steps`."""
 
-    state: State | Mixture
+    state: Grouped
     total: float
     steps: tuple[Step, ...]
 
@@ -112,7 +113,7 @@ def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int
     for scalar in np.flatnonzero(offers.cells == 1).tolist() if problem.total is not None else ():
         unasked[scalar] = not _is_total(problem.queries[scalar])
     m = _Measured(kernel, Q)
-    iterates: list[State] = []
+    iterates: list[Adaptive] = []
 
     # Let n denote ||B||, the number of records: a public constant, or estimated from what is measured.
     if problem.total is None:
@@ -122,7 +123,7 @@ def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int
     n = problem.total or m.total()
 
     # Let A_0 denote n times the uniform distribution over D, or what the noisy histogram tells of B.
-    A = State.uniform(problem.sizes, n)
+    A = Adaptive.uniform(problem.sizes, n)
     if problem.histogram is not None:
         A = _from_histogram(problem.histogram, m.steps[-1].measurement, A)
 
@@ -163,10 +164,11 @@ def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int
     # Output: the average of A_0 .. A_{T-1}, or the last A.
     if not problem.average:
         return Outcome(A, n, tuple(m.steps))
-    if problem.total is None:
-        for A_i in iterates:
+    for A_i in iterates:
+        if problem.total is None:
             A_i.rescale(n)
-    return Outcome(Mixture(iterates), n, tuple(m.steps))
+        A_i.follow(iterates[-1])
+    return Outcome(Grouped(Mixture([A_i.state for A_i in iterates]), iterates[-1].grids), n, tuple(m.steps))
 
 
 @dataclass(eq=False)
@@ -220,7 +222,7 @@ def _expected_noise(problem: Problem, split: Split, bound: int) -> float:
     return spread * noise_scale(split.measure, problem.sensitivity * bound, split.kind).scale
 
 
-def _worst_fit(A: State, m: _Measured, q_i: int, doubt: Floats) -> int:
+def _worst_fit(A: Adaptive, m: _Measured, q_i: int, doubt: Floats) -> int:
     """The query that takes step 3: q_i, unless A answers one measured earlier worse beyond doubt.
 
     The figure selects a query again until it fits. Here none is selected twice, so an earlier one that fits badly must
@@ -253,7 +255,7 @@ def whole_domain(shape: Mapping[str, int]) -> LinearQuery:
     return LinearQuery(tuple(Block((name,), np.arange(size, dtype=np.int32), size) for name, size in shape.items()))
 
 
-def _from_histogram(query: LinearQuery, measured: Measurement, uniform: State) -> State:
+def _from_histogram(query: LinearQuery, measured: Measurement, uniform: Adaptive) -> Adaptive:
     """A_0 from a noisy histogram: cells above what noise reaches keep their count, the others share the rest of n."""
     n = uniform.total
     h = measured.values.astype(np.float64)
@@ -269,4 +271,4 @@ def _from_histogram(query: LinearQuery, measured: Measurement, uniform: State) -
     )
     A = State.from_table(table, uniform.attributes)
     A.rescale(n)
-    return A
+    return Adaptive.whole(A)

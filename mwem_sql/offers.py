@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
-from math import inf
+from math import inf, prod
 
 import numpy as np
 import numpy.typing as npt
 
 from mwem_sql.compiler.facts import Facts, distinct_rows
 from mwem_sql.compiler.linear import Floats, LinearQuery
+from mwem_sql.grid import Adaptive
 from mwem_sql.pairs import Pairs
-from mwem_sql.state import State
 from mwem_sql.tree import Tree
 
 Numbers = npt.NDArray[np.int64]
@@ -39,9 +39,11 @@ class Alike:
     """Queries over the same number of attributes; if they are plain marginals, of the same shape, too.
 
     `span` are their numbers again, as a slice where they are neighbours. `members` has a row of attributes for each, and
-    `begins` the places where those attributes' values begin. `sets` has each row once, in any order of its attributes, with the
-    number of its `cells`; `set_of` says which is whose. `links` are every two attributes of each set, as places in a matrix over
+    `begins` the places where those attributes' values begin. `sets` has each row once, in any order of its attributes;
+    `set_of` says which is whose. `links` are every two attributes of each set, as places in a matrix over
     attributes; of a single one, on its diagonal. `at` leads back, from such a place to the query, if each has one of its own.
+    `cells` are those of a plain marginal; of the others, `changes` says how often what is asked changes along each attribute
+    from a class to the next, and sets differ in that, too.
     """
 
     numbers: Numbers
@@ -50,7 +52,8 @@ class Alike:
     begins: Numbers
     shape: tuple[int, ...] | None
     sets: Numbers
-    cells: Floats
+    cells: Floats | None
+    changes: Numbers | None
     set_of: Numbers | slice
     links: list[Numbers]
     at: Numbers | None
@@ -63,7 +66,7 @@ class Alike:
 
 
 class Offers:
-    """All queries of a workload, by number from 0; one state after the other asks about them."""
+    """All queries of a workload, by number from 0; a state asks about them as it changes."""
 
     def __init__(
         self, queries: Sequence[LinearQuery], sizes: Mapping[str, int], max_cells: int, step: int | None = None, lag: float = 0.0
@@ -84,57 +87,75 @@ class Offers:
         self.cells, self.bounds = facts.cells, facts.bounds
         self._alike = self._group(facts)
         # The way between two attributes of a tree: the cells of all cliques on it, 0 if they are in a clique together.
+        # One that is alone and not split to its classes is not there yet.
         self._way = np.full((len(sizes), len(sizes)), APART, dtype=np.float32)
-        np.fill_diagonal(self._way, 0)
         # Attributes of one class are never a reason to join anything.
         self._way[self._sizes == 1, :] = self._way[:, self._sizes == 1] = 0
         self._measured = 0
         # By group, which of its sets surely fit, and the ways up to which they do.
         self._surely: dict[int, tuple[Flags, Floats]] = {}
         self._exact: dict[tuple[int, ...], tuple[object, int]] = {}
+        # Of each attribute, its groups and their runs; and if it is split in part, beside others, the cells of the cliques that hold it.
+        self._groups = np.ones(len(sizes), dtype=np.int64)
+        self._runs = np.ones(len(sizes), dtype=np.int64)
+        self._held = np.zeros(len(sizes), dtype=np.int64)
+        self._partial = np.zeros(len(sizes), dtype=np.bool_)
+        self._regridded = 0
+        # Attributes that are there since the last look, by their places on the diagonal.
+        self._new: list[int] = []
         plain = any(group.shape and len(group.shape) == 2 for group in self._alike) or len(queries) > MANY
-        self._pairs = Pairs(sizes) if plain and int(self._sizes.sum()) <= LARGEST else None
+        read = {self._names[place] for group in self._alike if group.shape for place in np.unique(group.members).tolist()}
+        self._pairs = Pairs(sizes, read) if plain and int(self._sizes.sum()) <= LARGEST else None
         self._answers: dict[int, Floats] = {}
         self._total = 0.0
         self._seen = 0
 
-    def fitting(self, state: State) -> Flags:
+    def fitting(self, state: Adaptive) -> Flags:
         """For each query, whether the state would keep to its limits if it were measured."""
         room = max(0, self._max_cells - state.cells)
+        self._regrid(state)
         trees = self._measure_ways(state.trees)
         few = sum(len(own) ** 2 for own in trees) < self._way.size // 4
-        moved = np.concatenate([(own[:, None] * len(self._index) + own).reshape(-1) for own in trees] if few and trees else [_NONE])
+        moved = np.concatenate([*((own[:, None] * len(self._index) + own).reshape(-1) for own in trees if few), np.array(self._new, dtype=np.int64)])
+        self._new.clear()
+        found = []
         for place, group in enumerate(self._alike):
-            # At worst a set is added to all cliques on the way from one of its attributes to the others.
-            most = np.maximum(np.minimum(self._step, room - group.cells) / group.cells, 0)
-            most += (room >= group.cells) * len(group.links) * APART
+            if group.cells is None:
+                found.append(self._is_room(group, np.arange(len(group.sets)), room))
+                continue
+            most = self._longest(room, group.cells, np.zeros(1), len(group.links))
             known, before = self._surely.get(place, (np.empty(0, dtype=np.bool_), np.empty(0)))
             if few and group.at is not None and np.array_equal(most, before):
                 again = group.linked(moved)
                 known[again] = self._way.take(group.links[0][again]) <= most[0]
-            elif len(group.links) == 1 and most.size == 1:
+            elif len(group.links) == 1:
                 known = (self._way <= most).take(group.links[0])
             else:
-                known = sum((self._way.take(link) for link in group.links), np.zeros(1, dtype=np.float32)) <= most
+                known = self._ways(group, slice(None)) <= most
             self._surely[place] = known, most
-        found = [self._surely[place][0] for place in range(len(self._alike))]
+            if state.partial:
+                partly = np.flatnonzero(self._partial[group.sets].any(axis=1))
+                known = known.copy()
+                known[partly] = self._is_room(group, partly, room)
+            found.append(known)
         open_sets = sum(len(fits) - np.count_nonzero(fits) for fits in found)
         if open_sets * max((len(tree.cliques) for tree in state.trees), default=0) <= FEW:
             found = [fits.copy() for fits in found]
             for group, fits in zip(self._alike, found, strict=True):
                 open_ = np.flatnonzero(~fits)
-                fits[open_] = [self._added(state, group.sets[number]) <= room for number in open_]
+                fits[open_] = [self._added(state, group, number) <= room for number in open_.tolist()]
         offered = np.empty(len(self._queries), dtype=np.bool_)
         for group, fits in zip(self._alike, found, strict=True):
             offered[group.span] = fits[group.set_of]
         return offered
 
-    def news(self, state: State) -> tuple[Numbers, list[Floats]]:
+    def news(self, state: Adaptive) -> tuple[Numbers, list[Floats]]:
         """The queries whose answers are not what they were, all at first; and vectors that hold their answers one after the other.
 
         They are on loan: the next call writes to them.
         """
         first = self._total == 0
+        self._regrid(state)
         changed = self._changed(state)
         rescaled = first or abs(state.total - self._total) > self._lag
         if rescaled:
@@ -156,7 +177,7 @@ class Offers:
                     answers.append(self._products(group, part, products) * state.total)
         return np.concatenate(numbers), answers
 
-    def _parts(self, state: State, group: Alike, where: Numbers) -> Iterator[tuple[Numbers, list[tuple[int, ...]] | None]]:
+    def _parts(self, state: Adaptive, group: Alike, where: Numbers) -> Iterator[tuple[Numbers, list[tuple[int, ...]] | None]]:
         """Some queries of a group, by how they are products of one- and two-way marginals; or None for those that are not."""
         if not len(where):
             return
@@ -181,7 +202,7 @@ class Offers:
             alone = [(axis,) for axis in range(len(group.shape)) if axis not in joined]
             yield where[pattern == kind], [*together, *alone] if len(set(joined)) == len(joined) else None
 
-    def _asked(self, state: State, group: Alike, where: Numbers, stale: Numbers) -> list[Floats]:
+    def _asked(self, state: Adaptive, group: Alike, where: Numbers, stale: Numbers) -> list[Floats]:
         """Answers that only the state can give; those that are not stale are remembered."""
         numbers = group.numbers[where].tolist()
         old = set(group.numbers[stale].tolist())
@@ -204,7 +225,7 @@ class Offers:
             out = out * marginal.reshape(len(where), *shape)
         return out.reshape(-1)
 
-    def _changed(self, state: State) -> Flags:
+    def _changed(self, state: Adaptive) -> Flags:
         """Pairs of attributes whose joint distribution is not what it was; on the diagonal, attributes."""
         if self._pairs is not None:
             return self._pairs.refresh(state.trees, self._lag / state.total)
@@ -236,44 +257,95 @@ class Offers:
             moved.append(places)
         return moved
 
-    def _added(self, state: State, members: Numbers) -> float:
+    def _regrid(self, state: Adaptive) -> None:
+        """Follow the state's grids."""
+        for name in state.regridded[self._regridded :]:
+            place, grid = self._index[name], state.grids[name]
+            self._groups[place], self._runs[place] = grid.count, grid.runs
+            if grid.is_whole:
+                self._way[place, place] = 0
+                self._new.append(place * (len(self._index) + 1))
+            if self._pairs is not None:
+                self._pairs.regrid(name, grid)
+        self._regridded = len(state.regridded)
+        self._held[:], self._partial[:] = 0, False
+        for name in state.partial:
+            (tree,) = state.state.trees_of([name])
+            holders = tree.layout.holders[name] if len(tree.attributes) > 1 else ()
+            self._held[self._index[name]] = sum(tree.cliques[number].weights.size for number in holders)
+            self._partial[self._index[name]] = True
+
+    def _is_room(self, group: Alike, rows: Numbers, room: int) -> Flags:
+        """Whether there is room for some sets even at worst."""
+        members, counts = group.sets[rows], self._counts(group, rows)
+        held = self._held[members]
+        # Cliques that hold an attribute beside others grow as it is split; one that has it alone is a part of the set's.
+        growth = (np.where(held > 0, counts / self._groups[members], 1.0).prod(axis=1) - 1) * held.sum(axis=1)
+        return self._ways(group, rows) <= self._longest(room, counts.prod(axis=1, dtype=np.float64), growth, len(group.links))
+
+    def _counts(self, group: Alike, rows: Numbers | int) -> Numbers:
+        """Groups that the attributes of some sets have at most after a query of the set is measured."""
+        members = group.sets[rows]
+        most = self._sizes[members]
+        return most if group.changes is None else np.minimum(most, self._runs[members] + group.changes[rows])
+
+    def _longest(self, room: int, cells: Floats, growth: Floats, links: int) -> Floats:
+        """The longest way between attributes of a set for which there surely is room; below 0 if there is none for what it splits."""
+        # At worst a set is added to all cliques on the way from one of its attributes to the others.
+        spare = np.minimum(self._step, room - cells) - growth
+        most = np.maximum(spare / cells, 0) + (spare >= 0) * links * APART
+        return np.where(growth <= np.minimum(room, self._step + cells), most, -1.0)
+
+    def _ways(self, group: Alike, rows: Numbers | slice) -> Floats:
+        return np.asarray(sum((self._way.take(link[rows]) for link in group.links), np.zeros(1, dtype=np.float32)))
+
+    def _added(self, state: Adaptive, group: Alike, number: int) -> float:
         """By how many cells the state would grow, or infinity if that is more than it may at a time."""
-        key = tuple(members.tolist())
-        names = [self._names[member] for member in key]
-        trees = [(tree.layout, tree.sets) for tree in state.trees_of(names)]
+        members, counts = group.sets[number].tolist(), self._counts(group, number).tolist()
+        names = [self._names[member] for member in members]
+        trees = [(tree.layout, tree.sets, tree.cells) for tree in state.state.trees_of(names)]
+        key = (*members, *counts)
         known = self._exact.get(key)
-        # Kept while the trees of the set's attributes are cut in the same way, for the same reasons.
+        # Kept while the trees of the set's attributes are cut in the same way, for the same reasons, and as large.
         if known is None or known[0] != trees:
-            known = self._exact[key] = (trees, state.cells_with(names) - state.cells)
-        return known[1] if known[1] <= int(self._sizes[members].prod()) + self._step else inf
+            known = self._exact[key] = (trees, state.cells_with(dict(zip(names, counts, strict=True))) - state.cells)
+        return known[1] if known[1] <= prod(counts) + self._step else inf
 
     def _group(self, facts: Facts) -> list[Alike]:
         """The queries by number of attributes; plain marginals by shape."""
-        widths, members = facts.places(self._index)
+        (widths, members), changes = facts.places(self._index), facts.changes()
         begins = np.cumsum(widths) - widths
         starts = np.cumsum(self._sizes) - self._sizes
         found = []
         for width, is_plain in product(np.unique(widths).tolist(), (True, False)):
             numbers = np.flatnonzero((widths == width) & (facts.plain == is_plain))
-            rows = members[begins[numbers, None] + np.arange(width)]
+            places = begins[numbers, None] + np.arange(width)
+            rows = members[places]
             kinds, _, kind_of = distinct_rows(self._sizes[rows] if is_plain else rows[:, :0], int(self._sizes.max(initial=0)) + 1)
             for kind, shape in enumerate(kinds.tolist() if len(numbers) else []):
                 own = numbers[kind_of == kind]
                 table = rows[kind_of == kind]
                 ordered = np.sort(table, axis=1)
-                sets, _, which = distinct_rows(ordered, len(self._index))
+                if not is_plain:
+                    ordered = np.concatenate([ordered, np.take_along_axis(changes[places], np.argsort(table, axis=1), axis=1)], axis=1)
+                sets, _, which = distinct_rows(ordered, max(len(self._index), 1 + int(changes.max(initial=0))))
                 alone = len(sets) == len(own)
                 if alone:
                     sets = ordered
+                sets, turns = sets[:, :width], sets[:, width:]
                 links = [sets[:, one] * len(self._index) + sets[:, other] for one, other in (combinations(range(width), 2) if width != 1 else [(0, 0)])]
-                cells = self._sizes[sets].astype(np.float64).prod(axis=1)
-                cells = cells[:1] if is_plain else cells  # of plain ones all are the same
+                cells = self._sizes[sets[:1]].astype(np.float64).prod(axis=1) if is_plain else None  # all are the same
                 span = slice(own[0], own[-1] + 1) if own[-1] - own[0] + 1 == len(own) else own
                 at = None
-                if alone and len(links) == 1:
+                if alone and len(links) == 1 and (is_plain or len(np.unique(links[0])) == len(own)):
                     at = np.full(len(self._index) ** 2, -1, dtype=np.int64)
                     at[links[0]] = np.arange(len(own))
-                found.append(Alike(own, span, table, starts[table], tuple(shape) if is_plain else None, sets, cells, slice(None) if alone else which, links, at))
+                found.append(
+                    Alike(
+                        own, span, table, starts[table], tuple(shape) if is_plain else None, sets, cells, None if is_plain else turns,
+                        slice(None) if alone else which, links, at,
+                    )
+                )  # fmt: skip
         return found
 
 

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from mwem_sql.compiler.linear import Floats
 from mwem_sql.factor import Factor
 from mwem_sql.graph import Clique
+from mwem_sql.grid import Grid
 from mwem_sql.tree import Names, Tree
 
 Places = npt.NDArray[np.int64]
@@ -44,10 +45,13 @@ class Side:
 
 
 class Pairs:
-    """One-way marginals, and the excess of two-way marginals over their products, by place: an attribute's values in a row."""
+    """One-way marginals, and the excess of two-way marginals over their products, by place: an attribute's values in a row.
 
-    def __init__(self, sizes: Mapping[str, int]) -> None:
-        """All zero until the first refresh."""
+    An attribute's values are its classes; or, if these are not in `read`, the groups of them that the state has.
+    """
+
+    def __init__(self, sizes: Mapping[str, int], read: Collection[str] | None = None) -> None:
+        """All zero until the first refresh. `sizes` are class counts; without `read` all classes are."""
         self.index = {name: number for number, name in enumerate(sizes)}
         self.sizes = np.array(list(sizes.values()), dtype=np.int64)
         self.starts = np.cumsum(self.sizes) - self.sizes
@@ -57,6 +61,23 @@ class Pairs:
         self._close = np.zeros((len(sizes), len(sizes)), dtype=np.bool_)
         self._seen = 0
         self._sides: dict[Names, list[Side]] = {}
+        # Of each attribute, the groups that its cliques have, and its values; the grid between the two where they differ.
+        self._read = sizes.keys() if read is None else read
+        self._groups, self._values = self.sizes.copy(), self.sizes.copy()
+        self._coarse: dict[str, Grid] = {}
+
+    def regrid(self, name: str, grid: Grid) -> None:
+        """Follow an attribute whose classes are in other groups by now."""
+        place = self.index[name]
+        if self._groups[place] > 1:  # or it is in no clique with others yet
+            self._sides = {names: sides for names, sides in self._sides.items() if name not in names}
+        self._groups[place] = grid.count
+        self._coarse.pop(name, None)
+        if name not in self._read:
+            self._values[place] = grid.count
+            self.one[self._places(name)] = -1.0  # as no share is: weights of other groups are a change whatever they are
+        elif not grid.is_whole:
+            self._coarse[name] = grid
 
     def refresh(self, trees: Iterable[Tree], lag: float) -> Flags:
         """Follow the trees, to within `lag` in the sum over a pair's cells. Which pairs changed; on the diagonal, which attributes."""
@@ -115,6 +136,8 @@ class Pairs:
         moved = []
         for name, marginal in found.items():
             share = marginal / tree.total
+            if name in self._coarse:
+                share = self._coarse[name].spread(share, 0)
             if float(np.abs(share - self.one[self._places(name)]).sum()) > lag:
                 self.one[self._places(name)] = share
                 moved.append(self.index[name])
@@ -122,10 +145,10 @@ class Pairs:
 
     def _places(self, name: str) -> slice:
         start = self.starts[self.index[name]]
-        return slice(start, start + self.sizes[self.index[name]])
+        return slice(start, start + self._values[self.index[name]])
 
     def _cells(self, names: Iterable[str]) -> int:
-        return prod(int(self.sizes[self.index[name]]) for name in names)
+        return prod(int(self._groups[self.index[name]]) for name in names)
 
     @staticmethod
     def _borders(tree: Tree, region: Sequence[int]) -> Iterator[Clique]:
@@ -141,12 +164,15 @@ class Pairs:
             if len(names) > 1 and self._cells(names) > WIDE:
                 self._sides[names] = [side for name in names for side in self._own((name,))]
             elif names:
-                sizes = [int(self.sizes[self.index[name]]) for name in names]
+                sizes = [int(self._groups[self.index[name]]) for name in names]
                 codes = np.unravel_index(np.arange(prod(sizes)), sizes)
-                given = np.concatenate([np.arange(size)[:, None] == code for size, code in zip(sizes, codes, strict=True)])
+                alike = [(np.arange(size)[:, None] == code).astype(np.float64) for size, code in zip(sizes, codes, strict=True)]
+                given = np.concatenate([
+                    self._coarse[name].spread(own, 0) if name in self._coarse else own for name, own in zip(names, alike, strict=True)
+                ])
                 attributes = np.array([self.index[name] for name in names])
                 places = np.concatenate([np.r_[self._places(name)] for name in names])
-                self._sides[names] = [Side(names, attributes, places, given.astype(np.float64), np.ones(len(names), dtype=np.bool_))]
+                self._sides[names] = [Side(names, attributes, places, given, np.ones(len(names), dtype=np.bool_))]
             else:
                 self._sides[names] = []
         return self._sides[names]

@@ -36,7 +36,7 @@ from mwem_sql.mechanisms import OpenDPNoise, SeededNoise, noise_scale
 from mwem_sql.mwem import Outcome, Problem, mwem, whole_domain
 from mwem_sql.request import FUNCTION, MAX_ROWS, Request
 from mwem_sql.session import Session
-from mwem_sql.state import State
+from mwem_sql.state import Mixture, State
 from mwem_sql.values import draw_rows
 
 MINIMUM_ROUNDS = 10
@@ -119,10 +119,9 @@ def make_plan(session: Session, request: Request) -> Plan:
 
 
 def _check_room(request: Request, compiled: Compiled) -> None:
-    """The model can hold any query of the workload beside the one-way marginals that it starts from."""
-    counts = {name: classes.count for name, classes in compiled.classes.items()}
+    """The model can hold what any query of the workload tells apart beside the cell that it starts from for each attribute."""
     facts = Facts.of([query.linear for query in compiled.queries])
-    cells = sum(counts.values()) + facts.domain_cells - facts.sums(counts)
+    cells = len(compiled.classes) + facts.told_cells - facts.widths
     for number in np.flatnonzero(cells > request.max_cells)[:1].tolist():
         raise refuse(
             CellsError, FUNCTION,
@@ -182,20 +181,22 @@ def _run_and_store(
     session: Session, request: Request, plan: Plan, output: Name, marks: Mapping[str, str]
 ) -> dict[str, Any]:
     outcome = _run(session, request, plan)
-    compiled = plan.compiled
+    compiled, state = plan.compiled, outcome.state.state
+    # What no measurement told apart is not told apart in what is stored.
+    classes = {name: own.merged(outcome.state.grids[name].groups) for name, own in compiled.classes.items()}
     rows = request.rows or max(1, round(outcome.total))
     generator = np.random.default_rng(request.seed)
     facts: dict[str, Any] = {
         **marks, "version": request.version, "rows": rows,
         "epsilon": float(request.budget.epsilon), "delta": float(request.budget.delta), "rounds": plan.split.rounds,
-        "queries": len(compiled.queries), "attributes": len(compiled.classes), "cells": outcome.state.cells,
+        "queries": len(compiled.queries), "attributes": len(compiled.classes), "cells": state.cells,
         "total": outcome.total, "total_is_public": request.total is not None, "unit": request.unit,
         "rows_per_unit": request.rows_per_unit, "private": request.seed is None,
-        "domain": json.dumps(_published(compiled).to_json()), "grid": json.dumps(store.classes_to_json(compiled.classes)),
+        "domain": json.dumps(_published(compiled).to_json()), "grid": json.dumps(store.classes_to_json(classes)),
     }  # fmt: skip
-    columns = draw_rows(outcome.state, compiled.classes, rows, generator)
+    columns = draw_rows(state, classes, rows, generator)
     try:
-        release = store.write(session.cursor(), output, facts, columns, measurements=_measurements(plan, outcome), factors=_factors(outcome))
+        release = store.write(session.cursor(), output, facts, columns, measurements=_measurements(plan, outcome), factors=_factors(state))
     except duckdb.Error as error:
         raise refuse(
             OutputError, FUNCTION, f"output ({output}) could not be written ({str(error).splitlines()[0]})",
@@ -251,9 +252,9 @@ _MEASUREMENTS = pa.schema(
 )  # fmt: skip
 
 
-def _factors(outcome: Outcome) -> pa.Table:
-    table = outcome.state.table()
-    if isinstance(outcome.state, State):
+def _factors(state: State | Mixture) -> pa.Table:
+    table = state.table()
+    if isinstance(state, State):
         table = table.add_column(0, "state", pa.array(np.zeros(table.num_rows, dtype=np.int32)))
     return table
 

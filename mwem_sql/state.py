@@ -15,12 +15,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mwem_sql.compiler.linear import Block, Floats, LinearQuery
-from mwem_sql.factor import FLOOR, LOWEST, SCHEMA, Factor, answer_scalars, factors_from_table, factors_to_table, outer
+from mwem_sql.factor import (
+    FLOOR,
+    LOWEST,
+    SCHEMA,
+    Factor,
+    Places,
+    answer_scalars,
+    factors_from_table,
+    factors_to_table,
+    outer,
+)
 from mwem_sql.fit import LAG, TOLERANCE, Fitted, Target, fit, is_fitted
-from mwem_sql.graph import Clique, Room, added_cells, connected, make_room, maximal, rearrange
+from mwem_sql.graph import Clique, Room, added_cells, connected, make_room, maximal, rearrange, total_cells
 from mwem_sql.tree import Tree
 
-__all__ = ["SCHEMA", "Measurement", "Mixture", "State"]
+__all__ = ["SCHEMA", "Measurement", "Mixture", "State", "base_shares"]
 
 Measurement = tuple[LinearQuery, Floats]
 Part = tuple[Block, ...]
@@ -57,11 +67,7 @@ class State:
         """Weight in proportion to the classes' base measure: the number of values in each, or its length."""
         trees = []
         for name, size in sizes.items():
-            base = np.array(size, dtype=np.float64)
-            if base.ndim != 1 or not base.size or not np.isfinite(base).all() or base.min() <= 0:
-                raise ValueError("an attribute has classes of positive size")
-            base /= base.max()  # lengths may be too large to add up
-            base = np.maximum(base / base.sum(), FLOOR)
+            base = base_shares(size)
             factor = Factor((name,), base.shape, base * _positive(total), log(base.min()))
             trees.append(Tree([factor], [], total))
         return cls(trees, tuple(sizes), total)
@@ -127,16 +133,30 @@ class State:
             answers.update(zip(numbers, together.reshape(len(numbers), -1), strict=True))
         return [answers[number] for number in range(len(queries))]
 
-    def cells_with(self, attributes: Sequence[str]) -> int:
-        """Cells of the whole state if a query over these attributes were measured."""
-        needed = self._needed(attributes)
-        trees, rooms = self._plan(needed)
-        return self.cells + (added_cells([tree.layout for tree in trees], rooms, needed, self._classes) if rooms else 0)
+    def cells_with(self, attributes: Sequence[str], split: Mapping[str, int] | None = None) -> int:
+        """Cells of the whole state if a query over these attributes were measured, after attributes are split to so many classes."""
+        more = {name: count for name, count in (split or {}).items() if count > self._classes[name]}
+        classes = {**self._classes, **more} if more else self._classes
+        needed = frozenset(name for name in attributes if classes[name] > 1)
+        trees, rooms = self._plan(needed, classes)
+        cells = self.cells
+        for tree in self.trees_of(more):
+            for number in {number for name in more.keys() & tree.attributes for number in tree.layout.holders[name]}:
+                cells += total_cells([tree.layout.cliques[number]], classes) - tree.cliques[number].weights.size
+        return cells + (added_cells([tree.layout for tree in trees], rooms, needed, classes) if rooms else 0)
+
+    def split(self, attribute: str, parents: Places, shares: Floats) -> None:
+        """Give an attribute more classes: new class i has its share of what class `parents[i]` had.
+
+        What was measured on the old ones is fitted again once it is given on the new ones.
+        """
+        self._tree[attribute].split(attribute, parents, shares)
+        self._classes[attribute] = len(parents)
 
     def join(self, attributes: Sequence[str]) -> None:
         """Make room for these attributes in one clique; the distribution stays as it is."""
-        needed = self._needed(attributes)
-        trees, rooms = self._plan(needed)
+        needed = frozenset(name for name in attributes if self._classes[name] > 1)
+        trees, rooms = self._plan(needed, self._classes)
         if rooms:
             layout = rearrange([tree.layout for tree in trees], rooms, needed)
             held = {clique for tree in trees for clique in tree.layout.cliques}
@@ -179,8 +199,8 @@ class State:
         """Refit all measurements, each weighted by the inverse of its variance, until their misfit no longer falls."""
         known = {id(target): target for target in targets}
         for target in [target for key, target in self._targets.items() if key not in known]:
-            for name in self._telling(target.query)[:1]:
-                self._tree[name].drop(target)
+            for tree in self.trees_of(target.query.attributes):
+                tree.drop(target)
         new = [target for key, target in known.items() if key not in self._targets]
         for target in new:
             _one_per_cell(target.query, target.values)
@@ -229,15 +249,12 @@ class State:
         """The trees that hold these attributes. For reading: only the state changes them."""
         return list({id(tree): tree for tree in map(self._tree.__getitem__, attributes)}.values())
 
-    def _needed(self, attributes: Iterable[str]) -> Clique:
-        return frozenset(name for name in attributes if self._classes[name] > 1)
-
-    def _plan(self, needed: Clique) -> tuple[list[Tree], list[Room]]:
+    def _plan(self, needed: Clique, classes: Mapping[str, int]) -> tuple[list[Tree], list[Room]]:
         """The trees that measuring a query over these attributes would replace by one, and where; maybe none."""
         trees = self.trees_of(sorted(needed))
         if not trees or (len(trees) == 1 and trees[0].home(needed) is not None):
             return [], []
-        return trees, [make_room(tree.layout, needed.intersection(tree.attributes), tree.sets, self._classes) for tree in trees]
+        return trees, [make_room(tree.layout, needed.intersection(tree.attributes), tree.sets, classes) for tree in trees]
 
     def _new_factor(self, names: tuple[str, ...], weights: Floats) -> Factor:
         cells = np.array(weights, dtype=np.float64).reshape(-1)
@@ -365,6 +382,15 @@ class Mixture:
             states.append(State.from_table(table.filter(pc.equal(table["state"], number)), attributes))
             attributes = states[0].attributes
         return cls(states)
+
+
+def base_shares(sizes: Floats) -> Floats:
+    """Classes' base measure as shares of all of it; none is 0."""
+    base = np.array(sizes, dtype=np.float64)
+    if base.ndim != 1 or not base.size or not np.isfinite(base).all() or base.min() <= 0:
+        raise ValueError("an attribute has classes of positive size")
+    base /= base.max()  # lengths may be too large to add up
+    return np.asarray(np.maximum(base / base.sum(), FLOOR))
 
 
 def _mean(arrays: Sequence[Floats]) -> Floats:

@@ -15,7 +15,7 @@ from string import ascii_letters
 import numpy as np
 
 from mwem_sql.compiler.linear import Floats, LinearQuery
-from mwem_sql.factor import Factor
+from mwem_sql.factor import Factor, Places
 from mwem_sql.graph import Clique, Layout, lay_out
 
 Names = tuple[str, ...]
@@ -141,6 +141,13 @@ class Tree:
         """Note that a measurement needs these attributes, which are in a clique, side by side."""
         if not any(attributes <= own for own in self.sets):
             self.sets = (*(own for own in self.sets if not own <= attributes), attributes)
+
+    def split(self, attribute: str, parents: Places, shares: Floats) -> None:
+        """Give an attribute more classes; the distribution stays as it is. Targets of the old ones must be dropped before a fit."""
+        for number in self.layout.holders[attribute]:
+            self.cliques[number] = self.cliques[number].split(attribute, parents, shares, self.total)
+            self.stamp = max(self.stamp, self.cliques[number].stamp)
+        self.cells = sum(clique.weights.size for clique in self.cliques)
 
     def reach(self, number: int) -> Factor:
         """One clique, brought up to date."""

@@ -12,6 +12,7 @@ from strategies import seeds
 
 from mwem_sql import pairs as module
 from mwem_sql.compiler.linear import Block, LinearQuery
+from mwem_sql.grid import Adaptive
 from mwem_sql.pairs import Pairs
 from mwem_sql.state import State
 
@@ -54,6 +55,48 @@ def test_pairs_follow_the_state(seed: int, attributes: int, measured: int, lag: 
             names = tuple(generator.choice(list(shape), generator.integers(1, min(4, attributes + 1)), replace=False))
             query = cuboid(shape, names)
             state.update(query, 50 * generator.dirichlet(np.full(query.cells, 0.3)))
+
+
+@settings(deadline=None, max_examples=60)
+@given(seeds, st.integers(1, 10), st.sampled_from([0.0, 1e-3, 1e-1]))
+def test_pairs_follow_a_state_whose_groups_are_split(seed: int, measured: int, lag: float) -> None:
+    """Ranges over one to three attributes: pairs are kept of classes, or of groups where nobody reads classes."""
+    generator = np.random.default_rng(seed)
+    shape = {name: int(generator.integers(2, 8)) for name in "abcdef"}
+    state = Adaptive.uniform({name: np.ones(size) for name, size in shape.items()}, 50.0)
+    read = set(generator.choice(list(shape), 3, replace=False).tolist())
+    pairs, followed = Pairs(shape, read), 0
+    for _ in range(measured + 1):
+        for name in state.regridded[followed:]:
+            pairs.regrid(name, state.grids[name])
+        followed = len(state.regridded)
+        pairs.refresh(state.trees, lag)
+        for names in itertools.chain(itertools.combinations(shape, 1), itertools.permutations(shape, 2)):
+            inner = state if read.issuperset(names) else state.state if read.isdisjoint(names) else None
+            if inner is not None:
+                exact = inner.marginal(names) / 50
+                places = [pairs.starts[pairs.index[name]] + np.arange(size) for name, size in zip(names, exact.shape, strict=True)]
+                kept = pairs.one[places[0]]
+                if len(names) == 2:
+                    kept = np.outer(kept, pairs.one[places[1]]) + pairs.excess[np.ix_(*places)]
+                assert np.abs(kept - exact).sum() <= 19 * lag + 1e-12
+        names = generator.choice(list(shape), generator.integers(1, 4), replace=False).tolist()
+        blocks = [Block((name,), (np.arange(shape[name]) < generator.integers(1, shape[name] + 1)).astype(np.int32) - 1, 1) for name in names]
+        state.update(LinearQuery(tuple(blocks)), 50 * generator.random(1))
+
+
+def test_other_groups_are_a_change_whatever_they_weigh() -> None:
+    """Half of the records in two values, then all of that half in one: the weights of groups, one after the other, are the same."""
+    state = Adaptive.uniform({"a": np.ones(4)}, 100.0)
+    pairs = Pairs({"a": 4}, read=())
+    measurements = []
+    for high in (4, 3):
+        inside = (np.arange(4) >= 2) & (np.arange(4) < high)
+        measurements.append((LinearQuery((Block(("a",), inside.astype(np.int32) - 1, 1),)), np.array([50.0])))
+        state.replay(measurements, 2000)
+        pairs.regrid("a", state.grids["a"])
+        assert pairs.refresh(state.trees, 1e-2).all()
+        np.testing.assert_allclose(state.state.marginal("a")[:2], 50.0, rtol=1e-2)
 
 
 def test_what_is_far_away_is_left_alone() -> None:

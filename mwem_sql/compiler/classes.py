@@ -136,6 +136,10 @@ class Classes:
         """The first piece of each class."""
         return np.unique(self.codes, return_index=True)[1]
 
+    def merged(self, groups: Ints) -> Classes:
+        """Classes of one group as one class; groups are numbered by first appearance, too."""
+        return Classes(self.pieces, groups[self.codes])
+
     def joined(self) -> Classes:
         """The same classes on longer pieces: neighbours between cuts that ended up in one class are one piece."""
         own = self.pieces

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
+from math import prod
 from typing import TypeVar
 
 import numpy as np
@@ -39,8 +40,18 @@ class Facts:
 
     @cached_property
     def domain_cells(self) -> Floats:
-        """Of each query, the class combinations of its attributes: what a factor must hold to measure it."""
+        """Of each query, the class combinations of its attributes."""
         return self._product(np.array([block.labels.size for block in self.blocks], dtype=np.float64))
+
+    @cached_property
+    def told_cells(self) -> Floats:
+        """Of each query, at most how many of them it tells apart: what a factor must hold to measure it."""
+        return self._product(np.array([prod(1 + own for own in block.changes) for block in self.blocks], dtype=np.float64))
+
+    @cached_property
+    def widths(self) -> Integers:
+        """Of each query, how many attributes it has."""
+        return self._sum(np.array([len(block.attributes) for block in self.blocks], dtype=np.int64))
 
     @cached_property
     def bounds(self) -> Integers:
@@ -55,16 +66,11 @@ class Facts:
 
     def places(self, rank: Mapping[str, int]) -> tuple[Integers, Integers]:
         """How many attributes each query has, and the ranks of them all, one query after the other."""
-        own = [[rank[name] for name in block.attributes] for block in self.blocks]
-        sizes = np.array(list(map(len, own)), dtype=np.int64)
-        ranks = np.array(list(chain.from_iterable(own)), dtype=np.int64)
-        taken = sizes[self.members]
-        begins = np.cumsum(sizes)[self.members] - np.cumsum(taken)
-        return self._sum(sizes), ranks[np.repeat(begins, taken) + np.arange(int(taken.sum()))]
+        return self.widths, self._listed([[rank[name] for name in block.attributes] for block in self.blocks])
 
-    def sums(self, sizes: Mapping[str, int]) -> Integers:
-        """Of each query, the sum over its attributes."""
-        return self._sum(np.array([sum(sizes[name] for name in block.attributes) for block in self.blocks], dtype=np.int64))
+    def changes(self) -> Integers:
+        """For each of these attributes, how often what is asked changes from a class to the next."""
+        return self._listed([block.changes for block in self.blocks])
 
     def firsts(self) -> Integers:
         """Of each query, the number of the first that asks the same, whatever the order of blocks, attributes and cells."""
@@ -77,6 +83,14 @@ class Facts:
             _, first, which = distinct_rows(rows, len(self.blocks))
             out[numbers] = numbers[first[which]]
         return out
+
+    def _listed(self, own: Sequence[Sequence[int]]) -> Integers:
+        """The numbers of all queries' blocks, one after the other."""
+        sizes = np.array(list(map(len, own)), dtype=np.int64)
+        taken = sizes[self.members]
+        begins = np.cumsum(sizes)[self.members] - np.cumsum(taken)
+        numbers = np.array(list(chain.from_iterable(own)), dtype=np.int64)
+        return np.asarray(numbers[np.repeat(begins, taken) + np.arange(int(taken.sum()))])
 
     def _product(self, each: Each) -> Each:
         return self._reduced(np.multiply, each)

@@ -61,6 +61,22 @@ class Block:
         flat = self.labels.ravel()
         return self.values is None and self.size == flat.size and bool((flat == np.arange(flat.size)).all())
 
+    def slices(self, axis: int) -> Numbers:
+        """What is asked of each class of one attribute: a row per class, equal rows where the classes are not told apart."""
+        asked: Numbers = self.labels[..., None]
+        if self.values is not None:
+            adds = (self.labels >= 0) & (self.values != 0)
+            asked = np.stack([np.where(adds, self.labels, -1), np.where(adds, self.values, 0)], axis=-1)
+        return np.moveaxis(asked, axis, 0).reshape(self.labels.shape[axis], -1)
+
+    @cached_property
+    def changes(self) -> tuple[int, ...]:
+        """For each attribute, how often what is asked changes from a class to the next."""
+        if self.is_identity:
+            return tuple(size - 1 for size in self.labels.shape)
+        rows = map(self.slices, range(self.labels.ndim))
+        return tuple(int(np.count_nonzero((own[1:] != own[:-1]).any(axis=1))) for own in rows)
+
     @cached_property
     def key(self) -> bytes:
         """A digest of what the block asks of each record."""
@@ -120,7 +136,7 @@ class LinearQuery:
 
     @cached_property
     def domain_cells(self) -> int:
-        """Class combinations of its attributes: what a factor must hold to measure it."""
+        """Class combinations of its attributes."""
         return prod(block.labels.size for block in self.blocks)
 
     @cached_property
