@@ -92,13 +92,8 @@ def read_workload(session: Session, workload: object, private: str | None) -> Wo
             TableError, FUNCTION, f"workload ({workload!r}) does not exist for this call",
             "create it as a table and COMMIT, or pass a Workload",
         )
-    if private is not None:
-        protected = catalog.find(con, private, session.place)
-        read = catalog.sources(con, *found)
-        if protected is not None and catalog.sources(con, *protected) & read:
-            raise refuse(
-                TableError, FUNCTION, f"workload ({workload!r}) reads the private table {private}",
-                "a workload must be public: write its rows out in a table",
-            )
+    protected = None if private is None else catalog.find(con, private, session.place)
+    if protected is not None:
+        catalog.check_public(con, found, protected[0], "workload", FUNCTION)
     return Workload.from_arrow(con.sql(exp.select("*").from_(found[0].tree()).sql("duckdb")).to_arrow_table())
 

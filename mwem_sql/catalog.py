@@ -18,7 +18,7 @@ from mwem_sql import views
 from mwem_sql.compiler import dialect
 from mwem_sql.compiler.dialect import fold
 from mwem_sql.compiler.functions import ALLOWED_FUNCTIONS
-from mwem_sql.errors import MwemError, TableError, refuse
+from mwem_sql.errors import MwemError, OptionError, TableError, refuse
 
 _PART = re.compile(r'"((?:[^"]|"")*)"|([^".]+)')
 _FILE = re.compile(r"[./\\*]")  # what a file's name has and a table's seldom
@@ -82,6 +82,23 @@ class Relation:
     def charged(self) -> Name:
         """The relation whose rows are protected: the table under a view."""
         return self.base or self.name
+
+    def column(self, unit: str, function: str) -> Column:
+        """The column that identifies a unit."""
+        for own in self.columns:
+            if fold(own.name) == fold(unit):
+                return own
+        raise refuse(
+            OptionError, function, f"unit ({unit!r}) is not a column of {self.name.table}",
+            f"its columns are {', '.join(own.name for own in self.columns)}",
+        )
+
+    def origin(self, unit: str, function: str) -> str:
+        """The protected table's name for that column; one that a view computes is named after the view."""
+        name = self.column(unit, function).name
+        if self.base is None:
+            return name
+        return self.declared[name].name if name in self.declared else f"{self.name.table}.{name}"
 
 
 def split_name(text: str) -> list[str]:
@@ -172,6 +189,16 @@ def sources(con: duckdb.DuckDBPyConnection, name: Name, is_view: bool) -> set[Na
         for macro in called & set(macros):
             waiting += [(_parsed(text, f"macro ({macro!r})"), place) for text in macros.pop(macro)]
     return out
+
+
+def check_public(con: duckdb.DuckDBPyConnection, found: tuple[Name, bool], private: Name, what: str, function: str) -> None:
+    """Refuse a domain table or workload that reads the private table, or is it, before a row of it is read."""
+    protected = find(con, private.quoted(), Place(private.database, private.schema))
+    if protected is not None and sources(con, *protected) & sources(con, *found):
+        raise refuse(
+            TableError, function, f"{what} ({found[0].table!r}) reads the private table {private.table}",
+            f"a {what.split(maxsplit=1)[0]} must be public: write its rows out in a table",
+        )
 
 
 def columns(con: duckdb.DuckDBPyConnection, name: Name) -> tuple[Column, ...]:

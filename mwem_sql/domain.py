@@ -94,9 +94,5 @@ def _domain_table(
             )
     if found is None:
         return None
-    if relation.charged in catalog.sources(con, *found):
-        raise refuse(
-            TableError, "domain", f"domain table ({found[0].table!r}) reads the private table {relation.name.table}",
-            "a domain must be public: write its rows out in a table",
-        )
+    catalog.check_public(con, found, relation.name, "domain table", "domain")
     return found[0]

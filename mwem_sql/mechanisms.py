@@ -48,7 +48,7 @@ _SEEDED_SCALE: Final = 1e17
 _CALIBRATION_STEPS: Final = 60
 # OpenDP's conversion of rho overflows above about 7e4; the smallest epsilon and delta of a Budget need 4e-28.
 _SMALLEST_RHO: Final = 1e-36
-_LARGEST_RHO: Final = 2.0**16
+LARGEST_RHO: Final = 2.0**16
 
 
 @dataclass(frozen=True)
@@ -230,10 +230,10 @@ def zcdp_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
     """Find the largest float rho that OpenDP converts to at most (epsilon, delta); 0 if there is none."""
 
     def fits(rho: float) -> bool:
-        return rho <= _LARGEST_RHO and _profile(rho).delta(_float_below(epsilon)) <= _float_below(delta)
+        return rho <= LARGEST_RHO and _profile(rho).delta(_float_below(epsilon)) <= _float_below(delta)
 
     # Positive doubles are ordered as their bit patterns are, so halving those visits every magnitude in 64 steps.
-    low, high = (int(np.float64(end).view(np.int64)) for end in (_SMALLEST_RHO, 2 * _LARGEST_RHO))
+    low, high = (int(np.float64(end).view(np.int64)) for end in (_SMALLEST_RHO, 2 * LARGEST_RHO))
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(float(np.int64(middle).view(np.float64))) else (low, middle)

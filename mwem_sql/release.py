@@ -11,6 +11,7 @@ import logging
 import math
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,7 @@ import pyarrow as pa
 
 from mwem_sql import catalog, engine, reuse, store
 from mwem_sql.budget import Split, split
+from mwem_sql.caps import Charge
 from mwem_sql.catalog import Name, Relation
 from mwem_sql.compiler.blocks import MAX_CELLS
 from mwem_sql.compiler.compile import Compiled, compile_workload
@@ -78,13 +80,17 @@ def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any
                 "give output := 'database.schema.table' in a writable one, or USE one",
             )
         ledger = ledger_of(con, plan.relation.charged, session.place, FUNCTION)
-        entry = ledger.debit(session.cursor(), request.budget, str(output), action=FUNCTION, private=request.seed is None)
+        if request.seed is None:
+            reuse.check_unfinished(con, ledger, fingerprint, output)
+        charge = Charge.of(plan.split, _charged_unit(request, plan.relation), request.rows_per_unit)
+        entry = ledger.debit(session.cursor(), charge, str(output), action=FUNCTION, request=fingerprint, private=request.seed is None)
         status = "failed"
         try:
             facts = _run_and_store(session, request, plan, output, {"entry": entry, "request": fingerprint})
             status = "done"
         finally:
-            ledger.close(session.cursor(), entry, status)
+            with suppress(duckdb.Error):  # an entry that stays open counts all the same, and as done if its release is there
+                ledger.close(session.cursor(), entry, status)
         return output, _summary(output, facts, started, reused=False)
 
 
@@ -153,15 +159,11 @@ def _check_rows(request: Request, shares: Split) -> None:
 
 
 def _unit(request: Request, relation: Relation) -> Unit | None:
-    if request.unit is None:
-        return None
-    for column in relation.columns:
-        if column.name.casefold() == request.unit.casefold():
-            return Unit(column.name, request.rows_per_unit)
-    raise refuse(
-        OptionError, FUNCTION, f"unit ({request.unit!r}) is not a column of {relation.name.table}",
-        f"its columns are {', '.join(column.name for column in relation.columns)}",
-    )
+    return None if request.unit is None else Unit(relation.column(request.unit, FUNCTION).name, request.rows_per_unit)
+
+
+def _charged_unit(request: Request, relation: Relation) -> str | None:
+    return None if request.unit is None else relation.origin(request.unit, FUNCTION)
 
 
 def _histogram(request: Request, compiled: Compiled) -> LinearQuery | None:

@@ -17,9 +17,9 @@ from sqlglot import exp
 
 from mwem_sql import catalog, store
 from mwem_sql.catalog import Name
-from mwem_sql.errors import OutputError, TableError, refuse
+from mwem_sql.errors import BudgetError, OutputError, refuse
 from mwem_sql.garbage import uncollected
-from mwem_sql.ledger import is_read_only
+from mwem_sql.ledger import Ledger, is_read_only
 from mwem_sql.request import FUNCTION, Request
 from mwem_sql.session import Session, lock
 from mwem_sql.values import draw_rows
@@ -67,12 +67,7 @@ def _declared(con: duckdb.DuckDBPyConnection, session: Session, request: Request
     found = catalog.find(con, request.domain or private.beside(f"{private.table}_domain").quoted(), session.place)
     if found is None:
         return None
-    protected = catalog.find(con, private.quoted(), session.place)
-    if protected is not None and catalog.sources(con, *protected) & catalog.sources(con, *found):
-        raise refuse(
-            TableError, FUNCTION, f"domain table ({found[0].table!r}) reads the private table {private.table}",
-            "a domain must be public: write its rows out in a table",
-        )
+    catalog.check_public(con, found, private, "domain table", FUNCTION)
     return sorted(map(repr, con.execute(exp.select("*").from_(found[0].tree()).sql("duckdb")).fetchall()))
 
 
@@ -104,3 +99,14 @@ def restore_table(session: Session, request: Request, output: Name) -> None:
         found = store.load(con, output.quoted(), session.place, FUNCTION)
         columns = draw_rows(found.state(), found.classes, found.facts["rows"], np.random.default_rng(request.seed))
         store.write_table(session.cursor(), output, columns)
+
+
+def check_unfinished(con: duckdb.DuckDBPyConnection, ledger: Ledger, request_hash: str, output: Name) -> None:
+    """A request that was charged and did not come to its end is not charged again: nothing of it was kept."""
+    lost = ledger.unfinished(con, request_hash, output)
+    if lost is not None:
+        raise refuse(
+            BudgetError, FUNCTION, f"this request was charged on {lost['started']:%Y-%m-%d %H:%M:%S} UTC (epsilon {lost['epsilon']:g}) and did not come to its end "
+            f"({lost['status']}); nothing of it is left to resume, and the budget is spent",
+            "give a new version := '...' to charge it anew",
+        )

@@ -10,8 +10,9 @@ from typing import Any
 import duckdb
 from sqlglot import exp
 
-from mwem_sql import answer, catalog, engine, ledger
+from mwem_sql import answer, catalog, engine, ledger, statement
 from mwem_sql.budget import Budget
+from mwem_sql.caps import Cap
 from mwem_sql.catalog import Place
 from mwem_sql.compiler.sandbox import Sandbox
 from mwem_sql.domain import Domain, read_domain
@@ -162,20 +163,26 @@ def _compare(session: Session, arguments: dict[str, Any], queries: list[str] | N
 
 def _budget(session: Session, arguments: dict[str, Any], _: list[str] | None) -> Rows:
     function = "mwem_budget"
-    cap = Budget.parse(arguments["epsilon"], arguments["delta"] or 0, function)
+    budget = Budget.parse(arguments["epsilon"], arguments["delta"] or 0, function)
     con = session.cursor()
-    table = catalog.describe(con, _name(arguments, "private_table", function), session.place, function).charged
-    spent = ledger.ledger_of(con, table, session.place, function).set_cap(session.cursor(), cap)
+    relation = catalog.describe(con, _name(arguments, "private_table", function), session.place, function)
+    unit = None if arguments["unit"] is None else relation.origin(_name(arguments, "unit", function), function)
+    rows_per_unit = read_whole(function, "rows_per_unit", arguments["rows_per_unit"], 1, 10**6)
+    if unit is None and rows_per_unit != 1:
+        raise refuse(OptionError, function, f"rows_per_unit ({rows_per_unit}) needs a unit", "name the column that identifies a unit")
+    account = ledger.ledger_of(con, relation.charged, session.place, function)
+    balance = account.set_cap(session.cursor(), Cap(budget, unit, rows_per_unit))
     return [
         {
-            "schema_name": table.schema, "table_name": table.table, "epsilon": float(cap.epsilon), "delta": float(cap.delta),
-            "epsilon_spent": float(spent.epsilon), "delta_spent": float(spent.delta),
+            "schema_name": account.table.schema, "table_name": account.table.table, "epsilon": float(budget.epsilon),
+            "delta": float(budget.delta), "epsilon_spent": balance.epsilon_spent, "delta_spent": float(balance.delta),
+            "epsilon_left": balance.epsilon_left, "unit": unit, "rows_per_unit": rows_per_unit,
         }
     ]  # fmt: skip
 
 
 def _ledger(session: Session, _: dict[str, Any], __: list[str] | None) -> Rows:
-    return ledger.entries(session.cursor())
+    return statement.entries(session.cursor())
 
 
 def _weights(session: Session, arguments: dict[str, Any], _: list[str] | None) -> Rows:
@@ -254,14 +261,15 @@ FUNCTIONS = (
     Function(
         "mwem_budget",
         {"schema_name": "VARCHAR", "table_name": "VARCHAR", "epsilon": "DOUBLE", "delta": "DOUBLE", "epsilon_spent": "DOUBLE",
-         "delta_spent": "DOUBLE"},
+         "delta_spent": "DOUBLE", "epsilon_left": "DOUBLE", "unit": "VARCHAR", "rows_per_unit": "INTEGER"},
         _budget,
     ),
     Function(
         "mwem_ledger",
         {"database_name": "VARCHAR", "schema_name": "VARCHAR", "table_name": "VARCHAR", "output": "VARCHAR", "epsilon": "DOUBLE",
          "delta": "DOUBLE", "action": "VARCHAR", "private": "BOOLEAN", "status": "VARCHAR", "started": "TIMESTAMP",
-         "finished": "TIMESTAMP"},
+         "finished": "TIMESTAMP", "who": "VARCHAR", "unit": "VARCHAR", "rows_per_unit": "INTEGER", "epsilon_spent": "DOUBLE",
+         "epsilon_left": "DOUBLE", "intact": "BOOLEAN"},
         _ledger,
     ),
     Function("mwem_weights", {"cell": "VARCHAR[]", "weight": "DOUBLE"}, _weights),

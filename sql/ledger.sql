@@ -15,7 +15,7 @@ CREATE TABLE IF NOT EXISTS mwem.ledger (
     output VARCHAR,
     epsilon DOUBLE NOT NULL,
     delta DOUBLE NOT NULL,
-    epsilon_exact VARCHAR NOT NULL,     -- the fraction that caps are checked with
+    epsilon_exact VARCHAR NOT NULL,     -- the fraction that caps without delta are checked with
     delta_exact VARCHAR NOT NULL,
     private BOOLEAN NOT NULL,           -- false: seeded noise, or a function that is not private
     action VARCHAR NOT NULL,
@@ -23,15 +23,32 @@ CREATE TABLE IF NOT EXISTS mwem.ledger (
     started TIMESTAMP NOT NULL,
     finished TIMESTAMP
 );
+-- Files that were written before caps fixed an accountant and a unit.
+ALTER TABLE mwem.ledger ADD COLUMN IF NOT EXISTS rho_exact VARCHAR;         -- the fraction that caps with delta are checked with
+ALTER TABLE mwem.ledger ADD COLUMN IF NOT EXISTS unit VARCHAR;              -- whose rows are protected together; NULL: each row
+ALTER TABLE mwem.ledger ADD COLUMN IF NOT EXISTS rows_per_unit INTEGER;
+ALTER TABLE mwem.ledger ADD COLUMN IF NOT EXISTS request VARCHAR;           -- hash of the request that was charged
+ALTER TABLE mwem.ledger ADD COLUMN IF NOT EXISTS who VARCHAR;               -- the user of the operating system
 
 CREATE TABLE IF NOT EXISTS mwem.budgets (
     database_name VARCHAR NOT NULL,
     schema_name VARCHAR NOT NULL,
     table_name VARCHAR NOT NULL,
     epsilon DOUBLE NOT NULL,
-    delta DOUBLE NOT NULL,
+    delta DOUBLE NOT NULL,              -- 0: epsilons are added up; above: rho is, and converted once at this delta
     epsilon_exact VARCHAR NOT NULL,
     delta_exact VARCHAR NOT NULL,
-    debits BIGINT NOT NULL,             -- written by every debit, so that two at once conflict
     PRIMARY KEY (schema_name, table_name, database_name)
+);
+ALTER TABLE mwem.budgets DROP COLUMN IF EXISTS debits;
+ALTER TABLE mwem.budgets ADD COLUMN IF NOT EXISTS unit VARCHAR;
+ALTER TABLE mwem.budgets ADD COLUMN IF NOT EXISTS rows_per_unit INTEGER;
+ALTER TABLE mwem.budgets ADD COLUMN IF NOT EXISTS columns VARCHAR;          -- hash of the table's columns: a renamed table is known by them
+
+-- Everything that was ever written to the two tables above, in order. Two writers at once take the same number, and one of
+-- them tries again: that is what keeps a cap.
+CREATE TABLE IF NOT EXISTS mwem.journal (
+    number BIGINT PRIMARY KEY,
+    event VARCHAR NOT NULL,             -- JSON: a debit, a note, the end of an entry or a cap, with all its values
+    checksum VARCHAR NOT NULL           -- of this event and the checksum before it
 );

@@ -153,22 +153,24 @@ CREATE OR REPLACE MACRO mwem_compare(private_table, output, workload) AS TABLE
                     FROM query_table(workload) AS __mwem_row)))
     WHERE CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE true END;
 
--- Sets the cap on what all releases of a table may spend together.
--- Example: CALL mwem_budget('adult', 3.0)  ->  main, adult, 3.0, 0.0, 0.5, 0.0
+-- Sets the cap on what all releases of a table may spend together, how they are counted, and for whom.
+-- Example: CALL mwem_budget('adult', 3.0)  ->  main, adult, 3.0, 0.0, 0.5, 0.0, 2.5, NULL, 1
 -- Cost: nothing
-CREATE OR REPLACE MACRO mwem_budget(private_table, epsilon, delta := 0.0) AS TABLE
+CREATE OR REPLACE MACRO mwem_budget(private_table, epsilon, delta := 0.0, unit := NULL, rows_per_unit := 1) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(_mwem_budget(to_json({
             private_table: private_table::VARCHAR,
             epsilon: epsilon::VARCHAR,
             delta: delta::VARCHAR,
+            unit: unit,
+            rows_per_unit: rows_per_unit,
             context: {database: current_database(), schema: current_schema(), settings: {
             TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
             integer_division: current_setting('integer_division'),
             ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL)) AS r)
     WHERE CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE true END;
 
--- What was spent, when, on what, over all attached databases.
+-- What was spent, by whom, when, on what, and what is left, over all attached databases.
 -- Example: FROM mwem_ledger()  ->  census, main, adult, census.main.adult_synthetic, 0.5, ...
 -- Cost: nothing
 CREATE OR REPLACE MACRO mwem_ledger() AS TABLE

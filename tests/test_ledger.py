@@ -14,9 +14,12 @@ from hypothesis import strategies as st
 
 import mwem_sql
 from mwem_sql.budget import Budget
+from mwem_sql.caps import Cap, Charge, pure_rho
 from mwem_sql.catalog import Name, Place
 from mwem_sql.errors import BudgetError, OutputError
-from mwem_sql.ledger import Ledger, entries, is_read_only, ledger_of
+from mwem_sql.ledger import Ledger, is_read_only, ledger_of
+from mwem_sql.mechanisms import zcdp_rho
+from mwem_sql.statement import entries
 
 TABLE = Name("memory", "main", "t")
 
@@ -31,8 +34,19 @@ def plain(connect: Open) -> Connection:
     return connect(registered=False)
 
 
-def debit(con: Connection, ledger: Ledger, epsilon: str, delta: str = "0") -> str:
-    return ledger.debit(con.cursor(), Budget(Fraction(epsilon), Fraction(delta)), "o", action="mwem_release")
+def charge(epsilon: str | Fraction, delta: str = "0", unit: str | None = None, rows_per_unit: int = 1) -> Charge:
+    """As Laplace noise costs, or with delta as Gaussian noise does."""
+    budget = Budget(Fraction(epsilon), Fraction(delta))
+    rho = zcdp_rho(budget.epsilon, budget.delta) if budget.delta else pure_rho(budget.epsilon)
+    return Charge(budget, rho, unit, rows_per_unit)
+
+
+def cap(epsilon: str | Fraction, delta: str = "0", unit: str | None = None, rows_per_unit: int = 1) -> Cap:
+    return Cap(Budget(Fraction(epsilon), Fraction(delta)), unit, rows_per_unit)
+
+
+def debit(con: Connection, ledger: Ledger, epsilon: str, delta: str = "0", unit: str | None = None, rows_per_unit: int = 1) -> str:
+    return ledger.debit(con.cursor(), charge(epsilon, delta, unit, rows_per_unit), "memory.main.o", action="mwem_release")
 
 
 def at_once(count: int, act: Callable[[int], object]) -> list[Exception]:
@@ -58,7 +72,7 @@ def test_an_entry_is_opened_and_closed(plain: Connection, ledger: Ledger) -> Non
     entry = debit(plain, ledger, "1/3")
     (row,) = entries(plain.cursor())
     assert (row["entry"], row["status"], row["finished"]) == (entry, "open", None)
-    assert (row["database_name"], row["schema_name"], row["table_name"], row["output"]) == ("memory", "main", "t", "o")
+    assert (row["database_name"], row["schema_name"], row["table_name"], row["output"]) == ("memory", "main", "t", "memory.main.o")
     assert (row["epsilon"], row["epsilon_exact"], row["private"]) == (1 / 3, "1/3", True)
     ledger.close(plain.cursor(), entry, "failed")
     (row,) = entries(plain.cursor())
@@ -67,7 +81,7 @@ def test_an_entry_is_opened_and_closed(plain: Connection, ledger: Ledger) -> Non
 
 
 def test_ten_tenths_fit_one(plain: Connection, ledger: Ledger) -> None:
-    ledger.set_cap(plain.cursor(), Budget(Fraction(1)))
+    ledger.set_cap(plain.cursor(), cap("1"))
     for _ in range(10):
         debit(plain, ledger, "1/10")
     with pytest.raises(BudgetError, match="0 of 1 is left"):
@@ -77,32 +91,94 @@ def test_ten_tenths_fit_one(plain: Connection, ledger: Ledger) -> None:
 
 @settings(max_examples=10, deadline=None)
 @given(st.lists(st.fractions(min_value=Fraction(1, 1000), max_value=2, max_denominator=10**6), min_size=1, max_size=6), st.fractions(min_value=1, max_value=5))
-def test_a_cap_holds_exactly(asked: list[Fraction], cap: Fraction) -> None:
+def test_a_cap_holds_exactly(asked: list[Fraction], most: Fraction) -> None:
     con = duckdb.connect()
     ledger = Ledger("memory", TABLE)
-    ledger.set_cap(con.cursor(), Budget(cap))
+    ledger.set_cap(con.cursor(), cap(most))
     spent = Fraction(0)
     for epsilon in asked:
-        if spent + epsilon <= cap:
+        if spent + epsilon <= most:
             debit(con, ledger, str(epsilon))
             spent += epsilon
         else:
             with pytest.raises(BudgetError):
                 debit(con, ledger, str(epsilon))
-    assert ledger.set_cap(con.cursor(), Budget(cap)).epsilon == spent
+    assert ledger.balance(con.cursor()).spent == spent
     con.close()
 
 
-def test_a_cap_on_delta(plain: Connection, ledger: Ledger) -> None:
-    ledger.set_cap(plain.cursor(), Budget(Fraction(10), Fraction(1, 10**6)))
-    debit(plain, ledger, "1", "1/1000000")
-    with pytest.raises(BudgetError, match=r"epsilon \(1, delta 1e-09\) does not fit the cap on t: 9 of 10 is left \(delta 0\)"):
+def test_a_cap_without_delta_takes_no_delta(plain: Connection, ledger: Ledger) -> None:
+    ledger.set_cap(plain.cursor(), cap("10"))
+    with pytest.raises(BudgetError, match=r"delta \(1e-09\) does not fit the cap on t, which has none \(delta 0\)\. Hint: leave delta out"):
         debit(plain, ledger, "1", "1/1000000000")
-    debit(plain, ledger, "1")
+    debit(plain, ledger, "10")
+
+
+def test_a_cap_with_delta_counts_rho_and_converts_once(plain: Connection, ledger: Ledger) -> None:
+    own = cap("2", "1/1000000")
+    ledger.set_cap(plain.cursor(), own)
+    debit(plain, ledger, "1", "1/1000000000")
+    debit(plain, ledger, "1/10")
+    spent = zcdp_rho(Fraction(1), Fraction(1, 10**9)) + Fraction(1, 200)
+    assert ledger.balance(plain.cursor()).spent == spent
+    left = own.limit - spent
+    with pytest.raises(BudgetError, match=rf"and {float(left):g} of {float(own.limit):g} is left: enough for epsilon {own.epsilon(left):g} at delta 1e-06"):
+        debit(plain, ledger, "1")
+    ledger.debit(plain.cursor(), Charge(Budget(Fraction(1)), left), "o", action="mwem_release")
+    assert ledger.balance(plain.cursor()).epsilon_left == 0
+    assert ledger.balance(plain.cursor()).epsilon_spent == pytest.approx(2, rel=1e-9)
+    with pytest.raises(BudgetError):
+        ledger.debit(plain.cursor(), Charge(Budget(Fraction(1)), Fraction(1, 10**40)), "o", action="mwem_release")
+
+
+def test_one_release_of_all_that_a_cap_allows_fits_it(plain: Connection, ledger: Ledger) -> None:
+    ledger.set_cap(plain.cursor(), cap("1", "1/1000000"))
+    debit(plain, ledger, "1", "1/1000000")
+
+
+def test_gaussian_releases_go_further_than_their_epsilons(plain: Connection, ledger: Ledger) -> None:
+    """What the accountant is for: 30 releases of (0.1, 1e-6) do not cost (3, 3e-5)."""
+    ledger.set_cap(plain.cursor(), cap("20", "1/1000000"))
+    for _ in range(30):
+        debit(plain, ledger, "1/10", "1/1000000")
+    assert ledger.balance(plain.cursor()).epsilon_spent < 0.6
+
+
+@pytest.mark.parametrize("given", [("person", 3), (None, 1)])
+@pytest.mark.parametrize("other", [("person", 2), ("household", 3), (None, 1), ("person", 3)])
+def test_a_cap_fixes_the_unit(plain: Connection, ledger: Ledger, given: tuple[str | None, int], other: tuple[str | None, int]) -> None:
+    ledger.set_cap(plain.cursor(), cap("10", "0", *given))
+    if given == other:
+        debit(plain, ledger, "1", "0", *other)
+        return
+    with pytest.raises(BudgetError, match="cannot be counted under the cap on t, which is for one"):
+        debit(plain, ledger, "1", "0", *other)
+    assert entries(plain.cursor()) == []
+
+
+def test_a_cap_that_could_not_count_what_was_spent_is_refused(plain: Connection, ledger: Ledger) -> None:
+    debit(plain, ledger, "1", "1/1000000")
+    with pytest.raises(BudgetError, match=r"mwem_budget: delta \(0\) does not fit t: it has releases with delta above 0"):
+        ledger.set_cap(plain.cursor(), cap("10"))
+    with pytest.raises(BudgetError, match="a cap for one person, at most 3 rows cannot count releases of t that protect one row"):
+        ledger.set_cap(plain.cursor(), cap("10", "1/1000000", "person", 3))
+    ledger.set_cap(plain.cursor(), cap("10", "1/1000000"))
+    with pytest.raises(BudgetError, match=r"delta \(0\) cannot replace 1e-06: 1 releases of t were counted with it"):
+        ledger.set_cap(plain.cursor(), cap("10"))
+    assert ledger.set_cap(plain.cursor(), cap("10", "1/10000000")).epsilon_left > 9
+
+
+def test_an_accountant_is_not_changed_once_it_has_counted(plain: Connection, ledger: Ledger) -> None:
+    ledger.set_cap(plain.cursor(), cap("1"))
+    ledger.set_cap(plain.cursor(), cap("1", "1/1000000"))
+    ledger.set_cap(plain.cursor(), cap("1"))
+    debit(plain, ledger, "1/10")
+    with pytest.raises(BudgetError, match=r"cannot be changed to or from 0: 1 releases of t were counted without it\. Hint: keep delta := 0"):
+        ledger.set_cap(plain.cursor(), cap("1", "1/1000000"))
 
 
 def test_failed_and_open_entries_count(plain: Connection, ledger: Ledger) -> None:
-    ledger.set_cap(plain.cursor(), Budget(Fraction(2)))
+    ledger.set_cap(plain.cursor(), cap("2"))
     ledger.close(plain.cursor(), debit(plain, ledger, "1"), "failed")
     debit(plain, ledger, "1")
     with pytest.raises(BudgetError):
@@ -111,24 +187,23 @@ def test_failed_and_open_entries_count(plain: Connection, ledger: Ledger) -> Non
 
 def test_a_note_spends_nothing(plain: Connection, ledger: Ledger) -> None:
     ledger.note(plain.cursor(), "o", "mwem_compare")
-    assert ledger.set_cap(plain.cursor(), Budget(Fraction(1))).epsilon == 0
+    assert ledger.set_cap(plain.cursor(), cap("1")).spent == 0
     (row,) = entries(plain.cursor())
     assert (row["action"], row["epsilon"], row["private"], row["status"]) == ("mwem_compare", 0.0, False, "done")
 
 
 def test_what_is_not_private_is_refused_under_a_cap_and_not_counted_without(plain: Connection, ledger: Ledger) -> None:
-    budget = Budget(Fraction(1))
-    ledger.debit(plain.cursor(), budget, "o", action="mwem_release", private=False)
-    assert ledger.set_cap(plain.cursor(), budget).epsilon == 0
+    ledger.debit(plain.cursor(), charge("1"), "o", action="mwem_release", private=False)
+    assert ledger.set_cap(plain.cursor(), cap("1")).spent == 0
     with pytest.raises(BudgetError, match=r"a seeded release of t is refused, because the table has a cap\. Hint: leave seed out"):
-        ledger.debit(plain.cursor(), budget, "o", action="mwem_release", private=False)
+        ledger.debit(plain.cursor(), charge("1"), "o", action="mwem_release", private=False)
 
 
 def test_the_last_share_has_one_winner(plain: Connection, ledger: Ledger) -> None:
-    ledger.set_cap(plain.cursor(), Budget(Fraction(1)))
+    ledger.set_cap(plain.cursor(), cap("1"))
     debit(plain, ledger, "1/2")
     cursors = [plain.cursor() for _ in range(8)]
-    errors = at_once(8, lambda k: ledger.debit(cursors[k], Budget(Fraction(1, 2)), f"o{k}", action="mwem_release"))
+    errors = at_once(8, lambda k: ledger.debit(cursors[k], charge("1/2"), f"o{k}", action="mwem_release"))
     assert [type(error) for error in errors] == [BudgetError] * 7
     assert len(entries(plain.cursor())) == 2
 
@@ -146,16 +221,16 @@ def test_the_last_share_has_one_winner_in_sql(con: Connection) -> None:
 
 def test_first_debits_at_once_make_one_ledger(plain: Connection, ledger: Ledger) -> None:
     cursors = [plain.cursor() for _ in range(8)]
-    assert at_once(8, lambda k: ledger.debit(cursors[k], Budget(Fraction(1)), f"o{k}", action="mwem_release")) == []
+    assert at_once(8, lambda k: ledger.debit(cursors[k], charge("1"), f"o{k}", action="mwem_release")) == []
     assert len(entries(plain.cursor())) == 8
     assert plain.execute("FROM mwem.schema_version").fetchall() == [(1,)]
 
 
 def test_tables_of_one_name_in_two_schemas_have_their_own_caps(plain: Connection, ledger: Ledger) -> None:
     other = Ledger("memory", Name("memory", "s", "t"))
-    ledger.set_cap(plain.cursor(), Budget(Fraction(1)))
+    ledger.set_cap(plain.cursor(), cap("1"))
     debit(plain, ledger, "1")
-    other.set_cap(plain.cursor(), Budget(Fraction(1)))
+    other.set_cap(plain.cursor(), cap("1"))
     debit(plain, other, "1")
     with pytest.raises(BudgetError):
         debit(plain, ledger, "1")
@@ -191,3 +266,134 @@ def test_where_the_ledger_is(connect: Open, tmp_path_factory: pytest.TempPathFac
     debit(con, ledger_of(con, Name("b", "main", "t"), Place("b", "main"), "f"), "1")
     assert con.execute("SELECT database_name FROM b.mwem.ledger ORDER BY 1").fetchall() == [("",), ("a",)]
     assert [row["database_name"] for row in entries(con)] == ["a", "b"]
+
+
+# What the curator reads.
+
+
+def test_spent_and_left_of_every_table_in_every_database(plain: Connection, ledger: Ledger) -> None:
+    plain.execute("ATTACH ':memory:' AS b")
+    other = Ledger("b", Name("b", "main", "t"))
+    ledger.set_cap(plain.cursor(), cap("3"))
+    debit(plain, ledger, "1/2")
+    debit(plain, ledger, "1")
+    debit(plain, other, "2")
+    seen = [(row["database_name"], row["epsilon"], row["epsilon_spent"], row["epsilon_left"], row["intact"]) for row in entries(plain.cursor())]
+    assert seen == [("memory", 0.5, 1.5, 1.5, True), ("memory", 1.0, 1.5, 1.5, True), ("b", 2.0, 2.0, None, True)]
+    assert all(row["who"] for row in entries(plain.cursor()))
+
+
+def test_a_changed_cap_is_logged(plain: Connection, ledger: Ledger) -> None:
+    ledger.set_cap(plain.cursor(), cap("1"))
+    assert entries(plain.cursor()) == []
+    debit(plain, ledger, "1")
+    ledger.set_cap(plain.cursor(), cap("3"))
+    first, second = entries(plain.cursor())
+    assert first["action"] == "mwem_release"
+    assert (second["action"], second["table_name"], second["private"], second["epsilon"]) == ("mwem_budget: epsilon 1.0 to 3.0", "t", False, 0.0)
+    assert second["who"]
+    assert second["intact"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE mwem.ledger SET epsilon_exact = '1/1000', epsilon = 0.001 WHERE epsilon = 1", "UPDATE mwem.ledger SET status = 'failed'",
+        "UPDATE mwem.ledger SET table_name = 'other'", "DELETE FROM mwem.ledger WHERE epsilon = 1", "DELETE FROM mwem.ledger",
+        "DELETE FROM mwem.journal WHERE number = 2", "UPDATE mwem.budgets SET epsilon_exact = '1000'", "DELETE FROM mwem.budgets",
+        "UPDATE mwem.journal SET event = replace(event, '1/2', '1/9') WHERE number = 2", "UPDATE mwem.journal SET number = number + 1 WHERE number = 5",
+        "UPDATE mwem.ledger SET who = 'somebody else'", "UPDATE mwem.ledger SET private = false",
+    ],
+)  # fmt: skip
+def test_what_is_changed_by_hand_is_seen(plain: Connection, ledger: Ledger, change: str) -> None:
+    ledger.set_cap(plain.cursor(), cap("3"))
+    ledger.close(plain.cursor(), debit(plain, ledger, "1/2"), "done")
+    ledger.close(plain.cursor(), debit(plain, ledger, "1"), "done")
+    assert all(row["intact"] for row in entries(plain.cursor()))
+    plain.execute(change)
+    assert not all(row["intact"] for row in entries(plain.cursor()))
+
+
+def test_nothing_on_the_surface_changes_what_was_written(con: Connection) -> None:
+    """Append-only: of an entry, only its status changes, from open, once."""
+    before: list[dict[str, object]] = []
+    for call in (
+        "CALL mwem_release('people', workload, 1, rounds := 1)", "CALL mwem_budget('people', 2)", "CALL mwem_budget('people', 3)",
+        "CALL mwem_release('people', workload, 1, rounds := 1)", "CALL mwem_release('people', workload, 1, rounds := 1, version := '2')",
+        "FROM mwem_compare('people', 'people_synthetic', workload)", "FROM mwem_suggest_domain('people')", "DROP TABLE people",
+    ):  # fmt: skip
+        con.execute(call).fetchall()
+        rows = entries(con.cursor())
+        assert all(row["intact"] for row in rows)
+        fixed = [{name: row[name] for name in ("entry", "table_name", "epsilon", "action", "status", "started")} for row in rows]
+        assert fixed[: len(before)] == before
+        before = fixed
+    assert len(before) == 5
+
+
+def test_a_file_from_before_the_journal(plain: Connection, ledger: Ledger) -> None:
+    plain.execute(
+        """CREATE SCHEMA mwem;
+           CREATE TABLE mwem.ledger (entry VARCHAR PRIMARY KEY, database_name VARCHAR NOT NULL, schema_name VARCHAR NOT NULL, table_name VARCHAR NOT NULL,
+               output VARCHAR, epsilon DOUBLE NOT NULL, delta DOUBLE NOT NULL, epsilon_exact VARCHAR NOT NULL, delta_exact VARCHAR NOT NULL,
+               private BOOLEAN NOT NULL, action VARCHAR NOT NULL, status VARCHAR NOT NULL, started TIMESTAMP NOT NULL, finished TIMESTAMP);
+           CREATE TABLE mwem.budgets (database_name VARCHAR NOT NULL, schema_name VARCHAR NOT NULL, table_name VARCHAR NOT NULL, epsilon DOUBLE NOT NULL,
+               delta DOUBLE NOT NULL, epsilon_exact VARCHAR NOT NULL, delta_exact VARCHAR NOT NULL, debits BIGINT NOT NULL,
+               PRIMARY KEY (schema_name, table_name, database_name));
+           INSERT INTO mwem.ledger VALUES ('old', '', 'main', 't', 'o', 1, 0, '1', '0', true, 'mwem_release', 'done', '2026-01-01', '2026-01-01');
+           INSERT INTO mwem.budgets VALUES ('', 'main', 't', 2, 0, '2', '0', 1)"""
+    )
+    (row,) = entries(plain.cursor())
+    assert (row["epsilon_left"], row["intact"]) == (1.0, None)
+    with pytest.raises(BudgetError, match="1 of 2 is left"):
+        debit(plain, ledger, "3/2")
+    debit(plain, ledger, "1")
+    assert [row["intact"] for row in entries(plain.cursor())] == [None, True]
+
+
+# Names.
+
+
+def test_a_cap_follows_a_table_by_name_and_a_renamed_one_by_its_columns(con: Connection) -> None:
+    call = "CALL mwem_release('{}', workload, 1, rounds := 1, output := '{}')"
+    con.execute("CALL mwem_budget('people', 1.5)").fetchall()
+    con.execute(call.format("people", "a")).fetchall()
+    full = r"does not fit the cap on people: 0\.5 of 1\.5 is left"
+    con.execute("CREATE OR REPLACE TABLE people AS FROM people LIMIT 3")  # its CHECKs are gone, so is the domain; the cap is not
+    con.execute("CREATE TABLE people_domain AS SELECT 'age' AS attribute, 0 AS low, 99 AS high; CREATE TABLE w AS SELECT 'age > 40' AS predicate")
+    with pytest.raises(duckdb.Error, match=full):
+        con.execute("CALL mwem_release('people', w, 1)")
+    con.execute("ALTER TABLE people RENAME TO crowd; ALTER TABLE people_domain RENAME TO crowd_domain")
+    con.execute("CREATE TABLE others AS SELECT age FROM crowd")
+    with pytest.raises(duckdb.Error, match=full):
+        con.execute("CALL mwem_release('crowd', w, 1)")
+    assert con.execute("SELECT table_name, epsilon_spent FROM mwem_budget('crowd', 3)").fetchall() == [("people", 1.0)]
+    assert con.execute("SELECT epsilon FROM mwem_release('crowd', w, 1)").fetchall() == [(1.0,)]
+    assert con.execute("SELECT DISTINCT table_name, epsilon_spent, epsilon_left FROM mwem_ledger()").fetchall() == [("people", 2.0, 1.0)]
+    con.execute("CALL mwem_release('others', w, 1, domain := 'crowd_domain')").fetchall()
+    assert con.execute("SELECT epsilon_spent FROM mwem_ledger() WHERE table_name = 'others'").fetchall() == [(1.0,)]
+
+
+def test_case_is_no_way_around_a_cap(con: Connection) -> None:
+    con.execute("CALL mwem_budget('people', 0.5)").fetchall()
+    con.execute("ALTER TABLE people RENAME TO interim; ALTER TABLE interim RENAME TO PEOPLE")
+    with pytest.raises(duckdb.Error, match=r"0\.5 of 0\.5 is left"):
+        con.execute("CALL mwem_release('people', workload, 1)")
+
+
+def test_a_unit_under_a_view_is_the_tables(con: Connection) -> None:
+    con.execute(
+        """CREATE VIEW renamed AS SELECT age, sex, member, city, city AS person FROM people;
+           CREATE VIEW made_up AS SELECT age, sex, member, city || 'x' AS city FROM people;
+           CREATE TABLE w AS SELECT 'age > 40' AS predicate;
+           CREATE TABLE renamed_domain AS SELECT 'age' AS attribute, 0 AS low, 99 AS high; CREATE TABLE made_up_domain AS FROM renamed_domain"""
+    )
+    assert con.execute("SELECT unit, rows_per_unit FROM mwem_budget('people', 10, unit := 'CITY', rows_per_unit := 2)").fetchall() == [("city", 2)]
+    con.execute("CALL mwem_release('renamed', w, 1, unit := 'person', rows_per_unit := 2)").fetchall()
+    for wrong in ("'made_up', w, 1, unit := 'city', rows_per_unit := 2", "'people', w, 1", "'people', w, 1, unit := 'city'", "'people', w, 1, unit := 'sex', rows_per_unit := 2"):
+        with pytest.raises(duckdb.Error, match="cannot be counted under the cap on people, which is for one city, at most 2 rows"):
+            con.execute(f"CALL mwem_release({wrong}, output := 'other')")
+    with pytest.raises(duckdb.Error, match=r"mwem_budget: unit \('nobody'\) is not a column of people"):
+        con.execute("CALL mwem_budget('people', 10, unit := 'nobody')")
+    with pytest.raises(duckdb.Error, match=r"mwem_budget: rows_per_unit \(2\) needs a unit"):
+        con.execute("CALL mwem_budget('people', 10, rows_per_unit := 2)")
