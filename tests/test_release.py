@@ -208,13 +208,13 @@ def test_debited_before_a_private_row_is_read(con: Connection) -> None:
            CREATE VIEW read AS SELECT CAST(age AS INTEGER) AS age FROM raw;
            CREATE TABLE read_domain AS SELECT 'age' AS attribute, 0 AS low, 99 AS high"""
     )
-    for tries in (1, 2):
+    for tries in ("1", "2"):
         with pytest.raises(EngineError, match=r"the private table could not be read\. Hint: the cause is withheld") as caught:
-            mwem_sql.release(con, "read", ONE, 1)
+            mwem_sql.release(con, "read", ONE, 1, version=tries)
         assert "Smith" not in str(caught.value)
         assert caught.value.__cause__ is None
         assert caught.value.__context__ is None
-        assert statuses(con) == ["failed"] * tries
+        assert statuses(con) == ["failed"] * int(tries)
     with pytest.raises(duckdb.Error, match="the cause is withheld") as raised:
         con.execute("WITH w AS (SELECT 'age > 4' AS predicate) FROM mwem_release('read', w, 1)")
     assert "Smith" not in str(raised.value)
@@ -239,8 +239,24 @@ def test_an_interrupted_release_stays_charged(con: Connection) -> None:
         mwem_sql.release(con, "people", ONE, 1)
     assert statuses(con) == ["failed"]
     assert "main.people_synthetic" not in tables(con)
-    assert mwem_sql.release(con, "people", ONE, 1).reused is False
-    assert statuses(con) == ["failed", "done"]
+    for _ in range(2):
+        with pytest.raises(BudgetError, match=r"this request was charged on .* UTC \(epsilon 1\) and did not come to its end \(failed\); .* Hint: give a new version"):
+            mwem_sql.release(con, "people", ONE, 1)
+    assert statuses(con) == ["failed"]
+    assert mwem_sql.release(con, "people", ONE, 1, output="elsewhere").reused is False
+    assert mwem_sql.release(con, "people", ONE, 1, version="again").reused is False
+    assert statuses(con) == ["failed", "done", "done"]
+
+
+def test_an_interrupted_experiment_may_be_repeated(con: Connection) -> None:
+    """Nothing was charged for seeded noise."""
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with during_a_run(interrupt), pytest.raises(KeyboardInterrupt):
+        mwem_sql.release(con, "people", ONE, 1, seed=1)
+    assert mwem_sql.release(con, "people", ONE, 1, seed=1).reused is False
 
 
 # Storing: all or nothing.
