@@ -1,9 +1,11 @@
 """Differentially private synthetic tables inside DuckDB: `CALL mwem_release('adult', workload, 0.5)`."""
 
 from mwem_sql.api import Release, release
+from mwem_sql.calls import cancel
 from mwem_sql.domain import Attribute, Domain
 from mwem_sql.errors import (
     BudgetError,
+    CancelledError,
     CellsError,
     DomainError,
     EngineError,
@@ -18,7 +20,7 @@ from mwem_sql.register import connect, register, unregister
 from mwem_sql.workload import Query, Workload
 
 __all__ = [
-    "Attribute", "BudgetError", "CellsError", "Domain", "DomainError", "EngineError", "MwemError", "OptionError", "OutputError",
-    "PredicateError", "Query", "Release", "TableError", "Workload", "WorkloadError", "connect", "register", "release",
+    "Attribute", "BudgetError", "CancelledError", "CellsError", "Domain", "DomainError", "EngineError", "MwemError", "OptionError", "OutputError",
+    "PredicateError", "Query", "Release", "TableError", "Workload", "WorkloadError", "cancel", "connect", "register", "release",
     "unregister",
 ]  # fmt: skip

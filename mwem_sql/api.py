@@ -8,7 +8,7 @@ import duckdb
 import pyarrow as pa
 from sqlglot import exp
 
-from mwem_sql import catalog, store
+from mwem_sql import calls, catalog, store
 from mwem_sql.answer import ANSWER, Answerer
 from mwem_sql.catalog import Name
 from mwem_sql.errors import OptionError, TableError, refuse
@@ -70,8 +70,9 @@ def release(con: duckdb.DuckDBPyConnection, table: str, workload: WorkloadLike, 
         (epsilon, delta)-differential privacy, per row or per `unit`; debited in the ledger before a private row is read.
     """
     session = Session.of(con)
-    asked = read_workload(session, workload, table)
-    return Release(session, *run_release(session, Request.parse(table, asked, epsilon, options)))
+    with calls.running(FUNCTION, from_python=True):
+        asked = read_workload(session, workload, table)
+        return Release(session, *run_release(session, Request.parse(table, asked, epsilon, options)))
 
 
 def read_workload(session: Session, workload: object, private: str | None) -> Workload:

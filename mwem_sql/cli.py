@@ -87,7 +87,7 @@ def interruptible(con: duckdb.DuckDBPyConnection) -> Iterator[None]:
 
     The signal must not raise while DuckDB works: 1.x then leaves a release running on a thread of its own, and crashes.
     Nor can it wait for the main thread, which on 2.0 stayed in a join for 50 s. So a thread that waits on the wake-up
-    descriptor interrupts. A release cannot be: its budget is spent, so it is finished and stored. Files survive an exit.
+    descriptor interrupts, and stops a release. A second Ctrl-C does not wait for it. Files survive an exit.
     """
     ear, mouth = socket.socketpair()
     mouth.setblocking(False)
@@ -99,8 +99,9 @@ def interruptible(con: duckdb.DuckDBPyConnection) -> Iterator[None]:
                 if heard.is_set():
                     os._exit(130)
                 heard.set()
+                mwem_sql.cancel()
                 con.interrupt()
-                print("\nInterrupted. Ctrl-C again leaves without waiting for a release.", file=sys.stderr, flush=True)
+                print("\nInterrupted. Ctrl-C again leaves at once.", file=sys.stderr, flush=True)
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()

@@ -47,6 +47,10 @@ class EngineError(MwemError):
     """The private table could not be read. The message is fixed: a cause could quote a private value."""
 
 
+class CancelledError(MwemError):
+    """The call was stopped by Ctrl-C or by `mwem_sql.cancel`."""
+
+
 def refuse(kind: type[MwemError], function: str, what: str, hint: str) -> MwemError:
     """Build an error in the house form; `what` names the value and the rule."""
     return kind(f"{function}: {what}. Hint: {hint}")

@@ -17,7 +17,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from mwem_sql import surface
+from mwem_sql import calls, surface
 from mwem_sql.catalog import Place
 from mwem_sql.errors import TableError, refuse
 from mwem_sql.ledger import is_read_only
@@ -84,6 +84,7 @@ def register(con: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
             _create_functions(con, instance)
         instance.add(con)
         _create_macros(con)
+    calls.listen()
     return con
 
 

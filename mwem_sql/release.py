@@ -19,7 +19,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from mwem_sql import catalog, engine, reuse, store
+from mwem_sql import calls, catalog, engine, reuse, store
 from mwem_sql.budget import Split, split
 from mwem_sql.caps import Charge
 from mwem_sql.catalog import Name, Relation
@@ -89,7 +89,7 @@ def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any
             facts = _run_and_store(session, request, plan, output, {"entry": entry, "request": fingerprint})
             status = "done"
         finally:
-            with suppress(duckdb.Error):  # an entry that stays open counts all the same, and as done if its release is there
+            with calls.shielded(), suppress(duckdb.Error):  # an entry that stays open counts all the same, and as done if its release is there
                 ledger.close(session.cursor(), entry, status)
         return output, _summary(output, facts, started, reused=False)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import duckdb
 from sqlglot import exp
 
+from mwem_sql import calls
 from mwem_sql.catalog import Place
 from mwem_sql.compiler.sandbox import MEANINGFUL_SETTINGS
 
@@ -21,7 +22,7 @@ _LOCKS_GUARD = threading.Lock()
 class Session:
     """`cursor` gives a fresh connection of the instance for every statement: it sees committed, lasting tables only."""
 
-    cursor: Callable[[], duckdb.DuckDBPyConnection]
+    fresh: Callable[[], duckdb.DuckDBPyConnection]
     place: Place
     settings: Mapping[str, object]
 
@@ -33,6 +34,9 @@ class Session:
             with suppress(duckdb.Error):  # a setting of an extension that is not loaded
                 settings[name] = con.execute("SELECT current_setting(?)", [name]).fetchall()[0][0]
         return cls(con.cursor, Place.of(con), settings)
+
+    def cursor(self) -> duckdb.DuckDBPyConnection:
+        return calls.track(self.fresh())
 
 
 def lock(name: str) -> threading.Lock:

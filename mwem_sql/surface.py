@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 from sqlglot import exp
 
-from mwem_sql import answer, catalog, engine, ledger, statement
+from mwem_sql import answer, calls, catalog, engine, ledger, statement
 from mwem_sql.budget import Budget
 from mwem_sql.caps import Cap
 from mwem_sql.catalog import Place
@@ -42,7 +42,8 @@ class Function:
     def run(self, cursor: Cursor, text: str, queries: list[str] | None) -> list[dict[str, Any]]:
         """The rows; or one row with the refusal in `err`, which the macro raises as an error of DuckDB's."""
         try:
-            return list(self.body(*_call(cursor, text), queries))
+            with calls.running(self.name):
+                return list(self.body(*_call(cursor, text), queries))
         except Exception as error:  # noqa: BLE001
             return [{"err": _sentence(self.name, error)}]
 

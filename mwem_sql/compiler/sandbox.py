@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
+from mwem_sql import calls
 from mwem_sql.compiler import dialect
 from mwem_sql.compiler.dialect import fold
 from mwem_sql.compiler.growth import PLAIN, characters
@@ -35,7 +36,7 @@ class Sandbox:
     """A private in-memory DuckDB. Errors it raises are DuckDB's and quote public text only."""
 
     def __init__(self, settings: Mapping[str, object] | None = None) -> None:
-        self._con = duckdb.connect(":memory:", config={"threads": 1, "temp_directory": ""})
+        self._con = calls.track(duckdb.connect(":memory:", config={"threads": 1, "temp_directory": ""}))
         self._rows: dict[str, int] = {}
         self._longest: dict[str, dict[str, float]] = {}
         # Whether equal texts are more than identical ones.

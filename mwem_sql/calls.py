@@ -1,0 +1,187 @@
+"""Calls that are running, and how to stop them: by Ctrl-C, or from another thread by `mwem_sql.cancel`.
+
+A function that DuckDB calls runs on a thread of DuckDB's, where no signal arrives, and DuckDB itself notices an interrupt only when
+it returns. So a call is stopped from outside: the statements it waits for are interrupted, and an exception is raised in its thread.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import signal
+import socket
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+
+import duckdb
+
+from mwem_sql.errors import CancelledError, refuse
+
+_AGAIN = 0.05  # seconds: an exception that falls into a destructor is lost, and an interrupt between two statements
+
+_GUARD = threading.RLock()
+_RUNNING: set[Call] = set()
+_HERE = threading.local()
+_LISTENING = threading.Event()
+
+
+class _Stop(BaseException):
+    """Raised in the thread of a call that is to stop. No `except Exception` holds it up."""
+
+
+class Call:
+    """One call, on one thread. `interrupted`: by Ctrl-C; `told`: and the main thread knows."""
+
+    def __init__(self) -> None:
+        self.stopped = self.interrupted = self.told = False
+        self._shielded = False
+        self._thread = threading.get_ident()
+        self._connections: list[weakref.ref[duckdb.DuckDBPyConnection]] = []
+
+    def track(self, con: duckdb.DuckDBPyConnection) -> None:
+        self._connections.append(weakref.ref(con))
+
+    def stop(self, *, by_signal: bool) -> None:
+        self.stopped, self.interrupted = True, by_signal
+        threading.Thread(target=self._insist, daemon=True).start()
+
+    def _insist(self) -> None:
+        while True:
+            with _GUARD:
+                if self not in _RUNNING:
+                    return
+                if not self._shielded:
+                    _raise(self._thread, _Stop)
+                    for known in self._connections:
+                        con = known()
+                        with suppress(duckdb.Error):
+                            if con is not None:
+                                con.interrupt()
+            time.sleep(_AGAIN)
+
+    @contextmanager
+    def shielded(self) -> Iterator[None]:
+        """What must be written down even if the call is being stopped."""
+        with _GUARD:
+            self._shielded = True
+            _raise(self._thread, None)
+        try:
+            yield
+        finally:
+            self._shielded = False
+
+    def end(self) -> None:
+        ended = False
+        while not ended:
+            with suppress(_Stop), _GUARD:
+                _RUNNING.discard(self)
+                _raise(self._thread, None)
+                ended = True
+
+
+def _raise(thread: int, kind: type[BaseException] | None) -> None:
+    """Let a thread raise an exception when it next runs Python code; None takes one back that it has not raised yet."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(kind) if kind else None)
+
+
+@contextmanager
+def running(function: str, *, from_python: bool = False) -> Iterator[Call]:
+    """Make what happens inside a call that can be stopped; a CancelledError says that it was, or in Python a KeyboardInterrupt."""
+    call = Call()
+    with _GUARD:
+        _RUNNING.add(call)
+    _HERE.call = call
+    try:
+        try:
+            yield call
+        finally:
+            call.end()
+            _HERE.call = None
+    except BaseException:
+        if not call.stopped:
+            raise
+    else:
+        return
+    if from_python and call.interrupted:
+        raise KeyboardInterrupt
+    # Whatever it ended with: an interrupted statement looks like an error of DuckDB's.
+    raise refuse(
+        CancelledError, function, "the call was stopped", "mwem_ledger() tells whether it was charged already; what was stored before is kept"
+    )
+
+
+def track(con: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
+    """Have the statements of a connection interrupted if the call of this thread, if any, is stopped."""
+    call = getattr(_HERE, "call", None)
+    if call is not None:
+        call.track(con)
+    return con
+
+
+@contextmanager
+def shielded() -> Iterator[None]:
+    """`Call.shielded` of the call of this thread, if any."""
+    call = getattr(_HERE, "call", None)
+    if call is None:
+        yield
+    else:
+        with call.shielded():
+            yield
+
+
+def cancel() -> int:
+    """Stop every call of this process that is running, in whatever thread; how many there were. Does not wait for their end.
+
+    A release that was debited stays charged; it is stored as a whole or not at all.
+    """
+    return _stop_all(by_signal=False)
+
+
+def _stop_all(*, by_signal: bool) -> int:
+    with _GUARD:
+        chosen = [call for call in _RUNNING if not call.stopped]
+        for call in chosen:
+            call.stop(by_signal=by_signal)
+    return len(chosen)
+
+
+def listen() -> None:
+    """Let Ctrl-C stop calls that are running; where there are none, it does what it did. Not where others handle the signal.
+
+    A handler alone comes too late: it waits for the main thread, which waits for DuckDB. So a thread waits on the wake-up descriptor.
+    And a handler that raised KeyboardInterrupt while a call runs would make DuckDB 1.x abandon the call's thread and crash.
+    """
+    if threading.current_thread() is not threading.main_thread() or _LISTENING.is_set():
+        return
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        return
+    ear, mouth = socket.socketpair()
+    mouth.setblocking(False)
+    before = signal.set_wakeup_fd(mouth.fileno(), warn_on_full_buffer=False)
+    if before != -1:
+        signal.set_wakeup_fd(before)
+        ear.close()
+        mouth.close()
+        return
+    _LISTENING.set()
+    signal.signal(signal.SIGINT, _on_signal)
+    threading.Thread(target=_listen, args=(ear, mouth), daemon=True).start()
+
+
+def _listen(ear: socket.socket, mouth: socket.socket) -> None:
+    while mouth.fileno() >= 0:
+        if signal.SIGINT in ear.recv(1):
+            _stop_all(by_signal=True)
+
+
+def _on_signal(number: int, frame: FrameType | None) -> None:
+    with _GUARD:
+        _stop_all(by_signal=True)  # the listener may have been first
+        news = [call for call in _RUNNING if call.interrupted and not call.told]
+        for call in news:
+            call.told = True
+    if not news:
+        signal.default_int_handler(number, frame)
