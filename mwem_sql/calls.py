@@ -21,6 +21,7 @@ import duckdb
 from mwem_sql.errors import CancelledError, refuse
 
 _AGAIN = 0.05  # seconds: an exception that falls into a destructor is lost, and an interrupt between two statements
+_LEAVE = 0.25  # seconds that DuckDB's threads take from a call's end to that of its statement
 
 _GUARD = threading.RLock()
 _RUNNING: set[Call] = set()
@@ -138,6 +139,15 @@ def cancel() -> int:
     A release that was debited stays charged; it is stored as a whole or not at all.
     """
     return _stop_all(by_signal=False)
+
+
+def finish(seconds: float) -> None:
+    """Stop all calls and wait for their end: a thread that comes back to Python when Python has ended makes it abort."""
+    deadline = time.monotonic() + seconds
+    if cancel():
+        while _RUNNING and time.monotonic() < deadline:
+            time.sleep(_AGAIN)
+        time.sleep(_LEAVE)
 
 
 def _stop_all(*, by_signal: bool) -> int:

@@ -32,8 +32,8 @@ from mwem_sql.mechanisms import zcdp_rho
 from mwem_sql.resources import read_sql
 from mwem_sql.session import lock, transaction, use
 
-_RETRIES = 200
-_PAUSE = 0.02  # seconds at most between two of them
+_RETRIES = 30
+_PAUSE = 0.05  # seconds at most between two of them
 
 Row = dict[str, Any]
 Result = TypeVar("Result")
@@ -260,7 +260,7 @@ def _retried(attempt: Callable[[], Result]) -> Result:
         try:
             with lock("mwem.journal"):  # spares the threads of one process most conflicts
                 return attempt()
-        except duckdb.TransactionException:
+        except (duckdb.TransactionException, duckdb.ConstraintException):  # the number was taken at the same time, or just before
             time.sleep(random.uniform(0, _PAUSE))  # noqa: S311  not for noise
     return attempt()
 

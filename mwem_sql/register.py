@@ -24,6 +24,7 @@ from mwem_sql.ledger import is_read_only
 from mwem_sql.resources import read_sql
 from mwem_sql.session import lock, use
 
+_PATIENCE = 10.0  # seconds that calls have to end when Python ends
 _CREATE = "CREATE OR REPLACE MACRO"
 _QUERIES = "STRUCT(n BIGINT, j VARCHAR)[]"
 _ARROW = {
@@ -181,6 +182,7 @@ def _drops() -> list[str]:
 
 @atexit.register
 def _close_all() -> None:
+    calls.finish(_PATIENCE)
     # A connection that holds Python functions and is still open at exit makes DuckDB 2.0 report leaks.
     for instance in _INSTANCES.values():
         instance.close()

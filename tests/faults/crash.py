@@ -1,0 +1,243 @@
+"""Releases that are killed, starved of disk or locked out, each in a process of its own; and what they leave in the file.
+
+    python tests/faults/crash.py steps      kill -9 before and after every statement and every private step
+    python tests/faults/crash.py random N   kill -9 at N random times
+    python tests/faults/crash.py full N     no room on the disk, at N sizes
+    python tests/faults/crash.py locked     the folder of the database cannot be written
+
+Prints one JSON object: how often each outcome was seen. `nothing`: no debit, no output. `debit`: an entry and nothing else.
+`complete`: everything. Anything else is a fault and ends in an error. This process imports and forks, but never opens DuckDB itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+import mwem_sql
+from mwem_sql import engine, store
+from mwem_sql.kernel import Kernel
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from conftest import PEOPLE  # noqa: E402
+
+NOBODY = 65534
+UNFINISHED = "did not come to its end"
+
+
+class Steps:
+    """Counts what a release does, and kills the process at one of them."""
+
+    def __init__(self, deadly: int = -1) -> None:
+        self.count, self.deadly = 0, deadly
+
+    def __call__(self) -> None:
+        if self.count == self.deadly:
+            os.kill(os.getpid(), signal.SIGKILL)
+        self.count += 1
+
+    def around(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def stepped(*arguments: Any, **options: Any) -> Any:
+            self()
+            result = function(*arguments, **options)
+            self()
+            return result
+
+        return stepped
+
+
+class Watched:
+    """A connection whose statements are steps."""
+
+    def __init__(self, con: duckdb.DuckDBPyConnection, steps: Steps) -> None:
+        self._con, self._steps = con, steps
+        self.execute, self.sql = steps.around(con.execute), steps.around(con.sql)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._con, name)
+
+    def cursor(self) -> Watched:
+        return Watched(self._con.cursor(), self._steps)
+
+
+def in_child(act: Callable[[], Any], seconds: float | None = None) -> tuple[int, Any]:
+    """Run something in a fork; its status and what it returned. After so many seconds it is killed."""
+    source, sink = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            os.close(source)
+            result = act()
+            os.write(sink, json.dumps(result).encode())
+            os._exit(0)
+        except BaseException as error:
+            os.write(sink, json.dumps(f"{type(error).__name__}: {error}").encode())
+            os._exit(1)
+    os.close(sink)
+    if seconds is not None:
+        time.sleep(seconds)
+        os.kill(child, signal.SIGKILL)
+    with os.fdopen(source) as stream:
+        text = stream.read()
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return status, json.loads(text) if text else None
+
+
+def make(folder: Path) -> None:
+    con = mwem_sql.connect(folder / "private.duckdb")
+    con.execute(PEOPLE)
+    con.execute(f"ATTACH '{folder / 'pub.duckdb'}' AS pub")
+    con.execute("CALL mwem_budget('people', 10)").fetchall()
+    con.close()
+
+
+def connect(folder: Path) -> duckdb.DuckDBPyConnection:
+    con = mwem_sql.connect(folder / "private.duckdb")
+    con.execute(f"ATTACH '{folder / 'pub.duckdb'}' AS pub")
+    return con
+
+
+def attempt(folder: Path, output: str, steps: Steps) -> int:
+    """One release; the number of its steps."""
+    con = connect(folder)
+    Kernel.select, Kernel.measure = steps.around(Kernel.select), steps.around(Kernel.measure)  # type: ignore[method-assign]
+    engine.true_answers, store.write_table = steps.around(engine.true_answers), steps.around(store.write_table)
+    mwem_sql.release(Watched(con, steps), "people", "workload", 1, rounds=2, rows=50, output=output)
+    con.close()
+    return steps.count
+
+
+def outcome(folder: Path, output: str) -> str:
+    """What a dead process left behind, and that the same call again does what it must."""
+    con = connect(folder)
+    database, _, table = output.rpartition(".main.")
+    known = {row[0] for row in con.execute("SELECT database_name || '.' || table_name FROM duckdb_tables()").fetchall()}
+    entries = con.execute("SELECT output, status, intact, epsilon FROM mwem_ledger()").fetchall()
+    assert len(entries) <= 1, entries
+    assert all(entry[2] for entry in entries), "the journal does not agree"
+    metadata = [f"{database}.mwem.{name}" for name in ("releases", "measurements", "factors")]
+    counts = [con.execute(f"SELECT count(*) FROM {name}").fetchall()[0][0] if f"{database}.releases" in known else 0 for name in metadata]
+    rows = con.execute(f"SELECT count(*) FROM {output}").fetchall()[0][0] if f"{database}.{table}" in known else 0
+    call = f"CALL mwem_release('people', workload, 1, rounds := 2, rows := 50, output := '{output}'{{}})"
+
+    def again(version: str = "") -> bool:
+        return bool(con.execute(call.format(version)).fetchall()[0][11])
+
+    if rows == 50 and counts[0] == 1 and all(counts) and entries[0][1] == "done":
+        found = "complete"
+        assert again()
+    elif not rows and not any(counts) and not entries:
+        found = "nothing"
+        assert not again()
+    elif not rows and not any(counts) and entries[0][1] in {"open", "failed"}:
+        found = "debit"
+        try:
+            again()
+        except duckdb.Error as error:
+            assert UNFINISHED in str(error), error  # noqa: PT017
+        else:
+            raise AssertionError("charged again without a word")
+        assert not again(", version := 'again'")
+    else:
+        raise AssertionError(f"half-written: {entries} {counts} {rows}")
+    spent = con.execute("SELECT count(*), sum(epsilon) FROM mwem.ledger").fetchall()
+    assert spent == [(2, 2.0) if found == "debit" else (1, 1.0)], spent
+    con.close()
+    return found
+
+
+def trial(template: Path, output: str, act: Callable[[Path], tuple[int, Any]]) -> str:
+    with tempfile.TemporaryDirectory(dir=template.parent) as name:
+        folder = Path(name)
+        shutil.copytree(template, folder, dirs_exist_ok=True)
+        act(folder)
+        status, found = in_child(lambda: outcome(folder, output))
+        if status:
+            raise SystemExit(f"{output}: {found} ({status})")
+        return str(found)
+
+
+def starved(folder: Path, output: str, limit: int) -> str:
+    """A release on a disk where no file may grow beyond a limit."""
+    con = connect(folder)
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+    try:
+        mwem_sql.release(con, "people", "workload", 1, rounds=2, rows=50, output=output)
+    except (mwem_sql.MwemError, duckdb.Error) as error:
+        return str(error)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        os._exit(0)  # noqa: B012  DuckDB must not tidy up, as on a disk that stays full
+
+
+def locked(folder: Path, output: str) -> str:
+    """A release in a folder that takes no new file."""
+    for path in folder.iterdir():
+        path.chmod(0o666)
+    folder.chmod(0o555)
+    if os.getuid() == 0:
+        folder.parent.chmod(0o755)
+        os.setuid(NOBODY)
+    try:
+        con = connect(folder)
+        mwem_sql.release(con, "people", "workload", 1, rounds=2, rows=50, output=output)
+    except (mwem_sql.MwemError, duckdb.Error) as error:
+        return str(error)
+    os._exit(3)
+
+
+OUTPUTS = ("private.main.people_synthetic", "pub.main.x")
+
+
+def main(what: str, number: str = "0") -> dict[str, int]:
+    seen: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory() as name:
+        template = Path(name) / "template"
+        template.mkdir()
+        status, told = in_child(lambda: make(template))
+        assert status == 0, told
+        started = time.monotonic()
+        status, count = in_child(lambda: attempt(Path(shutil.copytree(template, Path(name) / "counted")), OUTPUTS[1], Steps()))
+        assert status == 0, count
+        duration = time.monotonic() - started
+        seed = random.SystemRandom().getrandbits(32)
+        chance = random.Random(seed)
+        for output in OUTPUTS:
+            if what == "steps":
+                for deadly in range(count - 1, -1, -(int(number) or 1)):
+                    seen[trial(template, output, lambda folder, k=deadly: in_child(lambda: attempt(folder, output, Steps(k))))] += 1
+            elif what == "random":
+                for _ in range(int(number) // 2):
+                    moment = chance.uniform(0, 1.2 * duration)
+                    seen[trial(template, output, lambda folder, s=moment: in_child(lambda: attempt(folder, output, Steps()), s))] += 1
+            elif what == "full":
+                for k in range(int(number)):
+                    limit = int(64 * 1.7**k) if number else 0
+                    seen[trial(template, output, lambda folder, room=limit: in_child(lambda: starved(folder, output, room)))] += 1
+            else:
+                def act(folder: Path) -> tuple[int, Any]:
+                    found = in_child(lambda: locked(folder, output))
+                    folder.chmod(0o755)
+                    assert found[0] in {0, 1} and "private" in str(found[1]), found
+                    return found
+
+                seen[trial(template, output, act)] += 1
+        return {**seen, "steps": count}
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(*sys.argv[1:])))

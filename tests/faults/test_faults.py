@@ -1,0 +1,181 @@
+"""Faults lose nothing: processes killed at any step, disks that are full, crowds at one cap, calls that are stopped.
+
+Each runs in processes of their own (crash.py, crowd.py, slow.py), which can also be run by hand. `pytest -m campaign` runs the long ones.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from conftest import Connection, Open
+
+import mwem_sql
+from mwem_sql import ledger as ledger_module
+
+HERE = Path(__file__).resolve().parent
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(HERE.parents[1])}
+OUTCOMES = {"nothing", "debit", "complete"}
+
+
+def run(script: str, *arguments: str) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, str(HERE / script), *arguments], capture_output=True, text=True, timeout=1800, check=False, env=ENVIRONMENT
+    )
+    assert done.returncode == 0, done.stderr
+    print(script, *arguments, done.stdout)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+# kill -9, disk full, folder locked: crash.py itself checks the file after each trial, and repeats the call.
+
+
+@pytest.mark.parametrize("arguments", [("steps", "50"), ("locked",), *(pytest.param(a, marks=pytest.mark.campaign) for a in (("steps",), ("random", "300"), ("full", "24")))])
+def test_what_a_dead_process_leaves(arguments: tuple[str, ...]) -> None:
+    seen = run("crash.py", *arguments)
+    assert seen.pop("steps") > 100
+    assert set(seen) <= OUTCOMES
+    if arguments[0] == "steps":
+        assert set(seen) == OUTCOMES
+
+
+# Crowds.
+
+
+@pytest.mark.parametrize(
+    ("kind", "asked", "admitted"),
+    [("threads", 64, 10), ("processes", 4, 2), pytest.param("threads", 200, 10, marks=pytest.mark.campaign), pytest.param("processes", 64, 10, marks=pytest.mark.campaign)],
+)  # fmt: skip
+def test_a_crowd_at_one_cap(kind: str, asked: int, admitted: int) -> None:
+    seen = run("crowd.py", kind, str(asked), str(admitted))
+    assert seen == {"made": admitted, "refused": asked - admitted, "entries": admitted, "status": ["done"], "intact": True, "outputs": admitted, "left": 0.0}
+
+
+@pytest.mark.parametrize("kind", ["threads", pytest.param("processes", marks=pytest.mark.campaign)])
+def test_the_same_request_many_times_is_one_release(kind: str) -> None:
+    seen = run("crowd.py", kind, "8", "10", "same")
+    assert seen == {"made": 1, "reused": 7, "entries": 1, "status": ["done"], "intact": True, "outputs": 1, "left": 0.9}
+
+
+def test_debits_conflict_without_any_lock(con: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DuckDB's snapshots alone would let two read the same sum: it is the journal's next number that only one can have."""
+    monkeypatch.setattr(ledger_module, "lock", lambda _: threading.Lock())
+    con.execute("CALL mwem_release('people', workload, 0.1, rounds := 1)").fetchall()
+    con.execute("CALL mwem_budget('people', 0.3)").fetchall()
+    ready, ends = threading.Barrier(8), []
+
+    def ask(cursor: Connection, number: int) -> None:
+        ready.wait()
+        try:
+            ends.append(cursor.execute(f"CALL mwem_release('people', workload, 0.1, rounds := 1, rows := 5, output := 'o{number}')").fetchall()[0][10])
+        except duckdb.Error as error:
+            ends.append("0 of 0.3 is left" in str(error) or error)
+
+    threads = [threading.Thread(target=ask, args=(con.cursor(), number)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert ends == [True] * 8
+    assert con.execute("SELECT count(*), sum(epsilon) FROM mwem.ledger").fetchall() == [(3, pytest.approx(0.3))]
+
+
+# Stopping.
+
+
+@pytest.mark.parametrize(
+    ("what", "how"),
+    [("scan", "sql"), *(pytest.param(what, how, marks=pytest.mark.campaign) for what in ("scan", "rounds", "compile") for how in ("sql", "python"))],
+)  # fmt: skip
+def test_ctrl_c_in_a_script(tmp_path: Path, what: str, how: str) -> None:
+    with subprocess.Popen(
+        [sys.executable, str(HERE / "slow.py"), str(tmp_path / "a.duckdb"), what, how], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        sent = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        told = process.stdout.readline()
+        seconds = time.monotonic() - sent
+        rest = process.stdout.read()
+        assert process.wait(60) == 0
+    print(f"{what} {how}: {seconds:.2f} s")
+    assert told.startswith("KeyboardInterrupt" if how == "python" else "InvalidInputException Invalid Input Error: mwem_release: the call was stopped")
+    assert rest == ("left\n" if what == "compile" else "failed left\n")
+    assert seconds < 5  # within a second where nobody else works; the scan alone would take a minute
+
+
+@pytest.mark.parametrize("how", ["sql", "python"])
+def test_cancel_from_another_thread(con: Connection, how: str) -> None:
+    con.execute("CREATE TABLE many AS SELECT concat('age = ', i % 100, ' AND city = ''Bern'' AND member = ', i >= 100) AS predicate FROM range(200) t(i)")
+    ends: list[str] = []
+
+    def work(cursor: Connection) -> None:
+        try:
+            if how == "sql":
+                cursor.execute("CALL mwem_release('people', many, 1, rounds := 100000)").fetchall()
+            else:
+                mwem_sql.release(cursor, "people", "many", 1, rounds=100000)
+        except (duckdb.Error, mwem_sql.CancelledError) as error:
+            ends.append(str(error))
+
+    assert mwem_sql.cancel() == 0
+    thread = threading.Thread(target=work, args=(con.cursor(),))
+    thread.start()
+    while not con.execute("SELECT count(*) FROM mwem_ledger() WHERE status = 'open'").fetchall()[0][0]:
+        time.sleep(0.05)
+    assert mwem_sql.cancel() == 1
+    thread.join(30)
+    assert len(ends) == 1
+    assert "mwem_release: the call was stopped. Hint: mwem_ledger() tells" in ends[0]
+    assert con.execute("SELECT status, intact FROM mwem_ledger()").fetchall() == [("failed", True)]
+    assert mwem_sql.cancel() == 0
+    assert con.execute("SELECT count(*) FROM duckdb_tables() WHERE table_name IN ('people_synthetic', 'releases')").fetchall() == [(0,)]
+
+
+GOES_AWAY = {
+    "the registering connection is closed": "con.close(); time.sleep(1); print('still here', flush=True)",
+    "the process exits": "sys.exit(0)",
+    "the process exits in a hurry": "os._exit(0)",
+}
+
+
+@pytest.mark.parametrize("leaves", [pytest.param(text, id=name, marks=() if "exits" in name and "hurry" not in name else pytest.mark.campaign) for name, text in GOES_AWAY.items()])
+def test_going_away_in_the_middle_of_a_release_crashes_nothing(tmp_path: Path, connect: Open, leaves: str) -> None:
+    script = f"""
+import os, sys, threading, time, duckdb, mwem_sql
+sys.path.insert(0, {str(HERE)!r})
+from slow import LONG
+con = mwem_sql.connect({str(tmp_path / "a.duckdb")!r})
+con.execute(LONG["rounds"])
+other = duckdb.connect({str(tmp_path / "a.duckdb")!r})
+def work():
+    try:
+        other.execute("CALL mwem_release('private', workload, 1, rounds := 1000)").fetchall()
+    except BaseException as error:
+        print(type(error).__name__, flush=True)
+threading.Thread(target=work, daemon=True).start()
+while True:
+    time.sleep(0.1)
+    if con.execute("SELECT count(*) FROM mwem_ledger()").fetchall() == [(1,)]:
+        break
+{leaves}
+mwem_sql.cancel()
+time.sleep(1)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False, env=ENVIRONMENT)
+    assert done.returncode == 0, done.stderr
+    assert "Fatal" not in done.stderr
+    con = connect(tmp_path / "a.duckdb")
+    assert con.execute("SELECT count(*), bool_and(status IN ('open', 'failed')), bool_and(intact) FROM mwem_ledger()").fetchall() == [(1, True, True)]
+    assert con.execute("SELECT count(*) FROM duckdb_tables() WHERE table_name IN ('private_synthetic', 'releases')").fetchall() == [(0,)]
