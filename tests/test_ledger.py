@@ -45,8 +45,8 @@ def cap(epsilon: str | Fraction, delta: str = "0", unit: str | None = None, rows
     return Cap(Budget(Fraction(epsilon), Fraction(delta)), unit, rows_per_unit)
 
 
-def debit(con: Connection, ledger: Ledger, epsilon: str, delta: str = "0", unit: str | None = None, rows_per_unit: int = 1) -> str:
-    return ledger.debit(con.cursor(), charge(epsilon, delta, unit, rows_per_unit), "memory.main.o", action="mwem_release")
+def debit(con: Connection, ledger: Ledger, epsilon: str, delta: str = "0", unit: tuple[str | None, int] = (None, 1)) -> str:
+    return ledger.debit(con.cursor(), charge(epsilon, delta, *unit), "memory.main.o", action="mwem_release")
 
 
 def at_once(count: int, act: Callable[[int], object]) -> list[Exception]:
@@ -151,10 +151,10 @@ def test_gaussian_releases_go_further_than_their_epsilons(plain: Connection, led
 def test_a_cap_fixes_the_unit(plain: Connection, ledger: Ledger, given: tuple[str | None, int], other: tuple[str | None, int]) -> None:
     ledger.set_cap(plain.cursor(), cap("10", "0", *given))
     if given == other:
-        debit(plain, ledger, "1", "0", *other)
+        debit(plain, ledger, "1", "0", other)
         return
     with pytest.raises(BudgetError, match="cannot be counted under the cap on t, which is for one"):
-        debit(plain, ledger, "1", "0", *other)
+        debit(plain, ledger, "1", "0", other)
     assert entries(plain.cursor()) == []
 
 

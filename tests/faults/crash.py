@@ -22,6 +22,8 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +34,7 @@ from mwem_sql import engine, store
 from mwem_sql.kernel import Kernel
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from conftest import PEOPLE  # noqa: E402
+from conftest import PEOPLE
 
 NOBODY = 65534
 UNFINISHED = "did not come to its end"
@@ -83,7 +85,7 @@ def in_child(act: Callable[[], Any], seconds: float | None = None) -> tuple[int,
             result = act()
             os.write(sink, json.dumps(result).encode())
             os._exit(0)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001
             os.write(sink, json.dumps(f"{type(error).__name__}: {error}").encode())
             os._exit(1)
     os.close(sink)
@@ -159,45 +161,59 @@ def outcome(folder: Path, output: str) -> str:
     return found
 
 
-def trial(template: Path, output: str, act: Callable[[Path], tuple[int, Any]]) -> str:
-    with tempfile.TemporaryDirectory(dir=template.parent) as name:
-        folder = Path(name)
-        shutil.copytree(template, folder, dirs_exist_ok=True)
-        act(folder)
-        status, found = in_child(lambda: outcome(folder, output))
-        if status:
-            raise SystemExit(f"{output}: {found} ({status})")
-        return str(found)
+def killed_at(step: int, folder: Path, output: str) -> None:
+    in_child(lambda: attempt(folder, output, Steps(step)))
 
 
-def starved(folder: Path, output: str, limit: int) -> str:
+def killed_after(seconds: float, folder: Path, output: str) -> None:
+    in_child(lambda: attempt(folder, output, Steps()), seconds)
+
+
+def starved(limit: int, folder: Path, output: str) -> None:
     """A release on a disk where no file may grow beyond a limit."""
-    con = connect(folder)
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
-    try:
-        mwem_sql.release(con, "people", "workload", 1, rounds=2, rows=50, output=output)
-    except (mwem_sql.MwemError, duckdb.Error) as error:
-        return str(error)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-        os._exit(0)  # noqa: B012  DuckDB must not tidy up, as on a disk that stays full
+
+    def act() -> None:
+        con = connect(folder)
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+        with suppress(mwem_sql.MwemError, duckdb.Error):
+            mwem_sql.release(con, "people", "workload", 1, rounds=2, rows=50, output=output)
+
+    status, told = in_child(act)  # which ends it without tidying up, as if the disk stayed full
+    assert status == 0, told
 
 
-def locked(folder: Path, output: str) -> str:
+def locked_out(folder: Path, output: str) -> None:
     """A release in a folder that takes no new file."""
+
+    def act() -> str:
+        if os.getuid() == 0:
+            os.setuid(NOBODY)
+        try:
+            con = connect(folder)
+            mwem_sql.release(con, "people", "workload", 1, rounds=2, rows=50, output=output)
+        except (mwem_sql.MwemError, duckdb.Error) as error:
+            return str(error)
+        raise AssertionError("the folder could be written")
+
     for path in folder.iterdir():
         path.chmod(0o666)
+    folder.parent.chmod(0o755)
     folder.chmod(0o555)
-    if os.getuid() == 0:
-        folder.parent.chmod(0o755)
-        os.setuid(NOBODY)
-    try:
-        con = connect(folder)
-        mwem_sql.release(con, "people", "workload", 1, rounds=2, rows=50, output=output)
-    except (mwem_sql.MwemError, duckdb.Error) as error:
-        return str(error)
-    os._exit(3)
+    status, told = in_child(act)
+    folder.chmod(0o755)
+    assert status == 0, told
+
+
+def faults(what: str, number: int, steps: int, seconds: float) -> list[Callable[[Path, str], None]]:
+    if what == "steps":
+        return [partial(killed_at, step) for step in range(steps - 1, -1, -(number or 1))]
+    if what == "random":
+        chance = random.SystemRandom()
+        return [partial(killed_after, chance.uniform(0, 1.2 * seconds)) for _ in range(number // len(OUTPUTS))]
+    if what == "full":
+        return [partial(starved, int(64 * 1.5**k)) for k in range(number)]
+    return [locked_out]
 
 
 OUTPUTS = ("private.main.people_synthetic", "pub.main.x")
@@ -211,32 +227,18 @@ def main(what: str, number: str = "0") -> dict[str, int]:
         status, told = in_child(lambda: make(template))
         assert status == 0, told
         started = time.monotonic()
-        status, count = in_child(lambda: attempt(Path(shutil.copytree(template, Path(name) / "counted")), OUTPUTS[1], Steps()))
-        assert status == 0, count
-        duration = time.monotonic() - started
-        seed = random.SystemRandom().getrandbits(32)
-        chance = random.Random(seed)
-        for output in OUTPUTS:
-            if what == "steps":
-                for deadly in range(count - 1, -1, -(int(number) or 1)):
-                    seen[trial(template, output, lambda folder, k=deadly: in_child(lambda: attempt(folder, output, Steps(k))))] += 1
-            elif what == "random":
-                for _ in range(int(number) // 2):
-                    moment = chance.uniform(0, 1.2 * duration)
-                    seen[trial(template, output, lambda folder, s=moment: in_child(lambda: attempt(folder, output, Steps()), s))] += 1
-            elif what == "full":
-                for k in range(int(number)):
-                    limit = int(64 * 1.7**k) if number else 0
-                    seen[trial(template, output, lambda folder, room=limit: in_child(lambda: starved(folder, output, room)))] += 1
-            else:
-                def act(folder: Path) -> tuple[int, Any]:
-                    found = in_child(lambda: locked(folder, output))
-                    folder.chmod(0o755)
-                    assert found[0] in {0, 1} and "private" in str(found[1]), found
-                    return found
-
-                seen[trial(template, output, act)] += 1
-        return {**seen, "steps": count}
+        status, steps = in_child(lambda: attempt(Path(shutil.copytree(template, Path(name) / "counted")), OUTPUTS[1], Steps()))
+        assert status == 0, steps
+        for fault in faults(what, int(number), steps, time.monotonic() - started):
+            for output in OUTPUTS:
+                folder = Path(shutil.copytree(template, Path(name) / "trial"))
+                fault(folder, output)
+                status, found = in_child(partial(outcome, folder, output))
+                if status:
+                    raise SystemExit(f"{fault} {output}: {found} ({status})")
+                seen[found] += 1
+                shutil.rmtree(folder)
+    return {**seen, "steps": steps}
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ import duckdb
 import mwem_sql
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from crash import in_child  # noqa: E402
+from crash import in_child
 
 TABLE = """
     CREATE TABLE t (x BOOLEAN NOT NULL); INSERT INTO t SELECT i % 2 = 0 FROM range(40) r(i);

@@ -1,0 +1,63 @@
+"""What an attacker can learn, measured from outside: a lower bound on epsilon from how often an event happens on two neighbouring tables.
+
+If outputs are (epsilon, delta)-differentially private, then P(event) <= exp(epsilon) P'(event) + delta for every event, either way round.
+So counts of one event, fixed beforehand, bound epsilon from below, at any confidence.
+"""
+
+from __future__ import annotations
+
+import math
+
+# Of a bound that is wrong, per event. The audits together make some hundreds.
+ERROR = 1e-6
+
+
+def _divergence(p: float, q: float) -> float:
+    """Kullback-Leibler, of two coins."""
+    parts = [(p, q), (1 - p, 1 - q)]
+    return sum(a * math.log(a / b) if a else 0.0 for a, b in parts)
+
+
+def ends(hits: int, trials: int) -> tuple[float, float]:
+    """A confidence interval of a probability (Chernoff): wrong with probability ERROR at either end."""
+    share, reach = hits / trials, math.log(1 / ERROR) / trials
+
+    def end(inner: float, outer: float) -> float:
+        for _ in range(60):
+            middle = (inner + outer) / 2
+            inner, outer = (middle, outer) if _divergence(share, middle) <= reach else (inner, middle)
+        return outer
+
+    low = 0.0 if not hits else end(share, 1e-12)
+    high = 1.0 if hits == trials else end(share, 1 - 1e-12)
+    return low, high
+
+
+def epsilon_bound(hits: int, neighbour_hits: int, trials: int, delta: float = 0.0) -> float:
+    """The largest epsilon that the counts rule out; 0 if they rule out none."""
+    found = 0.0
+    for first, second in ((hits, neighbour_hits), (neighbour_hits, hits)):
+        for one, other in ((first, second), (trials - first, trials - second)):
+            low, high = ends(one, trials)[0] - delta, ends(other, trials)[1]
+            if low > 0:
+                found = max(found, math.log(low / high))
+    return found
+
+
+def claimed_tail(scale: float, kind: str) -> tuple[int, float]:
+    """A distance of about one scale, and how often integer noise of that scale is at least so far out."""
+    distance = math.ceil(scale)
+    logs = [-abs(x) / scale if kind == "pure" else -((x / scale) ** 2) / 2 for x in range(int(60 * scale) + 60)]
+    masses = [math.exp(log) for log in logs]
+    everything = 2 * math.fsum(masses) - masses[0]
+    return distance, 2 * math.fsum(masses[distance:]) / everything
+
+
+def is_large_enough(noise: list[tuple[float, float]], kind: str) -> bool:
+    """Whether noise may be what it claims to be: pairs of a draw and its claimed scale. False: it is smaller.
+
+    The Chernoff bound holds for coins that are not alike, too (Hoeffding 1963), with the average of their probabilities.
+    """
+    tails = {scale: claimed_tail(scale, kind) for _, scale in noise}
+    hits = sum(abs(draw) >= tails[scale][0] for draw, scale in noise)
+    return ends(hits, len(noise))[1] >= math.fsum(tails[scale][1] for _, scale in noise) / len(noise)

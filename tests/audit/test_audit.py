@@ -1,0 +1,296 @@
+"""The audit: black-box lower bounds on epsilon stay below what is claimed, and broken variants are caught by the same audit.
+
+Neighbours differ in a canary, the only row of its cell. Everything runs the real path with OpenDP's unseeded noise; the broken
+variants replace one part of it. `pytest -m campaign` runs tens of thousands of releases and prints the bounds.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from conftest import Connection, Open, flat
+from estimate import ends, epsilon_bound, is_large_enough
+
+from mwem_sql import mwem as loop
+from mwem_sql.budget import Accountant, AccountingError, Budget
+from mwem_sql.kernel import Kernel
+from mwem_sql.mechanisms import MANY, Integers, Kind, Noise, OpenDPNoise, noise_scale, selection_scale, zcdp_rho
+from mwem_sql.mwem import Outcome
+from mwem_sql.request import Request
+from mwem_sql.session import Session
+from mwem_sql.workload import Workload
+
+release = importlib.import_module("mwem_sql.release")  # the package has a function of that name
+
+EPSILON, DELTA = Fraction(1), Fraction(1, 10**6)
+SHORT, LONG = 4_000, 60_000
+WHOLE_SHORT, WHOLE_LONG = 100, 6_000
+lengths = pytest.mark.parametrize("trials", [SHORT, pytest.param(LONG, marks=pytest.mark.campaign)])
+kinds = pytest.mark.parametrize("kind", ["pure", "zcdp"])
+
+
+# Broken variants.
+
+
+class Half(OpenDPNoise):
+    """Noise too small by a factor of two."""
+
+    def select(self, scores: Integers, scale: float, kind: Kind) -> int:
+        return super().select(scores, scale / 2, kind)
+
+    def add_noise(self, values: Integers, scale: float, kind: Kind) -> Integers:
+        return super().add_noise(values, scale / 2, kind)
+
+
+class BareTotal(OpenDPNoise):
+    """The number of rows without noise."""
+
+    def add_noise(self, values: Integers, scale: float, kind: Kind) -> Integers:
+        return values.copy() if values.size == 1 else super().add_noise(values, scale, kind)
+
+
+class OnlyNonEmpty(OpenDPNoise):
+    """Noise on what GROUP BY returns, and zeros where it returns nothing."""
+
+    def add_noise(self, values: Integers, scale: float, kind: Kind) -> Integers:
+        return np.where(values == 0, 0, super().add_noise(values, scale, kind))
+
+
+def share_of(kind: Kind) -> Fraction:
+    return EPSILON if kind == "pure" else zcdp_rho(EPSILON, DELTA)
+
+
+def kernel(answers: list[list[int]], kind: Kind, noise: Noise, trials: int) -> Kernel:
+    """A kernel that can be asked so many times: each time is a trial of its own."""
+    account = Accountant(kind, trials * share_of(kind), Budget(Fraction(10**6), Fraction(0) if kind == "pure" else DELTA))
+    return Kernel(*flat([np.array(each, dtype=np.int64) for each in answers]), account, noise)
+
+
+# Measure alone: the canary's cell at or above 1, and for Gaussian noise a standard deviation further out, where more is lost.
+# The cells of a query get noise of their own, so each of them is a trial.
+
+
+def measured(kind: Kind, noise: Noise, trials: int) -> float:
+    threshold = 1 if kind == "pure" else 1 + noise_scale(share_of(kind), 1, kind).scale
+    hits = [
+        int((kernel([[canary] * trials], kind, noise, 1).measure(0, share_of(kind)).values >= threshold).sum())
+        for canary in (0, 1)
+    ]  # fmt: skip
+    return epsilon_bound(*hits, trials, 0.0 if kind == "pure" else float(DELTA))
+
+
+@kinds
+@lengths
+def test_measure(kind: Kind, trials: int) -> None:
+    bound = measured(kind, OpenDPNoise(), trials)
+    print(f"\nmeasure {kind}: epsilon of at least {bound:.3f} where {float(EPSILON)} is claimed, {2 * trials} draws")
+    assert bound < EPSILON
+    assert kind == "zcdp" or bound > 0
+
+
+@pytest.mark.parametrize("broken", [Half(), OnlyNonEmpty()])
+def test_measure_broken(broken: Noise) -> None:
+    bound = measured("pure", broken, SHORT)
+    print(f"\nmeasure, {type(broken).__name__}: epsilon of at least {bound:.3f}")
+    assert bound > EPSILON
+
+
+def test_gaussian_noise_that_is_too_small_is_seen_in_the_transcript() -> None:
+    """At these budgets no event tells enough: the loss of a Gaussian is far below epsilon but for a millionth of the draws."""
+    for noise, honest in ((OpenDPNoise(), True), (Half(), False)):
+        draw = kernel([[7] * SHORT], "zcdp", noise, 1).measure(0, share_of("zcdp"))
+        assert is_large_enough([(value - 7, draw.scale) for value in draw.values.tolist()], "zcdp") is honest
+
+
+# Select alone: the canary moves one candidate's score up and all others' down.
+
+
+def selected(kind: Kind, noise: Noise, trials: int, count: int = 24) -> float:
+    hits = []
+    guesses = np.array([0.0] + [9.0] * (count - 1))
+    for canary in (0, 1):
+        answers = [[4 + canary]] + [[5 + canary]] * (count - 1)  # scores 4 and 4; with the canary 5 and 3
+        own = kernel(answers, kind, noise, trials)
+        chosen = [own.select(range(count), guesses, np.zeros(count), np.ones(count), share_of(kind)) for _ in range(trials)]
+        hits.append(chosen.count(0))
+    return epsilon_bound(*hits, trials, 0.0 if kind == "pure" else float(DELTA))
+
+
+@kinds
+@pytest.mark.parametrize("trials", [300, pytest.param(40_000, marks=pytest.mark.campaign)])
+def test_select(kind: Kind, trials: int) -> None:
+    bound = selected(kind, OpenDPNoise(), trials)
+    print(f"\nselect {kind}: epsilon of at least {bound:.3f} where {float(EPSILON)} is claimed, {2 * trials} draws")
+    assert bound < EPSILON
+
+
+def test_select_broken() -> None:
+    bound = selected("pure", Half(), 2000)
+    print(f"\nselect, Half: epsilon of at least {bound:.3f}")
+    assert bound > EPSILON
+
+
+@pytest.mark.parametrize("trials", [50, pytest.param(4_000, marks=pytest.mark.campaign)])
+def test_select_from_many(trials: int) -> None:
+    """One half of the candidates goes up and one down; our own exponential mechanism selects."""
+    hits = []
+    guesses = np.repeat([0.0, 9.0], MANY // 2)
+    for canary in (0, 1):
+        account = Accountant("pure", EPSILON * trials)
+        own = Kernel(np.repeat(np.array([4, 5]) + canary, MANY // 2), np.ones(MANY, dtype=np.int64), account, OpenDPNoise())
+        chosen = [own.select(range(MANY), guesses, np.zeros(MANY), np.ones(MANY), EPSILON) for _ in range(trials)]
+        hits.append(sum(number < MANY // 2 for number in chosen))
+    bound = epsilon_bound(*hits, trials)
+    print(f"\nselect from {MANY}: epsilon of at least {bound:.3f} where {float(EPSILON)} is claimed, {2 * trials} draws")
+    assert bound < EPSILON
+
+
+# Whole releases.
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """Two tables that differ in a canary row, and how to run a release of each: all of it but compiling and storing."""
+
+    session: Session
+    requests: tuple[Request, Request]
+
+    def outcomes(self, trials: int, tables: int = 2) -> list[list[Outcome]]:
+        found = []
+        for request in self.requests[:tables]:
+            plan = release.make_plan(self.session, request)
+            found.append([release._run(self.session, request, plan) for _ in range(trials)])
+        return found
+
+
+@pytest.fixture
+def neighbours(connect: Open) -> Callable[[Budget], Neighbours]:
+    def make(budget: Budget) -> Neighbours:
+        con: Connection = connect()
+        con.execute(
+            """CREATE TABLE without_it (a BOOLEAN NOT NULL, b BOOLEAN NOT NULL);
+               INSERT INTO without_it SELECT i % 2 = 0, false FROM range(6) t(i);
+               CREATE TABLE with_it (a BOOLEAN NOT NULL, b BOOLEAN NOT NULL);
+               INSERT INTO with_it FROM without_it UNION ALL SELECT true, true"""
+        )
+        asked = Workload.from_arrow(pa.table({"group_by": [["a", "b"], ["b"]]}))
+        session = Session.of(con)
+        pair = tuple(Request(table, asked, budget, rounds=1, rows=1) for table in ("without_it", "with_it"))
+        return Neighbours(session, (pair[0], pair[1]))
+
+    return make
+
+
+def saw(outcome: Outcome) -> bool:
+    """The event: as many rows as with the canary, and its cell, the last one of either cuboid, not empty."""
+    return bool(outcome.steps[0].measurement.values[0] >= 7 and outcome.steps[1].measurement.values[-1] >= 1)
+
+
+def audited(outcomes: list[list[Outcome]], delta: float) -> float:
+    hits = [sum(map(saw, one)) for one in outcomes]
+    return epsilon_bound(*hits, len(outcomes[0]), delta)
+
+
+def transcript_cost(outcome: Outcome, kind: Kind, select: Fraction) -> Fraction:
+    """What the published measurements say that they cost together, and the selections between them."""
+    rounds = [step for step in outcome.steps if step.purpose == "round"]
+    cost = sum((Fraction(1 / step.measurement.scale) for step in outcome.steps), Fraction(0)) if kind == "pure" else sum(
+        (Fraction(1 / step.measurement.scale) ** 2 / 2 for step in outcome.steps), Fraction(0)
+    )  # fmt: skip
+    return cost + select * len({step.measurement.query for step in rounds})
+
+
+@pytest.mark.parametrize("delta", [Fraction(0), DELTA], ids=["pure", "approximate"])
+@pytest.mark.parametrize("trials", [WHOLE_SHORT, pytest.param(WHOLE_LONG, marks=pytest.mark.campaign)])
+def test_whole_releases(neighbours: Callable[[Budget], Neighbours], delta: Fraction, trials: int) -> None:
+    made = neighbours(Budget(EPSILON, delta))
+    outcomes = made.outcomes(trials)
+    bound = audited(outcomes, float(delta))
+    print(f"\nwhole release, delta {float(delta):g}: epsilon of at least {bound:.3f} where {float(EPSILON)} is claimed, {2 * trials} releases")
+    assert bound < EPSILON
+    split = release.make_plan(made.session, made.requests[0]).split
+    for outcome in outcomes[0][:50]:
+        assert transcript_cost(outcome, split.kind, split.select) <= split.limit * (1 + Fraction(1, 2**40))
+
+
+@pytest.mark.parametrize(("broken", "step"), [(BareTotal, 0), (OnlyNonEmpty, 1)])
+def test_whole_releases_broken(
+    neighbours: Callable[[Budget], Neighbours], monkeypatch: pytest.MonkeyPatch, broken: type[OpenDPNoise], step: int
+) -> None:
+    """Told by the total, or by the canary's cell: whether it is above what it is without the canary."""
+    monkeypatch.setattr(release, "OpenDPNoise", broken)
+    outcomes = neighbours(Budget(EPSILON)).outcomes(WHOLE_SHORT)
+    hits = [sum(outcome.steps[step].measurement.values[-1] != (6, 0)[step] for outcome in one) for one in outcomes]
+    bound = epsilon_bound(*hits, WHOLE_SHORT)
+    print(f"\nwhole release, {broken.__name__}: epsilon of at least {bound:.3f} where {float(EPSILON)} is claimed")
+    assert bound > EPSILON
+
+
+@pytest.mark.parametrize("delta", [Fraction(0), DELTA], ids=["pure", "approximate"])
+@pytest.mark.parametrize(("noise", "honest"), [(OpenDPNoise, True), (Half, False)])
+def test_noise_is_as_large_as_the_transcript_says(
+    neighbours: Callable[[Budget], Neighbours], monkeypatch: pytest.MonkeyPatch, noise: type[OpenDPNoise], honest: bool, delta: Fraction
+) -> None:
+    monkeypatch.setattr(release, "OpenDPNoise", noise)
+    made = neighbours(Budget(EPSILON, delta))
+    true = {1: [6], 2: [6, 0], 4: [3, 0, 3, 0]}  # the total, by b, by a and b
+    noise_seen = []
+    for outcome in made.outcomes(WHOLE_SHORT, tables=1)[0]:
+        for step in outcome.steps:
+            values = step.measurement.values.tolist()
+            noise_seen += [(value - answer, step.measurement.scale) for value, answer in zip(values, true[len(values)], strict=True)]
+    assert is_large_enough(noise_seen, "zcdp" if delta else "pure") is honest
+
+
+@pytest.mark.parametrize("delta", [Fraction(0), DELTA], ids=["pure", "approximate"])
+def test_a_query_measured_twice_for_one_debit(neighbours: Callable[[Budget], Neighbours], monkeypatch: pytest.MonkeyPatch, delta: Fraction) -> None:
+    """The account does not settle; and if that were broken too, the transcript would tell."""
+    once = loop._Measured.measure
+    forgotten = ["_spent", "_recorded"]
+
+    def twice(self: Any, purpose: Any, q: int, share: Fraction) -> None:
+        account = self.kernel._Kernel__accountant
+        before = {name: getattr(account, name) for name in forgotten}
+        once(self, purpose, q, share)
+        for name, value in before.items():
+            setattr(account, name, value)
+        once(self, purpose, q, share)
+
+    monkeypatch.setattr(loop._Measured, "measure", twice)
+    made = neighbours(Budget(EPSILON, delta))
+    with pytest.raises(AccountingError, match="must not exceed the limit"):
+        made.outcomes(1, tables=1)
+    forgotten.append("_mapped")
+    outcomes = made.outcomes(1, tables=1)
+    split = release.make_plan(made.session, made.requests[0]).split
+    assert transcript_cost(outcomes[0][0], split.kind, split.select) > split.limit * Fraction(5, 4)
+
+
+# The audit itself.
+
+
+def test_the_confidence_interval_covers() -> None:
+    generator = np.random.default_rng(1)
+    for p in (0.001, 0.1, 0.5, 0.9):
+        for hits in generator.binomial(1000, p, 200).tolist():
+            low, high = ends(hits, 1000)
+            assert low <= p <= high
+
+
+def test_the_bound_of_known_coins() -> None:
+    assert epsilon_bound(50, 50, 100) == 0
+    assert epsilon_bound(0, 100, 100) > 1
+    assert epsilon_bound(27_000, 73_000, 100_000) == pytest.approx(np.log(73 / 27), abs=0.06)
+    assert epsilon_bound(0, 10, 1000, delta=0.1) == 0
+
+
+def test_scales_are_what_the_claim_needs() -> None:
+    assert noise_scale(EPSILON, 1, "pure").scale == pytest.approx(1)
+    assert selection_scale(EPSILON, 1, "pure").scale == pytest.approx(2)
