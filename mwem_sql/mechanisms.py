@@ -47,6 +47,8 @@ _CONTINUOUS_SIGMA: Final = 5.0
 # The seeded samplers count in int64; OpenDP's count in big integers and need no such bound.
 _SEEDED_SCALE: Final = 1e17
 _CALIBRATION_STEPS: Final = 60
+# Cells that get noise in one call into OpenDP: it takes ten microseconds for each, and no call can be stopped.
+_AT_ONCE: Final = 2**14
 # OpenDP's conversion of rho overflows above about 7e4; the smallest epsilon and delta of a Budget need 4e-28.
 _SMALLEST_RHO: Final = 1e-36
 LARGEST_RHO: Final = 2.0**16
@@ -99,8 +101,7 @@ class OpenDPNoise:
     def add_noise(self, values: Integers, scale: float, kind: Kind) -> Integers:
         """Add discrete Laplace (pure) or discrete Gaussian (zcdp) noise."""
         noise = _noise(scale, kind)
-        # In parts: a call into OpenDP cannot be stopped, and takes ten microseconds a cell.
-        parts = [noise(saturate(values[start : start + _BATCH])) for start in range(0, values.size, _BATCH)]
+        parts = [noise(saturate(values[start : start + _AT_ONCE])) for start in range(0, values.size, _AT_ONCE)]
         return np.array(list(itertools.chain.from_iterable(parts)), dtype=np.int64)
 
 
