@@ -14,6 +14,7 @@ import random
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from fractions import Fraction
@@ -127,11 +128,12 @@ class Ledger:
         if self.home not in holders(con, "ledger"):
             return None
         place = fold(f".{output.schema}.{output.table}")
-        found = [
-            row for row in read_rows(con, self.home, "ledger")
-            if row.get("request") == request and row["private"] and row["status"] != "done" and fold(row["output"]).endswith(place)
-        ]  # fmt: skip
-        return max(found, key=lambda row: row["started"], default=None)
+        with legible(self.home):
+            found = [
+                row for row in read_rows(con, self.home, "ledger")
+                if row.get("request") == request and row["private"] and row["status"] != "done" and fold(row["output"]).endswith(place)
+            ]  # fmt: skip
+            return max(found, key=lambda row: row["started"], default=None)
 
     def set_cap(self, con: duckdb.DuckDBPyConnection, cap: Cap) -> Balance:
         """Set or replace the cap; what was spent before stays spent, and is returned.
@@ -183,13 +185,14 @@ class Ledger:
         return Balance(cap, _sum(cap, charges), Fraction(0) if cap.pure or not charges else cap.budget.delta)
 
     def _cap(self, con: duckdb.DuckDBPyConnection) -> Cap | None:
-        for row in self._own(con, "budgets"):
-            budget = Budget(Fraction(row["epsilon_exact"]), Fraction(row["delta_exact"]))
-            return Cap(budget, row.get("unit"), row.get("rows_per_unit") or 1)
+        with legible(self.home):
+            for row in self._own(con, "budgets"):
+                return Cap(_budget(row), row.get("unit"), row.get("rows_per_unit") or 1)
         return None
 
     def _charges(self, con: duckdb.DuckDBPyConnection) -> list[Charge]:
-        return [_charge(row) for row in self._own(con, "ledger") if row["private"]]
+        with legible(self.home):
+            return [_charge(row) for row in self._own(con, "ledger") if row["private"]]
 
     def _own(self, con: duckdb.DuckDBPyConnection, table: str) -> Iterator[Row]:
         """The rows of this table. Names are compared here, as DuckDB compares them: it ignores case."""
@@ -246,6 +249,21 @@ def holders(con: duckdb.DuckDBPyConnection, table: str) -> list[str]:
     return [row[0] for row in rows]
 
 
+@contextmanager
+def legible(home: str) -> Iterator[None]:
+    """The ledger is the curator's to change, but then nothing can be counted any more."""
+    try:
+        yield
+    except (duckdb.Error, ValueError, TypeError, LookupError, AttributeError, ArithmeticError):
+        damaged = refuse(
+            BudgetError, "ledger", f"the tables ledger, budgets and journal in the schema mwem of database ({home}) cannot be read",
+            "they were changed by hand: restore them from a backup",
+        )
+    else:
+        return
+    raise damaged
+
+
 def prepare(con: duckdb.DuckDBPyConnection, database: str, script: str, newest: str | None = None) -> None:
     """Make `database` the current one of this cursor, with the tables of a script in it; not run if its `newest` one is there."""
     use(con, Place(database, "main"))
@@ -291,8 +309,12 @@ def _insert(con: duckdb.DuckDBPyConnection, table: str, row: Row, *, replace: bo
     con.execute(insert.sql("duckdb"), list(row.values()))
 
 
+def _budget(row: Row) -> Budget:
+    return Budget(Fraction(row["epsilon_exact"]), Fraction(row["delta_exact"]))
+
+
 def _charge(row: Row) -> Charge:
-    budget = Budget(Fraction(row["epsilon_exact"]), Fraction(row["delta_exact"]))
+    budget = _budget(row)
     if row.get("rho_exact") is None:  # written before rho was: the dearer of the two plans that it may have been
         rho = max(pure_rho(budget.epsilon), zcdp_rho(budget.epsilon, budget.delta) if budget.delta else Fraction(0))
     else:

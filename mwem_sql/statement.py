@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -12,7 +13,7 @@ from sqlglot import exp
 from mwem_sql import journal
 from mwem_sql.catalog import Name
 from mwem_sql.compiler.dialect import fold
-from mwem_sql.ledger import Balance, Ledger, holders, read_rows
+from mwem_sql.ledger import Balance, Ledger, holders, legible, read_rows
 
 _KEY = ("database_name", "schema_name", "table_name")
 
@@ -27,19 +28,26 @@ def entries(con: duckdb.DuckDBPyConnection) -> list[Row]:
     """
     stored: set[str] = set()
     for home in holders(con, "releases"):
-        query = exp.select("entry").from_(Name(home, "mwem", "releases").tree())
-        stored.update(row[0] for row in con.execute(query.sql("duckdb")).fetchall())
+        with suppress(duckdb.Error):  # a damaged one has no say
+            query = exp.select("entry").from_(Name(home, "mwem", "releases").tree())
+            stored.update(row[0] for row in con.execute(query.sql("duckdb")).fetchall())
     out: list[Row] = []
     for home in holders(con, "ledger"):
-        balances: dict[Name, Balance] = {}
-        for row in _checked(con, home):
-            name = Name(row["database_name"] or home, row["schema_name"], row["table_name"])
-            if name not in balances:
-                balances[name] = Ledger(home, name).balance(con)
-            status = "done" if row["entry"] in stored else row["status"]
-            balance = {"epsilon_spent": balances[name].epsilon_spent, "epsilon_left": balances[name].epsilon_left}
-            out.append({**row, "database_name": name.database, "status": status, **balance})
+        with legible(home):
+            out += _with_balances(con, home, stored)
     return sorted(out, key=lambda row: (row["started"], row["entry"]))
+
+
+def _with_balances(con: duckdb.DuckDBPyConnection, home: str, stored: set[str]) -> Iterator[Row]:
+    balances: dict[Name, Balance] = {}
+    for row in _checked(con, home):
+        name = Name(row["database_name"] or home, row["schema_name"], row["table_name"])
+        if not isinstance(row["started"], datetime):
+            raise TypeError("a time that is none")
+        if name not in balances:
+            balances[name] = Ledger(home, name).balance(con)
+        balance = {"epsilon_spent": balances[name].epsilon_spent, "epsilon_left": balances[name].epsilon_left}
+        yield {**row, "database_name": name.database, "status": "done" if row["entry"] in stored else row["status"], **balance}
 
 
 def _checked(con: duckdb.DuckDBPyConnection, home: str) -> Iterator[Row]:

@@ -6,8 +6,11 @@ Written in one transaction, read back into a state that answers new questions. H
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any
 
 import duckdb
@@ -27,6 +30,10 @@ from mwem_sql.ticks import cast
 from mwem_sql.values import Rows
 
 _ARRIVED = "__mwem_arrived"  # a name that no table of the user has
+_FACTS: dict[str, Any] = {
+    "release": int, "entry": str, "request": str, "version": (str, NoneType), "rows": int, "epsilon": float, "delta": float, "rounds": int, "queries": int,
+    "attributes": int, "cells": int, "private": bool, "domain": str, "grid": str,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,9 +48,25 @@ class Stored:
 
     def state(self) -> State | Mixture:
         order = list(self.classes)
-        if self.factors.column("state").to_pylist().count(0) == self.factors.num_rows:
-            return State.from_table(self.factors.drop_columns(["state"]), order)
-        return Mixture.from_table(self.factors, order)
+        with _legible(self.name):
+            self._check_factors()
+            if self.factors.column("state").to_pylist().count(0) == self.factors.num_rows:
+                return State.from_table(self.factors.drop_columns(["state"]), order)
+            return Mixture.from_table(self.factors, order)
+
+    def _check_factors(self) -> None:
+        """Weights over all classes of all attributes: whoever changed them by hand may have left anything."""
+        counts = {name: own.count for name, own in self.classes.items()}
+        seen: dict[int, set[str]] = {}
+        for row in self.factors.to_pylist():
+            weights = np.array(row["weights"], dtype=np.float64)
+            seen.setdefault(row["state"], set()).update(row["attributes"])
+            if row["shape"] != [counts[name] for name in row["attributes"]] or weights.size != math.prod(row["shape"]):
+                raise ValueError("a factor of another shape")
+            if not (np.isfinite(weights).all() and weights.min() >= 0 and weights.sum() > 0):
+                raise ValueError("weights that are none")
+        if not seen or any(names != set(counts) for names in seen.values()):
+            raise ValueError("a state of other attributes")
 
 
 def write(
@@ -99,9 +122,29 @@ def releases_of(con: duckdb.DuckDBPyConnection, name: Name) -> list[dict[str, An
         exp.select("*").from_(Name(name.database, "mwem", "releases").tree())
         .where(_same("schema_name"), _same("table_name")).order_by(exp.column("release").desc())
     )  # fmt: skip
-    found = con.execute(query.sql("duckdb"), [name.schema, name.table])
-    fields = [column[0] for column in found.description or ()]
-    return [dict(zip(fields, row, strict=True)) for row in found.fetchall()]
+    with _legible(name):
+        found = con.execute(query.sql("duckdb"), [name.schema, name.table])
+        fields = [column[0] for column in found.description or ()]
+        rows = [dict(zip(fields, row, strict=True)) for row in found.fetchall()]
+        for row in rows:
+            if not all(isinstance(row[field], kind) for field, kind in _FACTS.items()):
+                raise TypeError("a fact of another type")
+    return rows
+
+
+@contextmanager
+def _legible(name: Name) -> Iterator[None]:
+    """What is stored in the schema mwem is the user's to change, but then it may not be a release any more."""
+    try:
+        yield
+    except (duckdb.Error, pa.ArrowException, ValueError, TypeError, LookupError, AttributeError):
+        damaged = refuse(
+            TableError, "mwem", f"what is stored of output ({name}) in the schema mwem of its database cannot be read",
+            "it was changed by hand: restore it from a backup, or release under another output name",
+        )
+    else:
+        return
+    raise damaged
 
 
 def _same(column: str) -> exp.Expr:
@@ -121,13 +164,15 @@ def load(con: duckdb.DuckDBPyConnection, text: str, place: Place, function: str)
 
 
 def stored(con: duckdb.DuckDBPyConnection, name: Name, facts: Mapping[str, Any]) -> Stored:
-    domain = Domain.from_json(json.loads(facts["domain"]))
-    factors = _rows(con, name, "factors", facts["release"], ("state", "factor"))
-    return Stored(name, facts, domain, classes_from_json(domain, json.loads(facts["grid"])), factors)
+    with _legible(name):
+        domain = Domain.from_json(json.loads(facts["domain"]))
+        factors = _rows(con, name, "factors", facts["release"], ("state", "factor"))
+        return Stored(name, facts, domain, classes_from_json(domain, json.loads(facts["grid"])), factors)
 
 
 def measurements_of(con: duckdb.DuckDBPyConnection, release: Stored) -> pa.Table:
-    return _rows(con, release.name, "measurements", release.facts["release"], ("step",))
+    with _legible(release.name):
+        return _rows(con, release.name, "measurements", release.facts["release"], ("step",))
 
 
 def _rows(con: duckdb.DuckDBPyConnection, name: Name, table: str, release: int, order: Sequence[str]) -> pa.Table:
