@@ -178,6 +178,7 @@ def split(
     total_is_public: bool,
     histogram: bool,
     sensitivity: int = 1,
+    counted_in_rho: bool = False,
     function: str = "mwem_release",
 ) -> Split:
     """Share the budget as the paper's figure does: epsilon / 2T to each selection and each measurement.
@@ -185,6 +186,7 @@ def split(
     A private total first takes 1/20 and a histogram start 1/4 of the whole. With delta > 0 the same split is made of
     rho too, and the plan whose noise on one measured cell has the smaller standard deviation (sqrt(2) times the Laplace
     scale against sigma) is taken, pure at a tie: (epsilon, 0) implies (epsilon, delta). Only public numbers decide.
+    `counted_in_rho`: the table's cap adds up rho, in which Laplace noise would cost far more; then the plan of rho is taken.
     """
     if isinstance(rounds, bool) or not isinstance(rounds, int) or not 1 <= rounds <= MAXIMUM_ROUNDS:
         raise refuse(
@@ -200,7 +202,7 @@ def split(
     pure = math.sqrt(2) * noise_scale(each * budget.epsilon, sensitivity, "pure").scale
     rho = zcdp_rho(budget.epsilon, budget.delta) if budget.delta else Fraction(0)
     predicted = Predicted(pure, noise_scale(each * rho, sensitivity, "zcdp").scale if rho else None)
-    better = predicted.zcdp is not None and predicted.zcdp < predicted.pure
+    better = predicted.zcdp is not None and (counted_in_rho or predicted.zcdp < predicted.pure)
     kind: Kind = "zcdp" if better else "pure"
     limit = rho if better else budget.epsilon
     return Split(kind, limit, total * limit, start * limit, each * limit, each * limit, rounds, predicted, budget)

@@ -219,6 +219,13 @@ def ledger_of(con: duckdb.DuckDBPyConnection, table: Name, place: Place, functio
     return Ledger(place.database, table)
 
 
+def is_counted_in_rho(con: duckdb.DuckDBPyConnection, table: Name, place: Place) -> bool:
+    """Whether a table has a cap with delta. Where no ledger could be written there is none."""
+    home = place.database if is_read_only(con, table.database) else table.database
+    cap = Ledger(home, _name_before(con, table) or table).balance(con).cap
+    return cap is not None and not cap.pure
+
+
 def _name_before(con: duckdb.DuckDBPyConnection, table: Name) -> Name | None:
     """The capped name that a table has lost: it has no cap of its own, and a capped table with the very same columns is gone."""
     if table.database not in holders(con, "budgets") or Ledger(table.database, table).balance(con).cap is not None:

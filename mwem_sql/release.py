@@ -33,7 +33,7 @@ from mwem_sql.domain import Domain, read_domain
 from mwem_sql.errors import CellsError, OptionError, OutputError, WorkloadError, refuse
 from mwem_sql.garbage import frozen, uncollected
 from mwem_sql.kernel import Kernel
-from mwem_sql.ledger import is_read_only, ledger_of
+from mwem_sql.ledger import is_counted_in_rho, is_read_only, ledger_of
 from mwem_sql.mechanisms import OpenDPNoise, SeededNoise, noise_scale
 from mwem_sql.mwem import Outcome, Problem, mwem, whole_domain
 from mwem_sql.request import FUNCTION, MAX_ROWS, Request
@@ -113,7 +113,7 @@ def make_plan(session: Session, request: Request) -> Plan:
     rounds = request.rounds or default_rounds(len(linear), len(compiled.classes))
     shares = split(
         request.budget, rounds, total_is_public=request.total is not None, histogram=request.start == "histogram",
-        sensitivity=request.rows_per_unit,
+        sensitivity=request.rows_per_unit, counted_in_rho=is_counted_in_rho(con, relation.charged, session.place),
     )  # fmt: skip
     _check_rows(request, shares)
     problem = Problem(

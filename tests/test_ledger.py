@@ -399,3 +399,30 @@ def test_a_unit_under_a_view_is_the_tables(con: Connection) -> None:
         con.execute("CALL mwem_budget('people', 10, unit := 'nobody')")
     with pytest.raises(duckdb.Error, match=r"mwem_budget: rows_per_unit \(2\) needs a unit"):
         con.execute("CALL mwem_budget('people', 10, rows_per_unit := 2)")
+
+
+def test_under_a_cap_with_delta_a_release_with_delta_has_gaussian_noise(con: Connection) -> None:
+    """Laplace noise would be a little smaller, and cost a hundred times as much of the cap."""
+    plan = "SELECT value FROM mwem_plan('people', workload, 0.5, delta := {}, rounds := 2) WHERE item = 'composition'"
+    assert con.execute(plan.format("1e-6")).fetchall() == [("pure epsilon, Laplace noise",)]
+    con.execute("CALL mwem_budget('people', 3, delta := 1e-6)").fetchall()
+    assert con.execute(plan.format("1e-6")).fetchall() == [("zCDP, Gaussian noise",)]
+    assert con.execute(plan.format("0")).fetchall() == [("pure epsilon, Laplace noise",)]
+    for number in range(3):
+        con.execute(f"CALL mwem_release('people', workload, 0.5, delta := 1e-6, rounds := 2, output := 'o{number}')").fetchall()
+    assert Ledger("memory", Name("memory", "main", "people")).balance(con).spent == 3 * zcdp_rho(Fraction(1, 2), Fraction(1, 10**6))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE mwem.ledger SET epsilon_exact = 'abc'", "ALTER TABLE mwem.ledger DROP COLUMN epsilon_exact", "UPDATE mwem.budgets SET epsilon_exact = '1/0'",
+        "ALTER TABLE mwem.ledger ALTER COLUMN started TYPE VARCHAR", "ALTER TABLE mwem.journal DROP COLUMN checksum",
+    ],
+)  # fmt: skip
+def test_a_damaged_ledger_is_said_to_be_damaged(con: Connection, ledger: Ledger, change: str) -> None:
+    ledger.set_cap(con.cursor(), cap("3"))
+    debit(con, ledger, "1")
+    con.execute(change)
+    with pytest.raises(duckdb.Error, match=r"ledger: the tables ledger, budgets and journal .* \(memory\) cannot be read\. Hint: they were changed by hand"):
+        con.execute("FROM mwem_ledger()")

@@ -146,3 +146,18 @@ def test_where_an_output_cannot_go(con: Connection, text: str) -> None:
     con.execute("CREATE SCHEMA mwem")
     with pytest.raises(OutputError, match="Hint: "):
         store.output_name(con.cursor(), text, Name("memory", "main", "t"), "f")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE mwem.releases SET domain = '{}'", "UPDATE mwem.releases SET grid = '[1]'", "ALTER TABLE mwem.releases DROP COLUMN cells", "DELETE FROM mwem.factors",
+        "ALTER TABLE mwem.releases ALTER COLUMN rows TYPE VARCHAR", "UPDATE mwem.factors SET weights = [1.0]", "UPDATE mwem.factors SET weights = [w - 1e9 FOR w IN weights]",
+        "UPDATE mwem.factors SET attributes = ['nobody']", "ALTER TABLE mwem.factors DROP COLUMN shape", "DROP TABLE mwem.factors", "UPDATE mwem.factors SET weights = ['nan'::DOUBLE FOR w IN weights]",
+    ],
+)  # fmt: skip
+def test_a_damaged_release_is_said_to_be_damaged(con: Connection, change: str) -> None:
+    mwem_sql.release(con, "people", "workload", 1, rounds=1, rows=5)
+    con.execute(change)
+    with pytest.raises(duckdb.Error, match=r"mwem: what is stored of output \(memory.main.people_synthetic\) .* cannot be read\. Hint: it was changed by hand"):
+        con.execute("FROM mwem_answer('people_synthetic', workload)")
