@@ -153,7 +153,7 @@ class Fixtures:
 TARGETS: dict[str, Callable[[Fixtures, Chance], None]] = {
     "predicates": Fixtures.predicates, "rows": Fixtures.rows, "options": Fixtures.options, "domains": Fixtures.domains, "damaged": Fixtures.damaged,
 }  # fmt: skip
-SHORT = {"predicates": 60, "rows": 40, "options": 2000, "domains": 40, "damaged": 8}
+SHORT = {"predicates": 20, "rows": 12, "options": 1000, "domains": 12, "damaged": 2}
 SECONDS = 90  # of a campaign, for each target
 FOUND: dict[str, list[int]] = {}
 
