@@ -29,7 +29,7 @@ CREATE TABLE IF NOT EXISTS mwem.releases (
     rows_per_unit INTEGER NOT NULL,
     private BOOLEAN NOT NULL,
     domain JSON NOT NULL,
-    grid JSON NOT NULL                  -- per attribute its pieces and their classes
+    grid JSON NOT NULL                  -- per attribute its pieces, and in which class each is: those that no measurement told apart are in one
 );
 
 -- One row per measurement, in the order of the rounds.
