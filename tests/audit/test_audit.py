@@ -132,6 +132,7 @@ def test_select(kind: Kind, trials: int) -> None:
     assert bound < EPSILON
 
 
+@pytest.mark.campaign
 def test_select_broken() -> None:
     bound = selected("pure", Half(), 2000)
     print(f"\nselect, Half: epsilon of at least {bound:.3f}")
@@ -216,8 +217,9 @@ def transcript_cost(outcome: Outcome) -> Fraction:
 
 
 @pytest.mark.parametrize("delta", [Fraction(0), WIDE], ids=["pure", "approximate"])
-@pytest.mark.parametrize("trials", [WHOLE_SHORT, pytest.param(WHOLE_LONG, marks=pytest.mark.campaign)])
-def test_whole_releases(neighbours: Callable[[Budget], Neighbours], delta: Fraction, trials: int) -> None:
+@pytest.mark.campaign
+def test_whole_releases(neighbours: Callable[[Budget], Neighbours], delta: Fraction) -> None:
+    trials = WHOLE_LONG
     made = neighbours(Budget(EPSILON, delta))
     outcomes = made.outcomes(trials)
     bound = audited(outcomes, float(delta))
@@ -242,15 +244,17 @@ def test_whole_releases_broken(
     assert bound > EPSILON
 
 
-@pytest.mark.parametrize("delta", [Fraction(0), WIDE], ids=["pure", "approximate"])
+@pytest.mark.parametrize("delta", [Fraction(0), pytest.param(WIDE, marks=pytest.mark.campaign)], ids=["pure", "approximate"])
 @pytest.mark.parametrize(("noise", "honest"), [(OpenDPNoise, True), (Half, False)])
 def test_noise_is_as_large_as_the_transcript_says(
     neighbours: Callable[[Budget], Neighbours], monkeypatch: pytest.MonkeyPatch, noise: type[OpenDPNoise], honest: bool, delta: Fraction
 ) -> None:
     monkeypatch.setattr(release, "OpenDPNoise", noise)
     made = neighbours(Budget(EPSILON, delta))
+    limit = release.make_plan(made.session, made.requests[0]).split.limit
     noise_seen = []
     for outcome in made.outcomes(WHOLE_SHORT, tables=1)[0]:
+        assert transcript_cost(outcome) < limit
         for step in outcome.steps:
             values = step.measurement.values.tolist()
             noise_seen += [(value - answer, step.measurement.scale) for value, answer in zip(values, TRUE[len(values)], strict=True)]

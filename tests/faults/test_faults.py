@@ -52,42 +52,62 @@ def test_what_a_dead_process_leaves(arguments: tuple[str, ...]) -> None:
 # Crowds.
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     ("kind", "asked", "admitted"),
-    [("threads", 20, 4), *(pytest.param(kind, 64, 10, marks=pytest.mark.campaign) for kind in ("threads", "processes"))],
-)  # fmt: skip
+    [("threads", 64, 10), ("processes", 64, 10)],
+)
 def test_a_crowd_at_one_cap(kind: str, asked: int, admitted: int) -> None:
     seen = run("crowd.py", kind, str(asked), str(admitted))
     assert seen == {"made": admitted, "refused": asked - admitted, "entries": admitted, "status": ["done"], "intact": True, "outputs": admitted, "left": 0.0}
 
 
-@pytest.mark.parametrize("kind", ["threads", pytest.param("processes", marks=pytest.mark.campaign)])
+@pytest.mark.campaign
+@pytest.mark.parametrize("kind", ["threads", "processes"])
 def test_the_same_request_many_times_is_one_release(kind: str) -> None:
     seen = run("crowd.py", kind, "5", "10", "same")
     assert seen == {"made": 1, "reused": 4, "entries": 1, "status": ["done"], "intact": True, "outputs": 1, "left": 0.9}
 
 
-def test_debits_conflict_without_any_lock(con: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    """DuckDB's snapshots alone would let two read the same sum: it is the journal's next number that only one can have."""
-    monkeypatch.setattr(ledger_module, "lock", lambda _: threading.Lock())
-    con.execute("CALL mwem_release('people', workload, 0.1, rounds := 1)").fetchall()
-    con.execute("CALL mwem_budget('people', 0.3)").fetchall()
-    ready, ends = threading.Barrier(8), []
+def at_once(con: Connection, calls: list[str]) -> list[Any]:
+    """How each of the calls ended: whether it was reused, or its error."""
+    ready, ends = threading.Barrier(len(calls)), []
 
-    def ask(cursor: Connection, number: int) -> None:
+    def ask(cursor: Connection, call: str) -> None:
         ready.wait()
         try:
-            ends.append(cursor.execute(f"CALL mwem_release('people', workload, 0.1, rounds := 1, rows := 5, output := 'o{number}')").fetchall()[0][10])
+            ends.append(cursor.execute(call).fetchall()[0][11])
         except duckdb.Error as error:
-            ends.append("0 of 0.3 is left" in str(error) or error)
+            ends.append(str(error))
 
-    threads = [threading.Thread(target=ask, args=(con.cursor(), number)) for number in range(8)]
+    threads = [threading.Thread(target=ask, args=(con.cursor(), call)) for call in calls]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert ends == [True] * 8
-    assert con.execute("SELECT count(*), sum(epsilon) FROM mwem.ledger").fetchall() == [(3, pytest.approx(0.3))]
+    return ends
+
+
+CALL = "CALL mwem_release('people', workload, 0.1, rounds := 1, rows := 5, output := 'o{}')"
+
+
+@pytest.mark.parametrize("locked", [False, pytest.param(True, marks=pytest.mark.campaign)])
+def test_a_crowd_of_threads(con: Connection, monkeypatch: pytest.MonkeyPatch, *, locked: bool) -> None:
+    """DuckDB's snapshots alone would let two read the same sum: it is the journal's next number that only one can have, lock or no lock."""
+    con.execute(CALL.format("")).fetchall()
+    con.execute("CALL mwem_budget('people', 0.3)").fetchall()
+    if not locked:
+        monkeypatch.setattr(ledger_module, "lock", lambda _: threading.Lock())
+    ends = at_once(con, [CALL.format(number) for number in range(8)])
+    assert ends.count(False) == 2
+    assert sum("0 of 0.3 is left" in str(end) for end in ends) == 6
+    assert con.execute("SELECT count(*), sum(epsilon), bool_and(status = 'done') FROM mwem.ledger").fetchall() == [(3, pytest.approx(0.3), True)]
+
+
+def test_identical_calls_at_once_are_one_release(con: Connection) -> None:
+    ends = at_once(con, [CALL.format("")] * 6)
+    assert sorted(ends) == [False] + [True] * 5
+    assert con.execute("SELECT count(*) FROM mwem.ledger").fetchall() == [(1,)]
 
 
 # Stopping.
