@@ -71,11 +71,8 @@ def run(command: list[str], environment: dict[str, str] | None = None) -> Case:
 
 
 def run_mst(data: str, work: Path) -> Case:
-    rows = str(work / "mst-rows.csv")
-    stem = f"{data}/discretised/private-pgm-adult"
     without = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    measured = run([peer(work), str(HERE / "scaling_mst.py"), f"{stem}.csv", f"{stem}-domain.json", rows], without)
-    return run_work({"work": "rows14", "data": data, "rows": rows}) | measured
+    return run([peer(work), str(HERE / "scaling_mst.py"), data], without)
 
 
 def peer(work: Path) -> str:

@@ -116,7 +116,7 @@ def curves(runs: Records, kept: int) -> list[list[list[float]]]:
 
 
 def adult(records: Records) -> str:
-    """MST is in the table once for each workload. Its rows are all that it releases."""
+    """MST, which takes no workload, is in the table once for each."""
     peers = [record for record in records if record["work"] == "mst"]
     rows: list[dict[str, object]] = []
     for (work, ways, rounds, delta), runs in by_case(records, "work", "ways", "rounds", "delta").items():
@@ -127,9 +127,8 @@ def adult(records: Records) -> str:
                 "MST's time over it": spread((peer["seconds"] / run["seconds"] for peer in peers for run in runs), 1) if peers else "",
             })  # fmt: skip
             for kind in ("rows", "weights"):
-                found = [run[f"{kind} {size}"] for run in runs if f"{kind} {size}" in run]
-                rows[-1][f"L1 of {kind}: mean"] = spread((mean for mean, _ in found), 3) if found else ""
-                rows[-1][f"{kind}: maximum"] = spread((maximum for _, maximum in found), 3) if found else ""
+                for which, name in enumerate((f"L1 of {kind}: mean", f"{kind}: maximum")):
+                    rows[-1][name] = spread((run[f"{kind} {size}"][which] for run in runs), 3)
             rows[-1]["memory, MB"] = most(runs, "peak")
     return markdown(sorted(rows, key=lambda row: str(row["marginals"])))
 

@@ -14,7 +14,7 @@ import json
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ import adult
 import duckdb
 import numpy as np
 import pyarrow as pa
+from scaling_errors import Columns, counts, discretised, distance
 
 import mwem_sql
 from mwem_sql import store
@@ -33,7 +34,6 @@ PRODUCTS = 3
 CATEGORICAL = ("workclass", "education", "marital-status", "occupation", "relationship", "race", "sex", "native-country")
 
 Record = dict[str, Any]
-Columns = Mapping[str, np.ndarray]
 # Gets the loop's problem, a copy of its state after a round, and whether that round was the last.
 Observe = Callable[[Any, Any, bool], Record]
 
@@ -95,13 +95,6 @@ def table_of(columns: Columns, kinds: Mapping[str, str]) -> duckdb.DuckDBPyConne
 
 def table_of_bits(columns: Columns) -> duckdb.DuckDBPyConnection:
     return table_of(columns, dict.fromkeys(columns, "BOOLEAN NOT NULL"))
-
-
-def counts(columns: Columns, sizes: Mapping[str, int], names: Sequence[str]) -> np.ndarray:
-    """All cells of a cuboid, row-major. What is not in the domain is in none of them."""
-    shape = [sizes[name] for name in names]
-    rows = np.stack([columns[name] for name in names])
-    return np.bincount(np.ravel_multi_index(rows[:, (rows >= 0).all(axis=0)], shape), minlength=int(np.prod(shape)))
 
 
 def binary(attributes: int) -> Record:
@@ -170,8 +163,7 @@ def adult_bits(directory: Path) -> dict[str, np.ndarray]:
 
 def adult14(data: str, ways: int, rounds: int, delta: float) -> Record:
     """All attributes of discretised Adult and all marginals of so many of them."""
-    table, sizes = discretised(Path(data))
-    columns = codes(table, sizes)
+    columns, sizes = discretised(Path(data))
     con = table_of(columns, {name: f"INTEGER NOT NULL CHECK ({adult.quoted(name)} BETWEEN 0 AND {size - 1})" for name, size in sizes.items()})
     con.execute("CREATE TABLE workload AS FROM mwem_marginals('private', $ways)", {"ways": ways})
     measured = call(con, "private", rounds, delta=delta)
@@ -179,32 +171,6 @@ def adult14(data: str, ways: int, rounds: int, delta: float) -> Record:
     state = store.load(con.cursor(), "private_synthetic", Place.of(con), "benchmark").state()
     released = {"rows": lambda names: counts(drawn, sizes, names), "weights": lambda names: state.marginal(names).ravel()}
     return measured | {f"{kind} {ways}": distance(columns, sizes, ways, cells) for kind, cells in released.items()}
-
-
-def rows14(data: str, rows: str) -> Record:
-    """The error of somebody else's synthetic rows, for both workloads."""
-    table, sizes = discretised(Path(data))
-    columns, drawn = codes(table, sizes), codes(Path(rows), sizes)
-    return {f"rows {ways}": distance(columns, sizes, ways, lambda names: counts(drawn, sizes, names)) for ways in (2, 3)}
-
-
-def discretised(directory: Path) -> tuple[Path, dict[str, int]]:
-    sizes = json.loads((directory / "discretised/private-pgm-adult-domain.json").read_text())
-    return directory / "discretised/private-pgm-adult.csv", sizes
-
-
-def codes(path: Path, names: Iterable[str]) -> dict[str, np.ndarray]:
-    """NULL is -1."""
-    with path.open() as lines:
-        rows = list(csv.DictReader(lines))
-    return {name: np.array([int(row[name] or -1) for row in rows]) for name in names}
-
-
-def distance(columns: Columns, sizes: Mapping[str, int], ways: int, cells: Callable[[Sequence[str]], np.ndarray]) -> list[float]:
-    """Mean and maximum over all marginals of the L1 distance to the truth, as a share of the rows."""
-    rows = len(next(iter(columns.values())))
-    found = [np.abs(cells(names) - counts(columns, sizes, names)).sum() / rows for names in itertools.combinations(sizes, ways)]
-    return [float(np.mean(found)), float(np.max(found))]
 
 
 def adult8(data: str, rounds: int) -> Record:
@@ -218,7 +184,7 @@ def adult8(data: str, rounds: int) -> Record:
 
 def main() -> None:
     case = json.loads(sys.argv[1])
-    works = {"binary": binary, "bits": bits, "adult14": adult14, "rows14": rows14, "adult8": adult8}
+    works = {"binary": binary, "bits": bits, "adult14": adult14, "adult8": adult8}
     print(json.dumps(works[case.pop("work")](**case)))
 
 
