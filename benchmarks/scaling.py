@@ -17,7 +17,9 @@
 
 DIR of --data holds adult_train.csv and discretised/. Each run has a process of its own, so that its peak memory (which includes the
 table) is its own; cases take turns. Cells of the tables are smallest, median and largest of --runs runs. Time is wall time or, with
---clock processor (better where others use the machine), processor time; both are kept, so that `growth` can show either.
+--clock processor, processor time; both are kept, so that `growth` can show either. Where others use the machine the second is the
+steadier one: set OPENBLAS_NUM_THREADS=1 then, because threads of BLAS wait for each other in a loop. `growth` needs matplotlib
+(pip install 'mwem-sql[bench]').
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ from typing import Any
 import scaling_report
 
 HERE = Path(__file__).parent
-RUNS = {"binary": 3, "bits": 5, "adult": 3, "adult8": 5}
+RUNS = {"binary": 3, "bits": 3, "adult": 3, "adult8": 5}
 PEER = ("opendp[mbi]==0.16.0", "pandas")  # its rows come as a frame of pandas, which it does not install
 
 Case = dict[str, Any]

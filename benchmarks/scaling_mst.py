@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import opendp.extras.mbi._mst as mst
@@ -42,6 +43,35 @@ def largest_rho() -> float:
     return gaussian(dp.binary_search(is_enough, bounds=(1.0, 100.0))).map(1.0)
 
 
+class TreeModel:
+    """Marginals of a model whose cliques of two form a spanning tree, as MST's do; the model's own way compiles a second for each."""
+
+    def __init__(self, model: Any) -> None:
+        self._one = {name: np.asarray(model.project((name,)).values, dtype=np.float64) for name in model.domain.attributes}
+        near: dict[str, dict[str, np.ndarray]] = {name: {} for name in self._one}
+        for one, other in (clique for clique in model.cliques if len(clique) == 2):
+            joint = np.asarray(model.project((one, other)).transpose((one, other)).values, dtype=np.float64)
+            near[one][other], near[other][one] = joint, joint.T
+        # For every two attributes, how far they are apart and P(other | one).
+        self._far = {name: {name: (0, np.eye(len(cells)))} for name, cells in self._one.items()}
+        for name, found in self._far.items():
+            for middle in (queue := [name]):
+                steps, given = found[middle]
+                for other in near[middle].keys() - found.keys():
+                    joint = near[middle][other]
+                    found[other] = steps + 1, given @ (joint / np.maximum(joint.sum(axis=1, keepdims=True), np.finfo(float).tiny))
+                    queue.append(other)
+
+    def marginal(self, names: Sequence[str]) -> np.ndarray:
+        """Of up to three attributes: given the one where the ways between them meet, they are independent."""
+        middle = min(self._far, key=lambda name: sum(self._far[name][other][0] for other in names))
+        first, *rest = (self._far[middle][name][1] for name in names)
+        out = self._one[middle][:, None] * first
+        for given in rest[:-1]:
+            out = (out[:, :, None] * given[:, None, :]).reshape(len(out), -1)
+        return (out.T @ rest[-1]).reshape([len(self._one[name]) for name in names])
+
+
 def measure(columns: dict[str, np.ndarray], sizes: dict[str, int]) -> dict[str, object]:
     frame = pl.DataFrame(columns).lazy()
     keys = {name: list(range(size)) for name, size in sizes.items()}
@@ -56,10 +86,11 @@ def measure(columns: dict[str, np.ndarray], sizes: dict[str, int]) -> dict[str, 
     # To each attribute it adds NULL, its last key, which is in no cell of the domain.
     drawn = [{name: rows[name].fill_null(-1).to_numpy() for name in sizes} for rows in synthetic]
 
+    assert all(table.keys[name].to_list() == [*keys[name], None] for name in sizes)
+    model = TreeModel(table.model)
+
     def weights(names: Sequence[str]) -> np.ndarray:
-        assert all(table.keys[name].to_list() == [*keys[name], None] for name in names)
-        cells = np.asarray(table.model.project(names).transpose(names).values)
-        return cells[tuple(slice(sizes[name]) for name in names)].ravel()
+        return model.marginal(names)[tuple(slice(sizes[name]) for name in names)].ravel()
 
     errors = {}
     for ways in (2, 3):
