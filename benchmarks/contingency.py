@@ -90,9 +90,10 @@ def show(results: Results, runs: int, page: Path | None) -> None:
         for epsilon in EPSILONS:
             found = {way: entropy(name, epsilon, way) for way in ways}
             rival = min((found["barak"], found["barak, our fit"]), key=lambda spread: spread.mean)
-            ahead = (rival.mean - found["plain"].mean) / max(found["plain"].deviation, rival.deviation, 1e-12)
+            spread = max(found["plain"].deviation, rival.deviation)
+            ahead = f"{(rival.mean - found['plain'].mean) / spread:+.1f}" if spread else ""
             shown = [f"{found[way].mean:.3g} ± {found[way].deviation:.2g}" if way in found else "" for way in WAYS]
-            rows.append([name, epsilon, *shown, f"{ahead:+.1f}"])
+            rows.append([name, epsilon, *shown, ahead])
     panels[0][0].set_ylabel("relative entropy")
     panels[0][-1].legend(frameon=False)
     text = report.table(["data", "epsilon", *WAYS.values(), "ahead of the better baseline, in standard deviations"], rows)
