@@ -13,11 +13,12 @@ from typing import Any
 
 import barak
 import listing
-import mwem_sql
 import numpy as np
 import report
 import tables
 from results import Case, Results, Spread
+
+import mwem_sql
 
 DATA = ("mildew", "rochdale", "czech")
 EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)

@@ -12,16 +12,16 @@ import numpy as np
 
 sys.path.append(str(Path(__file__).parent.parent / "tests"))
 
-import oracle  # noqa: E402  the tests are no package
+import oracle
 
 relative_entropy = oracle.relative_entropy
 
 
-def released(histogram: np.ndarray, queries: np.ndarray, rounds: int, epsilon: float, generator: np.random.Generator, start: np.ndarray | None = None) -> np.ndarray:
+def released(histogram: np.ndarray, queries: np.ndarray, rounds: int, epsilon: float, generator: np.random.Generator) -> np.ndarray:
     """The last approximation; `queries` has a row of values per query and a column per cell of the histogram."""
     truth = histogram.ravel().astype(np.float64)
     uniform = np.full(truth.size, truth.sum() / truth.size)
-    states, _ = oracle.mwem(truth, uniform if start is None else start, queries[:, None, :], T=rounds, epsilon=epsilon, generator=generator)
+    states, _ = oracle.mwem(truth, uniform, queries[:, None, :], T=rounds, epsilon=epsilon, generator=generator)
     return states[-1]
 
 

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import listing
-import mwem_sql
 import numpy as np
 import report
 import svd_bound
 import tables
 from results import Case, Results
+
+import mwem_sql
 
 DATA = ("capital-loss", "age x hours", "recency x frequency", "monetary")
 COUNTS = (500, 1000, 2000, 4000)
@@ -33,12 +34,12 @@ def cases(runs: int) -> list[Case]:
     """A plain call and the paper's choices of T, for every point of the figure. A run has ranges of its own."""
     ways = [("plain", None), *(("listing", rounds) for rounds in PAPER_ROUNDS), ("bound", None)]
     return [
-        case(data, count, epsilon, way, rounds, run)
+        case(data, count, epsilon, way=way, rounds=rounds, run=run)
         for data in DATA for count, epsilon in grid() for way, rounds in ways for run in range(runs)
     ]  # fmt: skip
 
 
-def case(data: str, count: int, epsilon: float, way: str, rounds: int | None, run: int) -> Case:
+def case(data: str, count: int, epsilon: float, *, way: str, rounds: int | None, run: int) -> Case:
     return {"experiment": "ranges", "data": data, "queries": count, "epsilon": epsilon, "way": way, "rounds": rounds, "run": run}
 
 

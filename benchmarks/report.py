@@ -6,13 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
-
-mpl.use("agg")
-mpl.rcParams.update({"svg.hashsalt": "mwem", "svg.fonttype": "none", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False})
-
-from matplotlib import pyplot as plt  # noqa: E402  after the choice of a backend
-
 OURS, PAPER, OTHER, MORE = "#1f4e79", "#b03a2e", "#7f7f7f", "#2e8b57"
 
 
@@ -29,6 +22,12 @@ def number(value: float) -> str:
 
 
 def axes(rows: int, columns: int, width: float, height: float) -> tuple[Any, Any]:
+    import matplotlib as mpl  # noqa: PLC0415  an optional extra
+
+    mpl.use("agg")
+    from matplotlib import pyplot as plt  # noqa: PLC0415
+
+    mpl.rcParams.update({"svg.hashsalt": "mwem", "svg.fonttype": "none", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False})
     return plt.subplots(rows, columns, figsize=(width, height), constrained_layout=True, squeeze=False)
 
 

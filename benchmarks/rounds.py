@@ -25,7 +25,7 @@ def works() -> Iterator[tuple[str, str, Callable[[int | None, int], Case]]]:
     """For each experiment a name, the figure that is compared, and its case with that many rounds."""
     for data in ranges.DATA:
         for epsilon in (0.1, 0.0125):
-            yield f"ranges, {data}, epsilon {epsilon}", "error", lambda rounds, run, data=data, epsilon=epsilon: ranges.case(data, 2000, epsilon, "plain", rounds, run)
+            yield f"ranges, {data}, epsilon {epsilon}", "error", lambda rounds, run, data=data, epsilon=epsilon: ranges.case(data, ranges.FIXED_COUNT, epsilon, way="plain", rounds=rounds, run=run)
     for data in contingency.DATA:
         for epsilon in (0.1, 1.0):
             yield f"contingency, {data}, epsilon {epsilon}", "entropy", lambda rounds, run, data=data, epsilon=epsilon: contingency.case(data, epsilon, "plain", rounds, run)
