@@ -6,7 +6,7 @@ beside them. A round's weights are what the measurements released up to it give:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,7 @@ def measure(asked: Case, directory: Path) -> dict[str, Any]:
             return found
         truth = _truth(asked["data"], directory)
         if asked["trace"]:
-            return found | {"trace": [cuboid_errors(weights - truth) for weights in _by_round(table, workload, made)]}
+            return found | {"trace": [cuboid_errors(weights - truth) for weights in _by_round(table, made)]}
         average, maximum = cuboid_errors(table.state(con, made.output)() - truth)
         rows_average, rows_maximum = cuboid_errors(table.histogram(table.drawn(con, made.output)) - truth)
     return found | {"average": average, "maximum": maximum, "average of rows": rows_average, "maximum of rows": rows_maximum}
@@ -93,21 +93,21 @@ def cuboid_errors(difference: np.ndarray) -> tuple[float, float]:
     return float(np.mean(found)), max(found)
 
 
-def _by_round(table: tables.Table, workload: Workload, made: Release) -> Iterator[np.ndarray]:
-    """The weights before the first round and after each."""
-    queries = list(workload)
+def _by_round(table: tables.Table, made: Release) -> Iterator[np.ndarray]:
+    """The weights before the first round and after each. A measured marginal is named by its attributes; n is public."""
     state = State.uniform({name: np.ones(size) for name, size in table.sizes.items()}, table.rows)
-    known: dict[tuple[int, int], Target] = {}
-    steps: Sequence[dict[str, Any]] = made.measurements.to_pylist()
+    steps = made.measurements.to_pylist()
+    targets = [_target(table, step) for step in steps]
     first = next(number for number, step in enumerate(steps) if step["purpose"] == "round")
     for number in range(first, len(steps) + 1):
-        for place, step in enumerate(steps[:number]):
-            names = queries[step["query"] - 1].group_by or ()
-            spread = 2.0 if step["noise"] == "laplace" else 1.0
-            query = whole_domain({name: table.sizes[name] for name in names})
-            known.setdefault((place, step["query"]), Target(query, np.array(step["values"], dtype=np.float64), spread * step["scale"] ** 2))
-        state.fit(list(known.values()))
+        state.fit(targets[:number])
         yield state.marginal(tuple(table.sizes))
+
+
+def _target(table: tables.Table, step: dict[str, Any]) -> Target:
+    query = whole_domain({name: table.sizes[name] for name in step["name"].split(", ")})
+    variance = (2.0 if step["noise"] == "laplace" else 1.0) * step["scale"] ** 2
+    return Target(query, np.array(step["values"], dtype=np.float64), variance)
 
 
 def show(results: Results, runs: int, page: Path | None) -> None:

@@ -88,10 +88,9 @@ def test_baseline_without_noise_has_all_marginals(release):
 
 def test_rounds_follow_the_measurements(table):
     con = table.connect()
-    workload = table.marginals(2)
     truth = table.histogram()
-    with tables.released(con, workload, 1e6, rounds=4, total=table.rows, rows=1) as (made, _):
-        by_round = [cubes.cuboid_errors(weights - truth)[0] for weights in cubes._by_round(table, workload, made)]
+    with tables.released(con, table.marginals(2), 1e6, rounds=4, total=table.rows, rows=1) as (made, _):
+        by_round = [cubes.cuboid_errors(weights - truth)[0] for weights in cubes._by_round(table, made)]
         last = cubes.cuboid_errors(table.state(con, made.output)() - truth)[0]
     assert len(by_round) == 5
     assert by_round[0] == pytest.approx(cubes.cuboid_errors(truth.mean() - truth)[0])
