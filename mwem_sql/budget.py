@@ -4,13 +4,13 @@ Owns every sum of epsilon, delta and rho, as exact fractions: in floats 0.1 + 0.
 It must not draw noise or see an answer; all of it is public arithmetic.
 
 Why the shares may simply be added although each round depends on the last: the adversary of the composition theorems
-chooses every mechanism after seeing all earlier outputs. Here the shares are fixed before the first round; only the
-query, the approximation and the candidates are adaptive, and those are functions of released outputs. For pure epsilon
-the privacy loss of a transcript is the sum of the steps' losses, each at most its share whatever came before (Dwork
-and Roth 2014, appendix B); for zCDP the Renyi divergences of adaptively chosen steps add up (Bun and Steinke 2016,
-lemma 2.3). A loop that also chooses its next share from released outputs (`rounds := NULL`) needs a privacy filter: a
-debit refused at the limit is that filter. For pure epsilon the sum along every transcript stays within the limit; for
-zCDP it is a theorem that the sum is what counts (Feldman and Zrnic 2021; Whitehouse and others 2023).
+chooses every mechanism after seeing all earlier outputs; query, approximation and candidates are functions of those.
+For pure epsilon the privacy loss of a transcript is the sum of the steps' losses, each at most its share whatever came
+before (Dwork and Roth 2014, appendix B); for zCDP the Renyi divergences of adaptively chosen steps add up (Bun and
+Steinke 2016, lemma 2.3). A loop that also chooses its next share from released outputs (`rounds := NULL`, see `Pace`)
+needs a privacy filter: a debit refused at the limit is that filter. For pure epsilon the sum along every transcript
+stays within the limit (Rogers, Roth, Ullman and Vadhan 2016); for zCDP it is a theorem that the sum is
+what counts (the filters of Feldman and Zrnic 2021; Whitehouse and others 2023).
 """
 
 from __future__ import annotations
@@ -32,9 +32,17 @@ MINIMUM_EPSILON: Final = Fraction(1, 10**12)
 MAXIMUM_EPSILON: Final = Fraction(10**6)
 MINIMUM_DELTA: Final = Fraction(1, 10**300)
 MAXIMUM_ROUNDS: Final = 10**6
-# What a private total and a histogram start take off the top.
+# What a private total, a histogram start and the first marginals take off the top.
 TOTAL_SHARE: Final = Fraction(1, 20)
 HISTOGRAM_SHARE: Final = Fraction(1, 4)
+FIRST_SHARE: Final = Fraction(3, 20)
+# Of a round: what selecting takes. The paper's half is what its theorem is about.
+SELECT_SHARE: Final = Fraction(1, 10)
+PAPER_SHARE: Final = Fraction(1, 2)
+# Rounds in a row whose changes together are below their noise before steps grow.
+PATIENCE: Final = 3
+# What a step is multiplied by to halve the noise, in epsilon and in rho.
+_HALVED: Final = {"pure": 2, "zcdp": 4}
 
 _LONGEST_TEXT: Final = 100
 
@@ -77,31 +85,69 @@ class Predicted(NamedTuple):
 
 @dataclass(frozen=True)
 class Split:
-    """How the limit is shared: `total + histogram + rounds * (select + measure) == limit`, exactly.
+    """How the limit is shared: `total + histogram + first + rounds * (select + measure) == limit`, exactly.
 
     Shares are in epsilon for the pure kind and in rho for zcdp. `total` is 0 when n is public, `histogram` unless asked
-    for; `select` and `measure` are for one round.
+    for, `first` where no marginal is measured ahead of the rounds; `select` and `measure` are for one round. If the split
+    is `growing`, later rounds may take more than the first, and there are fewer.
     """
 
     kind: Kind
     limit: Fraction
     total: Fraction
     histogram: Fraction
+    first: Fraction
     select: Fraction
     measure: Fraction
     rounds: int
+    growing: bool
     predicted: Predicted
     budget: Budget
 
     def __post_init__(self) -> None:
         """Refuse shares that do not add up."""
-        shares = self.total + self.histogram + self.rounds * (self.select + self.measure)
-        if shares != self.limit or min(self.total, self.histogram, self.select, self.measure) < 0:
+        shares = self.total + self.histogram + self.first + self.rounds * (self.select + self.measure)
+        if shares != self.limit or min(self.total, self.histogram, self.first, self.select, self.measure) < 0:
             raise _fault(f"the shares ({_shown(shares)}) must add up to the limit ({_shown(self.limit)})")
 
     def accountant(self) -> Accountant:
         """Open the account that this split is to be spent from."""
         return Accountant(self.kind, self.limit, self.budget)
+
+
+class Pace:
+    """Hands out the shares of one round after the other, until all that a split keeps for rounds is spent.
+
+    All rounds take the same, unless the split is growing and some in a row have heard nothing but noise: the next ones
+    then take what halves it. This is the paper's doubling within one run, as AIM does it (McKenna and others 2022), but for
+    one selection that went wrong. What would not make two more rounds goes to the last. Decides on released values only.
+    """
+
+    def __init__(self, split: Split) -> None:
+        self._split = split
+        self._step = split.select + split.measure
+        self._selecting = split.select / self._step
+        self._heard: list[float] = []
+        self.left = split.rounds * self._step
+
+    @property
+    def rounds(self) -> int:
+        """How many more rounds there will be if they all take what the next one takes."""
+        return max(1, int(self.left / self._step)) if self.left else 0
+
+    def take(self) -> tuple[Fraction, Fraction]:
+        """The shares for selecting and measuring in the next round."""
+        if self.left < 2 * self._step:
+            self._step = self.left
+        self.left -= self._step
+        return self._selecting * self._step, (1 - self._selecting) * self._step
+
+    def hear(self, change: float, noise: float) -> None:
+        """Take note of what the last measurement changed and of the noise that it was expected to carry."""
+        self._heard.append(change / noise)
+        if self._split.growing and len(self._heard) >= PATIENCE and sum(self._heard[-PATIENCE:]) < PATIENCE:
+            self._step *= _HALVED[self._split.kind]
+            self._heard.clear()
 
 
 class Accountant:
@@ -177,16 +223,20 @@ def split(
     *,
     total_is_public: bool,
     histogram: bool,
+    first: bool = False,
+    growing: bool = False,
+    selecting: Fraction = PAPER_SHARE,
     sensitivity: int = 1,
     counted_in_rho: bool = False,
     function: str = "mwem_release",
 ) -> Split:
-    """Share the budget as the paper's figure does: epsilon / 2T to each selection and each measurement.
+    """Share the budget evenly among rounds, of each of which `selecting` goes to the selection; half is the paper's figure.
 
-    A private total first takes 1/20 and a histogram start 1/4 of the whole. With delta > 0 the same split is made of
-    rho too, and the plan whose noise on one measured cell has the smaller standard deviation (sqrt(2) times the Laplace
-    scale against sigma) is taken, pure at a tie: (epsilon, 0) implies (epsilon, delta). Only public numbers decide.
-    `counted_in_rho`: the table's cap adds up rho, in which Laplace noise would cost far more; then the plan of rho is taken.
+    A private total first takes 1/20, a histogram start 1/4 and marginals `first` 3/20 of the whole; where there are such marginals,
+    they tell the total, too. With delta > 0 the same split is made of rho too, and the plan whose noise on one measured cell has
+    the smaller standard deviation (sqrt(2) times the Laplace scale against sigma) is taken, pure at a tie: (epsilon, 0) implies
+    (epsilon, delta). Only public numbers decide. `counted_in_rho`: the table's cap adds up rho, in which Laplace noise would cost far
+    more; then the plan of rho is taken.
     """
     if isinstance(rounds, bool) or not isinstance(rounds, int) or not 1 <= rounds <= MAXIMUM_ROUNDS:
         raise refuse(
@@ -195,17 +245,21 @@ def split(
             f"rounds ({_quoted(rounds)}) must be a whole number from 1 to {MAXIMUM_ROUNDS}",
             "leave rounds out to have it chosen",
         )
-    total = Fraction(0) if total_is_public else TOTAL_SHARE
+    total = Fraction(0) if total_is_public or first else TOTAL_SHARE
     start = HISTOGRAM_SHARE if histogram else Fraction(0)
-    each = (1 - total - start) / (2 * rounds)
+    ahead = FIRST_SHARE if first else Fraction(0)
+    each = (1 - total - start - ahead) / rounds
+    measuring = (1 - selecting) * each
 
-    pure = math.sqrt(2) * noise_scale(each * budget.epsilon, sensitivity, "pure").scale
+    pure = math.sqrt(2) * noise_scale(measuring * budget.epsilon, sensitivity, "pure").scale
     rho = zcdp_rho(budget.epsilon, budget.delta) if budget.delta else Fraction(0)
-    predicted = Predicted(pure, noise_scale(each * rho, sensitivity, "zcdp").scale if rho else None)
+    predicted = Predicted(pure, noise_scale(measuring * rho, sensitivity, "zcdp").scale if rho else None)
     better = predicted.zcdp is not None and (counted_in_rho or predicted.zcdp < predicted.pure)
     kind: Kind = "zcdp" if better else "pure"
     limit = rho if better else budget.epsilon
-    return Split(kind, limit, total * limit, start * limit, each * limit, each * limit, rounds, predicted, budget)
+    return Split(
+        kind, limit, total * limit, start * limit, ahead * limit, selecting * each * limit, measuring * limit, rounds, growing, predicted, budget
+    )  # fmt: skip
 
 
 def _rational(value: object) -> Fraction | Decimal:

@@ -36,6 +36,9 @@ CHEAP_WORK = 160
 PATIENCE = 5
 STEPS = 45
 """At most; the next round goes on from where this one ended."""
+CLOSE = 1e-3
+CLOSE_STEPS = 300
+"""Of the last fit. Below this tolerance the errors of all marginals rise again."""
 START = 1.0
 """The largest exponent of the first step."""
 SLOW = 1.1
@@ -85,6 +88,13 @@ def fit(tree: Tree, lag: float, tolerance: float = TOLERANCE) -> int:
     return steps
 
 
+def finish(tree: Tree) -> None:
+    """Fit a small tree once more, with more steps than one of many fits may take; a large one was never fitted as a whole."""
+    if len(tree.cliques) <= SMALL:
+        _Region(tree, range(len(tree.cliques))).fit(CLOSE, CLOSE_STEPS)
+        tree.misfit = sum(note.now for note in tree.fitted.values())
+
+
 def is_fitted(tree: Tree, total: float, lag: float) -> bool:
     """Whether nothing has changed that a fit would look at."""
     return len(tree.fitted) == len(tree.targets) and abs(total - tree.checked) <= lag * total
@@ -132,7 +142,7 @@ class _Region:
         is_small = tree.cells <= CHEAP_CELLS and len(tree.cliques) <= SMALL
         self._cheap = min(CHEAP_STEPS, CHEAP_WORK // len(numbers)) if is_small else 0
 
-    def fit(self, tolerance: float) -> int:
+    def fit(self, tolerance: float, steps_each: int = STEPS) -> int:
         """Change the cliques until the misfit of their targets no longer falls; the number of steps."""
         here = self._start()
         steps = 0
@@ -140,9 +150,9 @@ class _Region:
         if weighted.min() < EVEN:
             # The sharpest alone would set the pace: what all measurements agree on is found sooner without weights.
             self._precisions = np.ones_like(weighted)
-            here, steps = self._descend(here, tolerance)
+            here, steps = self._descend(here, tolerance, steps_each)
             self._precisions = weighted
-        here, more = self._descend(here, tolerance)
+        here, more = self._descend(here, tolerance, steps_each)
         self._tree.replace(dict(zip(self._numbers, here.cliques, strict=True)))
         squares = np.split(self._unit * weighted * np.square(here.answers - self._values), self._ends[:-1])
         for home in set(self._homes):
@@ -151,7 +161,7 @@ class _Region:
             self._tree.fitted[self._tree.layout.cliques[self._numbers[home]]] = Note(misfit, misfit, own.size)
         return steps + more
 
-    def _descend(self, here: _Point, tolerance: float) -> tuple[_Point, int]:
+    def _descend(self, here: _Point, tolerance: float, most_steps: int) -> tuple[_Point, int]:
         """Lower the misfit from one point on: the last point and the number of steps.
 
         Nesterov's iteration on the numbers y that the targets' cells are multiplied by: x' = y + size * slope and
@@ -161,7 +171,7 @@ class _Region:
         size, growth = START / max(self._largest_slope(here), TINY), 2.0
         still = np.zeros_like(self._values)
         lead, momentum = still, 1.0  # lead: y - x
-        while len(misfits) <= STEPS and misfits[-1] > 0:
+        while len(misfits) <= most_steps and misfits[-1] > 0:
             following = (1 + sqrt(1 + 4 * momentum**2)) / 2
             ahead = (momentum - 1) / following
             step = size * self._precisions * (self._values - here.answers)

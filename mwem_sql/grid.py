@@ -273,6 +273,10 @@ class Adaptive(Grouped):
         self._targets = known
         return self.state.fit([own for _, own in known.values()], tolerance)
 
+    def finish(self) -> None:
+        """Fit once more, and closely: there is no next fit that would go on from here."""
+        self.state.finish()
+
     def _expressed(self, query: LinearQuery) -> LinearQuery:
         """A query that tells no classes of a group apart, on groups; without attributes along which it is the same everywhere."""
         blocks = tuple(map(self._on_groups, query.blocks))

@@ -10,6 +10,7 @@ the theorem is about.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from mwem_sql.budget import Split
+from mwem_sql.budget import Pace, Split
 from mwem_sql.compiler.facts import Facts
 from mwem_sql.compiler.linear import Block, Floats, LinearQuery
 from mwem_sql.fit import Target
@@ -39,7 +40,7 @@ STEP_SHARE = 100
 LAG = 0.25
 TOTAL = LinearQuery(())
 
-Purpose: TypeAlias = Literal["total", "histogram", "round", "again"]
+Purpose: TypeAlias = Literal["total", "histogram", "first", "round", "again"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +48,8 @@ class Problem:
     """What the loop is given: public all of it.
 
     Kernel query 0 is the total; `queries` follow from 1; a histogram of the whole domain, if asked for, comes last.
-    `max_cells` is for one factor of the state; `sensitivity` is the kernel's.
+    `max_cells` is for one factor of the state; `sensitivity` is the kernel's; `first` are the numbers of the queries that are
+    measured ahead of the rounds, each of which counts every record.
     """
 
     queries: Sequence[LinearQuery]
@@ -59,6 +61,7 @@ class Problem:
     average: bool = False
     sensitivity: int = 1
     fit: str = "mirror"
+    first: Sequence[int] = ()
 
     def __post_init__(self) -> None:
         if len(self.weights) != len(self.queries):
@@ -89,6 +92,10 @@ class Outcome:
     total: float
     steps: tuple[Step, ...]
 
+    def count(self, *purposes: Purpose) -> int:
+        """How many steps had one of these purposes."""
+        return sum(step.purpose in purposes for step in self.steps)
+
 
 def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int, int], None] | None = None) -> Outcome:
     """Run all rounds. The kernel debits; what is asked and when it ends depends on released values only.
@@ -97,69 +104,81 @@ def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int
     """
     Q = problem.kernel_queries()
     T = split.rounds
+    pace = Pace(split)
     sizes = {name: len(size) for name, size in problem.sizes.items()}
     step = STEP_SHARE * problem.max_cells // (T * max(1, len(sizes)))
     lag = LAG * selection_scale(split.select, problem.sensitivity, split.kind).scale
     offers = Offers(problem.queries, sizes, problem.max_cells, step, lag)
-    # The kernel counts in whole numbers up to a query's bound; the state and its measurements in parts of it, up to 1.
-    bounds, bound_of = np.unique(np.concatenate([[1], offers.bounds]), return_inverse=True)
-    # The absolute noise that a round's measurement of each query collects over all its cells: the penalty of its score.
-    noise = np.array([_expected_noise(problem, split, bound) for bound in bounds.tolist()])[bound_of]
-    noise[1:] *= offers.cells
-    doubt = 2 * math.log(max(1, len(problem.queries))) * noise / bounds[bound_of]
-    unasked = np.ones(len(problem.queries), dtype=bool)
+    penalties = _Penalties(problem, split, offers)
+    # The share that each query was last measured with: it is a candidate for a round that would measure it more closely.
+    known = np.zeros(len(problem.queries))
     candidates = np.zeros(len(Q), dtype=bool)
     # A public total needs no measurement.
     for scalar in np.flatnonzero(offers.cells == 1).tolist() if problem.total is not None else ():
-        unasked[scalar] = not _is_total(problem.queries[scalar])
+        known[scalar] = math.inf if _is_total(problem.queries[scalar]) else 0.0
     m = _Measured(kernel, Q)
     iterates: list[Adaptive] = []
+    outdated = True
 
     # Let n denote ||B||, the number of records: a public constant, or estimated from what is measured.
-    if problem.total is None:
+    if split.total:
         m.measure("total", 0, split.total)
     if problem.histogram is not None:
         m.measure("histogram", len(Q) - 1, split.histogram)
+    for q in problem.first:
+        m.measure("first", q, split.first / len(problem.first))
+        known[q - 1] = float(split.first / len(problem.first))
     n = problem.total or m.total()
 
     # Let A_0 denote n times the uniform distribution over D, or what the noisy histogram tells of B.
     A = Adaptive.uniform(problem.sizes, n)
     if problem.histogram is not None:
-        A = _from_histogram(problem.histogram, m.steps[-1].measurement, A)
+        A = _from_histogram(problem.histogram, m.steps[len(m.steps) - len(problem.first) - 1].measurement, A)
+    if problem.first:
+        _fit(A, problem, m)
 
     # For iteration i = 1..T:
-    for i in range(1, T + 1):
+    for i in itertools.count(1):
         if problem.average:
             iterates.append(A.copy())
-        np.logical_and(offers.fitting(A), unasked, out=candidates[1 : len(problem.queries) + 1])
+        select, measure = pace.take()
+        outdated |= penalties.change_to(measure)
+        np.less(known, float(measure), out=candidates[1 : len(problem.queries) + 1])
+        candidates[1 : len(problem.queries) + 1] &= offers.fitting(A)
         anything = bool(candidates.any())
         if not anything and not m.values:
             break
         if anything:
             # 1. Exponential Mechanism: sample q_i with score |q(A_{i-1}) - q(B)|.
-            news, answers = offers.news(A)
-            q_i = kernel.select(candidates, answers, noise[news + 1], problem.weights[news], split.select, changed=news + 1)
-            unasked[q_i - 1] = False
+            news, answers = offers.news(A, everything=outdated)
+            outdated = False
+            q_i = kernel.select(candidates, answers, penalties.noise[news + 1], problem.weights[news], select, changed=news + 1)
+            known[q_i - 1] = float(measure)
+            before = A.answer(Q[q_i].shares)
             # 2. Laplace Mechanism: m_i = q_i(B) + Laplace(2T/eps).
-            m.measure("round", q_i, split.measure)
+            m.measure("round", q_i, measure)
         else:
             # Nothing new can be asked: the whole round goes to what is in the state.
             q_i = m.least_known()
-            m.measure("again", q_i, split.select + split.measure)
+            m.measure("again", q_i, select + measure)
 
         if problem.total is None:
             n = m.total()
             A.rescale(n)
         # 3. Multiplicative Weights: A_i(x) proportional to A_{i-1}(x) exp(q_i(x) (m_i - q_i(A_{i-1})) / 2n).
         if problem.average:
-            k = _worst_fit(A, m, q_i, doubt)
+            k = _worst_fit(A, m, q_i, penalties.doubt)
             A.update(Q[k].shares, m.values[k])
-        elif problem.fit == "replay":
-            A.replay([(Q[q].shares, values) for q, values in m.values.items()], PASSES, tolerance=None)
         else:
-            A.fit(list(m.targets.values()))
+            _fit(A, problem, m)
+        if anything:
+            pace.hear(float(np.abs(A.answer(Q[q_i].shares) - before).sum()), penalties.noise[q_i] / Q[q_i].bound)
         if progress is not None:
-            progress(i, T)
+            progress(i, i + pace.rounds)
+        if not pace.left:
+            break
+    if problem.fit == "mirror":
+        A.finish()
 
     # Output: the average of A_0 .. A_{T-1}, or the last A.
     if not problem.average:
@@ -216,10 +235,42 @@ class _Measured:
         return max(self.values, key=lambda q: (q > 0, self.variances[q]))
 
 
-def _expected_noise(problem: Problem, split: Split, bound: int) -> float:
-    """The absolute noise that a round's measurement of a query with that bound has on a cell."""
-    spread = 1.0 if split.kind == "pure" else math.sqrt(2 / math.pi)
-    return spread * noise_scale(split.measure, problem.sensitivity * bound, split.kind).scale
+class _Penalties:
+    """By kernel query, the absolute noise that a round's measurement is expected to collect over all its cells.
+
+    The kernel counts in whole numbers up to a query's bound; the state and its measurements in parts of it, up to 1.
+    """
+
+    def __init__(self, problem: Problem, split: Split, offers: Offers) -> None:
+        self._problem = problem
+        self._kind = split.kind
+        self._cells = np.concatenate([[1], offers.cells])
+        self._bounds, self._bound_of = np.unique(np.concatenate([[1], offers.bounds]), return_inverse=True)
+        self._measure = Fraction(0)
+        self.noise = np.zeros(0)
+
+    def change_to(self, measure: Fraction) -> bool:
+        """Follow a round's share for measuring; whether the noise is another than before."""
+        if measure == self._measure:
+            return False
+        self._measure = measure
+        # The mean of the absolute value of Laplace and of Gaussian noise.
+        spread = 1.0 if self._kind == "pure" else math.sqrt(2 / math.pi)
+        scales = [noise_scale(measure, self._problem.sensitivity * bound, self._kind).scale for bound in self._bounds.tolist()]
+        self.noise = spread * np.array(scales)[self._bound_of] * self._cells
+        return True
+
+    @property
+    def doubt(self) -> Floats:
+        """How far apart misfits may be by chance, in parts of the bounds."""
+        return np.asarray(2 * math.log(max(1, len(self._problem.queries))) * self.noise / self._bounds[self._bound_of])
+
+
+def _fit(A: Adaptive, problem: Problem, m: _Measured) -> None:
+    if problem.fit == "replay":
+        A.replay([(m.queries[q].shares, values) for q, values in m.values.items()], PASSES, tolerance=None)
+    else:
+        A.fit(list(m.targets.values()))
 
 
 def _worst_fit(A: Adaptive, m: _Measured, q_i: int, doubt: Floats) -> int:

@@ -149,8 +149,8 @@ class Offers:
             offered[group.span] = fits[group.set_of]
         return offered
 
-    def news(self, state: Adaptive) -> tuple[Numbers, list[Floats]]:
-        """The queries whose answers are not what they were, all at first; and vectors that hold their answers one after the other.
+    def news(self, state: Adaptive, *, everything: bool = False) -> tuple[Numbers, list[Floats]]:
+        """The queries whose answers are not what they were, or `everything`; and vectors that hold their answers one after the other.
 
         They are on loan: the next call writes to them.
         """
@@ -168,7 +168,7 @@ class Offers:
             stale = np.arange(len(group.numbers))
             if not first:
                 stale = group.linked(moved) if group.at is not None else np.flatnonzero(_any(changed, group.links)[group.set_of])
-            where = np.arange(len(group.numbers)) if rescaled else stale
+            where = np.arange(len(group.numbers)) if rescaled or everything else stale
             for part, products in self._parts(state, group, where):
                 numbers.append(group.numbers[part])
                 if products is None:

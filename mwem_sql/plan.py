@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from mwem_sql.budget import Split
 from mwem_sql.mechanisms import noise_scale, selection_scale
 from mwem_sql.release import make_plan
 from mwem_sql.request import Request
@@ -29,13 +30,16 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
         "epsilon": f"{float(request.budget.epsilon):g}",
         "delta": f"{float(request.budget.delta):g}",
         "composition": "pure epsilon, Laplace noise" if split.kind == "pure" else "zCDP, Gaussian noise",
-        "rounds": f"{split.rounds}" + ("" if request.rounds else " (chosen: 3 per attribute, at least 10, at most the distinct queries)"),
-        "total": "public constant" if request.total is not None else f"private, {float(split.total / split.limit):.0%} of the budget",
+        "rounds": f"{split.rounds}" + (", or fewer: steps grow when a measurement tells nothing but noise" if split.growing else ""),
+        "total": _total(request, split),
         "start": request.start,
-        "queries": f"{len(compiled.queries):,} rows, {len(plan.problem.queries):,} distinct",
+        "queries": f"{len(compiled.queries):,} rows, {len(compiled.distinct[0]):,} distinct",
         "attributes": ", ".join(f"{name} {count:,}" for name, count in classes.items()) + " (classes)",
         "domain cells": f"{math.prod(classes.values()):,}",
         "widest query": f"{widest.linear.domain_cells:,} cells: {widest.label}",
+        "candidates": f"{len(plan.problem.queries):,}, with what the cuboids add up to",
+        "first": f"{len(plan.problem.first)} marginals, {float(split.first / split.limit):.0%} of the budget",
+        "selecting": f"{float(split.select / (split.select + split.measure)):.0%} of a round",
         "selection scale": f"{select.scale:.6g}",
         "noise scale": f"{noise.scale:.6g} per cell of a count",
         "noise if pure": f"standard deviation {split.predicted.pure:.6g}",
@@ -59,6 +63,12 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
             yield {"item": "aggregate", "value": _shortened(statement.sql("duckdb", pretty=True))}
         if len(part.statements) > SHOWN_STATEMENTS:
             yield {"item": "aggregate", "value": f"... and {len(part.statements) - SHOWN_STATEMENTS:,} more like these"}
+
+
+def _total(request: Request, split: Split) -> str:
+    if request.total is not None:
+        return "public constant"
+    return f"private, {float(split.total / split.limit):.0%} of the budget" if split.total else "private, from the marginals that are measured first"
 
 
 def _shortened(text: str) -> str:

@@ -12,7 +12,7 @@ import math
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import duckdb
@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from mwem_sql import calls, catalog, engine, reuse, store
-from mwem_sql.budget import Split, split
+from mwem_sql.budget import PAPER_SHARE, SELECT_SHARE, Split, split
 from mwem_sql.caps import Charge
 from mwem_sql.catalog import Name, Relation
 from mwem_sql.compiler.blocks import MAX_CELLS
@@ -39,10 +39,11 @@ from mwem_sql.mwem import Outcome, Problem, mwem, whole_domain
 from mwem_sql.request import FUNCTION, MAX_ROWS, Request
 from mwem_sql.session import Session
 from mwem_sql.state import Mixture, State
+from mwem_sql.strategy import Strategy, extend
 from mwem_sql.values import draw_rows
 
-MINIMUM_ROUNDS = 10
-ROUNDS_PER_ATTRIBUTE = 3
+MINIMUM_ROUNDS = 8
+ROUNDS_PER_ATTRIBUTE = 1.75
 MAX_UNCERTAINTY = 10**7  # noise on n, in rows, beyond which it cannot serve as the number of rows
 SUMMARY = (
     "release", "output", "rows", "epsilon", "delta", "rounds", "queries", "attributes", "cells", "seconds", "private", "reused",
@@ -110,15 +111,21 @@ def make_plan(session: Session, request: Request) -> Plan:
     queries, weights = compiled.distinct
     linear = [query.linear for query in queries]
     _check_room(request, compiled)
-    rounds = request.rounds or default_rounds(len(linear), len(compiled.classes))
+    # The theorem is about the workload's own queries and even shares.
+    strategy = Strategy(linear, weights, []) if request.average else extend(linear, weights)
+    if request.rounds is not None:
+        # As many rounds as were asked for, and nothing ahead of them.
+        strategy = replace(strategy, first=[])
     shares = split(
-        request.budget, rounds, total_is_public=request.total is not None, histogram=request.start == "histogram",
-        sensitivity=request.rows_per_unit, counted_in_rho=is_counted_in_rho(con, relation.charged, session.place),
+        request.budget, request.rounds or default_rounds(len(linear), len(compiled.classes)), total_is_public=request.total is not None,
+        histogram=request.start == "histogram", first=bool(strategy.first), growing=request.rounds is None and not request.average,
+        selecting=PAPER_SHARE if request.average else SELECT_SHARE, sensitivity=request.rows_per_unit,
+        counted_in_rho=is_counted_in_rho(con, relation.charged, session.place),
     )  # fmt: skip
     _check_rows(request, shares)
     problem = Problem(
-        linear, weights, compiled.sizes, request.max_cells, request.total, _histogram(request, compiled), request.average,
-        request.rows_per_unit, request.fit,
+        strategy.queries, strategy.weights, compiled.sizes, request.max_cells, request.total, _histogram(request, compiled), request.average,
+        request.rows_per_unit, request.fit, [number + 1 for number in strategy.first],
     )  # fmt: skip
     pushdown = plan_pushdown(relation.name, compiled.classes, problem.kernel_queries(), _unit(request, relation))
     return Plan(relation, compiled, problem, shares, pushdown)
@@ -137,12 +144,11 @@ def _check_room(request: Request, compiled: Compiled) -> None:
 
 
 def default_rounds(queries: int, attributes: int) -> int:
-    """`rounds := NULL`: three rounds per attribute, at least ten, at most one per distinct query. Public numbers only.
+    """`rounds := NULL`: how many rounds there are unless steps grow; public numbers only. At most one per distinct query.
 
-    Chosen on Adult's two-way marginals (8 attributes, best near 20), the demo (7, best at 20) and ranges over two
-    attributes of the Transfusion data (best at 4 to 10), all at epsilon 1 or 0.1.
+    Chosen on Adult's eight attributes with income: at epsilon 1 the error is flat from 10 to 20 rounds, at 0.1 from 7 to 14.
     """
-    return max(1, min(queries, max(MINIMUM_ROUNDS, ROUNDS_PER_ATTRIBUTE * attributes)))
+    return max(1, min(queries, max(MINIMUM_ROUNDS, int(ROUNDS_PER_ATTRIBUTE * attributes))))
 
 
 def _check_rows(request: Request, shares: Split) -> None:
@@ -151,7 +157,7 @@ def _check_rows(request: Request, shares: Split) -> None:
         return
     if request.total is not None and request.total > MAX_ROWS:
         raise refuse(OptionError, FUNCTION, f"total ({request.total:g}) is more than {MAX_ROWS:,} rows", "give rows := 1000000, or another number")
-    if request.total is None and noise_scale(shares.total, request.rows_per_unit, shares.kind).scale > MAX_UNCERTAINTY:
+    if request.total is None and noise_scale(shares.total or shares.first, request.rows_per_unit, shares.kind).scale > MAX_UNCERTAINTY:
         raise refuse(
             OptionError, FUNCTION, f"epsilon ({float(request.budget.epsilon):g}) is so small that the number of rows would be noise",
             "give rows := 1000, or another number; or raise epsilon",
@@ -190,7 +196,8 @@ def _run_and_store(
     generator = np.random.default_rng(request.seed)
     facts: dict[str, Any] = {
         **marks, "version": request.version, "rows": rows,
-        "epsilon": float(request.budget.epsilon), "delta": float(request.budget.delta), "rounds": plan.split.rounds,
+        "epsilon": float(request.budget.epsilon), "delta": float(request.budget.delta),
+        "rounds": outcome.count("round", "again"), "again": outcome.count("again"),
         "queries": len(compiled.queries), "attributes": len(compiled.classes), "cells": state.cells,
         "total": outcome.total, "total_is_public": request.total is not None, "unit": request.unit,
         "rows_per_unit": request.rows_per_unit, "private": request.seed is None,
@@ -221,6 +228,11 @@ def _run(session: Session, request: Request, plan: Plan) -> Outcome:
     with frozen():
         outcome = mwem(kernel, plan.problem, plan.split, lambda done, of: _log.info("round %d of %d", done, of))
     accountant.settle()
+    if outcome.count("again"):
+        _log.info(
+            "%d of %d rounds measured again what is in the model: no other query is left that fits max_cells (%d)",
+            outcome.count("again"), outcome.count("round", "again"), request.max_cells,
+        )  # fmt: skip
     return outcome
 
 
@@ -235,11 +247,13 @@ def _measurements(plan: Plan, outcome: Outcome) -> pa.Table:
     rows = []
     for number, step in enumerate(outcome.steps, start=1):
         measured = step.measurement
-        query = queries[measured.query - 1] if step.purpose in {"round", "again"} and measured.query else None
+        asked = measured.query if step.purpose not in {"total", "histogram"} else 0
+        query = queries[asked - 1] if 1 <= asked <= len(queries) else None
+        added = ", ".join(plan.problem.queries[asked - 1].attributes) if asked else step.purpose
         rows.append(
             {
                 "step": number, "purpose": step.purpose, "query": query.number if query else None,
-                "name": query.label if query else step.purpose, "noise": "laplace" if measured.kind == "pure" else "gaussian",
+                "name": query.label if query else added, "noise": "laplace" if measured.kind == "pure" else "gaussian",
                 "scale": measured.scale, "resolution": query.linear.unit if query else 1.0, "values": measured.values,
             }
         )  # fmt: skip

@@ -26,7 +26,7 @@ from mwem_sql.factor import (
     factors_to_table,
     outer,
 )
-from mwem_sql.fit import LAG, TOLERANCE, Fitted, Target, fit, is_fitted
+from mwem_sql.fit import LAG, TOLERANCE, Fitted, Target, finish, fit, is_fitted
 from mwem_sql.graph import Clique, Room, added_cells, connected, make_room, maximal, rearrange, total_cells
 from mwem_sql.tree import Tree
 
@@ -220,6 +220,13 @@ class State:
             if not self._telling(target.query):
                 misfit += float(np.square(self.answer(target.query) - target.values).sum()) / target.variance
         return Fitted(misfit, steps)
+
+    def finish(self) -> None:
+        """Fit once more, and closely: there is no next fit that would go on from here."""
+        for tree in self.trees:
+            if tree.targets:
+                tree.rescale(self._total)
+                finish(tree)
 
     def table(self) -> pa.Table:
         """One row per factor, on the state's own memory: the state takes new memory when it next changes."""

@@ -20,6 +20,7 @@ CREATE TABLE IF NOT EXISTS mwem.releases (
     epsilon DOUBLE NOT NULL,
     delta DOUBLE NOT NULL,
     rounds INTEGER NOT NULL,
+    again INTEGER DEFAULT 0,            -- of those, how many measured again what was known: nothing else had room in the model
     queries INTEGER NOT NULL,
     attributes INTEGER NOT NULL,
     cells BIGINT NOT NULL,
@@ -32,12 +33,15 @@ CREATE TABLE IF NOT EXISTS mwem.releases (
     grid JSON NOT NULL                  -- per attribute its pieces, and in which class each is: those that no measurement told apart are in one
 );
 
+-- Files that were written before rounds were told apart.
+ALTER TABLE mwem.releases ADD COLUMN IF NOT EXISTS again INTEGER DEFAULT 0;
+
 -- One row per measurement, in the order of the rounds.
 CREATE TABLE IF NOT EXISTS mwem.measurements (
     release INTEGER NOT NULL,
     step INTEGER NOT NULL,
-    purpose VARCHAR NOT NULL,           -- total, histogram, round or again
-    query INTEGER,                      -- row of the workload, from 1
+    purpose VARCHAR NOT NULL,           -- total, histogram, first, round or again
+    query INTEGER,                      -- row of the workload, from 1; NULL for a marginal that its cuboids add up to
     name VARCHAR,
     noise VARCHAR NOT NULL,             -- laplace or gaussian, on integers
     scale DOUBLE NOT NULL,              -- of the noise on "values"

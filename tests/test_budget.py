@@ -13,16 +13,23 @@ from typing import Any
 import numpy as np
 import opendp.prelude as dp
 import pytest
+from dp_accounting import dp_event
+from dp_accounting.pld import PLDAccountant
+from dp_accounting.rdp import RdpAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mwem_sql.budget import (
+    FIRST_SHARE,
     HISTOGRAM_SHARE,
     MAXIMUM_ROUNDS,
+    PATIENCE,
+    SELECT_SHARE,
     TOTAL_SHARE,
     Accountant,
     AccountingError,
     Budget,
+    Pace,
     Predicted,
     Split,
     split,
@@ -128,11 +135,19 @@ def test_a_private_total_and_a_histogram_start_come_off_the_top() -> None:
     assert plan.select == Fraction(7, 10) / 14
 
 
+def test_marginals_that_come_first_take_their_share_and_tell_the_total() -> None:
+    plan = split(Budget.parse(1), 17, total_is_public=False, histogram=False, first=True, selecting=SELECT_SHARE)
+    assert (plan.total, plan.first) == (0, FIRST_SHARE)
+    assert plan.select + plan.measure == (1 - FIRST_SHARE) / 17
+    assert plan.select == SELECT_SHARE * (1 - FIRST_SHARE) / 17
+
+
 def test_a_split_that_does_not_add_up_is_refused() -> None:
     share, budget = Fraction(1, 4), Budget.parse(1)
-    Split("pure", Fraction(1), Fraction(0), Fraction(0), share, share, 2, Predicted(1, None), budget)
+    nothing = Fraction(0)
+    Split("pure", Fraction(1), nothing, nothing, nothing, share, share, 2, False, Predicted(1, None), budget)
     with pytest.raises(AccountingError, match=r"the shares \(1\.25\) must add up to the limit \(1\)"):
-        Split("pure", Fraction(1), share, Fraction(0), share, share, 2, Predicted(1, None), budget)
+        Split("pure", Fraction(1), nothing, nothing, share, share, share, 2, False, Predicted(1, None), budget)
 
 
 @settings(max_examples=60, deadline=None)
@@ -170,6 +185,63 @@ def test_every_path_stays_within_its_share_and_the_shares_add_up(
     assert account.mapped <= account.spent == plan.limit
     with pytest.raises(BudgetError):
         account.debit(Fraction(1, 10**30))
+
+
+def paced(rounds: int, growing: bool, delta: object = 0) -> tuple[Pace, Split]:
+    plan = split(Budget.parse(1, delta), rounds, total_is_public=True, histogram=False, growing=growing, selecting=SELECT_SHARE)
+    return Pace(plan), plan
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 7, 100])
+def test_a_fixed_number_of_rounds_is_kept_whatever_is_heard(rounds: int) -> None:
+    pace, plan = paced(rounds, growing=False)
+    taken = []
+    while pace.left:
+        assert pace.rounds == rounds - len(taken)
+        taken.append(pace.take())
+        pace.hear(0.0, 1.0)
+    assert taken == [(plan.select, plan.measure)] * rounds
+    assert pace.rounds == 0
+
+
+@pytest.mark.parametrize(("delta", "factor"), [(0, 2), ("1e-6", 4)])
+def test_a_step_that_heard_only_noise_is_followed_by_ones_of_half_the_noise(delta: object, factor: int) -> None:
+    pace, plan = paced(400, growing=True, delta=delta)
+    assert plan.kind == ("zcdp" if delta else "pure")
+    for changes in ([0.0] * PATIENCE, [0.2] * PATIENCE):
+        before = pace.take()[1]
+        for change in changes:
+            pace.hear(change, 1.0)
+        after = pace.take()[1]
+        assert after == factor * before
+        assert noise_scale(after, 1, plan.kind).scale == pytest.approx(noise_scale(before, 1, plan.kind).scale / 2, rel=1e-9)
+
+
+def test_a_signal_above_the_noise_keeps_the_steps_as_they_are() -> None:
+    pace, plan = paced(20, growing=True)
+    for change in [5.0, 0.0, 0.5, 4.0, 0.0, 0.0, 3.1] * 2:
+        pace.take()
+        pace.hear(change, 1.0)
+    assert pace.take() == (plan.select, plan.measure)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(1, 60), st.lists(st.floats(0, 3), min_size=60, max_size=60), st.sampled_from([0, "1e-6"]))
+def test_whatever_is_heard_the_whole_budget_is_spent_and_no_more(rounds: int, changes: list[float], delta: object) -> None:
+    """The filter: shares chosen from what came before, debited from one account, add up to its limit exactly."""
+    pace, plan = paced(rounds, growing=True, delta=delta)
+    account = plan.accountant()
+    shares = []
+    while pace.left:
+        shares.append(pace.take())
+        for share in shares[-1]:
+            account.debit(share)
+        pace.hear(changes[len(shares) - 1], 1.0)
+    assert account.remaining == 0
+    assert len(shares) <= rounds
+    # Steps never shrink, and what is left in the end is part of the last one.
+    assert [sum(share) for share in shares] == sorted(sum(share) for share in shares)
+    assert all(select == SELECT_SHARE * (select + measure) for select, measure in shares)
 
 
 def test_three_tenths_over_ten_rounds_is_three_tenths() -> None:
@@ -277,6 +349,30 @@ def test_the_conversion_is_never_below_opendps_at_that_very_rho(rho: float, delt
     finally:
         dp.disable_features("honest-but-curious")
     assert exact <= zcdp_epsilon(Fraction(rho), Fraction(delta)) <= exact * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [("1", "1e-9"), ("0.1", "1e-5"), ("3", "1e-6"), ("0.5", "1e-12")])
+def test_the_conversion_agrees_with_dp_accounting(epsilon: str, delta: str) -> None:
+    """Its Renyi accountant finds the same epsilon, up to its grid of orders; its exact one for the Gaussian, less."""
+    rho = float(zcdp_rho(Fraction(epsilon), Fraction(delta)))
+    renyi = RdpAccountant((1 + np.logspace(-2, 4, 3000)).tolist())
+    renyi.compose(dp_event.ZCDpEvent(rho))
+    assert renyi.get_epsilon(float(delta)) == pytest.approx(float(epsilon), rel=1e-5)
+    exact = PLDAccountant()
+    exact.compose(dp_event.GaussianDpEvent(1 / math.sqrt(2 * rho)))
+    assert 0.85 * float(epsilon) < exact.get_epsilon(float(delta)) <= float(epsilon)
+
+
+def test_the_steps_of_a_release_compose_to_epsilon_with_dp_accounting() -> None:
+    """Every scale of a plan, handed to dp-accounting as what it is: Gaussians, and selections of bounded range."""
+    plan = split(Budget.parse(1, "1e-9"), 24, total_is_public=False, histogram=False, first=True, selecting=SELECT_SHARE)
+    assert plan.kind == "zcdp"
+    composed = RdpAccountant((1 + np.logspace(-2, 4, 3000)).tolist())
+    composed.compose(dp_event.GaussianDpEvent(noise_scale(plan.first / 14, 1, "zcdp").scale), 14)
+    composed.compose(dp_event.GaussianDpEvent(noise_scale(plan.measure, 1, "zcdp").scale), 24)
+    range_ = 2 / selection_scale(plan.select, 1, "zcdp").scale
+    composed.compose(dp_event.ZCDpEvent(range_**2 / 8), 24)
+    assert composed.get_epsilon(1e-9) == pytest.approx(1, rel=1e-5)
 
 
 def test_rho_is_better_than_the_textbooks_and_known_at_one() -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import mwem_sql
 from mwem_sql import engine
 from mwem_sql.attribute import Attribute
-from mwem_sql.budget import Budget, split
+from mwem_sql.budget import SELECT_SHARE, Budget, split
 from mwem_sql.catalog import Name
 from mwem_sql.compiler.compile import Compiled, compile_workload
 from mwem_sql.compiler.linear import Block, LinearQuery
@@ -265,7 +265,7 @@ def test_a_release_of_sums_keeps_its_promise(connect: Open) -> None:
     con.execute(STAFF)
     asked = Workload.from_rows([{"measure": "age", "group_by": ["sex"]}, {"measure": "hours"}])
     mwem_sql.release(con, "staff", asked, 10, rounds=2, total=300)
-    share = 10 / 4
+    share = 10 / 2 * float(1 - SELECT_SHARE)
     reach = 70 / share * log(2 * 10**6), 60 / share * log(10**6)
     rows = con.execute("SELECT \"values\", resolution FROM mwem.measurements WHERE purpose = 'round' ORDER BY query").fetchall()
     scales = con.execute("SELECT scale * resolution FROM mwem.measurements WHERE purpose = 'round' ORDER BY query").fetchall()

@@ -18,13 +18,16 @@ def test_the_facts_in_reading_order(con: Connection) -> None:
     found = plan(con)
     assert list(found) == [
         "table", "protects", "epsilon", "delta", "composition", "rounds", "total", "start", "queries", "attributes", "domain cells",
-        "widest query", "selection scale", "noise scale", "noise if pure", "scans", "plan", "estimate", "aggregate",
+        "widest query", "candidates", "first", "selecting", "selection scale", "noise scale", "noise if pure", "scans", "plan", "estimate", "aggregate",
     ]  # fmt: skip
     assert found["table"] == "memory.main.people"
     assert found["protects"] == "one row"
     assert found["composition"] == "pure epsilon, Laplace noise"
-    assert found["rounds"].startswith("3 (chosen")
-    assert found["total"] == "private, 5% of the budget"
+    assert found["rounds"] == "3, or fewer: steps grow when a measurement tells nothing but noise"
+    assert found["total"] == "private, from the marginals that are measured first"
+    assert found["candidates"] == "5, with what the cuboids add up to"
+    assert found["first"] == "2 marginals, 15% of the budget"
+    assert found["selecting"] == "10% of a round"
     assert found["queries"] == "3 rows, 3 distinct"
     assert found["attributes"] == "age 2, sex 2, member 2, city 4 (classes)"
     assert found["domain cells"] == "32"
@@ -34,7 +37,7 @@ def test_the_facts_in_reading_order(con: Connection) -> None:
 def test_a_part_says_how_and_at_what_cost(con: Connection) -> None:
     found = plan(con)
     assert found["scans"] == "1"
-    assert found["plan"] == "one GROUP BY of all touched columns, 4 columns (age, sex, member, city), rolled up to 3 attribute sets"
+    assert found["plan"] == "one GROUP BY of all touched columns, 4 columns (age, sex, member, city), rolled up to 5 attribute sets"
     assert re.fullmatch(r"1 histogram of 32 cells; relative cost per row \d+ \(1 is to sum up a column\)", found["estimate"])
 
 
@@ -58,7 +61,7 @@ def test_a_long_statement_is_cut(con: Connection, monkeypatch: pytest.MonkeyPatc
 def test_many_statements_are_cut(con: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     force(monkeypatch, "group by per set")
     monkeypatch.setattr("mwem_sql.plan.SHOWN_STATEMENTS", 0)
-    assert [value for item, value in con.execute("FROM mwem_plan('people', workload, 1)").fetchall() if item == "aggregate"] == ["... and 1 more like these"] * 3
+    assert [value for item, value in con.execute("FROM mwem_plan('people', workload, 1)").fetchall() if item == "aggregate"] == ["... and 1 more like these"] * 5
 
 
 def test_it_reads_and_writes_nothing(con: Connection) -> None:
@@ -88,6 +91,16 @@ def test_delta_shows_both_predictions(con: Connection) -> None:
     assert few["composition"] == "pure epsilon, Laplace noise"
     assert "noise if zCDP" in many
     assert "noise if zCDP" in few
+
+
+def test_rounds_that_are_given_are_all_there_is(con: Connection) -> None:
+    found = plan(con, ", rounds := 4")
+    assert (found["rounds"], found["first"], found["total"]) == ("4", "0 marginals, 0% of the budget", "private, 5% of the budget")
+
+
+def test_the_average_is_shared_as_in_the_paper(con: Connection) -> None:
+    found = plan(con, ", average := true")
+    assert (found["rounds"], found["selecting"], found["candidates"][:2]) == ("3", "50% of a round", "3,")
 
 
 def test_a_refusal_is_that_of_the_release(con: Connection) -> None:

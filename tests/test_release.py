@@ -226,7 +226,7 @@ def test_debited_before_a_private_row_is_read(con: Connection) -> None:
 def test_an_open_entry_is_there_while_it_runs(con: Connection) -> None:
     seen: list[list[str]] = []
     with during_a_run(lambda: seen.append(statuses(con))):
-        mwem_sql.release(con, "people", ONE, 1, rounds=2)
+        mwem_sql.release(con, "people", "workload", 1, rounds=2)
     assert seen == [["open"], ["open"]]
     assert statuses(con) == ["done"]
 
@@ -420,13 +420,34 @@ def test_metadata_holds_what_was_measured(con: Connection) -> None:
     made = mwem_sql.release(con, "people", "workload", 1, rounds=5)
     rows = con.execute('SELECT step, purpose, query, name, len("values"), noise, scale FROM mwem.measurements ORDER BY step').fetchall()
     assert [row[0] for row in rows] == [1, 2, 3, 4, 5, 6]
-    assert [row[1] for row in rows] == ["total", "round", "round", "round", "again", "again"]
+    assert [row[1] for row in rows] == ["total", *["round"] * 5]
     assert rows[0][2:5] == (None, "total", 1)
-    assert {row[2]: row[3:5] for row in rows[1:4]} == {1: ("age > 40", 1), 2: ("sex = 'F' AND member", 1), 3: ("sex, city", 8)}
-    assert {row[2] for row in rows[4:]} <= {1, 2, 3}
+    # The three of the workload, and what the cuboid adds up to.
+    asked = [(1, "age > 40", 1), (2, "sex = 'F' AND member", 1), (3, "sex, city", 8), (None, "sex", 2), (None, "city", 4)]
+    assert sorted(row[2:5] for row in rows[1:] if row[2]) + sorted(row[2:5] for row in rows[1:] if not row[2])[::-1] == asked
     assert {row[5] for row in rows} == {"laplace"}
-    # The whole of a round: half the scale.
-    assert rows[5][6] == pytest.approx(rows[1][6] / 2, rel=1e-6)
+    assert made.rounds == 5
+
+
+def test_the_marginals_that_come_first_are_told_apart(con: Connection) -> None:
+    made = mwem_sql.release(con, "people", "workload", 1)
+    rows = con.execute("SELECT purpose, query, name FROM mwem.measurements ORDER BY step").fetchall()
+    assert rows[:2] == [("first", None, "sex"), ("first", None, "city")]
+    assert {purpose for purpose, _, _ in rows[2:]} == {"round"}
+    assert made.rounds == len(rows) - 2 <= 3
+
+
+def test_rounds_that_measured_again_are_counted_and_logged(con: Connection, caplog: pytest.LogCaptureFixture) -> None:
+    """With room for the one-way marginals alone, all rounds but one per attribute have nothing new to ask."""
+    con.execute("CREATE OR REPLACE TABLE workload AS SELECT unnest([['sex'], ['city']]) AS group_by")
+    with caplog.at_level("INFO", logger="mwem_sql"):
+        made = mwem_sql.release(con, "people", "workload", 1, rounds=5)
+    assert con.execute("SELECT rounds, again FROM mwem.releases").fetchall() == [(5, 3)]
+    assert "3 of 5 rounds measured again what is in the model" in caplog.text
+    caplog.clear()
+    with caplog.at_level("INFO", logger="mwem_sql"):
+        mwem_sql.release(con, "people", "workload", 1, rounds=2, output="other")
+    assert "again" not in caplog.text
     assert made.rounds == 5
 
 
@@ -437,7 +458,7 @@ def test_duplicates_of_a_query_are_measured_once_and_answered_each(con: Connecti
     assert len(set(made.answer(asked).column("answer").to_pylist())) == 1
 
 
-@pytest.mark.parametrize(("queries", "attributes", "rounds"), [(1, 1, 1), (5, 3, 5), (100, 3, 10), (100, 25, 75), (20, 25, 20)])
+@pytest.mark.parametrize(("queries", "attributes", "rounds"), [(1, 1, 1), (5, 3, 5), (100, 3, 8), (100, 25, 43), (20, 25, 20)])
 def test_default_rounds(queries: int, attributes: int, rounds: int) -> None:
     assert default_rounds(queries, attributes) == rounds
 
