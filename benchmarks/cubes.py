@@ -121,7 +121,7 @@ def show(results: Results, runs: int, page: Path | None) -> None:
             panel.plot(range(length), mean, style, color=report.OURS, label=WAYS[ways])
         panel.axhline(PAPER[name], color=report.PAPER, linewidth=1, label="the paper, 3-way, at the end")
         panel.set(yscale="log", xlabel="round", ylabel=f"{name} cuboid error")
-    panels[0][0].legend(frameon=False)
+    panels[0][1].legend(frameon=False)
     rows = []
     for label, (work, reach) in REACH.items():
         for name, limit in reach.items():

@@ -13,7 +13,7 @@ import contingency
 import cubes
 import ranges
 import report
-from results import Case, Results
+from results import Case, Results, key
 
 FIXED = (2, 4, 6, 8, 10, 12, 16, 20, 28, 40)
 ASKED = 1.15
@@ -41,7 +41,7 @@ def cases(runs: int) -> list[Case]:
     for _, _, make in works():
         count = min(runs, RUNS[make(None, 0)["experiment"]])
         found += [make(rounds, run) for rounds in (None, *FIXED) for run in range(count)]
-    return [case for number, case in enumerate(found) if case not in found[:number]]
+    return list({key(case): case for case in found}.values())
 
 
 def show(results: Results, runs: int, page: Path | None) -> None:
