@@ -41,4 +41,5 @@ def released_with_our_fit(histogram: np.ndarray, order: int, epsilon: float, gen
     targets = [Target(LinearQuery(tuple(map(blocks.__getitem__, own))), np.array([value]), 2 * scale**2) for own, value in zip(sets, measured, strict=True)]
     state = State.uniform({name: np.ones(2) for name in names}, float(histogram.sum()))
     state.fit(targets)
+    state.finish()
     return state.marginal(names)

@@ -21,6 +21,7 @@ import svd_bound
 import tables
 
 import mwem_sql
+from mwem_sql.fit import CLOSE
 
 
 @pytest.fixture
@@ -95,7 +96,8 @@ def test_rounds_follow_the_measurements(table):
     assert len(by_round) == 5
     assert by_round[0] == pytest.approx(cubes.cuboid_errors(truth.mean() - truth)[0])
     assert by_round[-1] < by_round[0] / 2
-    assert by_round[-1] == pytest.approx(last, rel=0.1)
+    # Two fits of the same measurements end within their tolerance of each other: little of what there was to fit.
+    assert by_round[-1] == pytest.approx(last, abs=CLOSE * by_round[0])
 
 
 def test_a_known_case_is_not_measured_again(tmp_path):
