@@ -32,7 +32,7 @@ release = importlib.import_module("mwem_sql.release")  # the package has a funct
 EPSILON, DELTA = Fraction(1), Fraction(1, 10**6)
 WIDE = Fraction(1, 100)  # at which two rounds are planned with Gaussian noise
 SHORT, LONG = 4_000, 60_000
-WHOLE_SHORT, WHOLE_LONG = 100, 6_000
+WHOLE_SHORT, WHOLE_LONG = 200, 6_000
 lengths = pytest.mark.parametrize("trials", [SHORT, pytest.param(LONG, marks=pytest.mark.campaign)])
 kinds = pytest.mark.parametrize("kind", ["pure", "zcdp"])
 
