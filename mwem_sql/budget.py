@@ -37,7 +37,7 @@ TOTAL_SHARE: Final = Fraction(1, 20)
 HISTOGRAM_SHARE: Final = Fraction(1, 4)
 FIRST_SHARE: Final = Fraction(3, 20)
 # Of a round: what selecting takes. The paper's half is what its theorem is about.
-SELECT_SHARE: Final = Fraction(1, 10)
+SELECT_SHARE: Final = Fraction(3, 20)
 PAPER_SHARE: Final = Fraction(1, 2)
 # Rounds in a row whose changes together are below their noise before steps grow.
 PATIENCE: Final = 3
