@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import csv
 import inspect
-import itertools
 import json
 import resource
 import sys
@@ -143,8 +142,9 @@ def bits(data: str, noise: int, rounds: int, epsilon: float) -> Record:
         return [float(np.max(found)), float(np.mean(found))]
 
     def observe(problem: Any, state: Any, is_last: bool) -> Record:
-        seen = {"adult": errors(state, [query for query in problem.queries if added.keys().isdisjoint(query.attributes)]), "cells": state.cells}
-        return seen | ({"all": errors(state, problem.queries)} if is_last else {})
+        workload = [query for query in problem.queries if len(query.attributes) == 3]  # its marginals may be candidates, too
+        seen = {"adult": errors(state, [query for query in workload if added.keys().isdisjoint(query.attributes)]), "cells": state.cells}
+        return seen | ({"all": errors(state, workload)} if is_last else {})
 
     return call(con, "private", rounds, epsilon=epsilon, observe=observe) | {"bits": len(columns)}
 
@@ -176,9 +176,8 @@ def adult14(data: str, ways: int, rounds: int, delta: float) -> Record:
 def adult8(data: str, rounds: int) -> Record:
     """The raw table's eight categorical columns, all three-way marginals."""
     con = mwem_sql.connect()
-    adult.load(con, Path(data) / "adult_train.csv")
-    con.execute("DROP TABLE workload; CREATE TABLE workload (group_by VARCHAR[])")
-    con.executemany("INSERT INTO workload VALUES (?)", [[list(names)] for names in itertools.combinations(adult.COLUMNS, 3)])
+    adult.load(con, Path(data), "income")
+    con.execute("CREATE TABLE workload AS FROM mwem_marginals('adult', 3)")
     return call(con, "adult", rounds)
 
 
