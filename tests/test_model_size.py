@@ -26,24 +26,23 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
 def release(con: duckdb.DuckDBPyConnection, options: str) -> tuple[int, list[str]]:
     """Cells of the model, and what each measurement was for."""
     con.execute("DROP TABLE IF EXISTS out")
-    row = con.execute(f"FROM mwem_release('t', workload, 1, rounds := 4, total := 5000, output := 'out', version := '{options.replace(chr(39), '')}', {options})").fetchall()[0]
+    row = con.execute(f"FROM mwem_release('t', workload, 1, rounds := 8, total := 5000, output := 'out', version := '{options.replace(chr(39), '')}', {options})").fetchall()[0]
     steps = con.execute("SELECT purpose FROM mwem.measurements WHERE release = $release ORDER BY step", {"release": row[0]}).fetchall()
     return row[8], [purpose for (purpose,) in steps]
 
 
 @pytest.mark.parametrize(
-    ("limit", "cells", "purposes"),
-    [
-        (101, 101, ["round", "again", "again", "again"]),
-        (199, 101, ["round", "again", "again", "again"]),
-        (200, 200, ["round", "round", "again", "again"]),
-        (999, 200, ["round", "round", "again", "again"]),
-        (1000, 1000, ["round", "round", "round", "again"]),
-    ],
+    ("limit", "cells", "rounds"),
+    [(101, {30, 101}, 3), (199, {110}, 4), (200, {200}, 5), (999, {200}, 5), (1000, {1000}, 6)],
 )
-def test_the_model_keeps_to_its_limit(con: duckdb.DuckDBPyConnection, limit: int, cells: int, purposes: list[str]) -> None:
-    """Three pairs of three attributes are one clique of 1000 cells, two of them two of 100 each; then they are measured again."""
-    assert release(con, f"max_cells := {limit}") == (cells, purposes)
+def test_the_model_keeps_to_its_limit(con: duckdb.DuckDBPyConnection, limit: int, cells: set[int], rounds: int) -> None:
+    """Three pairs of three attributes are one clique of 1000 cells, two of them two of 100 each; single ones fit beside them.
+
+    What fits is measured once, in whatever order, then some of it again.
+    """
+    found, purposes = release(con, f"max_cells := {limit}")
+    assert found in cells
+    assert purposes == ["round"] * rounds + ["again"] * (8 - rounds)
 
 
 def test_a_query_too_wide_is_refused_before_anything_is_spent(con: duckdb.DuckDBPyConnection) -> None:
