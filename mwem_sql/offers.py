@@ -19,6 +19,7 @@ from mwem_sql.compiler.linear import Floats, LinearQuery
 from mwem_sql.grid import Adaptive
 from mwem_sql.pairs import Pairs
 from mwem_sql.tree import Tree
+from mwem_sql.triples import three_way
 
 Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -173,12 +174,15 @@ class Offers:
                 numbers.append(group.numbers[part])
                 if products is None:
                     answers += self._asked(state, group, part, stale)
+                elif isinstance(products, Tree):
+                    assert group.shape is not None
+                    answers.append(three_way(products, self._index, group.members[part], group.shape) * state.total)
                 else:
                     answers.append(self._products(group, part, products) * state.total)
         return np.concatenate(numbers), answers
 
-    def _parts(self, state: Adaptive, group: Alike, where: Numbers) -> Iterator[tuple[Numbers, list[tuple[int, ...]] | None]]:
-        """Some queries of a group, by how they are products of one- and two-way marginals; or None for those that are not."""
+    def _parts(self, state: Adaptive, group: Alike, where: Numbers) -> Iterator[tuple[Numbers, list[tuple[int, ...]] | Tree | None]]:
+        """Some queries of a group, by how they are products of one- and two-way marginals; if they are not, with their tree, or None."""
         if not len(where):
             return
         if group.shape is None or self._pairs is None:
@@ -200,7 +204,16 @@ class Offers:
             together = [link for bit, link in enumerate(links) if kind >> bit & 1]
             joined = [axis for link in together for axis in link]
             alone = [(axis,) for axis in range(len(group.shape)) if axis not in joined]
-            yield where[pattern == kind], [*together, *alone] if len(set(joined)) == len(joined) else None
+            alike = pattern == kind
+            if len(set(joined)) == len(joined):
+                yield where[alike], [*together, *alone]
+            elif len(group.shape) > 3:
+                yield where[alike], None
+            else:
+                for number in np.unique(owners[alike, 0]).tolist():
+                    tree = state.trees[number]
+                    whole = state.coarse.isdisjoint(tree.attributes)
+                    yield where[alike & (owners[:, 0] == number)], tree if whole else None
 
     def _asked(self, state: Adaptive, group: Alike, where: Numbers, stale: Numbers) -> list[Floats]:
         """Answers that only the state can give; those that are not stale are remembered."""
