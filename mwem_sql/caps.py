@@ -13,8 +13,7 @@ from fractions import Fraction
 from mwem_sql.budget import Budget, Split
 from mwem_sql.errors import BudgetError, MwemError, refuse
 from mwem_sql.mechanisms import LARGEST_RHO, zcdp_epsilon, zcdp_rho
-
-FUNCTION = "mwem_release"
+from mwem_sql.request import FUNCTION
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,12 @@ fixed text may come from the private side.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import duckdb
+import pyarrow as pa
+
 
 class MwemError(Exception):
     """Base of everything mwem_sql raises on purpose."""
@@ -54,3 +60,15 @@ class CancelledError(MwemError):
 def refuse(kind: type[MwemError], function: str, what: str, hint: str) -> MwemError:
     """Build an error in the house form; `what` names the value and the rule."""
     return kind(f"{function}: {what}. Hint: {hint}")
+
+
+@contextmanager
+def legible(otherwise: MwemError) -> Iterator[None]:
+    """What is in the schema mwem is for its owner to change, but then it may not be what it was; said without the cause."""
+    try:
+        yield
+    except (duckdb.Error, pa.ArrowException, ValueError, TypeError, LookupError, AttributeError, ArithmeticError):
+        pass
+    else:
+        return
+    raise otherwise

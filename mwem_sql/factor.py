@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import count
-from math import log, prod
+from math import inf, log, prod
 from typing import Any
 
 import numpy as np
@@ -129,7 +129,7 @@ def factors_from_table(table: pa.Table) -> list[Factor]:
     factors = []
     for names, shape, weights in zip(*(table[column] for column in SCHEMA.names[1:]), strict=True):
         cells = weights.values.cast(pa.float64()).to_numpy()
-        if len(names) != len(shape) or cells.size != prod(shape.as_py()) or not (cells > 0).all():
+        if len(names) != len(shape) or cells.size != prod(shape.as_py()) or not ((cells > 0) & (cells < inf)).all():
             raise ValueError("a factor has a positive weight for each cell of its shape")
         lowest = log(cells.min() / cells.sum())
         factors.append(Factor(tuple(names.as_py()), tuple(shape.as_py()), cells, lowest))

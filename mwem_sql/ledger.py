@@ -14,7 +14,6 @@ import random
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from fractions import Fraction
@@ -28,7 +27,7 @@ from mwem_sql.budget import Budget
 from mwem_sql.caps import Cap, Charge, pure_rho
 from mwem_sql.catalog import Name, Place
 from mwem_sql.compiler.dialect import fold
-from mwem_sql.errors import BudgetError, OutputError, refuse
+from mwem_sql.errors import BudgetError, MwemError, OutputError, legible, refuse
 from mwem_sql.mechanisms import zcdp_rho
 from mwem_sql.resources import read_sql
 from mwem_sql.session import lock, transaction, use
@@ -128,7 +127,7 @@ class Ledger:
         if self.home not in holders(con, "ledger"):
             return None
         place = fold(f".{output.schema}.{output.table}")
-        with legible(self.home):
+        with legible(damaged(self.home)):
             found = [
                 row for row in read_rows(con, self.home, "ledger")
                 if row.get("request") == request and row["private"] and row["status"] != "done" and fold(row["output"]).endswith(place)
@@ -185,13 +184,13 @@ class Ledger:
         return Balance(cap, _sum(cap, charges), Fraction(0) if cap.pure or not charges else cap.budget.delta)
 
     def _cap(self, con: duckdb.DuckDBPyConnection) -> Cap | None:
-        with legible(self.home):
+        with legible(damaged(self.home)):
             for row in self._own(con, "budgets"):
                 return Cap(_budget(row), row.get("unit"), row.get("rows_per_unit") or 1)
         return None
 
     def _charges(self, con: duckdb.DuckDBPyConnection) -> list[Charge]:
-        with legible(self.home):
+        with legible(damaged(self.home)):
             return [_charge(row) for row in self._own(con, "ledger") if row["private"]]
 
     def _own(self, con: duckdb.DuckDBPyConnection, table: str) -> Iterator[Row]:
@@ -256,19 +255,12 @@ def holders(con: duckdb.DuckDBPyConnection, table: str) -> list[str]:
     return [row[0] for row in rows]
 
 
-@contextmanager
-def legible(home: str) -> Iterator[None]:
-    """The ledger is the curator's to change, but then nothing can be counted any more."""
-    try:
-        yield
-    except (duckdb.Error, ValueError, TypeError, LookupError, AttributeError, ArithmeticError):
-        damaged = refuse(
-            BudgetError, "ledger", f"the tables ledger, budgets and journal in the schema mwem of database ({home}) cannot be read",
-            "they were changed by hand: restore them from a backup",
-        )
-    else:
-        return
-    raise damaged
+def damaged(home: str) -> MwemError:
+    """Nothing can be counted any more."""
+    return refuse(
+        BudgetError, "ledger", f"the tables ledger, budgets and journal in the schema mwem of database ({home}) cannot be read",
+        "they were changed by hand: restore them from a backup",
+    )
 
 
 def prepare(con: duckdb.DuckDBPyConnection, database: str, script: str, newest: str | None = None) -> None:

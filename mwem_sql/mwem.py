@@ -123,8 +123,7 @@ def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int
     # Let n denote ||B||, the number of records: a public constant, or estimated from what is measured.
     if split.total:
         m.measure("total", 0, split.total)
-    if problem.histogram is not None:
-        m.measure("histogram", len(Q) - 1, split.histogram)
+    histogram = m.measure("histogram", len(Q) - 1, split.histogram) if problem.histogram is not None else None
     for q in problem.first:
         m.measure("first", q, split.first / len(problem.first))
         known[q - 1] = float(split.first / len(problem.first))
@@ -132,8 +131,8 @@ def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int
 
     # Let A_0 denote n times the uniform distribution over D, or what the noisy histogram tells of B.
     A = Adaptive.uniform(problem.sizes, n)
-    if problem.histogram is not None:
-        A = _from_histogram(problem.histogram, m.steps[len(m.steps) - len(problem.first) - 1].measurement, A)
+    if problem.histogram is not None and histogram is not None:
+        A = _from_histogram(problem.histogram, histogram, A)
     if problem.first:
         _fit(A, problem, m)
 
@@ -154,7 +153,7 @@ def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int
             outdated = False
             q_i = kernel.select(candidates, answers, penalties.noise[news + 1], problem.weights[news], select, changed=news + 1)
             known[q_i - 1] = float(measure)
-            before = A.answer(Q[q_i].shares)
+            before = A.answer(Q[q_i].shares) if split.growing else None
             # 2. Laplace Mechanism: m_i = q_i(B) + Laplace(2T/eps).
             m.measure("round", q_i, measure)
         else:
@@ -171,7 +170,7 @@ def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int
             A.update(Q[k].shares, m.values[k])
         else:
             _fit(A, problem, m)
-        if anything:
+        if anything and before is not None:
             pace.hear(float(np.abs(A.answer(Q[q_i].shares) - before).sum()), penalties.noise[q_i] / Q[q_i].bound)
         if progress is not None:
             progress(i, i + pace.rounds)
@@ -207,14 +206,14 @@ class _Measured:
     # The same object as long as nothing new is known of a query: the fit can then tell.
     targets: dict[int, Target] = field(default_factory=dict)
 
-    def measure(self, purpose: Purpose, q: int, share: Fraction) -> None:
+    def measure(self, purpose: Purpose, q: int, share: Fraction) -> Measurement:
         measurement = self.kernel.measure(q, share)
         self.steps.append(Step(purpose, measurement))
         if _counts_every_record(self.queries[q]):
             sum_ = float(measurement.values.sum(dtype=np.float64))
             self.counts.append((sum_, 1 / (measurement.variance * measurement.values.size)))
         if purpose == "histogram":
-            return
+            return measurement
         bound = self.queries[q].bound
         new, variance = measurement.values / bound, measurement.variance / bound**2
         if q in self.values:
@@ -224,6 +223,7 @@ class _Measured:
         self.values[q], self.variances[q] = new, variance
         if self.queries[q].blocks:
             self.targets[q] = Target(self.queries[q].shares, new, variance)
+        return measurement
 
     def total(self) -> float:
         """The estimate of n from all steps that count every record, each by its precision; at least 1."""

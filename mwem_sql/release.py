@@ -25,7 +25,6 @@ from mwem_sql.caps import Charge
 from mwem_sql.catalog import Name, Relation
 from mwem_sql.compiler.blocks import MAX_CELLS
 from mwem_sql.compiler.compile import Compiled, compile_workload
-from mwem_sql.compiler.facts import Facts
 from mwem_sql.compiler.linear import LinearQuery
 from mwem_sql.compiler.pushdown import Pushdown, Unit, plan_pushdown
 from mwem_sql.compiler.sandbox import Sandbox
@@ -133,8 +132,7 @@ def make_plan(session: Session, request: Request) -> Plan:
 
 def _check_room(request: Request, compiled: Compiled) -> None:
     """The model can hold what any query of the workload tells apart beside the cell that it starts from for each attribute."""
-    facts = Facts.of([query.linear for query in compiled.queries])
-    cells = len(compiled.classes) + facts.told_cells - facts.widths
+    cells = len(compiled.classes) + compiled.facts.told_cells - compiled.facts.widths
     for number in np.flatnonzero(cells > request.max_cells)[:1].tolist():
         raise refuse(
             CellsError, FUNCTION,

@@ -13,7 +13,8 @@ from sqlglot import exp
 from mwem_sql import journal
 from mwem_sql.catalog import Name
 from mwem_sql.compiler.dialect import fold
-from mwem_sql.ledger import Balance, Ledger, holders, legible, read_rows
+from mwem_sql.errors import legible
+from mwem_sql.ledger import Balance, Ledger, damaged, holders, read_rows
 
 _KEY = ("database_name", "schema_name", "table_name")
 
@@ -33,7 +34,7 @@ def entries(con: duckdb.DuckDBPyConnection) -> list[Row]:
             stored.update(row[0] for row in con.execute(query.sql("duckdb")).fetchall())
     out: list[Row] = []
     for home in holders(con, "ledger"):
-        with legible(home):
+        with legible(damaged(home)):
             out += _with_balances(con, home, stored)
     return sorted(out, key=lambda row: (row["started"], row["entry"]))
 

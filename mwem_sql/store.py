@@ -6,9 +6,7 @@ Written in one transaction, read back into a state that answers new questions. H
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import NoneType
 from typing import Any
@@ -22,7 +20,7 @@ from mwem_sql import catalog
 from mwem_sql.catalog import Name, Place
 from mwem_sql.compiler.classes import Classes, Pieces
 from mwem_sql.domain import Domain
-from mwem_sql.errors import OutputError, TableError, refuse
+from mwem_sql.errors import MwemError, OutputError, TableError, legible, refuse
 from mwem_sql.ledger import prepare
 from mwem_sql.session import lock, transaction
 from mwem_sql.state import Mixture, State
@@ -48,23 +46,20 @@ class Stored:
 
     def state(self) -> State | Mixture:
         order = list(self.classes)
-        with _legible(self.name):
+        with legible(_damaged(self.name)):
             self._check_factors()
             if self.factors.column("state").to_pylist().count(0) == self.factors.num_rows:
                 return State.from_table(self.factors.drop_columns(["state"]), order)
             return Mixture.from_table(self.factors, order)
 
     def _check_factors(self) -> None:
-        """Weights over all classes of all attributes: whoever changed them by hand may have left anything."""
+        """Factors over all classes of all attributes: whoever changed them by hand may have left anything. Weights are the state's to check."""
         counts = {name: own.count for name, own in self.classes.items()}
         seen: dict[int, set[str]] = {}
-        for row in self.factors.to_pylist():
-            weights = np.array(row["weights"], dtype=np.float64)
+        for row in self.factors.select(["state", "attributes", "shape"]).to_pylist():
             seen.setdefault(row["state"], set()).update(row["attributes"])
-            if row["shape"] != [counts[name] for name in row["attributes"]] or weights.size != math.prod(row["shape"]):
+            if row["shape"] != [counts[name] for name in row["attributes"]]:
                 raise ValueError("a factor of another shape")
-            if not (np.isfinite(weights).all() and weights.min() >= 0 and weights.sum() > 0):
-                raise ValueError("weights that are none")
         if not seen or any(names != set(counts) for names in seen.values()):
             raise ValueError("a state of other attributes")
 
@@ -122,7 +117,7 @@ def releases_of(con: duckdb.DuckDBPyConnection, name: Name) -> list[dict[str, An
         exp.select("*").from_(Name(name.database, "mwem", "releases").tree())
         .where(_same("schema_name"), _same("table_name")).order_by(exp.column("release").desc())
     )  # fmt: skip
-    with _legible(name):
+    with legible(_damaged(name)):
         found = con.execute(query.sql("duckdb"), [name.schema, name.table])
         fields = [column[0] for column in found.description or ()]
         rows = [dict(zip(fields, row, strict=True)) for row in found.fetchall()]
@@ -132,19 +127,11 @@ def releases_of(con: duckdb.DuckDBPyConnection, name: Name) -> list[dict[str, An
     return rows
 
 
-@contextmanager
-def _legible(name: Name) -> Iterator[None]:
-    """What is stored in the schema mwem is the user's to change, but then it may not be a release any more."""
-    try:
-        yield
-    except (duckdb.Error, pa.ArrowException, ValueError, TypeError, LookupError, AttributeError):
-        damaged = refuse(
-            TableError, "mwem", f"what is stored of output ({name}) in the schema mwem of its database cannot be read",
-            "it was changed by hand: restore it from a backup, or release under another output name",
-        )
-    else:
-        return
-    raise damaged
+def _damaged(name: Name) -> MwemError:
+    return refuse(
+        TableError, "mwem", f"what is stored of output ({name}) in the schema mwem of its database cannot be read",
+        "it was changed by hand: restore it from a backup, or release under another output name",
+    )
 
 
 def _same(column: str) -> exp.Expr:
@@ -164,14 +151,14 @@ def load(con: duckdb.DuckDBPyConnection, text: str, place: Place, function: str)
 
 
 def stored(con: duckdb.DuckDBPyConnection, name: Name, facts: Mapping[str, Any]) -> Stored:
-    with _legible(name):
+    with legible(_damaged(name)):
         domain = Domain.from_json(json.loads(facts["domain"]))
         factors = _rows(con, name, "factors", facts["release"], ("state", "factor"))
         return Stored(name, facts, domain, classes_from_json(domain, json.loads(facts["grid"])), factors)
 
 
 def measurements_of(con: duckdb.DuckDBPyConnection, release: Stored) -> pa.Table:
-    with _legible(release.name):
+    with legible(_damaged(release.name)):
         return _rows(con, release.name, "measurements", release.facts["release"], ("step",))
 
 

@@ -106,8 +106,7 @@ class _Parts:
 
     def _cuboids(self, facts: Facts, width: int) -> tuple[Numbers, Numbers]:
         """The queries of so many blocks all of which are parts, and a row of those for each."""
-        numbers = np.flatnonzero(facts.counts == width)
-        begins = (np.cumsum(facts.counts) - facts.counts)[numbers]
-        rows = self._of_block[facts.members[begins[:, None] + np.arange(width)]]
+        numbers, members = facts.of_count(width)
+        rows = self._of_block[members]
         whole = (rows >= 0).all(axis=1)
         return numbers[whole], rows[whole]

@@ -102,9 +102,7 @@ def _meetings(tree: Tree, tops: Numbers) -> Numbers:
 def _sides(tree: Tree, index: Mapping[str, int]) -> Iterator[tuple[int, list[Side]]]:
     """Each clique with all attributes of the tree: its own one by one, the others by neighbour."""
     layout = tree.layout
-    children: list[list[int]] = [[] for _ in layout.cliques]
-    for number, parent in enumerate(layout.parents[1:], start=1):
-        children[parent].append(number)
+    children = [[other for other in beside if other > number] for number, beside in enumerate(layout.neighbours)]
     shared = [tuple(sorted(layout.separator(number))) if number else () for number in range(len(layout.cliques))]
     up: dict[int, Side] = {}
     for number in range(len(layout.cliques) - 1, 0, -1):

@@ -10,12 +10,21 @@ from hypothesis import strategies as st
 
 from mwem_sql.compiler.linear import Block, LinearQuery
 from mwem_sql.fit import Target
-from mwem_sql.state import State
+from mwem_sql.grid import Grouped
+from mwem_sql.state import Mixture, State
 
 Floats = npt.NDArray[np.float64]
 
 seeds = st.integers(0, 2**32 - 1)
 totals = st.sampled_from([1.0, 10.0, 1234.5, 3e6])
+
+
+def dense(state: State | Mixture | Grouped) -> Floats:
+    return state.marginal(state.attributes).ravel()
+
+
+def close(found: Floats, expected: Floats, total: float) -> None:
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12 * total)
 
 
 @st.composite

@@ -15,7 +15,7 @@ import pytest
 from conftest import Connection, Open
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import Floats, seeds, totals
+from strategies import Floats, close, dense, seeds, totals
 
 import mwem_sql
 from mwem_sql import store
@@ -32,14 +32,6 @@ from mwem_sql.workload import Query, Workload
 
 Case = tuple[dict[str, Floats], float, list[tuple[LinearQuery, Floats]]]
 quick = settings(deadline=None, max_examples=60)
-
-
-def dense(state: Adaptive | State) -> Floats:
-    return state.marginal(state.attributes).ravel()
-
-
-def close(found: Floats, expected: Floats, total: float) -> None:
-    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12 * total)
 
 
 def count(name: str, size: int, low: int, high: int) -> LinearQuery:

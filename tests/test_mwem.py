@@ -17,7 +17,7 @@ from conftest import flat
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from strategies import Floats, domains, queries, seeds
+from strategies import Floats, close, dense, domains, queries, seeds
 
 from mwem_sql.budget import Accountant, Budget, Split, split
 from mwem_sql.compiler.linear import Block, LinearQuery
@@ -113,10 +113,6 @@ def run(
     return outcome, accountant
 
 
-def dense(state: Grouped) -> Floats:
-    return state.marginal(state.attributes).ravel()
-
-
 def iterates(outcome: Outcome) -> list[Grouped]:
     """The states that an average is of; or the one that there is."""
     inner = outcome.state.state
@@ -129,10 +125,6 @@ def asked(outcome: Outcome, *purposes: str) -> list[int]:
 
 def purposes(outcome: Outcome) -> list[str]:
     return [step.purpose for step in outcome.steps]
-
-
-def close(found: Floats, expected: Floats, total: float) -> None:
-    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12 * total)
 
 
 @st.composite

@@ -12,21 +12,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import Floats, domains, problems, queries, seeds, states
+from strategies import Floats, close, dense, domains, problems, queries, seeds, states
 
 from mwem_sql.compiler.linear import Block, LinearQuery
 from mwem_sql.state import SCHEMA, Mixture, State
 
 Problem = tuple[dict[str, Floats], float, list[tuple[LinearQuery, Floats]]]
 quick = settings(deadline=None, max_examples=60)
-
-
-def dense(state: State | Mixture) -> Floats:
-    return state.marginal(state.attributes).ravel()
-
-
-def close(found: Floats, expected: Floats, total: float) -> None:
-    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12 * total)
 
 
 def cuboid(shape: dict[str, int], *names: str) -> LinearQuery:

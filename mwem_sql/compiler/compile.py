@@ -45,6 +45,10 @@ class Compiled:
     queries: tuple[CompiledQuery, ...]
 
     @cached_property
+    def facts(self) -> Facts:
+        return Facts.of([query.linear for query in self.queries])
+
+    @cached_property
     def distinct(self) -> tuple[tuple[CompiledQuery, ...], npt.NDArray[np.float64]]:
         """One query for each thing asked, and its weight: the largest among the rows that ask it. An average asks two."""
         asked = [part for query in self.queries for part in ((query,) if query.over is None else (query, query.over))]
@@ -162,8 +166,7 @@ def _terms(parsed: Sequence[Parts]) -> Terms:
 
 
 def _check_cells(compiled: Compiled) -> None:
-    cells = Facts.of([query.linear for query in compiled.queries]).domain_cells
-    for number in np.flatnonzero(cells > MAX_CELLS)[:1].tolist():
+    for number in np.flatnonzero(compiled.facts.domain_cells > MAX_CELLS)[:1].tolist():
         query = compiled.queries[number]
         raise too_many(query.label, query.linear.attributes, query.linear.domain_cells)
 

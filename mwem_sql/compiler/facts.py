@@ -75,14 +75,18 @@ class Facts:
     def firsts(self) -> Integers:
         """Of each query, the number of the first that asks the same, whatever the order of blocks, attributes and cells."""
         _, ids = np.unique(np.array([block.key for block in self.blocks], dtype=object), return_inverse=True)
-        begins = np.cumsum(self.counts) - self.counts
         out = np.arange(len(self.counts))
         for count in np.unique(self.counts).tolist():
-            numbers = np.flatnonzero(self.counts == count)
-            rows = np.sort(ids[self.members[begins[numbers, None] + np.arange(count)]], axis=1)
-            _, first, which = distinct_rows(rows, len(self.blocks))
+            numbers, rows = self.of_count(count)
+            _, first, which = distinct_rows(np.sort(ids[rows], axis=1), len(self.blocks))
             out[numbers] = numbers[first[which]]
         return out
+
+    def of_count(self, count: int) -> tuple[Integers, Integers]:
+        """The queries of so many blocks, and a row with the numbers of its blocks for each."""
+        numbers = np.flatnonzero(self.counts == count)
+        begins = (np.cumsum(self.counts) - self.counts)[numbers]
+        return numbers, self.members[begins[:, None] + np.arange(count)]
 
     def _listed(self, own: Sequence[Sequence[int]]) -> Integers:
         """The numbers of all queries' blocks, one after the other."""
