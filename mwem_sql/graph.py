@@ -188,8 +188,18 @@ def make_room(layout: Layout, needed: Clique, sets: Iterable[Clique], sizes: Siz
     # What they share with cliques outside must stay in one clique.
     for number in between:
         kept += [layout.cliques[number] & layout.cliques[other] for other in layout.neighbours[number] if other not in between]
-    stretched = maximal(own | needed for own in inside)
-    return Room(between, min(triangulate([needed, *kept], sizes), stretched, key=lambda cliques: total_cells(cliques, sizes)))
+    choices = [triangulate([needed, *kept], sizes), *(_stretched(layout, between, needed, name) for name in sorted(needed))]
+    return Room(between, min(choices, key=lambda cliques: total_cells(cliques, sizes)))
+
+
+def _stretched(layout: Layout, between: Sequence[int], needed: Clique, host: str) -> list[Clique]:
+    """Cliques that lie between some attributes, each of which is added to all on its way to one of them."""
+    grown = {number: set(layout.cliques[number]) for number in between}
+    holders = {name: [number for number in between if name in layout.cliques[number]] for name in needed}
+    for name in needed:
+        for number in min((layout.path(holders[host][0], holder) for holder in holders[name]), key=len):
+            grown[number].add(name)
+    return maximal(map(frozenset, grown.values()))
 
 
 def added_cells(layouts: Sequence[Layout], rooms: Sequence[Room], needed: Clique, sizes: Sizes) -> int:

@@ -25,7 +25,7 @@ Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 _NONE = np.empty(0, dtype=np.int64)
 
-FEW = 20_000
+FEW = 5_000
 """Cliques that a round may look at to work out what sets of attributes would add; beyond, only those that surely fit are offered."""
 MANY = 1000
 """Queries from which on they are answered from two-way marginals where possible."""
@@ -124,7 +124,8 @@ class Offers:
             if group.cells is None:
                 found.append(self._is_room(group, np.arange(len(group.sets)), room))
                 continue
-            most = self._longest(room, group.cells, np.zeros(1), len(group.links))
+            # What is together in the end is where one attribute is already: the others alone make cliques on the way larger.
+            most = self._longest(room, group.cells, group.cells / min(group.shape or (1,)), np.zeros(1), len(group.links))
             known, before = self._surely.get(place, (np.empty(0, dtype=np.bool_), np.empty(0)))
             if few and group.at is not None and np.array_equal(most, before):
                 again = group.linked(moved)
@@ -294,7 +295,8 @@ class Offers:
         held = self._held[members]
         # Cliques that hold an attribute beside others grow as it is split; one that has it alone is a part of the set's.
         growth = (np.where(held > 0, counts / self._groups[members], 1.0).prod(axis=1) - 1) * held.sum(axis=1)
-        return self._ways(group, rows) <= self._longest(room, counts.prod(axis=1, dtype=np.float64), growth, len(group.links))
+        cells = counts.prod(axis=1, dtype=np.float64)
+        return self._ways(group, rows) <= self._longest(room, cells, cells, growth, len(group.links))
 
     def _counts(self, group: Alike, rows: Numbers | int) -> Numbers:
         """Groups that the attributes of some sets have at most after a query of the set is measured."""
@@ -302,15 +304,23 @@ class Offers:
         most = self._sizes[members]
         return most if group.changes is None else np.minimum(most, self._runs[members] + group.changes[rows])
 
-    def _longest(self, room: int, cells: Floats, growth: Floats, links: int) -> Floats:
-        """The longest way between attributes of a set for which there surely is room; below 0 if there is none for what it splits."""
-        # At worst a set is added to all cliques on the way from one of its attributes to the others.
+    def _longest(self, room: int, cells: Floats, times: Floats, growth: Floats, links: int) -> Floats:
+        """The longest way between attributes of a set for which there surely is room; below 0 if there is none for what it splits.
+
+        At worst all cliques on the way from one of its attributes to the others become `times` as large.
+        """
         spare = np.minimum(self._step, room - cells) - growth
-        most = np.maximum(spare / cells, 0) + (spare >= 0) * links * APART
+        most = np.maximum(spare / times, 0) + (spare >= 0) * links * APART
         return np.where(growth <= np.minimum(room, self._step + cells), most, -1.0)
 
     def _ways(self, group: Alike, rows: Numbers | slice) -> Floats:
-        return np.asarray(sum((self._way.take(link[rows]) for link in group.links), np.zeros(1, dtype=np.float32)))
+        """Of each set: no less than from one of its attributes to all others that are in the same tree, and so for all trees."""
+        ways = [self._way.take(link[rows]) for link in group.links]
+        if len(ways) != 3:
+            return np.asarray(sum(ways, np.zeros(1, dtype=np.float32)))
+        # Of three ways between the same cliques none is longer than the others together; and a third attribute may be in another tree.
+        longest = np.maximum(np.maximum(ways[0], ways[1]), ways[2])
+        return np.asarray(np.maximum(longest, ways[0] + ways[1] + ways[2] - longest))
 
     def _added(self, state: Adaptive, group: Alike, number: int) -> float:
         """By how many cells the state would grow, or infinity if that is more than it may at a time."""

@@ -247,33 +247,38 @@ def _merged(sides: Sequence[Side]) -> Side:
 
 def _joint(clique: Factor, left: Side, right: Side, total: float) -> Floats:
     """The joint distribution of the values of two sides."""
-    common, summed = _summed(clique, left, right.through)
+    common, summed = _summed(clique, left.through, left.given, right.through)
     order = [*common, *(name for name in right.through if name not in common)]
-    across = _arranged(clique, right, order).reshape(len(right.given), -1)
+    across = _arranged(clique, right.through, right.given, order).reshape(len(right.given), -1)
     return np.asarray(summed.transpose(1, 0, 2).reshape(len(left.given), -1) @ across.T) / total
 
 
 def _passed(clique: Factor, side: Side, through: Names) -> Side:
     """The same values, given other attributes of the clique."""
-    common, summed = _summed(clique, side, through)
-    order = [*common, *(name for name in through if name not in common)]
-    given = summed.transpose(1, 0, 2).reshape(len(side.given), *(clique.size(name) for name in order))
-    given = given.transpose(0, *(1 + order.index(name) for name in through)).reshape(len(side.given), -1)
-    return replace(side, through=through, given=given / clique.marginal(through).reshape(-1))
+    return replace(side, through=through, given=passed(clique, side.through, side.given, through))
 
 
-def _summed(clique: Factor, side: Side, through: Names) -> tuple[Names, Floats]:
-    """Weights of the cells of `through` together with each value: what it has in common with the side, value, the rest."""
-    common = tuple(name for name in side.through if name in through)
-    left = [name for name in side.through if name not in common]
-    right = [name for name in through if name not in common]
+def passed(clique: Factor, through: Names, given: Floats, onto: Names) -> Floats:
+    """A distribution for each cell of some attributes of a clique, a row per value, for each cell of other attributes of it."""
+    common, summed = _summed(clique, through, given, onto)
+    order = [*common, *(name for name in onto if name not in common)]
+    turned = summed.transpose(1, 0, 2).reshape(len(given), *(clique.size(name) for name in order))
+    turned = turned.transpose(0, *(1 + order.index(name) for name in onto)).reshape(len(given), -1)
+    return np.asarray(turned / clique.marginal(onto).reshape(-1))
+
+
+def _summed(clique: Factor, through: Names, given: Floats, onto: Names) -> tuple[Names, Floats]:
+    """Weights of the cells of `onto` together with each value: what `through` and `onto` have in common, value, the rest."""
+    common = tuple(name for name in through if name in onto)
+    left = [name for name in through if name not in common]
+    right = [name for name in onto if name not in common]
     first = prod(clique.size(name) for name in common)
     joint = clique.marginal([*common, *left, *right]).reshape(first, prod(clique.size(name) for name in left), -1)
-    given = _arranged(clique, side, [*common, *left]).reshape(len(side.given), first, -1).transpose(1, 0, 2)
-    return common, np.matmul(given, joint)
+    rows = _arranged(clique, through, given, [*common, *left]).reshape(len(given), first, -1).transpose(1, 0, 2)
+    return common, np.matmul(rows, joint)
 
 
-def _arranged(clique: Factor, side: Side, order: Sequence[str]) -> Floats:
+def _arranged(clique: Factor, through: Names, given: Floats, order: Sequence[str]) -> Floats:
     """What is given with its axes in another order, behind that of the values."""
-    given = side.given.reshape(len(side.given), *(clique.size(name) for name in side.through))
-    return given.transpose(0, *(1 + side.through.index(name) for name in order))
+    axes = given.reshape(len(given), *(clique.size(name) for name in through))
+    return axes.transpose(0, *(1 + through.index(name) for name in order))

@@ -8,22 +8,28 @@ or has of its own, is summed out once for all marginals that meet there by the s
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
 from math import prod
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from mwem_sql.compiler.linear import Floats
 from mwem_sql.factor import Factor
+from mwem_sql.pairs import passed
 from mwem_sql.tree import Names, Tree
 
 Numbers = npt.NDArray[np.int64]
+Rows: TypeAlias = Sequence[Numbers]
+Way: TypeAlias = tuple[int, int, int]
 
 BATCH = 1 << 19
 """Numbers that are multiplied at a time: what a cache holds, or nearly."""
+WASTE = 4
+"""Times its own cells that a clique's marginals may have, each with what a neighbour is known through, before they are worked out together."""
 SPARSE = 8
 """Times as many marginals that are worked out as are asked for, where that is one product for all of them."""
 
@@ -56,19 +62,72 @@ def three_way(tree: Tree, index: Mapping[str, int], members: Numbers, shape: Seq
         for place, side in enumerate(sides):
             side_of[list(side.attributes)] = place
             first_row[list(side.attributes)] = np.cumsum(side.sizes) - side.sizes
-        ways = side_of[members[met]] @ np.array([len(sides) ** 2, len(sides), 1])
-        kinds, which = np.unique(ways, return_inverse=True)
-        marginals = _joints(tree.cliques[number], sides, kinds)
-        by_kind = np.split(met[np.argsort(which, kind="stable")], np.cumsum(np.bincount(which.reshape(-1)))[:-1])
-        for (own, weights, cells), part in zip(marginals, by_kind, strict=True):
-            given = [side.given[:, codes] for side, codes in zip(own, cells, strict=True)]
-            rows = [first_row[members[part, axis], None] + np.arange(size) for axis, size in enumerate(shape)]
-            out[part] = _met(given, weights / tree.total, rows).reshape(len(part), -1)
+        ways, which = np.unique(side_of[members[met]] @ np.array([len(sides) ** 2, len(sides), 1]), return_inverse=True)
+        by_way = np.split(met[np.argsort(which, kind="stable")], np.cumsum(np.bincount(which.reshape(-1)))[:-1])
+        chosen = [(way // len(sides) ** 2, way // len(sides) % len(sides), way % len(sides)) for way in ways.tolist()]
+        rows = [[first_row[members[part, axis], None] + np.arange(size) for axis, size in enumerate(shape)] for part in by_way]
+        for place, marginals in _meet(tree.cliques[number], sides, chosen, rows):
+            out[by_way[place]] = marginals.reshape(len(by_way[place]), -1) / tree.total
     return out.reshape(-1)
 
 
-def _met(given: Sequence[Floats], weights: Floats, rows: Sequence[Numbers]) -> Floats:
-    """Joint shares of three attributes each, whose values are some rows of what is given for cells with these weights."""
+def _meet(clique: Factor, sides: Sequence[Side], chosen: Sequence[Way], rows: Sequence[Rows]) -> Iterator[tuple[int, Floats]]:
+    """For each way to meet, by place, the weights of some values of its three sides."""
+    unions = [_union(*(sides[place].through for place in way)) for way in chosen]
+    # The ways of each neighbour; of attributes that are all its own, a clique has the weights.
+    leaders: dict[int, list[int]] = {}
+    for number, way in enumerate(chosen):
+        leaders.setdefault(next((place for place in way if not sides[place].is_own), -1), []).append(number)
+    apart = []
+    for leader, numbers in leaders.items():
+        if leader >= 0 and sum(_count(clique, unions[number]) for number in numbers) > WASTE * clique.weights.size:
+            yield from _meet_all(clique, sides, leader, {number: chosen[number] for number in numbers}, rows)
+        else:
+            apart += numbers
+    joints = clique.marginals({unions[number] for number in apart}) if apart else {}
+    for number in apart:
+        union = unions[number]
+        own = [sides[place] for place in chosen[number]]
+        yield number, _met([_on(clique, side, union) for side in own], joints[union].reshape(-1), rows[number])
+
+
+def _meet_all(
+    clique: Factor, sides: Sequence[Side], leader: int, chosen: Mapping[int, Way], rows: Sequence[Rows]
+) -> Iterator[tuple[int, Floats]]:
+    """The same for all ways of one side: each of its values is a clique of its own, whose marginals are summed out together."""
+    lead = sides[leader]
+    others = {number: [sides[place] for place in sorted(way, key=lambda place: place != leader)[1:]] for number, way in chosen.items()}
+    unions = {number: _union(one.through, other.through) for number, (one, other) in others.items()}
+    found = {number: np.empty((len(lead.given), len(one.given), len(other.given))) for number, (one, other) in others.items()}
+    step = max(1, BATCH // clique.weights.size)
+    for begin in range(0, len(lead.given), step):
+        some = slice(begin, begin + step)
+        values = _on(clique, replace(lead, given=lead.given[some]), clique.attributes) * clique.weights
+        joint = Factor(("", *clique.attributes), (len(values), *clique.shape), values.reshape(-1), 0.0)
+        tables = joint.marginals({("", *union) for union in unions.values()})
+        for number, (one, other) in others.items():
+            table = tables[("", *unions[number])].reshape(len(values), 1, -1)
+            found[number][some] = (table * _on(clique, one, unions[number])) @ _on(clique, other, unions[number]).T
+    for number, way in chosen.items():
+        dense = np.moveaxis(found[number], 0, way.index(leader))
+        yield number, _picked(dense, rows[number])
+
+
+def _picked(dense: Floats, rows: Rows) -> Floats:
+    return np.asarray(dense[rows[0][:, :, None, None], rows[1][:, None, :, None], rows[2][:, None, None, :]])
+
+
+def _on(clique: Factor, side: Side, attributes: Names) -> Floats:
+    """What a side gives, for each cell of attributes that it is known through and others."""
+    return side.given[:, _cells(attributes, tuple(map(clique.size, attributes)), side.through)]
+
+
+def _count(clique: Factor, attributes: Names) -> int:
+    return prod(map(clique.size, attributes))
+
+
+def _met(given: Sequence[Floats], weights: Floats, rows: Rows) -> Floats:
+    """Joint weights of three attributes each, whose values are some rows of what is given for cells with these weights."""
     count, sizes = len(rows[0]), [own.shape[1] for own in rows]
     out = np.empty((count, *sizes))
     if prod(map(len, given)) <= SPARSE * out.size:
@@ -79,7 +138,7 @@ def _met(given: Sequence[Floats], weights: Floats, rows: Sequence[Numbers]) -> F
             some = slice(begin, begin + step)
             both = (given[0][some, None, :] * weights) * given[1]
             dense[some] = (both.reshape(-1, weights.size) @ given[2].T).reshape(-1, *dense.shape[1:])
-        return np.asarray(dense[rows[0][:, :, None, None], rows[1][:, None, :, None], rows[2][:, None, None, :]])
+        return _picked(dense, rows)
     step = max(1, BATCH // (sizes[0] * sizes[1] * weights.size))
     for begin in range(0, count, step):
         one, two, three = (side[own[begin : begin + step]] for side, own in zip(given, rows, strict=True))
@@ -123,26 +182,10 @@ def _own(clique: Factor, index: Mapping[str, int]) -> list[Side]:
 def _message(clique: Factor, sides: Sequence[Side], through: Names) -> Side:
     """All that a clique knows of attributes that are not in a separator, given that."""
     behind = [side for side in sides if not (side.is_own and side.through[0] in through)]
-    given = [np.empty((0, prod(clique.size(name) for name in through)))]
-    joints = clique.marginals({_union(side.through, through) for side in behind}) if behind else {}
-    for side in behind:
-        union = _union(side.through, through)
-        shape = tuple(clique.size(name) for name in union)
-        joint = np.zeros((side.given.shape[1], given[0].shape[1]))
-        joint[_cells(union, shape, side.through), _cells(union, shape, through)] = joints[union].reshape(-1)
-        given.append(side.given @ (joint / joint.sum(axis=0)))
+    given = [np.empty((0, _count(clique, through)))]
+    given += [passed(clique, side.through, side.given, through) for side in behind]
     attributes, sizes = (tuple(chain.from_iterable(own)) for own in ([side.attributes for side in behind], [side.sizes for side in behind]))
     return Side(through, attributes, np.concatenate(given), sizes)
-
-
-def _joints(clique: Factor, sides: Sequence[Side], kinds: Numbers) -> Iterator[tuple[list[Side], Floats, list[Numbers]]]:
-    """For each way to meet, its three sides, the weights of what they are known through, and where each is in these."""
-    chosen = [[sides[kind // len(sides) ** 2], sides[kind // len(sides) % len(sides)], sides[kind % len(sides)]] for kind in kinds.tolist()]
-    unions = [_union(*(side.through for side in own)) for own in chosen]
-    joints = clique.marginals(set(unions))
-    for own, union in zip(chosen, unions, strict=True):
-        shape = tuple(clique.size(name) for name in union)
-        yield own, joints[union].reshape(-1), [_cells(union, shape, side.through) for side in own]
 
 
 def _union(*sets: Names) -> Names:

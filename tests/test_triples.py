@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from itertools import combinations, permutations
+from unittest import mock
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mwem_sql import triples
 from mwem_sql.state import State
 from mwem_sql.tree import Tree
 from mwem_sql.triples import three_way
@@ -33,9 +35,14 @@ def random_tree(seed: int, count: int, sizes: tuple[int, ...]) -> Tree:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(0, 10**6), st.integers(3, 9), st.sampled_from([(2,), (3,), (2, 2, 3)]))
-def test_bulk_is_one_by_one(seed: int, count: int, sizes: tuple[int, ...]) -> None:
+@given(st.integers(0, 10**6), st.integers(3, 9), st.sampled_from([(2,), (3,), (2, 2, 3)]), st.sampled_from([0, 4, 10**9]))
+def test_bulk_is_one_by_one(seed: int, count: int, sizes: tuple[int, ...], waste: int) -> None:
     tree = random_tree(seed, count, sizes)
+    with mock.patch.object(triples, "WASTE", waste):  # all ways together, or each apart
+        compare(tree, sizes)
+
+
+def compare(tree: Tree, sizes: tuple[int, ...]) -> None:
     index = {name: 7 + 2 * number for number, name in enumerate(sorted(tree.attributes, reverse=True))}
     names_of = {number: name for name, number in index.items()}
     size = {name: sizes[int(name[1:]) % len(sizes)] for name in index}
