@@ -30,17 +30,19 @@ WIDE = 512
 
 
 @dataclass(frozen=True, eq=False)
-class Side:
-    """Values that a clique knows through some of its attributes.
-
-    `attributes` and `places` say whose values and where they are; `given` has their distribution, a row per value, for
-    each cell of `through`. `close` is whether more than a trace of an attribute depends on `through`.
-    """
+class Given:
+    """Values that a clique knows through some of its attributes: their distribution, a row per value, for each cell of `through`."""
 
     through: Names
+    given: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Side(Given):
+    """`attributes` and `places` say whose values and where they are; `close`, whether more than a trace of an attribute depends on `through`."""
+
     attributes: Places
     places: Places
-    given: Floats
     close: Flags
 
 
@@ -172,7 +174,7 @@ class Pairs:
                 ])
                 attributes = np.array([self.index[name] for name in names])
                 places = np.concatenate([np.r_[self._places(name)] for name in names])
-                self._sides[names] = [Side(names, attributes, places, given, np.ones(len(names), dtype=np.bool_))]
+                self._sides[names] = [Side(names, given, attributes, places, np.ones(len(names), dtype=np.bool_))]
             else:
                 self._sides[names] = []
         return self._sides[names]
@@ -184,7 +186,7 @@ class Pairs:
         border = tree.cliques[start].marginal(shared).reshape(-1) / tree.total
         nothing = np.empty(0, dtype=np.int64)
         # The other way round on the way out: the distribution of what is shared, given what the next clique has in common.
-        waiting = [(start, first, Side(shared, nothing, nothing, np.eye(border.size), np.empty(0, dtype=np.bool_)), True)]
+        waiting = [(start, first, Side(shared, np.eye(border.size), nothing, nothing, np.empty(0, dtype=np.bool_)), True)]
         found: list[Side] = []
         joints, close = [np.empty((border.size, 0))], [np.empty(0, dtype=np.bool_)]
         while waiting:
@@ -192,7 +194,7 @@ class Pairs:
             clique = tree.cliques[number]
             for side in self._own(tuple(name for name in clique.attributes if name not in layout.cliques[before])):
                 found.append(side)
-                joints.append(_joint(clique, message, side, tree.total))
+                joints.append(joint(clique, message, side) / tree.total)
                 close.append(np.full(len(side.attributes), near))
             for other in layout.neighbours[number]:
                 if other == before:
@@ -204,8 +206,8 @@ class Pairs:
                 if depends or other in former:
                     waiting.append((number, other, further, depends))
         return Side(
-            shared, np.concatenate([nothing, *(side.attributes for side in found)]), np.concatenate([nothing, *(side.places for side in found)]),
-            (np.concatenate(joints, axis=1) / border[:, None]).T, np.concatenate(close),
+            shared, (np.concatenate(joints, axis=1) / border[:, None]).T, np.concatenate([nothing, *(side.attributes for side in found)]),
+            np.concatenate([nothing, *(side.places for side in found)]), np.concatenate(close),
         )  # fmt: skip
 
     def _write(self, clique: Factor, groups: Sequence[Sequence[Side]], total: float, changed: Flags) -> None:
@@ -217,7 +219,7 @@ class Pairs:
             # Attributes that are seen as one side are pairs, too.
             pairs += [(side, side) for side in group if len(side.attributes) > 1 and side is self._sides.get(side.through, [None])[0]]
         for left, right in pairs:
-            excess = _joint(clique, left, right, total) - np.outer(self.one[left.places], self.one[right.places])
+            excess = joint(clique, left, right) / total - np.outer(self.one[left.places], self.one[right.places])
             self.excess[left.places[:, None], right.places] = excess
             self.excess[right.places[:, None], left.places] = excess.T
             close = np.outer(left.close, right.close)
@@ -240,45 +242,47 @@ def _merged(sides: Sequence[Side]) -> Side:
     if len(sides) == 1:
         return sides[0]
     return Side(
-        sides[0].through, np.concatenate([side.attributes for side in sides]), np.concatenate([side.places for side in sides]),
-        np.concatenate([side.given for side in sides]), np.concatenate([side.close for side in sides]),
+        sides[0].through, np.concatenate([side.given for side in sides]), np.concatenate([side.attributes for side in sides]),
+        np.concatenate([side.places for side in sides]), np.concatenate([side.close for side in sides]),
     )  # fmt: skip
 
 
-def _joint(clique: Factor, left: Side, right: Side, total: float) -> Floats:
-    """The joint distribution of the values of two sides."""
-    common, summed = _summed(clique, left.through, left.given, right.through)
+def joint(clique: Factor, left: Given, right: Given, beside: Names = ()) -> Floats:
+    """Weights of the values of two sides, for each cell of attributes that neither is known through."""
+    common, summed = _summed(clique, left, (*beside, *right.through))
     order = [*common, *(name for name in right.through if name not in common)]
-    across = _arranged(clique, right.through, right.given, order).reshape(len(right.given), -1)
-    return np.asarray(summed.transpose(1, 0, 2).reshape(len(left.given), -1) @ across.T) / total
+    across = _arranged(clique, right, order).reshape(len(right.given), -1)
+    cells = prod(map(clique.size, beside))
+    rows = summed.reshape(len(summed), len(left.given), cells, -1).transpose(2, 1, 0, 3).reshape(cells * len(left.given), -1)
+    return np.asarray(rows @ across.T)
 
 
 def _passed(clique: Factor, side: Side, through: Names) -> Side:
     """The same values, given other attributes of the clique."""
-    return replace(side, through=through, given=passed(clique, side.through, side.given, through))
+    return replace(side, through=through, given=passed(clique, side, through))
 
 
-def passed(clique: Factor, through: Names, given: Floats, onto: Names) -> Floats:
-    """A distribution for each cell of some attributes of a clique, a row per value, for each cell of other attributes of it."""
-    common, summed = _summed(clique, through, given, onto)
-    order = [*common, *(name for name in onto if name not in common)]
-    turned = summed.transpose(1, 0, 2).reshape(len(given), *(clique.size(name) for name in order))
-    turned = turned.transpose(0, *(1 + order.index(name) for name in onto)).reshape(len(given), -1)
-    return np.asarray(turned / clique.marginal(onto).reshape(-1))
+def passed(clique: Factor, side: Given, through: Names) -> Floats:
+    """The distribution of the same values for each cell of other attributes of the clique."""
+    common, summed = _summed(clique, side, through)
+    order = [*common, *(name for name in through if name not in common)]
+    given = summed.transpose(1, 0, 2).reshape(len(side.given), *(clique.size(name) for name in order))
+    given = given.transpose(0, *(1 + order.index(name) for name in through)).reshape(len(side.given), -1)
+    return np.asarray(given / clique.marginal(through).reshape(-1))
 
 
-def _summed(clique: Factor, through: Names, given: Floats, onto: Names) -> tuple[Names, Floats]:
-    """Weights of the cells of `onto` together with each value: what `through` and `onto` have in common, value, the rest."""
-    common = tuple(name for name in through if name in onto)
-    left = [name for name in through if name not in common]
-    right = [name for name in onto if name not in common]
+def _summed(clique: Factor, side: Given, through: Names) -> tuple[Names, Floats]:
+    """Weights of the cells of `through` together with each value: what it has in common with the side, value, the rest."""
+    common = tuple(name for name in side.through if name in through)
+    left = [name for name in side.through if name not in common]
+    right = [name for name in through if name not in common]
     first = prod(clique.size(name) for name in common)
-    joint = clique.marginal([*common, *left, *right]).reshape(first, prod(clique.size(name) for name in left), -1)
-    rows = _arranged(clique, through, given, [*common, *left]).reshape(len(given), first, -1).transpose(1, 0, 2)
-    return common, np.matmul(rows, joint)
+    weights = clique.marginal([*common, *left, *right]).reshape(first, prod(clique.size(name) for name in left), -1)
+    given = _arranged(clique, side, [*common, *left]).reshape(len(side.given), first, -1).transpose(1, 0, 2)
+    return common, np.matmul(given, weights)
 
 
-def _arranged(clique: Factor, through: Names, given: Floats, order: Sequence[str]) -> Floats:
+def _arranged(clique: Factor, side: Given, order: Sequence[str]) -> Floats:
     """What is given with its axes in another order, behind that of the values."""
-    axes = given.reshape(len(given), *(clique.size(name) for name in through))
-    return axes.transpose(0, *(1 + through.index(name) for name in order))
+    given = side.given.reshape(len(side.given), *(clique.size(name) for name in side.through))
+    return given.transpose(0, *(1 + side.through.index(name) for name in order))

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from mwem_sql.compiler.linear import Floats
 from mwem_sql.factor import Factor
-from mwem_sql.pairs import passed
+from mwem_sql.pairs import Given, joint, passed
 from mwem_sql.tree import Names, Tree
 
 Numbers = npt.NDArray[np.int64]
@@ -35,12 +35,10 @@ SPARSE = 8
 
 
 @dataclass(frozen=True, eq=False)
-class Side:
-    """Attributes, by number, that a clique knows through some of its own: a row for each of their values, its share in each cell of these."""
+class Side(Given):
+    """All values of some attributes, by number, of which each has so many; a clique's `own` is known as such."""
 
-    through: Names
     attributes: tuple[int, ...]
-    given: Floats
     sizes: tuple[int, ...]
     is_own: bool = False
 
@@ -97,17 +95,18 @@ def _meet_all(
     """The same for all ways of one side: each of its values is a clique of its own, whose marginals are summed out together."""
     lead = sides[leader]
     others = {number: [sides[place] for place in sorted(way, key=lambda place: place != leader)[1:]] for number, way in chosen.items()}
-    unions = {number: _union(one.through, other.through) for number, (one, other) in others.items()}
     found = {number: np.empty((len(lead.given), len(one.given), len(other.given))) for number, (one, other) in others.items()}
     step = max(1, BATCH // clique.weights.size)
     for begin in range(0, len(lead.given), step):
         some = slice(begin, begin + step)
         values = _on(clique, replace(lead, given=lead.given[some]), clique.attributes) * clique.weights
-        joint = Factor(("", *clique.attributes), (len(values), *clique.shape), values.reshape(-1), 0.0)
-        tables = joint.marginals({("", *union) for union in unions.values()})
+        all_ = Factor(("", *clique.attributes), (len(values), *clique.shape), values.reshape(-1), 0.0)
+        unions = {number: ("", *_union(one.through, other.through)) for number, (one, other) in others.items()}
+        weights = all_.marginals(set(unions.values()))
         for number, (one, other) in others.items():
-            table = tables[("", *unions[number])].reshape(len(values), 1, -1)
-            found[number][some] = (table * _on(clique, one, unions[number])) @ _on(clique, other, unions[number]).T
+            part = weights[unions[number]]
+            own = Factor(unions[number], part.shape, part.reshape(-1), 0.0)
+            found[number][some] = joint(own, one, other, beside=("",)).reshape(len(values), len(one.given), -1)
     for number, way in chosen.items():
         dense = np.moveaxis(found[number], 0, way.index(leader))
         yield number, _picked(dense, rows[number])
@@ -176,16 +175,16 @@ def _sides(tree: Tree, index: Mapping[str, int]) -> Iterator[tuple[int, list[Sid
 
 
 def _own(clique: Factor, index: Mapping[str, int]) -> list[Side]:
-    return [Side((name,), (index[name],), np.eye(size), (size,), is_own=True) for name, size in zip(clique.attributes, clique.shape, strict=True)]
+    return [Side((name,), np.eye(size), (index[name],), (size,), is_own=True) for name, size in zip(clique.attributes, clique.shape, strict=True)]
 
 
 def _message(clique: Factor, sides: Sequence[Side], through: Names) -> Side:
     """All that a clique knows of attributes that are not in a separator, given that."""
     behind = [side for side in sides if not (side.is_own and side.through[0] in through)]
     given = [np.empty((0, _count(clique, through)))]
-    given += [passed(clique, side.through, side.given, through) for side in behind]
+    given += [passed(clique, side, through) for side in behind]
     attributes, sizes = (tuple(chain.from_iterable(own)) for own in ([side.attributes for side in behind], [side.sizes for side in behind]))
-    return Side(through, attributes, np.concatenate(given), sizes)
+    return Side(through, np.concatenate(given), attributes, sizes)
 
 
 def _union(*sets: Names) -> Names:
