@@ -70,9 +70,12 @@ def release(con: duckdb.DuckDBPyConnection, table: str, workload: WorkloadLike, 
         (epsilon, delta)-differential privacy, per row or per `unit`; debited in the ledger before a private row is read.
     """
     session = Session.of(con)
-    with calls.running(FUNCTION, from_python=True):
+
+    def work() -> Release:
         asked = read_workload(session, workload, table)
         return Release(session, *run_release(session, Request.parse(table, asked, epsilon, options)))
+
+    return calls.run(FUNCTION, work, from_python=True)
 
 
 def read_workload(session: Session, workload: object, private: str | None) -> Workload:

@@ -12,13 +12,16 @@ import socket
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
+from typing import TypeVar
 
 import duckdb
 
 from mwem_sql.errors import CancelledError, refuse
+
+Result = TypeVar("Result")
 
 _AGAIN = 0.05  # seconds: an exception that falls into a destructor is lost, and an interrupt between two statements
 _LEAVE = 0.25  # seconds that DuckDB's threads take from a call's end to that of its statement
@@ -68,44 +71,62 @@ class Call:
         """What must be written down even if the call is being stopped."""
         with _GUARD:
             self._shielded = True
-            _raise(self._thread, None)
+            self._take_back()
         try:
             yield
         finally:
             self._shielded = False
 
     def end(self) -> None:
+        """From here on nothing is raised; maybe for the second time."""
         ended = False
         while not ended:
-            with suppress(_Stop), _GUARD:
-                _RUNNING.discard(self)
-                _raise(self._thread, None)
-                ended = True
+            try:
+                with _GUARD:
+                    _RUNNING.discard(self)
+                    _HERE.call = None
+                    self._take_back()
+                    ended = True
+            except _Stop:
+                pass
+
+    def _take_back(self) -> None:
+        """Raise here and now, to no effect, what was to be raised in this thread and was not yet.
+
+        Python could be told to forget it, but would then look for it forever; under a profiler, without getting any further.
+        """
+        if self.stopped:
+            try:
+                _raise(self._thread, _Stop)
+                while True:
+                    pass
+            except _Stop:
+                pass
 
 
-def _raise(thread: int, kind: type[BaseException] | None) -> None:
-    """Let a thread raise an exception when it next runs Python code; None takes one back that it has not raised yet."""
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(kind) if kind else None)
+def _raise(thread: int, kind: type[BaseException]) -> None:
+    """Let a thread raise an exception when it next runs Python code."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(kind))
 
 
-@contextmanager
-def running(function: str, *, from_python: bool = False) -> Iterator[Call]:
-    """Make what happens inside a call that can be stopped; a CancelledError says that it was, or in Python a KeyboardInterrupt."""
+def run(function: str, work: Callable[[], Result], *, from_python: bool = False) -> Result:
+    """Work that can be stopped, on this thread; a CancelledError says that it was, or in Python a KeyboardInterrupt.
+
+    A function and no context manager: what is raised while one is left would be nobody's.
+    """
     call = Call()
-    with _GUARD:
-        _RUNNING.add(call)
-    _HERE.call = call
     try:
         try:
-            yield call
+            with _GUARD:
+                _RUNNING.add(call)
+            _HERE.call = call
+            return work()
         finally:
             call.end()
-            _HERE.call = None
     except BaseException:
+        call.end()  # it may have been stopped at its end
         if not call.stopped:
             raise
-    else:
-        return
     if from_python and call.interrupted:
         raise KeyboardInterrupt
     # Whatever it ended with: an interrupted statement looks like an error of DuckDB's.

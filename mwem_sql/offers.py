@@ -29,6 +29,8 @@ FEW = 5_000
 """Cliques that a round may look at to work out what sets of attributes would add; beyond, only those that surely fit are offered."""
 MANY = 1000
 """Queries from which on they are answered from two-way marginals where possible."""
+BULK = 50
+"""Three-way marginals of one shape from which on they are worked out together."""
 LARGEST = 8000
 """Classes of all attributes together up to which all two-way marginals are kept: a matrix of half a gigabyte."""
 APART = 1e-6
@@ -208,7 +210,7 @@ class Offers:
             alike = pattern == kind
             if len(set(joined)) == len(joined):
                 yield where[alike], [*together, *alone]
-            elif len(group.shape) > 3:
+            elif len(group.shape) > 3 or len(group.numbers) < BULK:
                 yield where[alike], None
             else:
                 for number in np.unique(owners[alike, 0]).tolist():

@@ -42,8 +42,7 @@ class Function:
     def run(self, cursor: Cursor, text: str, queries: list[str] | None) -> list[dict[str, Any]]:
         """The rows; or one row with the refusal in `err`, which the macro raises as an error of DuckDB's."""
         try:
-            with calls.running(self.name):
-                return list(self.body(*_call(cursor, text), queries))
+            return calls.run(self.name, lambda: list(self.body(*_call(cursor, text), queries)))
         except Exception as error:  # noqa: BLE001
             return [{"err": _sentence(self.name, error)}]
 

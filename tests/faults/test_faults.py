@@ -163,6 +163,31 @@ def test_cancel_from_another_thread(con: Connection, how: str) -> None:
     assert con.execute("SELECT count(*) FROM duckdb_tables() WHERE table_name IN ('people_synthetic', 'releases')").fetchall() == [(0,)]
 
 
+PROFILED = """
+import cProfile, threading, time, mwem_sql
+con = mwem_sql.connect()
+con.execute("CREATE TABLE t (a BOOLEAN NOT NULL, b BOOLEAN NOT NULL)")
+con.execute("INSERT INTO t SELECT i % 2 = 0, i % 3 = 0 FROM range(100) r(i)")
+workload = mwem_sql.Workload.from_predicates(["a", "b", "a AND b"])
+
+def stop():
+    while not mwem_sql.cancel():
+        time.sleep(0.01)
+
+threading.Thread(target=stop).start()
+try:
+    mwem_sql.release(con, "t", workload, 1, rounds=100000)
+except mwem_sql.CancelledError:
+    print(cProfile.Profile().runcall(mwem_sql.release, con, "t", workload, 1, rounds=2, version=2).rounds)
+"""
+
+
+def test_a_profiler_may_watch() -> None:
+    """Python that looks for an exception that was taken back gets no further under a profiler."""
+    done = subprocess.run([sys.executable, "-c", PROFILED], capture_output=True, text=True, timeout=120, env=ENVIRONMENT, check=False)
+    assert done.stdout == "2\n", done.stderr
+
+
 GOES_AWAY = {
     "the registering connection is closed": "con.close(); time.sleep(1); print('still here', flush=True)",
     "the process exits": "sys.exit(0)",
