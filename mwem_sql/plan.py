@@ -37,7 +37,7 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
         "attributes": ", ".join(f"{name} {count:,}" for name, count in classes.items()) + " (classes)",
         "domain cells": f"{math.prod(classes.values()):,}",
         "widest query": f"{widest.linear.domain_cells:,} cells: {widest.label}",
-        "candidates": f"{len(plan.problem.queries):,}, with what the cuboids add up to",
+        "candidates": f"{len(plan.problem.queries):,}, with what cuboids add up to and partitions around counts",
         "first": f"{len(plan.problem.first)} marginals, {float(split.first / split.limit):.0%} of the budget",
         "selecting": f"{float(split.select / (split.select + split.measure)):.0%} of a round",
         "selection scale": f"{select.scale:.6g}",

@@ -41,7 +41,7 @@ from mwem_sql.state import Mixture, State
 from mwem_sql.strategy import Strategy, extend
 from mwem_sql.values import draw_rows
 
-MINIMUM_ROUNDS = 8
+MINIMUM_ROUNDS = 4
 ROUNDS_PER_ATTRIBUTE = 1.75
 MAX_UNCERTAINTY = 10**7  # noise on n, in rows, beyond which it cannot serve as the number of rows
 SUMMARY = (

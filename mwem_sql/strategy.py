@@ -1,14 +1,14 @@
-"""What may be measured for a workload: its queries, and the marginals that their answers add up to.
+"""What may be measured for a workload: its queries, the marginals that their answers add up to, and partitions in the place of counts.
 
-A marginal over fewer attributes costs as much privacy and has less noise. Which of them are worth it is for the selection to say.
-Public all of it.
+A marginal over fewer attributes costs as much privacy and has less noise; a partition costs as much as a count and tells more. Which of
+them are worth it is for the selection to say. Public all of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import chain, combinations
 from math import comb
 
 import numpy as np
@@ -16,18 +16,23 @@ import numpy.typing as npt
 
 from mwem_sql.compiler.facts import Facts
 from mwem_sql.compiler.linear import Block, Floats, LinearQuery
+from mwem_sql.partitions import Counts
 
 MOST_ADDED = 20_000
-"""Marginals that are added to a workload, those of fewer parts first."""
+"""Marginals that are added to a workload, those of fewer parts first; and partitions."""
 MOST_CELLS = 4_000_000
-"""Of all marginals that are added, together."""
+"""Of all marginals that are added, together; and of all partitions."""
+SMALL = 64
+"""Class combinations of partitions among which equal ones are looked for."""
 
 Numbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
 class Strategy:
-    """`queries` begins with those of the workload; a marginal has the largest weight of the queries that it is part of.
+    """`queries` begins with those of the workload; the first cell of one that is a partition is the count that was asked for.
+
+    What is added has the largest weight of the queries that it is part of.
 
     `first` are the numbers, from 0, of the marginals of a single part.
     """
@@ -38,7 +43,41 @@ class Strategy:
 
 
 def extend(queries: Sequence[LinearQuery], weights: Floats) -> Strategy:
-    """Add to a workload what its cuboids add up to, over fewer attributes, as long as there is room for it."""
+    """All that may be measured for a workload, as long as there is room for it."""
+    return _with_partitions(queries, _with_marginals(queries, weights))
+
+
+def _with_partitions(queries: Sequence[LinearQuery], strategy: Strategy) -> Strategy:
+    """Put partitions in the place of a workload's counts, and add grids, and closer looks at what is counted."""
+    if len(queries) > MOST_ADDED:
+        return strategy
+    counts = Counts(queries, strategy.weights)
+    found, importance = strategy.queries.copy(), list[float]()
+    for number, partition in counts.partitions():
+        found[number] = partition
+    closer = ((float(strategy.weights[number]), query) for number, query in counts.closer())
+    cells = 0
+    for weight, query in chain(counts.grids(), closer):
+        cells += query.cells
+        if len(importance) == MOST_ADDED or cells > MOST_CELLS:
+            break
+        found.append(query)
+        importance.append(weight)
+    return _without_equals(Strategy(found, np.concatenate([strategy.weights, importance]), strategy.first), len(strategy.queries))
+
+
+def _without_equals(strategy: Strategy, kept: int) -> Strategy:
+    """Without what is there before; all up to a number stay. Of many classes few partitions are equal, and all are long."""
+    small = [number for number, query in enumerate(strategy.queries) if query.domain_cells <= SMALL]
+    first = np.array(small, dtype=np.int64)[Facts.of([strategy.queries[number] for number in small]).firsts()]
+    np.maximum.at(strategy.weights, first, strategy.weights[small])
+    is_new = np.ones(len(strategy.queries), dtype=np.bool_)
+    is_new[small] = (first == small) | (np.array(small) < kept)
+    return Strategy([strategy.queries[number] for number in np.flatnonzero(is_new).tolist()], strategy.weights[is_new], strategy.first)
+
+
+def _with_marginals(queries: Sequence[LinearQuery], weights: Floats) -> Strategy:
+    """Add to a workload what its cuboids add up to, over fewer attributes."""
     facts = Facts.of(queries)
     parts = _Parts(facts)
     sets = parts.sets(facts, weights)

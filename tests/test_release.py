@@ -417,16 +417,16 @@ def test_a_tiny_epsilon_needs_rows(con: Connection) -> None:
 
 
 def test_metadata_holds_what_was_measured(con: Connection) -> None:
-    made = mwem_sql.release(con, "people", "workload", 1, rounds=5)
+    made = mwem_sql.release(con, "people", "workload", 1, rounds=6)
     rows = con.execute('SELECT step, purpose, query, name, len("values"), noise, scale FROM mwem.measurements ORDER BY step').fetchall()
-    assert [row[0] for row in rows] == [1, 2, 3, 4, 5, 6]
-    assert [row[1] for row in rows] == ["total", *["round"] * 5]
+    assert [row[0] for row in rows] == [1, 2, 3, 4, 5, 6, 7]
+    assert [row[1] for row in rows] == ["total", *["round"] * 6]
     assert rows[0][2:5] == (None, "total", 1)
-    # The three of the workload, and what the cuboid adds up to.
-    asked = [(1, "age > 40", 1), (2, "sex = 'F' AND member", 1), (3, "sex, city", 8), (None, "sex", 2), (None, "city", 4)]
+    # The three of the workload, counts with what they leave out; what the cuboid adds up to, and a grid.
+    asked = [(1, "age > 40", 2), (2, "sex = 'F' AND member", 4), (3, "sex, city", 8), (None, "sex", 2), (None, "member", 2), (None, "city", 4)]
     assert sorted(row[2:5] for row in rows[1:] if row[2]) + sorted(row[2:5] for row in rows[1:] if not row[2])[::-1] == asked
     assert {row[5] for row in rows} == {"laplace"}
-    assert made.rounds == 5
+    assert made.rounds == 6
 
 
 def test_the_marginals_that_come_first_are_told_apart(con: Connection) -> None:
@@ -458,7 +458,7 @@ def test_duplicates_of_a_query_are_measured_once_and_answered_each(con: Connecti
     assert len(set(made.answer(asked).column("answer").to_pylist())) == 1
 
 
-@pytest.mark.parametrize(("queries", "attributes", "rounds"), [(1, 1, 1), (5, 3, 5), (100, 3, 8), (100, 25, 43), (20, 25, 20)])
+@pytest.mark.parametrize(("queries", "attributes", "rounds"), [(1, 1, 1), (3, 3, 3), (100, 1, 4), (100, 3, 5), (100, 25, 43), (20, 25, 20)])
 def test_default_rounds(queries: int, attributes: int, rounds: int) -> None:
     assert default_rounds(queries, attributes) == rounds
 
