@@ -19,6 +19,7 @@ from mwem_sql.compiler.linear import LinearQuery
 from mwem_sql.compiler.pushdown import Aggregates, GroupBy, Product, Pushdown
 from mwem_sql.contingency import Pairs
 from mwem_sql.errors import EngineError
+from mwem_sql.prefix import MANY, Boxes, is_boxes
 from mwem_sql.rollup import marginals
 from mwem_sql.ticks import cast, scale_of
 
@@ -117,6 +118,12 @@ def _multiplied(con: duckdb.DuckDBPyConnection, part: Product, pushdown: Pushdow
 def _answer(pushdown: Pushdown, numbers: Sequence[int], marginal: Counts, out: Counts) -> None:
     """Write the answers of queries over the marginal's attributes."""
     rows = float(marginal.sum())
+    boxes = [number for number in numbers if rows < 2.0**62 and is_boxes(pushdown.queries[number])]
+    if len(boxes) >= MANY:
+        found = Boxes([pushdown.queries[number] for number in boxes])
+        for number, answer in zip(boxes, np.split(found.answers(marginal), found.ends[:-1]), strict=True):
+            out[pushdown.starts[number] : pushdown.starts[number] + answer.size] = answer
+        numbers = sorted(set(numbers).difference(boxes))
     for number in numbers:
         query, start = pushdown.queries[number], pushdown.starts[number]
         out[start : start + query.cells] = _saturated(query, marginal, rows)

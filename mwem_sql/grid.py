@@ -18,8 +18,12 @@ from mwem_sql.compiler.classes import Ints, refine
 from mwem_sql.compiler.linear import Block, Floats, LinearQuery
 from mwem_sql.factor import Places
 from mwem_sql.fit import TOLERANCE, Fitted, Target
+from mwem_sql.prefix import MANY, Boxes, is_boxes
 from mwem_sql.state import Measurement, Mixture, State, base_shares
 from mwem_sql.tree import Tree
+
+MOST_HELD = 2**20
+"""Class combinations of attributes up to which very many queries over them are answered from prefix sums."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +105,8 @@ class Grouped:
         # Blocks on groups as long as the grids are the same; and identities, by attributes.
         self._averages: dict[int, tuple[Block, tuple[Grid, ...], Block]] = {}
         self._identities: dict[tuple[str, ...], Block] = {}
+        # What was last asked in very many queries, by attributes.
+        self._boxes: dict[tuple[str, ...], Boxes] = {}
 
     @property
     def attributes(self) -> tuple[str, ...]:
@@ -129,6 +135,24 @@ class Grouped:
 
     def answers(self, queries: Sequence[LinearQuery]) -> list[Floats]:
         """One array per query; what queries have in common is computed once."""
+        together: dict[tuple[str, ...], list[int]] = {}
+        for number, query in enumerate(queries if len(queries) >= MANY else ()):
+            if query.domain_cells <= MOST_HELD and is_boxes(query):
+                together.setdefault(query.attributes, []).append(number)
+        out: dict[int, Floats] = {}
+        for attributes, numbers in together.items():
+            if len(numbers) >= MANY:
+                own = [queries[number] for number in numbers]
+                boxes = self._boxes.get(attributes)
+                if boxes is None or boxes.queries != own:
+                    boxes = self._boxes[attributes] = Boxes(own)
+                out.update(zip(numbers, np.split(boxes.answers(self.marginal(attributes)), boxes.ends[:-1]), strict=True))
+        others = [number for number in range(len(queries)) if number not in out]
+        out.update(zip(others, self._each([queries[number] for number in others]), strict=True))
+        return [out[number] for number in range(len(queries))]
+
+    def _each(self, queries: Sequence[LinearQuery]) -> list[Floats]:
+        """The same, each by itself."""
         asked = [
             query if self.coarse.isdisjoint(query.attributes) else LinearQuery(tuple(map(self._asked, query.blocks)))
             for query in queries

@@ -23,6 +23,7 @@ import pyarrow as pa
 from mwem_sql.budget import Pace, Split
 from mwem_sql.compiler.facts import Facts
 from mwem_sql.compiler.linear import Block, Floats, LinearQuery
+from mwem_sql.factor import LOWEST, TINY
 from mwem_sql.fit import Target
 from mwem_sql.grid import Adaptive, Grouped
 from mwem_sql.kernel import Kernel, Measurement
@@ -38,6 +39,7 @@ REST_SHARE = 0.05
 STEP_SHARE = 100
 # Of the noise of a selection: by so much the scores that it is added to may be behind.
 LAG = 0.25
+HALVINGS = 60  # of an interval: to the last bit, or nearly
 TOTAL = LinearQuery(())
 
 Purpose: TypeAlias = Literal["total", "histogram", "first", "round", "again"]
@@ -49,7 +51,7 @@ class Problem:
 
     Kernel query 0 is the total; `queries` follow from 1; a histogram of the whole domain, if asked for, comes last.
     `max_cells` is for one factor of the state; `sensitivity` is the kernel's; `first` are the numbers of the queries that are
-    measured ahead of the rounds, each of which counts every record.
+    measured ahead of the rounds, each of which counts every record. `at_once`: the only query is the histogram of the whole domain.
     """
 
     queries: Sequence[LinearQuery]
@@ -62,6 +64,7 @@ class Problem:
     sensitivity: int = 1
     fit: str = "mirror"
     first: Sequence[int] = ()
+    at_once: bool = False
 
     def __post_init__(self) -> None:
         if len(self.weights) != len(self.queries):
@@ -102,6 +105,8 @@ def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int
 
     All of `split` is spent, unless there is nothing at all to measure: a public total, and no query whose factor fits.
     """
+    if problem.at_once:
+        return _at_once(kernel, problem, split)
     Q = problem.kernel_queries()
     T = split.rounds
     pace = Pace(split)
@@ -187,6 +192,44 @@ def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int
             A_i.rescale(n)
         A_i.follow(iterates[-1])
     return Outcome(Grouped(Mixture([A_i.state for A_i in iterates]), iterates[-1].grids), n, tuple(m.steps))
+
+
+def _at_once(kernel: Kernel, problem: Problem, split: Split) -> Outcome:
+    """Spend everything on the histogram of a small domain: there is nothing to select, and no loop."""
+    m = _Measured(kernel, problem.kernel_queries())
+    measured = m.measure("round", 1, split.limit)
+    n = problem.total or m.total()
+    A = Adaptive.uniform(problem.sizes, n)
+    weights = _with_prior(measured.values.astype(np.float64), measured.variance, A.marginal(problem.queries[0].attributes).ravel())
+    return Outcome(_dense(problem.queries[0], weights, A), n, tuple(m.steps))
+
+
+def _with_prior(h: Floats, variance: float, base: Floats) -> Floats:
+    """The weights p, with the sum of `base`, that minimise sum (h - p)^2 / (2 variance) + k KL(p || base) for k = a record per cell.
+
+    KL is that of the distributions. A histogram that is nothing but noise leaves the base measure, one without noise stays as it is, and no
+    cell becomes 0. At the minimum (p - h) / variance + k / n log(p / base) is the same number s for all cells.
+    """
+    n, base = float(base.sum()), np.maximum(base, TINY)
+    pull = h.size / n
+
+    def weights(s: float) -> Floats:
+        # By halving log(p / base), which the left side grows with.
+        low, high = np.full(h.size, LOWEST), np.full(h.size, -LOWEST)
+        for _ in range(HALVINGS):
+            x = (low + high) / 2
+            above = (base * np.exp(np.minimum(x, -LOWEST)) - h) / variance + pull * x > s
+            low, high = np.where(above, low, x), np.where(above, x, high)
+        return np.asarray(base * np.exp(low))
+
+    # The weights grow with s. Below the first of these numbers each is less than its part of n, above the second more.
+    marks = (base - h) / variance
+    low, high = float(marks.min()), float(marks.max())
+    for _ in range(HALVINGS):
+        s = (low + high) / 2
+        low, high = (low, s) if weights(s).sum() > n else (s, high)
+    found = weights(low)
+    return np.asarray(found * (n / found.sum()))
 
 
 @dataclass(eq=False)
@@ -317,9 +360,14 @@ def _from_histogram(query: LinearQuery, measured: Measurement, uniform: Adaptive
     others = np.where(frequent, 0.0, uniform.marginal(query.attributes).ravel())
     if others.any():
         weights += others * (max(n - weights.sum(), REST_SHARE * n) / others.sum())
+    return _dense(query, weights, uniform)
+
+
+def _dense(query: LinearQuery, weights: Floats, uniform: Adaptive) -> Adaptive:
+    """A state of one factor over the whole domain."""
     table = pa.Table.from_pydict(
         {"factor": [0], "attributes": [query.attributes], "shape": [query.shape], "weights": [weights]}, schema=SCHEMA
     )
     A = State.from_table(table, uniform.attributes)
-    A.rescale(n)
+    A.rescale(uniform.total)
     return Adaptive.whole(A)

@@ -36,6 +36,7 @@ class Counts:
         self._queries = queries
         self._weights = weights
         self._conditions = {id(block): block for block in facts.blocks if _is_condition(block)}
+        self._sides = {key: _sides(block) for key, block in self._conditions.items()}
         is_condition = np.array([id(block) in self._conditions for block in facts.blocks], dtype=np.bool_)
         others = np.zeros(len(queries), dtype=np.int64)
         np.add.at(others, np.repeat(np.arange(len(queries)), facts.counts), ~is_condition[facts.members])
@@ -49,12 +50,12 @@ class Counts:
 
     def partitions(self) -> Iterator[tuple[int, LinearQuery]]:
         """Of each count, by number, its own partition, unless that has too many cells."""
-        return self._each({key: _sides(block) for key, block in self._conditions.items()})
+        return self._each(self._sides)
 
     def closer(self) -> Iterator[tuple[int, LinearQuery]]:
         """The same with a closer look at what is counted, where that is more than one class."""
-        cut = {key: _cut(block) for key, block in self._conditions.items()}
-        finer = {key for key, block in self._conditions.items() if cut[key].size > _sides(block).size}
+        cut = {key: _cut(block, self._sides[key]) for key, block in self._conditions.items()}
+        finer = {key for key, sides in self._sides.items() if cut[key].size > sides.size}
         return ((number, query) for number, query in self._each(cut) if not finer.isdisjoint(map(id, self._queries[number].blocks)))
 
     def grids(self) -> Iterator[tuple[float, LinearQuery]]:
@@ -95,9 +96,8 @@ def _sides(block: Block) -> Block:
     return Block(block.attributes, labels, int(labels.max()) + 1)
 
 
-def _cut(block: Block) -> Block:
+def _cut(block: Block, sides: Block) -> Block:
     """The same with what is counted along an attribute cut into a few cells of as many classes each."""
-    sides = _sides(block)
     inside = np.flatnonzero(block.labels.ravel() >= 0)
     pieces = min(PIECES, len(inside)) if block.labels.ndim == 1 else 1
     labels = sides.labels + np.int32(pieces - 1)

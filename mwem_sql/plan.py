@@ -23,7 +23,6 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
     widest = max(compiled.queries, key=lambda query: query.linear.domain_cells)
     unit = f"one {request.unit}, at most {request.rows_per_unit} rows" if request.unit else "one row"
     noise = noise_scale(split.measure, request.rows_per_unit, split.kind)
-    select = selection_scale(split.select, request.rows_per_unit, split.kind)
     facts = {
         "table": str(plan.relation.charged),
         "protects": unit,
@@ -37,10 +36,12 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
         "attributes": ", ".join(f"{name} {count:,}" for name, count in classes.items()) + " (classes)",
         "domain cells": f"{math.prod(classes.values()):,}",
         "widest query": f"{widest.linear.domain_cells:,} cells: {widest.label}",
-        "candidates": f"{len(plan.problem.queries):,}, with what cuboids add up to and partitions around counts",
+        "candidates": "one histogram of the whole domain"
+        if plan.problem.at_once
+        else f"{len(plan.problem.queries):,}, with what cuboids add up to and partitions around counts",
         "first": f"{len(plan.problem.first)} marginals, {float(split.first / split.limit):.0%} of the budget",
         "selecting": f"{float(split.select / (split.select + split.measure)):.0%} of a round",
-        "selection scale": f"{select.scale:.6g}",
+        "selection scale": f"{selection_scale(split.select, request.rows_per_unit, split.kind).scale:.6g}" if split.select else "nothing to select",
         "noise scale": f"{noise.scale:.6g} per cell of a count",
         "noise if pure": f"standard deviation {split.predicted.pure:.6g}",
     }
@@ -68,7 +69,9 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
 def _total(request: Request, split: Split) -> str:
     if request.total is not None:
         return "public constant"
-    return f"private, {float(split.total / split.limit):.0%} of the budget" if split.total else "private, from the marginals that are measured first"
+    if split.total:
+        return f"private, {float(split.total / split.limit):.0%} of the budget"
+    return "private, from the marginals that are measured first" if split.first else "private, from the histogram"
 
 
 def _shortened(text: str) -> str:

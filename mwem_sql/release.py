@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import duckdb
@@ -38,7 +39,7 @@ from mwem_sql.mwem import Outcome, Problem, mwem, whole_domain
 from mwem_sql.request import FUNCTION, MAX_ROWS, Request
 from mwem_sql.session import Session
 from mwem_sql.state import Mixture, State
-from mwem_sql.strategy import Strategy, extend
+from mwem_sql.strategy import Strategy, extend, is_told_at_once
 from mwem_sql.values import draw_rows
 
 MINIMUM_ROUNDS = 4
@@ -110,21 +111,28 @@ def make_plan(session: Session, request: Request) -> Plan:
     queries, weights = compiled.distinct
     linear = [query.linear for query in queries]
     _check_room(request, compiled)
-    # The theorem is about the workload's own queries and even shares.
-    strategy = Strategy(linear, weights, []) if request.average else extend(linear, weights)
+    is_plain = request.rounds is None and not request.average
+    rounds = request.rounds or default_rounds(len(linear), len(compiled.classes))
+    shape = {name: classes.count for name, classes in compiled.classes.items()}
+    at_once = is_plain and request.start == "uniform" and is_told_at_once(linear, math.prod(shape.values()), rounds)
+    if at_once:
+        strategy = Strategy([whole_domain(shape)], np.ones(1), [])
+    else:
+        # The theorem is about the workload's own queries and even shares.
+        strategy = Strategy(linear, weights, []) if request.average else extend(linear, weights)
     if request.rounds is not None:
         # As many rounds as were asked for, and nothing ahead of them.
         strategy = replace(strategy, first=[])
     shares = split(
-        request.budget, request.rounds or default_rounds(len(linear), len(compiled.classes)), total_is_public=request.total is not None,
-        histogram=request.start == "histogram", first=bool(strategy.first), growing=request.rounds is None and not request.average,
-        selecting=PAPER_SHARE if request.average else SELECT_SHARE, sensitivity=request.rows_per_unit,
+        request.budget, 1 if at_once else rounds, total_is_public=request.total is not None or at_once,
+        histogram=request.start == "histogram", first=bool(strategy.first), growing=is_plain and not at_once,
+        selecting=Fraction(0) if at_once else PAPER_SHARE if request.average else SELECT_SHARE, sensitivity=request.rows_per_unit,
         counted_in_rho=is_counted_in_rho(con, relation.charged, session.place),
     )  # fmt: skip
     _check_rows(request, shares)
     problem = Problem(
         strategy.queries, strategy.weights, compiled.sizes, request.max_cells, request.total, _histogram(request, compiled), request.average,
-        request.rows_per_unit, request.fit, [number + 1 for number in strategy.first],
+        request.rows_per_unit, request.fit, [number + 1 for number in strategy.first], at_once,
     )  # fmt: skip
     pushdown = plan_pushdown(relation.name, compiled.classes, problem.kernel_queries(), _unit(request, relation))
     return Plan(relation, compiled, problem, shares, pushdown)
@@ -155,7 +163,7 @@ def _check_rows(request: Request, shares: Split) -> None:
         return
     if request.total is not None and request.total > MAX_ROWS:
         raise refuse(OptionError, FUNCTION, f"total ({request.total:g}) is more than {MAX_ROWS:,} rows", "give rows := 1000000, or another number")
-    if request.total is None and noise_scale(shares.total or shares.first, request.rows_per_unit, shares.kind).scale > MAX_UNCERTAINTY:
+    if request.total is None and noise_scale(shares.total or shares.first or shares.measure, request.rows_per_unit, shares.kind).scale > MAX_UNCERTAINTY:
         raise refuse(
             OptionError, FUNCTION, f"epsilon ({float(request.budget.epsilon):g}) is so small that the number of rows would be noise",
             "give rows := 1000, or another number; or raise epsilon",
@@ -241,7 +249,7 @@ def _published(compiled: Compiled) -> Domain:
 
 
 def _measurements(plan: Plan, outcome: Outcome) -> pa.Table:
-    queries = plan.compiled.distinct[0]
+    queries = () if plan.problem.at_once else plan.compiled.distinct[0]
     rows = []
     for number, step in enumerate(outcome.steps, start=1):
         measured = step.measurement

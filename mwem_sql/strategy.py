@@ -42,6 +42,16 @@ class Strategy:
     first: list[int]
 
 
+def is_told_at_once(queries: Sequence[LinearQuery], cells: int, rounds: int) -> bool:
+    """Whether a workload of parities is better told from one histogram of the whole domain, of so many cells, than in so many rounds.
+
+    A parity is the sum of all cells with signs, and each has the noise of the whole budget; in a round one has that of its share.
+    """
+    blocks = Facts.of(queries).blocks
+    are_parities = all(block.size == 1 and block.values is not None and bool((np.abs(np.where(block.labels < 0, 0, block.values)) == 1).all()) for block in blocks)
+    return bool(blocks) and are_parities and cells <= rounds**2
+
+
 def extend(queries: Sequence[LinearQuery], weights: Floats) -> Strategy:
     """All that may be measured for a workload, as long as there is room for it."""
     return _with_partitions(queries, _with_marginals(queries, weights))

@@ -24,7 +24,7 @@ from mwem_sql.compiler.linear import Block, LinearQuery
 from mwem_sql.grid import Adaptive, Grouped
 from mwem_sql.kernel import Kernel
 from mwem_sql.mechanisms import Kind, Noise, OpenDPNoise, SeededNoise, noise_scale
-from mwem_sql.mwem import PASSES, REST_SHARE, Outcome, Problem, mwem, whole_domain
+from mwem_sql.mwem import PASSES, REST_SHARE, Outcome, Problem, _with_prior, mwem, whole_domain
 from mwem_sql.state import Mixture, State
 
 Integers = NDArray[np.int64]
@@ -867,3 +867,41 @@ def test_the_share_of_selecting_has_an_effect() -> None:
         outcomes = [grown(problem, B, 6, SeededNoise(seed), selecting=selecting)[0] for seed in range(6)]
         errors[selecting] = np.mean([np.abs(o.state.answer(q) - oracle.dense_query(q, shape) @ B).sum() for o in outcomes for q in workload])
     assert errors[Fraction(1, 10)] < errors[Fraction(1, 2)] < errors[Fraction(9, 10)]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(1, 20), st.floats(1e-6, 1e6), seeds)
+def test_a_histogram_with_a_prior_is_at_the_minimum(cells: int, variance: float, seed: int) -> None:
+    """The slopes of misfit and prior add up to the same number in all cells, and the weights to those of the base."""
+    generator = np.random.default_rng(seed)
+    base = generator.uniform(0.1, 10, cells)
+    h = base + generator.normal(0, sqrt(variance), cells)
+    found = _with_prior(h, variance, base)
+    assert found.min() > 0
+    assert found.sum() == pytest.approx(base.sum())
+    slopes = (found - h) / variance + cells / base.sum() * np.log(found / base)
+    np.testing.assert_allclose(slopes, slopes[0], rtol=1e-6, atol=1e-6 * (1 + np.abs(h).max() / variance))
+
+
+def test_a_prior_is_all_that_is_left_of_noise_and_nothing_beside_an_exact_histogram() -> None:
+    base = np.array([10.0, 20.0, 30.0, 40.0])
+    np.testing.assert_allclose(_with_prior(np.array([90.0, -5.0, 15.0, 0.0]), 1e12, base), base, rtol=1e-6)
+    np.testing.assert_allclose(_with_prior(np.array([50.0, 0.0, 25.0, 25.0]), 1e-12, base), [50.0, 0.0, 25.0, 25.0], atol=1e-6)
+
+
+@pytest.mark.parametrize("total", [None, 12.0])
+@pytest.mark.parametrize("budget", [PURE, Budget.parse(1, "1e-6")])
+def test_at_once_all_goes_to_one_histogram(total: float | None, budget: Budget) -> None:
+    shape = {"a": 2, "b": 3}
+    problem = Problem([whole_domain(shape)], np.ones(1), ones(shape), 100, total, at_once=True)
+    plan = split(budget, 1, total_is_public=True, histogram=False, selecting=Fraction(0))
+    B = np.array([5, 0, 1, 2, 3, 1])
+    answers = np.concatenate([[B.sum()], B])
+    accountant = plan.accountant()
+    outcome = mwem(Kernel(answers, [1, 6], accountant, SeededNoise(1), 1, problem.bounds()), problem, plan)
+    accountant.settle()
+    assert accountant.remaining == 0
+    (step,) = outcome.steps
+    assert (step.purpose, step.measurement.query, step.measurement.share) == ("round", 1, plan.limit)
+    assert outcome.total == (total or max(1.0, step.measurement.values.sum()))
+    assert outcome.state.total == pytest.approx(outcome.total)

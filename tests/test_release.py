@@ -451,6 +451,19 @@ def test_rounds_that_measured_again_are_counted_and_logged(con: Connection, capl
     assert made.rounds == 5
 
 
+def test_parities_of_a_small_table_take_one_histogram(con: Connection) -> None:
+    con.execute("CREATE TABLE bits AS SELECT range % 2 = 0 AS a, range % 3 = 0 AS b, range % 5 = 0 AS c FROM range(300)")
+    con.execute("ALTER TABLE bits ALTER a SET NOT NULL; ALTER TABLE bits ALTER b SET NOT NULL; ALTER TABLE bits ALTER c SET NOT NULL")
+    con.execute("CREATE TABLE asked AS FROM mwem_parities('bits', 3)")
+    made = mwem_sql.release(con, "bits", "asked", 1)
+    rows = con.execute('SELECT purpose, query, name, len("values") FROM mwem.measurements').fetchall()
+    assert rows == [("round", None, "a, b, c", 8)]
+    assert made.rounds == 1
+    shown = dict(con.execute("FROM mwem_plan('bits', asked, 1)").fetchall())
+    assert (shown["candidates"], shown["selection scale"]) == ("one histogram of the whole domain", "nothing to select")
+    assert mwem_sql.release(con, "bits", "asked", 1, rounds=3, output="other").rounds == 3
+
+
 def test_duplicates_of_a_query_are_measured_once_and_answered_each(con: Connection) -> None:
     asked = Workload.from_predicates(["age > 40", "NOT age <= 40", "40 < age"])
     made = mwem_sql.release(con, "people", asked, 1)

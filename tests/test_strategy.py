@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mwem_sql import strategy
 from mwem_sql.compiler.linear import Block, LinearQuery
-from mwem_sql.strategy import extend
+from mwem_sql.strategy import extend, is_told_at_once
 
 SHAPE = {"a": 2, "b": 3, "c": 4, "d": 2}
 BLOCKS = {name: Block((name,), np.arange(size, dtype=np.int32), size) for name, size in SHAPE.items()}
@@ -77,3 +77,15 @@ def test_very_many_cuboids_are_no_walk_over_each() -> None:
     found = extend(asked, np.ones(len(asked)))
     assert len(found.queries) == len(asked) + 400
     assert found.first == list(range(len(asked), len(asked) + 400))
+
+
+def test_parities_over_a_small_domain_are_told_at_once() -> None:
+    sign = [Block((name,), np.zeros(2, np.int32), 1, np.array([1, -1])) for name in "ad"]
+    parities = [LinearQuery((sign[0],)), LinearQuery(tuple(sign))]
+    assert is_told_at_once(parities, cells=4, rounds=2)
+    assert not is_told_at_once(parities, cells=5, rounds=2)
+    summed = Block(("b",), np.zeros(3, np.int32), 1, np.array([1, -1, 2]))
+    part = Block(("b",), np.array([0, 0, -1], np.int32), 1, np.array([1, -1, 1]))
+    for other in (cuboid("a"), LinearQuery((summed,)), LinearQuery((part,)), LinearQuery((Block(("a",), np.array([0, -1], np.int32), 1),))):
+        assert not is_told_at_once([*parities, other], cells=4, rounds=2)
+    assert not is_told_at_once([LinearQuery(())], cells=1, rounds=1)
