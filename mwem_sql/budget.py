@@ -38,6 +38,8 @@ HISTOGRAM_SHARE: Final = Fraction(1, 4)
 FIRST_SHARE: Final = Fraction(3, 20)
 # Of a round: what selecting takes. The paper's half is what its theorem is about.
 SELECT_SHARE: Final = Fraction(3, 20)
+# The same where most of a workload are counts: there are more candidates, of fewer cells.
+COUNTS_SHARE: Final = Fraction(1, 4)
 PAPER_SHARE: Final = Fraction(1, 2)
 # Rounds in a row whose changes together are below their noise before steps grow.
 PATIENCE: Final = 3

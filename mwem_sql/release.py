@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from mwem_sql import calls, catalog, engine, reuse, store
-from mwem_sql.budget import PAPER_SHARE, SELECT_SHARE, Split, split
+from mwem_sql.budget import COUNTS_SHARE, PAPER_SHARE, SELECT_SHARE, TOTAL_SHARE, Split, split
 from mwem_sql.caps import Charge
 from mwem_sql.catalog import Name, Relation
 from mwem_sql.compiler.blocks import MAX_CELLS
@@ -114,7 +114,8 @@ def make_plan(session: Session, request: Request) -> Plan:
     is_plain = request.rounds is None and not request.average
     rounds = request.rounds or default_rounds(len(linear), len(compiled.classes))
     shape = {name: classes.count for name, classes in compiled.classes.items()}
-    at_once = is_plain and request.start == "uniform" and is_told_at_once(linear, math.prod(shape.values()), rounds)
+    measured = float((1 - SELECT_SHARE) * (1 if request.total is not None else 1 - TOTAL_SHARE) / rounds)
+    at_once = is_plain and request.start == "uniform" and is_told_at_once(linear, math.prod(shape.values()), measured)
     if at_once:
         strategy = Strategy([whole_domain(shape)], np.ones(1), [])
     else:
@@ -123,10 +124,11 @@ def make_plan(session: Session, request: Request) -> Plan:
     if request.rounds is not None:
         # As many rounds as were asked for, and nothing ahead of them.
         strategy = replace(strategy, first=[])
+    selecting = COUNTS_SHARE if 2 * strategy.partitioned > len(linear) else SELECT_SHARE
     shares = split(
         request.budget, 1 if at_once else rounds, total_is_public=request.total is not None or at_once,
         histogram=request.start == "histogram", first=bool(strategy.first), growing=is_plain and not at_once,
-        selecting=Fraction(0) if at_once else PAPER_SHARE if request.average else SELECT_SHARE, sensitivity=request.rows_per_unit,
+        selecting=Fraction(0) if at_once else PAPER_SHARE if request.average else selecting, sensitivity=request.rows_per_unit,
         counted_in_rho=is_counted_in_rho(con, relation.charged, session.place),
     )  # fmt: skip
     _check_rows(request, shares)

@@ -7,7 +7,7 @@ them are worth it is for the selection to say. Public all of it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, combinations
 from math import comb
 
@@ -34,22 +34,27 @@ class Strategy:
 
     What is added has the largest weight of the queries that it is part of.
 
-    `first` are the numbers, from 0, of the marginals of a single part.
+    `first` are the numbers, from 0, of the marginals of a single part; `partitioned` says of how many counts there are partitions.
     """
 
     queries: list[LinearQuery]
     weights: Floats
     first: list[int]
+    partitioned: int = 0
 
 
-def is_told_at_once(queries: Sequence[LinearQuery], cells: int, rounds: int) -> bool:
-    """Whether a workload of parities is better told from one histogram of the whole domain, of so many cells, than in so many rounds.
+def is_told_at_once(queries: Sequence[LinearQuery], cells: int, share: float) -> bool:
+    """Whether all are parities and are better told from one histogram of the whole domain than in rounds that measure with such a share.
 
-    A parity is the sum of all cells with signs, and each has the noise of the whole budget; in a round one has that of its share.
+    A parity is the sum of all cells, with signs, each with the noise that the whole budget leaves; in a round one has the noise of its share.
     """
     blocks = Facts.of(queries).blocks
-    are_parities = all(block.size == 1 and block.values is not None and bool((np.abs(np.where(block.labels < 0, 0, block.values)) == 1).all()) for block in blocks)
-    return bool(blocks) and are_parities and cells <= rounds**2
+    return bool(blocks) and all(map(_is_sign, blocks)) and cells * share**2 <= 1
+
+
+def _is_sign(block: Block) -> bool:
+    """Whether every record is counted once, or once less."""
+    return block.size == 1 and block.values is not None and bool(((block.labels >= 0) & (np.abs(block.values) == 1)).all())
 
 
 def extend(queries: Sequence[LinearQuery], weights: Floats) -> Strategy:
@@ -63,7 +68,8 @@ def _with_partitions(queries: Sequence[LinearQuery], strategy: Strategy) -> Stra
         return strategy
     counts = Counts(queries, strategy.weights)
     found, importance = strategy.queries.copy(), list[float]()
-    for number, partition in counts.partitions():
+    partitions = dict(counts.partitions())
+    for number, partition in partitions.items():
         found[number] = partition
     closer = ((float(strategy.weights[number]), query) for number, query in counts.closer())
     cells = 0
@@ -73,7 +79,8 @@ def _with_partitions(queries: Sequence[LinearQuery], strategy: Strategy) -> Stra
             break
         found.append(query)
         importance.append(weight)
-    return _without_equals(Strategy(found, np.concatenate([strategy.weights, importance]), strategy.first), len(strategy.queries))
+    weights = np.concatenate([strategy.weights, importance])
+    return _without_equals(Strategy(found, weights, strategy.first, len(partitions)), len(strategy.queries))
 
 
 def _without_equals(strategy: Strategy, kept: int) -> Strategy:
@@ -83,7 +90,8 @@ def _without_equals(strategy: Strategy, kept: int) -> Strategy:
     np.maximum.at(strategy.weights, first, strategy.weights[small])
     is_new = np.ones(len(strategy.queries), dtype=np.bool_)
     is_new[small] = (first == small) | (np.array(small) < kept)
-    return Strategy([strategy.queries[number] for number in np.flatnonzero(is_new).tolist()], strategy.weights[is_new], strategy.first)
+    queries = [strategy.queries[number] for number in np.flatnonzero(is_new).tolist()]
+    return replace(strategy, queries=queries, weights=strategy.weights[is_new])
 
 
 def _with_marginals(queries: Sequence[LinearQuery], weights: Floats) -> Strategy:

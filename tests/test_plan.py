@@ -27,7 +27,7 @@ def test_the_facts_in_reading_order(con: Connection) -> None:
     assert found["total"] == "private, from the marginals that are measured first"
     assert found["candidates"] == "6, with what cuboids add up to and partitions around counts"
     assert found["first"] == "2 marginals, 15% of the budget"
-    assert found["selecting"] == "15% of a round"
+    assert found["selecting"] == "25% of a round"
     assert found["queries"] == "3 rows, 3 distinct"
     assert found["attributes"] == "age 2, sex 2, member 2, city 4 (classes)"
     assert found["domain cells"] == "32"

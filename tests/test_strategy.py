@@ -82,10 +82,10 @@ def test_very_many_cuboids_are_no_walk_over_each() -> None:
 def test_parities_over_a_small_domain_are_told_at_once() -> None:
     sign = [Block((name,), np.zeros(2, np.int32), 1, np.array([1, -1])) for name in "ad"]
     parities = [LinearQuery((sign[0],)), LinearQuery(tuple(sign))]
-    assert is_told_at_once(parities, cells=4, rounds=2)
-    assert not is_told_at_once(parities, cells=5, rounds=2)
+    assert is_told_at_once(parities, cells=4, share=0.5)
+    assert not is_told_at_once(parities, cells=5, share=0.5)
     summed = Block(("b",), np.zeros(3, np.int32), 1, np.array([1, -1, 2]))
     part = Block(("b",), np.array([0, 0, -1], np.int32), 1, np.array([1, -1, 1]))
     for other in (cuboid("a"), LinearQuery((summed,)), LinearQuery((part,)), LinearQuery((Block(("a",), np.array([0, -1], np.int32), 1),))):
-        assert not is_told_at_once([*parities, other], cells=4, rounds=2)
-    assert not is_told_at_once([LinearQuery(())], cells=1, rounds=1)
+        assert not is_told_at_once([*parities, other], cells=4, share=0.5)
+    assert not is_told_at_once([LinearQuery(())], cells=1, share=1.0)
