@@ -267,7 +267,7 @@ def prepare(con: duckdb.DuckDBPyConnection, database: str, script: str, newest: 
     """Make `database` the current one of this cursor, with the tables of a script in it; not run if its `newest` one is there."""
     use(con, Place(database, "main"))
     if newest is None or database not in holders(con, newest):
-        with lock("mwem"):  # two that make the same tables at once would conflict
+        with lock("mwem"), transaction(con):  # the lock: two that make the same tables at once would conflict
             con.execute(read_sql(script))
 
 

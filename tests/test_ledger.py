@@ -13,12 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mwem_sql
+from mwem_sql import ledger as ledger_module
 from mwem_sql.budget import Budget
 from mwem_sql.caps import Cap, Charge, pure_rho
 from mwem_sql.catalog import Name, Place
 from mwem_sql.errors import BudgetError, OutputError
-from mwem_sql.ledger import Ledger, is_read_only, ledger_of
+from mwem_sql.ledger import Ledger, is_read_only, ledger_of, prepare
 from mwem_sql.mechanisms import zcdp_epsilon, zcdp_rho
+from mwem_sql.resources import read_sql
 from mwem_sql.statement import entries
 
 TABLE = Name("memory", "main", "t")
@@ -331,6 +333,15 @@ def test_nothing_on_the_surface_changes_what_was_written(con: Connection) -> Non
         assert fixed[: len(before)] == before
         before = fixed
     assert len(before) == 5
+
+
+@pytest.mark.parametrize("script", ["ledger.sql", "metadata.sql"])
+def test_our_tables_appear_all_at_once(plain: Connection, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """Else a process that is killed here leaves some of them."""
+    monkeypatch.setattr(ledger_module, "read_sql", lambda name: read_sql(name) + "SELECT error('killed')")
+    with pytest.raises(duckdb.Error, match="killed"):
+        prepare(plain, "memory", script)
+    assert plain.execute("SELECT count(*) FROM duckdb_schemas() WHERE schema_name = 'mwem'").fetchall() == [(0,)]
 
 
 def test_a_file_from_before_the_journal(plain: Connection, ledger: Ledger) -> None:
