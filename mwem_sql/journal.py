@@ -19,14 +19,14 @@ from mwem_sql.catalog import Name
 
 
 def append(con: duckdb.DuckDBPyConnection, event: dict[str, Any]) -> None:
-    """Write an event into the open transaction of a connection that uses the ledger's database.
+    """Write an event into the open transaction of a connection that uses the ledger's schema.
 
     Of two transactions that do so at once, one fails to commit: both want the next number.
     """
-    last = con.execute("SELECT number, checksum FROM mwem.journal ORDER BY number DESC LIMIT 1").fetchall()
+    last = con.execute("SELECT number, checksum FROM journal ORDER BY number DESC LIMIT 1").fetchall()
     number, before = (last[0][0] + 1, last[0][1]) if last else (1, "")
     text = json.dumps(event, sort_keys=True)
-    con.execute("INSERT INTO mwem.journal VALUES (?, ?, ?)", [number, text, _checksum(before, number, text)])
+    con.execute("INSERT INTO journal VALUES (?, ?, ?)", [number, text, _checksum(before, number, text)])
 
 
 def read(con: duckdb.DuckDBPyConnection, database: str) -> tuple[list[dict[str, Any]], bool]:

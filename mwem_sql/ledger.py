@@ -32,6 +32,7 @@ from mwem_sql.mechanisms import zcdp_rho
 from mwem_sql.resources import read_sql
 from mwem_sql.session import lock, transaction, use
 
+SCHEMA = "mwem"  # of what is kept here, in every database
 _RETRIES = 30
 _PAUSE = 0.05  # seconds at most between two of them
 
@@ -116,10 +117,10 @@ class Ledger:
         def write() -> None:
             finished = _now()
             with transaction(con):
-                con.execute("UPDATE mwem.ledger SET status = ?, finished = ? WHERE entry = ?", [status, finished, entry])
+                con.execute("UPDATE ledger SET status = ?, finished = ? WHERE entry = ?", [status, finished, entry])
                 journal.append(con, {"event": "end", **journal.texts({"entry": entry, "status": status, "finished": finished})})
 
-        use(con, Place(self.home, "main"))
+        use(con, Place(self.home, SCHEMA))
         _retried(write)
 
     def unfinished(self, con: duckdb.DuckDBPyConnection, request: str, output: Name) -> Row | None:
@@ -249,10 +250,8 @@ def is_read_only(con: duckdb.DuckDBPyConnection, database: str) -> bool:
 
 def holders(con: duckdb.DuckDBPyConnection, table: str) -> list[str]:
     """The attached databases that have a table of the schema mwem."""
-    rows = con.execute(
-        "SELECT database_name FROM duckdb_tables() WHERE schema_name = 'mwem' AND table_name = ? ORDER BY 1", [table]
-    ).fetchall()
-    return [row[0] for row in rows]
+    rows = con.execute("SELECT database_name, schema_name, table_name FROM duckdb_tables() ORDER BY 1").fetchall()
+    return [row[0] for row in rows if [fold(part) for part in row[1:]] == [SCHEMA, table]]
 
 
 def damaged(home: str) -> MwemError:
@@ -264,11 +263,17 @@ def damaged(home: str) -> MwemError:
 
 
 def prepare(con: duckdb.DuckDBPyConnection, database: str, script: str, newest: str | None = None) -> None:
-    """Make `database` the current one of this cursor, with the tables of a script in it; not run if its `newest` one is there."""
-    use(con, Place(database, "main"))
+    """Make the schema mwem of `database` the current one of this cursor, with the tables of a script in it; not run if its `newest` one is there.
+
+    So that its tables need no prefix: that of the schema alone would be ambiguous where a database is called mwem, too.
+    """
     if newest is None or database not in holders(con, newest):
-        with lock("mwem"), transaction(con):  # the lock: two that make the same tables at once would conflict
+        with lock(SCHEMA), transaction(con):  # the lock: two that make the same tables at once would conflict
+            create = exp.Create(this=exp.Table(db=exp.to_identifier(SCHEMA), catalog=exp.to_identifier(database, quoted=True)), kind="SCHEMA", exists=True)
+            con.execute(create.sql("duckdb"))
+            use(con, Place(database, SCHEMA))
             con.execute(read_sql(script))
+    use(con, Place(database, SCHEMA))
 
 
 def _retried(attempt: Callable[[], Result]) -> Result:
@@ -294,7 +299,7 @@ def _user() -> str:
 
 
 def read_rows(con: duckdb.DuckDBPyConnection, home: str, table: str) -> list[Row]:
-    found = con.execute(exp.select("*").from_(Name(home, "mwem", table).tree()).sql("duckdb"))
+    found = con.execute(exp.select("*").from_(Name(home, SCHEMA, table).tree()).sql("duckdb"))
     names = [column[0] for column in found.description or ()]
     return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
 
@@ -303,7 +308,7 @@ def _insert(con: duckdb.DuckDBPyConnection, table: str, row: Row, *, replace: bo
     """One row, its columns by name: older files have them in another order."""
     columns = [exp.to_identifier(name, quoted=True) for name in row]
     values = exp.Values(expressions=[exp.Tuple(expressions=[exp.Placeholder() for _ in row])])
-    target = exp.Schema(this=exp.table_(table, db="mwem"), expressions=columns)
+    target = exp.Schema(this=exp.table_(table), expressions=columns)
     insert = exp.Insert(this=target, expression=values, alternative="REPLACE" if replace else None)
     con.execute(insert.sql("duckdb"), list(row.values()))
 

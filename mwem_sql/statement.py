@@ -14,7 +14,7 @@ from mwem_sql import journal
 from mwem_sql.catalog import Name
 from mwem_sql.compiler.dialect import fold
 from mwem_sql.errors import legible
-from mwem_sql.ledger import Balance, Ledger, damaged, holders, read_rows
+from mwem_sql.ledger import SCHEMA, Balance, Ledger, damaged, holders, read_rows
 
 _KEY = ("database_name", "schema_name", "table_name")
 
@@ -30,7 +30,7 @@ def entries(con: duckdb.DuckDBPyConnection) -> list[Row]:
     stored: set[str] = set()
     for home in holders(con, "releases"):
         with suppress(duckdb.Error):  # a damaged one has no say
-            query = exp.select("entry").from_(Name(home, "mwem", "releases").tree())
+            query = exp.select("entry").from_(Name(home, SCHEMA, "releases").tree())
             stored.update(row[0] for row in con.execute(query.sql("duckdb")).fetchall())
     out: list[Row] = []
     for home in holders(con, "ledger"):
@@ -63,7 +63,8 @@ def _checked(con: duckdb.DuckDBPyConnection, home: str) -> Iterator[Row]:
             written.setdefault(event["entry"], {}).update(event)
     for row in read_rows(con, home, "ledger"):
         event = written.pop(row["entry"], {})
-        yield {**row, "intact": whole and _agrees(row, event) if event else None}
+        older = not event and row.get("rho_exact") is None  # rho and the journal came together
+        yield {**row, "intact": None if older else whole and bool(event) and _agrees(row, event)}
     for event in written.values():
         yield {**event, **{name: _time(event.get(name)) for name in ("started", "finished")}, "intact": False}
     current = {tuple(fold(row[name]) for name in _KEY): row for row in read_rows(con, home, "budgets")} if home in holders(con, "budgets") else {}

@@ -19,9 +19,10 @@ from sqlglot import exp
 from mwem_sql import catalog
 from mwem_sql.catalog import Name, Place
 from mwem_sql.compiler.classes import Classes, Pieces
+from mwem_sql.compiler.dialect import fold
 from mwem_sql.domain import Domain
 from mwem_sql.errors import MwemError, OutputError, TableError, legible, refuse
-from mwem_sql.ledger import prepare
+from mwem_sql.ledger import SCHEMA, holders, prepare
 from mwem_sql.session import lock, transaction
 from mwem_sql.state import Mixture, State
 from mwem_sql.ticks import cast
@@ -74,7 +75,7 @@ def write(
     prepare(con, name.database, "metadata.sql")
     # The lock: two releases at once would take the same number.
     with lock("mwem.releases"), transaction(con):
-        found = con.execute("SELECT coalesce(max(release), 0) + 1 FROM mwem.releases").fetchall()
+        found = con.execute("SELECT coalesce(max(release), 0) + 1 FROM releases").fetchall()
         release = int(found[0][0])
         if releases_of(con, name):
             con.execute(exp.Drop(tables=[name.tree()], kind="TABLE", exists=True).sql("duckdb"))
@@ -99,22 +100,17 @@ def write_table(con: duckdb.DuckDBPyConnection, name: Name, rows: Rows) -> None:
 
 def _append(con: duckdb.DuckDBPyConnection, table: str, release: int, rows: pa.Table) -> None:
     source = exp.select(exp.alias_(exp.Literal.number(release), "release"), "*").from_(_ARRIVED)
-    insert = exp.Insert(this=exp.table_(table, db="mwem"), by_name=True, expression=source)
+    insert = exp.Insert(this=exp.table_(table), by_name=True, expression=source)
     con.register(_ARRIVED, rows)
     con.execute(insert.sql("duckdb"))
 
 
 def releases_of(con: duckdb.DuckDBPyConnection, name: Name) -> list[dict[str, Any]]:
     """All releases under an output name, newest first; none where nothing was ever released."""
-    known = con.execute(
-        """SELECT 1 FROM duckdb_tables()
-           WHERE lower(database_name) = lower(?) AND schema_name = 'mwem' AND table_name = 'releases'""",
-        [name.database],
-    ).fetchall()
-    if not known:
+    if fold(name.database) not in map(fold, holders(con, "releases")):
         return []
     query = (
-        exp.select("*").from_(Name(name.database, "mwem", "releases").tree())
+        exp.select("*").from_(Name(name.database, SCHEMA, "releases").tree())
         .where(_same("schema_name"), _same("table_name")).order_by(exp.column("release").desc())
     )  # fmt: skip
     with legible(_damaged(name)):
@@ -165,7 +161,7 @@ def measurements_of(con: duckdb.DuckDBPyConnection, release: Stored) -> pa.Table
 def _rows(con: duckdb.DuckDBPyConnection, name: Name, table: str, release: int, order: Sequence[str]) -> pa.Table:
     star = exp.Star(except_=[exp.to_identifier("release")])
     query = (
-        exp.select(star).from_(Name(name.database, "mwem", table).tree())
+        exp.select(star).from_(Name(name.database, SCHEMA, table).tree())
         .where(exp.column("release").eq(release)).order_by(*(exp.column(column) for column in order))
     )  # fmt: skip
     return con.sql(query.sql("duckdb")).to_arrow_table()
@@ -206,7 +202,7 @@ def output_name(con: duckdb.DuckDBPyConnection, text: str, home: Name, function:
             OutputError, function, f"output ({text!r}) names a database or schema that does not exist or does not last",
             "ATTACH the database or CREATE SCHEMA first",
         )
-    if name.schema == "mwem":
+    if fold(name.schema) == SCHEMA:
         raise refuse(OutputError, function, f"output ({text!r}) is in the schema mwem, which is for what mwem_sql keeps", "choose another schema")
     return name
 

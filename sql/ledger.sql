@@ -1,13 +1,11 @@
 -- What was spent on the private tables of this database, and the caps on them. Not for publication: it has clock times.
--- Run with the private table's database as the current one. Costs nothing when the tables exist.
+-- Run with the schema mwem of the private table's database as the current one. Costs nothing when the tables exist.
 -- Example: SELECT table_name, epsilon, status FROM mwem.ledger  ->  adult, 0.5, done
 
-CREATE SCHEMA IF NOT EXISTS mwem;
+CREATE TABLE IF NOT EXISTS schema_version (version INTEGER PRIMARY KEY);
+INSERT OR IGNORE INTO schema_version VALUES (1);
 
-CREATE TABLE IF NOT EXISTS mwem.schema_version (version INTEGER PRIMARY KEY);
-INSERT OR IGNORE INTO mwem.schema_version VALUES (1);
-
-CREATE TABLE IF NOT EXISTS mwem.ledger (
+CREATE TABLE IF NOT EXISTS ledger (
     entry VARCHAR PRIMARY KEY,
     database_name VARCHAR NOT NULL,     -- empty: the database that the ledger is in, whatever it is attached as
     schema_name VARCHAR NOT NULL,
@@ -24,13 +22,13 @@ CREATE TABLE IF NOT EXISTS mwem.ledger (
     finished TIMESTAMP
 );
 -- Files that were written before caps fixed an accountant and a unit.
-ALTER TABLE mwem.ledger ADD COLUMN IF NOT EXISTS rho_exact VARCHAR;         -- the fraction that caps with delta are checked with
-ALTER TABLE mwem.ledger ADD COLUMN IF NOT EXISTS unit VARCHAR;              -- whose rows are protected together; NULL: each row
-ALTER TABLE mwem.ledger ADD COLUMN IF NOT EXISTS rows_per_unit INTEGER;
-ALTER TABLE mwem.ledger ADD COLUMN IF NOT EXISTS request VARCHAR;           -- hash of the request that was charged
-ALTER TABLE mwem.ledger ADD COLUMN IF NOT EXISTS who VARCHAR;               -- the user of the operating system
+ALTER TABLE ledger ADD COLUMN IF NOT EXISTS rho_exact VARCHAR;         -- the fraction that caps with delta are checked with
+ALTER TABLE ledger ADD COLUMN IF NOT EXISTS unit VARCHAR;              -- whose rows are protected together; NULL: each row
+ALTER TABLE ledger ADD COLUMN IF NOT EXISTS rows_per_unit INTEGER;
+ALTER TABLE ledger ADD COLUMN IF NOT EXISTS request VARCHAR;           -- hash of the request that was charged
+ALTER TABLE ledger ADD COLUMN IF NOT EXISTS who VARCHAR;               -- the user of the operating system
 
-CREATE TABLE IF NOT EXISTS mwem.budgets (
+CREATE TABLE IF NOT EXISTS budgets (
     database_name VARCHAR NOT NULL,
     schema_name VARCHAR NOT NULL,
     table_name VARCHAR NOT NULL,
@@ -40,14 +38,14 @@ CREATE TABLE IF NOT EXISTS mwem.budgets (
     delta_exact VARCHAR NOT NULL,
     PRIMARY KEY (schema_name, table_name, database_name)
 );
-ALTER TABLE mwem.budgets DROP COLUMN IF EXISTS debits;
-ALTER TABLE mwem.budgets ADD COLUMN IF NOT EXISTS unit VARCHAR;
-ALTER TABLE mwem.budgets ADD COLUMN IF NOT EXISTS rows_per_unit INTEGER;
-ALTER TABLE mwem.budgets ADD COLUMN IF NOT EXISTS columns VARCHAR;          -- hash of the table's columns: a renamed table is known by them
+ALTER TABLE budgets DROP COLUMN IF EXISTS debits;
+ALTER TABLE budgets ADD COLUMN IF NOT EXISTS unit VARCHAR;
+ALTER TABLE budgets ADD COLUMN IF NOT EXISTS rows_per_unit INTEGER;
+ALTER TABLE budgets ADD COLUMN IF NOT EXISTS columns VARCHAR;          -- hash of the table's columns: a renamed table is known by them
 
 -- Everything that was ever written to the two tables above, in order. Two writers at once take the same number, and one of
 -- them tries again: that is what keeps a cap.
-CREATE TABLE IF NOT EXISTS mwem.journal (
+CREATE TABLE IF NOT EXISTS journal (
     number BIGINT PRIMARY KEY,
     event VARCHAR NOT NULL,             -- JSON: a debit, a note, the end of an entry or a cap, with all its values
     checksum VARCHAR NOT NULL           -- of this event and the checksum before it

@@ -1,14 +1,12 @@
 -- What a release leaves beside its output. Everything here is differentially private output or public by assumption,
 -- so the tables may be published with it: no true figure, no timing, no clock time.
--- Run with the output's database as the current one. Costs nothing when the tables exist.
+-- Run with the schema mwem of the output's database as the current one. Costs nothing when the tables exist.
 -- Example: SELECT output, epsilon, rounds FROM mwem.releases  ->  census.main.adult_synthetic, 0.5, 10
 
-CREATE SCHEMA IF NOT EXISTS mwem;
+CREATE TABLE IF NOT EXISTS schema_version (version INTEGER PRIMARY KEY);
+INSERT OR IGNORE INTO schema_version VALUES (1);
 
-CREATE TABLE IF NOT EXISTS mwem.schema_version (version INTEGER PRIMARY KEY);
-INSERT OR IGNORE INTO mwem.schema_version VALUES (1);
-
-CREATE TABLE IF NOT EXISTS mwem.releases (
+CREATE TABLE IF NOT EXISTS releases (
     release INTEGER PRIMARY KEY,
     entry VARCHAR NOT NULL,             -- in the ledger beside the private table
     output VARCHAR NOT NULL,            -- database.schema.table, unquoted, as it was called then
@@ -34,10 +32,10 @@ CREATE TABLE IF NOT EXISTS mwem.releases (
 );
 
 -- Files that were written before rounds were told apart.
-ALTER TABLE mwem.releases ADD COLUMN IF NOT EXISTS again INTEGER DEFAULT 0;
+ALTER TABLE releases ADD COLUMN IF NOT EXISTS again INTEGER DEFAULT 0;
 
 -- One row per measurement, in the order of the rounds.
-CREATE TABLE IF NOT EXISTS mwem.measurements (
+CREATE TABLE IF NOT EXISTS measurements (
     release INTEGER NOT NULL,
     step INTEGER NOT NULL,
     purpose VARCHAR NOT NULL,           -- total, histogram, first, round or again
@@ -49,10 +47,10 @@ CREATE TABLE IF NOT EXISTS mwem.measurements (
     "values" BIGINT[] NOT NULL          -- one per cell of the query
 );
 -- Files that were written before measures had a grid.
-ALTER TABLE mwem.measurements ADD COLUMN IF NOT EXISTS resolution DOUBLE DEFAULT 1.0;
+ALTER TABLE measurements ADD COLUMN IF NOT EXISTS resolution DOUBLE DEFAULT 1.0;
 
 -- The factored state: state is 0 but for an average, which keeps one state per round.
-CREATE TABLE IF NOT EXISTS mwem.factors (
+CREATE TABLE IF NOT EXISTS factors (
     release INTEGER NOT NULL,
     state INTEGER NOT NULL,
     factor INTEGER NOT NULL,

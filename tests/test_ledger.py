@@ -306,7 +306,8 @@ def test_a_changed_cap_is_logged(plain: Connection, ledger: Ledger) -> None:
         "UPDATE mwem.ledger SET table_name = 'other'", "DELETE FROM mwem.ledger WHERE epsilon = 1", "DELETE FROM mwem.ledger",
         "DELETE FROM mwem.journal WHERE number = 2", "UPDATE mwem.budgets SET epsilon_exact = '1000'", "DELETE FROM mwem.budgets",
         "UPDATE mwem.journal SET event = replace(event, '1/2', '1/9') WHERE number = 2", "UPDATE mwem.journal SET number = number + 1 WHERE number = 5",
-        "UPDATE mwem.ledger SET who = 'somebody else'", "UPDATE mwem.ledger SET private = false",
+        "UPDATE mwem.ledger SET who = 'somebody else'", "UPDATE mwem.ledger SET private = false", "DELETE FROM mwem.journal", "DROP TABLE mwem.journal",
+        "INSERT INTO mwem.ledger SELECT * REPLACE ('forged' AS entry) FROM mwem.ledger LIMIT 1",
     ],
 )  # fmt: skip
 def test_what_is_changed_by_hand_is_seen(plain: Connection, ledger: Ledger, change: str) -> None:
@@ -385,6 +386,25 @@ def test_a_cap_follows_a_table_by_name_and_a_renamed_one_by_its_columns(con: Con
     assert con.execute("SELECT DISTINCT table_name, epsilon_spent, epsilon_left FROM mwem_ledger()").fetchall() == [("people", 2.0, 1.0)]
     con.execute("CALL mwem_release('others', w, 1, domain := 'crowd_domain')").fetchall()
     assert con.execute("SELECT epsilon_spent FROM mwem_ledger() WHERE table_name = 'others'").fetchall() == [(1.0,)]
+
+
+@pytest.mark.parametrize("before", ['CREATE SCHEMA "MWEM"', "ATTACH ':memory:' AS mwem", "ATTACH ':memory:' AS mwem; CREATE SCHEMA mwem.mwem"])
+def test_a_cap_holds_whatever_else_is_called_mwem(con: Connection, before: str) -> None:
+    con.execute(before)
+    con.execute("CALL mwem_budget('people', 1.5)").fetchall()
+    con.execute("CALL mwem_release('people', workload, 1, rounds := 1, rows := 5)").fetchall()
+    assert con.execute("SELECT reused FROM mwem_release('people', workload, 1, rounds := 1, rows := 5)").fetchall() == [(True,)]
+    with pytest.raises(duckdb.Error, match=r"0\.5 of 1\.5 is left"):
+        con.execute("CALL mwem_release('people', workload, 1, rounds := 1, output := 'o')")
+    assert con.execute("SELECT database_name, status, epsilon_left, intact FROM mwem_ledger()").fetchall() == [("memory", "done", 0.5, True)]
+    assert con.execute("SELECT mwem_count('people_synthetic', 'true')").fetchall()[0][0] > 0
+
+
+def test_a_database_may_be_called_mwem(connect: Open, tmp_path_factory: pytest.TempPathFactory) -> None:
+    con = connect(tmp_path_factory.mktemp("name") / "mwem.duckdb")
+    con.execute("CREATE TABLE t (x BOOLEAN NOT NULL); CREATE TABLE w AS SELECT 'x' AS predicate")
+    con.execute("CALL mwem_release('t', w, 1, rounds := 1, rows := 5)").fetchall()
+    assert con.execute("SELECT output, intact FROM mwem_ledger()").fetchall() == [("mwem.main.t_synthetic", True)]
 
 
 def test_case_is_no_way_around_a_cap(con: Connection) -> None:
