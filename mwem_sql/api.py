@@ -35,6 +35,7 @@ class Release:
     seconds: float
     private: bool
     reused: bool
+    protects: str
 
     def __init__(self, session: Session, output: Name, summary: dict[str, Any]) -> None:
         for name in SUMMARY:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 
 from mwem_sql.budget import Split
+from mwem_sql.caps import protected
 from mwem_sql.mechanisms import noise_scale, selection_scale
 from mwem_sql.release import make_plan
 from mwem_sql.request import Request
@@ -21,11 +22,10 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
     compiled, split = plan.compiled, plan.split
     classes = {name: own.count for name, own in compiled.classes.items()}
     widest = max(compiled.queries, key=lambda query: query.linear.domain_cells)
-    unit = f"one {request.unit}, at most {request.rows_per_unit} rows" if request.unit else "one row"
     noise = noise_scale(split.measure, request.rows_per_unit, split.kind)
     facts = {
         "table": str(plan.relation.charged),
-        "protects": unit,
+        "protects": protected(request.unit, request.rows_per_unit),
         "epsilon": f"{float(request.budget.epsilon):g}",
         "delta": f"{float(request.budget.delta):g}",
         "composition": "pure epsilon, Laplace noise" if split.kind == "pure" else "zCDP, Gaussian noise",

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from mwem_sql import calls, catalog, engine, reuse, store
 from mwem_sql.budget import COUNTS_SHARE, PAPER_SHARE, SELECT_SHARE, TOTAL_SHARE, Split, split
-from mwem_sql.caps import Charge
+from mwem_sql.caps import Charge, protected
 from mwem_sql.catalog import Name, Relation
 from mwem_sql.compiler.blocks import MAX_CELLS
 from mwem_sql.compiler.compile import Compiled, compile_workload
@@ -46,7 +46,7 @@ MINIMUM_ROUNDS = 4
 ROUNDS_PER_ATTRIBUTE = 1.75
 MAX_UNCERTAINTY = 10**7  # noise on n, in rows, beyond which it cannot serve as the number of rows
 SUMMARY = (
-    "release", "output", "rows", "epsilon", "delta", "rounds", "queries", "attributes", "cells", "seconds", "private", "reused",
+    "release", "output", "rows", "epsilon", "delta", "rounds", "queries", "attributes", "cells", "seconds", "private", "reused", "protects",
 )  # fmt: skip
 
 _log = logging.getLogger("mwem_sql")
@@ -284,6 +284,9 @@ def _factors(state: State | Mixture) -> pa.Table:
 
 
 def _summary(output: Name, facts: Mapping[str, Any], started: float, *, reused: bool) -> dict[str, Any]:
-    shown = {**facts, "output": str(output), "seconds": round(time.monotonic() - started, 3), "reused": reused}
+    shown = {
+        **facts, "output": str(output), "seconds": round(time.monotonic() - started, 3), "reused": reused,
+        "protects": protected(facts["unit"], facts["rows_per_unit"]),
+    }  # fmt: skip
     return {name: shown[name] for name in SUMMARY}
 

@@ -31,7 +31,7 @@ from mwem_sql.values import Rows
 _ARRIVED = "__mwem_arrived"  # a name that no table of the user has
 _FACTS: dict[str, Any] = {
     "release": int, "entry": str, "request": str, "version": (str, NoneType), "rows": int, "epsilon": float, "delta": float, "rounds": int, "queries": int,
-    "attributes": int, "cells": int, "private": bool, "domain": str, "grid": str,
+    "attributes": int, "cells": int, "private": bool, "unit": (str, NoneType), "rows_per_unit": int, "domain": str, "grid": str,
 }  # fmt: skip
 
 

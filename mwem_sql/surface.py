@@ -238,7 +238,7 @@ def _predicate(arguments: dict[str, Any]) -> str:
 _SUMMARY = {
     "release": "INTEGER", "output": "VARCHAR", "rows": "BIGINT", "epsilon": "DOUBLE", "delta": "DOUBLE", "rounds": "INTEGER",
     "queries": "INTEGER", "attributes": "INTEGER", "cells": "BIGINT", "seconds": "DOUBLE", "private": "BOOLEAN",
-    "reused": "BOOLEAN",
+    "reused": "BOOLEAN", "protects": "VARCHAR",
 }  # fmt: skip
 _ANSWER = {"query": "INTEGER", "name": "VARCHAR", "cell": "VARCHAR[]"}
 _DECLARED = {"attribute": "VARCHAR", "values": "VARCHAR[]", "low": "VARCHAR", "high": "VARCHAR"}
