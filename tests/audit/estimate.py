@@ -1,7 +1,8 @@
 """What an attacker can learn, measured from outside: a lower bound on epsilon from how often an event happens on two neighbouring tables.
 
 If outputs are (epsilon, delta)-differentially private, then P(event) <= exp(epsilon) P'(event) + delta for every event, either way round.
-So counts of one event, fixed beforehand, bound epsilon from below, at any confidence.
+So counts of one event, fixed beforehand, bound epsilon from below, at any confidence. If outputs are rho-zCDP, no event tells more
+than a divergence of rho, which bounds rho: at a small delta that tells far more than epsilon does.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import math
 
 # Of a bound that is wrong, per event. The audits together make some hundreds.
 ERROR = 1e-6
+ORDERS = (1.5, 2.0, 4.0, 8.0, 16.0)  # of Renyi divergences, beside that of Kullback and Leibler
 
 
 def _divergence(p: float, q: float) -> float:
@@ -41,6 +43,26 @@ def epsilon_bound(hits: int, neighbour_hits: int, trials: int, delta: float = 0.
             low, high = ends(one, trials)[0] - delta, ends(other, trials)[1]
             if low > 0:
                 found = max(found, math.log(low / high))
+    return found
+
+
+def _renyi(p: float, q: float, order: float) -> float:
+    """Of two coins."""
+    logs = [order * math.log(a) + (1 - order) * math.log(b) for a, b in ((p, q), (1 - p, 1 - q)) if a]
+    return math.log(math.fsum(map(math.exp, logs))) / (order - 1)
+
+
+def rho_bound(hits: int, neighbour_hits: int, trials: int) -> float:
+    """The largest rho that the counts rule out; 0 if they rule out none.
+
+    A divergence of coins grows with their distance, so it is at least that of the ends of the intervals that are nearest to each other.
+    """
+    found = 0.0
+    for first, second in ((hits, neighbour_hits), (neighbour_hits, hits)):
+        for one, other in ((first, second), (trials - first, trials - second)):
+            low, high = ends(one, trials)[0], ends(other, trials)[1]
+            if low > high:
+                found = max(found, _divergence(low, high), *(_renyi(low, high, order) / order for order in ORDERS))
     return found
 
 
