@@ -110,7 +110,7 @@ def compare(session: Session, table: str, output: str, workload: Workload) -> It
     compiled = ready.compile(workload)
     linear = [query.linear for query in compiled.queries] + [query.over.linear for query in compiled.queries if query.over]
     pushdown = plan_pushdown(relation.name, compiled.classes, linear)
-    ledger_of(con, relation.charged, session.place, function).note(session.cursor(), str(ready.stored.name), function)
+    ledger_of(con, relation.names, session.place, function).note(session.cursor(), str(ready.stored.name), function)
     true = iter(np.split(engine.true_answers(session.cursor(), pushdown), pushdown.starts[1:]))
     sums = [next(true).astype(np.float64) for _ in compiled.queries]
     counts = [next(true).astype(np.float64) if query.over else None for query in compiled.queries]

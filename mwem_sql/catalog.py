@@ -67,7 +67,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Relation:
-    """A table or view as the catalog describes it. `base` is the table that a row-wise view reads.
+    """A table or view as the catalog describes it. `below` is what a row-wise view reads: views, and last a table.
 
     `declared` maps its columns to the table's, where they are the same values, so that `checks` speak of them too.
     """
@@ -75,13 +75,18 @@ class Relation:
     name: Name
     columns: tuple[Column, ...]
     checks: tuple[str, ...] = ()
-    base: Name | None = None
+    below: tuple[Name, ...] = ()
     declared: dict[str, Column] = field(default_factory=dict)
 
     @property
     def charged(self) -> Name:
         """The relation whose rows are protected: the table under a view."""
-        return self.base or self.name
+        return self.names[-1]
+
+    @property
+    def names(self) -> tuple[Name, ...]:
+        """All names under which its rows are asked for: its own, and those below."""
+        return (self.name, *self.below)
 
     def column(self, unit: str, function: str) -> Column:
         """The column that identifies a unit."""
@@ -96,7 +101,7 @@ class Relation:
     def origin(self, unit: str, function: str) -> str:
         """The protected table's name for that column; one that a view computes is named after the view."""
         name = self.column(unit, function).name
-        if self.base is None:
+        if not self.below:
             return name
         return self.declared[name].name if name in self.declared else f"{self.name.table}.{name}"
 
@@ -281,7 +286,7 @@ def _trace(con: duckdb.DuckDBPyConnection, view: Name, own: tuple[Column, ...], 
     # A view of other columns than its text says has changed under our feet: nothing is inherited.
     paired = zip(own, origins, strict=True) if len(own) == len(origins) else ()
     declared = {column.name: inner.declared[origin] for column, origin in paired if origin in inner.declared}
-    return Relation(view, own, inner.checks, inner.charged, declared)
+    return Relation(view, own, inner.checks, inner.names, declared)
 
 
 @cache

@@ -80,7 +80,7 @@ def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any
                 OutputError, FUNCTION, f"output ({output}) is in a database that cannot be written",
                 "give output := 'database.schema.table' in a writable one, or USE one",
             )
-        ledger = ledger_of(con, plan.relation.charged, session.place, FUNCTION)
+        ledger = ledger_of(con, plan.relation.names, session.place, FUNCTION)
         if request.seed is None:
             reuse.check_unfinished(con, ledger, fingerprint, output)
         charge = Charge.of(plan.split, _charged_unit(request, plan.relation), request.rows_per_unit)
@@ -129,7 +129,7 @@ def make_plan(session: Session, request: Request) -> Plan:
         request.budget, 1 if at_once else rounds, total_is_public=request.total is not None or at_once,
         histogram=request.start == "histogram", first=bool(strategy.first), growing=is_plain and not at_once,
         selecting=Fraction(0) if at_once else PAPER_SHARE if request.average else selecting, sensitivity=request.rows_per_unit,
-        counted_in_rho=is_counted_in_rho(con, relation.charged, session.place),
+        counted_in_rho=is_counted_in_rho(con, relation.names, session.place),
     )  # fmt: skip
     _check_rows(request, shares)
     problem = Problem(

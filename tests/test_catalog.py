@@ -81,7 +81,7 @@ def test_an_unquoted_name_with_dots_is_read_as_duckdb_reads_it(con: duckdb.DuckD
     assert find(con, "s.u", HERE) == (Name("memory", "s", "u"), False)
     assert find(con, '"s.u"', HERE) == (Name("memory", "main", "s.u"), False)
     assert find(con, "p.q", HERE) == (Name("memory", "main", "p.q"), False)
-    assert view(con, "SELECT * FROM s.u").base == Name("memory", "s", "u")
+    assert view(con, "SELECT * FROM s.u").below == (Name("memory", "s", "u"),)
 
 
 def test_names_ignore_case_as_duckdb_does(con: duckdb.DuckDBPyConnection) -> None:

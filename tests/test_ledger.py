@@ -261,13 +261,13 @@ def test_where_the_ledger_is(connect: Open, tmp_path_factory: pytest.TempPathFac
     assert is_read_only(con, "a")
     assert not is_read_only(con, "b")
     table = Name("a", "main", "t")
-    assert ledger_of(con, Name("b", "main", "t"), Place("memory", "main"), "f").home == "b"
-    assert ledger_of(con, table, Place("b", "main"), "f").home == "b"
+    assert ledger_of(con, [Name("b", "main", "t")], Place("memory", "main"), "f").home == "b"
+    assert ledger_of(con, [table], Place("b", "main"), "f").home == "b"
     with pytest.raises(OutputError, match=r"f: default database \(a\) cannot be written, and neither can a"):
-        ledger_of(con, table, Place("a", "main"), "f")
+        ledger_of(con, [table], Place("a", "main"), "f")
     # There the entry names the database, so that tables of the same name are kept apart.
-    debit(con, ledger_of(con, table, Place("b", "main"), "f"), "1")
-    debit(con, ledger_of(con, Name("b", "main", "t"), Place("b", "main"), "f"), "1")
+    debit(con, ledger_of(con, [table], Place("b", "main"), "f"), "1")
+    debit(con, ledger_of(con, [Name("b", "main", "t")], Place("b", "main"), "f"), "1")
     assert con.execute("SELECT database_name FROM b.mwem.ledger ORDER BY 1").fetchall() == [("",), ("a",)]
     assert [row["database_name"] for row in entries(con)] == ["a", "b"]
 
@@ -386,6 +386,27 @@ def test_a_cap_follows_a_table_by_name_and_a_renamed_one_by_its_columns(con: Con
     assert con.execute("SELECT DISTINCT table_name, epsilon_spent, epsilon_left FROM mwem_ledger()").fetchall() == [("people", 2.0, 1.0)]
     con.execute("CALL mwem_release('others', w, 1, domain := 'crowd_domain')").fetchall()
     assert con.execute("SELECT epsilon_spent FROM mwem_ledger() WHERE table_name = 'others'").fetchall() == [(1.0,)]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ALTER TABLE people RENAME TO crowd; CREATE VIEW people AS FROM crowd",
+        "ALTER TABLE people RENAME TO crowd; ALTER TABLE crowd ADD COLUMN more INTEGER; CREATE VIEW people AS SELECT * EXCLUDE (more) FROM crowd",
+        "ALTER TABLE people RENAME TO crowd; CREATE VIEW middle AS FROM crowd; CREATE VIEW people AS FROM middle",
+        "ALTER TABLE people RENAME TO crowd; CREATE VIEW people AS SELECT 1 AS other; CREATE VIEW v AS FROM crowd",
+        "CREATE TABLE another AS FROM people LIMIT 0; CALL mwem_budget('another', 9); DROP TABLE another; ALTER TABLE people RENAME TO v",
+    ],
+)
+def test_a_view_or_another_cap_under_the_old_name_is_no_way_around_it(con: Connection, change: str) -> None:
+    con.execute("CALL mwem_budget('people', 0.5)").fetchall()
+    con.execute(change)
+    con.execute("CREATE TABLE w AS SELECT 'age > 40' AS predicate; CREATE TABLE d AS SELECT 'age' AS attribute, 0 AS low, 99 AS high")
+    asked = "v" if con.execute("SELECT count(*) FROM duckdb_columns() WHERE table_name = 'v'").fetchall()[0][0] else "people"
+    with pytest.raises(duckdb.Error, match=r"does not fit the cap on people: 0\.5 of 0\.5 is left"):
+        con.execute(f"CALL mwem_release('{asked}', w, 1, domain := 'd')")
+    con.execute(f"CALL mwem_release('{asked}', w, 0.4, domain := 'd', rounds := 1, rows := 5)").fetchall()
+    assert con.execute("SELECT table_name, epsilon_left, intact FROM mwem_ledger() WHERE private").fetchall() == [("people", pytest.approx(0.1), True)]
 
 
 @pytest.mark.parametrize("before", ['CREATE SCHEMA "MWEM"', "ATTACH ':memory:' AS mwem", "ATTACH ':memory:' AS mwem; CREATE SCHEMA mwem.mwem"])
