@@ -11,13 +11,13 @@ import numpy as np
 import pyarrow as pa
 
 from mwem_sql import catalog, engine, store
+from mwem_sql.accounts import ledger_of
 from mwem_sql.compiler.blocks import CompiledQuery
 from mwem_sql.compiler.compile import Compiled, compile_workload
 from mwem_sql.compiler.linear import Floats, LinearQuery
 from mwem_sql.compiler.pushdown import plan_pushdown
 from mwem_sql.compiler.sandbox import Sandbox
 from mwem_sql.errors import OptionError, refuse
-from mwem_sql.ledger import ledger_of
 from mwem_sql.session import Session
 from mwem_sql.state import Mixture, State
 from mwem_sql.store import Stored

@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from mwem_sql import calls, catalog, engine, reuse, store
+from mwem_sql.accounts import is_counted_in_rho, is_read_only, ledger_of
 from mwem_sql.budget import COUNTS_SHARE, PAPER_SHARE, SELECT_SHARE, TOTAL_SHARE, Split, split
 from mwem_sql.caps import Charge, protected
 from mwem_sql.catalog import Name, Relation
@@ -33,7 +34,6 @@ from mwem_sql.domain import Domain, read_domain
 from mwem_sql.errors import CellsError, OptionError, OutputError, WorkloadError, refuse
 from mwem_sql.garbage import frozen, uncollected
 from mwem_sql.kernel import Kernel
-from mwem_sql.ledger import is_counted_in_rho, is_read_only, ledger_of
 from mwem_sql.mechanisms import OpenDPNoise, SeededNoise, noise_scale
 from mwem_sql.mwem import Outcome, Problem, mwem, whole_domain
 from mwem_sql.request import FUNCTION, MAX_ROWS, Request

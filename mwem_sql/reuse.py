@@ -16,10 +16,11 @@ import numpy as np
 from sqlglot import exp
 
 from mwem_sql import catalog, store
+from mwem_sql.accounts import is_read_only
 from mwem_sql.catalog import Name
 from mwem_sql.errors import BudgetError, OutputError, refuse
 from mwem_sql.garbage import uncollected
-from mwem_sql.ledger import Ledger, is_read_only
+from mwem_sql.ledger import Ledger
 from mwem_sql.request import FUNCTION, Request
 from mwem_sql.session import Session, lock
 from mwem_sql.values import draw_rows

@@ -10,7 +10,8 @@ from typing import Any
 import duckdb
 from sqlglot import exp
 
-from mwem_sql import answer, calls, catalog, engine, ledger, statement
+from mwem_sql import answer, calls, catalog, engine, statement
+from mwem_sql.accounts import ledger_of
 from mwem_sql.budget import Budget
 from mwem_sql.caps import Cap
 from mwem_sql.catalog import Place
@@ -126,7 +127,7 @@ def _suggest_domain(session: Session, arguments: dict[str, Any], _: list[str] | 
     function = "mwem_suggest_domain"
     con = session.cursor()
     relation = catalog.describe(con, _name(arguments, "private_table", function), session.place, function)
-    ledger.ledger_of(con, relation.names, session.place, function).note(session.cursor(), None, function)
+    ledger_of(con, relation.names, session.place, function).note(session.cursor(), None, function)
     return engine.suggest_domain(session.cursor(), relation)
 
 
@@ -170,7 +171,7 @@ def _budget(session: Session, arguments: dict[str, Any], _: list[str] | None) ->
     rows_per_unit = read_whole(function, "rows_per_unit", arguments["rows_per_unit"], 1, 10**6)
     if unit is None and rows_per_unit != 1:
         raise refuse(OptionError, function, f"rows_per_unit ({rows_per_unit}) needs a unit", "name the column that identifies a unit")
-    account = ledger.ledger_of(con, relation.names, session.place, function)
+    account = ledger_of(con, relation.names, session.place, function)
     balance = account.set_cap(session.cursor(), Cap(budget, unit, rows_per_unit))
     return [
         {

@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 
 import mwem_sql
 from mwem_sql import ledger as ledger_module
+from mwem_sql.accounts import is_read_only, ledger_of
 from mwem_sql.budget import Budget
 from mwem_sql.caps import Cap, Charge, pure_rho
 from mwem_sql.catalog import Name, Place
 from mwem_sql.errors import BudgetError, OutputError
-from mwem_sql.ledger import Ledger, is_read_only, ledger_of, prepare
+from mwem_sql.ledger import Ledger, prepare
 from mwem_sql.mechanisms import zcdp_epsilon, zcdp_rho
 from mwem_sql.resources import read_sql
 from mwem_sql.statement import entries
