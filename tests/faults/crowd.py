@@ -45,10 +45,11 @@ def ask(con: duckdb.DuckDBPyConnection, number: int) -> str:
 
 
 def wait_for(path: Path) -> duckdb.DuckDBPyConnection:
+    """Try until the file is free; now and then, because a DuckDB that is opened in vain costs as much as one that is used."""
     while True:
         with suppress(duckdb.IOException):
             return mwem_sql.connect(path)
-        time.sleep(random.uniform(0.05, 0.3))
+        time.sleep(random.uniform(0.5, 4))
 
 
 def in_process(path: Path, number: int) -> str:
