@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -206,6 +206,19 @@ def check_public(con: duckdb.DuckDBPyConnection, found: tuple[Name, bool], priva
         )
 
 
+def check_functions(con: duckdb.DuckDBPyConnection, statements: Iterable[exp.Expr], function: str) -> None:
+    """Refuse to run statements that call a function of DuckDB's whose name a macro of the user's has: they would call the macro."""
+    suspects = set(_macros(con)) & _functions()
+    if not suspects:
+        return
+    called = {name for statement in statements for name in views.functions_called(statement)} | {"count_star"}  # what count(*) calls
+    for name in sorted(suspects & called):
+        raise refuse(
+            TableError, function, f"macro ({name!r}) has the name of a function of DuckDB's that the private table is read with",
+            "drop the macro or give it another name",
+        )
+
+
 def columns(con: duckdb.DuckDBPyConnection, name: Name) -> tuple[Column, ...]:
     rows = con.execute(
         """SELECT column_name, data_type, is_nullable FROM duckdb_columns()
@@ -292,10 +305,19 @@ def _trace(con: duckdb.DuckDBPyConnection, view: Name, own: tuple[Column, ...], 
 @cache
 def _plain_functions() -> frozenset[str]:
     """Names that mean a scalar function of one row and nothing else in a DuckDB without any user's functions."""
+    other = {name for name, kind, stability in _built_in() if kind != "scalar" or stability == "VOLATILE"}
+    return ALLOWED_FUNCTIONS | (_functions() - other)
+
+
+@cache
+def _functions() -> frozenset[str]:
+    return frozenset(name for name, _, _ in _built_in())
+
+
+@cache
+def _built_in() -> list[tuple[str, str, str]]:
     with duckdb.connect(":memory:") as con:
-        rows = con.execute("SELECT function_name, function_type, stability FROM duckdb_functions()").fetchall()
-    other = {name for name, kind, stability in rows if kind != "scalar" or stability == "VOLATILE"}
-    return ALLOWED_FUNCTIONS | {name for name, _, _ in rows if name not in other}
+        return con.execute("SELECT function_name, function_type, stability FROM duckdb_functions()").fetchall()
 
 
 def _dotted(table: exp.Table) -> str:

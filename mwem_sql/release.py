@@ -137,6 +137,7 @@ def make_plan(session: Session, request: Request) -> Plan:
         request.rows_per_unit, request.fit, [number + 1 for number in strategy.first], at_once,
     )  # fmt: skip
     pushdown = plan_pushdown(relation.name, compiled.classes, problem.kernel_queries(), _unit(request, relation))
+    catalog.check_functions(con, (statement for part in pushdown.parts for statement in part.statements), FUNCTION)
     return Plan(relation, compiled, problem, shares, pushdown)
 
 

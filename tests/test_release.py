@@ -551,3 +551,12 @@ def test_the_output_may_be_in_a_database_of_its_own(connect: Open, tmp_path: Pat
     assert {name for name in tables(published) if name.startswith("mwem.")} == {
         "mwem.factors", "mwem.measurements", "mwem.releases", "mwem.schema_version",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("macro", ["count_star() AS 7", "least(a, b) AS 1000000", "GREATEST(a, b) AS a", "hash(a, b) AS 1"])
+def test_a_macro_does_not_change_what_a_scan_computes(con: Connection, macro: str) -> None:
+    """DuckDB would take the macro for its own function: bounds that do not hold, counts that are none. Refused before anything is charged."""
+    con.execute(f"CREATE MACRO {macro}; CREATE MACRO lower(a) AS 'x'; CREATE TABLE w AS SELECT 'age * 2' AS measure, 'sex' AS group_by")
+    with pytest.raises(TableError, match=r"macro \('\w+'\) has the name of a function of DuckDB's that the private table is read with\. Hint: drop the macro"):
+        mwem_sql.release(con, "people", "w", 1, unit="city", rows_per_unit=2)
+    assert con.execute("FROM mwem_ledger()").fetchall() == []

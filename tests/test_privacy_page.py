@@ -1,0 +1,60 @@
+"""docs/privacy.md and docs/selection-proof.md are proofs by names: each function, class, table and option that they name is there."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+from dataclasses import fields
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import mwem_sql
+from mwem_sql import surface
+from mwem_sql.request import Request
+from mwem_sql.resources import read_sql
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = "".join((ROOT / "docs" / page).read_text(encoding="utf-8") for page in ("privacy.md", "selection-proof.md"))
+MODULES: dict[str, ModuleType] = {
+    found.name.rpartition(".")[2]: importlib.import_module(found.name) for found in pkgutil.walk_packages(mwem_sql.__path__, "mwem_sql.") if "__main__" not in found.name
+}
+TABLES = {f"mwem.{table}" for script in ("ledger.sql", "metadata.sql") for table in re.findall(r"CREATE TABLE IF NOT EXISTS (\w+)", read_sql(script))}
+FUNCTIONS = {function.name for function in surface.FUNCTIONS}
+OPTIONS = {option.name for option in fields(Request)}
+DUCKDB = {"READ_ONLY", "con.interrupt", "enable_logging", "estimated_size"}
+
+
+def is_there(name: str) -> bool:
+    """A table of ours, an SQL function, an option, a file, `module.thing`, `Class.method`, or something that a module defines."""
+    if name in TABLES | FUNCTIONS | OPTIONS or (ROOT / name).exists():
+        return True
+    first, *rest = name.split(".")
+    starts: list[object] = [MODULES[first]] if first in MODULES else []
+    starts += [getattr(module, first) for module in MODULES.values() if hasattr(module, first)] + ([mwem_sql] if first == "mwem_sql" else [])
+    for start in starts:
+        found = start
+        for part in rest:
+            found = getattr(found, part, None)
+        if found is not None:
+            return True
+    return False
+
+
+def names() -> list[str]:
+    """What stands in `code` and could be ours: with a dot, a slash, an underscore or a capital."""
+    spans = set(re.findall(r"`([A-Za-z_][\w./]*)(?:\(\))?`", PAGES))
+    return sorted(span for span in spans - DUCKDB if re.search(r"[._A-Z/]", span))
+
+
+@pytest.mark.parametrize("name", names())
+def test_what_the_proof_names_is_there(name: str) -> None:
+    assert is_there(name)
+
+
+def test_the_proof_names_its_steps() -> None:
+    assert {"engine.true_answers", "Kernel.select", "Kernel.measure", "Accountant.settle", "Ledger.debit", "store.write"} <= set(names())
+    assert not is_there("Kernel.peek")
+    assert not is_there("mwem.gossip")
