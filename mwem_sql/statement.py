@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
+from types import NoneType
 from typing import Any
 
 import duckdb
@@ -17,6 +18,10 @@ from mwem_sql.errors import legible
 from mwem_sql.ledger import SCHEMA, Balance, Ledger, damaged, holders, read_rows
 
 _KEY = ("database_name", "schema_name", "table_name")
+_FACTS: dict[str, Any] = {
+    **dict.fromkeys((*_KEY, "entry", "action", "status"), str), "epsilon": float, "delta": float, "private": bool, "started": datetime,
+    "finished": (datetime, NoneType), **dict.fromkeys(("output", "who", "unit"), (str, NoneType)), "rows_per_unit": (int, NoneType),
+}  # fmt: skip
 
 Row = dict[str, Any]
 
@@ -43,8 +48,8 @@ def _with_balances(con: duckdb.DuckDBPyConnection, home: str, stored: set[str]) 
     balances: dict[Name, Balance] = {}
     for row in _checked(con, home):
         name = Name(row["database_name"] or home, row["schema_name"], row["table_name"])
-        if not isinstance(row["started"], datetime):
-            raise TypeError("a time that is none")
+        if not all(isinstance(row.get(fact), kind) for fact, kind in _FACTS.items()):
+            raise TypeError("a fact of another type")
         if name not in balances:
             balances[name] = Ledger(home, name).balance(con)
         balance = {"epsilon_spent": balances[name].epsilon_spent, "epsilon_left": balances[name].epsilon_left}

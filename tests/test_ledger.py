@@ -470,7 +470,9 @@ def test_under_a_cap_with_delta_a_release_with_delta_has_gaussian_noise(con: Con
     "change",
     [
         "UPDATE mwem.ledger SET epsilon_exact = 'abc'", "ALTER TABLE mwem.ledger DROP COLUMN epsilon_exact", "UPDATE mwem.budgets SET epsilon_exact = '1/0'",
-        "ALTER TABLE mwem.ledger ALTER COLUMN started TYPE VARCHAR", "ALTER TABLE mwem.journal DROP COLUMN checksum",
+        "ALTER TABLE mwem.ledger ALTER COLUMN started TYPE VARCHAR", "ALTER TABLE mwem.ledger ALTER COLUMN epsilon TYPE VARCHAR",
+        "ALTER TABLE mwem.ledger ALTER COLUMN private TYPE INTEGER", "ALTER TABLE mwem.ledger ALTER COLUMN who TYPE VARCHAR[] USING [who]",
+        "ALTER TABLE mwem.journal DROP COLUMN checksum",
     ],
 )  # fmt: skip
 def test_a_damaged_ledger_is_said_to_be_damaged(con: Connection, ledger: Ledger, change: str) -> None:

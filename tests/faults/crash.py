@@ -205,14 +205,20 @@ def locked_out(folder: Path, output: str) -> None:
     assert status == 0, told
 
 
-def faults(what: str, number: int, steps: int, seconds: float) -> list[Callable[[Path, str], None]]:
+def written(folder: Path, steps: int) -> int:
+    """How large a file a release writes before DuckDB takes stock: what is left if it is killed at its last step."""
+    killed_at(steps - 1, folder, OUTPUTS[0])
+    return max(path.stat().st_size for path in folder.glob("*.wal"))
+
+
+def faults(what: str, number: int, steps: int, seconds: float, size: int) -> list[Callable[[Path, str], None]]:
     if what == "steps":
         return [partial(killed_at, step) for step in range(steps - 1, -1, -(number or 1))]
     if what == "random":
         chance = random.SystemRandom()
         return [partial(killed_after, chance.uniform(0, 1.2 * seconds)) for _ in range(number // len(OUTPUTS))]
     if what == "full":
-        return [partial(starved, int(64 * 1.5**k)) for k in range(number)]
+        return [partial(starved, int(1.2 * size * k / number)) for k in range(1, number + 1)]
     return [locked_out]
 
 
@@ -229,7 +235,8 @@ def main(what: str, number: str = "0") -> dict[str, int]:
         started = time.monotonic()
         status, steps = in_child(lambda: attempt(Path(shutil.copytree(template, Path(name) / "counted")), OUTPUTS[1], Steps()))
         assert status == 0, steps
-        for turn, fault in enumerate(faults(what, int(number), steps, time.monotonic() - started)):
+        seconds, size = time.monotonic() - started, written(Path(shutil.copytree(template, Path(name) / "written")), steps)
+        for turn, fault in enumerate(faults(what, int(number), steps, seconds, size)):
             for output in OUTPUTS if what != "steps" or number == "0" else OUTPUTS[turn % 2 :][:1]:
                 folder = Path(shutil.copytree(template, Path(name) / "trial"))
                 fault(folder, output)
