@@ -32,7 +32,7 @@ release = importlib.import_module("mwem_sql.release")  # the package has a funct
 EPSILON, DELTA = Fraction(1), Fraction(1, 10**6)
 WIDE = Fraction(1, 100)  # at which two rounds are planned with Gaussian noise
 SHORT, MIDDLE, LONG = 4_000, 20_000, 60_000
-WHOLE_SHORT, WHOLE_LONG = 200, 6_000
+WHOLE_SHORT, WHOLE_MIDDLE, WHOLE_LONG = 200, 4_000, 6_000
 lengths = pytest.mark.parametrize("trials", [SHORT, pytest.param(LONG, marks=pytest.mark.campaign)])
 kinds = pytest.mark.parametrize("kind", ["pure", "zcdp"])
 
@@ -245,12 +245,14 @@ deltas = pytest.mark.parametrize("delta", [Fraction(0), WIDE], ids=["pure", "app
 
 
 @deltas
-@pytest.mark.parametrize("noise", [OpenDPNoise, Half])
+@pytest.mark.parametrize(("noise", "trials"), [(OpenDPNoise, WHOLE_LONG), (Half, WHOLE_MIDDLE)])
 @pytest.mark.campaign
-def test_whole_releases(neighbours: Callable[[Budget], Neighbours], monkeypatch: pytest.MonkeyPatch, delta: Fraction, noise: type[OpenDPNoise]) -> None:
+def test_whole_releases(
+    neighbours: Callable[[Budget], Neighbours], monkeypatch: pytest.MonkeyPatch, delta: Fraction, noise: type[OpenDPNoise], trials: int
+) -> None:
     monkeypatch.setattr(release, "OpenDPNoise", noise)
-    found = audited(neighbours(Budget(EPSILON, delta)), WHOLE_LONG)
-    found.tell(f"whole releases, delta {float(delta):g}, {noise.__name__}", 2 * WHOLE_LONG)
+    found = audited(neighbours(Budget(EPSILON, delta)), trials)
+    found.tell(f"whole releases, delta {float(delta):g}, {noise.__name__}", 2 * trials)
     assert found.hold is (noise is OpenDPNoise)
 
 
