@@ -87,7 +87,7 @@ def neighbours(chance: random.Random, unit: bool) -> Iterator[tuple[Connection, 
 
 @pytest.mark.parametrize("seeds", [range(5), pytest.param(range(100, 500), marks=pytest.mark.campaign)])
 def test_neighbours_move_scores_and_answers_by_no_more_than_the_noise_is_made_for(seeds: range) -> None:
-    reached = 0.0
+    reached = selected = 0.0
     for seed in seeds:
         chance = random.Random(seed)
         asked = chance.sample(KINDS, chance.randrange(1, 7))
@@ -118,8 +118,10 @@ def test_neighbours_move_scores_and_answers_by_no_more_than_the_noise_is_made_fo
         assert first.scales == second.scales
         moved = max(abs(one - other) for one, other in zip(first.scores, second.scores, strict=True))
         assert 2 * moved <= first.scales[0] * (1 + 1e-12), (seed, asked)
+        selected = max(selected, 2 * moved / first.scales[0])
         for scale, one, other in zip(first.scales[1:], first.values, second.values, strict=True):
             apart = sum(abs(x - y) for x, y in zip(one, other, strict=True))
             assert apart <= scale * (1 + 1e-12), (seed, asked)
             reached = max(reached, apart / scale)
-    assert reached > 0.99  # the bound is not idle
+    print(f"\n{len(seeds)} pairs of neighbours: scores move by at most {selected:.3f} and answers by {reached:.3f} of what the noise is made for")
+    assert min(selected, reached) > 0.99  # the bounds are not idle
