@@ -86,6 +86,7 @@ def test_answers_may_lag_behind() -> None:
 @pytest.mark.parametrize("many", [0, 1000])
 def test_only_what_changed_is_asked_again(monkeypatch: pytest.MonkeyPatch, many: int) -> None:
     monkeypatch.setattr(module, "MANY", many)
+    monkeypatch.setattr(module, "BULK", 0)
     shape = dict.fromkeys("abcdef", 3)
     asked = marginals(shape, 3)
     kept = Kept(Offers(asked, shape, 10**6), asked)
