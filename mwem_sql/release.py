@@ -115,7 +115,9 @@ def make_plan(session: Session, request: Request) -> Plan:
     rounds = request.rounds or default_rounds(len(linear), len(compiled.classes))
     shape = {name: classes.count for name, classes in compiled.classes.items()}
     measured = float((1 - SELECT_SHARE) * (1 if request.total is not None else 1 - TOTAL_SHARE) / rounds)
-    at_once = is_plain and request.start == "uniform" and is_told_at_once(linear, math.prod(shape.values()), measured)
+    cells = math.prod(shape.values())
+    is_free = is_plain and (request.start, request.fit) == ("uniform", "mirror") and cells <= request.max_cells
+    at_once = is_free and is_told_at_once(linear, cells, measured)
     if at_once:
         strategy = Strategy([whole_domain(shape)], np.ones(1), [])
     else:

@@ -462,6 +462,10 @@ def test_parities_of_a_small_table_take_one_histogram(con: Connection) -> None:
     shown = dict(con.execute("FROM mwem_plan('bits', asked, 1)").fetchall())
     assert (shown["candidates"], shown["selection scale"]) == ("one histogram of the whole domain", "nothing to select")
     assert mwem_sql.release(con, "bits", "asked", 1, rounds=3, output="other").rounds == 3
+    # Not where a call says how it is to be done.
+    for options in ("fit := 'replay'", "average := true", "start := 'histogram'"):
+        shown = dict(con.execute(f"FROM mwem_plan('bits', asked, 1, {options})").fetchall())
+        assert shown["candidates"] != "one histogram of the whole domain"
 
 
 def test_duplicates_of_a_query_are_measured_once_and_answered_each(con: Connection) -> None:
