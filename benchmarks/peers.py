@@ -1,6 +1,6 @@
 """The same work through other packages of PyPI: error, time and peak memory of each, side by side with a plain call.
 
-    python benchmarks/peers.py --data DIR --work DIR [--runs 3] [--only AIM ...] [--write docs/experiments.md]
+    python benchmarks/peers.py --data DIR --work DIR [--runs 3] [--only AIM ...] [--tables country] [--write docs/experiments.md]
 
 Adult's eight attributes, with income (32,561 rows) and with native-country (48,842 rows), cuboids of up to three attributes, pure
 epsilon 1; the error of a cuboid is the mean absolute error of its cells, over all 256 cuboids. Each package is installed once into
@@ -86,14 +86,15 @@ def _variables(name: str | None) -> dict[str, str]:
     return {key: value for key, value in os.environ.items() if name is None or key != "PYTHONPATH"}
 
 
-def cases(names: list[str], runs: int) -> list[Case]:
-    return [{"experiment": "peers", "data": data, "way": name, "run": run} for data in DATA for name in names for run in range(runs)]
+def cases(works: list[str], names: list[str], runs: int) -> list[Case]:
+    """Each way once before any is run again: what else the machine does then slows all of them."""
+    return [{"experiment": "peers", "data": data, "way": name, "run": run} for run in range(runs) for data in works for name in names]
 
 
-def show(results: Results, names: list[str], runs: int, page: Path | None) -> None:
-    asked = cases(names, runs)
+def show(results: Results, works: list[str], names: list[str], runs: int, page: Path | None) -> None:
+    asked = cases(works, names, runs)
     rows = []
-    for data, label in DATA.items():
+    for data, label in ((data, DATA[data]) for data in works):
         ours = {figure: results.spread(asked, figure, data=data, way=names[0]).mean for figure in ("average", "maximum", "seconds", "megabytes")}
         for name in names:
             found = {figure: results.spread(asked, figure, data=data, way=name) for figure in ours}
@@ -104,8 +105,8 @@ def show(results: Results, names: list[str], runs: int, page: Path | None) -> No
                     sum(measured["failed"] for measured in results.of(asked, data=data, way=name)),
                 ]
             )  # fmt: skip
-    figure, panels = report.axes(1, 2, 8, 3)
-    for panel, (data, label) in zip(panels[0], DATA.items(), strict=True):
+    figure, panels = report.axes(1, len(works), 4 * len(works), 3)
+    for panel, (data, label) in zip(panels[0], ((data, DATA[data]) for data in works), strict=True):
         for name in names:
             seconds, average = (results.spread(asked, part, data=data, way=name).mean for part in ("seconds", "average"))
             panel.scatter(seconds, average, color=report.OURS if name == names[0] else report.OTHER)
@@ -123,13 +124,14 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--only", nargs="+", choices=list(PEERS), default=list(PEERS), metavar="PACKAGE", help=", ".join(PEERS))
+    parser.add_argument("--tables", nargs="+", choices=list(DATA), default=list(DATA))
     parser.add_argument("--write", type=Path, metavar="PAGE")
     options = parser.parse_args()
     results = Results(options.work)
-    for case in results.missing(cases(options.only, options.runs)):
+    for case in results.missing(cases(options.tables, options.only, options.runs)):
         print(case["data"], case["way"], case["run"], file=sys.stderr, flush=True)
         results.keep(case, run(case, options.data, options.work))
-    show(results, options.only, options.runs, options.write)
+    show(results, options.tables, options.only, options.runs, options.write)
 
 
 if __name__ == "__main__":
