@@ -127,8 +127,8 @@ def test_a_pasted_workload_is_compiled_exactly_and_released(con: Connection, exp
     assert [query for query, _, _ in rows] == list(range(1, len(PASTED) + 1))
     assert [int(true) for _, true, _ in rows] == expected
     # Discrete noise of this scale is 0 but for a chance of exp(-1 / scale): what is measured is what DuckDB counts.
-    measured = con.execute("SELECT query, \"values\"[1], scale FROM mwem.measurements WHERE purpose = 'round'").fetchall()
-    assert len(measured) > rounds / 2
+    measured = con.execute("SELECT query, \"values\"[1], scale FROM mwem.measurements WHERE purpose = 'round' AND query > 0").fetchall()
+    assert measured  # the others are partitions that no query asks for
     assert max(scale for _, _, scale in measured) < 1e-3
     assert all(value == expected[query - 1] for query, value, _ in measured)
     # The model is fitted to these, not equal to them: on average it is off by less than the smallest thing to count, a row.
