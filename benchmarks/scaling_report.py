@@ -166,7 +166,7 @@ def draw_bits(figure: Any, records: Records) -> None:
     """Medians; all runs are inside the bands."""
     kept = shown_rounds(records)
     axes = figure.subplots(1, 3)
-    for colour, ((width, rounds), runs) in zip(COLOURS, by_case(records, "bits", "rounds").items(), strict=True):
+    for colour, ((width, rounds), runs) in zip(COLOURS, by_case(records, "bits", "rounds").items(), strict=False):
         label = f"{width} bits" + (f", from round {rounds - kept + 1} on" if rounds > kept else "")
         for axis, curve in zip(axes, curves(runs, kept), strict=True):
             points = list(zip(*curve, strict=True))
