@@ -95,26 +95,27 @@ def show(results: Results, works: list[str], names: list[str], runs: int, page: 
     asked = cases(works, names, runs)
     rows = []
     for data, label in ((data, DATA[data]) for data in works):
-        ours = {figure: results.spread(asked, figure, data=data, way=names[0]).mean for figure in ("average", "maximum", "seconds", "megabytes")}
+        ours = {figure: results.spread(asked, figure, data=data, way=names[0]).mean for figure in ("average", "maximum", "seconds", "processor", "megabytes")}
         for name in names:
             found = {figure: results.spread(asked, figure, data=data, way=name) for figure in ours}
             rows.append(
                 [
                     label, name, *(f"{found[figure].mean:.3g} ± {found[figure].deviation:.2g}" for figure in ("average", "maximum")),
-                    f"{found['seconds'].mean:.1f}", f"{found['seconds'].mean / ours['seconds']:.0f}x", f"{found['megabytes'].mean:,.0f}",
+                    f"{found['seconds'].mean:.1f}", f"{found['processor'].mean:.1f}", f"{found['processor'].mean / ours['processor']:.0f}x",
+                    f"{found['megabytes'].mean:,.0f}",
                     sum(measured["failed"] for measured in results.of(asked, data=data, way=name)),
                 ]
             )  # fmt: skip
     figure, panels = report.axes(1, len(works), 4 * len(works), 3)
     for panel, (data, label) in zip(panels[0], ((data, DATA[data]) for data in works), strict=True):
         for name in names:
-            seconds, average = (results.spread(asked, part, data=data, way=name).mean for part in ("seconds", "average"))
+            seconds, average = (results.spread(asked, part, data=data, way=name).mean for part in ("processor", "average"))
             panel.scatter(seconds, average, color=report.OURS if name == names[0] else report.OTHER)
             panel.annotate(name, (seconds, average), xytext=(4, 4), textcoords="offset points", fontsize=7)
-        panel.set(xscale="log", yscale="log", title=label, xlabel="seconds")
+        panel.set(xscale="log", yscale="log", title=label, xlabel="seconds of processor time")
         panel.margins(x=0.35, y=0.2)
     panels[0][0].set_ylabel("average cuboid error")
-    head = ["work, epsilon 1", "package", "average cuboid error", "maximum", "seconds", "of ours", "peak MB", "failed runs"]
+    head = ["work, epsilon 1", "package", "average cuboid error", "maximum", "seconds", "of processor", "over ours", "peak MB", "failed runs"]
     report.write("peers", report.table(head, rows) + f"\n\nMean ± standard deviation of {runs} runs, each in a fresh process, one at a time.\n", figure, page)
 
 
