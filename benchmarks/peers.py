@@ -100,7 +100,7 @@ def show(results: Results, works: list[str], names: list[str], runs: int, page: 
             found = {figure: results.spread(asked, figure, data=data, way=name) for figure in ours}
             rows.append(
                 [
-                    label, name, *(f"{found[figure].mean:.3g} ± {found[figure].deviation:.2g}" for figure in ("average", "maximum")),
+                    label, name, *(f"{found[figure].mean:.3g}" + (f" ± {found[figure].deviation:.2g}" if runs > 1 else "") for figure in ("average", "maximum")),
                     f"{found['seconds'].mean:.1f}", f"{found['processor'].mean:.1f}", f"{found['processor'].mean / ours['processor']:.0f}x",
                     f"{found['megabytes'].mean:,.0f}",
                     sum(measured["failed"] for measured in results.of(asked, data=data, way=name)),
@@ -116,7 +116,7 @@ def show(results: Results, works: list[str], names: list[str], runs: int, page: 
         panel.margins(x=0.35, y=0.2)
     panels[0][0].set_ylabel("average cuboid error")
     head = ["work, epsilon 1", "package", "average cuboid error", "maximum", "seconds", "of processor", "over ours", "peak MB", "failed runs"]
-    report.write("peers", report.table(head, rows) + f"\n\nMean ± standard deviation of {runs} runs, each in a fresh process, one at a time.\n", figure, page)
+    report.write("peers", report.table(head, rows) + f"\n\n{f'Mean ± standard deviation of {runs} runs' if runs > 1 else 'One run'}, each in a fresh process, one at a time.\n", figure, page)
 
 
 def main() -> None:
