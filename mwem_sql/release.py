@@ -135,7 +135,7 @@ def make_plan(session: Session, request: Request) -> Plan:
     )  # fmt: skip
     _check_rows(request, shares)
     problem = Problem(
-        strategy.queries, strategy.weights, compiled.sizes, request.max_cells, request.total, _histogram(request, compiled), request.average,
+        strategy.queries, strategy.weights, compiled.sizes, request.max_cells, request.total, _histogram(request, shape), request.average,
         request.rows_per_unit, request.fit, [number + 1 for number in strategy.first], at_once,
     )  # fmt: skip
     pushdown = plan_pushdown(relation.name, compiled.classes, problem.kernel_queries(), _unit(request, relation))
@@ -183,10 +183,9 @@ def _charged_unit(request: Request, relation: Relation) -> str | None:
     return None if request.unit is None else relation.origin(request.unit, FUNCTION)
 
 
-def _histogram(request: Request, compiled: Compiled) -> LinearQuery | None:
+def _histogram(request: Request, shape: Mapping[str, int]) -> LinearQuery | None:
     if request.start != "histogram":
         return None
-    shape = {name: classes.count for name, classes in compiled.classes.items()}
     if math.prod(shape.values()) > MAX_CELLS:
         raise refuse(
             CellsError, FUNCTION,

@@ -48,8 +48,10 @@ def is_told_at_once(queries: Sequence[LinearQuery], cells: int, share: float) ->
 
     A parity is the sum of all cells, with signs, each with the noise that the whole budget leaves; in a round one has the noise of its share.
     """
+    if cells * share**2 > 1:
+        return False
     blocks = Facts.of(queries).blocks
-    return bool(blocks) and all(map(_is_sign, blocks)) and cells * share**2 <= 1
+    return bool(blocks) and all(map(_is_sign, blocks))
 
 
 def _is_sign(block: Block) -> bool:

@@ -95,13 +95,13 @@ def _meet_all(
     """The same for all ways of one side: each of its values is a clique of its own, whose marginals are summed out together."""
     lead = sides[leader]
     others = {number: [sides[place] for place in sorted(way, key=lambda place: place != leader)[1:]] for number, way in chosen.items()}
+    unions = {number: ("", *_union(one.through, other.through)) for number, (one, other) in others.items()}
     found = {number: np.empty((len(lead.given), len(one.given), len(other.given))) for number, (one, other) in others.items()}
     step = max(1, BATCH // clique.weights.size)
     for begin in range(0, len(lead.given), step):
         some = slice(begin, begin + step)
         values = _on(clique, replace(lead, given=lead.given[some]), clique.attributes) * clique.weights
         all_ = Factor(("", *clique.attributes), (len(values), *clique.shape), values.reshape(-1), 0.0)
-        unions = {number: ("", *_union(one.through, other.through)) for number, (one, other) in others.items()}
         weights = all_.marginals(set(unions.values()))
         for number, (one, other) in others.items():
             part = weights[unions[number]]
