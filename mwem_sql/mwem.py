@@ -129,9 +129,9 @@ def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int
     if split.total:
         m.measure("total", 0, split.total)
     histogram = m.measure("histogram", len(Q) - 1, split.histogram) if problem.histogram is not None else None
-    for q in problem.first:
-        m.measure("first", q, split.first / len(problem.first))
-        known[q - 1] = float(split.first / len(problem.first))
+    for q, share in _ahead(problem, split).items():
+        m.measure("first", q, share)
+        known[q - 1] = float(share)
     n = problem.total or m.total()
 
     # Let A_0 denote n times the uniform distribution over D, or what the noisy histogram tells of B.
@@ -192,6 +192,16 @@ def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int
             A_i.rescale(n)
         A_i.follow(iterates[-1])
     return Outcome(Grouped(Mixture([A_i.state for A_i in iterates]), iterates[-1].grids), n, tuple(m.steps))
+
+
+def _ahead(problem: Problem, split: Split) -> dict[int, Fraction]:
+    """The shares of the queries that come first, by one over the root of their cells.
+
+    Later measurements tell the least of what has few cells: there the noise of many of theirs adds up.
+    """
+    parts = {q: Fraction(problem.queries[q - 1].cells ** -0.5) for q in problem.first}
+    whole = sum(parts.values())
+    return {q: split.first * part / whole for q, part in parts.items()}
 
 
 def _at_once(kernel: Kernel, problem: Problem, split: Split) -> Outcome:

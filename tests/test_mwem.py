@@ -796,7 +796,9 @@ def test_first_marginals_come_first_and_tell_the_total(budget: Budget, total: fl
     ahead = ["histogram"] * histogram + ["first"] * 3
     assert purposes(outcome)[: len(ahead)] == ahead
     assert asked(outcome, "first") == [3, 4, 5]
-    assert {step.measurement.share for step in outcome.steps if step.purpose == "first"} == {how.first / 3}
+    shares = [step.measurement.share for step in outcome.steps if step.purpose == "first"]
+    assert sum(shares) == how.first
+    np.testing.assert_allclose([float(share / shares[2]) for share in shares], np.sqrt([2 / 4, 2 / 5, 1]))  # by one over the root of their cells
     assert accountant.remaining == 0
     counted = [(float(s.measurement.values.sum()), 1 / (s.measurement.variance * s.measurement.values.size)) for s in outcome.steps]
     expected = total or np.average([sums for sums, _ in counted], weights=[precision for _, precision in counted])
@@ -849,10 +851,10 @@ def test_growing_steps_beat_steps_that_are_too_small() -> None:
     B = generator.multinomial(2000, generator.dirichlet(np.full(3**6, 0.1)))
     errors: dict[bool, list[float]] = {False: [], True: []}
     for growing, found in errors.items():
-        for seed in range(8):
+        for seed in range(5):
             outcome, _, _ = grown(Problem(workload, np.ones(15), ones(shape), MANY, 2000.0), B, 60, SeededNoise(seed), growing=growing)
             found.append(sum(np.abs(outcome.state.answer(q) - oracle.dense_query(q, shape) @ B).sum() for q in workload))
-    assert np.mean(errors[True]) < np.mean(errors[False]) - 3 * np.std(errors[False]) / np.sqrt(8)
+    assert np.mean(errors[True]) < np.mean(errors[False]) - 3 * np.std(errors[False]) / np.sqrt(5)
 
 
 def test_the_share_of_selecting_has_an_effect() -> None:

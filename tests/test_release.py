@@ -475,7 +475,7 @@ def test_duplicates_of_a_query_are_measured_once_and_answered_each(con: Connecti
     assert len(set(made.answer(asked).column("answer").to_pylist())) == 1
 
 
-@pytest.mark.parametrize(("queries", "attributes", "rounds"), [(1, 1, 1), (3, 3, 3), (100, 1, 4), (100, 3, 5), (100, 25, 43), (20, 25, 20)])
+@pytest.mark.parametrize(("queries", "attributes", "rounds"), [(1, 1, 1), (3, 3, 3), (100, 1, 4), (100, 3, 6), (100, 25, 50), (20, 25, 20)])
 def test_default_rounds(queries: int, attributes: int, rounds: int) -> None:
     assert default_rounds(queries, attributes) == rounds
 
