@@ -8,9 +8,10 @@ chooses every mechanism after seeing all earlier outputs; query, approximation a
 For pure epsilon the privacy loss of a transcript is the sum of the steps' losses, each at most its share whatever came
 before (Dwork and Roth 2014, appendix B); for zCDP the Renyi divergences of adaptively chosen steps add up (Bun and
 Steinke 2016, lemma 2.3). A loop that also chooses its next share from released outputs (`rounds := NULL`, see `Pace`)
-needs a privacy filter: a debit refused at the limit is that filter. For pure epsilon the sum along every transcript
-stays within the limit (Rogers, Roth, Ullman and Vadhan 2016); for zCDP it is a theorem that the sum is
-what counts (the filters of Feldman and Zrnic 2021; Whitehouse and others 2023).
+needs a privacy filter: a debit refused at the limit is that filter (Rogers, Roth, Ullman and Vadhan 2016). For pure
+epsilon nothing new is to be shown: the sum along every transcript stays within the limit. For zCDP shares that depend on
+outputs, and whose sum never exceeds the limit, add up as if they were fixed: Feldman and Zrnic 2021 for Renyi divergences of
+any order, Whitehouse and others 2023 for approximate zCDP, and so OpenDP's fully adaptive composition.
 """
 
 from __future__ import annotations

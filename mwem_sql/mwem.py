@@ -348,10 +348,7 @@ def _is_total(query: LinearQuery) -> bool:
 
 
 def _counts_every_record(query: LinearQuery) -> bool:
-    return all(
-        bool((block.labels >= 0).all()) and (block.values is None or bool((block.values == 1).all()))
-        for block in query.blocks
-    )
+    return all(block.counts_all for block in query.blocks)
 
 
 def whole_domain(shape: Mapping[str, int]) -> LinearQuery:

@@ -29,11 +29,11 @@ class Boxes:
         self._shape = tuple(block.labels.size + 1 for block in queries[0].blocks)
         sizes = np.array([query.shape for query in queries], dtype=np.int64)
         self.ends = np.cumsum(sizes.prod(axis=1))
-        runs = {id(block): _runs(block) for query in queries for block in query.blocks}
+        runs = {id(block): _counted(block) for query in queries for block in query.blocks}
         own = [[runs[id(block)] for block in query.blocks] for query in queries]
         alike: dict[tuple[int, ...], list[int]] = {}
         for number, found in enumerate(own):
-            alike.setdefault(tuple([len(labels) for _, _, labels in found]), []).append(number)
+            alike.setdefault(tuple([part.shape[1] for part in found]), []).append(number)
         cells, corners = [], []
         for counts, numbers in alike.items():
             # Of each axis its low ends, high ends and cells, a row per query; then of all boxes of the query.
@@ -71,16 +71,14 @@ class Boxes:
 
 
 def is_boxes(query: LinearQuery) -> bool:
-    return 0 < len(query.blocks) <= MOST_ATTRIBUTES and all(_is_short(block) for block in query.blocks)
+    return 0 < len(query.blocks) <= MOST_ATTRIBUTES and all(map(_is_short, query.blocks))
 
 
 def _is_short(block: Block) -> bool:
     return block.values is None and block.labels.ndim == 1 and block.changes[0] < MOST_RUNS
 
 
-def _runs(block: Block) -> tuple[Numbers, Numbers, Numbers]:
-    """Where stretches of neighbouring classes in one cell begin and end, and that cell."""
-    cuts = np.concatenate([[0], 1 + np.flatnonzero(np.diff(block.labels)), [block.labels.size]])
-    labels = block.labels[cuts[:-1]].astype(np.int64)
-    counted = labels >= 0
-    return cuts[:-1][counted], cuts[1:][counted], labels[counted]
+def _counted(block: Block) -> Numbers:
+    """The stretches of neighbouring classes that are in a cell: a row of where they begin, of where they end, and of their cells."""
+    found = np.array(block.stretches, dtype=np.int64)
+    return found[:, found[2] >= 0]

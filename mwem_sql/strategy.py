@@ -135,7 +135,7 @@ class _Parts:
         places, seen = np.unique(facts.members, return_index=True)
         for place in places[np.argsort(seen)].tolist():
             block = facts.blocks[place]
-            if block.size > 1 and block.values is None and bool((block.labels >= 0).all()):
+            if block.size > 1 and block.counts_all:
                 self._of_block[place] = numbers.setdefault(block.key, len(self.blocks))
                 if len(numbers) > len(self.blocks):
                     self.blocks.append(block)

@@ -18,6 +18,7 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 Array = TypeVar("Array", npt.NDArray[np.float64], npt.NDArray[np.int64])
 Labels = npt.NDArray[np.int32]
+Places = npt.NDArray[np.intp]
 Numbers = npt.NDArray[Any]  # int64 on the grid of a measure, float64 in parts of a bound
 
 
@@ -56,6 +57,11 @@ class Block:
         return 1 if added is None or not added.size else max(1, int(np.abs(added).max()))
 
     @cached_property
+    def counts_all(self) -> bool:
+        """Every record adds 1 to a cell."""
+        return bool((self.labels >= 0).all()) and (self.values is None or bool((self.values == 1).all()))
+
+    @cached_property
     def is_identity(self) -> bool:
         """Every class combination is a cell of its own, in order."""
         flat = self.labels.ravel()
@@ -74,8 +80,16 @@ class Block:
         """For each attribute, how often what is asked changes from a class to the next."""
         if self.is_identity:
             return tuple(size - 1 for size in self.labels.shape)
+        if self.labels.ndim == 1 and self.values is None:
+            return (len(self.stretches[2]) - 1,)
         rows = map(self.slices, range(self.labels.ndim))
         return tuple(int(np.count_nonzero((own[1:] != own[:-1]).any(axis=1))) for own in rows)
+
+    @cached_property
+    def stretches(self) -> tuple[Places, Places, Labels]:
+        """Of one attribute, where stretches of neighbouring classes in the same cell begin and end, and that cell, or -1."""
+        cuts = np.concatenate([[0], 1 + np.flatnonzero(self.labels[1:] != self.labels[:-1]), [self.labels.size]])
+        return cuts[:-1], cuts[1:], self.labels[cuts[:-1]]
 
     @cached_property
     def key(self) -> bytes:
