@@ -15,7 +15,7 @@ from mwem_sql.buckets import Scores, bucket_weights
 from mwem_sql.mechanisms import SATURATION, Integers, Noise, OpenDPNoise, SeededNoise
 
 GROUPED = np.array([5, 3, 5, 0, 3, 5, -40, 3, 3, -9000], dtype=np.int64)
-DRAWS = 20_000
+DRAWS = 8_000
 
 
 def check(drawn: list[int], scores: Integers, scale: float) -> None:

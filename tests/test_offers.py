@@ -142,7 +142,7 @@ def test_what_is_offered_fits(seed: int, measured: int, few: int, limit: int, da
             assert state.cells <= limit
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(seeds, st.sampled_from([0, 10**6]), st.sampled_from([30, 100, 300, 1000]), st.sampled_from([None, 0, 20]), st.booleans())
 def test_what_is_offered_fits_however_it_splits(seed: int, few: int, limit: int, step: int | None, tangled: bool) -> None:
     """Ranges, sets and sums, of one attribute and of several at once, beside plain marginals: each splits groups of its own."""

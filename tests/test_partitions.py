@@ -43,7 +43,7 @@ def dense(query: LinearQuery) -> np.ndarray:
     return oracle.dense_query(query, SHAPE)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(counts(), min_size=1, max_size=4))
 def test_a_record_is_in_one_cell_of_whatever_may_be_measured(asked: list[LinearQuery]) -> None:
     """The sensitivity of a partition, as of a marginal, is 1: for its noise and for its score."""

@@ -97,7 +97,7 @@ def test_expected_counts_are_the_weights() -> None:
     """Over many draws, for cells of a factor and of a product of factors, with far fewer rows than cells."""
     state, shape = independent_attributes(5, 4, 3, 2)
     state.join(["a0", "a2"])
-    rows, draws = 7, 1500
+    rows, draws = 7, 800
     generator = np.random.default_rng(3)
     total = np.zeros(tuple(shape.values()))
     squares = np.zeros_like(total)
@@ -169,7 +169,7 @@ def test_cliques_of_a_tree_are_followed_closely(seed: int) -> None:
 def test_a_single_row_follows_the_weights() -> None:
     """Over many draws, for all cells of three cliques together."""
     state, shape = tree_state(4, 3, 5, 1)
-    draws = 3000
+    draws = 1500
     generator = np.random.default_rng(3)
     total = sum(counts(draw(state, 1, generator), shape, *shape) for _ in range(draws))
     expected = state.marginal(tuple(shape)) / state.total

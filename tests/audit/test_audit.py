@@ -242,6 +242,7 @@ def transcript_cost(outcome: Outcome) -> Fraction:
 
 
 deltas = pytest.mark.parametrize("delta", [Fraction(0), WIDE], ids=["pure", "approximate"])
+pure_by_default = pytest.mark.parametrize("delta", [Fraction(0), pytest.param(WIDE, marks=pytest.mark.campaign)], ids=["pure", "approximate"])
 
 
 @pytest.mark.parametrize(("noise", "delta", "trials"), [(OpenDPNoise, Fraction(0), WHOLE_LONG), (OpenDPNoise, WIDE, WHOLE_LONG), (Half, Fraction(0), WHOLE_MIDDLE)])
@@ -256,7 +257,7 @@ def test_whole_releases(
     assert found.hold is (noise is OpenDPNoise)
 
 
-@deltas
+@pure_by_default
 @pytest.mark.parametrize(("broken", "cells"), [(BareTotal, {1}), (OnlyNonEmpty, {2, 6})])
 def test_whole_releases_broken(
     neighbours: Callable[[Budget], Neighbours], monkeypatch: pytest.MonkeyPatch, delta: Fraction, broken: type[OpenDPNoise], cells: set[int]
@@ -272,7 +273,7 @@ def test_whole_releases_broken(
     assert found.epsilon > EPSILON
 
 
-@pytest.mark.parametrize("delta", [Fraction(0), pytest.param(WIDE, marks=pytest.mark.campaign)], ids=["pure", "approximate"])
+@pure_by_default
 @pytest.mark.parametrize(("noise", "honest"), [(OpenDPNoise, True), (Half, False)])
 def test_noise_is_as_large_as_the_transcript_says(
     neighbours: Callable[[Budget], Neighbours], monkeypatch: pytest.MonkeyPatch, noise: type[OpenDPNoise], honest: bool, delta: Fraction
