@@ -42,8 +42,10 @@ SELECT_SHARE: Final = Fraction(3, 20)
 # The same where most of a workload are counts: there are more candidates, of fewer cells.
 COUNTS_SHARE: Final = Fraction(1, 4)
 PAPER_SHARE: Final = Fraction(1, 2)
-# Rounds in a row whose changes together are below their noise before steps grow.
+# Rounds in a row that together are heard less than this many times as loud as their noise before steps grow: errors as large as the
+# noise would be heard so loud.
 PATIENCE: Final = 3
+AS_LOUD: Final = math.sqrt(2)
 # What a step is multiplied by to halve the noise, in epsilon and in rho.
 _HALVED: Final = {"pure": 2, "zcdp": 4}
 
@@ -121,7 +123,7 @@ class Split:
 class Pace:
     """Hands out the shares of one round after the other, until all that a split keeps for rounds is spent.
 
-    All rounds take the same, unless the split is growing and some in a row have heard nothing but noise: the next ones
+    All rounds take the same, unless the split is growing and some in a row have heard more noise than errors: the next ones
     then take what halves it. This is the paper's doubling within one run, as AIM does it (McKenna and others 2022), but for
     one selection that went wrong. What would not make two more rounds goes to the last. Decides on released values only.
     """
@@ -145,10 +147,10 @@ class Pace:
         self.left -= self._step
         return self._selecting * self._step, (1 - self._selecting) * self._step
 
-    def hear(self, change: float, noise: float) -> None:
-        """Take note of what the last measurement changed and of the noise that it was expected to carry."""
-        self._heard.append(change / noise)
-        if self._split.growing and len(self._heard) >= PATIENCE and sum(self._heard[-PATIENCE:]) < PATIENCE:
+    def hear(self, distance: float, noise: float) -> None:
+        """Take note of how far the last measurement was from what was known, and of the noise that it was expected to carry."""
+        self._heard.append(distance / noise)
+        if self._split.growing and len(self._heard) >= PATIENCE and sum(self._heard[-PATIENCE:]) < AS_LOUD * PATIENCE:
             self._step *= _HALVED[self._split.kind]
             self._heard.clear()
 

@@ -160,7 +160,9 @@ def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int
             known[q_i - 1] = float(measure)
             before = A.answer(Q[q_i].shares) if split.growing else None
             # 2. Laplace Mechanism: m_i = q_i(B) + Laplace(2T/eps).
-            m.measure("round", q_i, measure)
+            measured = m.measure("round", q_i, measure)
+            if before is not None:
+                pace.hear(float(np.abs(measured.values / Q[q_i].bound - before).sum()), penalties.noise[q_i] / Q[q_i].bound)
         else:
             # Nothing new can be asked: the whole round goes to what is in the state.
             q_i = m.least_known()
@@ -175,8 +177,6 @@ def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int
             A.update(Q[k].shares, m.values[k])
         else:
             _fit(A, problem, m)
-        if anything and before is not None:
-            pace.hear(float(np.abs(A.answer(Q[q_i].shares) - before).sum()), penalties.noise[q_i] / Q[q_i].bound)
         if progress is not None:
             progress(i, i + pace.rounds)
         if not pace.left:
