@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from strategies import Floats, close, dense, domains, queries, seeds
 
-from mwem_sql.budget import Accountant, Budget, Split, split
+from mwem_sql.budget import Accountant, Budget, Pace, Split, split
 from mwem_sql.compiler.linear import Block, LinearQuery
 from mwem_sql.grid import Adaptive, Grouped
 from mwem_sql.kernel import Kernel
@@ -841,6 +841,16 @@ def test_steps_stay_as_they_are_while_there_is_something_to_hear() -> None:
     B = generator.multinomial(10**6, generator.dirichlet(np.full(3**6, 0.05)))
     outcome, _, how = grown(Problem(workload, np.ones(15), ones(shape), MANY, 1e6), B, 10, SeededNoise(1))
     assert [step.measurement.share for step in outcome.steps] == [how.measure] * 10
+
+
+def test_what_is_heard_is_how_far_a_measurement_is_from_what_was_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[tuple[float, float]] = []
+    monkeypatch.setattr(Pace, "hear", lambda _, *told: heard.append(told))
+    shape = {"a": 3, "b": 4}
+    problem = Problem([cuboid(shape, "a", "b")], np.ones(1), ones(shape), MANY, 1200.0)
+    outcome, _, how = grown(problem, np.arange(12) * 20, 1, SeededNoise(4))
+    measured = outcome.steps[0].measurement
+    assert heard == [(pytest.approx(np.abs(measured.values - 100.0).sum()), pytest.approx(12 * noise_scale(how.measure, 1, "pure").scale))]
 
 
 def test_growing_steps_beat_steps_that_are_too_small() -> None:
