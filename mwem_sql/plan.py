@@ -29,7 +29,7 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
         "epsilon": f"{float(request.budget.epsilon):g}",
         "delta": f"{float(request.budget.delta):g}",
         "composition": "pure epsilon, Laplace noise" if split.kind == "pure" else "zCDP, Gaussian noise",
-        "rounds": f"{split.rounds}" + (", or fewer: steps grow when a measurement tells nothing but noise" if split.growing else ""),
+        "rounds": f"{split.rounds}" + (", or fewer: steps grow when measurements tell more noise than errors" if split.growing else ""),
         "total": _total(request, split),
         "start": request.start,
         "queries": f"{len(compiled.queries):,} rows, {len(compiled.distinct[0]):,} distinct",

@@ -23,7 +23,7 @@ def test_the_facts_in_reading_order(con: Connection) -> None:
     assert found["table"] == "memory.main.people"
     assert found["protects"] == "one row"
     assert found["composition"] == "pure epsilon, Laplace noise"
-    assert found["rounds"] == "3, or fewer: steps grow when a measurement tells nothing but noise"
+    assert found["rounds"] == "3, or fewer: steps grow when measurements tell more noise than errors"
     assert found["total"] == "private, from the marginals that are measured first"
     assert found["candidates"] == "6, with what cuboids add up to and partitions around counts"
     assert found["first"] == "2 marginals, 15% of the budget"
