@@ -33,10 +33,11 @@ MINIMUM_EPSILON: Final = Fraction(1, 10**12)
 MAXIMUM_EPSILON: Final = Fraction(10**6)
 MINIMUM_DELTA: Final = Fraction(1, 10**300)
 MAXIMUM_ROUNDS: Final = 10**6
-# What a private total, a histogram start and the first marginals take off the top.
+# What a private total, a histogram start and the first marginals, or grids of single attributes, take off the top.
 TOTAL_SHARE: Final = Fraction(1, 20)
 HISTOGRAM_SHARE: Final = Fraction(1, 4)
 FIRST_SHARE: Final = Fraction(3, 20)
+GRIDS_SHARE: Final = Fraction(1, 2)
 # Of a round: what selecting takes. The paper's half is what its theorem is about.
 SELECT_SHARE: Final = Fraction(3, 20)
 # The same where most of a workload are counts: there are more candidates, of fewer cells.
@@ -228,7 +229,7 @@ def split(
     *,
     total_is_public: bool,
     histogram: bool,
-    first: bool = False,
+    first: Fraction = Fraction(0),
     growing: bool = False,
     selecting: Fraction = PAPER_SHARE,
     sensitivity: int = 1,
@@ -237,8 +238,8 @@ def split(
 ) -> Split:
     """Share the budget evenly among rounds, of each of which `selecting` goes to the selection; half is the paper's figure.
 
-    A private total first takes 1/20, a histogram start 1/4 and marginals `first` 3/20 of the whole; where there are such marginals,
-    they tell the total, too. With delta > 0 the same split is made of rho too, and the plan whose noise on one measured cell has
+    A private total takes 1/20 of the whole, a histogram start 1/4, and what is measured ahead of the rounds `first`, which then tells the
+    total, too. With delta > 0 the same split is made of rho too, and the plan whose noise on one measured cell has
     the smaller standard deviation (sqrt(2) times the Laplace scale against sigma) is taken, pure at a tie: (epsilon, 0) implies
     (epsilon, delta). Only public numbers decide. `counted_in_rho`: the table's cap adds up rho, in which Laplace noise would cost far
     more; then the plan of rho is taken.
@@ -252,8 +253,7 @@ def split(
         )
     total = Fraction(0) if total_is_public or first else TOTAL_SHARE
     start = HISTOGRAM_SHARE if histogram else Fraction(0)
-    ahead = FIRST_SHARE if first else Fraction(0)
-    each = (1 - total - start - ahead) / rounds
+    each = (1 - total - start - first) / rounds
     measuring = (1 - selecting) * each
 
     pure = math.sqrt(2) * noise_scale(measuring * budget.epsilon, sensitivity, "pure").scale
@@ -263,7 +263,7 @@ def split(
     kind: Kind = "zcdp" if better else "pure"
     limit = rho if better else budget.epsilon
     return Split(
-        kind, limit, total * limit, start * limit, ahead * limit, selecting * each * limit, measuring * limit, rounds, growing, predicted, budget
+        kind, limit, total * limit, start * limit, first * limit, selecting * each * limit, measuring * limit, rounds, growing, predicted, budget
     )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from mwem_sql import calls, catalog, engine, reuse, store
 from mwem_sql.accounts import is_counted_in_rho, is_read_only, ledger_of
-from mwem_sql.budget import COUNTS_SHARE, PAPER_SHARE, SELECT_SHARE, TOTAL_SHARE, Split, split
+from mwem_sql.budget import COUNTS_SHARE, FIRST_SHARE, GRIDS_SHARE, PAPER_SHARE, SELECT_SHARE, TOTAL_SHARE, Split, split
 from mwem_sql.caps import Charge, protected
 from mwem_sql.catalog import Name, Relation
 from mwem_sql.compiler.blocks import MAX_CELLS
@@ -127,9 +127,14 @@ def make_plan(session: Session, request: Request) -> Plan:
         # As many rounds as were asked for, and nothing ahead of them.
         strategy = replace(strategy, first=[])
     selecting = COUNTS_SHARE if 2 * strategy.partitioned > len(linear) else SELECT_SHARE
+    ahead = Fraction(0)
+    if strategy.first:
+        ahead = GRIDS_SHARE if strategy.grids_first else FIRST_SHARE
+        # Each round takes as much as without grids: half of the budget is half of the rounds.
+        rounds = max(1, rounds // 2) if strategy.grids_first else rounds
     shares = split(
         request.budget, 1 if at_once else rounds, total_is_public=request.total is not None or at_once,
-        histogram=request.start == "histogram", first=bool(strategy.first), growing=is_plain and not at_once,
+        histogram=request.start == "histogram", first=ahead, growing=is_plain and not at_once,
         selecting=Fraction(0) if at_once else PAPER_SHARE if request.average else selecting, sensitivity=request.rows_per_unit,
         counted_in_rho=is_counted_in_rho(con, relation.names, session.place),
     )  # fmt: skip

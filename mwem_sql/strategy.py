@@ -22,6 +22,8 @@ MOST_ADDED = 20_000
 """Marginals that are added to a workload, those of fewer parts first; and partitions."""
 MOST_CELLS = 4_000_000
 """Of all marginals that are added, together; and of all partitions."""
+FIRST_CELLS = 32
+"""At most, of a grid of one attribute that is measured ahead of the rounds; not for fewer counts than that, or for the lesser part of a workload."""
 SMALL = 64
 """Class combinations of partitions among which equal ones are looked for."""
 
@@ -34,13 +36,16 @@ class Strategy:
 
     What is added has the largest weight of the queries that it is part of.
 
-    `first` are the numbers, from 0, of the marginals of a single part; `partitioned` says of how many counts there are partitions.
+    `first` are the numbers, from 0, of the marginals of a single part, or (`grids_first`) of a grid for each attribute of counts that
+    join several: what one attribute tells needs few cells, and rounds are left for what they tell together. `partitioned` says of
+    how many counts there are partitions.
     """
 
     queries: list[LinearQuery]
     weights: Floats
     first: list[int]
     partitioned: int = 0
+    grids_first: bool = False
 
 
 def is_told_at_once(queries: Sequence[LinearQuery], cells: int, share: float) -> bool:
@@ -69,20 +74,24 @@ def _with_partitions(queries: Sequence[LinearQuery], strategy: Strategy) -> Stra
     if len(queries) > MOST_ADDED:
         return strategy
     counts = Counts(queries, strategy.weights)
-    found, importance = strategy.queries.copy(), list[float]()
+    found, importance, first = strategy.queries.copy(), list[float](), dict[str, int]()
     partitions = dict(counts.partitions())
     for number, partition in partitions.items():
         found[number] = partition
+    joining, joined = counts.joined()
+    grids_first = not strategy.first and joining > max(FIRST_CELLS, len(queries) / 2)
     closer = ((float(strategy.weights[number]), query) for number, query in counts.closer())
     cells = 0
-    for weight, query in chain(counts.grids(), closer):
+    for is_grid, (weight, query) in chain(((True, grid) for grid in counts.grids()), ((False, look) for look in closer)):
         cells += query.cells
         if len(importance) == MOST_ADDED or cells > MOST_CELLS:
             break
+        if is_grid and grids_first and len(query.blocks) == 1 and query.cells <= FIRST_CELLS and joined.issuperset(query.attributes):
+            first[query.attributes[0]] = len(found)
         found.append(query)
         importance.append(weight)
     weights = np.concatenate([strategy.weights, importance])
-    return _without_equals(Strategy(found, weights, strategy.first, len(partitions)), len(strategy.queries))
+    return _without_equals(Strategy(found, weights, strategy.first or list(first.values()), len(partitions), grids_first), len(strategy.queries))
 
 
 def _without_equals(strategy: Strategy, kept: int) -> Strategy:
@@ -93,7 +102,10 @@ def _without_equals(strategy: Strategy, kept: int) -> Strategy:
     is_new = np.ones(len(strategy.queries), dtype=np.bool_)
     is_new[small] = (first == small) | (np.array(small) < kept)
     queries = [strategy.queries[number] for number in np.flatnonzero(is_new).tolist()]
-    return replace(strategy, queries=queries, weights=strategy.weights[is_new])
+    same = np.arange(len(strategy.queries))
+    same[small] = np.where(np.array(small) < kept, small, first)
+    place = (np.cumsum(is_new) - 1)[same]
+    return replace(strategy, queries=queries, weights=strategy.weights[is_new], first=place[strategy.first].tolist())
 
 
 def _with_marginals(queries: Sequence[LinearQuery], weights: Floats) -> Strategy:

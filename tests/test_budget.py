@@ -136,7 +136,7 @@ def test_a_private_total_and_a_histogram_start_come_off_the_top() -> None:
 
 
 def test_marginals_that_come_first_take_their_share_and_tell_the_total() -> None:
-    plan = split(Budget.parse(1), 17, total_is_public=False, histogram=False, first=True, selecting=SELECT_SHARE)
+    plan = split(Budget.parse(1), 17, total_is_public=False, histogram=False, first=FIRST_SHARE, selecting=SELECT_SHARE)
     assert (plan.total, plan.first) == (0, FIRST_SHARE)
     assert plan.select + plan.measure == (1 - FIRST_SHARE) / 17
     assert plan.select == SELECT_SHARE * (1 - FIRST_SHARE) / 17
@@ -365,7 +365,7 @@ def test_the_conversion_agrees_with_dp_accounting(epsilon: str, delta: str) -> N
 
 def test_the_steps_of_a_release_compose_to_epsilon_with_dp_accounting() -> None:
     """Every scale of a plan, handed to dp-accounting as what it is: Gaussians, and selections of bounded range."""
-    plan = split(Budget.parse(1, "1e-9"), 24, total_is_public=False, histogram=False, first=True, selecting=SELECT_SHARE)
+    plan = split(Budget.parse(1, "1e-9"), 24, total_is_public=False, histogram=False, first=FIRST_SHARE, selecting=SELECT_SHARE)
     assert plan.kind == "zcdp"
     composed = RdpAccountant((1 + np.logspace(-2, 4, 3000)).tolist())
     composed.compose(dp_event.GaussianDpEvent(noise_scale(plan.first / 14, 1, "zcdp").scale), 14)

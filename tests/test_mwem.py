@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from strategies import Floats, close, dense, domains, queries, seeds
 
-from mwem_sql.budget import Accountant, Budget, Pace, Split, split
+from mwem_sql.budget import FIRST_SHARE, Accountant, Budget, Pace, Split, split
 from mwem_sql.compiler.linear import Block, LinearQuery
 from mwem_sql.grid import Adaptive, Grouped
 from mwem_sql.kernel import Kernel
@@ -775,7 +775,7 @@ def grown(
 ) -> tuple[Outcome, Accountant, Split]:
     """A run in which steps may grow."""
     how = split(
-        budget, rounds, total_is_public=problem.total is not None, histogram=problem.histogram is not None, first=bool(problem.first),
+        budget, rounds, total_is_public=problem.total is not None, histogram=problem.histogram is not None, first=FIRST_SHARE if problem.first else Fraction(0),
         growing=growing, selecting=selecting, sensitivity=problem.sensitivity,
     )  # fmt: skip
     answers = [(oracle.dense_query(query, shape_of(problem)) @ B).astype(np.int64) for query in problem.kernel_queries()]
