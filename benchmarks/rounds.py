@@ -23,7 +23,7 @@ RUNS = {"ranges": 10, "contingency": 40, "cubes": 6}
 
 def works() -> Iterator[tuple[str, str, Callable[[int | None, int], Case]]]:
     """For each experiment a name, the figure that is compared, and its case with that many rounds."""
-    for data in ranges.DATA:
+    for data in (*ranges.DATA, *ranges.HELD_OUT):
         for epsilon in (0.1, 0.0125):
             yield f"ranges, {data}, epsilon {epsilon}", "error", lambda rounds, run, data=data, epsilon=epsilon: ranges.case(data, ranges.FIXED_COUNT, epsilon, way="plain", rounds=rounds, run=run)
     for data in contingency.DATA:

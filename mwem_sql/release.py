@@ -123,8 +123,8 @@ def make_plan(session: Session, request: Request) -> Plan:
     else:
         # The theorem is about the workload's own queries and even shares.
         strategy = Strategy(linear, weights, []) if request.average else extend(linear, weights)
-    if request.rounds is not None:
-        # As many rounds as were asked for, and nothing ahead of them.
+    if request.rounds is not None or sum(strategy.queries[number].cells for number in strategy.first) > request.max_cells:
+        # As many rounds as were asked for, and nothing ahead of them; nor what the model has no room for.
         strategy = replace(strategy, first=[])
     selecting = COUNTS_SHARE if 2 * strategy.partitioned > len(linear) else SELECT_SHARE
     ahead = Fraction(0)

@@ -36,9 +36,9 @@ class Strategy:
 
     What is added has the largest weight of the queries that it is part of.
 
-    `first` are the numbers, from 0, of the marginals of a single part, or (`grids_first`) of a grid for each attribute of counts that
-    join several: what one attribute tells needs few cells, and rounds are left for what they tell together. `partitioned` says of
-    how many counts there are partitions.
+    `first` are the numbers, from 0, of the marginals of a single part; if most queries are counts that join attributes (`grids_first`),
+    also of a grid for each other attribute of these: what one attribute tells needs few cells, and rounds are left for what they tell
+    together. `partitioned` says of how many counts there are partitions.
     """
 
     queries: list[LinearQuery]
@@ -79,7 +79,8 @@ def _with_partitions(queries: Sequence[LinearQuery], strategy: Strategy) -> Stra
     for number, partition in partitions.items():
         found[number] = partition
     joining, joined = counts.joined()
-    grids_first = not strategy.first and joining > max(FIRST_CELLS, len(queries) / 2)
+    grids_first = joining > max(FIRST_CELLS, len(queries) / 2)
+    joined.difference_update(*(strategy.queries[number].attributes for number in strategy.first))
     closer = ((float(strategy.weights[number]), query) for number, query in counts.closer())
     cells = 0
     for is_grid, (weight, query) in chain(((True, grid) for grid in counts.grids()), ((False, look) for look in closer)):
@@ -91,7 +92,7 @@ def _with_partitions(queries: Sequence[LinearQuery], strategy: Strategy) -> Stra
         found.append(query)
         importance.append(weight)
     weights = np.concatenate([strategy.weights, importance])
-    return _without_equals(Strategy(found, weights, strategy.first or list(first.values()), len(partitions), grids_first), len(strategy.queries))
+    return _without_equals(Strategy(found, weights, [*strategy.first, *first.values()], len(partitions), grids_first), len(strategy.queries))
 
 
 def _without_equals(strategy: Strategy, kept: int) -> Strategy:
