@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import sys
 import threading
 import time
@@ -30,6 +31,8 @@ LONG = {
 
 
 def main(path: str, what: str, how: str) -> None:
+    # A shell that runs a suite in the background has all of it ignore Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     con = mwem_sql.connect(path)
     con.execute(LONG[what])
     logging.getLogger("mwem_sql").setLevel(logging.INFO)
