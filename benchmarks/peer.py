@@ -1,18 +1,18 @@
 """What peers.py and its peers say to each other: a job in a file, weights in another, and what it took on standard output.
 
-For any environment with numpy; imports nothing of this project.
+For any environment with numpy; imports nothing of this project but its neighbour.
 """
 
 from __future__ import annotations
 
 import json
-import re
 import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import memory
 import numpy as np
 
 
@@ -45,12 +45,7 @@ def serve(methods: Mapping[str, Callable[[Job], Callable[[], np.ndarray]]]) -> N
     found = methods[method](asked)
     took = {
         "seconds": time.perf_counter() - wall, "processor": time.process_time() - processor,
-        "megabytes": _peak() // 1024,
+        "megabytes": memory.peak_megabytes(),
     }  # fmt: skip
     np.save(weights, found().astype(np.float32))
     print(json.dumps(took))
-
-
-def _peak() -> int:
-    """In kilobytes. `getrusage` would begin with what the process had that started this one."""
-    return int(re.findall(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[0])

@@ -23,7 +23,6 @@ import argparse
 import itertools
 import json
 import random
-import resource
 import statistics
 import subprocess
 import sys
@@ -35,6 +34,7 @@ from pathlib import Path
 
 import adult
 import duckdb
+import memory
 import numpy as np
 import sqlglot
 
@@ -268,7 +268,7 @@ def limited(work: Path, name: str) -> None:
         took = Took.of(lambda: engine.true_answers(con.cursor(), pushdown))
     else:
         took = Took.of(lambda: bare_group_by(con, "t", columns))
-    print(json.dumps([took.wall, took.processor, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024]))
+    print(json.dumps([took.wall, took.processor, memory.peak_megabytes()]))
 
 
 def one_group_by(con: duckdb.DuckDBPyConnection) -> None:

@@ -11,13 +11,13 @@ rounds by default; the error is that of the better ones.
 from __future__ import annotations
 
 import json
-import resource
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import memory
 import numpy as np
 import opendp.extras.mbi._mst as mst
 import opendp.prelude as dp
@@ -81,7 +81,7 @@ def measure(columns: dict[str, np.ndarray], sizes: dict[str, int]) -> dict[str, 
     table = context.query(rho=rho).select(list(keys)).contingency_table(keys=keys, algorithm=dp.mbi.MST()).release()
     synthetic = [table.synthesize()]
     seconds = [time.perf_counter() - begin, time.process_time() - used]
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    peak = memory.peak_megabytes()
     synthetic.append(table.synthesize(method="sample"))
     # To each attribute it adds NULL, its last key, which is in no cell of the domain.
     drawn = [{name: rows[name].fill_null(-1).to_numpy() for name in sizes} for rows in synthetic]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import csv
 import inspect
 import json
-import resource
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +18,7 @@ from typing import Any
 
 import adult
 import duckdb
+import memory
 import numpy as np
 import pyarrow as pa
 from scaling_errors import Columns, counts, discretised, distance
@@ -79,7 +79,7 @@ def call(con: duckdb.DuckDBPyConnection, table: str, rounds: int, *, epsilon: fl
     summary = dict(zip([column[0] for column in found.description or ()], found.fetchall()[0], strict=True))
     seconds = (clock() - begin - watch.looking).tolist()
     return {
-        "seconds": seconds, "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, "rounds_each": watch.seconds, "seen": watch.seen,
+        "seconds": seconds, "peak": memory.peak_megabytes(), "rounds_each": watch.seconds, "seen": watch.seen,
         "rounds": summary["rounds"], "queries": summary["queries"], "cells": summary["cells"],
     }  # fmt: skip
 

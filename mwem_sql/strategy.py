@@ -80,14 +80,15 @@ def _with_partitions(queries: Sequence[LinearQuery], strategy: Strategy) -> Stra
         found[number] = partition
     joining, joined = counts.joined()
     grids_first = joining > max(FIRST_CELLS, len(queries) / 2)
-    joined.difference_update(*(strategy.queries[number].attributes for number in strategy.first))
+    told = {name for number in strategy.first for name in strategy.queries[number].attributes}
+    untold = joined - told if grids_first else set()
     closer = ((float(strategy.weights[number]), query) for number, query in counts.closer())
     cells = 0
     for is_grid, (weight, query) in chain(((True, grid) for grid in counts.grids()), ((False, look) for look in closer)):
         cells += query.cells
         if len(importance) == MOST_ADDED or cells > MOST_CELLS:
             break
-        if is_grid and grids_first and len(query.blocks) == 1 and query.cells <= FIRST_CELLS and joined.issuperset(query.attributes):
+        if is_grid and len(query.blocks) == 1 and query.cells <= FIRST_CELLS and query.attributes[0] in untold:
             first[query.attributes[0]] = len(found)
         found.append(query)
         importance.append(weight)
@@ -97,15 +98,16 @@ def _with_partitions(queries: Sequence[LinearQuery], strategy: Strategy) -> Stra
 
 def _without_equals(strategy: Strategy, kept: int) -> Strategy:
     """Without what is there before; all up to a number stay. Of many classes few partitions are equal, and all are long."""
-    small = [number for number, query in enumerate(strategy.queries) if query.domain_cells <= SMALL]
-    first = np.array(small, dtype=np.int64)[Facts.of([strategy.queries[number] for number in small]).firsts()]
-    np.maximum.at(strategy.weights, first, strategy.weights[small])
-    is_new = np.ones(len(strategy.queries), dtype=np.bool_)
-    is_new[small] = (first == small) | (np.array(small) < kept)
+    numbers = np.arange(len(strategy.queries))
+    small = numbers[[query.domain_cells <= SMALL for query in strategy.queries]]
+    equal = small[Facts.of([strategy.queries[number] for number in small.tolist()]).firsts()]
+    np.maximum.at(strategy.weights, equal, strategy.weights[small])
+    # By number, the one that stays for it.
+    stays = numbers.copy()
+    stays[small] = np.where(small < kept, small, equal)
+    is_new = stays == numbers
+    place = (np.cumsum(is_new) - 1)[stays]
     queries = [strategy.queries[number] for number in np.flatnonzero(is_new).tolist()]
-    same = np.arange(len(strategy.queries))
-    same[small] = np.where(np.array(small) < kept, small, first)
-    place = (np.cumsum(is_new) - 1)[same]
     return replace(strategy, queries=queries, weights=strategy.weights[is_new], first=place[strategy.first].tolist())
 
 
