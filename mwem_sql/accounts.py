@@ -1,72 +1,84 @@
-"""Which account answers for a table: its own, that of a capped name it has lost, or one in another database. Reads the catalog and caps only."""
+"""Which account a request is charged to: the one place that says so. Reads the catalog and the ledgers' names only.
+
+| the rows are in | the ledger is in | the account is |
+|---|---|---|
+| a table | its database | the one the table is marked with; else the one its name belongs to, or that of a view above it; else a new one |
+| a table of a database attached READ_ONLY | the database that knows its file, else the default one | the one that the file's path and the table's name belong to; else a new one |
+| files, read by a view | the database that knows one of them, else the view's | the one that the files belong to; else the one of the view's name; else a new one |
+
+While any attached database has a cap, nothing is charged to an account without one (`Ledger.debit`): what is in no account may be a copy.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+import os
+from collections.abc import Sequence
 
 import duckdb
 
 from mwem_sql import catalog
-from mwem_sql.catalog import Name, Place
-from mwem_sql.errors import BudgetError, OutputError, TableError, refuse
-from mwem_sql.ledger import Ledger, columns_hash, holders, read_rows
+from mwem_sql.caps import Cap
+from mwem_sql.catalog import Place, is_read_only
+from mwem_sql.errors import BudgetError, OutputError, refuse
+from mwem_sql.ledger import Ledger, Source
+from mwem_sql.metadata import Key, holders, key, key_of, read_rows
+from mwem_sql.relations import Relation
 
 
-def ledger_of(con: duckdb.DuckDBPyConnection, names: Sequence[Name], place: Place, function: str) -> Ledger:
-    """The ledger that answers for a table, the last of the names; refused where it could not be written or a cap could not be kept."""
-    found = _answering(con, names, place)
+def ledger_of(con: duckdb.DuckDBPyConnection, relation: Relation, place: Place, function: str) -> Ledger:
+    """The ledger that answers for a relation; refused where it could not be written or a cap could not be kept."""
+    found = _answering(con, relation, place, function)
     if not is_read_only(con, found.home):
         return found
+    table = relation.charged
     if found.balance(con).cap is not None:
         raise refuse(
-            BudgetError, function, f"table ({found.table}) has a cap in its own file, which is attached READ_ONLY",
+            BudgetError, function, f"table ({table}) has a cap in its own file, which is attached READ_ONLY",
             "attach it writable, so that the release can be debited there",
         )
     raise refuse(
-        OutputError, function, f"default database ({place.database}) cannot be written, and neither can {names[-1].database}",
+        OutputError, function, f"default database ({place.database}) cannot be written, and neither can {table.database}",
         "USE a writable database: the ledger of a READ_ONLY table is kept in the default one",
     )
 
 
-def is_counted_in_rho(con: duckdb.DuckDBPyConnection, names: Sequence[Name], place: Place) -> bool:
-    """Whether a table has a cap with delta."""
-    cap = _answering(con, names, place).balance(con).cap
-    return cap is not None and not cap.pure
+def cap_of(con: duckdb.DuckDBPyConnection, relation: Relation, place: Place, function: str) -> Cap | None:
+    """The cap on what a request is charged to."""
+    return _answering(con, relation, place, function).balance(con).cap
 
 
-def _answering(con: duckdb.DuckDBPyConnection, names: Sequence[Name], place: Place) -> Ledger:
-    """A table's own account if it has a cap. Else that of a capped name which the table has lost, to a view above it or altogether."""
-    table = names[-1]
-    for name in reversed(names):
-        own = Ledger(name.database, name, renamed=None if name == table else table)
-        if own.balance(con).cap is not None:
+def _answering(con: duckdb.DuckDBPyConnection, relation: Relation, place: Place, function: str) -> Ledger:
+    table = relation.charged
+    read_only = is_read_only(con, table.database)
+    if relation.files is None:
+        own = _of_table(relation)
+        if not read_only or own.balance(con).cap is not None:
             return own
-    if is_read_only(con, table.database):
-        return Ledger(place.database, table)
-    # Of several the one with the least left: it may be any of them.
-    return min(_lost(con, table), key=lambda lost: lost.balance(con).epsilon_left or 0, default=Ledger(table.database, table))
+        path = os.path.realpath(str(catalog.databases(con)[table.database].path))
+        keys: tuple[Key, ...] = ((path, *key("", table.schema, table.table)[1:]),)
+        attached_as = key(table.database, table.schema, table.table)  # what older files have
+        source = Source(table, (keys, (attached_as,)), keys)
+    else:
+        keys = tuple((path, "", "") for path in relation.files.paths)
+        views = tuple((key("", name.schema, name.table),) for name in reversed(relation.names))
+        source = Source(table, (keys, *views), (*views[0], *keys))
+    return Ledger(_home(con, source, keys, place.database if read_only else table.database, function), source)
 
 
-def _lost(con: duckdb.DuckDBPyConnection, table: Name) -> Iterator[Ledger]:
-    """The accounts of capped names that are gone and had the very columns of a table."""
-    own = columns_hash(con, table)
-    for row in read_rows(con, table.database, "budgets") if table.database in holders(con, "budgets") else ():
-        name = Name(table.database, row["schema_name"], row["table_name"])
-        if row.get("columns") == own and not row["database_name"] and _is_gone(con, name):
-            yield Ledger(table.database, name, renamed=table)
+def _of_table(relation: Relation) -> Ledger:
+    table = relation.charged
+    # A name that a table has lost to a view above it still speaks for it.
+    keys = tuple((key("", name.schema, name.table),) for name in reversed(relation.names) if name.database == table.database)
+    return Ledger(table.database, Source(table, keys, keys[0], table))
 
 
-def _is_gone(con: duckdb.DuckDBPyConnection, name: Name) -> bool:
-    """Whether a name no longer stands for rows of its own: there is none, or it is that of a view of other rows."""
-    if catalog.find(con, name.quoted(), Place(name.database, name.schema)) is None:
-        return True
-    with suppress(TableError):  # a view that no release can be made of
-        relation = catalog.describe(con, name.quoted(), Place(name.database, name.schema), "ledger")
-        return relation.charged != relation.name
-    return True
-
-
-def is_read_only(con: duckdb.DuckDBPyConnection, database: str) -> bool:
-    rows = con.execute("SELECT readonly FROM duckdb_databases() WHERE database_name = ?", [database]).fetchall()
-    return bool(rows and rows[0][0])
+def _home(con: duckdb.DuckDBPyConnection, source: Source, keys: Sequence[Key], default: str, function: str) -> str:
+    """The database whose ledger knows these files; one with a cap comes first."""
+    knowing = [home for home in holders(con, "names") if not set(keys).isdisjoint(map(key_of, read_rows(con, home, "names")))]
+    capped = [home for home in knowing if Ledger(home, source).balance(con).cap is not None]
+    if len(capped) > 1:
+        raise refuse(
+            BudgetError, function, f"the files of {source.table} have caps in {len(capped)} databases ({', '.join(capped)})",
+            "DETACH all but one: a release is charged to one account",
+        )
+    return (capped or ([default] if default in knowing else knowing) or [default])[0]

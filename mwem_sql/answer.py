@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from mwem_sql import catalog, engine, store
+from mwem_sql import engine, relations, store
 from mwem_sql.accounts import ledger_of
 from mwem_sql.compiler.blocks import CompiledQuery
 from mwem_sql.compiler.compile import Compiled, compile_workload
+from mwem_sql.compiler.dialect import fold
 from mwem_sql.compiler.linear import Floats, LinearQuery
 from mwem_sql.compiler.pushdown import plan_pushdown
 from mwem_sql.compiler.sandbox import Sandbox
@@ -106,11 +107,11 @@ def compare(session: Session, table: str, output: str, workload: Workload) -> It
     function = "mwem_compare"
     ready = answerer(session, output, function)
     con = session.cursor()
-    relation = catalog.describe(con, table, session.place, function)
+    relation = relations.describe(con, table, session.place, function)
     compiled = ready.compile(workload)
     linear = [query.linear for query in compiled.queries] + [query.over.linear for query in compiled.queries if query.over]
-    pushdown = plan_pushdown(relation.name, compiled.classes, linear)
-    ledger_of(con, relation.names, session.place, function).note(session.cursor(), str(ready.stored.name), function)
+    pushdown = plan_pushdown(relation, compiled.classes, linear)
+    ledger_of(con, relation, session.place, function).note(session.cursor(), str(ready.stored.name), function)
     true = iter(np.split(engine.true_answers(session.cursor(), pushdown), pushdown.starts[1:]))
     sums = [next(true).astype(np.float64) for _ in compiled.queries]
     counts = [next(true).astype(np.float64) if query.over else None for query in compiled.queries]
@@ -129,12 +130,12 @@ def weights(session: Session, output: str, attributes: list[str]) -> tuple[list[
     domain = ready.stored.domain
     names = []
     for name in attributes:
-        if name.casefold() not in domain.spelling:
+        if fold(name) not in domain.spelling:
             raise refuse(
                 OptionError, "mwem_weights", f"attribute {name!r} is not in {output}",
                 f"it has {', '.join(domain.columns)}",
             )
-        names.append(domain.spelling[name.casefold()])
+        names.append(domain.spelling[fold(name)])
     if not names or len(set(names)) < len(names):
         raise refuse(OptionError, "mwem_weights", f"attributes ({attributes!r}) must be one or more, each once", "write ['sex', 'race']")
     own = {name: ready.stored.classes[name] for name in names}

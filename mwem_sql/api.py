@@ -12,6 +12,7 @@ from mwem_sql import calls, catalog, store
 from mwem_sql.answer import ANSWER, Answerer
 from mwem_sql.catalog import Name
 from mwem_sql.errors import OptionError, TableError, refuse
+from mwem_sql.public import check_public
 from mwem_sql.release import SUMMARY, run_release
 from mwem_sql.request import FUNCTION, Request
 from mwem_sql.session import Session
@@ -36,6 +37,7 @@ class Release:
     private: bool
     reused: bool
     protects: str
+    warning: str | None
 
     def __init__(self, session: Session, output: Name, summary: dict[str, Any]) -> None:
         for name in SUMMARY:
@@ -80,7 +82,7 @@ def release(con: duckdb.DuckDBPyConnection, table: str, workload: WorkloadLike, 
 
 
 def read_workload(session: Session, workload: object, private: str | None) -> Workload:
-    """A workload from any of its forms; a view that reads the private table is refused."""
+    """A workload from any of its forms. Beside a private table, a name must be that of a plain table."""
     if isinstance(workload, Workload):
         return workload
     if isinstance(workload, pa.Table):
@@ -97,8 +99,8 @@ def read_workload(session: Session, workload: object, private: str | None) -> Wo
             TableError, FUNCTION, f"workload ({workload!r}) does not exist for this call",
             "create it as a table and COMMIT, or pass a Workload",
         )
-    protected = None if private is None else catalog.find(con, private, session.place)
-    if protected is not None:
-        catalog.check_public(con, found, protected[0], "workload", FUNCTION)
+    if private is not None:
+        protected = catalog.find(con, private, session.place)
+        check_public(con, found, (protected[0],) if protected else (), "workload", FUNCTION)
     return Workload.from_arrow(con.sql(exp.select("*").from_(found[0].tree()).sql("duckdb")).to_arrow_table())
 

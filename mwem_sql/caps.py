@@ -11,28 +11,37 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from mwem_sql.budget import Budget, Split
+from mwem_sql.compiler.dialect import fold
 from mwem_sql.errors import BudgetError, MwemError, refuse
 from mwem_sql.mechanisms import LARGEST_RHO, zcdp_epsilon, zcdp_rho
 from mwem_sql.request import FUNCTION
 
+# Beyond these a guarantee is a number without protection: e^20 is half a billion, and a delta of 1e-4 gives up one release in 10,000.
+LARGEST_EPSILON = 20.0
+LARGEST_DELTA = 1e-4
+
 
 @dataclass(frozen=True)
 class Charge:
-    """What one release takes: its budget, the same in rho, and whose rows it protects together."""
+    """What one release takes: its budget, the same in rho, and whose rows it protects together.
+
+    `unit` is a column of the protected table, or, if it is `computed`, of a view of it.
+    """
 
     budget: Budget
     rho: Fraction
     unit: str | None = None
     rows_per_unit: int = 1
+    computed: bool = False
 
     @classmethod
-    def of(cls, split: Split, unit: str | None = None, rows_per_unit: int = 1) -> Charge:
+    def of(cls, split: Split, unit: str | None = None, rows_per_unit: int = 1, *, computed: bool = False) -> Charge:
         rho = split.limit if split.kind == "zcdp" else pure_rho(split.budget.epsilon)
-        return cls(split.budget, rho, unit, rows_per_unit)
+        return cls(split.budget, rho, unit, rows_per_unit, computed)
 
     @property
     def protects(self) -> str:
-        return protected(self.unit, self.rows_per_unit)
+        return protected(self.unit, self.rows_per_unit) + (", as a view computes it" if self.computed else "")
 
 
 @dataclass(frozen=True)
@@ -65,9 +74,14 @@ class Cap:
             return float(cost)
         return _converted(cost, self.budget.delta)
 
+    def counts(self, charge: Charge) -> bool:
+        """Whether a release protects whom this cap is for. One by a computed unit never does: what a view computes may change."""
+        own, other = (None if unit is None else fold(unit) for unit in (self.unit, charge.unit))
+        return (own, self.rows_per_unit) == (other, charge.rows_per_unit) and not charge.computed
+
     def check(self, table: str, charge: Charge, spent: Fraction) -> None:
         """Refuse what cannot be counted under this cap or does not fit it."""
-        if charge.protects.casefold() != self.protects.casefold():
+        if not self.counts(charge):
             raise refuse(
                 BudgetError, FUNCTION, f"a release that protects {charge.protects} cannot be counted under the cap on {table}, which is for {self.protects}",
                 f"give unit := {self.unit!r}, rows_per_unit := {self.rows_per_unit}" if self.unit else "leave unit out",
@@ -100,6 +114,18 @@ def pure_rho(epsilon: Fraction) -> Fraction:
 def protected(unit: str | None, rows_per_unit: int) -> str:
     """Whose rows neighbouring tables differ by, in words."""
     return "one row" if unit is None else f"one {unit}, at most {rows_per_unit} rows"
+
+
+def nominal(epsilon: float, delta: float, rows: float | None) -> str | None:
+    """Why a guarantee is one in name only, in words; None if it is not. `rows` are those that were released, if that is known."""
+    reasons = []
+    if epsilon > LARGEST_EPSILON:
+        reasons.append(f"epsilon ({epsilon:g}) is above {LARGEST_EPSILON:g}: one row may change the odds by e^{epsilon:g}")
+    if delta > LARGEST_DELTA:
+        reasons.append(f"delta ({delta:g}) is above {LARGEST_DELTA:g}: with that chance nothing is promised")
+    elif rows is not None and delta > 1 / rows:
+        reasons.append(f"delta ({delta:g}) is above 1 / {rows:,.0f} rows: a release that shows one of them as it is may have it")
+    return f"nominal guarantee: {'; '.join(reasons)}" if reasons else None
 
 
 def _converted(rho: Fraction, delta: Fraction) -> float:

@@ -14,12 +14,13 @@ from sqlglot.errors import SqlglotError
 
 from mwem_sql import catalog
 from mwem_sql.attribute import Attribute
-from mwem_sql.catalog import Column, Relation
+from mwem_sql.catalog import Column
 from mwem_sql.compiler import dialect
 from mwem_sql.compiler.dialect import fold
 from mwem_sql.compiler.predicate import conjuncts, is_deterministic
 from mwem_sql.compiler.sandbox import Sandbox
 from mwem_sql.errors import DomainError, refuse
+from mwem_sql.relations import Relation
 from mwem_sql.ticks import Scale, Tick, as_text, cast, is_finite, scale_of, try_cast
 
 _DOMAIN_COLUMNS = ("attribute", "values", "low", "high", "step", "bins", "nullable", "open")

@@ -9,12 +9,14 @@ from typing import Any
 
 import duckdb
 
-from mwem_sql import catalog, declarations
+from mwem_sql import catalog, declarations, relations
 from mwem_sql.attribute import CURE, Attribute
-from mwem_sql.catalog import Place, Relation
+from mwem_sql.catalog import Place
 from mwem_sql.compiler.dialect import fold
 from mwem_sql.compiler.sandbox import Sandbox
 from mwem_sql.errors import DomainError, TableError, refuse
+from mwem_sql.public import check_public
+from mwem_sql.relations import Relation
 from mwem_sql.session import Session
 
 __all__ = ["Attribute", "Domain", "read_domain"]
@@ -43,9 +45,8 @@ class Domain:
 
     @cached_property
     def spelling(self) -> dict[str, str]:
-        """Column names without regard to case to the table's own spelling."""
-        # DuckDB ignores case in ASCII letters only; a caller that folds more finds a column, unless DuckDB means another.
-        return {name.casefold(): name for name in self.columns} | {fold(name): name for name in self.columns}
+        """Folded column names to the table's own spelling."""
+        return {fold(name): name for name in self.columns}
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -63,7 +64,7 @@ class Domain:
         """The domain of a table or row-wise view; `domain` names a domain table (default: `<table>_domain` if there is one)."""
         session = Session.of(con)
         cursor = session.cursor()
-        relation = catalog.describe(cursor, table, session.place, "domain")
+        relation = relations.describe(cursor, table, session.place, "domain")
         with Sandbox(session.settings) as sandbox:
             return read_domain(cursor, relation, domain, session.place, sandbox)
 
@@ -94,5 +95,5 @@ def _domain_table(
             )
     if found is None:
         return None
-    catalog.check_public(con, found, relation.name, "domain table", "domain")
+    check_public(con, found, relation.names, "domain table", "domain")
     return found[0]

@@ -5,7 +5,7 @@ Nothing here may raise with a text of DuckDB's: its errors quote values. Callers
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import duckdb
@@ -14,12 +14,12 @@ import numpy.typing as npt
 import pyarrow as pa
 from sqlglot import exp
 
-from mwem_sql.catalog import Relation
 from mwem_sql.compiler.linear import LinearQuery
 from mwem_sql.compiler.pushdown import Aggregates, GroupBy, Product, Pushdown
 from mwem_sql.contingency import Pairs
 from mwem_sql.errors import EngineError
 from mwem_sql.prefix import MANY, Boxes, is_boxes
+from mwem_sql.relations import Relation
 from mwem_sql.rollup import marginals
 from mwem_sql.ticks import cast, scale_of
 
@@ -31,26 +31,37 @@ _FIXED = (
     "the private table could not be read. Hint: the cause is withheld because it may quote a private value; "
     "ask the table's owner to run a plain SELECT count(*) on it"
 )
+_CHANGED = "the private table or its files were replaced or written to while they were read. Hint: release when nobody writes; give a new version := '...'"
+
+Held = Callable[[duckdb.DuckDBPyConnection], object]
 
 
-def true_answers(con: duckdb.DuckDBPyConnection, pushdown: Pushdown) -> Counts:
+class ChangedError(Exception):
+    """What is to be read is no longer what was planned and charged."""
+
+
+def true_answers(con: duckdb.DuckDBPyConnection, pushdown: Pushdown, held: Held = lambda _: None) -> Counts:
     """The exact answers of all queries, over all public cells, from one snapshot of the table: one vector.
+
+    `held` is asked within the snapshot, before and after all scans: it raises a ChangedError if the rows are no longer those that were
+    charged, and what it returns must be the same both times, for files are in no snapshot.
 
     Privacy:
         Returns private facts. They may go into a `Kernel` and, where a function is documented as not private, to the curator.
     """
-    answers = _run(con, pushdown)
-    if answers is None:
-        raise EngineError(f"engine: {_FIXED}")
+    answers = _run(con, pushdown, held)
+    if isinstance(answers, str):
+        raise EngineError(f"engine: {answers}")
     return answers
 
 
-def _run(con: duckdb.DuckDBPyConnection, pushdown: Pushdown) -> Counts | None:
-    """All answers; None when anything failed, with nothing of why."""
+def _run(con: duckdb.DuckDBPyConnection, pushdown: Pushdown, held: Held) -> Counts | str:
+    """All answers; one of two fixed texts when anything failed, with nothing of why."""
     try:
         out = np.zeros(int(pushdown.cells.sum()), dtype=np.int64)
         con.execute("BEGIN TRANSACTION")
         try:
+            before = held(con)
             for part in pushdown.parts:
                 if isinstance(part, GroupBy):
                     _grouped(con, part, pushdown, out)
@@ -58,10 +69,14 @@ def _run(con: duckdb.DuckDBPyConnection, pushdown: Pushdown) -> Counts | None:
                     _multiplied(con, part, pushdown, out)
                 else:
                     _aggregated(con, part, out)
+            if held(con) != before:
+                return _CHANGED
         finally:
             con.execute("ROLLBACK")
+    except ChangedError:
+        return _CHANGED
     except Exception:  # noqa: BLE001  whatever it is, it may quote a private value
-        return None
+        return _FIXED
     return out
 
 
@@ -159,12 +174,12 @@ def suggest_domain(con: duckdb.DuckDBPyConnection, relation: Relation) -> list[d
                 finite = exp.Anonymous(this="isfinite", expressions=[name.copy()])
                 value = exp.Case(ifs=[exp.If(this=finite, true=value)])
             ends = [cast(exp.Min(this=value), "VARCHAR"), cast(exp.Max(this=value.copy()), "VARCHAR")]
-            row["low"], row["high"] = con.execute(exp.select(*ends).from_(relation.name.tree()).sql("duckdb")).fetchall()[0]
+            row["low"], row["high"] = con.execute(exp.select(*ends).from_(relation.tree()).sql("duckdb")).fetchall()[0]
             if row["low"] is None:
                 continue
         else:
             listed = (
-                exp.select(cast(name.copy(), "VARCHAR")).distinct().from_(relation.name.tree())
+                exp.select(cast(name.copy(), "VARCHAR")).distinct().from_(relation.tree())
                 .where(exp.Not(this=exp.Is(this=name.copy(), expression=exp.null()))).order_by(exp.Literal.number(1))
                 .limit(SUGGESTED_VALUES + 1)
             )  # fmt: skip
@@ -173,7 +188,7 @@ def suggest_domain(con: duckdb.DuckDBPyConnection, relation: Relation) -> list[d
                 row["open"] = True
                 # Not those seen once: names and keys are no categories.
                 frequent = (
-                    exp.select(name.copy()).from_(relation.name.tree())
+                    exp.select(name.copy()).from_(relation.tree())
                     .where(exp.Not(this=exp.Is(this=name.copy(), expression=exp.null()))).group_by(name.copy())
                     .having(exp.GT(this=exp.Count(this=exp.Star()), expression=exp.Literal.number(1)))
                     .order_by(exp.Count(this=exp.Star()).desc(), name.copy()).limit(SUGGESTED_VALUES)
@@ -182,7 +197,7 @@ def suggest_domain(con: duckdb.DuckDBPyConnection, relation: Relation) -> list[d
             if not 0 < len(values) <= SUGGESTED_VALUES:
                 continue
             row["values"] = values
-        nulls = exp.select(exp.Count(this=exp.Star())).from_(relation.name.tree()).where(exp.Is(this=name.copy(), expression=exp.null()))
+        nulls = exp.select(exp.Count(this=exp.Star())).from_(relation.tree()).where(exp.Is(this=name.copy(), expression=exp.null()))
         row["nullable"] = row["open"] or bool(con.execute(nulls.sql("duckdb")).fetchall()[0][0])
         row["ddl"] = _declaration(relation, row)
         out.append(row)

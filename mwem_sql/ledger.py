@@ -2,51 +2,65 @@
 
 The ledger lives beside the private table; for a database attached READ_ONLY, in the connection's default database.
 A debit is committed before the first private row is read and is never undone. Entries are added and ended, never changed
-otherwise; the journal has all of that a second time.
+otherwise; the journal has all of that a second time, and where the two differ nothing is debited.
 """
 
 from __future__ import annotations
 
 import getpass
-import hashlib
-import json
 import random
+import re
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from fractions import Fraction
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import duckdb
-from sqlglot import exp
 
-from mwem_sql import catalog, journal
+from mwem_sql import catalog, integrity, journal, metadata
 from mwem_sql.budget import Budget
 from mwem_sql.caps import Cap, Charge, pure_rho
 from mwem_sql.catalog import Name, Place
 from mwem_sql.compiler.dialect import fold
 from mwem_sql.errors import BudgetError, MwemError, legible, refuse
 from mwem_sql.mechanisms import zcdp_rho
-from mwem_sql.resources import read_sql
+from mwem_sql.metadata import SCHEMA, Key, Row, account_of, damaged, holders, insert, key, key_of, read_rows
 from mwem_sql.session import lock, transaction, use
 
-SCHEMA = "mwem"  # of what is kept here, in every database
 _RETRIES = 30
 _PAUSE = 0.05  # seconds at most between two of them
+_MARK = re.compile(r"\s*\[mwem account ([0-9a-f]+)\]")  # in a table's comment, which DuckDB keeps through every ALTER and rename
 
-Row = dict[str, Any]
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
+class Source:
+    """What the rows of a private relation are known by in a ledger: `table` is how it is shown, `marked` the table that carries the account.
+
+    `keys` are names in tiers: the account of the first tier that has one answers. `own` are the names that an account is opened with.
+    """
+
+    table: Name
+    keys: tuple[tuple[Key, ...], ...]
+    own: tuple[Key, ...]
+    marked: Name | None = None
+
+
+@dataclass(frozen=True)
 class Balance:
-    """What a table's releases have taken together, and its cap. Without a cap epsilons and deltas are added up."""
+    """What an account's releases have taken together, and its cap. Without a cap epsilons and deltas are added up.
+
+    `seeded` releases were made with a known seed before there was a cap: no budget covers them.
+    """
 
     cap: Cap | None
     spent: Fraction
     delta: Fraction
+    seeded: int = 0
 
     @property
     def epsilon_spent(self) -> float:
@@ -59,16 +73,49 @@ class Balance:
 
 @dataclass(frozen=True)
 class Ledger:
-    """The ledger of one private table. `home` is the database that holds it; `table` is the name that is charged, `renamed` its new one."""
+    """The ledger of one private relation. `home` is the database that holds it."""
 
     home: str
-    table: Name
-    renamed: Name | None = None
+    source: Source
+
+    @classmethod
+    def of_table(cls, home: str, table: Name) -> Ledger:
+        """By its name alone, without a mark."""
+        own = key("" if home == table.database else table.database, table.schema, table.table)
+        return cls(home, Source(table, ((own,),), (own,)))
 
     @property
-    def _key(self) -> dict[str, str]:
-        elsewhere = self.table.database if self.home != self.table.database else ""
-        return {"database_name": elsewhere, "schema_name": self.table.schema, "table_name": self.table.table}
+    def _shown(self) -> dict[str, str]:
+        table = self.source.table
+        return {"database_name": "" if self.home == table.database else table.database, "schema_name": table.schema, "table_name": table.table}
+
+    def account(self, con: duckdb.DuckDBPyConnection) -> str | None:
+        """The account that answers for these rows: the one that the table is marked with, or the one that its name belongs to."""
+        known = self._known(con)
+        marked = mark_of(con, self.source.marked)
+        if marked is not None:
+            if marked not in known.values():
+                raise refuse(
+                    BudgetError, "ledger", f"table ({self.source.table}) carries the account {marked}, which the ledger in database ({self.home}) does not know",
+                    "restore the schema mwem from a backup; if the rows are new, the curator takes the account off with COMMENT ON TABLE",
+                )
+            return marked
+        for tier in self.source.keys:
+            accounts = sorted({known[name] for name in tier if name in known})
+            if len(accounts) > 1:
+                raise refuse(
+                    BudgetError, "ledger", f"view ({self.source.table}) reads files of {len(accounts)} accounts ({', '.join(accounts)})",
+                    "release each account's files by themselves: mwem_ledger() shows what was charged where",
+                )
+            if accounts:
+                return str(accounts[0])
+        return None
+
+    def _known(self, con: duckdb.DuckDBPyConnection) -> dict[Key, str]:
+        """The account of every name."""
+        with legible(damaged(self.home)):
+            older = {key_of(row): account_of(row) for table in ("ledger", "budgets") for row in read_rows(con, self.home, table) if not row.get("account")}
+            return older | {key_of(row): row["account"] for row in read_rows(con, self.home, "names")}
 
     def debit(
         self, con: duckdb.DuckDBPyConnection, charge: Charge, output: str | None, *, action: str, request: str = "", private: bool = True
@@ -77,39 +124,77 @@ class Ledger:
 
         def write() -> str:
             with transaction(con):
-                cap = self._cap(con)
-                if cap is not None and not private:
-                    raise refuse(
-                        BudgetError, "mwem_release", f"a seeded release of {self.table.table} is refused, because the table has a cap",
-                        "leave seed out; seeded noise is for experiments on tables without a cap",
-                    )
-                if cap is not None:
-                    cap.check(self.table.table, charge, _sum(cap, self._charges(con)))
-                return self._open(con, charge, output, {"action": action, "request": request, "private": private, "status": "open"})
+                self._check_intact(con)
+                account = self.account(con)
+                self._check_cap(con, self._cap(con, account), charge, account, private=private)
+                return self._open(con, self._opened(con, account), charge, output, {"action": action, "request": request, "private": private, "status": "open"})
 
-        prepare(con, self.home, "ledger.sql", "journal")
+        self._prepare(con)
         return _retried(write)
+
+    def _check_intact(self, con: duckdb.DuckDBPyConnection) -> None:
+        with legible(damaged(self.home)):
+            if integrity.is_intact(con, self.home):
+                return
+        raise refuse(
+            BudgetError, "ledger", f"ledger and journal in the schema mwem of database ({self.home}) differ, so nothing is debited",
+            "rows with intact = false in mwem_ledger() were changed, taken out or added by hand: restore the schema from a backup",
+        )
+
+    def _check_cap(self, con: duckdb.DuckDBPyConnection, cap: Cap | None, charge: Charge, account: str | None, *, private: bool) -> None:
+        table = self.source.table.table
+        if cap is None:
+            capped = next((home for home in holders(con, "budgets") if read_rows(con, home, "budgets")), None)
+            if capped is not None:
+                raise refuse(
+                    BudgetError, "mwem_release", f"table ({self.source.table}) has no cap, and database {capped} has tables with one, whose rows it may hold",
+                    f"have the curator decide: CALL mwem_budget('{table}', epsilon) gives it an account of its own",
+                )
+            return
+        if not private:
+            raise seed_refused(table)
+        cap.check(table, charge, _sum(cap, self._charges(con, account)))
 
     def note(self, con: duckdb.DuckDBPyConnection, output: str | None, action: str) -> None:
         """Write down that something not private was done; it spends no budget, because no budget covers it."""
 
         def write() -> None:
             with transaction(con):
-                self._open(con, None, output, {"action": action, "request": "", "private": False, "status": "done", "finished": _now()})
+                facts = {"action": action, "request": "", "private": False, "status": "done", "finished": _now()}
+                self._open(con, self.account(con), None, output, facts)
 
-        prepare(con, self.home, "ledger.sql", "journal")
+        self._prepare(con)
         _retried(write)
 
-    def _open(self, con: duckdb.DuckDBPyConnection, charge: Charge | None, output: str | None, facts: Row) -> str:
+    def _opened(self, con: duckdb.DuckDBPyConnection, account: str | None) -> str:
+        """The account, opened if there is none, with the names that are new to it, and the table marked with it."""
+        account = account or uuid.uuid4().hex[:16]
+        known = {key_of(row) for row in read_rows(con, self.home, "names")}
+        news = [name for name in self.source.own if name not in known]
+        for name in news:
+            insert(con, "names", {**dict(zip(self._shown, name, strict=True)), "account": account})
+        if news:
+            journal.append(con, {"event": "names", "account": account, "names": news})
+        if self.source.marked is not None and mark_of(con, self.source.marked) is None:
+            before = catalog.comment(con, self.source.marked)
+            catalog.set_comment(con, self.source.marked, f"{before} [mwem account {account}]".strip())
+        return account
+
+    def _open(self, con: duckdb.DuckDBPyConnection, account: str | None, charge: Charge | None, output: str | None, facts: Row) -> str:
         entry = uuid.uuid4().hex
         epsilon, delta, rho = (charge.budget.epsilon, charge.budget.delta, charge.rho) if charge else (Fraction(0),) * 3
         row = {
-            "entry": entry, **self._key, "output": output, **_numbers(epsilon, delta), "rho_exact": str(rho), "unit": charge.unit if charge else None,
-            "rows_per_unit": charge.rows_per_unit if charge else 1, "who": _user(), "started": _now(), **facts,
+            "entry": entry, **self._shown, "account": account, "output": output, **_numbers(epsilon, delta), "rho_exact": str(rho),
+            "unit": charge.unit if charge else None, "rows_per_unit": charge.rows_per_unit if charge else 1,
+            "unit_is_computed": charge.computed if charge else False, "who": _user(), "started": _now(), **facts,
         }  # fmt: skip
-        _insert(con, "ledger", row)
+        insert(con, "ledger", row)
         journal.append(con, {"event": "entry", **journal.texts(row)})
         return entry
+
+    def charged(self, con: duckdb.DuckDBPyConnection, entry: str) -> str | None:
+        """The account that an entry was charged to."""
+        return next((row["account"] for row in read_rows(con, self.home, "ledger") if row["entry"] == entry), None)
 
     def close(self, con: duckdb.DuckDBPyConnection, entry: str, status: str) -> None:
         """Mark an entry done or failed."""
@@ -125,8 +210,6 @@ class Ledger:
 
     def unfinished(self, con: duckdb.DuckDBPyConnection, request: str, output: Name) -> Row | None:
         """The latest private entry of a request that was charged and did not come to its end."""
-        if self.home not in holders(con, "ledger"):
-            return None
         place = fold(f".{output.schema}.{output.table}")
         with legible(damaged(self.home)):
             found = [
@@ -143,21 +226,32 @@ class Ledger:
 
         def write() -> None:
             with transaction(con):
-                self._check_change(con, cap)
+                self._check_intact(con)
+                account = self.account(con)
+                self._check_change(con, cap, account)
+                account = self._opened(con, account)
                 row = {
-                    **self._key, **_numbers(cap.budget.epsilon, cap.budget.delta), "unit": cap.unit, "rows_per_unit": cap.rows_per_unit,
-                    "columns": columns_hash(con, self.renamed or self.table),
+                    **dict(zip(self._shown, self._first_name(con, account), strict=True)), "account": account,
+                    **_numbers(cap.budget.epsilon, cap.budget.delta), "unit": cap.unit, "rows_per_unit": cap.rows_per_unit,
                 }  # fmt: skip
-                _insert(con, "budgets", row, replace=True)
+                for old in _of(con, self.home, "budgets", account):
+                    names = [old["database_name"], old["schema_name"], old["table_name"]]
+                    con.execute("DELETE FROM budgets WHERE database_name = ? AND schema_name = ? AND table_name = ?", names)
+                insert(con, "budgets", row)
                 journal.append(con, {"event": "cap", "who": _user(), "when": str(_now()), **journal.texts(row)})
 
-        prepare(con, self.home, "ledger.sql", "journal")
+        self._prepare(con)
         _retried(write)
         return self.balance(con)
 
-    def _check_change(self, con: duckdb.DuckDBPyConnection, cap: Cap) -> None:
-        function, table, charges = "mwem_budget", self.table.table, self._charges(con)
-        before = self._cap(con)
+    def _first_name(self, con: duckdb.DuckDBPyConnection, account: str) -> Key:
+        """A name that is this account's and no other's, and always the same one: that of its cap."""
+        capped = [key_of(row) for row in _of(con, self.home, "budgets", account)]
+        return (capped or [name for name, own in self._known(con).items() if own == account])[0]
+
+    def _check_change(self, con: duckdb.DuckDBPyConnection, cap: Cap, account: str | None) -> None:
+        function, table, charges = "mwem_budget", self.source.table.table, self._charges(con, account)
+        before = self._cap(con, account)
         if charges and before is not None and before.pure != cap.pure:
             raise refuse(
                 BudgetError, function, f"delta ({float(cap.budget.delta):g}) cannot be changed to or from 0: {len(charges)} releases of {table} were counted without it"
@@ -169,7 +263,7 @@ class Ledger:
                 BudgetError, function, f"delta (0) does not fit {table}: it has releases with delta above 0",
                 "give delta := 1e-6, or another small number, so that they can be counted",
             )
-        other = {charge.protects for charge in charges if charge.protects.casefold() != cap.protects.casefold()}
+        other = {charge.protects for charge in charges if not cap.counts(charge)}
         if other:
             raise refuse(
                 BudgetError, function, f"a cap for {cap.protects} cannot count releases of {table} that protect {min(other)}",
@@ -177,62 +271,55 @@ class Ledger:
             )
 
     def balance(self, con: duckdb.DuckDBPyConnection) -> Balance:
-        """What all private entries add up to, whatever became of them."""
-        cap, charges = self._cap(con), self._charges(con)
-        deltas = sum((charge.budget.delta for charge in charges), Fraction(0))
-        if cap is None:
-            return Balance(None, sum((charge.budget.epsilon for charge in charges), Fraction(0)), deltas)
-        return Balance(cap, _sum(cap, charges), Fraction(0) if cap.pure or not charges else cap.budget.delta)
+        return balance(con, self.home, self.account(con))
 
-    def _cap(self, con: duckdb.DuckDBPyConnection) -> Cap | None:
-        with legible(damaged(self.home)):
-            for row in self._own(con, "budgets"):
-                return Cap(_budget(row), row.get("unit"), row.get("rows_per_unit") or 1)
-        return None
+    def _cap(self, con: duckdb.DuckDBPyConnection, account: str | None) -> Cap | None:
+        return _cap(con, self.home, account)
 
-    def _charges(self, con: duckdb.DuckDBPyConnection) -> list[Charge]:
-        with legible(damaged(self.home)):
-            return [_charge(row) for row in self._own(con, "ledger") if row["private"]]
+    def _charges(self, con: duckdb.DuckDBPyConnection, account: str | None) -> list[Charge]:
+        return _charges(con, self.home, account)
 
-    def _own(self, con: duckdb.DuckDBPyConnection, table: str) -> Iterator[Row]:
-        """The rows of this table. Names are compared here, as DuckDB compares them: it ignores case."""
-        if self.home in holders(con, table):
-            key = {name: fold(value) for name, value in self._key.items()}
-            yield from (row for row in read_rows(con, self.home, table) if all(fold(row[name]) == value for name, value in key.items()))
+    def _prepare(self, con: duckdb.DuckDBPyConnection) -> None:
+        metadata.prepare(con, self.home, "ledger.sql", "names")
 
 
-def columns_hash(con: duckdb.DuckDBPyConnection, table: Name) -> str:
-    """What a renamed table is known by."""
-    listed = [[column.name, column.type] for column in catalog.columns(con, table)]
-    return hashlib.sha256(json.dumps(listed).encode()).hexdigest()
-
-
-def holders(con: duckdb.DuckDBPyConnection, table: str) -> list[str]:
-    """The attached databases that have a table of the schema mwem."""
-    rows = con.execute("SELECT database_name, schema_name, table_name FROM duckdb_tables() ORDER BY 1").fetchall()
-    return [row[0] for row in rows if [fold(part) for part in row[1:]] == [SCHEMA, table]]
-
-
-def damaged(home: str) -> MwemError:
-    """Nothing can be counted any more."""
+def seed_refused(table: str) -> MwemError:
     return refuse(
-        BudgetError, "ledger", f"the tables ledger, budgets and journal in the schema mwem of database ({home}) cannot be read",
-        "they were changed by hand: restore them from a backup",
+        BudgetError, "mwem_release", f"a seeded release of {table} is refused, because the table has a cap",
+        "leave seed out; seeded noise is for experiments on tables without a cap",
     )
 
 
-def prepare(con: duckdb.DuckDBPyConnection, database: str, script: str, newest: str | None = None) -> None:
-    """Make the schema mwem of `database` the current one of this cursor, with the tables of a script in it; not run if its `newest` one is there.
+def mark_of(con: duckdb.DuckDBPyConnection, table: Name | None) -> str | None:
+    """The account that a table is marked with."""
+    found = None if table is None else _MARK.search(catalog.comment(con, table))
+    return found[1] if found else None
 
-    So that its tables need no prefix: that of the schema alone would be ambiguous where a database is called mwem, too.
-    """
-    if newest is None or database not in holders(con, newest):
-        with lock(SCHEMA), transaction(con):  # the lock: two that make the same tables at once would conflict
-            create = exp.Create(this=exp.Table(db=exp.to_identifier(SCHEMA), catalog=exp.to_identifier(database, quoted=True)), kind="SCHEMA", exists=True)
-            con.execute(create.sql("duckdb"))
-            use(con, Place(database, SCHEMA))
-            con.execute(read_sql(script))
-    use(con, Place(database, SCHEMA))
+
+def balance(con: duckdb.DuckDBPyConnection, home: str, account: str | None) -> Balance:
+    """What all private entries of an account add up to, whatever became of them."""
+    cap, charges = _cap(con, home, account), _charges(con, home, account)
+    deltas = sum((charge.budget.delta for charge in charges), Fraction(0))
+    seeded = sum(not row["private"] and row["action"] == "mwem_release" for row in _of(con, home, "ledger", account))
+    if cap is None:
+        return Balance(None, sum((charge.budget.epsilon for charge in charges), Fraction(0)), deltas, seeded)
+    return Balance(cap, _sum(cap, charges), Fraction(0) if cap.pure or not charges else cap.budget.delta, seeded)
+
+
+def _cap(con: duckdb.DuckDBPyConnection, home: str, account: str | None) -> Cap | None:
+    with legible(damaged(home)):
+        for row in _of(con, home, "budgets", account):
+            return Cap(_budget(row), row.get("unit"), row.get("rows_per_unit") or 1)
+    return None
+
+
+def _charges(con: duckdb.DuckDBPyConnection, home: str, account: str | None) -> list[Charge]:
+    with legible(damaged(home)):
+        return [_charge(row) for row in _of(con, home, "ledger", account) if row["private"]]
+
+
+def _of(con: duckdb.DuckDBPyConnection, home: str, table: str, account: str | None) -> Iterator[Row]:
+    return (row for row in read_rows(con, home, table) if account is not None and account_of(row) == account)
 
 
 def _retried(attempt: Callable[[], Result]) -> Result:
@@ -257,21 +344,6 @@ def _user() -> str:
         return "unknown"
 
 
-def read_rows(con: duckdb.DuckDBPyConnection, home: str, table: str) -> list[Row]:
-    found = con.execute(exp.select("*").from_(Name(home, SCHEMA, table).tree()).sql("duckdb"))
-    names = [column[0] for column in found.description or ()]
-    return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
-
-
-def _insert(con: duckdb.DuckDBPyConnection, table: str, row: Row, *, replace: bool = False) -> None:
-    """One row, its columns by name: older files have them in another order."""
-    columns = [exp.to_identifier(name, quoted=True) for name in row]
-    values = exp.Values(expressions=[exp.Tuple(expressions=[exp.Placeholder() for _ in row])])
-    target = exp.Schema(this=exp.table_(table), expressions=columns)
-    insert = exp.Insert(this=target, expression=values, alternative="REPLACE" if replace else None)
-    con.execute(insert.sql("duckdb"), list(row.values()))
-
-
 def _budget(row: Row) -> Budget:
     return Budget(Fraction(row["epsilon_exact"]), Fraction(row["delta_exact"]))
 
@@ -282,7 +354,10 @@ def _charge(row: Row) -> Charge:
         rho = max(pure_rho(budget.epsilon), zcdp_rho(budget.epsilon, budget.delta) if budget.delta else Fraction(0))
     else:
         rho = Fraction(row["rho_exact"])
-    return Charge(budget, rho, row.get("unit"), row.get("rows_per_unit") or 1)
+    unit = row.get("unit")
+    # Before this was written down, a computed unit had the view's name before it.
+    computed = "." in (unit or "") if row.get("unit_is_computed") is None else bool(row["unit_is_computed"])
+    return Charge(budget, rho, unit, row.get("rows_per_unit") or 1, computed)
 
 
 def _sum(cap: Cap, charges: list[Charge]) -> Fraction:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from mwem_sql.budget import Split
-from mwem_sql.caps import protected
+from mwem_sql.caps import nominal, protected
 from mwem_sql.mechanisms import noise_scale, selection_scale
 from mwem_sql.release import make_plan
 from mwem_sql.request import Request
@@ -23,8 +23,10 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
     classes = {name: own.count for name, own in compiled.classes.items()}
     widest = max(compiled.queries, key=lambda query: query.linear.domain_cells)
     noise = noise_scale(split.measure, request.rows_per_unit, split.kind)
+    warning = nominal(float(request.budget.epsilon), float(request.budget.delta), request.rows or request.total)
     facts = {
         "table": str(plan.relation.charged),
+        **({"warning": warning} if warning else {}),
         "protects": protected(request.unit, request.rows_per_unit),
         "epsilon": f"{float(request.budget.epsilon):g}",
         "delta": f"{float(request.budget.delta):g}",

@@ -18,8 +18,7 @@ import duckdb
 import pyarrow as pa
 
 from mwem_sql import calls, surface
-from mwem_sql.accounts import is_read_only
-from mwem_sql.catalog import Place
+from mwem_sql.catalog import Place, is_read_only
 from mwem_sql.errors import TableError, refuse
 from mwem_sql.resources import read_sql
 from mwem_sql.session import lock, use

@@ -20,11 +20,11 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from mwem_sql import calls, catalog, engine, reuse, store
-from mwem_sql.accounts import is_counted_in_rho, is_read_only, ledger_of
+from mwem_sql import calls, engine, relations, reuse, store
+from mwem_sql.accounts import cap_of, ledger_of
 from mwem_sql.budget import COUNTS_SHARE, FIRST_SHARE, GRIDS_SHARE, PAPER_SHARE, SELECT_SHARE, TOTAL_SHARE, Split, split
-from mwem_sql.caps import Charge, protected
-from mwem_sql.catalog import Name, Relation
+from mwem_sql.caps import Charge, nominal, protected
+from mwem_sql.catalog import Name, is_read_only
 from mwem_sql.compiler.blocks import MAX_CELLS
 from mwem_sql.compiler.compile import Compiled, compile_workload
 from mwem_sql.compiler.linear import LinearQuery
@@ -34,8 +34,10 @@ from mwem_sql.domain import Domain, read_domain
 from mwem_sql.errors import CellsError, OptionError, OutputError, WorkloadError, refuse
 from mwem_sql.garbage import frozen, uncollected
 from mwem_sql.kernel import Kernel
+from mwem_sql.ledger import Ledger
 from mwem_sql.mechanisms import OpenDPNoise, SeededNoise, noise_scale
 from mwem_sql.mwem import Outcome, Problem, mwem, whole_domain
+from mwem_sql.relations import Relation
 from mwem_sql.request import FUNCTION, MAX_ROWS, Request
 from mwem_sql.session import Session
 from mwem_sql.state import Mixture, State
@@ -47,6 +49,7 @@ ROUNDS_PER_ATTRIBUTE = 2
 MAX_UNCERTAINTY = 10**7  # noise on n, in rows, beyond which it cannot serve as the number of rows
 SUMMARY = (
     "release", "output", "rows", "epsilon", "delta", "rounds", "queries", "attributes", "cells", "seconds", "private", "reused", "protects",
+    "warning",
 )  # fmt: skip
 
 _log = logging.getLogger("mwem_sql")
@@ -72,6 +75,7 @@ def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any
         fingerprint = reuse.fingerprint(con, session, request, private, output)
         found = reuse.stored_release(con, output, fingerprint, request)
         if found is not None:
+            reuse.check_seed(con, session, request, private)
             reuse.restore_table(session, request, output)
             return output, _summary(output, found, started, reused=True)
         plan = make_plan(session, request)
@@ -80,14 +84,15 @@ def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any
                 OutputError, FUNCTION, f"output ({output}) is in a database that cannot be written",
                 "give output := 'database.schema.table' in a writable one, or USE one",
             )
-        ledger = ledger_of(con, plan.relation.names, session.place, FUNCTION)
+        ledger = ledger_of(con, plan.relation, session.place, FUNCTION)
         if request.seed is None:
             reuse.check_unfinished(con, ledger, fingerprint, output)
-        charge = Charge.of(plan.split, _charged_unit(request, plan.relation), request.rows_per_unit)
+        charge = _charge(request, plan)
         entry = ledger.debit(session.cursor(), charge, str(output), action=FUNCTION, request=fingerprint, private=request.seed is None)
         status = "failed"
         try:
-            facts = _run_and_store(session, request, plan, output, {"entry": entry, "request": fingerprint})
+            held = _held(session, request, plan, ledger, entry)
+            facts = _run_and_store(session, request, plan, held, output=output, marks={"entry": entry, "request": fingerprint})
             status = "done"
         finally:
             with calls.shielded(), suppress(duckdb.Error):  # an entry that stays open counts all the same, and as done if its release is there
@@ -99,7 +104,7 @@ def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any
 def make_plan(session: Session, request: Request) -> Plan:
     """Compile the request against the public domain; every refusal of the workload happens here."""
     con = session.cursor()
-    relation = catalog.describe(con, request.table, session.place, FUNCTION)
+    relation = relations.describe(con, request.table, session.place, FUNCTION)
     with Sandbox(session.settings) as sandbox:
         domain = read_domain(con, relation, request.domain, session.place, sandbox)
         compiled = compile_workload(domain, request.workload, sandbox)
@@ -132,19 +137,19 @@ def make_plan(session: Session, request: Request) -> Plan:
         ahead = GRIDS_SHARE if strategy.grids_first else FIRST_SHARE
         # Each round takes as much as without grids: half of the budget is half of the rounds.
         rounds = max(1, rounds // 2) if strategy.grids_first else rounds
+    cap = cap_of(con, relation, session.place, FUNCTION)
     shares = split(
         request.budget, 1 if at_once else rounds, total_is_public=request.total is not None or at_once,
         histogram=request.start == "histogram", first=ahead, growing=is_plain and not at_once,
         selecting=Fraction(0) if at_once else PAPER_SHARE if request.average else selecting, sensitivity=request.rows_per_unit,
-        counted_in_rho=is_counted_in_rho(con, relation.names, session.place),
+        counted_in_rho=cap is not None and not cap.pure,
     )  # fmt: skip
     _check_rows(request, shares)
     problem = Problem(
         strategy.queries, strategy.weights, compiled.sizes, request.max_cells, request.total, _histogram(request, shape), request.average,
         request.rows_per_unit, request.fit, [number + 1 for number in strategy.first], at_once,
     )  # fmt: skip
-    pushdown = plan_pushdown(relation.name, compiled.classes, problem.kernel_queries(), _unit(request, relation))
-    catalog.check_functions(con, (statement for part in pushdown.parts for statement in part.statements), FUNCTION)
+    pushdown = plan_pushdown(relation, compiled.classes, problem.kernel_queries(), _unit(request, relation))
     return Plan(relation, compiled, problem, shares, pushdown)
 
 
@@ -181,11 +186,28 @@ def _check_rows(request: Request, shares: Split) -> None:
 
 
 def _unit(request: Request, relation: Relation) -> Unit | None:
-    return None if request.unit is None else Unit(relation.column(request.unit, FUNCTION).name, request.rows_per_unit)
+    if request.unit is None:
+        return None
+    column = relation.column(request.unit, FUNCTION)
+    return Unit(column.name, request.rows_per_unit, is_text=column.type.startswith("VARCHAR"))
 
 
-def _charged_unit(request: Request, relation: Relation) -> str | None:
-    return None if request.unit is None else relation.origin(request.unit, FUNCTION)
+def _charge(request: Request, plan: Plan) -> Charge:
+    """What a release takes; its unit by the protected table's own name for it, if it has one."""
+    origin = None if request.unit is None else plan.relation.origin(request.unit, FUNCTION)
+    return Charge.of(plan.split, origin or request.unit, request.rows_per_unit, computed=request.unit is not None and origin is None)
+
+
+def _held(session: Session, request: Request, plan: Plan, ledger: Ledger, entry: str) -> engine.Held:
+    """Whether a snapshot has what was planned and charged: the same definition, under the same account. Of files, their state."""
+
+    def held(con: duckdb.DuckDBPyConnection) -> object:
+        relation = relations.describe(con, request.table, session.place, FUNCTION)
+        if relation != plan.relation or ledger.account(con) != ledger.charged(con, entry):
+            raise engine.ChangedError
+        return relation.files.state() if relation.files else None
+
+    return held
 
 
 def _histogram(request: Request, shape: Mapping[str, int]) -> LinearQuery | None:
@@ -201,9 +223,9 @@ def _histogram(request: Request, shape: Mapping[str, int]) -> LinearQuery | None
 
 
 def _run_and_store(
-    session: Session, request: Request, plan: Plan, output: Name, marks: Mapping[str, str]
+    session: Session, request: Request, plan: Plan, held: engine.Held, *, output: Name, marks: Mapping[str, str]
 ) -> dict[str, Any]:
-    outcome = _run(session, request, plan)
+    outcome = _run(session, request, plan, held)
     compiled, state = plan.compiled, outcome.state.state
     # What no measurement told apart is not told apart in what is stored.
     classes = {name: own.merged(outcome.state.grids[name].groups) for name, own in compiled.classes.items()}
@@ -229,7 +251,7 @@ def _run_and_store(
     return facts | {"release": release}
 
 
-def _run(session: Session, request: Request, plan: Plan) -> Outcome:
+def _run(session: Session, request: Request, plan: Plan, held: engine.Held) -> Outcome:
     """The private part: true answers into the kernel, and the loop on top of it.
 
     Privacy:
@@ -237,7 +259,7 @@ def _run(session: Session, request: Request, plan: Plan) -> Outcome:
     """
     accountant = plan.split.accountant()
     noise = OpenDPNoise() if request.seed is None else SeededNoise(request.seed)
-    answers = engine.true_answers(session.cursor(), plan.pushdown)
+    answers = engine.true_answers(session.cursor(), plan.pushdown, held)
     kernel = Kernel(answers, plan.pushdown.cells, accountant, noise, request.rows_per_unit, plan.problem.bounds())
     del answers
     with frozen():
@@ -293,7 +315,7 @@ def _factors(state: State | Mixture) -> pa.Table:
 def _summary(output: Name, facts: Mapping[str, Any], started: float, *, reused: bool) -> dict[str, Any]:
     shown = {
         **facts, "output": str(output), "seconds": round(time.monotonic() - started, 3), "reused": reused,
-        "protects": protected(facts["unit"], facts["rows_per_unit"]),
+        "protects": protected(facts["unit"], facts["rows_per_unit"]), "warning": nominal(facts["epsilon"], facts["delta"], facts["rows"]),
     }  # fmt: skip
     return {name: shown[name] for name in SUMMARY}
 

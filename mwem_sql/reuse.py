@@ -15,12 +15,14 @@ import duckdb
 import numpy as np
 from sqlglot import exp
 
-from mwem_sql import catalog, store
-from mwem_sql.accounts import is_read_only
-from mwem_sql.catalog import Name
-from mwem_sql.errors import BudgetError, OutputError, refuse
+from mwem_sql import catalog, relations, store
+from mwem_sql.accounts import cap_of
+from mwem_sql.catalog import Name, is_read_only
+from mwem_sql.compiler.dialect import fold
+from mwem_sql.errors import BudgetError, OutputError, TableError, refuse
 from mwem_sql.garbage import uncollected
-from mwem_sql.ledger import Ledger
+from mwem_sql.ledger import Ledger, seed_refused
+from mwem_sql.public import check_public
 from mwem_sql.request import FUNCTION, Request
 from mwem_sql.session import Session, lock
 from mwem_sql.values import draw_rows
@@ -32,7 +34,7 @@ def names(con: duckdb.DuckDBPyConnection, session: Session, request: Request) ->
     found = catalog.find(con, request.table, session.place)
     private = found[0] if found else store.locate(con, catalog.split_name(request.table), here)
     if private is None:
-        private = catalog.describe(con, request.table, session.place, FUNCTION).name  # refuses, and says why
+        private = relations.describe(con, request.table, session.place, FUNCTION).name  # refuses, and says why
     home = here if is_read_only(con, private.database) else private
     if request.output is None:
         return private, home.beside(f"{private.table}_synthetic")
@@ -54,9 +56,9 @@ def fingerprint(con: duckdb.DuckDBPyConnection, session: Session, request: Reque
     """
     options = {option.name: getattr(request, option.name) for option in fields(request) if option.name not in {"workload", "budget", "output"}}
     asked = {name: value for name, value in options.items() if value != getattr(Request, name, None)}
-    elsewhere = private.database.lower() if private.database != output.database else ""
+    elsewhere = fold(private.database) if private.database != output.database else ""
     asked |= {
-        "table": [elsewhere, private.schema.lower(), private.table.lower()], "epsilon": str(request.budget.epsilon), "delta": str(request.budget.delta),
+        "table": [elsewhere, fold(private.schema), fold(private.table)], "epsilon": str(request.budget.epsilon), "delta": str(request.budget.delta),
         "workload": [[q.predicate, q.measure, q.group_by, q.verbatim, q.name, float(q.weight)] for q in request.workload],
         "declared": _declared(con, session, request, private), "settings": dict(session.settings),
     }  # fmt: skip
@@ -64,11 +66,11 @@ def fingerprint(con: duckdb.DuckDBPyConnection, session: Session, request: Reque
 
 
 def _declared(con: duckdb.DuckDBPyConnection, session: Session, request: Request, private: Name) -> list[str] | None:
-    """The rows of the domain table. It is public: a view of the private table is refused before it is read."""
+    """The rows of the domain table. It is public: anything but a plain table is refused before it is read."""
     found = catalog.find(con, request.domain or private.beside(f"{private.table}_domain").quoted(), session.place)
     if found is None:
         return None
-    catalog.check_public(con, found, private, "domain table", FUNCTION)
+    check_public(con, found, (private,), "domain table", FUNCTION)
     return sorted(map(repr, con.execute(exp.select("*").from_(found[0].tree()).sql("duckdb")).fetchall()))
 
 
@@ -91,6 +93,18 @@ def stored_release(con: duckdb.DuckDBPyConnection, output: Name, request_hash: s
             "choose another name with output := '...', or drop it first",
         )
     return None
+
+
+def check_seed(con: duckdb.DuckDBPyConnection, session: Session, request: Request, private: Name) -> None:
+    """A stored release that was made with a seed is not returned once the table has a cap: what the cap counts does not cover it."""
+    if request.seed is None:
+        return
+    try:
+        cap = cap_of(con, relations.describe(con, request.table, session.place, FUNCTION), session.place, FUNCTION)
+    except TableError:  # there is no such table any more: its name answers
+        cap = Ledger.of_table(private.database, private).balance(con).cap
+    if cap is not None:
+        raise seed_refused(private.table)
 
 
 def restore_table(session: Session, request: Request, output: Name) -> None:

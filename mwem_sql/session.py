@@ -12,6 +12,7 @@ from sqlglot import exp
 
 from mwem_sql import calls
 from mwem_sql.catalog import Place
+from mwem_sql.compiler.dialect import fold
 from mwem_sql.compiler.sandbox import MEANINGFUL_SETTINGS
 
 _LOCKS: dict[str, threading.Lock] = {}
@@ -42,7 +43,7 @@ class Session:
 def lock(name: str) -> threading.Lock:
     """One lock per name and process. No other process can write to the same DuckDB file."""
     with _LOCKS_GUARD:
-        return _LOCKS.setdefault(name.casefold(), threading.Lock())
+        return _LOCKS.setdefault(fold(name), threading.Lock())
 
 
 def use(con: duckdb.DuckDBPyConnection, place: Place) -> None:

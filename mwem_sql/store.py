@@ -22,7 +22,7 @@ from mwem_sql.compiler.classes import Classes, Pieces
 from mwem_sql.compiler.dialect import fold
 from mwem_sql.domain import Domain
 from mwem_sql.errors import MwemError, OutputError, TableError, legible, refuse
-from mwem_sql.ledger import SCHEMA, holders, prepare
+from mwem_sql.metadata import SCHEMA, holders, prepare, read_rows
 from mwem_sql.session import lock, transaction
 from mwem_sql.state import Mixture, State
 from mwem_sql.ticks import cast
@@ -109,14 +109,10 @@ def releases_of(con: duckdb.DuckDBPyConnection, name: Name) -> list[dict[str, An
     """All releases under an output name, newest first; none where nothing was ever released."""
     if fold(name.database) not in map(fold, holders(con, "releases")):
         return []
-    query = (
-        exp.select("*").from_(Name(name.database, SCHEMA, "releases").tree())
-        .where(_same("schema_name"), _same("table_name")).order_by(exp.column("release").desc())
-    )  # fmt: skip
+    place = fold(name.schema), fold(name.table)
     with legible(_damaged(name)):
-        found = con.execute(query.sql("duckdb"), [name.schema, name.table])
-        fields = [column[0] for column in found.description or ()]
-        rows = [dict(zip(fields, row, strict=True)) for row in found.fetchall()]
+        stored_rows = [row for row in read_rows(con, name.database, "releases") if (fold(row["schema_name"]), fold(row["table_name"])) == place]
+        rows = sorted(stored_rows, key=lambda row: -int(row["release"]))
         for row in rows:
             if not all(isinstance(row[field], kind) for field, kind in _FACTS.items()):
                 raise TypeError("a fact of another type")
@@ -128,10 +124,6 @@ def _damaged(name: Name) -> MwemError:
         TableError, "mwem", f"what is stored of output ({name}) in the schema mwem of its database cannot be read",
         "it was changed by hand: restore it from a backup, or release under another output name",
     )
-
-
-def _same(column: str) -> exp.Expr:
-    return exp.EQ(this=exp.Lower(this=exp.column(column)), expression=exp.Lower(this=exp.Placeholder()))
 
 
 def load(con: duckdb.DuckDBPyConnection, text: str, place: Place, function: str) -> Stored:
@@ -210,13 +202,11 @@ def output_name(con: duckdb.DuckDBPyConnection, text: str, home: Name, function:
 def locate(con: duckdb.DuckDBPyConnection, parts: Sequence[str], home: Name) -> Name | None:
     """A relation that need not exist, in a schema that does: `table`, `schema.table`, `database.table` or all three."""
     places = {1: [[home.database, home.schema]], 2: [[home.database, parts[0]], [parts[0], "main"]], 3: [list(parts[:2])]}
-    for place in places.get(len(parts), []):
-        rows = con.execute(
-            """SELECT s.database_name, s.schema_name FROM duckdb_schemas() s JOIN duckdb_databases() d USING (database_name)
-               WHERE NOT d.internal AND lower(s.database_name) = lower(?) AND lower(s.schema_name) = lower(?)""",
-            place,
-        ).fetchall()
-        if rows:
-            database, schema = rows[0]
-            return Name(database, schema, parts[-1])
+    lasting = catalog.databases(con)
+    rows = con.execute("SELECT database_name, schema_name FROM duckdb_schemas()").fetchall()
+    known = {(fold(database), fold(schema)): (database, schema) for database, schema in rows if database in lasting}
+    for database, schema in places.get(len(parts), []):
+        found = known.get((fold(database), fold(schema)))
+        if found is not None:
+            return Name(*found, parts[-1])
     return None

@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 from sqlglot import exp
 
-from mwem_sql import answer, calls, catalog, engine, statement
+from mwem_sql import answer, calls, engine, relations, statement
 from mwem_sql.accounts import ledger_of
 from mwem_sql.budget import Budget
 from mwem_sql.caps import Cap
@@ -72,7 +72,7 @@ def _workload(queries: list[str] | None) -> Workload:
 
 def _domain(session: Session, arguments: dict[str, Any], function: str) -> Domain:
     con = session.cursor()
-    relation = catalog.describe(con, _name(arguments, "private_table", function), session.place, function)
+    relation = relations.describe(con, _name(arguments, "private_table", function), session.place, function)
     domain = None if arguments["domain"] is None else _name(arguments, "domain", function)
     with Sandbox(session.settings) as sandbox:
         return read_domain(con, relation, domain, session.place, sandbox)
@@ -126,8 +126,8 @@ def _show_domain(session: Session, arguments: dict[str, Any], _: list[str] | Non
 def _suggest_domain(session: Session, arguments: dict[str, Any], _: list[str] | None) -> Rows:
     function = "mwem_suggest_domain"
     con = session.cursor()
-    relation = catalog.describe(con, _name(arguments, "private_table", function), session.place, function)
-    ledger_of(con, relation.names, session.place, function).note(session.cursor(), None, function)
+    relation = relations.describe(con, _name(arguments, "private_table", function), session.place, function)
+    ledger_of(con, relation, session.place, function).note(session.cursor(), None, function)
     return engine.suggest_domain(session.cursor(), relation)
 
 
@@ -166,18 +166,26 @@ def _budget(session: Session, arguments: dict[str, Any], _: list[str] | None) ->
     function = "mwem_budget"
     budget = Budget.parse(arguments["epsilon"], arguments["delta"] or 0, function)
     con = session.cursor()
-    relation = catalog.describe(con, _name(arguments, "private_table", function), session.place, function)
-    unit = None if arguments["unit"] is None else relation.origin(_name(arguments, "unit", function), function)
+    relation = relations.describe(con, _name(arguments, "private_table", function), session.place, function)
+    unit = None
+    if arguments["unit"] is not None:
+        given = _name(arguments, "unit", function)
+        unit = relation.origin(given, function)
+        if unit is None:
+            raise refuse(
+                OptionError, function, f"unit ({given!r}) is computed by a view, so that a cap could not count by it",
+                f"name a column of {relation.charged.table} itself, or one that the view shows unchanged",
+            )
     rows_per_unit = read_whole(function, "rows_per_unit", arguments["rows_per_unit"], 1, 10**6)
     if unit is None and rows_per_unit != 1:
         raise refuse(OptionError, function, f"rows_per_unit ({rows_per_unit}) needs a unit", "name the column that identifies a unit")
-    account = ledger_of(con, relation.names, session.place, function)
+    account = ledger_of(con, relation, session.place, function)
     balance = account.set_cap(session.cursor(), Cap(budget, unit, rows_per_unit))
     return [
         {
-            "schema_name": account.table.schema, "table_name": account.table.table, "epsilon": float(budget.epsilon),
+            "schema_name": relation.charged.schema, "table_name": relation.charged.table, "epsilon": float(budget.epsilon),
             "delta": float(budget.delta), "epsilon_spent": balance.epsilon_spent, "delta_spent": float(balance.delta),
-            "epsilon_left": balance.epsilon_left, "unit": unit, "rows_per_unit": rows_per_unit,
+            "epsilon_left": balance.epsilon_left, "unit": unit, "rows_per_unit": rows_per_unit, "seeded": balance.seeded,
         }
     ]  # fmt: skip
 
@@ -239,7 +247,7 @@ def _predicate(arguments: dict[str, Any]) -> str:
 _SUMMARY = {
     "release": "INTEGER", "output": "VARCHAR", "rows": "BIGINT", "epsilon": "DOUBLE", "delta": "DOUBLE", "rounds": "INTEGER",
     "queries": "INTEGER", "attributes": "INTEGER", "cells": "BIGINT", "seconds": "DOUBLE", "private": "BOOLEAN",
-    "reused": "BOOLEAN", "protects": "VARCHAR",
+    "reused": "BOOLEAN", "protects": "VARCHAR", "warning": "VARCHAR",
 }  # fmt: skip
 _ANSWER = {"query": "INTEGER", "name": "VARCHAR", "cell": "VARCHAR[]"}
 _DECLARED = {"attribute": "VARCHAR", "values": "VARCHAR[]", "low": "VARCHAR", "high": "VARCHAR"}
@@ -262,7 +270,7 @@ FUNCTIONS = (
     Function(
         "mwem_budget",
         {"schema_name": "VARCHAR", "table_name": "VARCHAR", "epsilon": "DOUBLE", "delta": "DOUBLE", "epsilon_spent": "DOUBLE",
-         "delta_spent": "DOUBLE", "epsilon_left": "DOUBLE", "unit": "VARCHAR", "rows_per_unit": "INTEGER"},
+         "delta_spent": "DOUBLE", "epsilon_left": "DOUBLE", "unit": "VARCHAR", "rows_per_unit": "INTEGER", "seeded": "INTEGER"},
         _budget,
     ),
     Function(

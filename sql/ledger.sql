@@ -27,6 +27,8 @@ ALTER TABLE ledger ADD COLUMN IF NOT EXISTS unit VARCHAR;              -- whose 
 ALTER TABLE ledger ADD COLUMN IF NOT EXISTS rows_per_unit INTEGER;
 ALTER TABLE ledger ADD COLUMN IF NOT EXISTS request VARCHAR;           -- hash of the request that was charged
 ALTER TABLE ledger ADD COLUMN IF NOT EXISTS who VARCHAR;               -- the user of the operating system
+ALTER TABLE ledger ADD COLUMN IF NOT EXISTS account VARCHAR;           -- that was charged; NULL: older than accounts, or only noted
+ALTER TABLE ledger ADD COLUMN IF NOT EXISTS unit_is_computed BOOLEAN;  -- by a view, so that no cap can count it
 
 CREATE TABLE IF NOT EXISTS budgets (
     database_name VARCHAR NOT NULL,
@@ -41,12 +43,22 @@ CREATE TABLE IF NOT EXISTS budgets (
 ALTER TABLE budgets DROP COLUMN IF EXISTS debits;
 ALTER TABLE budgets ADD COLUMN IF NOT EXISTS unit VARCHAR;
 ALTER TABLE budgets ADD COLUMN IF NOT EXISTS rows_per_unit INTEGER;
-ALTER TABLE budgets ADD COLUMN IF NOT EXISTS columns VARCHAR;          -- hash of the table's columns: a renamed table is known by them
+ALTER TABLE budgets ADD COLUMN IF NOT EXISTS account VARCHAR;          -- whose cap it is
 
--- Everything that was ever written to the two tables above, in order. Two writers at once take the same number, and one of
+-- Everything that was ever written to the other tables, in order. Two writers at once take the same number, and one of
 -- them tries again: that is what keeps a cap.
 CREATE TABLE IF NOT EXISTS journal (
     number BIGINT PRIMARY KEY,
     event VARCHAR NOT NULL,             -- JSON: a debit, a note, the end of an entry or a cap, with all its values
     checksum VARCHAR NOT NULL           -- of this event and the checksum before it
+);
+
+-- Which account a name belongs to: that of a table, or the path of a file (with schema_name and table_name empty). Tables also carry
+-- their account in their comment, "[mwem account ...]", which comes before the name: so it follows their rows through every rename.
+CREATE TABLE IF NOT EXISTS names (
+    database_name VARCHAR NOT NULL,     -- empty: the database that the ledger is in; else the path of a file
+    schema_name VARCHAR NOT NULL,
+    table_name VARCHAR NOT NULL,
+    account VARCHAR NOT NULL,
+    PRIMARY KEY (schema_name, table_name, database_name)
 );

@@ -1,7 +1,8 @@
 -- The SQL surface of mwem_sql: table macros over Python functions. Run verbatim by register().
 -- Why each body looks as it does: the function returns a LIST of STRUCT that is unnested, because unnesting a plain STRUCT runs
 -- it once per field, and every run of a release is charged; the workload is read in FROM, ordered, because a subquery as an
--- argument cannot be copied; an error comes back as the field err, so that the user reads our sentence and no Python stack.
+-- argument cannot be copied; an error comes back as the field err, so that the user reads our sentence and no Python stack. It is raised
+-- inside the list, before there are rows: whatever the outer query filters, projects or limits comes after that.
 -- The context is written out each time: after USE of another database, a macro is still found by its full name, but not one
 -- that it calls.
 
@@ -12,18 +13,17 @@ CREATE OR REPLACE MACRO mwem_release(private_table, workload, epsilon, delta := 
     total := NULL, domain := NULL, unit := NULL, rows_per_unit := 1, start := 'uniform', average := false, fit := 'mirror', max_cells := NULL,
     version := NULL, seed := NULL) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
-        SELECT unnest(_mwem_release(to_json({
+        SELECT unnest(list_transform(_mwem_release(to_json({
             private_table: private_table::VARCHAR,
             epsilon: epsilon::VARCHAR,
             options: {delta: delta::VARCHAR, rounds: rounds, output: output, "rows": "rows", total: total, domain: domain, unit: unit, rows_per_unit: rows_per_unit, "start": "start", average: average, fit: fit, max_cells: max_cells, version: version::VARCHAR, seed: seed},
             context: {database: current_database(), schema: current_schema(), settings: {
             TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
             integer_division: current_setting('integer_division'),
-            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, queries)) AS r
+            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, queries), lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r
         FROM (SELECT list({n: n, j: j} ORDER BY n) AS queries
               FROM (SELECT row_number() OVER () AS n, to_json(__mwem_row)::VARCHAR AS j
-                    FROM query_table(workload) AS __mwem_row)))
-    WHERE CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE true END;
+                    FROM query_table(workload) AS __mwem_row)));
 
 -- What a release would run and cost, as rows (item, value). Reads no private row.
 -- Example: FROM mwem_plan('adult', workload, 0.5)  ->  rounds 10, noise scale 42.1, ...
@@ -32,67 +32,63 @@ CREATE OR REPLACE MACRO mwem_plan(private_table, workload, epsilon, delta := 0.0
     total := NULL, domain := NULL, unit := NULL, rows_per_unit := 1, start := 'uniform', average := false, fit := 'mirror', max_cells := NULL,
     version := NULL, seed := NULL) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
-        SELECT unnest(_mwem_plan(to_json({
+        SELECT unnest(list_transform(_mwem_plan(to_json({
             private_table: private_table::VARCHAR,
             epsilon: epsilon::VARCHAR,
             options: {delta: delta::VARCHAR, rounds: rounds, output: output, "rows": "rows", total: total, domain: domain, unit: unit, rows_per_unit: rows_per_unit, "start": "start", average: average, fit: fit, max_cells: max_cells, version: version::VARCHAR, seed: seed},
             context: {database: current_database(), schema: current_schema(), settings: {
             TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
             integer_division: current_setting('integer_division'),
-            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, queries)) AS r
+            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, queries), lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r
         FROM (SELECT list({n: n, j: j} ORDER BY n) AS queries
               FROM (SELECT row_number() OVER () AS n, to_json(__mwem_row)::VARCHAR AS j
-                    FROM query_table(workload) AS __mwem_row)))
-    WHERE CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE true END;
+                    FROM query_table(workload) AS __mwem_row)));
 
 -- The public domain of a table and where it is declared. Reads no private row.
 -- Example: FROM mwem_domain('adult')  ->  age, INTEGER, NULL, 17, 90, ..., CHECK
 -- Cost: nothing
 CREATE OR REPLACE MACRO mwem_domain(private_table, domain := NULL) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
-        SELECT unnest(_mwem_domain(to_json({
+        SELECT unnest(list_transform(_mwem_domain(to_json({
             private_table: private_table::VARCHAR,
             domain: domain,
             context: {database: current_database(), schema: current_schema(), settings: {
             TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
             integer_division: current_setting('integer_division'),
-            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL)) AS r)
-    WHERE CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE true END;
+            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL), lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
 -- NOT PRIVATE: a domain read off the data, and the DDL to declare it, for a person to review.
 -- Example: FROM mwem_suggest_domain('adult')  ->  age, NULL, 17, 90, false, INSERT INTO ...
 -- Cost: no epsilon; reads private rows, and the ledger notes it
 CREATE OR REPLACE MACRO mwem_suggest_domain(private_table) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
-        SELECT unnest(_mwem_suggest_domain(to_json({
+        SELECT unnest(list_transform(_mwem_suggest_domain(to_json({
             private_table: private_table::VARCHAR,
             context: {database: current_database(), schema: current_schema(), settings: {
             TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
             integer_division: current_setting('integer_division'),
-            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL)) AS r)
-    WHERE CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE true END;
+            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL), lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
 -- Workload rows: all k-way marginals. Reads no private row.
 -- Example: CREATE TABLE workload AS FROM mwem_marginals('adult', 3)
 -- Cost: nothing
 CREATE OR REPLACE MACRO mwem_marginals(private_table, k, domain := NULL) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
-        SELECT unnest(_mwem_marginals(to_json({
+        SELECT unnest(list_transform(_mwem_marginals(to_json({
             private_table: private_table::VARCHAR,
             k: k,
             domain: domain,
             context: {database: current_database(), schema: current_schema(), settings: {
             TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
             integer_division: current_setting('integer_division'),
-            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL)) AS r)
-    WHERE CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE true END;
+            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL), lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
 -- Workload rows: random ranges over a column, or over several ('age, hours' or ['age', 'hours']).
 -- Example: CREATE TABLE workload AS FROM mwem_ranges('adult', 'age', 2000)
 -- Cost: nothing
 CREATE OR REPLACE MACRO mwem_ranges(private_table, columns, count, seed := NULL, domain := NULL) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
-        SELECT unnest(_mwem_ranges(to_json({
+        SELECT unnest(list_transform(_mwem_ranges(to_json({
             private_table: private_table::VARCHAR,
             "columns": to_json("columns"),
             count: count,
@@ -101,15 +97,14 @@ CREATE OR REPLACE MACRO mwem_ranges(private_table, columns, count, seed := NULL,
             context: {database: current_database(), schema: current_schema(), settings: {
             TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
             integer_division: current_setting('integer_division'),
-            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL)) AS r)
-    WHERE CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE true END;
+            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL), lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
 -- Workload rows: parities of one to k attributes that have two values each.
 -- Example: CREATE TABLE workload AS FROM mwem_parities('votes', 3)
 -- Cost: nothing
 CREATE OR REPLACE MACRO mwem_parities(private_table, k, columns := NULL, domain := NULL) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
-        SELECT unnest(_mwem_parities(to_json({
+        SELECT unnest(list_transform(_mwem_parities(to_json({
             private_table: private_table::VARCHAR,
             k: k,
             "columns": to_json("columns"),
@@ -117,48 +112,45 @@ CREATE OR REPLACE MACRO mwem_parities(private_table, k, columns := NULL, domain 
             context: {database: current_database(), schema: current_schema(), settings: {
             TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
             integer_division: current_setting('integer_division'),
-            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL)) AS r)
-    WHERE CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE true END;
+            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL), lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
 -- Answers of a stored release to any workload, in its order.
 -- Example: FROM mwem_answer('adult_synthetic', workload)  ->  1, age > 40, NULL, 14211.7
 -- Cost: nothing
 CREATE OR REPLACE MACRO mwem_answer(output, workload) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
-        SELECT unnest(_mwem_answer(to_json({
+        SELECT unnest(list_transform(_mwem_answer(to_json({
             output: output::VARCHAR,
             context: {database: current_database(), schema: current_schema(), settings: {
             TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
             integer_division: current_setting('integer_division'),
-            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, queries)) AS r
+            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, queries), lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r
         FROM (SELECT list({n: n, j: j} ORDER BY n) AS queries
               FROM (SELECT row_number() OVER () AS n, to_json(__mwem_row)::VARCHAR AS j
-                    FROM query_table(workload) AS __mwem_row)))
-    WHERE CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE true END;
+                    FROM query_table(workload) AS __mwem_row)));
 
 -- NOT PRIVATE: true and released answers side by side, for the curator.
 -- Example: FROM mwem_compare('adult', 'adult_synthetic', workload)  ->  1, age > 40, NULL, 14237, 14211.7, 25.3
 -- Cost: no epsilon; reads private rows, and the ledger notes it
 CREATE OR REPLACE MACRO mwem_compare(private_table, output, workload) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
-        SELECT unnest(_mwem_compare(to_json({
+        SELECT unnest(list_transform(_mwem_compare(to_json({
             private_table: private_table::VARCHAR,
             output: output::VARCHAR,
             context: {database: current_database(), schema: current_schema(), settings: {
             TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
             integer_division: current_setting('integer_division'),
-            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, queries)) AS r
+            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, queries), lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r
         FROM (SELECT list({n: n, j: j} ORDER BY n) AS queries
               FROM (SELECT row_number() OVER () AS n, to_json(__mwem_row)::VARCHAR AS j
-                    FROM query_table(workload) AS __mwem_row)))
-    WHERE CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE true END;
+                    FROM query_table(workload) AS __mwem_row)));
 
 -- Sets the cap on what all releases of a table may spend together, how they are counted, and for whom.
 -- Example: CALL mwem_budget('adult', 3.0)  ->  main, adult, 3.0, 0.0, 0.5, 0.0, 2.5, NULL, 1
 -- Cost: nothing
 CREATE OR REPLACE MACRO mwem_budget(private_table, epsilon, delta := 0.0, unit := NULL, rows_per_unit := 1) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
-        SELECT unnest(_mwem_budget(to_json({
+        SELECT unnest(list_transform(_mwem_budget(to_json({
             private_table: private_table::VARCHAR,
             epsilon: epsilon::VARCHAR,
             delta: delta::VARCHAR,
@@ -167,20 +159,18 @@ CREATE OR REPLACE MACRO mwem_budget(private_table, epsilon, delta := 0.0, unit :
             context: {database: current_database(), schema: current_schema(), settings: {
             TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
             integer_division: current_setting('integer_division'),
-            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL)) AS r)
-    WHERE CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE true END;
+            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL), lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
 -- What was spent, by whom, when, on what, and what is left, over all attached databases.
 -- Example: FROM mwem_ledger()  ->  census, main, adult, census.main.adult_synthetic, 0.5, ...
 -- Cost: nothing
 CREATE OR REPLACE MACRO mwem_ledger() AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
-        SELECT unnest(_mwem_ledger(to_json({
+        SELECT unnest(list_transform(_mwem_ledger(to_json({
             context: {database: current_database(), schema: current_schema(), settings: {
             TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
             integer_division: current_setting('integer_division'),
-            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL)) AS r)
-    WHERE CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE true END;
+            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL), lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
 -- The fractional weighting of a stored release over some attributes: a column each, and weight.
 -- Example: FROM mwem_weights('adult_synthetic', ['sex', 'race'])  ->  Female, White, 8640.2

@@ -12,7 +12,7 @@ import pytest
 from plans import PLANS, force
 from sqlglot import exp
 
-from mwem_sql import catalog, contingency, engine
+from mwem_sql import contingency, engine, relations
 from mwem_sql.attribute import Attribute
 from mwem_sql.catalog import Name, Place
 from mwem_sql.compiler.compile import Compiled, compile_workload
@@ -227,7 +227,7 @@ def test_suggestions_declare_what_was_seen(con: duckdb.DuckDBPyConnection) -> No
            INSERT INTO t (sex, x, d) VALUES ('M', 'nan', 'infinity'), ('M', 'inf', NULL), ('M', NULL, NULL);
            ALTER TABLE t ADD COLUMN town VARCHAR; UPDATE t SET town = CASE WHEN rowid % 2 = 0 THEN name WHEN rowid % 3 = 0 THEN 'Genf' ELSE 'Bern' END"""
     )
-    relation = catalog.describe(con.cursor(), "t", Place("memory", "main"), "f")
+    relation = relations.describe(con.cursor(), "t", Place("memory", "main"), "f")
     rows = engine.suggest_domain(con.cursor(), relation)
     assert [(row["attribute"], row["values"], row["low"], row["high"], row["nullable"]) for row in rows] == [
         ("my age", None, "20", "49", True), ("sex", ["M", "it's"], None, None, False), ("d", None, "2020-01-01", "2020-01-09", True),

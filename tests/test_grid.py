@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from strategies import Floats, close, dense, seeds, totals
 
 import mwem_sql
-from mwem_sql import store
+from mwem_sql import engine, store
 from mwem_sql.catalog import Place
 from mwem_sql.compiler.linear import Block, LinearQuery
 from mwem_sql.fit import TOLERANCE, Target
@@ -281,8 +281,8 @@ def outcomes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Plan, Outcome]]:
     module = import_module("mwem_sql.release")
     run = module._run
 
-    def kept(session: Session, request: Request, plan: Plan) -> Outcome:
-        found.append((plan, run(session, request, plan)))
+    def kept(session: Session, request: Request, plan: Plan, held: engine.Held) -> Outcome:
+        found.append((plan, run(session, request, plan, held)))
         return found[-1][1]
 
     monkeypatch.setattr(module, "_run", kept)

@@ -23,9 +23,9 @@ from hypothesis import strategies as st
 from plans import PLANS, force
 from sqlglot import exp
 
-from mwem_sql import catalog, engine
+from mwem_sql import engine, relations
 from mwem_sql.attribute import Attribute
-from mwem_sql.catalog import Name
+from mwem_sql.catalog import Name, Place
 from mwem_sql.compiler import codes, pushdown
 from mwem_sql.compiler.classes import Classes, value_pieces
 from mwem_sql.compiler.compile import Compiled, compile_workload
@@ -37,7 +37,7 @@ from mwem_sql.session import Session
 from mwem_sql.workload import Query, Workload
 
 GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.sql"))
-HERE = catalog.Place("memory", "main")
+HERE = Place("memory", "main")
 TABLE = Name("memory", "main", "t")
 
 
@@ -90,7 +90,7 @@ def test_golden(con: duckdb.DuckDBPyConnection, file: Path, monkeypatch: pytest.
 
 def planned_from(con: duckdb.DuckDBPyConnection, given: dict[str, list[str]]) -> Pushdown:
     con.execute(given["ddl"][0])
-    relation = catalog.describe(con.cursor(), "t", HERE, "f")
+    relation = relations.describe(con.cursor(), "t", HERE, "f")
     workload = Workload.from_arrow(con.sql(given["workload"][0]).to_arrow_table())
     with Sandbox(Session.of(con).settings) as sandbox:
         compiled = compile_workload(read_domain(con.cursor(), relation, None, HERE, sandbox), workload, sandbox)

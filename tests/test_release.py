@@ -165,8 +165,8 @@ def test_bad_input(strict: Connection, kind: type[MwemError], table: str, predic
 def test_what_only_python_can_get_wrong(con: Connection) -> None:
     con.execute("CREATE VIEW leaking AS SELECT 'age > ' || max(age) AS predicate FROM people")
     for kind, workload, options, wanted in [
-        (TableError, "leaking", {}, "workload ('leaking') reads the private table people. Hint: a workload must be public"),
-        (TableError, "people", {}, "workload ('people') reads the private table people"),
+        (TableError, "leaking", {}, "workload ('leaking') is a view, and what a view reads may be private. Hint: write its rows out"),
+        (TableError, "people", {}, "workload ('people') is the private table itself"),
         (TableError, "nothing", {}, "workload ('nothing') does not exist for this call. Hint: create it as a table and COMMIT"),
         (OptionError, 5, {}, "workload (int) must be a table name, a Workload or an Arrow table"),
         (OptionError, ONE, {"roundz": 3}, "option roundz is unknown. Hint: the options are average, delta, domain, fit, max_cells, output, rounds,"),
@@ -561,6 +561,6 @@ def test_the_output_may_be_in_a_database_of_its_own(connect: Open, tmp_path: Pat
 def test_a_macro_does_not_change_what_a_scan_computes(con: Connection, macro: str) -> None:
     """DuckDB would take the macro for its own function: bounds that do not hold, counts that are none. Refused before anything is charged."""
     con.execute(f"CREATE MACRO {macro}; CREATE MACRO lower(a) AS 'x'; CREATE TABLE w AS SELECT 'age * 2' AS measure, 'sex' AS group_by")
-    with pytest.raises(TableError, match=r"macro \('\w+'\) has the name of a function of DuckDB's that the private table is read with\. Hint: drop the macro"):
+    with pytest.raises(TableError, match=r"macro \('\w+'\) has the name of a function of DuckDB's that private rows may be read with\. Hint: drop the macro"):
         mwem_sql.release(con, "people", "w", 1, unit="city", rows_per_unit=2)
     assert con.execute("FROM mwem_ledger()").fetchall() == []

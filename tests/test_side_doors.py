@@ -97,7 +97,7 @@ def test_nothing_is_left_behind(private: Connection) -> None:
     before = private.execute("SELECT database_name, schema_name, table_name FROM duckdb_tables()").fetchall()
     private.execute("CALL mwem_release('people', workload, 1, rounds := 4, rows := 500)").fetchall()
     after = set(private.execute("SELECT database_name, schema_name, table_name FROM duckdb_tables()").fetchall()) - set(before)
-    names = {"budgets", "factors", "journal", "ledger", "measurements", "people_synthetic", "releases", "schema_version"}
+    names = {"budgets", "factors", "journal", "ledger", "measurements", "names", "people_synthetic", "releases", "schema_version"}
     assert {name for _, _, name in after} == names
     assert private.execute("SELECT count(*) FROM duckdb_temporary_files()").fetchall() == [(0,)]
     assert private.execute("SELECT count(*) FROM duckdb_views() WHERE NOT internal").fetchall() == [(0,)]

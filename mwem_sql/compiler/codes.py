@@ -8,17 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 from sqlglot import exp
 
 from mwem_sql.attribute import Attribute
-from mwem_sql.catalog import Name
 from mwem_sql.compiler.classes import Classes
 from mwem_sql.ticks import Tick, as_text, cast
 
 _MAX_CUTS = 64  # boundaries that are told apart by comparisons; beyond it a listed range is counted from its low end
+
+
+class Rows(Protocol):
+    """What a scan reads: a table, or a private relation written out."""
+
+    def tree(self) -> exp.Expr: ...
 
 
 @dataclass(frozen=True)
@@ -27,9 +33,10 @@ class Unit:
 
     column: str
     rows: int
+    is_text: bool = False
 
 
-def source(table: Name, attributes: Sequence[Attribute], unit: Unit | None) -> exp.Expr:
+def source(table: Rows, attributes: Sequence[Attribute], unit: Unit | None) -> exp.Expr:
     """The private table, or at most `unit.rows` rows of each unit.
 
     A unit's rows are ranked by a hash of what the release reads of them, so that every scan keeps the same ones and
@@ -38,12 +45,14 @@ def source(table: Name, attributes: Sequence[Attribute], unit: Unit | None) -> e
     if unit is None:
         return table.tree()
     column = exp.column(unit.column, quoted=True)
+    # The bytes of a text: under a collation 'aB3' and 'Ab3' are equal, but not one unit.
+    key = exp.Anonymous(this="encode", expressions=[column.copy()]) if unit.is_text else column
     read = [_exact(attribute) for attribute in attributes]
     rank = exp.Window(
         this=exp.RowNumber(),
-        partition_by=[column.copy()],
+        partition_by=[key.copy()],
         order=exp.Order(
-            expressions=[exp.Ordered(this=exp.Anonymous(this="hash", expressions=[column.copy(), *read])), *(part.copy() for part in read)]
+            expressions=[exp.Ordered(this=exp.Anonymous(this="hash", expressions=[key.copy(), *read])), *(part.copy() for part in read)]
         ),
     )
     picked = (

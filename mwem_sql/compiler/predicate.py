@@ -133,7 +133,7 @@ def parse_list(text: str, columns: Mapping[str, str], role: str, table: str) -> 
 
 def is_deterministic(tree: exp.Expr) -> bool:
     """Whether an expression says the same whenever it is asked, and of one row only."""
-    return not any(_objection(node) for node in tree.walk())
+    return not any(objection(node) for node in tree.walk())
 
 
 def columns_of(tree: exp.Expr) -> tuple[str, ...]:
@@ -266,13 +266,11 @@ def _checked(tree: exp.Expr, own: _Text, columns: Mapping[str, str], table: str)
             raise _too_deep(own)
         level = [child for node in level for child in node.iter_expressions()]
     for node in tree.walk():
-        objection = _objection(node)
-        if objection is not None:
-            raise own.no(*objection)
+        refused = objection(node)
+        if refused is not None:
+            raise own.no(*refused)
         node.pop_comments()
-        if isinstance(node, exp.Collate) and isinstance(node.expression, exp.Column):
-            # NOCASE.NOACCENT: collations, one after the other.
-            node.set("expression", exp.var(".".join(part.sql(dialect.DIALECT) for part in node.expression.parts)))
+        name_collation(node)
     for column in tree.find_all(exp.Column):
         qualified = [fold(part.name) for part in column.parts[:-1]]
         if qualified not in ([], [fold(table)], [_SCHEMA, fold(table)]):
@@ -286,7 +284,13 @@ def _checked(tree: exp.Expr, own: _Text, columns: Mapping[str, str], table: str)
     return tree
 
 
-def _objection(node: exp.Expr) -> tuple[str, str] | None:
+def name_collation(node: exp.Expr) -> None:
+    """What COLLATE names is no column: NOCASE.NOACCENT, collations, one after the other."""
+    if isinstance(node, exp.Collate) and isinstance(node.expression, exp.Column):
+        node.set("expression", exp.var(".".join(part.sql(dialect.DIALECT) for part in node.expression.parts)))
+
+
+def objection(node: exp.Expr) -> tuple[str, str] | None:
     """Why a node cannot be part of a deterministic expression over one row, and what to do; None if it can."""
     if isinstance(node, (exp.Query, exp.Exists, exp.Any, exp.All)):
         return "has a subquery; only the row's own columns may be read", _CURE

@@ -16,10 +16,9 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
-from mwem_sql.catalog import Name
 from mwem_sql.compiler import codes, parts
 from mwem_sql.compiler.classes import Classes
-from mwem_sql.compiler.codes import Unit
+from mwem_sql.compiler.codes import Rows, Unit
 from mwem_sql.compiler.facts import Facts, Integers
 from mwem_sql.compiler.linear import LinearQuery
 from mwem_sql.compiler.parts import BATCH, COUNT, Aggregates, Asked, GroupBy, Histogram, Names, Part, Product
@@ -71,7 +70,7 @@ class Pushdown:
 
 
 def plan_pushdown(
-    table: Name, classes: Mapping[str, Classes], queries: Sequence[LinearQuery], unit: Unit | None = None
+    table: Rows, classes: Mapping[str, Classes], queries: Sequence[LinearQuery], unit: Unit | None = None
 ) -> Pushdown:
     """The cheapest plan that answers every query."""
     planner = _Planner(table, classes, queries, unit)
@@ -90,7 +89,7 @@ class _Draft:
 
 class _Planner:
     def __init__(
-        self, table: Name, classes: Mapping[str, Classes], queries: Sequence[LinearQuery], unit: Unit | None
+        self, table: Rows, classes: Mapping[str, Classes], queries: Sequence[LinearQuery], unit: Unit | None
     ) -> None:
         self.classes = classes
         self.names = tuple(classes)
