@@ -7,6 +7,7 @@
 | files, read by a view | the database that knows one of them, else the view's | the one that the files belong to; else the one of the view's name; else a new one |
 
 While any attached database has a cap, nothing is charged to an account without one (`Ledger.debit`): what is in no account may be a copy.
+A table that was replaced, and so is known by its name only, is refused where there are several caps: its rows may be another account's.
 """
 
 from __future__ import annotations

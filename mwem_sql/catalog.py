@@ -136,7 +136,7 @@ def view_query(con: duckdb.DuckDBPyConnection, name: Name) -> exp.Expr:
     ).fetchall()
     created = _parsed(rows[0][0], f"view ({name.table!r})")
     query = created.args.get("expression")
-    return query if isinstance(query, exp.Expr) else created
+    return _unqualified(query if isinstance(query, exp.Expr) else created)
 
 
 def generated_columns(con: duckdb.DuckDBPyConnection, name: Name) -> dict[str, exp.Expr]:
@@ -149,7 +149,7 @@ def generated_columns(con: duckdb.DuckDBPyConnection, name: Name) -> dict[str, e
     if not rows or _GENERATED not in rows[0][0]:
         return {}
     return {
-        column.name: kind.expression
+        column.name: _unqualified(kind.expression)
         for column in _parsed(rows[0][0], f"table ({name.table!r})").find_all(exp.ColumnDef)
         for kind in (constraint.args.get("kind") for constraint in column.args.get("constraints") or ())
         if isinstance(kind, exp.GeneratedAsIdentityColumnConstraint)
@@ -216,6 +216,17 @@ def _functions(con: duckdb.DuckDBPyConnection) -> frozenset[tuple[str, str, str]
     """All functions by name, kind and parameter types, without calling one that could be the user's."""
     rows = con.execute("SELECT function_name, function_type, parameter_types::VARCHAR FROM system.main.duckdb_functions()").fetchall()
     return frozenset((fold(name), kind, types) for name, kind, types in rows)
+
+
+def _unqualified(tree: exp.Expr) -> exp.Expr:
+    """Older versions of DuckDB print `main.list_value(1)` for `[1]`, and a truth value as a cast of its first letter."""
+    return tree.transform(
+        lambda node: node.expression
+        if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Func) and node.this.sql("duckdb") == "main"
+        else exp.Boolean(this=node.this.name == "t")
+        if isinstance(node, exp.Cast) and node.to.this == exp.DType.BOOLEAN and node.this.sql("duckdb") in {"'t'", "'f'"}
+        else node
+    )
 
 
 def _parsed(text: str, what: str) -> exp.Expr:

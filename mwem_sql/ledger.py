@@ -143,14 +143,19 @@ class Ledger:
 
     def _check_cap(self, con: duckdb.DuckDBPyConnection, cap: Cap | None, charge: Charge, account: str | None, *, private: bool) -> None:
         table = self.source.table.table
+        capped = [home for home in holders(con, "budgets") for _ in read_rows(con, home, "budgets")]
         if cap is None:
-            capped = next((home for home in holders(con, "budgets") if read_rows(con, home, "budgets")), None)
-            if capped is not None:
+            if capped:
                 raise refuse(
-                    BudgetError, "mwem_release", f"table ({self.source.table}) has no cap, and database {capped} has tables with one, whose rows it may hold",
+                    BudgetError, "mwem_release", f"table ({self.source.table}) has no cap, and database {capped[0]} has tables with one, whose rows it may hold",
                     f"have the curator decide: CALL mwem_budget('{table}', epsilon) gives it an account of its own",
                 )
             return
+        if len(capped) > 1 and self.source.marked is not None and mark_of(con, self.source.marked) is None:
+            raise refuse(
+                BudgetError, "mwem_release", f"table ({self.source.table}) was replaced, and {len(capped)} tables have caps, so that its rows may be another's",
+                f"have the curator confirm: CALL mwem_budget('{table}', {float(cap.budget.epsilon):g}) charges them to the account of this name; TRUNCATE and INSERT keep it",
+            )
         if not private:
             raise seed_refused(table)
         cap.check(table, charge, _sum(cap, self._charges(con, account)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 
 import numpy as np
 import pytest
@@ -83,20 +82,16 @@ def random_instance(seed: int) -> Instance:
 
 
 @pytest.mark.parametrize("seeds", [range(100), pytest.param(range(100, 5000), marks=pytest.mark.campaign)])
-def test_no_worse_than_replay_in_less_time(seeds: range) -> None:
-    """On each of them, to a millionth of what noise alone makes of one cell; and quicker in all by half."""
-    spent = {"fit": 0.0, "replay": 0.0}
+def test_no_worse_than_replay_in_fewer_steps(seeds: range) -> None:
+    """On each of them, to a millionth of what noise alone makes of one cell; in less than half of its 100 passes."""
+    steps = 0
     for seed in seeds:
         state, targets = random_instance(seed)
         replayed = state.copy()
-        begin = time.process_time()
-        state.fit(targets)
-        middle = time.process_time()
+        steps += state.fit(targets).steps
         replayed.replay([(target.query, target.values) for target in targets], tolerance=None)
-        spent["fit"] += middle - begin
-        spent["replay"] += time.process_time() - middle
         assert misfit(state, targets) <= misfit(replayed, targets) + 1e-6, seed
-    assert spent["fit"] < spent["replay"] / 2
+    assert steps < 50 * len(seeds)
 
 
 def rounds(shape: dict[str, int], seed: int) -> list[Target]:
@@ -115,22 +110,18 @@ def rounds(shape: dict[str, int], seed: int) -> list[Target]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_lower_than_replay_in_less_time(seed: int) -> None:
-    """Ten rounds of a cyclic workload, refitted after each: never a higher misfit, and less processor time in all."""
+def test_lower_than_replay_in_fewer_steps(seed: int) -> None:
+    """Ten rounds of a cyclic workload, refitted after each: never a higher misfit, in less than half of the passes in all."""
     shape = {"p": 5, "q": 4, "r": 6, "s": 3, "t": 7}
     targets = rounds(shape, seed)
     fitted = State.uniform({name: np.ones(size) for name, size in shape.items()}, 20_000.0)
     replayed = fitted.copy()
-    spent = {"fit": 0.0, "replay": 0.0}
+    steps = 0
     for count in range(1, len(targets) + 1):
-        begin = time.process_time()
-        fitted.fit(targets[:count])
-        middle = time.process_time()
+        steps += fitted.fit(targets[:count]).steps
         replayed.replay([(target.query, target.values) for target in targets[:count]], tolerance=None)
-        spent["fit"] += middle - begin
-        spent["replay"] += time.process_time() - middle
         assert misfit(fitted, targets[:count]) <= misfit(replayed, targets[:count])
-    assert spent["fit"] < spent["replay"]
+    assert steps < 50 * len(targets)
 
 
 def test_one_cuboid_is_met() -> None:

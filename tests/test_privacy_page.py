@@ -24,7 +24,7 @@ MODULES: dict[str, ModuleType] = {
 TABLES = {f"mwem.{table}" for script in ("ledger.sql", "metadata.sql") for table in re.findall(r"CREATE TABLE IF NOT EXISTS (\w+)", read_sql(script))}
 FUNCTIONS = {function.name for function in surface.FUNCTIONS}
 OPTIONS = {option.name for option in fields(Request)}
-DUCKDB = {"READ_ONLY", "con.interrupt", "enable_logging", "estimated_size"}
+DUCKDB = {"READ_ONLY", "con.interrupt", "enable_logging", "estimated_size", "file_row_number", "read_parquet", "read_csv", "read_json", "read_ndjson"}
 
 
 def is_there(name: str) -> bool:

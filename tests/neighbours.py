@@ -1,0 +1,226 @@
+"""Random private sources, down to files and DDL, and their neighbours: the same source with one row, or one unit's rows, less.
+
+A world is everything that a curator may have typed in: tables with generated columns, structs, collations and odd names; views of
+views; Parquet, CSV and JSON files; macros, operators included; settings. Much of it must be refused. It is built once for each set of
+rows, by the same statements, so that whatever a call shows of it before a debit must be the same.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+
+from mwem_sql import engine
+from mwem_sql.budget import Budget
+from mwem_sql.errors import EngineError, MwemError
+from mwem_sql.release import make_plan
+from mwem_sql.request import Request
+from mwem_sql.session import Session
+from mwem_sql.workload import Workload
+
+Row = tuple[Any, ...]
+TYPES = {"id": "VARCHAR", "a": "INTEGER", "b": "VARCHAR", "c": "DOUBLE", "d": "BOOLEAN"}
+DOMAIN = """CREATE OR REPLACE TABLE asked_domain AS FROM (VALUES ('a', NULL, '0', '3'), ('b', ['x', 'y', 'z'], NULL, NULL), ('c', NULL, '-5', '10'))
+    AS listed(attribute, "values", low, high)"""
+QUERIES: list[dict[str, str]] = [
+    {"predicate": "a > 1"}, {"predicate": "a BETWEEN 1 AND 2 AND d"}, {"predicate": "b = 'x' OR NOT d"}, {"predicate": "c > 0.5"}, {"group_by": "a, b"},
+    {"predicate": "d", "group_by": "a // 2"}, {"group_by": "upper(b), d IS NULL"}, {"measure": "a"}, {"predicate": "d", "measure": "a * 2 - 3"}, {"measure": "a - 1", "group_by": "b"},
+]  # fmt: skip
+# What an item of a view may be, by the column that it stands for: the column itself, expressions of one row, and what sees others.
+FINE = {
+    "id": ["id", "upper(id)", "id || 'x'", "s.id"], "a": ["a", "a + 1 - 1", "abs(a)", "s.a", "CASE WHEN d THEN a ELSE 0 END", "TRY_CAST(b AS INTEGER)"],
+    "b": ["b", "lower(b)", "b COLLATE NOCASE", "left(b, 1)", "nullif(b, 'y')"], "c": ["c", "c * 2", "round(c)", "a::DOUBLE", "coalesce(c, 0)"],
+    "d": ["d", "NOT d", "a > 1", "b LIKE 'x%'", "d IS NULL"],
+}  # fmt: skip
+WRONG = {
+    "id": ["rowid::VARCHAR", "peek(id)", "random()::VARCHAR"],
+    "a": ["rowid", "row_number() OVER ()", "(SELECT max(a) FROM base)", "max(a)", "nextval('seq')", "hash(rowid) % 4", "stats(a)::VARCHAR::INTEGER", "peek(a)", "file_row_number",
+          "list_sum([a, 1])", "tools.peek(a)", "sum(a) OVER (ORDER BY c)", "count(*) OVER ()"],
+    "b": ["json_serialize_plan('SELECT count(*) FROM base', optimize := true)::VARCHAR", "stats(b)::VARCHAR", "filename", "current_date::VARCHAR", "getvariable('x')"],
+    "c": ["random()", "(SELECT avg(c) FROM base)", "epoch(now())", "percent_rank() OVER (ORDER BY c)"], "d": ["EXISTS (FROM base)", "a > (SELECT avg(a) FROM base)", "a = ANY (SELECT a FROM base)"],
+}  # fmt: skip
+MACROS = ['"-"(x, y) AS (SELECT max(a) FROM base)', '"-"(x, y) AS (SELECT count(*) FROM base)', "lower(x) AS (SELECT max(b) FROM base)", '"~~"(x, y) AS (SELECT count(*) > 5 FROM base)',
+          "abs(x) AS (SELECT count(*) % 3 FROM base)", "round(x) AS (SELECT max(c) FROM base)", "my_own(x) AS x + 1"]  # fmt: skip
+DECLARED = "columns := {id: 'VARCHAR', a: 'INTEGER', b: 'VARCHAR', c: 'DOUBLE', d: 'BOOLEAN'}, auto_detect := false"
+
+
+@dataclass
+class World:
+    """Statements that make a source called `asked` of the rows in a table `base`; `files` are written in between."""
+
+    unit: str | None
+    rows_per_unit: int
+    workload: Workload
+    before: list[str] = field(default_factory=list)
+    after: list[str] = field(default_factory=list)
+    file: str | None = None
+    settings: list[str] = field(default_factory=list)
+    macro: str | None = None
+
+    def build(self, con: duckdb.DuckDBPyConnection, rows: Sequence[Row], folder: Path) -> None:
+        """Raises DuckDB's error where the statements are none of its SQL."""
+        listed = ", ".join("(" + ", ".join(_literal(value) for value in row) + ")" for row in rows)
+        for statement in self.before:
+            con.execute(statement)
+        if rows:
+            con.execute(f"INSERT INTO base (id, a, b, c, d, s) SELECT i, p, q, r, t, {{'id': i, 'a': p}} FROM (VALUES {listed}) AS v(i, p, q, r, t)")
+        for old in folder.iterdir():
+            old.unlink()
+        if self.file is not None:
+            options = ", HEADER true" if self.file == "csv" else ""
+            for name, condition in (("one", "a IS NULL OR a < 1"), ("two", "a >= 1")):  # by its own value: no row moves when another goes
+                con.execute(f"COPY (SELECT id, a, b, c, d FROM base WHERE {condition}) TO '{folder / name}.{self.file}' (FORMAT {self.file}{options})")
+        for statement in self.after:
+            con.execute(statement.replace("FOLDER", str(folder)))
+
+
+def world(chance: random.Random) -> World:
+    """One of many."""
+    unit = chance.choice([None, None, "id"])
+    asked = chance.sample(QUERIES, chance.randrange(1, 5))
+    made = World(unit, chance.randrange(1, 4) if unit else 1, Workload.from_rows(asked))
+    names = list(TYPES)
+    collation = chance.choice(["", "", " COLLATE NOCASE"])
+    generated = chance.choice(["", "", ", g INTEGER AS (a + 1)", ", g AS (stats(a))", ", g AS (upper(b))", ", g AS (random())", ", g AS (nextval('seq'))"])
+    kinds = ", ".join(f"{name} {kind}{collation if kind == 'VARCHAR' else ''}" for name, kind in TYPES.items())
+    made.before = [f"CREATE OR REPLACE TABLE base ({kinds}, s STRUCT(id VARCHAR, a INTEGER){generated})", DOMAIN]
+    source = chance.choice(["table", "view", "view", "views", "file", "file"])
+    if source == "file":
+        made.file = chance.choice(["parquet", "csv", "json"])
+        read = _file(chance, made.file)
+        items = _items(chance, names, unit, file=True)
+        if "file_row_number" in read and chance.random() < 0.7:
+            items = "* REPLACE (file_row_number::INTEGER AS a)"
+        made.after.append(f"CREATE OR REPLACE VIEW asked AS SELECT {items} FROM {read}{_where(chance)}")
+    elif source == "table":
+        made.after.append("CREATE OR REPLACE TABLE asked AS FROM base" if generated else "ALTER TABLE base RENAME TO asked")
+        made.before.insert(0, "DROP TABLE IF EXISTS asked")
+        if generated:
+            made.before[1] = made.before[1].replace("TABLE base", "TABLE asked")
+            made.after = []
+    else:
+        inner = "base"
+        if source == "views":
+            made.after.append(f"CREATE OR REPLACE VIEW middle AS SELECT *{chance.choice(['', ' EXCLUDE (s)', ', a + 1 AS more'])} FROM base{_where(chance)}")
+            inner = chance.choice(["middle", "main.middle AS m", "memory.main.middle"])
+        made.after.append(f"CREATE OR REPLACE VIEW asked AS SELECT {_items(chance, names, unit, file=False)} FROM {inner}{_where(chance)}")
+    if chance.random() < 0.15:
+        made.macro = chance.choice(MACROS)
+        made.after.append(f"CREATE OR REPLACE MACRO {made.macro}")
+    if chance.random() < 0.3:
+        made.settings.append(chance.choice(["SET GLOBAL default_collation = 'NOCASE'", "SET GLOBAL TimeZone = 'Asia/Tokyo'", "SET GLOBAL default_collation = 'NOACCENT'"]))
+    return made
+
+
+def _items(chance: random.Random, names: Sequence[str], unit: str | None, *, file: bool) -> str:
+    if chance.random() < 0.25:
+        return "*"
+    wrong = chance.choice(names) if chance.random() < 0.3 else None
+    out = []
+    for name in names:
+        chosen = chance.choice(WRONG[name] if name == wrong else FINE[name])
+        if (file and chosen.startswith("s.")) or (unit == name and name != wrong):  # neighbours are made by the unit's own values
+            chosen = name
+        out.append(f"{chosen} AS {name}")
+    return ", ".join(out)
+
+
+def _where(chance: random.Random) -> str:
+    return chance.choice(["", "", "", " WHERE a > 0", " WHERE d", " WHERE rowid > 2", " WHERE a > (SELECT avg(a) FROM base)", " ORDER BY a", " LIMIT 5", " WHERE b IN ('x', 'y')"])
+
+
+def _file(chance: random.Random, ending: str) -> str:
+    """A way to read the files; about half of them must be refused."""
+    one, two, both = f"'FOLDER/one.{ending}'", f"'FOLDER/two.{ending}'", f"'FOLDER/*.{ending}'"
+    path = chance.choice([one, two, both, f"[{one}, {two}]", f"[{one}, {both}]", f"[{two}, {two}]"])
+    if ending == "parquet":
+        argument = chance.choice(["", "", "", ", file_row_number := true", ", file_row_number => true", ", filename := true", ", union_by_name := true"])
+        return chance.choice([f"read_parquet({path}{argument})", both])
+    if ending == "csv":
+        argument = chance.choice([f", {DECLARED}, header := true", f", {DECLARED}, header := true", "", ", header := true", f", {DECLARED}, header := true, ignore_errors := true"])
+        return chance.choice([f"read_csv({path}{argument})", f"read_csv({path}{argument})", both])
+    argument = chance.choice([f", {DECLARED}", f", {DECLARED}, format := 'newline_delimited'", "", ", format := 'newline_delimited'"])
+    return chance.choice([f"read_json({path}{argument})", f"read_json({path}{argument})", both])
+
+
+def random_rows(chance: random.Random) -> list[Row]:
+    """Rows, some of them odd: units that differ in their case only, values off the domain, texts that look like other types."""
+    ids = chance.choice([[None, "aB3", "Ab3", "AB3", "p1", "é", "É"], ["aB3", "Ab3"], ["É", "é", "e"]])
+    return [
+        (
+            chance.choice(ids), chance.choice([None, -9, 0, 1, 2, 3, 77]), chance.choice([None, "x", "y", "z", "X", "2020-01-01", "12", "true"]),
+            chance.choice([None, -1e300, -5.0, 0.5, 3.25, 10.0]), chance.choice([None, True, False]),
+        )
+        for _ in range(chance.randrange(2, 16))
+    ]  # fmt: skip
+
+
+def neighbours(chance: random.Random, made: World, rows: Sequence[Row], count: int) -> Iterator[list[Row]]:
+    """The same rows without one of them, or without those of one unit."""
+    for _ in range(count):
+        if made.unit is None:
+            gone = chance.randrange(len(rows))
+            yield [row for place, row in enumerate(rows) if place != gone]
+        else:
+            left = chance.choice([row[0] for row in rows])
+            yield [row for row in rows if row[0] != left]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a call shows before its debit, and the true answers, query by query, with what one row may move them by."""
+
+    public: object
+    answers: tuple[tuple[int, ...], ...] | None
+    bounds: tuple[int, ...]
+
+
+def look(con: duckdb.DuckDBPyConnection, made: World) -> Seen:
+    request = Request("asked", made.workload, Budget(Fraction(1)), rounds=1, unit=made.unit, rows_per_unit=made.rows_per_unit)
+    try:
+        plan = make_plan(Session.of(con), request)
+    except MwemError as refused:
+        return Seen(str(refused), None, ())
+    statements = [statement.sql("duckdb") for part in plan.pushdown.parts for statement in part.statements]
+    shown = (statements, plan.relation.columns, sorted(plan.compiled.classes), [own.count for own in plan.compiled.classes.values()], repr(plan.split), len(plan.problem.queries))
+    try:
+        answers = engine.true_answers(con.cursor(), plan.pushdown)
+    except EngineError as failed:  # which is visible, and said to be
+        return Seen((shown, str(failed)), None, ())
+    split = np.split(answers, plan.pushdown.starts[1:])
+    return Seen(shown, tuple(tuple(answer.tolist()) for answer in split), tuple(int(bound) for bound in plan.problem.bounds()))
+
+
+@contextmanager
+def instance() -> Iterator[duckdb.DuckDBPyConnection]:
+    """A database with what worlds refer to."""
+    with duckdb.connect(config={"threads": 1}) as con:
+        con.execute("CREATE SEQUENCE seq; CREATE SCHEMA tools; CREATE TABLE base (a INTEGER)")
+        con.execute("CREATE MACRO peek(x) AS (SELECT max(a) FROM base); CREATE MACRO tools.peek(x) AS (SELECT max(a) FROM base)")
+        yield con
+
+
+def clean(con: duckdb.DuckDBPyConnection, made: World) -> None:
+    """Take back what the next world would meet."""
+    for statement in ("DROP VIEW IF EXISTS asked", "DROP TABLE IF EXISTS asked", "DROP VIEW IF EXISTS middle", "RESET GLOBAL default_collation", "RESET GLOBAL TimeZone"):
+        _quietly(lambda statement=statement: con.execute(statement))
+    if made.macro is not None:
+        name = made.macro.split("(")[0]
+        _quietly(lambda: con.execute(f"DROP MACRO IF EXISTS {name}"))
+
+
+def _quietly(act: Callable[[], object]) -> None:
+    with suppress(duckdb.Error):
+        act()
+
+
+def _literal(value: object) -> str:
+    return "NULL" if value is None else repr(value).upper() if isinstance(value, (bool, int, float)) else f"'{value}'"
