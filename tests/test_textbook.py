@@ -20,8 +20,8 @@ from boxes import Boxes
 from results import Results
 from shapes import Data
 from textbook.curator import Curator
-from textbook.dawa import partition
-from textbook.greedyh import fitted_shares, greedyh
+from textbook.dawa import dawa, partition
+from textbook.greedyh import PARTS, fitted_shares, greedyh
 from textbook.grids import agrid
 from textbook.hb import branching
 from textbook.hilbert import order
@@ -131,6 +131,13 @@ def test_greedyh_fits_its_budget_to_the_workload(boxes):
     even = np.full(len(shares), 1 / len(shares))
     single = np.eye(len(shares))[-1]
     assert expected_error(queries, shares) < min(expected_error(queries, even), expected_error(queries, single))
+
+
+@pytest.mark.parametrize("whole", [1, 400, 4000])
+def test_greedyh_splits_between_a_pair_and_its_cells_as_trying_all_would(whole):
+    queries = np.array([[1.0, 1.0]] * whole + [[1.0, 0.0], [0.0, 1.0]])
+    tried = [expected_error(queries, [part, 1 - part]) for part in PARTS]
+    assert fitted_shares(queries)[0] == pytest.approx(PARTS[int(np.argmin(tried))])
 
 
 def test_greedyh_asks_cells_where_the_workload_does():
@@ -248,6 +255,18 @@ def test_dawas_partition_is_the_cheapest_of_all():
     assert cost(begins[1:]) == pytest.approx(min(map(cost, allowed)))
 
 
+def test_dawa_spends_a_quarter_on_its_partition():
+    histogram, boxes = small(1)
+    curator = Recording(histogram, np.random.default_rng(1))
+    shares = []
+    curator.values = lambda function, scale, share: (
+        shares.append(share) or Curator.values(curator, function, scale, share)
+    )
+    dawa(curator, 2.0, boxes.sample(60))
+    assert shares == [0.5]
+    assert all(variance >= 2 / 1.5**2 * (1 - 1e-9) for variance in curator.variances)
+
+
 def test_dawas_noise_does_not_buy_buckets():
     """An even line under much noise: the least cost of a bucket is that of its count, so long buckets stay the cheaper ones."""
     curator = Curator(np.full(256, 5.0), np.random.default_rng(10))
@@ -312,6 +331,13 @@ def test_one_ways_are_a_product_of_what_was_counted():
     noisy = oneways([np.array([0.0, 100.0, 0.0])] * 3, 0.1, np.random.default_rng(15))
     assert all((one >= 0).all() for one in noisy)
     assert len({round(one.sum(), 6) for one in noisy}) == 1
+
+
+def test_one_ways_have_an_even_part_of_epsilon_each():
+    histogram = np.full(4000, 1e6)
+    off = np.concatenate([one - histogram for one in oneways([histogram] * 2, 1.0, np.random.default_rng(16))])
+    # Noise of a scale of 2, whose mean size and deviation are 2; the common sum moves all by a twentieth at most.
+    assert abs(np.abs(off).mean() - 2) < 5 * 2 / math.sqrt(len(off)) + 0.05
 
 
 def test_the_halves_share_nothing_and_every_shape_is_in_one():
