@@ -45,13 +45,8 @@ def fitted_shares(queries: np.ndarray) -> np.ndarray:
     error = (np.where(_above(covers), 0, along) ** 2).sum(axis=0)
     parts = []
     while len(error) > 1:
-        first = np.arange(0, len(error), 2)
-        error, spread, along = (
-            np.add.reduceat(error, first),
-            np.add.reduceat(spread, first),
-            np.add.reduceat(along, first, axis=1),
-        )
-        covers = np.logical_and.reduceat(covers, first, axis=1)
+        error, spread, along = (np.add(*_halves(values, 0)) for values in (error, spread, along))
+        covers = np.logical_and(*_halves(covers, 1))
         above = _above(covers)
         error = error + (covers & ~above).sum(axis=0) * spread
         gain = (np.where(above, 0, along) ** 2).sum(axis=0)
@@ -65,10 +60,16 @@ def fitted_shares(queries: np.ndarray) -> np.ndarray:
     return left * np.array([*parts[::-1], 1])
 
 
+def _halves(values: np.ndarray, missing: int) -> tuple[np.ndarray, np.ndarray]:
+    """The first and the second child of every node above, along the last axis; the last one may have one child only."""
+    second = values[..., 1::2]
+    if values.shape[-1] % 2:
+        second = np.concatenate([second, np.full_like(second, missing, shape=(*second.shape[:-1], 1))], axis=-1)
+    return values[..., ::2], second
+
+
 def _above(covers: np.ndarray) -> np.ndarray:
     """Whether each query holds all of the node above each node; nothing is above the root."""
     if covers.shape[1] == 1:
         return np.zeros_like(covers)
-    return np.repeat(np.logical_and.reduceat(covers, np.arange(0, covers.shape[1], 2), axis=1), 2, axis=1)[
-        :, : covers.shape[1]
-    ]
+    return np.repeat(np.logical_and(*_halves(covers, 1)), 2, axis=1)[:, : covers.shape[1]]
