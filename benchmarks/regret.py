@@ -11,9 +11,10 @@
 
 The mean squared error of a case (data, workload, epsilon) over its queries and runs is divided by the smallest one of a textbook method;
 regret is the geometric mean of that over cases. shapes.py has the data and its two halves: constants are chosen on one, and the other is
-run once. What was measured is kept in DIR of --work; after a change of the algorithm delete releases.jsonl there. Our own calls
-are unseeded and go through DuckDB; the textbook's see the histogram. --quick: a few cases of the half `choose`, two minutes, then one.
---write fills the page's section and puts the figure beside it; the figure needs matplotlib (pip install 'mwem-sql[bench]').
+run once. Our own calls are unseeded and go through DuckDB; the textbook's see the histogram. What was measured is kept in DIR of --work: after
+a change of the algorithm delete releases.jsonl there, and both files after one of shapes.py or textbook/. --quick is a few cases of the
+half `choose`: two minutes, and one when the textbook's are there. --write fills the page's section and puts the figure beside
+it, which needs matplotlib (pip install 'mwem-sql[bench]').
 """
 
 from __future__ import annotations
@@ -230,8 +231,8 @@ def figure(errors: Errors, every_dims: Sequence[int]) -> Any:
             )
         panel.axhline(1, color="black", linewidth=0.6)
         panel.set(xscale="log", yscale="log", title=f"{dims}-D", xlabel="n times epsilon")
+        panel.legend(frameon=False)
     panels[0][0].set_ylabel("error over the best textbook method's")
-    panels[0][0].legend(frameon=False)
     return drawn
 
 

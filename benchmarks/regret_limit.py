@@ -38,6 +38,7 @@ def cases(runs: int) -> list[Case]:
         {
             "experiment": "limit",
             "data": "adult",
+            "queries": PREDICATES,
             "way": "plain",
             "rounds": len(PREDICATES),
             "epsilon": EPSILON,
