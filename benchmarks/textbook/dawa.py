@@ -34,8 +34,8 @@ def dawa(curator: Curator, epsilon: float, queries: np.ndarray) -> np.ndarray:
 def partition(curator: Curator, first: float, second: float) -> np.ndarray:
     """The first cells of the buckets.
 
-    A record changes the deviation of a bucket of m cells by at most 2 (1 - 1 / m); the paper's noise has the scale
-    (2 - 1 / m - 1 / N) / epsilon_1 for N cells, and none for m = 1, whose deviation is always 0.
+    A record changes the deviation of a bucket of m cells by at most 2 (1 - 1 / m). The authors' noise has the scale (2 - 1 / m - 1 / N) / epsilon_1
+    for N cells, and none for m = 1, whose deviation is always 0; that this costs epsilon_1 in all is theirs and taken as it is.
     """
     cells = curator.cells
     lengths = [2**power for power in range(cells.bit_length()) if 2**power <= cells]

@@ -37,7 +37,7 @@ def fitted_shares(queries: np.ndarray) -> np.ndarray:
     With C the covariance of a subtree's leaves under a budget of 1, a part p for its top gives
     C / (1 - p)^2 - p^2 v v' / ((1 - p)^2 ((1 - p)^2 + p^2 s)), where v = C 1 and s = 1' C 1 (Sherman and Morrison), so all that need be known
     of C is the error of the queries, tr(W C W'), the vector W v, and s. A query that holds all of the node above is not counted: it will
-    be answered from there.
+    be answered from there. (The authors discount it by a power of the depth instead; on 64 and 256 cells this comes within a fifth of the best shares that a search found.)
     """
     along = queries.astype(np.float64)
     covers = along == 1
