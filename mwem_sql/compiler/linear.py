@@ -163,11 +163,14 @@ class LinearQuery:
         """What an answer of 1 stands for."""
         return prod(block.unit for block in self.blocks)
 
-    @cached_property
+    @property
     def shares(self) -> LinearQuery:
         """The same query with answers in parts of `bound`, so that a record adds at most 1; itself where it already does."""
-        if self.bound == 1:
-            return self
+        # Not kept where it is the query itself: what refers to itself stays in memory until someone collects.
+        return self if self.bound == 1 else self._shares
+
+    @cached_property
+    def _shares(self) -> LinearQuery:
         return LinearQuery(
             tuple(
                 block if block.bound == 1 or block.values is None
