@@ -5,7 +5,7 @@ Pure array work on public values.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import product
@@ -26,6 +26,8 @@ from mwem_sql.compiler.stretches import Held, Signatures, Stretches
 from mwem_sql.errors import CellsError, refuse
 from mwem_sql.workload import Query
 
+MAX_JOINED = 2**29  # cells of all conditions that join columns; they are gone through several times
+MAX_VALUED = 2**25  # cells of all groups and measures that have conditions on the same columns; each is held in 4 to 12 bytes
 MAX_CELLS = 10_000_000  # cells of the whole state, and so of one query's attributes together
 
 Cell = tuple[str | None, ...]
@@ -131,16 +133,39 @@ class Builder:
         self._blocks: dict[tuple[Part, ...], Drafted] = {}
         self._settled: dict[int, tuple[tuple[Block, ...], tuple[tuple[Cell, ...], ...]]] = {}
 
+    def check(self, asked: Iterable[tuple[Query, Sequence[Part]]]) -> None:
+        """Refuse, before the first block is made, queries that take too many cells together.
+
+        A condition on one column takes as much room as it has constants. What joins columns, and groups and measures under
+        conditions of their own, is worked out cell by cell: cells times queries.
+        """
+        found: dict[tuple[str, ...], dict[tuple[Part, ...], Query]] = {}
+        for query, parts in asked:
+            for columns, own in self._together(parts).items():
+                if not is_cuts(columns, own):
+                    found.setdefault(columns, {}).setdefault(own, query)
+        for is_count, most, cure in (
+            (True, MAX_JOINED, "join conditions on several columns by AND instead of OR"),
+            (False, MAX_VALUED, "declare step or bins in a domain table"),
+        ):
+            cells, queries, largest = 0, 0, (0, "", "")
+            for columns, alike in found.items():
+                some = [query for own, query in alike.items() if all(part.role == "truth" for part in own) == is_count]
+                # One for a set of columns is what any workload may have.
+                each = prod(self._fine[name].count for name in columns) if len(some) > 1 else 0
+                cells, queries = cells + each * len(some), queries + len(some)
+                largest = max(largest, (each * len(some), some[0].label if some else "", ", ".join(columns)))
+            if cells > most and largest[0]:
+                raise refuse(
+                    CellsError, "workload",
+                    f"{queries:,} queries, such as {largest[1]!r} over {largest[2]}, are worked out cell by cell: {cells:,} cells, more than {most:,}",
+                    f"{cure}, use fewer constants in all, or ask fewer such queries at a time",
+                )
+
     def draft(self, query: Query, parts: Sequence[Part]) -> Draft:
-        together: dict[tuple[str, ...], tuple[Part, ...]] = {}
-        joins = False
-        for part in parts:
-            columns = part.columns
-            together[columns] = (*together[columns], part) if columns in together else (part,)
-            joins = joins or len(columns) > 1
         blocks: list[Drafted] = []
         counts = True
-        for columns, own in (self._joined(parts) if joins else together).items():
+        for columns, own in self._together(parts).items():
             drafted = self._blocks.get(own)
             if drafted is None:
                 drafted = self._blocks[own] = self._block(query, columns, own)
@@ -156,6 +181,16 @@ class Builder:
                 for own in blocks if own.grouped
             ] or [Drafted((), Block((), np.array(-1, dtype=np.int32), 1), ((),))]  # fmt: skip
         return tuple(blocks)
+
+    def _together(self, parts: Sequence[Part]) -> dict[tuple[str, ...], tuple[Part, ...]]:
+        """Parts that make one block, by its columns."""
+        together: dict[tuple[str, ...], tuple[Part, ...]] = {}
+        joins = False
+        for part in parts:
+            columns = part.columns
+            together[columns] = (*together[columns], part) if columns in together else (part,)
+            joins = joins or len(columns) > 1
+        return self._joined(parts) if joins else together
 
     def _joined(self, parts: Sequence[Part]) -> dict[tuple[str, ...], tuple[Part, ...]]:
         """Parts with a column in common go together, those without columns by themselves; each in the order asked."""

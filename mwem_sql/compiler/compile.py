@@ -110,6 +110,7 @@ def _build(
     finer_than: Mapping[str, Classes] | None,
 ) -> tuple[dict[str, Classes], tuple[CompiledQuery, ...]]:  # fmt: skip
     """The classes that the queries tell apart, and the queries on them. `averages` are the counts that some divide by."""
+    builder.check(zip(workload, parsed, strict=True))
     drafts = [builder.draft(query, parts) for query, parts in zip(workload, parsed, strict=True)]
     counts = {number: builder.draft(workload.queries[number - 1], parts) for number, parts in averages.items()}
     coarse = builder.coarse_classes([*drafts, *counts.values()], finer_than)
