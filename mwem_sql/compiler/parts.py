@@ -16,6 +16,7 @@ from sqlglot import exp
 
 from mwem_sql.compiler import codes
 from mwem_sql.compiler.classes import Classes
+from mwem_sql.compiler.codes import Reading
 from mwem_sql.compiler.facts import Integers
 from mwem_sql.compiler.linear import Block, LinearQuery
 from mwem_sql.ticks import cast
@@ -47,11 +48,11 @@ class Histogram:
 
 @dataclass(frozen=True, eq=False)
 class GroupBy:
-    """One GROUP BY of some columns; its groups are added up to histograms. `missing` are the classes of NULL codes."""
+    """One GROUP BY of some columns; its groups are added up to histograms. `readings` say which classes its columns stand for."""
 
     attributes: Names
     statement: exp.Select
-    missing: tuple[int, ...]
+    readings: tuple[Reading, ...]
     histograms: tuple[Histogram, ...]
     whole: bool
     cost: float
@@ -105,7 +106,7 @@ class Product:
     attributes: Names
     shape: tuple[int, ...]
     statement: exp.Select
-    missing: tuple[int, ...]
+    readings: tuple[Reading, ...]
     plain: Integers
     asked: Asked
     cost: float
@@ -142,7 +143,7 @@ def group_by(
         total = exp.alias_(cast(exp.Sum(this=exp.column(COUNT, table="__groups")), "BIGINT"), COUNT)
         query = exp.select(*found, total).from_(query.subquery("__groups"))
         query.set("group", exp.Group(all=True))
-    return GroupBy(attributes, query, tuple(map(codes.missing, own)), tuple(histograms), whole, cost)
+    return GroupBy(attributes, query, tuple(map(codes.reading, own)), tuple(histograms), whole, cost)
 
 
 def product(
@@ -151,7 +152,7 @@ def product(
     own = [classes[name] for name in attributes]
     read = [exp.alias_(codes.row_code(item), f"c{k}", copy=False) for k, item in enumerate(own)]
     shape = tuple(item.count for item in own)
-    return Product(attributes, shape, exp.select(*read, copy=False).from_(source.copy(), copy=False), tuple(map(codes.missing, own)), plain, asked, cost)
+    return Product(attributes, shape, exp.select(*read, copy=False).from_(source.copy(), copy=False), tuple(map(codes.reading, own)), plain, asked, cost)
 
 
 def aggregates(
