@@ -32,6 +32,7 @@ MAX_CELLS = 10_000_000  # cells of the whole state, and so of one query's attrib
 
 Cell = tuple[str | None, ...]
 Evaluated = Mapping[tuple[str, str], Values]
+_Alike = dict[tuple[str, ...], dict[tuple[Part, ...], Query]]  # by columns, what is asked of them and the first query that asks it
 
 
 class CompiledQuery(NamedTuple):
@@ -139,28 +140,29 @@ class Builder:
         A condition on one column takes as much room as it has constants. What joins columns, and groups and measures under
         conditions of their own, is worked out cell by cell: cells times queries.
         """
-        found: dict[tuple[str, ...], dict[tuple[Part, ...], Query]] = {}
+        joined: _Alike = {}
+        valued: _Alike = {}
         for query, parts in asked:
             for columns, own in self._together(parts).items():
                 if not is_cuts(columns, own):
-                    found.setdefault(columns, {}).setdefault(own, query)
-        for is_count, most, cure in (
-            (True, MAX_JOINED, "join conditions on several columns by AND instead of OR"),
-            (False, MAX_VALUED, "declare step or bins in a domain table"),
-        ):
-            cells, queries, largest = 0, 0, (0, "", "")
-            for columns, alike in found.items():
-                some = [query for own, query in alike.items() if all(part.role == "truth" for part in own) == is_count]
-                # One for a set of columns is what any workload may have.
-                each = prod(self._fine[name].count for name in columns) if len(some) > 1 else 0
-                cells, queries = cells + each * len(some), queries + len(some)
-                largest = max(largest, (each * len(some), some[0].label if some else "", ", ".join(columns)))
-            if cells > most and largest[0]:
-                raise refuse(
-                    CellsError, "workload",
-                    f"{queries:,} queries, such as {largest[1]!r} over {largest[2]}, are worked out cell by cell: {cells:,} cells, more than {most:,}",
-                    f"{cure}, use fewer constants in all, or ask fewer such queries at a time",
-                )
+                    kind = joined if all(part.role == "truth" for part in own) else valued
+                    kind.setdefault(columns, {}).setdefault(own, query)
+        self._check_cells(joined, MAX_JOINED, "join conditions on several columns by AND instead of OR")
+        self._check_cells(valued, MAX_VALUED, "declare step or bins in a domain table")
+
+    def _check_cells(self, found: _Alike, most: int, cure: str) -> None:
+        # One for a set of columns is what any workload may have.
+        many = {columns: alike for columns, alike in found.items() if len(alike) > 1}
+        cells = {columns: len(alike) * prod(self._fine[name].count for name in columns) for columns, alike in many.items()}
+        if sum(cells.values()) > most:
+            columns = max(cells, key=cells.__getitem__)
+            example = next(iter(many[columns].values()))
+            raise refuse(
+                CellsError, "workload",
+                f"{sum(map(len, many.values())):,} queries, such as {example.label!r} over {', '.join(columns)}, are worked out cell by cell:"
+                f" {sum(cells.values()):,} cells, more than {most:,}",
+                f"{cure}, use fewer constants in all, or ask fewer such queries at a time",
+            )
 
     def draft(self, query: Query, parts: Sequence[Part]) -> Draft:
         blocks: list[Drafted] = []

@@ -7,6 +7,7 @@ told by the few pieces around its own constants, by the first one, and by NULL.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from itertools import chain
 from typing import Any
 
@@ -31,8 +32,15 @@ EXACT = 2**24
 
 _MARK = "mwem:constant"
 _INTEGER_DIGITS = 18
-_DOUBLE_DIGITS = 15
-_OPERATORS = {"=": np.equal, "<>": np.not_equal, "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}
+_DECIMAL_DIGITS = 15
+_OPERATORS = {
+    "=": np.equal,
+    "<>": np.not_equal,
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+}
 
 Key = tuple[str, str]
 Places = npt.NDArray[np.intp]
@@ -44,7 +52,9 @@ def find_ticks(domain: Domain, used: Sequence[str], terms: Terms, sandbox: Sandb
     for leaf in terms.values():
         if leaf.compared is not None:
             constants[leaf.columns[0]].extend(leaf.compared)
-    return {name: _ticks(domain[name].ordered, constants[name], sandbox) for name in used if domain[name].values is None}
+    return {
+        name: _ticks(domain[name].ordered, constants[name], sandbox) for name in used if domain[name].values is None
+    }
 
 
 def _ticks(scale: Scale, constants: Sequence[str], sandbox: Sandbox) -> dict[str, Tick]:
@@ -53,22 +63,26 @@ def _ticks(scale: Scale, constants: Sequence[str], sandbox: Sandbox) -> dict[str
     asked = [text for text, tick in known.items() if tick is None]
     # One tree for all of them, with a mark in the place of the constant.
     template = dialect.sql(scale.measure(try_cast(exp.Literal.string(_MARK), scale.type)))
-    known.update(zip(asked, sandbox.tried([template.replace(f"'{_MARK}'", f"({text})") for text in asked]), strict=True))
+    known.update(
+        zip(asked, sandbox.tried([template.replace(f"'{_MARK}'", f"({text})") for text in asked]), strict=True)
+    )
     return {text: tick for text, tick in known.items() if is_finite(tick)}
 
 
 def _plain_number(scale: Scale, text: str) -> Tick | None:
     """What a number as it is written means beside a column, where that leaves no doubt; None otherwise.
 
-    Beside an integer column, a short integer. Beside a DOUBLE, a short decimal: DuckDB divides two whole numbers that a double holds
-    exactly, which gives the nearest double, and so does Python.
+    Beside an integer column, a short integer. Beside a decimal, a short one with no more places. Beside a DOUBLE, a short decimal:
+    DuckDB divides two whole numbers that a double holds exactly, which gives the nearest double, and so does Python.
     """
     digits = text.removeprefix("-")
     if scale.family == "integer" and digits.isdecimal() and len(digits) <= _INTEGER_DIGITS:
         return int(text)
-    if scale.type == "DOUBLE" and digits.replace(".", "", 1).isdecimal() and len(digits) <= _DOUBLE_DIGITS:
-        return float(text)
-    return None
+    if not digits.replace(".", "", 1).isdecimal() or len(digits) > _DECIMAL_DIGITS:
+        return None
+    if scale.family == "decimal" and scale.width <= _INTEGER_DIGITS and len(digits.partition(".")[2]) <= scale.digits:
+        return int(Decimal(text).scaleb(scale.digits))
+    return float(text) if scale.type == "DOUBLE" else None
 
 
 def compare(terms: Terms, pieces: Mapping[str, Pieces], ticks: Ticks, sandbox: Sandbox) -> dict[Key, Values]:
@@ -119,9 +133,11 @@ class _Ordered:
         self._own = own
         self._ticks = ticks
         scale = own.attribute.ordered
+        least, most = scale.limits  # of what the type's columns may hold, and so that one more is an int64
         # The truth of a comparison can only change at the constant or right beside it: from piece to piece as far as one past that.
-        lows = np.array([scale.before(tick) for tick in ticks.values()], dtype=own.points.dtype)
-        highs = np.array([scale.after(scale.after(tick)) for tick in ticks.values()], dtype=own.points.dtype)
+        inside = [min(max(tick, least), most) for tick in ticks.values()]
+        lows = np.array([scale.before(tick) for tick in inside], dtype=own.points.dtype)
+        highs = np.array([scale.after(scale.after(tick)) for tick in inside], dtype=own.points.dtype)
         firsts = np.searchsorted(own.points, lows).tolist()
         lasts = np.searchsorted(own.points, highs, side="right").tolist()
         self._near = {text: range(first, last + 1) for text, first, last in zip(ticks, firsts, lasts, strict=True)}
@@ -136,13 +152,17 @@ class _Ordered:
             if operator and all(text in self._ticks and _plain_number(scale, text) is not None for text in constants):
                 around = self._around(constants)
                 points = own.points[np.minimum(around, own.known - 1)]
-                out[key] = _found(leaf, own, around, _compared(points, operator, [self._ticks[text] for text in constants]))
+                out[key] = _found(
+                    leaf, own, around, _compared(points, operator, [self._ticks[text] for text in constants])
+                )
             elif leaf.compared is not None and len(own) > FEW and is_exact:
                 asked[key] = self._around(leaf.compared)
         for keys in _batches(asked):
             union = np.unique(np.concatenate([asked[key] for key in keys]))
             load_grid(sandbox, leaves[keys[0]].columns, union[None], {own.attribute.name: own})
-            for key, array in zip(keys, run(sandbox, "grid", [(sql, typed(role, sql)) for role, sql in keys]), strict=True):
+            for key, array in zip(
+                keys, run(sandbox, "grid", [(sql, typed(role, sql)) for role, sql in keys]), strict=True
+            ):
                 around = asked[key]
                 truth = truth_of(array)[np.searchsorted(union, around)]
                 out[key] = Values(leaves[key].columns, Stretches.at(around, truth, len(own)))
