@@ -232,3 +232,21 @@ def test_a_refusal_costs_nothing() -> None:
             with pytest.raises(duckdb.Error, match="are worked out cell by cell"):
                 con.sql(call).fetchall()
         assert con.sql("FROM mwem_ledger()").fetchall() == []
+
+
+def test_many_answers_are_those_of_each() -> None:
+    """Differences of one table of sums, and never below 0."""
+    with mwem_sql.connect(":memory:") as con:
+        con.execute(
+            "CREATE TABLE t (age INTEGER NOT NULL CHECK (age BETWEEN 0 AND 99), pay DOUBLE NOT NULL CHECK (pay >= 0 AND pay < 1e6))"
+        )
+        con.execute("INSERT INTO t SELECT i % 100, i * 400 FROM range(2000) AS r(i)")
+        con.execute(
+            "CREATE TABLE workload AS SELECT 'age >= ' || i % 90 || ' AND pay > ' || i * 5000 || '.5' AS predicate FROM range(200) AS r(i)"
+        )
+        con.sql("CALL mwem_release('t', workload, 1.0, seed := 1)").fetchall()
+        found = con.sql("SELECT name, answer FROM mwem_answer('t_synthetic', workload) ORDER BY query").fetchall()
+        few = [con.execute("SELECT mwem_count('t_synthetic', ?)", [name]).fetchall()[0][0] for name, _ in found[::20]]
+    assert len(found) == 200
+    assert min(answer for _, answer in found) >= 0
+    np.testing.assert_allclose(few, [answer for _, answer in found[::20]], rtol=1e-9, atol=1e-9)
