@@ -19,6 +19,7 @@ from mwem_sql.compiler.linear import Floats, LinearQuery
 from mwem_sql.compiler.pushdown import plan_pushdown
 from mwem_sql.compiler.sandbox import Sandbox
 from mwem_sql.errors import OptionError, refuse
+from mwem_sql.prefix import MANY, Boxes, is_boxes
 from mwem_sql.session import Session
 from mwem_sql.state import Mixture, State
 from mwem_sql.store import Stored
@@ -42,16 +43,21 @@ class Answerer:
 
     def answers(self, compiled: Compiled) -> list[Floats]:
         """One vector per query, its cells in order; NaN for the average of nothing."""
-        marginals: dict[tuple[str, ...], Floats] = {}
-
-        def answer(linear: LinearQuery) -> Floats:
-            names = linear.attributes
-            if names not in marginals:
-                marginals[names] = self._marginal(linear, compiled)
-            return linear.answer(marginals[names])
-
+        alike: dict[tuple[str, ...], list[LinearQuery]] = {}
+        for query in compiled.queries:
+            for part in (query,) if query.over is None else (query, query.over):
+                alike.setdefault(part.linear.attributes, []).append(part.linear)
+        found: dict[int, Floats] = {}
+        for queries in alike.values():
+            marginal = self._marginal(queries[0], compiled)
+            boxes = [query for query in queries if is_boxes(query)]
+            if len(boxes) >= MANY:
+                # Differences of sums; a count of nothing is 0 all the same.
+                sums = Boxes(boxes)
+                found.update(zip(map(id, boxes), np.split(np.maximum(sums.answers(marginal), 0.0), sums.ends[:-1]), strict=True))
+            found.update((id(query), query.answer(marginal)) for query in queries if id(query) not in found)
         return [
-            _in_units(query, answer(query.linear), None if query.over is None else answer(query.over.linear))
+            _in_units(query, found[id(query.linear)], None if query.over is None else found[id(query.over.linear)])
             for query in compiled.queries
         ]
 

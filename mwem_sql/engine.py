@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from sqlglot import exp
 
+from mwem_sql.compiler.codes import Reading
 from mwem_sql.compiler.linear import LinearQuery
 from mwem_sql.compiler.pushdown import Aggregates, GroupBy, Product, Pushdown
 from mwem_sql.contingency import Pairs
@@ -88,9 +89,13 @@ def _read(con: duckdb.DuckDBPyConnection, statement: exp.Select, rows: int) -> I
     yield from reader(rows)
 
 
-def _codes(batch: pa.RecordBatch, column: int, missing: int) -> npt.NDArray[Any]:
-    codes = batch.column(column)
-    return np.asarray((codes.fill_null(missing) if codes.null_count else codes).to_numpy(zero_copy_only=False))
+def _codes(batch: pa.RecordBatch, column: int, reading: Reading) -> npt.NDArray[Any]:
+    found = batch.column(column)
+    if reading.starts is None or reading.codes is None:
+        return np.asarray((found.fill_null(reading.missing) if found.null_count else found).to_numpy(zero_copy_only=False))
+    ticks = found.fill_null(reading.starts[0].item()).to_numpy(zero_copy_only=False)
+    codes = reading.codes[np.searchsorted(reading.starts, ticks, side="right") - 1]
+    return np.where(found.is_null().to_numpy(zero_copy_only=False), reading.missing, codes) if found.null_count else codes
 
 
 def _grouped(con: duckdb.DuckDBPyConnection, part: GroupBy, pushdown: Pushdown, out: Counts) -> None:
@@ -98,7 +103,7 @@ def _grouped(con: duckdb.DuckDBPyConnection, part: GroupBy, pushdown: Pushdown, 
     counts = [np.zeros(histogram.cells, dtype=np.int64) for histogram in part.histograms]
     places = [[part.attributes.index(name) for name in histogram.attributes] for histogram in part.histograms]
     for batch in _read(con, part.statement, GROUPS):
-        codes = [_codes(batch, column, missing) for column, missing in enumerate(part.missing)]
+        codes = [_codes(batch, column, reading) for column, reading in enumerate(part.readings)]
         rows = batch.column(len(codes)).to_numpy()
         for histogram, own, cells in zip(part.histograms, places, counts, strict=True):
             index = np.zeros(len(rows), dtype=np.int64)
@@ -122,7 +127,7 @@ def _multiplied(con: duckdb.DuckDBPyConnection, part: Product, pushdown: Pushdow
     """Count all pairs of classes, and answer from the matrix of them."""
     pairs = Pairs(part.shape)
     for batch in _read(con, part.statement, pairs.rows):
-        pairs.add([_codes(batch, column, missing) for column, missing in enumerate(part.missing)])
+        pairs.add([_codes(batch, column, reading) for column, reading in enumerate(part.readings)])
     pairs.finish()
     pairs.copy_marginals(part.plain, pushdown.starts, out)
     rank = {name: place for place, name in enumerate(part.attributes)}

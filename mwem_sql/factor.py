@@ -154,7 +154,7 @@ def answer_scalars(queries: Sequence[tuple[Block, ...]], marginal: Floats) -> Fl
     """One number per query: the sum of the marginal times a product of one-cell blocks, over the same attributes."""
     if not queries:
         return np.empty(0)
-    sizes = [block.labels.size for block in queries[0]]
+    sizes = [block.extent for block in queries[0]]
     step = max(1, BATCH // max(sizes[0], prod(sizes[1:])))
     answers = []
     for start in range(0, len(queries), step):

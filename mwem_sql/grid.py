@@ -171,7 +171,7 @@ class Grouped:
         if block.size > 1:
             shape = [grid.count for grid in grids]
             known = self._identities.get(block.attributes)
-            if known is None or known.labels.shape != tuple(shape):
+            if known is None or known.shape != tuple(shape):
                 labels = np.arange(prod(shape), dtype=np.int32).reshape(shape)
                 known = self._identities[block.attributes] = Block(block.attributes, labels, labels.size)
             return known
@@ -195,7 +195,7 @@ class Grouped:
                 out = out.reshape(done, *(grid.count for grid in grids), -1)
                 for axis, grid in enumerate(grids, start=1):
                     out = out if grid.is_whole else grid.spread(out, axis)
-                out = block.apply(out.reshape(done, block.labels.size, -1))
+                out = block.apply(out.reshape(done, block.extent, -1))
             done *= block.size
         return out.reshape(-1)
 
@@ -316,4 +316,4 @@ class Adaptive(Grouped):
         )
         assert labels is not None
         names = tuple(name for name, changes in zip(block.attributes, block.changes, strict=True) if changes)
-        return replace(block, attributes=names, labels=labels, values=values)
+        return Block(names, labels, block.size, values, block.unit)

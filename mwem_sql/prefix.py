@@ -26,7 +26,7 @@ class Boxes:
     def __init__(self, queries: Sequence[LinearQuery]) -> None:
         """All of them are such that `is_boxes` says so."""
         self.queries = list(queries)
-        self._shape = tuple(block.labels.size + 1 for block in queries[0].blocks)
+        self._shape = tuple(block.extent + 1 for block in queries[0].blocks)
         sizes = np.array([query.shape for query in queries], dtype=np.int64)
         self.ends = np.cumsum(sizes.prod(axis=1))
         runs = {id(block): _counted(block) for query in queries for block in query.blocks}
@@ -75,7 +75,7 @@ def is_boxes(query: LinearQuery) -> bool:
 
 
 def _is_short(block: Block) -> bool:
-    return block.values is None and block.labels.ndim == 1 and block.changes[0] < MOST_RUNS
+    return block.values is None and len(block.shape) == 1 and block.changes[0] < MOST_RUNS
 
 
 def _counted(block: Block) -> Numbers:

@@ -541,7 +541,7 @@ def test_a_text_that_is_split_wrongly_is_refused(sandbox: Sandbox, monkeypatch: 
 
 def test_a_wrong_cut_is_noticed(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     """Public rows are drawn from inside the pieces, so a constant that was missed shows."""
-    monkeypatch.setattr("mwem_sql.compiler.evaluate._ticks", lambda *_: [])
+    monkeypatch.setattr("mwem_sql.compiler.cuts._ticks", lambda *_: {})
     with pytest.raises(PredicateError, match="is read in two ways"):
         compiled_from(sandbox, "w > 1000000")
 

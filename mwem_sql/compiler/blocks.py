@@ -5,9 +5,9 @@ Pure array work on public values.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from hashlib import blake2b
 from itertools import product
 from math import prod
 from typing import Any, NamedTuple
@@ -15,20 +15,24 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from mwem_sql.compiler import stretches
 from mwem_sql.compiler.classes import Classes, Ints, Pieces, refine
 from mwem_sql.compiler.evaluate import TRUE, Values
 from mwem_sql.compiler.linear import Block, LinearQuery
 from mwem_sql.compiler.measures import LEVELS, to_grid
 from mwem_sql.compiler.predicate import Condition, Leaf, Part
 from mwem_sql.compiler.simplify import counts_all, simplified
+from mwem_sql.compiler.stretches import Held, Signatures, Stretches
 from mwem_sql.errors import CellsError, refuse
 from mwem_sql.workload import Query
 
+MAX_JOINED = 2**29  # cells of all conditions that join columns; they are gone through several times
+MAX_VALUED = 2**25  # cells of all groups and measures that have conditions on the same columns; each is held in 4 to 12 bytes
 MAX_CELLS = 10_000_000  # cells of the whole state, and so of one query's attributes together
-_CHUNK = 512  # signatures compared at a time
 
 Cell = tuple[str | None, ...]
 Evaluated = Mapping[tuple[str, str], Values]
+_Alike = dict[tuple[str, ...], dict[tuple[Part, ...], Query]]  # by columns, what is asked of them and the first query that asks it
 
 
 class CompiledQuery(NamedTuple):
@@ -78,19 +82,24 @@ def fine_classes(
     pieces: Mapping[str, Pieces], values: Evaluated, finer_than: Mapping[str, Classes] | None
 ) -> dict[str, Classes]:
     """Pieces on which every leaf takes the same values are one class."""
-    rows: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in pieces}
+    signatures = {name: Signatures(len(own)) for name, own in pieces.items()}
     for item in values.values():
         for axis, name in enumerate(item.columns):
-            rows[name].append(np.moveaxis(item.array, axis, 0).reshape(len(pieces[name]), -1))
+            signatures[name].add(_whole(item.held), axis)
     out = {}
     for name, own in pieces.items():
         codes = np.zeros(len(own), dtype=np.int32)
         if finer_than is not None and name in finer_than:
             codes = _inside(own, finer_than[name])
-        for start in range(0, len(rows[name]), _CHUNK):
-            codes = refine(codes, np.concatenate(rows[name][start : start + _CHUNK], axis=1))
-        out[name] = Classes(own, refine(codes, np.zeros((len(own), 1), np.int8)))
+        out[name] = Classes(own, refine(codes, signatures[name].rows()))
     return out
+
+
+def _whole(held: Held) -> Held:
+    """Numbers of a measure by their rank; all others are whole numbers."""
+    if isinstance(held, Stretches) or held.dtype.kind != "f":
+        return held
+    return np.unique(held, return_inverse=True)[1].reshape(held.shape)
 
 
 def _inside(own: Pieces, coarser: Classes) -> Ints:
@@ -103,6 +112,8 @@ def _inside(own: Pieces, coarser: Classes) -> Ints:
 
 
 def on_classes(item: Values, fine: Mapping[str, Classes]) -> Values:
+    if len(item.columns) == 1:
+        return Values(item.columns, stretches.take(item.held, fine[item.columns[0]].representatives), item.labels)
     array = item.array
     for axis, name in enumerate(item.columns):
         array = array.take(fine[name].representatives, axis=axis)
@@ -117,20 +128,46 @@ class Builder:
         self._fine = fine
         self._rank = {name: k for k, name in enumerate(fine)}
         self._true: dict[Part, npt.NDArray[np.bool_]] = {}
+        self._cuts: dict[Part, Held] = {}
+        self._firsts: dict[str, npt.NDArray[np.intp]] = {}
         self._counting: dict[tuple[tuple[str, ...], bytes], Drafted] = {}
         self._blocks: dict[tuple[Part, ...], Drafted] = {}
         self._settled: dict[int, tuple[tuple[Block, ...], tuple[tuple[Cell, ...], ...]]] = {}
 
+    def check(self, asked: Iterable[tuple[Query, Sequence[Part]]]) -> None:
+        """Refuse, before the first block is made, queries that take too many cells together.
+
+        A condition on one column takes as much room as it has constants. What joins columns, and groups and measures under
+        conditions of their own, is worked out cell by cell: cells times queries.
+        """
+        joined: _Alike = {}
+        valued: _Alike = {}
+        for query, parts in asked:
+            for columns, own in self._together(parts).items():
+                if not is_cuts(columns, own):
+                    kind = joined if all(part.role == "truth" for part in own) else valued
+                    kind.setdefault(columns, {}).setdefault(own, query)
+        self._check_cells(joined, MAX_JOINED, "join conditions on several columns by AND instead of OR")
+        self._check_cells(valued, MAX_VALUED, "declare step or bins in a domain table")
+
+    def _check_cells(self, found: _Alike, most: int, cure: str) -> None:
+        # One for a set of columns is what any workload may have.
+        many = {columns: alike for columns, alike in found.items() if len(alike) > 1}
+        cells = {columns: len(alike) * prod(self._fine[name].count for name in columns) for columns, alike in many.items()}
+        if sum(cells.values()) > most:
+            columns = max(cells, key=cells.__getitem__)
+            example = next(iter(many[columns].values()))
+            raise refuse(
+                CellsError, "workload",
+                f"{sum(map(len, many.values())):,} queries, such as {example.label!r} over {', '.join(columns)}, are worked out cell by cell:"
+                f" {sum(cells.values()):,} cells, more than {most:,}",
+                f"{cure}, use fewer constants in all, or ask fewer such queries at a time",
+            )
+
     def draft(self, query: Query, parts: Sequence[Part]) -> Draft:
-        together: dict[tuple[str, ...], tuple[Part, ...]] = {}
-        joins = False
-        for part in parts:
-            columns = part.columns
-            together[columns] = (*together[columns], part) if columns in together else (part,)
-            joins = joins or len(columns) > 1
         blocks: list[Drafted] = []
         counts = True
-        for columns, own in (self._joined(parts) if joins else together).items():
+        for columns, own in self._together(parts).items():
             drafted = self._blocks.get(own)
             if drafted is None:
                 drafted = self._blocks[own] = self._block(query, columns, own)
@@ -142,10 +179,20 @@ class Builder:
         if not counts:
             # Nothing is counted, whatever the other blocks say; what is left is their cells.
             blocks = [
-                own._replace(block=Block(own.block.attributes, np.full_like(own.block.labels, -1), own.block.size))
+                own._replace(block=Block(own.block.attributes, np.full(own.block.shape, -1, dtype=np.int32), own.block.size))
                 for own in blocks if own.grouped
             ] or [Drafted((), Block((), np.array(-1, dtype=np.int32), 1), ((),))]  # fmt: skip
         return tuple(blocks)
+
+    def _together(self, parts: Sequence[Part]) -> dict[tuple[str, ...], tuple[Part, ...]]:
+        """Parts that make one block, by its columns."""
+        together: dict[tuple[str, ...], tuple[Part, ...]] = {}
+        joins = False
+        for part in parts:
+            columns = part.columns
+            together[columns] = (*together[columns], part) if columns in together else (part,)
+            joins = joins or len(columns) > 1
+        return self._joined(parts) if joins else together
 
     def _joined(self, parts: Sequence[Part]) -> dict[tuple[str, ...], tuple[Part, ...]]:
         """Parts with a column in common go together, those without columns by themselves; each in the order asked."""
@@ -164,6 +211,8 @@ class Builder:
         shape = tuple([self._fine[name].count for name in columns])
         if prod(shape) > MAX_CELLS:
             raise too_many(query.label, columns, prod(shape))
+        if is_cuts(columns, own):
+            return self._count(columns, stretches.both([self._where(part) for part in own]))
         mask = np.ones(shape, dtype=bool)
         others = []
         for part in own:
@@ -209,12 +258,22 @@ class Builder:
             self._true[part] = _truth(part.what, self._values, part.columns, shape) == TRUE
         return self._true[part]
 
-    def _count(self, columns: tuple[str, ...], mask: npt.NDArray[np.bool_]) -> Drafted:
+    def _where(self, part: Part) -> Held:
+        """The same for a condition on one column; ends of stretches are all that is kept of it."""
+        if part not in self._cuts:
+            assert isinstance(part.what, Leaf)
+            self._cuts[part] = stretches.equal(self._values["truth", part.what.sql].held, TRUE)
+        return self._cuts[part]
+
+    def _count(self, columns: tuple[str, ...], mask: Held) -> Drafted:
         """The block that counts the records for which `mask` is true: one for all queries that ask it, in whatever words."""
-        key = (columns, mask.tobytes())
+        found = mask if isinstance(mask, Stretches) else Stretches.of(mask)
+        key = (columns, blake2b(np.append(found.begins, found.numbers[0]).tobytes(), digest_size=16).digest())
         if key not in self._counting:
-            block = Block(columns, mask.astype(np.int32) - 1, 1)
-            self._counting[key] = Drafted(self._ranks(columns), block, ((),), bool(mask.any()))
+            labels: Held = Stretches(found.begins, found.numbers.astype(np.int32) - 1, found.shape)
+            if not isinstance(mask, Stretches):
+                labels = mask.astype(np.int32) - 1
+            self._counting[key] = Drafted(self._ranks(columns), Block(columns, labels, 1), ((),), bool(found.numbers.any()))
         return self._counting[key]
 
     def _ranks(self, columns: tuple[str, ...]) -> tuple[int, ...]:
@@ -222,23 +281,18 @@ class Builder:
 
     def coarse_classes(self, drafts: Sequence[Draft], finer_than: Mapping[str, Classes] | None) -> dict[str, Classes]:
         """Fine classes that no block tells apart are one class: the coarsest partition that answers the workload exactly."""
-        listed: dict[str, list[tuple[Block, int]]] = {name: [] for name in self._fine}
+        signatures = {name: Signatures(own.count) for name, own in self._fine.items()}
         for block in {id(drafted.block): drafted.block for draft in drafts for drafted in draft}.values():
             for axis, name in enumerate(block.attributes):
-                listed[name].append((block, axis))
+                signatures[name].add(block.held, axis)
+                if block.values is not None:
+                    signatures[name].add(block.values, axis)
         out = {}
         for name, own in self._fine.items():
             codes = np.zeros(own.count, dtype=np.int32)
             if finer_than is not None and name in finer_than:
                 codes = _inside(own.pieces, finer_than[name])[own.representatives]
-            for start in range(0, len(listed[name]), _CHUNK):
-                signatures = [
-                    np.moveaxis(array, axis, 0).reshape(own.count, -1).astype(np.int32)
-                    for block, axis in listed[name][start : start + _CHUNK]
-                    for array in ((block.labels,) if block.values is None else (block.labels, block.values))
-                ]
-                codes = refine(codes, np.concatenate(signatures, axis=1))
-            by_piece = codes[own.codes]
+            by_piece = refine(codes, signatures[name].rows())[own.codes]
             out[name] = Classes(own.pieces, refine(np.zeros_like(by_piece), by_piece[:, None]))
         return out
 
@@ -259,17 +313,24 @@ class Builder:
     def _settle(
         self, block: Block, cells: tuple[Cell, ...], coarse: Mapping[str, Classes]
     ) -> tuple[tuple[Block, ...], tuple[tuple[Cell, ...], ...]]:
-        labels, values = block.labels, block.values
+        labels, values = block.held, block.values
         for axis, name in enumerate(block.attributes):
             # Coarse classes are numbered by first appearance over pieces, and so are fine ones.
             if coarse[name].count < self._fine[name].count:
-                first = self._fine[name].codes[coarse[name].representatives]
-                labels = labels.take(first, axis=axis)
+                if name not in self._firsts:
+                    self._firsts[name] = self._fine[name].codes[coarse[name].representatives].astype(np.intp)
+                first = self._firsts[name]
+                labels = stretches.take(labels, first) if len(labels.shape) == 1 else stretches.plain(labels).take(first, axis=axis)
                 values = None if values is None else values.take(first, axis=axis)
-        parts = simplified(replace(block, labels=labels, values=values))
+        parts = simplified(Block(block.attributes, labels, block.size, values, block.unit))
         if cells == ((),):
             parts = [part for part in parts if not counts_all(part)]
         return tuple(parts), (cells, *[((),)] * (len(parts) - 1))[: len(parts)]
+
+
+def is_cuts(columns: tuple[str, ...], own: Sequence[Part]) -> bool:
+    """Whether parts only count the records for which conditions on one column are true."""
+    return len(columns) == 1 and all(part.role == "truth" for part in own)
 
 
 def _within_levels(blocks: list[Drafted]) -> list[Drafted]:
@@ -279,7 +340,8 @@ def _within_levels(blocks: list[Drafted]) -> list[Drafted]:
         block = blocks[largest].block
         assert block.values is not None
         halved = np.rint(block.values / 2).astype(np.int64)
-        blocks[largest] = blocks[largest]._replace(block=replace(block, values=halved, unit=block.unit * 2))
+        halved_block = Block(block.attributes, block.held, block.size, halved, block.unit * 2)
+        blocks[largest] = blocks[largest]._replace(block=halved_block)
     return blocks
 
 

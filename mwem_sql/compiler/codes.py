@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from mwem_sql.attribute import Attribute
 from mwem_sql.compiler.classes import Classes
 from mwem_sql.ticks import Tick, as_text, cast
 
+MAX_TREE = 512  # boundaries that SQL tells apart by comparisons at all: of 10,000 they take 9 microseconds a row, and of 64 a twentieth of one
 _MAX_CUTS = 64  # boundaries that are told apart by comparisons; beyond it a listed range is counted from its low end
 
 
@@ -74,13 +75,41 @@ def is_text(classes: Classes) -> bool:
     return attribute.values is not None and _type_values(attribute) is None
 
 
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """How a column of a result is read: NULL is the class `missing`, anything else a code.
+
+    Of a column that is cut too often for SQL it is a tick instead, and has the class `codes[i]` of the last run that begins, at
+    `starts[i]`, no later.
+    """
+
+    missing: int
+    starts: npt.NDArray[Any] | None = None
+    codes: npt.NDArray[np.int32] | None = None
+
+
+def reading(classes: Classes) -> Reading:
+    if not is_wide(classes):
+        return Reading(missing(classes))
+    runs = _runs(classes)
+    return Reading(missing(classes), classes.pieces.lows[runs], classes.codes[runs])
+
+
+def is_wide(classes: Classes) -> bool:
+    """Whether a column is cut so often that codes are found outside of SQL."""
+    return classes.attribute.values is None and not _is_counted(classes) and len(_runs(classes)) > MAX_TREE
+
+
 def group_key(classes: Classes) -> exp.Expr:
-    """What to group rows by so that a group has one code: the code itself, unless it is looked up by text."""
+    """What to group rows by so that a group has one code: the code itself, unless it is looked up by text, or outside of SQL."""
+    if is_wide(classes):
+        column = exp.column(classes.attribute.name, quoted=True)
+        return _or_null(column, classes.attribute.ordered.measure(_clamped(classes.attribute, column.copy())))
     return _exact(classes.attribute) if is_text(classes) else _direct(classes)
 
 
 def group_code(classes: Classes, key: exp.Expr) -> exp.Expr:
-    """The code of a group from its key."""
+    """The code of a group from its key, or the key where it is looked up outside of SQL."""
     if not is_text(classes):
         return key
     attribute = classes.attribute
@@ -92,13 +121,14 @@ def group_code(classes: Classes, key: exp.Expr) -> exp.Expr:
 
 
 def row_code(classes: Classes) -> exp.Expr:
-    """The code of a row."""
+    """The code of a row, or what it is looked up by."""
     return group_code(classes, group_key(classes))
 
 
 def whole_code(classes: Classes) -> exp.Expr:
-    """The code of a row, never NULL."""
-    return exp.Coalesce(this=row_code(classes), expressions=[exp.Literal.number(missing(classes))])
+    """The code of a row, never NULL; whatever the number of cuts."""
+    code = row_code(classes) if is_text(classes) else _direct(classes)
+    return exp.Coalesce(this=code, expressions=[exp.Literal.number(missing(classes))])
 
 
 def lookup(table: Sequence[int], place: exp.Expr, kind: str) -> exp.Expr:
@@ -146,21 +176,39 @@ def _mapped(place: exp.Expr, codes: npt.NDArray[np.signedinteger]) -> exp.Expr:
 def _bounded(classes: Classes, column: exp.Expr) -> exp.Expr:
     """The code of a value between bounds: by comparisons where they are few, by its distance from the low end otherwise."""
     attribute, scale = classes.attribute, classes.attribute.ordered
-    assert attribute.low is not None and attribute.high is not None
+    assert attribute.low is not None
     codes = classes.codes[: classes.pieces.known]
-    runs = np.flatnonzero(np.diff(codes, prepend=-1))
-    if len(runs) > _MAX_CUTS and scale.discrete and attribute.step is None and classes.pieces.listed:
-        low, high = scale.literal(attribute.low), scale.literal(attribute.high)
-        clamped = exp.Anonymous(
-            this="greatest", expressions=[exp.Anonymous(this="least", expressions=[column, high]), low]
-        )
-        offset = exp.Sub(this=scale.measure(clamped), expression=exp.Literal.number(int(attribute.low)))
+    if _is_counted(classes):
+        offset = exp.Sub(this=scale.measure(_clamped(attribute, column)), expression=exp.Literal.number(int(attribute.low)))
         known = _mapped(offset, codes)
     else:
+        runs = _runs(classes)
         known = _search(attribute, classes.pieces.lows[runs].tolist(), codes[runs].tolist())
-    # Comparisons, least and greatest do not pass NULL on, so it is asked for first.
-    code = exp.Case(ifs=[exp.If(this=exp.Is(this=column.copy(), expression=exp.null()), true=exp.null())], default=known)
-    return cast(code, integer_type(classes.count))
+    return cast(_or_null(column, known), integer_type(classes.count))
+
+
+def _runs(classes: Classes) -> npt.NDArray[np.intp]:
+    """The first piece of each run of neighbouring pieces in one class, NULL aside."""
+    return np.flatnonzero(np.diff(classes.codes[: classes.pieces.known], prepend=-1))
+
+
+def _is_counted(classes: Classes) -> bool:
+    """Whether the code of a value between bounds is found by its distance from the low end."""
+    attribute = classes.attribute
+    is_range = attribute.ordered.discrete and attribute.step is None and classes.pieces.listed
+    return is_range and len(_runs(classes)) > _MAX_CUTS
+
+
+def _clamped(attribute: Attribute, column: exp.Expr) -> exp.Expr:
+    """A value within the bounds: the nearest one."""
+    assert attribute.low is not None and attribute.high is not None
+    low, high = attribute.ordered.literal(attribute.low), attribute.ordered.literal(attribute.high)
+    return exp.Anonymous(this="greatest", expressions=[exp.Anonymous(this="least", expressions=[column, high]), low])
+
+
+def _or_null(column: exp.Expr, known: exp.Expr) -> exp.Expr:
+    """What is made of a column, and NULL for NULL: comparisons, least and greatest do not pass it on, so it is asked for first."""
+    return exp.Case(ifs=[exp.If(this=exp.Is(this=column.copy(), expression=exp.null()), true=exp.null())], default=known)
 
 
 def _search(attribute: Attribute, starts: Sequence[Tick], codes: Sequence[int]) -> exp.Expr:

@@ -18,6 +18,7 @@ from sqlglot import exp
 from mwem_sql.compiler import predicate
 from mwem_sql.compiler.blocks import MAX_CELLS, Builder, CompiledQuery, fine_classes, on_classes, too_many
 from mwem_sql.compiler.classes import Classes
+from mwem_sql.compiler.cuts import compare, find_ticks
 from mwem_sql.compiler.dialect import fold
 from mwem_sql.compiler.evaluate import Terms, cut, evaluate, run
 from mwem_sql.compiler.facts import Facts
@@ -86,8 +87,10 @@ def _compiled(
     terms = _terms(parsed)
     mentioned = {name for leaf in terms.values() for name in leaf.columns}
     used = [name for name in domain.columns if name in mentioned]
-    pieces = cut(domain, used, terms, sandbox, finer_than)
-    values = evaluate(terms, pieces, sandbox)
+    ticks = find_ticks(domain, used, terms, sandbox)
+    pieces = cut(domain, used, terms, ticks, finer_than)
+    values = compare(terms, pieces, ticks, sandbox)
+    values |= evaluate({key: leaf for key, leaf in terms.items() if key not in values}, pieces, sandbox)
     fine = fine_classes(pieces, values, finer_than)
     values = {key: on_classes(item, fine) for key, item in values.items()}
     averages = {
@@ -107,6 +110,7 @@ def _build(
     finer_than: Mapping[str, Classes] | None,
 ) -> tuple[dict[str, Classes], tuple[CompiledQuery, ...]]:  # fmt: skip
     """The classes that the queries tell apart, and the queries on them. `averages` are the counts that some divide by."""
+    builder.check(zip(workload, parsed, strict=True))
     drafts = [builder.draft(query, parts) for query, parts in zip(workload, parsed, strict=True)]
     counts = {number: builder.draft(workload.queries[number - 1], parts) for number, parts in averages.items()}
     coarse = builder.coarse_classes([*drafts, *counts.values()], finer_than)

@@ -16,23 +16,25 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from sqlglot import exp
 
-from mwem_sql.compiler import dialect
 from mwem_sql.compiler.classes import MAX_VALUES, Classes, Pieces, cut_pieces, value_pieces
 from mwem_sql.compiler.measures import LARGEST
 from mwem_sql.compiler.predicate import Leaf
 from mwem_sql.compiler.sandbox import Sandbox
+from mwem_sql.compiler.stretches import Held, hold, plain
 from mwem_sql.domain import Domain
 from mwem_sql.errors import CellsError, MwemError, PredicateError, WorkloadError, refuse
-from mwem_sql.ticks import Scale, Tick, is_finite, try_cast
+from mwem_sql.ticks import Tick
 
 MAX_JOINT = 1_000_000  # value combinations on which one expression over several columns is evaluated
+MAX_EVALUATED = 2**28  # values on which expressions are evaluated, all of them together
+_SOME = 250  # expressions that are evaluated at a time
 TRUE = 2  # three-valued logic in one byte: false 0, NULL 1, true 2, so that AND is min, OR is max, NOT is 2 - x
 
-_OPERATORS = {"=": np.equal, "<>": np.not_equal, "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}
-
 Terms = Mapping[tuple[str, str], Leaf]  # (role, SQL) to leaf; a role is truth, group or factor
+
+
+Ticks = Mapping[str, Mapping[str, Tick]]  # by column, of each constant that it is compared with and that lies somewhere
 
 
 @dataclass(eq=False)
@@ -40,22 +42,19 @@ class Values:
     """A leaf's values on the grid of its columns: truth bytes, group numbers, or numbers with NaN for NULL."""
 
     columns: tuple[str, ...]
-    array: npt.NDArray[Any]
+    held: Held
     labels: list[str | None] = field(default_factory=list)
+
+    @property
+    def array(self) -> npt.NDArray[Any]:
+        return plain(self.held)
 
 
 def cut(
-    domain: Domain, used: Sequence[str], terms: Terms, sandbox: Sandbox,
-    finer_than: Mapping[str, Classes] | None,
-) -> dict[str, Pieces]:  # fmt: skip
+    domain: Domain, used: Sequence[str], terms: Terms, ticks: Ticks, finer_than: Mapping[str, Classes] | None
+) -> dict[str, Pieces]:
     """Each used column's pieces: its values where they can or must be listed, else what lies between constants."""
-    constants: dict[str, list[str]] = {name: [] for name in used}
-    must_list: set[str] = set()
-    for leaf in terms.values():
-        if leaf.compared is None:
-            must_list.update(leaf.columns)
-        else:
-            constants[leaf.columns[0]].extend(leaf.compared)
+    must_list = {name for leaf in terms.values() if leaf.compared is None for name in leaf.columns}
     out = {}
     for name in used:
         attribute = domain[name]
@@ -63,89 +62,59 @@ def cut(
         if attribute.values is not None or attribute.step is not None or (listable and attribute.bins is None):
             out[name] = value_pieces(attribute)
             continue
-        cuts = _ticks(attribute.ordered, constants[name], sandbox)
+        cuts = list(ticks[name].values())
         if finer_than is not None and name in finer_than:
             cuts += finer_than[name].pieces.lows.tolist()
         out[name] = value_pieces(attribute, cuts) if name in must_list else cut_pieces(attribute, cuts)
     return out
 
 
-def _ticks(scale: Scale, constants: Sequence[str], sandbox: Sandbox) -> list[Tick]:
-    """Where constants lie among the type's values. One that lies nowhere, or cannot be evaluated, cuts nothing."""
-    trees: list[exp.Expr] = [dialect.expression(text) for text in dict.fromkeys(constants)]
-    found = sandbox.tried([scale.measure(try_cast(tree, scale.type)) for tree in trees])
-    return [tick for tick in found if is_finite(tick)]
-
-
 def evaluate(
     terms: Terms, pieces: Mapping[str, Pieces], sandbox: Sandbox
 ) -> dict[tuple[str, str], Values]:
+    """The values of leaves one by one on all combinations of their columns' pieces."""
     by_columns: dict[tuple[str, ...], list[tuple[str, str]]] = {}
     for key, leaf in terms.items():
         by_columns.setdefault(leaf.columns, []).append(key)
+    _check_evaluations(by_columns, pieces)
     out = {}
     for columns, keys in by_columns.items():
         shape = tuple(len(pieces[name]) for name in columns)
-        if len(columns) > 1 and prod(shape) > MAX_JOINT:
-            raise refuse(
-                CellsError, "workload",
-                f"{terms[keys[0]].sql!r} joins {', '.join(columns)} value by value, {prod(shape):,} combinations, more than {MAX_JOINT:,}",
-                "declare step or bins in a domain table, or compare each column with constants",
-            )
-        asked = []
-        for key in keys:
-            known = _without_asking(key[0], terms[key], pieces[columns[0]], sandbox) if len(columns) == 1 else None
-            if known is None:
-                asked.append(key)
-            else:
-                out[key] = known
-        if asked:
-            _load_grid(sandbox, columns, shape, pieces)
-            arrays = run(sandbox, "grid", [(sql, _typed(role, sql)) for role, sql in asked])
-            for key, array in zip(asked, arrays, strict=True):
+        load_grid(sandbox, columns, np.indices(shape).reshape(len(shape), prod(shape)), pieces)
+        # Some at a time: they take less room once they are read.
+        for begin in range(0, len(keys), _SOME):
+            some = keys[begin : begin + _SOME]
+            arrays = run(sandbox, "grid", [(sql, typed(role, sql)) for role, sql in some])
+            for key, array in zip(some, arrays, strict=True):
                 out[key] = _read(key[0], columns, shape, array, key[1])
     return out
 
 
-def _without_asking(role: str, leaf: Leaf, own: Pieces, sandbox: Sandbox) -> Values | None:
-    """The values of a leaf whose meaning leaves no doubt: a column by itself, integers compared, listed texts."""
-    attribute = own.attribute
-    if role == "group" and leaf.is_column:
-        first = np.unique(own.bins, return_index=True)[1]
-        return Values(leaf.columns, own.bins, [own.label(int(piece)) for piece in first])
-    if role != "truth" or leaf.test is None:
-        return None
-    operator, constants = leaf.test
-    if attribute.values is None:
-        plain = all(text.removeprefix("-").isdecimal() and len(text) <= 18 for text in constants)
-        if attribute.ordered.family != "integer" or not plain:
-            return None
-        truth = _compare(own.points, operator, list(map(int, constants)))
-    else:
-        texts = [text[1:-1].replace("''", "'") for text in constants if text[0] == "'"]
-        plain = attribute.type == "VARCHAR" or attribute.type.startswith("ENUM(")
-        known = len(texts) == len(constants) and all(text in attribute.values for text in texts)
-        if operator not in {"=", "<>", "in"} or not plain or sandbox.collates or not known:
-            return None
-        truth = _compare(np.arange(own.known), operator, list(map(attribute.values.index, texts)))
-    values = np.where(truth, TRUE, 0).astype(np.int8)
-    return Values(leaf.columns, np.append(values, np.int8(1)) if attribute.nullable else values)
+def _check_evaluations(by_columns: Mapping[tuple[str, ...], Sequence[tuple[str, str]]], pieces: Mapping[str, Pieces]) -> None:
+    left = MAX_EVALUATED
+    for columns, keys in by_columns.items():
+        cells = prod(len(pieces[name]) for name in columns)
+        if len(columns) > 1 and cells > MAX_JOINT:
+            raise refuse(
+                CellsError, "workload",
+                f"{keys[0][1]!r} joins {', '.join(columns)} value by value, {cells:,} combinations, more than {MAX_JOINT:,}",
+                "declare step or bins in a domain table, or compare each column with constants",
+            )
+        left -= cells * len(keys)
+        if left < 0:
+            raise refuse(
+                CellsError, "workload",
+                f"{len(keys):,} expressions such as {keys[0][1]!r} are evaluated value by value on {cells:,} values of"
+                f" {', '.join(columns)}, more than {MAX_EVALUATED:,} times in all",
+                "ask fewer, declare fewer values, or compare the column with constants (=, IN, <, BETWEEN)",
+            )
 
 
-def _compare(points: npt.NDArray[Any], operator: str, constants: Sequence[int]) -> npt.NDArray[np.bool_]:
-    if operator == "in":
-        return np.isin(points, constants)
-    if operator == "between":
-        return (points >= constants[0]) & (points <= constants[1])
-    return np.asarray(_OPERATORS[operator](points, constants[0]))
-
-
-def _load_grid(sandbox: Sandbox, columns: Sequence[str], shape: tuple[int, ...], pieces: Mapping[str, Pieces]) -> None:
-    """All combinations of the columns' pieces as the table `grid`, the last column running fastest."""
-    loaded: dict[str, tuple[str, pa.Array]] = {"__one": ("INTEGER", pa.array([0] * prod(shape)))}
-    for name, index in zip(columns, np.indices(shape), strict=True):
-        attribute = pieces[name].attribute
-        loaded[name] = (attribute.type, pieces[name].values().take(pa.array(index.ravel())))
+def load_grid(sandbox: Sandbox, columns: Sequence[str], places: npt.NDArray[np.intp], pieces: Mapping[str, Pieces]) -> None:
+    """Combinations of the columns' pieces as the table `grid`; `places` has a row for each column."""
+    loaded: dict[str, tuple[str, pa.Array]] = {"__one": ("INTEGER", pa.array(np.zeros(places.shape[1], dtype=np.int32)))}
+    for name, index in zip(columns, places, strict=True):
+        loaded[name] = (pieces[name].attribute.type, pieces[name].values().take(pa.array(index)))
     sandbox.load("grid", loaded)
 
 
@@ -160,7 +129,7 @@ def run(sandbox: Sandbox, table: str, texts: Sequence[tuple[str, str]]) -> list[
         return [array for one in texts for array in run(sandbox, table, [one])]
 
 
-def _typed(role: str, text: str) -> str:
+def typed(role: str, text: str) -> str:
     kind = {"truth": "BOOLEAN", "group": "VARCHAR", "factor": "DOUBLE"}[role]
     return f"CAST(({text}) AS {kind})"
 
@@ -174,10 +143,14 @@ def evaluation_error(text: str, error: duckdb.Error) -> MwemError:
     )
 
 
+def truth_of(array: pa.ChunkedArray) -> npt.NDArray[np.int8]:
+    """Three-valued truth, in one byte each."""
+    return np.asarray(pc.if_else(array, TRUE, 0).fill_null(1).cast(pa.int8()).to_numpy())
+
+
 def _read(role: str, columns: tuple[str, ...], shape: tuple[int, ...], array: pa.ChunkedArray, text: str) -> Values:
     if role == "truth":
-        truth = pc.if_else(array, TRUE, 0).fill_null(1).cast(pa.int8())
-        return Values(columns, truth.to_numpy().reshape(shape))
+        return Values(columns, hold(truth_of(array).reshape(shape)))
     if role == "group":
         coded = array.combine_chunks().dictionary_encode(null_encoding="encode")
         return Values(columns, coded.indices.to_numpy(zero_copy_only=False).astype(np.int32).reshape(shape), coded.dictionary.to_pylist())

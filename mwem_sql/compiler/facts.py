@@ -41,7 +41,7 @@ class Facts:
     @cached_property
     def domain_cells(self) -> Floats:
         """Of each query, the class combinations of its attributes."""
-        return self._product(np.array([block.labels.size for block in self.blocks], dtype=np.float64))
+        return self._product(np.array([block.extent for block in self.blocks], dtype=np.float64))
 
     @cached_property
     def told_cells(self) -> Floats:

@@ -6,7 +6,7 @@ conditions join, so that independent conditions stay apart and a factored state 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
 from math import prod
@@ -15,32 +15,53 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from mwem_sql.compiler.stretches import Held, Places, Stretches, hold, plain
+
 Floats = npt.NDArray[np.float64]
 Array = TypeVar("Array", npt.NDArray[np.float64], npt.NDArray[np.int64])
 Labels = npt.NDArray[np.int32]
-Places = npt.NDArray[np.intp]
 Numbers = npt.NDArray[Any]  # int64 on the grid of a measure, float64 in parts of a bound
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class Block:
     """A map from the classes of `attributes` to `size` cells.
 
-    `labels` has one axis per attribute and holds a class combination's cell, or -1 where it is not counted.
+    `labels` has one axis per attribute (`shape`) and holds a class combination's cell, or -1 where it is not counted. A long one is
+    held as stretches, and made anew for whoever asks.
     `values` (same shape) is what a counted record adds to its cell, in whole numbers of `unit`; None means 1 everywhere.
     """
 
     attributes: tuple[str, ...]
-    labels: Labels
     size: int
-    values: Numbers | None = None
-    unit: float = 1.0
+    values: Numbers | None
+    unit: float
+    held: Held = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        if self.labels.ndim != len(self.attributes):
+    def __init__(
+        self, attributes: tuple[str, ...], labels: Held, size: int, values: Numbers | None = None, unit: float = 1.0
+    ) -> None:
+        if len(labels.shape) != len(attributes):
             raise ValueError("a block has one label axis per attribute")
-        if self.values is not None and self.values.shape != self.labels.shape:
+        if values is not None and values.shape != labels.shape:
             raise ValueError("a block's values have the shape of its labels")
+        if not isinstance(labels, Stretches) or not labels.is_worth_it:
+            labels = hold(plain(labels))
+        for name, value in (("attributes", attributes), ("size", size), ("values", values), ("unit", unit), ("held", labels)):
+            object.__setattr__(self, name, value)
+
+    @property
+    def labels(self) -> Labels:
+        return plain(self.held).astype(np.int32, copy=False)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.held.shape
+
+    @property
+    def extent(self) -> int:
+        """Class combinations of its attributes."""
+        return self.held.size
 
     @cached_property
     def _counted(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], Numbers | None]:
@@ -59,37 +80,40 @@ class Block:
     @cached_property
     def counts_all(self) -> bool:
         """Every record adds 1 to a cell."""
-        return bool((self.labels >= 0).all()) and (self.values is None or bool((self.values == 1).all()))
+        used = self.held.numbers if isinstance(self.held, Stretches) else self.held
+        return bool((used >= 0).all()) and (self.values is None or bool((self.values == 1).all()))
 
     @cached_property
     def is_identity(self) -> bool:
         """Every class combination is a cell of its own, in order."""
-        flat = self.labels.ravel()
-        return self.values is None and self.size == flat.size and bool((flat == np.arange(flat.size)).all())
+        if self.values is not None or self.size != self.extent or isinstance(self.held, Stretches):
+            return False
+        return bool((self.held.ravel() == np.arange(self.size)).all())
 
     def slices(self, axis: int) -> Numbers:
         """What is asked of each class of one attribute: a row per class, equal rows where the classes are not told apart."""
-        asked: Numbers = self.labels[..., None]
+        labels = self.labels
+        asked: Numbers = labels[..., None]
         if self.values is not None:
-            adds = (self.labels >= 0) & (self.values != 0)
-            asked = np.stack([np.where(adds, self.labels, -1), np.where(adds, self.values, 0)], axis=-1)
-        return np.moveaxis(asked, axis, 0).reshape(self.labels.shape[axis], -1)
+            adds = (labels >= 0) & (self.values != 0)
+            asked = np.stack([np.where(adds, labels, -1), np.where(adds, self.values, 0)], axis=-1)
+        return np.moveaxis(asked, axis, 0).reshape(labels.shape[axis], -1)
 
     @cached_property
     def changes(self) -> tuple[int, ...]:
         """For each attribute, how often what is asked changes from a class to the next."""
         if self.is_identity:
-            return tuple(size - 1 for size in self.labels.shape)
-        if self.labels.ndim == 1 and self.values is None:
+            return tuple(size - 1 for size in self.shape)
+        if len(self.shape) == 1 and self.values is None:
             return (len(self.stretches[2]) - 1,)
-        rows = map(self.slices, range(self.labels.ndim))
+        rows = map(self.slices, range(len(self.shape)))
         return tuple(int(np.count_nonzero((own[1:] != own[:-1]).any(axis=1))) for own in rows)
 
-    @cached_property
+    @property
     def stretches(self) -> tuple[Places, Places, Labels]:
         """Of one attribute, where stretches of neighbouring classes in the same cell begin and end, and that cell, or -1."""
-        cuts = np.concatenate([[0], 1 + np.flatnonzero(self.labels[1:] != self.labels[:-1]), [self.labels.size]])
-        return cuts[:-1], cuts[1:], self.labels[cuts[:-1]]
+        found = self.held if isinstance(self.held, Stretches) else Stretches.of(self.held)
+        return found.begins, found.ends, found.numbers.astype(np.int32, copy=False)
 
     @cached_property
     def key(self) -> bytes:
@@ -100,6 +124,8 @@ class Block:
         """Sum an array (before, class combinations, after) into (before, cells, after); integers stay integers."""
         if self.is_identity:
             return weights
+        if isinstance(self.held, Stretches):
+            return self._apply(self.held, weights)
         before, _, after = weights.shape
         out = np.zeros((before, self.size, after), dtype=weights.dtype)
         where, cells, values = self._counted
@@ -112,12 +138,28 @@ class Block:
         out[:, cells[starts], :] = np.add.reduceat(counted, starts, axis=1)
         return out
 
+    def _apply(self, held: Stretches, weights: Array) -> Array:
+        """The same, stretch by stretch."""
+        if self.values is not None:
+            weights = weights * self.values.reshape(-1, 1)
+        sums = np.add.reduceat(weights, held.begins, axis=1)
+        counted = held.numbers >= 0
+        if self.size == 1:
+            return np.add.reduce(sums[:, counted], axis=1, keepdims=True)
+        out = np.zeros((self.size, weights.shape[0], weights.shape[2]), dtype=weights.dtype)
+        np.add.at(out, held.numbers[counted], np.moveaxis(sums[:, counted], 1, 0))
+        return np.moveaxis(out, 0, 1)
+
     def spread(self, cells: Floats) -> Floats:
         """The adjoint of `apply`: (before, cells, after) to (before, class combinations, after), 0 where not counted."""
         if self.is_identity:
             return cells
         before, _, after = cells.shape
-        out = np.zeros((before, self.labels.size, after))
+        if isinstance(self.held, Stretches):
+            entries = np.where((self.held.numbers >= 0)[:, None], cells[:, np.maximum(self.held.numbers, 0), :], 0.0)
+            out = np.repeat(entries, self.held.ends - self.held.begins, axis=1)
+            return out if self.values is None else out * self.values.reshape(-1, 1)
+        out = np.zeros((before, self.extent, after))
         where, labels, values = self._counted
         entries = cells[:, labels, :]
         if values is not None:
@@ -151,7 +193,7 @@ class LinearQuery:
     @cached_property
     def domain_cells(self) -> int:
         """Class combinations of its attributes."""
-        return prod(block.labels.size for block in self.blocks)
+        return prod(block.extent for block in self.blocks)
 
     @cached_property
     def bound(self) -> int:
@@ -163,15 +205,18 @@ class LinearQuery:
         """What an answer of 1 stands for."""
         return prod(block.unit for block in self.blocks)
 
-    @cached_property
+    @property
     def shares(self) -> LinearQuery:
         """The same query with answers in parts of `bound`, so that a record adds at most 1; itself where it already does."""
-        if self.bound == 1:
-            return self
+        # Not kept where it is the query itself: what refers to itself stays in memory until someone collects.
+        return self if self.bound == 1 else self._shares
+
+    @cached_property
+    def _shares(self) -> LinearQuery:
         return LinearQuery(
             tuple(
                 block if block.bound == 1 or block.values is None
-                else Block(block.attributes, block.labels, block.size, block.values / block.bound, block.unit * block.bound)
+                else Block(block.attributes, block.held, block.size, block.values / block.bound, block.unit * block.bound)
                 for block in self.blocks
             )
         )  # fmt: skip
@@ -184,7 +229,7 @@ class LinearQuery:
         out = marginal
         done = 1
         for block in self.blocks:
-            out = block.apply(out.reshape(done, block.labels.size, -1))
+            out = block.apply(out.reshape(done, block.extent, -1))
             done *= block.size
         return out.reshape(self.cells)
 
@@ -194,23 +239,33 @@ class LinearQuery:
         done = 1
         for block in self.blocks:
             out = block.spread(out.reshape(done, block.size, -1))
-            done *= block.labels.size
-        return out.reshape([axis for block in self.blocks for axis in block.labels.shape])
+            done *= block.extent
+        return out.reshape([axis for block in self.blocks for axis in block.shape])
 
 
 def _canonical(block: Block) -> bytes:
     """What the block asks of each record: attributes by name, cells by first appearance, no values where none matter."""
-    order = sorted(range(block.labels.ndim), key=block.attributes.__getitem__)
-    flat = block.labels.transpose(order).ravel()
-    if block.size > 1:
-        seen, first = np.unique(flat, return_index=True)
-        rank = np.full(block.size + 1, -1, dtype=np.int32)
-        cells = [label for _, label in sorted(zip(first, seen, strict=True)) if label >= 0]
-        rank[cells] = np.arange(len(cells), dtype=np.int32)
-        flat = rank[flat]
+    names = repr(block.attributes).encode()
+    values = block.values
+    if len(block.shape) == 1 and values is None:
+        begins, _, cells = block.stretches
+        return names + np.append(begins, block.extent).astype(np.int64).tobytes() + _by_appearance(cells, block.size).tobytes()
+    order = sorted(range(len(block.shape)), key=block.attributes.__getitem__)
     names = repr(tuple(block.attributes[axis] for axis in order)).encode()
-    if block.values is None:
-        return names + flat.tobytes()
-    values = np.where(flat >= 0, block.values.transpose(order).ravel(), 1)
-    plain = block.unit == 1 and bool((values == 1).all())
-    return names + flat.tobytes() + (b"" if plain else repr(block.unit).encode() + values.tobytes())
+    flat = _by_appearance(block.labels.transpose(order).ravel(), block.size)
+    if values is not None:
+        values = np.where(flat >= 0, values.transpose(order).ravel(), 1)
+        if block.unit == 1 and bool((values == 1).all()):
+            return _canonical(Block(block.attributes, block.held, block.size))
+    return names + flat.tobytes() + (b"" if values is None else repr(block.unit).encode() + values.tobytes())
+
+
+def _by_appearance(labels: Labels, size: int) -> Labels:
+    """Cells numbered by first appearance; -1 stays."""
+    if size == 1:
+        return labels
+    seen, first = np.unique(labels, return_index=True)
+    rank = np.full(size + 1, -1, dtype=np.int32)
+    cells = [label for _, label in sorted(zip(first, seen, strict=True)) if label >= 0]
+    rank[cells] = np.arange(len(cells), dtype=np.int32)
+    return rank[labels]

@@ -16,6 +16,7 @@ from sqlglot import exp
 
 from mwem_sql.compiler import codes
 from mwem_sql.compiler.classes import Classes
+from mwem_sql.compiler.codes import Reading
 from mwem_sql.compiler.facts import Integers
 from mwem_sql.compiler.linear import Block, LinearQuery
 from mwem_sql.ticks import cast
@@ -47,11 +48,11 @@ class Histogram:
 
 @dataclass(frozen=True, eq=False)
 class GroupBy:
-    """One GROUP BY of some columns; its groups are added up to histograms. `missing` are the classes of NULL codes."""
+    """One GROUP BY of some columns; its groups are added up to histograms. `readings` say which classes its columns stand for."""
 
     attributes: Names
     statement: exp.Select
-    missing: tuple[int, ...]
+    readings: tuple[Reading, ...]
     histograms: tuple[Histogram, ...]
     whole: bool
     cost: float
@@ -105,7 +106,7 @@ class Product:
     attributes: Names
     shape: tuple[int, ...]
     statement: exp.Select
-    missing: tuple[int, ...]
+    readings: tuple[Reading, ...]
     plain: Integers
     asked: Asked
     cost: float
@@ -132,8 +133,9 @@ def group_by(
 ) -> GroupBy:
     """Group by codes; where one is looked up by text, by the text, and then turn the groups into codes."""
     own = [classes[name] for name in attributes]
-    keys = [exp.alias_(codes.group_key(item), f"c{k}") for k, item in enumerate(own)]
-    query = exp.select(*keys, exp.alias_(exp.Count(this=exp.Star()), COUNT)).from_(source.copy())
+    # Not copied: a column that was cut ten thousand times is a large tree.
+    keys = [exp.alias_(codes.group_key(item), f"c{k}", copy=False) for k, item in enumerate(own)]
+    query = exp.select(*keys, exp.alias_(exp.Count(this=exp.Star()), COUNT), copy=False).from_(source.copy(), copy=False)
     # GROUP BY ALL and not by name: the table may have a column of the same name, which would come first.
     query.set("group", exp.Group(all=True))
     if any(map(codes.is_text, own)):
@@ -141,16 +143,16 @@ def group_by(
         total = exp.alias_(cast(exp.Sum(this=exp.column(COUNT, table="__groups")), "BIGINT"), COUNT)
         query = exp.select(*found, total).from_(query.subquery("__groups"))
         query.set("group", exp.Group(all=True))
-    return GroupBy(attributes, query, tuple(map(codes.missing, own)), tuple(histograms), whole, cost)
+    return GroupBy(attributes, query, tuple(map(codes.reading, own)), tuple(histograms), whole, cost)
 
 
 def product(
     source: exp.Expr, attributes: Names, classes: Mapping[str, Classes], plain: Integers, asked: Asked, *, cost: float
 ) -> Product:
     own = [classes[name] for name in attributes]
-    read = [exp.alias_(codes.row_code(item), f"c{k}") for k, item in enumerate(own)]
+    read = [exp.alias_(codes.row_code(item), f"c{k}", copy=False) for k, item in enumerate(own)]
     shape = tuple(item.count for item in own)
-    return Product(attributes, shape, exp.select(*read).from_(source.copy()), tuple(map(codes.missing, own)), plain, asked, cost)
+    return Product(attributes, shape, exp.select(*read, copy=False).from_(source.copy(), copy=False), tuple(map(codes.reading, own)), plain, asked, cost)
 
 
 def aggregates(
@@ -180,7 +182,7 @@ def aggregates(
 
 def can_aggregate(query: LinearQuery) -> bool:
     """Whether a query has few cells and its blocks are short enough to be written out."""
-    return query.cells <= _FEW and all(block.labels.size <= _TABLE for block in query.blocks) and query.bound < 2**62
+    return query.cells <= _FEW and all(block.extent <= _TABLE for block in query.blocks) and query.bound < 2**62
 
 
 def _aggregate(query: LinearQuery, cell: int, code: Mapping[str, exp.Expr]) -> exp.Expr:
@@ -219,7 +221,7 @@ def _place(block: Block, code: Mapping[str, exp.Expr]) -> exp.Expr:
     """The place of a row's class combination among all of the block, counted from 0."""
     places = [code[name].copy() for name in block.attributes] or [exp.Literal.number(0)]
     place = places[0]
-    for own, size in zip(places[1:], block.labels.shape[1:], strict=True):
+    for own, size in zip(places[1:], block.shape[1:], strict=True):
         # BIGINT because a product of codes would raise in their own type.
         place = exp.Add(this=exp.Mul(this=exp.paren(cast(place, "BIGINT")), expression=exp.Literal.number(size)), expression=own)
     return place

@@ -94,6 +94,7 @@ class _Planner:
         self.classes = classes
         self.names = tuple(classes)
         self.counts = [own.count for own in classes.values()]
+        self.wide = [codes.is_wide(own) for own in classes.values()]
         self.texts = [codes.is_text(own) for own in classes.values()]
         self.source = codes.source(table, [own.attribute for own in classes.values()], unit)
         self.statement = _STATEMENT + (_BOUND_UNITS if unit else 0.0)
@@ -154,7 +155,8 @@ class _Planner:
         """Sets whose queries are cheaper as aggregates than by a GROUP BY of their own."""
         found = [
             ranks for ranks in sets
-            if self._queries_cost(ranks) < self._group_cost(ranks, [(ranks, [ranks])])
+            if not any(self.wide[place] for place in ranks)
+            and self._queries_cost(ranks) < self._group_cost(ranks, [(ranks, [ranks])])
             and all(parts.can_aggregate(self.pushdown.queries[number]) for number in self._numbers([ranks]))
         ]  # fmt: skip
         cheap = [ranks for ranks in found if not any(self.texts[place] for place in ranks)]

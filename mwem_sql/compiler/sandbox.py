@@ -53,16 +53,16 @@ class Sandbox:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._con.close()
 
-    def row(self, expressions: Sequence[exp.Expr]) -> list[object]:
+    def row(self, expressions: Sequence[exp.Expr | str]) -> list[object]:
         """Constant expressions, evaluated."""
         out: list[object] = []
-        for batch in _batches([dialect.sql(tree) for tree in expressions]):
+        for batch in _batches([item if isinstance(item, str) else dialect.sql(item) for item in expressions]):
             _bounded(batch, {}, rows=1)
             # fetchall, not fetchone: a result that is not read to its end blocks the connection.
             out += self._con.execute(f"SELECT {', '.join(batch)}").fetchall()[0]
         return out
 
-    def tried(self, expressions: Sequence[exp.Expr]) -> list[object]:
+    def tried(self, expressions: Sequence[exp.Expr | str]) -> list[object]:
         """Constant expressions, evaluated; None for one that cannot be."""
         try:
             return self.row(expressions)

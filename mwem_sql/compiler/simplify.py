@@ -20,6 +20,8 @@ def counts_all(block: Block) -> bool:
 
 def _drop_constant(block: Block) -> Block:
     """Without the attributes along which nothing changes."""
+    if len(block.shape) == 1 and block.values is None and block.changes[0]:
+        return block
     names, labels, values = list(block.attributes), block.labels, block.values
     for axis in reversed(range(len(names))):
         if _is_constant(labels, axis) and (values is None or _is_constant(values, axis)):
