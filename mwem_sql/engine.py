@@ -34,18 +34,19 @@ _FIXED = (
 )
 _CHANGED = "the private table or its files were replaced or written to while they were read. Hint: release when nobody writes; give a new version := '...'"
 
-Held = Callable[[duckdb.DuckDBPyConnection], object]
+State = Callable[[], object]
+Held = Callable[[duckdb.DuckDBPyConnection], State]
 
 
 class ChangedError(Exception):
     """What is to be read is no longer what was planned and charged."""
 
 
-def true_answers(con: duckdb.DuckDBPyConnection, pushdown: Pushdown, held: Held = lambda _: None) -> Counts:
+def true_answers(con: duckdb.DuckDBPyConnection, pushdown: Pushdown, held: Held = lambda _: lambda: None) -> Counts:
     """The exact answers of all queries, over all public cells, from one snapshot of the table: one vector.
 
-    `held` is asked within the snapshot, before and after all scans: it raises a ChangedError if the rows are no longer those that were
-    charged, and what it returns must be the same both times, for files are in no snapshot.
+    `held` is asked within the snapshot: it raises a ChangedError if the rows are no longer those that were charged, and says how to ask for
+    the state of what is in no snapshot, files, which must be the same before and after all scans.
 
     Privacy:
         Returns private facts. They may go into a `Kernel` and, where a function is documented as not private, to the curator.
@@ -62,7 +63,8 @@ def _run(con: duckdb.DuckDBPyConnection, pushdown: Pushdown, held: Held) -> Coun
         out = np.zeros(int(pushdown.cells.sum()), dtype=np.int64)
         con.execute("BEGIN TRANSACTION")
         try:
-            before = held(con)
+            state = held(con)
+            before = state()
             for part in pushdown.parts:
                 if isinstance(part, GroupBy):
                     _grouped(con, part, pushdown, out)
@@ -70,7 +72,7 @@ def _run(con: duckdb.DuckDBPyConnection, pushdown: Pushdown, held: Held) -> Coun
                     _multiplied(con, part, pushdown, out)
                 else:
                     _aggregated(con, part, out)
-            if held(con) != before:
+            if state() != before:
                 return _CHANGED
         finally:
             con.execute("ROLLBACK")

@@ -14,12 +14,16 @@ from mwem_sql.metadata import Row, account_of, holders, key_of, read_rows
 def is_intact(con: duckdb.DuckDBPyConnection, home: str) -> bool:
     """Whether ledger, caps and names of a database say what the journal says. What is older than the journal cannot be told."""
     events, whole = _journal(con, home)
-    return whole and _names_agree(con, home, events) and all(row["intact"] is not False for row in checked(con, home))
+    return whole and _names_agree(con, home, events) and all(row["intact"] is not False for row in _compared(con, home, events, whole=whole))
 
 
 def checked(con: duckdb.DuckDBPyConnection, home: str) -> Iterator[Row]:
     """The rows of a ledger, those that are missing in it and those of caps, each with whether it is as the journal says."""
     events, whole = _journal(con, home)
+    return _compared(con, home, events, whole=whole)
+
+
+def _compared(con: duckdb.DuckDBPyConnection, home: str, events: list[Row], *, whole: bool) -> Iterator[Row]:
     written: dict[str, Row] = {}
     caps: dict[str, list[Row]] = {}
     for event in events:

@@ -201,11 +201,11 @@ def _charge(request: Request, plan: Plan) -> Charge:
 def _held(session: Session, request: Request, plan: Plan, ledger: Ledger, entry: str) -> engine.Held:
     """Whether a snapshot has what was planned and charged: the same definition, under the same account. Of files, their state."""
 
-    def held(con: duckdb.DuckDBPyConnection) -> object:
+    def held(con: duckdb.DuckDBPyConnection) -> engine.State:
         relation = relations.describe(con, request.table, session.place, FUNCTION)
         if relation != plan.relation or ledger.account(con) != ledger.charged(con, entry):
             raise engine.ChangedError
-        return relation.files.state() if relation.files else None
+        return relation.files.state if relation.files else lambda: None
 
     return held
 

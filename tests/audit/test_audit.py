@@ -187,7 +187,7 @@ class Neighbours:
         found = []
         for request in self.requests[:tables]:
             plan = release.make_plan(self.session, request)
-            found.append([release._run(self.session, request, plan, lambda _: None) for _ in range(trials)])
+            found.append([release._run(self.session, request, plan, lambda _: lambda: None) for _ in range(trials)])
         return found
 
 
