@@ -18,7 +18,7 @@ from mwem_sql import catalog, files, views
 from mwem_sql.compiler import codes
 
 
-@pytest.mark.parametrize(("worlds", "each"), [(60, 2), pytest.param(2500, 8, marks=pytest.mark.campaign)])
+@pytest.mark.parametrize(("worlds", "each"), [(60, 2), pytest.param(2800, 8, marks=pytest.mark.campaign)])
 def test_neighbours_of_files_and_ddl(worlds: int, each: int, tmp_path: Path) -> None:
     met: Counter[str] = Counter()
     reached = 0.0
