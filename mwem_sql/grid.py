@@ -282,6 +282,11 @@ class Adaptive(Grouped):
             self.refine(query)
         return self.state.replay([(self._expressed(query), values) for query, values in measurements], passes, tolerance)
 
+    def match(self, query: LinearQuery, values: Floats) -> None:
+        """Give each cell of a partition its value, in proportion everywhere inside."""
+        self.refine(query)
+        self.state.match(self._expressed(query), values)
+
     def fit(self, targets: Sequence[Target], tolerance: float = TOLERANCE) -> Fitted:
         """Refit all measurements, each weighted by the inverse of its variance, until their misfit no longer falls."""
         split: set[str] = set()

@@ -38,8 +38,10 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
         "widest query": f"{widest.linear.domain_cells:,} cells: {widest.label}",
         "candidates": "one histogram of the whole domain"
         if plan.problem.at_once
+        else "none: all that is asked about is refined"
+        if plan.problem.whole
         else f"{len(plan.problem.queries):,}, with what cuboids add up to and partitions around counts",
-        "first": f"{len(plan.problem.first)} marginals, {float(split.first / split.limit):.0%} of the budget",
+        "first": f"{len(plan.problem.first)} distributions, {float(split.first / split.limit):.0%} of the budget",
         "selecting": f"{float(split.select / (split.select + split.measure)):.0%} of a round",
         "selection scale": f"{selection_scale(split.select, request.rows_per_unit, split.kind).scale:.6g}" if split.select else "nothing to select",
         "noise scale": f"{noise.scale:.6g} per cell of a count",

@@ -195,6 +195,25 @@ class State:
                 apart.setdefault(id(self._tree[name]), []).append((query, measured))
         return max((self._replay(group, passes, tolerance) for group in apart.values()), default=0)
 
+    def match(self, query: LinearQuery, values: Floats) -> None:
+        """Give each cell of a partition its value, in proportion everywhere inside: the step of multiplicative weights that fits at once.
+
+        The values sum to the total; one that is 0 becomes very small.
+        """
+        self.join(query.attributes)
+        names = self._telling(query)
+        if not names:
+            return
+        tree = self._tree[names[0]]
+        tree.rescale(self._total)
+        home = tree.home(names)
+        assert home is not None
+        marginal = tree.reach(home).marginal(names)
+        wanted = np.maximum(_one_per_cell(query, values), FLOOR * self._total)
+        growth = query.spread(wanted / query.answer(marginal))
+        growth *= self._total / float(np.vdot(marginal, growth))
+        tree.multiply(home, names, growth.reshape(self.shape(names)))
+
     def fit(self, targets: Sequence[Target], tolerance: float = TOLERANCE) -> Fitted:
         """Refit all measurements, each weighted by the inverse of its variance, until their misfit no longer falls."""
         known = {id(target): target for target in targets}
@@ -209,7 +228,7 @@ class State:
                 self._tree[name].take(target)
         self._targets = known
         misfit, steps = 0.0, 0
-        lag = LAG * sqrt(min((target.variance for target in targets), default=0.0)) / self._total
+        lag = LAG * sqrt(min((target.sharpest for target in targets), default=0.0)) / self._total
         for tree in self.trees:
             if tree.targets:
                 if not is_fitted(tree, self._total, lag):
@@ -218,7 +237,7 @@ class State:
                 misfit += tree.misfit
         for target in targets:
             if not self._telling(target.query):
-                misfit += float(np.square(self.answer(target.query) - target.values).sum()) / target.variance
+                misfit += target.misfit(self.answer(target.query))
         return Fitted(misfit, steps)
 
     def finish(self) -> None:

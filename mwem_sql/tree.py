@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, KeysView, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain, pairwise
 from string import ascii_letters
 
@@ -26,11 +27,23 @@ ROUNDING = 1e-14
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """What a tree is fitted to: a query over attributes of one clique, its measured values and their variance."""
+    """What a tree is fitted to: a query over attributes of one clique, its measured values and their variance, one for all or one each."""
 
     query: LinearQuery
     values: Floats
-    variance: float
+    variance: float | Floats
+
+    @cached_property
+    def variances(self) -> Floats:
+        return np.broadcast_to(np.asarray(self.variance, dtype=np.float64), self.values.shape)
+
+    @cached_property
+    def sharpest(self) -> float:
+        return float(np.min(self.variance))
+
+    def misfit(self, answer: Floats) -> float:
+        """The sum over all cells of (q(A) - m)^2 / variance."""
+        return float((np.square(answer - self.values) / self.variance).sum())
 
 
 @dataclass(frozen=True, eq=False)
