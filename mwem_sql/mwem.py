@@ -43,6 +43,10 @@ STEP_SHARE = 100
 LAG = 0.25
 # Totals that differ by a smaller share of n are the same.
 SAME = 1e-9
+# Proportional fitting of sets that overlap: at most so often, until the misfit per cell, in variances, is this, and while it falls by a tenth.
+SWEEPS = 50
+CLOSE = 1e-4
+FALLS = 0.9
 HALVINGS = 60  # of an interval: to the last bit, or nearly
 TOTAL = LinearQuery(())
 
@@ -113,7 +117,7 @@ def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int
     if problem.at_once:
         return _at_once(kernel, problem, split)
     if problem.whole:
-        return _whole(kernel, problem, split)
+        return _whole(kernel, problem, split, progress)
     Q = problem.kernel_queries()
     T = split.rounds
     pace = Pace(split)
@@ -225,16 +229,20 @@ def _doubt(problem: Problem, ahead: Sequence[tuple[First, Fraction]], split: Spl
     return float(np.mean(noise)) / n
 
 
-def _whole(kernel: Kernel, problem: Problem, split: Split) -> Outcome:
+def _whole(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int, int], None] | None) -> Outcome:
     """Spend everything on the joint distributions of a few sets of attributes: there is nothing to select, and no loop."""
     m = _Measured(kernel, problem.kernel_queries(), problem.total, problem.sensitivity)
     A = Adaptive.uniform(problem.sizes, problem.total or 1.0)
     ahead = _ahead(problem, split.limit)
     alone = [own for own, _ in ahead if len(problem.queries[own.query].attributes) == 1]
-    for own, share in ahead:
+    for number, (own, share) in enumerate(ahead, start=1):
         m.refine("round", own.query + 1, share, A, own.growth)
         if own not in alone[:-1]:
             m.give(A, [each.query + 1 for each in (alone if own in alone else [own])])
+        if progress is not None:
+            progress(number, len(ahead))
+    joint = [own.query + 1 for own, _ in ahead if own not in alone or not any(set(problem.queries[own.query].attributes) < set(problem.queries[other.query].attributes) for other, _ in ahead)]
+    m.sweep(A, joint)
     return Outcome(A, A.total, tuple(m.steps))
 
 
@@ -355,6 +363,22 @@ class _Measured:
             self.variances[q] = float(leaves.variances.max())
         return n
 
+    def sweep(self, A: Adaptive, queries: Sequence[int]) -> None:
+        """Fit A to what was refined over and over, as long as sets of attributes that have some in common still disagree: proportional fitting.
+
+        Ends when all of it fits far closer than noise allows to tell, or no longer fits better.
+        """
+        self.rescale(A.total)
+        cells, before = sum(self.targets[q].values.size for q in queries), math.inf
+        for _ in range(SWEEPS if len(queries) > 1 else 0):
+            answers = A.answers([self.targets[q].query for q in queries])
+            misfit = sum(self.targets[q].misfit(answer) for q, answer in zip(queries, answers, strict=True))
+            if misfit <= CLOSE * cells or misfit > FALLS * before:
+                return
+            before = misfit
+            for q in queries:
+                A.match(self.targets[q].query, self.targets[q].values)
+
     def rescale(self, n: float) -> None:
         """Let what was refined sum to another n."""
         for q in self.refined:
@@ -364,6 +388,8 @@ class _Measured:
 
     def shrink(self, q: int, before: Floats) -> None:
         """Take a measurement for as far from what was known as noise does not explain (James and Stein); if noise explains all of it, not at all."""
+        if q not in self.targets:
+            return
         target = self.targets.pop(q)
         away = target.values - before
         kept = 1 - float(target.variances.sum()) / max(float(away @ away), TINY)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from mwem_sql.budget import Split
 from mwem_sql.caps import protected
 from mwem_sql.mechanisms import noise_scale, selection_scale
+from mwem_sql.refine import Refinement
 from mwem_sql.release import make_plan
 from mwem_sql.request import Request
 from mwem_sql.session import Session
@@ -29,7 +30,9 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
         "epsilon": f"{float(request.budget.epsilon):g}",
         "delta": f"{float(request.budget.delta):g}",
         "composition": "pure epsilon, Laplace noise" if split.kind == "pure" else "zCDP, Gaussian noise",
-        "rounds": f"{split.rounds}" + (", or fewer: steps grow when measurements tell more noise than errors" if split.growing else ""),
+        "rounds": f"of refining: {sum(Refinement(plan.problem.queries[own.query].shape).rounds for own in plan.problem.first)}, or fewer"
+        if plan.problem.whole
+        else f"{split.rounds}" + (", or fewer: steps grow when measurements tell more noise than errors" if split.growing else ""),
         "total": _total(request, split),
         "start": request.start,
         "queries": f"{len(compiled.queries):,} rows, {len(compiled.distinct[0]):,} distinct",
@@ -41,7 +44,7 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
         else "none: all that is asked about is refined"
         if plan.problem.whole
         else f"{len(plan.problem.queries):,}, with what cuboids add up to and partitions around counts",
-        "first": f"{len(plan.problem.first)} distributions, {float(split.first / split.limit):.0%} of the budget",
+        "first": f"{len(plan.problem.first)} distributions, {_first_share(split, is_whole=plan.problem.whole)} of the budget",
         "selecting": f"{float(split.select / (split.select + split.measure)):.0%} of a round",
         "selection scale": f"{selection_scale(split.select, request.rows_per_unit, split.kind).scale:.6g}" if split.select else "nothing to select",
         "noise scale": f"{noise.scale:.6g} per cell of a count",
@@ -72,8 +75,12 @@ def _total(request: Request, split: Split) -> str:
     if request.total is not None:
         return "public constant"
     if split.total:
-        return f"private, {float(split.total / split.limit):.0%} of the budget"
-    return "private, from the marginals that are measured first" if split.first else "private, from the histogram"
+        return f"private, {float(split.total / split.limit):.0%} of the budget" + (", and from the distributions that are measured first" if split.first else "")
+    return "private, from all that is measured"
+
+
+def _first_share(split: Split, *, is_whole: bool) -> str:
+    return "100%" if is_whole else f"{float(split.first / split.limit):.0%}" + (" or more" if split.growing and split.first else "")
 
 
 def _shortened(text: str) -> str:

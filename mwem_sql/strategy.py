@@ -100,7 +100,7 @@ def together(queries: Sequence[LinearQuery], weights: Floats, sizes: Mapping[str
     if not 0 < len(sets) <= MOST_SETS or any(prod(sizes[name] for name in names) > MOST_HELD for names in sets) or not _is_room(sets, sizes, max_cells):
         return None
     importance = {names: max(float(weights[own].max()) for other, own in asked.items() if other <= names and other) for names in sets}
-    is_cells = {names: all(_is_cuboid(queries[number]) for other, own in asked.items() if other <= names for number in own) for names in sets}
+    is_cells = {names: all(_is_cuboid(queries[number]) for other, own in asked.items() if other and other <= names for number in own) for names in sets}
     alone = list(dict.fromkeys(name for names in sets if len(names) > 1 for name in sizes if name in names))
     found = [whole_domain({name: sizes[name]}) for name in alone]
     found += [whole_domain({name: size for name, size in sizes.items() if name in names}) for names in sets]

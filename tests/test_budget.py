@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from mwem_sql.budget import (
     FIRST_SHARE,
+    GLANCE_SHARE,
     HISTOGRAM_SHARE,
     MAXIMUM_ROUNDS,
     PATIENCE,
@@ -137,9 +138,9 @@ def test_a_private_total_and_a_histogram_start_come_off_the_top() -> None:
 
 def test_marginals_that_come_first_take_their_share_and_tell_the_total() -> None:
     plan = split(Budget.parse(1), 17, total_is_public=False, histogram=False, first=FIRST_SHARE, selecting=SELECT_SHARE)
-    assert (plan.total, plan.first) == (0, FIRST_SHARE)
-    assert plan.select + plan.measure == (1 - FIRST_SHARE) / 17
-    assert plan.select == SELECT_SHARE * (1 - FIRST_SHARE) / 17
+    assert (plan.total, plan.first) == (GLANCE_SHARE, FIRST_SHARE)
+    assert plan.select + plan.measure == (1 - GLANCE_SHARE - FIRST_SHARE) / 17
+    assert plan.select == SELECT_SHARE * (1 - GLANCE_SHARE - FIRST_SHARE) / 17
 
 
 def test_a_split_that_does_not_add_up_is_refused() -> None:
@@ -368,6 +369,7 @@ def test_the_steps_of_a_release_compose_to_epsilon_with_dp_accounting() -> None:
     plan = split(Budget.parse(1, "1e-9"), 24, total_is_public=False, histogram=False, first=FIRST_SHARE, selecting=SELECT_SHARE)
     assert plan.kind == "zcdp"
     composed = RdpAccountant((1 + np.logspace(-2, 4, 3000)).tolist())
+    composed.compose(dp_event.GaussianDpEvent(noise_scale(plan.total, 1, "zcdp").scale), 1)
     composed.compose(dp_event.GaussianDpEvent(noise_scale(plan.first / 14, 1, "zcdp").scale), 14)
     composed.compose(dp_event.GaussianDpEvent(noise_scale(plan.measure, 1, "zcdp").scale), 24)
     range_ = 2 / selection_scale(plan.select, 1, "zcdp").scale
