@@ -234,15 +234,12 @@ def _whole(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[i
     m = _Measured(kernel, problem.kernel_queries(), problem.total, problem.sensitivity)
     A = Adaptive.uniform(problem.sizes, problem.total or 1.0)
     ahead = _ahead(problem, split.limit)
-    alone = [own for own, _ in ahead if len(problem.queries[own.query].attributes) == 1]
     for number, (own, share) in enumerate(ahead, start=1):
         m.refine("round", own.query + 1, share, A, own.growth)
-        if own not in alone[:-1]:
-            m.give(A, [each.query + 1 for each in (alone if own in alone else [own])])
+        m.give(A, [own.query + 1])
         if progress is not None:
             progress(number, len(ahead))
-    joint = [own.query + 1 for own, _ in ahead if own not in alone or not any(set(problem.queries[own.query].attributes) < set(problem.queries[other.query].attributes) for other, _ in ahead)]
-    m.sweep(A, joint)
+    m.sweep(A, [own.query + 1 for own, _ in ahead])
     return Outcome(A, A.total, tuple(m.steps))
 
 
@@ -358,7 +355,7 @@ class _Measured:
         for q in queries:
             query, leaves = self.queries[q], self.refined[q].leaves(self.bases[q], n)
             partition = LinearQuery((Block(query.attributes, leaves.labels.reshape(query.shape), leaves.values.size),))
-            A.match(partition, leaves.values)
+            A.take(partition, leaves.cells.reshape(query.shape))
             self.targets[q] = Target(partition, leaves.values, leaves.variances)
             self.variances[q] = float(leaves.variances.max())
         return n

@@ -21,7 +21,7 @@ Flags = npt.NDArray[np.bool_]
 
 BITS_ALONE, BITS_TOGETHER = 3, 4
 """Halvings between two measured partitions, of one attribute and of several. Fewer: more rounds of more noise; more: boundaries follow the data less."""
-TAU = 5.0
+TAU_ALONE, TAU_TOGETHER = 8.0, 5.0
 """Noise of the next measurement, in standard deviations, above which a count is split. Smaller: noise is split, too; larger: small groups stay coarse."""
 SURE = 3.0
 """The same for what is known of the count by then: less is no count."""
@@ -34,11 +34,20 @@ FAINT = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class Leaves:
-    """What is known of the cells: the leaf of each, and of each leaf the estimated rows and the variance of that estimate."""
+    """What is known of the cells: the leaf of each, and of each leaf the estimated rows and the variance of that estimate.
+
+    `base` is what cells share the rows of their leaf by.
+    """
 
     labels: Labels
     values: Floats
     variances: Floats
+    base: Floats
+
+    @property
+    def cells(self) -> Floats:
+        """The rows of each cell."""
+        return np.asarray((self.values / np.bincount(self.labels, self.base))[self.labels] * self.base)
 
 
 class Halves:
@@ -81,6 +90,8 @@ class Refinement:
     def __init__(self, shape: Sequence[int]) -> None:
         """Begins with the coarsest partition that is measured."""
         self.tree = Halves(shape)
+        self._shape = tuple(shape)
+        self._tau = TAU_ALONE if len(shape) == 1 else TAU_TOGETHER
         nodes = [len(starts) for starts in self.tree.starts]
         self._sums = [np.zeros(count) for count in nodes]
         self._precisions = [np.zeros(count) for count in nodes]
@@ -124,7 +135,7 @@ class Refinement:
         estimates = self._downwards(values, variances)
         found = False
         for level, finer in reversed(list(zip(self.tree.levels, self.tree.levels[1:], strict=False))):
-            chosen = self._leaf[level] & (estimates[level] > TAU * sqrt(variance)) & (estimates[level] > SURE * np.sqrt(variances[level]))
+            chosen = self._leaf[level] & (estimates[level] > self._tau * sqrt(variance)) & (estimates[level] > SURE * np.sqrt(variances[level]))
             if chosen.any():
                 found = True
                 self._leaf[level] &= ~chosen
@@ -145,14 +156,48 @@ class Refinement:
         return float(values[0][0]), float(variances[0][0])
 
     def leaves(self, base: Floats, total: float) -> Leaves:
-        """The estimate: rows of each part, which sum to `total`. `base` is what is known of the cells otherwise."""
-        base = np.maximum(base, np.finfo(np.float64).tiny)
+        """The estimate: rows of each part, which sum to `total`. `base` is what is known of the cells otherwise.
+
+        Of several attributes, what the estimate says of each alone is a base, too, and so is the mean of both: the one that what was measured is
+        nearest to is taken.
+        """
+        base = np.maximum(base / base.sum(), np.finfo(np.float64).tiny)
+        found = self._estimated(base, total)
+        if len(self._shape) > 1:
+            cells = found.cells.reshape(self._shape)
+            alone = np.ones(1)
+            for axis in range(cells.ndim):
+                own = cells.sum(axis=tuple(other for other in range(cells.ndim) if other != axis))
+                alone = np.multiply.outer(alone, own / total)
+            # A share of the other base, so that nothing is impossible.
+            independent = (1 - FAINT) * alone.reshape(-1) + FAINT * base
+            bases = (base, (base + independent) / 2, independent)
+            best = min(bases, key=self._surprise)
+            if best is not base:
+                found = self._estimated(best, total)
+        return found
+
+    def _estimated(self, base: Floats, total: float) -> Leaves:
         values, variances = self._upwards()
         estimates = self._downwards(values, variances, [self.tree.sums(base, level) for level in range(len(values))], total)
         parts = [(estimates[level][self._leaf[level]], variances[level][self._leaf[level]]) for level in self.tree.levels]
         rows, spread = (np.concatenate(own) for own in zip(*parts, strict=True))
         rows = np.maximum(rows, FAINT * np.sqrt(spread))
-        return Leaves(self.labels, rows * (total / rows.sum()), spread)
+        return Leaves(self.labels, rows * (total / rows.sum()), spread, base)
+
+    def _surprise(self, base: Floats) -> float:
+        """How far halves are from what a base expects of them, in logarithms, so that single ones do not decide."""
+        values, variances = self._upwards()
+        estimates = self._downwards(values, variances)
+        sums = [self.tree.sums(base, level) for level in range(len(values))]
+        found = 0.0
+        for level in range(1, len(values)):
+            parents, spread = self.tree.parents[level], variances[level]
+            noise = spread * (1 - _shares(spread, parents))
+            told = self._open[level] & (noise > 0)
+            expected = np.maximum(estimates[level - 1][parents], 0) * sums[level] / sums[level - 1][parents]
+            found += float(np.log1p(np.square(estimates[level] - expected)[told] / noise[told]).sum())
+        return found
 
     def _upwards(self) -> tuple[list[Floats], list[Floats]]:
         """Of each node the best estimate from measurements of it and below it, and its variance."""
@@ -188,8 +233,7 @@ class Refinement:
                 parents = self.tree.parents[level]
                 count = len(out[-1])
                 above, own, spread = out[-1][parents], values[level], variances[level]
-                spreads = np.bincount(parents, spread, minlength=count)[parents]
-                shares = np.divide(spread, spreads, out=np.zeros_like(spread), where=spreads > 0)
+                shares = _shares(spread, parents)
                 found = own + (above - np.bincount(parents, own, minlength=count)[parents]) * shares
                 if base is not None:
                     expected = above * base[level] / base[level - 1][parents]
@@ -201,6 +245,12 @@ class Refinement:
                 found = np.where(open_, found, 0.0)
             out.append(found)
         return out
+
+
+def _shares(spread: Floats, parents: Numbers) -> Floats:
+    """Of each half, its part of the variance of both."""
+    both = np.bincount(parents, spread)[parents]
+    return np.divide(spread, both, out=np.zeros_like(spread), where=both > 0)
 
 
 def _halvings(size: int) -> list[Numbers]:

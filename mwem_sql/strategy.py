@@ -25,8 +25,6 @@ MOST_ADDED = 20_000
 """Marginals that are added to a workload, those of fewer parts first; and partitions."""
 MOST_CELLS = 4_000_000
 """Of all marginals that are added, together; and of all partitions."""
-ALONE_SHARE = 1 / 8
-"""Of the budget, for attributes alone where sets of several are refined. Less: small tables are known too little of; more: large ones of what attributes tell together."""
 CELLS_GROWTH = 4
 """Of the rounds of refining a set that only cuboids ask about, each over the one before."""
 MOST_ASKED = 1000
@@ -89,7 +87,7 @@ def _is_sign(block: Block) -> bool:
 def together(queries: Sequence[LinearQuery], weights: Floats, sizes: Mapping[str, int], max_cells: int) -> Strategy | None:
     """The joint distributions of all sets of attributes that a workload asks about, if they are few and the model has room for them.
 
-    Attributes that are in a set with others come first, alone: what one tells is the base measure of what they tell together.
+    Shares grow as the third root of cells times the square of the importance: that makes the sum of importance^2 cells / share^2 smallest.
     """
     asked: dict[frozenset[str], list[int]] = {}
     for number, query in enumerate(queries):
@@ -101,15 +99,10 @@ def together(queries: Sequence[LinearQuery], weights: Floats, sizes: Mapping[str
         return None
     importance = {names: max(float(weights[own].max()) for other, own in asked.items() if other <= names and other) for names in sets}
     is_cells = {names: all(_is_cuboid(queries[number]) for other, own in asked.items() if other and other <= names for number in own) for names in sets}
-    alone = list(dict.fromkeys(name for names in sets if len(names) > 1 for name in sizes if name in names))
-    found = [whole_domain({name: sizes[name]}) for name in alone]
-    found += [whole_domain({name: size for name, size in sizes.items() if name in names}) for names in sets]
-    growth = [CELLS_GROWTH if all(is_cells[names] for names in sets if name in names) else 1 for name in alone]
-    growth += [CELLS_GROWTH if is_cells[names] else 1 for names in sets]
-    parts = np.array([query.cells ** (1 / 3) for query in found[: len(alone)]] + [(importance[names] ** 2 * query.cells) ** (1 / 3) for names, query in zip(sets, found[len(alone) :], strict=True)])
-    parts[: len(alone)] *= ALONE_SHARE / max(parts[: len(alone)].sum(), 1)
-    parts[len(alone) :] *= (1 - ALONE_SHARE if alone else 1) / parts[len(alone) :].sum()
-    return Strategy(found, np.ones(len(found)), [First(number, float(part), own) for number, (part, own) in enumerate(zip(parts, growth, strict=True))], whole=True)
+    found = [whole_domain({name: size for name, size in sizes.items() if name in names}) for names in sets]
+    parts = np.array([(importance[names] ** 2 * query.cells) ** (1 / 3) for names, query in zip(sets, found, strict=True)])
+    first = [First(number, float(part), CELLS_GROWTH if is_cells[names] else 1) for number, (part, names) in enumerate(zip(parts / parts.sum(), sets, strict=True))]
+    return Strategy(found, np.ones(len(found)), first, whole=True)
 
 
 def _is_room(sets: Sequence[frozenset[str]], sizes: Mapping[str, int], max_cells: int) -> bool:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mwem_sql import refine
-from mwem_sql.refine import FAINT, TAU, Halves, Refinement
+from mwem_sql.refine import FAINT, TAU_ALONE, Halves, Refinement
 
 SHAPES = st.lists(st.integers(1, 9), min_size=1, max_size=3).map(tuple)
 
@@ -68,7 +68,7 @@ def test_only_counts_above_noise_are_split() -> None:
     first = own.tree.levels[0]
     assert own.labels.tolist() == (np.arange(64) * 2**first // 64).tolist()
     values = np.zeros(2**first)
-    values[0], values[1] = 1000 * TAU, 0.9 * TAU
+    values[0], values[1] = 1000 * TAU_ALONE, 0.9 * TAU_ALONE
     own.tell(values, 1e-6)
     assert own.split(1.0)
     sizes = np.bincount(own.labels)
@@ -157,3 +157,19 @@ def test_error_falls_as_noise_does() -> None:
             found.append(np.mean(np.cumsum(estimate - counts) ** 2))
         errors.append(np.mean(found))
     assert errors[1] < errors[0] / 30 and errors[2] < errors[1] / 30
+
+
+def test_what_attributes_say_alone_is_a_base_where_it_is_nearer_to_what_was_measured() -> None:
+    """A spike of one attribute in each of the other's values: inside a coarse part, rows are where the attribute has them elsewhere."""
+    hours = np.full(16, 1.0)
+    hours[9] = 400
+    counts = np.multiply.outer(np.repeat([1000.0, 5.0], 4), hours / hours.sum()).ravel()
+    own, _ = refined((8, 16), counts, 4.0, 0)
+    leaves = own.leaves(np.ones(128), counts.sum())
+    assert len(set(leaves.labels.reshape(8, 16)[4:, 8:12].ravel())) == 1
+    found = leaves.cells.reshape(8, 16)[4:, 8:12]
+    assert found[:, 1].sum() > found.sum() / 2
+    # Where they go together otherwise, it is not.
+    mixed = np.diag(np.full(8, 1000.0)).ravel()
+    own, _ = refined((8, 8), mixed, 4.0, 0)
+    assert np.abs(own.leaves(np.ones(64), 8000.0).cells - mixed).sum() < 1000

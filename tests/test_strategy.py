@@ -100,20 +100,18 @@ def condition(name: str) -> Block:
     return Block((name,), np.where(np.arange(SHAPE[name]) > 0, 0, -1).astype(np.int32), 1)
 
 
-def test_few_sets_of_attributes_are_refined_alone_first_and_then_together() -> None:
+def test_few_sets_of_attributes_are_refined() -> None:
     asked = [cuboid("a"), LinearQuery((condition("b"), condition("c"))), cuboid("cd"), cuboid("c"), LinearQuery(())]
     found = together(asked, np.array([1.0, 8.0, 1.0, 1.0, 1.0]), SHAPE, 10**6)
     assert found is not None and found.whole
-    assert sets(found.queries) == ["b", "c", "d", "a", "bc", "cd"]
-    assert all(query.blocks[0].is_identity for query in found.queries)
+    assert sets(found.queries) == ["a", "bc", "cd"]
+    assert all(block.is_identity for query in found.queries for block in query.blocks)
     parts = {names: own.part for names, own in zip(sets(found.queries), found.first, strict=True)}
     assert sum(parts.values()) == pytest.approx(1)
-    assert sum(parts[name] for name in "bcd") == pytest.approx(strategy.ALONE_SHARE)
-    assert parts["c"] / parts["d"] == pytest.approx((4 / 2) ** (1 / 3))
     # The optimum of cells * weight^2 / share^2, summed up.
     assert parts["bc"] / parts["cd"] == pytest.approx((12 * 8**2 / 8) ** (1 / 3))
     # What is asked for cell by cell is best known at the finest level.
-    assert [own.growth for own in found.first] == [1, 1, CELLS_GROWTH, CELLS_GROWTH, 1, CELLS_GROWTH]
+    assert [own.growth for own in found.first] == [CELLS_GROWTH, 1, CELLS_GROWTH]
 
 
 def test_attributes_that_nobody_joins_take_everything() -> None:
