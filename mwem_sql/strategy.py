@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from mwem_sql.compiler.facts import Facts
 from mwem_sql.compiler.linear import Block, Floats, LinearQuery
-from mwem_sql.partitions import MOST_HELD, Counts
+from mwem_sql.partitions import MOST_HELD, Counts, even_block, sides_of
 from mwem_sql.state import State
 
 MOST_ADDED = 20_000
@@ -29,6 +29,8 @@ CELLS_GROWTH = 4
 """Of the rounds of refining a set that only cuboids ask about, each over the one before."""
 MOST_ASKED = 1000
 """Different sets of attributes among which those are looked for that are in no other."""
+PIECES = 8
+"""Of the values that are summed, in a partition beside a sum."""
 MOST_SETS = 8
 """Sets of attributes that are all refined; of more, rounds select."""
 SMALL = 64
@@ -127,7 +129,33 @@ def whole_domain(shape: Mapping[str, int]) -> LinearQuery:
 def extend(queries: Sequence[LinearQuery], weights: Floats, sizes: Mapping[str, int], rounds: int | None = None) -> Strategy:
     """All that may be measured for a workload in rounds, as long as there is room for it. If their number is given, nothing comes first."""
     found = _with_partitions(queries, _with_marginals(queries, weights), rounds)
-    return found if rounds is not None else _with_first(found, queries, sizes)
+    return found if rounds is not None else _with_first(_with_sums(found, queries), queries, sizes)
+
+
+def _with_sums(strategy: Strategy, queries: Sequence[LinearQuery]) -> Strategy:
+    """With a partition beside each sum that joins attributes: what is summed in a few even pieces, the rest as it is asked.
+
+    A sum counts in parts of the largest value that a record can have, and what is off by ten times may be a small part of that: next to counts it is
+    never the worst. How many records have which values is on the scale of counts.
+    """
+    added, weights = list[LinearQuery](), list[float]()
+    for number, query in enumerate(queries[:MOST_ADDED]):
+        summed = [block for block in query.blocks if block.values is not None and not _is_sign(block)]
+        if summed and len(query.attributes) > 1:
+            pieces = [even_block(name, size, min(PIECES, size)) for block in summed for name, size in zip(block.attributes, block.labels.shape, strict=True)]
+            others = [_with_rest(block) for block in query.blocks if block.values is None]
+            added.append(LinearQuery((*others, *pieces)))
+            weights.append(float(strategy.weights[number]))
+    if sum(query.cells for query in added) > MOST_CELLS:
+        return strategy
+    return replace(strategy, queries=[*strategy.queries, *added], weights=np.concatenate([strategy.weights, weights]))
+
+
+def _with_rest(block: Block) -> Block:
+    """The cells of a block, and one more for the records that it does not count."""
+    if block.counts_all:
+        return block
+    return sides_of(block) if block.size == 1 else Block(block.attributes, np.where(block.labels < 0, np.int32(block.size), block.labels), block.size + 1)
 
 
 def _with_first(strategy: Strategy, queries: Sequence[LinearQuery], sizes: Mapping[str, int]) -> Strategy:
@@ -137,8 +165,8 @@ def _with_first(strategy: Strategy, queries: Sequence[LinearQuery], sizes: Mappi
     """
     by_cells, by_ranges = set[str](), set[str]()
     for block in Facts.of(queries).blocks:
-        if block.values is None:
-            (by_cells if block.size > 1 else by_ranges).update(name for name in block.attributes if 1 < sizes[name] <= MOST_HELD)
+        if block.values is None or not _is_sign(block):
+            (by_cells if block.size > 1 and block.values is None else by_ranges).update(name for name in block.attributes if 1 < sizes[name] <= MOST_HELD)
     plain = {query.attributes[0]: number for number, query in enumerate(strategy.queries) if len(query.blocks) == 1 and len(query.attributes) == 1 and query.blocks[0].is_identity}
     found, weights, first = strategy.queries.copy(), [strategy.weights], []
     for name in (name for name in sizes if name in by_cells | by_ranges):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, KeysView, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain, pairwise
 from string import ascii_letters
 
@@ -33,13 +32,13 @@ class Target:
     values: Floats
     variance: float | Floats
 
-    @cached_property
+    @property
     def variances(self) -> Floats:
-        return np.broadcast_to(np.asarray(self.variance, dtype=np.float64), self.values.shape)
+        return np.full(len(self.values), self.variance)
 
-    @cached_property
+    @property
     def sharpest(self) -> float:
-        return float(np.min(self.variance))
+        return float(self.variance.min()) if isinstance(self.variance, np.ndarray) else self.variance
 
     def misfit(self, answer: Floats) -> float:
         """The sum over all cells of (q(A) - m)^2 / variance."""

@@ -134,3 +134,16 @@ def test_sets_that_the_model_has_no_room_for_together_are_left_to_rounds() -> No
     assert together(asked, np.ones(4), SHAPE, 28) is None
     assert together(asked, np.ones(4), SHAPE, 60) is not None
     assert together([LinearQuery(())], np.ones(1), SHAPE, 28) is None
+
+
+def test_a_sum_that_joins_attributes_has_a_partition_of_what_is_summed_beside_it() -> None:
+    summed = Block(("c",), np.zeros(4, np.int32), 1, np.array([0, 1, 5, 9]))
+    part = Block(("b",), np.array([0, 1, -1], np.int32), 2)
+    asked = [LinearQuery((BLOCKS["a"], summed)), LinearQuery((part, summed)), LinearQuery((condition("d"), summed)), LinearQuery((summed,))]
+    found = extend(asked, np.array([1.0, 2.0, 3.0, 4.0]), SHAPE)
+    beside = {"".join(query.attributes): (query.shape, weight) for query, weight in zip(found.queries, found.weights, strict=True) if len(query.attributes) > 1 and query.bound == 1}
+    assert beside == {"ac": ((2, 4), 1.0), "bc": ((3, 4), 2.0), "dc": ((2, 4), 3.0)}
+    for query in found.queries[4:]:
+        np.testing.assert_array_equal(oracle.dense_query(query, SHAPE).sum(axis=0), 1)
+    assert sorted(sets([found.queries[own.query] for own in found.first])) == ["a", "b", "c", "d"]
+    assert extend(asked, np.ones(4), SHAPE, rounds=2).queries[:4] == asked
