@@ -133,7 +133,11 @@ class _Region:
         self._unit = tree.total**2 / sharpest
         cells = [query.cells for query in self._queries]
         self._ends = np.cumsum(cells).tolist()
-        self._precisions = np.concatenate([sharpest / target.variances for target in self._targets])
+        variances = [target.variance for target in self._targets]
+        if any(isinstance(own, np.ndarray) for own in variances):
+            self._precisions = np.concatenate([sharpest / target.variances for target in self._targets])
+        else:
+            self._precisions = np.repeat([sharpest / own for own in variances], cells)
         self._noise = self._ends[-1] / self._unit
         self._values = np.clip(np.concatenate([target.values for target in self._targets]) / tree.total, -FARTHEST, FARTHEST)
         self._names = [tuple(name for name in query.attributes if name in tree.attributes) for query in self._queries]

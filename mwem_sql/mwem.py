@@ -384,12 +384,15 @@ class _Measured:
                 self.targets[q] = Target(target.query, target.values * (n / target.values.sum()), target.variance)
 
     def shrink(self, q: int, before: Floats) -> None:
-        """Take a measurement for as far from what was known as noise does not explain (James and Stein); if noise explains all of it, not at all."""
+        """Take a measurement for nearer to what was known where noise explains half of the difference or more; if it explains all of it, not at all.
+
+        James and Stein would take off what noise explains of any difference: less noise in what is hardly told, and less of what is.
+        """
         if q not in self.targets:
             return
         target = self.targets.pop(q)
         away = target.values - before
-        kept = 1 - float(target.variances.sum()) / max(float(away @ away), TINY)
+        kept = min(1.0, float(away @ away) / float(target.variances.sum()) - 1)
         if kept > 0:
             self.targets[q] = Target(target.query, before + kept * away, target.variance)
 

@@ -19,6 +19,7 @@ from mwem_sql.factor import (
     FLOOR,
     LOWEST,
     SCHEMA,
+    TINY,
     Factor,
     Places,
     answer_scalars,
@@ -36,6 +37,10 @@ Measurement = tuple[LinearQuery, Floats]
 Part = tuple[Block, ...]
 # Rows of a stored table may have been added up in another order.
 SUMS_AGREE = 1e-6
+AT_ONCE = 32
+"""Cells of a new measurement from which on it is fitted at once before the descent: of few, the descent finds as much in its first steps."""
+EMPTIED = 0.1
+"""Of what a cell has: what is left of it at least when a new measurement is fitted at once. Later measurements may say otherwise."""
 
 
 class State:
@@ -210,7 +215,8 @@ class State:
         assert home is not None
         marginal = tree.reach(home).marginal(names)
         wanted = np.maximum(_one_per_cell(query, values), FLOOR * self._total)
-        growth = query.spread(wanted / query.answer(marginal))
+        # A cell that no class is in has nothing to grow.
+        growth = query.spread(wanted / np.maximum(query.answer(marginal), TINY))
         growth *= self._total / float(np.vdot(marginal, growth))
         tree.multiply(home, names, growth.reshape(self.shape(names)))
 
@@ -226,6 +232,10 @@ class State:
             self.join(target.query.attributes)
             for name in self._telling(target.query)[:1]:
                 self._tree[name].take(target)
+            if target.query.cells >= AT_ONCE and all(block.counts_all for block in target.query.blocks):
+                # What is new fits at once, as far as noise does not explain it, and no cell is emptied; the descent goes on from there.
+                here, noise = self.answer(target.query), np.sqrt(target.variances)
+                self.match(target.query, np.maximum(np.clip(here, target.values - noise, target.values + noise), EMPTIED * here))
         self._targets = known
         misfit, steps = 0.0, 0
         lag = LAG * sqrt(min((target.sharpest for target in targets), default=0.0)) / self._total

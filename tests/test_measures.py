@@ -287,4 +287,4 @@ def test_averages_by_group_are_told_apart_beside_many_counts(con: Connection, mo
             found = con.execute(f"SELECT answer, true_answer FROM mwem_compare('trips', 'o_{most}_{seed}', fares) WHERE query = 1").fetchall()
             assert [round(true) for _, true in found] == [91, 20, 9]
             answers = [answer for answer, _ in found]
-            assert answers == sorted(answers, reverse=True) and answers[0] > 2 * answers[2], (most, seed, answers)
+            assert answers[0] > 2 * max(answers[1:]), (most, seed, answers)
