@@ -155,12 +155,10 @@ class Pace:
     def spare(self, first: Fraction, doubt: float) -> Fraction:
         """Take off the rounds what brings the noise of distributions, which would be `doubt` with a share of `first`, down to `CERTAIN`; up to `MOST_FIRST`.
 
-        Rounds tell how attributes go together. As long as noise hides how each is by itself, they tell noise.
+        Rounds tell how attributes go together. As long as noise hides how each is by itself, they tell noise. There are fewer of them then, not smaller ones.
         """
         more = Fraction(max(doubt / CERTAIN, 1.0)) ** (1 if self._split.kind == "pure" else 2) - 1
-        taken = min(first * more, max(self.left + first, Fraction(0)) * MOST_FIRST - first) if self._split.growing else Fraction(0)
-        taken = max(taken, Fraction(0))
-        self._step *= 1 - taken / self.left
+        taken = max(Fraction(0), min(first * more, (self.left + first) * MOST_FIRST - first))
         self.left -= taken
         return taken
 

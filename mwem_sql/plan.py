@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from mwem_sql.budget import Split
 from mwem_sql.caps import protected
 from mwem_sql.mechanisms import noise_scale, selection_scale
-from mwem_sql.refine import Refinement
 from mwem_sql.release import make_plan
 from mwem_sql.request import Request
 from mwem_sql.session import Session
@@ -30,7 +29,7 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
         "epsilon": f"{float(request.budget.epsilon):g}",
         "delta": f"{float(request.budget.delta):g}",
         "composition": "pure epsilon, Laplace noise" if split.kind == "pure" else "zCDP, Gaussian noise",
-        "rounds": f"of refining: {sum(Refinement(plan.problem.queries[own.query].shape).rounds for own in plan.problem.first)}, or fewer"
+        "rounds": f"of refining: {split.rounds}, or fewer"
         if plan.problem.whole
         else f"{split.rounds}" + (", or fewer: steps grow when measurements tell more noise than errors" if split.growing else ""),
         "total": _total(request, split),

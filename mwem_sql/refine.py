@@ -102,7 +102,7 @@ class Refinement:
     @property
     def rounds(self) -> int:
         """How many partitions are measured at most."""
-        return len(self.tree.levels)
+        return rounds_of(self._shape)
 
     @property
     def labels(self) -> Labels:
@@ -245,6 +245,11 @@ class Refinement:
                 found = np.where(open_, found, 0.0)
             out.append(found)
         return out
+
+
+def rounds_of(shape: Sequence[int]) -> int:
+    """How many partitions of cells of this shape are measured at most."""
+    return len(_levels(sum((size - 1).bit_length() for size in shape), len(shape)))
 
 
 def _shares(spread: Floats, parents: Numbers) -> Floats:

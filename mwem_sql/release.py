@@ -36,6 +36,7 @@ from mwem_sql.garbage import frozen, uncollected
 from mwem_sql.kernel import Kernel
 from mwem_sql.mechanisms import OpenDPNoise, SeededNoise, noise_scale
 from mwem_sql.mwem import Outcome, Problem, mwem
+from mwem_sql.refine import rounds_of
 from mwem_sql.request import FUNCTION, MAX_ROWS, Request
 from mwem_sql.session import Session
 from mwem_sql.state import Mixture, State
@@ -116,9 +117,11 @@ def make_plan(session: Session, request: Request) -> Plan:
     shape = {name: classes.count for name, classes in compiled.classes.items()}
     strategy, at_once = _strategy(request, linear, weights, shape, rounds)
     is_whole = at_once or strategy.whole
+    if is_whole:
+        rounds = max(1, sum(rounds_of(strategy.queries[own.query].shape) for own in strategy.first))
     selecting = COUNTS_SHARE if 2 * strategy.partitioned > len(linear) else SELECT_SHARE
     shares = split(
-        request.budget, 1 if is_whole else rounds, total_is_public=request.total is not None or is_whole,
+        request.budget, rounds, total_is_public=request.total is not None or is_whole,
         histogram=request.start == "histogram", first=FIRST_SHARE if strategy.first and not is_whole else Fraction(0), growing=is_plain and not is_whole,
         selecting=Fraction(0) if is_whole else PAPER_SHARE if request.average else selecting, sensitivity=request.rows_per_unit,
         counted_in_rho=is_counted_in_rho(con, relation.names, session.place),

@@ -20,10 +20,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mwem_sql.budget import (
+    CERTAIN,
     FIRST_SHARE,
     GLANCE_SHARE,
     HISTOGRAM_SHARE,
     MAXIMUM_ROUNDS,
+    MOST_FIRST,
     PATIENCE,
     SELECT_SHARE,
     TOTAL_SHARE,
@@ -414,3 +416,17 @@ def opendp_curve(rho: float) -> Any:
     sigma = 1 / math.sqrt(2 * rho)
     converted: Any = dp.c.make_zCDP_to_approxDP(dp.m.make_gaussian(*space, sigma))
     return converted.map(1.0)
+
+
+@pytest.mark.parametrize(("doubt", "taken"), [(0.0, 0), (CERTAIN, 0), (2 * CERTAIN, FIRST_SHARE), (4 * CERTAIN, 3 * FIRST_SHARE), (1e9, None)])
+def test_distributions_that_noise_hides_take_from_the_rounds(doubt: float, taken: Fraction | None) -> None:
+    plan = split(Budget.parse(1), 17, total_is_public=True, histogram=False, first=FIRST_SHARE, growing=True, selecting=SELECT_SHARE)
+    pace = Pace(plan)
+    found = pace.spare(plan.first, doubt)
+    assert float(found) == pytest.approx(float(taken if taken is not None else MOST_FIRST - FIRST_SHARE))
+    shares = []
+    while pace.left:
+        shares.append(sum(pace.take()))
+    # Rounds are as large as they were, and fewer.
+    assert plan.first + found + sum(shares) == 1
+    assert all(share == plan.select + plan.measure for share in shares[:-1])

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mwem_sql import refine
-from mwem_sql.refine import FAINT, TAU_ALONE, Halves, Refinement
+from mwem_sql.refine import FAINT, TAU_ALONE, Halves, Refinement, rounds_of
 
 SHAPES = st.lists(st.integers(1, 9), min_size=1, max_size=3).map(tuple)
 
@@ -39,6 +39,7 @@ def test_each_level_halves_one_attribute_and_the_last_has_single_cells(shape: tu
     assert sorted(tree.order) == list(range(cells))
     assert len(tree.starts[0]) == 1
     assert len(tree.starts[-1]) == cells
+    assert len(tree.levels) == rounds_of(shape)
     assert (tree.levels[-1], tree.levels) == (len(tree.starts) - 1, sorted(set(tree.levels)))
     for level, (above, below) in enumerate(pairwise(tree.starts), start=1):
         assert np.bincount(tree.parents[level], minlength=len(above)).max() <= 2
