@@ -33,11 +33,15 @@ MINIMUM_EPSILON: Final = Fraction(1, 10**12)
 MAXIMUM_EPSILON: Final = Fraction(10**6)
 MINIMUM_DELTA: Final = Fraction(1, 10**300)
 MAXIMUM_ROUNDS: Final = 10**6
-# What a private total, a histogram start and the first marginals, or grids of single attributes, take off the top.
+# What a private total, a histogram start and the distributions of single attributes take off the top.
 TOTAL_SHARE: Final = Fraction(1, 20)
+# The same where distributions come first, which tell it better: enough to say how much these should take.
+GLANCE_SHARE: Final = Fraction(1, 50)
 HISTOGRAM_SHARE: Final = Fraction(1, 4)
 FIRST_SHARE: Final = Fraction(3, 20)
-GRIDS_SHARE: Final = Fraction(1, 2)
+# Noise on distributions of single attributes, as a share of n, above which they take more than that; and the most that they take.
+CERTAIN: Final = 0.1
+MOST_FIRST: Final = Fraction(9, 10)
 # Of a round: what selecting takes. The paper's half is what its theorem is about.
 SELECT_SHARE: Final = Fraction(3, 20)
 # The same where most of a workload are counts: there are more candidates, of fewer cells.
@@ -148,6 +152,16 @@ class Pace:
         self.left -= self._step
         return self._selecting * self._step, (1 - self._selecting) * self._step
 
+    def spare(self, first: Fraction, doubt: float) -> Fraction:
+        """Take off the rounds what brings the noise of distributions, which would be `doubt` with a share of `first`, down to `CERTAIN`; up to `MOST_FIRST`.
+
+        Rounds tell how attributes go together. As long as noise hides how each is by itself, they tell noise. There are fewer of them then, not smaller ones.
+        """
+        more = Fraction(max(doubt / CERTAIN, 1.0)) ** (1 if self._split.kind == "pure" else 2) - 1
+        taken = max(Fraction(0), min(first * more, (self.left + first) * MOST_FIRST - first))
+        self.left -= taken
+        return taken
+
     def hear(self, distance: float, noise: float) -> None:
         """Take note of how far the last measurement was from what was known, and of the noise that it was expected to carry."""
         self._heard.append(distance / noise)
@@ -239,7 +253,7 @@ def split(
     """Share the budget evenly among rounds, of each of which `selecting` goes to the selection; half is the paper's figure.
 
     A private total takes 1/20 of the whole, a histogram start 1/4, and what is measured ahead of the rounds `first`, which then tells the
-    total, too. With delta > 0 the same split is made of rho too, and the plan whose noise on one measured cell has
+    total, too, so that 1/50 is enough for it. With delta > 0 the same split is made of rho too, and the plan whose noise on one measured cell has
     the smaller standard deviation (sqrt(2) times the Laplace scale against sigma) is taken, pure at a tie: (epsilon, 0) implies
     (epsilon, delta). Only public numbers decide. `counted_in_rho`: the table's cap adds up rho, in which Laplace noise would cost far
     more; then the plan of rho is taken.
@@ -251,7 +265,7 @@ def split(
             f"rounds ({_quoted(rounds)}) must be a whole number from 1 to {MAXIMUM_ROUNDS}",
             "leave rounds out to have it chosen",
         )
-    total = Fraction(0) if total_is_public or first else TOTAL_SHARE
+    total = Fraction(0) if total_is_public else GLANCE_SHARE if first else TOTAL_SHARE
     start = HISTOGRAM_SHARE if histogram else Fraction(0)
     each = (1 - total - start - first) / rounds
     measuring = (1 - selecting) * each

@@ -109,10 +109,8 @@ def _look(tree: Tree, numbers: Iterable[int]) -> None:
             targets = tree.targets[clique]
             names = [tuple(name for name in target.query.attributes if name in clique) for target in targets]
             marginals = tree.cliques[number].marginals(names)
-            tree.fitted[clique] = replace(note, now=sum(
-                float(np.square(target.query.answer(marginals[own]) - target.values).sum()) / target.variance
-                for own, target in zip(names, targets, strict=True)
-            ))
+            now = sum(target.misfit(target.query.answer(marginals[own])) for own, target in zip(names, targets, strict=True))
+            tree.fitted[clique] = replace(note, now=now)
 
 
 class _Region:
@@ -131,11 +129,15 @@ class _Region:
         self._targets = [target for _, target in homes]
         self._queries = [target.query for target in self._targets]
         # All in shares of the total, and in units of the smallest noise: step sizes then hardly depend on either.
-        sharpest = min(target.variance for target in self._targets)
+        sharpest = min(target.sharpest for target in self._targets)
         self._unit = tree.total**2 / sharpest
         cells = [query.cells for query in self._queries]
         self._ends = np.cumsum(cells).tolist()
-        self._precisions = np.repeat([sharpest / target.variance for target in self._targets], cells)
+        variances = [target.variance for target in self._targets]
+        if any(isinstance(own, np.ndarray) for own in variances):
+            self._precisions = np.concatenate([sharpest / target.variances for target in self._targets])
+        else:
+            self._precisions = np.repeat([sharpest / own for own in variances], cells)
         self._noise = self._ends[-1] / self._unit
         self._values = np.clip(np.concatenate([target.values for target in self._targets]) / tree.total, -FARTHEST, FARTHEST)
         self._names = [tuple(name for name in query.attributes if name in tree.attributes) for query in self._queries]

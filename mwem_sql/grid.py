@@ -87,6 +87,11 @@ class Grid:
         """From weights of groups along an axis to those of classes."""
         return np.asarray(weights.take(self.groups, axis=axis) * self.shares.reshape(-1, *[1] * (weights.ndim - axis - 1)))
 
+    def gather(self, weights: Floats, axis: int) -> Floats:
+        """From weights of classes along an axis to those of groups."""
+        order, starts = self._order
+        return np.asarray(np.add.reduceat(weights.take(order, axis=axis), starts, axis=axis))
+
     def average(self, adds: Floats, axis: int) -> Floats:
         """From what a record of each class adds along an axis to what one of each group adds on average."""
         order, starts = self._order
@@ -281,6 +286,19 @@ class Adaptive(Grouped):
         for query, _ in measurements:
             self.refine(query)
         return self.state.replay([(self._expressed(query), values) for query, values in measurements], passes, tolerance)
+
+    def match(self, query: LinearQuery, values: Floats) -> None:
+        """Give each cell of a partition its value, in proportion everywhere inside."""
+        self.refine(query)
+        self.state.match(self._expressed(query), values)
+
+    def take(self, query: LinearQuery, weights: Floats) -> None:
+        """Give class combinations of a partition's attributes their weights, as far as it tells them apart: those of a group share what they have by base measure."""
+        self.refine(query)
+        for axis, name in enumerate(query.attributes):
+            weights = self.grids[name].gather(weights, axis)
+        labels = np.arange(weights.size, dtype=np.int32).reshape(weights.shape)
+        self.state.match(LinearQuery((Block(query.attributes, labels, labels.size),)), weights.reshape(-1))
 
     def fit(self, targets: Sequence[Target], tolerance: float = TOLERANCE) -> Fitted:
         """Refit all measurements, each weighted by the inverse of its variance, until their misfit no longer falls."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final, NoReturn, SupportsIndex, TypeAlias, TypeVar, cast, final
+from typing import Any, Final, NoReturn, SupportsIndex, TypeAlias, TypeVar, cast, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -186,22 +186,33 @@ class Kernel:
         self.__accountant.record(calibrated.map, share)
         return selected
 
-    def measure(self, query: int, share: Fraction) -> Measurement:
-        """Answer one query with noise on each of its cells.
+    def measure(self, query: int, share: Fraction, parts: NDArray[np.integer[Any]] | None = None) -> Measurement:
+        """Answer one query with noise on each of its cells; or on each part of a partition of them.
+
+        `parts` gives the part of every cell, from 0 on. It may have been chosen by what was released before.
 
         Privacy:
             A row is in one cell and adds at most the query's bound b there, so neighbours' vectors differ by at most
-            `sensitivity` * b in L1, and so in L2. Every public cell gets noise, empty or not. Cost: `share`, debited
-            before an answer is looked at.
+            `sensitivity` * b in L1, and so in L2. A cell is in one part, so that the sums over parts differ by no more. Every public
+            cell gets noise, empty or not, and so does every part. Cost: `share`, debited before an answer is looked at.
         """
         if not 0 <= query < self.__cells.size:
             raise _refuse(f"the query ({query}) must be the number of a query", "count from 0 in the workload's order")
+        numbers = None if parts is None else _whole(parts, "parts")
+        if numbers is not None and (numbers.size != self.__cells[query] or numbers.min() < 0 or numbers.max() >= numbers.size):
+            raise _refuse("the parts must be a number from 0 for each cell of the query, below the number of cells", "number the parts from 0")
         kind = self.__accountant.kind
         calibrated = noise_scale(share, self.__sensitivity * int(self.__bounds[query]), kind)
 
         def draw() -> Integers:
             start = self.__starts[query]
-            return self.__noise.add_noise(self.__flat[start : start + self.__cells[query]], calibrated.scale, kind)
+            answers = self.__flat[start : start + self.__cells[query]]
+            if numbers is not None:
+                # Sums of saturated answers stay below 2^61.
+                sums = np.zeros(int(numbers.max()) + 1, dtype=np.int64)
+                np.add.at(sums, numbers, answers)
+                answers = sums
+            return self.__noise.add_noise(answers, calibrated.scale, kind)
 
         self.__accountant.debit(share)
         values = _shielded(draw)
@@ -349,7 +360,7 @@ def _rounded(values: Floats) -> Integers:
     return np.clip(np.rint(values), -float(_HEADROOM), float(_HEADROOM)).astype(np.int64)
 
 
-def _whole(values: Sequence[int] | Integers | Flags, name: str) -> Integers:
+def _whole(values: Sequence[int] | NDArray[np.integer[Any]] | Flags, name: str) -> Integers:
     vector = np.asarray(values)
     if vector.ndim != 1 or (vector.size and vector.dtype.kind not in "iu"):
         raise _refuse(f"the {name} must be whole numbers", "give a list of integers")

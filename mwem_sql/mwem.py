@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal, TypeAlias
@@ -27,9 +27,11 @@ from mwem_sql.factor import LOWEST, TINY
 from mwem_sql.fit import Target
 from mwem_sql.grid import Adaptive, Grouped
 from mwem_sql.kernel import Kernel, Measurement
-from mwem_sql.mechanisms import noise_scale, selection_scale
+from mwem_sql.mechanisms import noise_scale, selection_scale, variance
 from mwem_sql.offers import Offers
+from mwem_sql.refine import Refinement
 from mwem_sql.state import SCHEMA, Mixture, State
+from mwem_sql.strategy import First
 
 PASSES = 100  # over all measurements after each round, as in the paper's listing
 # A histogram start keeps at least this share of n for the cells that it cannot tell from noise.
@@ -39,6 +41,12 @@ REST_SHARE = 0.05
 STEP_SHARE = 100
 # Of the noise of a selection: by so much the scores that it is added to may be behind.
 LAG = 0.25
+# Totals that differ by a smaller share of n are the same.
+SAME = 1e-9
+# Proportional fitting of sets that overlap: at most so often, until the misfit per cell, in variances, is this, and while it falls by a tenth.
+SWEEPS = 50
+CLOSE = 1e-4
+FALLS = 0.9
 HALVINGS = 60  # of an interval: to the last bit, or nearly
 TOTAL = LinearQuery(())
 
@@ -50,8 +58,8 @@ class Problem:
     """What the loop is given: public all of it.
 
     Kernel query 0 is the total; `queries` follow from 1; a histogram of the whole domain, if asked for, comes last.
-    `max_cells` is for one factor of the state; `sensitivity` is the kernel's; `first` are the numbers of the queries that are
-    measured ahead of the rounds, each of which counts every record. `at_once`: the only query is the histogram of the whole domain.
+    `max_cells` is for one factor of the state; `sensitivity` is the kernel's; `first` are histograms over classes that are refined ahead of
+    the rounds, or with `whole` instead of them. `at_once`: the only query is the histogram of the whole domain.
     """
 
     queries: Sequence[LinearQuery]
@@ -63,7 +71,8 @@ class Problem:
     average: bool = False
     sensitivity: int = 1
     fit: str = "mirror"
-    first: Sequence[int] = ()
+    first: Sequence[First] = ()
+    whole: bool = False
     at_once: bool = False
 
     def __post_init__(self) -> None:
@@ -107,6 +116,8 @@ def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int
     """
     if problem.at_once:
         return _at_once(kernel, problem, split)
+    if problem.whole:
+        return _whole(kernel, problem, split, progress)
     Q = problem.kernel_queries()
     T = split.rounds
     pace = Pace(split)
@@ -121,7 +132,7 @@ def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int
     # A public total needs no measurement.
     for scalar in np.flatnonzero(offers.cells == 1).tolist() if problem.total is not None else ():
         known[scalar] = math.inf if _is_total(problem.queries[scalar]) else 0.0
-    m = _Measured(kernel, Q)
+    m = _Measured(kernel, Q, problem.total, problem.sensitivity)
     iterates: list[Adaptive] = []
     outdated = True
 
@@ -129,17 +140,19 @@ def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int
     if split.total:
         m.measure("total", 0, split.total)
     histogram = m.measure("histogram", len(Q) - 1, split.histogram) if problem.histogram is not None else None
-    for q, share in _ahead(problem, split).items():
-        m.measure("first", q, share)
-        known[q - 1] = float(share)
-    n = problem.total or m.total()
+    n = m.total()
 
     # Let A_0 denote n times the uniform distribution over D, or what the noisy histogram tells of B.
     A = Adaptive.uniform(problem.sizes, n)
     if problem.histogram is not None and histogram is not None:
         A = _from_histogram(problem.histogram, histogram, A)
-    if problem.first:
-        _fit(A, problem, m)
+    ahead = _ahead(problem, split.first)
+    if split.growing and ahead:
+        ahead = _ahead(problem, split.first + pace.spare(split.first, _doubt(problem, ahead, split, n)))
+    for own, share in ahead:
+        m.refine("first", own.query + 1, share, A, own.growth)
+        known[own.query] = float(share)
+    n = m.give(A, [own.query + 1 for own, _ in ahead])
 
     # For iteration i = 1..T:
     for i in itertools.count(1):
@@ -150,7 +163,7 @@ def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int
         np.less(known, float(measure), out=candidates[1 : len(problem.queries) + 1])
         candidates[1 : len(problem.queries) + 1] &= offers.fitting(A)
         anything = bool(candidates.any())
-        if not anything and not m.values:
+        if not anything and not m.variances:
             break
         if anything:
             # 1. Exponential Mechanism: sample q_i with score |q(A_{i-1}) - q(B)|.
@@ -160,17 +173,27 @@ def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int
             known[q_i - 1] = float(measure)
             before = A.answer(Q[q_i].shares) if split.growing else None
             # 2. Laplace Mechanism: m_i = q_i(B) + Laplace(2T/eps).
-            measured = m.measure("round", q_i, measure)
-            if before is not None:
-                pace.hear(float(np.abs(measured.values / Q[q_i].bound - before).sum()), penalties.noise[q_i] / Q[q_i].bound)
+            if q_i in m.refined:
+                m.refine("round", q_i, measure, A)
+                m.give(A, [q_i])
+            else:
+                measured = m.measure("round", q_i, measure)
+                if before is not None:
+                    pace.hear(float(np.abs(measured.values / Q[q_i].bound - before).sum()), penalties.noise[q_i] / Q[q_i].bound)
+                    m.shrink(q_i, before)
         else:
             # Nothing new can be asked: the whole round goes to what is in the state.
             q_i = m.least_known()
-            m.measure("again", q_i, select + measure)
+            if q_i in m.refined:
+                m.refine("again", q_i, select + measure, A)
+                m.give(A, [q_i])
+            else:
+                m.measure("again", q_i, select + measure)
 
         if problem.total is None:
             n = m.total()
             A.rescale(n)
+            m.rescale(n)
         # 3. Multiplicative Weights: A_i(x) proportional to A_{i-1}(x) exp(q_i(x) (m_i - q_i(A_{i-1})) / 2n).
         if problem.average:
             k = _worst_fit(A, m, q_i, penalties.doubt)
@@ -194,21 +217,37 @@ def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int
     return Outcome(Grouped(Mixture([A_i.state for A_i in iterates]), iterates[-1].grids), n, tuple(m.steps))
 
 
-def _ahead(problem: Problem, split: Split) -> dict[int, Fraction]:
-    """The shares of the queries that come first, by one over the root of their cells.
+def _ahead(problem: Problem, budget: Fraction) -> list[tuple[First, Fraction]]:
+    """What is refined first, and the share of each."""
+    whole = sum(Fraction(own.part) for own in problem.first)
+    return [(own, budget * Fraction(own.part) / whole) for own in problem.first] if budget else []
 
-    Later measurements tell the least of what has few cells: there the noise of many of theirs adds up.
-    """
-    parts = {q: Fraction(problem.queries[q - 1].cells ** -0.5) for q in problem.first}
-    whole = sum(parts.values())
-    return {q: split.first * part / whole for q, part in parts.items()}
+
+def _doubt(problem: Problem, ahead: Sequence[tuple[First, Fraction]], split: Split, n: float) -> float:
+    """How large the noise on what is refined first would be, as a share of n: its absolute values over all cells, on average."""
+    noise = [problem.queries[own.query].cells * noise_scale(share, problem.sensitivity, split.kind).scale for own, share in ahead]
+    return float(np.mean(noise)) / n
+
+
+def _whole(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int, int], None] | None) -> Outcome:
+    """Spend everything on the joint distributions of a few sets of attributes: there is nothing to select, and no loop."""
+    m = _Measured(kernel, problem.kernel_queries(), problem.total, problem.sensitivity)
+    A = Adaptive.uniform(problem.sizes, problem.total or 1.0)
+    ahead = _ahead(problem, split.limit)
+    for number, (own, share) in enumerate(ahead, start=1):
+        m.refine("round", own.query + 1, share, A, own.growth)
+        m.give(A, [own.query + 1])
+        if progress is not None:
+            progress(number, len(ahead))
+    m.sweep(A, [own.query + 1 for own, _ in ahead])
+    return Outcome(A, A.total, tuple(m.steps))
 
 
 def _at_once(kernel: Kernel, problem: Problem, split: Split) -> Outcome:
     """Spend everything on the histogram of a small domain: there is nothing to select, and no loop."""
-    m = _Measured(kernel, problem.kernel_queries())
+    m = _Measured(kernel, problem.kernel_queries(), problem.total, problem.sensitivity)
     measured = m.measure("round", 1, split.limit)
-    n = problem.total or m.total()
+    n = m.total()
     A = Adaptive.uniform(problem.sizes, n)
     weights = _with_prior(measured.values.astype(np.float64), measured.variance, A.marginal(problem.queries[0].attributes).ravel())
     return Outcome(_dense(problem.queries[0], weights, A), n, tuple(m.steps))
@@ -251,6 +290,8 @@ class _Measured:
 
     kernel: Kernel
     queries: Sequence[LinearQuery]
+    public: float | None = None
+    sensitivity: int = 1
     steps: list[Step] = field(default_factory=list)
     values: dict[int, Floats] = field(default_factory=dict)
     variances: dict[int, float] = field(default_factory=dict)
@@ -258,6 +299,9 @@ class _Measured:
     counts: list[tuple[float, float]] = field(default_factory=list)
     # The same object as long as nothing new is known of a query: the fit can then tell.
     targets: dict[int, Target] = field(default_factory=dict)
+    # Of what is refined, all that was measured, and what was known before of its cells.
+    refined: dict[int, Refinement] = field(default_factory=dict)
+    bases: dict[int, Floats] = field(default_factory=dict)
 
     def measure(self, purpose: Purpose, q: int, share: Fraction) -> Measurement:
         measurement = self.kernel.measure(q, share)
@@ -268,24 +312,103 @@ class _Measured:
         if purpose == "histogram":
             return measurement
         bound = self.queries[q].bound
-        new, variance = measurement.values / bound, measurement.variance / bound**2
+        new, spread = measurement.values / bound, measurement.variance / bound**2
         if q in self.values:
             old = self.variances[q]
-            new = (self.values[q] * variance + new * old) / (old + variance)
-            variance = old * variance / (old + variance)
-        self.values[q], self.variances[q] = new, variance
+            new = (self.values[q] * spread + new * old) / (old + spread)
+            spread = old * spread / (old + spread)
+        self.values[q], self.variances[q] = new, spread
         if self.queries[q].blocks:
-            self.targets[q] = Target(self.queries[q].shares, new, variance)
+            self.targets[q] = Target(self.queries[q].shares, new, spread)
         return measurement
 
+    def refine(self, purpose: Purpose, q: int, share: Fraction, A: Adaptive, growth: int = 1) -> None:
+        """Measure a histogram by partitions that are split where there are rows; A, before it is given what they tell, is what is known otherwise.
+
+        Each round takes `growth` times the share of the one before. Where nothing is worth a split, the rest of the share goes to the partition as
+        it is; so does all of it when the histogram is measured again.
+        """
+        query = self.queries[q]
+        rounds = 0
+        if q in self.refined:
+            expected = noise_scale(share, self.sensitivity, self.steps[-1].measurement.kind)
+            self.refined[q].split(variance(expected.scale, self.steps[-1].measurement.kind))
+            rounds = 1
+        else:
+            self.refined[q] = Refinement(query.shape)
+            self.bases[q] = A.marginal(query.attributes).ravel()
+        own = self.refined[q]
+        rounds = rounds or own.rounds
+        while rounds:
+            part = share / sum(growth**later for later in range(rounds))
+            measured = self.kernel.measure(q, part, own.labels)
+            self.steps.append(Step(purpose, measured))
+            own.tell(measured.values.astype(np.float64), measured.variance)
+            share, rounds = share - part, rounds - 1
+            if rounds and not own.split(measured.variance / (growth**2 if measured.kind == "pure" else growth)):
+                growth, rounds = 1, 1
+
+    def give(self, A: Adaptive, queries: Iterable[int]) -> float:
+        """Fit A at once to what was refined, one after the other; the estimate of n that it then has."""
+        n = self.total()
+        A.rescale(n)
+        for q in queries:
+            query, leaves = self.queries[q], self.refined[q].leaves(self.bases[q], n)
+            partition = LinearQuery((Block(query.attributes, leaves.labels.reshape(query.shape), leaves.values.size),))
+            A.take(partition, leaves.cells.reshape(query.shape))
+            self.targets[q] = Target(partition, leaves.values, leaves.variances)
+            self.variances[q] = float(leaves.variances.max())
+        return n
+
+    def sweep(self, A: Adaptive, queries: Sequence[int]) -> None:
+        """Fit A to what was refined over and over, as long as sets of attributes that have some in common still disagree: proportional fitting.
+
+        Ends when all of it fits far closer than noise allows to tell, or no longer fits better.
+        """
+        self.rescale(A.total)
+        cells, before = sum(self.targets[q].values.size for q in queries), math.inf
+        for _ in range(SWEEPS if len(queries) > 1 else 0):
+            answers = A.answers([self.targets[q].query for q in queries])
+            misfit = sum(self.targets[q].misfit(answer) for q, answer in zip(queries, answers, strict=True))
+            if misfit <= CLOSE * cells or misfit > FALLS * before:
+                return
+            before = misfit
+            for q in queries:
+                A.match(self.targets[q].query, self.targets[q].values)
+
+    def rescale(self, n: float) -> None:
+        """Let what was refined sum to another n."""
+        for q in self.refined:
+            target = self.targets[q]
+            if abs(target.values.sum() - n) > SAME * n:
+                self.targets[q] = Target(target.query, target.values * (n / target.values.sum()), target.variance)
+
+    def shrink(self, q: int, before: Floats) -> None:
+        """Take a measurement for nearer to what was known where noise explains half of the difference or more; if it explains all of it, not at all.
+
+        James and Stein would take off what noise explains of any difference: less noise in what is hardly told, and less of what is.
+        """
+        if q not in self.targets:
+            return
+        target = self.targets.pop(q)
+        away = target.values - before
+        kept = min(1.0, float(away @ away) / float(target.variances.sum()) - 1)
+        if kept > 0:
+            self.targets[q] = Target(target.query, before + kept * away, target.variance)
+
     def total(self) -> float:
-        """The estimate of n from all steps that count every record, each by its precision; at least 1."""
-        sums, precisions = zip(*self.counts, strict=True)
+        """The estimate of n from all that counts every record, each by its precision; at least 1. Before there is any, 1."""
+        if self.public is not None:
+            return self.public
+        counts = [*self.counts, *((rows, 1 / variance) for rows, variance in (own.total() for own in self.refined.values()))]
+        if not counts:
+            return 1.0
+        sums, precisions = zip(*counts, strict=True)
         return max(1.0, float(np.average(sums, weights=precisions)))
 
     def least_known(self) -> int:
         """The query with the largest variance, the first measured among equals; the total only if there is no other."""
-        return max(self.values, key=lambda q: (q > 0, self.variances[q]))
+        return max(self.variances, key=lambda q: (q > 0, self.variances[q]))
 
 
 class _Penalties:
@@ -321,7 +444,7 @@ class _Penalties:
 
 def _fit(A: Adaptive, problem: Problem, m: _Measured) -> None:
     if problem.fit == "replay":
-        A.replay([(m.queries[q].shares, values) for q, values in m.values.items()], PASSES, tolerance=None)
+        A.replay([(target.query, target.values) for target in m.targets.values()], PASSES, tolerance=None)
     else:
         A.fit(list(m.targets.values()))
 
@@ -349,11 +472,6 @@ def _is_total(query: LinearQuery) -> bool:
 
 def _counts_every_record(query: LinearQuery) -> bool:
     return all(block.counts_all for block in query.blocks)
-
-
-def whole_domain(shape: Mapping[str, int]) -> LinearQuery:
-    """The histogram over all class combinations, as one query."""
-    return LinearQuery(tuple(Block((name,), np.arange(size, dtype=np.int32), size) for name, size in shape.items()))
 
 
 def _from_histogram(query: LinearQuery, measured: Measurement, uniform: Adaptive) -> Adaptive:

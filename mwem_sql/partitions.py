@@ -36,7 +36,7 @@ class Counts:
         self._queries = queries
         self._weights = weights
         self._conditions = {id(block): block for block in facts.blocks if _is_condition(block)}
-        self._sides = {key: _sides(block) for key, block in self._conditions.items()}
+        self._sides = {key: sides_of(block) for key, block in self._conditions.items()}
         is_condition = np.array([id(block) in self._conditions for block in facts.blocks], dtype=np.bool_)
         others = np.zeros(len(queries), dtype=np.int64)
         np.add.at(others, np.repeat(np.arange(len(queries)), facts.counts), ~is_condition[facts.members])
@@ -73,7 +73,7 @@ class Counts:
             weight = float(self._weights[numbers].max())
             for some in (*((name,) for name in names), *combinations(names, 2)):
                 largest[some] = max(largest.get(some, 0.0), weight)
-        levels = {name: [_even(name, size, cells) for cells in _doubled(size)] for name, size in sizes.items() if size > 1}
+        levels = {name: [even_block(name, size, cells) for cells in _doubled(size)] for name, size in sizes.items() if size > 1}
         for names in sorted(largest, key=len):
             for blocks in product(*(levels.get(name, ()) for name in names)):
                 yield largest[names], LinearQuery(blocks)
@@ -91,7 +91,7 @@ def _is_condition(block: Block) -> bool:
     return block.size == 1 and block.values is None and 0 < int(np.count_nonzero(block.labels >= 0)) < block.labels.size
 
 
-def _sides(block: Block) -> Block:
+def sides_of(block: Block) -> Block:
     """What is counted, what comes before it along the attribute, and the rest; of several attributes, what is counted and the rest."""
     counted = block.labels >= 0
     labels = np.where(counted, 0, 1).astype(np.int32)
@@ -115,5 +115,5 @@ def _doubled(size: int) -> list[int]:
     return [*(2**power for power in range(1, size.bit_length()) if 2**power < size), size]
 
 
-def _even(name: str, size: int, cells: int) -> Block:
+def even_block(name: str, size: int, cells: int) -> Block:
     return Block((name,), (np.arange(size) * cells // size).astype(np.int32), cells)

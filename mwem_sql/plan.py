@@ -31,7 +31,9 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
         "epsilon": f"{float(request.budget.epsilon):g}",
         "delta": f"{float(request.budget.delta):g}",
         "composition": "pure epsilon, Laplace noise" if split.kind == "pure" else "zCDP, Gaussian noise",
-        "rounds": f"{split.rounds}" + (", or fewer: steps grow when measurements tell more noise than errors" if split.growing else ""),
+        "rounds": f"of refining: {split.rounds}, or fewer"
+        if plan.problem.whole
+        else f"{split.rounds}" + (", or fewer: steps grow when measurements tell more noise than errors" if split.growing else ""),
         "total": _total(request, split),
         "start": request.start,
         "queries": f"{len(compiled.queries):,} rows, {len(compiled.distinct[0]):,} distinct",
@@ -40,8 +42,10 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
         "widest query": f"{widest.linear.domain_cells:,} cells: {widest.label}",
         "candidates": "one histogram of the whole domain"
         if plan.problem.at_once
+        else "none: all that is asked about is refined"
+        if plan.problem.whole
         else f"{len(plan.problem.queries):,}, with what cuboids add up to and partitions around counts",
-        "first": f"{len(plan.problem.first)} marginals, {float(split.first / split.limit):.0%} of the budget",
+        "first": f"{len(plan.problem.first)} distributions, {_first_share(split, is_whole=plan.problem.whole)} of the budget",
         "selecting": f"{float(split.select / (split.select + split.measure)):.0%} of a round",
         "selection scale": f"{selection_scale(split.select, request.rows_per_unit, split.kind).scale:.6g}" if split.select else "nothing to select",
         "noise scale": f"{noise.scale:.6g} per cell of a count",
@@ -72,8 +76,12 @@ def _total(request: Request, split: Split) -> str:
     if request.total is not None:
         return "public constant"
     if split.total:
-        return f"private, {float(split.total / split.limit):.0%} of the budget"
-    return "private, from the marginals that are measured first" if split.first else "private, from the histogram"
+        return f"private, {float(split.total / split.limit):.0%} of the budget" + (", and from the distributions that are measured first" if split.first else "")
+    return "private, from all that is measured"
+
+
+def _first_share(split: Split, *, is_whole: bool) -> str:
+    return "100%" if is_whole else f"{float(split.first / split.limit):.0%}" + (" or more" if split.growing and split.first else "")
 
 
 def _shortened(text: str) -> str:

@@ -10,7 +10,7 @@ import json
 import logging
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -22,12 +22,12 @@ import pyarrow as pa
 
 from mwem_sql import calls, engine, relations, reuse, store
 from mwem_sql.accounts import cap_of, ledger_of
-from mwem_sql.budget import COUNTS_SHARE, FIRST_SHARE, GRIDS_SHARE, PAPER_SHARE, SELECT_SHARE, TOTAL_SHARE, Split, split
+from mwem_sql.budget import COUNTS_SHARE, FIRST_SHARE, PAPER_SHARE, SELECT_SHARE, TOTAL_SHARE, Split, split
 from mwem_sql.caps import Charge, nominal, protected
 from mwem_sql.catalog import Name, is_read_only
 from mwem_sql.compiler.blocks import MAX_CELLS
 from mwem_sql.compiler.compile import Compiled, compile_workload
-from mwem_sql.compiler.linear import LinearQuery
+from mwem_sql.compiler.linear import Floats, LinearQuery
 from mwem_sql.compiler.pushdown import Pushdown, Unit, plan_pushdown
 from mwem_sql.compiler.sandbox import Sandbox
 from mwem_sql.domain import Domain, read_domain
@@ -36,12 +36,13 @@ from mwem_sql.garbage import frozen, uncollected
 from mwem_sql.kernel import Kernel
 from mwem_sql.ledger import Ledger
 from mwem_sql.mechanisms import OpenDPNoise, SeededNoise, noise_scale
-from mwem_sql.mwem import Outcome, Problem, mwem, whole_domain
+from mwem_sql.mwem import Outcome, Problem, mwem
+from mwem_sql.refine import rounds_of
 from mwem_sql.relations import Relation
 from mwem_sql.request import FUNCTION, MAX_ROWS, Request
 from mwem_sql.session import Session
 from mwem_sql.state import Mixture, State
-from mwem_sql.strategy import Strategy, extend, is_told_at_once
+from mwem_sql.strategy import Strategy, are_parities, extend, is_told_at_once, together, whole_domain
 from mwem_sql.values import draw_rows
 
 MINIMUM_ROUNDS = 4
@@ -119,38 +120,50 @@ def make_plan(session: Session, request: Request) -> Plan:
     is_plain = request.rounds is None and not request.average
     rounds = request.rounds or default_rounds(len(linear), len(compiled.classes))
     shape = {name: classes.count for name, classes in compiled.classes.items()}
-    measured = float((1 - SELECT_SHARE) * (1 if request.total is not None else 1 - TOTAL_SHARE) / rounds)
-    cells = math.prod(shape.values())
-    is_free = is_plain and (request.start, request.fit) == ("uniform", "mirror") and cells <= request.max_cells
-    at_once = is_free and is_told_at_once(linear, cells, measured)
-    if at_once:
-        strategy = Strategy([whole_domain(shape)], np.ones(1), [])
-    else:
-        # The theorem is about the workload's own queries and even shares.
-        strategy = Strategy(linear, weights, []) if request.average else extend(linear, weights)
-    if request.rounds is not None or sum(strategy.queries[number].cells for number in strategy.first) > request.max_cells:
-        # As many rounds as were asked for, and nothing ahead of them; nor what the model has no room for.
-        strategy = replace(strategy, first=[])
+    strategy, at_once = _strategy(request, linear, weights, shape, rounds)
+    is_whole = at_once or strategy.whole
+    if is_whole:
+        rounds = max(1, sum(rounds_of(strategy.queries[own.query].shape) for own in strategy.first))
     selecting = COUNTS_SHARE if 2 * strategy.partitioned > len(linear) else SELECT_SHARE
-    ahead = Fraction(0)
-    if strategy.first:
-        ahead = GRIDS_SHARE if strategy.grids_first else FIRST_SHARE
-        # Each round takes as much as without grids: half of the budget is half of the rounds.
-        rounds = max(1, rounds // 2) if strategy.grids_first else rounds
     cap = cap_of(con, relation, session.place, FUNCTION)
     shares = split(
-        request.budget, 1 if at_once else rounds, total_is_public=request.total is not None or at_once,
-        histogram=request.start == "histogram", first=ahead, growing=is_plain and not at_once,
-        selecting=Fraction(0) if at_once else PAPER_SHARE if request.average else selecting, sensitivity=request.rows_per_unit,
+        request.budget, rounds, total_is_public=request.total is not None or is_whole,
+        histogram=request.start == "histogram", first=FIRST_SHARE if strategy.first and not is_whole else Fraction(0), growing=is_plain and not is_whole,
+        selecting=Fraction(0) if is_whole else PAPER_SHARE if request.average else selecting, sensitivity=request.rows_per_unit,
         counted_in_rho=cap is not None and not cap.pure,
     )  # fmt: skip
     _check_rows(request, shares)
     problem = Problem(
         strategy.queries, strategy.weights, compiled.sizes, request.max_cells, request.total, _histogram(request, shape), request.average,
-        request.rows_per_unit, request.fit, [number + 1 for number in strategy.first], at_once,
+        request.rows_per_unit, request.fit, strategy.first, strategy.whole, at_once,
     )  # fmt: skip
     pushdown = plan_pushdown(relation, compiled.classes, problem.kernel_queries(), _unit(request, relation))
     return Plan(relation, compiled, problem, shares, pushdown)
+
+
+def _strategy(
+    request: Request, queries: Sequence[LinearQuery], weights: Floats, shape: Mapping[str, int], rounds: int
+) -> tuple[Strategy, bool]:
+    """What is measured, by what is asked: one histogram of parities, the joint distributions of few sets of attributes, or what rounds select.
+
+    The last element: whether it is the first of these.
+    """
+    if request.average:
+        # The theorem is about the workload's own queries and even shares.
+        return Strategy(list(queries), weights, []), False
+    if request.rounds is None and (request.start, request.fit) == ("uniform", "mirror"):
+        measured = float((1 - SELECT_SHARE) * (1 if request.total is not None else 1 - TOTAL_SHARE) / rounds)
+        cells = math.prod(shape.values())
+        if are_parities(queries):
+            if cells <= request.max_cells and is_told_at_once(cells, measured):
+                return Strategy([whole_domain(shape)], np.ones(1), []), True
+        elif found := together(queries, weights, shape, request.max_cells):
+            return found, False
+    found = extend(queries, weights, shape, request.rounds)
+    if sum(found.queries[own.query].cells for own in found.first) > request.max_cells:
+        # The model has no room for them.
+        found = replace(found, first=[])
+    return found, False
 
 
 def _check_room(request: Request, compiled: Compiled) -> None:
@@ -280,7 +293,7 @@ def _published(compiled: Compiled) -> Domain:
 
 
 def _measurements(plan: Plan, outcome: Outcome) -> pa.Table:
-    queries = () if plan.problem.at_once else plan.compiled.distinct[0]
+    queries = () if plan.problem.at_once or plan.problem.whole else plan.compiled.distinct[0]
     rows = []
     for number, step in enumerate(outcome.steps, start=1):
         measured = step.measurement

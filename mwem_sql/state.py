@@ -19,6 +19,7 @@ from mwem_sql.factor import (
     FLOOR,
     LOWEST,
     SCHEMA,
+    TINY,
     Factor,
     Places,
     answer_scalars,
@@ -36,6 +37,10 @@ Measurement = tuple[LinearQuery, Floats]
 Part = tuple[Block, ...]
 # Rows of a stored table may have been added up in another order.
 SUMS_AGREE = 1e-6
+AT_ONCE = 32
+"""Cells of a new measurement from which on it is fitted at once before the descent: of few, the descent finds as much in its first steps."""
+EMPTIED = 0.1
+"""Of what a cell has: what is left of it at least when a new measurement is fitted at once. Later measurements may say otherwise."""
 
 
 class State:
@@ -195,6 +200,26 @@ class State:
                 apart.setdefault(id(self._tree[name]), []).append((query, measured))
         return max((self._replay(group, passes, tolerance) for group in apart.values()), default=0)
 
+    def match(self, query: LinearQuery, values: Floats) -> None:
+        """Give each cell of a partition its value, in proportion everywhere inside: the step of multiplicative weights that fits at once.
+
+        The values sum to the total; one that is 0 becomes very small.
+        """
+        self.join(query.attributes)
+        names = self._telling(query)
+        if not names:
+            return
+        tree = self._tree[names[0]]
+        tree.rescale(self._total)
+        home = tree.home(names)
+        assert home is not None
+        marginal = tree.reach(home).marginal(names)
+        wanted = np.maximum(_one_per_cell(query, values), FLOOR * self._total)
+        # A cell that no class is in has nothing to grow.
+        growth = query.spread(wanted / np.maximum(query.answer(marginal), TINY))
+        growth *= self._total / float(np.vdot(marginal, growth))
+        tree.multiply(home, names, growth.reshape(self.shape(names)))
+
     def fit(self, targets: Sequence[Target], tolerance: float = TOLERANCE) -> Fitted:
         """Refit all measurements, each weighted by the inverse of its variance, until their misfit no longer falls."""
         known = {id(target): target for target in targets}
@@ -207,9 +232,13 @@ class State:
             self.join(target.query.attributes)
             for name in self._telling(target.query)[:1]:
                 self._tree[name].take(target)
+            if target.query.cells >= AT_ONCE and all(block.counts_all for block in target.query.blocks):
+                # What is new fits at once, as far as noise does not explain it, and no cell is emptied; the descent goes on from there.
+                here, noise = self.answer(target.query), np.sqrt(target.variances)
+                self.match(target.query, np.maximum(np.clip(here, target.values - noise, target.values + noise), EMPTIED * here))
         self._targets = known
         misfit, steps = 0.0, 0
-        lag = LAG * sqrt(min((target.variance for target in targets), default=0.0)) / self._total
+        lag = LAG * sqrt(min((target.sharpest for target in targets), default=0.0)) / self._total
         for tree in self.trees:
             if tree.targets:
                 if not is_fitted(tree, self._total, lag):
@@ -218,7 +247,7 @@ class State:
                 misfit += tree.misfit
         for target in targets:
             if not self._telling(target.query):
-                misfit += float(np.square(self.answer(target.query) - target.values).sum()) / target.variance
+                misfit += target.misfit(self.answer(target.query))
         return Fitted(misfit, steps)
 
     def finish(self) -> None:

@@ -1,29 +1,38 @@
-"""What may be measured for a workload: its queries, the marginals that their answers add up to, and partitions in the place of counts.
+"""What is measured for a workload, and what may be. Public all of it.
 
-A marginal over fewer attributes costs as much privacy and has less noise; a partition costs as much as a count and tells more. Which of
-them are worth it is for the selection to say. Public all of it.
+Where a workload asks about few sets of attributes, their joint distributions are what it needs: each is refined (`together`), and
+nothing is selected. Otherwise the distribution of each attribute is refined first, and rounds select among the workload's queries, the
+marginals that their answers add up to, and partitions in the place of counts (`extend`): a marginal over fewer attributes costs as much
+privacy and has less noise; a partition costs as much as a count and tells more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, combinations
-from math import comb
+from math import comb, prod
 
 import numpy as np
 import numpy.typing as npt
 
 from mwem_sql.compiler.facts import Facts
 from mwem_sql.compiler.linear import Block, Floats, LinearQuery
-from mwem_sql.partitions import Counts
+from mwem_sql.partitions import MOST_HELD, Counts, even_block, sides_of
+from mwem_sql.state import State
 
 MOST_ADDED = 20_000
 """Marginals that are added to a workload, those of fewer parts first; and partitions."""
 MOST_CELLS = 4_000_000
 """Of all marginals that are added, together; and of all partitions."""
-FIRST_CELLS = 32
-"""At most, of a grid of one attribute that is measured ahead of the rounds; not for fewer counts than that, or for the lesser part of a workload."""
+CELLS_GROWTH = 4
+"""Of the rounds of refining a set that only cuboids ask about, each over the one before."""
+MOST_ASKED = 1000
+"""Different sets of attributes among which those are looked for that are in no other."""
+PIECES = 8
+"""Of the values that are summed, in a partition beside a sum."""
+MOST_SETS = 8
+"""Sets of attributes that are all refined; of more, rounds select."""
 SMALL = 64
 """Class combinations of partitions among which equal ones are looked for."""
 
@@ -36,27 +45,40 @@ class Strategy:
 
     What is added has the largest weight of the queries that it is part of.
 
-    `first` are the numbers, from 0, of the marginals of a single part; if most queries are counts that join attributes (`grids_first`),
-    also of a grid for each other attribute of these: what one attribute tells needs few cells, and rounds are left for what they tell
-    together. `partitioned` says of how many counts there are partitions.
+    `first` are the histograms over classes that are refined ahead of the rounds, or instead of them (`whole`).
     """
 
     queries: list[LinearQuery]
     weights: Floats
-    first: list[int]
+    first: list[First]
     partitioned: int = 0
-    grids_first: bool = False
+    whole: bool = False
 
 
-def is_told_at_once(queries: Sequence[LinearQuery], cells: int, share: float) -> bool:
-    """Whether all are parities and are better told from one histogram of the whole domain than in rounds that measure with such a share.
+@dataclass(frozen=True)
+class First:
+    """A histogram that is refined: its number, from 0, and its part of what is spent on all of them.
+
+    `growth` is how many times as much each round of refining takes as the one before: with 1 all levels are known alike, as ranges need
+    it, with more the finest ones best, as cuboids do.
+    """
+
+    query: int
+    part: float
+    growth: int = 1
+
+
+def are_parities(queries: Sequence[LinearQuery]) -> bool:
+    blocks = Facts.of(queries).blocks
+    return bool(blocks) and all(map(_is_sign, blocks))
+
+
+def is_told_at_once(cells: int, share: float) -> bool:
+    """Whether parities are better told from one histogram of so many cells than in rounds that measure with such a share.
 
     A parity is the sum of all cells, with signs, each with the noise that the whole budget leaves; in a round one has the noise of its share.
     """
-    if cells * share**2 > 1:
-        return False
-    blocks = Facts.of(queries).blocks
-    return bool(blocks) and all(map(_is_sign, blocks))
+    return cells * share**2 <= 1
 
 
 def _is_sign(block: Block) -> bool:
@@ -64,36 +86,118 @@ def _is_sign(block: Block) -> bool:
     return block.size == 1 and block.values is not None and bool(((block.labels >= 0) & (np.abs(block.values) == 1)).all())
 
 
-def extend(queries: Sequence[LinearQuery], weights: Floats) -> Strategy:
-    """All that may be measured for a workload, as long as there is room for it."""
-    return _with_partitions(queries, _with_marginals(queries, weights))
+def together(queries: Sequence[LinearQuery], weights: Floats, sizes: Mapping[str, int], max_cells: int) -> Strategy | None:
+    """The joint distributions of all sets of attributes that a workload asks about, if they are few and the model has room for them.
+
+    Shares grow as the third root of cells times the square of the importance: that makes the sum of importance^2 cells / share^2 smallest.
+    """
+    asked: dict[frozenset[str], list[int]] = {}
+    for number, query in enumerate(queries):
+        asked.setdefault(frozenset(name for name in query.attributes if sizes[name] > 1), []).append(number)
+        if len(asked) > MOST_ASKED:
+            return None
+    sets = [names for names in asked if names and not any(names < other for other in asked)]
+    if not 0 < len(sets) <= MOST_SETS or any(prod(sizes[name] for name in names) > MOST_HELD for names in sets) or not _is_room(sets, sizes, max_cells):
+        return None
+    importance = {names: max(float(weights[own].max()) for other, own in asked.items() if other <= names and other) for names in sets}
+    is_cells = {names: all(_is_cuboid(queries[number]) for other, own in asked.items() if other and other <= names for number in own) for names in sets}
+    found = [whole_domain({name: size for name, size in sizes.items() if name in names}) for names in sets]
+    parts = np.array([(importance[names] ** 2 * query.cells) ** (1 / 3) for names, query in zip(sets, found, strict=True)])
+    first = [First(number, float(part), CELLS_GROWTH if is_cells[names] else 1) for number, (part, names) in enumerate(zip(parts / parts.sum(), sets, strict=True))]
+    return Strategy(found, np.ones(len(found)), first, whole=True)
 
 
-def _with_partitions(queries: Sequence[LinearQuery], strategy: Strategy) -> Strategy:
-    """Put partitions in the place of a workload's counts, and add grids, and closer looks at what is counted."""
+def _is_room(sets: Sequence[frozenset[str]], sizes: Mapping[str, int], max_cells: int) -> bool:
+    """Whether a model of all these sets keeps to its limit."""
+    state = State.uniform({name: np.ones(size) for name, size in sizes.items()}, 1.0)
+    for names in sets:
+        if state.cells_with(sorted(names)) > max_cells:
+            return False
+        state.join(sorted(names))
+    return True
+
+
+def _is_cuboid(query: LinearQuery) -> bool:
+    return query.cells > 1 and all(block.counts_all for block in query.blocks)
+
+
+def whole_domain(shape: Mapping[str, int]) -> LinearQuery:
+    """The histogram over all class combinations, as one query."""
+    return LinearQuery(tuple(Block((name,), np.arange(size, dtype=np.int32), size) for name, size in shape.items()))
+
+
+def extend(queries: Sequence[LinearQuery], weights: Floats, sizes: Mapping[str, int], rounds: int | None = None) -> Strategy:
+    """All that may be measured for a workload in rounds, as long as there is room for it. If their number is given, nothing comes first."""
+    found = _with_partitions(queries, _with_marginals(queries, weights), rounds)
+    return found if rounds is not None else _with_first(_with_sums(found, queries), queries, sizes)
+
+
+def _with_sums(strategy: Strategy, queries: Sequence[LinearQuery]) -> Strategy:
+    """With a partition beside each sum that joins attributes: what is summed in a few even pieces, the rest as it is asked.
+
+    A sum counts in parts of the largest value that a record can have, and what is off by ten times may be a small part of that: next to counts it is
+    never the worst. How many records have which values is on the scale of counts.
+    """
+    added, weights = list[LinearQuery](), list[float]()
+    for number, query in enumerate(queries[:MOST_ADDED]):
+        summed = [block for block in query.blocks if block.values is not None and not _is_sign(block)]
+        if summed and len(query.attributes) > 1:
+            pieces = [even_block(name, size, min(PIECES, size)) for block in summed for name, size in zip(block.attributes, block.labels.shape, strict=True)]
+            others = [_with_rest(block) for block in query.blocks if block.values is None]
+            added.append(LinearQuery((*others, *pieces)))
+            weights.append(float(strategy.weights[number]))
+    if sum(query.cells for query in added) > MOST_CELLS:
+        return strategy
+    return replace(strategy, queries=[*strategy.queries, *added], weights=np.concatenate([strategy.weights, weights]))
+
+
+def _with_rest(block: Block) -> Block:
+    """The cells of a block, and one more for the records that it does not count."""
+    if block.counts_all:
+        return block
+    return sides_of(block) if block.size == 1 else Block(block.attributes, np.where(block.labels < 0, np.int32(block.size), block.labels), block.size + 1)
+
+
+def _with_first(strategy: Strategy, queries: Sequence[LinearQuery], sizes: Mapping[str, int]) -> Strategy:
+    """With the distribution of each attribute that is counted by, refined first; shares grow as the third root of the cells.
+
+    That is what makes the sum of cells / share^2 smallest, which the noise of all of them together is in proportion to.
+    """
+    by_cells, by_ranges = set[str](), set[str]()
+    for block in Facts.of(queries).blocks:
+        if block.values is None or not _is_sign(block):
+            (by_cells if block.size > 1 and block.values is None else by_ranges).update(name for name in block.attributes if 1 < sizes[name] <= MOST_HELD)
+    plain = {query.attributes[0]: number for number, query in enumerate(strategy.queries) if len(query.blocks) == 1 and len(query.attributes) == 1 and query.blocks[0].is_identity}
+    found, weights, first = strategy.queries.copy(), [strategy.weights], []
+    for name in (name for name in sizes if name in by_cells | by_ranges):
+        number = plain.get(name, len(found))
+        if name not in plain:
+            found.append(whole_domain({name: sizes[name]}))
+            weights.append(np.ones(1))
+        first.append(First(number, sizes[name] ** (1 / 3), 1 if name in by_ranges else CELLS_GROWTH))
+    whole = sum(own.part for own in first)
+    return replace(strategy, queries=found, weights=np.concatenate(weights), first=[replace(own, part=own.part / whole) for own in first])
+
+
+def _with_partitions(queries: Sequence[LinearQuery], strategy: Strategy, rounds: int | None) -> Strategy:
+    """Put partitions in the place of a workload's counts; where these are more than the rounds, add grids, and closer looks at what is counted."""
     if len(queries) > MOST_ADDED:
         return strategy
     counts = Counts(queries, strategy.weights)
-    found, importance, first = strategy.queries.copy(), list[float](), dict[str, int]()
+    found, importance = strategy.queries.copy(), list[float]()
     partitions = dict(counts.partitions())
     for number, partition in partitions.items():
         found[number] = partition
-    joining, joined = counts.joined()
-    grids_first = joining > max(FIRST_CELLS, len(queries) / 2)
-    told = {name for number in strategy.first for name in strategy.queries[number].attributes}
-    untold = joined - told if grids_first else set()
-    closer = ((float(strategy.weights[number]), query) for number, query in counts.closer())
     cells = 0
-    for is_grid, (weight, query) in chain(((True, grid) for grid in counts.grids()), ((False, look) for look in closer)):
+    closer = ((float(strategy.weights[number]), query) for number, query in counts.closer())
+    for weight, query in chain(counts.grids(), closer) if rounds is None or len(partitions) > rounds else ():
         cells += query.cells
         if len(importance) == MOST_ADDED or cells > MOST_CELLS:
             break
-        if is_grid and len(query.blocks) == 1 and query.cells <= FIRST_CELLS and query.attributes[0] in untold:
-            first[query.attributes[0]] = len(found)
         found.append(query)
         importance.append(weight)
     weights = np.concatenate([strategy.weights, importance])
-    return _without_equals(Strategy(found, weights, [*strategy.first, *first.values()], len(partitions), grids_first), len(strategy.queries))
+    return _without_equals(Strategy(found, weights, [], len(partitions)), len(strategy.queries))
 
 
 def _without_equals(strategy: Strategy, kept: int) -> Strategy:
@@ -106,9 +210,8 @@ def _without_equals(strategy: Strategy, kept: int) -> Strategy:
     stays = numbers.copy()
     stays[small] = np.where(small < kept, small, equal)
     is_new = stays == numbers
-    place = (np.cumsum(is_new) - 1)[stays]
     queries = [strategy.queries[number] for number in np.flatnonzero(is_new).tolist()]
-    return replace(strategy, queries=queries, weights=strategy.weights[is_new], first=place[strategy.first].tolist())
+    return replace(strategy, queries=queries, weights=strategy.weights[is_new])
 
 
 def _with_marginals(queries: Sequence[LinearQuery], weights: Floats) -> Strategy:
@@ -116,7 +219,7 @@ def _with_marginals(queries: Sequence[LinearQuery], weights: Floats) -> Strategy
     facts = Facts.of(queries)
     parts = _Parts(facts)
     sets = parts.sets(facts, weights)
-    found, importance, first, added = list(queries), [weights], [], 0
+    found, importance, added = list(queries), [weights], 0
     for width in range(1, max((rows.shape[1] for rows, _ in sets), default=0) + 1):
         if len(parts.blocks) ** width >= 2**62 or any(comb(rows.shape[1], width) > MOST_ADDED for rows, _ in sets):
             break
@@ -131,11 +234,9 @@ def _with_marginals(queries: Sequence[LinearQuery], weights: Floats) -> Strategy
         added += int(parts.sizes[rows].prod(axis=1).sum())
         if len(found) - len(queries) + len(rows) > MOST_ADDED or added > MOST_CELLS:
             break
-        if width == 1:
-            first = sorted(asked.values()) + list(range(len(found), len(found) + len(rows)))
         found += [LinearQuery(tuple(parts.blocks[part] for part in row)) for row in rows.tolist()]
         importance.append(largest[new])
-    return Strategy(found, np.concatenate(importance), first)
+    return Strategy(found, np.concatenate(importance), [])
 
 
 class _Parts:

@@ -26,11 +26,23 @@ ROUNDING = 1e-14
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """What a tree is fitted to: a query over attributes of one clique, its measured values and their variance."""
+    """What a tree is fitted to: a query over attributes of one clique, its measured values and their variance, one for all or one each."""
 
     query: LinearQuery
     values: Floats
-    variance: float
+    variance: float | Floats
+
+    @property
+    def variances(self) -> Floats:
+        return np.full(len(self.values), self.variance)
+
+    @property
+    def sharpest(self) -> float:
+        return float(self.variance.min()) if isinstance(self.variance, np.ndarray) else self.variance
+
+    def misfit(self, answer: Floats) -> float:
+        """The sum over all cells of (q(A) - m)^2 / variance."""
+        return float((np.square(answer - self.values) / self.variance).sum())
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,9 +20,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mwem_sql.budget import (
+    CERTAIN,
     FIRST_SHARE,
+    GLANCE_SHARE,
     HISTOGRAM_SHARE,
     MAXIMUM_ROUNDS,
+    MOST_FIRST,
     PATIENCE,
     SELECT_SHARE,
     TOTAL_SHARE,
@@ -137,9 +140,9 @@ def test_a_private_total_and_a_histogram_start_come_off_the_top() -> None:
 
 def test_marginals_that_come_first_take_their_share_and_tell_the_total() -> None:
     plan = split(Budget.parse(1), 17, total_is_public=False, histogram=False, first=FIRST_SHARE, selecting=SELECT_SHARE)
-    assert (plan.total, plan.first) == (0, FIRST_SHARE)
-    assert plan.select + plan.measure == (1 - FIRST_SHARE) / 17
-    assert plan.select == SELECT_SHARE * (1 - FIRST_SHARE) / 17
+    assert (plan.total, plan.first) == (GLANCE_SHARE, FIRST_SHARE)
+    assert plan.select + plan.measure == (1 - GLANCE_SHARE - FIRST_SHARE) / 17
+    assert plan.select == SELECT_SHARE * (1 - GLANCE_SHARE - FIRST_SHARE) / 17
 
 
 def test_a_split_that_does_not_add_up_is_refused() -> None:
@@ -368,6 +371,7 @@ def test_the_steps_of_a_release_compose_to_epsilon_with_dp_accounting() -> None:
     plan = split(Budget.parse(1, "1e-9"), 24, total_is_public=False, histogram=False, first=FIRST_SHARE, selecting=SELECT_SHARE)
     assert plan.kind == "zcdp"
     composed = RdpAccountant((1 + np.logspace(-2, 4, 3000)).tolist())
+    composed.compose(dp_event.GaussianDpEvent(noise_scale(plan.total, 1, "zcdp").scale), 1)
     composed.compose(dp_event.GaussianDpEvent(noise_scale(plan.first / 14, 1, "zcdp").scale), 14)
     composed.compose(dp_event.GaussianDpEvent(noise_scale(plan.measure, 1, "zcdp").scale), 24)
     range_ = 2 / selection_scale(plan.select, 1, "zcdp").scale
@@ -412,3 +416,17 @@ def opendp_curve(rho: float) -> Any:
     sigma = 1 / math.sqrt(2 * rho)
     converted: Any = dp.c.make_zCDP_to_approxDP(dp.m.make_gaussian(*space, sigma))
     return converted.map(1.0)
+
+
+@pytest.mark.parametrize(("doubt", "taken"), [(0.0, 0), (CERTAIN, 0), (2 * CERTAIN, FIRST_SHARE), (4 * CERTAIN, 3 * FIRST_SHARE), (1e9, None)])
+def test_distributions_that_noise_hides_take_from_the_rounds(doubt: float, taken: Fraction | None) -> None:
+    plan = split(Budget.parse(1), 17, total_is_public=True, histogram=False, first=FIRST_SHARE, growing=True, selecting=SELECT_SHARE)
+    pace = Pace(plan)
+    found = pace.spare(plan.first, doubt)
+    assert float(found) == pytest.approx(float(taken if taken is not None else MOST_FIRST - FIRST_SHARE))
+    shares = []
+    while pace.left:
+        shares.append(sum(pace.take()))
+    # Rounds are as large as they were, and fewer.
+    assert plan.first + found + sum(shares) == 1
+    assert all(share == plan.select + plan.measure for share in shares[:-1])

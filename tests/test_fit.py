@@ -190,3 +190,26 @@ def test_parts_are_fitted_apart() -> None:
     alone = apart.marginal("ab")
     together.fit(targets)
     np.testing.assert_array_equal(together.marginal("ab"), alone)
+
+
+def test_partitions_of_many_rows_are_fitted_to_within_their_noise() -> None:
+    """Ten million rows with a heavy tail, in 4,096 cells and then in fewer: each is fitted at once before the descent, which alone would end far away."""
+    generator = np.random.default_rng(0)
+    truth = generator.multinomial(10**7, 1 / np.arange(1, 4097) / (1 / np.arange(1, 4097)).sum())
+    state = State.uniform({"a": np.ones(4096)}, 1e7)
+    targets = []
+    for cells in (4096, 2048, 1024, 512):
+        query = LinearQuery((Block(("a",), (np.arange(4096) * cells // 4096).astype(np.int32), cells),))
+        targets.append(Target(query, query.answer(truth.astype(np.float64)) + generator.laplace(scale=47.0, size=cells), 2 * 47.0**2))
+        state.fit(targets)
+    state.finish()
+    assert misfit(state, targets) < 0.6 * sum(target.query.cells for target in targets)
+    prefixes = np.cumsum(state.marginal(["a"]) - truth)
+    assert np.mean(prefixes**2) < 1e7
+
+
+def test_targets_of_unequal_variances_are_weighed_cell_by_cell() -> None:
+    query = cuboid({"a": 4}, "a")
+    state = State.uniform({"a": np.ones(4)}, 100.0)
+    state.fit([Target(query, np.array([10.0, 20, 30, 80]), np.array([1e-6, 1e-6, 1e-6, 1.0]))], tolerance=1e-10)
+    np.testing.assert_allclose(state.answer(query), [10, 20, 30, 40], atol=1e-2)

@@ -336,3 +336,27 @@ def test_a_release_of_ranges_is_small(connect: Open, outcomes: list[tuple[Plan, 
     ((values, least, most),) = con.execute("SELECT count(DISTINCT i), min(i), max(i) FROM t_synthetic").fetchall()
     assert values > 1000
     assert (least < 100, most > 4900) == (True, True)
+
+
+def test_matching_a_partition_gives_each_cell_its_value_and_keeps_what_is_inside() -> None:
+    """One proportional step: cells have their values, and inside each everything is in the proportions that it was in."""
+    sizes = {"a": np.array([1.0, 2.0, 3.0, 1.0]), "b": np.array([1.0, 1.0, 4.0])}
+    state = Adaptive.uniform(sizes, 50.0)
+    state.match(LinearQuery((Block(("a",), np.array([0, 0, 1, 1], np.int32), 2),)), np.array([20.0, 30.0]))
+    labels = np.array([[0, 0, 1], [0, 2, 1], [0, 2, 2], [2, 2, 2]], np.int32)
+    before = state.marginal(("a", "b"))
+    state.match(LinearQuery((Block(("a", "b"), labels, 3),)), np.array([40.0, 9.0, 1.0]))
+    after = state.marginal(("a", "b"))
+    np.testing.assert_allclose(np.bincount(labels.ravel(), after.ravel()), [40, 9, 1])
+    for cell in range(3):
+        grown = after[labels == cell] / before[labels == cell]
+        np.testing.assert_allclose(grown, grown[0])
+
+
+def test_a_cell_that_is_matched_to_nothing_is_very_small_and_can_be_matched_again() -> None:
+    state = Adaptive.uniform({"a": np.ones(2)}, 10.0)
+    both = LinearQuery((Block(("a",), np.array([0, 1], np.int32), 2),))
+    state.match(both, np.array([10.0, 0.0]))
+    assert 0 < state.answer(both)[1] < 1e-200
+    state.match(both, np.array([4.0, 6.0]))
+    np.testing.assert_allclose(state.answer(both), [4, 6])

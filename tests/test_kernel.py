@@ -477,3 +477,23 @@ def test_the_number_of_candidates_decides_how_to_select(kind: Kind, monkeypatch:
         kernel.select(range(count), np.zeros(count), np.zeros(count), np.ones(count), SHARE)
         assert 0 < ledger.mapped <= SHARE
     assert asked == ["few", "many"]
+
+
+def test_a_partition_of_cells_is_measured_as_their_sums() -> None:
+    kernel = Kernel(np.array([7, 1, 2, 3, 4], dtype=np.int64), [1, 4], Accountant("pure", Fraction(10)), SeededNoise(0), bounds=[1, 3])
+    exact = Fraction(3)
+    values = np.mean([Kernel(np.array([1, 2, 3, 4]), [4], Accountant("pure", Fraction(1000)), SeededNoise(seed)).measure(0, Fraction(1000), np.array([1, 0, 1, 0])).values for seed in range(3)], axis=0)
+    assert values.tolist() == [6, 4]
+    measured = kernel.measure(1, exact, np.array([0, 0, 0, 1], dtype=np.int32))
+    whole = kernel.measure(1, exact)
+    assert (measured.values.size, whole.values.size) == (2, 4)
+    assert (measured.scale, measured.share, measured.query) == (whole.scale, exact, 1)
+
+
+@pytest.mark.parametrize("parts", [[0, 0, 0], [0, 1, 2, 4], [0, -1, 0, 0], [0.0, 0.0, 0.0, 0.0]])
+def test_parts_that_are_no_partition_of_the_cells_are_refused_before_the_debit(parts: list[float]) -> None:
+    accountant = Accountant("pure", Fraction(10))
+    kernel = Kernel(np.array([1, 2, 3, 4], dtype=np.int64), [4], accountant, SeededNoise(0))
+    with pytest.raises(MwemError, match="parts must be"):
+        kernel.measure(0, Fraction(1), np.array(parts))
+    assert accountant.spent == 0

@@ -9,6 +9,8 @@ import pytest
 from conftest import Connection
 from plans import force
 
+from mwem_sql import strategy
+
 
 def plan(con: Connection, options: str = "") -> dict[str, str]:
     return dict(con.execute(f"FROM mwem_plan('people', workload, 1{options})").fetchall())
@@ -23,11 +25,11 @@ def test_the_facts_in_reading_order(con: Connection) -> None:
     assert found["table"] == "memory.main.people"
     assert found["protects"] == "one row"
     assert found["composition"] == "pure epsilon, Laplace noise"
-    assert found["rounds"] == "3, or fewer: steps grow when measurements tell more noise than errors"
-    assert found["total"] == "private, from the marginals that are measured first"
-    assert found["candidates"] == "6, with what cuboids add up to and partitions around counts"
-    assert found["first"] == "2 marginals, 15% of the budget"
-    assert found["selecting"] == "25% of a round"
+    assert found["rounds"] == "of refining: 3, or fewer"
+    assert found["total"] == "private, from all that is measured"
+    assert found["candidates"] == "none: all that is asked about is refined"
+    assert found["first"] == "3 distributions, 100% of the budget"
+    assert (found["selecting"], found["selection scale"]) == ("0% of a round", "nothing to select")
     assert found["queries"] == "3 rows, 3 distinct"
     assert found["attributes"] == "age 2, sex 2, member 2, city 4 (classes)"
     assert found["domain cells"] == "32"
@@ -37,7 +39,7 @@ def test_the_facts_in_reading_order(con: Connection) -> None:
 def test_a_part_says_how_and_at_what_cost(con: Connection) -> None:
     found = plan(con)
     assert found["scans"] == "1"
-    assert found["plan"] == "one GROUP BY of all touched columns, 4 columns (age, sex, member, city), rolled up to 6 attribute sets"
+    assert found["plan"] == "one GROUP BY of all touched columns, 4 columns (age, sex, member, city), rolled up to 3 attribute sets"
     assert re.fullmatch(r"1 histogram of 32 cells; relative cost per row \d+ \(1 is to sum up a column\)", found["estimate"])
 
 
@@ -61,7 +63,7 @@ def test_a_long_statement_is_cut(con: Connection, monkeypatch: pytest.MonkeyPatc
 def test_many_statements_are_cut(con: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     force(monkeypatch, "group by per set")
     monkeypatch.setattr("mwem_sql.plan.SHOWN_STATEMENTS", 0)
-    assert [value for item, value in con.execute("FROM mwem_plan('people', workload, 1)").fetchall() if item == "aggregate"] == ["... and 1 more like these"] * 6
+    assert [value for item, value in con.execute("FROM mwem_plan('people', workload, 1)").fetchall() if item == "aggregate"] == ["... and 1 more like these"] * 3
 
 
 def test_it_reads_and_writes_nothing(con: Connection) -> None:
@@ -95,7 +97,17 @@ def test_delta_shows_both_predictions(con: Connection) -> None:
 
 def test_rounds_that_are_given_are_all_there_is(con: Connection) -> None:
     found = plan(con, ", rounds := 4")
-    assert (found["rounds"], found["first"], found["total"]) == ("4", "0 marginals, 0% of the budget", "private, 5% of the budget")
+    assert (found["rounds"], found["first"], found["total"]) == ("4", "0 distributions, 0% of the budget", "private, 5% of the budget")
+
+
+def test_rounds_select_where_many_sets_are_asked_about(con: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(strategy, "MOST_SETS", 2)
+    found = plan(con)
+    assert found["rounds"] == "3, or fewer: steps grow when measurements tell more noise than errors"
+    assert found["total"] == "private, 2% of the budget, and from the distributions that are measured first"
+    assert found["candidates"] == "7, with what cuboids add up to and partitions around counts"
+    assert found["first"] == "4 distributions, 15% or more of the budget"
+    assert found["selecting"] == "25% of a round"
 
 
 def test_the_average_is_shared_as_in_the_paper(con: Connection) -> None:

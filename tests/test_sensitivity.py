@@ -100,10 +100,11 @@ def test_neighbours_move_scores_and_answers_by_no_more_than_the_noise_is_made_fo
         )
         unit = chance.choice([None, "person"])
         per_unit = chance.randrange(1, 4) if unit else 1
+        rounds = chance.choice([1, None])  # rounds that select, or histograms of sets of attributes, which are refined
         spies = []
         for con, table in neighbours(chance, unit is not None):
             session = Session.of(con)
-            request = Request(table, workload, Budget(Fraction(1)), rounds=1, unit=unit, rows_per_unit=per_unit)
+            request = Request(table, workload, Budget(Fraction(1)), rounds=rounds, unit=unit, rows_per_unit=per_unit)
             plan = make_plan(session, request)
             spy = Spy()
             count = len(plan.pushdown.cells)
@@ -113,6 +114,9 @@ def test_neighbours_move_scores_and_answers_by_no_more_than_the_noise_is_made_fo
             kernel.select(range(1, count), guess[int(plan.pushdown.cells[0]) :], public.normal(size=count - 1), plan.problem.weights, SHARE)
             for query in range(count):
                 kernel.measure(query, SHARE)
+                # Any partition of the cells: a record is in one part, too.
+                cells = int(plan.pushdown.cells[query])
+                kernel.measure(query, SHARE, np.unique(public.integers(0, 1 + public.integers(cells), cells), return_inverse=True)[1].reshape(-1))
             spies.append(spy)
         first, second = spies
         assert first.scales == second.scales
