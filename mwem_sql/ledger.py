@@ -156,6 +156,12 @@ class Ledger:
                 BudgetError, "mwem_release", f"table ({self.source.table}) was replaced, and {len(capped)} tables have caps, so that its rows may be another's",
                 f"have the curator confirm: CALL mwem_budget('{table}', {float(cap.budget.epsilon):g}) charges them to the account of this name; TRUNCATE and INSERT keep it",
             )
+        twins = [home for home in holders(con, "names") if home != self.home and any(row["account"] == account for row in read_rows(con, home, "names"))]
+        if twins:
+            raise refuse(
+                BudgetError, "mwem_release", f"table ({self.source.table}) has its account in database {twins[0]}, too: one file is a copy of the other",
+                "DETACH the copy, and release from one file only: each counts what it was asked itself",
+            )
         if not private:
             raise seed_refused(table)
         cap.check(table, charge, _sum(cap, self._charges(con, account)))

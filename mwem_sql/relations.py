@@ -21,13 +21,13 @@ from mwem_sql.catalog import Column, Name, Place
 from mwem_sql.compiler.dialect import fold, function_name
 from mwem_sql.errors import MwemError, OptionError, TableError, refuse
 from mwem_sql.files import Files, NotAllowedError
-from mwem_sql.views import ROWS, NotRowWiseError, View, generated
+from mwem_sql.views import ROWS, NotRowWiseError, View, columns_read
 
 _MOST_VIEWS = 50  # one over the other; DuckDB itself stops at a similar depth
 _ROW_WISE = "a private view must give at most one row per row of one table"
 _FILES = "private files are read whole, each once, with declared types"
 _CURE = "write a plain projection or filter of one table, or make the result a table of its own"
-# Types whose values are equal just when they are the same: no collation reaches inside them, or it can be taken off.
+# Types of units: no collation reaches into their values, or it can be taken off (`codes.source`).
 _UNIT_TYPES = ("VARCHAR", "UUID", "BLOB", "BOOLEAN", "DATE", "TIMESTAMP", "TIME", "ENUM(", "DECIMAL(", "FLOAT", "DOUBLE", "UTINYINT", "USMALLINT",
                "UINTEGER", "UBIGINT", "UHUGEINT", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")  # fmt: skip
 
@@ -118,11 +118,14 @@ def _describe(con: duckdb.DuckDBPyConnection, name: Name, is_view: bool, functio
 def _odd(con: duckdb.DuckDBPyConnection, name: Name, own: tuple[Column, ...]) -> dict[str, str]:
     """The generated columns of a table whose expressions are not in the grammar, and why."""
     out: dict[str, str] = {}
+    reads: dict[str, set[str]] = {}
     for column, expression in catalog.generated_columns(con, name).items():
         try:
-            generated(expression, [item.name for item in own])
+            reads[column] = columns_read(expression, [item.name for item in own])
         except NotRowWiseError as reason:
             out[column] = str(reason)
+    for _ in reads:  # one may be computed of another
+        out |= {column: f"reads the generated column {min(read & set(out))}" for column, read in reads.items() if column not in out and read & set(out)}
     return out
 
 

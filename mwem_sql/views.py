@@ -195,6 +195,8 @@ def _objection(node: exp.Expr) -> str | None:
     return None
 
 
-def generated(tree: exp.Expr, columns: Sequence[str]) -> None:
-    """Check the expression of a generated column, as if a view computed it of the table's columns."""
-    _Scope(columns, (), ()).checked(tree)
+def columns_read(tree: exp.Expr, columns: Sequence[str]) -> set[str]:
+    """What the expression of a generated column reads of the table's columns; checked as if a view computed it."""
+    scope = _Scope(columns, (), ())
+    scope.checked(tree)
+    return scope.read

@@ -10,11 +10,13 @@ from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
+from shutil import copyfile
 
 import duckdb
 import pytest
 from conftest import Connection, Open
 
+from mwem_sql import engine
 from mwem_sql.accounts import ledger_of
 from mwem_sql.budget import Budget
 from mwem_sql.caps import Cap, Charge, pure_rho
@@ -166,6 +168,21 @@ def test_what_is_released_about_the_same_rows_stays_within_their_cap(sequences: 
     assert met["full"] > sequences / 4  # caps are reached, not only kept
 
 
+def test_a_copied_file_has_no_budget_of_its_own_beside_the_first(connect: Open, tmp_path: Path) -> None:
+    first = connect(tmp_path / "a.duckdb")
+    first.execute("CREATE TABLE t AS SELECT true AS x; CREATE TABLE w AS SELECT 'x' AS predicate")
+    first.execute("CALL mwem_budget('t', 1)").fetchall()
+    first.execute("CHECKPOINT")
+    first.close()
+    copyfile(tmp_path / "a.duckdb", tmp_path / "b.duckdb")
+    con = connect(tmp_path / "a.duckdb")
+    con.execute(f"ATTACH '{tmp_path / 'b.duckdb'}' AS b")
+    for table in ("t", "b.main.t"):
+        with pytest.raises(duckdb.Error, match=r"has its account in database [ab], too: one file is a copy of the other\. Hint: DETACH the copy"):
+            con.execute(f"CALL mwem_release('{table}', w, 1, rows := 5, output := 'a.main.o')")
+    con.execute("DETACH b; CALL mwem_release('t', w, 1, rows := 5)").fetchall()
+
+
 def moved_file(con: Connection, folder: Path, statement: str) -> None:
     con.execute(statement.replace("FOLDER", str(folder)))
 
@@ -234,8 +251,6 @@ def test_files_of_two_accounts_are_not_read_together(shared: Connection, tmp_pat
 @pytest.mark.parametrize("write", ["table", "file", "account"])
 def test_rows_that_change_while_they_are_read_are_not_released(connect: Open, tmp_path: Path, write: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the debit and the scans a table is swapped with another, or a file is written to."""
-    from mwem_sql import engine  # noqa: PLC0415
-
     con = connect(tmp_path / "a.duckdb")
     con.execute("CREATE TABLE w AS SELECT 'x' AS predicate; CREATE TABLE people (x BOOLEAN NOT NULL); CREATE TABLE others (x BOOLEAN NOT NULL)")
     con.execute(f"COPY (SELECT true AS x) TO '{tmp_path}/p.parquet'; CREATE VIEW files AS FROM '{tmp_path}/p.parquet'")

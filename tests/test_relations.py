@@ -7,25 +7,12 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from test_catalog import HERE, SCHEMA
 
 from mwem_sql import catalog
 from mwem_sql.catalog import Name, Place
 from mwem_sql.errors import OptionError, TableError
 from mwem_sql.relations import Relation, describe
-
-HERE = Place("memory", "main")
-
-
-SCHEMA = """
-    CREATE SCHEMA s;
-    CREATE TABLE t (age INTEGER NOT NULL CHECK (age BETWEEN 17 AND 90), sex VARCHAR, d DATE, x DOUBLE);
-    CREATE TABLE s.u (a INTEGER, b INTEGER);
-    CREATE VIEW w AS SELECT age FROM t WHERE age > 3;
-    CREATE SEQUENCE numbers;
-    CREATE MACRO oldest() AS (SELECT max(age) FROM t);
-    CREATE MACRO nested() AS oldest() + 1;
-    CREATE MACRO twice(n) AS n + n;
-    CREATE MACRO people() AS TABLE SELECT * FROM t"""
 
 
 @pytest.fixture
@@ -239,6 +226,10 @@ def test_generated_columns_are_inspected(con: duckdb.DuckDBPyConnection) -> None
         describe(con, "h", HERE, "f")
     assert inherited(view(con, "SELECT a FROM h")) == {"a": "a"}
     assert inherited(view(con, "SELECT * EXCLUDE (odd) FROM h")) == {"a": "a", "GENERATED ALWAYS AS": "GENERATED ALWAYS AS"}
+    con.execute("CREATE TABLE i (a INTEGER, last AS (next || 'x'), odd AS (stats(a)), next AS (odd::VARCHAR), fine AS (a + 1))")
+    assert inherited(view(con, "SELECT a, fine FROM i")) == {"a": "a", "fine": "fine"}
+    with pytest.raises(TableError, match="reads the generated column last, which reads the generated column next"):
+        view(con, "SELECT last AS l FROM i")
     for query in ("SELECT * FROM h", "SELECT a, odd::VARCHAR AS o FROM h", "SELECT z::VARCHAR AS z FROM h AS y(a, z)"):
         with pytest.raises(TableError, match="reads the generated column odd, which calls stats"):
             view(con, query)
