@@ -30,6 +30,7 @@ _GUARD = threading.RLock()
 _RUNNING: set[Call] = set()
 _HERE = threading.local()
 _LISTENING = threading.Event()
+_ANSWERED = threading.Event()  # a signal has stopped calls, and its handler has not run yet
 
 
 class _Stop(BaseException):
@@ -205,14 +206,18 @@ def listen() -> None:
 def _listen(ear: socket.socket, mouth: socket.socket) -> None:
     while mouth.fileno() >= 0:
         if signal.SIGINT in ear.recv(1):
-            _stop_all(by_signal=True)
+            with _GUARD:
+                if _stop_all(by_signal=True):
+                    _ANSWERED.set()
 
 
 def _on_signal(number: int, frame: FrameType | None) -> None:
     with _GUARD:
-        _stop_all(by_signal=True)  # the listener may have been first
+        _stop_all(by_signal=True)  # the listener may have been first, and the call may have ended since
         news = [call for call in _RUNNING if call.interrupted and not call.told]
         for call in news:
             call.told = True
-    if not news:
+        is_answered = bool(news) or _ANSWERED.is_set()
+        _ANSWERED.clear()
+    if not is_answered:
         signal.default_int_handler(number, frame)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -20,6 +21,7 @@ import pytest
 from conftest import Connection, Open
 
 import mwem_sql
+from mwem_sql import calls
 from mwem_sql import ledger as ledger_module
 
 HERE = Path(__file__).resolve().parent
@@ -133,6 +135,39 @@ def test_ctrl_c_in_a_script(tmp_path: Path, what: str, how: str) -> None:
     assert told.startswith("KeyboardInterrupt" if how == "python" else "InvalidInputException Invalid Input Error: mwem_release: the call was stopped")
     assert rest == ("left\n" if what == "compile" else "failed left\n")
     assert seconds < 5  # within a second where nobody else works; the scan alone would take a minute
+
+
+def test_one_ctrl_c_is_heard_once() -> None:
+    """The listener may have stopped a call, and the call may have ended, before the signal's handler runs: then it has nothing more to say."""
+    ear, mouth = socket.socketpair()
+    listener = threading.Thread(target=calls._listen, args=(ear, mouth))
+    ended: list[str] = []
+    begun = threading.Event()
+
+    def work() -> None:
+        begun.set()
+        while True:
+            time.sleep(0.001)
+
+    def call() -> None:
+        try:
+            calls.run("f", work)
+        except mwem_sql.CancelledError as error:
+            ended.append(str(error))
+
+    caller = threading.Thread(target=call)
+    listener.start()
+    caller.start()
+    begun.wait()
+    mouth.send(bytes([signal.SIGINT]))
+    caller.join()
+    assert ended[0].startswith("f: the call was stopped")
+    calls._on_signal(signal.SIGINT, None)
+    with pytest.raises(KeyboardInterrupt):  # the next one is the caller's own
+        calls._on_signal(signal.SIGINT, None)
+    mouth.close()
+    listener.join()
+    ear.close()
 
 
 @pytest.mark.parametrize("how", ["sql", "python"])
