@@ -141,16 +141,13 @@ def view_query(con: duckdb.DuckDBPyConnection, name: Name) -> exp.Expr:
 
 def generated_columns(con: duckdb.DuckDBPyConnection, name: Name) -> dict[str, exp.Expr]:
     """The expressions of a table's generated columns, by column."""
-    rows = con.execute(
-        "SELECT sql FROM duckdb_tables() WHERE database_name = ? AND schema_name = ? AND table_name = ?",
-        [name.database, name.schema, name.table],
-    ).fetchall()
+    created, _ = _noted(con, name)
     # Most tables have none, and the text of a thousand columns takes long to parse.
-    if not rows or _GENERATED not in rows[0][0]:
+    if _GENERATED not in created:
         return {}
     return {
         column.name: _unqualified(kind.expression)
-        for column in _parsed(rows[0][0], f"table ({name.table!r})").find_all(exp.ColumnDef)
+        for column in _parsed(created, f"table ({name.table!r})").find_all(exp.ColumnDef)
         for kind in (constraint.args.get("kind") for constraint in column.args.get("constraints") or ())
         if isinstance(kind, exp.GeneratedAsIdentityColumnConstraint)
     }
@@ -158,11 +155,16 @@ def generated_columns(con: duckdb.DuckDBPyConnection, name: Name) -> dict[str, e
 
 def comment(con: duckdb.DuckDBPyConnection, name: Name) -> str:
     """What was noted on a table; nothing if it is not there."""
+    return _noted(con, name)[1]
+
+
+def _noted(con: duckdb.DuckDBPyConnection, name: Name) -> tuple[str, str]:
+    """How a table was created, and its comment; nothing if it is not there."""
     rows = con.execute(
-        "SELECT comment FROM duckdb_tables() WHERE database_name = ? AND schema_name = ? AND table_name = ?",
+        "SELECT sql, comment FROM duckdb_tables() WHERE database_name = ? AND schema_name = ? AND table_name = ?",
         [name.database, name.schema, name.table],
     ).fetchall()
-    return (rows[0][0] or "") if rows else ""
+    return (rows[0][0], rows[0][1] or "") if rows else ("", "")
 
 
 def set_comment(con: duckdb.DuckDBPyConnection, name: Name, text: str) -> None:

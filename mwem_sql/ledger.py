@@ -126,7 +126,7 @@ class Ledger:
             with transaction(con):
                 self._check_intact(con)
                 account = self.account(con)
-                self._check_cap(con, self._cap(con, account), charge, account, private=private)
+                self._check_cap(con, _cap(con, self.home, account), charge, account, private=private)
                 return self._open(con, self._opened(con, account), charge, output, {"action": action, "request": request, "private": private, "status": "open"})
 
         self._prepare(con)
@@ -164,7 +164,7 @@ class Ledger:
             )
         if not private:
             raise seed_refused(table)
-        cap.check(table, charge, _sum(cap, self._charges(con, account)))
+        cap.check(table, charge, _sum(cap, _charges(con, self.home, account)))
 
     def note(self, con: duckdb.DuckDBPyConnection, output: str | None, action: str) -> None:
         """Write down that something not private was done; it spends no budget, because no budget covers it."""
@@ -261,8 +261,8 @@ class Ledger:
         return (capped or [name for name, own in self._known(con).items() if own == account])[0]
 
     def _check_change(self, con: duckdb.DuckDBPyConnection, cap: Cap, account: str | None) -> None:
-        function, table, charges = "mwem_budget", self.source.table.table, self._charges(con, account)
-        before = self._cap(con, account)
+        function, table, charges = "mwem_budget", self.source.table.table, _charges(con, self.home, account)
+        before = _cap(con, self.home, account)
         if charges and before is not None and before.pure != cap.pure:
             raise refuse(
                 BudgetError, function, f"delta ({float(cap.budget.delta):g}) cannot be changed to or from 0: {len(charges)} releases of {table} were counted without it"
@@ -284,12 +284,6 @@ class Ledger:
     def balance(self, con: duckdb.DuckDBPyConnection) -> Balance:
         return balance(con, self.home, self.account(con))
 
-    def _cap(self, con: duckdb.DuckDBPyConnection, account: str | None) -> Cap | None:
-        return _cap(con, self.home, account)
-
-    def _charges(self, con: duckdb.DuckDBPyConnection, account: str | None) -> list[Charge]:
-        return _charges(con, self.home, account)
-
     def _prepare(self, con: duckdb.DuckDBPyConnection) -> None:
         metadata.prepare(con, self.home, "ledger.sql", "names")
 
@@ -309,9 +303,12 @@ def mark_of(con: duckdb.DuckDBPyConnection, table: Name | None) -> str | None:
 
 def balance(con: duckdb.DuckDBPyConnection, home: str, account: str | None) -> Balance:
     """What all private entries of an account add up to, whatever became of them."""
-    cap, charges = _cap(con, home, account), _charges(con, home, account)
+    cap = _cap(con, home, account)
+    with legible(damaged(home)):
+        rows = list(_of(con, home, "ledger", account))
+        charges = [_charge(row) for row in rows if row["private"]]
+        seeded = sum(not row["private"] and row["action"] == "mwem_release" for row in rows)
     deltas = sum((charge.budget.delta for charge in charges), Fraction(0))
-    seeded = sum(not row["private"] and row["action"] == "mwem_release" for row in _of(con, home, "ledger", account))
     if cap is None:
         return Balance(None, sum((charge.budget.epsilon for charge in charges), Fraction(0)), deltas, seeded)
     return Balance(cap, _sum(cap, charges), Fraction(0) if cap.pure or not charges else cap.budget.delta, seeded)
