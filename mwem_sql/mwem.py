@@ -27,7 +27,7 @@ from mwem_sql.factor import LOWEST, TINY
 from mwem_sql.fit import Target
 from mwem_sql.grid import Adaptive, Grouped
 from mwem_sql.kernel import Kernel, Measurement
-from mwem_sql.mechanisms import noise_scale, selection_scale, variance
+from mwem_sql.mechanisms import Kind, noise_scale, selection_scale, variance
 from mwem_sql.offers import Offers
 from mwem_sql.refine import Refinement
 from mwem_sql.state import SCHEMA, Mixture, State
@@ -132,7 +132,7 @@ def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int
     # A public total needs no measurement.
     for scalar in np.flatnonzero(offers.cells == 1).tolist() if problem.total is not None else ():
         known[scalar] = math.inf if _is_total(problem.queries[scalar]) else 0.0
-    m = _Measured(kernel, Q, problem.total, problem.sensitivity)
+    m = _Measured(kernel, Q, problem.total, problem.sensitivity, split.kind)
     iterates: list[Adaptive] = []
     outdated = True
 
@@ -150,7 +150,7 @@ def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int
     if split.growing and ahead:
         ahead = _ahead(problem, split.first + pace.spare(split.first, _doubt(problem, ahead, split, n)))
     for own, share in ahead:
-        m.refine("first", own.query + 1, share, A, own.growth)
+        m.refine("first", own.query + 1, share, A, own.by_cells)
         known[own.query] = float(share)
     n = m.give(A, [own.query + 1 for own, _ in ahead])
 
@@ -231,11 +231,11 @@ def _doubt(problem: Problem, ahead: Sequence[tuple[First, Fraction]], split: Spl
 
 def _whole(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int, int], None] | None) -> Outcome:
     """Spend everything on the joint distributions of a few sets of attributes: there is nothing to select, and no loop."""
-    m = _Measured(kernel, problem.kernel_queries(), problem.total, problem.sensitivity)
+    m = _Measured(kernel, problem.kernel_queries(), problem.total, problem.sensitivity, split.kind)
     A = Adaptive.uniform(problem.sizes, problem.total or 1.0)
     ahead = _ahead(problem, split.limit)
     for number, (own, share) in enumerate(ahead, start=1):
-        m.refine("round", own.query + 1, share, A, own.growth)
+        m.refine("round", own.query + 1, share, A, own.by_cells)
         m.give(A, [own.query + 1])
         if progress is not None:
             progress(number, len(ahead))
@@ -245,7 +245,7 @@ def _whole(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[i
 
 def _at_once(kernel: Kernel, problem: Problem, split: Split) -> Outcome:
     """Spend everything on the histogram of a small domain: there is nothing to select, and no loop."""
-    m = _Measured(kernel, problem.kernel_queries(), problem.total, problem.sensitivity)
+    m = _Measured(kernel, problem.kernel_queries(), problem.total, problem.sensitivity, split.kind)
     measured = m.measure("round", 1, split.limit)
     n = m.total()
     A = Adaptive.uniform(problem.sizes, n)
@@ -292,6 +292,7 @@ class _Measured:
     queries: Sequence[LinearQuery]
     public: float | None = None
     sensitivity: int = 1
+    kind: Kind = "pure"
     steps: list[Step] = field(default_factory=list)
     values: dict[int, Floats] = field(default_factory=dict)
     variances: dict[int, float] = field(default_factory=dict)
@@ -299,9 +300,7 @@ class _Measured:
     counts: list[tuple[float, float]] = field(default_factory=list)
     # The same object as long as nothing new is known of a query: the fit can then tell.
     targets: dict[int, Target] = field(default_factory=dict)
-    # Of what is refined, all that was measured, and what was known before of its cells.
     refined: dict[int, Refinement] = field(default_factory=dict)
-    bases: dict[int, Floats] = field(default_factory=dict)
 
     def measure(self, purpose: Purpose, q: int, share: Fraction) -> Measurement:
         measurement = self.kernel.measure(q, share)
@@ -322,38 +321,39 @@ class _Measured:
             self.targets[q] = Target(self.queries[q].shares, new, spread)
         return measurement
 
-    def refine(self, purpose: Purpose, q: int, share: Fraction, A: Adaptive, growth: int = 1) -> None:
-        """Measure a histogram by partitions that are split where there are rows; A, before it is given what they tell, is what is known otherwise.
+    def refine(self, purpose: Purpose, q: int, share: Fraction, A: Adaptive, by_cells: bool = False) -> None:
+        """Measure a histogram by partitions that follow the data; A, before it is given what they tell, is what is known otherwise.
 
-        Each round takes `growth` times the share of the one before. Where nothing is worth a split, the rest of the share goes to the partition as
-        it is; so does all of it when the histogram is measured again.
+        Where there is nothing to look at more closely, the rest of the share goes to the partition as it is. A histogram that is measured again takes
+        one partition more.
         """
         query = self.queries[q]
-        rounds = 0
+        parts = [1.0]
         if q in self.refined:
-            expected = noise_scale(share, self.sensitivity, self.steps[-1].measurement.kind)
-            self.refined[q].split(variance(expected.scale, self.steps[-1].measurement.kind))
-            rounds = 1
+            self.refined[q].look(self._variance(share))
         else:
-            self.refined[q] = Refinement(query.shape)
-            self.bases[q] = A.marginal(query.attributes).ravel()
+            self.refined[q] = Refinement(query.shape, A.marginal(query.attributes).ravel())
+            parts = self.refined[q].parts(by_cells, 2 if self.kind == "pure" else 1)
         own = self.refined[q]
-        rounds = rounds or own.rounds
-        while rounds:
-            part = share / sum(growth**later for later in range(rounds))
+        while parts:
+            part = share * Fraction(parts[0]) / sum(map(Fraction, parts))
             measured = self.kernel.measure(q, part, own.labels)
             self.steps.append(Step(purpose, measured))
             own.tell(measured.values.astype(np.float64), measured.variance)
-            share, rounds = share - part, rounds - 1
-            if rounds and not own.split(measured.variance / (growth**2 if measured.kind == "pure" else growth)):
-                growth, rounds = 1, 1
+            share, parts = share - part, parts[1:]
+            if parts and not own.look(self._variance(share * Fraction(parts[0]) / sum(map(Fraction, parts)))):
+                parts = [1.0]
+
+    def _variance(self, share: Fraction) -> float:
+        """Of the noise that a measurement with this share will have."""
+        return variance(noise_scale(share, self.sensitivity, self.kind).scale, self.kind)
 
     def give(self, A: Adaptive, queries: Iterable[int]) -> float:
         """Fit A at once to what was refined, one after the other; the estimate of n that it then has."""
         n = self.total()
         A.rescale(n)
         for q in queries:
-            query, leaves = self.queries[q], self.refined[q].leaves(self.bases[q], n)
+            query, leaves = self.queries[q], self.refined[q].leaves(n)
             partition = LinearQuery((Block(query.attributes, leaves.labels.reshape(query.shape), leaves.values.size),))
             A.take(partition, leaves.cells.reshape(query.shape))
             self.targets[q] = Target(partition, leaves.values, leaves.variances)

@@ -25,8 +25,6 @@ MOST_ADDED = 20_000
 """Marginals that are added to a workload, those of fewer parts first; and partitions."""
 MOST_CELLS = 4_000_000
 """Of all marginals that are added, together; and of all partitions."""
-CELLS_GROWTH = 4
-"""Of the rounds of refining a set that only cuboids ask about, each over the one before."""
 MOST_ASKED = 1000
 """Different sets of attributes among which those are looked for that are in no other."""
 PIECES = 8
@@ -59,13 +57,12 @@ class Strategy:
 class First:
     """A histogram that is refined: its number, from 0, and its part of what is spent on all of them.
 
-    `growth` is how many times as much each round of refining takes as the one before: with 1 all levels are known alike, as ranges need
-    it, with more the finest ones best, as cuboids do.
+    `by_cells`: only cuboids ask about it, which need single cells; ranges need the sums over many, too.
     """
 
     query: int
     part: float
-    growth: int = 1
+    by_cells: bool = False
 
 
 def are_parities(queries: Sequence[LinearQuery]) -> bool:
@@ -103,7 +100,7 @@ def together(queries: Sequence[LinearQuery], weights: Floats, sizes: Mapping[str
     is_cells = {names: all(_is_cuboid(queries[number]) for other, own in asked.items() if other and other <= names for number in own) for names in sets}
     found = [whole_domain({name: size for name, size in sizes.items() if name in names}) for names in sets]
     parts = np.array([(importance[names] ** 2 * query.cells) ** (1 / 3) for names, query in zip(sets, found, strict=True)])
-    first = [First(number, float(part), CELLS_GROWTH if is_cells[names] else 1) for number, (part, names) in enumerate(zip(parts / parts.sum(), sets, strict=True))]
+    first = [First(number, float(part), is_cells[names]) for number, (part, names) in enumerate(zip(parts / parts.sum(), sets, strict=True))]
     return Strategy(found, np.ones(len(found)), first, whole=True)
 
 
@@ -174,7 +171,7 @@ def _with_first(strategy: Strategy, queries: Sequence[LinearQuery], sizes: Mappi
         if name not in plain:
             found.append(whole_domain({name: sizes[name]}))
             weights.append(np.ones(1))
-        first.append(First(number, sizes[name] ** (1 / 3), 1 if name in by_ranges else CELLS_GROWTH))
+        first.append(First(number, sizes[name] ** (1 / 3), name not in by_ranges))
     whole = sum(own.part for own in first)
     return replace(strategy, queries=found, weights=np.concatenate(weights), first=[replace(own, part=own.part / whole) for own in first])
 

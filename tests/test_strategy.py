@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mwem_sql import strategy
 from mwem_sql.compiler.linear import Block, LinearQuery
-from mwem_sql.strategy import CELLS_GROWTH, First, are_parities, extend, is_told_at_once, together
+from mwem_sql.strategy import First, are_parities, extend, is_told_at_once, together
 
 SHAPE = {"a": 2, "b": 3, "c": 4, "d": 2}
 BLOCKS = {name: Block((name,), np.arange(size, dtype=np.int32), size) for name, size in SHAPE.items()}
@@ -110,14 +110,14 @@ def test_few_sets_of_attributes_are_refined() -> None:
     assert sum(parts.values()) == pytest.approx(1)
     # The optimum of cells * weight^2 / share^2, summed up.
     assert parts["bc"] / parts["cd"] == pytest.approx((12 * 8**2 / 8) ** (1 / 3))
-    # What is asked for cell by cell is best known at the finest level.
-    assert [own.growth for own in found.first] == [CELLS_GROWTH, 1, CELLS_GROWTH]
+    assert [own.by_cells for own in found.first] == [True, False, True]
 
 
 def test_attributes_that_nobody_joins_take_everything() -> None:
     found = together([cuboid("a"), LinearQuery((condition("c"),))], np.ones(2), SHAPE, 10**6)
     assert found is not None
-    assert found.first == [First(0, pytest.approx(2 ** (1 / 3) / (2 ** (1 / 3) + 4 ** (1 / 3))), CELLS_GROWTH), First(1, pytest.approx(4 ** (1 / 3) / (2 ** (1 / 3) + 4 ** (1 / 3))), 1)]
+    whole = 2 ** (1 / 3) + 4 ** (1 / 3)
+    assert found.first == [First(0, pytest.approx(2 ** (1 / 3) / whole), True), First(1, pytest.approx(4 ** (1 / 3) / whole))]
 
 
 @pytest.mark.parametrize(("limit", "most"), [("MOST_SETS", 2), ("MOST_HELD", 11), ("MOST_ASKED", 2)])
