@@ -216,7 +216,7 @@ class Adaptive(Grouped):
         self.regridded = list(grids)
         # Attributes of several groups that are not all classes.
         self.partial = {name for name in self.coarse if grids[name].count > 1}
-        # What was last fitted, and the same on groups.
+        # What was last fitted, and the same on groups, as long as these are the same.
         self._targets: dict[int, tuple[Target, Target]] = {}
 
     @classmethod
@@ -267,6 +267,7 @@ class Adaptive(Grouped):
         self.state.split(name, parents, finer.sums / old.sums[parents])
         self.grids[name] = finer
         self.regridded.append(name)
+        self._targets = {key: held for key, held in self._targets.items() if name not in held[0].query.attributes}
         self.partial.add(name)
         if finer.is_whole:
             self.partial.discard(name)
@@ -302,18 +303,13 @@ class Adaptive(Grouped):
 
     def fit(self, targets: Sequence[Target], tolerance: float = TOLERANCE) -> Fitted:
         """Refit all measurements, each weighted by the inverse of its variance, until their misfit no longer falls."""
-        split: set[str] = set()
         for target in targets:
             if id(target) not in self._targets:
-                split |= self.refine(target.query)
-        known = {}
-        for target in targets:
-            held = self._targets.get(id(target))
-            if held is None or not split.isdisjoint(target.query.attributes):
-                held = target, replace(target, query=self._expressed(target.query))
-            known[id(target)] = held
-        self._targets = known
-        return self.state.fit([own for _, own in known.values()], tolerance)
+                self.refine(target.query)
+        self._targets = {
+            id(target): self._targets.get(id(target)) or (target, replace(target, query=self._expressed(target.query))) for target in targets
+        }
+        return self.state.fit([own for _, own in self._targets.values()], tolerance)
 
     def finish(self) -> None:
         """Fit once more, and closely: there is no next fit that would go on from here."""
