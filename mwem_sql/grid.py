@@ -23,7 +23,7 @@ from mwem_sql.state import Measurement, Mixture, State, base_shares
 from mwem_sql.tree import Tree
 
 MOST_HELD = 2**20
-"""Class combinations of attributes up to which very many queries over them are answered from prefix sums."""
+"""Combinations of stretches of classes in one group, up to which very many queries over them are answered from prefix sums."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +60,23 @@ class Grid:
         return 1 + int(np.count_nonzero(np.diff(self.groups)))
 
     @cached_property
+    def run_begins(self) -> Places:
+        return np.append(0, np.flatnonzero(np.diff(self.groups)) + 1)
+
+    @cached_property
+    def run_shares(self) -> Floats:
+        """Each stretch's share of its group."""
+        return np.add.reduceat(self.shares, self.run_begins)
+
+    @cached_property
+    def places(self) -> tuple[Places, Floats]:
+        """Of each place before, between and after classes: the stretch of the class that follows, or the last one, and which share of it comes before."""
+        run = np.repeat(np.arange(self.runs), np.diff(self.run_begins, append=len(self.groups)))
+        before = np.cumsum(self.shares) - self.shares
+        inside = (before - before[self.run_begins][run]) / self.run_shares[run]
+        return np.append(run, self.runs - 1), np.append(inside, 1.0)
+
+    @cached_property
     def firsts(self) -> Places:
         """A class of each group, to stand for all of them."""
         return np.unique(self.groups, return_index=True)[1]
@@ -87,10 +104,26 @@ class Grid:
         """From weights of groups along an axis to those of classes."""
         return np.asarray(weights.take(self.groups, axis=axis) * self.shares.reshape(-1, *[1] * (weights.ndim - axis - 1)))
 
+    def spread_to_runs(self, weights: Floats, axis: int) -> Floats:
+        """From weights of groups along an axis to those of stretches."""
+        shares = self.run_shares.reshape(-1, *[1] * (weights.ndim - axis - 1))
+        return np.asarray(weights.take(self.groups[self.run_begins], axis=axis) * shares)
+
     def gather(self, weights: Floats, axis: int) -> Floats:
         """From weights of classes along an axis to those of groups."""
         order, starts = self._order
         return np.asarray(np.add.reduceat(weights.take(order, axis=axis), starts, axis=axis))
+
+    def counted(self, begins: Places, ends: Places) -> Floats:
+        """The share of each group that is in some stretches of neighbouring classes, which have none in common: `average` of a count, without its classes."""
+        runs, inside = self.places
+        # What comes before a place is a part of its own run and all runs before that.
+        steps, parts = np.zeros(self.runs + 1), np.zeros(self.runs)
+        for places, sign in ((begins, -1.0), (ends, 1.0)):
+            np.add.at(steps, runs[places], sign)
+            np.add.at(parts, runs[places], sign * inside[places])
+        whole = np.cumsum(steps[::-1])[::-1][1:]
+        return np.bincount(self.groups[self.run_begins], (whole + parts) * self.run_shares, minlength=self.count).astype(np.float64, copy=False)
 
     def average(self, adds: Floats, axis: int) -> Floats:
         """From what a record of each class adds along an axis to what one of each group adds on average."""
@@ -142,19 +175,28 @@ class Grouped:
         """One array per query; what queries have in common is computed once."""
         together: dict[tuple[str, ...], list[int]] = {}
         for number, query in enumerate(queries if len(queries) >= MANY else ()):
-            if query.domain_cells <= MOST_HELD and is_boxes(query):
+            if is_boxes(query):
                 together.setdefault(query.attributes, []).append(number)
         out: dict[int, Floats] = {}
         for attributes, numbers in together.items():
-            if len(numbers) >= MANY:
+            if len(numbers) >= MANY and prod(self.grids[name].runs for name in attributes) <= MOST_HELD:
                 own = [queries[number] for number in numbers]
                 boxes = self._boxes.get(attributes)
                 if boxes is None or boxes.queries != own:
                     boxes = self._boxes[attributes] = Boxes(own)
-                out.update(zip(numbers, np.split(boxes.answers(self.marginal(attributes)), boxes.ends[:-1]), strict=True))
+                out.update(zip(numbers, np.split(self._summed(boxes, attributes), boxes.ends[:-1]), strict=True))
         others = [number for number in range(len(queries)) if number not in out]
         out.update(zip(others, self._each([queries[number] for number in others]), strict=True))
         return [out[number] for number in range(len(queries))]
+
+    def _summed(self, boxes: Boxes, attributes: Sequence[str]) -> Floats:
+        """Answers from prefix sums over classes or, where these are in groups, over stretches of those: as many as there are, whatever the classes."""
+        if self.coarse.isdisjoint(attributes):
+            return boxes.answers(self.marginal(attributes))
+        weights = self.state.marginal(attributes)
+        for axis, name in enumerate(attributes):
+            weights = self.grids[name].spread_to_runs(weights, axis)
+        return boxes.spread(weights, [self.grids[name].places for name in attributes])
 
     def _each(self, queries: Sequence[LinearQuery]) -> list[Floats]:
         """The same, each by itself."""
@@ -182,14 +224,23 @@ class Grouped:
             return known
         held = self._averages.get(id(block))
         if held is None or held[1] != grids:
-            adds = (block.labels >= 0).astype(np.float64)
-            if block.values is not None:
-                adds *= block.values
-            for axis, grid in enumerate(grids):
-                adds = adds if grid.is_whole else grid.average(adds, axis)
+            adds = self._added(block, grids)
             own = Block(block.attributes, np.zeros(adds.shape, dtype=np.int32), 1, adds, block.unit)
             held = self._averages[id(block)] = (block, grids, own)
         return held[2]
+
+    @staticmethod
+    def _added(block: Block, grids: Sequence[Grid]) -> Floats:
+        """What a record of each group adds to the one cell of a block, on average."""
+        if block.values is None and len(grids) == 1:
+            begins, ends, cells = block.stretches
+            return grids[0].counted(begins[cells >= 0], ends[cells >= 0])
+        adds = (block.labels >= 0).astype(np.float64)
+        if block.values is not None:
+            adds *= block.values
+        for axis, grid in enumerate(grids):
+            adds = adds if grid.is_whole else grid.average(adds, axis)
+        return adds
 
     def _told(self, query: LinearQuery, answer: Floats) -> Floats:
         """The answer to a query from the answer to what was asked for it."""
@@ -216,7 +267,7 @@ class Adaptive(Grouped):
         self.regridded = list(grids)
         # Attributes of several groups that are not all classes.
         self.partial = {name for name in self.coarse if grids[name].count > 1}
-        # What was last fitted, and the same on groups.
+        # What was last fitted, and the same on groups, as long as these are the same.
         self._targets: dict[int, tuple[Target, Target]] = {}
 
     @classmethod
@@ -267,6 +318,7 @@ class Adaptive(Grouped):
         self.state.split(name, parents, finer.sums / old.sums[parents])
         self.grids[name] = finer
         self.regridded.append(name)
+        self._targets = {key: held for key, held in self._targets.items() if name not in held[0].query.attributes}
         self.partial.add(name)
         if finer.is_whole:
             self.partial.discard(name)
@@ -302,18 +354,13 @@ class Adaptive(Grouped):
 
     def fit(self, targets: Sequence[Target], tolerance: float = TOLERANCE) -> Fitted:
         """Refit all measurements, each weighted by the inverse of its variance, until their misfit no longer falls."""
-        split: set[str] = set()
         for target in targets:
             if id(target) not in self._targets:
-                split |= self.refine(target.query)
-        known = {}
-        for target in targets:
-            held = self._targets.get(id(target))
-            if held is None or not split.isdisjoint(target.query.attributes):
-                held = target, replace(target, query=self._expressed(target.query))
-            known[id(target)] = held
-        self._targets = known
-        return self.state.fit([own for _, own in known.values()], tolerance)
+                self.refine(target.query)
+        self._targets = {
+            id(target): self._targets.get(id(target)) or (target, replace(target, query=self._expressed(target.query))) for target in targets
+        }
+        return self.state.fit([own for _, own in self._targets.values()], tolerance)
 
     def finish(self) -> None:
         """Fit once more, and closely: there is no next fit that would go on from here."""

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from mwem_sql.budget import Pace, Split
 from mwem_sql.compiler.facts import Facts
-from mwem_sql.compiler.linear import Block, Floats, LinearQuery
+from mwem_sql.compiler.linear import Block, Floats, Labels, LinearQuery
 from mwem_sql.factor import LOWEST, TINY
 from mwem_sql.fit import Target
 from mwem_sql.grid import Adaptive, Grouped
@@ -90,10 +90,11 @@ class Problem:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One measurement of a run and what it was for."""
+    """One measurement of a run and what it was for; if it was of a partition of the query's cells, the part of each cell."""
 
     purpose: Purpose
     measurement: Measurement
+    parts: Labels | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,6 +182,8 @@ def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int
                 if before is not None:
                     pace.hear(float(np.abs(measured.values / Q[q_i].bound - before).sum()), penalties.noise[q_i] / Q[q_i].bound)
                     m.shrink(q_i, before)
+                # Even if it is not fitted: what is stored tells apart what was measured.
+                A.refine(Q[q_i])
         else:
             # Nothing new can be asked: the whole round goes to what is in the state.
             q_i = m.least_known()
@@ -213,8 +216,8 @@ def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int
     for A_i in iterates:
         if problem.total is None:
             A_i.rescale(n)
-        A_i.follow(iterates[-1])
-    return Outcome(Grouped(Mixture([A_i.state for A_i in iterates]), iterates[-1].grids), n, tuple(m.steps))
+        A_i.follow(A)
+    return Outcome(Grouped(Mixture([A_i.state for A_i in iterates]), A.grids), n, tuple(m.steps))
 
 
 def _ahead(problem: Problem, budget: Fraction) -> list[tuple[First, Fraction]]:
@@ -337,8 +340,9 @@ class _Measured:
         own = self.refined[q]
         while parts:
             part = share * Fraction(parts[0]) / sum(map(Fraction, parts))
-            measured = self.kernel.measure(q, part, own.labels)
-            self.steps.append(Step(purpose, measured))
+            labels = own.labels
+            measured = self.kernel.measure(q, part, labels)
+            self.steps.append(Step(purpose, measured, labels))
             own.tell(measured.values.astype(np.float64), measured.variance)
             share, parts = share - part, parts[1:]
             if parts and not own.look(self._variance(share * Fraction(parts[0]) / sum(map(Fraction, parts)))):

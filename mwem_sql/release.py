@@ -20,7 +20,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from mwem_sql import calls, engine, relations, reuse, store
+from mwem_sql import calls, engine, measurements, relations, reuse, store
 from mwem_sql.accounts import cap_of, ledger_of
 from mwem_sql.budget import COUNTS_SHARE, FIRST_SHARE, PAPER_SHARE, SELECT_SHARE, TOTAL_SHARE, Split, split
 from mwem_sql.caps import Charge, nominal, protected
@@ -253,9 +253,11 @@ def _run_and_store(
         "rows_per_unit": request.rows_per_unit, "private": request.seed is None,
         "domain": json.dumps(_published(compiled).to_json()), "grid": json.dumps(store.classes_to_json(classes)),
     }  # fmt: skip
+    asked = () if plan.problem.at_once or plan.problem.whole else compiled.distinct[0]
     columns = draw_rows(state, classes, rows, generator)
     try:
-        release = store.write(session.cursor(), output, facts, columns, measurements=_measurements(plan, outcome), factors=_factors(state))
+        measured = measurements.table(plan.problem, asked, outcome)
+        release = store.write(session.cursor(), output, facts, columns, measurements=measured, factors=_factors(state))
     except duckdb.Error as error:
         raise refuse(
             OutputError, FUNCTION, f"output ({output}) could not be written ({str(error).splitlines()[0]})",
@@ -290,32 +292,6 @@ def _published(compiled: Compiled) -> Domain:
     """The domain of the released attributes only."""
     attributes = tuple(attribute for attribute in compiled.domain if attribute.name in compiled.classes)
     return Domain(compiled.domain.table, tuple(attribute.name for attribute in attributes), attributes)
-
-
-def _measurements(plan: Plan, outcome: Outcome) -> pa.Table:
-    queries = () if plan.problem.at_once or plan.problem.whole else plan.compiled.distinct[0]
-    rows = []
-    for number, step in enumerate(outcome.steps, start=1):
-        measured = step.measurement
-        asked = measured.query if step.purpose not in {"total", "histogram"} else 0
-        query = queries[asked - 1] if 1 <= asked <= len(queries) else None
-        added = ", ".join(plan.problem.queries[asked - 1].attributes) if asked else step.purpose
-        rows.append(
-            {
-                "step": number, "purpose": step.purpose, "query": query.number if query else None,
-                "name": query.label if query else added, "noise": "laplace" if measured.kind == "pure" else "gaussian",
-                "scale": measured.scale, "resolution": query.linear.unit if query else 1.0, "values": measured.values,
-            }
-        )  # fmt: skip
-    return pa.Table.from_pylist(rows, schema=_MEASUREMENTS)
-
-
-_MEASUREMENTS = pa.schema(
-    {
-        "step": pa.int32(), "purpose": pa.string(), "query": pa.int32(), "name": pa.string(), "noise": pa.string(),
-        "scale": pa.float64(), "resolution": pa.float64(), "values": pa.large_list(pa.int64()),
-    }
-)  # fmt: skip
 
 
 def _factors(state: State | Mixture) -> pa.Table:

@@ -44,10 +44,17 @@ CREATE TABLE IF NOT EXISTS measurements (
     noise VARCHAR NOT NULL,             -- laplace or gaussian, on integers
     scale DOUBLE NOT NULL,              -- of the noise on "values"
     resolution DOUBLE DEFAULT 1.0,      -- what a value of 1 stands for: 1, or the grid of the query's measure
-    "values" BIGINT[] NOT NULL          -- one per cell of the query
+    "values" BIGINT[] NOT NULL,         -- one per cell of the query, or of the partition of its attributes that was measured
+    -- What each value counts. A value has one cell of every block, in row-major order: with sizes 2 and 3, "values"[1 + 3 * i + j] has cells i and j.
+    -- A block is a list of stretches of the class combinations of its attributes, in row-major order and numbered from 0, classes as in the grid of the release:
+    -- those from begins[k] up to begins[k + 1], or to the end, are in cells[k], or not counted where that is -1. shape has how many classes each attribute has.
+    -- A record adds 1, or if there are adds, adds[k] times resolution (of several blocks, their product). Without blocks a value counts all records.
+    blocks STRUCT(attributes VARCHAR[], shape INTEGER[], size INTEGER, begins INTEGER[], cells INTEGER[], adds BIGINT[])[]
 );
 -- Files that were written before measures had a grid.
 ALTER TABLE measurements ADD COLUMN IF NOT EXISTS resolution DOUBLE DEFAULT 1.0;
+-- Files that were written before measurements said what they count.
+ALTER TABLE measurements ADD COLUMN IF NOT EXISTS blocks STRUCT(attributes VARCHAR[], shape INTEGER[], size INTEGER, begins INTEGER[], cells INTEGER[], adds BIGINT[])[];
 
 -- The factored state: state is 0 but for an average, which keeps one state per round.
 CREATE TABLE IF NOT EXISTS factors (

@@ -36,7 +36,7 @@ def test_factors_and_measurements_are_arrow(con: Connection) -> None:
     for row in made.factors.to_pylist():
         assert np.prod(row["shape"]) == len(row["weights"])
     assert {name for row in made.factors.to_pylist() for name in row["attributes"]} == {"age", "sex", "member", "city"}
-    assert made.measurements.schema.names == ["step", "purpose", "query", "name", "noise", "scale", "resolution", "values"]
+    assert made.measurements.schema.names == ["step", "purpose", "query", "name", "noise", "scale", "resolution", "values", "blocks"]
     assert made.measurements.column("purpose").to_pylist() == ["total", "round", "round"]
 
 

@@ -360,3 +360,17 @@ def test_a_cell_that_is_matched_to_nothing_is_very_small_and_can_be_matched_agai
     assert 0 < state.answer(both)[1] < 1e-200
     state.match(both, np.array([4.0, 6.0]))
     np.testing.assert_allclose(state.answer(both), [4, 6])
+
+
+def test_what_is_fitted_again_follows_a_split_in_between() -> None:
+    """Groups that were split by what is not fitted, too: a target of before is then asked on the new ones."""
+    target = Target(count("x", 9, 0, 4), np.array([70.0]), 1.0)
+    once, twice = (Adaptive.uniform({"x": np.ones(9)}, 100.0) for _ in range(2))
+    once.fit([target])
+    twice.fit([target])
+    twice.refine(count("x", 9, 2, 6))
+    other = Target(count("x", 9, 1, 5), np.array([50.0]), 1.0)
+    for state in (once, twice):
+        state.fit([target, other])
+    assert twice.grids["x"].count > once.grids["x"].count
+    np.testing.assert_allclose(twice.marginal(["x"]), once.marginal(["x"]), rtol=1e-6)

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from mwem_sql import grid
 from mwem_sql.compiler.linear import Block, LinearQuery
-from mwem_sql.grid import Adaptive
+from mwem_sql.compiler.stretches import Stretches
+from mwem_sql.grid import Adaptive, Grid
 from mwem_sql.prefix import MOST_RUNS, Boxes, is_boxes
 
 SIZES = (7, 4)
@@ -57,3 +58,53 @@ def test_a_state_answers_many_queries_as_it_answers_each(monkeypatch: pytest.Mon
         for own, one in zip(state.answers(asked), each, strict=True):
             np.testing.assert_allclose(own, one, atol=1e-9)
         monkeypatch.undo()
+
+
+@st.composite
+def grids(draw: st.DrawFn, size: int) -> Grid:
+    """Groups of classes, not all of them neighbours, numbered by first appearance."""
+    drawn = draw(st.lists(st.integers(0, 3), min_size=size, max_size=size))
+    order = list(dict.fromkeys(drawn))
+    sizes = np.array(draw(st.lists(st.floats(0.1, 10), min_size=size, max_size=size)))
+    return Grid(np.array([order.index(group) for group in drawn], np.int32), sizes / sizes.sum())
+
+
+@settings(max_examples=100, deadline=None)
+@given(queries(), st.data())
+def test_sums_over_stretches_of_groups_are_those_over_classes(asked: list[LinearQuery], data: st.DataObject) -> None:
+    own = [data.draw(grids(block.labels.size)) for block in asked[0].blocks]
+    weights = np.random.default_rng(data.draw(st.integers(0, 99))).uniform(0, 9, [grid.count for grid in own])
+    classes, runs = weights, weights
+    for axis, one in enumerate(own):
+        classes, runs = one.spread(classes, axis), one.spread_to_runs(runs, axis)
+    assert runs.shape == tuple(grid.runs for grid in own)
+    boxes = Boxes(asked)
+    np.testing.assert_allclose(boxes.spread(runs, [grid.places for grid in own]), boxes.answers(classes), atol=1e-9)
+
+
+@settings(max_examples=100, deadline=None)
+@given(grids(9), st.lists(st.integers(-1, 0), min_size=9, max_size=9))
+def test_a_count_on_groups_is_its_average(grid: Grid, labels: list[int]) -> None:
+    block = Block(("x",), np.array(labels, np.int32), 1)
+    begins, ends, cells = block.stretches
+    found = grid.counted(begins[cells >= 0], ends[cells >= 0])
+    np.testing.assert_allclose(found, grid.average((block.labels >= 0).astype(np.float64), 0), atol=1e-12)
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_many_conditions_on_many_classes_are_no_walk_over_both(monkeypatch: pytest.MonkeyPatch, *, together: bool) -> None:
+    """As many classes as conditions, of which the state has ten groups: no condition is laid out over all classes."""
+    size = 3000
+    sizes = {"x": np.ones(size), "y": np.ones(2)}
+    state = Adaptive.uniform(sizes, 100.0)
+    state.refine(LinearQuery((Block(("x",), (np.arange(size) * 10 // size).astype(np.int32), 10),)))
+    half = Block(("y",), np.array([0, -1], np.int32), 1)
+    asked = [LinearQuery((half, Block(("x",), Stretches(np.array([0, k]), np.array([0, -1], np.int32), (size,)), 1))) for k in range(1, size)]
+    if not together:
+        monkeypatch.setattr(grid, "MANY", size)
+    laid_out = list[int]()
+    plain = Stretches.array
+    monkeypatch.setattr(Stretches, "array", lambda self: laid_out.append(self.size) or plain(self))
+    found = np.concatenate(state.answers(asked))
+    np.testing.assert_allclose(found, 100 * np.arange(1, size) / size / 2, rtol=1e-9)
+    assert sum(laid_out) <= 10 * size

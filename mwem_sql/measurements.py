@@ -1,0 +1,83 @@
+"""The rows of mwem.measurements: each noisy vector, and which class combinations each of its values counts.
+
+A row describes itself by blocks, as a `LinearQuery` has them: the cells of a block are stretches of its attributes' class combinations, in row-major order,
+and a value belongs to one cell of every block. Classes are those of the stored grid: what no measurement told apart is one of them. Sees released values only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from mwem_sql.compiler.blocks import CompiledQuery
+from mwem_sql.compiler.linear import Block, Labels, LinearQuery
+from mwem_sql.grid import Grid
+from mwem_sql.mwem import Outcome, Problem, Step
+
+Integers = npt.NDArray[np.int64]
+
+_BLOCK = pa.struct(
+    {
+        "attributes": pa.list_(pa.string()), "shape": pa.list_(pa.int32()), "size": pa.int32(),
+        "begins": pa.large_list(pa.int32()), "cells": pa.large_list(pa.int32()), "adds": pa.large_list(pa.int64()),
+    }
+)  # fmt: skip
+SCHEMA = pa.schema(
+    {
+        "step": pa.int32(), "purpose": pa.string(), "query": pa.int32(), "name": pa.string(), "noise": pa.string(),
+        "scale": pa.float64(), "resolution": pa.float64(), "values": pa.large_list(pa.int64()), "blocks": pa.list_(_BLOCK),
+    }
+)  # fmt: skip
+
+
+def table(problem: Problem, asked: Sequence[CompiledQuery], outcome: Outcome) -> pa.Table:
+    """A row per measurement; `asked` are the workload's own queries, which the problem's begin with, or none."""
+    rows = []
+    for number, step in enumerate(outcome.steps, start=1):
+        measured = step.measurement
+        place = measured.query - 1 if step.purpose not in {"total", "histogram"} else -1
+        query = asked[place] if 0 <= place < len(asked) else None
+        added = ", ".join(problem.queries[place].attributes) if place >= 0 else step.purpose
+        values, blocks = _described(problem.kernel_queries()[measured.query], step, outcome.state.grids)
+        rows.append(
+            {
+                "step": number, "purpose": step.purpose, "query": query.number if query else None,
+                "name": query.label if query else added, "noise": "laplace" if measured.kind == "pure" else "gaussian",
+                "scale": measured.scale, "resolution": query.linear.unit if query else 1.0, "values": values, "blocks": blocks,
+            }
+        )  # fmt: skip
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+def _described(query: LinearQuery, step: Step, grids: Mapping[str, Grid]) -> tuple[Integers, list[dict[str, Any]]]:
+    """The values of a step and the blocks that say what they count. Parts of a partition are in the order of their first class combination."""
+    if step.parts is None:
+        return step.measurement.values, [_block(block, grids) for block in query.blocks]
+    _, first, which = np.unique(step.parts, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    rank = np.empty(len(order), dtype=np.int32)
+    rank[order] = np.arange(len(order), dtype=np.int32)
+    labels: Labels = rank[which.reshape(query.shape)]
+    return step.measurement.values[order], [_block(Block(query.attributes, labels, len(order)), grids)]
+
+
+def _block(block: Block, grids: Mapping[str, Grid]) -> dict[str, Any]:
+    own = [grids[name] for name in block.attributes]
+    # A class of each group stands for all of them: nothing that was measured tells them apart.
+    stand = np.ix_(*(grid.firsts for grid in own))
+    cells = block.labels[stand].ravel()
+    adds = None if block.values is None else block.values[stand].ravel()
+    changed = np.diff(cells) != 0
+    if adds is not None:
+        cells = np.where(adds != 0, cells, -1)
+        adds = np.where(cells >= 0, adds, 0)
+        changed = (np.diff(cells) != 0) | (np.diff(adds) != 0)
+    begins = np.append(0, np.flatnonzero(changed) + 1).astype(np.int32)
+    return {
+        "attributes": list(block.attributes), "shape": [grid.count for grid in own], "size": block.size,
+        "begins": begins, "cells": cells[begins], "adds": None if adds is None else adds[begins],
+    }  # fmt: skip
