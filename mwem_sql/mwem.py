@@ -13,14 +13,16 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
+from mwem_sql import details
 from mwem_sql.budget import Pace, Split
+from mwem_sql.compiler.details import Detail
 from mwem_sql.compiler.facts import Facts
 from mwem_sql.compiler.linear import Block, Floats, LinearQuery
 from mwem_sql.factor import LOWEST, TINY
@@ -50,14 +52,15 @@ FALLS = 0.9
 HALVINGS = 60  # of an interval: to the last bit, or nearly
 TOTAL = LinearQuery(())
 
-Purpose: TypeAlias = Literal["total", "histogram", "first", "round", "again"]
+Purpose: TypeAlias = Literal["total", "histogram", "first", "round", "again", "detail"]
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
     """What the loop is given: public all of it.
 
-    Kernel query 0 is the total; `queries` follow from 1; a histogram of the whole domain, if asked for, comes last.
+    Kernel query 0 is the total; `queries` follow from 1; a histogram of the whole domain, if asked for, comes after them, and
+    `details`, by attribute, last.
     `max_cells` is for one factor of the state; `sensitivity` is the kernel's; `first` are histograms over classes that are refined ahead of
     the rounds, or with `whole` instead of them. `at_once`: the only query is the histogram of the whole domain.
     """
@@ -74,6 +77,7 @@ class Problem:
     first: Sequence[First] = ()
     whole: bool = False
     at_once: bool = False
+    details: Mapping[str, Detail] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if len(self.weights) != len(self.queries):
@@ -81,7 +85,8 @@ class Problem:
 
     def kernel_queries(self) -> list[LinearQuery]:
         """The queries whose true answers the kernel must hold, in the order of their numbers."""
-        return [TOTAL, *self.queries, *([self.histogram] if self.histogram is not None else [])]
+        whole = [self.histogram] if self.histogram is not None else []
+        return [TOTAL, *self.queries, *whole, *(detail.query for detail in self.details.values())]
 
     def bounds(self) -> list[int]:
         """For each of them, the most that a record adds to a cell."""
@@ -98,11 +103,12 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """The state sums to `total`: the public constant, or the estimate from all of `steps`."""
+    """The state sums to `total`: the public constant, or the estimate from all of `steps`. `told` are the details, by attribute."""
 
     state: Grouped
     total: float
     steps: tuple[Step, ...]
+    told: Mapping[str, details.Told] = field(default_factory=dict)
 
     def count(self, *purposes: Purpose) -> int:
         """How many steps had one of these purposes."""
@@ -114,10 +120,26 @@ def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int
 
     All of `split` is spent, unless there is nothing at all to measure: a public total, and no query whose factor fits.
     """
-    if problem.at_once:
-        return _at_once(kernel, problem, split)
-    if problem.whole:
-        return _whole(kernel, problem, split, progress)
+    run = _at_once if problem.at_once else _whole if problem.whole else _rounds
+    return _in_detail(kernel, problem, split, run(kernel, problem, split, progress))
+
+
+def _in_detail(kernel: Kernel, problem: Problem, split: Split, outcome: Outcome) -> Outcome:
+    """With what attributes are inside the classes of a state; shares grow as the third root of the cells, as those of distributions that come first."""
+    parts = {name: Fraction(detail.count ** (1 / 3)) for name, detail in problem.details.items()}
+    steps, told = list(outcome.steps), {}
+    q = len(problem.kernel_queries()) - len(parts)
+    for number, (name, part) in enumerate(parts.items(), start=q):
+        expected = outcome.state.marginal([name])
+        share = split.detail * part / sum(parts.values())
+        scale = noise_scale(share, problem.sensitivity, split.kind).scale
+        measured, told[name] = details.refine(kernel, number, share, problem.details[name], expected, outcome.total, scale)
+        steps += [Step("detail", own) for own in measured]
+    return replace(outcome, steps=tuple(steps), told=told)
+
+
+def _rounds(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int, int], None] | None) -> Outcome:
+    """The paper's loop."""
     Q = problem.kernel_queries()
     T = split.rounds
     pace = Pace(split)
@@ -139,7 +161,7 @@ def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int
     # Let n denote ||B||, the number of records: a public constant, or estimated from what is measured.
     if split.total:
         m.measure("total", 0, split.total)
-    histogram = m.measure("histogram", len(Q) - 1, split.histogram) if problem.histogram is not None else None
+    histogram = m.measure("histogram", 1 + len(problem.queries), split.histogram) if problem.histogram is not None else None
     n = m.total()
 
     # Let A_0 denote n times the uniform distribution over D, or what the noisy histogram tells of B.
@@ -233,7 +255,7 @@ def _whole(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[i
     """Spend everything on the joint distributions of a few sets of attributes: there is nothing to select, and no loop."""
     m = _Measured(kernel, problem.kernel_queries(), problem.total, problem.sensitivity)
     A = Adaptive.uniform(problem.sizes, problem.total or 1.0)
-    ahead = _ahead(problem, split.limit)
+    ahead = _ahead(problem, split.limit - split.detail)
     for number, (own, share) in enumerate(ahead, start=1):
         m.refine("round", own.query + 1, share, A, own.growth)
         m.give(A, [own.query + 1])
@@ -243,10 +265,10 @@ def _whole(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[i
     return Outcome(A, A.total, tuple(m.steps))
 
 
-def _at_once(kernel: Kernel, problem: Problem, split: Split) -> Outcome:
+def _at_once(kernel: Kernel, problem: Problem, split: Split, _: Callable[[int, int], None] | None) -> Outcome:
     """Spend everything on the histogram of a small domain: there is nothing to select, and no loop."""
     m = _Measured(kernel, problem.kernel_queries(), problem.total, problem.sensitivity)
-    measured = m.measure("round", 1, split.limit)
+    measured = m.measure("round", 1, split.limit - split.detail)
     n = m.total()
     A = Adaptive.uniform(problem.sizes, n)
     weights = _with_prior(measured.values.astype(np.float64), measured.variance, A.marginal(problem.queries[0].attributes).ravel())

@@ -167,6 +167,7 @@ def classes_to_json(classes: Mapping[str, Classes]) -> dict[str, Any]:
             "highs": own.pieces.highs.tolist(),
             "points": own.pieces.points.tolist(),
             "bins": own.pieces.bins.tolist(),
+            **({} if own.weights is None else {"weights": own.weights.tolist()}),
         }
         for name, own in classes.items()
     }
@@ -179,7 +180,10 @@ def classes_from_json(domain: Domain, grid: Mapping[str, Any]) -> dict[str, Clas
         kind = np.float64 if attribute.values is None and not attribute.ordered.discrete else np.int64
         lows, highs, points = (np.array(own[part], dtype=kind) for part in ("lows", "highs", "points"))
         pieces = Pieces(attribute, lows, highs, points, np.array(own["bins"], dtype=np.int32))
-        out[name] = Classes(pieces, np.array(own["codes"], dtype=np.int32))
+        weights = np.array(own["weights"], dtype=np.float64) if "weights" in own else None
+        if weights is not None and (weights.shape != (len(pieces),) or not np.isfinite(weights).all() or weights.min() < 0):
+            raise ValueError("weights that are not one for each piece")
+        out[name] = Classes(pieces, np.array(own["codes"], dtype=np.int32), weights)
     return out
 
 

@@ -1,0 +1,105 @@
+"""The own distribution of an attribute inside the classes that the workload tells apart, by refinement. Sees released values only, but for the kernel's measure.
+
+Inside a class an attribute is independent of all others in the model, so one distribution for each attribute is enough, beside the state: what
+rows of a class are given values by. It moves no weight from class to class, and no answer to the workload.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from mwem_sql.compiler.classes import Ints
+from mwem_sql.compiler.details import Detail
+from mwem_sql.compiler.linear import Floats
+from mwem_sql.kernel import Kernel, Measurement
+from mwem_sql.refine import Leaves, Refinement
+
+SURE = 2.0
+"""Of the noise on a number of rows, in standard deviations: what that number has to exceed to be one. Smaller: NULLs and far-off values out of
+nothing; larger: few NULLs, and rows far from all others, are lost."""
+FEWEST = 8
+"""Parts of an attribute, or as many as it has. Otherwise there are as many as an even distribution would fill with one noise scale of rows each: with
+more, noise is spread over the whole domain; with fewer, values are less close than noise allows."""
+FAINT = 1e-3
+"""Of the noise on a part, in standard deviations: what it has if it has no rows, so that none is impossible."""
+
+
+@dataclass(frozen=True, eq=False)
+class Told:
+    """Rows of each cell of a detail. Cells of one label were not told apart."""
+
+    labels: Ints
+    rows: Floats
+
+
+def refine(kernel: Kernel, q: int, share: Fraction, detail: Detail, expected: Floats, n: float, scale: float) -> tuple[list[Measurement], Told]:
+    """Measure a detail, which is query q of the kernel, by partitions that are split where there are rows.
+
+    NULL is a part of each of them: it is no neighbour of any value. `expected` is what each class has by all that was measured before: the base
+    that cells share by size. `scale` is that of the noise if all of the share went to one measurement.
+
+    Privacy:
+        All that decides which parts there are is public or released: n, the expected, and what was measured of the detail before.
+    """
+    known = detail.count - int(detail.has_null)
+    parts = min(known, max(FEWEST, int(n / scale)))
+    # Of each cell its stretch: what is refined is a distribution over stretches.
+    stretch = np.arange(known) * parts // known
+    own = Refinement((parts,))
+    taken = list[tuple[Ints, Measurement]]()
+    rounds = own.rounds
+    while rounds:
+        part = share / rounds
+        labels = own.labels
+        inside = labels[stretch]
+        measured = kernel.measure(q, part, np.append(inside, labels.max() + 1) if detail.has_null else inside)
+        taken.append((labels, measured))
+        own.tell(measured.values[: int(labels.max()) + 1].astype(np.float64), measured.variance)
+        share, rounds = share - part, rounds - 1
+        if rounds and not own.split(measured.variance):
+            rounds = 1
+    nulls = min(_nulls([measured for _, measured in taken]), n) if detail.has_null else 0.0
+    sizes, parents = detail.scanned.sizes[:known], detail.parents[:known]
+    base = np.maximum(expected[parents] * sizes / np.bincount(parents, sizes)[parents], np.finfo(np.float64).tiny)
+    leaves = own.leaves(np.bincount(stretch, base), max(n - nulls, 1.0))
+    values = _without_noise(leaves, taken, is_flat=own.rounds == 1)
+    labels = leaves.labels[stretch]
+    rows = (values / np.bincount(labels, base))[labels] * base
+    if not detail.has_null:
+        return [measured for _, measured in taken], Told(labels, rows)
+    return [measured for _, measured in taken], Told(np.append(labels, labels.max() + 1), np.append(rows, nulls))
+
+
+def _nulls(taken: list[Measurement]) -> float:
+    """The number of NULLs by all measurements, less what noise explains of it: 0 if that is all."""
+    precisions = np.array([1 / measured.variance for measured in taken])
+    found = float(np.average([measured.values[-1] for measured in taken], weights=precisions))
+    noise = SURE**2 / float(precisions.sum())
+    return found - noise / found if found > 0 and found**2 > noise else 0.0
+
+
+def _without_noise(leaves: Leaves, taken: Sequence[tuple[Ints, Measurement]], *, is_flat: bool) -> Floats:
+    """The leaves' rows, and none where neighbours that were never split have, together, no more than noise explains.
+
+    An estimate is not negative, so noise adds up: over an empty half of a wide domain, to values far from all true ones. Of leaves at the finest
+    level, which have few rows each because they are narrow, that would be wrong; unless no other was measured.
+    """
+    starts, lengths = np.unique(leaves.labels, return_index=True)[1], np.bincount(leaves.labels)
+    sums, precisions = np.zeros(len(starts)), np.zeros(len(starts))
+    for labels, measured in taken:
+        # What was a part then, too.
+        same = np.bincount(labels)[labels[starts]] == lengths
+        sums += same * measured.values[labels[starts]] / measured.variance
+        precisions += same / measured.variance
+    found, variances = sums / precisions, 1 / precisions
+    is_small = (found < SURE * np.sqrt(variances)) & (is_flat | (lengths > 1))
+    order, values = np.argsort(starts), leaves.values.copy()
+    ends = np.flatnonzero(np.diff(is_small[order])) + 1
+    for run in np.split(order, ends):
+        if is_small[run[0]] and found[run].sum() < SURE * np.sqrt(variances[run].sum()):
+            values[run] = FAINT * np.sqrt(variances[run])
+    return np.asarray(values * (leaves.values.sum() / values.sum()))
