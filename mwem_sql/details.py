@@ -18,9 +18,9 @@ from mwem_sql.compiler.linear import Floats
 from mwem_sql.kernel import Kernel, Measurement
 from mwem_sql.refine import Leaves, Refinement
 
-SURE = 2.0
-"""Of the noise on a number of rows, in standard deviations: what that number has to exceed to be one. Smaller: NULLs and far-off values out of
-nothing; larger: few NULLs, and rows far from all others, are lost."""
+SURE, SURE_NULLS = 2.0, 3.0
+"""Of the noise on a number of rows, in standard deviations: what that number has to exceed to be one; of values, and of NULLs. Smaller: values far
+from all true ones, and NULLs, out of nothing; larger: few rows far from all others, and few NULLs, are lost."""
 FEWEST = 8
 """Parts of an attribute, or as many as it has. Otherwise there are as many as an even distribution would fill with one noise scale of rows each: with
 more, noise is spread over the whole domain; with fewer, values are less close than noise allows."""
@@ -65,7 +65,7 @@ def refine(kernel: Kernel, q: int, share: Fraction, detail: Detail, expected: Fl
     nulls = min(_nulls([measured for _, measured in taken]), n) if detail.has_null else 0.0
     sizes, parents = detail.scanned.sizes[:known], detail.parents[:known]
     base = np.maximum(expected[parents] * sizes / np.bincount(parents, sizes)[parents], np.finfo(np.float64).tiny)
-    leaves = own.leaves(np.bincount(stretch, base), max(n - nulls, 1.0))
+    leaves = own.leaves(np.bincount(stretch, base).astype(np.float64, copy=False), max(n - nulls, 1.0))
     values = _without_noise(leaves, taken, is_flat=own.rounds == 1)
     labels = leaves.labels[stretch]
     rows = (values / np.bincount(labels, base))[labels] * base
@@ -78,7 +78,7 @@ def _nulls(taken: list[Measurement]) -> float:
     """The number of NULLs by all measurements, less what noise explains of it: 0 if that is all."""
     precisions = np.array([1 / measured.variance for measured in taken])
     found = float(np.average([measured.values[-1] for measured in taken], weights=precisions))
-    noise = SURE**2 / float(precisions.sum())
+    noise = SURE_NULLS**2 / float(precisions.sum())
     return found - noise / found if found > 0 and found**2 > noise else 0.0
 
 

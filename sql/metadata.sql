@@ -28,7 +28,7 @@ CREATE TABLE IF NOT EXISTS releases (
     rows_per_unit INTEGER NOT NULL,
     private BOOLEAN NOT NULL,
     domain JSON NOT NULL,
-    grid JSON NOT NULL                  -- per attribute its pieces, and in which class each is: those that no measurement told apart are in one
+    grid JSON NOT NULL                  -- per attribute its pieces, and in which class each is: those that no measurement told apart are in one; weights, where pieces of a class were measured, as (how many pieces, weight of each)
 );
 
 -- Files that were written before rounds were told apart.
@@ -38,7 +38,7 @@ ALTER TABLE releases ADD COLUMN IF NOT EXISTS again INTEGER DEFAULT 0;
 CREATE TABLE IF NOT EXISTS measurements (
     release INTEGER NOT NULL,
     step INTEGER NOT NULL,
-    purpose VARCHAR NOT NULL,           -- total, histogram, first, round or again
+    purpose VARCHAR NOT NULL,           -- total, histogram, first, round, again or detail
     query INTEGER,                      -- row of the workload, from 1; NULL for a marginal that its cuboids add up to
     name VARCHAR,
     noise VARCHAR NOT NULL,             -- laplace or gaussian, on integers

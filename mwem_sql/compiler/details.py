@@ -59,15 +59,17 @@ class Detail:
     def told(self, groups: Ints, labels: Ints, rows: Floats) -> Classes:
         """The classes of a state that has them in `groups`, with what was measured: `rows` of each cell; cells of one label were not told apart."""
         own, codes = self.classes.pieces, groups[self.classes.codes]
-        # A cell of single points on a continuous range has no length.
-        sizes = np.where(np.bincount(self.cells, own.sizes)[self.cells] > 0, own.sizes, 1.0)
-        weights = sizes / np.bincount(self.cells, sizes)[self.cells] * rows[self.cells]
+        told = _numbered(codes, labels[self.cells])
+        sums = np.bincount(told[self.scanned.representatives], rows)
+        # What is a single point on a continuous range has no length.
+        sizes = np.where(np.bincount(told, own.sizes)[told] > 0, own.sizes, 1.0)
+        weights = sizes * (sums / np.bincount(told, sizes))[told]
         if own.listed:
             return Classes(own, codes, weights)
-        joined = Classes(own, _numbered(codes, labels[self.cells])).joined().pieces
+        joined = Classes(own, told).joined().pieces
         place = np.searchsorted(joined.lows, own.lows, side="right") - 1
         place = np.append(place, joined.known) if self.has_null else place
-        return Classes(joined, codes[np.unique(place, return_index=True)[1]], np.bincount(place, weights))
+        return Classes(joined, codes[np.unique(place, return_index=True)[1]], np.bincount(place, weights).astype(np.float64, copy=False))
 
 
 def details_of(classes: Mapping[str, Classes]) -> dict[str, Detail]:
