@@ -36,16 +36,17 @@ class Told:
     rows: Floats
 
 
-def refine(kernel: Kernel, q: int, share: Fraction, detail: Detail, expected: Floats, n: float, scale: float) -> tuple[list[Measurement], Told]:
+def refine(kernel: Kernel, q: int, share: Fraction, detail: Detail, *, expected: Floats, groups: Ints, scale: float) -> tuple[list[Measurement], Told]:
     """Measure a detail, which is query q of the kernel, by partitions that are split where there are rows.
 
-    NULL is a part of each of them: it is no neighbour of any value. `expected` is what each class has by all that was measured before: the base
-    that cells share by size. `scale` is that of the noise if all of the share went to one measurement.
+    NULL is a part of each of them: it is no neighbour of any value. `expected` is what each class has by all that was measured before: the base that
+    cells share by size. The state holds the classes in `groups`: what is told here stays inside one. `scale` is that of the noise if all of the share
+    went to one measurement.
 
     Privacy:
-        All that decides which parts there are is public or released: n, the expected, and what was measured of the detail before.
+        All that decides which parts there are is public or released: the expected, and what was measured of the detail before.
     """
-    known = detail.count - int(detail.has_null)
+    n, known = float(expected.sum()), detail.count - int(detail.has_null)
     parts = min(known, max(FEWEST, int(n / scale)))
     # Of each cell its stretch: what is refined is a distribution over stretches.
     stretch = np.arange(known) * parts // known
@@ -62,16 +63,21 @@ def refine(kernel: Kernel, q: int, share: Fraction, detail: Detail, expected: Fl
         share, rounds = share - part, rounds - 1
         if rounds and not own.split(measured.variance):
             rounds = 1
-    nulls = min(_nulls([measured for _, measured in taken]), n) if detail.has_null else 0.0
+    measurements = [measured for _, measured in taken]
+    held, due = groups[detail.parents], np.bincount(groups, expected)
+    nulls = min(_nulls(measurements), due[held[-1]]) if detail.has_null else 0.0
     sizes, parents = detail.scanned.sizes[:known], detail.parents[:known]
     base = np.maximum(expected[parents] * sizes / np.bincount(parents, sizes)[parents], np.finfo(np.float64).tiny)
     leaves = own.leaves(np.bincount(stretch, base).astype(np.float64, copy=False), max(n - nulls, 1.0))
     values = _without_noise(leaves, taken, is_flat=own.rounds == 1)
     labels = leaves.labels[stretch]
     rows = (values / np.bincount(labels, base))[labels] * base
+    # A group has what the state says: of it, the NULLs are as many as were measured.
+    due[held[-1]] -= nulls
+    rows *= (np.maximum(due, FAINT) / np.maximum(np.bincount(held[:known], rows, minlength=len(due)), np.finfo(np.float64).tiny))[held[:known]]
     if not detail.has_null:
-        return [measured for _, measured in taken], Told(labels, rows)
-    return [measured for _, measured in taken], Told(np.append(labels, labels.max() + 1), np.append(rows, nulls))
+        return measurements, Told(labels, rows)
+    return measurements, Told(np.append(labels, labels.max() + 1), np.append(rows, nulls))
 
 
 def _nulls(taken: list[Measurement]) -> float:

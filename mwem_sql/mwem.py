@@ -130,10 +130,10 @@ def _in_detail(kernel: Kernel, problem: Problem, split: Split, outcome: Outcome)
     steps, told = list(outcome.steps), {}
     q = len(problem.kernel_queries()) - len(parts)
     for number, (name, part) in enumerate(parts.items(), start=q):
-        expected = outcome.state.marginal([name])
         share = split.detail * part / sum(parts.values())
         scale = noise_scale(share, problem.sensitivity, split.kind).scale
-        measured, told[name] = details.refine(kernel, number, share, problem.details[name], expected, outcome.total, scale)
+        expected, groups = outcome.state.marginal([name]), outcome.state.grids[name].groups
+        measured, told[name] = details.refine(kernel, number, share, problem.details[name], expected=expected, groups=groups, scale=scale)
         steps += [Step("detail", own) for own in measured]
     return replace(outcome, steps=tuple(steps), told=told)
 

@@ -22,7 +22,16 @@ import pyarrow as pa
 
 from mwem_sql import calls, engine, relations, reuse, store
 from mwem_sql.accounts import cap_of, ledger_of
-from mwem_sql.budget import COUNTS_SHARE, DETAIL_SHARE, FIRST_SHARE, PAPER_SHARE, SELECT_SHARE, TOTAL_SHARE, Split, split
+from mwem_sql.budget import (
+    COUNTS_SHARE,
+    DETAIL_SHARE,
+    FIRST_SHARE,
+    PAPER_SHARE,
+    SELECT_SHARE,
+    TOTAL_SHARE,
+    Split,
+    split,
+)
 from mwem_sql.caps import Charge, nominal, protected
 from mwem_sql.catalog import Name, is_read_only
 from mwem_sql.compiler.blocks import MAX_CELLS
