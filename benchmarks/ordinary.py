@@ -16,7 +16,7 @@ from unittest import mock
 import numpy as np
 
 import mwem_sql
-from mwem_sql.compiler import details
+from mwem_sql.compiler import detail as details
 
 TABLES = {
     "people": (

@@ -13,13 +13,13 @@ from fractions import Fraction
 import numpy as np
 
 from mwem_sql.compiler.classes import Ints
-from mwem_sql.compiler.details import Detail
+from mwem_sql.compiler.detail import Detail
 from mwem_sql.compiler.linear import Floats
 from mwem_sql.kernel import Kernel, Measurement
 from mwem_sql.refine import Leaves, Refinement
 
-SURE, SURE_NULLS = 2.0, 3.0
-"""Of the noise on a number of rows, in standard deviations: what that number has to exceed to be one; of values, and of NULLs. Smaller: values far
+SURE = 3.0
+"""Of the noise on a number of rows, in standard deviations: what that number has to exceed to be one, of values and of NULLs. Smaller: values far
 from all true ones, and NULLs, out of nothing; larger: few rows far from all others, and few NULLs, are lost."""
 FEWEST = 8
 """Parts of an attribute, or as many as it has. Otherwise there are as many as an even distribution would fill with one noise scale of rows each: with
@@ -84,7 +84,7 @@ def _nulls(taken: list[Measurement]) -> float:
     """The number of NULLs by all measurements, less what noise explains of it: 0 if that is all."""
     precisions = np.array([1 / measured.variance for measured in taken])
     found = float(np.average([measured.values[-1] for measured in taken], weights=precisions))
-    noise = SURE_NULLS**2 / float(precisions.sum())
+    noise = SURE**2 / float(precisions.sum())
     return found - noise / found if found > 0 and found**2 > noise else 0.0
 
 

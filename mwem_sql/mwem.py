@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from mwem_sql import details
 from mwem_sql.budget import Pace, Split
-from mwem_sql.compiler.details import Detail
+from mwem_sql.compiler.detail import Detail
 from mwem_sql.compiler.facts import Facts
 from mwem_sql.compiler.linear import Block, Floats, LinearQuery
 from mwem_sql.factor import LOWEST, TINY

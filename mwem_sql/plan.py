@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from mwem_sql.budget import Split
 from mwem_sql.caps import nominal, protected
-from mwem_sql.compiler.details import Detail
+from mwem_sql.compiler.detail import Detail
 from mwem_sql.mechanisms import noise_scale, selection_scale
 from mwem_sql.release import make_plan
 from mwem_sql.request import Request

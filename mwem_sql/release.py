@@ -36,7 +36,7 @@ from mwem_sql.caps import Charge, nominal, protected
 from mwem_sql.catalog import Name, is_read_only
 from mwem_sql.compiler.blocks import MAX_CELLS
 from mwem_sql.compiler.compile import Compiled, compile_workload
-from mwem_sql.compiler.details import details_of
+from mwem_sql.compiler.detail import details_of
 from mwem_sql.compiler.linear import Floats, LinearQuery
 from mwem_sql.compiler.pushdown import Pushdown, Unit, plan_pushdown
 from mwem_sql.compiler.sandbox import Sandbox

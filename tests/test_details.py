@@ -10,7 +10,7 @@ import pytest
 from conftest import Connection, Open
 
 from mwem_sql.attribute import Attribute
-from mwem_sql.compiler import details
+from mwem_sql.compiler import detail as details
 from mwem_sql.compiler.classes import Classes, cut_pieces, value_pieces
 
 # The README's table and workload.
