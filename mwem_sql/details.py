@@ -80,12 +80,11 @@ def refine(kernel: Kernel, q: int, share: Fraction, detail: Detail, *, expected:
     return measurements, Told(np.append(labels, labels.max() + 1), np.append(rows, nulls))
 
 
-def _nulls(taken: list[Measurement]) -> float:
-    """The number of NULLs by all measurements, less what noise explains of it: 0 if that is all."""
+def _nulls(taken: Sequence[Measurement]) -> float:
+    """The number of NULLs by all measurements; 0 if it is no more than noise explains."""
     precisions = np.array([1 / measured.variance for measured in taken])
     found = float(np.average([measured.values[-1] for measured in taken], weights=precisions))
-    noise = SURE**2 / float(precisions.sum())
-    return found - noise / found if found > 0 and found**2 > noise else 0.0
+    return found if found > SURE / np.sqrt(precisions.sum()) else 0.0
 
 
 def _without_noise(leaves: Leaves, taken: Sequence[tuple[Ints, Measurement]], *, is_flat: bool) -> Floats:
