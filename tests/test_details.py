@@ -174,7 +174,7 @@ def test_narrow_classes_are_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_many_attributes_get_fewer_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(details, "MOST_CELLS", 100)
+    monkeypatch.setattr(details, "MOST_PARTS", 100)
     found = details.details_of({f"a{k}": halves(PAY, 250.0) for k in range(20)})
     assert {own.count for own in found.values()} == {5 + 1 + 1}
 

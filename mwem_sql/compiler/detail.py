@@ -19,8 +19,8 @@ from mwem_sql.compiler.linear import Block, Floats, LinearQuery
 PARTS = 256
 """Even parts of a domain, at most; a class that is no wider than one is not cut. More: values lie closer, in one more round of more noise, and a
 row's part is found by more comparisons (`codes.MAX_TREE`). `benchmarks/ordinary.py` measures it."""
-MOST_CELLS = 2**14
-"""Cells of all attributes together. With more attributes than this has room for, each gets fewer parts."""
+MOST_PARTS = 2**14
+"""Parts of all attributes together. With more attributes than this has room for, each gets fewer."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +74,7 @@ class Detail:
 
 def details_of(classes: Mapping[str, Classes]) -> dict[str, Detail]:
     """Of each attribute whose classes can be told finer, its cells."""
-    parts = min(PARTS, max(1, MOST_CELLS // max(1, len(classes))))
+    parts = min(PARTS, max(1, MOST_PARTS // max(1, len(classes))))
     out = {}
     for name, own in classes.items():
         finer = _cut(own, parts)
