@@ -30,7 +30,7 @@ MAX_WEIGHTS = 5_000_000
 
 
 class Answerer:
-    """A stored release made ready for questions. Queries may split its classes: values of a class are equally likely."""
+    """A stored release made ready for questions. Queries may split its classes: in proportion to what was measured of their pieces, or evenly."""
 
     def __init__(self, session: Session, stored: Stored) -> None:
         self._session = session
@@ -67,7 +67,8 @@ class Answerer:
         for axis, name in enumerate(query.attributes):
             finer, own = compiled.classes[name], self.stored.classes[name]
             parents = _parents(finer.pieces.points, finer.representatives, finer.pieces.known, own)
-            share = finer.sizes / np.bincount(parents, weights=finer.sizes, minlength=own.count)[parents]
+            sizes = finer.shares_of(own)
+            share = sizes / np.bincount(parents, weights=sizes, minlength=own.count)[parents]
             out = out.take(parents, axis=axis) * share.reshape([-1 if k == axis else 1 for k in range(out.ndim)])
         return out
 
@@ -150,7 +151,7 @@ def weights(session: Session, output: str, attributes: list[str]) -> tuple[list[
         raise refuse(OptionError, "mwem_weights", f"attributes ({attributes!r}) have {cells:,} value combinations, more than {MAX_WEIGHTS:,}", "name fewer")
     spread = ready.stored.state().marginal(names)
     for axis, classes in enumerate(own.values()):
-        sizes = np.maximum(classes.pieces.sizes, 1e-300)
+        sizes = np.maximum(classes.densities, 1e-300)
         share = sizes / np.bincount(classes.codes, weights=sizes)[classes.codes]
         spread = spread.take(classes.codes, axis=axis) * share.reshape([-1 if k == axis else 1 for k in range(spread.ndim)])
     labels = [[classes.pieces.label(piece) for piece in range(len(classes.pieces))] for classes in own.values()]

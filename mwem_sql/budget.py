@@ -42,6 +42,9 @@ FIRST_SHARE: Final = Fraction(3, 20)
 # Noise on distributions of single attributes, as a share of n, above which they take more than that; and the most that they take.
 CERTAIN: Final = 0.1
 MOST_FIRST: Final = Fraction(9, 10)
+# What attributes are inside the workload's classes, all of them together: the more, the closer are values to the true ones, and the more noise is
+# on the workload's answers. `benchmarks/ordinary.py` measures both.
+DETAIL_SHARE: Final = Fraction(1, 20)
 # Of a round: what selecting takes. The paper's half is what its theorem is about.
 SELECT_SHARE: Final = Fraction(3, 20)
 # The same where most of a workload are counts: there are more candidates, of fewer cells.
@@ -95,11 +98,11 @@ class Predicted(NamedTuple):
 
 @dataclass(frozen=True)
 class Split:
-    """How the limit is shared: `total + histogram + first + rounds * (select + measure) == limit`, exactly.
+    """How the limit is shared: `total + histogram + first + rounds * (select + measure) + detail == limit`, exactly.
 
     Shares are in epsilon for the pure kind and in rho for zcdp. `total` is 0 when n is public, `histogram` unless asked
     for, `first` where no marginal is measured ahead of the rounds; `select` and `measure` are for one round. If the split
-    is `growing`, later rounds may take more than the first, and there are fewer.
+    is `growing`, later rounds may take more than the first, and there are fewer. `detail` is for what attributes are inside the workload's classes.
     """
 
     kind: Kind
@@ -113,11 +116,12 @@ class Split:
     growing: bool
     predicted: Predicted
     budget: Budget
+    detail: Fraction = Fraction(0)
 
     def __post_init__(self) -> None:
         """Refuse shares that do not add up."""
-        shares = self.total + self.histogram + self.first + self.rounds * (self.select + self.measure)
-        if shares != self.limit or min(self.total, self.histogram, self.first, self.select, self.measure) < 0:
+        shares = self.total + self.histogram + self.first + self.rounds * (self.select + self.measure) + self.detail
+        if shares != self.limit or min(self.total, self.histogram, self.first, self.select, self.measure, self.detail) < 0:
             raise _fault(f"the shares ({_shown(shares)}) must add up to the limit ({_shown(self.limit)})")
 
     def accountant(self) -> Accountant:
@@ -244,6 +248,7 @@ def split(
     total_is_public: bool,
     histogram: bool,
     first: Fraction = Fraction(0),
+    detail: Fraction = Fraction(0),
     growing: bool = False,
     selecting: Fraction = PAPER_SHARE,
     sensitivity: int = 1,
@@ -267,7 +272,7 @@ def split(
         )
     total = Fraction(0) if total_is_public else GLANCE_SHARE if first else TOTAL_SHARE
     start = HISTOGRAM_SHARE if histogram else Fraction(0)
-    each = (1 - total - start - first) / rounds
+    each = (1 - total - start - first - detail) / rounds
     measuring = (1 - selecting) * each
 
     pure = math.sqrt(2) * noise_scale(measuring * budget.epsilon, sensitivity, "pure").scale
@@ -277,7 +282,8 @@ def split(
     kind: Kind = "zcdp" if better else "pure"
     limit = rho if better else budget.epsilon
     return Split(
-        kind, limit, total * limit, start * limit, first * limit, selecting * each * limit, measuring * limit, rounds, growing, predicted, budget
+        kind, limit, total * limit, start * limit, first * limit, selecting * each * limit, measuring * limit, rounds, growing, predicted, budget,
+        detail * limit,
     )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from mwem_sql.compiler.blocks import CompiledQuery
+from mwem_sql.compiler.classes import Classes, Ints
 from mwem_sql.compiler.linear import Block, Labels, LinearQuery
 from mwem_sql.grid import Grid
 from mwem_sql.mwem import Outcome, Problem, Step
@@ -34,15 +35,20 @@ SCHEMA = pa.schema(
 )  # fmt: skip
 
 
-def table(problem: Problem, asked: Sequence[CompiledQuery], outcome: Outcome) -> pa.Table:
-    """A row per measurement; `asked` are the workload's own queries, which the problem's begin with, or none."""
-    rows = []
+def table(problem: Problem, asked: Sequence[CompiledQuery], outcome: Outcome, classes: Mapping[str, Classes]) -> pa.Table:
+    """A row per measurement; `asked` are the workload's own queries, which the problem's begin with, or none; `classes` are those that are stored."""
+    rows, queries = [], problem.kernel_queries()
+    details = dict(enumerate(problem.details, start=len(queries) - len(problem.details)))
     for number, step in enumerate(outcome.steps, start=1):
         measured = step.measurement
-        place = measured.query - 1 if step.purpose not in {"total", "histogram"} else -1
+        place = measured.query - 1 if step.purpose not in {"total", "histogram", "detail"} else -1
         query = asked[place] if 0 <= place < len(asked) else None
-        added = ", ".join(problem.queries[place].attributes) if place >= 0 else step.purpose
-        values, blocks = _described(problem.kernel_queries()[measured.query], step, outcome.state.grids)
+        if step.purpose == "detail":
+            added = details[measured.query]
+            values, blocks = _by_pieces(added, problem.details[added].cells_of(classes[added]), step)
+        else:
+            added = ", ".join(problem.queries[place].attributes) if place >= 0 else step.purpose
+            values, blocks = _described(queries[measured.query], step, outcome.state.grids)
         rows.append(
             {
                 "step": number, "purpose": step.purpose, "query": query.number if query else None,
@@ -57,12 +63,34 @@ def _described(query: LinearQuery, step: Step, grids: Mapping[str, Grid]) -> tup
     """The values of a step and the blocks that say what they count. Parts of a partition are in the order of their first class combination."""
     if step.parts is None:
         return step.measurement.values, [_block(block, grids) for block in query.blocks]
-    _, first, which = np.unique(step.parts, return_index=True, return_inverse=True)
+    order, labels = _in_order(step.parts)
+    return step.measurement.values[order], [_block(Block(query.attributes, labels.reshape(query.shape), len(order)), grids)]
+
+
+def _by_pieces(attribute: str, cells: Ints, step: Step) -> tuple[Integers, list[dict[str, Any]]]:
+    """The same of what is inside classes: cells are pieces of the attribute's domain, not classes."""
+    assert step.parts is not None
+    order, labels = _in_order(step.parts)
+    values = step.measurement.values[order]
+    return values, [{"attributes": [attribute], "shape": [len(cells)], "size": len(order), **_stretches(labels[cells])}]
+
+
+def _in_order(parts: Labels) -> tuple[Integers, Labels]:
+    """Parts by their first cell, and the place in that order of each cell's part."""
+    _, first, which = np.unique(parts, return_index=True, return_inverse=True)
     order = np.argsort(first)
     rank = np.empty(len(order), dtype=np.int32)
     rank[order] = np.arange(len(order), dtype=np.int32)
-    labels: Labels = rank[which.reshape(query.shape)]
-    return step.measurement.values[order], [_block(Block(query.attributes, labels, len(order)), grids)]
+    return order, rank[which.reshape(-1)]
+
+
+def _stretches(cells: Labels, adds: Integers | None = None) -> dict[str, Any]:
+    """Where cells, or what a record adds to them, change, and to which."""
+    changed = np.diff(cells) != 0
+    if adds is not None:
+        changed |= np.diff(adds) != 0
+    begins = np.append(0, np.flatnonzero(changed) + 1).astype(np.int32)
+    return {"begins": begins, "cells": cells[begins], "adds": None if adds is None else adds[begins]}
 
 
 def _block(block: Block, grids: Mapping[str, Grid]) -> dict[str, Any]:
@@ -71,13 +99,7 @@ def _block(block: Block, grids: Mapping[str, Grid]) -> dict[str, Any]:
     stand = np.ix_(*(grid.firsts for grid in own))
     cells = block.labels[stand].ravel()
     adds = None if block.values is None else block.values[stand].ravel()
-    changed = np.diff(cells) != 0
     if adds is not None:
         cells = np.where(adds != 0, cells, -1)
         adds = np.where(cells >= 0, adds, 0)
-        changed = (np.diff(cells) != 0) | (np.diff(adds) != 0)
-    begins = np.append(0, np.flatnonzero(changed) + 1).astype(np.int32)
-    return {
-        "attributes": list(block.attributes), "shape": [grid.count for grid in own], "size": block.size,
-        "begins": begins, "cells": cells[begins], "adds": None if adds is None else adds[begins],
-    }  # fmt: skip
+    return {"attributes": list(block.attributes), "shape": [grid.count for grid in own], "size": block.size, **_stretches(cells, adds)}

@@ -230,6 +230,11 @@ def noise_scale(share: Fraction, sensitivity: int, kind: Kind) -> Calibrated:
     return _calibrate(_noise, start, share, sensitivity, kind)
 
 
+def noise_variance(share: Fraction, sensitivity: int, kind: Kind) -> float:
+    """Give the variance that one noisy vector of this share will have in each cell."""
+    return variance(noise_scale(share, sensitivity, kind).scale, kind)
+
+
 @lru_cache(maxsize=1024)
 def zcdp_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
     """Find the largest float rho that OpenDP converts to at most (epsilon, delta); 0 if there is none."""

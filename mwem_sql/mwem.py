@@ -13,21 +13,23 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
+from mwem_sql import details
 from mwem_sql.budget import Pace, Split
+from mwem_sql.compiler.detail import Detail
 from mwem_sql.compiler.facts import Facts
 from mwem_sql.compiler.linear import Block, Floats, Labels, LinearQuery
 from mwem_sql.factor import LOWEST, TINY
 from mwem_sql.fit import Target
 from mwem_sql.grid import Adaptive, Grouped
 from mwem_sql.kernel import Kernel, Measurement
-from mwem_sql.mechanisms import Kind, noise_scale, selection_scale, variance
+from mwem_sql.mechanisms import noise_scale, noise_variance, selection_scale
 from mwem_sql.offers import Offers
 from mwem_sql.refine import Refinement
 from mwem_sql.state import SCHEMA, Mixture, State
@@ -50,14 +52,15 @@ FALLS = 0.9
 HALVINGS = 60  # of an interval: to the last bit, or nearly
 TOTAL = LinearQuery(())
 
-Purpose: TypeAlias = Literal["total", "histogram", "first", "round", "again"]
+Purpose: TypeAlias = Literal["total", "histogram", "first", "round", "again", "detail"]
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
     """What the loop is given: public all of it.
 
-    Kernel query 0 is the total; `queries` follow from 1; a histogram of the whole domain, if asked for, comes last.
+    Kernel query 0 is the total; `queries` follow from 1; a histogram of the whole domain, if asked for, comes after them, and
+    `details`, by attribute, last.
     `max_cells` is for one factor of the state; `sensitivity` is the kernel's; `first` are histograms over classes that are refined ahead of
     the rounds, or with `whole` instead of them. `at_once`: the only query is the histogram of the whole domain.
     """
@@ -74,6 +77,7 @@ class Problem:
     first: Sequence[First] = ()
     whole: bool = False
     at_once: bool = False
+    details: Mapping[str, Detail] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if len(self.weights) != len(self.queries):
@@ -81,7 +85,8 @@ class Problem:
 
     def kernel_queries(self) -> list[LinearQuery]:
         """The queries whose true answers the kernel must hold, in the order of their numbers."""
-        return [TOTAL, *self.queries, *([self.histogram] if self.histogram is not None else [])]
+        whole = [self.histogram] if self.histogram is not None else []
+        return [TOTAL, *self.queries, *whole, *(detail.query for detail in self.details.values())]
 
     def bounds(self) -> list[int]:
         """For each of them, the most that a record adds to a cell."""
@@ -99,11 +104,12 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """The state sums to `total`: the public constant, or the estimate from all of `steps`."""
+    """The state sums to `total`: the public constant, or the estimate from all of `steps`. `told` are the details, by attribute."""
 
     state: Grouped
     total: float
     steps: tuple[Step, ...]
+    told: Mapping[str, details.Told] = field(default_factory=dict)
 
     def count(self, *purposes: Purpose) -> int:
         """How many steps had one of these purposes."""
@@ -115,10 +121,25 @@ def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int
 
     All of `split` is spent, unless there is nothing at all to measure: a public total, and no query whose factor fits.
     """
-    if problem.at_once:
-        return _at_once(kernel, problem, split)
-    if problem.whole:
-        return _whole(kernel, problem, split, progress)
+    run = _at_once if problem.at_once else _whole if problem.whole else _rounds
+    return _in_detail(kernel, problem, split, run(kernel, problem, split, progress))
+
+
+def _in_detail(kernel: Kernel, problem: Problem, split: Split, outcome: Outcome) -> Outcome:
+    """With what attributes are inside the classes of a state; shares grow as the third root of the cells, as those of distributions that come first."""
+    parts = {name: Fraction(detail.count ** (1 / 3)) for name, detail in problem.details.items()}
+    steps, told = list(outcome.steps), {}
+    q = len(problem.kernel_queries()) - len(parts)
+    for number, (name, part) in enumerate(parts.items(), start=q):
+        share = split.detail * part / sum(parts.values())
+        expected, groups = outcome.state.marginal([name]), outcome.state.grids[name].groups
+        measured, told[name] = details.refine(kernel, number, share, problem.details[name], expected=expected, groups=groups, noise=_noise(problem, split))
+        steps += [Step("detail", own, parts) for own, parts in measured]
+    return replace(outcome, steps=tuple(steps), told=told)
+
+
+def _rounds(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int, int], None] | None) -> Outcome:
+    """The paper's loop."""
     Q = problem.kernel_queries()
     T = split.rounds
     pace = Pace(split)
@@ -133,14 +154,14 @@ def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int
     # A public total needs no measurement.
     for scalar in np.flatnonzero(offers.cells == 1).tolist() if problem.total is not None else ():
         known[scalar] = math.inf if _is_total(problem.queries[scalar]) else 0.0
-    m = _Measured(kernel, Q, problem.total, problem.sensitivity, split.kind)
+    m = _Measured.of(kernel, problem, split)
     iterates: list[Adaptive] = []
     outdated = True
 
     # Let n denote ||B||, the number of records: a public constant, or estimated from what is measured.
     if split.total:
         m.measure("total", 0, split.total)
-    histogram = m.measure("histogram", len(Q) - 1, split.histogram) if problem.histogram is not None else None
+    histogram = m.measure("histogram", 1 + len(problem.queries), split.histogram) if problem.histogram is not None else None
     n = m.total()
 
     # Let A_0 denote n times the uniform distribution over D, or what the noisy histogram tells of B.
@@ -220,6 +241,11 @@ def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int
     return Outcome(Grouped(Mixture([A_i.state for A_i in iterates]), A.grids), n, tuple(m.steps))
 
 
+def _noise(problem: Problem, split: Split) -> Callable[[Fraction], float]:
+    """Of a share, the variance of what is measured with it."""
+    return lambda share: noise_variance(share, problem.sensitivity, split.kind)
+
+
 def _ahead(problem: Problem, budget: Fraction) -> list[tuple[First, Fraction]]:
     """What is refined first, and the share of each."""
     whole = sum(Fraction(own.part) for own in problem.first)
@@ -234,9 +260,9 @@ def _doubt(problem: Problem, ahead: Sequence[tuple[First, Fraction]], split: Spl
 
 def _whole(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[int, int], None] | None) -> Outcome:
     """Spend everything on the joint distributions of a few sets of attributes: there is nothing to select, and no loop."""
-    m = _Measured(kernel, problem.kernel_queries(), problem.total, problem.sensitivity, split.kind)
+    m = _Measured.of(kernel, problem, split)
     A = Adaptive.uniform(problem.sizes, problem.total or 1.0)
-    ahead = _ahead(problem, split.limit)
+    ahead = _ahead(problem, split.limit - split.detail)
     for number, (own, share) in enumerate(ahead, start=1):
         m.refine("round", own.query + 1, share, A, own.by_cells)
         m.give(A, [own.query + 1])
@@ -246,10 +272,10 @@ def _whole(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[i
     return Outcome(A, A.total, tuple(m.steps))
 
 
-def _at_once(kernel: Kernel, problem: Problem, split: Split) -> Outcome:
+def _at_once(kernel: Kernel, problem: Problem, split: Split, _: Callable[[int, int], None] | None) -> Outcome:
     """Spend everything on the histogram of a small domain: there is nothing to select, and no loop."""
-    m = _Measured(kernel, problem.kernel_queries(), problem.total, problem.sensitivity, split.kind)
-    measured = m.measure("round", 1, split.limit)
+    m = _Measured.of(kernel, problem, split)
+    measured = m.measure("round", 1, split.limit - split.detail)
     n = m.total()
     A = Adaptive.uniform(problem.sizes, n)
     weights = _with_prior(measured.values.astype(np.float64), measured.variance, A.marginal(problem.queries[0].attributes).ravel())
@@ -293,9 +319,11 @@ class _Measured:
 
     kernel: Kernel
     queries: Sequence[LinearQuery]
+    # The variance of a measurement with a share.
+    noise: Callable[[Fraction], float]
+    # Variances fall with this power of a share.
+    power: int
     public: float | None = None
-    sensitivity: int = 1
-    kind: Kind = "pure"
     steps: list[Step] = field(default_factory=list)
     values: dict[int, Floats] = field(default_factory=dict)
     variances: dict[int, float] = field(default_factory=dict)
@@ -304,6 +332,10 @@ class _Measured:
     # The same object as long as nothing new is known of a query: the fit can then tell.
     targets: dict[int, Target] = field(default_factory=dict)
     refined: dict[int, Refinement] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, kernel: Kernel, problem: Problem, split: Split) -> _Measured:
+        return cls(kernel, problem.kernel_queries(), _noise(problem, split), 2 if split.kind == "pure" else 1, problem.total)
 
     def measure(self, purpose: Purpose, q: int, share: Fraction) -> Measurement:
         measurement = self.kernel.measure(q, share)
@@ -333,24 +365,17 @@ class _Measured:
         query = self.queries[q]
         parts = [1.0]
         if q in self.refined:
-            self.refined[q].look(self._variance(share))
+            self.refined[q].look(self.noise(share))
         else:
             self.refined[q] = Refinement(query.shape, A.marginal(query.attributes).ravel())
-            parts = self.refined[q].parts(by_cells, 2 if self.kind == "pure" else 1)
-        own = self.refined[q]
-        while parts:
-            part = share * Fraction(parts[0]) / sum(map(Fraction, parts))
-            labels = own.labels
-            measured = self.kernel.measure(q, part, labels)
-            self.steps.append(Step(purpose, measured, labels))
-            own.tell(measured.values.astype(np.float64), measured.variance)
-            share, parts = share - part, parts[1:]
-            if parts and not own.look(self._variance(share * Fraction(parts[0]) / sum(map(Fraction, parts)))):
-                parts = [1.0]
+            parts = self.refined[q].parts(by_cells, self.power)
 
-    def _variance(self, share: Fraction) -> float:
-        """Of the noise that a measurement with this share will have."""
-        return variance(noise_scale(share, self.sensitivity, self.kind).scale, self.kind)
+        def measure(labels: Labels, share: Fraction) -> tuple[Floats, float]:
+            measured = self.kernel.measure(q, share, labels)
+            self.steps.append(Step(purpose, measured, labels))
+            return measured.values.astype(np.float64), measured.variance
+
+        self.refined[q].measure(share, parts, measure, self.noise)
 
     def give(self, A: Adaptive, queries: Iterable[int]) -> float:
         """Fit A at once to what was refined, one after the other; the estimate of n that it then has."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from mwem_sql.budget import Split
 from mwem_sql.caps import nominal, protected
+from mwem_sql.compiler.detail import Detail
 from mwem_sql.mechanisms import noise_scale, selection_scale
 from mwem_sql.release import make_plan
 from mwem_sql.request import Request
@@ -46,6 +47,7 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
         if plan.problem.whole
         else f"{len(plan.problem.queries):,}, with what cuboids add up to and partitions around counts",
         "first": f"{len(plan.problem.first)} distributions, {_first_share(split, is_whole=plan.problem.whole)} of the budget",
+        "details": _details(plan.problem.details, split),
         "selecting": f"{float(split.select / (split.select + split.measure)):.0%} of a round",
         "selection scale": f"{selection_scale(split.select, request.rows_per_unit, split.kind).scale:.6g}" if split.select else "nothing to select",
         "noise scale": f"{noise.scale:.6g} per cell of a count",
@@ -81,7 +83,14 @@ def _total(request: Request, split: Split) -> str:
 
 
 def _first_share(split: Split, *, is_whole: bool) -> str:
-    return "100%" if is_whole else f"{float(split.first / split.limit):.0%}" + (" or more" if split.growing and split.first else "")
+    return f"{float(1 - split.detail / split.limit):.0%}" if is_whole else f"{float(split.first / split.limit):.0%}" + (" or more" if split.growing and split.first else "")
+
+
+def _details(details: Mapping[str, Detail], split: Split) -> str:
+    if not details:
+        return "none"
+    listed = ", ".join(f"{name} {detail.count:,}" for name, detail in details.items())
+    return f"inside classes, {float(split.detail / split.limit):.0%} of the budget: {listed} (parts, or fewer)"
 
 
 def _shortened(text: str) -> str:

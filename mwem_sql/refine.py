@@ -7,8 +7,9 @@ kernels or budgets. Cells are the class combinations of the attributes, in row-m
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from math import prod, sqrt
 
 import numpy as np
@@ -168,6 +169,20 @@ class Refinement:
         before, self._cut = self._cut, self._cut_at([own <= MANY * noise for own in rows])
         return split or any((old != new).any() for old, new in zip(before, self._cut, strict=True))
 
+    def measure(
+        self, share: Fraction, parts: Sequence[float], measure: Callable[[Labels, Fraction], tuple[Floats, float]], variance: Callable[[Fraction], float]
+    ) -> None:
+        """Spend a share in these parts, a partition each. Where there is nothing to look at more closely, the rest goes to the partition as it is.
+
+        `measure` gives a value for each part, and their variance; `variance` is what it will be.
+        """
+        while parts:
+            spent = _of(share, parts)
+            self.tell(*measure(self.labels, spent))
+            share, parts = share - spent, parts[1:]
+            if parts and not self.look(variance(_of(share, parts))):
+                parts = [1.0]
+
     def total(self) -> tuple[float, float]:
         """The rows of all cells, and the variance of that."""
         values, variances = self._upwards()
@@ -318,6 +333,11 @@ class Refinement:
                 found = np.where(open_, found, 0.0)
             out.append(found)
         return out
+
+
+def _of(share: Fraction, parts: Sequence[float]) -> Fraction:
+    """The first part of a share."""
+    return share * Fraction(parts[0]) / sum(map(Fraction, parts))
 
 
 def rounds_of(shape: Sequence[int]) -> int:

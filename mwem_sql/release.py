@@ -22,11 +22,21 @@ import pyarrow as pa
 
 from mwem_sql import calls, engine, measurements, relations, reuse, store
 from mwem_sql.accounts import cap_of, ledger_of
-from mwem_sql.budget import COUNTS_SHARE, FIRST_SHARE, PAPER_SHARE, SELECT_SHARE, TOTAL_SHARE, Split, split
+from mwem_sql.budget import (
+    COUNTS_SHARE,
+    DETAIL_SHARE,
+    FIRST_SHARE,
+    PAPER_SHARE,
+    SELECT_SHARE,
+    TOTAL_SHARE,
+    Split,
+    split,
+)
 from mwem_sql.caps import Charge, nominal, protected
 from mwem_sql.catalog import Name, is_read_only
 from mwem_sql.compiler.blocks import MAX_CELLS
 from mwem_sql.compiler.compile import Compiled, compile_workload
+from mwem_sql.compiler.detail import details_of
 from mwem_sql.compiler.linear import Floats, LinearQuery
 from mwem_sql.compiler.pushdown import Pushdown, Unit, plan_pushdown
 from mwem_sql.compiler.sandbox import Sandbox
@@ -125,19 +135,23 @@ def make_plan(session: Session, request: Request) -> Plan:
     if is_whole:
         rounds = max(1, sum(rounds_of(strategy.queries[own.query].shape) for own in strategy.first))
     selecting = COUNTS_SHARE if 2 * strategy.partitioned > len(linear) else SELECT_SHARE
+    # The paper's own figure stays as it is.
+    details = details_of(compiled.classes) if is_plain else {}
     cap = cap_of(con, relation, session.place, FUNCTION)
     shares = split(
         request.budget, rounds, total_is_public=request.total is not None or is_whole,
         histogram=request.start == "histogram", first=FIRST_SHARE if strategy.first and not is_whole else Fraction(0), growing=is_plain and not is_whole,
+        detail=DETAIL_SHARE if details else Fraction(0),
         selecting=Fraction(0) if is_whole else PAPER_SHARE if request.average else selecting, sensitivity=request.rows_per_unit,
         counted_in_rho=cap is not None and not cap.pure,
     )  # fmt: skip
     _check_rows(request, shares)
     problem = Problem(
         strategy.queries, strategy.weights, compiled.sizes, request.max_cells, request.total, _histogram(request, shape), request.average,
-        request.rows_per_unit, request.fit, strategy.first, strategy.whole, at_once,
+        request.rows_per_unit, request.fit, strategy.first, strategy.whole, at_once, details,
     )  # fmt: skip
-    pushdown = plan_pushdown(relation, compiled.classes, problem.kernel_queries(), _unit(request, relation))
+    scanned = compiled.classes | {detail.name: detail.scanned for detail in details.values()}
+    pushdown = plan_pushdown(relation, scanned, problem.kernel_queries(), _unit(request, relation))
     return Plan(relation, compiled, problem, shares, pushdown)
 
 
@@ -242,6 +256,8 @@ def _run_and_store(
     compiled, state = plan.compiled, outcome.state.state
     # What no measurement told apart is not told apart in what is stored.
     classes = {name: own.merged(outcome.state.grids[name].groups) for name, own in compiled.classes.items()}
+    for name, told in outcome.told.items():
+        classes[name] = plan.problem.details[name].told(outcome.state.grids[name].groups, told.labels, told.rows)
     rows = request.rows or max(1, round(outcome.total))
     generator = np.random.default_rng(request.seed)
     facts: dict[str, Any] = {
@@ -256,7 +272,7 @@ def _run_and_store(
     asked = () if plan.problem.at_once or plan.problem.whole else compiled.distinct[0]
     columns = draw_rows(state, classes, rows, generator)
     try:
-        measured = measurements.table(plan.problem, asked, outcome)
+        measured = measurements.table(plan.problem, asked, outcome, classes)
         release = store.write(session.cursor(), output, facts, columns, measurements=measured, factors=_factors(state))
     except duckdb.Error as error:
         raise refuse(

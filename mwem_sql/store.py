@@ -20,6 +20,7 @@ from mwem_sql import catalog
 from mwem_sql.catalog import Name, Place
 from mwem_sql.compiler.classes import Classes, Pieces
 from mwem_sql.compiler.dialect import fold
+from mwem_sql.compiler.linear import Floats
 from mwem_sql.domain import Domain
 from mwem_sql.errors import MwemError, OutputError, TableError, legible, refuse
 from mwem_sql.metadata import SCHEMA, holders, prepare, read_rows
@@ -167,9 +168,20 @@ def classes_to_json(classes: Mapping[str, Classes]) -> dict[str, Any]:
             "highs": own.pieces.highs.tolist(),
             "points": own.pieces.points.tolist(),
             "bins": own.pieces.bins.tolist(),
+            **({} if own.weights is None else {"weights": _shortened(own.weights)}),
         }
         for name, own in classes.items()
     }
+
+
+def _shortened(weights: Floats) -> list[tuple[int, float]]:
+    """Weights, and how often each is repeated: values that were not told apart have the same."""
+    starts = np.flatnonzero(np.diff(weights, prepend=np.nan))
+    return list(zip(np.diff(np.append(starts, len(weights))).tolist(), weights[starts].tolist(), strict=True))
+
+
+def _lengthened(runs: Sequence[tuple[int, float]]) -> Floats:
+    return np.repeat(np.array([weight for _, weight in runs], dtype=np.float64), [count for count, _ in runs])
 
 
 def classes_from_json(domain: Domain, grid: Mapping[str, Any]) -> dict[str, Classes]:
@@ -179,7 +191,10 @@ def classes_from_json(domain: Domain, grid: Mapping[str, Any]) -> dict[str, Clas
         kind = np.float64 if attribute.values is None and not attribute.ordered.discrete else np.int64
         lows, highs, points = (np.array(own[part], dtype=kind) for part in ("lows", "highs", "points"))
         pieces = Pieces(attribute, lows, highs, points, np.array(own["bins"], dtype=np.int32))
-        out[name] = Classes(pieces, np.array(own["codes"], dtype=np.int32))
+        weights = _lengthened(own["weights"]) if "weights" in own else None
+        if weights is not None and (weights.shape != (len(pieces),) or not np.isfinite(weights).all() or weights.min() < 0):
+            raise ValueError("not one weight for each piece")
+        out[name] = Classes(pieces, np.array(own["codes"], dtype=np.int32), weights)
     return out
 
 

@@ -1,4 +1,4 @@
-"""From class codes to values: each synthetic row gets a value of its class, every value of the class equally likely."""
+"""From class codes to values: each synthetic row gets a value of its class, as was measured of the class's pieces; every value of a piece is equally likely."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ def _values(classes: Classes, codes: Codes, generator: np.random.Generator) -> p
 
 
 def _pieces(classes: Classes, codes: Codes, generator: np.random.Generator) -> Indices:
-    """A piece of its class for every row, in proportion to the pieces' sizes."""
+    """A piece of its class for every row, in proportion to what was measured of the pieces, or to their sizes."""
     if classes.count == len(classes.codes):
         return classes.representatives[codes]
     out = np.empty(len(codes), dtype=np.int64)
     rows, members = _runs(codes, classes.count), _runs(classes.codes, classes.count)
     for own, pieces in zip(rows, members, strict=True):
-        sizes = classes.pieces.sizes[pieces]
+        sizes = classes.densities[pieces]
         # A class of single points on a continuous range has no length.
         out[own] = pieces[uniform_choice(sizes if sizes.sum() > 0 else np.ones(len(sizes)), len(own), generator)]
     return out

@@ -28,7 +28,7 @@ CREATE TABLE IF NOT EXISTS releases (
     rows_per_unit INTEGER NOT NULL,
     private BOOLEAN NOT NULL,
     domain JSON NOT NULL,
-    grid JSON NOT NULL                  -- per attribute its pieces, and in which class each is: those that no measurement told apart are in one
+    grid JSON NOT NULL                  -- per attribute its pieces, and in which class each is: those that no measurement told apart are in one; weights, where pieces of a class were measured, as (how many pieces, weight of each)
 );
 
 -- Files that were written before rounds were told apart.
@@ -38,7 +38,7 @@ ALTER TABLE releases ADD COLUMN IF NOT EXISTS again INTEGER DEFAULT 0;
 CREATE TABLE IF NOT EXISTS measurements (
     release INTEGER NOT NULL,
     step INTEGER NOT NULL,
-    purpose VARCHAR NOT NULL,           -- total, histogram, first, round or again
+    purpose VARCHAR NOT NULL,           -- total, histogram, first, round, again or detail
     query INTEGER,                      -- row of the workload, from 1; NULL for a marginal that its cuboids add up to
     name VARCHAR,
     noise VARCHAR NOT NULL,             -- laplace or gaussian, on integers
@@ -48,6 +48,7 @@ CREATE TABLE IF NOT EXISTS measurements (
     -- What each value counts. A value has one cell of every block, in row-major order: with sizes 2 and 3, "values"[1 + 3 * i + j] has cells i and j.
     -- A block is a list of stretches of the class combinations of its attributes, in row-major order and numbered from 0, classes as in the grid of the release:
     -- those from begins[k] up to begins[k + 1], or to the end, are in cells[k], or not counted where that is -1. shape has how many classes each attribute has.
+    -- Of a detail, the pieces of the attribute in that grid take the place of classes.
     -- A record adds 1, or if there are adds, adds[k] times resolution (of several blocks, their product). Without blocks a value counts all records.
     blocks STRUCT(attributes VARCHAR[], shape INTEGER[], size INTEGER, begins INTEGER[], cells INTEGER[], adds BIGINT[])[]
 );

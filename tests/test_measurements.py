@@ -40,7 +40,7 @@ def trips(connect: Open) -> Connection:
 
 
 def class_of(con: Connection) -> None:
-    """Of each value of a column of the private table its class, from the published grid alone: a table a column."""
+    """Of each value of a column of the private table its class and its piece, from the published grid alone: a table a column."""
     ((domain, grid),) = con.execute("SELECT domain, grid FROM mwem.releases").fetchall()
     for attribute in json.loads(domain)["attributes"]:
         name, own = attribute["name"], json.loads(grid)[attribute["name"]]
@@ -50,23 +50,24 @@ def class_of(con: Connection) -> None:
         else:
             pieces = list(zip(own["lows"], own["highs"], codes, strict=False))
         lows, highs, classes = zip(*pieces, strict=True)
-        con.register("pieces", pa.table({"low": list(map(str, lows)), "high": list(map(str, highs)), "class": list(classes)}))
+        con.register("pieces", pa.table({"low": list(map(str, lows)), "high": list(map(str, highs)), "class": list(classes), "piece": range(len(lows))}))
         number = "::VARCHAR" if attribute.get("values") else "::DOUBLE"
-        null = codes[-1] if len(codes) > len(pieces) else "NULL"
+        null, last = (codes[-1], len(pieces)) if len(codes) > len(pieces) else ("NULL", "NULL")
         con.execute(
-            f"""CREATE OR REPLACE TABLE "class of {name}" AS SELECT v, coalesce(min(class), {null}) AS class FROM (SELECT DISTINCT "{name}" AS v FROM trips)
+            f"""CREATE OR REPLACE TABLE "class of {name}" AS SELECT v, coalesce(min(class), {null}) AS class, coalesce(min(piece), {last}) AS piece FROM (SELECT DISTINCT "{name}" AS v FROM trips)
                 LEFT JOIN pieces ON v{number} BETWEEN low{number} AND high{number} GROUP BY v"""
         )
 
 
 def told(con: Connection, row: dict[str, Any]) -> list[float]:
     """The values of a measurement as SQL has them: rows of the private table by the cells that the measurement describes."""
-    joins, cell, adds = [], "0", repr(float(row["resolution"]))
+    joins, cell, adds = [], "0", f"{row['resolution']}::DOUBLE"
+    part = "piece" if row["purpose"] == "detail" else "class"
     for number, block in enumerate(row["blocks"]):
         combination = "0"
         for name, size in zip(block["attributes"], block["shape"], strict=True):
             joins.append(f'JOIN "class of {name}" AS "{name}" ON "{name}".v IS NOT DISTINCT FROM trips."{name}"')
-            combination = f'({combination} * {size} + "{name}".class)'
+            combination = f'({combination} * {size} + "{name}".{part})'
         stretches = {"begins": block["begins"], "cell": block["cells"], "adds": block["adds"] or [1] * len(block["begins"])}
         con.register(f"block{number}", pa.table(stretches))
         joins.append(f"ASOF JOIN block{number} ON {combination} >= block{number}.begins")
@@ -117,6 +118,18 @@ def test_parts_are_in_the_order_of_the_values(trips: Connection) -> None:
         assert block["cells"] == list(range(len(row["values"])))
         assert block["begins"] == sorted(set(block["begins"]))
         assert (block["attributes"], block["adds"]) == (["km"], None)
+
+
+def test_what_is_inside_classes_is_described_by_pieces(trips: Connection) -> None:
+    """Where NULL is, too, and where a list of values is."""
+    trips.execute("CREATE TABLE few AS FROM (VALUES ('km < 100'), ('kind <> ''bus'''), ('day < 9 AND fare < 30')) AS t(predicate)")
+    made = mwem_sql.release(trips, "trips", "few", EXACT)
+    class_of(trips)
+    rows = [row for row in made.measurements.to_pylist() if row["purpose"] == "detail"]
+    assert {row["name"] for row in rows} == {"km", "kind", "day", "fare"}
+    assert max(len(row["values"]) for row in rows) > 100
+    for row in rows:
+        assert row["values"] == pytest.approx(told(trips, row), abs=0.5), row["name"]
 
 
 def test_a_large_set_takes_no_more_room_than_its_model(connect: Open, tmp_path: Path) -> None:

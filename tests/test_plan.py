@@ -20,7 +20,7 @@ def test_the_facts_in_reading_order(con: Connection) -> None:
     found = plan(con)
     assert list(found) == [
         "table", "protects", "epsilon", "delta", "composition", "rounds", "total", "start", "queries", "attributes", "domain cells",
-        "widest query", "candidates", "first", "selecting", "selection scale", "noise scale", "noise if pure", "scans", "plan", "estimate", "aggregate",
+        "widest query", "candidates", "first", "details", "selecting", "selection scale", "noise scale", "noise if pure", "scans", "plan", "estimate", "aggregate",
     ]  # fmt: skip
     assert found["table"] == "memory.main.people"
     assert found["protects"] == "one row"
@@ -28,7 +28,8 @@ def test_the_facts_in_reading_order(con: Connection) -> None:
     assert found["rounds"] == "of refining: 3, or fewer"
     assert found["total"] == "private, from all that is measured"
     assert found["candidates"] == "none: all that is asked about is refined"
-    assert found["first"] == "3 distributions, 100% of the budget"
+    assert found["first"] == "3 distributions, 95% of the budget"
+    assert re.fullmatch(r"inside classes, 5% of the budget: age \d+ \(parts, or fewer\)", found["details"])
     assert (found["selecting"], found["selection scale"]) == ("0% of a round", "nothing to select")
     assert found["queries"] == "3 rows, 3 distinct"
     assert found["attributes"] == "age 2, sex 2, member 2, city 4 (classes)"
@@ -39,8 +40,8 @@ def test_the_facts_in_reading_order(con: Connection) -> None:
 def test_a_part_says_how_and_at_what_cost(con: Connection) -> None:
     found = plan(con)
     assert found["scans"] == "1"
-    assert found["plan"] == "one GROUP BY of all touched columns, 4 columns (age, sex, member, city), rolled up to 3 attribute sets"
-    assert re.fullmatch(r"1 histogram of 32 cells; relative cost per row \d+ \(1 is to sum up a column\)", found["estimate"])
+    assert found["plan"] == "one GROUP BY of all touched columns, 5 columns (age, sex, member, city, age in detail), rolled up to 4 attribute sets"
+    assert re.fullmatch(r"1 histogram of 3,232 cells; relative cost per row \d+ \(1 is to sum up a column\)", found["estimate"])
 
 
 def test_every_plan_can_be_read(con: Connection) -> None:
@@ -63,7 +64,7 @@ def test_a_long_statement_is_cut(con: Connection, monkeypatch: pytest.MonkeyPatc
 def test_many_statements_are_cut(con: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     force(monkeypatch, "group by per set")
     monkeypatch.setattr("mwem_sql.plan.SHOWN_STATEMENTS", 0)
-    assert [value for item, value in con.execute("FROM mwem_plan('people', workload, 1)").fetchall() if item == "aggregate"] == ["... and 1 more like these"] * 3
+    assert [value for item, value in con.execute("FROM mwem_plan('people', workload, 1)").fetchall() if item == "aggregate"] == ["... and 1 more like these"] * 4
 
 
 def test_it_reads_and_writes_nothing(con: Connection) -> None:

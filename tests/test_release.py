@@ -434,15 +434,16 @@ def test_the_distributions_that_come_first_are_told_apart(con: Connection, monke
     made = mwem_sql.release(con, "people", "workload", 1)
     rows = con.execute("SELECT purpose, query, name FROM mwem.measurements ORDER BY step").fetchall()
     assert rows[:5] == [("total", None, "total"), ("first", None, "age"), ("first", None, "sex"), ("first", None, "member"), ("first", None, "city")]
-    assert {purpose for purpose, _, _ in rows[5:]} == {"round"}
-    assert made.rounds == len(rows) - 5 <= 3
+    rounds = [row for row in rows[5:] if row[0] != "detail"]
+    assert {purpose for purpose, _, _ in rounds} == {"round"}
+    assert made.rounds == len(rounds) <= 3
 
 
 def test_few_sets_of_attributes_are_refined_and_nothing_is_selected(con: Connection) -> None:
     made = mwem_sql.release(con, "people", "workload", 1)
     rows = con.execute("SELECT purpose, query, name FROM mwem.measurements ORDER BY step").fetchall()
-    assert {row[:2] for row in rows} == {("round", None)}
-    assert [name for _, _, name in rows] == ["age", "sex, member", "sex, city"]
+    assert [row for row in rows if row[0] != "detail"] == [("round", None, name) for name in ("age", "sex, member", "sex, city")]
+    assert {row for row in rows if row[0] == "detail"} == {("detail", None, "age")}
     assert made.rounds == 3
 
 

@@ -111,7 +111,7 @@ def test_neighbours_move_scores_and_answers_by_no_more_than_the_noise_is_made_fo
             kernel = Kernel(engine.true_answers(con.cursor(), plan.pushdown), plan.pushdown.cells, Accountant("pure", Fraction(100)), spy, per_unit, plan.problem.bounds())
             public = np.random.default_rng(seed)
             guess = public.integers(-30, 30, int(plan.pushdown.cells.sum())) / 2
-            kernel.select(range(1, count), guess[int(plan.pushdown.cells[0]) :], public.normal(size=count - 1), plan.problem.weights, SHARE)
+            kernel.select(range(1, count), guess[int(plan.pushdown.cells[0]) :], public.normal(size=count - 1), np.resize(plan.problem.weights, count - 1), SHARE)
             for query in range(count):
                 kernel.measure(query, SHARE)
                 # Any partition of the cells: a record is in one part, too.

@@ -110,10 +110,14 @@ class Pieces:
 
 @dataclass(frozen=True, eq=False)
 class Classes:
-    """A partition of an attribute's pieces: `codes[i]` is the class of piece i, numbered by first appearance."""
+    """A partition of an attribute's pieces: `codes[i]` is the class of piece i, numbered by first appearance.
+
+    `weights` are what was measured of the pieces: those of a class share what it has by them; by base measure where there are none.
+    """
 
     pieces: Pieces
     codes: Ints
+    weights: npt.NDArray[np.float64] | None = None
 
     @property
     def attribute(self) -> Attribute:
@@ -126,10 +130,36 @@ class Classes:
     @cached_property
     def sizes(self) -> npt.NDArray[np.float64]:
         """The base measure of each class, always positive."""
-        sums = np.bincount(self.codes, weights=self.pieces.sizes, minlength=self.count)
+        return self._summed(self.pieces.sizes)
+
+    def shares_of(self, coarser: Classes) -> npt.NDArray[np.float64]:
+        """What each class has of the one in `coarser` that it is part of, on any scale: by what was measured there, or by base measure."""
+        return self.sizes if coarser.weights is None else self._summed(coarser.weigh(self.pieces))
+
+    def _summed(self, weights: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        sums, lengths = (np.bincount(self.codes, weights=each, minlength=self.count) for each in (weights, self.pieces.sizes))
         total = sums.sum()
         # A class of single points on a continuous range has no length of its own.
-        return np.where(sums > total * 1e-12, sums, POINT_SHARE * total if total > 0 else 1.0)
+        is_point = lengths <= lengths.sum() * 1e-12
+        return np.where(is_point, POINT_SHARE * total if total > 0 else 1.0, np.maximum(sums, np.finfo(np.float64).tiny))
+
+    @property
+    def densities(self) -> npt.NDArray[np.float64]:
+        """What the pieces of a class share it by."""
+        return self.pieces.sizes if self.weights is None else self.weights
+
+    def weigh(self, finer: Pieces) -> npt.NDArray[np.float64]:
+        """The same of other pieces: inside one of these, by base measure."""
+        own = self.pieces
+        assert self.weights is not None
+        if own.attribute.values is not None or (own.listed and finer.listed):
+            return self.weights
+        # What lies below the beginning of each piece, and between beginnings in proportion.
+        extra = int(own.attribute.ordered.discrete)
+        begins = np.append(own.lows, own.highs[-1] + extra).astype(np.float64)
+        below = np.concatenate([[0.0], np.cumsum(self.weights[: own.known])])
+        known = np.interp(finer.highs + extra, begins, below) - np.interp(finer.lows, begins, below)
+        return np.append(known, self.weights[-1]) if own.attribute.nullable else known
 
     @cached_property
     def representatives(self) -> npt.NDArray[np.intp]:
@@ -138,7 +168,7 @@ class Classes:
 
     def merged(self, groups: Ints) -> Classes:
         """Classes of one group as one class; groups are numbered by first appearance, too."""
-        return Classes(self.pieces, groups[self.codes])
+        return Classes(self.pieces, groups[self.codes], self.weights)
 
     def joined(self) -> Classes:
         """The same classes on longer pieces: neighbours between cuts that ended up in one class are one piece."""
@@ -150,7 +180,7 @@ class Classes:
         last = np.append(first[1:], known) - 1
         lows, highs = own.lows[first], own.highs[last]
         keep = np.append(first, known) if own.attribute.nullable else first
-        pieces = Pieces(own.attribute, lows, highs, _middle(own.attribute, lows, highs), own.bins[keep])
+        pieces = Pieces(own.attribute, lows, highs, middle(own.attribute, lows, highs), own.bins[keep])
         return Classes(pieces, self.codes[keep])
 
 
@@ -170,11 +200,11 @@ def value_pieces(attribute: Attribute, cuts: Iterable[Tick] = ()) -> Pieces:
     assert attribute.low is not None and attribute.high is not None
     scale = attribute.ordered
     if attribute.bins is not None:
-        return _between(attribute, cuts, _bin_edges(attribute))
+        return _between(attribute, cuts, even_edges(attribute, attribute.bins))
     step = attribute.step or 1
     points = attribute.low + np.arange(count - int(attribute.nullable)) * step
     points = scale.nearest(np.minimum(points, attribute.high))
-    return Pieces(attribute, points, _ends(attribute, points), points, np.arange(count, dtype=np.int32))
+    return Pieces(attribute, points, piece_ends(attribute, points), points, np.arange(count, dtype=np.int32))
 
 
 def cut_pieces(attribute: Attribute, cuts: Iterable[Tick]) -> Pieces:
@@ -183,12 +213,13 @@ def cut_pieces(attribute: Attribute, cuts: Iterable[Tick]) -> Pieces:
     return _between(attribute, cuts, [attribute.low])
 
 
-def _bin_edges(attribute: Attribute) -> list[Tick]:
-    assert attribute.low is not None and attribute.high is not None and attribute.bins is not None
+def even_edges(attribute: Attribute, parts: int) -> list[Tick]:
+    """Where even parts of a range begin."""
+    assert attribute.low is not None and attribute.high is not None
     if attribute.ordered.discrete:
         width = int(attribute.high) - int(attribute.low) + 1
-        return sorted({int(attribute.low) + k * width // attribute.bins for k in range(attribute.bins)})
-    edges = attribute.low + (attribute.high - attribute.low) * np.arange(attribute.bins) / attribute.bins
+        return sorted({int(attribute.low) + k * width // parts for k in range(parts)})
+    edges = attribute.low + (attribute.high - attribute.low) * np.arange(parts) / parts
     return sorted(set(attribute.ordered.nearest(edges).tolist()))
 
 
@@ -202,20 +233,20 @@ def _between(attribute: Attribute, cuts: Iterable[Tick], edges: Sequence[Tick]) 
         begin |= {scale.before(cut), cut, scale.after(cut), scale.after(scale.after(cut))}
     dtype = np.int64 if scale.discrete else np.float64
     lows = np.array(sorted(tick for tick in begin if attribute.low <= tick <= attribute.high), dtype=dtype)
-    highs = _ends(attribute, lows)
+    highs = piece_ends(attribute, lows)
     bins = np.searchsorted(np.array(edges, dtype=dtype), lows, side="right") - 1
     if attribute.nullable:
         bins = np.append(bins, len(edges))
-    return Pieces(attribute, lows, highs, _middle(attribute, lows, highs), bins.astype(np.int32))
+    return Pieces(attribute, lows, highs, middle(attribute, lows, highs), bins.astype(np.int32))
 
 
-def _ends(attribute: Attribute, lows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def piece_ends(attribute: Attribute, lows: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Where pieces end that begin at `lows`: right before the next, the last at the attribute's end."""
     before = [attribute.ordered.before(low) for low in lows[1:].tolist()]
     return np.array([*before, attribute.high], dtype=lows.dtype)
 
 
-def _middle(attribute: Attribute, lows: npt.NDArray[Any], highs: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def middle(attribute: Attribute, lows: npt.NDArray[Any], highs: npt.NDArray[Any]) -> npt.NDArray[Any]:
     middle = lows + (highs - lows) // 2 if attribute.ordered.discrete else lows + (highs - lows) / 2
     return np.asarray(np.clip(middle, lows, highs))
 

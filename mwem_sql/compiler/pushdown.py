@@ -96,7 +96,7 @@ class _Planner:
         self.counts = [own.count for own in classes.values()]
         self.wide = [codes.is_wide(own) for own in classes.values()]
         self.texts = [codes.is_text(own) for own in classes.values()]
-        self.source = codes.source(table, [own.attribute for own in classes.values()], unit)
+        self.source = codes.source(table, list(dict.fromkeys(own.attribute for own in classes.values())), unit)
         self.statement = _STATEMENT + (_BOUND_UNITS if unit else 0.0)
         facts = Facts.of(queries)
         self.pushdown = Pushdown(queries, facts.cells, ())
