@@ -216,8 +216,9 @@ class Adaptive(Grouped):
         self.regridded = list(grids)
         # Attributes of several groups that are not all classes.
         self.partial = {name for name in self.coarse if grids[name].count > 1}
-        # What was last fitted, and the same on groups.
+        # What was last fitted, and the same on the groups that there were when so many of `regridded` had come.
         self._targets: dict[int, tuple[Target, Target]] = {}
+        self._followed = len(self.regridded)
 
     @classmethod
     def uniform(cls, sizes: Mapping[str, Floats], total: float) -> Adaptive:
@@ -237,9 +238,7 @@ class Adaptive(Grouped):
 
     def copy(self) -> Adaptive:
         """Shares the weights with the original until one of the two changes them."""
-        twin = Adaptive(self.state.copy(), self.grids)
-        twin._targets = self._targets
-        return twin
+        return Adaptive(self.state.copy(), self.grids)
 
     def rescale(self, total: float) -> None:
         self.state.rescale(total)
@@ -302,10 +301,12 @@ class Adaptive(Grouped):
 
     def fit(self, targets: Sequence[Target], tolerance: float = TOLERANCE) -> Fitted:
         """Refit all measurements, each weighted by the inverse of its variance, until their misfit no longer falls."""
-        split: set[str] = set()
         for target in targets:
             if id(target) not in self._targets:
-                split |= self.refine(target.query)
+                self.refine(target.query)
+        # Also by what was taken or matched since the last fit.
+        split = set(self.regridded[self._followed :])
+        self._followed = len(self.regridded)
         known = {}
         for target in targets:
             held = self._targets.get(id(target))
