@@ -44,8 +44,6 @@ CERTAIN: Final = 0.1
 MOST_FIRST: Final = Fraction(9, 10)
 # Of a round: what selecting takes. The paper's half is what its theorem is about.
 SELECT_SHARE: Final = Fraction(3, 20)
-# The same where most of a workload are counts: there are more candidates, of fewer cells.
-COUNTS_SHARE: Final = Fraction(1, 4)
 PAPER_SHARE: Final = Fraction(1, 2)
 # Rounds in a row that together are heard less than this many times as loud as their noise before steps grow: errors as large as the
 # noise would be heard so loud.
