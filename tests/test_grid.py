@@ -373,7 +373,7 @@ def test_what_was_fitted_follows_groups_that_were_split_since() -> None:
     weights = np.arange(8.0) * 100 / 28
     state.take(finer, weights)
     state.fit([target, Target(even, counts.sum(axis=1), 0.01)])
-    np.testing.assert_allclose(state.answer(pair), counts.ravel(), rtol=1e-4)
+    np.testing.assert_allclose(state.answer(pair), counts.ravel(), rtol=1e-2)
     # Inside a group that was fitted, what was taken stays in proportion.
     inside = state.marginal(["x"])[:4]
     np.testing.assert_allclose(inside / inside.sum(), weights[:4] / weights[:4].sum(), atol=1e-6)
