@@ -288,9 +288,7 @@ class Adaptive(Grouped):
 
     def copy(self) -> Adaptive:
         """Shares the weights with the original until one of the two changes them."""
-        twin = Adaptive(self.state.copy(), self.grids)
-        twin._targets = self._targets
-        return twin
+        return Adaptive(self.state.copy(), self.grids)
 
     def rescale(self, total: float) -> None:
         self.state.rescale(total)

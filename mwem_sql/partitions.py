@@ -48,11 +48,6 @@ class Counts:
             if cells > MOST_HELD or cells * len(numbers) > MOST_SUMMED:
                 del self._sets[names]
 
-    def joined(self) -> tuple[int, set[str]]:
-        """How many counts have conditions on several attributes, and these."""
-        joined = {names: len(numbers) for names, numbers in self._sets.items() if len(names) > 1}
-        return sum(joined.values()), {name for names in joined for name in names}
-
     def partitions(self) -> Iterator[tuple[int, LinearQuery]]:
         """Of each count, by number, its own partition, unless that has too many cells."""
         return self._each(self._sides)

@@ -22,16 +22,7 @@ import pyarrow as pa
 
 from mwem_sql import calls, engine, measurements, relations, reuse, store
 from mwem_sql.accounts import cap_of, ledger_of
-from mwem_sql.budget import (
-    COUNTS_SHARE,
-    DETAIL_SHARE,
-    FIRST_SHARE,
-    PAPER_SHARE,
-    SELECT_SHARE,
-    TOTAL_SHARE,
-    Split,
-    split,
-)
+from mwem_sql.budget import DETAIL_SHARE, FIRST_SHARE, PAPER_SHARE, SELECT_SHARE, TOTAL_SHARE, Split, split
 from mwem_sql.caps import Charge, nominal, protected
 from mwem_sql.catalog import Name, is_read_only
 from mwem_sql.compiler.blocks import MAX_CELLS
@@ -134,7 +125,6 @@ def make_plan(session: Session, request: Request) -> Plan:
     is_whole = at_once or strategy.whole
     if is_whole:
         rounds = max(1, sum(rounds_of(strategy.queries[own.query].shape) for own in strategy.first))
-    selecting = COUNTS_SHARE if 2 * strategy.partitioned > len(linear) else SELECT_SHARE
     # The paper's own figure stays as it is.
     details = details_of(compiled.classes) if is_plain else {}
     cap = cap_of(con, relation, session.place, FUNCTION)
@@ -142,7 +132,7 @@ def make_plan(session: Session, request: Request) -> Plan:
         request.budget, rounds, total_is_public=request.total is not None or is_whole,
         histogram=request.start == "histogram", first=FIRST_SHARE if strategy.first and not is_whole else Fraction(0), growing=is_plain and not is_whole,
         detail=DETAIL_SHARE if details else Fraction(0),
-        selecting=Fraction(0) if is_whole else PAPER_SHARE if request.average else selecting, sensitivity=request.rows_per_unit,
+        selecting=Fraction(0) if is_whole else PAPER_SHARE if request.average else SELECT_SHARE, sensitivity=request.rows_per_unit,
         counted_in_rho=cap is not None and not cap.pure,
     )  # fmt: skip
     _check_rows(request, shares)

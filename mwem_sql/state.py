@@ -215,8 +215,9 @@ class State:
         assert home is not None
         marginal = tree.reach(home).marginal(names)
         wanted = np.maximum(_one_per_cell(query, values), FLOOR * self._total)
+        here = query.answer(marginal)
         # A cell that no class is in has nothing to grow.
-        growth = query.spread(wanted / np.maximum(query.answer(marginal), TINY))
+        growth = query.spread(np.divide(wanted, here, out=np.ones_like(wanted), where=here > TINY * np.maximum(wanted, 1)))
         growth *= self._total / float(np.vdot(marginal, growth))
         tree.multiply(home, names, growth.reshape(self.shape(names)))
 

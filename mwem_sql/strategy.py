@@ -49,7 +49,6 @@ class Strategy:
     queries: list[LinearQuery]
     weights: Floats
     first: list[First]
-    partitioned: int = 0
     whole: bool = False
 
 
@@ -194,7 +193,7 @@ def _with_partitions(queries: Sequence[LinearQuery], strategy: Strategy, rounds:
         found.append(query)
         importance.append(weight)
     weights = np.concatenate([strategy.weights, importance])
-    return _without_equals(Strategy(found, weights, [], len(partitions)), len(strategy.queries))
+    return _without_equals(Strategy(found, weights, []), len(strategy.queries))
 
 
 def _without_equals(strategy: Strategy, kept: int) -> Strategy:

@@ -374,3 +374,20 @@ def test_what_is_fitted_again_follows_a_split_in_between() -> None:
         state.fit([target, other])
     assert twice.grids["x"].count > once.grids["x"].count
     np.testing.assert_allclose(twice.marginal(["x"]), once.marginal(["x"]), rtol=1e-6)
+
+
+def test_what_was_fitted_follows_groups_that_were_split_since() -> None:
+    """A histogram that is refined again splits groups outside the fit; what was fitted before is fitted on the new groups."""
+    even, finer = (LinearQuery((Block(("x",), (np.arange(8) * cells // 8).astype(np.int32), cells),)) for cells in (2, 8))
+    pair = LinearQuery((even.blocks[0], Block(("y",), np.arange(3, dtype=np.int32), 3)))
+    counts = np.array([[30.0, 5, 5], [10, 20, 30]])
+    state = Adaptive.uniform({"x": np.ones(8), "y": np.ones(3)}, 100.0)
+    target = Target(pair, counts.ravel(), 1.0)
+    state.fit([target])
+    weights = np.arange(8.0) * 100 / 28
+    state.take(finer, weights)
+    state.fit([target, Target(even, counts.sum(axis=1), 0.01)])
+    np.testing.assert_allclose(state.answer(pair), counts.ravel(), rtol=1e-2)
+    # Inside a group that was fitted, what was taken stays in proportion.
+    inside = state.marginal(["x"])[:4]
+    np.testing.assert_allclose(inside / inside.sum(), weights[:4] / weights[:4].sum(), atol=1e-6)

@@ -108,7 +108,7 @@ def test_rounds_select_where_many_sets_are_asked_about(con: Connection, monkeypa
     assert found["total"] == "private, 2% of the budget, and from the distributions that are measured first"
     assert found["candidates"] == "7, with what cuboids add up to and partitions around counts"
     assert found["first"] == "4 distributions, 15% or more of the budget"
-    assert found["selecting"] == "25% of a round"
+    assert found["selecting"] == "15% of a round"
 
 
 def test_the_average_is_shared_as_in_the_paper(con: Connection) -> None:
