@@ -23,8 +23,8 @@ import duckdb
 import numpy as np
 
 import mwem_sql
-from mwem_sql import store
-from mwem_sql.catalog import Place
+from mwem_sql.database.catalog import Place
+from mwem_sql.releases import store
 
 INCOME = ("workclass", "education", "marital-status", "occupation", "relationship", "race", "sex", "income")
 COUNTRY = ("workclass", "education-num", "marital-status", "occupation", "relationship", "race", "sex", "native-country")

@@ -16,7 +16,7 @@ from unittest import mock
 import numpy as np
 
 import mwem_sql
-from mwem_sql.compiler import detail as details
+from mwem_sql.domains import detail as details
 
 TABLES = {
     "people": (
@@ -80,9 +80,9 @@ def main() -> None:
             for parts in args.parts:
                 for share in args.shares:
                     with (
-                        mock.patch("mwem_sql.release.DETAIL_SHARE", Fraction(share).limit_denominator(1000)),
+                        mock.patch("mwem_sql.releases.run.DETAIL_SHARE", Fraction(share).limit_denominator(1000)),
                         mock.patch.object(details, "PARTS", parts),
-                        mock.patch("mwem_sql.release.details_of", details.details_of if share else lambda _: {}),
+                        mock.patch("mwem_sql.releases.run.details_of", details.details_of if share else lambda _: {}),
                     ):
                         runs = [run(table, epsilon, seed, args.options) for seed in range(args.runs)]
                     told = ", ".join(f"{name} {np.mean(own):.4g} +- {np.std(own):.2g}" for name in runs[0] for own in [[each[name] for each in runs]])

@@ -39,13 +39,13 @@ import numpy as np
 import sqlglot
 
 import mwem_sql
-from mwem_sql import engine
-from mwem_sql.catalog import Name
-from mwem_sql.compiler.compile import compile_workload
+from mwem_sql.compiler.pipeline import compile_workload
 from mwem_sql.compiler.pushdown import Pushdown, plan_pushdown
-from mwem_sql.compiler.sandbox import Sandbox
-from mwem_sql.domain import Domain
-from mwem_sql.rollup import marginals
+from mwem_sql.database.catalog import Name
+from mwem_sql.database.sandbox import Sandbox
+from mwem_sql.domains.domain import Domain
+from mwem_sql.private import engine
+from mwem_sql.queries.marginals import marginals
 from mwem_sql.workload import Workload
 
 MILLION = 1_000_000
@@ -320,7 +320,7 @@ def random_predicates(con: duckdb.DuckDBPyConnection, table: str, count: int) ->
     draw = random.Random(1)
     domain = Domain.from_schema(con, table)
 
-    def atom(item: mwem_sql.domain.Attribute) -> str:
+    def atom(item: mwem_sql.domains.domain.Attribute) -> str:
         if item.values is None:
             return f"{adult.quoted(item.name)} {draw.choice(['<', '>', '<=', '>='])} {draw.randint(int(item.low), int(item.high))}"
         listed = ", ".join("'" + value.replace("'", "''") + "'" for value in draw.sample(item.values, min(draw.randint(1, 3), len(item.values) - 1)))

@@ -24,8 +24,8 @@ import pyarrow as pa
 from scaling_errors import Columns, counts, discretised, distance
 
 import mwem_sql
-from mwem_sql import store
-from mwem_sql.catalog import Place
+from mwem_sql.database.catalog import Place
+from mwem_sql.releases import store
 
 ROWS = 100_000
 PRODUCTS = 3
@@ -49,7 +49,7 @@ class Rounds:
         self.seconds: list[list[float]] = []
         self.seen: list[Record] = []
         self.looking = np.zeros(2)
-        module = sys.modules["mwem_sql.release"]
+        module = sys.modules["mwem_sql.releases.run"]
         inner = module.mwem
 
         def watched(kernel: Any, problem: Any, split: Any, _progress: Any) -> Any:

@@ -22,8 +22,8 @@ import numpy as np
 import pyarrow as pa
 
 import mwem_sql
-from mwem_sql import store
-from mwem_sql.catalog import Place
+from mwem_sql.database.catalog import Place
+from mwem_sql.releases import store
 
 CATEGORIES = ("workclass", "education", "marital-status", "occupation", "relationship", "race", "sex", "income")
 COUNTRY = ("workclass", "education-num", "marital-status", "occupation", "relationship", "race", "sex", "native-country")

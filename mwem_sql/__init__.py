@@ -1,8 +1,7 @@
 """Differentially private synthetic tables inside DuckDB: `CALL mwem_release('adult', workload, 0.5)`."""
 
-from mwem_sql.api import Release, release
-from mwem_sql.calls import cancel
-from mwem_sql.domain import Attribute, Domain
+from mwem_sql.database.calls import cancel
+from mwem_sql.domains.domain import Attribute, Domain
 from mwem_sql.errors import (
     BudgetError,
     CancelledError,
@@ -16,7 +15,8 @@ from mwem_sql.errors import (
     TableError,
     WorkloadError,
 )
-from mwem_sql.register import connect, register, unregister
+from mwem_sql.surface.api import Release, release
+from mwem_sql.surface.register import connect, register, unregister
 from mwem_sql.workload import Query, Workload
 
 __all__ = [

@@ -26,8 +26,8 @@ import duckdb
 import pyarrow as pa
 
 import mwem_sql
+from mwem_sql.database.resources import read_sql
 from mwem_sql.errors import MwemError
-from mwem_sql.resources import read_sql
 
 VERSION = next((found.version for found in metadata.distributions(name="mwem-sql")), "from source")
 BANNER = f"mwem-sql {VERSION}, DuckDB {duckdb.__version__}"

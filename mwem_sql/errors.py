@@ -12,6 +12,9 @@ from contextlib import contextmanager
 import duckdb
 import pyarrow as pa
 
+RELEASE = "mwem_release"
+"""The function that a refusal names when a release was asked for."""
+
 
 class MwemError(Exception):
     """Base of everything mwem_sql raises on purpose."""

@@ -18,12 +18,12 @@ import numpy.typing as npt
 import pyarrow as pa
 from sqlglot import exp
 
-from mwem_sql.compiler.dialect import fold
-from mwem_sql.compiler.measures import is_aggregate
-from mwem_sql.compiler.predicate import bare
-from mwem_sql.domain import Attribute, Domain
+from mwem_sql.database.dialect import fold
+from mwem_sql.database.garbage import uncollected
+from mwem_sql.database.measures import is_aggregate
+from mwem_sql.database.predicate import bare
+from mwem_sql.domains.domain import Attribute, Domain
 from mwem_sql.errors import MwemError, OptionError, WorkloadError, refuse
-from mwem_sql.garbage import uncollected
 
 COLUMNS = ("predicate", "measure", "group_by", "name", "weight")
 MAX_QUERIES = 2_000_000

@@ -18,12 +18,12 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from mwem_sql import engine
-from mwem_sql.budget import Budget
+from mwem_sql.accounting.budget import Budget
+from mwem_sql.database.session import Session
 from mwem_sql.errors import EngineError, MwemError
-from mwem_sql.release import make_plan
-from mwem_sql.request import Request
-from mwem_sql.session import Session
+from mwem_sql.private import engine
+from mwem_sql.releases.request import Request
+from mwem_sql.releases.run import make_plan
 from mwem_sql.workload import Workload
 
 Row = tuple[Any, ...]

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 from hypothesis import strategies as st
 
-from mwem_sql.compiler.linear import Block, LinearQuery
-from mwem_sql.fit import Target
-from mwem_sql.grid import Grouped
-from mwem_sql.state import Mixture, State
+from mwem_sql.model.fit import Target
+from mwem_sql.model.grid import Grouped
+from mwem_sql.model.state import Mixture, State
+from mwem_sql.queries.linear import Block, LinearQuery
 
 Floats = npt.NDArray[np.float64]
 

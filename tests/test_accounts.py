@@ -16,13 +16,13 @@ import duckdb
 import pytest
 from conftest import Connection, Open
 
-from mwem_sql import engine
-from mwem_sql.accounts import ledger_of
-from mwem_sql.budget import Budget
-from mwem_sql.caps import Cap, Charge, pure_rho
-from mwem_sql.catalog import Place
+from mwem_sql.accounting.accounts import ledger_of
+from mwem_sql.accounting.budget import Budget
+from mwem_sql.accounting.caps import Cap, Charge, pure_rho
+from mwem_sql.boundary.relations import describe
+from mwem_sql.database.catalog import Place
 from mwem_sql.errors import MwemError
-from mwem_sql.relations import describe
+from mwem_sql.private import engine
 
 CAP = Fraction(1)
 SHARES = [Fraction(1, 10), Fraction(3, 10), Fraction(1, 2), Fraction(1), Fraction(5)]

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mwem_sql import buckets
-from mwem_sql.buckets import Scores, bucket_weights
-from mwem_sql.mechanisms import SATURATION, Integers, Noise, OpenDPNoise, SeededNoise
+from mwem_sql.accounting.scales import SATURATION, Integers
+from mwem_sql.private import exponential
+from mwem_sql.private.exponential import Scores, bucket_weights
+from mwem_sql.private.noise import Noise, OpenDPNoise, SeededNoise
 
 GROUPED = np.array([5, 3, 5, 0, 3, 5, -40, 3, 3, -9000], dtype=np.int64)
 DRAWS = 8_000
@@ -97,7 +98,7 @@ def test_bucket_weights_are_exact() -> None:
 def test_no_candidate_is_beyond_reach(monkeypatch: pytest.MonkeyPatch) -> None:
     """Far below the best all have the same weight, and none has weight 0: here they are all there is but one."""
     scores = Scores.of(np.array([0, -800, -(10**9), -(10**18)], dtype=np.int64))
-    monkeypatch.setattr(buckets, "bucket_weights", lambda: [0] * 700 + [1])
+    monkeypatch.setattr(exponential, "bucket_weights", lambda: [0] * 700 + [1])
     drawn = [scores.draw(1.0) for _ in range(600)]
     assert set(drawn) == {1, 2, 3}
     assert all(abs(drawn.count(place) - 200) < 5 * math.sqrt(600 * 2 / 9) for place in (1, 2, 3))

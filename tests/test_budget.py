@@ -19,7 +19,7 @@ from dp_accounting.rdp import RdpAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mwem_sql.budget import (
+from mwem_sql.accounting.budget import (
     CERTAIN,
     FIRST_SHARE,
     GLANCE_SHARE,
@@ -37,8 +37,8 @@ from mwem_sql.budget import (
     Split,
     split,
 )
+from mwem_sql.accounting.scales import Kind, noise_scale, selection_scale, zcdp_epsilon, zcdp_rho
 from mwem_sql.errors import BudgetError, OptionError
-from mwem_sql.mechanisms import Kind, noise_scale, selection_scale, zcdp_epsilon, zcdp_rho
 
 EPSILONS = st.decimals(min_value=Decimal("1e-6"), max_value=Decimal(1000), allow_nan=False).filter(lambda d: d > 0)
 DELTAS = st.sampled_from(["0", "1e-12", "1e-9", "1e-5", "0.01"])

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mwem_sql.catalog import Name, Place, find, split_name
-from mwem_sql.relations import describe
+from mwem_sql.boundary.relations import describe
+from mwem_sql.database.catalog import Name, Place, find, split_name
 
 HERE = Place("memory", "main")
 

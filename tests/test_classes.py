@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mwem_sql.attribute import Attribute
-from mwem_sql.compiler.classes import Classes, Pieces, cut_pieces, refine, value_pieces
+from mwem_sql.domains.attribute import Attribute
+from mwem_sql.domains.classes import Classes, Pieces, cut_pieces, value_pieces
 from mwem_sql.errors import DomainError
+from mwem_sql.queries.linear import tell_apart
 
 
 def whole(low: int, high: int, **more: object) -> Attribute:
@@ -123,7 +124,7 @@ def test_too_many_values_are_refused() -> None:
 def test_refine(rows: list[tuple[int, int, int]]) -> None:
     """Same class if and only if the same before and the same signature; numbered by first appearance."""
     before = np.array([row[0] for row in rows], dtype=np.int32)
-    after = refine(before, np.array([row[1:] for row in rows], dtype=np.int8))
+    after = tell_apart(before, np.array([row[1:] for row in rows], dtype=np.int8))
     assert [[one == other for other in rows] for one in rows] == [[one == other for other in after] for one in after.tolist()]
     seen = list(dict.fromkeys(after.tolist()))
     assert seen == list(range(len(seen)))
@@ -132,7 +133,7 @@ def test_refine(rows: list[tuple[int, int, int]]) -> None:
 def test_joined_neighbours() -> None:
     pieces = cut_pieces(whole(0, 99, nullable=True), [10, 50])
     truth = (pieces.points > 10).astype(np.int8)
-    codes = refine(np.zeros(len(pieces), dtype=np.int32), np.append(truth, 0)[:, None])
+    codes = tell_apart(np.zeros(len(pieces), dtype=np.int32), np.append(truth, 0)[:, None])
     joined = Classes(pieces, codes).joined()
     check_cover(joined.pieces)
     assert joined.pieces.lows.tolist() == [0, 11]

@@ -23,7 +23,7 @@ import duckdb
 import pytest
 
 from mwem_sql import cli
-from mwem_sql.resources import read_sql
+from mwem_sql.database.resources import read_sql
 
 ROOT = Path(cli.__file__).resolve().parents[1]
 COMMAND = [sys.executable, "-m", "mwem_sql.cli"]

@@ -17,16 +17,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlglot.dialects.dialect import Dialect
 
-from mwem_sql import engine
-from mwem_sql.attribute import Attribute
-from mwem_sql.catalog import Name
-from mwem_sql.compiler import blocks, dialect, shapes
-from mwem_sql.compiler.classes import Classes
-from mwem_sql.compiler.compile import Compiled, compile_workload
+from mwem_sql.compiler import blocks, templates
+from mwem_sql.compiler.pipeline import Compiled, compile_workload
 from mwem_sql.compiler.pushdown import plan_pushdown
-from mwem_sql.compiler.sandbox import Sandbox
-from mwem_sql.domain import Domain
+from mwem_sql.database import dialect
+from mwem_sql.database.catalog import Name
+from mwem_sql.database.sandbox import Sandbox
+from mwem_sql.domains.attribute import Attribute
+from mwem_sql.domains.classes import Classes
+from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import CellsError, DomainError, PredicateError, WorkloadError
+from mwem_sql.private import engine
 from mwem_sql.workload import Query, Workload
 
 TABLE = Name("memory", "main", "t")
@@ -529,14 +530,14 @@ def test_a_text_that_is_split_wrongly_is_refused(sandbox: Sandbox, monkeypatch: 
     """A reader that overlooks OR takes `a = 1 OR b AND s = 'x'` apart at AND; so does one that has learned the parts before."""
     texts = ["a = 1 OR b AND s = 'x'", "e = 'lo' AND s = 'x'", "(a = 1)OR(b)AND(s = 'x')"]
     compiled_from(sandbox, *texts)
-    monkeypatch.setattr(shapes, "_STRUCTURE", shapes._STRUCTURE - {"or"})
-    shapes._gap.cache_clear()
+    monkeypatch.setattr(templates, "_STRUCTURE", templates._STRUCTURE - {"or"})
+    templates._gap.cache_clear()
     for text in (texts[0], texts[2]):
         with pytest.raises(PredicateError, match="is read in two ways"):
             compiled_from(sandbox, text, texts[1])
         with pytest.raises(PredicateError, match="is read in two ways"):
             compiled_from(sandbox, "a = 2 OR b", texts[1], text)
-    shapes._gap.cache_clear()
+    templates._gap.cache_clear()
 
 
 def test_a_wrong_cut_is_noticed(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:

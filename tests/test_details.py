@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from conftest import Connection, Open
 
-from mwem_sql.attribute import Attribute
-from mwem_sql.compiler import detail as details
-from mwem_sql.compiler.classes import Classes, cut_pieces, value_pieces
+from mwem_sql.domains import detail as details
+from mwem_sql.domains.attribute import Attribute
+from mwem_sql.domains.classes import Classes, cut_pieces, value_pieces
 
 # The README's table and workload.
 PEOPLE = """
@@ -112,7 +112,7 @@ def test_what_is_told_apart_by_the_workload_takes_no_share(people: Connection) -
 
 
 def test_rounds_have_details_too(people: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mwem_sql.strategy.MOST_SETS", 1)
+    monkeypatch.setattr("mwem_sql.mwem.strategy.MOST_SETS", 1)
     people.execute("CALL mwem_release('people', workload, 2, seed := 1)")
     purposes = dict(people.execute("SELECT purpose, count(*) FROM mwem.measurements GROUP BY ALL").fetchall())
     assert purposes["round"] and purposes["first"] and purposes["detail"]

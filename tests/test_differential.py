@@ -19,13 +19,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from plans import PLANS, force
 
-from mwem_sql import engine
-from mwem_sql.catalog import Name
-from mwem_sql.compiler.compile import Compiled, compile_workload
+from mwem_sql.compiler.pipeline import Compiled, compile_workload
 from mwem_sql.compiler.pushdown import plan_pushdown
-from mwem_sql.compiler.sandbox import Sandbox
-from mwem_sql.domain import Attribute, Domain
+from mwem_sql.database.catalog import Name
+from mwem_sql.database.sandbox import Sandbox
+from mwem_sql.domains.domain import Attribute, Domain
 from mwem_sql.errors import CellsError, DomainError, MwemError
+from mwem_sql.private import engine
 from mwem_sql.workload import Query, Workload
 
 TABLE = Name("memory", "main", "t")

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mwem_sql.attribute import Attribute
-from mwem_sql.domain import Domain
+from mwem_sql.database.ticks import Tick
+from mwem_sql.domains.attribute import Attribute
+from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import DomainError, MwemError, TableError
-from mwem_sql.ticks import Tick
 
 
 @pytest.fixture(scope="module")

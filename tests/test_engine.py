@@ -12,15 +12,16 @@ import pytest
 from plans import PLANS, force
 from sqlglot import exp
 
-from mwem_sql import contingency, engine, relations
-from mwem_sql.attribute import Attribute
-from mwem_sql.catalog import Name, Place
-from mwem_sql.compiler.compile import Compiled, compile_workload
+from mwem_sql.boundary import relations
+from mwem_sql.compiler.pipeline import Compiled, compile_workload
 from mwem_sql.compiler.pushdown import Pushdown, plan_pushdown
-from mwem_sql.compiler.sandbox import Sandbox
-from mwem_sql.domain import Domain
+from mwem_sql.database.catalog import Name, Place
+from mwem_sql.database.sandbox import Sandbox
+from mwem_sql.database.ticks import cast
+from mwem_sql.domains.attribute import Attribute
+from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import EngineError
-from mwem_sql.ticks import cast
+from mwem_sql.private import engine, pair_counts
 from mwem_sql.workload import Query, Workload
 
 TABLE = Name("memory", "main", "t")
@@ -104,10 +105,10 @@ def test_blocks_of_the_product_add_up(con: duckdb.DuckDBPyConnection, compiled: 
     force(monkeypatch, "product")
     con.execute("CREATE TABLE t AS SELECT (i % 4)::INTEGER AS a, CASE i % 3 WHEN 0 THEN NULL ELSE i % 3 = 1 END AS b FROM range(10000) r(i)")
     expected = answers(con, compiled)
-    assert contingency._MOST_ROWS < 2**24
+    assert pair_counts._MOST_ROWS < 2**24
     for rows in (1, 7, 4096):
-        monkeypatch.setattr(contingency, "_MOST_ROWS", rows)
-        monkeypatch.setattr(contingency, "_GATHERED", rows)
+        monkeypatch.setattr(pair_counts, "_MOST_ROWS", rows)
+        monkeypatch.setattr(pair_counts, "_GATHERED", rows)
         assert answers(con, compiled) == expected
 
 

@@ -21,7 +21,7 @@ import svd_bound
 import tables
 
 import mwem_sql
-from mwem_sql.fit import CLOSE
+from mwem_sql.model.fit import CLOSE
 
 
 @pytest.fixture

@@ -12,17 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import blocks, seeds
 
-from mwem_sql import factor as module
-from mwem_sql import rollup
-from mwem_sql.compiler.linear import Block, LinearQuery
-from mwem_sql.factor import SCHEMA, Factor, answer_scalars, factors_from_table, factors_to_table
+from mwem_sql.model import factor as module
+from mwem_sql.model.factor import SCHEMA, Factor, answer_scalars, factors_from_table, factors_to_table
+from mwem_sql.queries import marginals
+from mwem_sql.queries.linear import Block, LinearQuery
 
 SHAPE = {"a": 3, "b": 2, "c": 1, "d": 4, "e": 2}
 
 
 @pytest.fixture(params=[1, 2, 5, 9, 17, 512])
 def long(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rollup, "LONG", request.param)
+    monkeypatch.setattr(marginals, "LONG", request.param)
 
 
 def make() -> Factor:

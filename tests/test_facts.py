@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mwem_sql.compiler.facts import Facts, distinct_rows
-from mwem_sql.compiler.linear import Block, LinearQuery
+from mwem_sql.queries.linear import Block, LinearQuery
+from mwem_sql.queries.summary import Facts, distinct_rows
 
 NAMES = "abcde"
 

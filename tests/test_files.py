@@ -10,10 +10,10 @@ import duckdb
 import pytest
 from sqlglot import exp
 
-from mwem_sql import files
-from mwem_sql.catalog import Name, Place
+from mwem_sql.boundary import files
+from mwem_sql.boundary.relations import Relation, describe
+from mwem_sql.database.catalog import Name, Place
 from mwem_sql.errors import TableError
-from mwem_sql.relations import Relation, describe
 
 HERE = Place("memory", "main")
 TYPES = "columns := {age: 'INTEGER', sex: 'VARCHAR'}, auto_detect := false"

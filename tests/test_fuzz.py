@@ -18,11 +18,11 @@ import duckdb
 import pytest
 
 import mwem_sql
-from mwem_sql.compiler.compile import compile_workload
-from mwem_sql.compiler.sandbox import Sandbox
-from mwem_sql.domain import Domain
+from mwem_sql.compiler.pipeline import compile_workload
+from mwem_sql.database.sandbox import Sandbox
+from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import MwemError
-from mwem_sql.request import Request
+from mwem_sql.releases.request import Request
 from mwem_sql.workload import Workload
 
 Chance = random.Random

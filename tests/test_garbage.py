@@ -9,9 +9,9 @@ import duckdb
 import pytest
 
 import mwem_sql
-from mwem_sql import garbage
-from mwem_sql.compiler.linear import Block, LinearQuery
-from mwem_sql.garbage import frozen
+from mwem_sql.database import garbage
+from mwem_sql.database.garbage import frozen
+from mwem_sql.queries.linear import Block, LinearQuery
 
 
 class Circle:

@@ -18,16 +18,17 @@ from hypothesis import strategies as st
 from strategies import Floats, close, dense, seeds, totals
 
 import mwem_sql
-from mwem_sql import engine, store
-from mwem_sql.catalog import Place
-from mwem_sql.compiler.linear import Block, LinearQuery
-from mwem_sql.fit import TOLERANCE, Target
-from mwem_sql.grid import Adaptive, Grid
-from mwem_sql.mwem import Outcome
-from mwem_sql.release import Plan
-from mwem_sql.request import Request
-from mwem_sql.session import Session
-from mwem_sql.state import State
+from mwem_sql.database.catalog import Place
+from mwem_sql.database.session import Session
+from mwem_sql.model.fit import TOLERANCE, Target
+from mwem_sql.model.grid import Adaptive, Grid
+from mwem_sql.model.state import State
+from mwem_sql.mwem.loop import Outcome
+from mwem_sql.private import engine
+from mwem_sql.queries.linear import Block, LinearQuery
+from mwem_sql.releases import store
+from mwem_sql.releases.request import Request
+from mwem_sql.releases.run import Plan
 from mwem_sql.workload import Query, Workload
 
 Case = tuple[dict[str, Floats], float, list[tuple[LinearQuery, Floats]]]
@@ -278,7 +279,7 @@ def asked() -> Workload:
 def outcomes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Plan, Outcome]]:
     """What the loop of each release came to: that it is the listing's, over all classes, is tested above and in test_mwem."""
     found: list[tuple[Plan, Outcome]] = []
-    module = import_module("mwem_sql.release")
+    module = import_module("mwem_sql.releases.run")
     run = module._run
 
     def kept(session: Session, request: Request, plan: Plan, held: engine.Held) -> Outcome:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mwem_sql.compiler.growth import characters
-from mwem_sql.compiler.sandbox import Sandbox
+from mwem_sql.database.growth import characters
+from mwem_sql.database.sandbox import Sandbox
 
 CITY = "Zürich"
 LONGEST = {"city": len(CITY.encode())}

@@ -17,8 +17,8 @@ import pytest
 from conftest import Connection
 
 import mwem_sql
-from mwem_sql.compiler.compile import compile_workload
-from mwem_sql.compiler.sandbox import Sandbox
+from mwem_sql.compiler.pipeline import compile_workload
+from mwem_sql.database.sandbox import Sandbox
 from mwem_sql.workload import Workload
 
 PUBLIC = """

@@ -17,11 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from mwem_sql.buckets import Scores
-from mwem_sql.budget import Accountant, AccountingError, Budget, split
+from mwem_sql.accounting.budget import Accountant, AccountingError, Budget, split
+from mwem_sql.accounting.scales import Kind, noise_scale, selection_scale, variance
 from mwem_sql.errors import BudgetError, EngineError, MwemError, OptionError
-from mwem_sql.kernel import MAXIMUM_BOUND, WEIGHT_GRID, Kernel
-from mwem_sql.mechanisms import Kind, OpenDPNoise, SeededNoise, noise_scale, selection_scale, variance
+from mwem_sql.private.exponential import Scores
+from mwem_sql.private.kernel import MAXIMUM_BOUND, WEIGHT_GRID, Kernel
+from mwem_sql.private.noise import OpenDPNoise, SeededNoise
 
 Integers = NDArray[np.int64]
 SHARE = Fraction(1, 8)
@@ -108,7 +109,7 @@ def test_a_selection_is_an_element_of_the_candidates_whatever_their_order() -> N
 
 def test_of_very_many_those_that_are_no_candidates_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """With one weight they are passed by; with several, the candidates are taken out."""
-    monkeypatch.setattr("mwem_sql.mechanisms.MANY", 2)
+    monkeypatch.setattr("mwem_sql.accounting.scales.MANY", 2)
     for weights, expected, opened in ((ONES, [6, 60, 7], [True, False, True]), (np.array([1.0, 1.0, 2.0]), [3, 7], [True, True])):
         spy = Spy()
         kernel = Kernel(*flat(ANSWERS), account(), spy)
@@ -264,7 +265,7 @@ def test_an_overdraft_is_refused_and_nothing_is_drawn() -> None:
 
 def test_a_map_above_the_share_is_not_released(monkeypatch: pytest.MonkeyPatch) -> None:
     dear = noise_scale(2 * SHARE, 1, "pure")
-    monkeypatch.setattr("mwem_sql.kernel.noise_scale", lambda *_: dear)
+    monkeypatch.setattr("mwem_sql.private.kernel.noise_scale", lambda *_: dear)
     with pytest.raises(AccountingError, match="must not exceed its share"):
         Kernel(*flat(ANSWERS), account(), Spy()).measure(0, SHARE)
 
@@ -470,7 +471,7 @@ def test_the_number_of_candidates_decides_how_to_select(kind: Kind, monkeypatch:
             asked.append("many")
             return 0
 
-    monkeypatch.setattr("mwem_sql.mechanisms.MANY", 3)
+    monkeypatch.setattr("mwem_sql.accounting.scales.MANY", 3)
     for count in (2, 3):
         ledger = account(kind)
         kernel = Kernel(*flat([np.array([5], dtype=np.int64)] * 4), ledger, Which())

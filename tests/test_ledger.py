@@ -13,18 +13,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mwem_sql
-from mwem_sql import metadata
-from mwem_sql.accounts import ledger_of
-from mwem_sql.budget import Budget
-from mwem_sql.caps import Cap, Charge, pure_rho
-from mwem_sql.catalog import Name, Place, is_read_only
+from mwem_sql.accounting.accounts import ledger_of
+from mwem_sql.accounting.budget import Budget
+from mwem_sql.accounting.caps import Cap, Charge, pure_rho
+from mwem_sql.accounting.ledger import Ledger
+from mwem_sql.accounting.scales import zcdp_epsilon, zcdp_rho
+from mwem_sql.accounting.statement import entries
+from mwem_sql.boundary.relations import describe
+from mwem_sql.database import metadata
+from mwem_sql.database.catalog import Name, Place, is_read_only
+from mwem_sql.database.metadata import prepare
+from mwem_sql.database.resources import read_sql
 from mwem_sql.errors import BudgetError, OutputError
-from mwem_sql.ledger import Ledger
-from mwem_sql.mechanisms import zcdp_epsilon, zcdp_rho
-from mwem_sql.metadata import prepare
-from mwem_sql.relations import describe
-from mwem_sql.resources import read_sql
-from mwem_sql.statement import entries
 
 TABLE = Name("memory", "main", "t")
 

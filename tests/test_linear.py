@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import domains, queries, seeds
 
-from mwem_sql.compiler.facts import Facts
-from mwem_sql.compiler.linear import Block, LinearQuery
+from mwem_sql.queries.linear import Block, LinearQuery
+from mwem_sql.queries.summary import Facts
 
 
 def labels(*values: object) -> np.ndarray:

@@ -12,9 +12,9 @@ import pytest
 from conftest import Connection, Open
 
 import mwem_sql
-from mwem_sql import strategy
-from mwem_sql.mechanisms import SeededNoise
-from mwem_sql.mwem import _Measured
+from mwem_sql.mwem import strategy
+from mwem_sql.mwem.loop import _Measured
+from mwem_sql.private.noise import SeededNoise
 
 # Values of a column that are told apart by what is asked: few of some, all of others.
 TRIPS = """

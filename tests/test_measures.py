@@ -17,21 +17,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mwem_sql
-from mwem_sql import engine, strategy
-from mwem_sql.attribute import Attribute
-from mwem_sql.budget import SELECT_SHARE, Budget, split
-from mwem_sql.catalog import Name
-from mwem_sql.compiler.compile import Compiled, compile_workload
-from mwem_sql.compiler.linear import Block, LinearQuery
-from mwem_sql.compiler.measures import LEVELS, read_measure, to_grid
+from mwem_sql.accounting.budget import SELECT_SHARE, Budget, split
+from mwem_sql.accounting.scales import noise_scale
+from mwem_sql.compiler.pipeline import Compiled, compile_workload
 from mwem_sql.compiler.pushdown import plan_pushdown
-from mwem_sql.compiler.sandbox import Sandbox
-from mwem_sql.domain import Domain
+from mwem_sql.database.catalog import Name
+from mwem_sql.database.measures import LEVELS, read_measure, to_grid
+from mwem_sql.database.sandbox import Sandbox
+from mwem_sql.domains.attribute import Attribute
+from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import DomainError
-from mwem_sql.kernel import Kernel
-from mwem_sql.mechanisms import OpenDPNoise, noise_scale
-from mwem_sql.mwem import Problem, mwem
-from mwem_sql.state import State
+from mwem_sql.model.state import State
+from mwem_sql.mwem import strategy
+from mwem_sql.mwem.loop import Problem, mwem
+from mwem_sql.private import engine
+from mwem_sql.private.kernel import Kernel
+from mwem_sql.private.noise import OpenDPNoise
+from mwem_sql.queries.linear import Block, LinearQuery
 from mwem_sql.workload import Query, Workload
 
 STAFF = """

@@ -18,23 +18,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mwem_sql.errors import OptionError
-from mwem_sql.mechanisms import (
+from mwem_sql.accounting.scales import (
     MAXIMUM_SENSITIVITY,
     MINIMUM_VARIANCE,
     SATURATION,
     SLACK,
     Kind,
-    Noise,
-    OpenDPNoise,
-    SeededNoise,
     is_many,
     many_scale,
     noise_scale,
-    saturate,
     selection_scale,
     variance,
 )
+from mwem_sql.errors import OptionError
+from mwem_sql.private.noise import Noise, OpenDPNoise, SeededNoise, saturate
 
 ALPHA = 1e-9
 NOISES = [pytest.param(OpenDPNoise, id="opendp"), pytest.param(lambda: SeededNoise(7), id="seeded")]
@@ -176,7 +173,7 @@ def test_a_share_beyond_every_double_is_refused_not_looped_over(monkeypatch: pyt
         def map(self, _: int) -> float:
             return math.inf
 
-    monkeypatch.setattr("mwem_sql.mechanisms._noise", lambda *_: Stubborn())
+    monkeypatch.setattr("mwem_sql.accounting.scales.make_noise", lambda *_: Stubborn())
     with pytest.raises(
         OptionError, match=r"a share of the budget \(0\.123\) must be within reach of a noise scale\. Hint: "
     ):

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import mwem_sql
-from mwem_sql import store
-from mwem_sql.catalog import Place
+from mwem_sql.database.catalog import Place
+from mwem_sql.releases import store
 
 
 @pytest.fixture

@@ -19,14 +19,15 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from strategies import Floats, close, dense, domains, queries, seeds
 
-from mwem_sql.budget import FIRST_SHARE, Accountant, Budget, Pace, Split, split
-from mwem_sql.compiler.linear import Block, LinearQuery
-from mwem_sql.grid import Adaptive, Grouped
-from mwem_sql.kernel import Kernel
-from mwem_sql.mechanisms import Kind, Noise, OpenDPNoise, SeededNoise, noise_scale
-from mwem_sql.mwem import PASSES, REST_SHARE, Outcome, Problem, _with_prior, mwem
-from mwem_sql.state import Mixture, State
-from mwem_sql.strategy import First, whole_domain
+from mwem_sql.accounting.budget import FIRST_SHARE, Accountant, Budget, Pace, Split, split
+from mwem_sql.accounting.scales import Kind, noise_scale
+from mwem_sql.model.grid import Adaptive, Grouped
+from mwem_sql.model.state import Mixture, State
+from mwem_sql.mwem.loop import PASSES, REST_SHARE, Outcome, Problem, _with_prior, mwem
+from mwem_sql.mwem.strategy import First, whole_domain
+from mwem_sql.private.kernel import Kernel
+from mwem_sql.private.noise import Noise, OpenDPNoise, SeededNoise
+from mwem_sql.queries.linear import Block, LinearQuery
 
 Integers = NDArray[np.int64]
 PURE = Budget.parse(1)

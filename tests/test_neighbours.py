@@ -14,8 +14,9 @@ import duckdb
 import pytest
 from neighbours import clean, instance, look, neighbours, random_rows, world
 
-from mwem_sql import catalog, files, views
+from mwem_sql.boundary import files, views
 from mwem_sql.compiler import codes
+from mwem_sql.database import catalog
 
 
 @pytest.mark.parametrize(("worlds", "each"), [(60, 2), pytest.param(2800, 8, marks=pytest.mark.campaign)])

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import domains, queries, seeds
 
-from mwem_sql import offers as module
-from mwem_sql.compiler.linear import Block, LinearQuery
-from mwem_sql.fit import Target
-from mwem_sql.grid import Adaptive
-from mwem_sql.offers import Offers
-from mwem_sql.state import State
+from mwem_sql.model.fit import Target
+from mwem_sql.model.grid import Adaptive
+from mwem_sql.model.state import State
+from mwem_sql.mwem import candidates as module
+from mwem_sql.mwem.candidates import Offers
+from mwem_sql.queries.linear import Block, LinearQuery
 
 
 def cuboid(shape: dict[str, int], names: tuple[str, ...]) -> LinearQuery:

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import seeds
 
-from mwem_sql import pairs as module
-from mwem_sql.compiler.linear import Block, LinearQuery
-from mwem_sql.grid import Adaptive
-from mwem_sql.pairs import Pairs
-from mwem_sql.state import State
+from mwem_sql.model import two_way as module
+from mwem_sql.model.grid import Adaptive
+from mwem_sql.model.state import State
+from mwem_sql.model.two_way import Pairs
+from mwem_sql.queries.linear import Block, LinearQuery
 
 
 def cuboid(shape: dict[str, int], names: tuple[str, ...]) -> LinearQuery:

@@ -11,10 +11,10 @@ from conftest import Connection
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mwem_sql import partitions, strategy
-from mwem_sql.compiler.linear import Block, LinearQuery
-from mwem_sql.partitions import Counts
-from mwem_sql.strategy import extend
+from mwem_sql.mwem import partitions, strategy
+from mwem_sql.mwem.partitions import Counts
+from mwem_sql.mwem.strategy import extend
+from mwem_sql.queries.linear import Block, LinearQuery
 
 SHAPE = {"a": 9, "b": 5, "c": 2, "d": 3}
 

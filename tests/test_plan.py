@@ -9,7 +9,7 @@ import pytest
 from conftest import Connection
 from plans import force
 
-from mwem_sql import strategy
+from mwem_sql.mwem import strategy
 
 
 def plan(con: Connection, options: str = "") -> dict[str, str]:
@@ -55,7 +55,7 @@ def test_every_plan_can_be_read(con: Connection) -> None:
 
 
 def test_a_long_statement_is_cut(con: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mwem_sql.plan.SHOWN_CHARACTERS", 20)
+    monkeypatch.setattr("mwem_sql.releases.explain.SHOWN_CHARACTERS", 20)
     text = plan(con)["aggregate"]
     assert text.startswith("SELECT\n")
     assert re.search(r"\.\.\. \([\d,]+ characters more\)$", text)
@@ -63,7 +63,7 @@ def test_a_long_statement_is_cut(con: Connection, monkeypatch: pytest.MonkeyPatc
 
 def test_many_statements_are_cut(con: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     force(monkeypatch, "group by per set")
-    monkeypatch.setattr("mwem_sql.plan.SHOWN_STATEMENTS", 0)
+    monkeypatch.setattr("mwem_sql.releases.explain.SHOWN_STATEMENTS", 0)
     assert [value for item, value in con.execute("FROM mwem_plan('people', workload, 1)").fetchall() if item == "aggregate"] == ["... and 1 more like these"] * 4
 
 

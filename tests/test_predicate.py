@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlglot import exp
 
-from mwem_sql.compiler import dialect, predicate
-from mwem_sql.compiler.functions import ALLOWED_FUNCTIONS
-from mwem_sql.compiler.predicate import Compound, Leaf, condition, conjuncts, leaf, leaves
+from mwem_sql.database import dialect, predicate
+from mwem_sql.database.functions import ALLOWED_FUNCTIONS
+from mwem_sql.database.predicate import Compound, Leaf, condition, conjuncts, leaf, leaves
 from mwem_sql.errors import PredicateError
 
 COLUMNS = {name.lower(): name for name in ("Age", "hours", "sex", "d", "ts", "x", "b", "my col", "select", "Größe")}

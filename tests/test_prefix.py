@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mwem_sql import grid
-from mwem_sql.compiler.linear import Block, LinearQuery
-from mwem_sql.compiler.stretches import Stretches
-from mwem_sql.grid import Adaptive, Grid
-from mwem_sql.prefix import MOST_RUNS, Boxes, is_boxes
+from mwem_sql.model import grid
+from mwem_sql.model.grid import Adaptive, Grid
+from mwem_sql.queries.boxes import MOST_RUNS, Boxes, is_boxes
+from mwem_sql.queries.linear import Block, LinearQuery
+from mwem_sql.queries.stretches import Stretches
 
 SIZES = (7, 4)
 

@@ -12,9 +12,9 @@ from types import ModuleType
 import pytest
 
 import mwem_sql
-from mwem_sql import surface
-from mwem_sql.request import Request
-from mwem_sql.resources import read_sql
+from mwem_sql.database.resources import read_sql
+from mwem_sql.releases.request import Request
+from mwem_sql.surface import functions
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = "".join((ROOT / "docs" / page).read_text(encoding="utf-8") for page in ("privacy.md", "selection-proof.md"))
@@ -22,7 +22,7 @@ MODULES: dict[str, ModuleType] = {
     found.name.rpartition(".")[2]: importlib.import_module(found.name) for found in pkgutil.walk_packages(mwem_sql.__path__, "mwem_sql.") if "__main__" not in found.name
 }
 TABLES = {f"mwem.{table}" for script in ("ledger.sql", "metadata.sql") for table in re.findall(r"CREATE TABLE IF NOT EXISTS (\w+)", read_sql(script))}
-FUNCTIONS = {function.name for function in surface.FUNCTIONS}
+FUNCTIONS = {function.name for function in functions.FUNCTIONS}
 OPTIONS = {option.name for option in fields(Request)}
 DUCKDB = {"READ_ONLY", "con.interrupt", "enable_logging", "estimated_size", "file_row_number", "read_parquet", "read_csv", "read_json", "read_ndjson"}
 

@@ -23,17 +23,18 @@ from hypothesis import strategies as st
 from plans import PLANS, force
 from sqlglot import exp
 
-from mwem_sql import engine, relations
-from mwem_sql.attribute import Attribute
-from mwem_sql.catalog import Name, Place
+from mwem_sql.boundary import relations
 from mwem_sql.compiler import codes, pushdown
-from mwem_sql.compiler.classes import Classes, value_pieces
-from mwem_sql.compiler.compile import Compiled, compile_workload
-from mwem_sql.compiler.linear import Block, LinearQuery
+from mwem_sql.compiler.pipeline import Compiled, compile_workload
 from mwem_sql.compiler.pushdown import Aggregates, GroupBy, Product, Pushdown, Unit, plan_pushdown
-from mwem_sql.compiler.sandbox import Sandbox
-from mwem_sql.domain import Domain, read_domain
-from mwem_sql.session import Session
+from mwem_sql.database.catalog import Name, Place
+from mwem_sql.database.sandbox import Sandbox
+from mwem_sql.database.session import Session
+from mwem_sql.domains.attribute import Attribute
+from mwem_sql.domains.classes import Classes, value_pieces
+from mwem_sql.domains.domain import Domain, read_domain
+from mwem_sql.private import engine
+from mwem_sql.queries.linear import Block, LinearQuery
 from mwem_sql.workload import Query, Workload
 
 GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.sql"))

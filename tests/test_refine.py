@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mwem_sql import refine
-from mwem_sql.refine import CELLS_GROWTH, FAINT, MANY, Halves, Refinement, rounds_of
+from mwem_sql.mwem import refinement
+from mwem_sql.mwem.refinement import CELLS_GROWTH, FAINT, MANY, Halves, Refinement, rounds_of
 
 SHAPES = st.lists(st.integers(1, 9), min_size=1, max_size=3).map(tuple)
 
@@ -163,11 +163,11 @@ def test_least_squares_on_the_tree_is_that_of_dense_algebra(shape: tuple[int, ..
     assert total == pytest.approx(dense.sum(), rel=1e-9)
     covariance = np.linalg.inv(np.concatenate(rows).T @ np.concatenate(rows))
     assert variance == pytest.approx(covariance.sum(), rel=1e-9)
-    shrink, refine.SHRINK = refine.SHRINK, 0.0
+    shrink, refinement.SHRINK = refinement.SHRINK, 0.0
     try:
         leaves = own.leaves(total)
     finally:
-        refine.SHRINK = shrink
+        refinement.SHRINK = shrink
     np.testing.assert_allclose(leaves.values[leaves.labels], dense, rtol=1e-7)
 
 

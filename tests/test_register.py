@@ -16,11 +16,11 @@ import pytest
 from conftest import PEOPLE, Connection, Open
 
 import mwem_sql
-from mwem_sql import surface
-from mwem_sql.catalog import Name
-from mwem_sql.release import run_release
-from mwem_sql.request import Request
-from mwem_sql.session import Session
+from mwem_sql.database.catalog import Name
+from mwem_sql.database.session import Session
+from mwem_sql.releases.request import Request
+from mwem_sql.releases.run import run_release
+from mwem_sql.surface import functions
 
 ROOT = Path(__file__).resolve().parents[1]
 CALL = "CALL mwem_release('people', workload, 1, rounds := 1)"
@@ -189,7 +189,7 @@ def test_how_often_a_statement_runs_it(con: Connection, monkeypatch: pytest.Monk
         seen.append(request)
         return run_release(session, request)
 
-    monkeypatch.setattr(surface, "run_release", counted)
+    monkeypatch.setattr(functions, "run_release", counted)
     con.execute(statement.format("mwem_release('people', workload, 1, rounds := 1, rows := 3)")).fetchall()
     assert len(seen) == runs
 

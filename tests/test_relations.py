@@ -9,10 +9,10 @@ import duckdb
 import pytest
 from test_catalog import HERE, SCHEMA
 
-from mwem_sql import catalog
-from mwem_sql.catalog import Name, Place
+from mwem_sql.boundary.relations import Relation, describe
+from mwem_sql.database import catalog
+from mwem_sql.database.catalog import Name, Place
 from mwem_sql.errors import OptionError, TableError
-from mwem_sql.relations import Relation, describe
 
 
 @pytest.fixture

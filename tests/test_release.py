@@ -14,8 +14,9 @@ import pytest
 from conftest import PEOPLE, Connection, Open
 
 import mwem_sql
-from mwem_sql import budget, strategy
-from mwem_sql.budget import Accountant
+from mwem_sql.accounting import budget
+from mwem_sql.accounting.budget import Accountant
+from mwem_sql.accounting.scales import zcdp_epsilon
 from mwem_sql.errors import (
     BudgetError,
     CellsError,
@@ -28,8 +29,8 @@ from mwem_sql.errors import (
     TableError,
     WorkloadError,
 )
-from mwem_sql.mechanisms import zcdp_epsilon
-from mwem_sql.release import default_rounds
+from mwem_sql.mwem import strategy
+from mwem_sql.releases.run import default_rounds
 from mwem_sql.workload import Workload
 
 Entries = Callable[[Connection], int]

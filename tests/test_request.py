@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mwem_sql.errors import OptionError
-from mwem_sql.request import Request, read_whole
+from mwem_sql.releases.request import Request, read_whole
 from mwem_sql.workload import Workload
 
 WORKLOAD = Workload.from_predicates(["x"])

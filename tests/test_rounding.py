@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import seeds, states, tree_of
 
-from mwem_sql.rounding import Table, golden_offsets, systematic_counts, whole_tables
-from mwem_sql.state import State
+from mwem_sql.model.state import State
+from mwem_sql.synthesis.rounding import Table, golden_offsets, systematic_counts, whole_tables
 
 EXACT = 1e-6
 """Weights are floats, and sums of them are compared with whole numbers."""

@@ -16,14 +16,14 @@ import pyarrow as pa
 import pytest
 from conftest import Connection
 
-from mwem_sql import engine
-from mwem_sql.buckets import Scores
-from mwem_sql.budget import Accountant, Budget
-from mwem_sql.kernel import Kernel
-from mwem_sql.mechanisms import Integers, Kind
-from mwem_sql.release import make_plan
-from mwem_sql.request import Request
-from mwem_sql.session import Session
+from mwem_sql.accounting.budget import Accountant, Budget
+from mwem_sql.accounting.scales import Integers, Kind
+from mwem_sql.database.session import Session
+from mwem_sql.private import engine
+from mwem_sql.private.exponential import Scores
+from mwem_sql.private.kernel import Kernel
+from mwem_sql.releases.request import Request
+from mwem_sql.releases.run import make_plan
 from mwem_sql.workload import Workload
 
 SHARE = Fraction(1)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mwem_sql.compiler import predicate
-from mwem_sql.compiler.shapes import Reader, take_apart
+from mwem_sql.compiler.templates import Reader, take_apart
+from mwem_sql.database import predicate
 from mwem_sql.errors import PredicateError
 
 COLUMNS = {name: name for name in ("age", "hours", "sex", "city", "we ird", "and", "größe", "straße", "c and d")}

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import Floats, close, dense, domains, problems, queries, seeds, states
 
-from mwem_sql.compiler.linear import Block, LinearQuery
-from mwem_sql.state import SCHEMA, Mixture, State
+from mwem_sql.model.state import SCHEMA, Mixture, State
+from mwem_sql.queries.linear import Block, LinearQuery
 
 Problem = tuple[dict[str, Floats], float, list[tuple[LinearQuery, Floats]]]
 quick = settings(deadline=None, max_examples=60)

@@ -13,11 +13,11 @@ import pytest
 from conftest import PEOPLE, Connection, Open
 
 import mwem_sql
-from mwem_sql import store
-from mwem_sql.catalog import Name, Place
+from mwem_sql.database.catalog import Name, Place
 from mwem_sql.errors import OutputError, TableError
-from mwem_sql.state import Mixture, State
-from mwem_sql.values import Rows
+from mwem_sql.model.state import Mixture, State
+from mwem_sql.releases import store
+from mwem_sql.synthesis.values import Rows
 
 HERE = Place("memory", "main")
 

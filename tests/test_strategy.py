@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mwem_sql import strategy
-from mwem_sql.compiler.linear import Block, LinearQuery
-from mwem_sql.strategy import First, are_parities, extend, is_told_at_once, together
+from mwem_sql.mwem import strategy
+from mwem_sql.mwem.strategy import First, are_parities, extend, is_told_at_once, together
+from mwem_sql.queries.linear import Block, LinearQuery
 
 SHAPE = {"a": 2, "b": 3, "c": 4, "d": 2}
 BLOCKS = {name: Block((name,), np.arange(size, dtype=np.int32), size) for name, size in SHAPE.items()}

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mwem_sql.compiler import stretches
-from mwem_sql.compiler.classes import refine
-from mwem_sql.compiler.linear import Block, LinearQuery
-from mwem_sql.compiler.stretches import SHORT, Signatures, Stretches, both, equal, hold, plain, take
+from mwem_sql.queries import stretches
+from mwem_sql.queries.linear import Block, LinearQuery, tell_apart
+from mwem_sql.queries.stretches import SHORT, Signatures, Stretches, both, equal, hold, plain, take
 
 numbers = st.lists(st.integers(-1, 2), min_size=1, max_size=30)
 pairs = st.integers(1, 12).flatmap(
@@ -65,8 +64,8 @@ def test_signatures_tell_apart_what_differs(rows: list[list[int]], kinds: int) -
     signatures.add(table.astype(np.int32), axis=0)
     signatures.add(table.T.astype(np.int32).copy(), axis=1)
     none = np.zeros(size, dtype=np.int32)
-    expected = refine(none, np.concatenate([array(rows).T, table], axis=1))
-    assert refine(none, signatures.rows()).tolist() == expected.tolist()
+    expected = tell_apart(none, np.concatenate([array(rows).T, table], axis=1))
+    assert tell_apart(none, signatures.rows()).tolist() == expected.tolist()
 
 
 @settings(deadline=None)

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import Floats, seeds, states, tree_of
 
-from mwem_sql.rounding import whole_tables
-from mwem_sql.state import Mixture, State
-from mwem_sql.synthesize import BLOCK, draw_codes, fair_parts, stable_order
+from mwem_sql.model.state import Mixture, State
+from mwem_sql.synthesis.deal import BLOCK, draw_codes, fair_parts, stable_order
+from mwem_sql.synthesis.rounding import whole_tables
 
 
 def counts(codes: dict[str, np.ndarray], shape: dict[str, int], *names: str) -> np.ndarray:

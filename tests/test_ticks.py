@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sqlglot import exp
 
-from mwem_sql.ticks import Scale, Tick, as_text, cast, scale_of
+from mwem_sql.database.ticks import Scale, Tick, as_text, cast, scale_of
 
 TYPES = (
     "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT",

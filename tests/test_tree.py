@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import Floats, seeds
 
-from mwem_sql.compiler.linear import Block, LinearQuery
-from mwem_sql.graph import cells, connected, lay_out, maximal, total_cells, triangulate
-from mwem_sql.state import State
+from mwem_sql.model.cliques import cells, connected, lay_out, maximal, total_cells, triangulate
+from mwem_sql.model.state import State
+from mwem_sql.queries.linear import Block, LinearQuery
 
 Sets = list[tuple[str, ...]]
 NAMES = "abcdefg"

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mwem_sql import triples
-from mwem_sql.state import State
-from mwem_sql.tree import Tree
-from mwem_sql.triples import three_way
+from mwem_sql.model import three_way as module
+from mwem_sql.model.state import State
+from mwem_sql.model.three_way import three_way
+from mwem_sql.model.tree import Tree
 
 
 def random_tree(seed: int, count: int, sizes: tuple[int, ...]) -> Tree:
@@ -38,7 +38,7 @@ def random_tree(seed: int, count: int, sizes: tuple[int, ...]) -> Tree:
 @given(st.integers(0, 10**6), st.integers(3, 9), st.sampled_from([(2,), (3,), (2, 2, 3)]), st.sampled_from([0, 4, 10**9]))
 def test_bulk_is_one_by_one(seed: int, count: int, sizes: tuple[int, ...], waste: int) -> None:
     tree = random_tree(seed, count, sizes)
-    with mock.patch.object(triples, "WASTE", waste):  # all ways together, or each apart
+    with mock.patch.object(module, "WASTE", waste):  # all ways together, or each apart
         compare(tree, sizes)
 
 

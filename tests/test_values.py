@@ -13,15 +13,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from mwem_sql import synthesize, values
-from mwem_sql.catalog import Name
-from mwem_sql.compiler.classes import Classes
-from mwem_sql.compiler.compile import Compiled, compile_workload
-from mwem_sql.compiler.sandbox import Sandbox
-from mwem_sql.domain import Domain
-from mwem_sql.state import SCHEMA, State
-from mwem_sql.store import write_table
-from mwem_sql.values import draw_rows, uniform_choice
+from mwem_sql.compiler.pipeline import Compiled, compile_workload
+from mwem_sql.database.catalog import Name
+from mwem_sql.database.sandbox import Sandbox
+from mwem_sql.domains.classes import Classes
+from mwem_sql.domains.domain import Domain
+from mwem_sql.model.state import SCHEMA, State
+from mwem_sql.releases.store import write_table
+from mwem_sql.synthesis import deal, values
+from mwem_sql.synthesis.values import draw_rows, uniform_choice
 from mwem_sql.workload import Workload
 
 ROWS = 300
@@ -153,7 +153,7 @@ def test_rows_come_in_blocks_as_they_are_read(monkeypatch: pytest.MonkeyPatch) -
     drawn = []
 
     def watched(*arguments: object) -> object:
-        for codes in partial(synthesize.draw_codes, block=4 * 1000)(*arguments):  # type: ignore[arg-type]
+        for codes in partial(deal.draw_codes, block=4 * 1000)(*arguments):  # type: ignore[arg-type]
             drawn.append(len(codes["c0"]))
             yield codes
 

@@ -11,17 +11,17 @@ import pytest
 from sqlglot import exp
 
 import mwem_sql
-from mwem_sql import engine
-from mwem_sql.attribute import Attribute
-from mwem_sql.catalog import Name
 from mwem_sql.compiler import codes, cuts
-from mwem_sql.compiler.compile import Compiled, compile_workload
 from mwem_sql.compiler.evaluate import cut, evaluate
-from mwem_sql.compiler.predicate import Leaf, leaf, parse
+from mwem_sql.compiler.pipeline import Compiled, compile_workload
 from mwem_sql.compiler.pushdown import plan_pushdown
-from mwem_sql.compiler.sandbox import Sandbox
-from mwem_sql.domain import Domain
+from mwem_sql.database.catalog import Name
+from mwem_sql.database.predicate import Leaf, leaf, parse
+from mwem_sql.database.sandbox import Sandbox
+from mwem_sql.domains.attribute import Attribute
+from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import CellsError
+from mwem_sql.private import engine
 from mwem_sql.workload import Query, Workload
 
 TABLE = Name("memory", "main", "t")

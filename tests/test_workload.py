@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mwem_sql.attribute import Attribute
-from mwem_sql.domain import Domain
+from mwem_sql.domains.attribute import Attribute
+from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import DomainError, OptionError, WorkloadError
 from mwem_sql.workload import Query, Workload
 

@@ -15,15 +15,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mwem_sql.compiler import stretches
-from mwem_sql.compiler.classes import Classes, Ints, Pieces, refine
 from mwem_sql.compiler.evaluate import TRUE, Values
-from mwem_sql.compiler.linear import Block, LinearQuery
-from mwem_sql.compiler.measures import LEVELS, to_grid
-from mwem_sql.compiler.predicate import Condition, Leaf, Part
 from mwem_sql.compiler.simplify import counts_all, simplified
-from mwem_sql.compiler.stretches import Held, Signatures, Stretches
+from mwem_sql.database.measures import LEVELS, to_grid
+from mwem_sql.database.predicate import Condition, Leaf, Part
+from mwem_sql.domains.classes import Classes, Ints, Pieces
 from mwem_sql.errors import CellsError, refuse
+from mwem_sql.queries import stretches
+from mwem_sql.queries.linear import Block, LinearQuery, tell_apart
+from mwem_sql.queries.stretches import Held, Signatures, Stretches
 from mwem_sql.workload import Query
 
 MAX_JOINED = 2**29  # cells of all conditions that join columns; they are gone through several times
@@ -91,7 +91,7 @@ def fine_classes(
         codes = np.zeros(len(own), dtype=np.int32)
         if finer_than is not None and name in finer_than:
             codes = _inside(own, finer_than[name])
-        out[name] = Classes(own, refine(codes, signatures[name].rows()))
+        out[name] = Classes(own, tell_apart(codes, signatures[name].rows()))
     return out
 
 
@@ -292,8 +292,8 @@ class Builder:
             codes = np.zeros(own.count, dtype=np.int32)
             if finer_than is not None and name in finer_than:
                 codes = _inside(own.pieces, finer_than[name])[own.representatives]
-            by_piece = refine(codes, signatures[name].rows())[own.codes]
-            out[name] = Classes(own.pieces, refine(np.zeros_like(by_piece), by_piece[:, None]))
+            by_piece = tell_apart(codes, signatures[name].rows())[own.codes]
+            out[name] = Classes(own.pieces, tell_apart(np.zeros_like(by_piece), by_piece[:, None]))
         return out
 
     def settle(self, number: int, query: Query, parts: Sequence[Part], draft: Draft, coarse: Mapping[str, Classes]) -> CompiledQuery:

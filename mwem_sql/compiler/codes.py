@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 from sqlglot import exp
 
-from mwem_sql.attribute import Attribute
-from mwem_sql.compiler.classes import Classes
-from mwem_sql.ticks import Tick, as_text, cast
+from mwem_sql.database.ticks import Tick, as_text, cast
+from mwem_sql.domains.attribute import Attribute
+from mwem_sql.domains.classes import Classes
 
 MAX_TREE = 512  # boundaries that SQL tells apart by comparisons at all: of 10,000 they take 9 microseconds a row, and of 64 a twentieth of one
 _MAX_CUTS = 64  # boundaries that are told apart by comparisons; beyond it a listed range is counted from its low end

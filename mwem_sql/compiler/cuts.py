@@ -15,14 +15,14 @@ import numpy as np
 import numpy.typing as npt
 from sqlglot import exp
 
-from mwem_sql.compiler import dialect
-from mwem_sql.compiler.classes import Pieces
 from mwem_sql.compiler.evaluate import TRUE, Terms, Ticks, Values, load_grid, run, truth_of, typed
-from mwem_sql.compiler.predicate import Leaf
-from mwem_sql.compiler.sandbox import Sandbox
-from mwem_sql.compiler.stretches import Stretches, hold
-from mwem_sql.domain import Domain
-from mwem_sql.ticks import Scale, Tick, is_finite, try_cast
+from mwem_sql.database import dialect
+from mwem_sql.database.predicate import Leaf
+from mwem_sql.database.sandbox import Sandbox
+from mwem_sql.database.ticks import Scale, Tick, is_finite, try_cast
+from mwem_sql.domains.classes import Pieces
+from mwem_sql.domains.domain import Domain
+from mwem_sql.queries.stretches import Stretches, hold
 
 FEW = 1024
 """Pieces of a column on which conditions are simply evaluated; and those that a batch of conditions asks about."""

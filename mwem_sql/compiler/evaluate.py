@@ -17,14 +17,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mwem_sql.compiler.classes import MAX_VALUES, Classes, Pieces, cut_pieces, value_pieces
-from mwem_sql.compiler.measures import LARGEST
-from mwem_sql.compiler.predicate import Leaf
-from mwem_sql.compiler.sandbox import Sandbox
-from mwem_sql.compiler.stretches import Held, hold, plain
-from mwem_sql.domain import Domain
+from mwem_sql.database.measures import LARGEST
+from mwem_sql.database.predicate import Leaf
+from mwem_sql.database.sandbox import Sandbox
+from mwem_sql.database.ticks import Tick
+from mwem_sql.domains.classes import MAX_VALUES, Classes, Pieces, cut_pieces, value_pieces
+from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import CellsError, MwemError, PredicateError, WorkloadError, refuse
-from mwem_sql.ticks import Tick
+from mwem_sql.queries.stretches import Held, hold, plain
 
 MAX_JOINT = 1_000_000  # value combinations on which one expression over several columns is evaluated
 MAX_EVALUATED = 2**28  # values on which expressions are evaluated, all of them together

@@ -16,12 +16,12 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
-from mwem_sql.compiler import codes, parts
-from mwem_sql.compiler.classes import Classes
+from mwem_sql.compiler import codes, scans
 from mwem_sql.compiler.codes import Rows, Unit
-from mwem_sql.compiler.facts import Facts, Integers
-from mwem_sql.compiler.linear import LinearQuery
-from mwem_sql.compiler.parts import BATCH, COUNT, Aggregates, Asked, GroupBy, Histogram, Names, Part, Product
+from mwem_sql.compiler.scans import BATCH, COUNT, Aggregates, Asked, GroupBy, Histogram, Names, Part, Product
+from mwem_sql.domains.classes import Classes
+from mwem_sql.queries.linear import LinearQuery
+from mwem_sql.queries.summary import Facts, Integers
 
 __all__ = ["COUNT", "Aggregates", "GroupBy", "Histogram", "Part", "Product", "Pushdown", "Unit", "plan_pushdown"]
 
@@ -157,7 +157,7 @@ class _Planner:
             ranks for ranks in sets
             if not any(self.wide[place] for place in ranks)
             and self._queries_cost(ranks) < self._group_cost(ranks, [(ranks, [ranks])])
-            and all(parts.can_aggregate(self.pushdown.queries[number]) for number in self._numbers([ranks]))
+            and all(scans.can_aggregate(self.pushdown.queries[number]) for number in self._numbers([ranks]))
         ]  # fmt: skip
         cheap = [ranks for ranks in found if not any(self.texts[place] for place in ranks)]
         return [*filter(None, (found, cheap if len(cheap) < len(found) else [])), []]
@@ -276,17 +276,17 @@ class _Planner:
                 made[0].asked.update(rows)
                 rows = {}
                 cost = self._group_cost(union, histograms)
-                yield parts.group_by(self.source, self._named(union), self.classes, made, cost=cost, whole=whole)
+                yield scans.group_by(self.source, self._named(union), self.classes, made, cost=cost, whole=whole)
         if paired:
             rank = {self.names[place]: k for k, place in enumerate(paired)}
-            plain, others = parts.plain_rows(self._asked(draft.multiplied) | rows, self.pushdown.queries, rank)
+            plain, others = scans.plain_rows(self._asked(draft.multiplied) | rows, self.pushdown.queries, rank)
             certain = self.pairs.copy()
             certain[:, 1:] = np.where(certain[:, 1:] < 0, -1, np.searchsorted(paired, certain[:, 1:]))
             plain = np.concatenate([certain, plain])
-            yield parts.product(self.source, self._named(paired), self.classes, plain, others, cost=self._product_cost(paired))
+            yield scans.product(self.source, self._named(paired), self.classes, plain, others, cost=self._product_cost(paired))
         if draft.aggregated:
             cost, numbers = self._aggregates_cost(draft.aggregated), self._numbers(draft.aggregated)
-            yield parts.aggregates(self.source, self.classes, self.pushdown.queries, numbers, self.pushdown.starts, cost=cost)
+            yield scans.aggregates(self.source, self.classes, self.pushdown.queries, numbers, self.pushdown.starts, cost=cost)
 
     def _shape(self, places: Iterable[int]) -> tuple[int, ...]:
         return tuple(map(self.counts.__getitem__, places))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mwem_sql.compiler.linear import Block
+from mwem_sql.queries.linear import Block
 
 
 def simplified(block: Block) -> list[Block]:

@@ -18,16 +18,17 @@ import pytest
 from conftest import Connection, Open, flat
 from estimate import ends, epsilon_bound, is_large_enough, rho_bound
 
-from mwem_sql import mwem as loop
-from mwem_sql.budget import Accountant, AccountingError, Budget
-from mwem_sql.kernel import Kernel
-from mwem_sql.mechanisms import MANY, Integers, Kind, Noise, OpenDPNoise, noise_scale, selection_scale, zcdp_rho
-from mwem_sql.mwem import Outcome, Step
-from mwem_sql.request import Request
-from mwem_sql.session import Session
+from mwem_sql.accounting.budget import Accountant, AccountingError, Budget
+from mwem_sql.accounting.scales import MANY, Integers, Kind, noise_scale, selection_scale, zcdp_rho
+from mwem_sql.database.session import Session
+from mwem_sql.mwem import loop
+from mwem_sql.mwem.loop import Outcome, Step
+from mwem_sql.private.kernel import Kernel
+from mwem_sql.private.noise import Noise, OpenDPNoise
+from mwem_sql.releases.request import Request
 from mwem_sql.workload import Workload
 
-release = importlib.import_module("mwem_sql.release")  # the package has a function of that name
+release = importlib.import_module("mwem_sql.releases.run")  # the package has a function of that name
 
 EPSILON, DELTA = Fraction(1), Fraction(1, 10**6)
 WIDE = Fraction(1, 100)  # at which two rounds are planned with Gaussian noise

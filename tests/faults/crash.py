@@ -30,8 +30,9 @@ from typing import Any
 import duckdb
 
 import mwem_sql
-from mwem_sql import engine, store
-from mwem_sql.kernel import Kernel
+from mwem_sql.private import engine
+from mwem_sql.private.kernel import Kernel
+from mwem_sql.releases import store
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from conftest import PEOPLE

@@ -21,8 +21,8 @@ import pytest
 from conftest import Connection, Open
 
 import mwem_sql
-from mwem_sql import calls
-from mwem_sql import ledger as ledger_module
+from mwem_sql.accounting import ledger as ledger_module
+from mwem_sql.database import calls
 
 HERE = Path(__file__).resolve().parent
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(HERE.parents[1])}

@@ -1,0 +1,133 @@
+"""What a release costs and what a cap allows: exact, public arithmetic. Reads and writes nothing.
+
+A cap fixes its accountant when it is set; to take whichever turns out tighter afterwards would not be sound. Without delta, epsilons
+are added up. With delta everything is kept in rho (zCDP), added up, and converted once, at the cap's delta.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+from mwem_sql.accounting.budget import Budget, Split
+from mwem_sql.accounting.scales import LARGEST_RHO, zcdp_epsilon, zcdp_rho
+from mwem_sql.database.dialect import fold
+from mwem_sql.errors import RELEASE, BudgetError, MwemError, refuse
+
+# Beyond these a guarantee is a number without protection: e^20 is half a billion, and a delta of 1e-4 gives up one release in 10,000.
+LARGEST_EPSILON = 20.0
+LARGEST_DELTA = 1e-4
+
+
+@dataclass(frozen=True)
+class Charge:
+    """What one release takes: its budget, the same in rho, and whose rows it protects together.
+
+    `unit` is a column of the protected table, or, if it is `computed`, of a view of it.
+    """
+
+    budget: Budget
+    rho: Fraction
+    unit: str | None = None
+    rows_per_unit: int = 1
+    computed: bool = False
+
+    @classmethod
+    def of(cls, split: Split, unit: str | None = None, rows_per_unit: int = 1, *, computed: bool = False) -> Charge:
+        rho = split.limit if split.kind == "zcdp" else pure_rho(split.budget.epsilon)
+        return cls(split.budget, rho, unit, rows_per_unit, computed)
+
+    @property
+    def protects(self) -> str:
+        return protected(self.unit, self.rows_per_unit) + (", as a view computes it" if self.computed else "")
+
+
+@dataclass(frozen=True)
+class Cap:
+    """The most that all releases of a table may take together, counted for one unit."""
+
+    budget: Budget
+    unit: str | None = None
+    rows_per_unit: int = 1
+
+    @property
+    def pure(self) -> bool:
+        return self.budget.delta == 0
+
+    @property
+    def limit(self) -> Fraction:
+        """In epsilon for a pure cap, in rho for another."""
+        return self.budget.epsilon if self.pure else zcdp_rho(self.budget.epsilon, self.budget.delta)
+
+    @property
+    def protects(self) -> str:
+        return protected(self.unit, self.rows_per_unit)
+
+    def cost(self, charge: Charge) -> Fraction:
+        return charge.budget.epsilon if self.pure else charge.rho
+
+    def epsilon(self, cost: Fraction) -> float:
+        """A sum of costs as epsilon, at the cap's delta."""
+        if self.pure or not cost:
+            return float(cost)
+        return _converted(cost, self.budget.delta)
+
+    def counts(self, charge: Charge) -> bool:
+        """Whether a release protects whom this cap is for. One by a computed unit never does: what a view computes may change."""
+        own, other = (None if unit is None else fold(unit) for unit in (self.unit, charge.unit))
+        return (own, self.rows_per_unit) == (other, charge.rows_per_unit) and not charge.computed
+
+    def check(self, table: str, charge: Charge, spent: Fraction) -> None:
+        """Refuse what cannot be counted under this cap or does not fit it."""
+        if not self.counts(charge):
+            raise refuse(
+                BudgetError, RELEASE, f"a release that protects {charge.protects} cannot be counted under the cap on {table}, which is for {self.protects}",
+                f"give unit := {self.unit!r}, rows_per_unit := {self.rows_per_unit}" if self.unit else "leave unit out",
+            )  # fmt: skip
+        if self.pure and charge.budget.delta:
+            raise refuse(
+                BudgetError, RELEASE, f"delta ({float(charge.budget.delta):g}) does not fit the cap on {table}, which has none (delta 0)",
+                "leave delta out; a table's cap fixes from the start whether delta may be used",
+            )  # fmt: skip
+        if spent + self.cost(charge) > self.limit:
+            raise self._too_much(table, charge, max(self.limit - spent, Fraction(0)))
+
+    def _too_much(self, table: str, charge: Charge, left: Fraction) -> MwemError:
+        asked = f"epsilon ({float(charge.budget.epsilon):g}, delta {float(charge.budget.delta):g}) does not fit the cap on {table}"
+        if self.pure:
+            rest = f"{float(left):g} of {float(self.limit):g} is left (delta 0)"
+        else:
+            rest = (
+                f"its cost in rho is {float(charge.rho):g}, and {float(left):g} of {float(self.limit):g} is left: enough for epsilon "
+                f"{self.epsilon(left):g} at delta {float(self.budget.delta):g} by Gaussian noise, or for {math.sqrt(2 * left):g} by Laplace noise"
+            )
+        return refuse(BudgetError, RELEASE, f"{asked}: {rest}", "ask for less, or have the curator raise the cap with mwem_budget")
+
+
+def pure_rho(epsilon: Fraction) -> Fraction:
+    """A pure epsilon in zCDP (Bun and Steinke 2016, proposition 1.4)."""
+    return epsilon**2 / 2
+
+
+def protected(unit: str | None, rows_per_unit: int) -> str:
+    """Whose rows neighbouring tables differ by, in words."""
+    return "one row" if unit is None else f"one {unit}, at most {rows_per_unit} rows"
+
+
+def nominal(epsilon: float, delta: float, rows: float | None) -> str | None:
+    """Why a guarantee is one in name only, in words; None if it is not. `rows` are those that were released, if that is known."""
+    reasons = []
+    if epsilon > LARGEST_EPSILON:
+        reasons.append(f"epsilon ({epsilon:g}) is above {LARGEST_EPSILON:g}: one row may change the odds by e^{epsilon:g}")
+    if delta > LARGEST_DELTA:
+        reasons.append(f"delta ({delta:g}) is above {LARGEST_DELTA:g}: with that chance nothing is promised")
+    elif rows is not None and delta > 1 / rows:
+        reasons.append(f"delta ({delta:g}) is above 1 / {rows:,.0f} rows: a release that shows one of them as it is may have it")
+    return f"nominal guarantee: {'; '.join(reasons)}" if reasons else None
+
+
+def _converted(rho: Fraction, delta: Fraction) -> float:
+    if rho <= LARGEST_RHO:
+        return zcdp_epsilon(rho, delta)
+    return float(rho) + 2 * math.sqrt(float(rho) * -math.log(float(delta)))  # beyond what OpenDP converts, and any privacy

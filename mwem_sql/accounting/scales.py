@@ -1,0 +1,223 @@
+"""Scales: how much noise a share of the budget buys. OpenDP's mechanisms, calibrated by OpenDP's own maps.
+
+Owns the calibration of selection and noise, the variance of noise, the conversion between rho and (epsilon, delta), and is the only module that
+calls OpenDP. Draws nothing, keeps no state and must not know about queries or rounds.
+
+Two kinds of plan exist. `pure` composes epsilon: selection is permute-and-flip, noise is discrete Laplace.
+`zcdp` composes rho: selection is Gumbel noisy max (the exponential mechanism), noise is discrete Gaussian.
+From very many candidates both select by the exponential mechanism, which is our own code.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, Final, Literal, Protocol, TypeAlias
+
+import numpy as np
+import opendp.prelude as dp
+from numpy.typing import NDArray
+
+from mwem_sql.errors import RELEASE, OptionError, refuse
+
+dp.enable_features("contrib")
+
+Kind: TypeAlias = Literal["pure", "zcdp"]
+Integers: TypeAlias = NDArray[np.int64]
+
+# The difference of two saturated values still fits an int64.
+SATURATION: Final = 2**62 - 1
+# OpenDP doubles the sensitivity of a score that is not monotonic, in int64.
+MAXIMUM_SENSITIVITY: Final = 2**61
+# Whoever weighs measurements by precision divides by the variance; at epsilon 1000 the exact one underflows to 0.
+MINIMUM_VARIANCE: Final = 1e-30
+# Candidates from which on selection is our own exponential mechanism: OpenDP takes a microsecond for each.
+MANY: Final = 20_000
+SLACK: Final = Fraction(1, 2**16)
+# Below it the slack would not cover the rounding.
+LEAST_EPSILON: Final = 1e-5
+# From here on the sum over the integers equals the integral to double precision (error below exp(-2 pi^2 sigma^2)).
+_CONTINUOUS_SIGMA: Final = 5.0
+_CALIBRATION_STEPS: Final = 60
+# OpenDP's conversion of rho overflows above about 7e4; the smallest epsilon and delta of a Budget need 4e-28.
+_SMALLEST_RHO: Final = 1e-36
+LARGEST_RHO: Final = 2.0**16
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """A scale and what OpenDP's own map says it costs: epsilon or rho, never above the share it was made for."""
+
+    scale: float
+    map: float
+
+
+def variance(scale: float, kind: Kind) -> float:
+    """Give the exact variance of one cell's noise (public: it depends on the scale alone)."""
+    if kind == "pure":
+        spread = 2 * math.exp(-1 / scale) / math.expm1(-1 / scale) ** 2
+    elif scale >= _CONTINUOUS_SIGMA:
+        spread = scale * scale
+    else:
+        masses = [(x, math.exp(-((x / scale) ** 2) / 2)) for x in range(1, 64)]
+        spread = 2 * sum(x * x * mass for x, mass in masses) / (1 + 2 * sum(mass for _, mass in masses))
+    return max(spread, MINIMUM_VARIANCE)
+
+
+@lru_cache(maxsize=4096)
+def selection_scale(share: Fraction, sensitivity: int, kind: Kind) -> Calibrated:
+    """Find the scale at which one selection costs at most `share`.
+
+    Privacy:
+        Neighbours differ in one row or unit, which moves each score by at most `sensitivity`, some up and some down
+        (the score is not monotonic), so the map is 2 * sensitivity / scale
+        in epsilon and an eighth of its square in rho; OpenDP's own map decides.
+    """
+    _check(share, sensitivity)
+    start = float(2 * sensitivity / share) if kind == "pure" else sensitivity / math.sqrt(float(2 * share))
+    return _calibrate(make_selection, start, share, sensitivity, kind)
+
+
+@lru_cache(maxsize=4096)
+def many_scale(share: Fraction, sensitivity: int, kind: Kind) -> Calibrated:
+    """Find the scale at which one selection by the exponential mechanism costs at most `share`.
+
+    Privacy:
+        As for `selection_scale`: 2 * sensitivity / scale in epsilon, an eighth of its square in rho. The proof is ours and
+        is in docs/selection-proof.md; SLACK on the sensitivity covers what floats round.
+    """
+    _check(share, sensitivity)
+
+    def cost(scale: float) -> Fraction:
+        epsilon = 2 * sensitivity * (1 + SLACK) / Fraction(scale)
+        return epsilon if kind == "pure" else epsilon**2 / 8
+
+    scale = selection_scale(share, sensitivity, kind).scale * float(1 + SLACK)
+    while Fraction(rounded := math.nextafter(float(cost(scale)), math.inf)) > share:
+        scale *= 1 + 2.0**-50
+    return Calibrated(scale, rounded)
+
+
+def is_many(candidates: int, share: Fraction, kind: Kind) -> bool:
+    """Whether so many are selected from by `select_many`: a rule on public numbers alone."""
+    epsilon = float(share) if kind == "pure" else math.sqrt(8 * float(share))
+    return candidates >= MANY and epsilon >= LEAST_EPSILON
+
+
+@lru_cache(maxsize=4096)
+def noise_scale(share: Fraction, sensitivity: int, kind: Kind) -> Calibrated:
+    """Find the scale at which one noisy vector costs at most `share`.
+
+    Privacy:
+        Neighbours differ in one row or unit, which moves the vector by at most `sensitivity` in L1 and so in L2: the
+        map is sensitivity / scale in epsilon and half its square in rho; OpenDP's own map decides.
+    """
+    _check(share, sensitivity)
+    start = float(sensitivity / share) if kind == "pure" else sensitivity / math.sqrt(float(2 * share))
+    return _calibrate(make_noise, start, share, sensitivity, kind)
+
+
+def noise_variance(share: Fraction, sensitivity: int, kind: Kind) -> float:
+    """Give the variance that one noisy vector of this share will have in each cell."""
+    return variance(noise_scale(share, sensitivity, kind).scale, kind)
+
+
+@lru_cache(maxsize=1024)
+def zcdp_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
+    """Find the largest float rho that OpenDP converts to at most (epsilon, delta); 0 if there is none."""
+
+    def fits(rho: float) -> bool:
+        return rho <= LARGEST_RHO and _profile(rho).delta(_float_below(epsilon)) <= _float_below(delta)
+
+    # Positive doubles are ordered as their bit patterns are, so halving those visits every magnitude in 64 steps.
+    low, high = (int(np.float64(end).view(np.int64)) for end in (_SMALLEST_RHO, 2 * LARGEST_RHO))
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(float(np.int64(middle).view(np.float64))) else (low, middle)
+    rho = float(np.int64(low).view(np.float64))
+    # Read the other way the curve is inverted numerically, which may be an ulp stricter.
+    while rho > _SMALLEST_RHO and zcdp_epsilon(Fraction(rho), delta) > epsilon:
+        rho *= 1 - 2.0**-50
+    return Fraction(rho) if rho > _SMALLEST_RHO else Fraction(0)
+
+
+@lru_cache(maxsize=1024)
+def zcdp_epsilon(rho: Fraction, delta: Fraction) -> float:
+    """Convert rho-zCDP to the epsilon that OpenDP's curve gives at delta, every rounding against us.
+
+    OpenDP finds it numerically: for one rho, reached in two ways, its answers differ by an ulp or two now and then.
+    """
+    return float(_profile(-_float_below(-rho)).epsilon(_float_below(delta))) * (1 + 2.0**-48)
+
+
+class _Build(Protocol):
+    def __call__(self, scale: float, kind: Kind) -> Any: ...
+
+
+def _calibrate(build: _Build, scale: float, share: Fraction, sensitivity: int, kind: Kind) -> Calibrated:
+    # In half of all cases OpenDP's map, which rounds upwards, exceeds the share by an ulp at the closed form's scale.
+    step = 2.0**-52
+    for _ in range(_CALIBRATION_STEPS):
+        cost = float(build(scale, kind).map(sensitivity))
+        if math.isfinite(cost) and Fraction(cost) <= share:
+            return Calibrated(scale, cost)
+        scale, step = scale * (1 + step), 2 * step
+    raise refuse(
+        OptionError,
+        RELEASE,
+        f"a share of the budget ({float(share):g}) must be within reach of a noise scale",
+        "use an epsilon between 0.001 and 100 and fewer rounds",
+    )
+
+
+def _check(share: Fraction, sensitivity: int) -> None:
+    if share <= 0:
+        raise refuse(
+            OptionError,
+            RELEASE,
+            f"a share of the budget ({share}) must be positive",
+            "raise epsilon or use fewer rounds",
+        )
+    if not 1 <= sensitivity <= MAXIMUM_SENSITIVITY:
+        raise refuse(
+            OptionError,
+            RELEASE,
+            f"the sensitivity ({sensitivity}) must be between 1 and 2^61",
+            "lower rows_per_unit, or the bounds of the measures",
+        )
+
+
+def make_selection(scale: float, kind: Kind) -> Any:
+    """Permute-and-flip (pure) or Gumbel noisy max (zcdp)."""
+    measure = dp.max_divergence() if kind == "pure" else dp.zero_concentrated_divergence()
+    return dp.m.make_noisy_max(_vectors(), dp.linf_distance(T="i64"), measure, scale)
+
+
+def make_noise(scale: float, kind: Kind) -> Any:
+    """Discrete Laplace (pure) or discrete Gaussian (zcdp) noise on a vector."""
+    if kind == "pure":
+        return dp.m.make_laplace(_vectors(), dp.l1_distance(T="i64"), scale)
+    return dp.m.make_gaussian(_vectors(), dp.l2_distance(T="i64"), scale)
+
+
+def _vectors() -> Any:
+    # T="i64" by name: T=int is OpenDP's i32, which raises above 2^31.
+    return dp.vector_domain(dp.atom_domain(T="i64"))
+
+
+def _profile(rho: float) -> Any:
+    # OpenDP converts measurements, not numbers (one with a map of our own needs the process-wide "honest-but-curious"
+    # flag): take the unit Gaussian at the distance where its own map, rounded upwards, reaches rho.
+    gaussian: Any = dp.m.make_gaussian(dp.atom_domain(T="i64"), dp.absolute_distance(T="f64"), 1.0)
+    distance = math.sqrt(2 * rho)
+    while gaussian.map(distance) < rho:
+        distance = math.nextafter(distance, math.inf)
+    converted: Any = dp.c.make_zCDP_to_approxDP(gaussian)
+    return converted.map(distance)
+
+
+def _float_below(exact: Fraction) -> float:
+    nearest = float(exact)
+    return nearest if Fraction(nearest) <= exact else math.nextafter(nearest, -math.inf)

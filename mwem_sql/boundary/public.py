@@ -1,0 +1,30 @@
+"""What a public input may be: the one place that says so.
+
+Domains and workloads are public by assumption. Wherever the name of one is known, it must be that of a plain table: a view could read the
+private rows at every look, and so could a generated column. Rows that somebody has written down are for that person to answer for.
+"""
+
+from __future__ import annotations
+
+import duckdb
+
+from mwem_sql.database import catalog
+from mwem_sql.database.catalog import Name
+from mwem_sql.errors import TableError, refuse
+
+
+def check_public(con: duckdb.DuckDBPyConnection, found: tuple[Name, bool], private: tuple[Name, ...], what: str, function: str) -> None:
+    """Refuse a domain table or workload that is not a plain table beside the private one, before a row of it is read."""
+    name, is_view = found
+    if is_view:
+        raise refuse(
+            TableError, function, f"{what} ({name.table!r}) is a view, and what a view reads may be private",
+            f"write its rows out: CREATE TABLE ... AS FROM {name.table}, and look at them",
+        )
+    if name in private:
+        raise refuse(TableError, function, f"{what} ({name.table!r}) is the private table itself", f"a {what.split(maxsplit=1)[0]} must be public")
+    kind = catalog.databases(con)[name.database].type
+    generated = catalog.generated_columns(con, name)
+    if kind != "duckdb" or generated:
+        reason = f"has the generated column {next(iter(generated))}" if generated else f"is in a database of type {kind}"
+        raise refuse(TableError, function, f"{what} ({name.table!r}) {reason}, so that its rows are computed", "write them out in a plain table")

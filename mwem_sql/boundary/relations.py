@@ -1,0 +1,200 @@
+"""What a private relation may be: the one place that says so.
+
+    relation  a table of an attached DuckDB database, or a view
+    table     its generated columns must be in the grammar of `views`
+    view      in the grammar of `views`, over one relation or over files in the grammar of `files`
+
+An allow-list: what is not named here is refused, with the part of its definition that is not allowed, the rule and the cure. A view is
+written out down to its table or files, and that is what scans read: what was checked is what runs, however names are changed later.
+Reads the catalog and the schemas of files, never a row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import duckdb
+from sqlglot import exp
+
+from mwem_sql.boundary import files
+from mwem_sql.boundary.files import Files, NotAllowedError
+from mwem_sql.boundary.views import ROWS, NotRowWiseError, View, columns_read
+from mwem_sql.database import catalog
+from mwem_sql.database.catalog import Column, Name, Place
+from mwem_sql.database.dialect import fold, function_name
+from mwem_sql.errors import MwemError, OptionError, TableError, refuse
+
+_MOST_VIEWS = 50  # one over the other; DuckDB itself stops at a similar depth
+_ROW_WISE = "a private view must give at most one row per row of one table"
+_FILES = "private files are read whole, each once, with declared types"
+_CURE = "write a plain projection or filter of one table, or make the result a table of its own"
+# Types of units: no collation reaches into their values, or it can be taken off (`codes.source`).
+_UNIT_TYPES = ("VARCHAR", "UUID", "BLOB", "BOOLEAN", "DATE", "TIMESTAMP", "TIME", "ENUM(", "DECIMAL(", "FLOAT", "DOUBLE", "UTINYINT", "USMALLINT",
+               "UINTEGER", "UBIGINT", "UHUGEINT", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A private relation. `below` is what a view reads: views, and last a table; or `files`.
+
+    `declared` maps its columns to the table's, where they are the same values, so that `checks` speak of them too.
+    """
+
+    name: Name
+    columns: tuple[Column, ...]
+    rows: exp.Expr
+    checks: tuple[str, ...] = ()
+    below: tuple[Name, ...] = ()
+    declared: dict[str, Column] = field(default_factory=dict)
+    files: Files | None = None
+    odd: dict[str, str] = field(default_factory=dict)  # generated columns that may not be read, and why
+
+    def tree(self) -> exp.Expr:
+        """What a scan reads: the table, or the view written out."""
+        return self.rows.copy()
+
+    @property
+    def charged(self) -> Name:
+        """The relation whose rows are protected: the table under a view; of files, the view."""
+        return self.names[-1]
+
+    @property
+    def names(self) -> tuple[Name, ...]:
+        """All names under which its rows are asked for: its own, and those below."""
+        return (self.name, *self.below)
+
+    def column(self, unit: str, function: str) -> Column:
+        """The column that identifies a unit."""
+        for own in self.columns:
+            if fold(own.name) == fold(unit):
+                if not own.type.startswith(_UNIT_TYPES) or own.type.endswith("]"):
+                    raise refuse(
+                        OptionError, function, f"unit ({unit!r}) is of type {own.type}, of which equal values need not be the same",
+                        "identify units by a number, text, date or UUID",
+                    )
+                return own
+        raise refuse(
+            OptionError, function, f"unit ({unit!r}) is not a column of {self.name.table}",
+            f"its columns are {', '.join(own.name for own in self.columns)}",
+        )
+
+    def origin(self, unit: str, function: str) -> str | None:
+        """The protected table's own name for that column; None if a view computes it."""
+        name = self.column(unit, function).name
+        return self.declared[name].name if name in self.declared else None
+
+
+def describe(con: duckdb.DuckDBPyConnection, text: str, place: Place, function: str) -> Relation:
+    """The private relation under a name; a TableError says why it cannot be one."""
+    catalog.check_functions(con, function)
+    found = catalog.find(con, text, place)
+    if found is None:
+        raise refuse(
+            TableError, function, f"table ({text!r}) does not exist for this call",
+            "name a table of an attached database in full; a temporary table, one registered from Python or one whose "
+            "transaction is still open cannot be seen here: create it as a table and COMMIT",
+        )
+    relation = _describe(con, *found, function, _MOST_VIEWS)
+    for column, reason in relation.odd.items():
+        raise refuse(
+            TableError, function, f"table ({relation.name.table!r}) has the generated column {column}, which {reason}",
+            "release a view that leaves the column out, or make it a plain column",
+        )
+    return relation
+
+
+def _describe(con: duckdb.DuckDBPyConnection, name: Name, is_view: bool, function: str, depth: int) -> Relation:
+    kind = catalog.databases(con)[name.database].type
+    if kind != "duckdb":
+        raise refuse(
+            TableError, function, f"table ({name}) is in a database of type {kind}, whose tables may be anything",
+            "copy it: CREATE TABLE ... AS FROM ...",
+        )
+    if is_view:
+        return _view(con, name, function, depth)
+    own = catalog.columns(con, name)
+    return Relation(name, own, name.tree(), catalog.checks(con, name), declared={column.name: column for column in own}, odd=_odd(con, name, own))
+
+
+def _odd(con: duckdb.DuckDBPyConnection, name: Name, own: tuple[Column, ...]) -> dict[str, str]:
+    """The generated columns of a table whose expressions are not in the grammar, and why."""
+    out: dict[str, str] = {}
+    reads: dict[str, set[str]] = {}
+    for column, expression in catalog.generated_columns(con, name).items():
+        try:
+            reads[column] = columns_read(expression, [item.name for item in own])
+        except NotRowWiseError as reason:
+            out[column] = str(reason)
+    for _ in reads:  # one may be computed of another
+        out |= {column: f"reads the generated column {min(read & set(out))}" for column, read in reads.items() if column not in out and read & set(out)}
+    return out
+
+
+def _view(con: duckdb.DuckDBPyConnection, name: Name, function: str, depth: int) -> Relation:
+    """A view, written out over what it reads, with the declarations of the table under it."""
+
+    def no(reason: object, cure: str = _CURE, rule: str = _ROW_WISE) -> MwemError:
+        return refuse(TableError, function, f"view ({name.table!r}) {reason}; {rule}", cure)
+
+    if depth == 0:
+        raise no(f"is over more than {_MOST_VIEWS} other views")
+    try:
+        view = View.of(catalog.view_query(con, name))
+    except NotRowWiseError as reason:
+        raise no(reason) from None
+    try:
+        source = _source(con, view, name, function, depth)
+        if isinstance(source, Relation):
+            full = source.name.database, source.name.schema, source.name.table
+            written = view.written_out(source.tree(), [column.name for column in source.columns], full)
+        else:
+            written = view.written_out(source.tree(), source.columns(con))
+    except NotRowWiseError as reason:
+        raise no(reason) from None
+    except NotAllowedError as reason:
+        raise no(reason, _with_ddl(reason, view, name), _FILES) from None
+    shown = [column.name for column in catalog.columns(con, name)]
+    types = _types(con, written.select)
+    if types is None or len(types) != len(shown):
+        raise no("no longer has the columns that it had when it was made", "create the view again")
+    own = tuple(Column(column, kind, nullable=True) for column, kind in zip(shown, types, strict=True))
+    listed = exp.TableAlias(this=exp.to_identifier(ROWS), columns=[exp.to_identifier(column, quoted=True) for column in shown])
+    rows = exp.Subquery(this=written.select, alias=listed)
+    if isinstance(source, Files):
+        return Relation(name, own, rows, files=source)
+    for column in sorted(written.read & set(source.odd)):
+        raise no(f"reads the generated column {column}, which {source.odd[column]}")
+    declared = {column: source.declared[origin] for column, origin in zip(shown, written.origins, strict=True) if origin in source.declared}
+    return Relation(name, own, rows, source.checks, source.names, declared, source.files)
+
+
+def _with_ddl(refused: NotAllowedError, view: View, name: Name) -> str:
+    """The cure, with the view as it should be where that can be said."""
+    if refused.call is None:
+        return refused.cure
+    select = view.select.copy()
+    select.args["from_"].this.set("this", refused.call)
+    ddl = exp.Create(this=exp.table_(name.table, db=name.schema, quoted=True), kind="VIEW", replace=True, expression=select)
+    return f"{refused.cure}: {ddl.sql('duckdb')}"
+
+
+def _source(con: duckdb.DuckDBPyConnection, view: View, name: Name, function: str, depth: int) -> Relation | Files:
+    """What a view selects from: a relation, or files."""
+    dotted = ".".join(exp.to_identifier(part.name, quoted=True).sql("duckdb") for part in view.source.parts)
+    found = None if isinstance(view.source.this, exp.Func) else catalog.find(con, dotted, Place(name.database, name.schema))
+    if found is not None:
+        return _describe(con, *found, function, depth - 1)
+    read = files.read(con, view.source)
+    if read is None and isinstance(view.source.this, exp.Func):
+        raise NotRowWiseError(f"reads the table function {function_name(view.source.this)}")
+    if read is None:
+        raise NotRowWiseError(f"reads {view.source.name}, which is not a table of an attached database")
+    return read
+
+
+def _types(con: duckdb.DuckDBPyConnection, rows: exp.Select) -> list[str] | None:
+    """The types of a SELECT's columns, without running it; None where DuckDB cannot tell."""
+    try:
+        return [row[1] for row in con.execute(exp.Describe(this=rows).sql("duckdb")).fetchall()]
+    except duckdb.Error:
+        return None

@@ -1,0 +1,237 @@
+"""A workload to linear queries over classes: parse, evaluate on the public domain, take apart, recognise equals.
+
+Reads no private row. The steps, in order: parse every text; cut each attribute's domain into pieces; let DuckDB evaluate the
+leaves on them; group pieces into classes; build each query's blocks; merge classes that no block tells apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from sqlglot import exp
+
+from mwem_sql.compiler.blocks import MAX_CELLS, Builder, CompiledQuery, fine_classes, on_classes, too_many
+from mwem_sql.compiler.cuts import compare, find_ticks
+from mwem_sql.compiler.evaluate import Terms, cut, evaluate, run
+from mwem_sql.compiler.templates import Reader
+from mwem_sql.database import predicate
+from mwem_sql.database.dialect import fold
+from mwem_sql.database.garbage import uncollected
+from mwem_sql.database.measures import LEVELS, Measure, read_measure
+from mwem_sql.database.predicate import Leaf, Part
+from mwem_sql.database.sandbox import Sandbox
+from mwem_sql.domains.classes import Classes
+from mwem_sql.domains.domain import Domain
+from mwem_sql.errors import PredicateError, WorkloadError, refuse
+from mwem_sql.queries.linear import LinearQuery
+from mwem_sql.queries.summary import Facts
+from mwem_sql.workload import Workload
+
+Parts = tuple[Part, ...]
+
+_PROBES = 1024  # public rows on which every text is evaluated a second time, as written
+
+
+@dataclass(frozen=True, eq=False)
+class Compiled:
+    """What the private side and the loop need of a workload."""
+
+    domain: Domain
+    classes: dict[str, Classes]
+    queries: tuple[CompiledQuery, ...]
+
+    @cached_property
+    def facts(self) -> Facts:
+        return Facts.of([query.linear for query in self.queries])
+
+    @cached_property
+    def distinct(self) -> tuple[tuple[CompiledQuery, ...], npt.NDArray[np.float64]]:
+        """One query for each thing asked, and its weight: the largest among the rows that ask it. An average asks two."""
+        asked = [part for query in self.queries for part in ((query,) if query.over is None else (query, query.over))]
+        firsts = Facts.of([query.linear for query in asked]).firsts()
+        weights = np.zeros(len(asked))
+        np.maximum.at(weights, firsts, np.fromiter((query.source.weight for query in asked), np.float64, len(asked)))
+        numbers = np.flatnonzero(firsts == np.arange(len(asked)))
+        return tuple(asked[number] for number in numbers.tolist()), weights[numbers]
+
+    @property
+    def sizes(self) -> dict[str, npt.NDArray[np.float64]]:
+        return {name: classes.sizes for name, classes in self.classes.items()}
+
+
+@uncollected()
+def compile_workload(
+    domain: Domain, workload: Workload, sandbox: Sandbox, finer_than: Mapping[str, Classes] | None = None
+) -> Compiled:
+    """Compile all queries. `finer_than` (a release's classes) makes every class part of one of those."""
+    try:
+        return _compiled(domain, workload, sandbox, finer_than)
+    except RecursionError:
+        raise refuse(
+            PredicateError, "workload", "an expression of the workload is nested too deeply to be taken apart where the call comes from",
+            "use IN lists, or more rows",
+        ) from None
+
+
+def _compiled(
+    domain: Domain, workload: Workload, sandbox: Sandbox, finer_than: Mapping[str, Classes] | None
+) -> Compiled:
+    reader = Reader(domain.spelling, domain.table)
+    measures = _measures(domain, workload)
+    parsed = _parse(domain, workload, reader, measures)
+    terms = _terms(parsed)
+    mentioned = {name for leaf in terms.values() for name in leaf.columns}
+    used = [name for name in domain.columns if name in mentioned]
+    ticks = find_ticks(domain, used, terms, sandbox)
+    pieces = cut(domain, used, terms, ticks, finer_than)
+    values = compare(terms, pieces, ticks, sandbox)
+    values |= evaluate({key: leaf for key, leaf in terms.items() if key not in values}, pieces, sandbox)
+    fine = fine_classes(pieces, values, finer_than)
+    values = {key: on_classes(item, fine) for key, item in values.items()}
+    averages = {
+        number: tuple(reader.part("known", part.what) if part.role == "factor" else part for part in parts)
+        for number, (query, parts) in enumerate(zip(workload, parsed, strict=True), start=1)
+        if query.measure is not None and measures[query.measure].is_average
+    }
+    coarse, queries = _build(workload, parsed, averages, Builder(values, fine), finer_than)
+    compiled = Compiled(domain, {name: own.joined() for name, own in coarse.items()}, queries)
+    _check_cells(compiled)
+    _check_as_written(compiled, _texts(workload, parsed, measures, set(reader.examples)), sandbox)
+    return compiled
+
+
+def _build(
+    workload: Workload, parsed: Sequence[Parts], averages: Mapping[int, Parts], builder: Builder,
+    finer_than: Mapping[str, Classes] | None,
+) -> tuple[dict[str, Classes], tuple[CompiledQuery, ...]]:  # fmt: skip
+    """The classes that the queries tell apart, and the queries on them. `averages` are the counts that some divide by."""
+    builder.check(zip(workload, parsed, strict=True))
+    drafts = [builder.draft(query, parts) for query, parts in zip(workload, parsed, strict=True)]
+    counts = {number: builder.draft(workload.queries[number - 1], parts) for number, parts in averages.items()}
+    coarse = builder.coarse_classes([*drafts, *counts.values()], finer_than)
+    queries = []
+    for number, (query, parts, draft) in enumerate(zip(workload, parsed, drafts, strict=True), start=1):
+        settled = builder.settle(number, query, parts, draft, coarse)
+        if number in counts:
+            counted = replace(query, name=f"count of {query.label}")
+            settled = settled._replace(over=builder.settle(number, counted, parts, counts[number], coarse))
+        queries.append(settled)
+    return coarse, tuple(queries)
+
+
+def _measures(domain: Domain, workload: Workload) -> dict[str, Measure]:
+    texts = dict.fromkeys(query.measure for query in workload if query.measure is not None)
+    return {text: read_measure(text, domain.spelling, domain.table) for text in texts}
+
+
+def _parse(domain: Domain, workload: Workload, reader: Reader, measures: Mapping[str, Measure]) -> list[Parts]:
+    """What each query asks, part by part."""
+    factors = {text: tuple(reader.part("factor", leaf) for leaf in measure.factors) for text, measure in measures.items()}
+    columns: dict[str, Part] = {}
+    lists: dict[str, Parts] = {}
+    out = []
+    for query in workload:
+        parts = reader.read(query.predicate) if query.predicate is not None else ()
+        if query.group_by is not None and query.verbatim:
+            for name in query.group_by:
+                if name not in columns:
+                    columns[name] = reader.part("group", _column(domain, name))
+            parts += tuple([columns[name] for name in query.group_by])
+        elif query.group_by is not None:
+            (text,) = query.group_by
+            if text not in lists:
+                trees = predicate.parse_list(text, domain.spelling, "group_by", domain.table)
+                lists[text] = tuple(reader.part("group", predicate.leaf(tree.unnest())) for tree in trees)
+            parts += lists[text]
+        if query.measure is not None:
+            parts += factors[query.measure]
+        out.append(parts)
+    return out
+
+
+def _column(domain: Domain, name: str) -> Leaf:
+    if fold(name) not in domain.spelling:
+        raise refuse(
+            WorkloadError, "workload", f"group_by names the unknown column {name!r}",
+            f"{domain.table} has the columns {', '.join(domain.columns)}; an SQL expression goes into a plain VARCHAR",
+        )
+    return predicate.leaf(exp.column(domain.spelling[fold(name)], quoted=True))
+
+
+def _terms(parsed: Sequence[Parts]) -> Terms:
+    """Every distinct leaf with its role: truth, group or factor."""
+    distinct = dict.fromkeys(part for parts in parsed for part in parts)
+    return {(part.role, leaf.sql): leaf for part in distinct for leaf in predicate.leaves(part.what)}
+
+
+def _check_cells(compiled: Compiled) -> None:
+    for number in np.flatnonzero(compiled.facts.domain_cells > MAX_CELLS)[:1].tolist():
+        query = compiled.queries[number]
+        raise too_many(query.label, query.linear.attributes, query.linear.domain_cells)
+
+
+def _check_as_written(compiled: Compiled, texts: Mapping[tuple[str, str], str], sandbox: Sandbox) -> None:
+    """Evaluate texts as they were written and compare what was made of them, on public rows.
+
+    sqlglot may read a text otherwise than DuckDB does; a query that was taken apart wrongly must not run.
+    """
+    generator = np.random.default_rng(0)
+    columns: dict[str, tuple[str, pa.Array]] = {"__one": ("INTEGER", pa.array([0] * _PROBES))}
+    codes = {}
+    for name, own in compiled.classes.items():
+        # Every piece, or as many as there are rows, in any order.
+        pieces = generator.permutation(np.resize(generator.permutation(len(own.pieces)), _PROBES))
+        codes[name] = own.codes[pieces]
+        columns[name] = (own.attribute.type, own.pieces.probe(pieces, generator))
+    sandbox.load(compiled.domain.table, columns)
+    arrays = run(sandbox, compiled.domain.table, [(text, expression) for (_, text), expression in texts.items()])
+    written = {key: array.to_numpy() for key, array in zip(texts, arrays, strict=True)}
+    for query in compiled.queries:
+        source = query.source
+        if source.predicate is not None and ("truth", source.predicate) not in written:
+            continue
+        if source.predicate is None and source.measure is None and source.verbatim:
+            continue  # column names only
+        truth = written["truth", source.predicate] if source.predicate is not None else True
+        number = written["measure", source.measure] if source.measure is not None else 1.0
+        adds = np.full(_PROBES, query.linear.unit)
+        for block in query.linear.blocks:
+            at = tuple(codes[name] for name in block.attributes)
+            adds = adds * np.where(block.labels[at] >= 0, 1 if block.values is None else block.values[at], 0)
+        listed = source.group_by is None or source.verbatim or written["group", source.group_by[0]].all()
+        if not listed or (np.abs(np.where(truth, number, 0.0) - adds) > _slack(query.linear)).any():
+            raise refuse(
+                PredicateError, "workload", f"query ({query.label!r}) is read in two ways by the parser and by DuckDB",
+                "write it with plain operators and functions",
+            )
+
+
+def _slack(query: LinearQuery) -> float:
+    """How far a sum on the grid may be from what was written, for one record: nothing, unless it was rounded to fit."""
+    rounded = sum(1 / block.bound for block in query.blocks if block.bound > 1) if query.bound > LEVELS / 4 else 1e-8
+    return rounded * query.bound * query.unit
+
+
+def _texts(
+    workload: Workload, parsed: Sequence[Parts], measures: Mapping[str, Measure], examples: set[str]
+) -> dict[tuple[str, str], str]:
+    """SQL of each text as it was written: a predicate's truth, a measure's value, whether a list is what sqlglot made of it.
+
+    Of predicates, one for each way of reading them. A newline ends a comment that a text may close with.
+    """
+    texts: dict[tuple[str, str], str] = {}
+    for query, parts in zip(workload, parsed, strict=True):
+        if query.predicate in examples:
+            texts["truth", query.predicate] = f"coalesce(CAST(({query.predicate}\n) AS BOOLEAN), false)"
+        if query.measure is not None:
+            texts["measure", query.measure] = f"coalesce(CAST(({measures[query.measure].text}\n) AS DOUBLE), 0)"
+        if query.group_by is not None and not query.verbatim:
+            (listed,) = query.group_by
+            read = ", ".join(leaf.sql for part in parts if part.role == "group" for leaf in predicate.leaves(part.what))
+            texts["group", listed] = f"row({listed}\n) IS NOT DISTINCT FROM row({read})"
+    return texts

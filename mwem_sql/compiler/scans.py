@@ -1,0 +1,268 @@
+"""The parts that a pushdown is made of, each with its SQL: group and roll up, aggregate, or multiply. Runs nothing.
+
+A statement's columns are `c0`, `c1`, ... and, where it groups, the count. What a part tells of itself is public.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from sqlglot import exp
+
+from mwem_sql.compiler import codes
+from mwem_sql.compiler.codes import Reading
+from mwem_sql.database.ticks import cast
+from mwem_sql.domains.classes import Classes
+from mwem_sql.queries.linear import Block, LinearQuery
+from mwem_sql.queries.summary import Integers
+
+COUNT = "__count"
+BATCH = 256  # aggregates of one SELECT: with thousands DuckDB plans longer than it runs
+MOST = 2**63 - 1
+_SHOWN_COLUMNS = 8
+_FEW = 4  # cells of a query that may be aggregates of their own
+_TABLE = 2**12  # class combinations of a block that may be written out in SQL
+
+Names: TypeAlias = tuple[str, ...]
+Asked: TypeAlias = dict[Names, list[int]]
+"""Numbers of queries by their attributes, in the queries' own order."""
+
+
+@dataclass(frozen=True, eq=False)
+class Histogram:
+    """Counts of all class combinations of some attributes, and the queries that are answered from its marginals."""
+
+    attributes: Names
+    shape: tuple[int, ...]
+    asked: Asked = field(default_factory=dict)
+
+    @property
+    def cells(self) -> int:
+        return prod(self.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class GroupBy:
+    """One GROUP BY of some columns; its groups are added up to histograms. `readings` say which classes its columns stand for."""
+
+    attributes: Names
+    statement: exp.Select
+    readings: tuple[Reading, ...]
+    histograms: tuple[Histogram, ...]
+    whole: bool
+    cost: float
+
+    @property
+    def statements(self) -> tuple[exp.Select, ...]:
+        return (self.statement,)
+
+    @property
+    def words(self) -> str:
+        columns = _columns(self.attributes)
+        if self.whole:
+            return f"one GROUP BY of all touched columns, {columns}, rolled up to {self._sets}"
+        return f"a GROUP BY of {columns}, rolled up to {self._sets}"
+
+    @property
+    def estimate(self) -> str:
+        held = _plural(len(self.histograms), "histogram")
+        return f"{held} of {sum(histogram.cells for histogram in self.histograms):,} cells"
+
+    @property
+    def _sets(self) -> str:
+        sets = {frozenset(names) for histogram in self.histograms for names in histogram.asked if names}
+        return _plural(len(sets), "attribute set")
+
+
+@dataclass(frozen=True, eq=False)
+class Aggregates:
+    """One aggregate for each cell of scalar queries; `places[k]` are those of statement k's columns among all answers."""
+
+    statements: tuple[exp.Select, ...]
+    places: tuple[Integers, ...]
+    cost: float
+
+    @property
+    def words(self) -> str:
+        return f"aggregates of their own for scalar queries, up to {BATCH} in a SELECT"
+
+    @property
+    def estimate(self) -> str:
+        return f"{_plural(sum(map(len, self.places)), 'aggregate')} in {_plural(len(self.statements), 'statement')}"
+
+
+@dataclass(frozen=True, eq=False)
+class Product:
+    """All pairs of attributes at once: codes are streamed, and one-hot blocks multiplied with themselves.
+
+    `plain` has a row (query, attribute, attribute or -1) for each query that is a whole one- or two-way marginal.
+    """
+
+    attributes: Names
+    shape: tuple[int, ...]
+    statement: exp.Select
+    readings: tuple[Reading, ...]
+    plain: Integers
+    asked: Asked
+    cost: float
+
+    @property
+    def statements(self) -> tuple[exp.Select, ...]:
+        return (self.statement,)
+
+    @property
+    def words(self) -> str:
+        queries = len(self.plain) + sum(map(len, self.asked.values()))
+        return f"a streamed pairwise product of {_columns(self.attributes)} for {queries:,} one- and two-way queries"
+
+    @property
+    def estimate(self) -> str:
+        return f"{sum(self.shape):,} classes, {sum(self.shape) ** 2:,} pairs"
+
+
+Part: TypeAlias = GroupBy | Aggregates | Product
+
+
+def group_by(
+    source: exp.Expr, attributes: Names, classes: Mapping[str, Classes], histograms: Sequence[Histogram], *, cost: float, whole: bool
+) -> GroupBy:
+    """Group by codes; where one is looked up by text, by the text, and then turn the groups into codes."""
+    own = [classes[name] for name in attributes]
+    # Not copied: a column that was cut ten thousand times is a large tree.
+    keys = [exp.alias_(codes.group_key(item), f"c{k}", copy=False) for k, item in enumerate(own)]
+    query = exp.select(*keys, exp.alias_(exp.Count(this=exp.Star()), COUNT), copy=False).from_(source.copy(), copy=False)
+    # GROUP BY ALL and not by name: the table may have a column of the same name, which would come first.
+    query.set("group", exp.Group(all=True))
+    if any(map(codes.is_text, own)):
+        found = [exp.alias_(codes.group_code(item, exp.column(f"c{k}", table="__groups")), f"c{k}") for k, item in enumerate(own)]
+        total = exp.alias_(cast(exp.Sum(this=exp.column(COUNT, table="__groups")), "BIGINT"), COUNT)
+        query = exp.select(*found, total).from_(query.subquery("__groups"))
+        query.set("group", exp.Group(all=True))
+    return GroupBy(attributes, query, tuple(map(codes.reading, own)), tuple(histograms), whole, cost)
+
+
+def product(
+    source: exp.Expr, attributes: Names, classes: Mapping[str, Classes], plain: Integers, asked: Asked, *, cost: float
+) -> Product:
+    own = [classes[name] for name in attributes]
+    read = [exp.alias_(codes.row_code(item), f"c{k}", copy=False) for k, item in enumerate(own)]
+    shape = tuple(item.count for item in own)
+    return Product(attributes, shape, exp.select(*read, copy=False).from_(source.copy(), copy=False), tuple(map(codes.reading, own)), plain, asked, cost)
+
+
+def aggregates(
+    source: exp.Expr,
+    classes: Mapping[str, Classes],
+    queries: Sequence[LinearQuery],
+    numbers: Iterable[int],
+    starts: Integers,
+    *,
+    cost: float,
+) -> Aggregates:
+    """One aggregate for each cell of the queries; those over the same attributes stand together and share codes."""
+    wanted = sorted(numbers, key=lambda number: (queries[number].attributes, number))
+    cells = [(number, cell) for number in wanted for cell in range(queries[number].cells)]
+    statements, places = [], []
+    for begin in range(0, len(cells), BATCH):
+        batch = cells[begin : begin + BATCH]
+        touched = dict.fromkeys(name for number, _ in batch for name in queries[number].attributes)
+        code = {name: exp.column(f"v{k}", table="__codes") for k, name in enumerate(touched)}
+        found = [exp.alias_(_aggregate(queries[number], cell, code), f"c{k}") for k, (number, cell) in enumerate(batch)]
+        inner = [exp.alias_(codes.whole_code(classes[name]), f"v{k}") for k, name in enumerate(touched)]
+        rows = exp.select(*inner or [exp.Star()]).from_(source.copy()).subquery("__codes")
+        statements.append(exp.select(*found).from_(rows))
+        places.append(np.array([starts[number] + cell for number, cell in batch], dtype=np.int64))
+    return Aggregates(tuple(statements), tuple(places), cost)
+
+
+def can_aggregate(query: LinearQuery) -> bool:
+    """Whether a query has few cells and its blocks are short enough to be written out."""
+    return query.cells <= _FEW and all(block.extent <= _TABLE for block in query.blocks) and query.bound < 2**62
+
+
+def _aggregate(query: LinearQuery, cell: int, code: Mapping[str, exp.Expr]) -> exp.Expr:
+    """How many rows are in a cell, or the sum of what they add to it; saturates at what an int64 holds."""
+    tests: list[exp.Expr] = []
+    amounts: list[exp.Expr] = []
+    inside = np.unravel_index(cell, query.shape) if query.shape else ()
+    for block, own in zip(query.blocks, inside, strict=True):
+        counted = block.labels.ravel() == own
+        place = _place(block, code)
+        if not counted.all():
+            tests.append(_among(np.flatnonzero(counted), place, counted.size))
+        if block.values is not None:
+            values = np.where(counted, block.values.ravel(), 0).tolist()
+            amounts.append(codes.lookup(values, place.copy(), "BIGINT"))
+    if not amounts:
+        if not tests:
+            return exp.Count(this=exp.Star())
+        return cast(_or_zero(exp.Anonymous(this="count_if", expressions=[exp.and_(*tests)])), "BIGINT")
+    amount = amounts[0]
+    for other in amounts[1:]:
+        amount = exp.Mul(this=amount, expression=other)
+    if tests:
+        amount = exp.Case(ifs=[exp.If(this=exp.and_(*tests), true=amount)], default=exp.Literal.number(0))
+    # SUM of BIGINT is a HUGEINT.
+    capped = exp.Anonymous(this="least", expressions=[_or_zero(exp.Sum(this=amount)), exp.Literal.number(MOST)])
+    return cast(exp.Anonymous(this="greatest", expressions=[capped, exp.Literal.number(-MOST)]), "BIGINT")
+
+
+def _or_zero(aggregate: exp.Expr) -> exp.Expr:
+    """Of no rows at all SUM is NULL, and so is DuckDB's count_if."""
+    return exp.Coalesce(this=aggregate, expressions=[exp.Literal.number(0)])
+
+
+def _place(block: Block, code: Mapping[str, exp.Expr]) -> exp.Expr:
+    """The place of a row's class combination among all of the block, counted from 0."""
+    places = [code[name].copy() for name in block.attributes] or [exp.Literal.number(0)]
+    place = places[0]
+    for own, size in zip(places[1:], block.shape[1:], strict=True):
+        # BIGINT because a product of codes would raise in their own type.
+        place = exp.Add(this=exp.Mul(this=exp.paren(cast(place, "BIGINT")), expression=exp.Literal.number(size)), expression=own)
+    return place
+
+
+def _among(counted: npt.NDArray[np.intp], place: exp.Expr, size: int) -> exp.Expr:
+    """Whether a place is among these: by comparison where they are neighbours."""
+    if not counted.size:
+        return exp.false()
+    first, last = int(counted[0]), int(counted[-1])
+    if last - first + 1 > counted.size:
+        table = np.zeros(size, dtype=np.int64)
+        table[counted] = 1
+        return exp.EQ(this=codes.lookup(table.tolist(), place, "UTINYINT"), expression=exp.Literal.number(1))
+    if first == last:
+        return exp.EQ(this=place, expression=exp.Literal.number(first))
+    if first == 0:
+        return exp.LTE(this=place, expression=exp.Literal.number(last))
+    if last == size - 1:
+        return exp.GTE(this=place, expression=exp.Literal.number(first))
+    return exp.Between(this=place, low=exp.Literal.number(first), high=exp.Literal.number(last))
+
+
+def plain_rows(asked: Asked, queries: Sequence[LinearQuery], rank: Mapping[str, int]) -> tuple[Integers, Asked]:
+    """Whole one- and two-way marginals as (query, attribute, attribute or -1), and the queries that are none."""
+    whole: list[tuple[int, int, int]] = []
+    others: Asked = {}
+    for names, numbers in asked.items():
+        first, second = (*(rank[name] for name in names), -1, -1)[:2]
+        for number in numbers:
+            if names and all(block.is_identity for block in queries[number].blocks):
+                whole.append((number, first, second))
+            else:
+                others.setdefault(names, []).append(number)
+    return np.array(whole, dtype=np.int64).reshape(-1, 3), others
+
+
+def _columns(names: Names) -> str:
+    listed = ", ".join(names if len(names) <= _SHOWN_COLUMNS else (*names[:_SHOWN_COLUMNS], "..."))
+    return f"{_plural(len(names), 'column')} ({listed})"
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")

@@ -1,0 +1,81 @@
+"""The schema `mwem` that each database may have: which of its tables are there, their rows, and how they are made and upgraded. Judges nothing."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import duckdb
+from sqlglot import exp
+
+from mwem_sql.database.catalog import Name, Place
+from mwem_sql.database.dialect import fold
+from mwem_sql.database.resources import read_sql
+from mwem_sql.database.session import lock, transaction, use
+from mwem_sql.errors import BudgetError, MwemError, refuse
+
+SCHEMA = "mwem"
+
+Row = dict[str, Any]
+Key = tuple[str, str, str]
+
+
+def key(database: str, schema: str, table: str) -> Key:
+    """A table's name as a ledger knows it: DuckDB ignores case. The ledger's own database is the empty one, whatever it is attached as."""
+    return fold(database), fold(schema), fold(table)
+
+
+def key_of(row: Row) -> Key:
+    """The name of a row as it was stored: what has an account was stored as a key, and a path keeps its case."""
+    parts = row["database_name"], row["schema_name"], row["table_name"]
+    return parts if row.get("account") else key(*parts)
+
+
+def account_of(row: Row) -> str:
+    """The account of a row of the ledger or of budgets; of one that is older than accounts, one that follows from its table's name."""
+    return str(row.get("account") or hashlib.sha256("\n".join(key_of(row)).encode()).hexdigest()[:16])
+
+
+def holders(con: duckdb.DuckDBPyConnection, table: str) -> list[str]:
+    """The attached databases that have a table of the schema mwem."""
+    rows = con.execute("SELECT database_name, schema_name, table_name FROM duckdb_tables() ORDER BY 1").fetchall()
+    return [row[0] for row in rows if [fold(part) for part in row[1:]] == [SCHEMA, table]]
+
+
+def damaged(home: str) -> MwemError:
+    """Nothing can be counted any more."""
+    return refuse(
+        BudgetError, "ledger", f"the tables ledger, budgets, names and journal in the schema mwem of database ({home}) cannot be read",
+        "they were changed by hand: restore them from a backup",
+    )
+
+
+def prepare(con: duckdb.DuckDBPyConnection, database: str, script: str, newest: str | None = None) -> None:
+    """Make the schema mwem of `database` the current one of this cursor, with the tables of a script in it; not run if its `newest` one is there.
+
+    So that its tables need no prefix: that of the schema alone would be ambiguous where a database is called mwem, too.
+    """
+    if newest is None or database not in holders(con, newest):
+        with lock(SCHEMA), transaction(con):  # the lock: two that make the same tables at once would conflict
+            create = exp.Create(this=exp.Table(db=exp.to_identifier(SCHEMA), catalog=exp.to_identifier(database, quoted=True)), kind="SCHEMA", exists=True)
+            con.execute(create.sql("duckdb"))
+            use(con, Place(database, SCHEMA))
+            con.execute(read_sql(script))
+    use(con, Place(database, SCHEMA))
+
+
+def read_rows(con: duckdb.DuckDBPyConnection, home: str, table: str) -> list[Row]:
+    """All rows of a table of the schema mwem; none where there is no such table."""
+    if home not in holders(con, table):
+        return []
+    found = con.execute(exp.select("*").from_(Name(home, SCHEMA, table).tree()).sql("duckdb"))
+    names = [column[0] for column in found.description or ()]
+    return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+
+
+def insert(con: duckdb.DuckDBPyConnection, table: str, row: Row) -> None:
+    """One row, its columns by name: older files have them in another order."""
+    columns = [exp.to_identifier(name, quoted=True) for name in row]
+    values = exp.Values(expressions=[exp.Tuple(expressions=[exp.Placeholder() for _ in row])])
+    target = exp.Schema(this=exp.table_(table), expressions=columns)
+    con.execute(exp.Insert(this=target, expression=values).sql("duckdb"), list(row.values()))

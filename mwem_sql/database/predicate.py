@@ -1,0 +1,349 @@
+"""Parse, check and take apart one SQL expression of a workload. Reads no table and evaluates nothing.
+
+The check is an allow-list on the syntax tree: columns of the private table, literals, operators and listed
+functions. Whatever is not on it is refused with the reason a person would give.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from mwem_sql.database import dialect
+from mwem_sql.database.dialect import fold, function_name
+from mwem_sql.database.functions import ALLOWED_FUNCTIONS
+from mwem_sql.errors import MwemError, PredicateError, refuse
+
+MAX_TEXT = 100_000  # characters of one expression
+MAX_DEPTH = 200  # levels of nesting: deeper trees exhaust a recursive parser
+_SCHEMA = "main"  # the one that a column's table may be qualified with; there is one such table where texts are evaluated
+
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ)
+# How each comparison is written, with the column on the left and on the right.
+_OPERATORS: dict[type[exp.Expr], tuple[str, str]] = {
+    exp.EQ: ("=", "="), exp.NEQ: ("<>", "<>"), exp.LT: ("<", ">"), exp.LTE: ("<=", ">="), exp.GT: (">", "<"), exp.GTE: (">=", "<="),
+}  # fmt: skip
+_PLAIN_NODES = (
+    *_COMPARISONS, exp.And, exp.Or, exp.Not, exp.Paren,
+    exp.Column, exp.Identifier, exp.Literal, exp.RawString, exp.ByteString, exp.Boolean, exp.Null, exp.Between, exp.In, exp.Is, exp.Tuple,
+    exp.Like, exp.ILike, exp.SimilarTo, exp.Escape, exp.Glob, exp.RegexpLike, exp.RegexpFullMatch, exp.StartsWith, exp.Collate,
+    exp.Neg, exp.Abs, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.DPipe, exp.Pow, exp.Concat,
+    exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor, exp.BitwiseNot, exp.BitwiseLeftShift, exp.BitwiseRightShift,
+    exp.Case, exp.If, exp.Cast, exp.TryCast, exp.DataType, exp.DataTypeParam, exp.Interval, exp.IntervalSpan, exp.Var,
+    exp.Extract, exp.AtTimeZone, exp.StrPosition, exp.Substring, exp.Trim, exp.Overlay, exp.Bracket, exp.Slice,
+)  # fmt: skip
+_AGGREGATES = {name.lower() for name, kind in exp.FUNCTION_BY_NAME.items() if issubclass(kind, exp.AggFunc)}
+_CURE = "use a deterministic scalar expression over the table's own columns"
+# Everything but a quote or comment that is never closed.
+_CLOSED = re.compile(r"""(?:'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|/\*.*?\*/|(?!/\*)[^'"])*""", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A maximal part of an expression that AND, OR and NOT need not take apart.
+
+    `compared` are the constants that a one-column leaf compares its column with, if it does nothing else with it: between two
+    neighbouring ones it has one value, so the column's values need not be listed. `test` is an operator and its
+    constants where the leaf is one comparison, BETWEEN or IN of the column with plain constants.
+    """
+
+    sql: str
+    columns: tuple[str, ...]
+    compared: tuple[str, ...] | None = None
+    test: tuple[str, tuple[str, ...]] | None = None
+    is_column: bool = False
+
+
+@dataclass(frozen=True)
+class Compound:
+    """An AND, OR or NOT over several columns."""
+
+    connective: str
+    parts: tuple[Leaf | Compound, ...]
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for part in self.parts for name in part.columns))
+
+
+Condition = Leaf | Compound
+
+# Comments, and the keyword that a clause pasted with them begins with.
+_WHERE = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*where\b", re.IGNORECASE | re.DOTALL)
+
+
+def bare(clause: str) -> str:
+    """The expression of a WHERE clause as it is pasted: without the keyword before it and one semicolon behind it."""
+    found = _WHERE.match(clause)
+    clause = clause[found.end() :] if found else clause
+    ended = clause.rstrip()
+    return ended[:-1] if ended.endswith(";") and ended[:-1].strip() else clause
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """What a query asks of a row, by its role.
+
+    "truth": the condition is true. "group": the row is counted by this leaf's value. "factor": the value is
+    multiplied by this leaf. "known": this leaf is not NULL. Queries share parts, so a part equals itself only.
+    """
+
+    role: str
+    what: Condition
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Text:
+    """A text of the workload, and what it serves as, for messages."""
+
+    text: str
+    role: str
+
+    def __str__(self) -> str:
+        flat = " ".join(self.text.split())
+        return f"{self.role} ({flat if len(flat) <= 120 else f'{flat[:117]}...'!r})"
+
+    def no(self, reason: str, hint: str = _CURE) -> MwemError:
+        return refuse(PredicateError, "workload", f"{self} {reason}", hint)
+
+
+def parse(text: str, columns: Mapping[str, str], role: str, table: str) -> exp.Expr:
+    """The checked tree of one expression, its columns in the table's own spelling and quoted.
+
+    `columns` maps folded names to the table's; `role` is what the text serves as, for messages.
+    """
+    own = _Text(text, role)
+    return _checked(_statement(own), own, columns, table)
+
+
+def parse_list(text: str, columns: Mapping[str, str], role: str, table: str) -> list[exp.Expr]:
+    """The checked trees of expressions separated by commas."""
+    own = _Text(text, role)
+    selected = _statement(own, before="SELECT\n")
+    if not isinstance(selected, exp.Select) or [key for key, value in selected.args.items() if value] != ["expressions"]:
+        raise own.no("is not a list of SQL expressions", "write what would follow GROUP BY: sex, date_trunc('month', d)")
+    return [_checked(tree, own, columns, table) for tree in selected.expressions]
+
+
+def is_deterministic(tree: exp.Expr) -> bool:
+    """Whether an expression says the same whenever it is asked, and of one row only."""
+    return not any(objection(node) for node in tree.walk())
+
+
+def columns_of(tree: exp.Expr) -> tuple[str, ...]:
+    """Names of the columns an expression reads, each once, in order of appearance."""
+    return tuple(dict.fromkeys(column.name for column in tree.find_all(exp.Column, bfs=False)))
+
+
+def conjuncts(tree: exp.Expr) -> Iterator[exp.Expr]:
+    """The parts that a top-level AND joins; each must be true for the whole to be true."""
+    return operands(tree, exp.And)
+
+
+def operands(tree: exp.Expr, operator: type[exp.Expr]) -> Iterator[exp.Expr]:
+    """What a binary operator joins at the top of an expression, from left to right, however it is bracketed."""
+    inner = tree.unnest()
+    if isinstance(inner, operator):
+        yield from operands(inner.this, operator)
+        yield from operands(inner.expression, operator)
+    else:
+        yield inner
+
+
+def leaf(tree: exp.Expr) -> Leaf:
+    columns = columns_of(tree)
+    compared = _constants(tree) if len(columns) == 1 else None
+    listed = None if compared is None else tuple(map(dialect.sql, compared))
+    return Leaf(dialect.sql(tree), columns, listed, _test(tree.unnest()), _is_column(tree))
+
+
+def condition(tree: exp.Expr) -> Condition:
+    """An expression taken apart at AND, OR and NOT down to parts over one column, or that join several in another way."""
+    inner = tree.unnest()
+    if not isinstance(inner, (exp.And, exp.Or, exp.Not)) or len(columns_of(inner)) < 2:
+        return leaf(inner)
+    below = (inner.this,) if isinstance(inner, exp.Not) else (inner.this, inner.expression)
+    return Compound(inner.key, tuple(map(condition, below)))
+
+
+def leaves(of: Condition) -> Iterator[Leaf]:
+    if isinstance(of, Leaf):
+        yield of
+    else:
+        for part in of.parts:
+            yield from leaves(part)
+
+
+def _test(tree: exp.Expr) -> tuple[str, tuple[str, ...]] | None:
+    column, operator, constants = tree.this, tree.key, tree.expressions
+    if type(tree) in _OPERATORS:
+        operator, mirrored = _OPERATORS[type(tree)]
+        constants = [tree.expression]
+        if not isinstance(column, exp.Column):
+            column, operator, constants = tree.expression, mirrored, [tree.this]
+    elif isinstance(tree, exp.Between) and not tree.args.get("symmetric"):
+        constants = [tree.args["low"], tree.args["high"]]
+    elif not isinstance(tree, exp.In):
+        return None
+    if not isinstance(column, exp.Column) or not constants or not all(map(_is_plain, constants)):
+        return None
+    return operator, tuple(map(dialect.sql, constants))
+
+
+def _is_plain(constant: exp.Expr) -> bool:
+    if isinstance(constant, exp.Neg):
+        return isinstance(constant.this, exp.Literal) and not constant.this.is_string
+    return isinstance(constant, exp.Literal)
+
+
+def _constants(tree: exp.Expr) -> list[exp.Expr] | None:
+    """The constants a one-column expression compares its column with, or None if it does anything else with it.
+
+    What is made of the comparisons does not matter: AND and NOT, CASE WHEN x > 3 THEN 'high' END, (x > 3) = (x < 5).
+    """
+    inner = tree.unnest()
+    if _is_column(inner):
+        return None
+    found = _compared(inner)
+    if found is None:
+        parts = [_constants(part) for part in inner.iter_expressions()]
+        listed = [part for part in parts if part is not None]
+        return [constant for part in listed for constant in part] if len(listed) == len(parts) else None
+    return found
+
+
+def _compared(tree: exp.Expr) -> list[exp.Expr] | None:
+    """The constants of one comparison of the column, or None if it is something else."""
+    if isinstance(tree, exp.Is) and _is_column(tree.this) and isinstance(tree.expression, exp.Null):
+        return []
+    compared: list[exp.Expr]
+    if isinstance(tree, _COMPARISONS):
+        sides = [tree.this, tree.expression]
+        if not any(_is_column(side) for side in sides):
+            return None
+        compared = [side for side in sides if not _is_column(side)]
+    elif isinstance(tree, exp.Between) and _is_column(tree.this):
+        compared = [tree.args["low"], tree.args["high"]]
+    elif isinstance(tree, exp.In) and _is_column(tree.this):
+        compared = list(tree.expressions)
+    else:
+        return None
+    return None if any(columns_of(side) for side in compared) else compared
+
+
+def _is_column(tree: exp.Expr) -> bool:
+    return isinstance(tree.unnest(), exp.Column)
+
+
+def _statement(own: _Text, before: str = "") -> exp.Expr:
+    """The one statement that a text is, with `before` in front of it on lines of its own."""
+    if len(own.text) > MAX_TEXT:
+        raise own.no(f"has {len(own.text):,} characters, more than {MAX_TEXT:,}", "split it into several rows")
+    try:
+        statements = dialect.parse(before + own.text)
+    except SqlglotError as error:
+        raise _syntax(own, error, before.count("\n")) from None
+    except RecursionError:
+        raise _too_deep(own) from None
+    written = own.text.strip()
+    if len(statements) != 1 or statements[0] is None or not written or written.endswith(";"):
+        raise own.no("is not one SQL expression", "write what would follow WHERE, one expression without a semicolon")
+    return statements[0]
+
+
+def _checked(tree: exp.Expr, own: _Text, columns: Mapping[str, str], table: str) -> exp.Expr:
+    depth = 0
+    level = [tree]
+    while level:
+        depth += 1
+        if depth > MAX_DEPTH:
+            raise _too_deep(own)
+        level = [child for node in level for child in node.iter_expressions()]
+    for node in tree.walk():
+        refused = objection(node)
+        if refused is not None:
+            raise own.no(*refused)
+        node.pop_comments()
+        name_collation(node)
+    for column in tree.find_all(exp.Column):
+        qualified = [fold(part.name) for part in column.parts[:-1]]
+        if qualified not in ([], [fold(table)], [_SCHEMA, fold(table)]):
+            raise own.no(f"reads {dialect.sql(column)}, which is not a column of {table}", "name the table's own columns")
+        if fold(column.name) not in columns:
+            listed = ", ".join(dict.fromkeys(columns.values()))
+            raise own.no(f"reads the unknown column {_shown(column.name)}", f"{table} has the columns {listed}; a string takes single quotes")
+        for qualifier in ("table", "db"):
+            column.set(qualifier, None)
+        column.set("this", exp.to_identifier(columns[fold(column.name)], quoted=True))
+    return tree
+
+
+def name_collation(node: exp.Expr) -> None:
+    """What COLLATE names is no column: NOCASE.NOACCENT, collations, one after the other."""
+    if isinstance(node, exp.Collate) and isinstance(node.expression, exp.Column):
+        node.set("expression", exp.var(".".join(part.sql(dialect.DIALECT) for part in node.expression.parts)))
+
+
+def objection(node: exp.Expr) -> tuple[str, str] | None:
+    """Why a node cannot be part of a deterministic expression over one row, and what to do; None if it can."""
+    if isinstance(node, (exp.Query, exp.Exists, exp.Any, exp.All)):
+        return "has a subquery; only the row's own columns may be read", _CURE
+    if isinstance(node, exp.Window):
+        return "has a window function; a query is asked of one row at a time", _CURE
+    if isinstance(node, (exp.Placeholder, exp.Parameter, exp.SessionParameter)):
+        return "has a parameter", "write the value into the text"
+    if isinstance(node, exp.Star):
+        return "has a star", "name the columns"
+    if isinstance(node, exp.Alias):
+        return f"has an alias ({node.alias})", "leave it out: an expression has no name of its own"
+    if isinstance(node, exp.In) and (node.args.get("field") or node.args.get("unnest")):
+        return "tests IN something other than a list", "write the list out: x IN (1, 2, 3)"
+    if isinstance(node, _PLAIN_NODES):
+        return None
+    if isinstance(node, exp.Func):
+        name = function_name(node)
+        if name in ALLOWED_FUNCTIONS:
+            return None
+        if name in _AGGREGATES:
+            return f"has the aggregate {name}; a query is asked of one row at a time", _CURE
+        return f"calls {name}, which is not on the list of deterministic scalar functions", _CURE
+    return f"has a part ({dialect.sql(node)}) that is not a scalar expression", _CURE
+
+
+def _shown(name: str) -> str:
+    """A name, with its code points where a look-alike or nothing at all could be seen in its place."""
+    return name if name and name.isascii() and name.isprintable() else f"{name} ({name!a})"
+
+
+def _too_deep(own: _Text) -> MwemError:
+    return own.no(f"is nested too deeply (at most {MAX_DEPTH} levels, and fewer of parentheses and calls)", "use IN lists, or more rows")
+
+
+def _syntax(own: _Text, error: SqlglotError, lines_before: int) -> MwemError:
+    """A syntax error with the line and a caret under the place."""
+    details = getattr(error, "errors", None)
+    if details:
+        number = int(details[0]["line"]) - 1 - lines_before
+        column = int(details[0]["col"]) - len(details[0]["highlight"] or "")
+        reason = str(details[0]["description"])
+        if "<class" in reason:
+            reason = "something is missing here"
+    else:
+        found = _CLOSED.match(own.text)
+        read = own.text[: found.end()] if found else ""
+        number = read.count("\n")
+        column = len(read) - read.rfind("\n") - 1
+        reason = "this has no end"
+    lines = own.text.split("\n")
+    line = lines[max(0, min(number, len(lines) - 1))]
+    column = max(0, min(column, len(line)))
+    start = max(0, column - 60)
+    caret = re.sub(r"[^\t]", " ", line[start:column]) + "^"
+    shown = f"  {line[start : start + 76]}\n  {caret}"
+    return PredicateError(f"workload: {own} is not valid SQL: {reason}.\n{shown}\nHint: write what would follow WHERE")

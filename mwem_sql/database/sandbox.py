@@ -1,0 +1,135 @@
+"""DuckDB's own semantics without the user's database: an empty in-memory instance with external access off.
+
+Everything evaluated here is public: constants of the schema, and workload expressions over the declared domain. How much
+text an expression makes is bounded beforehand, so that none exhausts memory or time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import inf
+from types import TracebackType
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+from sqlglot import exp
+
+from mwem_sql.database import calls, dialect
+from mwem_sql.database.dialect import fold
+from mwem_sql.database.growth import PLAIN, characters
+from mwem_sql.database.ticks import cast
+
+# The connection's settings that change what an expression means.
+MEANINGFUL_SETTINGS = ("TimeZone", "default_collation", "integer_division", "ieee_floating_point_ops")
+_POSITION, _ARRIVED = "__mwem_position", "__mwem_arrived"  # names that no column or table of the user has
+_BATCH = 250  # an unbatched SELECT of thousands of expressions plans slowly
+MAX_MADE = 2**30  # characters of text that one expression may make on all rows of a table
+_AT_ONCE = 2**24  # and those that are made in one SELECT, so at most those of one row
+# What an expression cannot change, once the connection's own settings are made.
+_CLOSE = """SET enable_external_access = false; SET autoload_known_extensions = false; SET autoinstall_known_extensions = false;
+    SET python_enable_replacements = false; SET lock_configuration = true"""
+
+
+class Sandbox:
+    """A private in-memory DuckDB. Errors it raises are DuckDB's and quote public text only."""
+
+    def __init__(self, settings: Mapping[str, object] | None = None) -> None:
+        self._con = calls.track(duckdb.connect(":memory:", config={"threads": 1, "temp_directory": ""}))
+        self._rows: dict[str, int] = {}
+        self._longest: dict[str, dict[str, float]] = {}
+        # Whether equal texts are more than identical ones.
+        self.collates = bool((settings or {}).get("default_collation"))
+        for name, value in (settings or {}).items():
+            if name in MEANINGFUL_SETTINGS:
+                item = exp.SetItem(this=exp.EQ(this=exp.to_identifier(name), expression=exp.convert(value)))
+                self._con.execute(exp.Set(expressions=[item]).sql("duckdb"))
+        self._con.execute(_CLOSE)
+
+    def __enter__(self) -> Sandbox:  # noqa: PYI034  Self is not in Python 3.10
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._con.close()
+
+    def row(self, expressions: Sequence[exp.Expr | str]) -> list[object]:
+        """Constant expressions, evaluated."""
+        out: list[object] = []
+        for batch in _batches([item if isinstance(item, str) else dialect.sql(item) for item in expressions]):
+            _bounded(batch, {}, rows=1)
+            # fetchall, not fetchone: a result that is not read to its end blocks the connection.
+            out += self._con.execute(f"SELECT {', '.join(batch)}").fetchall()[0]
+        return out
+
+    def tried(self, expressions: Sequence[exp.Expr | str]) -> list[object]:
+        """Constant expressions, evaluated; None for one that cannot be."""
+        try:
+            return self.row(expressions)
+        except duckdb.Error:
+            return [self.tried([one])[0] for one in expressions] if len(expressions) > 1 else [None]
+
+    def load(self, table: str, columns: Mapping[str, tuple[str, pa.Array]]) -> None:
+        """A table of public values; each column is cast to its real type."""
+        arrow = pa.table({f"c{k}": array for k, (_, array) in enumerate(columns.values())})
+        casts = [
+            exp.alias_(cast(exp.column(f"c{k}"), type_text), name, quoted=True)
+            for k, (name, (type_text, _)) in enumerate(columns.items())
+        ]
+        self._rows[table] = arrow.num_rows
+        self._longest[table] = {fold(name): _length(array) for name, (_, array) in columns.items() if pa.types.is_string(array.type)}
+        view = self._con.from_arrow(arrow)
+        numbered = exp.select(exp.alias_(exp.Window(this=exp.RowNumber()), _POSITION), *casts).from_(_ARRIVED)
+        create = exp.Create(
+            this=exp.to_table(exp.to_identifier(table, quoted=True).sql("duckdb"), dialect="duckdb"),
+            kind="TABLE", expression=numbered, replace=True,
+        )
+        view.query(_ARRIVED, create.sql("duckdb"))
+
+    def evaluate(self, table: str, expressions: Sequence[str]) -> list[pa.ChunkedArray]:
+        """SQL expressions over every row of a loaded table, in its order."""
+        out: list[pa.ChunkedArray] = []
+        source = exp.to_identifier(table, quoted=True).sql("duckdb")
+        rows = self._rows[table]
+        for batch in _batches(expressions):
+            made = _bounded(batch, self._longest[table], rows)
+            at_once = max(1, int(_AT_ONCE / made)) if made else max(1, rows)
+            # A newline ends a comment that an expression may close with.
+            listed = ", ".join(f"({text}\n) AS e{k}" for k, text in enumerate(batch))
+            # The expressions are text as the analyst wrote it, so this SELECT cannot be a tree.
+            select = f"SELECT {listed} FROM {source} WHERE {_POSITION} BETWEEN ? AND ? ORDER BY {_POSITION}"  # noqa: S608
+            slices = [
+                self._con.sql(select, params=[start + 1, start + at_once]).to_arrow_table() for start in range(0, max(1, rows), at_once)
+            ]
+            out.extend(pa.concat_tables(slices).columns)
+        return out
+
+
+def _batches(expressions: Sequence[str]) -> Iterator[list[str]]:
+    """Expressions to be evaluated together: not too many, nor too much text."""
+    batch: list[str] = []
+    length = 0
+    for text in expressions:
+        if batch and (len(batch) == _BATCH or length + len(text) > _BATCH * PLAIN // 5):
+            yield batch
+            batch, length = [], 0
+        batch.append(text)
+        length += len(text)
+    if batch:
+        yield batch
+
+
+def _bounded(batch: Sequence[str], longest: Mapping[str, float], rows: int) -> float:
+    """How much text expressions may make of a row; a refusal in DuckDB's form if that is too much."""
+    made = characters(batch, longest)
+    most = max(made)
+    if most > min(_AT_ONCE, MAX_MADE / max(1, rows)):
+        much = "any amount" if most == inf else f"{most:,.0f} characters"
+        raise duckdb.OutOfRangeException(
+            f"it may make {much} of text for each of {rows:,} values, more than {_AT_ONCE:,} for one or {MAX_MADE:,} for all;"
+            " the size that repeat, lpad and rpad take, and the template of format and printf, must be small constants"
+        )
+    return sum(made)
+
+
+def _length(array: pa.Array) -> int:
+    return pc.max(pc.binary_length(array)).as_py() or 0

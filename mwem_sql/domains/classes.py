@@ -1,0 +1,251 @@
+"""Which values the workload tells apart. Pieces are the finest public grid of an attribute; classes are unions of pieces.
+
+A piece is one value, one bin, or all values between two neighbouring constants of the workload. Pieces that every
+query treats alike form one class, which carries its size (its base measure) and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from mwem_sql.database.ticks import Tick
+from mwem_sql.domains.attribute import Attribute
+from mwem_sql.errors import DomainError, refuse
+
+MAX_VALUES = 100_000  # values of one attribute that are listed one by one
+# Base measure of what has none by itself, as a share of a continuous attribute's length.
+NULL_SHARE = 0.01
+POINT_SHARE = 1e-4
+
+Ints = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """The pieces of one attribute, in order of value; the NULL piece, if any, is last.
+
+    For an attribute with bounds, piece i holds the ticks `lows[i]` to `highs[i]`, both included, and is evaluated at
+    `points[i]`; for one with a list of values all three are empty. `bins[i]` is the group_by cell of piece i.
+    """
+
+    attribute: Attribute
+    lows: npt.NDArray[Any]
+    highs: npt.NDArray[Any]
+    points: npt.NDArray[Any]
+    bins: Ints
+
+    def __len__(self) -> int:
+        known = len(self.attribute.values) if self.attribute.values is not None else len(self.lows)
+        return known + int(self.attribute.nullable)
+
+    @property
+    def known(self) -> int:
+        """Pieces other than NULL."""
+        return len(self) - int(self.attribute.nullable)
+
+    @cached_property
+    def sizes(self) -> npt.NDArray[np.float64]:
+        """Base measure: number of values, or length where they cannot be counted."""
+        if self.attribute.values is not None or self.attribute.step is not None:
+            return np.ones(len(self))
+        if self.attribute.ordered.discrete:
+            known = (self.highs - self.lows + 1).astype(np.float64)
+            null = 1.0 if self.listed else NULL_SHARE * known.sum()
+        else:
+            known = (self.highs - self.lows).astype(np.float64)
+            null = NULL_SHARE * (known.sum() or 1.0)
+        return np.append(known, null) if self.attribute.nullable else known
+
+    @property
+    def listed(self) -> bool:
+        """Every piece is a single value of the domain."""
+        attribute = self.attribute
+        return attribute.values is not None or attribute.step is not None or bool((self.lows == self.highs).all())
+
+    def values(self) -> pa.Array:
+        """A value of each piece, as text or in the attribute's own type, NULL last."""
+        attribute = self.attribute
+        known = pa.array(attribute.values) if attribute.values is not None else attribute.ordered.arrow(self.points)
+        return pa.concat_arrays([known, pa.nulls(1, known.type)]) if attribute.nullable else known
+
+    def probe(self, pieces: npt.NDArray[np.intp], generator: np.random.Generator) -> pa.Array:
+        """A value of each of some pieces on which it may be evaluated: that of a bin is the bin's own."""
+        return self.draw(pieces, generator) if self.attribute.bins is None else self.values().take(pa.array(pieces))
+
+    def draw(self, pieces: npt.NDArray[np.intp], generator: np.random.Generator) -> pa.Array:
+        """A value of each of some pieces, every value of a piece equally likely."""
+        attribute = self.attribute
+        if self.listed:
+            return self.values().take(pa.array(pieces))
+        inside = np.minimum(pieces, self.known - 1)
+        lows, highs = self.lows[inside], self.highs[inside]
+        if attribute.ordered.discrete:
+            ticks = generator.integers(lows, highs, endpoint=True)
+        else:
+            ticks = np.clip(attribute.ordered.nearest(lows + (highs - lows) * generator.random(len(pieces))), lows, highs)
+        return pa.array(attribute.ordered.arrow(ticks)).take(pa.array(np.arange(len(pieces)), mask=pieces >= self.known))
+
+    def label(self, piece: int) -> str | None:
+        """A piece in words: its value, or the bounds of its bin or interval; None for NULL."""
+        if piece >= self.known:
+            return None
+        attribute = self.attribute
+        if attribute.values is not None:
+            return attribute.values[piece]
+        if self.listed:
+            return attribute.text(self.points[piece].item())
+        inside = np.flatnonzero(self.bins[: self.known] == self.bins[piece]) if attribute.bins else np.array([piece])
+        low, high = self.lows[inside[0]].item(), self.highs[inside[-1]].item()
+        if attribute.ordered.discrete or high == attribute.high:
+            return f"[{attribute.text(low)}, {attribute.text(high)}]"
+        return f"[{attribute.text(low)}, {attribute.text(attribute.ordered.after(high))})"
+
+
+@dataclass(frozen=True, eq=False)
+class Classes:
+    """A partition of an attribute's pieces: `codes[i]` is the class of piece i, numbered by first appearance.
+
+    `weights` are what was measured of the pieces: those of a class share what it has by them; by base measure where there are none.
+    """
+
+    pieces: Pieces
+    codes: Ints
+    weights: npt.NDArray[np.float64] | None = None
+
+    @property
+    def attribute(self) -> Attribute:
+        return self.pieces.attribute
+
+    @cached_property
+    def count(self) -> int:
+        return int(self.codes.max()) + 1
+
+    @cached_property
+    def sizes(self) -> npt.NDArray[np.float64]:
+        """The base measure of each class, always positive."""
+        return self._summed(self.pieces.sizes)
+
+    def shares_of(self, coarser: Classes) -> npt.NDArray[np.float64]:
+        """What each class has of the one in `coarser` that it is part of, on any scale: by what was measured there, or by base measure."""
+        return self.sizes if coarser.weights is None else self._summed(coarser.weigh(self.pieces))
+
+    def _summed(self, weights: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        sums, lengths = (np.bincount(self.codes, weights=each, minlength=self.count) for each in (weights, self.pieces.sizes))
+        total = sums.sum()
+        # A class of single points on a continuous range has no length of its own.
+        is_point = lengths <= lengths.sum() * 1e-12
+        return np.where(is_point, POINT_SHARE * total if total > 0 else 1.0, np.maximum(sums, np.finfo(np.float64).tiny))
+
+    @property
+    def densities(self) -> npt.NDArray[np.float64]:
+        """What the pieces of a class share it by."""
+        return self.pieces.sizes if self.weights is None else self.weights
+
+    def weigh(self, finer: Pieces) -> npt.NDArray[np.float64]:
+        """The same of other pieces: inside one of these, by base measure."""
+        own = self.pieces
+        assert self.weights is not None
+        if own.attribute.values is not None or (own.listed and finer.listed):
+            return self.weights
+        # What lies below the beginning of each piece, and between beginnings in proportion.
+        extra = int(own.attribute.ordered.discrete)
+        begins = np.append(own.lows, own.highs[-1] + extra).astype(np.float64)
+        below = np.concatenate([[0.0], np.cumsum(self.weights[: own.known])])
+        known = np.interp(finer.highs + extra, begins, below) - np.interp(finer.lows, begins, below)
+        return np.append(known, self.weights[-1]) if own.attribute.nullable else known
+
+    @cached_property
+    def representatives(self) -> npt.NDArray[np.intp]:
+        """The first piece of each class."""
+        return np.unique(self.codes, return_index=True)[1]
+
+    def merged(self, groups: Ints) -> Classes:
+        """Classes of one group as one class; groups are numbered by first appearance, too."""
+        return Classes(self.pieces, groups[self.codes], self.weights)
+
+    def joined(self) -> Classes:
+        """The same classes on longer pieces: neighbours between cuts that ended up in one class are one piece."""
+        own = self.pieces
+        if own.listed:
+            return self
+        known = own.known
+        first = np.flatnonzero((np.diff(self.codes[:known], prepend=-1) != 0) | (np.diff(own.bins[:known], prepend=-1) != 0))
+        last = np.append(first[1:], known) - 1
+        lows, highs = own.lows[first], own.highs[last]
+        keep = np.append(first, known) if own.attribute.nullable else first
+        pieces = Pieces(own.attribute, lows, highs, middle(own.attribute, lows, highs), own.bins[keep])
+        return Classes(pieces, self.codes[keep])
+
+
+def value_pieces(attribute: Attribute, cuts: Iterable[Tick] = ()) -> Pieces:
+    """Every value, step or bin its own piece; `cuts` matter to bins only."""
+    count = attribute.cells
+    if count is None or count > MAX_VALUES:
+        many = "endlessly many values" if count is None else f"{count:,} values"
+        raise refuse(
+            DomainError, "domain",
+            f"attribute {attribute.name} has {many}, and a query needs them one by one (at most {MAX_VALUES:,})",
+            "declare step, bins or values in a domain table, or ask comparisons with constants only",
+        )
+    if attribute.values is not None:
+        none = np.empty(0, dtype=np.int64)
+        return Pieces(attribute, none, none, none, np.arange(count, dtype=np.int32))
+    assert attribute.low is not None and attribute.high is not None
+    scale = attribute.ordered
+    if attribute.bins is not None:
+        return _between(attribute, cuts, even_edges(attribute, attribute.bins))
+    step = attribute.step or 1
+    points = attribute.low + np.arange(count - int(attribute.nullable)) * step
+    points = scale.nearest(np.minimum(points, attribute.high))
+    return Pieces(attribute, points, piece_ends(attribute, points), points, np.arange(count, dtype=np.int32))
+
+
+def cut_pieces(attribute: Attribute, cuts: Iterable[Tick]) -> Pieces:
+    """Pieces between neighbouring cuts, each cut and its two neighbours a piece of its own."""
+    assert attribute.low is not None
+    return _between(attribute, cuts, [attribute.low])
+
+
+def even_edges(attribute: Attribute, parts: int) -> list[Tick]:
+    """Where even parts of a range begin."""
+    assert attribute.low is not None and attribute.high is not None
+    if attribute.ordered.discrete:
+        width = int(attribute.high) - int(attribute.low) + 1
+        return sorted({int(attribute.low) + k * width // parts for k in range(parts)})
+    edges = attribute.low + (attribute.high - attribute.low) * np.arange(parts) / parts
+    return sorted(set(attribute.ordered.nearest(edges).tolist()))
+
+
+def _between(attribute: Attribute, cuts: Iterable[Tick], edges: Sequence[Tick]) -> Pieces:
+    """Pieces that begin at each cut, one past it and one before it, and at `edges`, the beginnings of bins."""
+    assert attribute.low is not None and attribute.high is not None
+    scale = attribute.ordered
+    begin = set(edges)
+    for cut in set(cuts):
+        # The truth of a comparison can only change at the constant or right beside it.
+        begin |= {scale.before(cut), cut, scale.after(cut), scale.after(scale.after(cut))}
+    dtype = np.int64 if scale.discrete else np.float64
+    lows = np.array(sorted(tick for tick in begin if attribute.low <= tick <= attribute.high), dtype=dtype)
+    highs = piece_ends(attribute, lows)
+    bins = np.searchsorted(np.array(edges, dtype=dtype), lows, side="right") - 1
+    if attribute.nullable:
+        bins = np.append(bins, len(edges))
+    return Pieces(attribute, lows, highs, middle(attribute, lows, highs), bins.astype(np.int32))
+
+
+def piece_ends(attribute: Attribute, lows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Where pieces end that begin at `lows`: right before the next, the last at the attribute's end."""
+    before = [attribute.ordered.before(low) for low in lows[1:].tolist()]
+    return np.array([*before, attribute.high], dtype=lows.dtype)
+
+
+def middle(attribute: Attribute, lows: npt.NDArray[Any], highs: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    middle = lows + (highs - lows) // 2 if attribute.ordered.discrete else lows + (highs - lows) / 2
+    return np.asarray(np.clip(middle, lows, highs))

@@ -1,0 +1,242 @@
+"""What a schema or a domain table declares of a column, as attributes. Reads the catalog's text and public rows only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from mwem_sql.boundary.relations import Relation
+from mwem_sql.database import catalog, dialect
+from mwem_sql.database.catalog import Column
+from mwem_sql.database.dialect import fold
+from mwem_sql.database.predicate import conjuncts, is_deterministic
+from mwem_sql.database.sandbox import Sandbox
+from mwem_sql.database.ticks import Scale, Tick, as_text, cast, is_finite, scale_of, try_cast
+from mwem_sql.domains.attribute import Attribute
+from mwem_sql.errors import DomainError, refuse
+
+_DOMAIN_COLUMNS = ("attribute", "values", "low", "high", "step", "bins", "nullable", "open")
+_BOUNDS = (exp.GT, exp.GTE, exp.LT, exp.LTE)
+_MIRRORED = {exp.GT: exp.LT, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.LTE: exp.GTE}
+
+
+def from_schema(relation: Relation, sandbox: Sandbox) -> dict[str, Attribute]:
+    checks = [part for text in relation.checks for part in _conditions(text)]
+    out: dict[str, Attribute] = {}
+    for column in relation.columns:
+        origin = relation.declared.get(column.name, Column(column.name, column.type, nullable=True))
+        own = [part for part in checks if {fold(found.name) for found in part.find_all(exp.Column)} == {fold(origin.name)}]
+        made = _listed(column, origin, own, sandbox) or _bounded(column, origin, own, sandbox)
+        if made is not None:
+            out[column.name] = made
+    return out
+
+
+def _conditions(check: str) -> list[exp.Expr]:
+    """What a CHECK asks for, one condition each; nothing if it cannot be read or does not always say the same."""
+    try:
+        statements = dialect.parse(check)
+    except (SqlglotError, RecursionError):
+        return []
+    return [part for tree in statements if tree is not None and is_deterministic(tree) for part in conjuncts(tree)]
+
+
+def _listed(column: Column, origin: Column, checks: Sequence[exp.Expr], sandbox: Sandbox) -> Attribute | None:
+    """The values of an ENUM, a BOOLEAN, or an IN list or equation of a CHECK, less those that a CHECK rules out."""
+    source = "CHECK"
+    values: list[str] | None = None
+    if column.type.startswith("ENUM("):
+        source = "ENUM"
+        values = [item.name for item in exp.DataType.build(column.type, dialect="duckdb").expressions]
+    elif column.type == "BOOLEAN":
+        source = "BOOLEAN"
+        values = ["false", "true"]
+    else:
+        constants = next(filter(None, map(_enumerated, checks)), None)
+        if constants is not None:
+            row = sandbox.tried([as_text(try_cast(constant, column.type), column.type) for constant in constants])
+            values = list(dict.fromkeys(str(value) for value in row if value is not None))
+    if not values:
+        return None
+    kept = values
+    for check in checks:
+        kept = _satisfying(check, origin, kept, sandbox)
+    if not kept:
+        return None
+    return Attribute(column.name, column.type, origin.nullable, tuple(kept), source=source if kept == values else "CHECK")
+
+
+def _enumerated(check: exp.Expr) -> list[exp.Expr] | None:
+    """The constants that a CHECK allows the column to be equal to."""
+    if isinstance(check, exp.In):
+        column, constants = check.this, list(check.expressions)
+    elif isinstance(check, exp.EQ):
+        column, constants = check.this, [check.expression]
+        if not isinstance(column.unnest(), exp.Column):
+            column, constants = check.expression, [check.this]
+    else:
+        return None
+    plain = isinstance(column.unnest(), exp.Column) and not any(constant.find(exp.Column) for constant in constants)
+    return constants if plain else None
+
+
+def _satisfying(check: exp.Expr, origin: Column, values: Sequence[str], sandbox: Sandbox) -> list[str]:
+    """The values that a CHECK lets in: all but those for which it is false."""
+    sandbox.load("listed", {origin.name: (origin.type, pa.array(values, pa.string()))})
+    try:
+        (held,) = sandbox.evaluate("listed", [dialect.sql(cast(check.copy(), "BOOLEAN"))])
+    except duckdb.Error:
+        return list(values)
+    return [value for value, holds in zip(values, held.to_pylist(), strict=True) if holds is not False]
+
+
+def _bounded(column: Column, origin: Column, checks: Sequence[exp.Expr], sandbox: Sandbox) -> Attribute | None:
+    """All values between the bounds of the CHECKs, if they give both."""
+    scale = scale_of(column.type)
+    if scale is None:
+        return None
+    bounds = [(comparison, _limit(sandbox, scale, comparison)) for check in checks for comparison in _comparisons(check)]
+    lows = [tick for comparison, tick in bounds if tick is not None and isinstance(comparison, (exp.GT, exp.GTE))]
+    highs = [tick for comparison, tick in bounds if tick is not None and isinstance(comparison, (exp.LT, exp.LTE))]
+    if not lows or not highs or max(lows) > min(highs):
+        return None
+    return Attribute(column.name, column.type, origin.nullable, low=max(lows), high=min(highs), source="CHECK")
+
+
+def _comparisons(check: exp.Expr) -> Iterator[exp.Expr]:
+    """Comparisons `column <op> constant` that a CHECK stands for."""
+    if isinstance(check, exp.Between) and isinstance(check.this.unnest(), exp.Column):
+        yield exp.GTE(this=check.this.copy(), expression=check.args["low"].copy())
+        yield exp.LTE(this=check.this.copy(), expression=check.args["high"].copy())
+    elif isinstance(check, _BOUNDS):
+        if isinstance(check.this.unnest(), exp.Column) and not check.expression.find(exp.Column):
+            yield check
+        elif isinstance(check.expression.unnest(), exp.Column) and not check.this.find(exp.Column):
+            yield _MIRRORED[type(check)](this=check.expression.copy(), expression=check.this.copy())
+
+
+def _limit(sandbox: Sandbox, scale: Scale, comparison: exp.Expr) -> Tick | None:
+    """The outermost value of the type that satisfies the comparison; None if there is none.
+
+    A constant beyond what a bound can be makes the bound as wide as it can be.
+    """
+    constant = comparison.expression
+    (near,) = sandbox.tried([scale.measure(try_cast(constant.copy(), scale.type))])
+    # The constant may be of another type, and between two values of this one.
+    around = [scale.before(near), near, scale.after(near)] if is_finite(near) else []
+    least, most = scale.limits
+    ticks = [tick for tick in (least, *around, most) if least <= tick <= most]
+    holds = sandbox.tried([type(comparison)(this=scale.literal(tick), expression=constant.copy()) for tick in ticks])
+    kept = [tick for tick, held in zip(ticks, holds, strict=True) if held]
+    if not kept:
+        return None
+    return min(kept) if isinstance(comparison, (exp.GT, exp.GTE)) else max(kept)
+
+
+def from_table(
+    con: duckdb.DuckDBPyConnection, relation: Relation, table: catalog.Name, sandbox: Sandbox
+) -> dict[str, Attribute]:
+    columns = {fold(column.name): column for column in relation.columns}
+    out: dict[str, Attribute] = {}
+    for attribute, values, low, high, step, bins, nullable, is_open in _rows(con, table):
+        column = columns.get(fold(str(attribute)))
+        if column is None or column.name in out:
+            what = "which is listed twice" if column else f"which is not a column of {relation.name.table}"
+            raise refuse(
+                DomainError, "domain", f"domain table ({table.table!r}) names the attribute {attribute!r}, {what}",
+                f"one row per column; the columns are {', '.join(item.name for item in relation.columns)}",
+            )
+        origin = relation.declared.get(column.name, Column(column.name, column.type, nullable=True))
+        made = Attribute(
+            column.name, column.type, is_open or (origin.nullable if nullable is None else nullable), ("?",),
+            source=f"table {table.table}", open=bool(is_open),
+        )  # fmt: skip
+        if values is not None:
+            if any(given is not None for given in (low, high, step, bins)):
+                raise made.refused("has a list of values and bounds too", "give either values, or low and high")
+            out[column.name] = replace(made, values=_texts(sandbox, made, [value for value in values if value is not None]))
+        else:
+            out[column.name] = replace(
+                made, values=None, low=_tick(sandbox, made, low), high=_tick(sandbox, made, high), step=_step(made, step),
+                bins=_bins(made, bins),
+            )  # fmt: skip
+    return out
+
+
+def _rows(con: duckdb.DuckDBPyConnection, table: catalog.Name) -> list[tuple[Any, ...]]:
+    """The rows of a domain table, with a NULL for every column that it does not have."""
+    present = {fold(column.name): column.name for column in catalog.columns(con, table)}
+    unknown = [name for folded, name in present.items() if folded not in _DOMAIN_COLUMNS]
+    if "attribute" not in present or unknown:
+        what = f"has the unknown column {unknown[0]}" if unknown else "has no column attribute"
+        raise refuse(
+            DomainError, "domain", f"domain table ({table.table!r}) {what}", f"its columns are {', '.join(_DOMAIN_COLUMNS)}"
+        )
+    kinds = {"values": "VARCHAR[]", "nullable": "BOOLEAN", "open": "BOOLEAN"}
+    read = [
+        cast(exp.column(present[name], quoted=True), kinds.get(name, "VARCHAR")) if name in present else exp.null()
+        for name in _DOMAIN_COLUMNS
+    ]
+    try:
+        return con.execute(exp.select(*read).from_(table.tree()).sql("duckdb")).fetchall()
+    except duckdb.Error as error:
+        raise refuse(
+            DomainError, "domain", f"domain table ({table.table!r}) cannot be read: {str(error).splitlines()[0]}",
+            "values is a list of text, nullable and open are BOOLEAN, the others text or numbers",
+        ) from None
+
+
+def _texts(sandbox: Sandbox, made: Attribute, values: list[str]) -> tuple[str, ...]:
+    """Listed values as DuckDB prints them in the attribute's type."""
+    sandbox.load("listed", {"v": ("VARCHAR", pa.array(values, pa.string()))})
+    try:
+        (printed,) = sandbox.evaluate("listed", [as_text(cast(exp.column("v"), made.type), made.type).sql("duckdb")])
+    except duckdb.Error as error:
+        raise made.refused(f"lists a value that is not of its type {made.type}", str(error).splitlines()[0]) from None
+    return tuple(printed.to_pylist())
+
+
+def _tick(sandbox: Sandbox, made: Attribute, text: str | None) -> Tick | None:
+    if made.scale is None or text is None:
+        return None
+    try:
+        (tick,) = sandbox.row([made.scale.measure(cast(exp.Literal.string(text), made.type))])
+    except duckdb.Error:
+        tick = None
+    if not is_finite(tick):
+        raise made.refused(f"has the bound {text!r}, which is not a finite value of its type {made.type}", "give bounds of the column's type")
+    return tick
+
+
+def _step(made: Attribute, text: str | None) -> Tick | None:
+    """A step in ticks: days for dates, seconds for timestamps, units of the value otherwise."""
+    scale = made.scale
+    if text is None or scale is None:
+        return None
+    cure = "days for dates, seconds for timestamps, units of the value otherwise"
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        raise made.refused(f"has step {text!r}, which is not a number", cure) from None
+    if not scale.discrete:
+        return float(number)
+    ticks = number * {"decimal": 10**scale.digits, "timestamp": 10**6, "timestamptz": 10**6}.get(scale.family, 1)
+    if not ticks.is_finite() or ticks != int(ticks):
+        raise made.refused(f"has step {text!r}, which is not a whole number of the smallest steps of {made.type}", cure)
+    return int(ticks)
+
+
+def _bins(made: Attribute, text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        return int(Decimal(text)) if Decimal(text) == int(Decimal(text)) else int(text)
+    except (InvalidOperation, ValueError, OverflowError):
+        raise made.refused(f"has bins {text!r}, which is not a whole number", "leave it out or give a whole number") from None

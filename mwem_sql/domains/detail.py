@@ -1,0 +1,137 @@
+"""Classes finer than the workload's, on which the own distribution of an attribute is measured. Public all of it.
+
+A workload that asks `pay > 50000` tells two classes apart, and NULL is in one of them. What is written into synthetic rows, and later
+questions, need more: how pay is spread inside a class. Here the public domain is cut into even parts, and NULL is a cell of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mwem_sql.domains.classes import Classes, Ints, Pieces, even_edges, middle, piece_ends
+from mwem_sql.queries.linear import Block, Floats, LinearQuery
+
+PARTS = 256
+"""Even parts of a domain, at most; a class that is no wider than one is not cut. More: values lie closer, in one more round of more noise, and a
+row's part is found by more comparisons (`codes.MAX_TREE`). `benchmarks/ordinary.py` measures it."""
+MOST_PARTS = 2**14
+"""Parts of all attributes together. With more attributes than this has room for, each gets fewer."""
+
+
+@dataclass(frozen=True, eq=False)
+class Detail:
+    """An attribute's cells: parts of the workload's classes. `classes` are these on pieces that are cut further, `cells` has the cell of each piece.
+
+    `name` stands for the attribute's cells among the attributes of a scan. NULL, where there is one, is the last cell, and nothing else is in it.
+    """
+
+    name: str
+    classes: Classes
+    cells: Ints
+
+    @property
+    def scanned(self) -> Classes:
+        """The cells as classes that a row is put in."""
+        return Classes(self.classes.pieces, self.cells)
+
+    @property
+    def count(self) -> int:
+        return self.scanned.count
+
+    @property
+    def has_null(self) -> bool:
+        return self.classes.attribute.nullable
+
+    @property
+    def parents(self) -> Ints:
+        """The class that each cell is in."""
+        return self.classes.codes[self.scanned.representatives]
+
+    @property
+    def query(self) -> LinearQuery:
+        return LinearQuery((Block((self.name,), np.arange(self.count, dtype=np.int32), self.count),))
+
+    def told(self, groups: Ints, labels: Ints, rows: Floats) -> Classes:
+        """The classes of a state that has them in `groups`, with what was measured: `rows` of each cell; cells of one label were not told apart."""
+        own, codes = self.classes.pieces, groups[self.classes.codes]
+        told = _numbered(codes, labels[self.cells])
+        sums = np.bincount(told[self.scanned.representatives], rows)
+        # What is a single point on a continuous range has no length.
+        sizes = np.where(np.bincount(told, own.sizes)[told] > 0, own.sizes, 1.0)
+        weights = sizes * (sums / np.bincount(told, sizes))[told]
+        if own.listed:
+            return Classes(own, codes, weights)
+        joined = Classes(own, told).joined().pieces
+        place = np.searchsorted(joined.lows, own.lows, side="right") - 1
+        place = np.append(place, joined.known) if self.has_null else place
+        return Classes(joined, codes[np.unique(place, return_index=True)[1]], np.bincount(place, weights).astype(np.float64, copy=False))
+
+    def cells_of(self, stored: Classes) -> Ints:
+        """Of each piece of the classes that `told` gives, a cell that it is made of."""
+        own = self.classes.pieces
+        if own.listed:
+            return self.cells
+        place = np.searchsorted(own.lows, stored.pieces.lows, side="right") - 1
+        return self.cells[np.append(place, own.known) if self.has_null else place]
+
+
+def details_of(classes: Mapping[str, Classes]) -> dict[str, Detail]:
+    """Of each attribute whose classes can be told finer, its cells."""
+    parts = min(PARTS, max(1, MOST_PARTS // max(1, len(classes))))
+    out = {}
+    for name, own in classes.items():
+        finer = _cut(own, parts)
+        if finer.count > own.count:
+            cells = finer.codes
+            inside = own.codes if own.pieces.listed else _inherited(own, finer.pieces)
+            out[name] = Detail(_free(f"{name} in detail", classes), Classes(finer.pieces, inside), cells)
+    return out
+
+
+def _cut(own: Classes, parts: int) -> Classes:
+    """The same classes in parts, those of them that are wider than one; and NULL by itself."""
+    pieces, known = own.pieces, own.pieces.known
+    if pieces.listed:
+        part = np.arange(known) * min(parts, known) // known
+        codes = own.codes
+    else:
+        edges = np.array(even_edges(own.attribute, min(parts, own.attribute.bins or parts)), dtype=pieces.lows.dtype)
+        pieces = _pieces_from(pieces, np.union1d(pieces.lows, edges))
+        known, codes = pieces.known, _inherited(own, pieces)
+        part = np.searchsorted(edges, pieces.lows, side="right") - 1
+    sizes = np.bincount(codes[:known], pieces.sizes[:known], minlength=own.count)
+    part = np.where((sizes > sizes.sum() / parts)[codes[:known]], part, -1)
+    if own.attribute.nullable:
+        part = np.append(part, -2)
+    return Classes(pieces, _numbered(codes, part)).joined()
+
+
+def _pieces_from(own: Pieces, lows: npt.NDArray[Any]) -> Pieces:
+    """Pieces that begin at more places."""
+    highs = piece_ends(own.attribute, lows)
+    inside = np.searchsorted(own.lows, lows, side="right") - 1
+    bins = np.append(own.bins[inside], own.bins[-1]) if own.attribute.nullable else own.bins[inside]
+    return Pieces(own.attribute, lows, highs, middle(own.attribute, lows, highs), bins)
+
+
+def _inherited(own: Classes, finer: Pieces) -> Ints:
+    """The class that each of finer pieces is in."""
+    codes = own.codes[np.searchsorted(own.pieces.lows, finer.lows, side="right") - 1]
+    return np.append(codes, own.codes[-1]) if own.attribute.nullable else codes
+
+
+def _numbered(codes: Ints, parts: npt.NDArray[np.integer[Any]]) -> Ints:
+    """A number for each pair that occurs, by first appearance."""
+    _, firsts, places = np.unique(np.stack([codes, parts], axis=1), axis=0, return_index=True, return_inverse=True)
+    rank = np.empty(len(firsts), dtype=np.int32)
+    rank[np.argsort(firsts)] = np.arange(len(firsts), dtype=np.int32)
+    return rank[places.reshape(-1)]
+
+
+def _free(name: str, taken: Mapping[str, object]) -> str:
+    return name if name not in taken else _free(f"{name}, again", taken)

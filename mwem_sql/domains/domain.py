@@ -1,0 +1,101 @@
+"""Domain: the public grid of one table, from its schema or from a domain table, never from data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+import duckdb
+
+from mwem_sql.boundary import relations
+from mwem_sql.boundary.public import check_public
+from mwem_sql.boundary.relations import Relation
+from mwem_sql.database import catalog
+from mwem_sql.database.catalog import Place
+from mwem_sql.database.dialect import fold
+from mwem_sql.database.sandbox import Sandbox
+from mwem_sql.database.session import Session
+from mwem_sql.domains import declarations
+from mwem_sql.domains.attribute import CURE, Attribute
+from mwem_sql.errors import DomainError, TableError, refuse
+
+__all__ = ["Attribute", "Domain", "read_domain"]
+
+
+@dataclass(frozen=True)
+class Domain:
+    """The public domain of one table. Columns without a declaration are in `columns` only."""
+
+    table: str
+    columns: tuple[str, ...]
+    attributes: tuple[Attribute, ...]
+
+    def __iter__(self) -> Iterator[Attribute]:
+        return iter(self.attributes)
+
+    def __getitem__(self, name: str) -> Attribute:
+        attribute = self._by_name.get(name)
+        if attribute is not None:
+            return attribute
+        raise refuse(DomainError, "domain", f"column {name} of {self.table} has no public domain, so it cannot be queried", CURE)
+
+    @cached_property
+    def _by_name(self) -> dict[str, Attribute]:
+        return {attribute.name: attribute for attribute in self.attributes}
+
+    @cached_property
+    def spelling(self) -> dict[str, str]:
+        """Folded column names to the table's own spelling."""
+        return {fold(name): name for name in self.columns}
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Domain:
+        attributes = tuple(
+            Attribute(**{**item, "values": None if item["values"] is None else tuple(item["values"])})
+            for item in stored["attributes"]
+        )
+        return cls(stored["table"], tuple(stored["columns"]), attributes)
+
+    @classmethod
+    def from_schema(cls, con: duckdb.DuckDBPyConnection, table: str, domain: str | None = None) -> Domain:
+        """The domain of a table or row-wise view; `domain` names a domain table (default: `<table>_domain` if there is one)."""
+        session = Session.of(con)
+        cursor = session.cursor()
+        relation = relations.describe(cursor, table, session.place, "domain")
+        with Sandbox(session.settings) as sandbox:
+            return read_domain(cursor, relation, domain, session.place, sandbox)
+
+
+def read_domain(
+    con: duckdb.DuckDBPyConnection, relation: Relation, domain: str | None, place: Place, sandbox: Sandbox
+) -> Domain:
+    """Declarations of the schema, with those of the domain table in their place where it has any."""
+    declared = declarations.from_schema(relation, sandbox)
+    table = _domain_table(con, relation, domain, place)
+    if table is not None:
+        declared |= declarations.from_table(con, relation, table, sandbox)
+    names = tuple(column.name for column in relation.columns)
+    return Domain(relation.name.table, names, tuple(declared[name] for name in names if name in declared))
+
+
+def _domain_table(
+    con: duckdb.DuckDBPyConnection, relation: Relation, domain: str | None, place: Place
+) -> catalog.Name | None:
+    if domain is None:
+        found = catalog.find(con, relation.name.beside(f"{relation.name.table}_domain").quoted(), place)
+    else:
+        found = catalog.find(con, domain, place)
+        if found is None:
+            raise refuse(
+                TableError, "domain", f"domain table ({domain!r}) does not exist for this call",
+                "create it with the columns attribute, values, low, high, and COMMIT",
+            )
+    if found is None:
+        return None
+    check_public(con, found, relation.names, "domain table", "domain")
+    return found[0]

@@ -1,0 +1,288 @@
+"""The two-way marginals of a whole state as shares of the total, to score every pair in every round.
+
+Kept as the one-way marginals and what each pair has beyond their product: most pairs have nothing. What changed in a tree
+is worked out from the cliques that changed outwards, as far as anything depends on them: messages run along the tree for all
+attributes at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+from mwem_sql.model.cliques import Clique
+from mwem_sql.model.factor import Factor
+from mwem_sql.model.grid import Grid
+from mwem_sql.model.tree import Names, Tree
+from mwem_sql.queries.linear import Floats
+
+Places = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+
+WIDE = 512
+"""Cells of a separator from which on it is not worth while to ask what depends on it, or to see several attributes as one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """Values that a clique knows through some of its attributes: their distribution, a row per value, for each cell of `through`."""
+
+    through: Names
+    given: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Side(Given):
+    """`attributes` and `places` say whose values and where they are; `close`, whether more than a trace of an attribute depends on `through`."""
+
+    attributes: Places
+    places: Places
+    close: Flags
+
+
+class Pairs:
+    """One-way marginals, and the excess of two-way marginals over their products, by place: an attribute's values in a row.
+
+    An attribute's values are its classes; or, if these are not in `read`, the groups of them that the state has.
+    """
+
+    def __init__(self, sizes: Mapping[str, int], read: Collection[str] | None = None) -> None:
+        """All zero until the first refresh. `sizes` are class counts; without `read` all classes are."""
+        self.index = {name: number for number, name in enumerate(sizes)}
+        self.sizes = np.array(list(sizes.values()), dtype=np.int64)
+        self.starts = np.cumsum(self.sizes) - self.sizes
+        classes = int(self.sizes.sum())
+        self.one = np.zeros(classes)
+        self.excess = np.zeros((classes, classes))
+        self._close = np.zeros((len(sizes), len(sizes)), dtype=np.bool_)
+        self._seen = 0
+        self._sides: dict[Names, list[Side]] = {}
+        # Of each attribute, the groups that its cliques have, and its values; the grid between the two where they differ.
+        self._read = sizes.keys() if read is None else read
+        self._groups, self._values = self.sizes.copy(), self.sizes.copy()
+        self._coarse: dict[str, Grid] = {}
+
+    def regrid(self, name: str, grid: Grid) -> None:
+        """Follow an attribute whose classes are in other groups by now."""
+        place = self.index[name]
+        if self._groups[place] > 1:  # or it is in no clique with others yet
+            self._sides = {names: sides for names, sides in self._sides.items() if name not in names}
+        self._groups[place] = grid.count
+        self._coarse.pop(name, None)
+        if name not in self._read:
+            self._values[place] = grid.count
+            self.one[self._places(name)] = -1.0  # as no share is: weights of other groups are a change whatever they are
+        elif not grid.is_whole:
+            self._coarse[name] = grid
+
+    def refresh(self, trees: Iterable[Tree], lag: float) -> Flags:
+        """Follow the trees, to within `lag` in the sum over a pair's cells. Which pairs changed; on the diagonal, which attributes."""
+        changed = np.zeros_like(self._close)
+        regions: list[tuple[Tree, list[int]]] = []
+        latest = self._seen
+        for tree in trees:
+            if tree.stamp <= self._seen:
+                continue
+            tree.settle(lag)
+            moved = [number for number, clique in enumerate(tree.cliques) if clique.stamp > self._seen]
+            if moved:
+                latest = max(latest, tree.stamp)
+                regions += [(tree, region) for region in tree.layout.connected(moved)]
+        self._seen = latest
+        for tree, region in regions:
+            own = self._one_way(tree, region, lag)
+            changed[own, :] = changed[:, own] = True
+        for tree, region in regions:
+            if len(tree.attributes) > 1:
+                self._follow(tree, region, lag, changed)
+        return changed
+
+    def _follow(self, tree: Tree, region: Sequence[int], lag: float, changed: Flags) -> None:
+        """Work out all pairs that have a clique of the region on the way from one to the other."""
+        layout = tree.layout
+        if any(self._cells(separator) > WIDE for separator in self._borders(tree, region)):
+            region = range(len(layout.cliques))
+        # Whatever was close to the region before is looked at again, so that nothing stays that no longer holds.
+        own = list({self.index[name] for number in region for name in layout.cliques[number]})
+        once = np.any(self._close[own], axis=0).tolist()
+        former = set(layout.spanning([*region, *(top for name, top in layout.tops.items() if once[self.index[name]])]))
+        sides: dict[int, list[Side]] = {number: [] for number in region}
+        tops: dict[str, int] = {}
+        for number in region:
+            names = tuple(name for name in tree.cliques[number].attributes if tops.setdefault(name, number) == number)
+            sides[number] += self._own(names)
+            for other in layout.neighbours[number]:
+                if other not in sides:
+                    sides[number].append(self._branch(tree, number, other, former, lag))
+        for number in reversed(region):
+            groups = _grouped(sides[number])
+            self._write(tree.cliques[number], groups, tree.total, changed)
+            if number != region[0]:
+                shared = tuple(sorted(layout.separator(number)))
+                known = [_passed(tree.cliques[number], _merged(group), shared) for group in groups]
+                sides[layout.parents[number]].append(_merged(known))
+
+    def _one_way(self, tree: Tree, region: Sequence[int], lag: float) -> list[int]:
+        """Write the marginals of the region's attributes that differ by more than `lag`; their numbers."""
+        found: dict[str, Floats] = {}
+        for number in region:
+            names = [(name,) for name in tree.cliques[number].attributes if name not in found]
+            if names:
+                found.update((name, marginal) for (name,), marginal in tree.cliques[number].marginals(names).items())
+        moved = []
+        for name, marginal in found.items():
+            share = marginal / tree.total
+            if name in self._coarse:
+                share = self._coarse[name].spread(share, 0)
+            if float(np.abs(share - self.one[self._places(name)]).sum()) > lag:
+                self.one[self._places(name)] = share
+                moved.append(self.index[name])
+        return moved
+
+    def _places(self, name: str) -> slice:
+        start = self.starts[self.index[name]]
+        return slice(start, start + self._values[self.index[name]])
+
+    def _cells(self, names: Iterable[str]) -> int:
+        return prod(int(self._groups[self.index[name]]) for name in names)
+
+    @staticmethod
+    def _borders(tree: Tree, region: Sequence[int]) -> Iterator[Clique]:
+        inside = set(region)
+        for number in region:
+            for other in tree.layout.neighbours[number]:
+                if other not in inside:
+                    yield tree.layout.cliques[number] & tree.layout.cliques[other]
+
+    def _own(self, names: Names) -> Sequence[Side]:
+        """Attributes of a clique that it knows as such: all as one side, or one by one if they have many cells."""
+        if names not in self._sides:
+            if len(names) > 1 and self._cells(names) > WIDE:
+                self._sides[names] = [side for name in names for side in self._own((name,))]
+            elif names:
+                sizes = [int(self._groups[self.index[name]]) for name in names]
+                codes = np.unravel_index(np.arange(prod(sizes)), sizes)
+                alike = [(np.arange(size)[:, None] == code).astype(np.float64) for size, code in zip(sizes, codes, strict=True)]
+                given = np.concatenate([
+                    self._coarse[name].spread(own, 0) if name in self._coarse else own for name, own in zip(names, alike, strict=True)
+                ])
+                attributes = np.array([self.index[name] for name in names])
+                places = np.concatenate([np.r_[self._places(name)] for name in names])
+                self._sides[names] = [Side(names, given, attributes, places, np.ones(len(names), dtype=np.bool_))]
+            else:
+                self._sides[names] = []
+        return self._sides[names]
+
+    def _branch(self, tree: Tree, start: int, first: int, former: Collection[int], lag: float) -> Side:
+        """What lies beyond the region, through what a clique of it shares with one outside; as far as it depends on that."""
+        layout = tree.layout
+        shared = tuple(sorted(layout.cliques[start] & layout.cliques[first]))
+        border = tree.cliques[start].marginal(shared).reshape(-1) / tree.total
+        nothing = np.empty(0, dtype=np.int64)
+        # The other way round on the way out: the distribution of what is shared, given what the next clique has in common.
+        waiting = [(start, first, Side(shared, np.eye(border.size), nothing, nothing, np.empty(0, dtype=np.bool_)), True)]
+        found: list[Side] = []
+        joints, close = [np.empty((border.size, 0))], [np.empty(0, dtype=np.bool_)]
+        while waiting:
+            before, number, message, near = waiting.pop()
+            clique = tree.cliques[number]
+            for side in self._own(tuple(name for name in clique.attributes if name not in layout.cliques[before])):
+                found.append(side)
+                joints.append(joint(clique, message, side) / tree.total)
+                close.append(np.full(len(side.attributes), near))
+            for other in layout.neighbours[number]:
+                if other == before:
+                    continue
+                common = tuple(sorted(layout.cliques[number] & layout.cliques[other]))
+                further = _passed(clique, message, common)
+                weights = clique.marginal(common).reshape(-1) / tree.total
+                depends = near and float(np.abs(further.given - border[:, None]).sum(axis=0) @ weights) > lag
+                if depends or other in former:
+                    waiting.append((number, other, further, depends))
+        return Side(
+            shared, (np.concatenate(joints, axis=1) / border[:, None]).T, np.concatenate([nothing, *(side.attributes for side in found)]),
+            np.concatenate([nothing, *(side.places for side in found)]), np.concatenate(close),
+        )  # fmt: skip
+
+    def _write(self, clique: Factor, groups: Sequence[Sequence[Side]], total: float, changed: Flags) -> None:
+        """All pairs of attributes that a clique knows through different sides."""
+        merged = [_merged(group) for group in groups]
+        pairs = list(combinations(merged, 2))
+        for group in groups:
+            pairs += [(side, _merged(group[place + 1 :])) for place, side in enumerate(group[:-1])]
+            # Attributes that are seen as one side are pairs, too.
+            pairs += [(side, side) for side in group if len(side.attributes) > 1 and side is self._sides.get(side.through, [None])[0]]
+        for left, right in pairs:
+            excess = joint(clique, left, right) / total - np.outer(self.one[left.places], self.one[right.places])
+            self.excess[left.places[:, None], right.places] = excess
+            self.excess[right.places[:, None], left.places] = excess.T
+            close = np.outer(left.close, right.close)
+            rows, columns = left.attributes[:, None], right.attributes[:, None]
+            self._close[rows, right.attributes] = close
+            self._close[columns, left.attributes] = close.T
+            changed[rows, right.attributes] = True
+            changed[columns, left.attributes] = True
+
+
+def _grouped(sides: Sequence[Side]) -> list[list[Side]]:
+    """Those that are known through the same attributes together: given them, they are independent."""
+    groups: dict[Names, list[Side]] = {}
+    for side in sides:
+        groups.setdefault(side.through, []).append(side)
+    return list(groups.values())
+
+
+def _merged(sides: Sequence[Side]) -> Side:
+    if len(sides) == 1:
+        return sides[0]
+    return Side(
+        sides[0].through, np.concatenate([side.given for side in sides]), np.concatenate([side.attributes for side in sides]),
+        np.concatenate([side.places for side in sides]), np.concatenate([side.close for side in sides]),
+    )  # fmt: skip
+
+
+def joint(clique: Factor, left: Given, right: Given, beside: Names = ()) -> Floats:
+    """Weights of the values of two sides, for each cell of attributes that neither is known through."""
+    common, summed = _summed(clique, left, (*beside, *right.through))
+    order = [*common, *(name for name in right.through if name not in common)]
+    across = _arranged(clique, right, order).reshape(len(right.given), -1)
+    cells = prod(map(clique.size, beside))
+    rows = summed.reshape(len(summed), len(left.given), cells, -1).transpose(2, 1, 0, 3).reshape(cells * len(left.given), -1)
+    return np.asarray(rows @ across.T)
+
+
+def _passed(clique: Factor, side: Side, through: Names) -> Side:
+    """The same values, given other attributes of the clique."""
+    return replace(side, through=through, given=passed(clique, side, through))
+
+
+def passed(clique: Factor, side: Given, through: Names) -> Floats:
+    """The distribution of the same values for each cell of other attributes of the clique."""
+    common, summed = _summed(clique, side, through)
+    order = [*common, *(name for name in through if name not in common)]
+    given = summed.transpose(1, 0, 2).reshape(len(side.given), *(clique.size(name) for name in order))
+    given = given.transpose(0, *(1 + order.index(name) for name in through)).reshape(len(side.given), -1)
+    return np.asarray(given / clique.marginal(through).reshape(-1))
+
+
+def _summed(clique: Factor, side: Given, through: Names) -> tuple[Names, Floats]:
+    """Weights of the cells of `through` together with each value: what it has in common with the side, value, the rest."""
+    common = tuple(name for name in side.through if name in through)
+    left = [name for name in side.through if name not in common]
+    right = [name for name in through if name not in common]
+    first = prod(clique.size(name) for name in common)
+    weights = clique.marginal([*common, *left, *right]).reshape(first, prod(clique.size(name) for name in left), -1)
+    given = _arranged(clique, side, [*common, *left]).reshape(len(side.given), first, -1).transpose(1, 0, 2)
+    return common, np.matmul(given, weights)
+
+
+def _arranged(clique: Factor, side: Given, order: Sequence[str]) -> Floats:
+    """What is given with its axes in another order, behind that of the values."""
+    given = side.given.reshape(len(side.given), *(clique.size(name) for name in side.through))
+    return given.transpose(0, *(1 + side.through.index(name) for name in order))

@@ -1,0 +1,165 @@
+"""Questions to a stored release, at no privacy cost; and the curator's comparison with the truth, which is not private."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from mwem_sql.accounting.accounts import ledger_of
+from mwem_sql.boundary import relations
+from mwem_sql.compiler.blocks import CompiledQuery
+from mwem_sql.compiler.pipeline import Compiled, compile_workload
+from mwem_sql.compiler.pushdown import plan_pushdown
+from mwem_sql.database.dialect import fold
+from mwem_sql.database.sandbox import Sandbox
+from mwem_sql.database.session import Session
+from mwem_sql.errors import OptionError, refuse
+from mwem_sql.model.state import Mixture, State
+from mwem_sql.private import engine
+from mwem_sql.queries.boxes import MANY, Boxes, is_boxes
+from mwem_sql.queries.linear import Floats, LinearQuery
+from mwem_sql.releases import store
+from mwem_sql.releases.store import Stored
+from mwem_sql.workload import Workload
+
+ANSWER = pa.schema({"query": pa.int32(), "name": pa.string(), "cell": pa.list_(pa.string()), "answer": pa.float64()})
+MAX_WEIGHTS = 5_000_000
+
+
+class Answerer:
+    """A stored release made ready for questions. Queries may split its classes: in proportion to what was measured of their pieces, or evenly."""
+
+    def __init__(self, session: Session, stored: Stored) -> None:
+        self._session = session
+        self.stored = stored
+        self._state: State | Mixture = stored.state()
+
+    def compile(self, workload: Workload) -> Compiled:
+        with Sandbox(self._session.settings) as sandbox:
+            return compile_workload(self.stored.domain, workload, sandbox, finer_than=self.stored.classes)
+
+    def answers(self, compiled: Compiled) -> list[Floats]:
+        """One vector per query, its cells in order; NaN for the average of nothing."""
+        alike: dict[tuple[str, ...], list[LinearQuery]] = {}
+        for query in compiled.queries:
+            for part in (query,) if query.over is None else (query, query.over):
+                alike.setdefault(part.linear.attributes, []).append(part.linear)
+        found: dict[int, Floats] = {}
+        for queries in alike.values():
+            marginal = self._marginal(queries[0], compiled)
+            boxes = [query for query in queries if is_boxes(query)]
+            if len(boxes) >= MANY:
+                # Differences of sums; a count of nothing is 0 all the same.
+                sums = Boxes(boxes)
+                found.update(zip(map(id, boxes), np.split(np.maximum(sums.answers(marginal), 0.0), sums.ends[:-1]), strict=True))
+            found.update((id(query), query.answer(marginal)) for query in queries if id(query) not in found)
+        return [
+            _in_units(query, found[id(query.linear)], None if query.over is None else found[id(query.over.linear)])
+            for query in compiled.queries
+        ]
+
+    def _marginal(self, query: LinearQuery, compiled: Compiled) -> Floats:
+        """The marginal over the query's own, finer classes."""
+        out = self._state.marginal(query.attributes)
+        for axis, name in enumerate(query.attributes):
+            finer, own = compiled.classes[name], self.stored.classes[name]
+            parents = _parents(finer.pieces.points, finer.representatives, finer.pieces.known, own)
+            sizes = finer.shares_of(own)
+            share = sizes / np.bincount(parents, weights=sizes, minlength=own.count)[parents]
+            out = out.take(parents, axis=axis) * share.reshape([-1 if k == axis else 1 for k in range(out.ndim)])
+        return out
+
+    def counts(self, predicates: Sequence[str]) -> list[float]:
+        return [float(values[0]) for values in self.answers(self.compile(Workload.from_predicates(predicates)))]
+
+    def rows(self, workload: Workload) -> Iterator[dict[str, Any]]:
+        compiled = self.compile(workload)
+        for query, values in zip(compiled.queries, self.answers(compiled), strict=True):
+            for cell, value in zip(query.cells(), values.tolist(), strict=True):
+                yield {"query": query.number, "name": query.label, "cell": cell, "answer": _or_null(value)}
+
+
+def _in_units(query: CompiledQuery, sums: Floats, counts: Floats | None) -> Floats:
+    """Sums on a measure's grid as what they stand for, or as averages."""
+    scaled = sums * query.linear.unit
+    return scaled if counts is None else np.divide(scaled, counts, out=np.full_like(scaled, np.nan), where=counts > 0)
+
+
+def _or_null(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _parents(points: Any, representatives: Any, known: int, own: Any) -> Any:
+    """The release's class that each finer class lies in."""
+    if own.attribute.values is not None:
+        return own.codes[representatives]
+    inside = np.minimum(representatives, known - 1)
+    found = own.codes[np.clip(np.searchsorted(own.pieces.lows, points[inside], side="right") - 1, 0, None)]
+    return np.where(representatives >= known, own.codes[-1], found)
+
+
+def answerer(session: Session, output: str, function: str) -> Answerer:
+    return Answerer(session, store.load(session.cursor(), output, session.place, function))
+
+
+def compare(session: Session, table: str, output: str, workload: Workload) -> Iterator[dict[str, Any]]:
+    """True and released answers side by side.
+
+    Privacy:
+        None: this shows true answers to the curator. The ledger notes that it was done.
+    """
+    function = "mwem_compare"
+    ready = answerer(session, output, function)
+    con = session.cursor()
+    relation = relations.describe(con, table, session.place, function)
+    compiled = ready.compile(workload)
+    linear = [query.linear for query in compiled.queries] + [query.over.linear for query in compiled.queries if query.over]
+    pushdown = plan_pushdown(relation, compiled.classes, linear)
+    ledger_of(con, relation, session.place, function).note(session.cursor(), str(ready.stored.name), function)
+    true = iter(np.split(engine.true_answers(session.cursor(), pushdown), pushdown.starts[1:]))
+    sums = [next(true).astype(np.float64) for _ in compiled.queries]
+    counts = [next(true).astype(np.float64) if query.over else None for query in compiled.queries]
+    truths = map(_in_units, compiled.queries, sums, counts)
+    for query, truth, values in zip(compiled.queries, truths, ready.answers(compiled), strict=True):
+        for cell, true_answer, value in zip(query.cells(), truth.tolist(), values.tolist(), strict=True):
+            yield {
+                "query": query.number, "name": query.label, "cell": cell, "true_answer": _or_null(true_answer),
+                "answer": _or_null(value), "error": _or_null(abs(value - true_answer)),
+            }  # fmt: skip
+
+
+def weights(session: Session, output: str, attributes: list[str]) -> tuple[list[tuple[str, str]], list[dict[str, Any]]]:
+    """Column names and types, and the rows of the weighting over some attributes."""
+    ready = answerer(session, output, "mwem_weights")
+    domain = ready.stored.domain
+    names = []
+    for name in attributes:
+        if fold(name) not in domain.spelling:
+            raise refuse(
+                OptionError, "mwem_weights", f"attribute {name!r} is not in {output}",
+                f"it has {', '.join(domain.columns)}",
+            )
+        names.append(domain.spelling[fold(name)])
+    if not names or len(set(names)) < len(names):
+        raise refuse(OptionError, "mwem_weights", f"attributes ({attributes!r}) must be one or more, each once", "write ['sex', 'race']")
+    own = {name: ready.stored.classes[name] for name in names}
+    cells = int(np.prod([len(classes.pieces) for classes in own.values()]))
+    if cells > MAX_WEIGHTS:
+        raise refuse(OptionError, "mwem_weights", f"attributes ({attributes!r}) have {cells:,} value combinations, more than {MAX_WEIGHTS:,}", "name fewer")
+    spread = ready.stored.state().marginal(names)
+    for axis, classes in enumerate(own.values()):
+        sizes = np.maximum(classes.densities, 1e-300)
+        share = sizes / np.bincount(classes.codes, weights=sizes)[classes.codes]
+        spread = spread.take(classes.codes, axis=axis) * share.reshape([-1 if k == axis else 1 for k in range(spread.ndim)])
+    labels = [[classes.pieces.label(piece) for piece in range(len(classes.pieces))] for classes in own.values()]
+    kinds = [classes.attribute.type if classes.pieces.listed else "VARCHAR" for classes in own.values()]
+    rows = [
+        {"cell": list(cell), "weight": weight}
+        for cell, weight in zip(itertools.product(*labels), spread.ravel().tolist(), strict=True)
+    ]
+    return list(zip(names, kinds, strict=True)), rows

@@ -1,0 +1,100 @@
+"""`mwem_plan`: what a release would run and cost, as rows a person can read. Public facts only, never table statistics."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+from mwem_sql.accounting.budget import Split
+from mwem_sql.accounting.caps import nominal, protected
+from mwem_sql.accounting.scales import noise_scale, selection_scale
+from mwem_sql.database.session import Session
+from mwem_sql.domains.detail import Detail
+from mwem_sql.releases.request import Request
+from mwem_sql.releases.run import make_plan
+
+SHOWN_STATEMENTS = 3  # of one part
+SHOWN_CHARACTERS = 20_000
+
+
+def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
+    """Rows (item, value) in reading order."""
+    plan = make_plan(session, request)
+    compiled, split = plan.compiled, plan.split
+    classes = {name: own.count for name, own in compiled.classes.items()}
+    widest = max(compiled.queries, key=lambda query: query.linear.domain_cells)
+    noise = noise_scale(split.measure, request.rows_per_unit, split.kind)
+    warning = nominal(float(request.budget.epsilon), float(request.budget.delta), request.rows or request.total)
+    facts = {
+        "table": str(plan.relation.charged),
+        **({"warning": warning} if warning else {}),
+        "protects": protected(request.unit, request.rows_per_unit),
+        "epsilon": f"{float(request.budget.epsilon):g}",
+        "delta": f"{float(request.budget.delta):g}",
+        "composition": "pure epsilon, Laplace noise" if split.kind == "pure" else "zCDP, Gaussian noise",
+        "rounds": f"of refining: {split.rounds}, or fewer"
+        if plan.problem.whole
+        else f"{split.rounds}" + (", or fewer: steps grow when measurements tell more noise than errors" if split.growing else ""),
+        "total": _total(request, split),
+        "start": request.start,
+        "queries": f"{len(compiled.queries):,} rows, {len(compiled.distinct[0]):,} distinct",
+        "attributes": ", ".join(f"{name} {count:,}" for name, count in classes.items()) + " (classes)",
+        "domain cells": f"{math.prod(classes.values()):,}",
+        "widest query": f"{widest.linear.domain_cells:,} cells: {widest.label}",
+        "candidates": "one histogram of the whole domain"
+        if plan.problem.at_once
+        else "none: all that is asked about is refined"
+        if plan.problem.whole
+        else f"{len(plan.problem.queries):,}, with what cuboids add up to and partitions around counts",
+        "first": f"{len(plan.problem.first)} distributions, {_first_share(split, is_whole=plan.problem.whole)} of the budget",
+        "details": _details(plan.problem.details, split),
+        "selecting": f"{float(split.select / (split.select + split.measure)):.0%} of a round",
+        "selection scale": f"{selection_scale(split.select, request.rows_per_unit, split.kind).scale:.6g}" if split.select else "nothing to select",
+        "noise scale": f"{noise.scale:.6g} per cell of a count",
+        "noise if pure": f"standard deviation {split.predicted.pure:.6g}",
+    }
+    sums = {query.linear.bound * query.linear.unit: query for query in compiled.queries if query.source.measure is not None}
+    if sums:
+        largest = max(sums)
+        linear = sums[largest].linear
+        scale = noise_scale(split.measure, request.rows_per_unit * linear.bound, split.kind).scale * linear.unit
+        facts["largest measure"] = f"up to {largest:g}, in steps of {linear.unit:g}, noise scale {scale:.6g} per cell: {sums[largest].label}"
+    if split.predicted.zcdp is not None:
+        facts["noise if zCDP"] = f"standard deviation {split.predicted.zcdp:.6g}"
+    parts = plan.pushdown.parts
+    facts["scans"] = str(sum(len(part.statements) for part in parts))
+    for item, value in facts.items():
+        yield {"item": item, "value": value}
+    for part in parts:
+        yield {"item": "plan", "value": part.words}
+        yield {"item": "estimate", "value": f"{part.estimate}; relative cost per row {part.cost:,.0f} (1 is to sum up a column)"}
+        for statement in part.statements[:SHOWN_STATEMENTS]:
+            yield {"item": "aggregate", "value": _shortened(statement.sql("duckdb", pretty=True))}
+        if len(part.statements) > SHOWN_STATEMENTS:
+            yield {"item": "aggregate", "value": f"... and {len(part.statements) - SHOWN_STATEMENTS:,} more like these"}
+
+
+def _total(request: Request, split: Split) -> str:
+    if request.total is not None:
+        return "public constant"
+    if split.total:
+        return f"private, {float(split.total / split.limit):.0%} of the budget" + (", and from the distributions that are measured first" if split.first else "")
+    return "private, from all that is measured"
+
+
+def _first_share(split: Split, *, is_whole: bool) -> str:
+    return f"{float(1 - split.detail / split.limit):.0%}" if is_whole else f"{float(split.first / split.limit):.0%}" + (" or more" if split.growing and split.first else "")
+
+
+def _details(details: Mapping[str, Detail], split: Split) -> str:
+    if not details:
+        return "none"
+    listed = ", ".join(f"{name} {detail.count:,}" for name, detail in details.items())
+    return f"inside classes, {float(split.detail / split.limit):.0%} of the budget: {listed} (parts, or fewer)"
+
+
+def _shortened(text: str) -> str:
+    """A statement of a thousand columns would fill a hundred screens."""
+    if len(text) <= SHOWN_CHARACTERS:
+        return text
+    return f"{text[:SHOWN_CHARACTERS]}\n... ({len(text) - SHOWN_CHARACTERS:,} characters more)"

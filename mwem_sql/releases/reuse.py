@@ -1,0 +1,129 @@
+"""What a request already has: the names it speaks of, a hash that tells it from others, and the release stored for it.
+
+Decided on the request alone: whether a stored release is returned never depends on the private table.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from dataclasses import fields
+from typing import Any
+
+import duckdb
+import numpy as np
+from sqlglot import exp
+
+from mwem_sql.accounting.accounts import cap_of
+from mwem_sql.accounting.ledger import Ledger, seed_refused
+from mwem_sql.boundary import relations
+from mwem_sql.boundary.public import check_public
+from mwem_sql.database import catalog
+from mwem_sql.database.catalog import Name, is_read_only
+from mwem_sql.database.dialect import fold
+from mwem_sql.database.garbage import uncollected
+from mwem_sql.database.session import Session, lock
+from mwem_sql.errors import RELEASE, BudgetError, OutputError, TableError, refuse
+from mwem_sql.releases import store
+from mwem_sql.releases.request import Request
+from mwem_sql.synthesis.values import draw_rows
+
+
+def names(con: duckdb.DuckDBPyConnection, session: Session, request: Request) -> tuple[Name, Name]:
+    """The private table and the output in full. The table need not exist any more: a stored release is still returned."""
+    here = Name(session.place.database, session.place.schema, "")
+    found = catalog.find(con, request.table, session.place)
+    private = found[0] if found else store.locate(con, catalog.split_name(request.table), here)
+    if private is None:
+        private = relations.describe(con, request.table, session.place, RELEASE).name  # refuses, and says why
+    home = here if is_read_only(con, private.database) else private
+    if request.output is None:
+        return private, home.beside(f"{private.table}_synthetic")
+    return private, store.output_name(con, request.output, home, RELEASE)
+
+
+def output_lock(con: duckdb.DuckDBPyConnection, output: Name) -> threading.Lock:
+    """One call at a time under an output name: of two identical ones the second finds what the first has stored."""
+    rows = con.execute("SELECT path, database_oid FROM duckdb_databases() WHERE database_name = ?", [output.database]).fetchall()
+    return lock(f"{rows}.{output}")
+
+
+@uncollected()
+def fingerprint(con: duckdb.DuckDBPyConnection, session: Session, request: Request, private: Name, output: Name) -> str:
+    """A hash of the request alone, domain table included; never of the private table's content or state.
+
+    Options at their default are left out, so that a later version with more options still knows the request; so is the
+    database, if it is the output's: the file may be renamed.
+    """
+    options = {option.name: getattr(request, option.name) for option in fields(request) if option.name not in {"workload", "budget", "output"}}
+    asked = {name: value for name, value in options.items() if value != getattr(Request, name, None)}
+    elsewhere = fold(private.database) if private.database != output.database else ""
+    asked |= {
+        "table": [elsewhere, fold(private.schema), fold(private.table)], "epsilon": str(request.budget.epsilon), "delta": str(request.budget.delta),
+        "workload": [[q.predicate, q.measure, q.group_by, q.verbatim, q.name, float(q.weight)] for q in request.workload],
+        "declared": _declared(con, session, request, private), "settings": dict(session.settings),
+    }  # fmt: skip
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+
+
+def _declared(con: duckdb.DuckDBPyConnection, session: Session, request: Request, private: Name) -> list[str] | None:
+    """The rows of the domain table. It is public: anything but a plain table is refused before it is read."""
+    found = catalog.find(con, request.domain or private.beside(f"{private.table}_domain").quoted(), session.place)
+    if found is None:
+        return None
+    check_public(con, found, (private,), "domain table", RELEASE)
+    return sorted(map(repr, con.execute(exp.select("*").from_(found[0].tree()).sql("duckdb")).fetchall()))
+
+
+def stored_release(con: duckdb.DuckDBPyConnection, output: Name, request_hash: str, request: Request) -> dict[str, Any] | None:
+    """The stored release of this very request; an OutputError if the name is taken by anything else."""
+    releases = store.releases_of(con, output)
+    for facts in releases:
+        if facts["request"] == request_hash:
+            return facts
+    if releases:
+        if request.version is not None and all(facts["version"] != request.version for facts in releases):
+            return None
+        raise refuse(
+            OutputError, RELEASE, f"output ({output}) holds a release of another request",
+            "choose another output, or give a new version := '...' to make and charge a new release under this name",
+        )
+    if catalog.find(con, output.quoted(), catalog.Place(output.database, output.schema)) is not None:
+        raise refuse(
+            OutputError, RELEASE, f"output ({output}) exists and is not a release",
+            "choose another name with output := '...', or drop it first",
+        )
+    return None
+
+
+def check_seed(con: duckdb.DuckDBPyConnection, session: Session, request: Request, private: Name) -> None:
+    """A stored release that was made with a seed is not returned once the table has a cap: what the cap counts does not cover it."""
+    if request.seed is None:
+        return
+    try:
+        cap = cap_of(con, relations.describe(con, request.table, session.place, RELEASE), session.place, RELEASE)
+    except TableError:  # there is no such table any more: its name answers
+        cap = Ledger.of_table(private.database, private).balance(con).cap
+    if cap is not None:
+        raise seed_refused(private.table)
+
+
+def restore_table(session: Session, request: Request, output: Name) -> None:
+    """A stored release whose table was dropped is drawn again from its state, at no cost."""
+    con = session.cursor()
+    if catalog.find(con, output.quoted(), session.place) is None:
+        found = store.load(con, output.quoted(), session.place, RELEASE)
+        columns = draw_rows(found.state(), found.classes, found.facts["rows"], np.random.default_rng(request.seed))
+        store.write_table(session.cursor(), output, columns)
+
+
+def check_unfinished(con: duckdb.DuckDBPyConnection, ledger: Ledger, request_hash: str, output: Name) -> None:
+    """A request that was charged and did not come to its end is not charged again: nothing of it was kept."""
+    lost = ledger.unfinished(con, request_hash, output)
+    if lost is not None:
+        raise refuse(
+            BudgetError, RELEASE, f"this request was charged on {lost['started']:%Y-%m-%d %H:%M:%S} UTC (epsilon {lost['epsilon']:g}) and did not come to its end "
+            f"({lost['status']}); nothing of it is left to resume, and the budget is spent",
+            "give a new version := '...' to charge it anew",
+        )

@@ -1,0 +1,227 @@
+"""What a release leaves behind: the output table and mwem.releases, mwem.measurements, mwem.factors beside it.
+
+Written in one transaction, read back into a state that answers new questions. Holds nothing private.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import NoneType
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+from sqlglot import exp
+
+from mwem_sql.database import catalog
+from mwem_sql.database.catalog import Name, Place
+from mwem_sql.database.dialect import fold
+from mwem_sql.database.metadata import SCHEMA, holders, prepare, read_rows
+from mwem_sql.database.session import lock, transaction
+from mwem_sql.database.ticks import cast
+from mwem_sql.domains.classes import Classes, Pieces
+from mwem_sql.domains.domain import Domain
+from mwem_sql.errors import MwemError, OutputError, TableError, legible, refuse
+from mwem_sql.model.state import Mixture, State
+from mwem_sql.queries.linear import Floats
+from mwem_sql.synthesis.values import Rows
+
+_ARRIVED = "__mwem_arrived"  # a name that no table of the user has
+_FACTS: dict[str, Any] = {
+    "release": int, "entry": str, "request": str, "version": (str, NoneType), "rows": int, "epsilon": float, "delta": float, "rounds": int, "queries": int,
+    "attributes": int, "cells": int, "private": bool, "unit": (str, NoneType), "rows_per_unit": int, "domain": str, "grid": str,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Stored:
+    """A release as it was stored: its facts, and what is needed to answer from it."""
+
+    name: Name
+    facts: Mapping[str, Any]
+    domain: Domain
+    classes: dict[str, Classes]
+    factors: pa.Table
+
+    def state(self) -> State | Mixture:
+        order = list(self.classes)
+        with legible(_damaged(self.name)):
+            self._check_factors()
+            if self.factors.column("state").to_pylist().count(0) == self.factors.num_rows:
+                return State.from_table(self.factors.drop_columns(["state"]), order)
+            return Mixture.from_table(self.factors, order)
+
+    def _check_factors(self) -> None:
+        """Factors over all classes of all attributes: whoever changed them by hand may have left anything. Weights are the state's to check."""
+        counts = {name: own.count for name, own in self.classes.items()}
+        seen: dict[int, set[str]] = {}
+        for row in self.factors.select(["state", "attributes", "shape"]).to_pylist():
+            seen.setdefault(row["state"], set()).update(row["attributes"])
+            if row["shape"] != [counts[name] for name in row["attributes"]]:
+                raise ValueError("a factor of another shape")
+        if not seen or any(names != set(counts) for names in seen.values()):
+            raise ValueError("a state of other attributes")
+
+
+def write(
+    con: duckdb.DuckDBPyConnection, name: Name, facts: Mapping[str, Any], rows: Rows, *, measurements: pa.Table, factors: pa.Table,
+) -> int:  # fmt: skip
+    """Store everything in one transaction and return the release's number. The output of an older version is replaced.
+
+    A table of that name which is not an older version makes it fail: it appeared after the release was checked.
+    """
+    prepare(con, name.database, "metadata.sql")
+    # The lock: two releases at once would take the same number.
+    with lock("mwem.releases"), transaction(con):
+        found = con.execute("SELECT coalesce(max(release), 0) + 1 FROM releases").fetchall()
+        release = int(found[0][0])
+        if releases_of(con, name):
+            con.execute(exp.Drop(tables=[name.tree()], kind="TABLE", exists=True).sql("duckdb"))
+        write_table(con, name, rows)
+        own = {**facts, "output": str(name), "schema_name": name.schema, "table_name": name.table}
+        _append(con, "releases", release, pa.Table.from_pylist([own]))
+        _append(con, "measurements", release, measurements)
+        _append(con, "factors", release, factors)
+    return release
+
+
+def write_table(con: duckdb.DuckDBPyConnection, name: Name, rows: Rows) -> None:
+    """The synthetic rows, each column cast to its type; DuckDB asks for batches as it writes them."""
+    typed = [
+        exp.alias_(cast(exp.column(arrived), kind), column, quoted=True)
+        for arrived, (column, kind) in zip(rows.reader.schema.names, rows.types.items(), strict=True)
+    ]
+    create = exp.Create(this=name.tree(), kind="TABLE", expression=exp.select(*typed).from_(_ARRIVED))
+    con.register(_ARRIVED, rows.reader)
+    con.execute(create.sql("duckdb"))
+
+
+def _append(con: duckdb.DuckDBPyConnection, table: str, release: int, rows: pa.Table) -> None:
+    source = exp.select(exp.alias_(exp.Literal.number(release), "release"), "*").from_(_ARRIVED)
+    insert = exp.Insert(this=exp.table_(table), by_name=True, expression=source)
+    con.register(_ARRIVED, rows)
+    con.execute(insert.sql("duckdb"))
+
+
+def releases_of(con: duckdb.DuckDBPyConnection, name: Name) -> list[dict[str, Any]]:
+    """All releases under an output name, newest first; none where nothing was ever released."""
+    if fold(name.database) not in map(fold, holders(con, "releases")):
+        return []
+    place = fold(name.schema), fold(name.table)
+    with legible(_damaged(name)):
+        stored_rows = [row for row in read_rows(con, name.database, "releases") if (fold(row["schema_name"]), fold(row["table_name"])) == place]
+        rows = sorted(stored_rows, key=lambda row: -int(row["release"]))
+        for row in rows:
+            if not all(isinstance(row[field], kind) for field, kind in _FACTS.items()):
+                raise TypeError("a fact of another type")
+    return rows
+
+
+def _damaged(name: Name) -> MwemError:
+    return refuse(
+        TableError, "mwem", f"what is stored of output ({name}) in the schema mwem of its database cannot be read",
+        "it was changed by hand: restore it from a backup, or release under another output name",
+    )
+
+
+def load(con: duckdb.DuckDBPyConnection, text: str, place: Place, function: str) -> Stored:
+    """The newest release under an output name, whether its table is still there or not."""
+    for name in catalog.candidates(text, place):
+        rows = releases_of(con, name)
+        if rows:
+            return stored(con, name, rows[0])
+    raise refuse(
+        TableError, function, f"output ({text!r}) is not a release of mwem_release",
+        "name the output table of a release, in full if it is in another database",
+    )
+
+
+def stored(con: duckdb.DuckDBPyConnection, name: Name, facts: Mapping[str, Any]) -> Stored:
+    with legible(_damaged(name)):
+        domain = Domain.from_json(json.loads(facts["domain"]))
+        factors = _rows(con, name, "factors", facts["release"], ("state", "factor"))
+        return Stored(name, facts, domain, classes_from_json(domain, json.loads(facts["grid"])), factors)
+
+
+def measurements_of(con: duckdb.DuckDBPyConnection, release: Stored) -> pa.Table:
+    with legible(_damaged(release.name)):
+        return _rows(con, release.name, "measurements", release.facts["release"], ("step",))
+
+
+def _rows(con: duckdb.DuckDBPyConnection, name: Name, table: str, release: int, order: Sequence[str]) -> pa.Table:
+    star = exp.Star(except_=[exp.to_identifier("release")])
+    query = (
+        exp.select(star).from_(Name(name.database, SCHEMA, table).tree())
+        .where(exp.column("release").eq(release)).order_by(*(exp.column(column) for column in order))
+    )  # fmt: skip
+    return con.sql(query.sql("duckdb")).to_arrow_table()
+
+
+def classes_to_json(classes: Mapping[str, Classes]) -> dict[str, Any]:
+    return {
+        name: {
+            "codes": own.codes.tolist(),
+            "lows": own.pieces.lows.tolist(),
+            "highs": own.pieces.highs.tolist(),
+            "points": own.pieces.points.tolist(),
+            "bins": own.pieces.bins.tolist(),
+            **({} if own.weights is None else {"weights": _shortened(own.weights)}),
+        }
+        for name, own in classes.items()
+    }
+
+
+def _shortened(weights: Floats) -> list[tuple[int, float]]:
+    """Weights, and how often each is repeated: values that were not told apart have the same."""
+    starts = np.flatnonzero(np.diff(weights, prepend=np.nan))
+    return list(zip(np.diff(np.append(starts, len(weights))).tolist(), weights[starts].tolist(), strict=True))
+
+
+def _lengthened(runs: Sequence[tuple[int, float]]) -> Floats:
+    return np.repeat(np.array([weight for _, weight in runs], dtype=np.float64), [count for count, _ in runs])
+
+
+def classes_from_json(domain: Domain, grid: Mapping[str, Any]) -> dict[str, Classes]:
+    out = {}
+    for name, own in grid.items():
+        attribute = domain[name]
+        kind = np.float64 if attribute.values is None and not attribute.ordered.discrete else np.int64
+        lows, highs, points = (np.array(own[part], dtype=kind) for part in ("lows", "highs", "points"))
+        pieces = Pieces(attribute, lows, highs, points, np.array(own["bins"], dtype=np.int32))
+        weights = _lengthened(own["weights"]) if "weights" in own else None
+        if weights is not None and (weights.shape != (len(pieces),) or not np.isfinite(weights).all() or weights.min() < 0):
+            raise ValueError("not one weight for each piece")
+        out[name] = Classes(pieces, np.array(own["codes"], dtype=np.int32), weights)
+    return out
+
+
+def output_name(con: duckdb.DuckDBPyConnection, text: str, home: Name, function: str) -> Name:
+    """Where an output is to be written: beside `home` unless the text says otherwise, in the catalog's own spelling."""
+    parts = catalog.split_name(text)
+    if len(parts) > 3:
+        raise refuse(OutputError, function, f"output ({text!r}) has too many parts", "write database.schema.table, in double quotes what has a dot")
+    name = locate(con, parts, home)
+    if name is None:
+        raise refuse(
+            OutputError, function, f"output ({text!r}) names a database or schema that does not exist or does not last",
+            "ATTACH the database or CREATE SCHEMA first",
+        )
+    if fold(name.schema) == SCHEMA:
+        raise refuse(OutputError, function, f"output ({text!r}) is in the schema mwem, which is for what mwem_sql keeps", "choose another schema")
+    return name
+
+
+def locate(con: duckdb.DuckDBPyConnection, parts: Sequence[str], home: Name) -> Name | None:
+    """A relation that need not exist, in a schema that does: `table`, `schema.table`, `database.table` or all three."""
+    places = {1: [[home.database, home.schema]], 2: [[home.database, parts[0]], [parts[0], "main"]], 3: [list(parts[:2])]}
+    lasting = catalog.databases(con)
+    rows = con.execute("SELECT database_name, schema_name FROM duckdb_schemas()").fetchall()
+    known = {(fold(database), fold(schema)): (database, schema) for database, schema in rows if database in lasting}
+    for database, schema in places.get(len(parts), []):
+        found = known.get((fold(database), fold(schema)))
+        if found is not None:
+            return Name(*found, parts[-1])
+    return None

@@ -1,0 +1,289 @@
+"""What each SQL function does: arguments as JSON in, rows as dicts out. The same code serves Python callers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+from sqlglot import exp
+
+from mwem_sql.accounting import statement
+from mwem_sql.accounting.accounts import ledger_of
+from mwem_sql.accounting.budget import Budget
+from mwem_sql.accounting.caps import Cap
+from mwem_sql.boundary import relations
+from mwem_sql.database import calls
+from mwem_sql.database.catalog import Place
+from mwem_sql.database.sandbox import Sandbox
+from mwem_sql.database.session import Session
+from mwem_sql.database.ticks import cast
+from mwem_sql.domains.domain import Domain, read_domain
+from mwem_sql.errors import MwemError, OptionError, WorkloadError, refuse
+from mwem_sql.private import engine
+from mwem_sql.releases import answer
+from mwem_sql.releases.explain import plan_rows
+from mwem_sql.releases.request import Request, read_whole
+from mwem_sql.releases.run import run_release
+from mwem_sql.workload import Workload
+
+Rows = Iterable[dict[str, Any]]
+Cursor = Callable[[], duckdb.DuckDBPyConnection]
+Body = Callable[[Session, dict[str, Any], list[str] | None], Rows]
+
+_WORKLOAD = {"predicate": "VARCHAR", "measure": "VARCHAR", "group_by": "VARCHAR[]", "name": "VARCHAR", "weight": "DOUBLE"}
+
+
+@dataclass(frozen=True)
+class Function:
+    """A table function: its name, its columns with DuckDB types, and its body."""
+
+    name: str
+    columns: dict[str, str]
+    body: Body
+
+    def run(self, cursor: Cursor, text: str, queries: list[str] | None) -> list[dict[str, Any]]:
+        """The rows; or one row with the refusal in `err`, which the macro raises as an error of DuckDB's."""
+        try:
+            return calls.run(self.name, lambda: list(self.body(*_call(cursor, text), queries)))
+        except Exception as error:  # noqa: BLE001
+            return [{"err": _sentence(self.name, error)}]
+
+
+def _call(cursor: Cursor, text: str) -> tuple[Session, dict[str, Any]]:
+    """Where a call comes from, and its arguments."""
+    arguments = json.loads(text)
+    context = arguments.pop("context")
+    return Session(cursor, Place(context["database"], context["schema"]), context["settings"]), arguments
+
+
+def _sentence(function: str, error: Exception) -> str:
+    """What the user reads. Of an error that nobody foresaw only the kind: its text could quote a private figure."""
+    if isinstance(error, MwemError):
+        return str(error)
+    if isinstance(error, duckdb.Error):
+        return f"{function}: {str(error).splitlines()[0]}"
+    return f"{function}: unexpected {type(error).__name__}. Hint: please report it"
+
+
+def _workload(queries: list[str] | None) -> Workload:
+    if queries is None:
+        raise refuse(WorkloadError, "workload", "the workload has no rows", "add at least one query")
+    return Workload.from_json(queries)
+
+
+def _domain(session: Session, arguments: dict[str, Any], function: str) -> Domain:
+    con = session.cursor()
+    relation = relations.describe(con, _name(arguments, "private_table", function), session.place, function)
+    domain = None if arguments["domain"] is None else _name(arguments, "domain", function)
+    with Sandbox(session.settings) as sandbox:
+        return read_domain(con, relation, domain, session.place, sandbox)
+
+
+def _name(arguments: dict[str, Any], key: str, function: str) -> str:
+    value = arguments.get(key)
+    if not isinstance(value, str) or not value.strip():
+        raise refuse(OptionError, function, f"{key} ({value!r}) must be the name of a table", "write it as a string, 'adult'")
+    return value
+
+
+def _whole(arguments: dict[str, Any], key: str, function: str) -> int:
+    return read_whole(function, key, arguments.get(key), 0, 10**9)
+
+
+def _list(value: object) -> list[str] | None:
+    """A list of names from a list, or from text with commas."""
+    if isinstance(value, str):
+        value = [part.strip() for part in value.split(",")]
+    return [str(part) for part in value] if isinstance(value, list) else None
+
+
+def _release(session: Session, arguments: dict[str, Any], queries: list[str] | None) -> Rows:
+    request = Request.parse(arguments["private_table"], _workload(queries), arguments["epsilon"], arguments["options"])
+    return [run_release(session, request)[1]]
+
+
+def _plan(session: Session, arguments: dict[str, Any], queries: list[str] | None) -> Rows:
+    request = Request.parse(arguments["private_table"], _workload(queries), arguments["epsilon"], arguments["options"])
+    return plan_rows(session, request)
+
+
+def _show_domain(session: Session, arguments: dict[str, Any], _: list[str] | None) -> Rows:
+    for attribute in _domain(session, arguments, "mwem_domain"):
+        yield {
+            "attribute": attribute.name,
+            "type": attribute.type,
+            "values": None if attribute.values is None else list(attribute.values),
+            "low": None if attribute.low is None else attribute.text(attribute.low),
+            "high": None if attribute.high is None else attribute.text(attribute.high),
+            "step": None if attribute.step is None else str(attribute.step),
+            "bins": attribute.bins,
+            "nullable": attribute.nullable,
+            "open": attribute.open,
+            "cells": attribute.cells,
+            "declared": attribute.source,
+        }
+
+
+def _suggest_domain(session: Session, arguments: dict[str, Any], _: list[str] | None) -> Rows:
+    function = "mwem_suggest_domain"
+    con = session.cursor()
+    relation = relations.describe(con, _name(arguments, "private_table", function), session.place, function)
+    ledger_of(con, relation, session.place, function).note(session.cursor(), None, function)
+    return engine.suggest_domain(session.cursor(), relation)
+
+
+def _built(workload: Workload) -> Rows:
+    rows: list[dict[str, Any]] = workload.to_arrow().to_pylist()
+    return rows
+
+
+def _marginals(session: Session, arguments: dict[str, Any], _: list[str] | None) -> Rows:
+    domain = _domain(session, arguments, "mwem_marginals")
+    return _built(Workload.marginals(domain, _whole(arguments, "k", "mwem_marginals")))
+
+
+def _ranges(session: Session, arguments: dict[str, Any], _: list[str] | None) -> Rows:
+    domain = _domain(session, arguments, "mwem_ranges")
+    seed = None if arguments["seed"] is None else _whole(arguments, "seed", "mwem_ranges")
+    count = _whole(arguments, "count", "mwem_ranges")
+    return _built(Workload.ranges(domain, _list(arguments.get("columns")) or [], count, seed))
+
+
+def _parities(session: Session, arguments: dict[str, Any], _: list[str] | None) -> Rows:
+    domain = _domain(session, arguments, "mwem_parities")
+    return _built(Workload.parities(domain, _whole(arguments, "k", "mwem_parities"), _list(arguments.get("columns"))))
+
+
+def _answer(session: Session, arguments: dict[str, Any], queries: list[str] | None) -> Rows:
+    return answer.answerer(session, _name(arguments, "output", "mwem_answer"), "mwem_answer").rows(_workload(queries))
+
+
+def _compare(session: Session, arguments: dict[str, Any], queries: list[str] | None) -> Rows:
+    table = _name(arguments, "private_table", "mwem_compare")
+    return answer.compare(session, table, _name(arguments, "output", "mwem_compare"), _workload(queries))
+
+
+def _budget(session: Session, arguments: dict[str, Any], _: list[str] | None) -> Rows:
+    function = "mwem_budget"
+    budget = Budget.parse(arguments["epsilon"], arguments["delta"] or 0, function)
+    con = session.cursor()
+    relation = relations.describe(con, _name(arguments, "private_table", function), session.place, function)
+    unit = None
+    if arguments["unit"] is not None:
+        given = _name(arguments, "unit", function)
+        unit = relation.origin(given, function)
+        if unit is None:
+            raise refuse(
+                OptionError, function, f"unit ({given!r}) is computed by a view, so that a cap could not count by it",
+                f"name a column of {relation.charged.table} itself, or one that the view shows unchanged",
+            )
+    rows_per_unit = read_whole(function, "rows_per_unit", arguments["rows_per_unit"], 1, 10**6)
+    if unit is None and rows_per_unit != 1:
+        raise refuse(OptionError, function, f"rows_per_unit ({rows_per_unit}) needs a unit", "name the column that identifies a unit")
+    account = ledger_of(con, relation, session.place, function)
+    balance = account.set_cap(session.cursor(), Cap(budget, unit, rows_per_unit))
+    return [
+        {
+            "schema_name": relation.charged.schema, "table_name": relation.charged.table, "epsilon": float(budget.epsilon),
+            "delta": float(budget.delta), "epsilon_spent": balance.epsilon_spent, "delta_spent": float(balance.delta),
+            "epsilon_left": balance.epsilon_left, "unit": unit, "rows_per_unit": rows_per_unit, "seeded": balance.seeded,
+        }
+    ]  # fmt: skip
+
+
+def _ledger(session: Session, _: dict[str, Any], __: list[str] | None) -> Rows:
+    return statement.entries(session.cursor())
+
+
+def _weights(session: Session, arguments: dict[str, Any], _: list[str] | None) -> Rows:
+    return answer.weights(session, arguments["output"], _list(arguments["attributes"]) or [])[1]
+
+
+def weights_sql(cursor: Cursor, text: str) -> str:
+    """The SELECT behind mwem_weights: its columns depend on its arguments."""
+    try:
+        session, arguments = _call(cursor, text)
+        output = _name(arguments, "output", "mwem_weights")
+        columns, _ = answer.weights(session, output, _list(arguments["attributes"]) or [])
+    except Exception as error:  # noqa: BLE001
+        raised = exp.Literal.string(_sentence("mwem_weights", error))
+        return exp.select(exp.Anonymous(this="error", expressions=[raised])).sql("duckdb")
+    row = exp.column("r")
+    listed = exp.Dot(this=row.copy(), expression=exp.to_identifier("cell"))
+    cells = [
+        exp.alias_(cast(exp.Bracket(this=listed.copy(), expressions=[exp.Literal.number(k)], offset=1), kind), name, quoted=True)
+        for k, (name, kind) in enumerate(columns, start=1)
+    ]
+    call = exp.Anonymous(this="_mwem_weights", expressions=[exp.Literal.string(text), exp.null()])
+    inner = exp.select(exp.alias_(exp.Anonymous(this="unnest", expressions=[call]), "r"))
+    weight = exp.alias_(exp.Dot(this=row, expression=exp.to_identifier("weight")), "weight")
+    return exp.select(*cells, weight).from_(inner.subquery("w")).sql("duckdb")
+
+
+def counts(cursor: Cursor, texts: list[str]) -> list[dict[str, Any]]:
+    """One answer per row. All predicates that ask the same release are compiled together."""
+    out: list[dict[str, Any]] = [{} for _ in texts]
+    calls = [_call(cursor, text) for text in texts]
+    groups: dict[str, list[int]] = {}
+    for row, (session, arguments) in enumerate(calls):
+        groups.setdefault(repr((session.place, session.settings, arguments["output"])), []).append(row)
+    for rows in groups.values():
+        session, arguments = calls[rows[0]]
+        try:
+            ready = answer.answerer(session, _name(arguments, "output", "mwem_count"), "mwem_count")
+            answers = ready.counts([_predicate(calls[row][1]) for row in rows])
+            for row, value in zip(rows, answers, strict=True):
+                out[row] = {"answer": value}
+        except Exception as error:  # noqa: BLE001
+            out[rows[0]] = {"err": _sentence("mwem_count", error)}
+    return out
+
+
+def _predicate(arguments: dict[str, Any]) -> str:
+    if arguments["predicate"] is None:
+        raise refuse(WorkloadError, "mwem_count", "predicate (NULL) must be an SQL expression", "write 'true' to count all rows")
+    return str(arguments["predicate"])
+
+
+_SUMMARY = {
+    "release": "INTEGER", "output": "VARCHAR", "rows": "BIGINT", "epsilon": "DOUBLE", "delta": "DOUBLE", "rounds": "INTEGER",
+    "queries": "INTEGER", "attributes": "INTEGER", "cells": "BIGINT", "seconds": "DOUBLE", "private": "BOOLEAN",
+    "reused": "BOOLEAN", "protects": "VARCHAR", "warning": "VARCHAR",
+}  # fmt: skip
+_ANSWER = {"query": "INTEGER", "name": "VARCHAR", "cell": "VARCHAR[]"}
+_DECLARED = {"attribute": "VARCHAR", "values": "VARCHAR[]", "low": "VARCHAR", "high": "VARCHAR"}
+
+FUNCTIONS = (
+    Function("mwem_release", _SUMMARY, _release),
+    Function("mwem_plan", {"item": "VARCHAR", "value": "VARCHAR"}, _plan),
+    Function(
+        "mwem_domain",
+        {"attribute": "VARCHAR", "type": "VARCHAR", "values": "VARCHAR[]", "low": "VARCHAR", "high": "VARCHAR", "step": "VARCHAR",
+         "bins": "INTEGER", "nullable": "BOOLEAN", "open": "BOOLEAN", "cells": "BIGINT", "declared": "VARCHAR"},
+        _show_domain,
+    ),
+    Function("mwem_suggest_domain", {**_DECLARED, "nullable": "BOOLEAN", "open": "BOOLEAN", "ddl": "VARCHAR"}, _suggest_domain),
+    Function("mwem_marginals", _WORKLOAD, _marginals),
+    Function("mwem_ranges", _WORKLOAD, _ranges),
+    Function("mwem_parities", _WORKLOAD, _parities),
+    Function("mwem_answer", {**_ANSWER, "answer": "DOUBLE"}, _answer),
+    Function("mwem_compare", {**_ANSWER, "true_answer": "DOUBLE", "answer": "DOUBLE", "error": "DOUBLE"}, _compare),
+    Function(
+        "mwem_budget",
+        {"schema_name": "VARCHAR", "table_name": "VARCHAR", "epsilon": "DOUBLE", "delta": "DOUBLE", "epsilon_spent": "DOUBLE",
+         "delta_spent": "DOUBLE", "epsilon_left": "DOUBLE", "unit": "VARCHAR", "rows_per_unit": "INTEGER", "seeded": "INTEGER"},
+        _budget,
+    ),
+    Function(
+        "mwem_ledger",
+        {"database_name": "VARCHAR", "schema_name": "VARCHAR", "table_name": "VARCHAR", "output": "VARCHAR", "epsilon": "DOUBLE",
+         "delta": "DOUBLE", "action": "VARCHAR", "private": "BOOLEAN", "status": "VARCHAR", "started": "TIMESTAMP",
+         "finished": "TIMESTAMP", "who": "VARCHAR", "unit": "VARCHAR", "rows_per_unit": "INTEGER", "epsilon_spent": "DOUBLE",
+         "epsilon_left": "DOUBLE", "intact": "BOOLEAN"},
+        _ledger,
+    ),
+    Function("mwem_weights", {"cell": "VARCHAR[]", "weight": "DOUBLE"}, _weights),
+)  # fmt: skip

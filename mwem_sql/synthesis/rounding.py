@@ -1,0 +1,198 @@
+"""Whole numbers of rows for all cells of a state's cliques, close to the weights and equal where cliques overlap.
+
+Attributes are taken one after the other, clique by clique. The rows of a cell of what was taken before are shared out to
+the classes of the next attribute: each class gets its conditional share, rounded down or up. Which shares are rounded up
+is used to keep what is summed over those cells near the state, too: the attribute's own marginal, which ends up within 1,
+its pairs with the attributes before it, and what the clique shares with its neighbours. So errors do not add up along a tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mwem_sql.model.state import State
+from mwem_sql.model.tree import Names, Tree
+from mwem_sql.queries.linear import Floats
+
+Indices = npt.NDArray[np.int64]
+
+GOLDEN = (5**0.5 - 1) / 2
+SWEEPS = 2
+"""Times that open fractions are moved before some are decided: more do not come closer."""
+TINY = 1e-300
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Rows in each cell of a clique; an axis per attribute, those in a table before it (`shared`) in front."""
+
+    attributes: Names
+    shared: Names
+    rows: Indices
+
+
+def whole_tables(state: State, rows: int, generator: np.random.Generator) -> Iterator[Table]:
+    """A table for each clique, in an order in which they can be dealt; the trees with the largest cliques first."""
+    for tree in sorted(state.trees, key=lambda tree: -max(clique.weights.size for clique in tree.cliques)):
+        yield from _tree_tables(tree, rows, generator)
+
+
+def systematic_counts(weights: Floats, count: int, generator: np.random.Generator) -> Indices:
+    """Integers that sum to `count`, each within 1 of its share by weight and equal to it on average."""
+    # One offset for all bounds: every run of neighbours is within 1 of its share, too.
+    bounds = np.cumsum(weights)
+    ends = np.floor(bounds * (count / bounds[-1]) + generator.random()).astype(np.int64)
+    ends[-1] = count
+    return np.asarray(np.diff(np.minimum(ends, count), prepend=0))
+
+
+def golden_offsets(count: int, generator: np.random.Generator) -> Floats:
+    """Numbers in [0, 1), each as likely as any other, neighbours far apart and every run of them evenly spread."""
+    return np.asarray((np.arange(count) * GOLDEN + generator.random()) % 1)
+
+
+def _tree_tables(tree: Tree, rows: int, generator: np.random.Generator) -> Iterator[Table]:
+    tree.calibrate()
+    walk = list(tree.walk(max(range(len(tree.cliques)), key=lambda number: tree.cliques[number].weights.size)))
+    done: list[Table] = []
+    for clique, shared in walk:
+        taken, counts = shared, np.array(rows)
+        if shared:
+            before = next(table for table in done if set(shared) <= set(table.attributes))
+            counts = _summed(before.rows, [before.attributes.index(name) for name in shared])
+        separators = [other for _, other in walk if set(other) <= set(clique.attributes)]
+        for name in clique.attributes:
+            if name not in shared:
+                kept = {(other,) for other in taken} | {
+                    tuple(part for part in taken if part in own) for own in separators if name in own
+                }
+                axes = sorted([taken.index(part) for part in own] for own in kept if 0 < len(own) < len(taken))
+                counts = _share_out(clique.marginal([*taken, name]), counts, axes, generator)
+                taken = (*taken, name)
+        done.append(Table(taken, shared, counts))
+        yield done[-1]
+
+
+def _share_out(
+    weights: Floats, rows: Indices, kept: Sequence[Sequence[int]], generator: np.random.Generator
+) -> Indices:
+    """Rows per cell of `weights`, whose last axis is a new attribute, given those per cell of the other axes.
+
+    A class gets its share of a cell's rows rounded down or up. Half of the cells are decided first, then half of the
+    rest, and so on; each time, the fractions of those still open are moved towards what is then missing from the
+    marginals: of the attribute alone, and with each set of axes in `kept`. What is still missing from the former at
+    the end is settled by moving single rows, where that takes a count least far from its share.
+    """
+    classes, total = weights.shape[-1], int(rows.sum())
+    weights = weights * (total / weights.sum())
+    places = generator.permutation(np.flatnonzero(rows))
+    sizes = rows.reshape(-1)[places]
+    shares = weights.reshape(-1, classes)[places]
+    shares *= (sizes / shares.sum(axis=1))[:, None]
+    coordinates = np.unravel_index(places, (*rows.shape, 1))
+    margins = [
+        _Margin(_summed(weights, [*axes, weights.ndim - 1]), [coordinates[axis] for axis in axes], shares)
+        for axes in [*kept, ()]
+    ]
+    due = margins[-1].decide(total, generator)
+    counts = np.floor(shares).astype(np.int64)
+    fractions = shares - counts
+    ups = sizes - counts.sum(axis=1)
+    for margin in margins:
+        margin.place(slice(None), counts)
+    start = 0
+    while start < len(places):
+        rest, half = slice(start, None), slice(start, start + (len(places) - start + 1) // 2)
+        for _ in range(SWEEPS):
+            for margin in margins:
+                margin.pull(rest, fractions[rest])
+            fractions[rest] = _summing_to(ups[rest], fractions[rest])
+        decided = _systematic_rows(fractions[half], ups[half], generator)
+        counts[half] += decided
+        for margin in margins:
+            margin.place(half, decided)
+        start = half.stop
+    _settle(counts, shares, due)
+    out = np.zeros(weights.shape, dtype=np.int64)
+    out.reshape(-1, classes)[places] = counts
+    return out
+
+
+class _Margin:
+    """What is missing from a marginal: an axis for its cells among those before the attribute, one for its classes."""
+
+    def __init__(self, weights: Floats, coordinates: Sequence[Indices], shares: Floats) -> None:
+        """What the shares sum to, but no further from the weights than a whole number has to be.
+
+        With few rows the shares know best: they depend on all that was taken before.
+        """
+        self.cells = np.ravel_multi_index(coordinates, weights.shape[:-1]) if coordinates else None
+        self.low = np.floor(weights.reshape(-1, weights.shape[-1]))
+        self.missing = np.clip(self._sums(slice(None), shares), self.low, np.ceil(weights.reshape(self.low.shape)))
+
+    def decide(self, total: int, generator: np.random.Generator) -> Indices:
+        """Whole numbers that sum to the total, for a marginal of one cell."""
+        left = np.array([total - int(self.low.sum())])
+        self.missing = self.low + _systematic_rows(_summing_to(left, self.missing - self.low), left, generator)
+        return np.asarray(self.missing[0].astype(np.int64))
+
+    def place(self, rows: slice, counts: Indices) -> None:
+        self.missing -= self._sums(rows, counts)
+
+    def pull(self, rows: slice, fractions: Floats) -> None:
+        """Move fractions towards what is missing, those halfway between 0 and 1 most."""
+        room = fractions * (1 - fractions)
+        moves = _moves(self.missing - self._sums(rows, fractions), self._sums(rows, room))
+        fractions += room * (moves if self.cells is None else moves[self.cells[rows]])
+
+    def _sums(self, rows: slice, values: npt.NDArray[Any]) -> Floats:
+        if self.cells is None:
+            return np.asarray(values.sum(axis=0, keepdims=True), dtype=np.float64)
+        cells = self.cells[rows, None] * values.shape[1] + np.arange(values.shape[1])
+        sums = np.bincount(cells.reshape(-1), values.reshape(-1), self.low.size)
+        return sums.astype(np.float64, copy=False).reshape(self.low.shape)
+
+
+def _moves(gaps: Floats, rooms: Floats) -> Floats:
+    """By what part of their room f (1 - f) fractions have to move to close a gap; 1 takes none of them out of [0, 1]."""
+    return np.asarray(gaps / np.maximum(rooms, np.abs(gaps) + TINY))
+
+
+def _summing_to(totals: Indices, fractions: Floats) -> Floats:
+    """Rows of fractions moved inside [0, 1] so that each sums to its total."""
+    room = fractions * (1 - fractions)
+    near = fractions + room * _moves(totals - fractions.sum(axis=1), room.sum(axis=1))[:, None]
+    # What is left takes all of a row the same part of their way to 0 or to 1.
+    sums, classes = near.sum(axis=1), near.shape[1]
+    down = np.where(sums > totals, totals / np.maximum(sums, TINY), 1.0)
+    up = np.where(sums < totals, (classes - totals) / np.maximum(classes - sums, TINY), 1.0)
+    return np.asarray(1 - (1 - near * down[:, None]) * up[:, None])
+
+
+def _systematic_rows(fractions: Floats, totals: Indices, generator: np.random.Generator) -> Indices:
+    """0 or 1 for each fraction, 1 as often as it says, summing to the totals."""
+    ends = np.floor(np.cumsum(fractions, axis=1) + golden_offsets(len(totals), generator)[:, None]).astype(np.int64)
+    ends[:, -1] = totals
+    return np.asarray(np.diff(np.minimum(ends, totals[:, None]), prepend=0, axis=1))
+
+
+def _settle(counts: Indices, shares: Floats, due: Indices) -> None:
+    over = counts.sum(axis=0) - due
+    sources, targets = (np.repeat(np.arange(len(due)), np.maximum(each, 0)) for each in (over, -over))
+    for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
+        above = counts[:, source] - shares[:, source]
+        below = shares[:, target] - counts[:, target]
+        row = np.argmax(np.where(counts[:, source] > 0, np.minimum(above, below), -np.inf))
+        counts[row, source] -= 1
+        counts[row, target] += 1
+
+
+def _summed(table: npt.NDArray[Any], axes: Sequence[int]) -> npt.NDArray[Any]:
+    """Sums over all other axes; these in the order given."""
+    sums = table.sum(axis=tuple(axis for axis in range(table.ndim) if axis not in axes))
+    return np.asarray(sums.transpose([sorted(axes).index(axis) for axis in axes]))
