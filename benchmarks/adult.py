@@ -27,7 +27,16 @@ from mwem_sql.database.catalog import Place
 from mwem_sql.releases import store
 
 INCOME = ("workclass", "education", "marital-status", "occupation", "relationship", "race", "sex", "income")
-COUNTRY = ("workclass", "education-num", "marital-status", "occupation", "relationship", "race", "sex", "native-country")
+COUNTRY = (
+    "workclass",
+    "education-num",
+    "marital-status",
+    "occupation",
+    "relationship",
+    "race",
+    "sex",
+    "native-country",
+)
 # A cuboid of more cells counts with the most that its error can be, twice the rows over the cells: a few hundredths.
 MOST_CELLS = 4_000_000
 
@@ -42,12 +51,17 @@ def load(con: duckdb.DuckDBPyConnection, directory: Path, which: str) -> dict[st
     path = directory / ("adult_train.csv" if which == "income" else "discretised/private-pgm-adult.csv")
     con.execute("CREATE TEMP TABLE raw AS FROM read_csv(?, all_varchar := true)", [str(path)])
     if which == "income":
-        values = {name: [value for (value,) in con.execute(f"SELECT DISTINCT {quoted(name)} FROM raw ORDER BY 1").fetchall()] for name in names}
+        values = {
+            name: [value for (value,) in con.execute(f"SELECT DISTINCT {quoted(name)} FROM raw ORDER BY 1").fetchall()]
+            for name in names
+        }
     else:
         declared = json.loads((directory / "discretised/private-pgm-adult-domain.json").read_text())
         values = {name: [str(code) for code in range(declared[name])] for name in names}
     listed = {name: ", ".join("'" + value.replace("'", "''") + "'" for value in own) for name, own in values.items()}
-    con.execute(f"CREATE TABLE adult ({', '.join(f'{quoted(name)} ENUM({own}) NOT NULL' for name, own in listed.items())})")
+    con.execute(
+        f"CREATE TABLE adult ({', '.join(f'{quoted(name)} ENUM({own}) NOT NULL' for name, own in listed.items())})"
+    )
     con.execute(f"INSERT INTO adult SELECT {', '.join(map(quoted, names))} FROM raw")
     return values
 
@@ -79,7 +93,9 @@ class Cube:
     def errors(self, answer) -> tuple[float, float]:
         """Average and maximum over all cuboids."""
         found = [
-            float(np.abs(answer(names).ravel() - self.truth[names]).mean()) if names in self.truth else 2 * self.rows / self.cells(names)
+            float(np.abs(answer(names).ravel() - self.truth[names]).mean())
+            if names in self.truth
+            else 2 * self.rows / self.cells(names)
             for names in self.sets
         ]
         return statistics.mean(found), max(found)
@@ -126,7 +142,9 @@ def main() -> None:
     for name, pairs in collected.items():
         for label, found in zip(("average", "maximum"), zip(*pairs, strict=True), strict=True):
             spread = statistics.stdev(found) if len(found) > 1 else 0.0
-            print(f"  {name:8} {label} cuboid error {statistics.mean(found):8.2f}  (sd {spread:.2f}, {min(found):.2f} to {max(found):.2f})")
+            print(
+                f"  {name:8} {label} cuboid error {statistics.mean(found):8.2f}  (sd {spread:.2f}, {min(found):.2f} to {max(found):.2f})"
+            )
     con.close()
 
 

@@ -29,7 +29,9 @@ def released(histogram: np.ndarray, queries: np.ndarray, epsilon: float, generat
     return listing.fitted(histogram, queries, measured)
 
 
-def released_with_our_fit(histogram: np.ndarray, order: int, epsilon: float, generator: np.random.Generator) -> np.ndarray:
+def released_with_our_fit(
+    histogram: np.ndarray, order: int, epsilon: float, generator: np.random.Generator
+) -> np.ndarray:
     """The same measurements under the fit of a release, weighted by their variance: what is compared is then the choice of queries."""
     queries = parities(histogram.ndim, order)
     scale = len(queries) / epsilon
@@ -38,7 +40,10 @@ def released_with_our_fit(histogram: np.ndarray, order: int, epsilon: float, gen
     sets = [own for size in range(1, order + 1) for own in itertools.combinations(names, size)]
     sign = np.array([1, -1])
     blocks = {name: Block((name,), np.zeros(2, dtype=np.int32), 1, sign) for name in names}
-    targets = [Target(LinearQuery(tuple(map(blocks.__getitem__, own))), np.array([value]), 2 * scale**2) for own, value in zip(sets, measured, strict=True)]
+    targets = [
+        Target(LinearQuery(tuple(map(blocks.__getitem__, own))), np.array([value]), 2 * scale**2)
+        for own, value in zip(sets, measured, strict=True)
+    ]
     state = State.uniform({name: np.ones(2) for name in names}, float(histogram.sum()))
     state.fit(targets)
     state.finish()

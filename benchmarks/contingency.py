@@ -25,7 +25,13 @@ EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 ORDER = 3
 PAPER_ROUNDS = (5, 10, 15, 20)
 FLOOR = 1e-300
-WAYS = {"plain": "plain call", "histogram": "histogram start", "listing": "the paper's listing, best T", "barak": "Barak-style", "barak, our fit": "Barak-style, our fit"}
+WAYS = {
+    "plain": "plain call",
+    "histogram": "histogram start",
+    "listing": "the paper's listing, best T",
+    "barak": "Barak-style",
+    "barak, our fit": "Barak-style, our fit",
+}
 
 
 def data() -> tuple[str, ...]:
@@ -77,7 +83,13 @@ def show(results: Results, runs: int, page: Path | None) -> None:
         return min(found, key=lambda spread: spread.mean)
 
     figure, panels = report.axes(1, len(data()), 3.6 * len(data()), 3.4)
-    styles = {"plain": ("-", report.OURS), "histogram": (":", report.MORE), "listing": ("-.", report.PAPER), "barak": ("--", report.OTHER), "barak, our fit": ("--", "#d08770")}
+    styles = {
+        "plain": ("-", report.OURS),
+        "histogram": (":", report.MORE),
+        "listing": ("-.", report.PAPER),
+        "barak": ("--", report.OTHER),
+        "barak, our fit": ("--", "#d08770"),
+    }
     rows = []
     for panel, name in zip(panels[0], data(), strict=True):
         ways = [way for way in WAYS if name in DATA or way != "listing"]
@@ -85,7 +97,10 @@ def show(results: Results, runs: int, page: Path | None) -> None:
             found = [entropy(name, epsilon, way) for epsilon in EPSILONS]
             style, color = styles[way]
             panel.plot(EPSILONS, [one.mean for one in found], style, color=color, label=WAYS[way])
-            low, high = zip(*((max(one.mean - one.deviation, one.mean / 10), one.mean + one.deviation) for one in found), strict=True)
+            low, high = zip(
+                *((max(one.mean - one.deviation, one.mean / 10), one.mean + one.deviation) for one in found),
+                strict=True,
+            )
             panel.fill_between(EPSILONS, low, high, color=color, alpha=0.15, linewidth=0)
         panel.set(xscale="log", yscale="log", title=name, xlabel="epsilon")
         for epsilon in EPSILONS:
@@ -97,5 +112,7 @@ def show(results: Results, runs: int, page: Path | None) -> None:
             rows.append([name, epsilon, *shown, ahead])
     panels[0][0].set_ylabel("relative entropy")
     panels[0][-1].legend(frameon=False)
-    text = report.table(["data", "epsilon", *WAYS.values(), "ahead of the better baseline, in standard deviations"], rows)
+    text = report.table(
+        ["data", "epsilon", *WAYS.values(), "ahead of the better baseline, in standard deviations"], rows
+    )
     report.write("contingency", text + f"\n\nMean ± standard deviation of {runs} runs.\n", figure, page)

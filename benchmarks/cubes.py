@@ -26,9 +26,18 @@ ROUNDS = 10
 WAYS = {2: "2-way", 3: "3-way", 8: "unrestricted"}
 # What is asked of each kind of work: average and maximum cuboid error; mean L1 error of a marginal for `all 14`.
 REACH: dict[str, tuple[Case, dict[str, float]]] = {
-    "eight with income, 3-way, 10 rounds, total public": ({"data": "income", "ways": 3, "rounds": ROUNDS, "public": True}, {"average": 7.5, "maximum": 75}),
-    "the same, plain call": ({"data": "income", "ways": 3, "rounds": None, "public": False}, {"average": 6.6, "maximum": 55}),
-    "eight with native-country, 3-way, plain call": ({"data": "country", "ways": 3, "rounds": None, "public": False}, {"average": 5.2, "maximum": 60}),
+    "eight with income, 3-way, 10 rounds, total public": (
+        {"data": "income", "ways": 3, "rounds": ROUNDS, "public": True},
+        {"average": 7.5, "maximum": 75},
+    ),
+    "the same, plain call": (
+        {"data": "income", "ways": 3, "rounds": None, "public": False},
+        {"average": 6.6, "maximum": 55},
+    ),
+    "eight with native-country, 3-way, plain call": (
+        {"data": "country", "ways": 3, "rounds": None, "public": False},
+        {"average": 5.2, "maximum": 60},
+    ),
     "all 14, 2-way, delta 1e-9": ({"data": "all 14", "ways": 2, "rounds": None, "public": False}, {"L1": 0.085}),
     "all 14, 3-way, delta 1e-9": ({"data": "all 14", "ways": 3, "rounds": None, "public": False}, {"L1": 0.19}),
 }
@@ -37,11 +46,22 @@ REACH: dict[str, tuple[Case, dict[str, float]]] = {
 def cases(runs: int) -> list[Case]:
     """The rows of the table, and five runs that are followed round by round."""
     found = [case(**work, trace=False, run=run) for work, _ in REACH.values() for run in range(runs)]
-    return found + [case("income", ways, ROUNDS, public=True, trace=True, run=run) for ways in WAYS for run in range(min(runs, 5))]
+    return found + [
+        case("income", ways, ROUNDS, public=True, trace=True, run=run) for ways in WAYS for run in range(min(runs, 5))
+    ]
 
 
 def case(data: str, ways: int, rounds: int | None, *, public: bool, trace: bool, run: int) -> Case:
-    return {"experiment": "cubes", "way": "plain", "data": data, "ways": ways, "rounds": rounds, "public": public, "trace": trace, "run": run}
+    return {
+        "experiment": "cubes",
+        "way": "plain",
+        "data": data,
+        "ways": ways,
+        "rounds": rounds,
+        "public": public,
+        "trace": trace,
+        "run": run,
+    }
 
 
 def measure(asked: Case, directory: Path) -> dict[str, Any]:
@@ -50,7 +70,12 @@ def measure(asked: Case, directory: Path) -> dict[str, Any]:
     workload = _workload(asked["data"], asked["ways"], directory)
     wide = asked["data"] == "all 14"
     total = table.rows if asked["public"] else None
-    options = {"rounds": asked["rounds"], "total": total, "rows": 1 if asked["trace"] else None, "delta": 1e-9 if wide else None}
+    options = {
+        "rounds": asked["rounds"],
+        "total": total,
+        "rows": 1 if asked["trace"] else None,
+        "delta": 1e-9 if wide else None,
+    }
     with tables.released(con, workload, 1.0, **options) as (made, seconds):
         found: dict[str, Any] = {"seconds": seconds, "rounds": made.rounds}
         if wide:
@@ -58,15 +83,31 @@ def measure(asked: Case, directory: Path) -> dict[str, Any]:
             sets = [query.group_by for query in workload if len(query.group_by or ()) == asked["ways"]]
             truth = [table.histogram(names=names) for names in sets]
             state = table.state(con, made.output)
-            found["L1"] = float(np.mean([np.abs(state(names) - counts).sum() for names, counts in zip(sets, truth, strict=True)]) / table.rows)
-            found["L1 of rows"] = float(np.mean([np.abs(table.histogram(drawn, names) - counts).sum() for names, counts in zip(sets, truth, strict=True)]) / table.rows)
+            found["L1"] = float(
+                np.mean([np.abs(state(names) - counts).sum() for names, counts in zip(sets, truth, strict=True)])
+                / table.rows
+            )
+            found["L1 of rows"] = float(
+                np.mean(
+                    [
+                        np.abs(table.histogram(drawn, names) - counts).sum()
+                        for names, counts in zip(sets, truth, strict=True)
+                    ]
+                )
+                / table.rows
+            )
             return found
         truth = _truth(asked["data"], directory)
         if asked["trace"]:
             return found | {"trace": [cuboid_errors(weights - truth) for weights in _by_round(table, made)]}
         average, maximum = cuboid_errors(table.state(con, made.output)() - truth)
         rows_average, rows_maximum = cuboid_errors(table.histogram(table.drawn(con, made.output)) - truth)
-    return found | {"average": average, "maximum": maximum, "average of rows": rows_average, "maximum of rows": rows_maximum}
+    return found | {
+        "average": average,
+        "maximum": maximum,
+        "average of rows": rows_average,
+        "maximum of rows": rows_maximum,
+    }
 
 
 @lru_cache(maxsize=1)
@@ -127,13 +168,43 @@ def show(results: Results, runs: int, page: Path | None) -> None:
     rows = []
     for label, (work, reach) in REACH.items():
         for name, limit in reach.items():
-            weights, drawn = (results.spread(asked, figure_name, **work, trace=False) for figure_name in (name, f"{name} of rows"))
+            weights, drawn = (
+                results.spread(asked, figure_name, **work, trace=False) for figure_name in (name, f"{name} of rows")
+            )
             seconds = results.spread(asked, "seconds", **work, trace=False)
             claim = PAPER.get(name, "") if work["data"] == "income" else ""
-            rows.append([label, name, claim, limit, f"{weights.mean:.3g} ± {weights.deviation:.2g}", f"{drawn.mean:.3g} ({drawn.mean / weights.mean:.2f}x)", f"{seconds.mean:.1f}"])
+            rows.append(
+                [
+                    label,
+                    name,
+                    claim,
+                    limit,
+                    f"{weights.mean:.3g} ± {weights.deviation:.2g}",
+                    f"{drawn.mean:.3g} ({drawn.mean / weights.mean:.2f}x)",
+                    f"{seconds.mean:.1f}",
+                ]
+            )
     for ways, label in WAYS.items():
         last = np.array([measured["trace"][-1] for measured in results.of(asked, trace=True, ways=ways)])
         for part, name in enumerate(("average", "maximum")):
-            rows.append([f"eight with income, {label}, 10 rounds, {len(last)} runs", name, PAPER[name] if ways > 2 else "", "", f"{last[:, part].mean():.3g}", "", ""])
-    head = ["work, epsilon 1", "cuboid error", "the paper", "asked for, at most", "weights", "synthetic rows", "processor seconds"]
+            rows.append(
+                [
+                    f"eight with income, {label}, 10 rounds, {len(last)} runs",
+                    name,
+                    PAPER[name] if ways > 2 else "",
+                    "",
+                    f"{last[:, part].mean():.3g}",
+                    "",
+                    "",
+                ]
+            )
+    head = [
+        "work, epsilon 1",
+        "cuboid error",
+        "the paper",
+        "asked for, at most",
+        "weights",
+        "synthetic rows",
+        "processor seconds",
+    ]
     report.write("cubes", report.table(head, rows) + f"\n\nMean ± standard deviation of {runs} runs.\n", figure, page)

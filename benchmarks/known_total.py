@@ -32,7 +32,10 @@ def errors(data: Data, epsilon: float, runs: int) -> np.ndarray:
     boxes, con = shapes.workload(KINDS[data.dims], truth.shape), table.connect()
     found = np.empty((2, runs))
     for (known, options), seed in itertools.product(enumerate(({}, {"total": table.rows})), range(runs)):
-        with tables.released(con, boxes.workload(list(table.sizes)), epsilon, rows=1, seed=seed, **options) as (made, _):
+        with tables.released(con, boxes.workload(list(table.sizes)), epsilon, rows=1, seed=seed, **options) as (
+            made,
+            _,
+        ):
             found[known, seed] = (boxes.answers(table.state(con, made.output)() - truth) ** 2).mean()
     return found
 
@@ -69,11 +72,18 @@ def main() -> None:
     for name, found in cases(options.dims, options.rows, options.epsilon, options.runs):
         each = found[1] / found[0]
         ratios.append(found[1].mean() / found[0].mean())
-        cells = [name, *map(report.number, found.mean(axis=1)), f"{ratios[-1]:.2f}", f"{each.min():.2f} to {each.max():.2f}"]
+        cells = [
+            name,
+            *map(report.number, found.mean(axis=1)),
+            f"{ratios[-1]:.2f}",
+            f"{each.min():.2f} to {each.max():.2f}",
+        ]
         sys.stdout.write(f"| {' | '.join(cells)} |\n")
         sys.stdout.flush()
     logs = np.log(ratios)
-    sys.stdout.write(f"\ngeometric mean {np.exp(logs.mean()):.3f}, times or over {np.exp(logs.std() / np.sqrt(len(logs))):.3f}; {len(ratios)} cases, {options.runs} runs each\n")
+    sys.stdout.write(
+        f"\ngeometric mean {np.exp(logs.mean()):.3f}, times or over {np.exp(logs.std() / np.sqrt(len(logs))):.3f}; {len(ratios)} cases, {options.runs} runs each\n"
+    )
 
 
 if __name__ == "__main__":

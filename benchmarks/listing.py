@@ -17,7 +17,9 @@ import oracle
 relative_entropy = oracle.relative_entropy
 
 
-def released(histogram: np.ndarray, queries: np.ndarray, rounds: int, epsilon: float, generator: np.random.Generator) -> np.ndarray:
+def released(
+    histogram: np.ndarray, queries: np.ndarray, rounds: int, epsilon: float, generator: np.random.Generator
+) -> np.ndarray:
     """The last approximation; `queries` has a row of values per query and a column per cell of the histogram."""
     truth = histogram.ravel().astype(np.float64)
     uniform = np.full(truth.size, truth.sum() / truth.size)
@@ -28,4 +30,6 @@ def released(histogram: np.ndarray, queries: np.ndarray, rounds: int, epsilon: f
 def fitted(histogram: np.ndarray, queries: np.ndarray, measured: np.ndarray) -> np.ndarray:
     """Uniform weights after the listing's 100 passes over all measurements."""
     size = histogram.size
-    return oracle.multiplicative_weights(np.full(size, histogram.sum() / size), list(zip(queries[:, None, :], measured[:, None], strict=True)))
+    return oracle.multiplicative_weights(
+        np.full(size, histogram.sum() / size), list(zip(queries[:, None, :], measured[:, None], strict=True))
+    )

@@ -49,16 +49,28 @@ def run(table: str, epsilon: float, seed: int, rounds: str) -> dict[str, float]:
     con.execute("CREATE TABLE workload (predicate VARCHAR, group_by VARCHAR[])")
     con.execute(f"INSERT INTO workload VALUES {workload}")
     con.execute(f"CALL mwem_release('{table}', workload, {epsilon}, seed := {seed}{rounds})")
-    found = {"workload": con.execute(f"SELECT avg(error) FROM mwem_compare('{table}', '{table}_synthetic', workload)").fetchall()[0][0]}
+    found = {
+        "workload": con.execute(
+            f"SELECT avg(error) FROM mwem_compare('{table}', '{table}_synthetic', workload)"
+        ).fetchall()[0][0]
+    }
     for column, width in ranges.items():
         value = f"{column} - DATE '1950-01-01'" if column == "since" else column
         true, made = (
-            np.sort(np.array(con.execute(f"SELECT {value} FROM {name} WHERE {column} IS NOT NULL").fetchnumpy().popitem()[1], dtype=np.float64))
+            np.sort(
+                np.array(
+                    con.execute(f"SELECT {value} FROM {name} WHERE {column} IS NOT NULL").fetchnumpy().popitem()[1],
+                    dtype=np.float64,
+                )
+            )
             for name in (table, f"{table}_synthetic")
         )
         at = (np.arange(1000) + 0.5) / 1000
         found[f"{column} %"] = 100 * float(np.abs(np.quantile(true, at) - np.quantile(made, at)).mean()) / width
-        nulls = [con.execute(f"SELECT count(*) - count({column}) FROM {name}").fetchall()[0][0] for name in (f"{table}_synthetic", table)]
+        nulls = [
+            con.execute(f"SELECT count(*) - count({column}) FROM {name}").fetchall()[0][0]
+            for name in (f"{table}_synthetic", table)
+        ]
         found[f"{column} NULLs"] = nulls[0] - nulls[1]
         if column == "pay":
             found["avg(pay)"] = float(made.mean())
@@ -85,7 +97,11 @@ def main() -> None:
                         mock.patch("mwem_sql.releases.run.details_of", details.details_of if share else lambda _: {}),
                     ):
                         runs = [run(table, epsilon, seed, args.options) for seed in range(args.runs)]
-                    told = ", ".join(f"{name} {np.mean(own):.4g} +- {np.std(own):.2g}" for name in runs[0] for own in [[each[name] for each in runs]])
+                    told = ", ".join(
+                        f"{name} {np.mean(own):.4g} +- {np.std(own):.2g}"
+                        for name in runs[0]
+                        for own in [[each[name] for each in runs]]
+                    )
                     sys.stdout.write(f"{table}, epsilon {epsilon:g}, {parts} parts, share {share:g}: {told}\n")
                     sys.stdout.flush()
 

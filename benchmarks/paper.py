@@ -46,7 +46,9 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--runs", type=int, help="of each case; the most of them for auto")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--nltcs", type=Path, help="CSV of 16 binary columns, a row per record or with a column `count`")
+    parser.add_argument(
+        "--nltcs", type=Path, help="CSV of 16 binary columns, a row per record or with a column `count`"
+    )
     parser.add_argument("--write", type=Path, metavar="PAGE")
     options = parser.parse_args()
     if options.nltcs:

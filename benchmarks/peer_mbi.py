@@ -52,7 +52,9 @@ def mwem_pgm(job: peer.Job) -> Callable[[], np.ndarray]:
             clique for clique in cliques
             if clique not in held and mbi.junction_tree.hypothetical_model_size(domain, [*held, clique]) <= MAX_MEGABYTES
         ]  # fmt: skip
-        scores = np.array([np.abs(truth[clique] - answers[clique]).sum() - truth[clique].size / share for clique in fitting])
+        scores = np.array(
+            [np.abs(truth[clique] - answers[clique]).sum() - truth[clique].size / share for clique in fitting]
+        )
         chosen = fitting[int(np.argmax(share * scores / 2 + generator.gumbel(size=len(scores))))]
         noisy = truth[chosen] + generator.laplace(scale=1 / share, size=truth[chosen].size)
         measured.append(mbi.LinearMeasurement(noisy, chosen, stddev=np.sqrt(2) / share))

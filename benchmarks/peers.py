@@ -57,7 +57,9 @@ def environment(work: Path, name: str | None) -> Path:
         print(f"installing {name} into {home}", file=sys.stderr, flush=True)
         venv.create(home, clear=True, with_pip=True)
         for line in PACKAGES[name]:
-            subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *line], check=True)
+            subprocess.run(
+                [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *line], check=True
+            )
         done.touch()
     return python
 
@@ -73,7 +75,9 @@ def run(case: Case, directory: Path, work: Path) -> dict[str, Any]:
         command = [python, HERE / script, method, job, weights]
         # OpenDP's AIM now and then asks itself for a negative scale at the end of its budget and raises: such a run is made again.
         failed = 0
-        while (ran := subprocess.run(command, check=False, capture_output=True, text=True, env=_variables(name))).returncode:
+        while (
+            ran := subprocess.run(command, check=False, capture_output=True, text=True, env=_variables(name))
+        ).returncode:
             failed += 1
             if failed == TRIES:
                 raise SystemExit(f"{case['way']} failed {TRIES} times:\n{ran.stderr}")
@@ -88,14 +92,22 @@ def _variables(name: str | None) -> dict[str, str]:
 
 def cases(works: list[str], names: list[str], runs: int) -> list[Case]:
     """Each way once before any is run again: what else the machine does then slows all of them."""
-    return [{"experiment": "peers", "data": data, "way": name, "run": run} for run in range(runs) for data in works for name in names]
+    return [
+        {"experiment": "peers", "data": data, "way": name, "run": run}
+        for run in range(runs)
+        for data in works
+        for name in names
+    ]
 
 
 def show(results: Results, works: list[str], names: list[str], runs: int, page: Path | None) -> None:
     asked = cases(works, names, runs)
     rows = []
     for data, label in ((data, DATA[data]) for data in works):
-        ours = {figure: results.spread(asked, figure, data=data, way=names[0]).mean for figure in ("average", "maximum", "seconds", "processor", "megabytes")}
+        ours = {
+            figure: results.spread(asked, figure, data=data, way=names[0]).mean
+            for figure in ("average", "maximum", "seconds", "processor", "megabytes")
+        }
         for name in names:
             found = {figure: results.spread(asked, figure, data=data, way=name) for figure in ours}
             rows.append(
@@ -109,14 +121,32 @@ def show(results: Results, works: list[str], names: list[str], runs: int, page: 
     figure, panels = report.axes(1, len(works), 4 * len(works), 3)
     for panel, (data, label) in zip(panels[0], ((data, DATA[data]) for data in works), strict=True):
         for name in names:
-            seconds, average = (results.spread(asked, part, data=data, way=name).mean for part in ("processor", "average"))
+            seconds, average = (
+                results.spread(asked, part, data=data, way=name).mean for part in ("processor", "average")
+            )
             panel.scatter(seconds, average, color=report.OURS if name == names[0] else report.OTHER)
             panel.annotate(name, (seconds, average), xytext=(4, 4), textcoords="offset points", fontsize=7)
         panel.set(xscale="log", yscale="log", title=label, xlabel="seconds of processor time")
         panel.margins(x=0.35, y=0.2)
     panels[0][0].set_ylabel("average cuboid error")
-    head = ["work, epsilon 1", "package", "average cuboid error", "maximum", "seconds", "of processor", "over ours", "peak MB", "failed runs"]
-    report.write("peers", report.table(head, rows) + f"\n\n{f'Mean ± standard deviation of {runs} runs' if runs > 1 else 'One run'}, each in a fresh process, one at a time.\n", figure, page)
+    head = [
+        "work, epsilon 1",
+        "package",
+        "average cuboid error",
+        "maximum",
+        "seconds",
+        "of processor",
+        "over ours",
+        "peak MB",
+        "failed runs",
+    ]
+    report.write(
+        "peers",
+        report.table(head, rows)
+        + f"\n\n{f'Mean ± standard deviation of {runs} runs' if runs > 1 else 'One run'}, each in a fresh process, one at a time.\n",
+        figure,
+        page,
+    )
 
 
 def main() -> None:
@@ -124,7 +154,9 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--only", nargs="+", choices=list(PEERS), default=list(PEERS), metavar="PACKAGE", help=", ".join(PEERS))
+    parser.add_argument(
+        "--only", nargs="+", choices=list(PEERS), default=list(PEERS), metavar="PACKAGE", help=", ".join(PEERS)
+    )
     parser.add_argument("--tables", nargs="+", choices=list(DATA), default=list(DATA))
     parser.add_argument("--write", type=Path, metavar="PAGE")
     options = parser.parse_args()

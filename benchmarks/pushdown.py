@@ -86,7 +86,9 @@ def report(row: str, what: str, pairs: list[tuple[Took, Took]]) -> None:
     print(f"{'':11}   processor {spread([one.processor / other.processor for one, other in pairs])}", flush=True)
 
 
-def pushdown_of(con: duckdb.DuckDBPyConnection, table: str, workload: Workload, domain: Domain | None = None) -> Pushdown:
+def pushdown_of(
+    con: duckdb.DuckDBPyConnection, table: str, workload: Workload, domain: Domain | None = None
+) -> Pushdown:
     with Sandbox() as sandbox:
         compiled = compile_workload(domain or Domain.from_schema(con, table), workload, sandbox)
     database = con.execute("SELECT current_database()").fetchall()[0][0]
@@ -141,7 +143,9 @@ def make_bits(con: duckdb.DuckDBPyConnection, columns: int, rows: int) -> None:
 
 
 def bare_group_by(con: duckdb.DuckDBPyConnection, table: str, columns: list[str]) -> None:
-    con.cursor().sql(f"SELECT {', '.join(map(adult.quoted, columns))}, count(*) FROM {table} GROUP BY ALL").to_arrow_table()
+    con.cursor().sql(
+        f"SELECT {', '.join(map(adult.quoted, columns))}, count(*) FROM {table} GROUP BY ALL"
+    ).to_arrow_table()
 
 
 class Rows:
@@ -159,14 +163,22 @@ class Rows:
             declared = Domain.from_schema(con, "adult")
             domain = Domain("adult", declared.columns, tuple(item for item in declared if item.name in adult.INCOME))
             pushdown = pushdown_of(con, "adult", cuboids(domain), domain)
-            pairs = self.repeated(lambda: engine.true_answers(con.cursor(), pushdown), lambda: bare_group_by(con, "adult", list(adult.INCOME)))
+            pairs = self.repeated(
+                lambda: engine.true_answers(con.cursor(), pushdown),
+                lambda: bare_group_by(con, "adult", list(adult.INCOME)),
+            )
         report("adult", "all cuboids of 1 to 3 columns over a bare GROUP BY ALL", pairs)
         report("", "the same, less 0.15 s: at most 1.5", [(ours.less(0.15), bare) for ours, bare in pairs])
 
     def uniform(self) -> None:
         with opened(self.work / "uniform.duckdb", lambda con: make_uniform(con, SIZES, 10 * MILLION)) as con:
             pushdown = pushdown_of(con, "t", cuboids(Domain.from_schema(con, "t")))
-            hands = {"one GROUP BY": one_group_by, "one GROUP BY of a combined key": one_key, "a GROUP BY per set": group_by_per_set, "streamed codes": streamed_codes}
+            hands = {
+                "one GROUP BY": one_group_by,
+                "one GROUP BY of a combined key": one_key,
+                "a GROUP BY per set": group_by_per_set,
+                "streamed codes": streamed_codes,
+            }
             took: dict[str, list[Took]] = {name: [] for name in ("ours", *hands)}
             for _ in range(self.repeats + 1):
                 took["ours"].append(Took.of(lambda: engine.true_answers(con.cursor(), pushdown)))
@@ -203,8 +215,14 @@ class Rows:
             con.execute("DROP TABLE workload")
         compared = f"count_if of {count:,} predicates (timed on {asked}, scaled up) over the CALL"
         report("predicates", f"{compared}: at least 20", [(bare, whole) for bare, whole, _, _ in took])
-        report("", f"{compared} without its 10M synthetic rows (rows := 1000)", [(bare, few) for bare, _, few, _ in took])
-        report("", "the same over a bare copy of the table, which writes as many rows: a bound", [(bare, copied) for bare, _, _, copied in took])
+        report(
+            "", f"{compared} without its 10M synthetic rows (rows := 1000)", [(bare, few) for bare, _, few, _ in took]
+        )
+        report(
+            "",
+            "the same over a bare copy of the table, which writes as many rows: a bound",
+            [(bare, copied) for bare, _, _, copied in took],
+        )
 
     def pairs(self) -> None:
         with opened(self.work / "bits.duckdb", lambda con: make_bits(con, 1000, 100_000)) as con:
@@ -233,7 +251,11 @@ class Rows:
                 sqlglot.parse_one(text, dialect="duckdb")
 
         pairs = [(Took.of(parse).times(count / share), Took.of(ours)) for _ in range(max(1, self.repeats // 2))]
-        report("compile", f"sqlglot's parser on {count:,} predicates (timed on {share:,}, scaled up) over the compiler: at least 5", pairs)
+        report(
+            "compile",
+            f"sqlglot's parser on {count:,} predicates (timed on {share:,}, scaled up) over the compiler: at least 5",
+            pairs,
+        )
 
     def memory(self) -> None:
         path = self.work / "disk.duckdb"
@@ -243,7 +265,12 @@ class Rows:
         for _ in range(self.repeats):
             took = {}
             for name, found in peaks.items():
-                ran = subprocess.run([sys.executable, __file__, "--limited", name, "--work", str(self.work)], check=True, capture_output=True, text=True)
+                ran = subprocess.run(
+                    [sys.executable, __file__, "--limited", name, "--work", str(self.work)],
+                    check=True,
+                    capture_output=True,
+                    text=True,
+                )
                 *took[name], peak = json.loads(ran.stdout)
                 found.append(peak)
             pairs.append((Took(*took["ours"]), Took(*took["bare"])))
@@ -323,7 +350,10 @@ def random_predicates(con: duckdb.DuckDBPyConnection, table: str, count: int) ->
     def atom(item: mwem_sql.domains.domain.Attribute) -> str:
         if item.values is None:
             return f"{adult.quoted(item.name)} {draw.choice(['<', '>', '<=', '>='])} {draw.randint(int(item.low), int(item.high))}"
-        listed = ", ".join("'" + value.replace("'", "''") + "'" for value in draw.sample(item.values, min(draw.randint(1, 3), len(item.values) - 1)))
+        listed = ", ".join(
+            "'" + value.replace("'", "''") + "'"
+            for value in draw.sample(item.values, min(draw.randint(1, 3), len(item.values) - 1))
+        )
         return f"{adult.quoted(item.name)} IN ({listed})"
 
     found: dict[str, None] = {}
@@ -346,12 +376,22 @@ def constants(work: Path) -> None:
         show("code looked up in a list", f"SELECT sum(list_extract({table}, enum_code(c0)::BIGINT + 1)) FROM t")
         for columns in range(1, len(SIZES) + 1):
             codes = ", ".join(f"enum_code(c{k})" for k in range(columns))
-            show(f"GROUP BY {columns} columns, {int(np.prod(SIZES[:columns])):,} cells", f"SELECT {codes}, count(*) FROM t GROUP BY ALL")
+            show(
+                f"GROUP BY {columns} columns, {int(np.prod(SIZES[:columns])):,} cells",
+                f"SELECT {codes}, count(*) FROM t GROUP BY ALL",
+            )
         inner = ", ".join(f"enum_code(c{k}) AS v{k}" for k in range(len(SIZES)))
         draw = random.Random(1)
         for blocks in (1, 2, 3):
-            tests = [" AND ".join(f"v{k} <= {draw.randrange(SIZES[k])}" for k in draw.sample(range(len(SIZES)), blocks)) for _ in range(256)]
-            show(f"count_if of {blocks} conditions", f"SELECT {', '.join(f'count_if({test})' for test in tests)} FROM (SELECT {inner} FROM t)", 256)
+            tests = [
+                " AND ".join(f"v{k} <= {draw.randrange(SIZES[k])}" for k in draw.sample(range(len(SIZES)), blocks))
+                for _ in range(256)
+            ]
+            show(
+                f"count_if of {blocks} conditions",
+                f"SELECT {', '.join(f'count_if({test})' for test in tests)} FROM (SELECT {inner} FROM t)",
+                256,
+            )
         codes = np.random.default_rng(1).integers(0, 15120, MILLION)
         counts, cells = np.ones(MILLION, dtype=np.int64), np.zeros(15120, dtype=np.int64)
         print(f"{'a group to a histogram':44} {Took.of(lambda: np.add.at(cells, codes, counts)).processor * 1e3:8.2f}")
@@ -389,7 +429,9 @@ def _fastest(con: duckdb.DuckDBPyConnection, pushdown: Pushdown) -> float:
 
 def _by_rows(work: Path) -> Iterator[tuple[float, float]]:
     for millions in (1, 2, 4, 8, 16):
-        with opened(work / f"rows{millions}.duckdb", lambda con, rows=millions: make_uniform(con, SIZES, rows * MILLION)) as con:
+        with opened(
+            work / f"rows{millions}.duckdb", lambda con, rows=millions: make_uniform(con, SIZES, rows * MILLION)
+        ) as con:
             yield millions, _fastest(con, pushdown_of(con, "t", cuboids(Domain.from_schema(con, "t"))))
 
 
@@ -402,7 +444,9 @@ def _by_queries(work: Path) -> Iterator[tuple[float, float]]:
 
 def _by_columns(work: Path) -> Iterator[tuple[float, float]]:
     for columns in (50, 100, 200, 400, 600):
-        with opened(work / f"bits{columns}.duckdb", lambda con, columns=columns: make_bits(con, columns, 100_000)) as con:
+        with opened(
+            work / f"bits{columns}.duckdb", lambda con, columns=columns: make_bits(con, columns, 100_000)
+        ) as con:
             yield columns, _fastest(con, pushdown_of(con, "t", cuboids(Domain.from_schema(con, "t"), 2)))
 
 

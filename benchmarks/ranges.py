@@ -42,19 +42,32 @@ def cases(runs: int) -> list[Case]:
 
 
 def case(data: str, count: int, epsilon: float, *, way: str, rounds: int | None, run: int) -> Case:
-    return {"experiment": "ranges", "data": data, "queries": count, "epsilon": epsilon, "way": way, "rounds": rounds, "run": run}
+    return {
+        "experiment": "ranges",
+        "data": data,
+        "queries": count,
+        "epsilon": epsilon,
+        "way": way,
+        "rounds": rounds,
+        "run": run,
+    }
 
 
 def measure(asked: Case, directory: Path) -> dict[str, Any]:
     table = tables.read(asked["data"], directory)
     con = tables.connected(asked["data"], directory)
-    workload = mwem_sql.Workload.ranges(mwem_sql.Domain.from_schema(con, "private"), list(table.sizes), asked["queries"], seed=asked["run"])
+    workload = mwem_sql.Workload.ranges(
+        mwem_sql.Domain.from_schema(con, "private"), list(table.sizes), asked["queries"], seed=asked["run"]
+    )
     matrix = indicators(workload, table.shape)
     if asked["way"] == "bound":
         return {"error": svd_bound.bound_per_query(matrix, asked["epsilon"], 1 / table.rows)}
     truth = table.histogram()
     if asked["way"] == "listing":
-        seconds, weights = None, listing.released(truth, matrix, asked["rounds"], asked["epsilon"], np.random.default_rng())
+        seconds, weights = (
+            None,
+            listing.released(truth, matrix, asked["rounds"], asked["epsilon"], np.random.default_rng()),
+        )
     else:
         with tables.released(con, workload, asked["epsilon"], rounds=asked["rounds"], rows=1) as (made, seconds):
             weights = table.state(con, made.output)()
@@ -63,7 +76,9 @@ def measure(asked: Case, directory: Path) -> dict[str, Any]:
 
 def indicators(workload: mwem_sql.Workload, shape: tuple[int, ...]) -> np.ndarray:
     """A row of zeros and ones per range, over all cells in row-major order."""
-    ends = np.array([re.findall(r"BETWEEN (\d+) AND (\d+)", str(query.predicate)) for query in workload], dtype=np.int64)
+    ends = np.array(
+        [re.findall(r"BETWEEN (\d+) AND (\d+)", str(query.predicate)) for query in workload], dtype=np.int64
+    )
     out = np.ones((len(ends), 1))
     for axis, size in enumerate(shape):
         low, high = ends[:, axis, :1], ends[:, axis, 1:]
@@ -90,7 +105,14 @@ def show(results: Results, runs: int, page: Path | None) -> None:
                 ("bound", "SVD bound", "--", report.OTHER), ("listing", "the paper's listing, best T", "-.", report.PAPER),
                 ("plain", "plain call", "-", report.OURS),
             ):  # fmt: skip
-                panel.plot([x for *_, x in points], [error(data, count, epsilon, way) for count, epsilon, _ in points], style, marker="o", color=color, label=name)
+                panel.plot(
+                    [x for *_, x in points],
+                    [error(data, count, epsilon, way) for count, epsilon, _ in points],
+                    style,
+                    marker="o",
+                    color=color,
+                    label=name,
+                )
             panel.set(yscale="log", title=data, xlabel=label)
         row[0].set_ylabel("squared error per query")
     panels[0][1].legend(frameon=False)
@@ -98,8 +120,29 @@ def show(results: Results, runs: int, page: Path | None) -> None:
     for data in DATA:
         for count, epsilon in grid():
             bound, paper, ours = (error(data, count, epsilon, way) for way in ("bound", "listing", "plain"))
-            rows.append([data, count, epsilon, *map(report.number, (bound, paper, ours)), f"{bound / ours:.1f}x", f"{paper / ours:.1f}x"])
+            rows.append(
+                [
+                    data,
+                    count,
+                    epsilon,
+                    *map(report.number, (bound, paper, ours)),
+                    f"{bound / ours:.1f}x",
+                    f"{paper / ours:.1f}x",
+                ]
+            )
     seconds = [measured["seconds"] for measured in results.of(asked, way="plain")]
-    text = report.table(["data", "ranges", "epsilon", "SVD bound", "the paper's listing, best T", "plain call", "below the bound", "below the listing"], rows)
+    text = report.table(
+        [
+            "data",
+            "ranges",
+            "epsilon",
+            "SVD bound",
+            "the paper's listing, best T",
+            "plain call",
+            "below the bound",
+            "below the listing",
+        ],
+        rows,
+    )
     text += f"\n\nMean squared error per query, {runs} repetitions; a call took {np.median(seconds):.2f} s of processor time (median; at most {max(seconds):.2f} s).\n"
     report.write("ranges", text, figure, page)

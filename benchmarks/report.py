@@ -27,7 +27,15 @@ def axes(rows: int, columns: int, width: float, height: float) -> tuple[Any, Any
     mpl.use("agg")
     from matplotlib import pyplot as plt  # noqa: PLC0415
 
-    mpl.rcParams.update({"svg.hashsalt": "mwem", "svg.fonttype": "none", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False})
+    mpl.rcParams.update(
+        {
+            "svg.hashsalt": "mwem",
+            "svg.fonttype": "none",
+            "font.size": 9,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+        }
+    )
     return plt.subplots(rows, columns, figsize=(width, height), constrained_layout=True, squeeze=False)
 
 
@@ -38,7 +46,9 @@ def write(name: str, text: str, figure: Any, page: Path | None) -> None:
         return
     if figure is not None:
         for kind in ("svg", "png"):
-            figure.savefig(page.parent / f"experiments-{name}.{kind}", dpi=110, metadata={"Date": None} if kind == "svg" else None)
+            figure.savefig(
+                page.parent / f"experiments-{name}.{kind}", dpi=110, metadata={"Date": None} if kind == "svg" else None
+            )
         text = f"![{name}](experiments-{name}.svg)\n\n{text}"
     begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
     before, _, rest = page.read_text().partition(begin)

@@ -51,7 +51,9 @@ class Results:
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
-        self._paths = {reference: directory / f"{name}.jsonl" for reference, name in ((False, "releases"), (True, "references"))}
+        self._paths = {
+            reference: directory / f"{name}.jsonl" for reference, name in ((False, "releases"), (True, "references"))
+        }
         found = [path.read_text().splitlines() for path in self._paths.values() if path.exists()]
         self._known = {key(line["case"]): line["measured"] for lines in found for line in map(json.loads, lines)}
 

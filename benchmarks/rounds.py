@@ -25,14 +25,30 @@ def works() -> Iterator[tuple[str, str, Callable[[int | None, int], Case]]]:
     """For each experiment a name, the figure that is compared, and its case with that many rounds."""
     for data in (*ranges.DATA, *ranges.HELD_OUT):
         for epsilon in (0.1, 0.0125):
-            yield f"ranges, {data}, epsilon {epsilon}", "error", lambda rounds, run, data=data, epsilon=epsilon: ranges.case(data, ranges.FIXED_COUNT, epsilon, way="plain", rounds=rounds, run=run)
+            yield (
+                f"ranges, {data}, epsilon {epsilon}",
+                "error",
+                lambda rounds, run, data=data, epsilon=epsilon: ranges.case(
+                    data, ranges.FIXED_COUNT, epsilon, way="plain", rounds=rounds, run=run
+                ),
+            )
     for data in contingency.DATA:
         for epsilon in (0.1, 1.0):
-            yield f"contingency, {data}, epsilon {epsilon}", "entropy", lambda rounds, run, data=data, epsilon=epsilon: contingency.case(data, epsilon, "plain", rounds, run)
+            yield (
+                f"contingency, {data}, epsilon {epsilon}",
+                "entropy",
+                lambda rounds, run, data=data, epsilon=epsilon: contingency.case(data, epsilon, "plain", rounds, run),
+            )
     for data, figures in (("income", ("average", "maximum")), ("country", ("average", "maximum")), ("all 14", ("L1",))):
         for figure in figures:
             ways = 2 if data == "all 14" else 3
-            yield f"cubes, {data}, {figure}", figure, lambda rounds, run, data=data, ways=ways: cubes.case(data, ways, rounds, public=False, trace=False, run=run)
+            yield (
+                f"cubes, {data}, {figure}",
+                figure,
+                lambda rounds, run, data=data, ways=ways: cubes.case(
+                    data, ways, rounds, public=False, trace=False, run=run
+                ),
+            )
 
 
 def cases(runs: int) -> list[Case]:

@@ -53,10 +53,18 @@ def cases(options: argparse.Namespace) -> list[Case]:
     if options.work_name == "bits":
         plain = {"work": "bits", **data, "noise": 0, "rounds": options.rounds, "epsilon": 1.0}
         longer = options.rounds + 50
-        return [plain, {**plain, "noise": 50}, {**plain, "noise": 50, "rounds": longer, "epsilon": longer / options.rounds}]
+        return [
+            plain,
+            {**plain, "noise": 50},
+            {**plain, "noise": 50, "rounds": longer, "epsilon": longer / options.rounds},
+        ]
     if options.work_name == "adult8":
         return [{"work": "adult8", **data, "rounds": 10}]
-    plans = [{"work": "adult14", **data, "ways": ways, "rounds": rounds, "delta": delta} for ways, rounds in ((2, 16), (3, 30)) for delta in (0, 1e-9)]
+    plans = [
+        {"work": "adult14", **data, "ways": ways, "rounds": rounds, "delta": delta}
+        for ways, rounds in ((2, 16), (3, 30))
+        for delta in (0, 1e-9)
+    ]
     return [*plans, *([{"work": "mst", **data}] if options.mst else [])]
 
 
@@ -120,7 +128,9 @@ def main() -> None:
     parser.add_argument("work_name", metavar="work", choices=[*RUNS, "growth"], help=", ".join([*RUNS, "growth"]))
     parser.add_argument("--data", type=Path, help="adult_train.csv and discretised/ are there")
     parser.add_argument("--work", type=Path, help="what is measured is kept there; by default nothing is")
-    parser.add_argument("--runs", type=int, help="of each case; " + ", ".join(f"{name} {runs}" for name, runs in RUNS.items()))
+    parser.add_argument(
+        "--runs", type=int, help="of each case; " + ", ".join(f"{name} {runs}" for name, runs in RUNS.items())
+    )
     parser.add_argument("--attributes", type=int, nargs="+", default=[10, 20, 50, 100, 200, 500, 1000])
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--mst", type=int, nargs="?", const=1, default=0, metavar="RUNS")

@@ -32,5 +32,8 @@ def counts(columns: Columns, sizes: Sizes, names: Sequence[str]) -> np.ndarray:
 def distance(columns: Columns, sizes: Sizes, ways: int, released: Callable[[Sequence[str]], np.ndarray]) -> list[float]:
     """Mean and maximum, over all marginals of so many attributes, of the L1 distance to the truth as a share of the rows."""
     rows = len(next(iter(columns.values())))
-    found = [np.abs(released(names) - counts(columns, sizes, names)).sum() / rows for names in itertools.combinations(sizes, ways)]
+    found = [
+        np.abs(released(names) - counts(columns, sizes, names)).sum() / rows
+        for names in itertools.combinations(sizes, ways)
+    ]
     return [float(np.mean(found)), float(np.max(found))]

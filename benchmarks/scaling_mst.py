@@ -47,7 +47,9 @@ class TreeModel:
     """Marginals of a model whose cliques of two form a spanning tree, as MST's do; the model's own way compiles a second for each."""
 
     def __init__(self, model: Any) -> None:
-        self._one = {name: np.asarray(model.project((name,)).values, dtype=np.float64) for name in model.domain.attributes}
+        self._one = {
+            name: np.asarray(model.project((name,)).values, dtype=np.float64) for name in model.domain.attributes
+        }
         near: dict[str, dict[str, np.ndarray]] = {name: {} for name in self._one}
         for one, other in (clique for clique in model.cliques if len(clique) == 2):
             joint = np.asarray(model.project((one, other)).transpose((one, other)).values, dtype=np.float64)
@@ -59,7 +61,10 @@ class TreeModel:
                 steps, given = found[middle]
                 for other in near[middle].keys() - found.keys():
                     joint = near[middle][other]
-                    found[other] = steps + 1, given @ (joint / np.maximum(joint.sum(axis=1, keepdims=True), np.finfo(float).tiny))
+                    found[other] = (
+                        steps + 1,
+                        given @ (joint / np.maximum(joint.sum(axis=1, keepdims=True), np.finfo(float).tiny)),
+                    )
                     queue.append(other)
 
     def marginal(self, names: Sequence[str]) -> np.ndarray:
@@ -77,7 +82,9 @@ def measure(columns: dict[str, np.ndarray], sizes: dict[str, int]) -> dict[str, 
     keys = {name: list(range(size)) for name, size in sizes.items()}
     rho = largest_rho()
     begin, used = time.perf_counter(), time.process_time()
-    context = dp.Context.compositor(data=frame, privacy_unit=dp.unit_of(contributions=1), privacy_loss=dp.loss_of(rho=rho))
+    context = dp.Context.compositor(
+        data=frame, privacy_unit=dp.unit_of(contributions=1), privacy_loss=dp.loss_of(rho=rho)
+    )
     table = context.query(rho=rho).select(list(keys)).contingency_table(keys=keys, algorithm=dp.mbi.MST()).release()
     synthetic = [table.synthesize()]
     seconds = [time.perf_counter() - begin, time.process_time() - used]
@@ -94,7 +101,9 @@ def measure(columns: dict[str, np.ndarray], sizes: dict[str, int]) -> dict[str, 
 
     errors = {}
     for ways in (2, 3):
-        errors[f"rows {ways}"] = min(distance(columns, sizes, ways, lambda names, rows=rows: counts(rows, sizes, names)) for rows in drawn)
+        errors[f"rows {ways}"] = min(
+            distance(columns, sizes, ways, lambda names, rows=rows: counts(rows, sizes, names)) for rows in drawn
+        )
         errors[f"weights {ways}"] = distance(columns, sizes, ways, weights)
     return {"seconds": seconds, "peak": peak, "rho": rho, **errors}
 

@@ -134,7 +134,10 @@ def adult(records: Records) -> str:
 
 
 def adult8(records: Records) -> str:
-    times = {"CALL, s": spread(record["seconds"] for record in records), "whole process, s": spread(record["process"] for record in records)}
+    times = {
+        "CALL, s": spread(record["seconds"] for record in records),
+        "whole process, s": spread(record["process"] for record in records),
+    }
     return markdown([{**times, "memory, MB": most(records, "peak")}])
 
 
@@ -148,14 +151,28 @@ def draw_binary(figure: Any, records: Records) -> None:
     def median(of: Callable[[Record], float]) -> list[float]:
         return [statistics.median(map(of, runs)) for runs in groups]
 
-    attributes, queries, each = median(lambda run: run["attributes"]), median(lambda run: run["queries"]), median(per_round)
+    attributes, queries, each = (
+        median(lambda run: run["attributes"]),
+        median(lambda run: run["queries"]),
+        median(per_round),
+    )
     call, round_, memory = figure.subplots(1, 3)
     call.loglog(attributes, median(lambda run: run["seconds"]), marker="o", color=BLUE, label="CALL")
     call.loglog(attributes, median(lambda run: run["product"]), marker="o", color=GREY, label="X.T @ X")
     call.set(xlabel="BOOLEAN attributes, as many rounds", ylabel="time (s)")
     round_.loglog(queries, each, marker="o", color=BLUE, label="measured")
-    round_.loglog(queries, [each[-1] * count / queries[-1] for count in queries], color=GREY, linestyle=":", label="linear in the queries")
-    round_.set(xlabel="queries: all one- and two-way marginals", ylabel="time of a round (ms)", ylim=(min(each) / 3, max(each) * 3))
+    round_.loglog(
+        queries,
+        [each[-1] * count / queries[-1] for count in queries],
+        color=GREY,
+        linestyle=":",
+        label="linear in the queries",
+    )
+    round_.set(
+        xlabel="queries: all one- and two-way marginals",
+        ylabel="time of a round (ms)",
+        ylim=(min(each) / 3, max(each) * 3),
+    )
     memory.plot(attributes, median(lambda run: run["peak"]), marker="o", color=BLUE)
     memory.set(xlabel="BOOLEAN attributes, as many rounds", ylabel="peak memory (MB)", xlim=(0, None), ylim=(0, None))
     call.legend(frameon=False)
@@ -171,7 +188,9 @@ def draw_bits(figure: Any, records: Records) -> None:
         for axis, curve in zip(axes, curves(runs, kept), strict=True):
             points = list(zip(*curve, strict=True))
             axis.plot(range(1, kept + 1), list(map(statistics.median, points)), color=colour, label=label)
-            axis.fill_between(range(1, kept + 1), list(map(min, points)), list(map(max, points)), color=colour, alpha=0.2, linewidth=0)
+            axis.fill_between(
+                range(1, kept + 1), list(map(min, points)), list(map(max, points)), color=colour, alpha=0.2, linewidth=0
+            )
     axes[0].set(xlabel="round", ylabel="elapsed time (s)", ylim=(0, None))
     axes[1].set(xlabel="round", ylabel="maximum error (rows)", yscale="log")
     axes[2].set(xlabel="round", ylabel="average error (rows)", yscale="log")
@@ -185,8 +204,13 @@ def publish(found: dict[str, Records], clock: str, docs: Path) -> None:
     """Put the tables into scaling.md, each between two comments, and the plots beside it."""
     page = docs / "scaling.md"
     text = page.read_text()
-    for name, block in {"clock": f"Time is {clock} time.", **{name: TABLES[name](records) for name, records in found.items()}}.items():
-        text = re.sub(rf"(?s)(<!-- {name} -->\n).*?(<!-- end -->)", lambda ends, block=block: f"{ends[1]}{block}\n{ends[2]}", text)
+    for name, block in {
+        "clock": f"Time is {clock} time.",
+        **{name: TABLES[name](records) for name, records in found.items()},
+    }.items():
+        text = re.sub(
+            rf"(?s)(<!-- {name} -->\n).*?(<!-- end -->)", lambda ends, block=block: f"{ends[1]}{block}\n{ends[2]}", text
+        )
     page.write_text(text)
     for name in found.keys() & PLOTS.keys():
         plot(docs / f"scaling-{name}", PLOTS[name], found[name])

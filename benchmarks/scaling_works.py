@@ -30,7 +30,16 @@ from mwem_sql.releases import store
 ROWS = 100_000
 PRODUCTS = 3
 # Without '?' their values need 3 + 4 + 3 + 4 + 3 + 3 + 1 + 6 bits: the paper's 27.
-CATEGORICAL = ("workclass", "education", "marital-status", "occupation", "relationship", "race", "sex", "native-country")
+CATEGORICAL = (
+    "workclass",
+    "education",
+    "marital-status",
+    "occupation",
+    "relationship",
+    "race",
+    "sex",
+    "native-country",
+)
 
 Record = dict[str, Any]
 # Gets the loop's problem, a copy of its state after a round, and whether that round was the last.
@@ -70,7 +79,15 @@ class Rounds:
         module.mwem = watched
 
 
-def call(con: duckdb.DuckDBPyConnection, table: str, rounds: int, *, epsilon: float = 1, delta: float = 0, observe: Observe | None = None) -> Record:
+def call(
+    con: duckdb.DuckDBPyConnection,
+    table: str,
+    rounds: int,
+    *,
+    epsilon: float = 1,
+    delta: float = 0,
+    observe: Observe | None = None,
+) -> Record:
     """The release for the table `workload`: all of the CALL, and of its rounds."""
     watch = Rounds(observe)
     statement = "FROM mwem_release($table, workload, $epsilon, rounds := $rounds, delta := $delta)"
@@ -100,7 +117,9 @@ def binary(attributes: int) -> Record:
     """Independent bits, all one- and two-way marginals, as many rounds as attributes; and X.T @ X of the same bits."""
     drawn = np.random.default_rng(attributes).random((ROWS, attributes)) < 0.1
     con = table_of_bits({f"b{number}": drawn[:, number] for number in range(attributes)})
-    con.execute("CREATE TABLE workload AS FROM mwem_marginals('private', 1) UNION ALL FROM mwem_marginals('private', 2)")
+    con.execute(
+        "CREATE TABLE workload AS FROM mwem_marginals('private', 1) UNION ALL FROM mwem_marginals('private', 2)"
+    )
     before = products(drawn)
     measured = call(con, "private", attributes)
     return measured | {"product": np.min(before + products(drawn), axis=0).tolist()}
@@ -142,8 +161,13 @@ def bits(data: str, noise: int, rounds: int, epsilon: float) -> Record:
         return [float(np.max(found)), float(np.mean(found))]
 
     def observe(problem: Any, state: Any, is_last: bool) -> Record:
-        workload = [query for query in problem.queries if len(query.attributes) == 3]  # its marginals may be candidates, too
-        seen = {"adult": errors(state, [query for query in workload if added.keys().isdisjoint(query.attributes)]), "cells": state.cells}
+        workload = [
+            query for query in problem.queries if len(query.attributes) == 3
+        ]  # its marginals may be candidates, too
+        seen = {
+            "adult": errors(state, [query for query in workload if added.keys().isdisjoint(query.attributes)]),
+            "cells": state.cells,
+        }
         return seen | ({"all": errors(state, workload)} if is_last else {})
 
     return call(con, "private", rounds, epsilon=epsilon, observe=observe) | {"bits": len(columns)}
@@ -164,12 +188,21 @@ def adult_bits(directory: Path) -> dict[str, np.ndarray]:
 def adult14(data: str, ways: int, rounds: int, delta: float) -> Record:
     """All attributes of discretised Adult and all marginals of so many of them."""
     columns, sizes = discretised(Path(data))
-    con = table_of(columns, {name: f"INTEGER NOT NULL CHECK ({adult.quoted(name)} BETWEEN 0 AND {size - 1})" for name, size in sizes.items()})
+    con = table_of(
+        columns,
+        {
+            name: f"INTEGER NOT NULL CHECK ({adult.quoted(name)} BETWEEN 0 AND {size - 1})"
+            for name, size in sizes.items()
+        },
+    )
     con.execute("CREATE TABLE workload AS FROM mwem_marginals('private', $ways)", {"ways": ways})
     measured = call(con, "private", rounds, delta=delta)
     drawn = con.execute("FROM private_synthetic").fetchnumpy()
     state = store.load(con.cursor(), "private_synthetic", Place.of(con), "benchmark").state()
-    released = {"rows": lambda names: counts(drawn, sizes, names), "weights": lambda names: state.marginal(names).ravel()}
+    released = {
+        "rows": lambda names: counts(drawn, sizes, names),
+        "weights": lambda names: state.marginal(names).ravel(),
+    }
     return measured | {f"{kind} {ways}": distance(columns, sizes, ways, cells) for kind, cells in released.items()}
 
 

@@ -26,7 +26,16 @@ from mwem_sql.database.catalog import Place
 from mwem_sql.releases import store
 
 CATEGORIES = ("workclass", "education", "marital-status", "occupation", "relationship", "race", "sex", "income")
-COUNTRY = ("workclass", "education-num", "marital-status", "occupation", "relationship", "race", "sex", "native-country")
+COUNTRY = (
+    "workclass",
+    "education-num",
+    "marital-status",
+    "occupation",
+    "relationship",
+    "race",
+    "sex",
+    "native-country",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,9 +65,13 @@ class Table:
         """A database with this table in it, named `private`; one thread, because runs go side by side."""
         con = mwem_sql.connect()
         con.execute("SET threads = 1")
-        columns = ", ".join(f'"{name}" INTEGER NOT NULL CHECK ("{name}" BETWEEN 0 AND {size - 1})' for name, size in self.sizes.items())
+        columns = ", ".join(
+            f'"{name}" INTEGER NOT NULL CHECK ("{name}" BETWEEN 0 AND {size - 1})' for name, size in self.sizes.items()
+        )
         con.execute(f"CREATE TABLE private ({columns})")
-        con.from_arrow(pa.table({name: self.codes[:, place] for place, name in enumerate(self.sizes)})).insert_into("private")
+        con.from_arrow(pa.table({name: self.codes[:, place] for place, name in enumerate(self.sizes)})).insert_into(
+            "private"
+        )
         return con
 
     def marginals(self, ways: int) -> mwem_sql.Workload:
@@ -78,7 +91,9 @@ class Table:
                 own = stored.classes[name]
                 classes = own.codes[np.searchsorted(own.pieces.highs, np.arange(self.sizes[name]))]
                 if not np.array_equal(classes, np.arange(own.count)):
-                    alike = np.bincount(classes)[classes].reshape([-1 if axis == other else 1 for other in range(len(names))])
+                    alike = np.bincount(classes)[classes].reshape(
+                        [-1 if axis == other else 1 for other in range(len(names))]
+                    )
                     found = np.take(found, classes, axis=axis) / alike
             return found
 
@@ -106,7 +121,11 @@ def _integers(name: str, path: Path, columns: dict[str, tuple[int, int]]) -> Tab
 def _categories(name: str, path: Path) -> Table:
     raw = _read(path)
     found = {column: np.unique(raw[column], return_inverse=True) for column in CATEGORIES}
-    return Table(name, {column: len(values) for column, (values, _) in found.items()}, np.array([codes for _, codes in found.values()]).T)
+    return Table(
+        name,
+        {column: len(values) for column, (values, _) in found.items()},
+        np.array([codes for _, codes in found.values()]).T,
+    )
 
 
 def _discretised(name: str, directory: Path, columns: Sequence[str] | None) -> Table:
@@ -126,10 +145,18 @@ def _binary(name: str, path: Path) -> Table:
 
 _READERS: dict[str, Callable[[Path], Table]] = {
     "capital-loss": lambda path: _integers("capital-loss", path / "adult_train.csv", {"capital-loss": (4357, 1)}),
-    "age x hours": lambda path: _integers("age x hours", path / "adult_train.csv", {"age": (91, 1), "hours-per-week": (25, 4)}),
-    "recency x frequency": lambda path: _integers("recency x frequency", path / "transfusion.csv", {"recency": (80, 1), "frequency": (55, 1)}),
-    "age x education": lambda path: _integers("age x education", path / "adult_train.csv", {"age": (91, 1), "education-num": (17, 1)}),
-    "time x frequency": lambda path: _integers("time x frequency", path / "transfusion.csv", {"time": (100, 1), "frequency": (55, 1)}),
+    "age x hours": lambda path: _integers(
+        "age x hours", path / "adult_train.csv", {"age": (91, 1), "hours-per-week": (25, 4)}
+    ),
+    "recency x frequency": lambda path: _integers(
+        "recency x frequency", path / "transfusion.csv", {"recency": (80, 1), "frequency": (55, 1)}
+    ),
+    "age x education": lambda path: _integers(
+        "age x education", path / "adult_train.csv", {"age": (91, 1), "education-num": (17, 1)}
+    ),
+    "time x frequency": lambda path: _integers(
+        "time x frequency", path / "transfusion.csv", {"time": (100, 1), "frequency": (55, 1)}
+    ),
     "monetary": lambda path: _integers("monetary", path / "transfusion.csv", {"monetary": (1251, 10)}),
     "income": lambda path: _categories("income", path / "adult_train.csv"),
     "country": lambda path: _discretised("country", path, COUNTRY),
@@ -156,7 +183,9 @@ _outputs = itertools.count()
 
 
 @contextmanager
-def released(con: duckdb.DuckDBPyConnection, workload: mwem_sql.Workload, epsilon: float, **options: object) -> Iterator[tuple[mwem_sql.Release, float]]:
+def released(
+    con: duckdb.DuckDBPyConnection, workload: mwem_sql.Workload, epsilon: float, **options: object
+) -> Iterator[tuple[mwem_sql.Release, float]]:
     """A release of its own, never a stored one, with OpenDP's noise, and its seconds of processor time; its rows are dropped afterwards."""
     begin = time.process_time()
     made = mwem_sql.release(con, "private", workload, epsilon, output=f"released_{next(_outputs)}", **options)

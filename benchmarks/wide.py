@@ -15,10 +15,14 @@ import duckdb
 
 import mwem_sql
 
-TABLE = """CREATE TABLE t (
+TABLE = (
+    """CREATE TABLE t (
     age INTEGER NOT NULL CHECK (age BETWEEN 0 AND 99), pay DOUBLE CHECK (pay >= 0 AND pay < 1e6),
     n INTEGER NOT NULL CHECK (n BETWEEN 0 AND 99999), d DATE NOT NULL CHECK (d BETWEEN DATE '1900-01-01' AND DATE '2099-12-31'),
-    """ + ", ".join(f"c{k} INTEGER NOT NULL CHECK (c{k} BETWEEN 0 AND 98)" for k in range(12)) + ")"
+    """
+    + ", ".join(f"c{k} INTEGER NOT NULL CHECK (c{k} BETWEEN 0 AND 98)" for k in range(12))
+    + ")"
+)
 # By what each is about, a predicate for the number i of a workload of `size`, as DuckDB formats it.
 PREDICATES = {
     "two columns": "format('age >= {} AND pay > {}', i % 97, i * (1000000 // size) + 0.5)",
@@ -30,7 +34,9 @@ PREDICATES = {
     "value by value": "format('n % {} = 0', i + 2)",
 }
 # The same for a release: of twelve sets of attributes, so that rounds select.
-RELEASED = {"twelve sets, released": "format('c{} >= {} AND pay > {}', i % 12, i // 12 % 97, i * (1000000 // size) + 0.5)"}
+RELEASED = {
+    "twelve sets, released": "format('c{} >= {} AND pay > {}', i % 12, i // 12 % 97, i * (1000000 // size) + 0.5)"
+}
 ROWS = f"""INSERT INTO t SELECT i % 100, hash(i) % 1000000, i % 100000, DATE '2000-01-01', {", ".join(f"hash(i, {k}) % 99" for k in range(12))}
     FROM range(20000) AS r(i)"""
 

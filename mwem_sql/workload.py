@@ -60,22 +60,36 @@ class Query:
             if value is not None and not isinstance(value, str):
                 raise _no(f"{part} ({value!r}) of a row is not text", f"{part} is a VARCHAR")
             if value is not None and not _is_readable(value):
-                raise _no(f"{part} ({value[:80]!r}) of a row has a NUL or half of a surrogate pair in it", "write characters only")
+                raise _no(
+                    f"{part} ({value[:80]!r}) of a row has a NUL or half of a surrogate pair in it",
+                    "write characters only",
+                )
         if self.group_by is not None:
             self._check_group_by(self.group_by)
         elif self.predicate is None and self.measure is None:
-            raise _no("a row has a NULL predicate and no group_by, so it asks nothing", "write a predicate ('true' counts all rows) or a group_by")
+            raise _no(
+                "a row has a NULL predicate and no group_by, so it asks nothing",
+                "write a predicate ('true' counts all rows) or a group_by",
+            )
         if not (isinstance(self.weight, (float, Real)) and 0 < self.weight < math.inf):
-            raise _no(f"a row has the weight {self.weight!r}, which must be a positive finite number", "leave it NULL for 1")
+            raise _no(
+                f"a row has the weight {self.weight!r}, which must be a positive finite number", "leave it NULL for 1"
+            )
 
     def _check_group_by(self, names: tuple[str, ...]) -> None:
         if not names:
             raise _no("a row has an empty group_by list", "name columns, or leave it NULL")
         for name in names:
             if not isinstance(name, str):
-                raise _no(f"a row has a group_by list ({list(names)!r}) with something other than names in it", "list column names only")
+                raise _no(
+                    f"a row has a group_by list ({list(names)!r}) with something other than names in it",
+                    "list column names only",
+                )
             if not _is_readable(name):
-                raise _no(f"a row has a group_by ({list(names)!r}) with a NUL or half of a surrogate pair in it", "write characters only")
+                raise _no(
+                    f"a row has a group_by ({list(names)!r}) with a NUL or half of a surrogate pair in it",
+                    "write characters only",
+                )
 
     @property
     def label(self) -> str:
@@ -102,7 +116,9 @@ class Workload:
             raise refuse(WorkloadError, "workload", "the workload has no rows", "add at least one query")
         if len(self.queries) > MAX_QUERIES:
             raise refuse(
-                WorkloadError, "workload", f"the workload has {len(self.queries):,} rows, more than {MAX_QUERIES:,}",
+                WorkloadError,
+                "workload",
+                f"the workload has {len(self.queries):,} rows, more than {MAX_QUERIES:,}",
                 "use group_by rows, each of which asks many cells at once",
             )
 
@@ -147,12 +163,19 @@ class Workload:
     def ranges(cls, domain: Domain, columns: Sequence[str], count: int, seed: int | None = None) -> Workload:
         """`count` random ranges: per column two values of its domain, in order, both ends included."""
         if not isinstance(count, int) or not 1 <= count <= MAX_QUERIES:
-            raise refuse(OptionError, "mwem_ranges", f"count ({count}) must be from 1 to {MAX_QUERIES:,}", "give a whole number")
+            raise refuse(
+                OptionError, "mwem_ranges", f"count ({count}) must be from 1 to {MAX_QUERIES:,}", "give a whole number"
+            )
         if not columns:
             raise refuse(OptionError, "mwem_ranges", "no column is named", "name one column, or several in a list")
         attributes = _named(domain, columns, "mwem_ranges")
         if seed is not None and (not isinstance(seed, int) or seed < 0):
-            raise refuse(OptionError, "mwem_ranges", f"seed ({seed!r}) must be a whole number, not negative", "leave it out for other ranges every time")
+            raise refuse(
+                OptionError,
+                "mwem_ranges",
+                f"seed ({seed!r}) must be a whole number, not negative",
+                "leave it out for other ranges every time",
+            )
         generator = np.random.default_rng(seed)
         drawn = [_random_ranges(attribute, count, generator) for attribute in attributes]
         return cls(tuple(Query(predicate=" AND ".join(parts)) for parts in zip(*drawn, strict=True)))
@@ -167,7 +190,9 @@ class Workload:
         for attribute in chosen:
             if not _is_binary(attribute):
                 raise refuse(
-                    OptionError, "mwem_parities", f"attribute {attribute.name} has {attribute.cells or 'endless'} values or bins",
+                    OptionError,
+                    "mwem_parities",
+                    f"attribute {attribute.name} has {attribute.cells or 'endless'} values or bins",
                     "a parity takes attributes of two values, NOT NULL",
                 )
         _check_order("mwem_parities", k, len(chosen), "attributes with two values, NOT NULL")
@@ -187,14 +212,20 @@ class Workload:
             {
                 "predicate": query.predicate,
                 "measure": query.measure,
-                "group_by": None if query.group_by is None else list(query.group_by) if verbatim else _group_text(query),
+                "group_by": None
+                if query.group_by is None
+                else list(query.group_by)
+                if verbatim
+                else _group_text(query),
                 "name": query.label,
                 "weight": float(query.weight),
             }
             for query in self.queries
         ]
         index = SCHEMA.get_field_index("group_by")
-        return pa.Table.from_pylist(rows, schema=SCHEMA if verbatim else SCHEMA.set(index, pa.field("group_by", pa.string())))
+        return pa.Table.from_pylist(
+            rows, schema=SCHEMA if verbatim else SCHEMA.set(index, pa.field("group_by", pa.string()))
+        )
 
 
 def _no(what: str, hint: str) -> MwemError:
@@ -208,11 +239,15 @@ def _is_readable(text: str) -> bool:
 
 def _query(number: int, row: Mapping[str, Any]) -> Query:
     spelled = _spelled(tuple(row))
-    written, measure, group_by, name, weight = [row[spelled[column]] if column in spelled else None for column in COLUMNS]
+    written, measure, group_by, name, weight = [
+        row[spelled[column]] if column in spelled else None for column in COLUMNS
+    ]
     text = bare(written) if isinstance(written, str) else written
     if group_by is not None and not isinstance(group_by, (str, list, tuple)):
         raise refuse(
-            WorkloadError, "workload", f"row {number} has a group_by ({group_by!r}) that is neither text nor a list of names",
+            WorkloadError,
+            "workload",
+            f"row {number} has a group_by ({group_by!r}) that is neither text nor a list of names",
             "write ['sex', 'race'] or 'sex, race'",
         )
     try:
@@ -232,7 +267,9 @@ def _spelled(names: tuple[str, ...]) -> dict[str, str]:
     for name in names:
         if fold(name) not in COLUMNS:
             raise refuse(
-                WorkloadError, "workload", f"column {name} is not a column of a workload",
+                WorkloadError,
+                "workload",
+                f"column {name} is not a column of a workload",
                 f"a workload has any of {', '.join(COLUMNS)}; select just those",
             )
     return {fold(name): name for name in names}
@@ -241,7 +278,9 @@ def _spelled(names: tuple[str, ...]) -> dict[str, str]:
 def _check_order(function: str, k: int, available: int, what: str) -> None:
     if not isinstance(k, int) or not 1 <= k <= available:
         raise refuse(
-            OptionError, function, f"order ({k!r}) must be from 1 to {available}, the number of {what}",
+            OptionError,
+            function,
+            f"order ({k!r}) must be from 1 to {available}, the number of {what}",
             "declare more attributes or ask for a lower order",
         )
 
@@ -252,7 +291,9 @@ def _named(domain: Domain, columns: Sequence[str], function: str) -> list[Attrib
     for name in names:
         if name not in domain.columns or names.count(name) > 1:
             what = "named twice" if name in domain.columns else f"not a column of {domain.table}"
-            raise refuse(OptionError, function, f"column ({name!r}) is {what}", f"the columns are {', '.join(domain.columns)}")
+            raise refuse(
+                OptionError, function, f"column ({name!r}) is {what}", f"the columns are {', '.join(domain.columns)}"
+            )
     return [domain[name] for name in names]
 
 
@@ -272,7 +313,9 @@ def _column(name: str) -> str:
 def _random_ranges(attribute: Attribute, count: int, generator: np.random.Generator) -> list[str]:
     if attribute.values is not None:
         raise refuse(
-            OptionError, "mwem_ranges", f"attribute {attribute.name} has a list of values, not bounds",
+            OptionError,
+            "mwem_ranges",
+            f"attribute {attribute.name} has a list of values, not bounds",
             "ranges need numbers, dates or timestamps",
         )
     assert attribute.low is not None and attribute.high is not None

@@ -33,7 +33,11 @@ PEOPLE = """
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     asked = config.getoption("markexpr")
-    slow = [item for item in items if any(item.get_closest_marker(name) and name not in asked for name in ("versions", "campaign"))]
+    slow = [
+        item
+        for item in items
+        if any(item.get_closest_marker(name) and name not in asked for name in ("versions", "campaign"))
+    ]
     if slow:
         config.hook.pytest_deselected(items=slow)
         items[:] = [item for item in items if item not in slow]

@@ -71,13 +71,20 @@ class World:
         for statement in self.before:
             con.execute(statement)
         if rows:
-            con.execute(f"INSERT INTO base (id, a, b, c, d, s) SELECT i, p, q, r, t, {{'id': i, 'a': p}} FROM (VALUES {listed}) AS v(i, p, q, r, t)")
+            con.execute(
+                f"INSERT INTO base (id, a, b, c, d, s) SELECT i, p, q, r, t, {{'id': i, 'a': p}} FROM (VALUES {listed}) AS v(i, p, q, r, t)"
+            )
         for old in folder.iterdir():
             old.unlink()
         if self.file is not None:
             options = ", HEADER true" if self.file == "csv" else ""
-            for name, condition in (("one", "a IS NULL OR a < 1"), ("two", "a >= 1")):  # by its own value: no row moves when another goes
-                con.execute(f"COPY (SELECT id, a, b, c, d FROM base WHERE {condition}) TO '{folder / name}.{self.file}' (FORMAT {self.file}{options})")
+            for name, condition in (
+                ("one", "a IS NULL OR a < 1"),
+                ("two", "a >= 1"),
+            ):  # by its own value: no row moves when another goes
+                con.execute(
+                    f"COPY (SELECT id, a, b, c, d FROM base WHERE {condition}) TO '{folder / name}.{self.file}' (FORMAT {self.file}{options})"
+                )
         for statement in self.after:
             con.execute(statement.replace("FOLDER", str(folder)))
 
@@ -89,7 +96,17 @@ def world(chance: random.Random) -> World:
     made = World(unit, chance.randrange(1, 4) if unit else 1, Workload.from_rows(asked))
     names = list(TYPES)
     collation = chance.choice(["", "", " COLLATE NOCASE"])
-    generated = chance.choice(["", "", ", g INTEGER AS (a + 1)", ", g AS (stats(a))", ", g AS (upper(b))", ", g AS (random())", ", g AS (nextval('seq'))"])
+    generated = chance.choice(
+        [
+            "",
+            "",
+            ", g INTEGER AS (a + 1)",
+            ", g AS (stats(a))",
+            ", g AS (upper(b))",
+            ", g AS (random())",
+            ", g AS (nextval('seq'))",
+        ]
+    )
     kinds = ", ".join(f"{name} {kind}{collation if kind == 'VARCHAR' else ''}" for name, kind in TYPES.items())
     made.before = [f"CREATE OR REPLACE TABLE base ({kinds}, s STRUCT(id VARCHAR, a INTEGER){generated})", DOMAIN]
     source = chance.choice(["table", "view", "view", "views", "file", "file"])
@@ -101,7 +118,9 @@ def world(chance: random.Random) -> World:
             items = "* REPLACE (file_row_number::INTEGER AS a)"
         made.after.append(f"CREATE OR REPLACE VIEW asked AS SELECT {items} FROM {read}{_where(chance)}")
     elif source == "table":
-        made.after.append("CREATE OR REPLACE TABLE asked AS FROM base" if generated else "ALTER TABLE base RENAME TO asked")
+        made.after.append(
+            "CREATE OR REPLACE TABLE asked AS FROM base" if generated else "ALTER TABLE base RENAME TO asked"
+        )
         made.before.insert(0, "DROP TABLE IF EXISTS asked")
         if generated:
             made.before[1] = made.before[1].replace("TABLE base", "TABLE asked")
@@ -109,14 +128,26 @@ def world(chance: random.Random) -> World:
     else:
         inner = "base"
         if source == "views":
-            made.after.append(f"CREATE OR REPLACE VIEW middle AS SELECT *{chance.choice(['', ' EXCLUDE (s)', ', a + 1 AS more'])} FROM base{_where(chance)}")
+            made.after.append(
+                f"CREATE OR REPLACE VIEW middle AS SELECT *{chance.choice(['', ' EXCLUDE (s)', ', a + 1 AS more'])} FROM base{_where(chance)}"
+            )
             inner = chance.choice(["middle", "main.middle AS m", "memory.main.middle"])
-        made.after.append(f"CREATE OR REPLACE VIEW asked AS SELECT {_items(chance, names, unit, file=False)} FROM {inner}{_where(chance)}")
+        made.after.append(
+            f"CREATE OR REPLACE VIEW asked AS SELECT {_items(chance, names, unit, file=False)} FROM {inner}{_where(chance)}"
+        )
     if chance.random() < 0.15:
         made.macro = chance.choice(MACROS)
         made.after.append(f"CREATE OR REPLACE MACRO {made.macro}")
     if chance.random() < 0.3:
-        made.settings.append(chance.choice(["SET GLOBAL default_collation = 'NOCASE'", "SET GLOBAL TimeZone = 'Asia/Tokyo'", "SET GLOBAL default_collation = 'NOACCENT'"]))
+        made.settings.append(
+            chance.choice(
+                [
+                    "SET GLOBAL default_collation = 'NOCASE'",
+                    "SET GLOBAL TimeZone = 'Asia/Tokyo'",
+                    "SET GLOBAL default_collation = 'NOACCENT'",
+                ]
+            )
+        )
     return made
 
 
@@ -127,14 +158,29 @@ def _items(chance: random.Random, names: Sequence[str], unit: str | None, *, fil
     out = []
     for name in names:
         chosen = chance.choice(WRONG[name] if name == wrong else FINE[name])
-        if (file and chosen.startswith("s.")) or (unit == name and name != wrong):  # neighbours are made by the unit's own values
+        if (file and chosen.startswith("s.")) or (
+            unit == name and name != wrong
+        ):  # neighbours are made by the unit's own values
             chosen = name
         out.append(f"{chosen} AS {name}")
     return ", ".join(out)
 
 
 def _where(chance: random.Random) -> str:
-    return chance.choice(["", "", "", " WHERE a > 0", " WHERE d", " WHERE rowid > 2", " WHERE a > (SELECT avg(a) FROM base)", " ORDER BY a", " LIMIT 5", " WHERE b IN ('x', 'y')"])
+    return chance.choice(
+        [
+            "",
+            "",
+            "",
+            " WHERE a > 0",
+            " WHERE d",
+            " WHERE rowid > 2",
+            " WHERE a > (SELECT avg(a) FROM base)",
+            " ORDER BY a",
+            " LIMIT 5",
+            " WHERE b IN ('x', 'y')",
+        ]
+    )
 
 
 def _file(chance: random.Random, ending: str) -> str:
@@ -142,12 +188,32 @@ def _file(chance: random.Random, ending: str) -> str:
     one, two, both = f"'FOLDER/one.{ending}'", f"'FOLDER/two.{ending}'", f"'FOLDER/*.{ending}'"
     path = chance.choice([one, two, both, f"[{one}, {two}]", f"[{one}, {both}]", f"[{two}, {two}]"])
     if ending == "parquet":
-        argument = chance.choice(["", "", "", ", file_row_number := true", ", file_row_number => true", ", filename := true", ", union_by_name := true"])
+        argument = chance.choice(
+            [
+                "",
+                "",
+                "",
+                ", file_row_number := true",
+                ", file_row_number => true",
+                ", filename := true",
+                ", union_by_name := true",
+            ]
+        )
         return chance.choice([f"read_parquet({path}{argument})", both])
     if ending == "csv":
-        argument = chance.choice([f", {DECLARED}, header := true", f", {DECLARED}, header := true", "", ", header := true", f", {DECLARED}, header := true, ignore_errors := true"])
+        argument = chance.choice(
+            [
+                f", {DECLARED}, header := true",
+                f", {DECLARED}, header := true",
+                "",
+                ", header := true",
+                f", {DECLARED}, header := true, ignore_errors := true",
+            ]
+        )
         return chance.choice([f"read_csv({path}{argument})", f"read_csv({path}{argument})", both])
-    argument = chance.choice([f", {DECLARED}", f", {DECLARED}, format := 'newline_delimited'", "", ", format := 'newline_delimited'"])
+    argument = chance.choice(
+        [f", {DECLARED}", f", {DECLARED}, format := 'newline_delimited'", "", ", format := 'newline_delimited'"]
+    )
     return chance.choice([f"read_json({path}{argument})", f"read_json({path}{argument})", both])
 
 
@@ -184,19 +250,30 @@ class Seen:
 
 
 def look(con: duckdb.DuckDBPyConnection, made: World) -> Seen:
-    request = Request("asked", made.workload, Budget(Fraction(1)), rounds=1, unit=made.unit, rows_per_unit=made.rows_per_unit)
+    request = Request(
+        "asked", made.workload, Budget(Fraction(1)), rounds=1, unit=made.unit, rows_per_unit=made.rows_per_unit
+    )
     try:
         plan = make_plan(Session.of(con), request)
     except MwemError as refused:
         return Seen(str(refused), None, ())
     statements = [statement.sql("duckdb") for part in plan.pushdown.parts for statement in part.statements]
-    shown = (statements, plan.relation.columns, sorted(plan.compiled.classes), [own.count for own in plan.compiled.classes.values()], repr(plan.split), len(plan.problem.queries))
+    shown = (
+        statements,
+        plan.relation.columns,
+        sorted(plan.compiled.classes),
+        [own.count for own in plan.compiled.classes.values()],
+        repr(plan.split),
+        len(plan.problem.queries),
+    )
     try:
         answers = engine.true_answers(con.cursor(), plan.pushdown)
     except EngineError as failed:  # which is visible, and said to be
         return Seen((shown, str(failed)), None, ())
     split = np.split(answers, plan.pushdown.starts[1:])
-    return Seen(shown, tuple(tuple(answer.tolist()) for answer in split), tuple(int(bound) for bound in plan.problem.bounds()))
+    return Seen(
+        shown, tuple(tuple(answer.tolist()) for answer in split), tuple(int(bound) for bound in plan.problem.bounds())
+    )
 
 
 @contextmanager
@@ -204,13 +281,21 @@ def instance() -> Iterator[duckdb.DuckDBPyConnection]:
     """A database with what worlds refer to."""
     with duckdb.connect(config={"threads": 1}) as con:
         con.execute("CREATE SEQUENCE seq; CREATE SCHEMA tools; CREATE TABLE base (a INTEGER)")
-        con.execute("CREATE MACRO peek(x) AS (SELECT max(a) FROM base); CREATE MACRO tools.peek(x) AS (SELECT max(a) FROM base)")
+        con.execute(
+            "CREATE MACRO peek(x) AS (SELECT max(a) FROM base); CREATE MACRO tools.peek(x) AS (SELECT max(a) FROM base)"
+        )
         yield con
 
 
 def clean(con: duckdb.DuckDBPyConnection, made: World) -> None:
     """Take back what the next world would meet."""
-    for statement in ("DROP VIEW IF EXISTS asked", "DROP TABLE IF EXISTS asked", "DROP VIEW IF EXISTS middle", "RESET GLOBAL default_collation", "RESET GLOBAL TimeZone"):
+    for statement in (
+        "DROP VIEW IF EXISTS asked",
+        "DROP TABLE IF EXISTS asked",
+        "DROP VIEW IF EXISTS middle",
+        "RESET GLOBAL default_collation",
+        "RESET GLOBAL TimeZone",
+    ):
         _quietly(lambda statement=statement: con.execute(statement))
     if made.macro is not None:
         name = made.macro.split("(")[0]

@@ -29,4 +29,6 @@ def force(monkeypatch: pytest.MonkeyPatch, plan: str) -> None:
         monkeypatch.setattr(pushdown, "MAX_HELD_CELLS", 40)
     if plan == "group by per set":
         monkeypatch.setattr(_Planner, "_cover", lambda _self, sets, _limit, _most: [(ranks, [ranks]) for ranks in sets])
-        monkeypatch.setattr(_Planner, "_group_cost", lambda _self, _union, made: float(sum(len(sets) for _, sets in made) ** 2))
+        monkeypatch.setattr(
+            _Planner, "_group_cost", lambda _self, _union, made: float(sum(len(sets) for _, sets in made) ** 2)
+        )

@@ -92,7 +92,9 @@ def tree_of(shape: Mapping[str, int], sets: Sequence[Sequence[str]], seed: int, 
     state = State.uniform({name: np.ones(size) for name, size in shape.items()}, total)
     targets = []
     for names in sets:
-        query = LinearQuery(tuple(Block((name,), np.arange(shape[name], dtype=np.int32), shape[name]) for name in names))
+        query = LinearQuery(
+            tuple(Block((name,), np.arange(shape[name], dtype=np.int32), shape[name]) for name in names)
+        )
         targets.append(Target(query, total * generator.dirichlet(np.full(query.cells, 0.5)), 1.0))
     state.fit(targets)
     return state

@@ -66,7 +66,9 @@ class Curator:
         """A debit as a release makes it; refused or not, it is the sum that counts."""
         epsilon = self.chance.choice(SHARES)
         try:
-            self.account(name).debit(self.con.cursor(), Charge(Budget(epsilon), pure_rho(epsilon)), "o", action="mwem_release")
+            self.account(name).debit(
+                self.con.cursor(), Charge(Budget(epsilon), pure_rho(epsilon)), "o", action="mwem_release"
+            )
         except MwemError:
             self.met["refused"] += 1
             return
@@ -76,7 +78,21 @@ class Curator:
             self.spent[first] += epsilon
 
     def act(self) -> None:
-        act = self.chance.choice([self.rename, self.alter, self.swap, self.rotate, self.copy, self.view, self.replace, self.attach, self.restart, self.comment, *[self.ask] * 8])
+        act = self.chance.choice(
+            [
+                self.rename,
+                self.alter,
+                self.swap,
+                self.rotate,
+                self.copy,
+                self.view,
+                self.replace,
+                self.attach,
+                self.restart,
+                self.comment,
+                *[self.ask] * 8,
+            ]
+        )
         self.met[act.__name__] += 1
         act()
 
@@ -84,7 +100,11 @@ class Curator:
         return self.chance.choice(sorted(self.tables))
 
     def ask(self) -> None:
-        self.release(self.chance.choice(sorted([*self.tables, *(view for view, table in self.views.items() if table in self.tables)])))
+        self.release(
+            self.chance.choice(
+                sorted([*self.tables, *(view for view, table in self.views.items() if table in self.tables)])
+            )
+        )
 
     def run(self, statement: str) -> None:
         self.con.execute(f"USE {self.alias}.main")
@@ -104,7 +124,9 @@ class Curator:
     def swap(self) -> None:
         one, other = self.any_table(), self.any_table()
         if one != other:
-            self.run(f"ALTER TABLE {one} RENAME TO interim; ALTER TABLE {other} RENAME TO {one}; ALTER TABLE interim RENAME TO {other}")
+            self.run(
+                f"ALTER TABLE {one} RENAME TO interim; ALTER TABLE {other} RENAME TO {one}; ALTER TABLE interim RENAME TO {other}"
+            )
             self.tables[one], self.tables[other] = self.tables[other], self.tables[one]
             self.views.clear()
 
@@ -144,12 +166,16 @@ class Curator:
     def comment(self) -> None:
         """A comment of the owner's, beside the account's."""
         name = self.any_table()
-        ((before,),) = self.con.execute("SELECT comment FROM duckdb_tables() WHERE table_name = ? AND database_name = ?", [name, self.alias]).fetchall()
+        ((before,),) = self.con.execute(
+            "SELECT comment FROM duckdb_tables() WHERE table_name = ? AND database_name = ?", [name, self.alias]
+        ).fetchall()
         self.run(f"COMMENT ON TABLE {name} IS 'seen {self.count}. {before or ''}'")
 
 
 @pytest.mark.parametrize(("sequences", "steps"), [(8, 25), pytest.param(600, 60, marks=pytest.mark.campaign)])
-def test_what_is_released_about_the_same_rows_stays_within_their_cap(sequences: int, steps: int, tmp_path: Path) -> None:
+def test_what_is_released_about_the_same_rows_stays_within_their_cap(
+    sequences: int, steps: int, tmp_path: Path
+) -> None:
     met: Counter[str] = Counter()
     for seed in range(sequences):
         folder = tmp_path / str(seed)
@@ -178,7 +204,10 @@ def test_a_copied_file_has_no_budget_of_its_own_beside_the_first(connect: Open, 
     con = connect(tmp_path / "a.duckdb")
     con.execute(f"ATTACH '{tmp_path / 'b.duckdb'}' AS b")
     for table in ("t", "b.main.t"):
-        with pytest.raises(duckdb.Error, match=r"has its account in database [ab], too: one file is a copy of the other\. Hint: DETACH the copy"):
+        with pytest.raises(
+            duckdb.Error,
+            match=r"has its account in database [ab], too: one file is a copy of the other\. Hint: DETACH the copy",
+        ):
             con.execute(f"CALL mwem_release('{table}', w, 1, rows := 5, output := 'a.main.o')")
     con.execute("DETACH b; CALL mwem_release('t', w, 1, rows := 5)").fetchall()
 
@@ -188,7 +217,9 @@ def moved_file(con: Connection, folder: Path, statement: str) -> None:
 
 
 def test_a_replaced_table_is_known_by_its_name_while_there_is_one_cap(con: Connection) -> None:
-    con.execute("CREATE TABLE jan AS SELECT true AS x; CREATE TABLE feb AS SELECT true AS x; CREATE TABLE w AS SELECT 'x' AS predicate")
+    con.execute(
+        "CREATE TABLE jan AS SELECT true AS x; CREATE TABLE feb AS SELECT true AS x; CREATE TABLE w AS SELECT 'x' AS predicate"
+    )
     call = "CALL mwem_release('{}', w, {}, rows := 5, output := '{}')"
     con.execute("CALL mwem_budget('jan', 1)").fetchall()
     con.execute("CREATE OR REPLACE TABLE jan AS SELECT false AS x")
@@ -210,7 +241,9 @@ def shared(connect: Open, tmp_path: Path) -> Connection:
     con = connect(tmp_path / "a.duckdb")
     for name in ("one", "two", "three"):
         con.execute(f"COPY (SELECT i % 2 = 0 AS x FROM range(40) t(i)) TO '{tmp_path / name}.parquet'")
-    con.execute(f"CREATE VIEW people AS SELECT x FROM read_parquet(['{tmp_path}/one.parquet', '{tmp_path}/two.parquet']); CREATE TABLE w AS SELECT 'x' AS predicate")
+    con.execute(
+        f"CREATE VIEW people AS SELECT x FROM read_parquet(['{tmp_path}/one.parquet', '{tmp_path}/two.parquet']); CREATE TABLE w AS SELECT 'x' AS predicate"
+    )
     con.execute("CALL mwem_budget('people', 1)").fetchall()
     con.execute("CALL mwem_release('people', w, 0.8, rows := 5)").fetchall()
     return con
@@ -219,8 +252,10 @@ def shared(connect: Open, tmp_path: Path) -> Connection:
 @pytest.mark.parametrize(
     "change",
     [
-        "CREATE VIEW v AS FROM 'FOLDER/one.parquet'", "CREATE VIEW v AS SELECT NOT x AS x FROM read_parquet('FOLDER/t*.parquet')",
-        "CREATE VIEW inner_view AS FROM 'FOLDER/two.parquet'; CREATE VIEW v AS FROM inner_view", "ALTER VIEW people RENAME TO v",
+        "CREATE VIEW v AS FROM 'FOLDER/one.parquet'",
+        "CREATE VIEW v AS SELECT NOT x AS x FROM read_parquet('FOLDER/t*.parquet')",
+        "CREATE VIEW inner_view AS FROM 'FOLDER/two.parquet'; CREATE VIEW v AS FROM inner_view",
+        "ALTER VIEW people RENAME TO v",
         "ATTACH ':memory:' AS b; CREATE VIEW b.v AS FROM 'FOLDER/one.parquet'; USE b; USE a",
     ],
 )
@@ -239,7 +274,11 @@ def test_a_view_under_the_same_name_keeps_its_account_over_new_files(shared: Con
 
 
 def test_files_of_two_accounts_are_not_read_together(shared: Connection, tmp_path: Path) -> None:
-    moved_file(shared, tmp_path, "CREATE VIEW third AS FROM 'FOLDER/three.parquet'; CREATE VIEW all_of_them AS FROM 'FOLDER/*.parquet'")
+    moved_file(
+        shared,
+        tmp_path,
+        "CREATE VIEW third AS FROM 'FOLDER/three.parquet'; CREATE VIEW all_of_them AS FROM 'FOLDER/*.parquet'",
+    )
     with pytest.raises(duckdb.Error, match=r"table \(a\.main\.third\) has no cap, and database a has tables with one"):
         shared.execute("CALL mwem_release('third', w, 0.5, rows := 5)")
     shared.execute("CALL mwem_budget('third', 1)").fetchall()
@@ -249,15 +288,21 @@ def test_files_of_two_accounts_are_not_read_together(shared: Connection, tmp_pat
 
 
 @pytest.mark.parametrize("write", ["table", "file", "account"])
-def test_rows_that_change_while_they_are_read_are_not_released(connect: Open, tmp_path: Path, write: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_change_while_they_are_read_are_not_released(
+    connect: Open, tmp_path: Path, write: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Between the debit and the scans a table is swapped with another, or a file is written to."""
     con = connect(tmp_path / "a.duckdb")
-    con.execute("CREATE TABLE w AS SELECT 'x' AS predicate; CREATE TABLE people (x BOOLEAN NOT NULL); CREATE TABLE others (x BOOLEAN NOT NULL)")
+    con.execute(
+        "CREATE TABLE w AS SELECT 'x' AS predicate; CREATE TABLE people (x BOOLEAN NOT NULL); CREATE TABLE others (x BOOLEAN NOT NULL)"
+    )
     con.execute(f"COPY (SELECT true AS x) TO '{tmp_path}/p.parquet'; CREATE VIEW files AS FROM '{tmp_path}/p.parquet'")
     con.execute("CALL mwem_release('others', w, 1, rows := 5)").fetchall()
     acts: dict[str, Callable[[], object]] = {
         "table": lambda: con.cursor().execute("ALTER TABLE people ADD COLUMN more INTEGER"),
-        "account": lambda: con.cursor().execute("ALTER TABLE people RENAME TO gone; ALTER TABLE others RENAME TO people"),
+        "account": lambda: con.cursor().execute(
+            "ALTER TABLE people RENAME TO gone; ALTER TABLE others RENAME TO people"
+        ),
         "file": lambda: con.cursor().execute(f"COPY (SELECT false AS x FROM range(9)) TO '{tmp_path}/p.parquet'"),
     }
     read, answers, done = engine._read, engine.true_answers, []
@@ -276,6 +321,9 @@ def test_rows_that_change_while_they_are_read_are_not_released(connect: Open, tm
     else:
         monkeypatch.setattr(engine, "true_answers", first)
     table = "files" if write == "file" else "people"
-    with pytest.raises(duckdb.Error, match=r"engine: the private table or its files were replaced or written to while they were read\. Hint: release when nobody writes"):
+    with pytest.raises(
+        duckdb.Error,
+        match=r"engine: the private table or its files were replaced or written to while they were read\. Hint: release when nobody writes",
+    ):
         con.execute(f"CALL mwem_release('{table}', w, 1, rows := 5)")
     assert con.execute("SELECT status FROM mwem_ledger() WHERE table_name = ?", [table]).fetchall() == [("failed",)]

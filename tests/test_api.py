@@ -15,7 +15,13 @@ from mwem_sql.releases.run import SUMMARY
 
 def test_a_release_has_the_columns_of_the_summary(con: Connection) -> None:
     made = mwem_sql.release(con, "people", "workload", epsilon=0.5, rounds=2, rows=30)
-    assert (made.release, made.output, made.rows, made.epsilon, made.delta) == (1, "memory.main.people_synthetic", 30, 0.5, 0.0)
+    assert (made.release, made.output, made.rows, made.epsilon, made.delta) == (
+        1,
+        "memory.main.people_synthetic",
+        30,
+        0.5,
+        0.0,
+    )
     assert (made.rounds, made.queries, made.attributes, made.private, made.reused) == (2, 3, 4, True, False)
     assert made.cells > 0
     assert made.seconds > 0
@@ -36,7 +42,17 @@ def test_factors_and_measurements_are_arrow(con: Connection) -> None:
     for row in made.factors.to_pylist():
         assert np.prod(row["shape"]) == len(row["weights"])
     assert {name for row in made.factors.to_pylist() for name in row["attributes"]} == {"age", "sex", "member", "city"}
-    assert made.measurements.schema.names == ["step", "purpose", "query", "name", "noise", "scale", "resolution", "values", "blocks"]
+    assert made.measurements.schema.names == [
+        "step",
+        "purpose",
+        "query",
+        "name",
+        "noise",
+        "scale",
+        "resolution",
+        "values",
+        "blocks",
+    ]
     assert made.measurements.column("purpose").to_pylist() == ["total", "round", "round"]
 
 
@@ -51,15 +67,24 @@ def test_answers_are_those_of_sql(con: Connection) -> None:
     found = made.answer("workload")
     assert found.schema.names == ["query", "name", "cell", "answer"]
     assert list(found.to_pydict().values()) == [
-        list(column) for column in zip(*con.execute("FROM mwem_answer('people_synthetic', workload)").fetchall(), strict=True)
+        list(column)
+        for column in zip(*con.execute("FROM mwem_answer('people_synthetic', workload)").fetchall(), strict=True)
     ]
 
 
 def test_a_workload_in_every_form(con: Connection) -> None:
     con.execute("CALL mwem_release('people', workload, 1, rounds := 1)").fetchall()
     arrow = con.sql("FROM workload").to_arrow_table()
-    written = Workload.from_predicates(["age > 40", "sex = 'F' AND member"]) + Workload((Query(group_by=("sex", "city")),))
-    forms: list[str | Workload | pa.Table] = [written, Workload.from_rows(arrow.to_pylist()), arrow, "workload", "memory.main.workload"]
+    written = Workload.from_predicates(["age > 40", "sex = 'F' AND member"]) + Workload(
+        (Query(group_by=("sex", "city")),)
+    )
+    forms: list[str | Workload | pa.Table] = [
+        written,
+        Workload.from_rows(arrow.to_pylist()),
+        arrow,
+        "workload",
+        "memory.main.workload",
+    ]
     for workload in forms:
         made = mwem_sql.release(con, "people", workload, 1, rounds=1)
         assert made.reused is True
@@ -97,6 +122,8 @@ def test_connect_is_duckdb_and_register() -> None:
     try:
         assert con.execute("SELECT current_setting('threads')").fetchall() == [(1,)]
         con.execute(PEOPLE)
-        assert len(con.execute("CALL mwem_release('people', workload, 1, rounds := 1)").fetchall()) == 1  # one thread is enough
+        assert (
+            len(con.execute("CALL mwem_release('people', workload, 1, rounds := 1)").fetchall()) == 1
+        )  # one thread is enough
     finally:
         con.close()

@@ -96,8 +96,12 @@ PASTED = [clause for clauses in CLAUSES.values() for clause in clauses]
 def con() -> Iterator[Connection]:
     con = mwem_sql.connect()
     con.execute(TABLE)
-    con.execute("CREATE TABLE people_domain (attribute VARCHAR, low VARCHAR, high VARCHAR, step DOUBLE, nullable BOOLEAN)")
-    con.execute("INSERT INTO people_domain VALUES ('ts', '2020-01-01', '2020-12-31 23:00:00', 3600, NULL), ('pay', '0', '99999.99', NULL, NULL)")
+    con.execute(
+        "CREATE TABLE people_domain (attribute VARCHAR, low VARCHAR, high VARCHAR, step DOUBLE, nullable BOOLEAN)"
+    )
+    con.execute(
+        "INSERT INTO people_domain VALUES ('ts', '2020-01-01', '2020-12-31 23:00:00', 3600, NULL), ('pay', '0', '99999.99', NULL, NULL)"
+    )
     con.execute("UPDATE people SET ts = date_trunc('hour', ts)")
     con.execute("CREATE TABLE pasted (predicate VARCHAR)")
     con.executemany("INSERT INTO pasted VALUES (?)", [[clause] for clause in PASTED])
@@ -123,19 +127,28 @@ def test_there_are_many_and_each_counts_some_and_not_all(expected: list[int]) ->
 def test_a_pasted_workload_is_compiled_exactly_and_released(con: Connection, expected: list[int]) -> None:
     epsilon, rounds = 1_000_000, len(PASTED)
     con.execute("FROM mwem_release('people', pasted, ?, rounds := ?, total := 3000)", [epsilon, rounds]).fetchall()
-    rows = con.execute("SELECT query, true_answer, answer FROM mwem_compare('people', 'people_synthetic', pasted)").fetchall()
+    rows = con.execute(
+        "SELECT query, true_answer, answer FROM mwem_compare('people', 'people_synthetic', pasted)"
+    ).fetchall()
     assert [query for query, _, _ in rows] == list(range(1, len(PASTED) + 1))
     assert [int(true) for _, true, _ in rows] == expected
     # The model is fitted to what is measured, not equal to it: on average it is off by less than the smallest thing to count, a row.
     assert sum(abs(answer - true) for _, true, answer in rows) / len(rows) < 1
     # The first cell of a partition that stands for a count is that count.
-    own = con.execute("SELECT query, \"values\"[1] FROM mwem.measurements WHERE purpose = 'round' AND query > 0").fetchall()
+    own = con.execute(
+        "SELECT query, \"values\"[1] FROM mwem.measurements WHERE purpose = 'round' AND query > 0"
+    ).fetchall()
     assert own
     assert all(value == expected[query - 1] for query, value in own)
     # For the average no partition stands for a count, and the queries themselves are measured. Discrete noise of this scale is 0 but for a
     # chance of exp(-1 / scale): what is measured is what DuckDB counts.
-    con.execute("FROM mwem_release('people', pasted, ?, rounds := ?, total := 3000, average := true, output := 'averaged')", [epsilon, rounds]).fetchall()
-    measured = con.execute("SELECT query, \"values\"[1], scale FROM mwem.measurements WHERE purpose = 'round' AND release = 2").fetchall()
+    con.execute(
+        "FROM mwem_release('people', pasted, ?, rounds := ?, total := 3000, average := true, output := 'averaged')",
+        [epsilon, rounds],
+    ).fetchall()
+    measured = con.execute(
+        "SELECT query, \"values\"[1], scale FROM mwem.measurements WHERE purpose = 'round' AND release = 2"
+    ).fetchall()
     assert len(measured) > rounds / 2
     assert max(scale for _, _, scale in measured) < 1e-3
     assert all(value == expected[query - 1] for query, value, _ in measured)

@@ -191,7 +191,9 @@ def test_every_path_stays_within_its_share_and_the_shares_add_up(
 
 
 def paced(rounds: int, growing: bool, delta: object = 0) -> tuple[Pace, Split]:
-    plan = split(Budget.parse(1, delta), rounds, total_is_public=True, histogram=False, growing=growing, selecting=SELECT_SHARE)
+    plan = split(
+        Budget.parse(1, delta), rounds, total_is_public=True, histogram=False, growing=growing, selecting=SELECT_SHARE
+    )
     return Pace(plan), plan
 
 
@@ -217,7 +219,9 @@ def test_a_step_that_heard_only_noise_is_followed_by_ones_of_half_the_noise(delt
             pace.hear(distance, 1.0)
         after = pace.take()[1]
         assert after == factor * before
-        assert noise_scale(after, 1, plan.kind).scale == pytest.approx(noise_scale(before, 1, plan.kind).scale / 2, rel=1e-9)
+        assert noise_scale(after, 1, plan.kind).scale == pytest.approx(
+            noise_scale(before, 1, plan.kind).scale / 2, rel=1e-9
+        )
 
 
 def test_a_signal_above_the_noise_keeps_the_steps_as_they_are() -> None:
@@ -230,7 +234,9 @@ def test_a_signal_above_the_noise_keeps_the_steps_as_they_are() -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.integers(1, 60), st.lists(st.floats(0, 3), min_size=60, max_size=60), st.sampled_from([0, "1e-6"]))
-def test_whatever_is_heard_the_whole_budget_is_spent_and_no_more(rounds: int, distances: list[float], delta: object) -> None:
+def test_whatever_is_heard_the_whole_budget_is_spent_and_no_more(
+    rounds: int, distances: list[float], delta: object
+) -> None:
     """The filter: shares chosen from what came before, debited from one account, add up to its limit exactly."""
     pace, plan = paced(rounds, growing=True, delta=delta)
     account = plan.accountant()
@@ -368,7 +374,9 @@ def test_the_conversion_agrees_with_dp_accounting(epsilon: str, delta: str) -> N
 
 def test_the_steps_of_a_release_compose_to_epsilon_with_dp_accounting() -> None:
     """Every scale of a plan, handed to dp-accounting as what it is: Gaussians, and selections of bounded range."""
-    plan = split(Budget.parse(1, "1e-9"), 24, total_is_public=False, histogram=False, first=FIRST_SHARE, selecting=SELECT_SHARE)
+    plan = split(
+        Budget.parse(1, "1e-9"), 24, total_is_public=False, histogram=False, first=FIRST_SHARE, selecting=SELECT_SHARE
+    )
     assert plan.kind == "zcdp"
     composed = RdpAccountant((1 + np.logspace(-2, 4, 3000)).tolist())
     composed.compose(dp_event.GaussianDpEvent(noise_scale(plan.total, 1, "zcdp").scale), 1)
@@ -418,9 +426,20 @@ def opendp_curve(rho: float) -> Any:
     return converted.map(1.0)
 
 
-@pytest.mark.parametrize(("doubt", "taken"), [(0.0, 0), (CERTAIN, 0), (2 * CERTAIN, FIRST_SHARE), (4 * CERTAIN, 3 * FIRST_SHARE), (1e9, None)])
+@pytest.mark.parametrize(
+    ("doubt", "taken"),
+    [(0.0, 0), (CERTAIN, 0), (2 * CERTAIN, FIRST_SHARE), (4 * CERTAIN, 3 * FIRST_SHARE), (1e9, None)],
+)
 def test_distributions_that_noise_hides_take_from_the_rounds(doubt: float, taken: Fraction | None) -> None:
-    plan = split(Budget.parse(1), 17, total_is_public=True, histogram=False, first=FIRST_SHARE, growing=True, selecting=SELECT_SHARE)
+    plan = split(
+        Budget.parse(1),
+        17,
+        total_is_public=True,
+        histogram=False,
+        first=FIRST_SHARE,
+        growing=True,
+        selecting=SELECT_SHARE,
+    )
     pace = Pace(plan)
     found = pace.spare(plan.first, doubt)
     assert float(found) == pytest.approx(float(taken if taken is not None else MOST_FIRST - FIRST_SHARE))

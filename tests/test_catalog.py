@@ -46,12 +46,20 @@ def test_split_name(text: str, parts: list[str]) -> None:
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=8), min_size=1, max_size=3))
+@given(
+    st.lists(
+        st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=8),
+        min_size=1,
+        max_size=3,
+    )
+)
 def test_quoted_names_split_into_what_was_quoted(parts: list[str]) -> None:
     assert split_name(".".join('"' + part.replace('"', '""') + '"' for part in parts)) == parts
 
 
-@pytest.mark.parametrize("table", ["two words", 'a "quoted" one', "select", "Größe", "s.u", "a.b.c.d", "'single'", "t;--", "日本"])
+@pytest.mark.parametrize(
+    "table", ["two words", 'a "quoted" one', "select", "Größe", "s.u", "a.b.c.d", "'single'", "t;--", "日本"]
+)
 def test_odd_names_are_found(con: duckdb.DuckDBPyConnection, table: str) -> None:
     name = Name("memory", "main", table)
     con.execute(f'CREATE TABLE {name.quoted()} ("my ""col""" INTEGER, "order" VARCHAR)')
@@ -79,7 +87,9 @@ def test_names_ignore_case_as_duckdb_does(con: duckdb.DuckDBPyConnection) -> Non
 
 
 def test_order_of_preference(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    con.execute(f"ATTACH '{tmp_path / 'other.duckdb'}' AS other; CREATE TABLE other.t (b INTEGER); CREATE TABLE s.t (c INTEGER)")
+    con.execute(
+        f"ATTACH '{tmp_path / 'other.duckdb'}' AS other; CREATE TABLE other.t (b INTEGER); CREATE TABLE s.t (c INTEGER)"
+    )
     assert find(con, "t", HERE) == (Name("memory", "main", "t"), False)
     assert find(con, "t", Place("memory", "s")) == (Name("memory", "s", "t"), False)
     assert find(con, "t", Place("other", "main")) == (Name("other", "main", "t"), False)

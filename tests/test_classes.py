@@ -106,13 +106,23 @@ def test_listed_values() -> None:
 
 def test_labels_of_intervals() -> None:
     pieces = cut_pieces(whole(0, 99, nullable=True), [10])
-    assert [pieces.label(k) for k in range(len(pieces))] == ["[0, 8]", "[9, 9]", "[10, 10]", "[11, 11]", "[12, 99]", None]
+    assert [pieces.label(k) for k in range(len(pieces))] == [
+        "[0, 8]",
+        "[9, 9]",
+        "[10, 10]",
+        "[11, 11]",
+        "[12, 99]",
+        None,
+    ]
     bins = value_pieces(real(0.0, 1.0, bins=2), [0.2])
     assert {bins.label(k) for k in range(len(bins))} == {"[0.0, 0.5)", "[0.5, 1.0]"}
 
 
 def test_too_many_values_are_refused() -> None:
-    with pytest.raises(DomainError, match=r"^domain: attribute a has 100,001 values, and a query needs them one by one \(at most 100,000\). Hint: declare step"):
+    with pytest.raises(
+        DomainError,
+        match=r"^domain: attribute a has 100,001 values, and a query needs them one by one \(at most 100,000\). Hint: declare step",
+    ):
         value_pieces(whole(0, 100_000))
     with pytest.raises(DomainError, match="attribute a has endlessly many values"):
         value_pieces(real(0.0, 1.0))
@@ -125,7 +135,9 @@ def test_refine(rows: list[tuple[int, int, int]]) -> None:
     """Same class if and only if the same before and the same signature; numbered by first appearance."""
     before = np.array([row[0] for row in rows], dtype=np.int32)
     after = tell_apart(before, np.array([row[1:] for row in rows], dtype=np.int8))
-    assert [[one == other for other in rows] for one in rows] == [[one == other for other in after] for one in after.tolist()]
+    assert [[one == other for other in rows] for one in rows] == [
+        [one == other for other in after] for one in after.tolist()
+    ]
     seen = list(dict.fromkeys(after.tolist()))
     assert seen == list(range(len(seen)))
 
@@ -168,12 +180,19 @@ def test_every_class_has_a_size() -> None:
 )  # fmt: skip
 def test_probes_lie_in_their_pieces(attribute: Attribute) -> None:
     generator = np.random.default_rng(3)
-    pieces = value_pieces(attribute) if attribute.cells is not None and attribute.cells < 100 else cut_pieces(attribute, [0, 1, 500])
+    pieces = (
+        value_pieces(attribute)
+        if attribute.cells is not None and attribute.cells < 100
+        else cut_pieces(attribute, [0, 1, 500])
+    )
     chosen = generator.integers(0, len(pieces), 200)
     values = pieces.probe(chosen, generator).to_pylist()
     assert [value is None for value in values] == (chosen >= pieces.known).tolist()
     if attribute.values is not None:
         assert values == [None if piece == 2 else attribute.values[piece] for piece in chosen]
     else:
-        assert all(value is None or pieces.lows[piece] <= value <= pieces.highs[piece] for piece, value in zip(chosen, values, strict=True))
+        assert all(
+            value is None or pieces.lows[piece] <= value <= pieces.highs[piece]
+            for piece, value in zip(chosen, values, strict=True)
+        )
     assert len(pieces.probe(np.zeros(0, dtype=np.intp), generator)) == 0

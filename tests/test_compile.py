@@ -65,7 +65,12 @@ def sandbox() -> Iterator[Sandbox]:
 
 def table(con: duckdb.DuckDBPyConnection, name: str, columns: dict[str, str], rows: Sequence[dict[str, Any]]) -> None:
     """A table of any rows; values as DuckDB reads their text."""
-    arrived = pa.table({column: pa.array([None if row[column] is None else str(row[column]) for row in rows], pa.string()) for column in columns})
+    arrived = pa.table(
+        {
+            column: pa.array([None if row[column] is None else str(row[column]) for row in rows], pa.string())
+            for column in columns
+        }
+    )
     casts = ", ".join(f'"{column}"::{kind} AS "{column}"' for column, kind in columns.items())
     con.from_arrow(arrived).query("arrived", f'CREATE OR REPLACE TABLE "{name}" AS SELECT {casts} FROM arrived')
 
@@ -154,7 +159,25 @@ def atoms(draw: st.DrawFn, columns: Sequence[str]) -> str:
     if column in ATOMS and draw(st.booleans()):
         return draw(st.sampled_from(ATOMS[column]))
     constant = st.sampled_from(CONSTANTS[column])
-    operator = draw(st.sampled_from(["=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM", "BETWEEN", "IN", "NOT IN", "IS NULL", "IS NOT NULL"]))
+    operator = draw(
+        st.sampled_from(
+            [
+                "=",
+                "<>",
+                "<",
+                "<=",
+                ">",
+                ">=",
+                "IS DISTINCT FROM",
+                "IS NOT DISTINCT FROM",
+                "BETWEEN",
+                "IN",
+                "NOT IN",
+                "IS NULL",
+                "IS NOT NULL",
+            ]
+        )
+    )
     if operator in {"IS NULL", "IS NOT NULL"}:
         return f"{column} {operator}"
     if operator == "BETWEEN":
@@ -171,7 +194,9 @@ def predicates(draw: st.DrawFn) -> str:
     nested = st.recursive(
         atoms(columns),
         lambda inner: st.one_of(
-            st.tuples(inner, st.sampled_from(["AND", "OR"]), inner).map(lambda parts: f"({parts[0]} {parts[1]} {parts[2]})"),
+            st.tuples(inner, st.sampled_from(["AND", "OR"]), inner).map(
+                lambda parts: f"({parts[0]} {parts[1]} {parts[2]})"
+            ),
             inner.map(lambda part: f"NOT ({part})"),
         ),
         max_leaves=4,
@@ -180,7 +205,11 @@ def predicates(draw: st.DrawFn) -> str:
 
 
 groupings = st.lists(
-    st.sampled_from(["a", "s", "e", "b", "month(d)", "a % 2", "length(s)", "a > 3", "round(p, 1)", "coalesce(s, e::VARCHAR)"]), min_size=1, max_size=3
+    st.sampled_from(
+        ["a", "s", "e", "b", "month(d)", "a % 2", "length(s)", "a > 3", "round(p, 1)", "coalesce(s, e::VARCHAR)"]
+    ),
+    min_size=1,
+    max_size=3,
 )
 
 
@@ -190,7 +219,11 @@ groupings = st.lists(
     st.lists(st.tuples(groupings, st.none() | predicates()), max_size=2),
 )  # fmt: skip
 def test_answers_are_duckdbs(
-    con: duckdb.DuckDBPyConnection, sandbox: Sandbox, rows: list[dict[str, Any]], texts: list[str], cuboids: list[tuple[list[str], str | None]]
+    con: duckdb.DuckDBPyConnection,
+    sandbox: Sandbox,
+    rows: list[dict[str, Any]],
+    texts: list[str],
+    cuboids: list[tuple[list[str], str | None]],
 ) -> None:
     """The differential test: codes and blocks on the private side, the text itself on a copy with its values inside the domain."""
     table(con, "t", TYPES, rows)
@@ -247,7 +280,9 @@ def asked_of(con: duckdb.DuckDBPyConnection, query: Query) -> list[Any]:
 @given(st.lists(small_queries, min_size=1, max_size=3))
 def test_classes_are_the_coarsest(con: duckdb.DuckDBPyConnection, sandbox: Sandbox, queries: list[Query]) -> None:
     """Two values are in one class if and only if no query tells them apart, whatever the other columns are."""
-    combinations = [dict(zip(SMALL_VALUES, values, strict=True)) for values in itertools.product(*SMALL_VALUES.values())]
+    combinations = [
+        dict(zip(SMALL_VALUES, values, strict=True)) for values in itertools.product(*SMALL_VALUES.values())
+    ]
     rows = [{"n": n, **values} for n, values in enumerate(combinations)]
     table(con, "small", {"n": "INTEGER", "a": "INTEGER", "s": "VARCHAR", "b": "BOOLEAN"}, rows)
     shape = [len(values) for values in SMALL_VALUES.values()]
@@ -266,7 +301,10 @@ def test_classes_are_the_coarsest(con: duckdb.DuckDBPyConnection, sandbox: Sandb
     # And an attribute that no query needs is in no query.
     for number, query in enumerate(compiled.queries):
         for axis, name in enumerate(SMALL_VALUES):
-            same = all(said[number].take(k, axis=axis).tolist() == said[number].take(0, axis=axis).tolist() for k in range(shape[axis]))
+            same = all(
+                said[number].take(k, axis=axis).tolist() == said[number].take(0, axis=axis).tolist()
+                for k in range(shape[axis])
+            )
             assert (name not in query.linear.attributes) == same
 
 
@@ -274,13 +312,25 @@ WIDE = {
     "BIGINT": (-5, 5_000_000, [-5, -4, 0, 77, 4_999_999, 5_000_000, -6, 5_000_001, 77.5]),
     "HUGEINT": (0, 10**18, [0, 1, 10**17, 10**18, 10**18 + 1, -1, 10**30]),
     "UBIGINT": (0, 10**18, [0, 1, 10**17, 10**18, 2**64 - 1]),
-    "DECIMAL(18,3)": (-(10**12), 10**12, ["-1000000000", "0", "0.001", "0.0005", "1e9::DECIMAL(18,3)", "1000000000.001"]),
+    "DECIMAL(18,3)": (
+        -(10**12),
+        10**12,
+        ["-1000000000", "0", "0.001", "0.0005", "1e9::DECIMAL(18,3)", "1000000000.001"],
+    ),
     "DOUBLE": (-1e9, 1e9, ["-1e9", "0.0", "-0.0", "0.1", "1e9", "'inf'", "'nan'", "1e10", "5e-324"]),
     "FLOAT": (-1.0, 1.0, ["-1", "0.1", "0.1::FLOAT", "1", "2"]),
     # 'infinity' and a TIMESTAMP in one BETWEEN is an error of DuckDB 1.5's own.
     "DATE": (-700_000, 700_000, ["'infinity'", "'1970-01-01'", "DATE '2020-02-29'", "TIMESTAMP '2020-02-29 12:00:00'"]),
-    "TIMESTAMP": (0, 10**15, ["'1970-01-01'", "'1970-01-01 00:00:00.000001'", "DATE '1980-01-01'", "TIMESTAMP '2001-09-09 01:46:40'"]),
-    "TIMESTAMP WITH TIME ZONE": (0, 10**15, ["'1970-01-01 00:00:00+00'", "'1980-01-01 02:00:00+02'", "'2001-09-09 01:46:40+00'"]),
+    "TIMESTAMP": (
+        0,
+        10**15,
+        ["'1970-01-01'", "'1970-01-01 00:00:00.000001'", "DATE '1980-01-01'", "TIMESTAMP '2001-09-09 01:46:40'"],
+    ),
+    "TIMESTAMP WITH TIME ZONE": (
+        0,
+        10**15,
+        ["'1970-01-01 00:00:00+00'", "'1980-01-01 02:00:00+02'", "'2001-09-09 01:46:40+00'"],
+    ),
 }
 
 
@@ -302,13 +352,21 @@ def test_wide_ranges_are_cut_at_constants_only(con: duckdb.DuckDBPyConnection, s
             if isinstance(tick, (int, float)) and math.isfinite(tick):
                 ticks |= {scale.before(tick), tick, scale.after(tick), scale.after(scale.after(tick))}
     in_range = [scale.text(tick) for tick in sorted(ticks) if low <= tick <= high]
-    beyond = {"DOUBLE": ["nan", "inf", "-inf", "-0.0"], "FLOAT": ["nan", "-inf", "3e38"], "DATE": ["infinity", "-infinity"]}.get(kind, [])
+    beyond = {
+        "DOUBLE": ["nan", "inf", "-inf", "-0.0"],
+        "FLOAT": ["nan", "-inf", "3e38"],
+        "DATE": ["infinity", "-infinity"],
+    }.get(kind, [])
     ends = {"nan": high, "inf": high, "infinity": high, "3e38": high, "-inf": low, "-infinity": low}
     table(con, "wide", {"c": kind}, [{"c": value} for value in [*in_range, *beyond, None]])
     clamped = [scale.text(ends[value]) if value in ends else value for value in beyond]
     table(con, "narrow", {"c": kind}, [{"c": value} for value in [*in_range, *clamped, None]])
-    expected = con.execute(f"SELECT {', '.join(f'count(*) FILTER ({text})' for text in texts)} FROM narrow").fetchall()[0]
-    assert dict(zip(texts, (answer for (answer,) in answers(con, compiled, TABLE.beside("wide"))), strict=True)) == dict(zip(texts, expected, strict=True))
+    expected = con.execute(f"SELECT {', '.join(f'count(*) FILTER ({text})' for text in texts)} FROM narrow").fetchall()[
+        0
+    ]
+    assert dict(
+        zip(texts, (answer for (answer,) in answers(con, compiled, TABLE.beside("wide"))), strict=True)
+    ) == dict(zip(texts, expected, strict=True))
 
 
 def dialect_try_cast(constant: str, kind: str) -> Any:
@@ -317,7 +375,9 @@ def dialect_try_cast(constant: str, kind: str) -> Any:
     return tree
 
 
-def compiled_from(sandbox: Sandbox, *texts: str, domain: Domain = DOMAIN, finer_than: dict[str, Classes] | None = None) -> Compiled:
+def compiled_from(
+    sandbox: Sandbox, *texts: str, domain: Domain = DOMAIN, finer_than: dict[str, Classes] | None = None
+) -> Compiled:
     return compile_workload(domain, Workload.from_predicates(texts), sandbox, finer_than)
 
 
@@ -357,12 +417,23 @@ def test_queries_share_blocks(sandbox: Sandbox) -> None:
         return len({id(block) for query in compiled.queries for block in query.linear.blocks})
 
     columns = tuple(f"b{k}" for k in range(30))
-    domain = Domain("t", columns, tuple(Attribute(name, "BOOLEAN", nullable=False, values=("false", "true")) for name in columns))
+    domain = Domain(
+        "t", columns, tuple(Attribute(name, "BOOLEAN", nullable=False, values=("false", "true")) for name in columns)
+    )
     marginals = compile_workload(domain, Workload.marginals(domain, 1) + Workload.marginals(domain, 2), sandbox)
     assert len(marginals.distinct[0]) == 30 + 30 * 29 // 2
     assert count(marginals) == 30
-    words = ["a > 3 AND a <= 6", "a >= 4 AND a < 7", "a BETWEEN 4 AND 6", "a IN (4, 5, 6)", "NOT (a < 4 OR a > 6)", "(a - 5) ** 2 <= 1"]
-    asked = compiled_from(sandbox, *words, *(f"{text} AND s = 'x'" for text in words), *(f"s = 'x' AND {text}" for text in words))
+    words = [
+        "a > 3 AND a <= 6",
+        "a >= 4 AND a < 7",
+        "a BETWEEN 4 AND 6",
+        "a IN (4, 5, 6)",
+        "NOT (a < 4 OR a > 6)",
+        "(a - 5) ** 2 <= 1",
+    ]
+    asked = compiled_from(
+        sandbox, *words, *(f"{text} AND s = 'x'" for text in words), *(f"s = 'x' AND {text}" for text in words)
+    )
     assert len(asked.distinct[0]) == 2
     assert count(asked) == 2
 
@@ -385,14 +456,30 @@ def test_the_collector_stays_as_it_was(sandbox: Sandbox, monkeypatch: pytest.Mon
 
 
 def test_the_largest_weight_counts(sandbox: Sandbox) -> None:
-    asked = Workload((Query("a > 3", weight=0.5), Query("NOT a <= 3", weight=3), Query("b"), Query(group_by=("s", "e")), Query(group_by=("E", "S"), weight=2)))
+    asked = Workload(
+        (
+            Query("a > 3", weight=0.5),
+            Query("NOT a <= 3", weight=3),
+            Query("b"),
+            Query(group_by=("s", "e")),
+            Query(group_by=("E", "S"), weight=2),
+        )
+    )
     queries, weights = compile_workload(DOMAIN, asked, sandbox).distinct
     assert [query.number for query in queries] == [1, 3, 4]
     assert weights.tolist() == [3.0, 1.0, 2.0]
 
 
 def test_group_by_columns_and_expressions(con: duckdb.DuckDBPyConnection, sandbox: Sandbox) -> None:
-    table(con, "t", TYPES, [dict.fromkeys(TYPES, None) | {"a": 1, "s": "x", "e": "mid"}, dict.fromkeys(TYPES, None) | {"a": 99, "s": "?", "e": "hi"}])
+    table(
+        con,
+        "t",
+        TYPES,
+        [
+            dict.fromkeys(TYPES, None) | {"a": 1, "s": "x", "e": "mid"},
+            dict.fromkeys(TYPES, None) | {"a": 99, "s": "?", "e": "hi"},
+        ],
+    )
     asked = Workload((Query(group_by=("E", "s")), Query(group_by=("a % 2, a % 2",), verbatim=False), Query("s = 'x'", group_by=("s", "e")),
                       Query("false", group_by=("e",)), Query(group_by=("a",) * 9)))  # fmt: skip
     compiled = compile_workload(DOMAIN, asked, sandbox)
@@ -403,7 +490,10 @@ def test_group_by_columns_and_expressions(con: duckdb.DuckDBPyConnection, sandbo
     assert by_cell(compiled, 1, found[1]) == {("0", "0"): 0, ("1", "1"): 2, (None, None): 0}
     assert by_cell(compiled, 2, found[2]) == {("x", "lo"): 0, ("x", "mid"): 1, ("x", "hi"): 0}
     assert by_cell(compiled, 3, found[3]) == {("lo",): 0, ("mid",): 0, ("hi",): 0}
-    assert {cell: count for cell, count in by_cell(compiled, 4, found[4]).items() if count} == {("1",) * 9: 1, ("9",) * 9: 1}
+    assert {cell: count for cell, count in by_cell(compiled, 4, found[4]).items() if count} == {
+        ("1",) * 9: 1,
+        ("9",) * 9: 1,
+    }
     assert len(found[4]) == 11
 
 
@@ -418,9 +508,31 @@ def test_bins_and_steps(con: duckdb.DuckDBPyConnection, sandbox: Sandbox) -> Non
             Attribute("q", "DOUBLE", nullable=False, low=0.0, high=0.3, step=0.1),
         ),
     )
-    rows = [(0, 0, 0, 0), (0.25, 3, 0.1, 0.05), (0.2499, 4, 0.9, 0.1), (1, 9, 1, 0.3), ("nan", 100, "nan", 7), (None, None, None, None), (-3, -3, -3, -3)]
-    table(con, "t", {"x": "DOUBLE", "n": "INTEGER", "y": "FLOAT", "q": "DOUBLE"}, [dict(zip("xnyq", row, strict=True)) for row in rows])
-    asked = Workload((Query(group_by=("x",)), Query(group_by=("n",)), Query("x < 0.25"), Query("x <= 0.25"), Query(group_by=("y",)), Query(group_by=("q",))))
+    rows = [
+        (0, 0, 0, 0),
+        (0.25, 3, 0.1, 0.05),
+        (0.2499, 4, 0.9, 0.1),
+        (1, 9, 1, 0.3),
+        ("nan", 100, "nan", 7),
+        (None, None, None, None),
+        (-3, -3, -3, -3),
+    ]
+    table(
+        con,
+        "t",
+        {"x": "DOUBLE", "n": "INTEGER", "y": "FLOAT", "q": "DOUBLE"},
+        [dict(zip("xnyq", row, strict=True)) for row in rows],
+    )
+    asked = Workload(
+        (
+            Query(group_by=("x",)),
+            Query(group_by=("n",)),
+            Query("x < 0.25"),
+            Query("x <= 0.25"),
+            Query(group_by=("y",)),
+            Query(group_by=("q",)),
+        )
+    )
     compiled = compile_workload(domain, asked, sandbox)
     found = answers(con, compiled)
     assert by_cell(compiled, 0, found[0]) == {
@@ -433,9 +545,29 @@ def test_bins_and_steps(con: duckdb.DuckDBPyConnection, sandbox: Sandbox) -> Non
 
 
 def test_measures_are_signs(con: duckdb.DuckDBPyConnection, sandbox: Sandbox) -> None:
-    table(con, "t", TYPES, [dict.fromkeys(TYPES, None) | {"a": a, "b": b, "e": "lo"} for a, b in ((1, "true"), (5, "true"), (9, None), (None, "false"))])
-    signs = ["CASE WHEN a > 3 THEN 1 ELSE -1 END", "CASE WHEN b THEN 1 WHEN NOT b THEN -1 END", "1", "-1", "CASE WHEN a > 3 THEN 1 ELSE -1 END * CASE WHEN b THEN 1 ELSE -1 END"]
-    asked = Workload((*(Query(measure=sign) for sign in signs), Query("b", measure=signs[0]), Query(measure=signs[0], group_by=("b",))))
+    table(
+        con,
+        "t",
+        TYPES,
+        [
+            dict.fromkeys(TYPES, None) | {"a": a, "b": b, "e": "lo"}
+            for a, b in ((1, "true"), (5, "true"), (9, None), (None, "false"))
+        ],
+    )
+    signs = [
+        "CASE WHEN a > 3 THEN 1 ELSE -1 END",
+        "CASE WHEN b THEN 1 WHEN NOT b THEN -1 END",
+        "1",
+        "-1",
+        "CASE WHEN a > 3 THEN 1 ELSE -1 END * CASE WHEN b THEN 1 ELSE -1 END",
+    ]
+    asked = Workload(
+        (
+            *(Query(measure=sign) for sign in signs),
+            Query("b", measure=signs[0]),
+            Query(measure=signs[0], group_by=("b",)),
+        )
+    )
     compiled = compile_workload(DOMAIN, asked, sandbox)
     found = answers(con, compiled)
     assert found[:6] == [[0], [1], [4], [-4], [0], [0]]
@@ -443,8 +575,14 @@ def test_measures_are_signs(con: duckdb.DuckDBPyConnection, sandbox: Sandbox) ->
 
 
 @settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(row_values, max_size=8), st.lists(predicates(), min_size=1, max_size=3), st.lists(predicates(), min_size=1, max_size=3))
-def test_finer_than(con: duckdb.DuckDBPyConnection, sandbox: Sandbox, rows: list[dict[str, Any]], first: list[str], second: list[str]) -> None:
+@given(
+    st.lists(row_values, max_size=8),
+    st.lists(predicates(), min_size=1, max_size=3),
+    st.lists(predicates(), min_size=1, max_size=3),
+)
+def test_finer_than(
+    con: duckdb.DuckDBPyConnection, sandbox: Sandbox, rows: list[dict[str, Any]], first: list[str], second: list[str]
+) -> None:
     """Every new class lies inside one given class, and the answers stay exact."""
     given_classes = compiled_from(sandbox, *first).classes
     compiled = compiled_from(sandbox, *second, finer_than=given_classes)
@@ -452,8 +590,14 @@ def test_finer_than(con: duckdb.DuckDBPyConnection, sandbox: Sandbox, rows: list
         if name not in given_classes:
             continue
         parents = [_code_of(given_classes[name], finer, piece) for piece in range(len(finer.pieces))]
-        inside_one = {code: {parent for own, parent in zip(finer.codes.tolist(), parents, strict=True) if own == code} for code in range(finer.count)}
-        assert all(len(set.union(*found)) == 1 for found in ([{item for pair in parents_of for item in pair}] for parents_of in inside_one.values()))
+        inside_one = {
+            code: {parent for own, parent in zip(finer.codes.tolist(), parents, strict=True) if own == code}
+            for code in range(finer.count)
+        }
+        assert all(
+            len(set.union(*found)) == 1
+            for found in ([{item for pair in parents_of for item in pair}] for parents_of in inside_one.values())
+        )
     table(con, "t", TYPES, rows)
     table(con, "copy", TYPES, [{name: inside(DOMAIN[name], value) for name, value in row.items()} for row in rows])
     counted = con.execute(f"SELECT {', '.join(f'count(*) FILTER ({text})' for text in second)} FROM copy").fetchall()[0]
@@ -501,9 +645,15 @@ def test_refusals(sandbox: Sandbox, query: Query, kind: type[WorkloadError], mes
 
 def test_refusals_of_domains(sandbox: Sandbox) -> None:
     for text, message in (
-        ("nothing > 3", "column nothing of t has no public domain, so it cannot be queried. Hint: declare it in the schema"),
+        (
+            "nothing > 3",
+            "column nothing of t has no public domain, so it cannot be queried. Hint: declare it in the schema",
+        ),
         ("f * 2 > 1", "attribute f has endlessly many values, and a query needs them one by one"),
-        ("w % 2 = 0", r"attribute w has 2,000,007 values, and a query needs them one by one \(at most 100,000\). Hint: declare step, bins"),
+        (
+            "w % 2 = 0",
+            r"attribute w has 2,000,007 values, and a query needs them one by one \(at most 100,000\). Hint: declare step, bins",
+        ),
         ("f > a", "attribute f has endlessly many values"),
     ):
         with pytest.raises(DomainError, match=f"^domain: {message}"):
@@ -517,12 +667,17 @@ def test_refusals_of_domains(sandbox: Sandbox) -> None:
     [Query("s ~ 'z'"), Query("s ~ 'z' AND a > 3"), Query("s ~ 'z'", group_by=("e",)), Query(group_by=("s ~ 'z', e",), verbatim=False),
      Query(measure="CASE WHEN s ~ 'z' THEN 1 ELSE -1 END"), Query("a > 2", measure="CASE WHEN s ~ 'z' THEN 1 ELSE 0 END")],
 )  # fmt: skip
-def test_a_text_that_is_read_in_two_ways_is_refused(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, query: Query) -> None:
+def test_a_text_that_is_read_in_two_ways_is_refused(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, query: Query
+) -> None:
     """`~` means another thing in DuckDB 2 than in 1: with the other version's reading the net must hold."""
     compile_workload(DOMAIN, Workload((query,)), sandbox)
     other = "1.4" if int(duckdb.__version__.split(".")[0]) >= 2 else "2.0"
     monkeypatch.setattr(dialect, "DIALECT", Dialect.get_or_raise(f"verbatim, version={other}"))
-    with pytest.raises(PredicateError, match=r"^workload: query \(.*~.*\) is read in two ways by the parser and by DuckDB. Hint: write it with plain"):
+    with pytest.raises(
+        PredicateError,
+        match=r"^workload: query \(.*~.*\) is read in two ways by the parser and by DuckDB. Hint: write it with plain",
+    ):
         compile_workload(DOMAIN, Workload((Query("b"), query)), sandbox)
 
 
@@ -559,16 +714,25 @@ def test_settings_change_the_meaning() -> None:
 
 
 def test_the_sandbox_reaches_nothing() -> None:
-    for statement, reason in (("SELECT * FROM read_text('/etc/passwd')", "disabled"), ("SET enable_external_access = true", "locked|Cannot")):
+    for statement, reason in (
+        ("SELECT * FROM read_text('/etc/passwd')", "disabled"),
+        ("SET enable_external_access = true", "locked|Cannot"),
+    ):
         with Sandbox() as sandbox, pytest.raises(duckdb.Error, match=reason):
             sandbox._con.execute(statement)
 
 
 def test_odd_names_and_a_qualified_column(con: duckdb.DuckDBPyConnection, sandbox: Sandbox) -> None:
     name = TABLE.beside('my "t"')
-    domain = Domain('my "t"', ("a b", "select", "grid"), tuple(Attribute(column, "INTEGER", nullable=True, low=0, high=3) for column in ("a b", "select", "grid")))
+    domain = Domain(
+        'my "t"',
+        ("a b", "select", "grid"),
+        tuple(Attribute(column, "INTEGER", nullable=True, low=0, high=3) for column in ("a b", "select", "grid")),
+    )
     con.execute(f'CREATE OR REPLACE TABLE {name.quoted()} AS SELECT 1 AS "a b", 2 AS "select", 3 AS "grid"')
-    compiled = compiled_from(sandbox, '"a b" < "select" AND "A B" = 1', '"my ""t""".grid = 3', '"my ""t""" . "select" > 1', domain=domain)
+    compiled = compiled_from(
+        sandbox, '"a b" < "select" AND "A B" = 1', '"my ""t""".grid = 3', '"my ""t""" . "select" > 1', domain=domain
+    )
     assert answers(con, compiled, name) == [[1], [1], [1]]
 
 

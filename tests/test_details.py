@@ -70,7 +70,9 @@ def test_they_move_no_answer_to_the_workload(people: Connection) -> None:
     grid = json.loads(one(people, "SELECT grid FROM mwem.releases"))
     assert {name for name, own in grid.items() if own.pop("weights", None)} == {"age", "pay"}
     people.execute("UPDATE mwem.releases SET grid = ?", [json.dumps(grid)])
-    assert [row[-1] for row in people.execute("FROM mwem_answer('people_synthetic', workload)").fetchall()] == pytest.approx(told, rel=1e-9)
+    assert [
+        row[-1] for row in people.execute("FROM mwem_answer('people_synthetic', workload)").fetchall()
+    ] == pytest.approx(told, rel=1e-9)
 
 
 def test_a_table_that_is_restored_is_ordinary_too(people: Connection) -> None:
@@ -98,7 +100,9 @@ def test_lists_and_whole_numbers_and_dates(connect: Open) -> None:
     assert one(con, "SELECT count(*) FROM t_synthetic WHERE year(day) NOT BETWEEN 1998 AND 2002") < 600
 
 
-@pytest.mark.parametrize("options", ["rounds := 3", "average := true", "rounds := 3, average := true, fit := 'replay', start := 'histogram'"])
+@pytest.mark.parametrize(
+    "options", ["rounds := 3", "average := true", "rounds := 3, average := true, fit := 'replay', start := 'histogram'"]
+)
 def test_the_papers_figure_has_none(people: Connection, options: str) -> None:
     people.execute(f"CALL mwem_release('people', workload, 1, {options})")
     assert one(people, "SELECT count(*) FROM mwem.measurements WHERE purpose = 'detail'") == 0
@@ -170,7 +174,18 @@ def test_narrow_classes_are_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     pieces = value_pieces(AGE)
     assert details.details_of({"age": Classes(pieces, (np.arange(100) // 10).astype(np.int32))}) == {}
     lumped = np.minimum(np.arange(100) // 10, 7).astype(np.int32)
-    assert details.details_of({"age": Classes(pieces, lumped)})["age"].parents.tolist() == [0, 1, 2, 3, 4, 5, 6, 7, 7, 7]
+    assert details.details_of({"age": Classes(pieces, lumped)})["age"].parents.tolist() == [
+        0,
+        1,
+        2,
+        3,
+        4,
+        5,
+        6,
+        7,
+        7,
+        7,
+    ]
 
 
 def test_many_attributes_get_fewer_parts(monkeypatch: pytest.MonkeyPatch) -> None:

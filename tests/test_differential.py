@@ -45,10 +45,34 @@ class Kind:
 INTEGERS = ("0", "1", "2", "3", "4", "-1", "5", "7", "120", "-120")
 NUMBERS = ("0", "3", "4", "-1", "5", "2.5", "'2'", "NULL", "1 + 1", "1e2", "99999999999999999999")
 TEXTS = ("''", "'a'", "'b'", "'B'", "'cc'", "'unknown'", "'é'", "' a'")
-DAYS = ("'2020-02-28'", "'2020-02-29'", "'2020-03-01'", "'2019-12-31'", "'2021-06-01'", "'infinity'", "'-infinity'", "'0001-01-01'")
-MOMENTS = ("'2020-02-29'", "'2020-02-29 12:00:00'", "'2020-02-29 12:00:00.000001'", "'2020-03-01'", "'1999-01-01'", "'infinity'", "'-infinity'")
+DAYS = (
+    "'2020-02-28'",
+    "'2020-02-29'",
+    "'2020-03-01'",
+    "'2019-12-31'",
+    "'2021-06-01'",
+    "'infinity'",
+    "'-infinity'",
+    "'0001-01-01'",
+)
+MOMENTS = (
+    "'2020-02-29'",
+    "'2020-02-29 12:00:00'",
+    "'2020-02-29 12:00:00.000001'",
+    "'2020-03-01'",
+    "'1999-01-01'",
+    "'infinity'",
+    "'-infinity'",
+)
 REALS = ("0", "-0.0", "0.5", "0.1", "-1", "2.5", "'nan'", "'inf'", "'-inf'", "1e30", "5e-324", "2.4999999999999996")
-NUMERIC_ATOMS = ("{0} % 2 = 1", "abs({0} - 2) <= 1", "{0} * 2 > 5", "{0}::VARCHAR LIKE '%1'", "-{0} < -2", "coalesce({0}, 9) > 4")
+NUMERIC_ATOMS = (
+    "{0} % 2 = 1",
+    "abs({0} - 2) <= 1",
+    "{0} * 2 > 5",
+    "{0}::VARCHAR LIKE '%1'",
+    "-{0} < -2",
+    "coalesce({0}, 9) > 4",
+)
 TEXT_ATOMS = ("{0} LIKE '%a%'", "{0} ILIKE 'B'", "length({0}) > 1", "{0} || 'x' = 'ax'", "upper({0}) = 'CC'", "{0} ~ '^[ab]'", "{0} SIMILAR TO 'a|b'",
               "{0}[1:1] = 'c'", "coalesce({0}, 'none') = 'none'", "{0} COLLATE NOCASE = 'B'", "substr({0}, 1, 1) IN ('a', 'b')", "hash({0}) % 2 = 0")  # fmt: skip
 LIST = "['a', 'b', 'cc', '']"
@@ -73,7 +97,13 @@ KINDS = (
     Kind("UUID", ("['a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'], NULL, NULL, NULL",), ("'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'", "'00000000-0000-0000-0000-000000000000'"),
          ("'A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11'",), ("{0}::VARCHAR LIKE 'a%'",)),
 )  # fmt: skip
-JOINTS = ("{0} IS NOT DISTINCT FROM {1}", "({0} IS NULL) = ({1} IS NULL)", "concat({0}, {1}) > '1'", "CASE WHEN {0} IS NULL THEN {1} IS NULL END", "hash({0}, {1}) % 2 = 0")
+JOINTS = (
+    "{0} IS NOT DISTINCT FROM {1}",
+    "({0} IS NULL) = ({1} IS NULL)",
+    "concat({0}, {1}) > '1'",
+    "CASE WHEN {0} IS NULL THEN {1} IS NULL END",
+    "hash({0}, {1}) % 2 = 0",
+)
 
 
 @dataclass(frozen=True)
@@ -94,7 +124,9 @@ class Table:
         if self.rows:
             con.execute("INSERT INTO t VALUES " + ", ".join(f"({', '.join(row)})" for row in self.rows))
         domain = Domain.from_schema(con, "t")
-        con.execute(f"CREATE OR REPLACE TABLE copy AS SELECT {', '.join(inside(attribute) for attribute in domain)} FROM t")
+        con.execute(
+            f"CREATE OR REPLACE TABLE copy AS SELECT {', '.join(inside(attribute) for attribute in domain)} FROM t"
+        )
         return domain
 
 
@@ -141,7 +173,25 @@ def atoms(draw: st.DrawFn, table: Table) -> str:
     if choice in {1, 2, 3} and kind.atoms and not wide:
         return draw(st.sampled_from(kind.atoms)).format(name)
     constant = st.sampled_from(kind.constants)
-    operator = draw(st.sampled_from(["=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM", "BETWEEN", "NOT BETWEEN", "IN", "NOT IN", "IS NULL"]))
+    operator = draw(
+        st.sampled_from(
+            [
+                "=",
+                "<>",
+                "<",
+                "<=",
+                ">",
+                ">=",
+                "IS DISTINCT FROM",
+                "IS NOT DISTINCT FROM",
+                "BETWEEN",
+                "NOT BETWEEN",
+                "IN",
+                "NOT IN",
+                "IS NULL",
+            ]
+        )
+    )
     if operator == "IS NULL":
         return f"{name} IS NULL"
     if "BETWEEN" in operator:
@@ -155,12 +205,18 @@ def predicates(table: Table) -> st.SearchStrategy[str]:
     return st.recursive(
         atoms(table),
         lambda inner: st.one_of(
-            st.tuples(inner, st.sampled_from(["AND", "OR", "=", "IS DISTINCT FROM"]), inner).map(lambda made: f"(({made[0]}) {made[1]} ({made[2]}))"),
+            st.tuples(inner, st.sampled_from(["AND", "OR", "=", "IS DISTINCT FROM"]), inner).map(
+                lambda made: f"(({made[0]}) {made[1]} ({made[2]}))"
+            ),
             inner.map(lambda made: f"NOT ({made})"),
             inner.map(lambda made: f"(({made}) IS NOT TRUE)"),
             st.tuples(inner, inner).map(lambda made: f"coalesce({made[0]}, {made[1]})"),
             st.tuples(inner, inner).map(lambda made: f"CASE WHEN {made[0]} THEN {made[1]} ELSE NULL END"),
-            st.tuples(inner, inner).map(lambda made: f"(CASE WHEN {made[0]} THEN 'one' WHEN {made[1]} THEN 'two' ELSE 'three' END IN ('two', 'three'))"),
+            st.tuples(inner, inner).map(
+                lambda made: (
+                    f"(CASE WHEN {made[0]} THEN 'one' WHEN {made[1]} THEN 'two' ELSE 'three' END IN ('two', 'three'))"
+                )
+            ),
         ),
         max_leaves=4,
     )
@@ -198,11 +254,15 @@ def understood(con: duckdb.DuckDBPyConnection, texts: Sequence[str]) -> list[str
 
 def counts(con: duckdb.DuckDBPyConnection, texts: Sequence[str]) -> list[int]:
     """DuckDB's own; its count_if of nothing but NULL is NULL."""
-    return list(con.execute(f"SELECT {', '.join(f'coalesce(count_if({text}), 0)' for text in texts)} FROM copy").fetchall()[0])
+    return list(
+        con.execute(f"SELECT {', '.join(f'coalesce(count_if({text}), 0)' for text in texts)} FROM copy").fetchall()[0]
+    )
 
 
 # What a text that DuckDB understands may be refused for: too much to list, or a value of the domain on which it raises.
-REFUSALS = re.compile("Hint: declare step, bins or values|Hint: declare step or bins|cannot be evaluated on the public domain: ")
+REFUSALS = re.compile(
+    "Hint: declare step, bins or values|Hint: declare step or bins|cannot be evaluated on the public domain: "
+)
 
 
 def check_answers(con: duckdb.DuckDBPyConnection, sandbox: Sandbox, table: Table, texts: Sequence[str]) -> int:
@@ -211,7 +271,13 @@ def check_answers(con: duckdb.DuckDBPyConnection, sandbox: Sandbox, table: Table
     compared = 0
     for text in understood(con, texts):
         try:
-            compiled = compile_workload(domain, Workload((Query(text), Query(text, group_by=(f"CASE WHEN {text} THEN 'yes' ELSE 'no' END",), verbatim=False))), sandbox)
+            compiled = compile_workload(
+                domain,
+                Workload(
+                    (Query(text), Query(text, group_by=(f"CASE WHEN {text} THEN 'yes' ELSE 'no' END",), verbatim=False))
+                ),
+                sandbox,
+            )
         except MwemError as error:
             if not REFUSALS.search(str(error)):
                 raise
@@ -260,7 +326,10 @@ def test_every_constant_of_every_type(con: duckdb.DuckDBPyConnection, sandbox: S
     """All odd values against all constants, both ends open and closed, for the first declaration, with NULLs and without, open where it can be."""
     declared = kind.declared[0]
     texts = [f"x {operator} {constant}" for constant in kind.constants[:6] for operator in ("<", "<=", "=")]
-    texts += [f"CASE WHEN x > {kind.constants[0]} THEN true ELSE x IS NULL END", *(text.format("x") for text in kind.atoms[:2])]
+    texts += [
+        f"CASE WHEN x > {kind.constants[0]} THEN true ELSE x IS NULL END",
+        *(text.format("x") for text in kind.atoms[:2]),
+    ]
     compared = 0
     for nullable, is_open in ((False, False), (True, declared.startswith("["))):
         table = Table({"x": (kind, declared, nullable, is_open)}, [(value,) for value in (*kind.values, "NULL")])
@@ -280,7 +349,11 @@ def test_every_constant_of_every_type(con: duckdb.DuckDBPyConnection, sandbox: S
 SMALL = {
     "x": (Kind("INTEGER", (), (), NUMBERS[:6], NUMERIC_ATOMS), "NULL, 0, 4, NULL", ["0", "1", "2", "3", "4"]),
     "y": (Kind("VARCHAR", (), (), TEXTS, TEXT_ATOMS), "['a', 'b', 'cc'], NULL, NULL, NULL", ["'a'", "'b'", "'cc'"]),
-    "z": (Kind("BOOLEAN", (), (), ("true", "NULL"), ("{0}", "NOT {0}", "{0} IS TRUE")), "['false', 'true'], NULL, NULL, NULL", ["false", "true"]),
+    "z": (
+        Kind("BOOLEAN", (), (), ("true", "NULL"), ("{0}", "NOT {0}", "{0} IS TRUE")),
+        "['false', 'true'], NULL, NULL, NULL",
+        ["false", "true"],
+    ),
 }
 
 
@@ -290,7 +363,10 @@ def test_classes_are_the_coarsest(con: duckdb.DuckDBPyConnection, sandbox: Sandb
     """By brute force: two values are in one class if and only if no query tells them apart, whatever the other columns are."""
     nullable = {name: data.draw(st.booleans()) for name in SMALL}
     values = {name: [*listed, *(["NULL"] * nullable[name])] for name, (_, _, listed) in SMALL.items()}
-    columns = {name: (kind, declared, nullable[name], name == "y" and nullable[name]) for name, (kind, declared, _) in SMALL.items()}
+    columns = {
+        name: (kind, declared, nullable[name], name == "y" and nullable[name])
+        for name, (kind, declared, _) in SMALL.items()
+    }
     table = Table(columns, list(itertools.product(*values.values())))
     domain = table.create(con)
     texts = understood(con, data.draw(st.lists(predicates(table), min_size=1, max_size=3)))
@@ -300,12 +376,16 @@ def test_classes_are_the_coarsest(con: duckdb.DuckDBPyConnection, sandbox: Sandb
         return  # too little, or something that raises on a value
     order = ", ".join(f"list_position([{', '.join(listed)}], {name})" for name, listed in values.items())
     said = [con.execute(f"SELECT coalesce({text}, false) FROM copy ORDER BY {order}").fetchnumpy() for text in texts]
-    cube = np.array([next(iter(column.values())) for column in said]).reshape(len(texts), *(len(listed) for listed in values.values()))
+    cube = np.array([next(iter(column.values())) for column in said]).reshape(
+        len(texts), *(len(listed) for listed in values.values())
+    )
     for axis, (name, listed) in enumerate(values.items(), start=1):
         profiles = [cube.take(k, axis=axis).tobytes() for k in range(len(listed))]
         if name in compiled.classes:
             codes = compiled.classes[name].codes
-            assert [[one == other for other in profiles] for one in profiles] == [[one == other for other in codes] for one in codes], texts
+            assert [[one == other for other in profiles] for one in profiles] == [
+                [one == other for other in codes] for one in codes
+            ], texts
         else:
             assert len(set(profiles)) == 1, texts
 
@@ -329,25 +409,40 @@ def test_wide_domains_are_never_listed(con: duckdb.DuckDBPyConnection, sandbox: 
     texts = [f"x {operator} {constant}" for constant in constants for operator in ("<", "<=", ">", ">=", "=", "<>")]
     texts += [f"CASE WHEN x > {constant} THEN x IS NOT NULL ELSE x < {constants[0]} END" for constant in constants]
     grouped = f"CASE WHEN x < {constants[0]} THEN 'below' WHEN x IS NULL THEN 'none' ELSE 'above' END"
-    compiled = compile_workload(domain, Workload((*(Query(text) for text in texts), Query(group_by=(grouped,), verbatim=False))), sandbox)
+    compiled = compile_workload(
+        domain, Workload((*(Query(text) for text in texts), Query(group_by=(grouped,), verbatim=False))), sandbox
+    )
     pieces = compiled.classes["x"].pieces
     assert len(pieces) <= 4 * len(constants) + 2
     assert (pieces.lows <= pieces.highs).all()
     attribute = domain["x"]
     # Every piece lies on one side of every constant: DuckDB says the same of both its ends.
-    ends = [f"('{attribute.text(low)}'::{type_text}, '{attribute.text(high)}'::{type_text})" for low, high in zip(pieces.lows.tolist(), pieces.highs.tolist(), strict=True)]
+    ends = [
+        f"('{attribute.text(low)}'::{type_text}, '{attribute.text(high)}'::{type_text})"
+        for low, high in zip(pieces.lows.tolist(), pieces.highs.tolist(), strict=True)
+    ]
     con.execute(f"CREATE OR REPLACE TABLE ends AS SELECT * FROM (VALUES {', '.join(ends)}) AS v(l, h)")
     for text in texts:
         at_low, at_high = (re.sub(r"\bx\b", end, text) for end in "lh")
-        assert con.execute(f"SELECT count(*) FROM ends WHERE ({at_low}) IS DISTINCT FROM ({at_high})").fetchall() == [(0,)], text
+        assert con.execute(f"SELECT count(*) FROM ends WHERE ({at_low}) IS DISTINCT FROM ({at_high})").fetchall() == [
+            (0,)
+        ], text
 
 
 def test_too_much_to_list_says_what_to_declare(sandbox: Sandbox) -> None:
     wide = Attribute("x", "BIGINT", nullable=True, low=0, high=10**9)
     other = Attribute("y", "INTEGER", nullable=False, low=0, high=99_000)
     domain = Domain("t", ("x", "y", "z"), (wide, other, replace(other, name="z")))
-    for query in (Query("x % 2 = 0"), Query(group_by=("x",)), Query(measure="CASE WHEN x % 2 = 0 THEN 1 ELSE -1 END"), Query("x > y")):
-        with pytest.raises(DomainError, match=r"attribute x has 1,000,000,002 values, .* Hint: declare step, bins or values in a domain table"):
+    for query in (
+        Query("x % 2 = 0"),
+        Query(group_by=("x",)),
+        Query(measure="CASE WHEN x % 2 = 0 THEN 1 ELSE -1 END"),
+        Query("x > y"),
+    ):
+        with pytest.raises(
+            DomainError,
+            match=r"attribute x has 1,000,000,002 values, .* Hint: declare step, bins or values in a domain table",
+        ):
             compile_workload(domain, Workload((query,)), sandbox)
     with pytest.raises(CellsError, match=r"joins y, z value by value, .* Hint: declare step or bins in a domain table"):
         compile_workload(domain, Workload((Query("y > z"),)), sandbox)

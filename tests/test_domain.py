@@ -27,7 +27,9 @@ def shared() -> Iterator[duckdb.DuckDBPyConnection]:
 @pytest.fixture
 def con(shared: duckdb.DuckDBPyConnection) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection with nothing in it."""
-    shared.execute("DROP SCHEMA IF EXISTS scratch CASCADE; CREATE SCHEMA scratch; USE memory.scratch; SET TimeZone = 'Asia/Tokyo'")
+    shared.execute(
+        "DROP SCHEMA IF EXISTS scratch CASCADE; CREATE SCHEMA scratch; USE memory.scratch; SET TimeZone = 'Asia/Tokyo'"
+    )
     yield shared
     shared.execute("USE memory.main")
 
@@ -135,7 +137,14 @@ def test_lists(con: duckdb.DuckDBPyConnection) -> None:
 
 
 @settings(deadline=None, max_examples=25)
-@given(st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=10), min_size=1, max_size=6, unique=True))
+@given(
+    st.lists(
+        st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=10),
+        min_size=1,
+        max_size=6,
+        unique=True,
+    )
+)
 def test_enums_keep_odd_values(shared: duckdb.DuckDBPyConnection, values: list[str]) -> None:
     literals = ", ".join("'" + value.replace("'", "''") + "'" for value in values)
     shared.execute(f"CREATE OR REPLACE TABLE t (c ENUM({literals}))")
@@ -158,7 +167,11 @@ def test_checks_of_odd_columns(con: duckdb.DuckDBPyConnection) -> None:
     assert [(item.name, item.low, item.values) for item in domain] == [
         ("a b", 1, None), ("Order", 3, None), ("straße", None, ("5",)), ("strasse", None, ("6",)),
     ]  # fmt: skip
-    assert (domain.spelling["STRASSE".lower()], domain.spelling["straße"], domain.spelling["order"]) == ("strasse", "straße", "Order")
+    assert (domain.spelling["STRASSE".lower()], domain.spelling["straße"], domain.spelling["order"]) == (
+        "strasse",
+        "straße",
+        "Order",
+    )
 
 
 def test_views_inherit(con: duckdb.DuckDBPyConnection) -> None:
@@ -173,13 +186,20 @@ def test_views_inherit(con: duckdb.DuckDBPyConnection) -> None:
 
 def test_a_missing_domain_says_how_to_declare_it(con: duckdb.DuckDBPyConnection) -> None:
     con.execute("CREATE TABLE t (c INTEGER)")
-    with pytest.raises(DomainError, match=r"^domain: column c of t has no public domain, so it cannot be queried. Hint: declare it in the schema"):
+    with pytest.raises(
+        DomainError,
+        match=r"^domain: column c of t has no public domain, so it cannot be queried. Hint: declare it in the schema",
+    ):
         Domain.from_schema(con, "t")["c"]
 
 
-def declare(con: duckdb.DuckDBPyConnection, rows: str, columns: str = "attribute, low, high", domain: str | None = None) -> dict[str, Attribute]:
+def declare(
+    con: duckdb.DuckDBPyConnection, rows: str, columns: str = "attribute, low, high", domain: str | None = None
+) -> dict[str, Attribute]:
     """The domain of `t (c INTEGER, s VARCHAR, x DOUBLE, d DATE, ts TIMESTAMP, p DECIMAL(5,2), n INTEGER NOT NULL)` with a domain table."""
-    con.execute("CREATE TABLE IF NOT EXISTS t (c INTEGER, s VARCHAR, x DOUBLE, d DATE, ts TIMESTAMP, p DECIMAL(5,2), n INTEGER NOT NULL)")
+    con.execute(
+        "CREATE TABLE IF NOT EXISTS t (c INTEGER, s VARCHAR, x DOUBLE, d DATE, ts TIMESTAMP, p DECIMAL(5,2), n INTEGER NOT NULL)"
+    )
     con.execute(f"CREATE OR REPLACE TABLE {domain or 't_domain'} AS SELECT * FROM (VALUES {rows}) AS v({columns})")
     return {attribute.name: attribute for attribute in Domain.from_schema(con, "t", domain)}
 
@@ -266,7 +286,9 @@ def test_wrong_domain_tables(con: duckdb.DuckDBPyConnection, rows: str, columns:
 
 
 def test_an_empty_domain_table_declares_nothing(con: duckdb.DuckDBPyConnection) -> None:
-    con.execute("CREATE TABLE t (b BOOLEAN, c INTEGER); CREATE TABLE t_domain (attribute VARCHAR, low INTEGER, high INTEGER)")
+    con.execute(
+        "CREATE TABLE t (b BOOLEAN, c INTEGER); CREATE TABLE t_domain (attribute VARCHAR, low INTEGER, high INTEGER)"
+    )
     assert [item.name for item in Domain.from_schema(con, "t")] == ["b"]
 
 
@@ -288,7 +310,10 @@ def test_domain_tables_are_found_beside_the_table(con: duckdb.DuckDBPyConnection
     assert Domain.from_schema(con, "scratch.v")["c"].high == 4
     assert Domain.from_schema(con, "scratch.v", "scratch.t_domain")["c"].high == 2
     con.execute("USE memory.scratch")
-    with pytest.raises(TableError, match=r"^domain: domain table \('nowhere'\) does not exist for this call. Hint: create it with the columns"):
+    with pytest.raises(
+        TableError,
+        match=r"^domain: domain table \('nowhere'\) does not exist for this call. Hint: create it with the columns",
+    ):
         Domain.from_schema(con, "t", "nowhere")
 
 
@@ -298,14 +323,19 @@ def test_domain_tables_are_found_beside_the_table(con: duckdb.DuckDBPyConnection
     ["SELECT 'c' AS attribute, min(c) AS low, max(c) AS high FROM {}", "SELECT 'c' AS attribute, 0 AS low, (SELECT max(c) FROM {}) AS high",
      "SELECT 'c' AS attribute, 0 AS low, most() AS high"],
 )  # fmt: skip
-def test_a_domain_that_reads_the_private_table_is_refused(con: duckdb.DuckDBPyConnection, tmp_path: Path, private: str, query: str) -> None:
+def test_a_domain_that_reads_the_private_table_is_refused(
+    con: duckdb.DuckDBPyConnection, tmp_path: Path, private: str, query: str
+) -> None:
     con.execute(
-        f"""CREATE TABLE t (c INTEGER); CREATE VIEW v AS SELECT c FROM t; COPY (SELECT 1 AS c) TO '{tmp_path / 'f.parquet'}';
-            CREATE VIEW f AS SELECT c FROM '{tmp_path / 'f.parquet'}'; CREATE OR REPLACE MACRO most() AS (SELECT max(c) FROM {private});
+        f"""CREATE TABLE t (c INTEGER); CREATE VIEW v AS SELECT c FROM t; COPY (SELECT 1 AS c) TO '{tmp_path / "f.parquet"}';
+            CREATE VIEW f AS SELECT c FROM '{tmp_path / "f.parquet"}'; CREATE OR REPLACE MACRO most() AS (SELECT max(c) FROM {private});
             CREATE VIEW bounds AS {query.format(private)}; CREATE VIEW outside AS SELECT * FROM bounds"""
     )
     for domain in ("bounds", "outside"):
-        with pytest.raises(TableError, match=rf"^domain: domain table \('{domain}'\) is a view, and what a view reads may be private. Hint: write its rows out"):
+        with pytest.raises(
+            TableError,
+            match=rf"^domain: domain table \('{domain}'\) is a view, and what a view reads may be private. Hint: write its rows out",
+        ):
             Domain.from_schema(con, private, domain)
 
 
@@ -360,13 +390,14 @@ def test_a_domain_stored_before_there_were_open_lists_is_read() -> None:
 
 
 def test_an_open_list_has_a_null() -> None:
-    with pytest.raises(DomainError, match=r"^domain: attribute s is open but not nullable. Hint: the values outside the list are shown as NULL"):
+    with pytest.raises(
+        DomainError,
+        match=r"^domain: attribute s is open but not nullable. Hint: the values outside the list are shown as NULL",
+    ):
         Attribute("s", "VARCHAR", nullable=False, values=("x",), open=True)
 
 
-@pytest.mark.parametrize(
-    ("low", "high"), [(None, 1), (0, float("nan")), (float("-inf"), 0), (2**62, 2**62), (1, 0)]
-)
+@pytest.mark.parametrize(("low", "high"), [(None, 1), (0, float("nan")), (float("-inf"), 0), (2**62, 2**62), (1, 0)])
 def test_attributes_check_themselves(low: Tick | None, high: Tick | None) -> None:
     with pytest.raises(MwemError, match=r"^domain: attribute a has .*Hint: "):
         Attribute("a", "BIGINT", nullable=True, low=low, high=high)
@@ -378,5 +409,7 @@ def test_a_list_has_no_scale() -> None:
 
 
 def test_long_lists_are_read_quickly(con: duckdb.DuckDBPyConnection) -> None:
-    con.execute("CREATE TABLE t (zip INTEGER); CREATE TABLE t_domain AS SELECT 'zip' AS attribute, list(i) AS \"values\" FROM range(42000) r(i)")
+    con.execute(
+        "CREATE TABLE t (zip INTEGER); CREATE TABLE t_domain AS SELECT 'zip' AS attribute, list(i) AS \"values\" FROM range(42000) r(i)"
+    )
     assert Domain.from_schema(con, "t")["zip"].cells == 42001

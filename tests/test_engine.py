@@ -25,7 +25,14 @@ from mwem_sql.private import engine, pair_counts
 from mwem_sql.workload import Query, Workload
 
 TABLE = Name("memory", "main", "t")
-DOMAIN = Domain("t", ("a", "b"), (Attribute("a", "INTEGER", nullable=False, low=0, high=3), Attribute("b", "BOOLEAN", nullable=True, values=("false", "true"))))
+DOMAIN = Domain(
+    "t",
+    ("a", "b"),
+    (
+        Attribute("a", "INTEGER", nullable=False, low=0, high=3),
+        Attribute("b", "BOOLEAN", nullable=True, values=("false", "true")),
+    ),
+)
 FIXED = (
     "engine: the private table could not be read. Hint: the cause is withheld because it may quote a private value; "
     "ask the table's owner to run a plain SELECT count(*) on it"
@@ -40,7 +47,15 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
 
 @pytest.fixture(scope="module")
 def compiled() -> Compiled:
-    asked = Workload((Query(group_by=("a", "b")), Query("a > 1"), Query("true"), Query(measure="CASE WHEN b THEN 1 ELSE -1 END"), Query("false")))
+    asked = Workload(
+        (
+            Query(group_by=("a", "b")),
+            Query("a > 1"),
+            Query("true"),
+            Query(measure="CASE WHEN b THEN 1 ELSE -1 END"),
+            Query("false"),
+        )
+    )
     with Sandbox() as sandbox:
         return compile_workload(DOMAIN, asked, sandbox)
 
@@ -76,7 +91,9 @@ def test_an_empty_table_has_zeros(con: duckdb.DuckDBPyConnection, compiled: Comp
 
 
 @pytest.mark.parametrize("plan", [plan for plan in PLANS if plan.endswith(("by", "set", "histograms"))])
-def test_many_rows_are_counted_exactly(con: duckdb.DuckDBPyConnection, compiled: Compiled, plan: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_rows_are_counted_exactly(
+    con: duckdb.DuckDBPyConnection, compiled: Compiled, plan: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """More than a double holds, without having them: what DuckDB counted is replaced by a large number of the same rows."""
     force(monkeypatch, plan)
     con.execute("CREATE TABLE t AS SELECT 3 AS a, true AS b")
@@ -89,7 +106,9 @@ def test_many_rows_are_counted_exactly(con: duckdb.DuckDBPyConnection, compiled:
     assert [answer.sum() for answer in found] == [large, large, large, large, 0]
 
 
-def test_sums_of_aggregates_saturate(con: duckdb.DuckDBPyConnection, compiled: Compiled, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sums_of_aggregates_saturate(
+    con: duckdb.DuckDBPyConnection, compiled: Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
     force(monkeypatch, "aggregates")
     con.execute("CREATE TABLE t AS SELECT 3 AS a, true AS b FROM range(3)")
     pushdown = planned(compiled)
@@ -100,10 +119,14 @@ def test_sums_of_aggregates_saturate(con: duckdb.DuckDBPyConnection, compiled: C
     assert found[3].tolist() == [-(2**63) + 1]
 
 
-def test_blocks_of_the_product_add_up(con: duckdb.DuckDBPyConnection, compiled: Compiled, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_of_the_product_add_up(
+    con: duckdb.DuckDBPyConnection, compiled: Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Batches are never larger than a float32 counts exactly, and a block is used again for the next one."""
     force(monkeypatch, "product")
-    con.execute("CREATE TABLE t AS SELECT (i % 4)::INTEGER AS a, CASE i % 3 WHEN 0 THEN NULL ELSE i % 3 = 1 END AS b FROM range(10000) r(i)")
+    con.execute(
+        "CREATE TABLE t AS SELECT (i % 4)::INTEGER AS a, CASE i % 3 WHEN 0 THEN NULL ELSE i % 3 = 1 END AS b FROM range(10000) r(i)"
+    )
     expected = answers(con, compiled)
     assert pair_counts._MOST_ROWS < 2**24
     for rows in (1, 7, 4096):
@@ -112,7 +135,9 @@ def test_blocks_of_the_product_add_up(con: duckdb.DuckDBPyConnection, compiled: 
         assert answers(con, compiled) == expected
 
 
-def test_groups_are_read_in_batches(con: duckdb.DuckDBPyConnection, compiled: Compiled, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_groups_are_read_in_batches(
+    con: duckdb.DuckDBPyConnection, compiled: Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
     con.execute("CREATE TABLE t AS SELECT (i % 4)::INTEGER AS a, i % 3 = 1 AS b FROM range(100) r(i)")
     expected = answers(con, compiled)
     monkeypatch.setattr(engine, "GROUPS", 3)
@@ -139,7 +164,9 @@ def check_nothing_is_said(caught: pytest.ExceptionInfo[EngineError]) -> None:
 
 @pytest.mark.usefixtures("plan")
 def test_a_failing_row_says_nothing(con: duckdb.DuckDBPyConnection, compiled: Compiled) -> None:
-    con.execute("CREATE TABLE hidden (name VARCHAR, b BOOLEAN); CREATE VIEW t AS SELECT CAST(name AS INTEGER) AS a, b FROM hidden")
+    con.execute(
+        "CREATE TABLE hidden (name VARCHAR, b BOOLEAN); CREATE VIEW t AS SELECT CAST(name AS INTEGER) AS a, b FROM hidden"
+    )
     con.execute("INSERT INTO hidden VALUES ('1', true)")
     assert answers(con, compiled)[2] == [1]
     con.execute("INSERT INTO hidden VALUES (?, true)", [PRIVATE])
@@ -155,7 +182,9 @@ def test_a_failing_row_says_nothing(con: duckdb.DuckDBPyConnection, compiled: Co
 @pytest.mark.usefixtures("plan")
 def test_other_failures_say_nothing(con: duckdb.DuckDBPyConnection, compiled: Compiled, tmp_path: Path) -> None:
     file = tmp_path / "people.parquet"
-    con.execute(f"COPY (SELECT 1 AS a, true AS b, '{PRIVATE}' AS name) TO '{file}'; CREATE VIEW t AS SELECT * FROM '{file}'")
+    con.execute(
+        f"COPY (SELECT 1 AS a, true AS b, '{PRIVATE}' AS name) TO '{file}'; CREATE VIEW t AS SELECT * FROM '{file}'"
+    )
     assert answers(con, compiled)[2] == [1]
     file.unlink()
     with pytest.raises(EngineError) as caught:
@@ -234,7 +263,9 @@ def test_suggestions_declare_what_was_seen(con: duckdb.DuckDBPyConnection) -> No
         ("my age", None, "20", "49", True), ("sex", ["M", "it's"], None, None, False), ("d", None, "2020-01-01", "2020-01-09", True),
         ("x", None, "0.0", "49.75", True), ("b", ["true"], None, None, True), ("town", ["Bern", "Genf"], None, None, True),
     ]  # fmt: skip
-    con.execute('CREATE TABLE t_domain (attribute VARCHAR, "values" VARCHAR[], low VARCHAR, high VARCHAR, nullable BOOLEAN)')
+    con.execute(
+        'CREATE TABLE t_domain (attribute VARCHAR, "values" VARCHAR[], low VARCHAR, high VARCHAR, nullable BOOLEAN)'
+    )
     for row in rows:
         if row["open"]:
             con.execute("ALTER TABLE t_domain ADD COLUMN open BOOLEAN")

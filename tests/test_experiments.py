@@ -28,7 +28,9 @@ from mwem_sql.model.fit import CLOSE
 def table():
     generator = np.random.default_rng(1)
     first = generator.integers(0, 4, 500)
-    return tables.Table("small", {"a": 4, "b": 3, "c": 2}, np.stack([first, first % 3, generator.integers(0, 2, 500)], axis=1))
+    return tables.Table(
+        "small", {"a": 4, "b": 3, "c": 2}, np.stack([first, first % 3, generator.integers(0, 2, 500)], axis=1)
+    )
 
 
 def test_bound_of_single_cells_is_the_variance_of_gaussian_noise():

@@ -43,10 +43,15 @@ def test_facts_are_those_of_each_query(queries: Sequence[LinearQuery]) -> None:
     assert facts.bounds.tolist() == [query.bound for query in queries]
     assert widths.tolist() == [len(query.attributes) for query in queries]
     assert places.tolist() == [rank[name] for query in queries for name in query.attributes]
-    assert facts.changes().tolist() == [changes for query in queries for block in query.blocks for changes in block.changes]
-    assert facts.told_cells.tolist() == [prod(1 + changes for block in query.blocks for changes in block.changes) for query in queries]
+    assert facts.changes().tolist() == [
+        changes for query in queries for block in query.blocks for changes in block.changes
+    ]
+    assert facts.told_cells.tolist() == [
+        prod(1 + changes for block in query.blocks for changes in block.changes) for query in queries
+    ]
     assert facts.plain.tolist() == [
-        bool(query.blocks) and all(len(block.attributes) == 1 and block.is_identity for block in query.blocks) for query in queries
+        bool(query.blocks) and all(len(block.attributes) == 1 and block.is_identity for block in query.blocks)
+        for query in queries
     ]
     keys = [sorted(block.key for block in query.blocks) for query in queries]
     assert facts.firsts().tolist() == [keys.index(key) for key in keys]

@@ -153,7 +153,10 @@ def test_folders_do_not_become_columns(con: duckdb.DuckDBPyConnection, tmp_path:
         (tmp_path / f"year={year}").mkdir()
         con.execute(f"COPY (SELECT {year} AS n) TO 'year={year}/p.parquet'")
     for source in ("'*/*.parquet'", "'year=2020/*.parquet'"):
-        with pytest.raises(TableError, match=r"reads folders by a pattern .* whose names may become columns; .* Hint: add hive_partitioning := false"):
+        with pytest.raises(
+            TableError,
+            match=r"reads folders by a pattern .* whose names may become columns; .* Hint: add hive_partitioning := false",
+        ):
             view(con, f"SELECT * FROM {source}")
     found = view(con, "SELECT * FROM read_parquet('*/*.parquet', hive_partitioning := false)")
     assert con.execute(f"SELECT sum(n) FROM {found.tree().sql('duckdb')}").fetchall() == [(4041,)]
@@ -187,5 +190,7 @@ def test_state_tells_when_a_file_was_written_to(con: duckdb.DuckDBPyConnection, 
     assert found.state() == before
     times = (tmp_path / "people.parquet").stat()
     con.execute("COPY (SELECT i AS age, 'f' AS sex FROM range(30, 33) t(i)) TO 'people.parquet'")
-    os.utime("people.parquet", ns=(times.st_atime_ns, times.st_mtime_ns))  # whoever resets the time is found out all the same
+    os.utime(
+        "people.parquet", ns=(times.st_atime_ns, times.st_mtime_ns)
+    )  # whoever resets the time is found out all the same
     assert found.state() != before

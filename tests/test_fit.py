@@ -144,7 +144,9 @@ def test_two_measurements_are_weighed_by_their_precision(first: float, second: f
 
 def test_range_and_parity_queries() -> None:
     state = State.uniform({"a": np.ones(10), "b": np.ones(2)}, 100.0)
-    between = LinearQuery((Block(("a",), np.where((np.arange(10) > 2) & (np.arange(10) < 7), 0, -1).astype(np.int32), 1),))
+    between = LinearQuery(
+        (Block(("a",), np.where((np.arange(10) > 2) & (np.arange(10) < 7), 0, -1).astype(np.int32), 1),)
+    )
     signs = np.where(np.add.outer(np.arange(10), np.arange(2)) % 2, -1, 1).astype(np.int8)
     parity = LinearQuery((Block(("a", "b"), np.zeros((10, 2), np.int32), 1, signs),))
     state.fit([Target(between, np.array([70.0]), 1.0), Target(parity, np.array([-40.0]), 1.0)], tolerance=1e-9)
@@ -156,7 +158,10 @@ def test_range_and_parity_queries() -> None:
 def test_measurements_that_no_distribution_has(value: float) -> None:
     """A cell below 0 or above the total ends near 0 or near the total, and nothing overflows."""
     state = State.uniform({name: np.ones(2) for name in "abc"}, 100.0)
-    targets = [Target(cuboid(dict.fromkeys("abc", 2), *names), np.array([value, 30.0, 30.0, 30.0]), 1.0) for names in ("ab", "bc", "ca")]
+    targets = [
+        Target(cuboid(dict.fromkeys("abc", 2), *names), np.array([value, 30.0, 30.0, 30.0]), 1.0)
+        for names in ("ab", "bc", "ca")
+    ]
     for _ in range(20):
         state.fit(targets)
     cell = state.marginal("ab")[0, 0]
@@ -171,7 +176,13 @@ def test_what_cannot_move_is_left_alone() -> None:
     state = State.uniform({"a": np.ones(1), "b": np.ones(3)}, 9.0)
     everyone = LinearQuery((Block(("b",), np.zeros(3, np.int32), 1),))
     constant = LinearQuery((Block(("a",), np.zeros(1, np.int32), 1),))
-    fitted = state.fit([Target(everyone, np.array([5.0]), 1.0), Target(constant, np.array([3.0]), 1.0), Target(LinearQuery(()), np.array([1.0]), 1.0)])
+    fitted = state.fit(
+        [
+            Target(everyone, np.array([5.0]), 1.0),
+            Target(constant, np.array([3.0]), 1.0),
+            Target(LinearQuery(()), np.array([1.0]), 1.0),
+        ]
+    )
     assert fitted.steps == 0
     np.testing.assert_allclose(state.marginal("b"), 3.0)
     with pytest.raises(ValueError, match="one finite number per cell"):
@@ -182,7 +193,10 @@ def test_parts_are_fitted_apart() -> None:
     """A part that is easy to fit does not wait for one that is not, and comes out the same without it."""
     shape = {"a": 3, "b": 2, "c": 4}
     generator = np.random.default_rng(3)
-    targets = [Target(cuboid(shape, "a", "b"), 100 * generator.dirichlet(np.ones(6)), 1.0), Target(cuboid(shape, "c"), 100 * generator.dirichlet(np.ones(4)), 4.0)]
+    targets = [
+        Target(cuboid(shape, "a", "b"), 100 * generator.dirichlet(np.ones(6)), 1.0),
+        Target(cuboid(shape, "c"), 100 * generator.dirichlet(np.ones(4)), 4.0),
+    ]
     together = State.uniform({name: np.ones(size) for name, size in shape.items()}, 100.0)
     alone: Floats = np.empty(0)
     apart = together.copy()
@@ -200,7 +214,11 @@ def test_partitions_of_many_rows_are_fitted_to_within_their_noise() -> None:
     targets = []
     for cells in (4096, 2048, 1024, 512):
         query = LinearQuery((Block(("a",), (np.arange(4096) * cells // 4096).astype(np.int32), cells),))
-        targets.append(Target(query, query.answer(truth.astype(np.float64)) + generator.laplace(scale=47.0, size=cells), 2 * 47.0**2))
+        targets.append(
+            Target(
+                query, query.answer(truth.astype(np.float64)) + generator.laplace(scale=47.0, size=cells), 2 * 47.0**2
+            )
+        )
         state.fit(targets)
     state.finish()
     assert misfit(state, targets) < 0.6 * sum(target.query.cells for target in targets)

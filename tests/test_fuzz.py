@@ -52,8 +52,12 @@ def spoilt(chance: Chance, texts: list[str] = TEXTS) -> str:
                 lambda text=text, place=place: text[:place] + chance.choice(SPOILERS) + text[place:],
                 lambda text=text, place=place: text[:place] + text[place + chance.randrange(1, 6) :],
                 lambda text=text, place=place: text[:place] + chance.choice(texts)[-place:],
-                lambda text=text: f"({text}) {chance.choice(['AND', 'OR', '=', '<', '+', '||'])} ({chance.choice(texts)})",
-                lambda text=text: text.replace(chance.choice("abcds"), chance.choice(["a", "b", "c", "d", "s", "e", "nope", "1", "NULL"])),
+                lambda text=text: (
+                    f"({text}) {chance.choice(['AND', 'OR', '=', '<', '+', '||'])} ({chance.choice(texts)})"
+                ),
+                lambda text=text: text.replace(
+                    chance.choice("abcds"), chance.choice(["a", "b", "c", "d", "s", "e", "nope", "1", "NULL"])
+                ),
             ]
         )()
     return text
@@ -61,9 +65,34 @@ def spoilt(chance: Chance, texts: list[str] = TEXTS) -> str:
 
 def value(chance: Chance, depth: int = 0) -> object:
     """Anything that JSON or Python can hold."""
-    plain = [None, True, False, 0, 1, -1, 3, 10**30, 0.5, -0.0, 1e308, float("nan"), float("inf"), "", " ", "a", "1", "0.1", "é", "\x00", "1e400", "x" * 200]
+    plain = [
+        None,
+        True,
+        False,
+        0,
+        1,
+        -1,
+        3,
+        10**30,
+        0.5,
+        -0.0,
+        1e308,
+        float("nan"),
+        float("inf"),
+        "",
+        " ",
+        "a",
+        "1",
+        "0.1",
+        "é",
+        "\x00",
+        "1e400",
+        "x" * 200,
+    ]
     if depth < 2 and chance.random() < 0.3:
-        return chance.choice([[], [value(chance, depth + 1)], [value(chance, depth + 1)] * 3, {}, {"a": value(chance, depth + 1)}])
+        return chance.choice(
+            [[], [value(chance, depth + 1)], [value(chance, depth + 1)] * 3, {}, {"a": value(chance, depth + 1)}]
+        )
     return chance.choice([*plain, spoilt(chance)])
 
 
@@ -84,7 +113,11 @@ class Fixtures:
 
     def predicates(self, chance: Chance) -> None:
         with Sandbox() as sandbox, only_ours():
-            compile_workload(self.domain, Workload.from_predicates([spoilt(chance) for _ in range(chance.choice([1, 1, 3]))]), sandbox)
+            compile_workload(
+                self.domain,
+                Workload.from_predicates([spoilt(chance) for _ in range(chance.choice([1, 1, 3]))]),
+                sandbox,
+            )
 
     def rows(self, chance: Chance) -> None:
         columns = ["predicate", "measure", "group_by", "name", "weight", "Predicate", "other"]
@@ -92,28 +125,103 @@ class Fixtures:
         for _ in range(chance.randrange(1, 4)):
             row = {chance.choice(columns): value(chance) for _ in range(chance.randrange(4))}
             row["predicate"] = spoilt(chance) if chance.random() < 0.6 else row.get("predicate")
-            row["measure"] = chance.choice(["a", "sum(c)", "avg(a * 2)", "count(*)", spoilt(chance)]) if chance.random() < 0.4 else row.get("measure")
-            row["group_by"] = chance.choice([["b", "d"], "a // 2, b", ["nope"], spoilt(chance)]) if chance.random() < 0.4 else row.get("group_by")
+            row["measure"] = (
+                chance.choice(["a", "sum(c)", "avg(a * 2)", "count(*)", spoilt(chance)])
+                if chance.random() < 0.4
+                else row.get("measure")
+            )
+            row["group_by"] = (
+                chance.choice([["b", "d"], "a // 2, b", ["nope"], spoilt(chance)])
+                if chance.random() < 0.4
+                else row.get("group_by")
+            )
             rows.append(json.dumps(row))
         with Sandbox() as sandbox, only_ours():
             compile_workload(self.domain, Workload.from_json(rows), sandbox)
 
     def options(self, chance: Chance) -> None:
-        names = ["delta", "rounds", "output", "rows", "total", "domain", "unit", "rows_per_unit", "start", "average", "fit", "max_cells", "version", "seed", "nope"]
+        names = [
+            "delta",
+            "rounds",
+            "output",
+            "rows",
+            "total",
+            "domain",
+            "unit",
+            "rows_per_unit",
+            "start",
+            "average",
+            "fit",
+            "max_cells",
+            "version",
+            "seed",
+            "nope",
+        ]
         with only_ours():
-            Request.parse(chance.choice(["t", value(chance)]), self.workload, chance.choice([1, "0.5", value(chance)]), {chance.choice(names): value(chance) for _ in range(3)})
+            Request.parse(
+                chance.choice(["t", value(chance)]),
+                self.workload,
+                chance.choice([1, "0.5", value(chance)]),
+                {chance.choice(names): value(chance) for _ in range(3)},
+            )
 
     def domains(self, chance: Chance) -> None:
         con = self.con.cursor()
-        kinds = {"attribute": "VARCHAR", "values": "VARCHAR[]", "low": "VARCHAR", "high": "VARCHAR", "step": "VARCHAR", "bins": "INTEGER", "nullable": "BOOLEAN", "open": "BOOLEAN", "odd": "BLOB"}
+        kinds = {
+            "attribute": "VARCHAR",
+            "values": "VARCHAR[]",
+            "low": "VARCHAR",
+            "high": "VARCHAR",
+            "step": "VARCHAR",
+            "bins": "INTEGER",
+            "nullable": "BOOLEAN",
+            "open": "BOOLEAN",
+            "odd": "BLOB",
+        }
         chosen = ["attribute", *(name for name in kinds if chance.random() < 0.6)]
         chosen = list(dict.fromkeys(chosen if chance.random() < 0.95 else chosen[1:] or ["odd"]))
-        types = {name: kinds[name] if chance.random() < 0.9 else chance.choice(["INTEGER", "VARCHAR", "DOUBLE[]", "DATE"]) for name in chosen}
-        con.execute(f"CREATE OR REPLACE TABLE dom ({', '.join(f'{name!r} {kind}'.replace(chr(39), chr(34)) for name, kind in types.items())})")
-        texts = ["a", "b", "c", "d", "e", "s", "A", "nope", "0", "1", "9", "-3", "1e9", "99", "2020-01-01", "nan", "infinity", "x", "", None, "1e400", "0.1", "[x, y]", "true"]
+        types = {
+            name: kinds[name] if chance.random() < 0.9 else chance.choice(["INTEGER", "VARCHAR", "DOUBLE[]", "DATE"])
+            for name in chosen
+        }
+        con.execute(
+            f"CREATE OR REPLACE TABLE dom ({', '.join(f'{name!r} {kind}'.replace(chr(39), chr(34)) for name, kind in types.items())})"
+        )
+        texts = [
+            "a",
+            "b",
+            "c",
+            "d",
+            "e",
+            "s",
+            "A",
+            "nope",
+            "0",
+            "1",
+            "9",
+            "-3",
+            "1e9",
+            "99",
+            "2020-01-01",
+            "nan",
+            "infinity",
+            "x",
+            "",
+            None,
+            "1e400",
+            "0.1",
+            "[x, y]",
+            "true",
+        ]
         for _ in range(chance.randrange(1, 4)):
             with suppress(duckdb.Error):
-                con.execute(f"INSERT INTO dom VALUES ({', '.join('?' for _ in chosen)})", [[chance.choice(texts) for _ in range(2)] if types[name].endswith("[]") else chance.choice(texts) for name in chosen])
+                con.execute(
+                    f"INSERT INTO dom VALUES ({', '.join('?' for _ in chosen)})",
+                    [
+                        [chance.choice(texts) for _ in range(2)] if types[name].endswith("[]") else chance.choice(texts)
+                        for name in chosen
+                    ],
+                )
         with only_ours():
             domain = Domain.from_schema(self.con, "t", "dom")
             with Sandbox() as sandbox:
@@ -123,10 +231,14 @@ class Fixtures:
         con = mwem_sql.connect()
         try:
             con.execute(SCHEMA)
-            con.execute("CALL mwem_release('t', w, 1, rounds := 1, rows := 5, seed := 1); CALL mwem_budget('t', 5); CALL mwem_release('t', w, 1, rounds := 1, rows := 5, output := 'o')")
+            con.execute(
+                "CALL mwem_release('t', w, 1, rounds := 1, rows := 5, seed := 1); CALL mwem_budget('t', 5); CALL mwem_release('t', w, 1, rounds := 1, rows := 5, output := 'o')"
+            )
             for _ in range(chance.choice([1, 1, 2])):
                 table, column, kind = chance.choice(
-                    con.execute("SELECT table_name, column_name, data_type FROM duckdb_columns() WHERE schema_name = 'mwem' AND table_name <> 'schema_version'").fetchall()
+                    con.execute(
+                        "SELECT table_name, column_name, data_type FROM duckdb_columns() WHERE schema_name = 'mwem' AND table_name <> 'schema_version'"
+                    ).fetchall()
                 )
                 spoil = [
                     f'UPDATE mwem.{table} SET "{column}" = NULL', f"DELETE FROM mwem.{table}", f'ALTER TABLE mwem.{table} DROP COLUMN "{column}"', f"DROP TABLE mwem.{table}",

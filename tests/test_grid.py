@@ -58,7 +58,11 @@ def blocks(draw: st.DrawFn, shape: dict[str, int], names: list[str]) -> Block:
         return Block(tuple(names), generator.integers(-1, 3, sizes).astype(np.int32), 3)
     labels = generator.integers(0 if kind == "parity" else -1, 1, sizes).astype(np.int32)
     signs = generator.choice([-1, 1], sizes)
-    values = {"parity": signs, "sum": signs * generator.integers(0, 4, sizes), "nothing": np.zeros(sizes, np.int64)}.get(kind)
+    values = {
+        "parity": signs,
+        "sum": signs * generator.integers(0, 4, sizes),
+        "nothing": np.zeros(sizes, np.int64),
+    }.get(kind)
     return Block(tuple(names), labels, 1, values)
 
 
@@ -86,7 +90,11 @@ def cases(draw: st.DrawFn) -> Case:
 
 def told_apart(queries: list[LinearQuery], shape: dict[str, int], name: str) -> int:
     """Into how many groups an attribute falls: classes are alike if no block treats any two records otherwise that differ in it."""
-    columns = [oracle.dense_query(LinearQuery((block,)), shape).reshape(-1, *shape.values()) for query in queries for block in query.blocks]
+    columns = [
+        oracle.dense_query(LinearQuery((block,)), shape).reshape(-1, *shape.values())
+        for query in queries
+        for block in query.blocks
+    ]
     axis = 1 + list(shape).index(name)
     return len({b"".join(column.take(k, axis).tobytes() for column in columns) for k in range(shape[name])})
 
@@ -108,7 +116,11 @@ def test_a_state_over_groups_is_the_listing_over_classes(case: Case, data: st.Da
         for query, answer in zip(asked, state.answers(asked), strict=True):
             close(answer, oracle.evaluate(oracle.dense_query(query, shape), A), total)
         names = data.draw(st.permutations(list(shape)))[: data.draw(st.integers(0, len(shape)))]
-        close(state.marginal(names), np.einsum(f"{''.join(shape)}->{''.join(names)}", A.reshape(tuple(shape.values()))), total)
+        close(
+            state.marginal(names),
+            np.einsum(f"{''.join(shape)}->{''.join(names)}", A.reshape(tuple(shape.values()))),
+            total,
+        )
         groups = {name: told_apart([query for query, _ in made], shape, name) for name in shape}
         assert {name: grid.count for name, grid in state.grids.items()} == groups
         assert state.cells == sum(factor.weights.size for factor in state.state.factors)
@@ -131,14 +143,24 @@ def test_a_fit_over_groups_is_one_over_classes(case: Case, seed: int) -> None:
         targets.append(Target(query.shares, exact + 0.02 * total * generator.normal(size=query.cells), total))
         found, expected = state.fit(targets), full.fit(targets)
         A = dense(state)
-        answers = [oracle.evaluate(oracle.dense_query(query, shape) / query.bound, A) for query, _ in measurements[: len(targets)]]
-        misfit = sum(float(np.square(answer - target.values).sum()) / total for answer, target in zip(answers, targets, strict=True))
+        answers = [
+            oracle.evaluate(oracle.dense_query(query, shape) / query.bound, A)
+            for query, _ in measurements[: len(targets)]
+        ]
+        misfit = sum(
+            float(np.square(answer - target.values).sum()) / total
+            for answer, target in zip(answers, targets, strict=True)
+        )
         assert found.misfit == pytest.approx(misfit, rel=1e-6, abs=1e-6)
         # To the tolerance to which a fit is one.
         cells = sum(target.query.cells for target in targets)
         assert misfit <= expected.misfit + TOLERANCE * max(expected.misfit, cells)
         for name, grid in state.grids.items():
-            close(state.marginal([name]), grid.shares * np.bincount(grid.groups, state.marginal([name]))[grid.groups], total)
+            close(
+                state.marginal([name]),
+                grid.shares * np.bincount(grid.groups, state.marginal([name]))[grid.groups],
+                total,
+            )
 
 
 @quick
@@ -167,7 +189,9 @@ def test_splitting_and_merging_change_nothing(case: Case, first: bool) -> None:
     np.testing.assert_array_equal(dense(kept), A)
     before = kept.state.marginal(kept.attributes)
     kept.follow(finer)
-    assert {name: grid.count for name, grid in kept.grids.items()} == {name: grid.count for name, grid in finer.grids.items()}
+    assert {name: grid.count for name, grid in kept.grids.items()} == {
+        name: grid.count for name, grid in finer.grids.items()
+    }
     close(dense(kept), A, total)
     merged = kept.state.marginal(kept.attributes)
     for axis, name in enumerate(kept.attributes):
@@ -193,9 +217,14 @@ def test_a_grid(seed: int, size: int) -> None:
         grid = finer
     weights, adds = generator.random((2, grid.count, 3)), generator.normal(size=(4, size))
     spread = grid.spread(weights, 1)
-    np.testing.assert_allclose(np.stack([spread[:, grid.groups == k].sum(1) for k in range(grid.count)], 1), weights, rtol=1e-12)
     np.testing.assert_allclose(
-        np.einsum("ag,bgc->abc", grid.average(adds, 1), weights), np.einsum("ax,bxc->abc", adds, spread), rtol=1e-9, atol=1e-12
+        np.stack([spread[:, grid.groups == k].sum(1) for k in range(grid.count)], 1), weights, rtol=1e-12
+    )
+    np.testing.assert_allclose(
+        np.einsum("ag,bgc->abc", grid.average(adds, 1), weights),
+        np.einsum("ax,bxc->abc", adds, spread),
+        rtol=1e-9,
+        atol=1e-12,
     )
 
 
@@ -221,7 +250,11 @@ def test_an_attribute_that_does_not_matter_is_not_joined() -> None:
     assert state.cells == 4
     np.testing.assert_allclose([state.answer(target.query)[0] for target in targets], [30, 50], rtol=1e-6)
     for name, size in (("a", 6), ("b", 4)):
-        targets.append(Target(LinearQuery((Block((name,), np.arange(size, dtype=np.int32), size),)), np.full(size, 100 / size), 1.0))
+        targets.append(
+            Target(
+                LinearQuery((Block((name,), np.arange(size, dtype=np.int32), size),)), np.full(size, 100 / size), 1.0
+            )
+        )
     state.fit(targets)
     assert state.cells == 10
 
@@ -269,9 +302,23 @@ def asked() -> Workload:
     generator = np.random.default_rng(5)
     ranges = [f"i BETWEEN {low} AND {high}" for low, high in np.sort(generator.integers(0, 5000, (40, 2))).tolist()]
     days = [f"day < DATE '2020-01-01' + {n}" for n in generator.integers(1, 1400, 10).tolist()]
-    both = [f"{one} AND {other}" for one, other in pairwise(ranges)] + [f"{one} AND {other}" for one, other in zip(ranges, days, strict=False)]
-    others = ["x < 2.5", "x >= 2.5 AND x < 7.5 AND city = 'Bern'", "i IS NULL", "city IS NULL AND tag = 'u'", "tag IS NULL", "city = 'Bern' OR x > 3"]
-    grouped = (Query(group_by=("city", "tag")), Query(predicate=ranges[0], group_by=("city",)), Query(measure="sum(i // 1000)"), Query(measure="avg(i // 1000)", group_by=("tag",)))
+    both = [f"{one} AND {other}" for one, other in pairwise(ranges)] + [
+        f"{one} AND {other}" for one, other in zip(ranges, days, strict=False)
+    ]
+    others = [
+        "x < 2.5",
+        "x >= 2.5 AND x < 7.5 AND city = 'Bern'",
+        "i IS NULL",
+        "city IS NULL AND tag = 'u'",
+        "tag IS NULL",
+        "city = 'Bern' OR x > 3",
+    ]
+    grouped = (
+        Query(group_by=("city", "tag")),
+        Query(predicate=ranges[0], group_by=("city",)),
+        Query(measure="sum(i // 1000)"),
+        Query(measure="avg(i // 1000)", group_by=("tag",)),
+    )
     return Workload.from_predicates([*ranges, *days, *both, *others]) + Workload(grouped)
 
 
@@ -323,7 +370,9 @@ def test_a_release_of_ranges_is_small(connect: Open, outcomes: list[tuple[Plan, 
     con.execute(TABLE)
     generator = np.random.default_rng(7)
     ranges = [f"i BETWEEN {low} AND {high}" for low, high in np.sort(generator.integers(0, 5000, (300, 2))).tolist()]
-    workload = Workload.from_predicates([f"{text} AND city = 'Bern'" for text in ranges] + [f"{text} AND x < 5" for text in ranges])
+    workload = Workload.from_predicates(
+        [f"{text} AND city = 'Bern'" for text in ranges] + [f"{text} AND x < 5" for text in ranges]
+    )
     made = mwem_sql.release(con, "t", workload, 5, rounds=10, max_cells=100)
     ((plan, outcome),) = outcomes
     classes = {name: own.count for name, own in plan.compiled.classes.items()}
@@ -379,7 +428,9 @@ def test_what_is_fitted_again_follows_a_split_in_between() -> None:
 
 def test_what_was_fitted_follows_groups_that_were_split_since() -> None:
     """A histogram that is refined again splits groups outside the fit; what was fitted before is fitted on the new groups."""
-    even, finer = (LinearQuery((Block(("x",), (np.arange(8) * cells // 8).astype(np.int32), cells),)) for cells in (2, 8))
+    even, finer = (
+        LinearQuery((Block(("x",), (np.arange(8) * cells // 8).astype(np.int32), cells),)) for cells in (2, 8)
+    )
     pair = LinearQuery((even.blocks[0], Block(("y",), np.arange(3, dtype=np.int32), 3)))
     counts = np.array([[30.0, 5, 5], [10, 20, 30]])
     state = Adaptive.uniform({"x": np.ones(8), "y": np.ones(3)}, 100.0)

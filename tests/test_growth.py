@@ -25,10 +25,14 @@ grown = st.recursive(
     st.sampled_from(["city", "'äb'", "city || 'x'", "7::VARCHAR"]),
     lambda inner: st.one_of(
         st.tuples(inner, st.integers(0, 9)).map(lambda made: f"repeat({made[0]}, {made[1]})"),
-        st.tuples(st.sampled_from(["lpad", "rpad"]), inner, st.integers(0, 50)).map(lambda made: f"{made[0]}({made[1]}, {made[2]}, 'yz')"),
+        st.tuples(st.sampled_from(["lpad", "rpad"]), inner, st.integers(0, 50)).map(
+            lambda made: f"{made[0]}({made[1]}, {made[2]}, 'yz')"
+        ),
         st.tuples(inner, inner).map(lambda made: f"replace({made[0]}, 'x', {made[1]})"),
         st.tuples(inner, inner).map(lambda made: f"regexp_replace({made[0]}, '(.)', '\\1' || {made[1]}, 'g')"),
-        st.tuples(st.sampled_from(["hex", "bin", "url_encode", "lower", "upper", "reverse", "regexp_escape", "md5"]), inner).map(lambda made: f"{made[0]}({made[1]})"),
+        st.tuples(
+            st.sampled_from(["hex", "bin", "url_encode", "lower", "upper", "reverse", "regexp_escape", "md5"]), inner
+        ).map(lambda made: f"{made[0]}({made[1]})"),
         inner.map(lambda made: f"to_base64(encode({made}))"),
         st.tuples(inner, st.integers(1, 30)).map(lambda made: f"format('{{0:>{made[1]}}}{{0}}', {made[0]})"),
         st.tuples(inner, st.integers(1, 30)).map(lambda made: f"printf('%-{made[1]}s', {made[0]})"),
@@ -49,7 +53,15 @@ def test_the_bound_holds(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["repeat(city, length(city))", "repeat(city, -1)", "lpad(city, 3 + 4, 'x')", "format(city)", "format('{:{}}', city, 3)", "printf('%*d', 3, 3)"]
+    "text",
+    [
+        "repeat(city, length(city))",
+        "repeat(city, -1)",
+        "lpad(city, 3 + 4, 'x')",
+        "format(city)",
+        "format('{:{}}', city, 3)",
+        "printf('%*d', 3, 3)",
+    ],
 )
 def test_a_size_that_is_no_constant_has_no_bound(text: str) -> None:
     assert bound(text) == inf
@@ -72,7 +84,9 @@ def test_the_sandbox_takes_slices() -> None:
         assert lengths.to_pylist() == [100_000 * len(value) for value in values.to_pylist()]
         with pytest.raises(duckdb.Error, match=r"it may make [0-9,]+ characters of text for each of 500 values"):
             sandbox.evaluate("t", ["length(repeat(city, 10000000))"])
-        with pytest.raises(duckdb.Error, match="for each of 500 values, more than 16,777,216 for one or 1,073,741,824 for all"):
+        with pytest.raises(
+            duckdb.Error, match="for each of 500 values, more than 16,777,216 for one or 1,073,741,824 for all"
+        ):
             sandbox.evaluate("t", ["length(repeat(city, 1000000))"])
         assert sandbox.evaluate("t", []) == []
         sandbox.load("none", {"city": ("VARCHAR", pa.array([], pa.string()))})

@@ -54,11 +54,15 @@ class Case:
 
 def read_cases() -> Iterator[Case]:
     lines = (Path(__file__).parent / "hostile.txt").read_text(encoding="utf-8").splitlines()
-    numbered = [(number, line) for number, line in enumerate(lines, start=1) if line.strip() and not line.startswith("#")]
+    numbered = [
+        (number, line) for number, line in enumerate(lines, start=1) if line.strip() and not line.startswith("#")
+    ]
     for (number, asked), (_, told) in zip(numbered[::2], numbered[1::2], strict=True):
         role, _, text = asked.partition(": ")
         outcome, _, expected = told.strip().partition(": ")
-        assert role in {"predicate", "measure", "group_by"} and outcome in {"refused", "answer"} and told.startswith("  "), number
+        assert (
+            role in {"predicate", "measure", "group_by"} and outcome in {"refused", "answer"} and told.startswith("  ")
+        ), number
         made = eval(text.removeprefix("python: ")) if text.startswith("python: ") else text
         yield Case(number, role, made, outcome, expected)
 
@@ -78,7 +82,9 @@ def con(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
     for schema in ("plain", "odd"):
         con.execute(f"CREATE SCHEMA {schema}; USE {schema}; {PUBLIC.format('people')}")
     con.execute(ODD)
-    con.execute("USE main; CREATE SEQUENCE serial; CREATE TABLE asked (predicate VARCHAR, measure VARCHAR, group_by VARCHAR)")
+    con.execute(
+        "USE main; CREATE SEQUENCE serial; CREATE TABLE asked (predicate VARCHAR, measure VARCHAR, group_by VARCHAR)"
+    )
     con.execute("CREATE MACRO people_macro(x) AS (SELECT count(*) FROM odd.people)")
     con.create_function("shout", str.upper, ["VARCHAR"], "VARCHAR")
     yield con
@@ -93,10 +99,15 @@ def outside(con: Connection) -> dict[str, Any]:
     return {
         "files": sorted(map(str, Path.cwd().rglob("*"))),
         "settings": con.execute("SELECT name, value FROM duckdb_settings() ORDER BY ALL").fetchall(),
-        "extensions": con.execute("SELECT extension_name FROM duckdb_extensions() WHERE loaded ORDER BY ALL").fetchall(),
+        "extensions": con.execute(
+            "SELECT extension_name FROM duckdb_extensions() WHERE loaded ORDER BY ALL"
+        ).fetchall(),
         "databases": con.execute("SELECT database_name FROM duckdb_databases() ORDER BY ALL").fetchall(),
         "sequence": con.execute("SELECT sequence_name, last_value FROM duckdb_sequences()").fetchall(),
-        **{kind: con.execute(catalog.format(f"{kind[:-1]}_name", kind)).fetchall() for kind in ("tables", "views", "functions")},
+        **{
+            kind: con.execute(catalog.format(f"{kind[:-1]}_name", kind)).fetchall()
+            for kind in ("tables", "views", "functions")
+        },
         "rows": con.execute("SELECT (SELECT count(*) FROM plain.people), (SELECT count(*) FROM odd.people)").fetchall(),
         "ledger": con.execute("FROM mwem_ledger()").fetchall(),
     }
@@ -166,24 +177,43 @@ def test_refusals_have_no_effect(con: Connection, before: dict[str, Any]) -> Non
 def test_answers(con: Connection) -> None:
     """What is answered is answered exactly, on the rows that the domain foresees; on the others nothing raises."""
     con.execute("DELETE FROM asked")
-    con.executemany("INSERT INTO asked VALUES (?, ?, ?)", [[case.rows().get(role) for role in ("predicate", "measure", "group_by")] for case in ANSWERED])
+    con.executemany(
+        "INSERT INTO asked VALUES (?, ?, ?)",
+        [[case.rows().get(role) for role in ("predicate", "measure", "group_by")] for case in ANSWERED],
+    )
     for schema in ("plain", "odd"):
-        (summary,) = con.execute(f"FROM mwem_release('{schema}.people', asked, 1, rounds := 3, output := '{schema}.people_synthetic')").fetchall()
+        (summary,) = con.execute(
+            f"FROM mwem_release('{schema}.people', asked, 1, rounds := 3, output := '{schema}.people_synthetic')"
+        ).fetchall()
         assert summary[6] == len(ANSWERED)
     found: dict[int, list[int]] = {}
-    for query, count in con.execute("SELECT query, true_answer FROM mwem_compare('plain.people', 'plain.people_synthetic', asked)").fetchall():
+    for query, count in con.execute(
+        "SELECT query, true_answer FROM mwem_compare('plain.people', 'plain.people_synthetic', asked)"
+    ).fetchall():
         found.setdefault(query, []).append(int(count))
-    counted = {case.line: " ".join(map(str, sorted(filter(None, found[k])))) or "0" for k, case in enumerate(ANSWERED, start=1)}
+    counted = {
+        case.line: " ".join(map(str, sorted(filter(None, found[k])))) or "0" for k, case in enumerate(ANSWERED, start=1)
+    }
     assert counted == {case.line: case.expected for case in ANSWERED}
 
 
 @pytest.mark.campaign
-@pytest.mark.parametrize(("text", "count"), [("age IN ({})", 4), ("age NOT IN ({})", 4), ("city IN ('Bern', '{}')", 3), ("age + 0 IN ({})", 4)])
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("age IN ({})", 4), ("age NOT IN ({})", 4), ("city IN ('Bern', '{}')", 3), ("age + 0 IN ({})", 4)],
+)
 def test_ten_thousand_values(con: Connection, text: str, count: int) -> None:
     con.execute("DELETE FROM asked")
-    con.execute("INSERT INTO asked (predicate) VALUES (?)", [text.format((",", "','")["'" in text].join(map(str, range(4, 10_004))))])
-    (summary,) = con.execute("FROM mwem_release('plain.people', asked, 1, rounds := 1, output := ?)", [f"many {text}"]).fetchall()
-    assert con.execute("SELECT true_answer FROM mwem_compare('plain.people', ?, asked)", [f'plain."many {text}"']).fetchall() == [(count,)]
+    con.execute(
+        "INSERT INTO asked (predicate) VALUES (?)",
+        [text.format((",", "','")["'" in text].join(map(str, range(4, 10_004))))],
+    )
+    (summary,) = con.execute(
+        "FROM mwem_release('plain.people', asked, 1, rounds := 1, output := ?)", [f"many {text}"]
+    ).fetchall()
+    assert con.execute(
+        "SELECT true_answer FROM mwem_compare('plain.people', ?, asked)", [f'plain."many {text}"']
+    ).fetchall() == [(count,)]
     assert summary[6] == 1
 
 

@@ -110,7 +110,10 @@ def test_a_selection_is_an_element_of_the_candidates_whatever_their_order() -> N
 def test_of_very_many_those_that_are_no_candidates_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """With one weight they are passed by; with several, the candidates are taken out."""
     monkeypatch.setattr("mwem_sql.accounting.scales.MANY", 2)
-    for weights, expected, opened in ((ONES, [6, 60, 7], [True, False, True]), (np.array([1.0, 1.0, 2.0]), [3, 7], [True, True])):
+    for weights, expected, opened in (
+        (ONES, [6, 60, 7], [True, False, True]),
+        (np.array([1.0, 1.0, 2.0]), [3, 7], [True, True]),
+    ):
         spy = Spy()
         kernel = Kernel(*flat(ANSWERS), account(), spy)
         assert kernel.select([0, 2], GUESSES, NONE, weights, SHARE, changed=range(3)) == 2
@@ -332,7 +335,9 @@ def test_a_share_that_is_no_share_is_refused(share: Fraction) -> None:
      (np.array(["x"]), [1]), ([SECRET], [1])],
 )  # fmt: skip
 def test_answers_of_a_wrong_shape_are_refused_without_quoting_them(answers: Integers, cells: list[int]) -> None:
-    with pytest.raises(MwemError, match="the answers must be an int64 vector, with a cell or more of each query") as refusal:
+    with pytest.raises(
+        MwemError, match="the answers must be an int64 vector, with a cell or more of each query"
+    ) as refusal:
         Kernel(answers, cells, account(), Spy())
     assert str(SECRET) not in str(refusal.value)
 
@@ -481,9 +486,23 @@ def test_the_number_of_candidates_decides_how_to_select(kind: Kind, monkeypatch:
 
 
 def test_a_partition_of_cells_is_measured_as_their_sums() -> None:
-    kernel = Kernel(np.array([7, 1, 2, 3, 4], dtype=np.int64), [1, 4], Accountant("pure", Fraction(10)), SeededNoise(0), bounds=[1, 3])
+    kernel = Kernel(
+        np.array([7, 1, 2, 3, 4], dtype=np.int64),
+        [1, 4],
+        Accountant("pure", Fraction(10)),
+        SeededNoise(0),
+        bounds=[1, 3],
+    )
     exact = Fraction(3)
-    values = np.mean([Kernel(np.array([1, 2, 3, 4]), [4], Accountant("pure", Fraction(1000)), SeededNoise(seed)).measure(0, Fraction(1000), np.array([1, 0, 1, 0])).values for seed in range(3)], axis=0)
+    values = np.mean(
+        [
+            Kernel(np.array([1, 2, 3, 4]), [4], Accountant("pure", Fraction(1000)), SeededNoise(seed))
+            .measure(0, Fraction(1000), np.array([1, 0, 1, 0]))
+            .values
+            for seed in range(3)
+        ],
+        axis=0,
+    )
     assert values.tolist() == [6, 4]
     measured = kernel.measure(1, exact, np.array([0, 0, 0, 1], dtype=np.int32))
     whole = kernel.measure(1, exact)

@@ -50,7 +50,9 @@ def cap(epsilon: str | Fraction, delta: str = "0", unit: str | None = None, rows
     return Cap(Budget(Fraction(epsilon), Fraction(delta)), unit, rows_per_unit)
 
 
-def debit(con: Connection, ledger: Ledger, epsilon: str, delta: str = "0", unit: tuple[str | None, int] = (None, 1)) -> str:
+def debit(
+    con: Connection, ledger: Ledger, epsilon: str, delta: str = "0", unit: tuple[str | None, int] = (None, 1)
+) -> str:
     return ledger.debit(con.cursor(), charge(epsilon, delta, *unit), "memory.main.o", action="mwem_release")
 
 
@@ -77,7 +79,12 @@ def test_an_entry_is_opened_and_closed(plain: Connection, ledger: Ledger) -> Non
     entry = debit(plain, ledger, "1/3")
     (row,) = entries(plain.cursor())
     assert (row["entry"], row["status"], row["finished"]) == (entry, "open", None)
-    assert (row["database_name"], row["schema_name"], row["table_name"], row["output"]) == ("memory", "main", "t", "memory.main.o")
+    assert (row["database_name"], row["schema_name"], row["table_name"], row["output"]) == (
+        "memory",
+        "main",
+        "t",
+        "memory.main.o",
+    )
     assert (row["epsilon"], row["epsilon_exact"], row["private"]) == (1 / 3, "1/3", True)
     ledger.close(plain.cursor(), entry, "failed")
     (row,) = entries(plain.cursor())
@@ -95,7 +102,10 @@ def test_ten_tenths_fit_one(plain: Connection, ledger: Ledger) -> None:
 
 
 @settings(max_examples=10, deadline=None)
-@given(st.lists(st.fractions(min_value=Fraction(1, 1000), max_value=2, max_denominator=10**6), min_size=1, max_size=6), st.fractions(min_value=1, max_value=5))
+@given(
+    st.lists(st.fractions(min_value=Fraction(1, 1000), max_value=2, max_denominator=10**6), min_size=1, max_size=6),
+    st.fractions(min_value=1, max_value=5),
+)
 def test_a_cap_holds_exactly(asked: list[Fraction], most: Fraction) -> None:
     con = duckdb.connect()
     ledger = Ledger.of_table("memory", TABLE)
@@ -114,7 +124,10 @@ def test_a_cap_holds_exactly(asked: list[Fraction], most: Fraction) -> None:
 
 def test_a_cap_without_delta_takes_no_delta(plain: Connection, ledger: Ledger) -> None:
     ledger.set_cap(plain.cursor(), cap("10"))
-    with pytest.raises(BudgetError, match=r"delta \(1e-09\) does not fit the cap on t, which has none \(delta 0\)\. Hint: leave delta out"):
+    with pytest.raises(
+        BudgetError,
+        match=r"delta \(1e-09\) does not fit the cap on t, which has none \(delta 0\)\. Hint: leave delta out",
+    ):
         debit(plain, ledger, "1", "1/1000000000")
     debit(plain, ledger, "10")
 
@@ -127,7 +140,10 @@ def test_a_cap_with_delta_counts_rho_and_converts_once(plain: Connection, ledger
     spent = zcdp_rho(Fraction(1), Fraction(1, 10**9)) + Fraction(1, 200)
     assert ledger.balance(plain.cursor()).spent == spent
     left = own.limit - spent
-    with pytest.raises(BudgetError, match=rf"and {float(left):g} of {float(own.limit):g} is left: enough for epsilon {own.epsilon(left):g} at delta 1e-06"):
+    with pytest.raises(
+        BudgetError,
+        match=rf"and {float(left):g} of {float(own.limit):g} is left: enough for epsilon {own.epsilon(left):g} at delta 1e-06",
+    ):
         debit(plain, ledger, "1")
     ledger.debit(plain.cursor(), Charge(Budget(Fraction(1)), left), "o", action="mwem_release")
     assert ledger.balance(plain.cursor()).epsilon_left == 0
@@ -153,7 +169,9 @@ def test_gaussian_releases_go_further_than_their_epsilons(plain: Connection, led
 
 @pytest.mark.parametrize("given", [("person", 3), (None, 1)])
 @pytest.mark.parametrize("other", [("person", 2), ("household", 3), (None, 1), ("person", 3)])
-def test_a_cap_fixes_the_unit(plain: Connection, ledger: Ledger, given: tuple[str | None, int], other: tuple[str | None, int]) -> None:
+def test_a_cap_fixes_the_unit(
+    plain: Connection, ledger: Ledger, given: tuple[str | None, int], other: tuple[str | None, int]
+) -> None:
     ledger.set_cap(plain.cursor(), cap("10", "0", *given))
     if given == other:
         debit(plain, ledger, "1", "0", other)
@@ -165,9 +183,13 @@ def test_a_cap_fixes_the_unit(plain: Connection, ledger: Ledger, given: tuple[st
 
 def test_a_cap_that_could_not_count_what_was_spent_is_refused(plain: Connection, ledger: Ledger) -> None:
     debit(plain, ledger, "1", "1/1000000")
-    with pytest.raises(BudgetError, match=r"mwem_budget: delta \(0\) does not fit t: it has releases with delta above 0"):
+    with pytest.raises(
+        BudgetError, match=r"mwem_budget: delta \(0\) does not fit t: it has releases with delta above 0"
+    ):
         ledger.set_cap(plain.cursor(), cap("10"))
-    with pytest.raises(BudgetError, match="a cap for one person, at most 3 rows cannot count releases of t that protect one row"):
+    with pytest.raises(
+        BudgetError, match="a cap for one person, at most 3 rows cannot count releases of t that protect one row"
+    ):
         ledger.set_cap(plain.cursor(), cap("10", "1/1000000", "person", 3))
     ledger.set_cap(plain.cursor(), cap("10", "1/1000000"))
     with pytest.raises(BudgetError, match=r"delta \(0\) cannot replace 1e-06: 1 releases of t were counted with it"):
@@ -180,7 +202,10 @@ def test_an_accountant_is_not_changed_once_it_has_counted(plain: Connection, led
     ledger.set_cap(plain.cursor(), cap("1", "1/1000000"))
     ledger.set_cap(plain.cursor(), cap("1"))
     debit(plain, ledger, "1/10")
-    with pytest.raises(BudgetError, match=r"cannot be changed to or from 0: 1 releases of t were counted without it\. Hint: keep delta := 0"):
+    with pytest.raises(
+        BudgetError,
+        match=r"cannot be changed to or from 0: 1 releases of t were counted without it\. Hint: keep delta := 0",
+    ):
         ledger.set_cap(plain.cursor(), cap("1", "1/1000000"))
 
 
@@ -202,7 +227,9 @@ def test_a_note_spends_nothing(plain: Connection, ledger: Ledger) -> None:
 def test_what_is_not_private_is_refused_under_a_cap_and_not_counted_without(plain: Connection, ledger: Ledger) -> None:
     ledger.debit(plain.cursor(), charge("1"), "o", action="mwem_release", private=False)
     assert ledger.set_cap(plain.cursor(), cap("1")).spent == 0
-    with pytest.raises(BudgetError, match=r"a seeded release of t is refused, because the table has a cap\. Hint: leave seed out"):
+    with pytest.raises(
+        BudgetError, match=r"a seeded release of t is refused, because the table has a cap\. Hint: leave seed out"
+    ):
         ledger.debit(plain.cursor(), charge("1"), "o", action="mwem_release", private=False)
 
 
@@ -219,7 +246,10 @@ def test_the_last_share_has_one_winner_in_sql(con: Connection) -> None:
     con.execute("CALL mwem_budget('people', 1)").fetchall()
     cursors = [con.cursor() for _ in range(3)]
     errors = at_once(
-        3, lambda k: cursors[k].execute(f"CALL mwem_release('people', workload, 0.6, rounds := 1, output := 'o{k}')").fetchall()
+        3,
+        lambda k: (
+            cursors[k].execute(f"CALL mwem_release('people', workload, 0.6, rounds := 1, output := 'o{k}')").fetchall()
+        ),
     )
     assert len(errors) == 2
     assert all("0.4 of 1 is left" in str(error) for error in errors)
@@ -292,7 +322,10 @@ def test_spent_and_left_of_every_table_in_every_database(plain: Connection, ledg
     debit(plain, ledger, "1")
     other.set_cap(plain.cursor(), cap("2"))
     debit(plain, other, "2")
-    seen = [(row["database_name"], row["epsilon"], row["epsilon_spent"], row["epsilon_left"], row["intact"]) for row in entries(plain.cursor())]
+    seen = [
+        (row["database_name"], row["epsilon"], row["epsilon_spent"], row["epsilon_left"], row["intact"])
+        for row in entries(plain.cursor())
+    ]
     assert seen == [("memory", 0.5, 1.5, 1.5, True), ("memory", 1.0, 1.5, 1.5, True), ("b", 2.0, 2.0, 0.0, True)]
     assert all(row["who"] for row in entries(plain.cursor()))
 
@@ -304,7 +337,12 @@ def test_a_changed_cap_is_logged(plain: Connection, ledger: Ledger) -> None:
     ledger.set_cap(plain.cursor(), cap("3"))
     first, second = entries(plain.cursor())
     assert first["action"] == "mwem_release"
-    assert (second["action"], second["table_name"], second["private"], second["epsilon"]) == ("mwem_budget: epsilon 1.0 to 3.0", "t", False, 0.0)
+    assert (second["action"], second["table_name"], second["private"], second["epsilon"]) == (
+        "mwem_budget: epsilon 1.0 to 3.0",
+        "t",
+        False,
+        0.0,
+    )
     assert second["who"]
     assert second["intact"]
 
@@ -340,7 +378,10 @@ def test_nothing_on_the_surface_changes_what_was_written(con: Connection) -> Non
         con.execute(call).fetchall()
         rows = entries(con.cursor())
         assert all(row["intact"] for row in rows)
-        fixed = [{name: row[name] for name in ("entry", "table_name", "epsilon", "action", "status", "started")} for row in rows]
+        fixed = [
+            {name: row[name] for name in ("entry", "table_name", "epsilon", "action", "status", "started")}
+            for row in rows
+        ]
         assert fixed[: len(before)] == before
         before = fixed
     assert len(before) == 5
@@ -380,25 +421,34 @@ def test_a_file_from_before_the_journal(plain: Connection, ledger: Ledger) -> No
 
 def test_a_cap_follows_a_table_by_name_and_a_renamed_one_by_its_mark(con: Connection) -> None:
     call = "CALL mwem_release('{}', w, {}, output := '{}')"
-    con.execute("CREATE TABLE people_domain AS SELECT 'age' AS attribute, 0 AS low, 99 AS high; CREATE TABLE w AS SELECT 'age > 40' AS predicate")
+    con.execute(
+        "CREATE TABLE people_domain AS SELECT 'age' AS attribute, 0 AS low, 99 AS high; CREATE TABLE w AS SELECT 'age > 40' AS predicate"
+    )
     con.execute("CALL mwem_budget('people', 1.5)").fetchall()
     con.execute(call.format("people", 1, "a")).fetchall()
     con.execute("CREATE OR REPLACE TABLE people AS FROM people LIMIT 3")  # its mark is gone, its name is not
     with pytest.raises(duckdb.Error, match=r"does not fit the cap on people: 0\.5 of 1\.5 is left"):
         con.execute(call.format("people", 1, "b"))
     con.execute(call.format("people", 0.1, "b")).fetchall()
-    con.execute("ALTER TABLE people RENAME TO crowd; ALTER TABLE people_domain RENAME TO crowd_domain; ALTER TABLE crowd ADD COLUMN more INTEGER")
+    con.execute(
+        "ALTER TABLE people RENAME TO crowd; ALTER TABLE people_domain RENAME TO crowd_domain; ALTER TABLE crowd ADD COLUMN more INTEGER"
+    )
     con.execute("CREATE TABLE people AS SELECT age FROM crowd; CREATE TABLE others AS SELECT age FROM crowd")
     for table in ("crowd", "people"):
         with pytest.raises(duckdb.Error, match=rf"does not fit the cap on {table}: 0\.4 of 1\.5 is left"):
             con.execute(f"CALL mwem_release('{table}', w, 1, output := 'c', domain := 'crowd_domain')")
-    with pytest.raises(duckdb.Error, match=r"table \(memory\.main\.others\) has no cap, and database memory has tables with one, whose rows it may hold\. Hint: have the curator decide"):
+    with pytest.raises(
+        duckdb.Error,
+        match=r"table \(memory\.main\.others\) has no cap, and database memory has tables with one, whose rows it may hold\. Hint: have the curator decide",
+    ):
         con.execute("CALL mwem_release('others', w, 0.1, domain := 'crowd_domain')")
-    assert con.execute("SELECT table_name, epsilon_spent FROM mwem_budget('crowd', 3)").fetchall() == [("crowd", pytest.approx(1.1))]
-    assert con.execute("SELECT epsilon FROM mwem_release('crowd', w, 1)").fetchall() == [(1.0,)]
-    assert con.execute("SELECT table_name, epsilon_spent, epsilon_left FROM mwem_ledger() WHERE private").fetchall() == [
-        (name, pytest.approx(2.1), pytest.approx(0.9)) for name in ("people", "people", "crowd")
+    assert con.execute("SELECT table_name, epsilon_spent FROM mwem_budget('crowd', 3)").fetchall() == [
+        ("crowd", pytest.approx(1.1))
     ]
+    assert con.execute("SELECT epsilon FROM mwem_release('crowd', w, 1)").fetchall() == [(1.0,)]
+    assert con.execute(
+        "SELECT table_name, epsilon_spent, epsilon_left FROM mwem_ledger() WHERE private"
+    ).fetchall() == [(name, pytest.approx(2.1), pytest.approx(0.9)) for name in ("people", "people", "crowd")]
     con.execute("CALL mwem_budget('others', 1)").fetchall()
     con.execute("CALL mwem_release('others', w, 1, domain := 'crowd_domain')").fetchall()
     assert con.execute("SELECT epsilon_spent FROM mwem_ledger() WHERE table_name = 'others'").fetchall() == [(1.0,)]
@@ -427,7 +477,10 @@ def test_a_mark_that_nobody_knows_is_refused(con: Connection) -> None:
     ((account,),) = con.execute("SELECT DISTINCT account FROM mwem.names").fetchall()
     assert comment == f"our people [mwem account {account}]"
     con.execute("DROP SCHEMA mwem CASCADE; DROP TABLE people_synthetic")
-    with pytest.raises(duckdb.Error, match=rf"table \(memory\.main\.people\) carries the account {account}, which the ledger in database \(memory\) does not know"):
+    with pytest.raises(
+        duckdb.Error,
+        match=rf"table \(memory\.main\.people\) carries the account {account}, which the ledger in database \(memory\) does not know",
+    ):
         con.execute("CALL mwem_release('people', workload, 1, rounds := 1)")
 
 
@@ -444,7 +497,10 @@ def test_where_ledger_and_journal_differ_nothing_is_debited(con: Connection, cha
     con.execute("CALL mwem_release('people', workload, 0.5, rounds := 1)").fetchall()
     con.execute("COMMENT ON TABLE people IS NULL")
     con.execute(change)
-    with pytest.raises(duckdb.Error, match=r"ledger: ledger and journal in the schema mwem of database \(memory\) differ, so nothing is debited\. Hint: rows with intact = false"):
+    with pytest.raises(
+        duckdb.Error,
+        match=r"ledger: ledger and journal in the schema mwem of database \(memory\) differ, so nothing is debited\. Hint: rows with intact = false",
+    ):
         con.execute("CALL mwem_release('people', workload, 0.1, rounds := 1, output := 'o')")
     with pytest.raises(duckdb.Error, match="differ, so nothing is debited"):
         con.execute("CALL mwem_budget('people', 9)")
@@ -475,23 +531,38 @@ def test_a_seeded_release_is_neither_counted_nor_returned_under_a_cap(con: Conne
 def test_a_view_or_another_cap_under_the_old_name_is_no_way_around_it(con: Connection, change: str) -> None:
     con.execute("CALL mwem_budget('people', 0.5)").fetchall()
     con.execute(change)
-    con.execute("CREATE TABLE w AS SELECT 'age > 40' AS predicate; CREATE TABLE d AS SELECT 'age' AS attribute, 0 AS low, 99 AS high")
-    asked = "v" if con.execute("SELECT count(*) FROM duckdb_columns() WHERE table_name = 'v'").fetchall()[0][0] else "people"
+    con.execute(
+        "CREATE TABLE w AS SELECT 'age > 40' AS predicate; CREATE TABLE d AS SELECT 'age' AS attribute, 0 AS low, 99 AS high"
+    )
+    asked = (
+        "v"
+        if con.execute("SELECT count(*) FROM duckdb_columns() WHERE table_name = 'v'").fetchall()[0][0]
+        else "people"
+    )
     with pytest.raises(duckdb.Error, match=r"does not fit the cap on \w+: 0\.5 of 0\.5 is left"):
         con.execute(f"CALL mwem_release('{asked}', w, 1, domain := 'd')")
     con.execute(f"CALL mwem_release('{asked}', w, 0.4, domain := 'd', rounds := 1, rows := 5)").fetchall()
-    assert con.execute("SELECT epsilon_left, intact FROM mwem_ledger() WHERE private").fetchall() == [(pytest.approx(0.1), True)]
+    assert con.execute("SELECT epsilon_left, intact FROM mwem_ledger() WHERE private").fetchall() == [
+        (pytest.approx(0.1), True)
+    ]
 
 
-@pytest.mark.parametrize("before", ['CREATE SCHEMA "MWEM"', "ATTACH ':memory:' AS mwem", "ATTACH ':memory:' AS mwem; CREATE SCHEMA mwem.mwem"])
+@pytest.mark.parametrize(
+    "before",
+    ['CREATE SCHEMA "MWEM"', "ATTACH ':memory:' AS mwem", "ATTACH ':memory:' AS mwem; CREATE SCHEMA mwem.mwem"],
+)
 def test_a_cap_holds_whatever_else_is_called_mwem(con: Connection, before: str) -> None:
     con.execute(before)
     con.execute("CALL mwem_budget('people', 1.5)").fetchall()
     con.execute("CALL mwem_release('people', workload, 1, rounds := 1, rows := 5)").fetchall()
-    assert con.execute("SELECT reused FROM mwem_release('people', workload, 1, rounds := 1, rows := 5)").fetchall() == [(True,)]
+    assert con.execute("SELECT reused FROM mwem_release('people', workload, 1, rounds := 1, rows := 5)").fetchall() == [
+        (True,)
+    ]
     with pytest.raises(duckdb.Error, match=r"0\.5 of 1\.5 is left"):
         con.execute("CALL mwem_release('people', workload, 1, rounds := 1, output := 'o')")
-    assert con.execute("SELECT database_name, status, epsilon_left, intact FROM mwem_ledger()").fetchall() == [("memory", "done", 0.5, True)]
+    assert con.execute("SELECT database_name, status, epsilon_left, intact FROM mwem_ledger()").fetchall() == [
+        ("memory", "done", 0.5, True)
+    ]
     assert con.execute("SELECT mwem_count('people_synthetic', 'true')").fetchall()[0][0] > 0
 
 
@@ -516,10 +587,19 @@ def test_a_unit_under_a_view_is_the_tables(con: Connection) -> None:
            CREATE TABLE w AS SELECT 'age > 40' AS predicate;
            CREATE TABLE renamed_domain AS SELECT 'age' AS attribute, 0 AS low, 99 AS high; CREATE TABLE made_up_domain AS FROM renamed_domain"""
     )
-    assert con.execute("SELECT unit, rows_per_unit FROM mwem_budget('people', 10, unit := 'CITY', rows_per_unit := 2)").fetchall() == [("city", 2)]
+    assert con.execute(
+        "SELECT unit, rows_per_unit FROM mwem_budget('people', 10, unit := 'CITY', rows_per_unit := 2)"
+    ).fetchall() == [("city", 2)]
     con.execute("CALL mwem_release('renamed', w, 1, unit := 'person', rows_per_unit := 2)").fetchall()
-    for wrong in ("'made_up', w, 1, unit := 'city', rows_per_unit := 2", "'people', w, 1", "'people', w, 1, unit := 'city'", "'people', w, 1, unit := 'sex', rows_per_unit := 2"):
-        with pytest.raises(duckdb.Error, match="cannot be counted under the cap on people, which is for one city, at most 2 rows"):
+    for wrong in (
+        "'made_up', w, 1, unit := 'city', rows_per_unit := 2",
+        "'people', w, 1",
+        "'people', w, 1, unit := 'city'",
+        "'people', w, 1, unit := 'sex', rows_per_unit := 2",
+    ):
+        with pytest.raises(
+            duckdb.Error, match="cannot be counted under the cap on people, which is for one city, at most 2 rows"
+        ):
             con.execute(f"CALL mwem_release({wrong}, output := 'other')")
     with pytest.raises(duckdb.Error, match=r"mwem_budget: unit \('nobody'\) is not a column of people"):
         con.execute("CALL mwem_budget('people', 10, unit := 'nobody')")
@@ -535,8 +615,12 @@ def test_under_a_cap_with_delta_a_release_with_delta_has_gaussian_noise(con: Con
     assert con.execute(plan.format("1e-6")).fetchall() == [("zCDP, Gaussian noise",)]
     assert con.execute(plan.format("0")).fetchall() == [("pure epsilon, Laplace noise",)]
     for number in range(3):
-        con.execute(f"CALL mwem_release('people', workload, 0.5, delta := 1e-6, rounds := 2, output := 'o{number}')").fetchall()
-    assert Ledger.of_table("memory", Name("memory", "main", "people")).balance(con).spent == 3 * zcdp_rho(Fraction(1, 2), Fraction(1, 10**6))
+        con.execute(
+            f"CALL mwem_release('people', workload, 0.5, delta := 1e-6, rounds := 2, output := 'o{number}')"
+        ).fetchall()
+    assert Ledger.of_table("memory", Name("memory", "main", "people")).balance(con).spent == 3 * zcdp_rho(
+        Fraction(1, 2), Fraction(1, 10**6)
+    )
 
 
 @pytest.mark.parametrize(
@@ -552,5 +636,8 @@ def test_a_damaged_ledger_is_said_to_be_damaged(con: Connection, ledger: Ledger,
     ledger.set_cap(con.cursor(), cap("3"))
     debit(con, ledger, "1")
     con.execute(change)
-    with pytest.raises(duckdb.Error, match=r"ledger: the tables ledger, budgets, names and journal .* \(memory\) cannot be read\. Hint: they were changed by hand"):
+    with pytest.raises(
+        duckdb.Error,
+        match=r"ledger: the tables ledger, budgets, names and journal .* \(memory\) cannot be read\. Hint: they were changed by hand",
+    ):
         con.execute("FROM mwem_ledger()")

@@ -94,7 +94,13 @@ def test_key_tells_queries_apart() -> None:
         Block(("a",), labels(0, 0, -1), 1, signs(-1, -1, 1)),
         Block(("a", "b"), labels([0, 0], [0, -1]), 1),
     ]
-    asked = [*(LinearQuery((block,)) for block in different), LinearQuery(()), LinearQuery(different[:2]), LinearQuery(different[1::-1]), LinearQuery(())]
+    asked = [
+        *(LinearQuery((block,)) for block in different),
+        LinearQuery(()),
+        LinearQuery(different[:2]),
+        LinearQuery(different[1::-1]),
+        LinearQuery(()),
+    ]
     alone = len(different)
     assert Facts.of(asked).firsts().tolist() == [*range(alone + 2), alone + 1, alone]
 

@@ -50,7 +50,17 @@ def class_of(con: Connection) -> None:
         else:
             pieces = list(zip(own["lows"], own["highs"], codes, strict=False))
         lows, highs, classes = zip(*pieces, strict=True)
-        con.register("pieces", pa.table({"low": list(map(str, lows)), "high": list(map(str, highs)), "class": list(classes), "piece": range(len(lows))}))
+        con.register(
+            "pieces",
+            pa.table(
+                {
+                    "low": list(map(str, lows)),
+                    "high": list(map(str, highs)),
+                    "class": list(classes),
+                    "piece": range(len(lows)),
+                }
+            ),
+        )
         number = "::VARCHAR" if attribute.get("values") else "::DOUBLE"
         null, last = (codes[-1], len(pieces)) if len(codes) > len(pieces) else ("NULL", "NULL")
         con.execute(
@@ -68,12 +78,18 @@ def told(con: Connection, row: dict[str, Any]) -> list[float]:
         for name, size in zip(block["attributes"], block["shape"], strict=True):
             joins.append(f'JOIN "class of {name}" AS "{name}" ON "{name}".v IS NOT DISTINCT FROM trips."{name}"')
             combination = f'({combination} * {size} + "{name}".{part})'
-        stretches = {"begins": block["begins"], "cell": block["cells"], "adds": block["adds"] or [1] * len(block["begins"])}
+        stretches = {
+            "begins": block["begins"],
+            "cell": block["cells"],
+            "adds": block["adds"] or [1] * len(block["begins"]),
+        }
         con.register(f"block{number}", pa.table(stretches))
         joins.append(f"ASOF JOIN block{number} ON {combination} >= block{number}.begins")
         cell = f"CASE WHEN block{number}.cell >= 0 THEN {cell} * {block['size']} + block{number}.cell END"
         adds = f"{adds} * block{number}.adds"
-    counted = dict(con.execute(f"SELECT {cell} AS cell, sum({adds}) FROM trips {' '.join(joins)} GROUP BY 1").fetchall())
+    counted = dict(
+        con.execute(f"SELECT {cell} AS cell, sum({adds}) FROM trips {' '.join(joins)} GROUP BY 1").fetchall()
+    )
     return [counted.get(place, 0.0) for place in range(len(row["values"]))]
 
 
@@ -94,7 +110,9 @@ def test_a_value_is_the_count_over_the_cells_that_are_described(trips: Connectio
     made = mwem_sql.release(trips, "trips", workload, EXACT, **options)
     class_of(trips)
     for row in made.measurements.to_pylist():
-        assert [own * row["resolution"] for own in row["values"]] == pytest.approx(told(trips, row), abs=0.5), row["name"]
+        assert [own * row["resolution"] for own in row["values"]] == pytest.approx(told(trips, row), abs=0.5), row[
+            "name"
+        ]
 
 
 def test_what_was_measured_and_not_fitted_is_described(trips: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +140,9 @@ def test_parts_are_in_the_order_of_the_values(trips: Connection) -> None:
 
 def test_what_is_inside_classes_is_described_by_pieces(trips: Connection) -> None:
     """Where NULL is, too, and where a list of values is."""
-    trips.execute("CREATE TABLE few AS FROM (VALUES ('km < 100'), ('kind <> ''bus'''), ('day < 9 AND fare < 30')) AS t(predicate)")
+    trips.execute(
+        "CREATE TABLE few AS FROM (VALUES ('km < 100'), ('kind <> ''bus'''), ('day < 9 AND fare < 30')) AS t(predicate)"
+    )
     made = mwem_sql.release(trips, "trips", "few", EXACT)
     class_of(trips)
     rows = [row for row in made.measurements.to_pylist() if row["purpose"] == "detail"]
@@ -135,8 +155,12 @@ def test_what_is_inside_classes_is_described_by_pieces(trips: Connection) -> Non
 def test_a_large_set_takes_no_more_room_than_its_model(connect: Open, tmp_path: Path) -> None:
     """A million class combinations: what is said of the parts of a measurement is less than what the release has anyway."""
     con = connect(tmp_path / "d.duckdb")
-    con.execute("CREATE TABLE t (a INTEGER NOT NULL CHECK (a BETWEEN 0 AND 1023), b INTEGER NOT NULL CHECK (b BETWEEN 0 AND 1023))")
-    con.execute("INSERT INTO t SELECT ((i * 7919) % 1024) ** 2 // 1024, ((i * 104729 // 1024) % 1024) ** 2 // 1024 FROM range(100000) AS r(i)")
+    con.execute(
+        "CREATE TABLE t (a INTEGER NOT NULL CHECK (a BETWEEN 0 AND 1023), b INTEGER NOT NULL CHECK (b BETWEEN 0 AND 1023))"
+    )
+    con.execute(
+        "INSERT INTO t SELECT ((i * 7919) % 1024) ** 2 // 1024, ((i * 104729 // 1024) % 1024) ** 2 // 1024 FROM range(100000) AS r(i)"
+    )
     con.execute("CREATE TABLE w AS SELECT format('a < {} AND b >= {}', i, i) AS predicate FROM range(1, 1024) AS r(i)")
     made = mwem_sql.release(con, "t", "w", 1, seed=1, rows=10)
     described = [sum(len(block["begins"]) for block in row["blocks"]) for row in made.measurements.to_pylist()]
@@ -144,7 +168,9 @@ def test_a_large_set_takes_no_more_room_than_its_model(connect: Open, tmp_path: 
 
 
 def test_an_older_file_has_measurements_that_say_nothing(trips: Connection) -> None:
-    trips.execute('CREATE SCHEMA mwem; CREATE TABLE mwem.measurements (release INTEGER, step INTEGER, purpose VARCHAR, query INTEGER, name VARCHAR, noise VARCHAR, scale DOUBLE, "values" BIGINT[])')
+    trips.execute(
+        'CREATE SCHEMA mwem; CREATE TABLE mwem.measurements (release INTEGER, step INTEGER, purpose VARCHAR, query INTEGER, name VARCHAR, noise VARCHAR, scale DOUBLE, "values" BIGINT[])'
+    )
     trips.execute("INSERT INTO mwem.measurements VALUES (0, 1, 'total', NULL, 'total', 'laplace', 1, [7])")
     mwem_sql.release(trips, "trips", "ranges", 1)
     found = trips.execute("SELECT release, blocks IS NULL FROM mwem.measurements GROUP BY ALL ORDER BY ALL").fetchall()

@@ -76,7 +76,11 @@ def true_sums(con: duckdb.DuckDBPyConnection, compiled: Compiled, *linear: Linea
     return [found.tolist() for found in np.split(engine.true_answers(con.cursor(), pushdown), pushdown.starts[1:])]
 
 
-numbers = st.lists(st.floats(-1e12, 1e12) | st.integers(-(10**7), 10**7).map(float) | st.decimals(-1000, 1000, places=3).map(float), min_size=1, max_size=8)
+numbers = st.lists(
+    st.floats(-1e12, 1e12) | st.integers(-(10**7), 10**7).map(float) | st.decimals(-1000, 1000, places=3).map(float),
+    min_size=1,
+    max_size=8,
+)
 
 
 @given(numbers.map(np.array))
@@ -105,7 +109,13 @@ def test_a_wide_grid_is_rounded_to_a_power_of_two() -> None:
 
 @pytest.mark.parametrize(
     ("text", "inner", "is_average"),
-    [("age", "age", False), ("sum(age)", "age", False), (" AVG ( age + 1 ) ", " age + 1 ", True), ("avg(age) ", "age", True), ("(age)", "(age)", False)],
+    [
+        ("age", "age", False),
+        ("sum(age)", "age", False),
+        (" AVG ( age + 1 ) ", " age + 1 ", True),
+        ("avg(age) ", "age", True),
+        ("(age)", "(age)", False),
+    ],
 )
 def test_aggregates(text: str, inner: str, is_average: bool) -> None:
     found = read_measure(text, {"age": "age"}, "staff")
@@ -122,21 +132,55 @@ def written(query: Query, column: str) -> str:
 def test_sums_are_those_of_duckdb(staff: duckdb.DuckDBPyConnection, sandbox: Sandbox, text: str) -> None:
     """All predicates and groups; a sum may be off by what rounding to the grid makes of each row."""
     inner = text.removeprefix("sum")
-    asked = [Query(predicate, text, None if group is None else (group,), verbatim=False) for predicate in PREDICATES for group in GROUPS]
+    asked = [
+        Query(predicate, text, None if group is None else (group,), verbatim=False)
+        for predicate in PREDICATES
+        for group in GROUPS
+    ]
     compiled = compiled_for(staff, sandbox, *asked)
-    for query, sums in zip(compiled.queries, true_sums(staff, compiled, *(query.linear for query in compiled.queries)), strict=True):
-        expected = {row[:-1]: row[-1] or 0.0 for row in staff.execute(written(query.source, f"sum(CAST({inner} AS DOUBLE))")).fetchall()}
-        found = dict(zip([tuple(cell or ()) for cell in query.cells()], np.multiply(sums, query.linear.unit).tolist(), strict=True))
+    for query, sums in zip(
+        compiled.queries, true_sums(staff, compiled, *(query.linear for query in compiled.queries)), strict=True
+    ):
+        expected = {
+            row[:-1]: row[-1] or 0.0
+            for row in staff.execute(written(query.source, f"sum(CAST({inner} AS DOUBLE))")).fetchall()
+        }
+        found = dict(
+            zip(
+                [tuple(cell or ()) for cell in query.cells()],
+                np.multiply(sums, query.linear.unit).tolist(),
+                strict=True,
+            )
+        )
         linear = query.linear
-        most = staff.execute(written(Query(query.source.predicate, text), f"max(abs(CAST({inner} AS DOUBLE)))")).fetchall()[0][0] or 0.0
+        most = (
+            staff.execute(
+                written(Query(query.source.predicate, text), f"max(abs(CAST({inner} AS DOUBLE)))")
+            ).fetchall()[0][0]
+            or 0.0
+        )
         assert linear.bound <= LEVELS and (most <= linear.bound * linear.unit * (1 + 1e-6))
-        slack = 300 * linear.unit * linear.bound * max(1e-9, sum(1 / block.bound for block in linear.blocks if linear.bound > LEVELS / 4))
-        assert all(found.get(cell, 0.0) == pytest.approx(value, rel=1e-9, abs=slack + 1e-9) for cell, value in expected.items())
+        slack = (
+            300
+            * linear.unit
+            * linear.bound
+            * max(1e-9, sum(1 / block.bound for block in linear.blocks if linear.bound > LEVELS / 4))
+        )
+        assert all(
+            found.get(cell, 0.0) == pytest.approx(value, rel=1e-9, abs=slack + 1e-9) for cell, value in expected.items()
+        )
         assert all(found[cell] == 0 for cell in found.keys() - expected.keys())
 
 
 def test_the_bound_is_the_largest_value_that_is_asked_about(staff: duckdb.DuckDBPyConnection, sandbox: Sandbox) -> None:
-    asked = [Query(measure="age"), Query("age < 30", "age"), Query(measure="hours"), Query("sex = 'F'", "age * hours"), Query(measure="age - 50"), Query(measure="3")]
+    asked = [
+        Query(measure="age"),
+        Query("age < 30", "age"),
+        Query(measure="hours"),
+        Query("sex = 'F'", "age * hours"),
+        Query(measure="age - 50"),
+        Query(measure="3"),
+    ]
     found = [(query.linear.bound, query.linear.unit) for query in compiled_for(staff, sandbox, *asked).queries]
     assert found == [(70, 1), (29, 1), (600, pytest.approx(0.1)), (70 * 600, pytest.approx(0.1)), (34, 1), (1, 3)]
 
@@ -155,7 +199,12 @@ def test_sums_saturate() -> None:
     """10^12 rows of 2^24 do not fit in int64; nor do they wrap around."""
     block = Block(("x",), np.zeros(3, np.int32), 1, np.array([LEVELS, -LEVELS, 1]))
     query = LinearQuery((block,))
-    for counts, expected in (([10**12, 0, 5], 2**62), ([0, 10**12, 5], -(2**62)), ([10**12, 10**12, 7], 7), ([3, 0, 2**40], 3 * LEVELS + 2**40)):
+    for counts, expected in (
+        ([10**12, 0, 5], 2**62),
+        ([0, 10**12, 5], -(2**62)),
+        ([10**12, 10**12, 7], 7),
+        ([3, 0, 2**40], 3 * LEVELS + 2**40),
+    ):
         assert engine._saturated(query, np.array(counts), sum(counts)).tolist() == [expected]
 
 
@@ -185,16 +234,23 @@ def test_averages(connect: Open) -> None:
     assert list(dict.fromkeys(names)) == ["avg(age)", "sex: avg(age)", "avg(hours) WHERE age > 40", "sum(age)"]
     con.register("asked", asked.to_arrow())
     con.execute("CREATE TABLE asked_again AS FROM asked")
-    compared = con.execute("SELECT true_answer, answer, error FROM mwem_compare('staff', 'staff_synthetic', asked_again) WHERE query <> 4").fetchall()
+    compared = con.execute(
+        "SELECT true_answer, answer, error FROM mwem_compare('staff', 'staff_synthetic', asked_again) WHERE query <> 4"
+    ).fetchall()
     assert compared[4][0] is None
-    assert [true for true, _, _ in compared if true is not None] == pytest.approx([value for (value,) in expected[:4]] + [found[6,]], rel=0.01)
+    assert [true for true, _, _ in compared if true is not None] == pytest.approx(
+        [value for (value,) in expected[:4]] + [found[6,]], rel=0.01
+    )
     assert all(error == pytest.approx(abs(answer - true)) for true, answer, error in compared if true is not None)
 
 
 def test_a_continuous_attribute_needs_a_grid(sandbox: Sandbox) -> None:
     pay = Attribute("pay", "DOUBLE", nullable=True, low=0.0, high=100.0)
     asked = Workload((Query(measure="pay * 2"),))
-    with pytest.raises(DomainError, match=r"attribute pay has endlessly many values, and a query needs them one by one .* Hint: declare step, bins or values"):
+    with pytest.raises(
+        DomainError,
+        match=r"attribute pay has endlessly many values, and a query needs them one by one .* Hint: declare step, bins or values",
+    ):
         compile_workload(Domain("t", ("pay",), (pay,)), asked, sandbox)
     for grid, expected in (({"bins": 4}, [12.5, 37.5, 62.5, 87.5]), ({"step": 25.0}, [0, 25, 50, 75, 100])):
         (query,) = compile_workload(Domain("t", ("pay",), (replace(pay, **grid),)), asked, sandbox).queries
@@ -206,7 +262,9 @@ def test_a_continuous_attribute_needs_a_grid(sandbox: Sandbox) -> None:
 def test_measurements_carry_their_resolution(connect: Open) -> None:
     con = connect()
     con.execute(STAFF)
-    released = mwem_sql.release(con, "staff", Workload.from_rows([{"measure": "hours"}, {"predicate": "age > 40"}]), 1000, rounds=2, seed=1)
+    released = mwem_sql.release(
+        con, "staff", Workload.from_rows([{"measure": "hours"}, {"predicate": "age > 40"}]), 1000, rounds=2, seed=1
+    )
     rows = {row["name"]: row for row in released.measurements.to_pylist()}
     summed = con.execute("SELECT sum(hours)::DOUBLE FROM staff").fetchall()[0][0]
     assert (rows["sum(hours)"]["resolution"], rows["age > 40"]["resolution"]) == (pytest.approx(0.1), 1.0)
@@ -239,7 +297,9 @@ def test_noise_is_that_of_the_bound() -> None:
     how = split(Budget.parse(1), 1, total_is_public=True, histogram=False, sensitivity=1)
     accountant = how.accountant()
     truth = np.full(2000, 70)
-    outcome = mwem(Kernel(*flat([np.array([2000]), truth]), accountant, OpenDPNoise(), bounds=problem.bounds()), problem, how)
+    outcome = mwem(
+        Kernel(*flat([np.array([2000]), truth]), accountant, OpenDPNoise(), bounds=problem.bounds()), problem, how
+    )
     accountant.settle()
     (step,) = outcome.steps
     scale = noise_scale(how.measure, 70, "pure").scale
@@ -271,24 +331,40 @@ def test_a_release_of_sums_keeps_its_promise(connect: Open) -> None:
     mwem_sql.release(con, "staff", asked, 10, rounds=2, total=300)
     share = 10 / 2 * float(1 - SELECT_SHARE)
     reach = 70 / share * log(2 * 10**6), 60 / share * log(10**6)
-    rows = con.execute("SELECT \"values\", resolution FROM mwem.measurements WHERE purpose = 'round' ORDER BY query").fetchall()
-    scales = con.execute("SELECT scale * resolution FROM mwem.measurements WHERE purpose = 'round' ORDER BY query").fetchall()
+    rows = con.execute(
+        "SELECT \"values\", resolution FROM mwem.measurements WHERE purpose = 'round' ORDER BY query"
+    ).fetchall()
+    scales = con.execute(
+        "SELECT scale * resolution FROM mwem.measurements WHERE purpose = 'round' ORDER BY query"
+    ).fetchall()
     assert [scale for (scale,) in scales] == pytest.approx([70 / share, 60 / share], rel=1e-3)
-    truths = con.execute("SELECT list(s ORDER BY sex) FROM (SELECT sex, sum(age) s FROM staff GROUP BY sex) UNION ALL SELECT [sum(hours)] FROM staff").fetchall()
+    truths = con.execute(
+        "SELECT list(s ORDER BY sex) FROM (SELECT sex, sum(age) s FROM staff GROUP BY sex) UNION ALL SELECT [sum(hours)] FROM staff"
+    ).fetchall()
     for (values, unit), (truth,), far in zip(rows, truths, reach, strict=True):
         assert np.abs(np.multiply(values, unit) - np.array(truth, dtype=float)).max() <= ceil(far)
 
 
 def test_averages_by_group_are_told_apart_beside_many_counts(con: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     """The largest fare is ten times the mean: in parts of it, sums are never the worst. In rounds, too, and where all is refined."""
-    con.execute("CREATE TABLE trips (class INTEGER NOT NULL CHECK (class BETWEEN 1 AND 3), fare INTEGER NOT NULL CHECK (fare BETWEEN 0 AND 511), sex ENUM ('f', 'm') NOT NULL)")
-    con.execute("INSERT INTO trips SELECT 1 + i % 3, [60 + hash(i) % 60, 10 + hash(i) % 20, 5 + hash(i) % 10][1 + i % 3], ['f', 'm'][1 + i % 2] FROM range(1300) AS r(i)")
-    con.execute("CREATE TABLE fares AS SELECT 'avg(fare)' AS measure, ['class'] AS group_by UNION ALL SELECT NULL, ['sex', 'class'] UNION ALL SELECT NULL, ['sex']")
+    con.execute(
+        "CREATE TABLE trips (class INTEGER NOT NULL CHECK (class BETWEEN 1 AND 3), fare INTEGER NOT NULL CHECK (fare BETWEEN 0 AND 511), sex ENUM ('f', 'm') NOT NULL)"
+    )
+    con.execute(
+        "INSERT INTO trips SELECT 1 + i % 3, [60 + hash(i) % 60, 10 + hash(i) % 20, 5 + hash(i) % 10][1 + i % 3], ['f', 'm'][1 + i % 2] FROM range(1300) AS r(i)"
+    )
+    con.execute(
+        "CREATE TABLE fares AS SELECT 'avg(fare)' AS measure, ['class'] AS group_by UNION ALL SELECT NULL, ['sex', 'class'] UNION ALL SELECT NULL, ['sex']"
+    )
     for most in (8, 0):
         monkeypatch.setattr(strategy, "MOST_SETS", most)
         for seed in range(3):
-            con.execute("FROM mwem_release('trips', fares, 2, seed := ?, output := ?, rows := 1)", [seed, f"o_{most}_{seed}"]).fetchall()
-            found = con.execute(f"SELECT answer, true_answer FROM mwem_compare('trips', 'o_{most}_{seed}', fares) WHERE query = 1").fetchall()
+            con.execute(
+                "FROM mwem_release('trips', fares, 2, seed := ?, output := ?, rows := 1)", [seed, f"o_{most}_{seed}"]
+            ).fetchall()
+            found = con.execute(
+                f"SELECT answer, true_answer FROM mwem_compare('trips', 'o_{most}_{seed}', fares) WHERE query = 1"
+            ).fetchall()
             assert [round(true) for _, true in found] == [91, 20, 9]
             answers = [answer for answer, _ in found]
             assert answers[0] > 2 * max(answers[1:]), (most, seed, answers)
@@ -302,17 +378,26 @@ def test_a_sum_is_selected_among_counts_of_many_sets(connect: Open) -> None:
     rows, draw = 1304, np.random.default_rng(7)
     rank = draw.choice(3, rows, p=[0.25, 0.21, 0.54])
     fare = np.clip(np.array([87.6, 21.2, 13.3])[rank] * draw.lognormal(-0.125, 0.5, rows), 0, 511)
-    others = {"sex": draw.choice(2, rows, p=[0.36, 0.64]), "sib": np.minimum(draw.poisson(0.5, rows), 8), "port": draw.choice(3, rows, p=[0.7, 0.2, 0.1]), "saved": draw.choice(2, rows, p=[0.62, 0.38])}
+    others = {
+        "sex": draw.choice(2, rows, p=[0.36, 0.64]),
+        "sib": np.minimum(draw.poisson(0.5, rows), 8),
+        "port": draw.choice(3, rows, p=[0.7, 0.2, 0.1]),
+        "saved": draw.choice(2, rows, p=[0.62, 0.38]),
+    }
     highest = {"rank": 2, "fare": 511, "sex": 1, "sib": 8, "port": 2, "saved": 1}
     con = connect()
-    con.execute(f"CREATE TABLE trips ({', '.join(f'{name} INTEGER NOT NULL CHECK ({name} BETWEEN 0 AND {most})' for name, most in highest.items())})")
+    con.execute(
+        f"CREATE TABLE trips ({', '.join(f'{name} INTEGER NOT NULL CHECK ({name} BETWEEN 0 AND {most})' for name, most in highest.items())})"
+    )
     con.register("drawn", pa.table({"rank": rank, "fare": fare.astype(int), **others}))
     con.execute("INSERT INTO trips FROM drawn")
     pairs = [{"group_by": list(pair)} for pair in itertools.combinations(("rank", *others), 2)]
     sums = [{"measure": measure, "group_by": ["rank"]} for measure in ("sum(fare)", "avg(fare)")]
     apart = 0
     for seed in range(20):
-        made = mwem_sql.release(con, "trips", mwem_sql.Workload.from_rows([*pairs, *sums]), 1, seed=seed, rows=1, output=f"o{seed}")
+        made = mwem_sql.release(
+            con, "trips", mwem_sql.Workload.from_rows([*pairs, *sums]), 1, seed=seed, rows=1, output=f"o{seed}"
+        )
         first, *rest = made.answer(mwem_sql.Workload.from_rows(sums[1:])).column("answer").to_pylist()
         apart += first > 2 * max(rest)
     # With 13 in 20 expected, fewer than 6 come about three times in ten thousand; with 1 in 20, 6 or more as rarely.

@@ -26,8 +26,12 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
 def release(con: duckdb.DuckDBPyConnection, options: str) -> tuple[int, list[str]]:
     """Cells of the model, and what each measurement was for."""
     con.execute("DROP TABLE IF EXISTS out")
-    row = con.execute(f"FROM mwem_release('t', workload, 1, rounds := 8, total := 5000, output := 'out', version := '{options.replace(chr(39), '')}', {options})").fetchall()[0]
-    steps = con.execute("SELECT purpose FROM mwem.measurements WHERE release = $release ORDER BY step", {"release": row[0]}).fetchall()
+    row = con.execute(
+        f"FROM mwem_release('t', workload, 1, rounds := 8, total := 5000, output := 'out', version := '{options.replace(chr(39), '')}', {options})"
+    ).fetchall()[0]
+    steps = con.execute(
+        "SELECT purpose FROM mwem.measurements WHERE release = $release ORDER BY step", {"release": row[0]}
+    ).fetchall()
     return row[8], [purpose for (purpose,) in steps]
 
 

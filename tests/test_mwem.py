@@ -459,7 +459,9 @@ def test_noise_beyond_all_data_breaks_nothing(total: float | None, average: bool
         assert weights.sum() == pytest.approx(outcome.total, rel=1e-9)
 
 
-def after_start(B: Sequence[int], total: float, sizes: dict[str, Floats], noise: Noise, budget: Budget = PURE) -> Grouped:
+def after_start(
+    B: Sequence[int], total: float, sizes: dict[str, Floats], noise: Noise, budget: Budget = PURE
+) -> Grouped:
     """A_0 itself: of one round the average keeps nothing else."""
     shape = {name: len(size) for name, size in sizes.items()}
     problem = Problem([cuboid(shape, "a")], np.ones(1), sizes, MANY, total, whole_domain(shape), average=True)
@@ -764,23 +766,35 @@ def test_numbers_of_the_kernels_queries() -> None:
     assert Fraction(1, 20) == shares(Problem(workload, np.ones(2), ones(shape), MANY), 2).total
 
 
-def first_of(shape: Mapping[str, int], workload: Sequence[LinearQuery], total: float | None = None, **options: object) -> Problem:
+def first_of(
+    shape: Mapping[str, int], workload: Sequence[LinearQuery], total: float | None = None, **options: object
+) -> Problem:
     """One-way marginals ahead of the rounds, behind the queries of the workload; a cell as important as any other."""
     ahead = [cuboid(shape, name) for name in shape]
     first = [First(number, float(query.cells)) for number, query in enumerate(ahead, start=len(workload))]
-    return Problem([*workload, *ahead], np.ones(len(workload) + len(ahead)), ones(shape), MANY, total, first=first, **options)
+    return Problem(
+        [*workload, *ahead], np.ones(len(workload) + len(ahead)), ones(shape), MANY, total, first=first, **options
+    )
 
 
 def grown(
-    problem: Problem, B: Integers, rounds: int, noise: Noise, budget: Budget = PURE,
-    *, selecting: Fraction = Fraction(1, 10), growing: bool = True,
+    problem: Problem,
+    B: Integers,
+    rounds: int,
+    noise: Noise,
+    budget: Budget = PURE,
+    *,
+    selecting: Fraction = Fraction(1, 10),
+    growing: bool = True,
 ) -> tuple[Outcome, Accountant, Split]:
     """A run in which steps may grow."""
     how = split(
         budget, rounds, total_is_public=problem.total is not None, histogram=problem.histogram is not None, first=FIRST_SHARE if problem.first else Fraction(0),
         growing=growing, selecting=selecting, sensitivity=problem.sensitivity,
     )  # fmt: skip
-    answers = [(oracle.dense_query(query, shape_of(problem)) @ B).astype(np.int64) for query in problem.kernel_queries()]
+    answers = [
+        (oracle.dense_query(query, shape_of(problem)) @ B).astype(np.int64) for query in problem.kernel_queries()
+    ]
     accountant = how.accountant()
     outcome = mwem(Kernel(*flat(answers), accountant, noise, problem.sensitivity), problem, how)
     accountant.settle()
@@ -792,7 +806,12 @@ def grown(
 @pytest.mark.parametrize("histogram", [False, True])
 def test_first_marginals_come_first_and_tell_the_total(budget: Budget, total: float | None, histogram: bool) -> None:
     shape = {"a": 4, "b": 5, "c": 2}
-    problem = first_of(shape, [cuboid(shape, "a", "b"), cuboid(shape, "b", "c")], total, histogram=whole_domain(shape) if histogram else None)
+    problem = first_of(
+        shape,
+        [cuboid(shape, "a", "b"), cuboid(shape, "b", "c")],
+        total,
+        histogram=whole_domain(shape) if histogram else None,
+    )
     B = np.random.default_rng(0).multinomial(4000, np.random.default_rng(1).dirichlet(np.ones(40)))
     outcome, accountant, how = grown(problem, B, 20, SeededNoise(3), budget)
     ahead = ["total"] * (total is None) + ["histogram"] * histogram + ["first"] * 3
@@ -802,7 +821,10 @@ def test_first_marginals_come_first_and_tell_the_total(budget: Budget, total: fl
     assert sum(shares) >= how.first
     np.testing.assert_allclose([float(share / shares[2]) for share in shares], [2, 2.5, 1])
     assert accountant.remaining == 0
-    counted = [(float(s.measurement.values.sum()), 1 / (s.measurement.variance * s.measurement.values.size)) for s in outcome.steps]
+    counted = [
+        (float(s.measurement.values.sum()), 1 / (s.measurement.variance * s.measurement.values.size))
+        for s in outcome.steps
+    ]
     expected = total or np.average([sums for sums, _ in counted], weights=[precision for _, precision in counted])
     assert outcome.total == pytest.approx(expected, rel=1e-12)
 
@@ -852,7 +874,12 @@ def test_what_is_heard_is_how_far_a_measurement_is_from_what_was_known(monkeypat
     problem = Problem([cuboid(shape, "a", "b")], np.ones(1), ones(shape), MANY, 1200.0)
     outcome, _, how = grown(problem, np.arange(12) * 20, 1, SeededNoise(4))
     measured = outcome.steps[0].measurement
-    assert heard == [(pytest.approx(np.abs(measured.values - 100.0).sum()), pytest.approx(12 * noise_scale(how.measure, 1, "pure").scale))]
+    assert heard == [
+        (
+            pytest.approx(np.abs(measured.values - 100.0).sum()),
+            pytest.approx(12 * noise_scale(how.measure, 1, "pure").scale),
+        )
+    ]
 
 
 def test_growing_steps_beat_steps_that_are_too_small() -> None:
@@ -864,8 +891,12 @@ def test_growing_steps_beat_steps_that_are_too_small() -> None:
     errors: dict[bool, list[float]] = {False: [], True: []}
     for growing, found in errors.items():
         for seed in range(4):
-            outcome, _, _ = grown(Problem(workload, np.ones(10), ones(shape), MANY, 1000.0), B, 50, SeededNoise(seed), growing=growing)
-            found.append(sum(np.abs(outcome.state.answer(q) - oracle.dense_query(q, shape) @ B).sum() for q in workload))
+            outcome, _, _ = grown(
+                Problem(workload, np.ones(10), ones(shape), MANY, 1000.0), B, 50, SeededNoise(seed), growing=growing
+            )
+            found.append(
+                sum(np.abs(outcome.state.answer(q) - oracle.dense_query(q, shape) @ B).sum() for q in workload)
+            )
     assert np.mean(errors[True]) < np.mean(errors[False]) - 3 * np.std(errors[False]) / np.sqrt(4)
 
 
@@ -879,7 +910,9 @@ def test_the_share_of_selecting_has_an_effect() -> None:
     for selecting in (Fraction(1, 10), Fraction(1, 2), Fraction(9, 10)):
         problem = Problem(workload, np.ones(10), ones(shape), MANY, 20_000.0)
         outcomes = [grown(problem, B, 6, SeededNoise(seed), selecting=selecting)[0] for seed in range(6)]
-        errors[selecting] = np.mean([np.abs(o.state.answer(q) - oracle.dense_query(q, shape) @ B).sum() for o in outcomes for q in workload])
+        errors[selecting] = np.mean(
+            [np.abs(o.state.answer(q) - oracle.dense_query(q, shape) @ B).sum() for o in outcomes for q in workload]
+        )
     assert errors[Fraction(1, 10)] < errors[Fraction(1, 2)] < errors[Fraction(9, 10)]
 
 
@@ -900,7 +933,9 @@ def test_a_histogram_with_a_prior_is_at_the_minimum(cells: int, variance: float,
 def test_a_prior_is_all_that_is_left_of_noise_and_nothing_beside_an_exact_histogram() -> None:
     base = np.array([10.0, 20.0, 30.0, 40.0])
     np.testing.assert_allclose(_with_prior(np.array([90.0, -5.0, 15.0, 0.0]), 1e12, base), base, rtol=1e-6)
-    np.testing.assert_allclose(_with_prior(np.array([50.0, 0.0, 25.0, 25.0]), 1e-12, base), [50.0, 0.0, 25.0, 25.0], atol=1e-6)
+    np.testing.assert_allclose(
+        _with_prior(np.array([50.0, 0.0, 25.0, 25.0]), 1e-12, base), [50.0, 0.0, 25.0, 25.0], atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("total", [None, 12.0])
@@ -941,8 +976,12 @@ def test_a_known_total_takes_nothing_away(case: str) -> None:
     for seed in range(20):
         outcomes = []
         for total, found in errors.items():
-            problem = Problem([whole_domain(shape)], np.ones(1), ones(shape), MANY, total, first=[First(0, 1.0)], whole=True)
-            kernel = Kernel(np.concatenate([[n], B]), [1, B.size], plan.accountant(), SeededNoise(seed), 1, problem.bounds())
+            problem = Problem(
+                [whole_domain(shape)], np.ones(1), ones(shape), MANY, total, first=[First(0, 1.0)], whole=True
+            )
+            kernel = Kernel(
+                np.concatenate([[n], B]), [1, B.size], plan.accountant(), SeededNoise(seed), 1, problem.bounds()
+            )
             outcomes.append(mwem(kernel, problem, plan))
             found.append(float(np.square(np.cumsum(dense(outcomes[-1].state)) - ends).mean()))
         assert outcomes[1].total == n
@@ -962,5 +1001,11 @@ def test_a_known_total_takes_nothing_away_from_rounds() -> None:
     errors = {}
     for total in (None, 1000.0):
         outcomes = [grown(first_of(shape, workload, total), B, 6, SeededNoise(seed))[0] for seed in range(10)]
-        errors[total] = np.mean([np.square(outcome.state.answer(query) - oracle.dense_query(query, shape) @ B).sum() for outcome in outcomes for query in workload])
+        errors[total] = np.mean(
+            [
+                np.square(outcome.state.answer(query) - oracle.dense_query(query, shape) @ B).sum()
+                for outcome in outcomes
+                for query in workload
+            ]
+        )
     assert errors[1000.0] <= 1.5 * errors[None]

@@ -28,7 +28,9 @@ def test_neighbours_of_files_and_ddl(worlds: int, each: int, tmp_path: Path) -> 
             for seed in range(start, min(start + 50, worlds)):
                 reached = max(reached, _world(con, seed, each, tmp_path, met))
     pairs = met["released"] + met["refused"] + met["failed"]
-    print(f"\n{worlds} sources, {pairs} pairs of neighbours: {dict(met)}; answers move by at most {reached:.3f} of what the noise is made for")
+    print(
+        f"\n{worlds} sources, {pairs} pairs of neighbours: {dict(met)}; answers move by at most {reached:.3f} of what the noise is made for"
+    )
     assert met["released"] > pairs / 6
     assert met["refused"] > pairs / 6
     assert reached > 0.99  # the bounds are not idle

@@ -40,7 +40,9 @@ class Kept:
 
     def follow(self, state: Adaptive) -> list[int]:
         numbers, answers = self.offers.news(state)
-        told = np.split(np.concatenate([*answers, np.empty(0)]), np.cumsum([self.cells[number] for number in numbers])[:-1])
+        told = np.split(
+            np.concatenate([*answers, np.empty(0)]), np.cumsum([self.cells[number] for number in numbers])[:-1]
+        )
         for number, answer in zip(numbers, told, strict=len(numbers) > 0):
             self.answers[number] = answer
         return sorted(numbers.tolist())
@@ -52,7 +54,9 @@ def test_answers_follow_the_state(sizes: dict[str, np.ndarray], seed: int, data:
     """From two-way marginals where there are many, and from the state itself."""
     generator = np.random.default_rng(seed)
     shape = {name: len(size) for name, size in sizes.items()}
-    asked = marginals(shape, *data.draw(st.sampled_from([(0, 1, 2, 3), (3, 1)]))) + data.draw(st.lists(queries(shape), max_size=8))
+    asked = marginals(shape, *data.draw(st.sampled_from([(0, 1, 2, 3), (3, 1)]))) + data.draw(
+        st.lists(queries(shape), max_size=8)
+    )
     state = Adaptive.uniform(sizes, 100.0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "MANY", many)
@@ -60,7 +64,9 @@ def test_answers_follow_the_state(sizes: dict[str, np.ndarray], seed: int, data:
     targets = []
     for _ in range(5):
         kept.follow(state)
-        np.testing.assert_allclose(np.concatenate([*kept.answers, np.empty(0)]), fresh(state, asked), rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(
+            np.concatenate([*kept.answers, np.empty(0)]), fresh(state, asked), rtol=1e-9, atol=1e-9
+        )
         assert kept.follow(state) == []
         if asked:
             query = asked[generator.integers(len(asked))]
@@ -143,8 +149,16 @@ def test_what_is_offered_fits(seed: int, measured: int, few: int, limit: int, da
 
 
 @settings(deadline=None, max_examples=25)
-@given(seeds, st.sampled_from([0, 10**6]), st.sampled_from([30, 100, 300, 1000]), st.sampled_from([None, 0, 20]), st.booleans())
-def test_what_is_offered_fits_however_it_splits(seed: int, few: int, limit: int, step: int | None, tangled: bool) -> None:
+@given(
+    seeds,
+    st.sampled_from([0, 10**6]),
+    st.sampled_from([30, 100, 300, 1000]),
+    st.sampled_from([None, 0, 20]),
+    st.booleans(),
+)
+def test_what_is_offered_fits_however_it_splits(
+    seed: int, few: int, limit: int, step: int | None, tangled: bool
+) -> None:
     """Ranges, sets and sums, of one attribute and of several at once, beside plain marginals: each splits groups of its own."""
     generator = np.random.default_rng(seed)
     shape = {name: int(generator.integers(2, 12)) for name in "abcde"}
@@ -152,13 +166,19 @@ def test_what_is_offered_fits_however_it_splits(seed: int, few: int, limit: int,
     for _ in range(60):
         names = tuple(generator.choice(list(shape), generator.integers(1, 4), replace=False).tolist())
         ends = {name: np.sort(generator.integers(0, shape[name] + 1, 2)) for name in names}
-        places = [((low <= np.arange(shape[name])) & (np.arange(shape[name]) < high)) for name, (low, high) in ends.items()]
+        places = [
+            ((low <= np.arange(shape[name])) & (np.arange(shape[name]) < high)) for name, (low, high) in ends.items()
+        ]
         if tangled and generator.random() < 0.5:
             size = [shape[name] for name in names]
             labels = generator.integers(-1, 2, size).astype(np.int32)
             asked.append(LinearQuery((Block(names, labels, 2, generator.integers(0, 3, size)),)))
         else:
-            asked.append(LinearQuery(tuple(Block((name,), own.astype(np.int32) - 1, 1) for name, own in zip(names, places, strict=True))))
+            asked.append(
+                LinearQuery(
+                    tuple(Block((name,), own.astype(np.int32) - 1, 1) for name, own in zip(names, places, strict=True))
+                )
+            )
     state = Adaptive.uniform({name: np.ones(size) for name, size in shape.items()}, 100.0)
     offers = Offers(asked, shape, limit, step)
     with pytest.MonkeyPatch.context() as patch:
@@ -193,7 +213,9 @@ def test_half_a_million_candidates_are_cheap_to_keep() -> None:
     """With 400 attributes, 80,200 candidates: a round that changes one pair asks the state for nothing else."""
     shape = {f"b{number}": 2 for number in range(400)}
     identity = {name: Block((name,), np.arange(2, dtype=np.int32), 2) for name in shape}
-    asked = [LinearQuery(tuple(identity[n] for n in names)) for way in (1, 2) for names in itertools.combinations(shape, way)]
+    asked = [
+        LinearQuery(tuple(identity[n] for n in names)) for way in (1, 2) for names in itertools.combinations(shape, way)
+    ]
     state = Adaptive.uniform({name: np.array([0.9, 0.1]) for name in shape}, 1000.0)
     offers = Offers(asked, shape, 10**7)
     kept = Kept(offers, asked)

@@ -25,7 +25,10 @@ def errors(pairs: Pairs, state: State) -> list[float]:
     """For each attribute and each pair of attributes the sum of absolute errors, as a share of the total."""
     found = []
     for names in itertools.chain(itertools.combinations(pairs.index, 1), itertools.permutations(pairs.index, 2)):
-        places = [np.arange(pairs.starts[pairs.index[name]], pairs.starts[pairs.index[name]] + state.shape([name])[0]) for name in names]
+        places = [
+            np.arange(pairs.starts[pairs.index[name]], pairs.starts[pairs.index[name]] + state.shape([name])[0])
+            for name in names
+        ]
         kept = pairs.one[places[0]]
         if len(names) == 2:
             kept = np.outer(kept, pairs.one[places[1]]) + pairs.excess[np.ix_(*places)]
@@ -48,7 +51,9 @@ def test_pairs_follow_the_state(seed: int, attributes: int, measured: int, lag: 
             changed = pairs.refresh(state.trees, lag)
             # Of what is taken to be independent, one side may lag behind and so may each clique on the way.
             assert max(errors(pairs, state)) <= (3 * attributes + 1) * lag + 1e-12
-            after = np.array([[state.marginal((a,)).sum() if a == b else state.marginal((a, b)).max() for a in shape] for b in shape])
+            after = np.array(
+                [[state.marginal((a,)).sum() if a == b else state.marginal((a, b)).max() for a in shape] for b in shape]
+            )
             if before.size and not lag:
                 assert changed[before != after].all()
             before = after
@@ -75,13 +80,19 @@ def test_pairs_follow_a_state_whose_groups_are_split(seed: int, measured: int, l
             inner = state if read.issuperset(names) else state.state if read.isdisjoint(names) else None
             if inner is not None:
                 exact = inner.marginal(names) / 50
-                places = [pairs.starts[pairs.index[name]] + np.arange(size) for name, size in zip(names, exact.shape, strict=True)]
+                places = [
+                    pairs.starts[pairs.index[name]] + np.arange(size)
+                    for name, size in zip(names, exact.shape, strict=True)
+                ]
                 kept = pairs.one[places[0]]
                 if len(names) == 2:
                     kept = np.outer(kept, pairs.one[places[1]]) + pairs.excess[np.ix_(*places)]
                 assert np.abs(kept - exact).sum() <= 19 * lag + 1e-12
         names = generator.choice(list(shape), generator.integers(1, 4), replace=False).tolist()
-        blocks = [Block((name,), (np.arange(shape[name]) < generator.integers(1, shape[name] + 1)).astype(np.int32) - 1, 1) for name in names]
+        blocks = [
+            Block((name,), (np.arange(shape[name]) < generator.integers(1, shape[name] + 1)).astype(np.int32) - 1, 1)
+            for name in names
+        ]
         state.update(LinearQuery(tuple(blocks)), 50 * generator.random(1))
 
 

@@ -34,7 +34,9 @@ def counts(draw: st.DrawFn) -> LinearQuery:
     blocks = []
     for names in draw(st.lists(st.sampled_from(["a", "b", "cd"]), min_size=1, max_size=3, unique=True)):
         shape = [SHAPE[name] for name in names]
-        counted = np.array(draw(st.lists(st.booleans(), min_size=int(np.prod(shape)), max_size=int(np.prod(shape))))).reshape(shape)
+        counted = np.array(
+            draw(st.lists(st.booleans(), min_size=int(np.prod(shape)), max_size=int(np.prod(shape))))
+        ).reshape(shape)
         counted.flat[0], counted.flat[-1] = draw(st.sampled_from([(True, False), (False, True)]))
         blocks.append(condition(names, counted))
     return LinearQuery(tuple(blocks))
@@ -62,7 +64,10 @@ def test_the_count_is_the_first_cell_of_its_partition_and_the_first_cells_of_a_c
     np.testing.assert_array_equal(dense(partition)[:1], dense(query))
     for _, closer in own.closer():
         assert closer.cells > partition.cells
-        pieces = tuple(slice(0, finer.size - coarse.size + 1) for finer, coarse in zip(closer.blocks, partition.blocks, strict=True))
+        pieces = tuple(
+            slice(0, finer.size - coarse.size + 1)
+            for finer, coarse in zip(closer.blocks, partition.blocks, strict=True)
+        )
         inside = dense(closer).reshape(*closer.shape, -1)[pieces].reshape(-1, dense(query).shape[1])
         np.testing.assert_array_equal(inside.sum(axis=0), dense(query)[0])
 
@@ -88,7 +93,11 @@ def test_grids_of_one_and_two_attributes_double_up_to_the_classes() -> None:
 
 
 def test_a_workload_keeps_its_places_and_equal_partitions_are_there_once() -> None:
-    asked = [LinearQuery((between("c", 1, 1),)), LinearQuery((Block(("b",), np.arange(5, dtype=np.int32), 5),)), LinearQuery((between("a", 3, 3),))]
+    asked = [
+        LinearQuery((between("c", 1, 1),)),
+        LinearQuery((Block(("b",), np.arange(5, dtype=np.int32), 5),)),
+        LinearQuery((between("a", 3, 3),)),
+    ]
     found = extend(asked, np.array([1.0, 2.0, 3.0]), SHAPE, rounds=1)
     assert [query.attributes for query in found.queries[:3]] == [("c",), ("b",), ("a",)]
     assert found.queries[1] is asked[1]
@@ -102,12 +111,23 @@ def test_only_counts_become_partitions() -> None:
     sums = Block(("b",), np.zeros(5, np.int32), 1, np.arange(5))
     part = Block(("b",), np.array([0, 1, -1, -1, 0], np.int32), 2)
     everything, nothing = condition("a", np.ones(9, bool)), condition("a", np.zeros(9, bool))
-    asked = [LinearQuery(()), LinearQuery((sums,)), LinearQuery((part, between("a", 1, 2))), LinearQuery((everything,)), LinearQuery((nothing,))]
+    asked = [
+        LinearQuery(()),
+        LinearQuery((sums,)),
+        LinearQuery((part, between("a", 1, 2))),
+        LinearQuery((everything,)),
+        LinearQuery((nothing,)),
+    ]
     assert extend(asked, np.ones(len(asked)), SHAPE, rounds=1).queries == asked
 
 
-@pytest.mark.parametrize(("module", "limit", "most"), [(partitions, "MOST_HELD", 44), (partitions, "MOST_SUMMED", 45), (strategy, "MOST_ADDED", 1)])
-def test_counts_stay_counts_where_partitions_would_cost_too_much(monkeypatch: pytest.MonkeyPatch, module: object, limit: str, most: int) -> None:
+@pytest.mark.parametrize(
+    ("module", "limit", "most"),
+    [(partitions, "MOST_HELD", 44), (partitions, "MOST_SUMMED", 45), (strategy, "MOST_ADDED", 1)],
+)
+def test_counts_stay_counts_where_partitions_would_cost_too_much(
+    monkeypatch: pytest.MonkeyPatch, module: object, limit: str, most: int
+) -> None:
     monkeypatch.setattr(module, limit, most)
     asked = [LinearQuery((between("a", low, 5), between("b", 1, 2))) for low in (1, 2)]
     assert extend(asked, np.ones(2), SHAPE, rounds=2).queries == asked
@@ -137,11 +157,30 @@ def test_counts_that_there_are_rounds_enough_for_have_no_grids_beside_them() -> 
 
 
 def test_without_noise_ten_rounds_answer_ten_predicates(con: Connection) -> None:
-    con.execute("CREATE TABLE t (x INTEGER NOT NULL CHECK (x BETWEEN 0 AND 99), y INTEGER NOT NULL CHECK (y BETWEEN 0 AND 19), z ENUM ('a', 'b', 'ab') NOT NULL)")
-    con.execute("INSERT INTO t SELECT (hash(i) % 100) * (hash(i, 1) % 100) // 100, (hash(i, 2) % 20 + hash(i) % 20) // 2, ['a', 'b', 'ab'][1 + i % 3] FROM range(3000) AS r(i)")
-    predicates = ["x > 50", "x BETWEEN 10 AND 20 AND y > 4", "y = 7", "z LIKE 'a%'", "z = 'b' AND x < 40", "y < 3", "x % 10 = 0", "z = 'ab' AND y > 10", "x + y < 30", "x > 90"]
+    con.execute(
+        "CREATE TABLE t (x INTEGER NOT NULL CHECK (x BETWEEN 0 AND 99), y INTEGER NOT NULL CHECK (y BETWEEN 0 AND 19), z ENUM ('a', 'b', 'ab') NOT NULL)"
+    )
+    con.execute(
+        "INSERT INTO t SELECT (hash(i) % 100) * (hash(i, 1) % 100) // 100, (hash(i, 2) % 20 + hash(i) % 20) // 2, ['a', 'b', 'ab'][1 + i % 3] FROM range(3000) AS r(i)"
+    )
+    predicates = [
+        "x > 50",
+        "x BETWEEN 10 AND 20 AND y > 4",
+        "y = 7",
+        "z LIKE 'a%'",
+        "z = 'b' AND x < 40",
+        "y < 3",
+        "x % 10 = 0",
+        "z = 'ab' AND y > 10",
+        "x + y < 30",
+        "x > 90",
+    ]
     con.execute("CREATE TABLE ten AS SELECT unnest(?) AS predicate", [predicates])
     for rounds in (10, None):
-        con.execute("FROM mwem_release('t', ten, 1e6, rounds := ?, output := ?, rows := 1)", [rounds, f"o_{rounds}"]).fetchall()
-        ((worst,),) = con.execute(f"SELECT max(abs(true_answer - answer)) FROM mwem_compare('t', 'o_{rounds}', ten)").fetchall()
+        con.execute(
+            "FROM mwem_release('t', ten, 1e6, rounds := ?, output := ?, rows := 1)", [rounds, f"o_{rounds}"]
+        ).fetchall()
+        ((worst,),) = con.execute(
+            f"SELECT max(abs(true_answer - answer)) FROM mwem_compare('t', 'o_{rounds}', ten)"
+        ).fetchall()
         assert worst < 1e-4 * 3000

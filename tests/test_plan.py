@@ -40,18 +40,33 @@ def test_the_facts_in_reading_order(con: Connection) -> None:
 def test_a_part_says_how_and_at_what_cost(con: Connection) -> None:
     found = plan(con)
     assert found["scans"] == "1"
-    assert found["plan"] == "one GROUP BY of all touched columns, 5 columns (age, sex, member, city, age in detail), rolled up to 4 attribute sets"
-    assert re.fullmatch(r"1 histogram of 3,232 cells; relative cost per row \d+ \(1 is to sum up a column\)", found["estimate"])
+    assert (
+        found["plan"]
+        == "one GROUP BY of all touched columns, 5 columns (age, sex, member, city, age in detail), rolled up to 4 attribute sets"
+    )
+    assert re.fullmatch(
+        r"1 histogram of 3,232 cells; relative cost per row \d+ \(1 is to sum up a column\)", found["estimate"]
+    )
 
 
 def test_every_plan_can_be_read(con: Connection) -> None:
     names = [f"b{k}" for k in range(40)]
-    con.execute(f"CREATE TABLE wide ({', '.join(f'{name} BOOLEAN NOT NULL' for name in names)}, x INTEGER CHECK (x BETWEEN 0 AND 299), y INTEGER CHECK (y BETWEEN 0 AND 299))")
-    con.execute("CREATE TABLE asked AS SELECT group_by FROM mwem_marginals('wide', 2) WHERE NOT list_has_any(group_by, ['x', 'y']) UNION ALL SELECT ['x', 'y']")
+    con.execute(
+        f"CREATE TABLE wide ({', '.join(f'{name} BOOLEAN NOT NULL' for name in names)}, x INTEGER CHECK (x BETWEEN 0 AND 299), y INTEGER CHECK (y BETWEEN 0 AND 299))"
+    )
+    con.execute(
+        "CREATE TABLE asked AS SELECT group_by FROM mwem_marginals('wide', 2) WHERE NOT list_has_any(group_by, ['x', 'y']) UNION ALL SELECT ['x', 'y']"
+    )
     rows = con.execute("SELECT item, value FROM mwem_plan('wide', asked, 1)").fetchall()
     told = [value for item, value in rows if item == "plan"]
-    assert [text.split(" (")[0] for text in told] == ["a GROUP BY of 2 columns", "a streamed pairwise product of 40 columns"]
-    assert [value.split(";")[0] for item, value in rows if item == "estimate"] == ["1 histogram of 90,601 cells", "80 classes, 6,400 pairs"]
+    assert [text.split(" (")[0] for text in told] == [
+        "a GROUP BY of 2 columns",
+        "a streamed pairwise product of 40 columns",
+    ]
+    assert [value.split(";")[0] for item, value in rows if item == "estimate"] == [
+        "1 histogram of 90,601 cells",
+        "80 classes, 6,400 pairs",
+    ]
 
 
 def test_a_long_statement_is_cut(con: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,7 +79,9 @@ def test_a_long_statement_is_cut(con: Connection, monkeypatch: pytest.MonkeyPatc
 def test_many_statements_are_cut(con: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     force(monkeypatch, "group by per set")
     monkeypatch.setattr("mwem_sql.releases.explain.SHOWN_STATEMENTS", 0)
-    assert [value for item, value in con.execute("FROM mwem_plan('people', workload, 1)").fetchall() if item == "aggregate"] == ["... and 1 more like these"] * 4
+    assert [
+        value for item, value in con.execute("FROM mwem_plan('people', workload, 1)").fetchall() if item == "aggregate"
+    ] == ["... and 1 more like these"] * 4
 
 
 def test_it_reads_and_writes_nothing(con: Connection) -> None:
@@ -98,7 +115,11 @@ def test_delta_shows_both_predictions(con: Connection) -> None:
 
 def test_rounds_that_are_given_are_all_there_is(con: Connection) -> None:
     found = plan(con, ", rounds := 4")
-    assert (found["rounds"], found["first"], found["total"]) == ("4", "0 distributions, 0% of the budget", "private, 5% of the budget")
+    assert (found["rounds"], found["first"], found["total"]) == (
+        "4",
+        "0 distributions, 0% of the budget",
+        "private, 5% of the budget",
+    )
 
 
 def test_rounds_select_where_many_sets_are_asked_about(con: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,6 +146,10 @@ def test_the_largest_measure_and_its_noise(con: Connection) -> None:
     """Hidden counts of 1 have the scale of the plan; a sum has it times its largest value."""
     con.execute("CREATE OR REPLACE TABLE workload AS SELECT unnest(['age', 'age * 0.5']) AS measure")
     found = plan(con, ", total := 400")
-    counts, sums = (float(re.search(r"([\d.]+) per cell", found[item])[1]) for item in ("noise scale", "largest measure"))
-    assert found["largest measure"].startswith("up to 99, in steps of 1, noise scale ") and found["largest measure"].endswith(": sum(age)")
+    counts, sums = (
+        float(re.search(r"([\d.]+) per cell", found[item])[1]) for item in ("noise scale", "largest measure")
+    )
+    assert found["largest measure"].startswith("up to 99, in steps of 1, noise scale ") and found[
+        "largest measure"
+    ].endswith(": sum(age)")
     assert sums == pytest.approx(99 * counts, rel=1e-5)

@@ -100,7 +100,18 @@ def test_refusals(text: str, reason: str, hint: str) -> None:
     assert refused(text) == message(" ".join(text.split()), reason, hint)
 
 
-@pytest.mark.parametrize("text", ["DROP TABLE adult", "ATTACH 'x'", "COPY adult TO 'x'", "PRAGMA version", "SET threads = 1", "VALUES (1)", "CALL f()"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "DROP TABLE adult",
+        "ATTACH 'x'",
+        "COPY adult TO 'x'",
+        "PRAGMA version",
+        "SET threads = 1",
+        "VALUES (1)",
+        "CALL f()",
+    ],
+)
 def test_statements_are_refused(text: str) -> None:
     assert refused(text).startswith("workload: predicate (")
 
@@ -124,7 +135,10 @@ SYNTAX = [
     ("age > 3\n  AND sex = = 'F'\n  AND hours > 2", "    AND sex = = 'F'\n              ^"),
     ("age > 1)", "  age > 1)\n         ^"),
     ("age = 'abc", "  age = 'abc\n        ^"),
-    ("age = 1 -- it's\n AND sex = 'it''s' OR sex = 'x", "   AND sex = 'it''s' OR sex = 'x\n                              ^"),
+    (
+        "age = 1 -- it's\n AND sex = 'it''s' OR sex = 'x",
+        "   AND sex = 'it''s' OR sex = 'x\n                              ^",
+    ),
     ('age = "x', '  age = "x\n        ^'),
     ("age = 1 /* no end", "  age = 1 /* no end\n          ^"),
     ("\tage >\t> 3 AND (", "  \tage >\t> 3 AND (\n  \t     \t        ^"),
@@ -142,24 +156,32 @@ def test_a_syntax_error_shows_the_place(text: str, shown: str) -> None:
 
 
 def test_a_syntax_error_in_a_list_shows_the_place() -> None:
-    with pytest.raises(PredicateError, match=r"is not valid SQL: .*\n  sex,\n      \^|is not valid SQL: .*\n  lower\(sex\n") as caught:
+    with pytest.raises(
+        PredicateError, match=r"is not valid SQL: .*\n  sex,\n      \^|is not valid SQL: .*\n  lower\(sex\n"
+    ) as caught:
         predicate.parse_list("sex,\nlower(sex", COLUMNS, "group_by", "adult")
     assert "SELECT" not in str(caught.value)
 
 
 def test_long_and_deep_texts_are_refused() -> None:
     assert "has 100,016 characters, more than 100,000" in refused("age > 1 AND sex IN ('" + "x" * 99_993 + "')")
-    for deep in ("(" * 300 + "age > 1" + ")" * 300, "NOT " * 300 + "b", " + ".join(["age"] * 300) + " > 3", "(" * 20_000 + "b" + ")" * 20_000):
-        assert "is nested too deeply (at most 200 levels, and fewer of parentheses and calls). Hint: use IN lists, or more rows" in refused(deep)
+    for deep in (
+        "(" * 300 + "age > 1" + ")" * 300,
+        "NOT " * 300 + "b",
+        " + ".join(["age"] * 300) + " > 3",
+        "(" * 20_000 + "b" + ")" * 20_000,
+    ):
+        assert (
+            "is nested too deeply (at most 200 levels, and fewer of parentheses and calls). Hint: use IN lists, or more rows"
+            in refused(deep)
+        )
     assert len(refused("sum(age) > " + "1" * 500)) < 400
 
 
 def evaluated(text: str) -> bool | None:
     """What DuckDB makes of the checked tree of a text, and that it makes the same of the text."""
-    row = (
-        """SELECT 40 AS "Age", 50 AS hours, 'abc' AS sex, DATE '2020-02-29' AS d, TIMESTAMP '2020-02-29 10:30:00' AS ts, 1.5::DOUBLE AS x,
+    row = """SELECT 40 AS "Age", 50 AS hours, 'abc' AS sex, DATE '2020-02-29' AS d, TIMESTAMP '2020-02-29 10:30:00' AS ts, 1.5::DOUBLE AS x,
            true AS b, 1 AS "my col", 2 AS "select", 3 AS "Größe" """
-    )
     with duckdb.connect() as con:
         con.execute(f"CREATE TABLE adult AS {row}")
         written, checked = con.execute(
@@ -208,14 +230,30 @@ NOT_EVERYWHERE = {"coalesce", "ifnull", "try", "if", "overlay", "binom", "days_i
 
 
 def test_allowed_functions_are_deterministic_scalars() -> None:
-    rows = duckdb.execute("SELECT lower(function_name), function_type, coalesce(stability, 'CONSISTENT') FROM duckdb_functions() WHERE internal").fetchall()
+    rows = duckdb.execute(
+        "SELECT lower(function_name), function_type, coalesce(stability, 'CONSISTENT') FROM duckdb_functions() WHERE internal"
+    ).fetchall()
     known = {name: set() for name, _, _ in rows}
     for name, kind, stability in rows:
         known[name].add((kind, stability))
     assert ALLOWED_FUNCTIONS - set(known) <= NOT_EVERYWHERE
-    allowed = {("scalar", "CONSISTENT"), ("macro", "CONSISTENT"), ("table", "CONSISTENT")}  # repeat is a table function too
+    allowed = {
+        ("scalar", "CONSISTENT"),
+        ("macro", "CONSISTENT"),
+        ("table", "CONSISTENT"),
+    }  # repeat is a table function too
     assert {name: known[name] for name in ALLOWED_FUNCTIONS if known.get(name, set()) - allowed} == {}
-    assert not ALLOWED_FUNCTIONS & {"random", "uuid", "now", "age", "getenv", "current_setting", "getvariable", "error", "current_localtime"}
+    assert not ALLOWED_FUNCTIONS & {
+        "random",
+        "uuid",
+        "now",
+        "age",
+        "getenv",
+        "current_setting",
+        "getvariable",
+        "error",
+        "current_localtime",
+    }
 
 
 def test_lists() -> None:
@@ -224,7 +262,16 @@ def test_lists() -> None:
 
     assert listed("sex, age") == ['"sex"', '"Age"']
     assert listed("date_trunc('month', d), (sex) -- both") == ["DATE_TRUNC('month', \"d\")", '("sex")']
-    for text in ("sex FROM adult", "DISTINCT sex", "sex LIMIT 3", "sex UNION SELECT 1", "sex; SELECT 1", "", " ", "sex WHERE b"):
+    for text in (
+        "sex FROM adult",
+        "DISTINCT sex",
+        "sex LIMIT 3",
+        "sex UNION SELECT 1",
+        "sex; SELECT 1",
+        "",
+        " ",
+        "sex WHERE b",
+    ):
         with pytest.raises(PredicateError, match=r"^workload: group_by \("):
             listed(text)
     for text in ("sex AS s", "*", "count(*)", "(SELECT 1)", "sex, random()", "nothing"):
@@ -238,7 +285,7 @@ def test_conjuncts_and_conditions() -> None:
     joined = condition(parts[2])
     assert isinstance(joined, Compound)
     assert (joined.connective, joined.columns) == ("or", ("sex", "b"))
-    assert [leaf.sql for leaf in leaves(joined)] == ['"sex" = \'F\'', '"b"']
+    assert [leaf.sql for leaf in leaves(joined)] == ["\"sex\" = 'F'", '"b"']
     one_column = condition(parse("NOT (age > 1 OR (age < 0 AND age <> -5))"))
     assert isinstance(one_column, Leaf)
     assert one_column.columns == ("Age",)
@@ -263,7 +310,6 @@ def test_conjuncts_and_conditions() -> None:
 def test_constants(text: str, found: list[str] | None) -> None:
     listed = leaf(parse(text)).compared
     assert listed == (None if found is None else tuple(found))
-
 
 
 @settings(deadline=None, max_examples=200)

@@ -21,7 +21,12 @@ def queries(draw: st.DrawFn) -> list[LinearQuery]:
     axes = draw(st.sampled_from([(0,), (1, 0)]))
     labels = [st.lists(st.integers(-1, 3), min_size=SIZES[axis], max_size=SIZES[axis]) for axis in axes]
     drawn = draw(st.lists(st.tuples(*labels), min_size=1, max_size=5))
-    return [LinearQuery(tuple(Block((f"x{axis}",), np.array(own, np.int32), 4) for axis, own in zip(axes, all_, strict=True))) for all_ in drawn]
+    return [
+        LinearQuery(
+            tuple(Block((f"x{axis}",), np.array(own, np.int32), 4) for axis, own in zip(axes, all_, strict=True))
+        )
+        for all_ in drawn
+    ]
 
 
 @settings(max_examples=100, deadline=None)
@@ -48,8 +53,13 @@ def test_a_state_answers_many_queries_as_it_answers_each(monkeypatch: pytest.Mon
     generator = np.random.default_rng(3)
     sizes = {f"x{axis}": generator.uniform(1, 2, size) for axis, size in enumerate(SIZES)}
     state = Adaptive.uniform(sizes, 100.0)
-    blocks = {name: [Block((name,), generator.integers(-1, 2, len(size)).astype(np.int32), 2) for _ in range(6)] for name, size in sizes.items()}
-    asked = [LinearQuery((one, other)) for one in blocks["x0"] for other in blocks["x1"]] + [LinearQuery((one,)) for one in blocks["x0"]]
+    blocks = {
+        name: [Block((name,), generator.integers(-1, 2, len(size)).astype(np.int32), 2) for _ in range(6)]
+        for name, size in sizes.items()
+    }
+    asked = [LinearQuery((one, other)) for one in blocks["x0"] for other in blocks["x1"]] + [
+        LinearQuery((one,)) for one in blocks["x0"]
+    ]
     asked.append(LinearQuery((Block(("x1",), np.zeros(4, np.int32), 1, np.array([1, -1, 1, -1])),)))
     for query in (asked[0], asked[7]):
         state.update(query, np.array([10.0, 20.0, 30.0, 5.0]))
@@ -92,14 +102,19 @@ def test_a_count_on_groups_is_its_average(grid: Grid, labels: list[int]) -> None
 
 
 @pytest.mark.parametrize("together", [True, False])
-def test_many_conditions_on_many_classes_are_no_walk_over_both(monkeypatch: pytest.MonkeyPatch, *, together: bool) -> None:
+def test_many_conditions_on_many_classes_are_no_walk_over_both(
+    monkeypatch: pytest.MonkeyPatch, *, together: bool
+) -> None:
     """As many classes as conditions, of which the state has ten groups: no condition is laid out over all classes."""
     size = 3000
     sizes = {"x": np.ones(size), "y": np.ones(2)}
     state = Adaptive.uniform(sizes, 100.0)
     state.refine(LinearQuery((Block(("x",), (np.arange(size) * 10 // size).astype(np.int32), 10),)))
     half = Block(("y",), np.array([0, -1], np.int32), 1)
-    asked = [LinearQuery((half, Block(("x",), Stretches(np.array([0, k]), np.array([0, -1], np.int32), (size,)), 1))) for k in range(1, size)]
+    asked = [
+        LinearQuery((half, Block(("x",), Stretches(np.array([0, k]), np.array([0, -1], np.int32), (size,)), 1)))
+        for k in range(1, size)
+    ]
     if not together:
         monkeypatch.setattr(grid, "MANY", size)
     laid_out = list[int]()

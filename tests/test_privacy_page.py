@@ -19,12 +19,28 @@ from mwem_sql.surface import functions
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = "".join((ROOT / "docs" / page).read_text(encoding="utf-8") for page in ("privacy.md", "selection-proof.md"))
 MODULES: dict[str, ModuleType] = {
-    found.name.rpartition(".")[2]: importlib.import_module(found.name) for found in pkgutil.walk_packages(mwem_sql.__path__, "mwem_sql.") if "__main__" not in found.name
+    found.name.rpartition(".")[2]: importlib.import_module(found.name)
+    for found in pkgutil.walk_packages(mwem_sql.__path__, "mwem_sql.")
+    if "__main__" not in found.name
 }
-TABLES = {f"mwem.{table}" for script in ("ledger.sql", "metadata.sql") for table in re.findall(r"CREATE TABLE IF NOT EXISTS (\w+)", read_sql(script))}
+TABLES = {
+    f"mwem.{table}"
+    for script in ("ledger.sql", "metadata.sql")
+    for table in re.findall(r"CREATE TABLE IF NOT EXISTS (\w+)", read_sql(script))
+}
 FUNCTIONS = {function.name for function in functions.FUNCTIONS}
 OPTIONS = {option.name for option in fields(Request)}
-DUCKDB = {"READ_ONLY", "con.interrupt", "enable_logging", "estimated_size", "file_row_number", "read_parquet", "read_csv", "read_json", "read_ndjson"}
+DUCKDB = {
+    "READ_ONLY",
+    "con.interrupt",
+    "enable_logging",
+    "estimated_size",
+    "file_row_number",
+    "read_parquet",
+    "read_csv",
+    "read_json",
+    "read_ndjson",
+}
 
 
 def is_there(name: str) -> bool:
@@ -33,7 +49,9 @@ def is_there(name: str) -> bool:
         return True
     first, *rest = name.split(".")
     starts: list[object] = [MODULES[first]] if first in MODULES else []
-    starts += [getattr(module, first) for module in MODULES.values() if hasattr(module, first)] + ([mwem_sql] if first == "mwem_sql" else [])
+    starts += [getattr(module, first) for module in MODULES.values() if hasattr(module, first)] + (
+        [mwem_sql] if first == "mwem_sql" else []
+    )
     for start in starts:
         found = start
         for part in rest:
@@ -55,6 +73,13 @@ def test_what_the_proof_names_is_there(name: str) -> None:
 
 
 def test_the_proof_names_its_steps() -> None:
-    assert {"engine.true_answers", "Kernel.select", "Kernel.measure", "Accountant.settle", "Ledger.debit", "store.write"} <= set(names())
+    assert {
+        "engine.true_answers",
+        "Kernel.select",
+        "Kernel.measure",
+        "Accountant.settle",
+        "Ledger.debit",
+        "store.write",
+    } <= set(names())
     assert not is_there("Kernel.peek")
     assert not is_there("mwem.gossip")

@@ -85,7 +85,9 @@ def test_golden(con: duckdb.DuckDBPyConnection, file: Path, monkeypatch: pytest.
         force(monkeypatch, given["force"][0])
     found = planned_from(con, given)
     assert [part.words for part in found.parts] == given["plan"]
-    assert [statement.sql("duckdb", pretty=True) for part in found.parts for statement in part.statements] == given["scan"]
+    assert [statement.sql("duckdb", pretty=True) for part in found.parts for statement in part.statements] == given[
+        "scan"
+    ]
     assert answers(con, found) == [json.loads(line) for line in given["answers"][0].splitlines()]
 
 
@@ -180,7 +182,15 @@ def test_unknown_values_are_null_and_none_is_lost(con: duckdb.DuckDBPyConnection
 
 
 @settings(deadline=None, max_examples=40)
-@given(values=st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=6), min_size=2, max_size=6, unique=True), data=st.data())
+@given(
+    values=st.lists(
+        st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=6),
+        min_size=2,
+        max_size=6,
+        unique=True,
+    ),
+    data=st.data(),
+)
 def test_any_text(kept: duckdb.DuckDBPyConnection, values: list[str], data: st.DataObject) -> None:
     listed = values[: data.draw(st.integers(1, len(values)))]
     found = counts(kept, Attribute("c", "VARCHAR", nullable=True, values=tuple(listed)), values)
@@ -194,18 +204,26 @@ def test_values_that_compare_as_equal_do_not_share_a_fate(con: duckdb.DuckDBPyCo
     attribute = Attribute("c", "VARCHAR", nullable=True, values=("a",))
     classes = {"c": Classes(value_pieces(attribute), np.arange(2, dtype=np.int32))}
     for table, setting in (("c VARCHAR COLLATE NOCASE", "''"), ("c VARCHAR", "nocase")):
-        con.execute(f"SET default_collation = {setting}; CREATE OR REPLACE TABLE t ({table}); INSERT INTO t SELECT unnest([{order}])")
+        con.execute(
+            f"SET default_collation = {setting}; CREATE OR REPLACE TABLE t ({table}); INSERT INTO t SELECT unnest([{order}])"
+        )
         assert answers(con, plan_pushdown(TABLE, classes, whole(classes, "c"))) == [[1, 1]]
 
 
 def test_zero_has_no_sign(con: duckdb.DuckDBPyConnection) -> None:
-    assert counts(con, Attribute("c", "DOUBLE", nullable=True, values=("0.0", "1.0")), ["-0.0", "0.0", "-0.0"]) == {"0.0": 3}
+    assert counts(con, Attribute("c", "DOUBLE", nullable=True, values=("0.0", "1.0")), ["-0.0", "0.0", "-0.0"]) == {
+        "0.0": 3
+    }
 
 
 def test_time_zones_do_not_matter(con: duckdb.DuckDBPyConnection) -> None:
     con.execute("SET TimeZone = 'Asia/Tokyo'")
-    attribute = Attribute("c", "TIMESTAMP WITH TIME ZONE", nullable=True, values=("2020-01-01 00:00:00+00", "2020-01-01 12:00:00.5+00"))
-    assert counts(con, attribute, ["2020-01-01 09:00:00", "2020-01-01 13:00:00.5+01"]) == dict.fromkeys(attribute.values, 1)
+    attribute = Attribute(
+        "c", "TIMESTAMP WITH TIME ZONE", nullable=True, values=("2020-01-01 00:00:00+00", "2020-01-01 12:00:00.5+00")
+    )
+    assert counts(con, attribute, ["2020-01-01 09:00:00", "2020-01-01 13:00:00.5+01"]) == dict.fromkeys(
+        attribute.values, 1
+    )
 
 
 @pytest.mark.usefixtures("plan")
@@ -224,8 +242,20 @@ def test_names_of_ours_in_the_table(con: duckdb.DuckDBPyConnection, sandbox: San
             assert {cell: count for cell, count in found.items() if count} == {row[:-1]: row[-1] for row in expected}
 
 
-PEOPLE = Domain("t", ("a", "s", "person"), (Attribute("a", "INTEGER", nullable=True, low=0, high=9), Attribute("s", "VARCHAR", nullable=True, values=("x", "y"))))
-people = st.lists(st.tuples(st.none() | st.integers(0, 9), st.none() | st.sampled_from(["x", "y", "?"]), st.none() | st.integers(0, 3)), max_size=20)
+PEOPLE = Domain(
+    "t",
+    ("a", "s", "person"),
+    (
+        Attribute("a", "INTEGER", nullable=True, low=0, high=9),
+        Attribute("s", "VARCHAR", nullable=True, values=("x", "y")),
+    ),
+)
+people = st.lists(
+    st.tuples(
+        st.none() | st.integers(0, 9), st.none() | st.sampled_from(["x", "y", "?"]), st.none() | st.integers(0, 3)
+    ),
+    max_size=20,
+)
 
 
 def load(con: duckdb.DuckDBPyConnection, rows: list[tuple[Any, ...]]) -> None:
@@ -236,7 +266,9 @@ def load(con: duckdb.DuckDBPyConnection, rows: list[tuple[Any, ...]]) -> None:
 
 @settings(deadline=None, max_examples=25)
 @given(rows=people, most=st.integers(1, 3), person=st.integers(0, 3))
-def test_units_are_bounded(kept: duckdb.DuckDBPyConnection, sandbox: Sandbox, rows: list[tuple[Any, ...]], most: int, person: int) -> None:
+def test_units_are_bounded(
+    kept: duckdb.DuckDBPyConnection, sandbox: Sandbox, rows: list[tuple[Any, ...]], most: int, person: int
+) -> None:
     compiled = compile_workload(PEOPLE, Workload((Query(group_by=("a", "s")),)), sandbox)
     unit = Unit("person", most)
 
@@ -258,7 +290,9 @@ def test_all_scans_keep_the_same_rows(con: duckdb.DuckDBPyConnection, sandbox: S
     """One row of each person; a scan over a alone and one over s alone must see the same rows as one over both."""
     drawn = np.random.default_rng(5).integers(0, [10, 3, 60], (300, 3)).tolist()
     load(con, [(a, "xy?"[s], person) for a, s, person in drawn])
-    asked = Workload((Query(group_by=("a", "s")), Query(group_by=("a",)), Query(group_by=("s",)), Query("a > 4"), Query("true")))
+    asked = Workload(
+        (Query(group_by=("a", "s")), Query(group_by=("a",)), Query(group_by=("s",)), Query("a > 4"), Query("true"))
+    )
     compiled = compile_workload(PEOPLE, asked, sandbox)
     found = planned(compiled, Unit("person", 1))
     assert sum(len(part.statements) for part in found.parts) == {"group by per set": 3, "aggregates": 2}.get(plan, 1)
@@ -300,25 +334,46 @@ PREDICATES = [
 
 
 @settings(deadline=None, max_examples=30)
-@given(rows=wide_rows, texts=st.lists(st.sampled_from(PREDICATES), min_size=1, max_size=6), cuboids=st.lists(st.lists(st.sampled_from("ebs"), min_size=1, max_size=2, unique=True), max_size=3))
-def test_all_plans_agree_with_duckdb(kept: duckdb.DuckDBPyConnection, sandbox: Sandbox, rows: list[tuple[Any, ...]], texts: list[str], cuboids: list[list[str]]) -> None:
+@given(
+    rows=wide_rows,
+    texts=st.lists(st.sampled_from(PREDICATES), min_size=1, max_size=6),
+    cuboids=st.lists(st.lists(st.sampled_from("ebs"), min_size=1, max_size=2, unique=True), max_size=3),
+)
+def test_all_plans_agree_with_duckdb(
+    kept: duckdb.DuckDBPyConnection,
+    sandbox: Sandbox,
+    rows: list[tuple[Any, ...]],
+    texts: list[str],
+    cuboids: list[list[str]],
+) -> None:
     kept.execute("CREATE OR REPLACE TABLE t (e ENUM('x', 'y', 'z'), b BOOLEAN, n INTEGER, x DOUBLE, s VARCHAR, d DATE)")
     if rows:
         kept.executemany("INSERT INTO t VALUES (?, ?, ?, ?, ?, ?)", [list(row) for row in rows])
-    sums = [Query(measure="CASE WHEN b THEN 1 ELSE -1 END"), Query("e = 'x'", measure="n * CASE WHEN b THEN 3 ELSE -2 END"), Query("x > 0.25 OR n > 30", measure="10 * n")]
+    sums = [
+        Query(measure="CASE WHEN b THEN 1 ELSE -1 END"),
+        Query("e = 'x'", measure="n * CASE WHEN b THEN 3 ELSE -2 END"),
+        Query("x > 0.25 OR n > 30", measure="10 * n"),
+    ]
     asked = [*map(Query, texts), *(Query(group_by=tuple(names)) for names in cuboids), *sums]
     compiled = compile_workload(WIDE, Workload(tuple(asked)), sandbox)
     expected = []
     for query in compiled.queries:
         if query.source.measure is not None:
-            total = kept.execute(f"SELECT sum({query.source.measure}) FROM ({MAPPED}) WHERE {query.source.predicate or 'true'}").fetchall()[0][0]
+            total = kept.execute(
+                f"SELECT sum({query.source.measure}) FROM ({MAPPED}) WHERE {query.source.predicate or 'true'}"
+            ).fetchall()[0][0]
             expected.append([round((total or 0) / query.linear.unit)])
         elif query.source.predicate is not None:
-            expected.append([kept.execute(f"SELECT count(*) FROM ({MAPPED}) WHERE {query.source.predicate}").fetchall()[0][0]])
+            expected.append(
+                [kept.execute(f"SELECT count(*) FROM ({MAPPED}) WHERE {query.source.predicate}").fetchall()[0][0]]
+            )
         else:
             assert query.source.group_by is not None
             listed = ", ".join(f"{name}::VARCHAR" for name in query.source.group_by)
-            groups = {tuple(row[:-1]): row[-1] for row in kept.execute(f"SELECT {listed}, count(*) FROM ({MAPPED}) GROUP BY ALL").fetchall()}
+            groups = {
+                tuple(row[:-1]): row[-1]
+                for row in kept.execute(f"SELECT {listed}, count(*) FROM ({MAPPED}) GROUP BY ALL").fetchall()
+            }
             expected.append([groups.get(tuple(cell or ()), 0) for cell in query.cells()])
     assert answers(kept, planned(compiled)) == expected
     for plan in PLANS:
@@ -330,9 +385,15 @@ def test_all_plans_agree_with_duckdb(kept: duckdb.DuckDBPyConnection, sandbox: S
 def test_an_enum_of_256_values_that_is_mapped(con: duckdb.DuckDBPyConnection) -> None:
     """The last code of a UTINYINT has no successor of that type."""
     values = tuple(str(value) for value in range(256))
-    con.execute(f"CREATE TABLE t (c ENUM({', '.join(map(repr, values))})); INSERT INTO t VALUES ('255'), ('0'), ('254')")
+    con.execute(
+        f"CREATE TABLE t (c ENUM({', '.join(map(repr, values))})); INSERT INTO t VALUES ('255'), ('0'), ('254')"
+    )
     kind = con.execute("SELECT data_type FROM duckdb_columns() WHERE table_name = 't'").fetchall()[0][0]
-    classes = {"c": Classes(value_pieces(Attribute("c", kind, nullable=False, values=values)), (np.arange(256) % 2).astype(np.int32))}
+    classes = {
+        "c": Classes(
+            value_pieces(Attribute("c", kind, nullable=False, values=values)), (np.arange(256) % 2).astype(np.int32)
+        )
+    }
     for plan in PLANS:
         with pytest.MonkeyPatch.context() as patch:
             force(patch, plan)
@@ -340,8 +401,12 @@ def test_an_enum_of_256_values_that_is_mapped(con: duckdb.DuckDBPyConnection) ->
 
 
 def grid(sizes: dict[str, int]) -> dict[str, Classes]:
-    attributes = {name: Attribute(name, "INTEGER", nullable=False, low=0, high=size - 1) for name, size in sizes.items()}
-    return {name: Classes(value_pieces(item), np.arange(sizes[name], dtype=np.int32)) for name, item in attributes.items()}
+    attributes = {
+        name: Attribute(name, "INTEGER", nullable=False, low=0, high=size - 1) for name, size in sizes.items()
+    }
+    return {
+        name: Classes(value_pieces(item), np.arange(sizes[name], dtype=np.int32)) for name, item in attributes.items()
+    }
 
 
 def kinds(classes: dict[str, Classes], queries: list[LinearQuery], unit: Unit | None = None) -> list[type]:
@@ -350,7 +415,10 @@ def kinds(classes: dict[str, Classes], queries: list[LinearQuery], unit: Unit | 
 
 def scalars(classes: dict[str, Classes], sets: list[tuple[str, ...]]) -> list[LinearQuery]:
     """One count for each set: rows in the first class of all its attributes."""
-    blocks = {name: Block((name,), np.where(np.arange(own.count) == 0, 0, -1).astype(np.int32), 1) for name, own in classes.items()}
+    blocks = {
+        name: Block((name,), np.where(np.arange(own.count) == 0, 0, -1).astype(np.int32), 1)
+        for name, own in classes.items()
+    }
     return [LinearQuery(tuple(blocks[name] for name in names)) for names in sets]
 
 
@@ -392,7 +460,9 @@ def test_sets_with_nothing_in_common_are_grouped_apart() -> None:
 
 
 NAMES = [f"a{k}" for k in range(60)]
-TRIPLES = [tuple(NAMES[k] for k in sorted(np.random.default_rng(seed).choice(60, 3, replace=False))) for seed in range(300)]
+TRIPLES = [
+    tuple(NAMES[k] for k in sorted(np.random.default_rng(seed).choice(60, 3, replace=False))) for seed in range(300)
+]
 
 
 def test_scalar_queries_over_many_sets_are_aggregates() -> None:
@@ -414,7 +484,10 @@ def test_very_many_pairs_are_a_product() -> None:
 def test_a_mixed_workload_is_split() -> None:
     """Pairs of a hundred columns by the product, a cuboid of three by a GROUP BY, a condition on five by an aggregate."""
     classes = grid({f"b{k}": 2 for k in range(100)} | dict.fromkeys("xyz", 40) | dict.fromkeys("pqrst", 9))
-    queries = [*whole(classes, *combinations(list(classes)[:100], 2), ("x", "y", "z")), *scalars(classes, [tuple("pqrst")])]
+    queries = [
+        *whole(classes, *combinations(list(classes)[:100], 2), ("x", "y", "z")),
+        *scalars(classes, [tuple("pqrst")]),
+    ]
     assert kinds(classes, queries) == [GroupBy, Product, Aggregates]
 
 
@@ -448,9 +521,17 @@ def test_many_sets_are_planned_fast() -> None:
     started = time.process_time()
     found = plan_pushdown(TABLE, classes, queries)
     assert time.process_time() - started < 20  # 2 s on two cores; the bound leaves room for a loaded machine
-    assert sum(len(numbers) for part in found.parts if isinstance(part, GroupBy) for histogram in part.histograms for numbers in histogram.asked.values()) == len(queries)
+    assert sum(
+        len(numbers)
+        for part in found.parts
+        if isinstance(part, GroupBy)
+        for histogram in part.histograms
+        for numbers in histogram.asked.values()
+    ) == len(queries)
 
 
 def test_nothing_to_group_by_is_a_count() -> None:
     (part,) = plan_pushdown(TABLE, grid({"a": 3}), [LinearQuery(())]).parts
-    assert [statement.sql("duckdb") for statement in part.statements] == ['SELECT COUNT(*) AS c0 FROM (SELECT * FROM "memory"."main"."t") AS __codes']
+    assert [statement.sql("duckdb") for statement in part.statements] == [
+        'SELECT COUNT(*) AS c0 FROM (SELECT * FROM "memory"."main"."t") AS __codes'
+    ]

@@ -25,7 +25,11 @@ def test_sql_runs_as_written(tmp_path, monkeypatch):
             for statement in duckdb.extract_statements(block):
                 con.execute(statement).fetchall()
         assert con.execute("SELECT count(*) > 5000 FROM people_synthetic").fetchall() == [(True,)]
-        assert con.execute("SELECT table_name FROM mwem.ledger ORDER BY started").fetchall() == [("people",), ("from_parquet",), ("from_csv",)]
+        assert con.execute("SELECT table_name FROM mwem.ledger ORDER BY started").fetchall() == [
+            ("people",),
+            ("from_parquet",),
+            ("from_csv",),
+        ]
     finally:
         con.close()
 

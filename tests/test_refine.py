@@ -29,7 +29,11 @@ def even(*shape: int) -> Refinement:
 def refined(
     shape: tuple[int, ...], counts: np.ndarray, scale: float, seed: int, base: np.ndarray | None = None
 ) -> tuple[Refinement, list[np.ndarray]]:
-    generator, own, partitions = np.random.default_rng(seed), even(*shape) if base is None else Refinement(shape, base), []
+    generator, own, partitions = (
+        np.random.default_rng(seed),
+        even(*shape) if base is None else Refinement(shape, base),
+        [],
+    )
     for number in range(rounds_of(shape)):
         partitions.append(measure(own, counts, scale, generator))
         if number + 1 == rounds_of(shape) or not own.look(2 * scale**2):
@@ -59,7 +63,9 @@ def test_each_level_halves_one_attribute_and_the_last_has_single_cells(shape: tu
 
 @settings(max_examples=60, deadline=None)
 @given(SHAPES, st.integers(0, 999), st.sampled_from([0.1, 3.0, 100.0]))
-def test_a_partition_has_every_cell_once_and_its_parts_are_made_of_leaves(shape: tuple[int, ...], seed: int, scale: float) -> None:
+def test_a_partition_has_every_cell_once_and_its_parts_are_made_of_leaves(
+    shape: tuple[int, ...], seed: int, scale: float
+) -> None:
     counts = np.random.default_rng(seed).geometric(0.02, int(np.prod(shape)))
     own, partitions = refined(shape, counts, scale, seed)
     assert len(partitions) <= rounds_of(shape)
@@ -173,7 +179,9 @@ def test_least_squares_on_the_tree_is_that_of_dense_algebra(shape: tuple[int, ..
 
 @settings(max_examples=60, deadline=None)
 @given(SHAPES, st.integers(0, 999), st.sampled_from([0.01, 3.0, 1000.0]), st.floats(1, 1e6))
-def test_estimates_are_positive_and_sum_to_the_total(shape: tuple[int, ...], seed: int, scale: float, total: float) -> None:
+def test_estimates_are_positive_and_sum_to_the_total(
+    shape: tuple[int, ...], seed: int, scale: float, total: float
+) -> None:
     generator = np.random.default_rng(seed)
     counts = generator.geometric(0.02, int(np.prod(shape)))
     own, _ = refined(shape, counts, scale, seed, generator.dirichlet(np.full(counts.size, 0.2)))
@@ -201,7 +209,9 @@ def test_no_noise_is_exact() -> None:
 
 def test_error_falls_as_noise_does() -> None:
     """By about a hundred for a tenth of the noise, in the squared error of prefixes; where everything is told, by exactly that."""
-    counts = np.random.default_rng(3).multinomial(10**6, 1 / np.arange(1, 513) / (1 / np.arange(1, 513)).sum()).astype(float)
+    counts = (
+        np.random.default_rng(3).multinomial(10**6, 1 / np.arange(1, 513) / (1 / np.arange(1, 513)).sum()).astype(float)
+    )
     errors = []
     for scale in (300.0, 30.0, 3.0):
         found = []

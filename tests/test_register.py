@@ -41,7 +41,9 @@ def test_the_connection_itself_and_its_cursors(con: Connection) -> None:
     assert con.cursor().cursor().execute(CALL).fetchall()[0][REUSED] is True
 
 
-def test_register_gives_the_connection_back_and_may_be_repeated(con: Connection, entries: Callable[[Connection], int]) -> None:
+def test_register_gives_the_connection_back_and_may_be_repeated(
+    con: Connection, entries: Callable[[Connection], int]
+) -> None:
     assert mwem_sql.register(con) is con
     cursor = con.cursor()
     assert mwem_sql.register(cursor) is cursor
@@ -60,7 +62,9 @@ def test_a_cursor_that_registered_may_be_closed(connect: Open) -> None:
     assert len(con.execute(CALL).fetchall()) == 1
 
 
-def test_a_second_connection_to_the_same_file(connect: Open, tmp_path: Path, entries: Callable[[Connection], int]) -> None:
+def test_a_second_connection_to_the_same_file(
+    connect: Open, tmp_path: Path, entries: Callable[[Connection], int]
+) -> None:
     first = connect(tmp_path / "a.duckdb")
     first.execute(PEOPLE)
     second = connect(tmp_path / "a.duckdb", registered=False)
@@ -111,7 +115,9 @@ def test_when_nobody_is_left_the_message_says_what_to_do() -> None:
     cursor = mwem_sql.connect().cursor()  # the connection itself is garbage at once
     gc.collect()
     try:
-        with pytest.raises(duckdb.Error, match=r"the connection that register\(\) was called on is gone. Hint: keep it open, or call"):
+        with pytest.raises(
+            duckdb.Error, match=r"the connection that register\(\) was called on is gone. Hint: keep it open, or call"
+        ):
             cursor.execute("FROM mwem_ledger()").fetchall()
         mwem_sql.register(cursor)
         assert cursor.execute("FROM mwem_ledger()").fetchall() == []
@@ -145,14 +151,18 @@ def test_connections_that_register_at_once(connect: Open, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("same", [True, False])
-def test_threads_with_cursors_of_their_own(con: Connection, entries: Callable[[Connection], int], *, same: bool) -> None:
+def test_threads_with_cursors_of_their_own(
+    con: Connection, entries: Callable[[Connection], int], *, same: bool
+) -> None:
     """Identical calls at once make one release; different ones do not get in each other's way."""
     rows: list[tuple[object, ...]] = []
     errors: list[Exception] = []
 
     def call(cursor: Connection, name: str) -> None:
         try:
-            rows.extend(cursor.execute("CALL mwem_release('people', workload, 1, rounds := 1, output := ?)", [name]).fetchall())
+            rows.extend(
+                cursor.execute("CALL mwem_release('people', workload, 1, rounds := 1, output := ?)", [name]).fetchall()
+            )
         except Exception as error:  # noqa: BLE001
             errors.append(error)
 
@@ -167,7 +177,9 @@ def test_threads_with_cursors_of_their_own(con: Connection, entries: Callable[[C
     assert len({row[0] for row in rows}) == wanted
     assert sorted(bool(row[REUSED]) for row in rows) == [False] * wanted + [True] * (6 - wanted)
     assert entries(con) == wanted
-    assert con.execute("SELECT count(*), count(DISTINCT release), min(release) FROM mwem.releases").fetchall() == [(wanted, wanted, 1)]
+    assert con.execute("SELECT count(*), count(DISTINCT release), min(release) FROM mwem.releases").fetchall() == [
+        (wanted, wanted, 1)
+    ]
     assert con.execute("SELECT DISTINCT status FROM mwem.ledger").fetchall() == [("done",)]
 
 
@@ -181,7 +193,9 @@ def test_threads_with_cursors_of_their_own(con: Connection, entries: Callable[[C
         ("EXPLAIN CALL {}", 0), ("EXPLAIN FROM {}", 0), ("DESCRIBE FROM {}", 0), ("CREATE VIEW v AS FROM {}", 0), ("PREPARE p AS FROM {}", 0),
     ],
 )  # fmt: skip
-def test_how_often_a_statement_runs_it(con: Connection, monkeypatch: pytest.MonkeyPatch, statement: str, runs: int) -> None:
+def test_how_often_a_statement_runs_it(
+    con: Connection, monkeypatch: pytest.MonkeyPatch, statement: str, runs: int
+) -> None:
     """A second run would be free, but only because the first one was stored."""
     seen: list[object] = []
 
@@ -194,7 +208,9 @@ def test_how_often_a_statement_runs_it(con: Connection, monkeypatch: pytest.Monk
     assert len(seen) == runs
 
 
-def test_a_lazy_relation_runs_once_however_often_it_is_shown(con: Connection, entries: Callable[[Connection], int]) -> None:
+def test_a_lazy_relation_runs_once_however_often_it_is_shown(
+    con: Connection, entries: Callable[[Connection], int]
+) -> None:
     relation = con.sql("FROM mwem_release('people', workload, 1, rounds := 1)")
     for _ in range(3):
         assert "people" in str(relation)
@@ -211,7 +227,9 @@ def test_bound_parameters(con: Connection, entries: Callable[[Connection], int])
     assert (first[REUSED], second[REUSED]) == (False, True)
     con.execute("PREPARE again AS FROM mwem_release('people', workload, $1, rounds := 1, output := 'o')")
     assert con.execute("EXECUTE again(0.5)").fetchall()[0][REUSED] is True
-    by_name = con.execute("CALL mwem_release('people', ?, 0.5, rounds := 1, output := 'o')", ["main.workload"]).fetchall()[0]
+    by_name = con.execute(
+        "CALL mwem_release('people', ?, 0.5, rounds := 1, output := 'o')", ["main.workload"]
+    ).fetchall()[0]
     assert by_name[REUSED] is True
     assert entries(con) == 1
     assert len(con.execute("FROM mwem_answer(?, ?)", ["o", "workload"]).fetchall()) == 10
@@ -241,7 +259,9 @@ def test_a_read_only_database_answers_but_cannot_be_released(connect: Open, tmp_
     con = connect(path, read_only=True)
     assert con.execute("SELECT mwem_count('people_synthetic', 'age > 50') >= 0").fetchall() == [(True,)]
     assert con.execute(CALL).fetchall()[0][REUSED] is True
-    with pytest.raises(duckdb.Error, match=r"output \(a.main.other\) is in a database that cannot be written. Hint: give output"):
+    with pytest.raises(
+        duckdb.Error, match=r"output \(a.main.other\) is in a database that cannot be written. Hint: give output"
+    ):
         con.execute("CALL mwem_release('people', workload, 1, output := 'other')")
     mwem_sql.unregister(con)
     with pytest.raises(duckdb.Error, match="mwem_count"):
@@ -265,7 +285,9 @@ def test_unregister_after_use_of_another_schema(con: Connection) -> None:
     assert con.execute("SELECT count(*) FROM duckdb_functions() WHERE function_name LIKE 'mwem%'").fetchall() == [(0,)]
 
 
-@pytest.mark.parametrize("leaves", ["con.close()", "import os; os._exit(0)"], ids=["closed", "killed with a write-ahead log"])
+@pytest.mark.parametrize(
+    "leaves", ["con.close()", "import os; os._exit(0)"], ids=["closed", "killed with a write-ahead log"]
+)
 def test_a_file_opens_cleanly_in_plain_duckdb(tmp_path: Path, leaves: str) -> None:
     path = tmp_path / "a.duckdb"
     made = python(
@@ -306,7 +328,11 @@ def test_a_file_opens_cleanly_in_plain_duckdb(tmp_path: Path, leaves: str) -> No
 
 def test_no_python_in_a_message(con: Connection) -> None:
     """DuckDB 1.5 would show the stack of an exception that a function raises."""
-    for statement in ("CALL mwem_release('nobody', workload, 1)", "SELECT mwem_count('nobody', 'true')", "FROM mwem_weights('nobody', ['x'])"):
+    for statement in (
+        "CALL mwem_release('nobody', workload, 1)",
+        "SELECT mwem_count('nobody', 'true')",
+        "FROM mwem_weights('nobody', ['x'])",
+    ):
         with pytest.raises(duckdb.Error) as caught:
             con.execute(statement).fetchall()
         assert str(caught.value).startswith("Invalid Input Error: mwem_")

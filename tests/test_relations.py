@@ -162,7 +162,8 @@ def test_not_null_is_inherited(con: duckdb.DuckDBPyConnection) -> None:
 )  # fmt: skip
 def test_refused_views(shared: duckdb.DuckDBPyConnection, query: str, reason: str) -> None:
     with pytest.raises(
-        TableError, match=rf"^f: view \('v'\) {reason}.*; a private view must give at most one row per row of one table. Hint: write a plain"
+        TableError,
+        match=rf"^f: view \('v'\) {reason}.*; a private view must give at most one row per row of one table. Hint: write a plain",
     ):
         view(shared, query)
 
@@ -194,12 +195,17 @@ def test_names_of_duckdbs_own_functions_are_not_the_users(con: duckdb.DuckDBPyCo
         con.create_function("hash", lambda _: 0, ["INTEGER"], "INTEGER")
     else:
         con.execute(made[kind])
-    with pytest.raises(TableError, match=r"^f: (macro|function) \('.+'\) has the name of a function of DuckDB's that private rows may be read with. Hint: drop"):
+    with pytest.raises(
+        TableError,
+        match=r"^f: (macro|function) \('.+'\) has the name of a function of DuckDB's that private rows may be read with. Hint: drop",
+    ):
         describe(con, "t", HERE, "f")
 
 
 def test_a_function_list_of_the_users_own_hides_nothing(con: duckdb.DuckDBPyConnection) -> None:
-    con.execute("CREATE MACRO lower(x) AS 'x'; CREATE MACRO duckdb_functions() AS TABLE SELECT 'a' AS function_name, 'b' AS function_type, ['c'] AS parameter_types")
+    con.execute(
+        "CREATE MACRO lower(x) AS 'x'; CREATE MACRO duckdb_functions() AS TABLE SELECT 'a' AS function_name, 'b' AS function_type, ['c'] AS parameter_types"
+    )
     with pytest.raises(TableError, match="has the name of a function of DuckDB's"):
         describe(con, "t", HERE, "f")
 
@@ -225,8 +231,13 @@ def test_generated_columns_are_inspected(con: duckdb.DuckDBPyConnection) -> None
     with pytest.raises(TableError, match=wanted):
         describe(con, "h", HERE, "f")
     assert inherited(view(con, "SELECT a FROM h")) == {"a": "a"}
-    assert inherited(view(con, "SELECT * EXCLUDE (odd) FROM h")) == {"a": "a", "GENERATED ALWAYS AS": "GENERATED ALWAYS AS"}
-    con.execute("CREATE TABLE i (a INTEGER, last AS (next || 'x'), odd AS (stats(a)), next AS (odd::VARCHAR), fine AS (a + 1))")
+    assert inherited(view(con, "SELECT * EXCLUDE (odd) FROM h")) == {
+        "a": "a",
+        "GENERATED ALWAYS AS": "GENERATED ALWAYS AS",
+    }
+    con.execute(
+        "CREATE TABLE i (a INTEGER, last AS (next || 'x'), odd AS (stats(a)), next AS (odd::VARCHAR), fine AS (a + 1))"
+    )
     assert inherited(view(con, "SELECT a, fine FROM i")) == {"a": "a", "fine": "fine"}
     with pytest.raises(TableError, match="reads the generated column last, which reads the generated column next"):
         view(con, "SELECT last AS l FROM i")
@@ -237,8 +248,12 @@ def test_generated_columns_are_inspected(con: duckdb.DuckDBPyConnection) -> None
 
 def test_a_view_is_written_out_over_what_was_checked(con: duckdb.DuckDBPyConnection) -> None:
     """A name that means another table later changes nothing: the scan has the full one."""
-    con.execute("INSERT INTO t VALUES (20, 'f', NULL, 1.5), (30, 'm', NULL, 2.5); CREATE VIEW s.part AS SELECT age, sex AS what FROM t WHERE age > 25")
-    found = view(con, "SELECT age + 1 AS more, what, 'a' || what AS text FROM s.part AS p WHERE p.what LIKE 'm%' ORDER BY more")
+    con.execute(
+        "INSERT INTO t VALUES (20, 'f', NULL, 1.5), (30, 'm', NULL, 2.5); CREATE VIEW s.part AS SELECT age, sex AS what FROM t WHERE age > 25"
+    )
+    found = view(
+        con, "SELECT age + 1 AS more, what, 'a' || what AS text FROM s.part AS p WHERE p.what LIKE 'm%' ORDER BY more"
+    )
     con.execute("CREATE TABLE s.t (age INTEGER, sex VARCHAR); INSERT INTO s.t VALUES (50, 'mm')")
     assert con.execute(f"SELECT * FROM {found.tree().sql('duckdb')}").fetchall() == [(31, "m", "am")]
     assert con.execute("FROM v").fetchall() == [(51, "mm", "amm")]  # and DuckDB's own view has changed its meaning
@@ -246,27 +261,48 @@ def test_a_view_is_written_out_over_what_was_checked(con: duckdb.DuckDBPyConnect
 
 def test_the_columns_of_a_view_are_those_it_has_now(con: duckdb.DuckDBPyConnection) -> None:
     con.execute("CREATE VIEW v(first, second) AS SELECT * FROM s.u")
-    assert [(column.name, column.type) for column in describe(con, "v", HERE, "f").columns] == [("first", "INTEGER"), ("second", "INTEGER")]
+    assert [(column.name, column.type) for column in describe(con, "v", HERE, "f").columns] == [
+        ("first", "INTEGER"),
+        ("second", "INTEGER"),
+    ]
     con.execute("ALTER TABLE s.u ADD COLUMN c INTEGER")
     with pytest.raises(TableError, match="no longer has the columns that it had when it was made"):
         describe(con, "v", HERE, "f")
 
 
-def test_only_databases_of_duckdbs_own_are_described(con: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_databases_of_duckdbs_own_are_described(
+    con: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A table of an attached SQLite file may be a view there; its extension is not on every machine, so its catalog is made up."""
     monkeypatch.setattr(catalog, "databases", lambda _: {"memory": catalog.Database("memory", None, False, "sqlite")})
-    with pytest.raises(TableError, match=r"table \(memory.main.t\) is in a database of type sqlite, whose tables may be anything. Hint: copy it"):
+    with pytest.raises(
+        TableError,
+        match=r"table \(memory.main.t\) is in a database of type sqlite, whose tables may be anything. Hint: copy it",
+    ):
         describe(con, "t", HERE, "f")
 
 
-@pytest.mark.parametrize(("kind", "fits"), [("VARCHAR", True), ("UUID", True), ("HUGEINT", True), ("VARCHAR[]", False), ("STRUCT(a VARCHAR)", False), ("INTERVAL", False)])
+@pytest.mark.parametrize(
+    ("kind", "fits"),
+    [
+        ("VARCHAR", True),
+        ("UUID", True),
+        ("HUGEINT", True),
+        ("VARCHAR[]", False),
+        ("STRUCT(a VARCHAR)", False),
+        ("INTERVAL", False),
+    ],
+)
 def test_units_are_of_types_that_no_collation_reaches(con: duckdb.DuckDBPyConnection, kind: str, fits: bool) -> None:
     con.execute(f"CREATE TABLE n (id {kind})")
     relation = describe(con, "n", HERE, "f")
     if fits:
         assert relation.column("ID", "f").name == "id"
     else:
-        with pytest.raises(OptionError, match=r"unit \('id'\) is of type .*, of which equal values need not be the same. Hint: identify units by a number"):
+        with pytest.raises(
+            OptionError,
+            match=r"unit \('id'\) is of type .*, of which equal values need not be the same. Hint: identify units by a number",
+        ):
             relation.column("id", "f")
 
 

@@ -138,7 +138,9 @@ def strict() -> Iterator[Connection]:
 
 
 @pytest.mark.parametrize(("kind", "table", "predicate", "options"), BAD, ids=lambda value: str(value)[:40])
-def test_bad_input(strict: Connection, kind: type[MwemError], table: str, predicate: str, options: dict[str, Any]) -> None:
+def test_bad_input(
+    strict: Connection, kind: type[MwemError], table: str, predicate: str, options: dict[str, Any]
+) -> None:
     con = strict
     con.execute("DELETE FROM asked")
     con.execute("INSERT INTO asked VALUES (?)", [predicate])
@@ -147,7 +149,9 @@ def test_bad_input(strict: Connection, kind: type[MwemError], table: str, predic
     if predicate.startswith("a = 1"):
         # Each query is small; the histogram of all attributes together is not.
         con.execute("DELETE FROM asked")
-        con.execute("INSERT INTO asked SELECT c || ' = ' || i FROM (VALUES ('a'), ('b'), ('c'), ('d')) t(c), range(60) r(i)")
+        con.execute(
+            "INSERT INTO asked SELECT c || ' = ' || i FROM (VALUES ('a'), ('b'), ('c'), ('d')) t(c), range(60) r(i)"
+        )
 
     with pytest.raises(MwemError) as caught:
         mwem_sql.release(con, table, "asked", **given)
@@ -166,11 +170,26 @@ def test_bad_input(strict: Connection, kind: type[MwemError], table: str, predic
 def test_what_only_python_can_get_wrong(con: Connection) -> None:
     con.execute("CREATE VIEW leaking AS SELECT 'age > ' || max(age) AS predicate FROM people")
     for kind, workload, options, wanted in [
-        (TableError, "leaking", {}, "workload ('leaking') is a view, and what a view reads may be private. Hint: write its rows out"),
+        (
+            TableError,
+            "leaking",
+            {},
+            "workload ('leaking') is a view, and what a view reads may be private. Hint: write its rows out",
+        ),
         (TableError, "people", {}, "workload ('people') is the private table itself"),
-        (TableError, "nothing", {}, "workload ('nothing') does not exist for this call. Hint: create it as a table and COMMIT"),
+        (
+            TableError,
+            "nothing",
+            {},
+            "workload ('nothing') does not exist for this call. Hint: create it as a table and COMMIT",
+        ),
         (OptionError, 5, {}, "workload (int) must be a table name, a Workload or an Arrow table"),
-        (OptionError, ONE, {"roundz": 3}, "option roundz is unknown. Hint: the options are average, delta, domain, fit, max_cells, output, rounds,"),
+        (
+            OptionError,
+            ONE,
+            {"roundz": 3},
+            "option roundz is unknown. Hint: the options are average, delta, domain, fit, max_cells, output, rounds,",
+        ),
         (OptionError, ONE, {"epsilon": [1]}, "epsilon ([1]) must be a positive finite number"),
         (OptionError, ONE, {"rounds": True}, "rounds (True) must be a whole number"),
         (OptionError, ONE, {"output": True}, "output (True) must be text"),
@@ -183,8 +202,12 @@ def test_what_only_python_can_get_wrong(con: Connection) -> None:
 
 
 def test_a_table_of_another_transaction_is_seen_when_it_is_committed(con: Connection) -> None:
-    con.execute("BEGIN; CREATE TABLE late AS FROM people; CREATE TABLE late_domain AS SELECT 'age' AS attribute, 0 AS low, 9 AS high")
-    with pytest.raises(TableError, match="one whose transaction is still open cannot be seen here: create it as a table and COMMIT"):
+    con.execute(
+        "BEGIN; CREATE TABLE late AS FROM people; CREATE TABLE late_domain AS SELECT 'age' AS attribute, 0 AS low, 9 AS high"
+    )
+    with pytest.raises(
+        TableError, match="one whose transaction is still open cannot be seen here: create it as a table and COMMIT"
+    ):
         mwem_sql.release(con, "late", ONE, 1)
     con.execute("COMMIT")
     assert mwem_sql.release(con, "late", ONE, 1).attributes == 1
@@ -210,7 +233,9 @@ def test_debited_before_a_private_row_is_read(con: Connection) -> None:
            CREATE TABLE read_domain AS SELECT 'age' AS attribute, 0 AS low, 99 AS high"""
     )
     for tries in ("1", "2"):
-        with pytest.raises(EngineError, match=r"the private table could not be read\. Hint: the cause is withheld") as caught:
+        with pytest.raises(
+            EngineError, match=r"the private table could not be read\. Hint: the cause is withheld"
+        ) as caught:
             mwem_sql.release(con, "read", ONE, 1, version=tries)
         assert "Smith" not in str(caught.value)
         assert caught.value.__cause__ is None
@@ -241,7 +266,10 @@ def test_an_interrupted_release_stays_charged(con: Connection) -> None:
     assert statuses(con) == ["failed"]
     assert "main.people_synthetic" not in tables(con)
     for _ in range(2):
-        with pytest.raises(BudgetError, match=r"this request was charged on .* UTC \(epsilon 1\) and did not come to its end \(failed\); .* Hint: give a new version"):
+        with pytest.raises(
+            BudgetError,
+            match=r"this request was charged on .* UTC \(epsilon 1\) and did not come to its end \(failed\); .* Hint: give a new version",
+        ):
             mwem_sql.release(con, "people", ONE, 1)
     assert statuses(con) == ["failed"]
     assert mwem_sql.release(con, "people", ONE, 1, output="elsewhere").reused is False
@@ -267,7 +295,10 @@ def test_a_table_that_appears_in_between_is_not_touched(con: Connection) -> None
     def appear() -> None:
         con.cursor().execute("CREATE TABLE people_synthetic AS SELECT 'mine' AS whose")
 
-    with during_a_run(appear), pytest.raises(OutputError, match=r"could not be written \(.* already exists.*the budget of this call is spent"):
+    with (
+        during_a_run(appear),
+        pytest.raises(OutputError, match=r"could not be written \(.* already exists.*the budget of this call is spent"),
+    ):
         mwem_sql.release(con, "people", ONE, 1, rounds=1)
     assert con.execute("FROM people_synthetic").fetchall() == [("mine",)]
     for table in ("releases", "measurements", "factors"):
@@ -277,7 +308,10 @@ def test_a_table_that_appears_in_between_is_not_touched(con: Connection) -> None
 
 def test_an_output_database_that_goes_away(con: Connection) -> None:
     con.execute("ATTACH ':memory:' AS pub")
-    with during_a_run(lambda: con.cursor().execute("DETACH pub")), pytest.raises(OutputError, match="could not be written"):
+    with (
+        during_a_run(lambda: con.cursor().execute("DETACH pub")),
+        pytest.raises(OutputError, match="could not be written"),
+    ):
         mwem_sql.release(con, "people", ONE, 1, rounds=1, output="pub.main.x")
     assert statuses(con) == ["failed"]
 
@@ -311,7 +345,9 @@ def test_the_same_request_from_sql_and_python_is_one(con: Connection, entries: E
     con.execute("CALL mwem_release('people', workload, 0.5, rounds := 2, version := 'a', total := 400)").fetchall()
     by_name = mwem_sql.release(con, "main.people", "workload", 0.5, rounds=2, version="a", total=400)
     arrow = con.sql("FROM workload").to_arrow_table()
-    by_rows = mwem_sql.release(con, "people", arrow, "0.50", rounds="2", version="a", total=400.0, output="people_synthetic")
+    by_rows = mwem_sql.release(
+        con, "people", arrow, "0.50", rounds="2", version="a", total=400.0, output="people_synthetic"
+    )
     assert (by_name.reused, by_rows.reused) == (True, True)
     assert entries(con) == 1
     con.execute("SET TimeZone = 'UTC'")
@@ -382,7 +418,9 @@ def test_every_part_of_a_request_tells_it_from_others(strict_release: Connection
 def strict_release() -> Iterator[Connection]:
     con = mwem_sql.connect()
     con.execute(PEOPLE)
-    con.execute("CREATE TABLE narrow AS SELECT 'age' AS attribute, 0 AS low, 50 AS high; CREATE TABLE copy AS FROM people")
+    con.execute(
+        "CREATE TABLE narrow AS SELECT 'age' AS attribute, 0 AS low, 50 AS high; CREATE TABLE copy AS FROM people"
+    )
     mwem_sql.release(con, "people", ONE, 1, rounds=1, rows=5, output="o")
     yield con
     con.close()
@@ -398,7 +436,9 @@ def test_an_older_version_keeps_its_own_state(con: Connection) -> None:
     assert not again.factors.equals(new.factors)
     con.execute("DROP TABLE people_synthetic")
     mwem_sql.release(con, "people", ONE, 1000, version="old")
-    assert con.execute("SELECT count(*) FROM people_synthetic").fetchall() == [(new.rows,)]  # the table is the newest version's
+    assert con.execute("SELECT count(*) FROM people_synthetic").fetchall() == [
+        (new.rows,)
+    ]  # the table is the newest version's
 
 
 # Output.
@@ -419,12 +459,20 @@ def test_a_tiny_epsilon_needs_rows(con: Connection) -> None:
 
 def test_metadata_holds_what_was_measured(con: Connection) -> None:
     made = mwem_sql.release(con, "people", "workload", 1, rounds=6)
-    rows = con.execute('SELECT step, purpose, query, name, len("values"), noise, scale FROM mwem.measurements ORDER BY step').fetchall()
+    rows = con.execute(
+        'SELECT step, purpose, query, name, len("values"), noise, scale FROM mwem.measurements ORDER BY step'
+    ).fetchall()
     assert [row[0] for row in rows] == [1, 2, 3, 4, 5, 6, 7]
     assert [row[1] for row in rows] == ["total", *["round"] * 5, "again"]
     assert rows[0][2:5] == (None, "total", 1)
     # The three of the workload, counts with what they leave out; what the cuboid adds up to.
-    asked = [(1, "age > 40", 2), (2, "sex = 'F' AND member", 4), (3, "sex, city", 8), (None, "sex", 2), (None, "city", 4)]
+    asked = [
+        (1, "age > 40", 2),
+        (2, "sex = 'F' AND member", 4),
+        (3, "sex, city", 8),
+        (None, "sex", 2),
+        (None, "city", 4),
+    ]
     assert {row[2:5] for row in rows[1:]} == set(asked)
     assert {row[5] for row in rows} == {"laplace"}
     assert made.rounds == 6
@@ -434,7 +482,13 @@ def test_the_distributions_that_come_first_are_told_apart(con: Connection, monke
     monkeypatch.setattr(strategy, "MOST_SETS", 2)
     made = mwem_sql.release(con, "people", "workload", 1)
     rows = con.execute("SELECT purpose, query, name FROM mwem.measurements ORDER BY step").fetchall()
-    assert rows[:5] == [("total", None, "total"), ("first", None, "age"), ("first", None, "sex"), ("first", None, "member"), ("first", None, "city")]
+    assert rows[:5] == [
+        ("total", None, "total"),
+        ("first", None, "age"),
+        ("first", None, "sex"),
+        ("first", None, "member"),
+        ("first", None, "city"),
+    ]
     rounds = [row for row in rows[5:] if row[0] != "detail"]
     assert {purpose for purpose, _, _ in rounds} == {"round"}
     assert made.rounds == len(rounds) <= 3
@@ -443,7 +497,9 @@ def test_the_distributions_that_come_first_are_told_apart(con: Connection, monke
 def test_few_sets_of_attributes_are_refined_and_nothing_is_selected(con: Connection) -> None:
     made = mwem_sql.release(con, "people", "workload", 1)
     rows = con.execute("SELECT purpose, query, name FROM mwem.measurements ORDER BY step").fetchall()
-    assert [row for row in rows if row[0] != "detail"] == [("round", None, name) for name in ("age", "sex, member", "sex, city")]
+    assert [row for row in rows if row[0] != "detail"] == [
+        ("round", None, name) for name in ("age", "sex, member", "sex, city")
+    ]
     assert {row for row in rows if row[0] == "detail"} == {("detail", None, "age")}
     assert made.rounds == 3
 
@@ -463,8 +519,12 @@ def test_rounds_that_measured_again_are_counted_and_logged(con: Connection, capl
 
 
 def test_parities_of_a_small_table_take_one_histogram(con: Connection) -> None:
-    con.execute("CREATE TABLE bits AS SELECT range % 2 = 0 AS a, range % 3 = 0 AS b, range % 5 = 0 AS c FROM range(300)")
-    con.execute("ALTER TABLE bits ALTER a SET NOT NULL; ALTER TABLE bits ALTER b SET NOT NULL; ALTER TABLE bits ALTER c SET NOT NULL")
+    con.execute(
+        "CREATE TABLE bits AS SELECT range % 2 = 0 AS a, range % 3 = 0 AS b, range % 5 = 0 AS c FROM range(300)"
+    )
+    con.execute(
+        "ALTER TABLE bits ALTER a SET NOT NULL; ALTER TABLE bits ALTER b SET NOT NULL; ALTER TABLE bits ALTER c SET NOT NULL"
+    )
     con.execute("CREATE TABLE asked AS FROM mwem_parities('bits', 3)")
     made = mwem_sql.release(con, "bits", "asked", 1)
     rows = con.execute('SELECT purpose, query, name, len("values") FROM mwem.measurements').fetchall()
@@ -486,7 +546,9 @@ def test_duplicates_of_a_query_are_measured_once_and_answered_each(con: Connecti
     assert len(set(made.answer(asked).column("answer").to_pylist())) == 1
 
 
-@pytest.mark.parametrize(("queries", "attributes", "rounds"), [(1, 1, 1), (3, 3, 3), (100, 1, 4), (100, 3, 6), (100, 25, 50), (20, 25, 20)])
+@pytest.mark.parametrize(
+    ("queries", "attributes", "rounds"), [(1, 1, 1), (3, 3, 3), (100, 1, 4), (100, 3, 6), (100, 25, 50), (20, 25, 20)]
+)
 def test_default_rounds(queries: int, attributes: int, rounds: int) -> None:
     assert default_rounds(queries, attributes) == rounds
 
@@ -518,7 +580,9 @@ def test_a_private_view_over_a_file(con: Connection, tmp_path: Path) -> None:
         ("1e-3", {"seed": 1, "rounds": 2}),
     ],
 )
-def test_the_maps_stay_within_epsilon(con: Connection, monkeypatch: pytest.MonkeyPatch, epsilon: str, options: dict[str, Any]) -> None:
+def test_the_maps_stay_within_epsilon(
+    con: Connection, monkeypatch: pytest.MonkeyPatch, epsilon: str, options: dict[str, Any]
+) -> None:
     opened: list[Accountant] = []
 
     class Recorded(Accountant):
@@ -568,10 +632,17 @@ def test_the_output_may_be_in_a_database_of_its_own(connect: Open, tmp_path: Pat
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("macro", ["count_star() AS 7", "least(a, b) AS 1000000", "GREATEST(a, b) AS a", "hash(a, b) AS 1"])
+@pytest.mark.parametrize(
+    "macro", ["count_star() AS 7", "least(a, b) AS 1000000", "GREATEST(a, b) AS a", "hash(a, b) AS 1"]
+)
 def test_a_macro_does_not_change_what_a_scan_computes(con: Connection, macro: str) -> None:
     """DuckDB would take the macro for its own function: bounds that do not hold, counts that are none. Refused before anything is charged."""
-    con.execute(f"CREATE MACRO {macro}; CREATE MACRO lower(a) AS 'x'; CREATE TABLE w AS SELECT 'age * 2' AS measure, 'sex' AS group_by")
-    with pytest.raises(TableError, match=r"macro \('\w+'\) has the name of a function of DuckDB's that private rows may be read with\. Hint: drop the macro"):
+    con.execute(
+        f"CREATE MACRO {macro}; CREATE MACRO lower(a) AS 'x'; CREATE TABLE w AS SELECT 'age * 2' AS measure, 'sex' AS group_by"
+    )
+    with pytest.raises(
+        TableError,
+        match=r"macro \('\w+'\) has the name of a function of DuckDB's that private rows may be read with\. Hint: drop the macro",
+    ):
         mwem_sql.release(con, "people", "w", 1, unit="city", rows_per_unit=2)
     assert con.execute("FROM mwem_ledger()").fetchall() == []

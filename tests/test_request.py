@@ -25,11 +25,30 @@ def test_defaults() -> None:
     assert request == Request("t", WORKLOAD, request.budget)
     assert (request.budget.epsilon, request.budget.delta) == (1, 0)
     assert (request.rounds, request.output, request.rows, request.total, request.domain, request.unit) == (None,) * 6
-    assert (request.rows_per_unit, request.start, request.average, request.version, request.seed) == (1, "uniform", False, None, None)
+    assert (request.rows_per_unit, request.start, request.average, request.version, request.seed) == (
+        1,
+        "uniform",
+        False,
+        None,
+        None,
+    )
 
 
 def test_null_is_the_default() -> None:
-    names = ["delta", "rounds", "output", "rows", "total", "domain", "unit", "rows_per_unit", "start", "average", "version", "seed"]
+    names = [
+        "delta",
+        "rounds",
+        "output",
+        "rows",
+        "total",
+        "domain",
+        "unit",
+        "rows_per_unit",
+        "start",
+        "average",
+        "version",
+        "seed",
+    ]
     assert parse(**dict.fromkeys(names)) == parse()
 
 
@@ -70,7 +89,10 @@ def test_a_value_is_refused(option: str, given: object) -> None:
 
 
 def test_an_unknown_option_lists_the_known() -> None:
-    with pytest.raises(OptionError, match=r"option round is unknown\. Hint: the options are average, delta, domain, fit, max_cells, output, rounds, rows, "):
+    with pytest.raises(
+        OptionError,
+        match=r"option round is unknown\. Hint: the options are average, delta, domain, fit, max_cells, output, rounds, rows, ",
+    ):
         parse(round=3)
 
 
@@ -93,5 +115,7 @@ def test_budget_is_exact() -> None:
 
 
 def test_a_whole_number_names_its_function() -> None:
-    with pytest.raises(OptionError, match=r"mwem_ranges: count \('x'\) must be a whole number from 0 to 5\. Hint: leave count out"):
+    with pytest.raises(
+        OptionError, match=r"mwem_ranges: count \('x'\) must be a whole number from 0 to 5\. Hint: leave count out"
+    ):
         read_whole("mwem_ranges", "count", "x", 0, 5)

@@ -24,7 +24,9 @@ def summed(table: Table, names: tuple[str, ...]) -> np.ndarray:
     """Rows of a table by some of its attributes."""
     axes = [table.attributes.index(name) for name in names]
     kept = sorted(axes)
-    return table.rows.sum(axis=tuple(set(range(table.rows.ndim)) - set(axes))).transpose([kept.index(axis) for axis in axes])
+    return table.rows.sum(axis=tuple(set(range(table.rows.ndim)) - set(axes))).transpose(
+        [kept.index(axis) for axis in axes]
+    )
 
 
 def home(tables: list[Table], names: tuple[str, ...]) -> Table:
@@ -37,7 +39,9 @@ def errors(state: State, tables: list[Table], names: tuple[str, ...], rows: int)
 
 def check(state: State, tables: list[Table], rows: int) -> None:
     """What holds for every state and every number of rows."""
-    assert {frozenset(table.attributes) for table in tables} == {frozenset(factor.attributes) for factor in state.factors}
+    assert {frozenset(table.attributes) for table in tables} == {
+        frozenset(factor.attributes) for factor in state.factors
+    }
     for number, table in enumerate(tables):
         assert table.rows.sum() == rows
         assert table.rows.min() >= 0

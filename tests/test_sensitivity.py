@@ -76,7 +76,9 @@ def neighbours(chance: random.Random, unit: bool) -> Iterator[tuple[Connection, 
     chance.shuffle(both)
     con = duckdb.connect()
     for name, content in (("without_it", rows), ("with_it", both)):
-        con.execute(f"CREATE TABLE {name} (person INTEGER, a INTEGER, b ENUM ('x', 'y', 'z'), c DOUBLE, d BOOLEAN, e BOOLEAN NOT NULL)")
+        con.execute(
+            f"CREATE TABLE {name} (person INTEGER, a INTEGER, b ENUM ('x', 'y', 'z'), c DOUBLE, d BOOLEAN, e BOOLEAN NOT NULL)"
+        )
         if content:
             con.executemany(f"INSERT INTO {name} VALUES (?, ?, ?, ?, ?, ?)", content)
         con.execute(f'CREATE TABLE {name}_domain (attribute VARCHAR, "values" VARCHAR[], low VARCHAR, high VARCHAR)')
@@ -95,7 +97,12 @@ def test_neighbours_move_scores_and_answers_by_no_more_than_the_noise_is_made_fo
         predicates, measures, groups = zip(*asked, strict=True)
         workload = Workload.from_arrow(
             pa.table(
-                {"predicate": pa.array(predicates, pa.string()), "measure": pa.array(measures, pa.string()), "group_by": pa.array(groups, pa.string()), "weight": weights}
+                {
+                    "predicate": pa.array(predicates, pa.string()),
+                    "measure": pa.array(measures, pa.string()),
+                    "group_by": pa.array(groups, pa.string()),
+                    "weight": weights,
+                }
             )
         )
         unit = chance.choice([None, "person"])
@@ -108,15 +115,34 @@ def test_neighbours_move_scores_and_answers_by_no_more_than_the_noise_is_made_fo
             plan = make_plan(session, request)
             spy = Spy()
             count = len(plan.pushdown.cells)
-            kernel = Kernel(engine.true_answers(con.cursor(), plan.pushdown), plan.pushdown.cells, Accountant("pure", Fraction(100)), spy, per_unit, plan.problem.bounds())
+            kernel = Kernel(
+                engine.true_answers(con.cursor(), plan.pushdown),
+                plan.pushdown.cells,
+                Accountant("pure", Fraction(100)),
+                spy,
+                per_unit,
+                plan.problem.bounds(),
+            )
             public = np.random.default_rng(seed)
             guess = public.integers(-30, 30, int(plan.pushdown.cells.sum())) / 2
-            kernel.select(range(1, count), guess[int(plan.pushdown.cells[0]) :], public.normal(size=count - 1), np.resize(plan.problem.weights, count - 1), SHARE)
+            kernel.select(
+                range(1, count),
+                guess[int(plan.pushdown.cells[0]) :],
+                public.normal(size=count - 1),
+                np.resize(plan.problem.weights, count - 1),
+                SHARE,
+            )
             for query in range(count):
                 kernel.measure(query, SHARE)
                 # Any partition of the cells: a record is in one part, too.
                 cells = int(plan.pushdown.cells[query])
-                kernel.measure(query, SHARE, np.unique(public.integers(0, 1 + public.integers(cells), cells), return_inverse=True)[1].reshape(-1))
+                kernel.measure(
+                    query,
+                    SHARE,
+                    np.unique(public.integers(0, 1 + public.integers(cells), cells), return_inverse=True)[1].reshape(
+                        -1
+                    ),
+                )
             spies.append(spy)
         first, second = spies
         assert first.scales == second.scales
@@ -127,5 +153,7 @@ def test_neighbours_move_scores_and_answers_by_no_more_than_the_noise_is_made_fo
             apart = sum(abs(x - y) for x, y in zip(one, other, strict=True))
             assert apart <= scale * (1 + 1e-12), (seed, asked)
             reached = max(reached, apart / scale)
-    print(f"\n{len(seeds)} pairs of neighbours: scores move by at most {selected:.3f} and answers by {reached:.3f} of what the noise is made for")
+    print(
+        f"\n{len(seeds)} pairs of neighbours: scores move by at most {selected:.3f} and answers by {reached:.3f} of what the noise is made for"
+    )
     assert min(selected, reached) > 0.99  # the bounds are not idle

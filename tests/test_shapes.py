@@ -12,9 +12,13 @@ from mwem_sql.errors import PredicateError
 
 COLUMNS = {name: name for name in ("age", "hours", "sex", "city", "we ird", "and", "größe", "straße", "c and d")}
 
-numbers = st.one_of(st.integers(0, 10**12).map(str), st.sampled_from(["0.5", ".5", "5.", "1e3", "1E-3", "00", "77000000001"]))
+numbers = st.one_of(
+    st.integers(0, 10**12).map(str), st.sampled_from(["0.5", ".5", "5.", "1e3", "1E-3", "00", "77000000001"])
+)
 strings = st.text("aZ '%_-;and or\"", max_size=8).map(lambda text: "'" + text.replace("'", "''") + "'")
-names = st.sampled_from(["age", "hours", "sex", "city", '"we ird"', '"and"', "t.age", "lower(city)", "round(age, 2)", "age::DECIMAL(9,2)"])
+names = st.sampled_from(
+    ["age", "hours", "sex", "city", '"we ird"', '"and"', "t.age", "lower(city)", "round(age, 2)", "age::DECIMAL(9,2)"]
+)
 operators = st.sampled_from(["=", "<>", "!=", "<", "<=", ">", ">="])
 atoms = st.one_of(
     st.builds("{} {} {}".format, names, operators, st.one_of(numbers, strings)),
@@ -60,7 +64,11 @@ joins = st.sampled_from([" AND ", " and ", "\nAnd\t", ")AND(", "  aNd  ", " AND 
 @st.composite
 def conjunctions(draw: st.DrawFn) -> str:
     """Texts that share conjuncts, written in many ways."""
-    parts = draw(st.lists(st.one_of(predicates, odd, st.sampled_from(["age > 1", "sex = 'f'", "(hours<2)"])), min_size=1, max_size=4))
+    parts = draw(
+        st.lists(
+            st.one_of(predicates, odd, st.sampled_from(["age > 1", "sex = 'f'", "(hours<2)"])), min_size=1, max_size=4
+        )
+    )
     text = parts[0]
     for part in parts[1:]:
         text += draw(joins) + part
@@ -91,7 +99,13 @@ def test_reading_by_parts_is_reading(texts: list[str]) -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.one_of(predicates, conjunctions()).filter(lambda text: not isinstance(as_it_stands(text), str)), min_size=1, max_size=6))
+@given(
+    st.lists(
+        st.one_of(predicates, conjunctions()).filter(lambda text: not isinstance(as_it_stands(text), str)),
+        min_size=1,
+        max_size=6,
+    )
+)
 def test_every_way_of_reading_has_an_example(texts: list[str]) -> None:
     reader = Reader(COLUMNS, "t")
     for text in texts:
@@ -105,7 +119,12 @@ def test_every_way_of_reading_has_an_example(texts: list[str]) -> None:
 
 def test_a_text_with_or_is_no_part_of_another() -> None:
     reader = Reader(COLUMNS, "t")
-    for text in ("(age > 1)or(hours>2)", "(sex = 'f')", "(age > 1)or(hours>2)and(sex = 'f')", "(sex = 'f')and(age > 1)or(hours>2)"):
+    for text in (
+        "(age > 1)or(hours>2)",
+        "(sex = 'f')",
+        "(age > 1)or(hours>2)and(sex = 'f')",
+        "(sex = 'f')and(age > 1)or(hours>2)",
+    ):
         assert by_parts(reader, text) == as_it_stands(text)
 
 
@@ -119,14 +138,26 @@ def test_what_was_read_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> N
         reader.read(f"age > {k} AND hours BETWEEN {k} AND 99 AND city = 'x{k}'")
         reader.read(f"city = 'y{k}' AND age > {k}")
     assert sorted(parsed) == sorted(
-        ["age > 77000000000 ", " hours BETWEEN 77000000000 AND 77000000001 ", " city = 'mwem:0'", "city = 'mwem:0' ", " age > 77000000000"]
+        [
+            "age > 77000000000 ",
+            " hours BETWEEN 77000000000 AND 77000000001 ",
+            " city = 'mwem:0'",
+            "city = 'mwem:0' ",
+            " age > 77000000000",
+        ]
     )
 
 
 def test_one_shape_for_all_constants() -> None:
-    found = [take_apart(f"age > {number} AND city = '{city}'") or [] for number, city in [(1, "a"), (22, "it''s"), (3.5, "")]]
+    found = [
+        take_apart(f"age > {number} AND city = '{city}'") or [] for number, city in [(1, "a"), (22, "it''s"), (3.5, "")]
+    ]
     assert {tuple(part.shape for part in parts) for parts in found} == {("age > 77000000000 ", " city = 'mwem:0'")}
-    assert [[part.constants for part in parts] for parts in found] == [[("1",), ("'a'",)], [("22",), ("'it''s'",)], [("3.5",), ("''",)]]
+    assert [[part.constants for part in parts] for parts in found] == [
+        [("1",), ("'a'",)],
+        [("22",), ("'it''s'",)],
+        [("3.5",), ("''",)],
+    ]
     reader = Reader(COLUMNS, "t")
     for number in range(50):
         reader.read(f"age > {number} AND city = 'x'")
@@ -135,7 +166,17 @@ def test_one_shape_for_all_constants() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["age > 1 -- x", "age /* 1 */ > 1", "city = E'a'", "age > 1_000", "city = $$a$$", "age > ?", "city ~ 'a'", '"f"(3) > 1', "x'00' = city"],
+    [
+        "age > 1 -- x",
+        "age /* 1 */ > 1",
+        "city = E'a'",
+        "age > 1_000",
+        "city = $$a$$",
+        "age > ?",
+        "city ~ 'a'",
+        '"f"(3) > 1',
+        "x'00' = city",
+    ],
 )
 def test_odd_texts_are_not_taken_apart(text: str) -> None:
     assert take_apart(text) is None

@@ -49,12 +49,26 @@ def carried(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "options", [", unit := 'name', rows_per_unit := 2", *(pytest.param(other, marks=pytest.mark.campaign) for other in ("", ", average := true, delta := 1e-6", ", start := 'histogram', rows := 77"))]
+    "options",
+    [
+        ", unit := 'name', rows_per_unit := 2",
+        *(
+            pytest.param(other, marks=pytest.mark.campaign)
+            for other in ("", ", average := true, delta := 1e-6", ", start := 'histogram', rows := 77")
+        ),
+    ],
 )
 def test_the_published_file_has_no_canary(private: Connection, tmp_path: Path, options: str) -> None:
-    private.execute(f"CALL mwem_release('people', workload, 1, rounds := 4, output := 'pub.main.x'{options})").fetchall()
+    private.execute(
+        f"CALL mwem_release('people', workload, 1, rounds := 4, output := 'pub.main.x'{options})"
+    ).fetchall()
     private.execute("CHECKPOINT pub")
-    known = {row[0] for row in private.execute("SELECT schema_name || '.' || table_name FROM duckdb_tables() WHERE database_name = 'pub'").fetchall()}
+    known = {
+        row[0]
+        for row in private.execute(
+            "SELECT schema_name || '.' || table_name FROM duckdb_tables() WHERE database_name = 'pub'"
+        ).fetchall()
+    }
     assert known == {"main.x", "mwem.releases", "mwem.measurements", "mwem.factors", "mwem.schema_version"}
     private.close()
     for path in tmp_path.glob("pub.duckdb*"):
@@ -66,10 +80,18 @@ def test_the_published_file_has_no_canary(private: Connection, tmp_path: Path, o
 
 def test_statistics_of_the_published_file_are_those_of_its_rows(private: Connection) -> None:
     """DuckDB keeps the least and the largest value of a column: of synthetic rows, those are drawn from the domain."""
-    private.execute("CALL mwem_release('people', workload, 1, rounds := 4, rows := 500, output := 'pub.main.x')").fetchall()
+    private.execute(
+        "CALL mwem_release('people', workload, 1, rounds := 4, rows := 500, output := 'pub.main.x')"
+    ).fetchall()
     statistics = str(private.execute("SELECT stats(COLUMNS(*)) FROM pub.main.x LIMIT 1").fetchall())
     assert not carried(statistics)
-    assert not carried(str(private.execute("SELECT * EXCLUDE (table_oid, database_oid) FROM duckdb_tables() WHERE database_name = 'pub'").fetchall()))
+    assert not carried(
+        str(
+            private.execute(
+                "SELECT * EXCLUDE (table_oid, database_oid) FROM duckdb_tables() WHERE database_name = 'pub'"
+            ).fetchall()
+        )
+    )
 
 
 def test_logs_at_every_level(private: Connection, caplog: pytest.LogCaptureFixture) -> None:
@@ -84,7 +106,9 @@ def test_logs_at_every_level(private: Connection, caplog: pytest.LogCaptureFixtu
 
 def test_explain_analyze_and_profiles(private: Connection, tmp_path: Path) -> None:
     """The caller's profile has its own statement: the scans of the private table run on connections of the call's own."""
-    plan = str(private.execute("EXPLAIN ANALYZE CALL mwem_release('people', workload, 1, rounds := 4, rows := 500)").fetchall())
+    plan = str(
+        private.execute("EXPLAIN ANALYZE CALL mwem_release('people', workload, 1, rounds := 4, rows := 500)").fetchall()
+    )
     assert not carried(plan)
     profile = tmp_path / "profile.json"
     private.execute(f"SET enable_profiling = 'json'; SET profiling_output = '{profile}'")
@@ -96,8 +120,20 @@ def test_explain_analyze_and_profiles(private: Connection, tmp_path: Path) -> No
 def test_nothing_is_left_behind(private: Connection) -> None:
     before = private.execute("SELECT database_name, schema_name, table_name FROM duckdb_tables()").fetchall()
     private.execute("CALL mwem_release('people', workload, 1, rounds := 4, rows := 500)").fetchall()
-    after = set(private.execute("SELECT database_name, schema_name, table_name FROM duckdb_tables()").fetchall()) - set(before)
-    names = {"budgets", "factors", "journal", "ledger", "measurements", "names", "people_synthetic", "releases", "schema_version"}
+    after = set(private.execute("SELECT database_name, schema_name, table_name FROM duckdb_tables()").fetchall()) - set(
+        before
+    )
+    names = {
+        "budgets",
+        "factors",
+        "journal",
+        "ledger",
+        "measurements",
+        "names",
+        "people_synthetic",
+        "releases",
+        "schema_version",
+    }
     assert {name for _, _, name in after} == names
     assert private.execute("SELECT count(*) FROM duckdb_temporary_files()").fetchall() == [(0,)]
     assert private.execute("SELECT count(*) FROM duckdb_views() WHERE NOT internal").fetchall() == [(0,)]
@@ -140,7 +176,9 @@ def test_order_says_nothing(connect: Open) -> None:
     for order in ("i", "hash(i)"):
         con = connect()
         con.execute(TABLE)
-        con.execute(f"CREATE OR REPLACE TABLE people AS SELECT * EXCLUDE (i) FROM (SELECT *, row_number() OVER () AS i FROM people) ORDER BY {order}")
+        con.execute(
+            f"CREATE OR REPLACE TABLE people AS SELECT * EXCLUDE (i) FROM (SELECT *, row_number() OVER () AS i FROM people) ORDER BY {order}"
+        )
         con.execute("DELETE FROM workload WHERE predicate LIKE 'age%' OR group_by IS NOT NULL")
         con.execute("CALL mwem_release('people', workload, 1, rounds := 3, seed := 5, rows := 200)").fetchall()
         tables = ("people_synthetic", "mwem.measurements", "mwem.factors")

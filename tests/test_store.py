@@ -46,7 +46,9 @@ def test_classes_survive_as_json(connect: Open) -> None:
     )
     mwem_sql.release(con, "t", "w", 1, rows=3)
     found = load(con, "t_synthetic").classes
-    again = store.classes_from_json(load(con, "t_synthetic").domain, json.loads(json.dumps(store.classes_to_json(found))))
+    again = store.classes_from_json(
+        load(con, "t_synthetic").domain, json.loads(json.dumps(store.classes_to_json(found)))
+    )
     for name, own in found.items():
         other = again[name]
         assert own.attribute == other.attribute
@@ -63,11 +65,22 @@ def test_the_newest_is_loaded_and_all_are_kept(con: Connection) -> None:
     for version in "abc":
         mwem_sql.release(con, "people", "workload", 1, rounds=1, rows=5, version=version)
     assert load(con).facts["version"] == "c"
-    assert [facts["version"] for facts in store.releases_of(con.cursor(), Name("memory", "main", "people_synthetic"))] == ["c", "b", "a"]
+    assert [
+        facts["version"] for facts in store.releases_of(con.cursor(), Name("memory", "main", "people_synthetic"))
+    ] == ["c", "b", "a"]
     assert con.execute("SELECT count(DISTINCT release) FROM mwem.factors").fetchall() == [(3,)]
 
 
-@pytest.mark.parametrize("text", ["people_synthetic", "PEOPLE_synthetic", "main.people_synthetic", "memory.people_synthetic", '"memory"."main"."people_synthetic"'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "people_synthetic",
+        "PEOPLE_synthetic",
+        "main.people_synthetic",
+        "memory.people_synthetic",
+        '"memory"."main"."people_synthetic"',
+    ],
+)
 def test_an_output_is_found_by_any_name(con: Connection, text: str) -> None:
     mwem_sql.release(con, "people", "workload", 1, rounds=1, rows=5)
     assert load(con, text).facts["release"] == 1
@@ -93,7 +106,12 @@ def test_a_file_is_understood_under_another_name(connect: Open, tmp_path: Path) 
     (tmp_path / "private.duckdb").rename(tmp_path / "other name.duckdb")
     con = connect(tmp_path / "other name.duckdb")
     assert con.execute("SELECT count(*) FROM mwem_answer('people_synthetic', workload)").fetchall() == [(10,)]
-    assert store.load(con.cursor(), "people_synthetic", Place("other name", "main"), "f").state().table().equals(made.factors)
+    assert (
+        store.load(con.cursor(), "people_synthetic", Place("other name", "main"), "f")
+        .state()
+        .table()
+        .equals(made.factors)
+    )
     assert con.execute("SELECT output FROM mwem.releases").fetchall() == [("private.main.people_synthetic",)]
     again = mwem_sql.release(con, "people", "workload", 1, rounds=1, rows=5)
     assert (again.reused, again.output) == (True, "other name.main.people_synthetic")
@@ -114,8 +132,13 @@ def test_nothing_is_half_written(con: Connection, *, broken: bool) -> None:
     mwem_sql.release(con, "people", "workload", 1, rounds=1, rows=5, output="o")
     facts = {key: value for key, value in store.releases_of(con.cursor(), name)[0].items() if key != "release"}
     stored = store.load(con.cursor(), "o", HERE, "f")
-    measurements, factors = store.measurements_of(con.cursor(), stored), stored.factors if broken else pa.table({"nonsense": [1]})
-    rows = Rows({"x": "INTEGER"}, pa.RecordBatchReader.from_batches(pa.schema({"c0": pa.int64()}), batches(broken=broken)))
+    measurements, factors = (
+        store.measurements_of(con.cursor(), stored),
+        stored.factors if broken else pa.table({"nonsense": [1]}),
+    )
+    rows = Rows(
+        {"x": "INTEGER"}, pa.RecordBatchReader.from_batches(pa.schema({"c0": pa.int64()}), batches(broken=broken))
+    )
     with pytest.raises(duckdb.Error, match="the generator broke" if broken else "nonsense"):
         store.write(con.cursor(), name, facts, rows, measurements=measurements, factors=factors)
     assert con.execute("SELECT count(*) FROM o").fetchall() == [(5,)]
@@ -124,7 +147,9 @@ def test_nothing_is_half_written(con: Connection, *, broken: bool) -> None:
 
 
 def test_batches_are_written_in_their_order(con: Connection) -> None:
-    rows = Rows({"a b": "SMALLINT"}, pa.RecordBatchReader.from_batches(pa.schema({"c0": pa.int64()}), batches(broken=False)))
+    rows = Rows(
+        {"a b": "SMALLINT"}, pa.RecordBatchReader.from_batches(pa.schema({"c0": pa.int64()}), batches(broken=False))
+    )
     store.write_table(con.cursor(), Name("memory", "main", "O o"), rows)
     assert con.execute('SELECT "a b" FROM "O o"').fetchnumpy()["a b"].tolist() == list(range(10_000))
 
@@ -137,11 +162,15 @@ def test_batches_are_written_in_their_order(con: Connection) -> None:
     ],
 )  # fmt: skip
 def test_where_an_output_goes(con: Connection, text: str, wanted: str) -> None:
-    con.execute("ATTACH ':memory:' AS pub; CREATE SCHEMA pub.deep; CREATE SCHEMA s; CREATE SCHEMA twice; ATTACH ':memory:' AS twice")
+    con.execute(
+        "ATTACH ':memory:' AS pub; CREATE SCHEMA pub.deep; CREATE SCHEMA s; CREATE SCHEMA twice; ATTACH ':memory:' AS twice"
+    )
     assert str(store.output_name(con.cursor(), text, Name("memory", "s", "t"), "f")) == wanted
 
 
-@pytest.mark.parametrize("text", ["nowhere.o", "nowhere.main.o", "memory.nowhere.o", "temp.o", "system.main.o", "a.b.c.d", "memory.mwem.o"])
+@pytest.mark.parametrize(
+    "text", ["nowhere.o", "nowhere.main.o", "memory.nowhere.o", "temp.o", "system.main.o", "a.b.c.d", "memory.mwem.o"]
+)
 def test_where_an_output_cannot_go(con: Connection, text: str) -> None:
     con.execute("CREATE SCHEMA mwem")
     with pytest.raises(OutputError, match="Hint: "):
@@ -159,5 +188,8 @@ def test_where_an_output_cannot_go(con: Connection, text: str) -> None:
 def test_a_damaged_release_is_said_to_be_damaged(con: Connection, change: str) -> None:
     mwem_sql.release(con, "people", "workload", 1, rounds=1, rows=5)
     con.execute(change)
-    with pytest.raises(duckdb.Error, match=r"mwem: what is stored of output \(memory.main.people_synthetic\) .* cannot be read\. Hint: it was changed by hand"):
+    with pytest.raises(
+        duckdb.Error,
+        match=r"mwem: what is stored of output \(memory.main.people_synthetic\) .* cannot be read\. Hint: it was changed by hand",
+    ):
         con.execute("FROM mwem_answer('people_synthetic', workload)")

@@ -20,7 +20,9 @@ BLOCKS = {name: Block((name,), np.arange(size, dtype=np.int32), size) for name, 
 
 def cuboid(names: str) -> LinearQuery:
     """Blocks of its own: equal ones need not be the same object."""
-    return LinearQuery(tuple(Block(BLOCKS[name].attributes, BLOCKS[name].labels.copy(), BLOCKS[name].size) for name in names))
+    return LinearQuery(
+        tuple(Block(BLOCKS[name].attributes, BLOCKS[name].labels.copy(), BLOCKS[name].size) for name in names)
+    )
 
 
 def sets(queries: list[LinearQuery]) -> list[str]:
@@ -28,14 +30,24 @@ def sets(queries: list[LinearQuery]) -> list[str]:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.sampled_from(["".join(s) for k in range(1, 5) for s in itertools.permutations("abcd", k)]), min_size=1, max_size=6, unique_by=lambda s: "".join(sorted(s))), st.integers(0, 99))
+@given(
+    st.lists(
+        st.sampled_from(["".join(s) for k in range(1, 5) for s in itertools.permutations("abcd", k)]),
+        min_size=1,
+        max_size=6,
+        unique_by=lambda s: "".join(sorted(s)),
+    ),
+    st.integers(0, 99),
+)
 def test_all_that_cuboids_add_up_to(asked: list[str], seed: int) -> None:
     weights = np.random.default_rng(seed).uniform(0.1, 5, len(asked))
     found = extend([cuboid(names) for names in asked], weights, SHAPE)
     assert sets(found.queries[: len(asked)]) == asked
     np.testing.assert_array_equal(found.weights[: len(asked)], weights)
     added = sets(found.queries[len(asked) :])
-    subsets = {frozenset(s) for names in asked for k in range(1, len(names) + 1) for s in itertools.combinations(names, k)}
+    subsets = {
+        frozenset(s) for names in asked for k in range(1, len(names) + 1) for s in itertools.combinations(names, k)
+    }
     assert sorted(map(sorted, added)) == sorted(map(sorted, subsets - set(map(frozenset, asked))))
     for names, weight in zip(added, found.weights[len(asked) :], strict=True):
         assert weight == max(own for own, whole in zip(weights, asked, strict=True) if set(names) <= set(whole))
@@ -62,13 +74,24 @@ def test_only_cuboids_of_every_record_add_up() -> None:
     part = Block(("b",), np.array([0, 1, -1], np.int32), 2)
     sign = Block(("a",), np.zeros(2, np.int32), 1, np.array([1, -1]))
     summed = Block(("b",), np.arange(3, dtype=np.int32), 3, np.array([1, 2, 3]))
-    asked = [LinearQuery(()), LinearQuery((part,)), LinearQuery((sign,)), LinearQuery((BLOCKS["a"], part)), LinearQuery((BLOCKS["a"], summed))]
+    asked = [
+        LinearQuery(()),
+        LinearQuery((part,)),
+        LinearQuery((sign,)),
+        LinearQuery((BLOCKS["a"], part)),
+        LinearQuery((BLOCKS["a"], summed)),
+    ]
     found = extend(asked, np.ones(len(asked)), SHAPE, rounds=len(asked))
     assert (found.queries, found.first) == (asked, [])
 
 
-@pytest.mark.parametrize(("limit", "most", "widest"), [("MOST_ADDED", 4, 1), ("MOST_ADDED", 10, 2), ("MOST_CELLS", 11, 1), ("MOST_CELLS", 10**6, 3)])
-def test_what_is_added_is_bounded_and_narrow_ones_come_first(monkeypatch: pytest.MonkeyPatch, limit: str, most: int, widest: int) -> None:
+@pytest.mark.parametrize(
+    ("limit", "most", "widest"),
+    [("MOST_ADDED", 4, 1), ("MOST_ADDED", 10, 2), ("MOST_CELLS", 11, 1), ("MOST_CELLS", 10**6, 3)],
+)
+def test_what_is_added_is_bounded_and_narrow_ones_come_first(
+    monkeypatch: pytest.MonkeyPatch, limit: str, most: int, widest: int
+) -> None:
     monkeypatch.setattr(strategy, limit, most)
     found = extend([cuboid("abcd")], np.ones(1), SHAPE)
     assert {len(query.attributes) for query in found.queries[1:]} == set(range(1, widest + 1))
@@ -91,7 +114,12 @@ def test_parities_over_a_small_domain_are_told_at_once() -> None:
     assert are_parities(parities)
     summed = Block(("b",), np.zeros(3, np.int32), 1, np.array([1, -1, 2]))
     part = Block(("b",), np.array([0, 0, -1], np.int32), 1, np.array([1, -1, 1]))
-    for other in (cuboid("a"), LinearQuery((summed,)), LinearQuery((part,)), LinearQuery((Block(("a",), np.array([0, -1], np.int32), 1),))):
+    for other in (
+        cuboid("a"),
+        LinearQuery((summed,)),
+        LinearQuery((part,)),
+        LinearQuery((Block(("a",), np.array([0, -1], np.int32), 1),)),
+    ):
         assert not are_parities([*parities, other])
     assert not are_parities([LinearQuery(())])
 
@@ -117,7 +145,10 @@ def test_attributes_that_nobody_joins_take_everything() -> None:
     found = together([cuboid("a"), LinearQuery((condition("c"),))], np.ones(2), SHAPE, 10**6)
     assert found is not None
     whole = 2 ** (1 / 3) + 4 ** (1 / 3)
-    assert found.first == [First(0, pytest.approx(2 ** (1 / 3) / whole), True), First(1, pytest.approx(4 ** (1 / 3) / whole))]
+    assert found.first == [
+        First(0, pytest.approx(2 ** (1 / 3) / whole), True),
+        First(1, pytest.approx(4 ** (1 / 3) / whole)),
+    ]
 
 
 @pytest.mark.parametrize(("limit", "most"), [("MOST_SETS", 2), ("MOST_HELD", 11), ("MOST_ASKED", 2)])
@@ -139,9 +170,18 @@ def test_sets_that_the_model_has_no_room_for_together_are_left_to_rounds() -> No
 def test_a_sum_that_joins_attributes_has_a_partition_of_what_is_summed_beside_it() -> None:
     summed = Block(("c",), np.zeros(4, np.int32), 1, np.array([0, 1, 5, 9]))
     part = Block(("b",), np.array([0, 1, -1], np.int32), 2)
-    asked = [LinearQuery((BLOCKS["a"], summed)), LinearQuery((part, summed)), LinearQuery((condition("d"), summed)), LinearQuery((summed,))]
+    asked = [
+        LinearQuery((BLOCKS["a"], summed)),
+        LinearQuery((part, summed)),
+        LinearQuery((condition("d"), summed)),
+        LinearQuery((summed,)),
+    ]
     found = extend(asked, np.array([1.0, 2.0, 3.0, 4.0]), SHAPE)
-    beside = {"".join(query.attributes): (query.shape, weight) for query, weight in zip(found.queries, found.weights, strict=True) if len(query.attributes) > 1 and query.bound == 1}
+    beside = {
+        "".join(query.attributes): (query.shape, weight)
+        for query, weight in zip(found.queries, found.weights, strict=True)
+        if len(query.attributes) > 1 and query.bound == 1
+    }
     assert beside == {"ac": ((2, 4), 1.0), "bc": ((3, 4), 2.0), "dc": ((2, 4), 3.0)}
     for query in found.queries[4:]:
         np.testing.assert_array_equal(oracle.dense_query(query, SHAPE).sum(axis=0), 1)

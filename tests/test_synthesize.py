@@ -23,7 +23,9 @@ def counts(codes: dict[str, np.ndarray], shape: dict[str, int], *names: str) -> 
     return cells
 
 
-def draw(state: State | Mixture, rows: int, generator: np.random.Generator, block: int = BLOCK) -> dict[str, np.ndarray]:
+def draw(
+    state: State | Mixture, rows: int, generator: np.random.Generator, block: int = BLOCK
+) -> dict[str, np.ndarray]:
     """All blocks one after the other."""
     blocks = list(draw_codes(state, rows, generator, block))
     return {name: np.concatenate([codes[name] for codes in blocks]) for name in state.attributes}
@@ -37,7 +39,9 @@ def independent_attributes(*classes: int, seed: int = 1) -> tuple[State, dict[st
 
 @settings(deadline=None, max_examples=60)
 @given(states(), st.integers(0, 300), seeds, st.sampled_from([1, 7, 100, BLOCK]))
-def test_cliques_have_the_rows_of_their_tables(case: tuple[State, dict[str, int]], rows: int, seed: int, block: int) -> None:
+def test_cliques_have_the_rows_of_their_tables(
+    case: tuple[State, dict[str, int]], rows: int, seed: int, block: int
+) -> None:
     """Whatever the blocks: the tables are drawn first, so that the same generator gives the same ones."""
     state, shape = case
     generator = np.random.default_rng(seed)

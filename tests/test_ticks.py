@@ -116,7 +116,9 @@ def test_what_no_int64_counts_measures_as_null(con: duckdb.DuckDBPyConnection, k
     assert row(con, scale_for(kind).measure(cast(given, kind))) == (None,)
 
 
-@pytest.mark.parametrize("kind", ["VARCHAR", "BOOLEAN", "TIME", "INTERVAL", "UUID", "ENUM('a', 'b')", "INTEGER[]", "TIMESTAMP_NS"])
+@pytest.mark.parametrize(
+    "kind", ["VARCHAR", "BOOLEAN", "TIME", "INTERVAL", "UUID", "ENUM('a', 'b')", "INTEGER[]", "TIMESTAMP_NS"]
+)
 def test_other_types_have_no_scale(kind: str) -> None:
     assert scale_of(kind) is None
 

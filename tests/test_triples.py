@@ -35,7 +35,9 @@ def random_tree(seed: int, count: int, sizes: tuple[int, ...]) -> Tree:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(0, 10**6), st.integers(3, 9), st.sampled_from([(2,), (3,), (2, 2, 3)]), st.sampled_from([0, 4, 10**9]))
+@given(
+    st.integers(0, 10**6), st.integers(3, 9), st.sampled_from([(2,), (3,), (2, 2, 3)]), st.sampled_from([0, 4, 10**9])
+)
 def test_bulk_is_one_by_one(seed: int, count: int, sizes: tuple[int, ...], waste: int) -> None:
     tree = random_tree(seed, count, sizes)
     with mock.patch.object(module, "WASTE", waste):  # all ways together, or each apart

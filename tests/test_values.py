@@ -55,7 +55,9 @@ def drawn(classes: Classes, code: int, rows: int = ROWS) -> duckdb.DuckDBPyConne
     """A table `o` of rows that are all of one class."""
     weights = np.full(classes.count, 1e-15)  # a weight is never 0
     weights[code] = 1.0
-    table = pa.Table.from_pydict({"factor": [0], "attributes": [["x"]], "shape": [[classes.count]], "weights": [weights]}, schema=SCHEMA)
+    table = pa.Table.from_pydict(
+        {"factor": [0], "attributes": [["x"]], "shape": [[classes.count]], "weights": [weights]}, schema=SCHEMA
+    )
     columns = draw_rows(State.from_table(table), {"x": classes}, rows, np.random.default_rng(code))
     con = duckdb.connect()
     con.execute("SET TimeZone = 'UTC'")
@@ -142,7 +144,7 @@ def many(rows: int, seed: int) -> tuple[values.Rows, list[str]]:
     domain = Domain.from_schema(con, "t")
     con.close()
     with Sandbox({"TimeZone": "UTC"}) as sandbox:
-        asked = Workload.from_predicates(["\"a \"\"b\" = 'x'", '"SELECT" > 4', "c0 > 0.5", "\"日\" = 'p'"])
+        asked = Workload.from_predicates(['"a ""b" = \'x\'', '"SELECT" > 4', "c0 > 0.5", "\"日\" = 'p'"])
         classes = compile_workload(domain, asked, sandbox).classes
     state = State.uniform({name: own.sizes for name, own in classes.items()}, 10.0)
     return draw_rows(state, classes, rows, np.random.default_rng(seed)), list(classes)

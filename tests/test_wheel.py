@@ -16,7 +16,9 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def run(*command: object, cwd: Path) -> subprocess.CompletedProcess[str]:
     clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    return subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=300, check=False, cwd=cwd, env=clean)
+    return subprocess.run(
+        [*map(str, command)], capture_output=True, text=True, timeout=300, check=False, cwd=cwd, env=clean
+    )
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +28,11 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("wheel")
     isolation = ["--no-isolation"] if find_spec("hatchling") else []
     done = run(sys.executable, "-m", "build", "--wheel", *isolation, "--outdir", target, ROOT, cwd=target)
-    if done.returncode and "hatchling" in done.stdout + done.stderr and "No matching distribution" in done.stdout + done.stderr:
+    if (
+        done.returncode
+        and "hatchling" in done.stdout + done.stderr
+        and "No matching distribution" in done.stdout + done.stderr
+    ):
         pytest.skip("the build backend hatchling cannot be had: no package index, and it is not installed")
     assert done.returncode == 0, done.stdout + done.stderr
     (built,) = target.glob("mwem_sql-*.whl")
@@ -37,7 +43,12 @@ def test_what_is_in_it(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     sql = {f"mwem_sql/sql/{path.name}" for path in (ROOT / "sql").glob("*.sql")}
     modules = {str(path.relative_to(ROOT)) for path in (ROOT / "mwem_sql").rglob("*.py")}
-    assert {"mwem_sql/sql/macros.sql", "mwem_sql/sql/ledger.sql", "mwem_sql/sql/metadata.sql", "mwem_sql/sql/demo.sql"} <= sql
+    assert {
+        "mwem_sql/sql/macros.sql",
+        "mwem_sql/sql/ledger.sql",
+        "mwem_sql/sql/metadata.sql",
+        "mwem_sql/sql/demo.sql",
+    } <= sql
     assert sql | modules | {"mwem_sql/py.typed"} == {name for name in names if not name.startswith("mwem_sql-")}
     assert any(name.endswith("licenses/LICENSE") for name in names)
 

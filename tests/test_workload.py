@@ -45,7 +45,9 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def test_rows() -> None:
-    (query,) = Workload.from_rows([{"Predicate": "age > 3", "NAME": "old", "weight": 2, "group_by": ["Sex", "b"], "measure": None}])
+    (query,) = Workload.from_rows(
+        [{"Predicate": "age > 3", "NAME": "old", "weight": 2, "group_by": ["Sex", "b"], "measure": None}]
+    )
     assert query == Query("age > 3", None, ("Sex", "b"), verbatim=True, name="old", weight=2)
     (query,) = Workload.from_rows([{"group_by": "Sex, date_trunc('month', d)", "weight": None}])
     assert query == Query(group_by=("Sex, date_trunc('month', d)",), verbatim=False)
@@ -104,7 +106,11 @@ def test_queries_check_themselves() -> None:
 
 
 def test_an_empty_workload_is_refused() -> None:
-    for made in (lambda: Workload(()), lambda: Workload.from_rows([]), lambda: Workload.from_arrow(pa.table({"predicate": pa.array([], pa.string())}))):
+    for made in (
+        lambda: Workload(()),
+        lambda: Workload.from_rows([]),
+        lambda: Workload.from_arrow(pa.table({"predicate": pa.array([], pa.string())})),
+    ):
         with pytest.raises(WorkloadError, match=r"^workload: the workload has no rows. Hint: add at least one query"):
             made()
 
@@ -124,9 +130,14 @@ def test_marginals() -> None:
     for k in (1, 2, 3):
         made = Workload.marginals(DOMAIN, k)
         assert [query.group_by for query in made] == list(combinations(listed, k))
-        assert {(query.predicate, query.measure, query.verbatim, query.weight) for query in made} == {(None, None, True, 1.0)}
+        assert {(query.predicate, query.measure, query.verbatim, query.weight) for query in made} == {
+            (None, None, True, 1.0)
+        }
     for k in (0, len(listed) + 1, -1, 1.5, "2"):
-        with pytest.raises(OptionError, match=rf"^mwem_marginals: order \({k!r}\) must be from 1 to 9, the number of attributes with a list"):
+        with pytest.raises(
+            OptionError,
+            match=rf"^mwem_marginals: order \({k!r}\) must be from 1 to 9, the number of attributes with a list",
+        ):
             Workload.marginals(DOMAIN, k)
 
 
@@ -144,7 +155,9 @@ def test_ranges_are_ordered_and_within_bounds(con: duckdb.DuckDBPyConnection, co
         start, end = query.predicate.removeprefix(f"{quoted} BETWEEN ").split(" AND ")
         checks.append(f"({low} <= {start} AND {start} <= {end}::{attribute.type} AND {end} <= {high})")
     assert con.execute(f"SELECT {' AND '.join(checks)}").fetchall() == [(True,)]
-    assert con.execute(f"SELECT bool_or({' OR '.join(query.predicate for query in made)}) FROM (SELECT {low} AS {quoted} UNION ALL SELECT {high})")
+    assert con.execute(
+        f"SELECT bool_or({' OR '.join(query.predicate for query in made)}) FROM (SELECT {low} AS {quoted} UNION ALL SELECT {high})"
+    )
 
 
 def test_ranges_over_several_columns() -> None:
@@ -194,7 +207,10 @@ def test_parities_are_products_of_signs(con: duckdb.DuckDBPyConnection) -> None:
         names = query.name.removeprefix("parity of ").split(", ")
         expected = " * ".join(f"(CASE WHEN {first[name]} THEN 1 ELSE -1 END)" for name in names)
         assert con.execute(f"SELECT DISTINCT ({query.measure}) = {expected} FROM {rows}").fetchall() == [(True,)]
-        assert con.execute(f"SELECT DISTINCT {query.measure} AS sign FROM {rows} ORDER BY sign").fetchall() == [(-1,), (1,)]
+        assert con.execute(f"SELECT DISTINCT {query.measure} AS sign FROM {rows} ORDER BY sign").fetchall() == [
+            (-1,),
+            (1,),
+        ]
 
 
 def test_parities_of_chosen_columns() -> None:
@@ -208,13 +224,22 @@ def test_parities_of_chosen_columns() -> None:
     ):
         with pytest.raises(OptionError, match=f"^mwem_parities: {message}"):
             Workload.parities(DOMAIN, 1, columns)
-    with pytest.raises(OptionError, match=r"^mwem_parities: order \(4\) must be from 1 to 3, the number of attributes with two values, NOT NULL"):
+    with pytest.raises(
+        OptionError,
+        match=r"^mwem_parities: order \(4\) must be from 1 to 3, the number of attributes with two values, NOT NULL",
+    ):
         Workload.parities(DOMAIN, 4)
 
 
 texts = st.text(st.characters(exclude_characters="\0;", exclude_categories=["Cs"]), max_size=5)
 some_queries = st.one_of(
-    st.builds(Query, predicate=texts, name=texts | st.none(), weight=st.floats(0.1, 9), group_by=st.none() | st.lists(texts, min_size=1).map(tuple)),
+    st.builds(
+        Query,
+        predicate=texts,
+        name=texts | st.none(),
+        weight=st.floats(0.1, 9),
+        group_by=st.none() | st.lists(texts, min_size=1).map(tuple),
+    ),
     st.builds(Query, measure=texts, group_by=texts.map(lambda text: (text,)), verbatim=st.just(False)),
 )
 
@@ -227,7 +252,12 @@ def test_arrow_round_trip(queries: list[Query]) -> None:
     after = Workload.from_arrow(before.to_arrow())
     listed = all(query.verbatim for query in before)
     for old, new in zip(before, after, strict=True):
-        assert (new.predicate, new.measure, new.weight, new.label) == (old.predicate, old.measure, old.weight, old.label)
+        assert (new.predicate, new.measure, new.weight, new.label) == (
+            old.predicate,
+            old.measure,
+            old.weight,
+            old.label,
+        )
         if listed or old.group_by is None or not old.verbatim:
             assert new.group_by == old.group_by
             assert new.verbatim == old.verbatim or old.group_by is None
@@ -239,13 +269,30 @@ def test_arrow_round_trip(queries: list[Query]) -> None:
 
 @pytest.mark.parametrize("text", ["a\0b", "\ud800", "x = '\udfff'"])
 def test_texts_that_are_no_text_are_refused(text: str) -> None:
-    for row in ({"predicate": text}, {"measure": text}, {"group_by": text}, {"group_by": ["a", text]}, {"predicate": "a", "name": text}):
-        with pytest.raises(WorkloadError, match=r"^workload: .* with? a NUL or half of a surrogate pair in it|has a NUL or half of a surrogate pair in it. Hint: write"):
+    for row in (
+        {"predicate": text},
+        {"measure": text},
+        {"group_by": text},
+        {"group_by": ["a", text]},
+        {"predicate": "a", "name": text},
+    ):
+        with pytest.raises(
+            WorkloadError,
+            match=r"^workload: .* with? a NUL or half of a surrogate pair in it|has a NUL or half of a surrogate pair in it. Hint: write",
+        ):
             Workload.from_rows([row])
 
 
 def test_a_clause_is_read_as_it_is_pasted() -> None:
-    pasted = ["WHERE age > 3", "\n  where age > 3 ;\n", "/* a tool */ -- and more\n WHERE age > 3", "age > 3;", "age > 3"]
-    assert [" ".join((query.predicate or "").split()) for query in Workload.from_predicates(pasted)] == ["age > 3"] * len(pasted)
+    pasted = [
+        "WHERE age > 3",
+        "\n  where age > 3 ;\n",
+        "/* a tool */ -- and more\n WHERE age > 3",
+        "age > 3;",
+        "age > 3",
+    ]
+    assert [" ".join((query.predicate or "").split()) for query in Workload.from_predicates(pasted)] == [
+        "age > 3"
+    ] * len(pasted)
     kept = [";", " ; ", "city = 'a;'", "whereabouts > 3", '"where" > 3', "age > 3; -- done"]
     assert [query.predicate for query in Workload.from_predicates(kept)] == kept

@@ -34,11 +34,15 @@ def ledger_of(con: duckdb.DuckDBPyConnection, relation: Relation, place: Place, 
     table = relation.charged
     if found.balance(con).cap is not None:
         raise refuse(
-            BudgetError, function, f"table ({table}) has a cap in its own file, which is attached READ_ONLY",
+            BudgetError,
+            function,
+            f"table ({table}) has a cap in its own file, which is attached READ_ONLY",
             "attach it writable, so that the release can be debited there",
         )
     raise refuse(
-        OutputError, function, f"default database ({place.database}) cannot be written, and neither can {table.database}",
+        OutputError,
+        function,
+        f"default database ({place.database}) cannot be written, and neither can {table.database}",
         "USE a writable database: the ledger of a READ_ONLY table is kept in the default one",
     )
 
@@ -69,17 +73,23 @@ def _answering(con: duckdb.DuckDBPyConnection, relation: Relation, place: Place,
 def _of_table(relation: Relation) -> Ledger:
     table = relation.charged
     # A name that a table has lost to a view above it still speaks for it.
-    keys = tuple((key("", name.schema, name.table),) for name in reversed(relation.names) if name.database == table.database)
+    keys = tuple(
+        (key("", name.schema, name.table),) for name in reversed(relation.names) if name.database == table.database
+    )
     return Ledger(table.database, Source(table, keys, keys[0], table))
 
 
 def _home(con: duckdb.DuckDBPyConnection, source: Source, keys: Sequence[Key], default: str, function: str) -> str:
     """The database whose ledger knows these files; one with a cap comes first."""
-    knowing = [home for home in holders(con, "names") if not set(keys).isdisjoint(map(key_of, read_rows(con, home, "names")))]
+    knowing = [
+        home for home in holders(con, "names") if not set(keys).isdisjoint(map(key_of, read_rows(con, home, "names")))
+    ]
     capped = [home for home in knowing if Ledger(home, source).balance(con).cap is not None]
     if len(capped) > 1:
         raise refuse(
-            BudgetError, function, f"the files of {source.table} have caps in {len(capped)} databases ({', '.join(capped)})",
+            BudgetError,
+            function,
+            f"the files of {source.table} have caps in {len(capped)} databases ({', '.join(capped)})",
             "DETACH all but one: a release is charged to one account",
         )
     return (capped or ([default] if default in knowing else knowing) or [default])[0]

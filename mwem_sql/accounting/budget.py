@@ -121,7 +121,10 @@ class Split:
     def __post_init__(self) -> None:
         """Refuse shares that do not add up."""
         shares = self.total + self.histogram + self.first + self.rounds * (self.select + self.measure) + self.detail
-        if shares != self.limit or min(self.total, self.histogram, self.first, self.select, self.measure, self.detail) < 0:
+        if (
+            shares != self.limit
+            or min(self.total, self.histogram, self.first, self.select, self.measure, self.detail) < 0
+        ):
             raise _fault(f"the shares ({_shown(shares)}) must add up to the limit ({_shown(self.limit)})")
 
     def accountant(self) -> Accountant:

@@ -102,7 +102,9 @@ class Cap:
                 f"its cost in rho is {float(charge.rho):g}, and {float(left):g} of {float(self.limit):g} is left: enough for epsilon "
                 f"{self.epsilon(left):g} at delta {float(self.budget.delta):g} by Gaussian noise, or for {math.sqrt(2 * left):g} by Laplace noise"
             )
-        return refuse(BudgetError, RELEASE, f"{asked}: {rest}", "ask for less, or have the curator raise the cap with mwem_budget")
+        return refuse(
+            BudgetError, RELEASE, f"{asked}: {rest}", "ask for less, or have the curator raise the cap with mwem_budget"
+        )
 
 
 def pure_rho(epsilon: Fraction) -> Fraction:
@@ -119,15 +121,21 @@ def nominal(epsilon: float, delta: float, rows: float | None) -> str | None:
     """Why a guarantee is one in name only, in words; None if it is not. `rows` are those that were released, if that is known."""
     reasons = []
     if epsilon > LARGEST_EPSILON:
-        reasons.append(f"epsilon ({epsilon:g}) is above {LARGEST_EPSILON:g}: one row may change the odds by e^{epsilon:g}")
+        reasons.append(
+            f"epsilon ({epsilon:g}) is above {LARGEST_EPSILON:g}: one row may change the odds by e^{epsilon:g}"
+        )
     if delta > LARGEST_DELTA:
         reasons.append(f"delta ({delta:g}) is above {LARGEST_DELTA:g}: with that chance nothing is promised")
     elif rows is not None and delta > 1 / rows:
-        reasons.append(f"delta ({delta:g}) is above 1 / {rows:,.0f} rows: a release that shows one of them as it is may have it")
+        reasons.append(
+            f"delta ({delta:g}) is above 1 / {rows:,.0f} rows: a release that shows one of them as it is may have it"
+        )
     return f"nominal guarantee: {'; '.join(reasons)}" if reasons else None
 
 
 def _converted(rho: Fraction, delta: Fraction) -> float:
     if rho <= LARGEST_RHO:
         return zcdp_epsilon(rho, delta)
-    return float(rho) + 2 * math.sqrt(float(rho) * -math.log(float(delta)))  # beyond what OpenDP converts, and any privacy
+    return float(rho) + 2 * math.sqrt(
+        float(rho) * -math.log(float(delta))
+    )  # beyond what OpenDP converts, and any privacy

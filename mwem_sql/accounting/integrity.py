@@ -14,7 +14,11 @@ from mwem_sql.database.metadata import Row, account_of, holders, key_of, read_ro
 def is_intact(con: duckdb.DuckDBPyConnection, home: str) -> bool:
     """Whether ledger, caps and names of a database say what the journal says. What is older than the journal cannot be told."""
     events, whole = _journal(con, home)
-    return whole and _names_agree(con, home, events) and all(row["intact"] is not False for row in _compared(con, home, events, whole=whole))
+    return (
+        whole
+        and _names_agree(con, home, events)
+        and all(row["intact"] is not False for row in _compared(con, home, events, whole=whole))
+    )
 
 
 def checked(con: duckdb.DuckDBPyConnection, home: str) -> Iterator[Row]:
@@ -53,7 +57,8 @@ def _caps(con: duckdb.DuckDBPyConnection, home: str, caps: dict[str, list[Row]],
                 yield _cap_row(event, f"mwem_budget: epsilon {before} to {event['epsilon']}", intact=intact)
     for row in current.values():
         if row.get("account"):  # a cap without one may be older than the journal
-            yield _cap_row({**row, "who": None, "when": str(datetime.min)}, "mwem_budget: not in the journal", intact=False)  # noqa: DTZ901
+            first = str(datetime.min)  # noqa: DTZ901  times of the journal have no zone
+            yield _cap_row({**row, "who": None, "when": first}, "mwem_budget: not in the journal", intact=False)
 
 
 def _cap_row(event: Row, action: str, *, intact: bool) -> Row:
@@ -68,7 +73,9 @@ def _journal(con: duckdb.DuckDBPyConnection, home: str) -> tuple[list[Row], bool
 
 
 def _names_agree(con: duckdb.DuckDBPyConnection, home: str, events: list[Row]) -> bool:
-    told = {tuple(name): event["account"] for event in events if event.get("event") == "names" for name in event["names"]}
+    told = {
+        tuple(name): event["account"] for event in events if event.get("event") == "names" for name in event["names"]
+    }
     return told == {key_of(row): row["account"] for row in read_rows(con, home, "names")}
 
 

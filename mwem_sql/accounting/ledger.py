@@ -33,7 +33,9 @@ from mwem_sql.errors import RELEASE, BudgetError, MwemError, legible, refuse
 
 _RETRIES = 30
 _PAUSE = 0.05  # seconds at most between two of them
-_MARK = re.compile(r"\s*\[mwem account ([0-9a-f]+)\]")  # in a table's comment, which DuckDB keeps through every ALTER and rename
+_MARK = re.compile(
+    r"\s*\[mwem account ([0-9a-f]+)\]"
+)  # in a table's comment, which DuckDB keeps through every ALTER and rename
 
 Result = TypeVar("Result")
 
@@ -88,7 +90,11 @@ class Ledger:
     @property
     def _shown(self) -> dict[str, str]:
         table = self.source.table
-        return {"database_name": "" if self.home == table.database else table.database, "schema_name": table.schema, "table_name": table.table}
+        return {
+            "database_name": "" if self.home == table.database else table.database,
+            "schema_name": table.schema,
+            "table_name": table.table,
+        }
 
     def account(self, con: duckdb.DuckDBPyConnection) -> str | None:
         """The account that answers for these rows: the one that the table is marked with, or the one that its name belongs to."""
@@ -97,7 +103,9 @@ class Ledger:
         if marked is not None:
             if marked not in known.values():
                 raise refuse(
-                    BudgetError, "ledger", f"table ({self.source.table}) carries the account {marked}, which the ledger in database ({self.home}) does not know",
+                    BudgetError,
+                    "ledger",
+                    f"table ({self.source.table}) carries the account {marked}, which the ledger in database ({self.home}) does not know",
                     "restore the schema mwem from a backup; if the rows are new, the curator takes the account off with COMMENT ON TABLE",
                 )
             return marked
@@ -105,7 +113,9 @@ class Ledger:
             accounts = sorted({known[name] for name in tier if name in known})
             if len(accounts) > 1:
                 raise refuse(
-                    BudgetError, "ledger", f"view ({self.source.table}) reads files of {len(accounts)} accounts ({', '.join(accounts)})",
+                    BudgetError,
+                    "ledger",
+                    f"view ({self.source.table}) reads files of {len(accounts)} accounts ({', '.join(accounts)})",
                     "release each account's files by themselves: mwem_ledger() shows what was charged where",
                 )
             if accounts:
@@ -115,7 +125,12 @@ class Ledger:
     def _known(self, con: duckdb.DuckDBPyConnection) -> dict[Key, str]:
         """The account of every name."""
         with legible(damaged(self.home)):
-            older = {key_of(row): account_of(row) for table in ("ledger", "budgets") for row in read_rows(con, self.home, table) if not row.get("account")}
+            older = {
+                key_of(row): account_of(row)
+                for table in ("ledger", "budgets")
+                for row in read_rows(con, self.home, table)
+                if not row.get("account")
+            }
             return older | {key_of(row): row["account"] for row in read_rows(con, self.home, "names")}
 
     def debit(
@@ -128,7 +143,13 @@ class Ledger:
                 self._check_intact(con)
                 account = self.account(con)
                 self._check_cap(con, _cap(con, self.home, account), charge, account, private=private)
-                return self._open(con, self._opened(con, account), charge, output, {"action": action, "request": request, "private": private, "status": "open"})
+                return self._open(
+                    con,
+                    self._opened(con, account),
+                    charge,
+                    output,
+                    {"action": action, "request": request, "private": private, "status": "open"},
+                )
 
         self._prepare(con)
         return _retried(write)
@@ -138,29 +159,43 @@ class Ledger:
             if integrity.is_intact(con, self.home):
                 return
         raise refuse(
-            BudgetError, "ledger", f"ledger and journal in the schema mwem of database ({self.home}) differ, so nothing is debited",
+            BudgetError,
+            "ledger",
+            f"ledger and journal in the schema mwem of database ({self.home}) differ, so nothing is debited",
             "rows with intact = false in mwem_ledger() were changed, taken out or added by hand: restore the schema from a backup",
         )
 
-    def _check_cap(self, con: duckdb.DuckDBPyConnection, cap: Cap | None, charge: Charge, account: str | None, *, private: bool) -> None:
+    def _check_cap(
+        self, con: duckdb.DuckDBPyConnection, cap: Cap | None, charge: Charge, account: str | None, *, private: bool
+    ) -> None:
         table = self.source.table.table
         capped = [home for home in holders(con, "budgets") for _ in read_rows(con, home, "budgets")]
         if cap is None:
             if capped:
                 raise refuse(
-                    BudgetError, RELEASE, f"table ({self.source.table}) has no cap, and database {capped[0]} has tables with one, whose rows it may hold",
+                    BudgetError,
+                    RELEASE,
+                    f"table ({self.source.table}) has no cap, and database {capped[0]} has tables with one, whose rows it may hold",
                     f"have the curator decide: CALL mwem_budget('{table}', epsilon) gives it an account of its own",
                 )
             return
         if len(capped) > 1 and self.source.marked is not None and mark_of(con, self.source.marked) is None:
             raise refuse(
-                BudgetError, RELEASE, f"table ({self.source.table}) was replaced, and {len(capped)} tables have caps, so that its rows may be another's",
+                BudgetError,
+                RELEASE,
+                f"table ({self.source.table}) was replaced, and {len(capped)} tables have caps, so that its rows may be another's",
                 f"have the curator confirm: CALL mwem_budget('{table}', {float(cap.budget.epsilon):g}) charges them to the account of this name; TRUNCATE and INSERT keep it",
             )
-        twins = [home for home in holders(con, "names") if home != self.home and any(row["account"] == account for row in read_rows(con, home, "names"))]
+        twins = [
+            home
+            for home in holders(con, "names")
+            if home != self.home and any(row["account"] == account for row in read_rows(con, home, "names"))
+        ]
         if twins:
             raise refuse(
-                BudgetError, RELEASE, f"table ({self.source.table}) has its account in database {twins[0]}, too: one file is a copy of the other",
+                BudgetError,
+                RELEASE,
+                f"table ({self.source.table}) has its account in database {twins[0]}, too: one file is a copy of the other",
                 "DETACH the copy, and release from one file only: each counts what it was asked itself",
             )
         if not private:
@@ -192,7 +227,9 @@ class Ledger:
             catalog.set_comment(con, self.source.marked, f"{before} [mwem account {account}]".strip())
         return account
 
-    def _open(self, con: duckdb.DuckDBPyConnection, account: str | None, charge: Charge | None, output: str | None, facts: Row) -> str:
+    def _open(
+        self, con: duckdb.DuckDBPyConnection, account: str | None, charge: Charge | None, output: str | None, facts: Row
+    ) -> str:
         entry = uuid.uuid4().hex
         epsilon, delta, rho = (charge.budget.epsilon, charge.budget.delta, charge.rho) if charge else (Fraction(0),) * 3
         row = {
@@ -215,7 +252,9 @@ class Ledger:
             finished = _now()
             with transaction(con):
                 con.execute("UPDATE ledger SET status = ?, finished = ? WHERE entry = ?", [status, finished, entry])
-                journal.append(con, {"event": "end", **journal.texts({"entry": entry, "status": status, "finished": finished})})
+                journal.append(
+                    con, {"event": "end", **journal.texts({"entry": entry, "status": status, "finished": finished})}
+                )
 
         use(con, Place(self.home, SCHEMA))
         _retried(write)
@@ -248,7 +287,9 @@ class Ledger:
                 }  # fmt: skip
                 for old in _of(con, self.home, "budgets", account):
                     names = [old["database_name"], old["schema_name"], old["table_name"]]
-                    con.execute("DELETE FROM budgets WHERE database_name = ? AND schema_name = ? AND table_name = ?", names)
+                    con.execute(
+                        "DELETE FROM budgets WHERE database_name = ? AND schema_name = ? AND table_name = ?", names
+                    )
                 insert(con, "budgets", row)
                 journal.append(con, {"event": "cap", "who": _user(), "when": str(_now()), **journal.texts(row)})
 
@@ -272,13 +313,17 @@ class Ledger:
             )  # fmt: skip
         if cap.pure and any(charge.budget.delta for charge in charges):
             raise refuse(
-                BudgetError, function, f"delta (0) does not fit {table}: it has releases with delta above 0",
+                BudgetError,
+                function,
+                f"delta (0) does not fit {table}: it has releases with delta above 0",
                 "give delta := 1e-6, or another small number, so that they can be counted",
             )
         other = {charge.protects for charge in charges if not cap.counts(charge)}
         if other:
             raise refuse(
-                BudgetError, function, f"a cap for {cap.protects} cannot count releases of {table} that protect {min(other)}",
+                BudgetError,
+                function,
+                f"a cap for {cap.protects} cannot count releases of {table} that protect {min(other)}",
                 "set it with their unit and rows_per_unit",
             )
 
@@ -291,7 +336,9 @@ class Ledger:
 
 def seed_refused(table: str) -> MwemError:
     return refuse(
-        BudgetError, RELEASE, f"a seeded release of {table} is refused, because the table has a cap",
+        BudgetError,
+        RELEASE,
+        f"a seeded release of {table} is refused, because the table has a cap",
         "leave seed out; seeded noise is for experiments on tables without a cap",
     )
 
@@ -337,7 +384,10 @@ def _retried(attempt: Callable[[], Result]) -> Result:
         try:
             with lock("mwem.journal"):  # spares the threads of one process most conflicts
                 return attempt()
-        except (duckdb.TransactionException, duckdb.ConstraintException):  # the number was taken at the same time, or just before
+        except (
+            duckdb.TransactionException,
+            duckdb.ConstraintException,
+        ):  # the number was taken at the same time, or just before
             time.sleep(random.uniform(0, _PAUSE))  # noqa: S311  not for noise
     return attempt()
 

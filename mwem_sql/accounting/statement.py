@@ -51,4 +51,9 @@ def _with_balances(con: duckdb.DuckDBPyConnection, home: str, stored: set[str]) 
         if account not in balances:
             balances[account] = balance(con, home, account)
         left = {"epsilon_spent": balances[account].epsilon_spent, "epsilon_left": balances[account].epsilon_left}
-        yield {**row, "database_name": row["database_name"] or home, "status": "done" if row["entry"] in stored else row["status"], **left}
+        yield {
+            **row,
+            "database_name": row["database_name"] or home,
+            "status": "done" if row["entry"] in stored else row["status"],
+            **left,
+        }

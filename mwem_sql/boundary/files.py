@@ -67,7 +67,11 @@ class Files:
     def tree(self) -> exp.Table:
         """The call that reads them, with nothing left to be looked up."""
         listed = exp.Anonymous(this="list_value", expressions=[exp.Literal.string(path) for path in self.paths])
-        return exp.Table(this=exp.Anonymous(this=self.function, expressions=[listed, *(argument.copy() for argument in self.arguments)]))
+        return exp.Table(
+            this=exp.Anonymous(
+                this=self.function, expressions=[listed, *(argument.copy() for argument in self.arguments)]
+            )
+        )
 
     def columns(self, con: duckdb.DuckDBPyConnection) -> list[str]:
         """The names of their columns: as declared, or as the schema in the footers of Parquet files says."""
@@ -77,7 +81,8 @@ class Files:
             rows = con.execute(exp.Describe(this=exp.select("*").from_(self.tree())).sql("duckdb")).fetchall()
         except duckdb.Error:
             raise NotAllowedError(
-                f"reads {self.paths[0]}, whose schema cannot be read", "check that it is a Parquet file and that this process may read it"
+                f"reads {self.paths[0]}, whose schema cannot be read",
+                "check that it is a Parquet file and that this process may read it",
             ) from None
         return [row[0] for row in rows]
 
@@ -91,13 +96,16 @@ def read(con: duckdb.DuckDBPyConnection, source: exp.Table) -> Files | None:
     if isinstance(source.this, exp.Func):
         function, arguments = function_name(source.this), list(source.this.expressions)
     else:
-        ending = next((ending for ending in sorted(_ENDINGS, key=len, reverse=True) if fold(source.name).endswith(ending)), None)
+        ending = next(
+            (ending for ending in sorted(_ENDINGS, key=len, reverse=True) if fold(source.name).endswith(ending)), None
+        )
         if ending is None or source.args.get("db"):
             return None
         function, arguments = _ENDINGS[ending], [exp.Literal.string(source.name)]
     if function in _SNIFFING:
         raise NotAllowedError(
-            f"reads {function}, which sniffs types from private rows", f"write {_SNIFFING[function]}, with columns := {{...}} and auto_detect := false"
+            f"reads {function}, which sniffs types from private rows",
+            f"write {_SNIFFING[function]}, with columns := {{...}} and auto_detect := false",
         )
     if function not in FUNCTIONS:
         return None
@@ -106,9 +114,19 @@ def read(con: duckdb.DuckDBPyConnection, source: exp.Table) -> Files | None:
     patterns = _texts(arguments[0], function)
     given = dict(_named(argument, function) for argument in arguments[1:])
     # Folders called key=value would add columns whose types DuckDB reads off those names.
-    if "hive_partitioning" not in given and any(_PATTERN.search(folder) or "=" in folder for folder in map(os.path.dirname, patterns)):
-        raise NotAllowedError(f"reads folders by a pattern ({patterns[0]!r}), whose names may become columns", "add hive_partitioning := false")
-    return Files(function, _paths(con, patterns), tuple(_argument(name, value) for name, value in given.items()), _types(function, patterns, given))
+    if "hive_partitioning" not in given and any(
+        _PATTERN.search(folder) or "=" in folder for folder in map(os.path.dirname, patterns)
+    ):
+        raise NotAllowedError(
+            f"reads folders by a pattern ({patterns[0]!r}), whose names may become columns",
+            "add hive_partitioning := false",
+        )
+    return Files(
+        function,
+        _paths(con, patterns),
+        tuple(_argument(name, value) for name, value in given.items()),
+        _types(function, patterns, given),
+    )
 
 
 def _named(argument: exp.Expr, function: str) -> tuple[str, exp.Expr]:
@@ -117,14 +135,25 @@ def _named(argument: exp.Expr, function: str) -> tuple[str, exp.Expr]:
     name = fold(inner.this.name) if isinstance(inner, (exp.PropertyEQ, exp.Kwarg, exp.EQ)) else ""
     if name not in FUNCTIONS[function]:
         shown = f"the argument {name}" if name else f"the argument {argument.sql('duckdb')}"
-        raise NotAllowedError(f"calls {function} with {shown}, which is not allowed", f"the arguments may be {', '.join(sorted(FUNCTIONS[function]))}")
+        raise NotAllowedError(
+            f"calls {function} with {shown}, which is not allowed",
+            f"the arguments may be {', '.join(sorted(FUNCTIONS[function]))}",
+        )
     value = inner.expression
     if not _is_constant(value):
-        raise NotAllowedError(f"calls {function} with {name} := {value.sql('duckdb')}, which is not a constant", "write the value itself")
+        raise NotAllowedError(
+            f"calls {function} with {name} := {value.sql('duckdb')}, which is not a constant", "write the value itself"
+        )
     if name == "hive_partitioning" and not _is(value, False):
-        raise NotAllowedError(f"calls {function} with {name} := {value.sql('duckdb')}: columns would follow the names of folders", "write hive_partitioning := false")
+        raise NotAllowedError(
+            f"calls {function} with {name} := {value.sql('duckdb')}: columns would follow the names of folders",
+            "write hive_partitioning := false",
+        )
     if name == "format" and fold(value.name) == "auto":
-        raise NotAllowedError(f"calls {function} with format := 'auto', which is sniffed from private rows", "write format := 'newline_delimited' or 'array'")
+        raise NotAllowedError(
+            f"calls {function} with format := 'auto', which is sniffed from private rows",
+            "write format := 'newline_delimited' or 'array'",
+        )
     return name, value
 
 
@@ -144,16 +173,25 @@ def _is_constant(value: exp.Expr) -> bool:
         return _is_constant(value.expression)
     if isinstance(value, exp.Cast):
         return _is_constant(value.this)
-    is_made = isinstance(value, (exp.Struct, exp.Array)) or (isinstance(value, exp.Anonymous) and function_name(value) in {"struct_pack", "list_value"})
+    is_made = isinstance(value, (exp.Struct, exp.Array)) or (
+        isinstance(value, exp.Anonymous) and function_name(value) in {"struct_pack", "list_value"}
+    )
     return is_made and all(map(_is_constant, value.expressions))
 
 
 def _texts(value: exp.Expr, function: str) -> list[str]:
     """One path or a list of them."""
     inner = value.unnest()
-    listed = inner.expressions if isinstance(inner, exp.Array) or (isinstance(inner, exp.Anonymous) and function_name(inner) == "list_value") else [inner]
+    listed = (
+        inner.expressions
+        if isinstance(inner, exp.Array) or (isinstance(inner, exp.Anonymous) and function_name(inner) == "list_value")
+        else [inner]
+    )
     if not listed or not all(isinstance(item, exp.Literal) and item.is_string for item in listed):
-        raise NotAllowedError(f"calls {function} with a file name that is computed ({value.sql('duckdb')})", "write the name itself, or a list of names")
+        raise NotAllowedError(
+            f"calls {function} with a file name that is computed ({value.sql('duckdb')})",
+            "write the name itself, or a list of names",
+        )
     return [item.name for item in listed]
 
 
@@ -173,13 +211,18 @@ def _types(function: str, patterns: Sequence[str], given: dict[str, exp.Expr]) -
 def _declared(function: str, patterns: Sequence[str], given: dict[str, exp.Expr]) -> exp.Expr:
     """The call as it should be, with the types to fill in. From the definition alone: what was sniffed is not shown."""
     listed = [exp.Literal.string(path) for path in patterns]
-    blanks = [exp.PropertyEQ(this=exp.to_identifier(column, quoted=True), expression=exp.Literal.string("TYPE")) for column in ("first column", "second column")]
+    blanks = [
+        exp.PropertyEQ(this=exp.to_identifier(column, quoted=True), expression=exp.Literal.string("TYPE"))
+        for column in ("first column", "second column")
+    ]
     arguments: dict[str, exp.Expr] = {"columns": exp.Struct(expressions=blanks), "auto_detect": exp.false()}
     if function == "read_csv":
         arguments["header"] = exp.true()
     arguments |= {name: value for name, value in given.items() if name != "auto_detect"}
     path = listed[0] if len(listed) == 1 else exp.Array(expressions=listed)
-    return exp.Anonymous(this=function, expressions=[path, *(_argument(name, value) for name, value in arguments.items())])
+    return exp.Anonymous(
+        this=function, expressions=[path, *(_argument(name, value) for name, value in arguments.items())]
+    )
 
 
 def _paths(con: duckdb.DuckDBPyConnection, patterns: Sequence[str]) -> tuple[str, ...]:
@@ -189,15 +232,26 @@ def _paths(con: duckdb.DuckDBPyConnection, patterns: Sequence[str]) -> tuple[str
         try:
             facts = Path(path).stat()
         except OSError:
-            raise NotAllowedError(f"reads {path}, which cannot be looked at", "check that this process may read it") from None
+            raise NotAllowedError(
+                f"reads {path}, which cannot be looked at", "check that this process may read it"
+            ) from None
         if _PATTERN.search(os.path.realpath(path)):
-            raise NotAllowedError(f"reads {path}, whose name DuckDB would take for a pattern", "rename the file: without *, ?, [ and {")
+            raise NotAllowedError(
+                f"reads {path}, whose name DuckDB would take for a pattern", "rename the file: without *, ?, [ and {"
+            )
         if not stat.S_ISREG(facts.st_mode):
             raise NotAllowedError(f"reads {path}, which is not a plain file", "write its rows to a file or a table")
         before = found.setdefault((facts.st_dev, facts.st_ino), path)
         if before is not path:
-            twice = f"{path} twice" if os.path.realpath(before) == os.path.realpath(path) else f"{before} and {path}, which are one file"
-            raise NotAllowedError(f"reads {twice}: each row would count twice", "name every file once; let no two patterns match the same one")
+            twice = (
+                f"{path} twice"
+                if os.path.realpath(before) == os.path.realpath(path)
+                else f"{before} and {path}, which are one file"
+            )
+            raise NotAllowedError(
+                f"reads {twice}: each row would count twice",
+                "name every file once; let no two patterns match the same one",
+            )
     return tuple(sorted(map(os.path.realpath, found.values())))
 
 
@@ -205,14 +259,21 @@ def _matches(con: duckdb.DuckDBPyConnection, patterns: Sequence[str]) -> Iterato
     for pattern in patterns:
         if _REMOTE.match(pattern):
             raise NotAllowedError(
-                f"reads {pattern!r}, which is not a file of this machine: it could change while it is read", "copy it here, or write its rows to a table"
+                f"reads {pattern!r}, which is not a file of this machine: it could change while it is read",
+                "copy it here, or write its rows to a table",
             )
         try:
             rows = con.execute("SELECT file FROM glob(?)", [pattern]).fetchall()
         except duckdb.Error:
-            raise NotAllowedError(f"reads {pattern!r}, which this connection may not look for", "allow access to files, or write the rows to a table") from None
+            raise NotAllowedError(
+                f"reads {pattern!r}, which this connection may not look for",
+                "allow access to files, or write the rows to a table",
+            ) from None
         if not rows:
-            raise NotAllowedError(f"reads {pattern!r}, which matches no file", "check the path: it is relative to the folder that this process runs in")
+            raise NotAllowedError(
+                f"reads {pattern!r}, which matches no file",
+                "check the path: it is relative to the folder that this process runs in",
+            )
         yield from (path for (path,) in rows)
 
 

@@ -69,12 +69,16 @@ class Relation:
             if fold(own.name) == fold(unit):
                 if not own.type.startswith(_UNIT_TYPES) or own.type.endswith("]"):
                     raise refuse(
-                        OptionError, function, f"unit ({unit!r}) is of type {own.type}, of which equal values need not be the same",
+                        OptionError,
+                        function,
+                        f"unit ({unit!r}) is of type {own.type}, of which equal values need not be the same",
                         "identify units by a number, text, date or UUID",
                     )
                 return own
         raise refuse(
-            OptionError, function, f"unit ({unit!r}) is not a column of {self.name.table}",
+            OptionError,
+            function,
+            f"unit ({unit!r}) is not a column of {self.name.table}",
             f"its columns are {', '.join(own.name for own in self.columns)}",
         )
 
@@ -90,14 +94,18 @@ def describe(con: duckdb.DuckDBPyConnection, text: str, place: Place, function: 
     found = catalog.find(con, text, place)
     if found is None:
         raise refuse(
-            TableError, function, f"table ({text!r}) does not exist for this call",
+            TableError,
+            function,
+            f"table ({text!r}) does not exist for this call",
             "name a table of an attached database in full; a temporary table, one registered from Python or one whose "
             "transaction is still open cannot be seen here: create it as a table and COMMIT",
         )
     relation = _describe(con, *found, function, _MOST_VIEWS)
     for column, reason in relation.odd.items():
         raise refuse(
-            TableError, function, f"table ({relation.name.table!r}) has the generated column {column}, which {reason}",
+            TableError,
+            function,
+            f"table ({relation.name.table!r}) has the generated column {column}, which {reason}",
             "release a view that leaves the column out, or make it a plain column",
         )
     return relation
@@ -107,13 +115,22 @@ def _describe(con: duckdb.DuckDBPyConnection, name: Name, is_view: bool, functio
     kind = catalog.databases(con)[name.database].type
     if kind != "duckdb":
         raise refuse(
-            TableError, function, f"table ({name}) is in a database of type {kind}, whose tables may be anything",
+            TableError,
+            function,
+            f"table ({name}) is in a database of type {kind}, whose tables may be anything",
             "copy it: CREATE TABLE ... AS FROM ...",
         )
     if is_view:
         return _view(con, name, function, depth)
     own = catalog.columns(con, name)
-    return Relation(name, own, name.tree(), catalog.checks(con, name), declared={column.name: column for column in own}, odd=_odd(con, name, own))
+    return Relation(
+        name,
+        own,
+        name.tree(),
+        catalog.checks(con, name),
+        declared={column.name: column for column in own},
+        odd=_odd(con, name, own),
+    )
 
 
 def _odd(con: duckdb.DuckDBPyConnection, name: Name, own: tuple[Column, ...]) -> dict[str, str]:
@@ -126,7 +143,11 @@ def _odd(con: duckdb.DuckDBPyConnection, name: Name, own: tuple[Column, ...]) ->
         except NotRowWiseError as reason:
             out[column] = str(reason)
     for _ in reads:  # one may be computed of another
-        out |= {column: f"reads the generated column {min(read & set(out))}" for column, read in reads.items() if column not in out and read & set(out)}
+        out |= {
+            column: f"reads the generated column {min(read & set(out))}"
+            for column, read in reads.items()
+            if column not in out and read & set(out)
+        }
     return out
 
 
@@ -158,13 +179,19 @@ def _view(con: duckdb.DuckDBPyConnection, name: Name, function: str, depth: int)
     if types is None or len(types) != len(shown):
         raise no("no longer has the columns that it had when it was made", "create the view again")
     own = tuple(Column(column, kind, nullable=True) for column, kind in zip(shown, types, strict=True))
-    listed = exp.TableAlias(this=exp.to_identifier(ROWS), columns=[exp.to_identifier(column, quoted=True) for column in shown])
+    listed = exp.TableAlias(
+        this=exp.to_identifier(ROWS), columns=[exp.to_identifier(column, quoted=True) for column in shown]
+    )
     rows = exp.Subquery(this=written.select, alias=listed)
     if isinstance(source, Files):
         return Relation(name, own, rows, files=source)
     for column in sorted(written.read & set(source.odd)):
         raise no(f"reads the generated column {column}, which {source.odd[column]}")
-    declared = {column: source.declared[origin] for column, origin in zip(shown, written.origins, strict=True) if origin in source.declared}
+    declared = {
+        column: source.declared[origin]
+        for column, origin in zip(shown, written.origins, strict=True)
+        if origin in source.declared
+    }
     return Relation(name, own, rows, source.checks, source.names, declared, source.files)
 
 
@@ -174,14 +201,18 @@ def _with_ddl(refused: NotAllowedError, view: View, name: Name) -> str:
         return refused.cure
     select = view.select.copy()
     select.args["from_"].this.set("this", refused.call)
-    ddl = exp.Create(this=exp.table_(name.table, db=name.schema, quoted=True), kind="VIEW", replace=True, expression=select)
+    ddl = exp.Create(
+        this=exp.table_(name.table, db=name.schema, quoted=True), kind="VIEW", replace=True, expression=select
+    )
     return f"{refused.cure}: {ddl.sql('duckdb')}"
 
 
 def _source(con: duckdb.DuckDBPyConnection, view: View, name: Name, function: str, depth: int) -> Relation | Files:
     """What a view selects from: a relation, or files."""
     dotted = ".".join(exp.to_identifier(part.name, quoted=True).sql("duckdb") for part in view.source.parts)
-    found = None if isinstance(view.source.this, exp.Func) else catalog.find(con, dotted, Place(name.database, name.schema))
+    found = (
+        None if isinstance(view.source.this, exp.Func) else catalog.find(con, dotted, Place(name.database, name.schema))
+    )
     if found is not None:
         return _describe(con, *found, function, depth - 1)
     read = files.read(con, view.source)

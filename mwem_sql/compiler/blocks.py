@@ -27,12 +27,16 @@ from mwem_sql.queries.stretches import Held, Signatures, Stretches
 from mwem_sql.workload import Query
 
 MAX_JOINED = 2**29  # cells of all conditions that join columns; they are gone through several times
-MAX_VALUED = 2**25  # cells of all groups and measures that have conditions on the same columns; each is held in 4 to 12 bytes
+MAX_VALUED = (
+    2**25
+)  # cells of all groups and measures that have conditions on the same columns; each is held in 4 to 12 bytes
 MAX_CELLS = 10_000_000  # cells of the whole state, and so of one query's attributes together
 
 Cell = tuple[str | None, ...]
 Evaluated = Mapping[tuple[str, str], Values]
-_Alike = dict[tuple[str, ...], dict[tuple[Part, ...], Query]]  # by columns, what is asked of them and the first query that asks it
+_Alike = dict[
+    tuple[str, ...], dict[tuple[Part, ...], Query]
+]  # by columns, what is asked of them and the first query that asks it
 
 
 class CompiledQuery(NamedTuple):
@@ -153,12 +157,15 @@ class Builder:
     def _check_cells(self, found: _Alike, most: int, cure: str) -> None:
         # One for a set of columns is what any workload may have.
         many = {columns: alike for columns, alike in found.items() if len(alike) > 1}
-        cells = {columns: len(alike) * prod(self._fine[name].count for name in columns) for columns, alike in many.items()}
+        cells = {
+            columns: len(alike) * prod(self._fine[name].count for name in columns) for columns, alike in many.items()
+        }
         if sum(cells.values()) > most:
             columns = max(cells, key=cells.__getitem__)
             example = next(iter(many[columns].values()))
             raise refuse(
-                CellsError, "workload",
+                CellsError,
+                "workload",
                 f"{sum(map(len, many.values())):,} queries, such as {example.label!r} over {', '.join(columns)}, are worked out cell by cell:"
                 f" {sum(cells.values()):,} cells, more than {most:,}",
                 f"{cure}, use fewer constants in all, or ask fewer such queries at a time",
@@ -249,7 +256,9 @@ class Builder:
         final[mask] = numbered
         final[~counted] = -1
         block = Block(columns, final, max(1, len(used)), values, unit)
-        return Drafted(self._ranks(columns), block, tuple(cells[k] for k in used.tolist()) or (cells[0],), bool(counted.any()))
+        return Drafted(
+            self._ranks(columns), block, tuple(cells[k] for k in used.tolist()) or (cells[0],), bool(counted.any())
+        )
 
     def _is_true(self, part: Part) -> npt.NDArray[np.bool_]:
         """Where a condition is true, on the classes of its columns."""
@@ -273,7 +282,9 @@ class Builder:
             labels: Held = Stretches(found.begins, found.numbers.astype(np.int32) - 1, found.shape)
             if not isinstance(mask, Stretches):
                 labels = mask.astype(np.int32) - 1
-            self._counting[key] = Drafted(self._ranks(columns), Block(columns, labels, 1), ((),), bool(found.numbers.any()))
+            self._counting[key] = Drafted(
+                self._ranks(columns), Block(columns, labels, 1), ((),), bool(found.numbers.any())
+            )
         return self._counting[key]
 
     def _ranks(self, columns: tuple[str, ...]) -> tuple[int, ...]:
@@ -296,7 +307,9 @@ class Builder:
             out[name] = Classes(own.pieces, tell_apart(np.zeros_like(by_piece), by_piece[:, None]))
         return out
 
-    def settle(self, number: int, query: Query, parts: Sequence[Part], draft: Draft, coarse: Mapping[str, Classes]) -> CompiledQuery:
+    def settle(
+        self, number: int, query: Query, parts: Sequence[Part], draft: Draft, coarse: Mapping[str, Classes]
+    ) -> CompiledQuery:
         """The draft on coarse classes, without attributes that do not matter to it."""
         blocks: tuple[Block, ...] = ()
         groups: tuple[tuple[Cell, ...], ...] = ()
@@ -320,7 +333,11 @@ class Builder:
                 if name not in self._firsts:
                     self._firsts[name] = self._fine[name].codes[coarse[name].representatives].astype(np.intp)
                 first = self._firsts[name]
-                labels = stretches.take(labels, first) if len(labels.shape) == 1 else stretches.plain(labels).take(first, axis=axis)
+                labels = (
+                    stretches.take(labels, first)
+                    if len(labels.shape) == 1
+                    else stretches.plain(labels).take(first, axis=axis)
+                )
                 values = None if values is None else values.take(first, axis=axis)
         parts = simplified(Block(block.attributes, labels, block.size, values, block.unit))
         if cells == ((),):
@@ -394,11 +411,10 @@ def _inverse(order: Sequence[int]) -> tuple[int, ...]:
 
 def too_many(label: str, columns: Sequence[str], cells: int) -> CellsError:
     error = refuse(
-        CellsError, "workload",
+        CellsError,
+        "workload",
         f"query {label!r} needs {cells:,} cells over {', '.join(columns)}, more than {MAX_CELLS:,}",
         "group by fewer columns, or by coarser expressions",
     )
     assert isinstance(error, CellsError)
     return error
-
-

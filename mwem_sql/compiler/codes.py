@@ -53,7 +53,10 @@ def source(table: Rows, attributes: Sequence[Attribute], unit: Unit | None) -> e
         this=exp.RowNumber(),
         partition_by=[key.copy()],
         order=exp.Order(
-            expressions=[exp.Ordered(this=exp.Anonymous(this="hash", expressions=[key.copy(), *read])), *(part.copy() for part in read)]
+            expressions=[
+                exp.Ordered(this=exp.Anonymous(this="hash", expressions=[key.copy(), *read])),
+                *(part.copy() for part in read),
+            ]
         ),
     )
     picked = (
@@ -114,7 +117,9 @@ def group_code(classes: Classes, key: exp.Expr) -> exp.Expr:
         return key
     attribute = classes.attribute
     # A listed value as an ENUM in the order of the list; NULL for anything else.
-    kind = exp.DataType(this=exp.DataType.Type.ENUM, expressions=[exp.Literal.string(text) for text in attribute.values or ()])
+    kind = exp.DataType(
+        this=exp.DataType.Type.ENUM, expressions=[exp.Literal.string(text) for text in attribute.values or ()]
+    )
     text = as_text(key, attribute.type) if _compares_exactly(attribute) else key
     place = exp.Anonymous(this="enum_code", expressions=[exp.TryCast(this=text, to=kind)])
     return _mapped(place, classes.codes[: classes.pieces.known])
@@ -153,7 +158,11 @@ def _direct(classes: Classes) -> exp.Expr:
     assert listed is not None
     known = dict(zip(attribute.values, classes.codes.tolist(), strict=False))
     codes = np.array([known.get(value, missing(classes)) for value in listed])
-    place = cast(column, "UTINYINT") if attribute.type == "BOOLEAN" else exp.Anonymous(this="enum_code", expressions=[column])
+    place = (
+        cast(column, "UTINYINT")
+        if attribute.type == "BOOLEAN"
+        else exp.Anonymous(this="enum_code", expressions=[column])
+    )
     return _mapped(place, codes)
 
 
@@ -179,7 +188,9 @@ def _bounded(classes: Classes, column: exp.Expr) -> exp.Expr:
     assert attribute.low is not None
     codes = classes.codes[: classes.pieces.known]
     if _is_counted(classes):
-        offset = exp.Sub(this=scale.measure(_clamped(attribute, column)), expression=exp.Literal.number(int(attribute.low)))
+        offset = exp.Sub(
+            this=scale.measure(_clamped(attribute, column)), expression=exp.Literal.number(int(attribute.low))
+        )
         known = _mapped(offset, codes)
     else:
         runs = _runs(classes)
@@ -208,7 +219,9 @@ def _clamped(attribute: Attribute, column: exp.Expr) -> exp.Expr:
 
 def _or_null(column: exp.Expr, known: exp.Expr) -> exp.Expr:
     """What is made of a column, and NULL for NULL: comparisons, least and greatest do not pass it on, so it is asked for first."""
-    return exp.Case(ifs=[exp.If(this=exp.Is(this=column.copy(), expression=exp.null()), true=exp.null())], default=known)
+    return exp.Case(
+        ifs=[exp.If(this=exp.Is(this=column.copy(), expression=exp.null()), true=exp.null())], default=known
+    )
 
 
 def _search(attribute: Attribute, starts: Sequence[Tick], codes: Sequence[int]) -> exp.Expr:

@@ -69,9 +69,7 @@ def cut(
     return out
 
 
-def evaluate(
-    terms: Terms, pieces: Mapping[str, Pieces], sandbox: Sandbox
-) -> dict[tuple[str, str], Values]:
+def evaluate(terms: Terms, pieces: Mapping[str, Pieces], sandbox: Sandbox) -> dict[tuple[str, str], Values]:
     """The values of leaves one by one on all combinations of their columns' pieces."""
     by_columns: dict[tuple[str, ...], list[tuple[str, str]]] = {}
     for key, leaf in terms.items():
@@ -90,29 +88,37 @@ def evaluate(
     return out
 
 
-def _check_evaluations(by_columns: Mapping[tuple[str, ...], Sequence[tuple[str, str]]], pieces: Mapping[str, Pieces]) -> None:
+def _check_evaluations(
+    by_columns: Mapping[tuple[str, ...], Sequence[tuple[str, str]]], pieces: Mapping[str, Pieces]
+) -> None:
     left = MAX_EVALUATED
     for columns, keys in by_columns.items():
         cells = prod(len(pieces[name]) for name in columns)
         if len(columns) > 1 and cells > MAX_JOINT:
             raise refuse(
-                CellsError, "workload",
+                CellsError,
+                "workload",
                 f"{keys[0][1]!r} joins {', '.join(columns)} value by value, {cells:,} combinations, more than {MAX_JOINT:,}",
                 "declare step or bins in a domain table, or compare each column with constants",
             )
         left -= cells * len(keys)
         if left < 0:
             raise refuse(
-                CellsError, "workload",
+                CellsError,
+                "workload",
                 f"{len(keys):,} expressions such as {keys[0][1]!r} are evaluated value by value on {cells:,} values of"
                 f" {', '.join(columns)}, more than {MAX_EVALUATED:,} times in all",
                 "ask fewer, declare fewer values, or compare the column with constants (=, IN, <, BETWEEN)",
             )
 
 
-def load_grid(sandbox: Sandbox, columns: Sequence[str], places: npt.NDArray[np.intp], pieces: Mapping[str, Pieces]) -> None:
+def load_grid(
+    sandbox: Sandbox, columns: Sequence[str], places: npt.NDArray[np.intp], pieces: Mapping[str, Pieces]
+) -> None:
     """Combinations of the columns' pieces as the table `grid`; `places` has a row for each column."""
-    loaded: dict[str, tuple[str, pa.Array]] = {"__one": ("INTEGER", pa.array(np.zeros(places.shape[1], dtype=np.int32)))}
+    loaded: dict[str, tuple[str, pa.Array]] = {
+        "__one": ("INTEGER", pa.array(np.zeros(places.shape[1], dtype=np.int32)))
+    }
     for name, index in zip(columns, places, strict=True):
         loaded[name] = (pieces[name].attribute.type, pieces[name].values().take(pa.array(index)))
     sandbox.load("grid", loaded)
@@ -137,9 +143,12 @@ def typed(role: str, text: str) -> str:
 def evaluation_error(text: str, error: duckdb.Error) -> MwemError:
     syntax = isinstance(error, duckdb.ParserException)
     return refuse(
-        PredicateError, "workload",
+        PredicateError,
+        "workload",
         f"expression ({text!r}) cannot be evaluated on the public domain: {str(error).splitlines()[0].rstrip('.')}",
-        "write what would follow WHERE" if syntax else "it must be a scalar for every declared value; TRY_CAST and CASE help",
+        "write what would follow WHERE"
+        if syntax
+        else "it must be a scalar for every declared value; TRY_CAST and CASE help",
     )
 
 
@@ -153,11 +162,17 @@ def _read(role: str, columns: tuple[str, ...], shape: tuple[int, ...], array: pa
         return Values(columns, hold(truth_of(array).reshape(shape)))
     if role == "group":
         coded = array.combine_chunks().dictionary_encode(null_encoding="encode")
-        return Values(columns, coded.indices.to_numpy(zero_copy_only=False).astype(np.int32).reshape(shape), coded.dictionary.to_pylist())
+        return Values(
+            columns,
+            coded.indices.to_numpy(zero_copy_only=False).astype(np.int32).reshape(shape),
+            coded.dictionary.to_pylist(),
+        )
     numbers = array.fill_null(0.0).to_numpy() + 0.0  # no -0.0
     if not (np.abs(numbers) <= LARGEST).all():
         raise refuse(
-            WorkloadError, "workload", f"measure ({text!r}) is not a number, or beyond {LARGEST:g}, for some value of the domain",
+            WorkloadError,
+            "workload",
+            f"measure ({text!r}) is not a number, or beyond {LARGEST:g}, for some value of the domain",
             "it must be bounded on the whole declared domain: CASE, least and greatest help",
         )
     return Values(columns, np.where(array.is_valid().to_numpy(), numbers, np.nan).reshape(shape))

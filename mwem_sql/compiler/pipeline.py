@@ -73,7 +73,9 @@ def compile_workload(
         return _compiled(domain, workload, sandbox, finer_than)
     except RecursionError:
         raise refuse(
-            PredicateError, "workload", "an expression of the workload is nested too deeply to be taken apart where the call comes from",
+            PredicateError,
+            "workload",
+            "an expression of the workload is nested too deeply to be taken apart where the call comes from",
             "use IN lists, or more rows",
         ) from None
 
@@ -131,7 +133,9 @@ def _measures(domain: Domain, workload: Workload) -> dict[str, Measure]:
 
 def _parse(domain: Domain, workload: Workload, reader: Reader, measures: Mapping[str, Measure]) -> list[Parts]:
     """What each query asks, part by part."""
-    factors = {text: tuple(reader.part("factor", leaf) for leaf in measure.factors) for text, measure in measures.items()}
+    factors = {
+        text: tuple(reader.part("factor", leaf) for leaf in measure.factors) for text, measure in measures.items()
+    }
     columns: dict[str, Part] = {}
     lists: dict[str, Parts] = {}
     out = []
@@ -157,7 +161,9 @@ def _parse(domain: Domain, workload: Workload, reader: Reader, measures: Mapping
 def _column(domain: Domain, name: str) -> Leaf:
     if fold(name) not in domain.spelling:
         raise refuse(
-            WorkloadError, "workload", f"group_by names the unknown column {name!r}",
+            WorkloadError,
+            "workload",
+            f"group_by names the unknown column {name!r}",
             f"{domain.table} has the columns {', '.join(domain.columns)}; an SQL expression goes into a plain VARCHAR",
         )
     return predicate.leaf(exp.column(domain.spelling[fold(name)], quoted=True))
@@ -206,7 +212,9 @@ def _check_as_written(compiled: Compiled, texts: Mapping[tuple[str, str], str], 
         listed = source.group_by is None or source.verbatim or written["group", source.group_by[0]].all()
         if not listed or (np.abs(np.where(truth, number, 0.0) - adds) > _slack(query.linear)).any():
             raise refuse(
-                PredicateError, "workload", f"query ({query.label!r}) is read in two ways by the parser and by DuckDB",
+                PredicateError,
+                "workload",
+                f"query ({query.label!r}) is read in two ways by the parser and by DuckDB",
                 "write it with plain operators and functions",
             )
 

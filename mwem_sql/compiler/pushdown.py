@@ -114,7 +114,9 @@ class _Planner:
         """Whole one- and two-way marginals as (query, attribute, attribute or -1), if there are so many that no plan but the product will do."""
         ends = np.cumsum(widths)
         few = np.flatnonzero(plain & (widths <= 2))
-        rows = np.stack([few, places[ends[few] - widths[few]], np.where(widths[few] == 2, places[ends[few] - 1], -1)], axis=1)
+        rows = np.stack(
+            [few, places[ends[few] - widths[few]], np.where(widths[few] == 2, places[ends[few] - 1], -1)], axis=1
+        )
         touched = set(rows[:, 1:].ravel().tolist()) - {-1}
         if not self._is_multipliable(touched) or self._product_cost(touched) >= _LEAST_PAIR * len(rows):
             return rows[:0]
@@ -140,7 +142,9 @@ class _Planner:
         pairs = [ranks for ranks in sets if len(ranks) <= 2]
         out = []
         for width in _WIDTHS:
-            narrow = self.paired.union(place for place in set(chain.from_iterable(pairs)) if self.counts[place] <= width)
+            narrow = self.paired.union(
+                place for place in set(chain.from_iterable(pairs)) if self.counts[place] <= width
+            )
             found = [ranks for ranks in pairs if narrow.issuperset(ranks)]
             if self._is_multipliable(narrow) and len(found) > 1 and found not in out:
                 out.append(found)
@@ -194,7 +198,11 @@ class _Planner:
                 holding &= holders.get(place, 0)
             number = (holding & -holding).bit_length() - 1
             if number < 0:
-                fits = (k for k in growing if cells[k] * self._cells(place for place in ranks if place not in unions[k]) <= limit)
+                fits = (
+                    k
+                    for k in growing
+                    if cells[k] * self._cells(place for place in ranks if place not in unions[k]) <= limit
+                )
                 number = next(fits, len(unions))
                 if number == len(unions):
                     if number >= most:
@@ -225,7 +233,9 @@ class _Planner:
         scans = math.ceil(sum(self._cells(own) for own, _ in histograms) / MAX_HELD_CELLS)
         cost = scans * (self.statement + _GROUP + columns + _GROUP_BIT * bits)
         for own, sets in histograms:
-            cost += min(1.0, cells / ROWS) * (_ADD + _ADD_COLUMN * len(own)) + _CELL * self._cells(own) + _SET * len(sets)
+            cost += (
+                min(1.0, cells / ROWS) * (_ADD + _ADD_COLUMN * len(own)) + _CELL * self._cells(own) + _SET * len(sets)
+            )
         return cost
 
     def _queries_cost(self, ranks: Ranks) -> float:
@@ -272,7 +282,9 @@ class _Planner:
         rows = self.sets.get((), {})
         for union, sets in draft.unions:
             for histograms in _chunks(self._histograms(union, sets), self._cells, MAX_HELD_CELLS):
-                made = [Histogram(self._named(own), self._shape(own), self._asked(inside)) for own, inside in histograms]
+                made = [
+                    Histogram(self._named(own), self._shape(own), self._asked(inside)) for own, inside in histograms
+                ]
                 made[0].asked.update(rows)
                 rows = {}
                 cost = self._group_cost(union, histograms)
@@ -283,10 +295,14 @@ class _Planner:
             certain = self.pairs.copy()
             certain[:, 1:] = np.where(certain[:, 1:] < 0, -1, np.searchsorted(paired, certain[:, 1:]))
             plain = np.concatenate([certain, plain])
-            yield scans.product(self.source, self._named(paired), self.classes, plain, others, cost=self._product_cost(paired))
+            yield scans.product(
+                self.source, self._named(paired), self.classes, plain, others, cost=self._product_cost(paired)
+            )
         if draft.aggregated:
             cost, numbers = self._aggregates_cost(draft.aggregated), self._numbers(draft.aggregated)
-            yield scans.aggregates(self.source, self.classes, self.pushdown.queries, numbers, self.pushdown.starts, cost=cost)
+            yield scans.aggregates(
+                self.source, self.classes, self.pushdown.queries, numbers, self.pushdown.starts, cost=cost
+            )
 
     def _shape(self, places: Iterable[int]) -> tuple[int, ...]:
         return tuple(map(self.counts.__getitem__, places))

@@ -129,17 +129,28 @@ Part: TypeAlias = GroupBy | Aggregates | Product
 
 
 def group_by(
-    source: exp.Expr, attributes: Names, classes: Mapping[str, Classes], histograms: Sequence[Histogram], *, cost: float, whole: bool
+    source: exp.Expr,
+    attributes: Names,
+    classes: Mapping[str, Classes],
+    histograms: Sequence[Histogram],
+    *,
+    cost: float,
+    whole: bool,
 ) -> GroupBy:
     """Group by codes; where one is looked up by text, by the text, and then turn the groups into codes."""
     own = [classes[name] for name in attributes]
     # Not copied: a column that was cut ten thousand times is a large tree.
     keys = [exp.alias_(codes.group_key(item), f"c{k}", copy=False) for k, item in enumerate(own)]
-    query = exp.select(*keys, exp.alias_(exp.Count(this=exp.Star()), COUNT), copy=False).from_(source.copy(), copy=False)
+    query = exp.select(*keys, exp.alias_(exp.Count(this=exp.Star()), COUNT), copy=False).from_(
+        source.copy(), copy=False
+    )
     # GROUP BY ALL and not by name: the table may have a column of the same name, which would come first.
     query.set("group", exp.Group(all=True))
     if any(map(codes.is_text, own)):
-        found = [exp.alias_(codes.group_code(item, exp.column(f"c{k}", table="__groups")), f"c{k}") for k, item in enumerate(own)]
+        found = [
+            exp.alias_(codes.group_code(item, exp.column(f"c{k}", table="__groups")), f"c{k}")
+            for k, item in enumerate(own)
+        ]
         total = exp.alias_(cast(exp.Sum(this=exp.column(COUNT, table="__groups")), "BIGINT"), COUNT)
         query = exp.select(*found, total).from_(query.subquery("__groups"))
         query.set("group", exp.Group(all=True))
@@ -152,7 +163,15 @@ def product(
     own = [classes[name] for name in attributes]
     read = [exp.alias_(codes.row_code(item), f"c{k}", copy=False) for k, item in enumerate(own)]
     shape = tuple(item.count for item in own)
-    return Product(attributes, shape, exp.select(*read, copy=False).from_(source.copy(), copy=False), tuple(map(codes.reading, own)), plain, asked, cost)
+    return Product(
+        attributes,
+        shape,
+        exp.select(*read, copy=False).from_(source.copy(), copy=False),
+        tuple(map(codes.reading, own)),
+        plain,
+        asked,
+        cost,
+    )
 
 
 def aggregates(
@@ -223,7 +242,9 @@ def _place(block: Block, code: Mapping[str, exp.Expr]) -> exp.Expr:
     place = places[0]
     for own, size in zip(places[1:], block.shape[1:], strict=True):
         # BIGINT because a product of codes would raise in their own type.
-        place = exp.Add(this=exp.Mul(this=exp.paren(cast(place, "BIGINT")), expression=exp.Literal.number(size)), expression=own)
+        place = exp.Add(
+            this=exp.Mul(this=exp.paren(cast(place, "BIGINT")), expression=exp.Literal.number(size)), expression=own
+        )
     return place
 
 

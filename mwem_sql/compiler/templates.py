@@ -16,8 +16,12 @@ from mwem_sql.database.predicate import MAX_DEPTH, MAX_TEXT, Compound, Condition
 from mwem_sql.errors import PredicateError
 
 _AND = re.compile(r"\b[aA][nN][dD]\b")
-_CONSTANT = re.compile(r"""('(?:[^']|'')*'|"(?:[^"]|"")*"|(?<![\w'.])[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?![\w'.]))""")
-_TOKEN = re.compile(r"""[ \t\r\n]+|[^\W\d]\w*|"(?:[^"]|"")*"|<>|<=|>=|!=|::|\|\||//(?!\*)|-(?![->])|/(?!\*)|[+*%<>=(),.]""")
+_CONSTANT = re.compile(
+    r"""('(?:[^']|'')*'|"(?:[^"]|"")*"|(?<![\w'.])[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?![\w'.]))"""
+)
+_TOKEN = re.compile(
+    r"""[ \t\r\n]+|[^\W\d]\w*|"(?:[^"]|"")*"|<>|<=|>=|!=|::|\|\||//(?!\*)|-(?![->])|/(?!\*)|[+*%<>=(),.]"""
+)
 # Words that a constant or a parenthesis may follow without being an argument or the parameter of a type.
 _KEYWORDS = {"and", "or", "not", "in", "between", "like", "ilike", "is", "case", "when", "then", "else", "escape"}
 # Words and signs that open something, and what closes which of them; AND closes BETWEEN.
@@ -207,7 +211,9 @@ class _Form:
         self._parts = tuple(map(_Form, condition.parts)) if isinstance(condition, Compound) else ()
         self._sql = "" if isinstance(condition, Compound) else condition.sql
         self._tested = 0 if isinstance(condition, Compound) or condition.test is None else len(condition.test[1])
-        texts = () if isinstance(condition, Compound) else (*(condition.test or ("", ()))[1], *(condition.compared or ()))
+        texts = (
+            () if isinstance(condition, Compound) else (*(condition.test or ("", ()))[1], *(condition.compared or ()))
+        )
         self._templates = tuple(map(_template, (self._sql, *texts)))
 
     def slots(self) -> Iterator[int]:

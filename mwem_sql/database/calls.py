@@ -132,7 +132,10 @@ def run(function: str, work: Callable[[], Result], *, from_python: bool = False)
         raise KeyboardInterrupt
     # Whatever it ended with: an interrupted statement looks like an error of DuckDB's.
     raise refuse(
-        CancelledError, function, "the call was stopped", "mwem_ledger() tells whether it was charged already; what was stored before is kept"
+        CancelledError,
+        function,
+        "the call was stopped",
+        "mwem_ledger() tells whether it was charged already; what was stored before is kept",
     )
 
 

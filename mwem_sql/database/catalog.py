@@ -183,7 +183,9 @@ class Database:
 
 def databases(con: duckdb.DuckDBPyConnection) -> dict[str, Database]:
     """All attached databases but DuckDB's own, by name."""
-    rows = con.execute("SELECT database_name, path, readonly, type FROM duckdb_databases() WHERE NOT internal").fetchall()
+    rows = con.execute(
+        "SELECT database_name, path, readonly, type FROM duckdb_databases() WHERE NOT internal"
+    ).fetchall()
     return {row[0]: Database(*row) for row in rows}
 
 
@@ -203,7 +205,9 @@ def check_functions(con: duckdb.DuckDBPyConnection, function: str) -> None:
         if name in own:
             what = "macro" if kind.endswith("macro") else "function"
             raise refuse(
-                TableError, function, f"{what} ({name!r}) has the name of a function of DuckDB's that private rows may be read with",
+                TableError,
+                function,
+                f"{what} ({name!r}) has the name of a function of DuckDB's that private rows may be read with",
                 f"drop the {what} or give it another name",
             )
 
@@ -216,18 +220,24 @@ def _built_in() -> frozenset[tuple[str, str, str]]:
 
 def _functions(con: duckdb.DuckDBPyConnection) -> frozenset[tuple[str, str, str]]:
     """All functions by name, kind and parameter types, without calling one that could be the user's."""
-    rows = con.execute("SELECT function_name, function_type, parameter_types::VARCHAR FROM system.main.duckdb_functions()").fetchall()
+    rows = con.execute(
+        "SELECT function_name, function_type, parameter_types::VARCHAR FROM system.main.duckdb_functions()"
+    ).fetchall()
     return frozenset((fold(name), kind, types) for name, kind, types in rows)
 
 
 def _unqualified(tree: exp.Expr) -> exp.Expr:
     """Older versions of DuckDB print `main.list_value(1)` for `[1]`, and a truth value as a cast of its first letter."""
     return tree.transform(
-        lambda node: node.expression
-        if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Func) and node.this.sql("duckdb") == "main"
-        else exp.Boolean(this=node.this.name == "t")
-        if isinstance(node, exp.Cast) and node.to.this == exp.DType.BOOLEAN and node.this.sql("duckdb") in {"'t'", "'f'"}
-        else node
+        lambda node: (
+            node.expression
+            if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Func) and node.this.sql("duckdb") == "main"
+            else exp.Boolean(this=node.this.name == "t")
+            if isinstance(node, exp.Cast)
+            and node.to.this == exp.DType.BOOLEAN
+            and node.this.sql("duckdb") in {"'t'", "'f'"}
+            else node
+        )
     )
 
 
@@ -238,7 +248,9 @@ def _parsed(text: str, what: str) -> exp.Expr:
         statements = ()
     if len(statements) != 1 or statements[0] is None:
         raise refuse(
-            TableError, "catalog", f"{what} has a definition that cannot be read",
+            TableError,
+            "catalog",
+            f"{what} has a definition that cannot be read",
             "use the table under it, or a plain SELECT of columns FROM one table",
         )
     return statements[0]

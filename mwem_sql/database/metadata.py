@@ -45,7 +45,9 @@ def holders(con: duckdb.DuckDBPyConnection, table: str) -> list[str]:
 def damaged(home: str) -> MwemError:
     """Nothing can be counted any more."""
     return refuse(
-        BudgetError, "ledger", f"the tables ledger, budgets, names and journal in the schema mwem of database ({home}) cannot be read",
+        BudgetError,
+        "ledger",
+        f"the tables ledger, budgets, names and journal in the schema mwem of database ({home}) cannot be read",
         "they were changed by hand: restore them from a backup",
     )
 
@@ -57,7 +59,11 @@ def prepare(con: duckdb.DuckDBPyConnection, database: str, script: str, newest: 
     """
     if newest is None or database not in holders(con, newest):
         with lock(SCHEMA), transaction(con):  # the lock: two that make the same tables at once would conflict
-            create = exp.Create(this=exp.Table(db=exp.to_identifier(SCHEMA), catalog=exp.to_identifier(database, quoted=True)), kind="SCHEMA", exists=True)
+            create = exp.Create(
+                this=exp.Table(db=exp.to_identifier(SCHEMA), catalog=exp.to_identifier(database, quoted=True)),
+                kind="SCHEMA",
+                exists=True,
+            )
             con.execute(create.sql("duckdb"))
             use(con, Place(database, SCHEMA))
             con.execute(read_sql(script))

@@ -21,7 +21,9 @@ from mwem_sql.errors import MwemError, PredicateError, refuse
 
 MAX_TEXT = 100_000  # characters of one expression
 MAX_DEPTH = 200  # levels of nesting: deeper trees exhaust a recursive parser
-_SCHEMA = "main"  # the one that a column's table may be qualified with; there is one such table where texts are evaluated
+_SCHEMA = (
+    "main"  # the one that a column's table may be qualified with; there is one such table where texts are evaluated
+)
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 # How each comparison is written, with the column on the left and on the right.
@@ -126,8 +128,12 @@ def parse_list(text: str, columns: Mapping[str, str], role: str, table: str) -> 
     """The checked trees of expressions separated by commas."""
     own = _Text(text, role)
     selected = _statement(own, before="SELECT\n")
-    if not isinstance(selected, exp.Select) or [key for key, value in selected.args.items() if value] != ["expressions"]:
-        raise own.no("is not a list of SQL expressions", "write what would follow GROUP BY: sex, date_trunc('month', d)")
+    if not isinstance(selected, exp.Select) or [key for key, value in selected.args.items() if value] != [
+        "expressions"
+    ]:
+        raise own.no(
+            "is not a list of SQL expressions", "write what would follow GROUP BY: sex, date_trunc('month', d)"
+        )
     return [_checked(tree, own, columns, table) for tree in selected.expressions]
 
 
@@ -274,10 +280,15 @@ def _checked(tree: exp.Expr, own: _Text, columns: Mapping[str, str], table: str)
     for column in tree.find_all(exp.Column):
         qualified = [fold(part.name) for part in column.parts[:-1]]
         if qualified not in ([], [fold(table)], [_SCHEMA, fold(table)]):
-            raise own.no(f"reads {dialect.sql(column)}, which is not a column of {table}", "name the table's own columns")
+            raise own.no(
+                f"reads {dialect.sql(column)}, which is not a column of {table}", "name the table's own columns"
+            )
         if fold(column.name) not in columns:
             listed = ", ".join(dict.fromkeys(columns.values()))
-            raise own.no(f"reads the unknown column {_shown(column.name)}", f"{table} has the columns {listed}; a string takes single quotes")
+            raise own.no(
+                f"reads the unknown column {_shown(column.name)}",
+                f"{table} has the columns {listed}; a string takes single quotes",
+            )
         for qualifier in ("table", "db"):
             column.set(qualifier, None)
         column.set("this", exp.to_identifier(columns[fold(column.name)], quoted=True))
@@ -322,7 +333,10 @@ def _shown(name: str) -> str:
 
 
 def _too_deep(own: _Text) -> MwemError:
-    return own.no(f"is nested too deeply (at most {MAX_DEPTH} levels, and fewer of parentheses and calls)", "use IN lists, or more rows")
+    return own.no(
+        f"is nested too deeply (at most {MAX_DEPTH} levels, and fewer of parentheses and calls)",
+        "use IN lists, or more rows",
+    )
 
 
 def _syntax(own: _Text, error: SqlglotError, lines_before: int) -> MwemError:

@@ -49,7 +49,9 @@ class Sandbox:
     def __enter__(self) -> Sandbox:  # noqa: PYI034  Self is not in Python 3.10
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._con.close()
 
     def row(self, expressions: Sequence[exp.Expr | str]) -> list[object]:
@@ -76,12 +78,16 @@ class Sandbox:
             for k, (name, (type_text, _)) in enumerate(columns.items())
         ]
         self._rows[table] = arrow.num_rows
-        self._longest[table] = {fold(name): _length(array) for name, (_, array) in columns.items() if pa.types.is_string(array.type)}
+        self._longest[table] = {
+            fold(name): _length(array) for name, (_, array) in columns.items() if pa.types.is_string(array.type)
+        }
         view = self._con.from_arrow(arrow)
         numbered = exp.select(exp.alias_(exp.Window(this=exp.RowNumber()), _POSITION), *casts).from_(_ARRIVED)
         create = exp.Create(
             this=exp.to_table(exp.to_identifier(table, quoted=True).sql("duckdb"), dialect="duckdb"),
-            kind="TABLE", expression=numbered, replace=True,
+            kind="TABLE",
+            expression=numbered,
+            replace=True,
         )
         view.query(_ARRIVED, create.sql("duckdb"))
 
@@ -98,7 +104,8 @@ class Sandbox:
             # The expressions are text as the analyst wrote it, so this SELECT cannot be a tree.
             select = f"SELECT {listed} FROM {source} WHERE {_POSITION} BETWEEN ? AND ? ORDER BY {_POSITION}"  # noqa: S608
             slices = [
-                self._con.sql(select, params=[start + 1, start + at_once]).to_arrow_table() for start in range(0, max(1, rows), at_once)
+                self._con.sql(select, params=[start + 1, start + at_once]).to_arrow_table()
+                for start in range(0, max(1, rows), at_once)
             ]
             out.extend(pa.concat_tables(slices).columns)
         return out

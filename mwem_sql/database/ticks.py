@@ -114,7 +114,9 @@ class Scale:
         whole = np.asarray(ticks, dtype=np.int64)
         if self.family == "decimal":
             pairs = np.stack([whole, whole >> 63], axis=1)  # int128, little endian
-            return pa.Array.from_buffers(pa.decimal128(38, self.digits), len(whole), [None, pa.py_buffer(pairs.tobytes())])
+            return pa.Array.from_buffers(
+                pa.decimal128(38, self.digits), len(whole), [None, pa.py_buffer(pairs.tobytes())]
+            )
         if self.family == "date":
             return pa.array(whole.astype(np.int32)).cast(pa.date32())
         if self.family == "timestamp":

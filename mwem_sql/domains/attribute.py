@@ -36,7 +36,9 @@ class Attribute:
 
     def __post_init__(self) -> None:
         if self.open and self.values is None:
-            raise self.refused("is open but has no list of values", "list the values to be told apart; all others become NULL")
+            raise self.refused(
+                "is open but has no list of values", "list the values to be told apart; all others become NULL"
+            )
         if self.open and not self.nullable:
             raise self.refused("is open but not nullable", "the values outside the list are shown as NULL")
         if self.values is not None:
@@ -52,15 +54,21 @@ class Attribute:
             raise self.refused("has neither a list of values nor both bounds", CURE)
         least, most = self.scale.limits
         if not (least <= self.low <= most and least <= self.high <= most):
-            raise self.refused(f"has a bound that is not from {self.text(least)} to {self.text(most)}", "give bounds within that")
+            raise self.refused(
+                f"has a bound that is not from {self.text(least)} to {self.text(most)}", "give bounds within that"
+            )
         if self.low > self.high:
             raise self.refused(f"has low ({self.text(self.low)}) above high ({self.text(self.high)})", "swap them")
         if self.step is not None and self.bins is not None:
             raise self.refused("has both step and bins", "give one of them")
         if self.step is not None and not 0 < self.step < math.inf:
-            raise self.refused(f"has step ({self.step}), which must be positive", "leave it out or give a positive number")
+            raise self.refused(
+                f"has step ({self.step}), which must be positive", "leave it out or give a positive number"
+            )
         if self.bins is not None and self.bins < 1:
-            raise self.refused(f"has bins ({self.bins}), which must be at least 1", "leave it out or give a whole number")
+            raise self.refused(
+                f"has bins ({self.bins}), which must be at least 1", "leave it out or give a whole number"
+            )
 
     def refused(self, what: str, hint: str) -> MwemError:
         return refuse(DomainError, "domain", f"attribute {self.name} {what}", hint)

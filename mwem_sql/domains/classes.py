@@ -89,8 +89,12 @@ class Pieces:
         if attribute.ordered.discrete:
             ticks = generator.integers(lows, highs, endpoint=True)
         else:
-            ticks = np.clip(attribute.ordered.nearest(lows + (highs - lows) * generator.random(len(pieces))), lows, highs)
-        return pa.array(attribute.ordered.arrow(ticks)).take(pa.array(np.arange(len(pieces)), mask=pieces >= self.known))
+            ticks = np.clip(
+                attribute.ordered.nearest(lows + (highs - lows) * generator.random(len(pieces))), lows, highs
+            )
+        return pa.array(attribute.ordered.arrow(ticks)).take(
+            pa.array(np.arange(len(pieces)), mask=pieces >= self.known)
+        )
 
     def label(self, piece: int) -> str | None:
         """A piece in words: its value, or the bounds of its bin or interval; None for NULL."""
@@ -137,11 +141,15 @@ class Classes:
         return self.sizes if coarser.weights is None else self._summed(coarser.weigh(self.pieces))
 
     def _summed(self, weights: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        sums, lengths = (np.bincount(self.codes, weights=each, minlength=self.count) for each in (weights, self.pieces.sizes))
+        sums, lengths = (
+            np.bincount(self.codes, weights=each, minlength=self.count) for each in (weights, self.pieces.sizes)
+        )
         total = sums.sum()
         # A class of single points on a continuous range has no length of its own.
         is_point = lengths <= lengths.sum() * 1e-12
-        return np.where(is_point, POINT_SHARE * total if total > 0 else 1.0, np.maximum(sums, np.finfo(np.float64).tiny))
+        return np.where(
+            is_point, POINT_SHARE * total if total > 0 else 1.0, np.maximum(sums, np.finfo(np.float64).tiny)
+        )
 
     @property
     def densities(self) -> npt.NDArray[np.float64]:
@@ -176,7 +184,9 @@ class Classes:
         if own.listed:
             return self
         known = own.known
-        first = np.flatnonzero((np.diff(self.codes[:known], prepend=-1) != 0) | (np.diff(own.bins[:known], prepend=-1) != 0))
+        first = np.flatnonzero(
+            (np.diff(self.codes[:known], prepend=-1) != 0) | (np.diff(own.bins[:known], prepend=-1) != 0)
+        )
         last = np.append(first[1:], known) - 1
         lows, highs = own.lows[first], own.highs[last]
         keep = np.append(first, known) if own.attribute.nullable else first
@@ -190,7 +200,8 @@ def value_pieces(attribute: Attribute, cuts: Iterable[Tick] = ()) -> Pieces:
     if count is None or count > MAX_VALUES:
         many = "endlessly many values" if count is None else f"{count:,} values"
         raise refuse(
-            DomainError, "domain",
+            DomainError,
+            "domain",
             f"attribute {attribute.name} has {many}, and a query needs them one by one (at most {MAX_VALUES:,})",
             "declare step, bins or values in a domain table, or ask comparisons with constants only",
         )

@@ -32,7 +32,9 @@ def from_schema(relation: Relation, sandbox: Sandbox) -> dict[str, Attribute]:
     out: dict[str, Attribute] = {}
     for column in relation.columns:
         origin = relation.declared.get(column.name, Column(column.name, column.type, nullable=True))
-        own = [part for part in checks if {fold(found.name) for found in part.find_all(exp.Column)} == {fold(origin.name)}]
+        own = [
+            part for part in checks if {fold(found.name) for found in part.find_all(exp.Column)} == {fold(origin.name)}
+        ]
         made = _listed(column, origin, own, sandbox) or _bounded(column, origin, own, sandbox)
         if made is not None:
             out[column.name] = made
@@ -70,7 +72,9 @@ def _listed(column: Column, origin: Column, checks: Sequence[exp.Expr], sandbox:
         kept = _satisfying(check, origin, kept, sandbox)
     if not kept:
         return None
-    return Attribute(column.name, column.type, origin.nullable, tuple(kept), source=source if kept == values else "CHECK")
+    return Attribute(
+        column.name, column.type, origin.nullable, tuple(kept), source=source if kept == values else "CHECK"
+    )
 
 
 def _enumerated(check: exp.Expr) -> list[exp.Expr] | None:
@@ -102,7 +106,9 @@ def _bounded(column: Column, origin: Column, checks: Sequence[exp.Expr], sandbox
     scale = scale_of(column.type)
     if scale is None:
         return None
-    bounds = [(comparison, _limit(sandbox, scale, comparison)) for check in checks for comparison in _comparisons(check)]
+    bounds = [
+        (comparison, _limit(sandbox, scale, comparison)) for check in checks for comparison in _comparisons(check)
+    ]
     lows = [tick for comparison, tick in bounds if tick is not None and isinstance(comparison, (exp.GT, exp.GTE))]
     highs = [tick for comparison, tick in bounds if tick is not None and isinstance(comparison, (exp.LT, exp.LTE))]
     if not lows or not highs or max(lows) > min(highs):
@@ -150,7 +156,9 @@ def from_table(
         if column is None or column.name in out:
             what = "which is listed twice" if column else f"which is not a column of {relation.name.table}"
             raise refuse(
-                DomainError, "domain", f"domain table ({table.table!r}) names the attribute {attribute!r}, {what}",
+                DomainError,
+                "domain",
+                f"domain table ({table.table!r}) names the attribute {attribute!r}, {what}",
                 f"one row per column; the columns are {', '.join(item.name for item in relation.columns)}",
             )
         origin = relation.declared.get(column.name, Column(column.name, column.type, nullable=True))
@@ -161,7 +169,9 @@ def from_table(
         if values is not None:
             if any(given is not None for given in (low, high, step, bins)):
                 raise made.refused("has a list of values and bounds too", "give either values, or low and high")
-            out[column.name] = replace(made, values=_texts(sandbox, made, [value for value in values if value is not None]))
+            out[column.name] = replace(
+                made, values=_texts(sandbox, made, [value for value in values if value is not None])
+            )
         else:
             out[column.name] = replace(
                 made, values=None, low=_tick(sandbox, made, low), high=_tick(sandbox, made, high), step=_step(made, step),
@@ -177,7 +187,10 @@ def _rows(con: duckdb.DuckDBPyConnection, table: catalog.Name) -> list[tuple[Any
     if "attribute" not in present or unknown:
         what = f"has the unknown column {unknown[0]}" if unknown else "has no column attribute"
         raise refuse(
-            DomainError, "domain", f"domain table ({table.table!r}) {what}", f"its columns are {', '.join(_DOMAIN_COLUMNS)}"
+            DomainError,
+            "domain",
+            f"domain table ({table.table!r}) {what}",
+            f"its columns are {', '.join(_DOMAIN_COLUMNS)}",
         )
     kinds = {"values": "VARCHAR[]", "nullable": "BOOLEAN", "open": "BOOLEAN"}
     read = [
@@ -188,7 +201,9 @@ def _rows(con: duckdb.DuckDBPyConnection, table: catalog.Name) -> list[tuple[Any
         return con.execute(exp.select(*read).from_(table.tree()).sql("duckdb")).fetchall()
     except duckdb.Error as error:
         raise refuse(
-            DomainError, "domain", f"domain table ({table.table!r}) cannot be read: {str(error).splitlines()[0]}",
+            DomainError,
+            "domain",
+            f"domain table ({table.table!r}) cannot be read: {str(error).splitlines()[0]}",
             "values is a list of text, nullable and open are BOOLEAN, the others text or numbers",
         ) from None
 
@@ -211,7 +226,10 @@ def _tick(sandbox: Sandbox, made: Attribute, text: str | None) -> Tick | None:
     except duckdb.Error:
         tick = None
     if not is_finite(tick):
-        raise made.refused(f"has the bound {text!r}, which is not a finite value of its type {made.type}", "give bounds of the column's type")
+        raise made.refused(
+            f"has the bound {text!r}, which is not a finite value of its type {made.type}",
+            "give bounds of the column's type",
+        )
     return tick
 
 
@@ -239,4 +257,6 @@ def _bins(made: Attribute, text: str | None) -> int | None:
     try:
         return int(Decimal(text)) if Decimal(text) == int(Decimal(text)) else int(text)
     except (InvalidOperation, ValueError, OverflowError):
-        raise made.refused(f"has bins {text!r}, which is not a whole number", "leave it out or give a whole number") from None
+        raise made.refused(
+            f"has bins {text!r}, which is not a whole number", "leave it out or give a whole number"
+        ) from None

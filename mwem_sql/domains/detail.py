@@ -69,7 +69,11 @@ class Detail:
         joined = Classes(own, told).joined().pieces
         place = np.searchsorted(joined.lows, own.lows, side="right") - 1
         place = np.append(place, joined.known) if self.has_null else place
-        return Classes(joined, codes[np.unique(place, return_index=True)[1]], np.bincount(place, weights).astype(np.float64, copy=False))
+        return Classes(
+            joined,
+            codes[np.unique(place, return_index=True)[1]],
+            np.bincount(place, weights).astype(np.float64, copy=False),
+        )
 
     def cells_of(self, stored: Classes) -> Ints:
         """Of each piece of the classes that `told` gives, a cell that it is made of."""

@@ -39,7 +39,9 @@ class Domain:
         attribute = self._by_name.get(name)
         if attribute is not None:
             return attribute
-        raise refuse(DomainError, "domain", f"column {name} of {self.table} has no public domain, so it cannot be queried", CURE)
+        raise refuse(
+            DomainError, "domain", f"column {name} of {self.table} has no public domain, so it cannot be queried", CURE
+        )
 
     @cached_property
     def _by_name(self) -> dict[str, Attribute]:
@@ -92,7 +94,9 @@ def _domain_table(
         found = catalog.find(con, domain, place)
         if found is None:
             raise refuse(
-                TableError, "domain", f"domain table ({domain!r}) does not exist for this call",
+                TableError,
+                "domain",
+                f"domain table ({domain!r}) does not exist for this call",
                 "create it with the columns attribute, values, low, high, and COMMIT",
             )
     if found is None:

@@ -187,8 +187,15 @@ def make_room(layout: Layout, needed: Clique, sets: Iterable[Clique], sizes: Siz
     kept = [one for one in sets if one <= span and any(one <= own for own in inside)]
     # What they share with cliques outside must stay in one clique.
     for number in between:
-        kept += [layout.cliques[number] & layout.cliques[other] for other in layout.neighbours[number] if other not in between]
-    choices = [triangulate([needed, *kept], sizes), *(_stretched(layout, between, needed, name) for name in sorted(needed))]
+        kept += [
+            layout.cliques[number] & layout.cliques[other]
+            for other in layout.neighbours[number]
+            if other not in between
+        ]
+    choices = [
+        triangulate([needed, *kept], sizes),
+        *(_stretched(layout, between, needed, name) for name in sorted(needed)),
+    ]
     return Room(between, min(choices, key=lambda cliques: total_cells(cliques, sizes)))
 
 
@@ -209,7 +216,12 @@ def added_cells(layouts: Sequence[Layout], rooms: Sequence[Room], needed: Clique
     for layout, room in zip(layouts, rooms, strict=True):
         if room.new is not None:
             added -= total_cells((layout.cliques[number] for number in room.old), sizes)
-            beside.update(layout.cliques[other] for number in room.old for other in layout.neighbours[number] if other not in room.old)
+            beside.update(
+                layout.cliques[other]
+                for number in room.old
+                for other in layout.neighbours[number]
+                if other not in room.old
+            )
     news = maximal([needed, *chain.from_iterable(room.new or () for room in rooms)])
     return added + total_cells((new for new in news if not any(new <= other for other in beside)), sizes)
 

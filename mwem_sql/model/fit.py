@@ -111,7 +111,9 @@ def _look(tree: Tree, numbers: Iterable[int]) -> None:
             targets = tree.targets[clique]
             names = [tuple(name for name in target.query.attributes if name in clique) for target in targets]
             marginals = tree.cliques[number].marginals(names)
-            now = sum(target.misfit(target.query.answer(marginals[own])) for own, target in zip(names, targets, strict=True))
+            now = sum(
+                target.misfit(target.query.answer(marginals[own])) for own, target in zip(names, targets, strict=True)
+            )
             tree.fitted[clique] = replace(note, now=now)
 
 
@@ -125,7 +127,10 @@ class _Region:
         place = {number: position for position, number in enumerate(numbers)}
         self._parents = [place.get(tree.layout.parents[number], -1) for number in numbers]
         cliques = [tree.layout.cliques[number] for number in numbers]
-        self._shared = [(), *(tuple(sorted(own & cliques[up])) for own, up in zip(cliques[1:], self._parents[1:], strict=True))]
+        self._shared = [
+            (),
+            *(tuple(sorted(own & cliques[up])) for own, up in zip(cliques[1:], self._parents[1:], strict=True)),
+        ]
         homes = [(home, target) for home, clique in enumerate(cliques) for target in tree.targets.get(clique, ())]
         self._homes = [home for home, _ in homes]
         self._targets = [target for _, target in homes]
@@ -141,7 +146,9 @@ class _Region:
         else:
             self._precisions = np.repeat([sharpest / own for own in variances], cells)
         self._noise = self._ends[-1] / self._unit
-        self._values = np.clip(np.concatenate([target.values for target in self._targets]) / tree.total, -FARTHEST, FARTHEST)
+        self._values = np.clip(
+            np.concatenate([target.values for target in self._targets]) / tree.total, -FARTHEST, FARTHEST
+        )
         self._names = [tuple(name for name in query.attributes if name in tree.attributes) for query in self._queries]
         is_small = tree.cells <= CHEAP_CELLS and len(tree.cliques) <= SMALL
         self._cheap = min(CHEAP_STEPS, CHEAP_WORK // len(numbers)) if is_small else 0
@@ -213,7 +220,10 @@ class _Region:
         for home, names in zip(self._homes, self._names, strict=True):
             wanted.setdefault(home, set()).add(names)
         marginals = {home: cliques[home].marginals(sets) for home, sets in wanted.items()}
-        answers = [query.answer(marginals[home][names]) for query, home, names in zip(self._queries, self._homes, self._names, strict=True)]
+        answers = [
+            query.answer(marginals[home][names])
+            for query, home, names in zip(self._queries, self._homes, self._names, strict=True)
+        ]
         return np.concatenate(answers) / self._tree.total
 
     def _moved(self, point: _Point, shift: Floats) -> _Point:
@@ -243,4 +253,3 @@ class _Region:
             cliques[number].lift(total)
             separators[number] = new
         return _Point(cliques, separators, self._answers(cliques))
-

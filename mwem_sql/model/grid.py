@@ -101,7 +101,9 @@ class Grid:
 
     def spread(self, weights: Floats, axis: int) -> Floats:
         """From weights of groups along an axis to those of classes."""
-        return np.asarray(weights.take(self.groups, axis=axis) * self.shares.reshape(-1, *[1] * (weights.ndim - axis - 1)))
+        return np.asarray(
+            weights.take(self.groups, axis=axis) * self.shares.reshape(-1, *[1] * (weights.ndim - axis - 1))
+        )
 
     def spread_to_runs(self, weights: Floats, axis: int) -> Floats:
         """From weights of groups along an axis to those of stretches."""
@@ -122,7 +124,9 @@ class Grid:
             np.add.at(steps, runs[places], sign)
             np.add.at(parts, runs[places], sign * inside[places])
         whole = np.cumsum(steps[::-1])[::-1][1:]
-        return np.bincount(self.groups[self.run_begins], (whole + parts) * self.run_shares, minlength=self.count).astype(np.float64, copy=False)
+        return np.bincount(
+            self.groups[self.run_begins], (whole + parts) * self.run_shares, minlength=self.count
+        ).astype(np.float64, copy=False)
 
     def average(self, adds: Floats, axis: int) -> Floats:
         """From what a record of each class adds along an axis to what one of each group adds on average."""
@@ -334,7 +338,9 @@ class Adaptive(Grouped):
         """Update with all measurements in order, over and over; returns the most passes that a tree took."""
         for query, _ in measurements:
             self.refine(query)
-        return self.state.replay([(self._expressed(query), values) for query, values in measurements], passes, tolerance)
+        return self.state.replay(
+            [(self._expressed(query), values) for query, values in measurements], passes, tolerance
+        )
 
     def match(self, query: LinearQuery, values: Floats) -> None:
         """Give each cell of a partition its value, in proportion everywhere inside."""
@@ -355,7 +361,8 @@ class Adaptive(Grouped):
             if id(target) not in self._targets:
                 self.refine(target.query)
         self._targets = {
-            id(target): self._targets.get(id(target)) or (target, replace(target, query=self._expressed(target.query))) for target in targets
+            id(target): self._targets.get(id(target)) or (target, replace(target, query=self._expressed(target.query)))
+            for target in targets
         }
         return self.state.fit([own for _, own in self._targets.values()], tolerance)
 
@@ -371,10 +378,14 @@ class Adaptive(Grouped):
     def _on_groups(self, block: Block) -> Block:
         if self.coarse.isdisjoint(block.attributes) and 0 not in block.changes:
             return block
-        firsts = [self.grids[name].firsts if changes else [0] for name, changes in zip(block.attributes, block.changes, strict=True)]
+        firsts = [
+            self.grids[name].firsts if changes else [0]
+            for name, changes in zip(block.attributes, block.changes, strict=True)
+        ]
         same = tuple(axis for axis, changes in enumerate(block.changes) if not changes)
         labels, values = (
-            None if array is None else np.squeeze(array[np.ix_(*firsts)], axis=same) for array in (block.labels, block.values)
+            None if array is None else np.squeeze(array[np.ix_(*firsts)], axis=same)
+            for array in (block.labels, block.values)
         )
         assert labels is not None
         names = tuple(name for name, changes in zip(block.attributes, block.changes, strict=True) if changes)

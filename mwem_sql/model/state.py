@@ -217,7 +217,9 @@ class State:
         wanted = np.maximum(_one_per_cell(query, values), FLOOR * self._total)
         here = query.answer(marginal)
         # A cell that no class is in has nothing to grow.
-        growth = query.spread(np.divide(wanted, here, out=np.ones_like(wanted), where=here > TINY * np.maximum(wanted, 1)))
+        growth = query.spread(
+            np.divide(wanted, here, out=np.ones_like(wanted), where=here > TINY * np.maximum(wanted, 1))
+        )
         growth *= self._total / float(np.vdot(marginal, growth))
         tree.multiply(home, names, growth.reshape(self.shape(names)))
 
@@ -236,7 +238,10 @@ class State:
             if target.query.cells >= AT_ONCE and all(block.counts_all for block in target.query.blocks):
                 # What is new fits at once, as far as noise does not explain it, and no cell is emptied; the descent goes on from there.
                 here, noise = self.answer(target.query), np.sqrt(target.variances)
-                self.match(target.query, np.maximum(np.clip(here, target.values - noise, target.values + noise), EMPTIED * here))
+                self.match(
+                    target.query,
+                    np.maximum(np.clip(here, target.values - noise, target.values + noise), EMPTIED * here),
+                )
         self._targets = known
         misfit, steps = 0.0, 0
         lag = LAG * sqrt(min((target.sharpest for target in targets), default=0.0)) / self._total
@@ -280,7 +285,11 @@ class State:
                 raise ValueError("a state has no factor inside another")
             trees.append(Tree(own, sets if len(own) > 1 or len(sets[0]) > 1 else [], total))
         named = chain.from_iterable(factor.attributes for factor in factors)
-        return cls([tree for tree in trees if tree.attributes], tuple(dict.fromkeys(named)) if attributes is None else attributes, total)
+        return cls(
+            [tree for tree in trees if tree.attributes],
+            tuple(dict.fromkeys(named)) if attributes is None else attributes,
+            total,
+        )
 
     def trees_of(self, attributes: Iterable[str]) -> list[Tree]:
         """The trees that hold these attributes. For reading: only the state changes them."""
@@ -291,7 +300,9 @@ class State:
         trees = self.trees_of(sorted(needed))
         if not trees or (len(trees) == 1 and trees[0].home(needed) is not None):
             return [], []
-        return trees, [make_room(tree.layout, needed.intersection(tree.attributes), tree.sets, classes) for tree in trees]
+        return trees, [
+            make_room(tree.layout, needed.intersection(tree.attributes), tree.sets, classes) for tree in trees
+        ]
 
     def _new_factor(self, names: tuple[str, ...], weights: Floats) -> Factor:
         cells = np.array(weights, dtype=np.float64).reshape(-1)

@@ -63,13 +63,18 @@ def three_way(tree: Tree, index: Mapping[str, int], members: Numbers, shape: Seq
         ways, which = np.unique(side_of[members[met]] @ np.array([len(sides) ** 2, len(sides), 1]), return_inverse=True)
         by_way = np.split(met[np.argsort(which, kind="stable")], np.cumsum(np.bincount(which.reshape(-1)))[:-1])
         chosen = [(way // len(sides) ** 2, way // len(sides) % len(sides), way % len(sides)) for way in ways.tolist()]
-        rows = [[first_row[members[part, axis], None] + np.arange(size) for axis, size in enumerate(shape)] for part in by_way]
+        rows = [
+            [first_row[members[part, axis], None] + np.arange(size) for axis, size in enumerate(shape)]
+            for part in by_way
+        ]
         for place, marginals in _meet(tree.cliques[number], sides, chosen, rows):
             out[by_way[place]] = marginals.reshape(len(by_way[place]), -1) / tree.total
     return out.reshape(-1)
 
 
-def _meet(clique: Factor, sides: Sequence[Side], chosen: Sequence[Way], rows: Sequence[Rows]) -> Iterator[tuple[int, Floats]]:
+def _meet(
+    clique: Factor, sides: Sequence[Side], chosen: Sequence[Way], rows: Sequence[Rows]
+) -> Iterator[tuple[int, Floats]]:
     """For each way to meet, by place, the weights of some values of its three sides."""
     unions = [_union(*(sides[place].through for place in way)) for way in chosen]
     # The ways of each neighbour; of attributes that are all its own, a clique has the weights.
@@ -94,9 +99,14 @@ def _meet_all(
 ) -> Iterator[tuple[int, Floats]]:
     """The same for all ways of one side: each of its values is a clique of its own, whose marginals are summed out together."""
     lead = sides[leader]
-    others = {number: [sides[place] for place in sorted(way, key=lambda place: place != leader)[1:]] for number, way in chosen.items()}
+    others = {
+        number: [sides[place] for place in sorted(way, key=lambda place: place != leader)[1:]]
+        for number, way in chosen.items()
+    }
     unions = {number: ("", *_union(one.through, other.through)) for number, (one, other) in others.items()}
-    found = {number: np.empty((len(lead.given), len(one.given), len(other.given))) for number, (one, other) in others.items()}
+    found = {
+        number: np.empty((len(lead.given), len(one.given), len(other.given))) for number, (one, other) in others.items()
+    }
     step = max(1, BATCH // clique.weights.size)
     for begin in range(0, len(lead.given), step):
         some = slice(begin, begin + step)
@@ -142,7 +152,9 @@ def _met(given: Sequence[Floats], weights: Floats, rows: Rows) -> Floats:
     for begin in range(0, count, step):
         one, two, three = (side[own[begin : begin + step]] for side, own in zip(given, rows, strict=True))
         both = (one[:, :, None, :] * weights) * two[:, None, :, :]
-        out[begin : begin + step] = (both.reshape(len(one), -1, weights.size) @ three.transpose(0, 2, 1)).reshape(-1, *sizes)
+        out[begin : begin + step] = (both.reshape(len(one), -1, weights.size) @ three.transpose(0, 2, 1)).reshape(
+            -1, *sizes
+        )
     return out
 
 
@@ -164,7 +176,11 @@ def _sides(tree: Tree, index: Mapping[str, int]) -> Iterator[tuple[int, list[Sid
     shared = [tuple(sorted(layout.separator(number))) if number else () for number in range(len(layout.cliques))]
     up: dict[int, Side] = {}
     for number in range(len(layout.cliques) - 1, 0, -1):
-        up[number] = _message(tree.cliques[number], [*_own(tree.cliques[number], index), *(up[child] for child in children[number])], shared[number])
+        up[number] = _message(
+            tree.cliques[number],
+            [*_own(tree.cliques[number], index), *(up[child] for child in children[number])],
+            shared[number],
+        )
     down: dict[int, Side] = {}
     for number, clique in enumerate(tree.cliques):
         own, above = _own(clique, index), [down[number]] if number else []
@@ -175,7 +191,10 @@ def _sides(tree: Tree, index: Mapping[str, int]) -> Iterator[tuple[int, list[Sid
 
 
 def _own(clique: Factor, index: Mapping[str, int]) -> list[Side]:
-    return [Side((name,), np.eye(size), (index[name],), (size,), is_own=True) for name, size in zip(clique.attributes, clique.shape, strict=True)]
+    return [
+        Side((name,), np.eye(size), (index[name],), (size,), is_own=True)
+        for name, size in zip(clique.attributes, clique.shape, strict=True)
+    ]
 
 
 def _message(clique: Factor, sides: Sequence[Side], through: Names) -> Side:
@@ -183,7 +202,10 @@ def _message(clique: Factor, sides: Sequence[Side], through: Names) -> Side:
     behind = [side for side in sides if not (side.is_own and side.through[0] in through)]
     given = [np.empty((0, _count(clique, through)))]
     given += [passed(clique, side, through) for side in behind]
-    attributes, sizes = (tuple(chain.from_iterable(own)) for own in ([side.attributes for side in behind], [side.sizes for side in behind]))
+    attributes, sizes = (
+        tuple(chain.from_iterable(own))
+        for own in ([side.attributes for side in behind], [side.sizes for side in behind])
+    )
     return Side(through, np.concatenate(given), attributes, sizes)
 
 

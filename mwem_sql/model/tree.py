@@ -69,7 +69,9 @@ class Note:
 class Tree:
     """Cliques over connected attributes. `sets` are those that a measurement needs side by side; they are in a clique each."""
 
-    def __init__(self, factors: Iterable[Factor], sets: Iterable[Clique], total: float, layout: Layout | None = None) -> None:
+    def __init__(
+        self, factors: Iterable[Factor], sets: Iterable[Clique], total: float, layout: Layout | None = None
+    ) -> None:
         """Factors that agree on what they share, each summing to the total; a ValueError if they form no tree."""
         own = {frozenset(factor.attributes): factor for factor in factors}
         self.layout = layout or lay_out(list(own))
@@ -93,7 +95,9 @@ class Tree:
         self.checked = total
 
     @classmethod
-    def joined(cls, trees: Sequence[Tree], layout: Layout, new: Mapping[Clique, Factor], needed: Clique, total: float) -> Tree:
+    def joined(
+        cls, trees: Sequence[Tree], layout: Layout, new: Mapping[Clique, Factor], needed: Clique, total: float
+    ) -> Tree:
         """Several trees, focused on the place, as one in which some cliques are new; the distribution must be the same."""
         held = {frozenset(factor.attributes): factor for tree in trees for factor in tree.cliques}
         whole = cls([*held.values(), *new.values()], chain.from_iterable(tree.sets for tree in trees), total, layout)
@@ -104,7 +108,12 @@ class Tree:
             whole.lag = max(whole.lag, tree.lag)
             whole.targets.update((clique, targets) for clique, targets in tree.targets.items() if clique in whole.place)
             whole.fitted.update((clique, note) for clique, note in tree.fitted.items() if clique in whole.place)
-        for target in (target for tree in trees for clique in tree.targets.keys() - whole.targets.keys() for target in tree.targets[clique]):
+        for target in (
+            target
+            for tree in trees
+            for clique in tree.targets.keys() - whole.targets.keys()
+            for target in tree.targets[clique]
+        ):
             whole.take(target)
         whole._focus = min(whole._fresh)
         return whole

@@ -77,7 +77,9 @@ class Pairs:
         self._coarse.pop(name, None)
         if name not in self._read:
             self._values[place] = grid.count
-            self.one[self._places(name)] = -1.0  # as no share is: weights of other groups are a change whatever they are
+            self.one[
+                self._places(name)
+            ] = -1.0  # as no share is: weights of other groups are a change whatever they are
         elif not grid.is_whole:
             self._coarse[name] = grid
 
@@ -168,10 +170,16 @@ class Pairs:
             elif names:
                 sizes = [int(self._groups[self.index[name]]) for name in names]
                 codes = np.unravel_index(np.arange(prod(sizes)), sizes)
-                alike = [(np.arange(size)[:, None] == code).astype(np.float64) for size, code in zip(sizes, codes, strict=True)]
-                given = np.concatenate([
-                    self._coarse[name].spread(own, 0) if name in self._coarse else own for name, own in zip(names, alike, strict=True)
-                ])
+                alike = [
+                    (np.arange(size)[:, None] == code).astype(np.float64)
+                    for size, code in zip(sizes, codes, strict=True)
+                ]
+                given = np.concatenate(
+                    [
+                        self._coarse[name].spread(own, 0) if name in self._coarse else own
+                        for name, own in zip(names, alike, strict=True)
+                    ]
+                )
                 attributes = np.array([self.index[name] for name in names])
                 places = np.concatenate([np.r_[self._places(name)] for name in names])
                 self._sides[names] = [Side(names, given, attributes, places, np.ones(len(names), dtype=np.bool_))]
@@ -186,7 +194,9 @@ class Pairs:
         border = tree.cliques[start].marginal(shared).reshape(-1) / tree.total
         nothing = np.empty(0, dtype=np.int64)
         # The other way round on the way out: the distribution of what is shared, given what the next clique has in common.
-        waiting = [(start, first, Side(shared, np.eye(border.size), nothing, nothing, np.empty(0, dtype=np.bool_)), True)]
+        waiting = [
+            (start, first, Side(shared, np.eye(border.size), nothing, nothing, np.empty(0, dtype=np.bool_)), True)
+        ]
         found: list[Side] = []
         joints, close = [np.empty((border.size, 0))], [np.empty(0, dtype=np.bool_)]
         while waiting:
@@ -217,7 +227,11 @@ class Pairs:
         for group in groups:
             pairs += [(side, _merged(group[place + 1 :])) for place, side in enumerate(group[:-1])]
             # Attributes that are seen as one side are pairs, too.
-            pairs += [(side, side) for side in group if len(side.attributes) > 1 and side is self._sides.get(side.through, [None])[0]]
+            pairs += [
+                (side, side)
+                for side in group
+                if len(side.attributes) > 1 and side is self._sides.get(side.through, [None])[0]
+            ]
         for left, right in pairs:
             excess = joint(clique, left, right) / total - np.outer(self.one[left.places], self.one[right.places])
             self.excess[left.places[:, None], right.places] = excess
@@ -253,7 +267,11 @@ def joint(clique: Factor, left: Given, right: Given, beside: Names = ()) -> Floa
     order = [*common, *(name for name in right.through if name not in common)]
     across = _arranged(clique, right, order).reshape(len(right.given), -1)
     cells = prod(map(clique.size, beside))
-    rows = summed.reshape(len(summed), len(left.given), cells, -1).transpose(2, 1, 0, 3).reshape(cells * len(left.given), -1)
+    rows = (
+        summed.reshape(len(summed), len(left.given), cells, -1)
+        .transpose(2, 1, 0, 3)
+        .reshape(cells * len(left.given), -1)
+    )
     return np.asarray(rows @ across.T)
 
 

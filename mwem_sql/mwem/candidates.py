@@ -72,7 +72,12 @@ class Offers:
     """All queries of a workload, by number from 0; a state asks about them as it changes."""
 
     def __init__(
-        self, queries: Sequence[LinearQuery], sizes: Mapping[str, int], max_cells: int, step: int | None = None, lag: float = 0.0
+        self,
+        queries: Sequence[LinearQuery],
+        sizes: Mapping[str, int],
+        max_cells: int,
+        step: int | None = None,
+        lag: float = 0.0,
     ) -> None:
         """`sizes` are the class counts of all attributes; `max_cells` is for the whole state, `step` for what a round adds.
 
@@ -107,7 +112,9 @@ class Offers:
         # Attributes that are there since the last look, by their places on the diagonal.
         self._new: list[int] = []
         plain = any(group.shape and len(group.shape) == 2 for group in self._alike) or len(queries) > MANY
-        read = {self._names[place] for group in self._alike if group.shape for place in np.unique(group.members).tolist()}
+        read = {
+            self._names[place] for group in self._alike if group.shape for place in np.unique(group.members).tolist()
+        }
         self._pairs = Pairs(sizes, read) if plain and int(self._sizes.sum()) <= LARGEST else None
         self._answers: dict[int, Floats] = {}
         self._total = 0.0
@@ -119,7 +126,12 @@ class Offers:
         self._regrid(state)
         trees = self._measure_ways(state.trees)
         few = sum(len(own) ** 2 for own in trees) < self._way.size // 4
-        moved = np.concatenate([*((own[:, None] * len(self._index) + own).reshape(-1) for own in trees if few), np.array(self._new, dtype=np.int64)])
+        moved = np.concatenate(
+            [
+                *((own[:, None] * len(self._index) + own).reshape(-1) for own in trees if few),
+                np.array(self._new, dtype=np.int64),
+            ]
+        )
         self._new.clear()
         found = []
         for place, group in enumerate(self._alike):
@@ -127,7 +139,9 @@ class Offers:
                 found.append(self._is_room(group, np.arange(len(group.sets)), room))
                 continue
             # What is together in the end is where one attribute is already: the others alone make cliques on the way larger.
-            most = self._longest(room, group.cells, group.cells / min(group.shape or (1,)), np.zeros(1), len(group.links))
+            most = self._longest(
+                room, group.cells, group.cells / min(group.shape or (1,)), np.zeros(1), len(group.links)
+            )
             known, before = self._surely.get(place, (np.empty(0, dtype=np.bool_), np.empty(0)))
             if few and group.at is not None and np.array_equal(most, before):
                 again = group.linked(moved)
@@ -171,7 +185,11 @@ class Offers:
         for group in self._alike:
             stale = np.arange(len(group.numbers))
             if not first:
-                stale = group.linked(moved) if group.at is not None else np.flatnonzero(_any(changed, group.links)[group.set_of])
+                stale = (
+                    group.linked(moved)
+                    if group.at is not None
+                    else np.flatnonzero(_any(changed, group.links)[group.set_of])
+                )
             where = np.arange(len(group.numbers)) if rescaled or everything else stale
             for part, products in self._parts(state, group, where):
                 numbers.append(group.numbers[part])
@@ -184,7 +202,9 @@ class Offers:
                     answers.append(self._products(group, part, products) * state.total)
         return np.concatenate(numbers), answers
 
-    def _parts(self, state: Adaptive, group: Alike, where: Numbers) -> Iterator[tuple[Numbers, list[tuple[int, ...]] | Tree | None]]:
+    def _parts(
+        self, state: Adaptive, group: Alike, where: Numbers
+    ) -> Iterator[tuple[Numbers, list[tuple[int, ...]] | Tree | None]]:
         """Some queries of a group, by how they are products of one- and two-way marginals; if they are not, with their tree, or None."""
         if not len(where):
             return
@@ -267,7 +287,11 @@ class Offers:
             tops = np.array([tree.layout.tops[name] for name in names])
             self._way[places[:, None], places] = ways.take(tops, axis=0).take(tops, axis=1)
             # Two are together if the first clique of one of them has the other.
-            both = [(self._index[name], self._index[other]) for name, top in tree.layout.tops.items() for other in tree.layout.cliques[top]]
+            both = [
+                (self._index[name], self._index[other])
+                for name, top in tree.layout.tops.items()
+                for other in tree.layout.cliques[top]
+            ]
             one, two = np.array(both).T
             self._way[one, two] = self._way[two, one] = 0
             moved.append(places)
@@ -346,19 +370,26 @@ class Offers:
             numbers = np.flatnonzero((widths == width) & (facts.plain == is_plain))
             places = begins[numbers, None] + np.arange(width)
             rows = members[places]
-            kinds, _, kind_of = distinct_rows(self._sizes[rows] if is_plain else rows[:, :0], int(self._sizes.max(initial=0)) + 1)
+            kinds, _, kind_of = distinct_rows(
+                self._sizes[rows] if is_plain else rows[:, :0], int(self._sizes.max(initial=0)) + 1
+            )
             for kind, shape in enumerate(kinds.tolist() if len(numbers) else []):
                 own = numbers[kind_of == kind]
                 table = rows[kind_of == kind]
                 ordered = np.sort(table, axis=1)
                 if not is_plain:
-                    ordered = np.concatenate([ordered, np.take_along_axis(changes[places], np.argsort(table, axis=1), axis=1)], axis=1)
+                    ordered = np.concatenate(
+                        [ordered, np.take_along_axis(changes[places], np.argsort(table, axis=1), axis=1)], axis=1
+                    )
                 sets, _, which = distinct_rows(ordered, max(len(self._index), 1 + int(changes.max(initial=0))))
                 alone = len(sets) == len(own)
                 if alone:
                     sets = ordered
                 sets, turns = sets[:, :width], sets[:, width:]
-                links = [sets[:, one] * len(self._index) + sets[:, other] for one, other in (combinations(range(width), 2) if width != 1 else [(0, 0)])]
+                links = [
+                    sets[:, one] * len(self._index) + sets[:, other]
+                    for one, other in (combinations(range(width), 2) if width != 1 else [(0, 0)])
+                ]
                 cells = self._sizes[sets[:1]].astype(np.float64).prod(axis=1) if is_plain else None  # all are the same
                 span = slice(own[0], own[-1] + 1) if own[-1] - own[0] + 1 == len(own) else own
                 at = None

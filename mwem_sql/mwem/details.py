@@ -38,7 +38,14 @@ class Told:
 
 
 def refine(
-    kernel: Kernel, q: int, share: Fraction, detail: Detail, *, expected: Floats, groups: Ints, noise: Callable[[Fraction], float]
+    kernel: Kernel,
+    q: int,
+    share: Fraction,
+    detail: Detail,
+    *,
+    expected: Floats,
+    groups: Ints,
+    noise: Callable[[Fraction], float],
 ) -> tuple[list[tuple[Measurement, Labels]], Told]:
     """Measure a detail, which is query q of the kernel, by partitions that follow the data.
 
@@ -75,7 +82,10 @@ def refine(
     rows = (values / np.bincount(labels, base))[labels] * base
     # A group has what the state says: of it, the NULLs are as many as were measured.
     due[held[-1]] -= nulls
-    rows *= (np.maximum(due, FAINT) / np.maximum(np.bincount(held[:known], rows, minlength=len(due)), np.finfo(np.float64).tiny))[held[:known]]
+    rows *= (
+        np.maximum(due, FAINT)
+        / np.maximum(np.bincount(held[:known], rows, minlength=len(due)), np.finfo(np.float64).tiny)
+    )[held[:known]]
     steps = list(zip(measurements, cells, strict=True))
     if not detail.has_null:
         return steps, Told(labels, rows)

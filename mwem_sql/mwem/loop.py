@@ -133,7 +133,9 @@ def _in_detail(kernel: Kernel, problem: Problem, split: Split, outcome: Outcome)
     for number, (name, part) in enumerate(parts.items(), start=q):
         share = split.detail * part / sum(parts.values())
         expected, groups = outcome.state.marginal([name]), outcome.state.grids[name].groups
-        measured, told[name] = details.refine(kernel, number, share, problem.details[name], expected=expected, groups=groups, noise=_noise(problem, split))
+        measured, told[name] = details.refine(
+            kernel, number, share, problem.details[name], expected=expected, groups=groups, noise=_noise(problem, split)
+        )
         steps += [Step("detail", own, parts) for own, parts in measured]
     return replace(outcome, steps=tuple(steps), told=told)
 
@@ -161,7 +163,9 @@ def _rounds(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[
     # Let n denote ||B||, the number of records: a public constant, or estimated from what is measured.
     if split.total:
         m.measure("total", 0, split.total)
-    histogram = m.measure("histogram", 1 + len(problem.queries), split.histogram) if problem.histogram is not None else None
+    histogram = (
+        m.measure("histogram", 1 + len(problem.queries), split.histogram) if problem.histogram is not None else None
+    )
     n = m.total()
 
     # Let A_0 denote n times the uniform distribution over D, or what the noisy histogram tells of B.
@@ -191,7 +195,9 @@ def _rounds(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[
             # 1. Exponential Mechanism: sample q_i with score |q(A_{i-1}) - q(B)|.
             news, answers = offers.news(A, everything=outdated)
             outdated = False
-            q_i = kernel.select(candidates, answers, penalties.noise[news + 1], problem.weights[news], select, changed=news + 1)
+            q_i = kernel.select(
+                candidates, answers, penalties.noise[news + 1], problem.weights[news], select, changed=news + 1
+            )
             known[q_i - 1] = float(measure)
             before = A.answer(Q[q_i].shares) if split.growing else None
             # 2. Laplace Mechanism: m_i = q_i(B) + Laplace(2T/eps).
@@ -201,7 +207,10 @@ def _rounds(kernel: Kernel, problem: Problem, split: Split, progress: Callable[[
             else:
                 measured = m.measure("round", q_i, measure)
                 if before is not None:
-                    pace.hear(float(np.abs(measured.values / Q[q_i].bound - before).sum()), penalties.noise[q_i] / Q[q_i].bound)
+                    pace.hear(
+                        float(np.abs(measured.values / Q[q_i].bound - before).sum()),
+                        penalties.noise[q_i] / Q[q_i].bound,
+                    )
                     m.shrink(q_i, before)
                 # Even if it is not fitted: what is stored tells apart what was measured.
                 A.refine(Q[q_i])
@@ -254,7 +263,10 @@ def _ahead(problem: Problem, budget: Fraction) -> list[tuple[First, Fraction]]:
 
 def _doubt(problem: Problem, ahead: Sequence[tuple[First, Fraction]], split: Split, n: float) -> float:
     """How large the noise on what is refined first would be, as a share of n: its absolute values over all cells, on average."""
-    noise = [problem.queries[own.query].cells * noise_scale(share, problem.sensitivity, split.kind).scale for own, share in ahead]
+    noise = [
+        problem.queries[own.query].cells * noise_scale(share, problem.sensitivity, split.kind).scale
+        for own, share in ahead
+    ]
     return float(np.mean(noise)) / n
 
 
@@ -278,7 +290,9 @@ def _at_once(kernel: Kernel, problem: Problem, split: Split, _: Callable[[int, i
     measured = m.measure("round", 1, split.limit - split.detail)
     n = m.total()
     A = Adaptive.uniform(problem.sizes, n)
-    weights = _with_prior(measured.values.astype(np.float64), measured.variance, A.marginal(problem.queries[0].attributes).ravel())
+    weights = _with_prior(
+        measured.values.astype(np.float64), measured.variance, A.marginal(problem.queries[0].attributes).ravel()
+    )
     return Outcome(_dense(problem.queries[0], weights, A), n, tuple(m.steps))
 
 
@@ -335,7 +349,9 @@ class _Measured:
 
     @classmethod
     def of(cls, kernel: Kernel, problem: Problem, split: Split) -> _Measured:
-        return cls(kernel, problem.kernel_queries(), _noise(problem, split), 2 if split.kind == "pure" else 1, problem.total)
+        return cls(
+            kernel, problem.kernel_queries(), _noise(problem, split), 2 if split.kind == "pure" else 1, problem.total
+        )
 
     def measure(self, purpose: Purpose, q: int, share: Fraction) -> Measurement:
         measurement = self.kernel.measure(q, share)
@@ -429,7 +445,10 @@ class _Measured:
         """The estimate of n from all that counts every record, each by its precision; at least 1. Before there is any, 1."""
         if self.public is not None:
             return self.public
-        counts = [*self.counts, *((rows, 1 / variance) for rows, variance in (own.total() for own in self.refined.values()))]
+        counts = [
+            *self.counts,
+            *((rows, 1 / variance) for rows, variance in (own.total() for own in self.refined.values())),
+        ]
         if not counts:
             return 1.0
         sums, precisions = zip(*counts, strict=True)
@@ -461,7 +480,9 @@ class _Penalties:
         self._measure = measure
         # The mean of the absolute value of Laplace and of Gaussian noise.
         spread = 1.0 if self._kind == "pure" else math.sqrt(2 / math.pi)
-        scales = [noise_scale(measure, self._problem.sensitivity * bound, self._kind).scale for bound in self._bounds.tolist()]
+        scales = [
+            noise_scale(measure, self._problem.sensitivity * bound, self._kind).scale for bound in self._bounds.tolist()
+        ]
         self.noise = spread * np.array(scales)[self._bound_of] * self._cells
         return True
 

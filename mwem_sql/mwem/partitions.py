@@ -56,7 +56,11 @@ class Counts:
         """The same with a closer look at what is counted, where that is more than one class."""
         cut = {key: _cut(block, self._sides[key]) for key, block in self._conditions.items()}
         finer = {key for key, sides in self._sides.items() if cut[key].size > sides.size}
-        return ((number, query) for number, query in self._each(cut) if not finer.isdisjoint(map(id, self._queries[number].blocks)))
+        return (
+            (number, query)
+            for number, query in self._each(cut)
+            if not finer.isdisjoint(map(id, self._queries[number].blocks))
+        )
 
     def grids(self) -> Iterator[tuple[float, LinearQuery]]:
         """Of each one and two attributes that a count is about, all grids, and the largest weight of those counts."""
@@ -68,7 +72,11 @@ class Counts:
             weight = float(self._weights[numbers].max())
             for some in (*((name,) for name in names), *combinations(names, 2)):
                 largest[some] = max(largest.get(some, 0.0), weight)
-        levels = {name: [even_block(name, size, cells) for cells in _doubled(size)] for name, size in sizes.items() if size > 1}
+        levels = {
+            name: [even_block(name, size, cells) for cells in _doubled(size)]
+            for name, size in sizes.items()
+            if size > 1
+        }
         for names in sorted(largest, key=len):
             for blocks in product(*(levels.get(name, ()) for name in names)):
                 yield largest[names], LinearQuery(blocks)

@@ -71,7 +71,10 @@ class Halves:
         bits = sum(map(len, halvings))
         halved = [done.copy()]
         for _ in range(bits):
-            axis = min((own for own in range(len(shape)) if done[own] < len(halvings[own])), key=lambda own: (done[own], -shape[own]))
+            axis = min(
+                (own for own in range(len(shape)) if done[own] < len(halvings[own])),
+                key=lambda own: (done[own], -shape[own]),
+            )
             side = halvings[axis][done[axis]].reshape(-1, *[1] * (len(shape) - axis - 1))
             codes = 2 * codes + np.broadcast_to(side, shape).reshape(-1)
             done[axis] += 1
@@ -88,7 +91,14 @@ class Halves:
             self.starts.append(starts)
         self.levels = _levels(bits, len(shape))
         self.surfaces = [
-            max((2 ** (level - halved[level][axis]) for axis, whole in enumerate(halvings) if halved[above][axis] < len(whole)), default=1)
+            max(
+                (
+                    2 ** (level - halved[level][axis])
+                    for axis, whole in enumerate(halvings)
+                    if halved[above][axis] < len(whole)
+                ),
+                default=1,
+            )
             for above, level in zip([0, *self.levels], self.levels, strict=False)
         ]
 
@@ -170,7 +180,11 @@ class Refinement:
         return split or any((old != new).any() for old, new in zip(before, self._cut, strict=True))
 
     def measure(
-        self, share: Fraction, parts: Sequence[float], measure: Callable[[Labels, Fraction], tuple[Floats, float]], variance: Callable[[Fraction], float]
+        self,
+        share: Fraction,
+        parts: Sequence[float],
+        measure: Callable[[Labels, Fraction], tuple[Floats, float]],
+        variance: Callable[[Fraction], float],
     ) -> None:
         """Spend a share in these parts, a partition each. Where there is nothing to look at more closely, the rest goes to the partition as it is.
 
@@ -205,14 +219,19 @@ class Refinement:
             # A share of the other base, so that nothing is impossible.
             independent = (1 - FAINT) * alone.reshape(-1) + FAINT * self._base
             rows = self._downwards(values, variances)
-            best = min((self._base, (self._base + independent) / 2, independent), key=lambda base: self._surprise(rows, variances, base))
+            best = min(
+                (self._base, (self._base + independent) / 2, independent),
+                key=lambda base: self._surprise(rows, variances, base),
+            )
             if best is not self._base:
                 found = self._estimated(values, variances, best, total)
         return found
 
     def _estimated(self, values: Sequence[Floats], variances: Sequence[Floats], base: Floats, total: float) -> Leaves:
         estimates = self._downwards(values, variances, self._sums_of(base), total)
-        parts = [(rows[leaf], spread[leaf]) for rows, spread, leaf in zip(estimates, variances, self._leaf, strict=True)]
+        parts = [
+            (rows[leaf], spread[leaf]) for rows, spread, leaf in zip(estimates, variances, self._leaf, strict=True)
+        ]
         rows, spread = (np.concatenate(own) for own in zip(*parts, strict=True))
         rows = np.maximum(rows, FAINT * np.sqrt(spread))
         return Leaves(self._labels(self._leaf), rows * (total / rows.sum()), spread, base)
@@ -307,7 +326,11 @@ class Refinement:
         return values, variances
 
     def _downwards(
-        self, values: Sequence[Floats], variances: Sequence[Floats], base: Sequence[Floats] | None = None, total: float = 0.0
+        self,
+        values: Sequence[Floats],
+        variances: Sequence[Floats],
+        base: Sequence[Floats] | None = None,
+        total: float = 0.0,
     ) -> list[Floats]:
         """Least squares over the tree: what halves say beyond what their parent says is shared by variance.
 

@@ -79,10 +79,14 @@ def is_told_at_once(cells: int, share: float) -> bool:
 
 def _is_sign(block: Block) -> bool:
     """Whether every record is counted once, or once less."""
-    return block.size == 1 and block.values is not None and bool(((block.labels >= 0) & (np.abs(block.values) == 1)).all())
+    return (
+        block.size == 1 and block.values is not None and bool(((block.labels >= 0) & (np.abs(block.values) == 1)).all())
+    )
 
 
-def together(queries: Sequence[LinearQuery], weights: Floats, sizes: Mapping[str, int], max_cells: int) -> Strategy | None:
+def together(
+    queries: Sequence[LinearQuery], weights: Floats, sizes: Mapping[str, int], max_cells: int
+) -> Strategy | None:
     """The joint distributions of all sets of attributes that a workload asks about, if they are few and the model has room for them.
 
     Shares grow as the third root of cells times the square of the importance: that makes the sum of importance^2 cells / share^2 smallest.
@@ -93,13 +97,30 @@ def together(queries: Sequence[LinearQuery], weights: Floats, sizes: Mapping[str
         if len(asked) > MOST_ASKED:
             return None
     sets = [names for names in asked if names and not any(names < other for other in asked)]
-    if not 0 < len(sets) <= MOST_SETS or any(prod(sizes[name] for name in names) > MOST_HELD for names in sets) or not _is_room(sets, sizes, max_cells):
+    if (
+        not 0 < len(sets) <= MOST_SETS
+        or any(prod(sizes[name] for name in names) > MOST_HELD for names in sets)
+        or not _is_room(sets, sizes, max_cells)
+    ):
         return None
-    importance = {names: max(float(weights[own].max()) for other, own in asked.items() if other <= names and other) for names in sets}
-    is_cells = {names: all(_is_cuboid(queries[number]) for other, own in asked.items() if other and other <= names for number in own) for names in sets}
+    importance = {
+        names: max(float(weights[own].max()) for other, own in asked.items() if other <= names and other)
+        for names in sets
+    }
+    is_cells = {
+        names: all(
+            _is_cuboid(queries[number]) for other, own in asked.items() if other and other <= names for number in own
+        )
+        for names in sets
+    }
     found = [whole_domain({name: size for name, size in sizes.items() if name in names}) for names in sets]
-    parts = np.array([(importance[names] ** 2 * query.cells) ** (1 / 3) for names, query in zip(sets, found, strict=True)])
-    first = [First(number, float(part), is_cells[names]) for number, (part, names) in enumerate(zip(parts / parts.sum(), sets, strict=True))]
+    parts = np.array(
+        [(importance[names] ** 2 * query.cells) ** (1 / 3) for names, query in zip(sets, found, strict=True)]
+    )
+    first = [
+        First(number, float(part), is_cells[names])
+        for number, (part, names) in enumerate(zip(parts / parts.sum(), sets, strict=True))
+    ]
     return Strategy(found, np.ones(len(found)), first, whole=True)
 
 
@@ -122,7 +143,9 @@ def whole_domain(shape: Mapping[str, int]) -> LinearQuery:
     return LinearQuery(tuple(Block((name,), np.arange(size, dtype=np.int32), size) for name, size in shape.items()))
 
 
-def extend(queries: Sequence[LinearQuery], weights: Floats, sizes: Mapping[str, int], rounds: int | None = None) -> Strategy:
+def extend(
+    queries: Sequence[LinearQuery], weights: Floats, sizes: Mapping[str, int], rounds: int | None = None
+) -> Strategy:
     """All that may be measured for a workload in rounds, as long as there is room for it. If their number is given, nothing comes first."""
     found = _with_partitions(queries, _with_marginals(queries, weights), rounds)
     return found if rounds is not None else _with_first(_with_sums(found, queries), queries, sizes)
@@ -138,7 +161,11 @@ def _with_sums(strategy: Strategy, queries: Sequence[LinearQuery]) -> Strategy:
     for number, query in enumerate(queries[:MOST_ADDED]):
         summed = [block for block in query.blocks if block.values is not None and not _is_sign(block)]
         if summed and len(query.attributes) > 1:
-            pieces = [even_block(name, size, min(PIECES, size)) for block in summed for name, size in zip(block.attributes, block.labels.shape, strict=True)]
+            pieces = [
+                even_block(name, size, min(PIECES, size))
+                for block in summed
+                for name, size in zip(block.attributes, block.labels.shape, strict=True)
+            ]
             others = [_with_rest(block) for block in query.blocks if block.values is None]
             added.append(LinearQuery((*others, *pieces)))
             weights.append(float(strategy.weights[number]))
@@ -151,7 +178,11 @@ def _with_rest(block: Block) -> Block:
     """The cells of a block, and one more for the records that it does not count."""
     if block.counts_all:
         return block
-    return sides_of(block) if block.size == 1 else Block(block.attributes, np.where(block.labels < 0, np.int32(block.size), block.labels), block.size + 1)
+    return (
+        sides_of(block)
+        if block.size == 1
+        else Block(block.attributes, np.where(block.labels < 0, np.int32(block.size), block.labels), block.size + 1)
+    )
 
 
 def _with_first(strategy: Strategy, queries: Sequence[LinearQuery], sizes: Mapping[str, int]) -> Strategy:
@@ -162,8 +193,14 @@ def _with_first(strategy: Strategy, queries: Sequence[LinearQuery], sizes: Mappi
     by_cells, by_ranges = set[str](), set[str]()
     for block in Facts.of(queries).blocks:
         if block.values is None or not _is_sign(block):
-            (by_cells if block.size > 1 and block.values is None else by_ranges).update(name for name in block.attributes if 1 < sizes[name] <= MOST_HELD)
-    plain = {query.attributes[0]: number for number, query in enumerate(strategy.queries) if len(query.blocks) == 1 and len(query.attributes) == 1 and query.blocks[0].is_identity}
+            (by_cells if block.size > 1 and block.values is None else by_ranges).update(
+                name for name in block.attributes if 1 < sizes[name] <= MOST_HELD
+            )
+    plain = {
+        query.attributes[0]: number
+        for number, query in enumerate(strategy.queries)
+        if len(query.blocks) == 1 and len(query.attributes) == 1 and query.blocks[0].is_identity
+    }
     found, weights, first = strategy.queries.copy(), [strategy.weights], []
     for name in (name for name in sizes if name in by_cells | by_ranges):
         number = plain.get(name, len(found))
@@ -172,7 +209,12 @@ def _with_first(strategy: Strategy, queries: Sequence[LinearQuery], sizes: Mappi
             weights.append(np.ones(1))
         first.append(First(number, sizes[name] ** (1 / 3), name not in by_ranges))
     whole = sum(own.part for own in first)
-    return replace(strategy, queries=found, weights=np.concatenate(weights), first=[replace(own, part=own.part / whole) for own in first])
+    return replace(
+        strategy,
+        queries=found,
+        weights=np.concatenate(weights),
+        first=[replace(own, part=own.part / whole) for own in first],
+    )
 
 
 def _with_partitions(queries: Sequence[LinearQuery], strategy: Strategy, rounds: int | None) -> Strategy:

@@ -94,10 +94,14 @@ def _read(con: duckdb.DuckDBPyConnection, statement: exp.Select, rows: int) -> I
 def _codes(batch: pa.RecordBatch, column: int, reading: Reading) -> npt.NDArray[Any]:
     found = batch.column(column)
     if reading.starts is None or reading.codes is None:
-        return np.asarray((found.fill_null(reading.missing) if found.null_count else found).to_numpy(zero_copy_only=False))
+        return np.asarray(
+            (found.fill_null(reading.missing) if found.null_count else found).to_numpy(zero_copy_only=False)
+        )
     ticks = found.fill_null(reading.starts[0].item()).to_numpy(zero_copy_only=False)
     codes = reading.codes[np.searchsorted(reading.starts, ticks, side="right") - 1]
-    return np.where(found.is_null().to_numpy(zero_copy_only=False), reading.missing, codes) if found.null_count else codes
+    return (
+        np.where(found.is_null().to_numpy(zero_copy_only=False), reading.missing, codes) if found.null_count else codes
+    )
 
 
 def _grouped(con: duckdb.DuckDBPyConnection, part: GroupBy, pushdown: Pushdown, out: Counts) -> None:
@@ -204,7 +208,11 @@ def suggest_domain(con: duckdb.DuckDBPyConnection, relation: Relation) -> list[d
             if not 0 < len(values) <= SUGGESTED_VALUES:
                 continue
             row["values"] = values
-        nulls = exp.select(exp.Count(this=exp.Star())).from_(relation.tree()).where(exp.Is(this=name.copy(), expression=exp.null()))
+        nulls = (
+            exp.select(exp.Count(this=exp.Star()))
+            .from_(relation.tree())
+            .where(exp.Is(this=name.copy(), expression=exp.null()))
+        )
         row["nullable"] = row["open"] or bool(con.execute(nulls.sql("duckdb")).fetchall()[0][0])
         row["ddl"] = _declaration(relation, row)
         out.append(row)

@@ -99,7 +99,8 @@ class Kernel:
         shaped = isinstance(answers, np.ndarray) and answers.dtype == np.int64 and answers.ndim == 1
         if not shaped or not sizes.size or sizes.min() < 1 or sizes.sum() != answers.size:
             raise _refuse(
-                "the answers must be an int64 vector, with a cell or more of each query", "densify each query to all its cells"
+                "the answers must be an int64 vector, with a cell or more of each query",
+                "densify each query to all its cells",
             )
         limits = np.ones(sizes.size, dtype=np.int64) if bounds is None else _whole(bounds, "bounds").copy()
         if limits.size != sizes.size or limits.min() < 1 or limits.max() > MAXIMUM_BOUND:
@@ -157,7 +158,9 @@ class Kernel:
         self.__weights[news] = given
         self.__pending += [(news[begin:end], chunk, offsets[begin:end]) for begin, end, chunk in expected]
         if (is_open & (self.__weights == 0)).any():
-            raise _refuse("the candidates must have approximations", "give those of all candidates first, then what has changed")
+            raise _refuse(
+                "the candidates must have approximations", "give those of all candidates first, then what has changed"
+            )
         kind = self.__accountant.kind
         many = is_many(count, share, kind)
         bounds, multipliers = self.__bounds[:1], np.ones(1, dtype=np.int64)
@@ -199,8 +202,13 @@ class Kernel:
         if not 0 <= query < self.__cells.size:
             raise _refuse(f"the query ({query}) must be the number of a query", "count from 0 in the workload's order")
         numbers = None if parts is None else _whole(parts, "parts")
-        if numbers is not None and (numbers.size != self.__cells[query] or numbers.min() < 0 or numbers.max() >= numbers.size):
-            raise _refuse("the parts must be a number from 0 for each cell of the query, below the number of cells", "number the parts from 0")
+        if numbers is not None and (
+            numbers.size != self.__cells[query] or numbers.min() < 0 or numbers.max() >= numbers.size
+        ):
+            raise _refuse(
+                "the parts must be a number from 0 for each cell of the query, below the number of cells",
+                "number the parts from 0",
+            )
         kind = self.__accountant.kind
         calibrated = noise_scale(share, self.__sensitivity * int(self.__bounds[query]), kind)
 
@@ -238,7 +246,11 @@ class Kernel:
 
     def __flags(self, candidates: Sequence[int] | Integers | Flags) -> Flags:
         """Whether each query is a candidate."""
-        if isinstance(candidates, np.ndarray) and candidates.dtype == np.bool_ and candidates.shape == self.__cells.shape:
+        if (
+            isinstance(candidates, np.ndarray)
+            and candidates.dtype == np.bool_
+            and candidates.shape == self.__cells.shape
+        ):
             return cast("Flags", candidates)
         flags = np.zeros(self.__cells.size, dtype=np.bool_)
         flags[self.__numbers(candidates, "candidates")] = True

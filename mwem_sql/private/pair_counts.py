@@ -87,4 +87,6 @@ class Pairs:
                 number, one, other = alike[begin : begin + step].T
                 first = (self._starts[one][:, None] + np.arange(rows))[:, :, None]
                 second = (self._starts[other][:, None] + np.arange(columns))[:, None, :]
-                out[starts[number][:, None] + np.arange(rows * columns)] = self._table[first, second].reshape(len(number), -1)
+                out[starts[number][:, None] + np.arange(rows * columns)] = self._table[first, second].reshape(
+                    len(number), -1
+                )

@@ -41,7 +41,10 @@ class Boxes:
             # Of each axis its low ends, high ends and cells, a row per query; then of all boxes of the query.
             axes = [np.array([own[number][axis] for number in numbers]) for axis in range(len(counts))]
             wide = [
-                np.broadcast_to(part.reshape(len(numbers), 3, *(-1 if axis == other else 1 for other in range(len(counts)))), (len(numbers), 3, *counts))
+                np.broadcast_to(
+                    part.reshape(len(numbers), 3, *(-1 if axis == other else 1 for other in range(len(counts)))),
+                    (len(numbers), 3, *counts),
+                )
                 for axis, part in enumerate(axes)
             ]
             cell = np.zeros((len(numbers), *counts), dtype=np.int64)
@@ -74,7 +77,9 @@ class Boxes:
             found = [(stretch[own], share[own]) for (stretch, share), own in zip(places, corner, strict=True)]
             for beyond in product((0, 1), repeat=len(found)):
                 weights = prod(share if own else 1 - share for own, (_, share) in zip(beyond, found, strict=True))
-                boxes += sign * weights * sums[tuple(stretch + own for own, (stretch, _) in zip(beyond, found, strict=True))]
+                boxes += (
+                    sign * weights * sums[tuple(stretch + own for own, (stretch, _) in zip(beyond, found, strict=True))]
+                )
         return self._added(boxes)
 
     def _corners(self) -> Iterator[tuple[int, tuple[Numbers, ...]]]:

@@ -30,8 +30,14 @@ class Facts:
     def of(cls, queries: Sequence[LinearQuery]) -> Facts:
         owned = [query.blocks for query in queries]
         flat = list(chain.from_iterable(owned))
-        _, first, members = np.unique(np.fromiter(map(id, flat), np.int64, len(flat)), return_index=True, return_inverse=True)
-        return cls([flat[place] for place in first.tolist()], members.reshape(-1), np.fromiter(map(len, owned), np.int64, len(owned)))
+        _, first, members = np.unique(
+            np.fromiter(map(id, flat), np.int64, len(flat)), return_index=True, return_inverse=True
+        )
+        return cls(
+            [flat[place] for place in first.tolist()],
+            members.reshape(-1),
+            np.fromiter(map(len, owned), np.int64, len(owned)),
+        )
 
     @cached_property
     def cells(self) -> Integers:
@@ -46,7 +52,9 @@ class Facts:
     @cached_property
     def told_cells(self) -> Floats:
         """Of each query, at most how many of them it tells apart: what a factor must hold to measure it."""
-        return self._product(np.array([prod(1 + own for own in block.changes) for block in self.blocks], dtype=np.float64))
+        return self._product(
+            np.array([prod(1 + own for own in block.changes) for block in self.blocks], dtype=np.float64)
+        )
 
     @cached_property
     def widths(self) -> Integers:

@@ -56,7 +56,9 @@ class Answerer:
             if len(boxes) >= MANY:
                 # Differences of sums; a count of nothing is 0 all the same.
                 sums = Boxes(boxes)
-                found.update(zip(map(id, boxes), np.split(np.maximum(sums.answers(marginal), 0.0), sums.ends[:-1]), strict=True))
+                found.update(
+                    zip(map(id, boxes), np.split(np.maximum(sums.answers(marginal), 0.0), sums.ends[:-1]), strict=True)
+                )
             found.update((id(query), query.answer(marginal)) for query in queries if id(query) not in found)
         return [
             _in_units(query, found[id(query.linear)], None if query.over is None else found[id(query.over.linear)])
@@ -118,7 +120,9 @@ def compare(session: Session, table: str, output: str, workload: Workload) -> It
     con = session.cursor()
     relation = relations.describe(con, table, session.place, function)
     compiled = ready.compile(workload)
-    linear = [query.linear for query in compiled.queries] + [query.over.linear for query in compiled.queries if query.over]
+    linear = [query.linear for query in compiled.queries] + [
+        query.over.linear for query in compiled.queries if query.over
+    ]
     pushdown = plan_pushdown(relation, compiled.classes, linear)
     ledger_of(con, relation, session.place, function).note(session.cursor(), str(ready.stored.name), function)
     true = iter(np.split(engine.true_answers(session.cursor(), pushdown), pushdown.starts[1:]))
@@ -141,21 +145,35 @@ def weights(session: Session, output: str, attributes: list[str]) -> tuple[list[
     for name in attributes:
         if fold(name) not in domain.spelling:
             raise refuse(
-                OptionError, "mwem_weights", f"attribute {name!r} is not in {output}",
+                OptionError,
+                "mwem_weights",
+                f"attribute {name!r} is not in {output}",
                 f"it has {', '.join(domain.columns)}",
             )
         names.append(domain.spelling[fold(name)])
     if not names or len(set(names)) < len(names):
-        raise refuse(OptionError, "mwem_weights", f"attributes ({attributes!r}) must be one or more, each once", "write ['sex', 'race']")
+        raise refuse(
+            OptionError,
+            "mwem_weights",
+            f"attributes ({attributes!r}) must be one or more, each once",
+            "write ['sex', 'race']",
+        )
     own = {name: ready.stored.classes[name] for name in names}
     cells = int(np.prod([len(classes.pieces) for classes in own.values()]))
     if cells > MAX_WEIGHTS:
-        raise refuse(OptionError, "mwem_weights", f"attributes ({attributes!r}) have {cells:,} value combinations, more than {MAX_WEIGHTS:,}", "name fewer")
+        raise refuse(
+            OptionError,
+            "mwem_weights",
+            f"attributes ({attributes!r}) have {cells:,} value combinations, more than {MAX_WEIGHTS:,}",
+            "name fewer",
+        )
     spread = ready.stored.state().marginal(names)
     for axis, classes in enumerate(own.values()):
         sizes = np.maximum(classes.densities, 1e-300)
         share = sizes / np.bincount(classes.codes, weights=sizes)[classes.codes]
-        spread = spread.take(classes.codes, axis=axis) * share.reshape([-1 if k == axis else 1 for k in range(spread.ndim)])
+        spread = spread.take(classes.codes, axis=axis) * share.reshape(
+            [-1 if k == axis else 1 for k in range(spread.ndim)]
+        )
     labels = [[classes.pieces.label(piece) for piece in range(len(classes.pieces))] for classes in own.values()]
     kinds = [classes.attribute.type if classes.pieces.listed else "VARCHAR" for classes in own.values()]
     rows = [

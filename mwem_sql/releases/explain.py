@@ -34,7 +34,8 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
         "composition": "pure epsilon, Laplace noise" if split.kind == "pure" else "zCDP, Gaussian noise",
         "rounds": f"of refining: {split.rounds}, or fewer"
         if plan.problem.whole
-        else f"{split.rounds}" + (", or fewer: steps grow when measurements tell more noise than errors" if split.growing else ""),
+        else f"{split.rounds}"
+        + (", or fewer: steps grow when measurements tell more noise than errors" if split.growing else ""),
         "total": _total(request, split),
         "start": request.start,
         "queries": f"{len(compiled.queries):,} rows, {len(compiled.distinct[0]):,} distinct",
@@ -49,16 +50,22 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
         "first": f"{len(plan.problem.first)} distributions, {_first_share(split, is_whole=plan.problem.whole)} of the budget",
         "details": _details(plan.problem.details, split),
         "selecting": f"{float(split.select / (split.select + split.measure)):.0%} of a round",
-        "selection scale": f"{selection_scale(split.select, request.rows_per_unit, split.kind).scale:.6g}" if split.select else "nothing to select",
+        "selection scale": f"{selection_scale(split.select, request.rows_per_unit, split.kind).scale:.6g}"
+        if split.select
+        else "nothing to select",
         "noise scale": f"{noise.scale:.6g} per cell of a count",
         "noise if pure": f"standard deviation {split.predicted.pure:.6g}",
     }
-    sums = {query.linear.bound * query.linear.unit: query for query in compiled.queries if query.source.measure is not None}
+    sums = {
+        query.linear.bound * query.linear.unit: query for query in compiled.queries if query.source.measure is not None
+    }
     if sums:
         largest = max(sums)
         linear = sums[largest].linear
         scale = noise_scale(split.measure, request.rows_per_unit * linear.bound, split.kind).scale * linear.unit
-        facts["largest measure"] = f"up to {largest:g}, in steps of {linear.unit:g}, noise scale {scale:.6g} per cell: {sums[largest].label}"
+        facts["largest measure"] = (
+            f"up to {largest:g}, in steps of {linear.unit:g}, noise scale {scale:.6g} per cell: {sums[largest].label}"
+        )
     if split.predicted.zcdp is not None:
         facts["noise if zCDP"] = f"standard deviation {split.predicted.zcdp:.6g}"
     parts = plan.pushdown.parts
@@ -67,7 +74,10 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
         yield {"item": item, "value": value}
     for part in parts:
         yield {"item": "plan", "value": part.words}
-        yield {"item": "estimate", "value": f"{part.estimate}; relative cost per row {part.cost:,.0f} (1 is to sum up a column)"}
+        yield {
+            "item": "estimate",
+            "value": f"{part.estimate}; relative cost per row {part.cost:,.0f} (1 is to sum up a column)",
+        }
         for statement in part.statements[:SHOWN_STATEMENTS]:
             yield {"item": "aggregate", "value": _shortened(statement.sql("duckdb", pretty=True))}
         if len(part.statements) > SHOWN_STATEMENTS:
@@ -78,12 +88,18 @@ def _total(request: Request, split: Split) -> str:
     if request.total is not None:
         return "public constant"
     if split.total:
-        return f"private, {float(split.total / split.limit):.0%} of the budget" + (", and from the distributions that are measured first" if split.first else "")
+        return f"private, {float(split.total / split.limit):.0%} of the budget" + (
+            ", and from the distributions that are measured first" if split.first else ""
+        )
     return "private, from all that is measured"
 
 
 def _first_share(split: Split, *, is_whole: bool) -> str:
-    return f"{float(1 - split.detail / split.limit):.0%}" if is_whole else f"{float(split.first / split.limit):.0%}" + (" or more" if split.growing and split.first else "")
+    return (
+        f"{float(1 - split.detail / split.limit):.0%}"
+        if is_whole
+        else f"{float(split.first / split.limit):.0%}" + (" or more" if split.growing and split.first else "")
+    )
 
 
 def _details(details: Mapping[str, Detail], split: Split) -> str:

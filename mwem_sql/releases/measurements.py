@@ -35,7 +35,9 @@ SCHEMA = pa.schema(
 )  # fmt: skip
 
 
-def table(problem: Problem, asked: Sequence[CompiledQuery], outcome: Outcome, classes: Mapping[str, Classes]) -> pa.Table:
+def table(
+    problem: Problem, asked: Sequence[CompiledQuery], outcome: Outcome, classes: Mapping[str, Classes]
+) -> pa.Table:
     """A row per measurement; `asked` are the workload's own queries, which the problem's begin with, or none; `classes` are those that are stored."""
     rows, queries = [], problem.kernel_queries()
     details = dict(enumerate(problem.details, start=len(queries) - len(problem.details)))
@@ -64,7 +66,9 @@ def _described(query: LinearQuery, step: Step, grids: Mapping[str, Grid]) -> tup
     if step.parts is None:
         return step.measurement.values, [_block(block, grids) for block in query.blocks]
     order, labels = _in_order(step.parts)
-    return step.measurement.values[order], [_block(Block(query.attributes, labels.reshape(query.shape), len(order)), grids)]
+    return step.measurement.values[order], [
+        _block(Block(query.attributes, labels.reshape(query.shape), len(order)), grids)
+    ]
 
 
 def _by_pieces(attribute: str, cells: Ints, step: Step) -> tuple[Integers, list[dict[str, Any]]]:
@@ -102,4 +106,9 @@ def _block(block: Block, grids: Mapping[str, Grid]) -> dict[str, Any]:
     if adds is not None:
         cells = np.where(adds != 0, cells, -1)
         adds = np.where(cells >= 0, adds, 0)
-    return {"attributes": list(block.attributes), "shape": [grid.count for grid in own], "size": block.size, **_stretches(cells, adds)}
+    return {
+        "attributes": list(block.attributes),
+        "shape": [grid.count for grid in own],
+        "size": block.size,
+        **_stretches(cells, adds),
+    }

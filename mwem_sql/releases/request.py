@@ -43,14 +43,26 @@ class Request:
         known = {field.name for field in fields(cls)} - {"table", "workload", "budget"} | {"delta"}
         for name in options:
             if name not in known:
-                raise refuse(OptionError, RELEASE, f"option {name} is unknown", f"the options are {', '.join(sorted(known))}")
+                raise refuse(
+                    OptionError, RELEASE, f"option {name} is unknown", f"the options are {', '.join(sorted(known))}"
+                )
         given = {name: value for name, value in options.items() if value is not None}
         budget = Budget.parse(epsilon, given.pop("delta", 0), RELEASE)
         if not isinstance(table, str) or not table.strip():
-            raise refuse(OptionError, RELEASE, f"table ({table!r}) must be the name of a table", "write 'adult' or 'census.main.adult'")
+            raise refuse(
+                OptionError,
+                RELEASE,
+                f"table ({table!r}) must be the name of a table",
+                "write 'adult' or 'census.main.adult'",
+            )
         request = cls(table, workload, budget, **{name: _READERS[name](name, value) for name, value in given.items()})
         if request.rows_per_unit != 1 and request.unit is None:
-            raise refuse(OptionError, RELEASE, f"rows_per_unit ({request.rows_per_unit}) needs a unit", "name the column that identifies a unit")
+            raise refuse(
+                OptionError,
+                RELEASE,
+                f"rows_per_unit ({request.rows_per_unit}) needs a unit",
+                "name the column that identifies a unit",
+            )
         return request
 
 
@@ -59,7 +71,10 @@ def read_whole(function: str, name: str, value: object, low: int, high: int) -> 
     number = _number(value)
     if number is None or not low <= number <= high or number % 1:
         raise refuse(
-            OptionError, function, f"{name} ({value!r}) must be a whole number from {low:,} to {high:,}", f"leave {name} out for the default"
+            OptionError,
+            function,
+            f"{name} ({value!r}) must be a whole number from {low:,} to {high:,}",
+            f"leave {name} out for the default",
         )
     return int(number)
 
@@ -82,7 +97,12 @@ def _whole(low: int, high: int) -> Callable[[str, object], int]:
 def _total(name: str, value: object) -> float:
     number = _number(value)
     if number is None or not 1 <= number < math.inf:
-        raise refuse(OptionError, RELEASE, f"{name} ({value!r}) must be a number from 1", "leave total out to have it estimated privately")
+        raise refuse(
+            OptionError,
+            RELEASE,
+            f"{name} ({value!r}) must be a number from 1",
+            "leave total out to have it estimated privately",
+        )
     return float(number)
 
 
@@ -102,7 +122,9 @@ def _one_of(*words: str) -> Callable[[str, object], str]:
     def read(name: str, value: object) -> str:
         if value not in words:
             allowed = " or ".join(repr(word) for word in words)
-            raise refuse(OptionError, RELEASE, f"{name} ({value!r}) must be {allowed}", f"leave {name} out for {words[0]!r}")
+            raise refuse(
+                OptionError, RELEASE, f"{name} ({value!r}) must be {allowed}", f"leave {name} out for {words[0]!r}"
+            )
         return str(value)
 
     return read

@@ -45,7 +45,9 @@ def names(con: duckdb.DuckDBPyConnection, session: Session, request: Request) ->
 
 def output_lock(con: duckdb.DuckDBPyConnection, output: Name) -> threading.Lock:
     """One call at a time under an output name: of two identical ones the second finds what the first has stored."""
-    rows = con.execute("SELECT path, database_oid FROM duckdb_databases() WHERE database_name = ?", [output.database]).fetchall()
+    rows = con.execute(
+        "SELECT path, database_oid FROM duckdb_databases() WHERE database_name = ?", [output.database]
+    ).fetchall()
     return lock(f"{rows}.{output}")
 
 
@@ -56,7 +58,11 @@ def fingerprint(con: duckdb.DuckDBPyConnection, session: Session, request: Reque
     Options at their default are left out, so that a later version with more options still knows the request; so is the
     database, if it is the output's: the file may be renamed.
     """
-    options = {option.name: getattr(request, option.name) for option in fields(request) if option.name not in {"workload", "budget", "output"}}
+    options = {
+        option.name: getattr(request, option.name)
+        for option in fields(request)
+        if option.name not in {"workload", "budget", "output"}
+    }
     asked = {name: value for name, value in options.items() if value != getattr(Request, name, None)}
     elsewhere = fold(private.database) if private.database != output.database else ""
     asked |= {
@@ -76,7 +82,9 @@ def _declared(con: duckdb.DuckDBPyConnection, session: Session, request: Request
     return sorted(map(repr, con.execute(exp.select("*").from_(found[0].tree()).sql("duckdb")).fetchall()))
 
 
-def stored_release(con: duckdb.DuckDBPyConnection, output: Name, request_hash: str, request: Request) -> dict[str, Any] | None:
+def stored_release(
+    con: duckdb.DuckDBPyConnection, output: Name, request_hash: str, request: Request
+) -> dict[str, Any] | None:
     """The stored release of this very request; an OutputError if the name is taken by anything else."""
     releases = store.releases_of(con, output)
     for facts in releases:
@@ -86,12 +94,16 @@ def stored_release(con: duckdb.DuckDBPyConnection, output: Name, request_hash: s
         if request.version is not None and all(facts["version"] != request.version for facts in releases):
             return None
         raise refuse(
-            OutputError, RELEASE, f"output ({output}) holds a release of another request",
+            OutputError,
+            RELEASE,
+            f"output ({output}) holds a release of another request",
             "choose another output, or give a new version := '...' to make and charge a new release under this name",
         )
     if catalog.find(con, output.quoted(), catalog.Place(output.database, output.schema)) is not None:
         raise refuse(
-            OutputError, RELEASE, f"output ({output}) exists and is not a release",
+            OutputError,
+            RELEASE,
+            f"output ({output}) exists and is not a release",
             "choose another name with output := '...', or drop it first",
         )
     return None
@@ -123,7 +135,9 @@ def check_unfinished(con: duckdb.DuckDBPyConnection, ledger: Ledger, request_has
     lost = ledger.unfinished(con, request_hash, output)
     if lost is not None:
         raise refuse(
-            BudgetError, RELEASE, f"this request was charged on {lost['started']:%Y-%m-%d %H:%M:%S} UTC (epsilon {lost['epsilon']:g}) and did not come to its end "
+            BudgetError,
+            RELEASE,
+            f"this request was charged on {lost['started']:%Y-%m-%d %H:%M:%S} UTC (epsilon {lost['epsilon']:g}) and did not come to its end "
             f"({lost['status']}); nothing of it is left to resume, and the budget is spent",
             "give a new version := '...' to charge it anew",
         )

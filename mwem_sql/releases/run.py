@@ -87,21 +87,30 @@ def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any
         plan = make_plan(session, request)
         if is_read_only(con, output.database):
             raise refuse(
-                OutputError, RELEASE, f"output ({output}) is in a database that cannot be written",
+                OutputError,
+                RELEASE,
+                f"output ({output}) is in a database that cannot be written",
                 "give output := 'database.schema.table' in a writable one, or USE one",
             )
         ledger = ledger_of(con, plan.relation, session.place, RELEASE)
         if request.seed is None:
             reuse.check_unfinished(con, ledger, fingerprint, output)
         charge = _charge(request, plan)
-        entry = ledger.debit(session.cursor(), charge, str(output), action=RELEASE, request=fingerprint, private=request.seed is None)
+        entry = ledger.debit(
+            session.cursor(), charge, str(output), action=RELEASE, request=fingerprint, private=request.seed is None
+        )
         status = "failed"
         try:
             held = _held(session, request, plan, ledger, entry)
-            facts = _run_and_store(session, request, plan, held, output=output, marks={"entry": entry, "request": fingerprint})
+            facts = _run_and_store(
+                session, request, plan, held, output=output, marks={"entry": entry, "request": fingerprint}
+            )
             status = "done"
         finally:
-            with calls.shielded(), suppress(duckdb.Error):  # an entry that stays open counts all the same, and as done if its release is there
+            with (
+                calls.shielded(),
+                suppress(duckdb.Error),
+            ):  # an entry that stays open counts all the same, and as done if its release is there
                 ledger.close(session.cursor(), entry, status)
         return output, _summary(output, facts, started, reused=False)
 
@@ -116,7 +125,9 @@ def make_plan(session: Session, request: Request) -> Plan:
         compiled = compile_workload(domain, request.workload, sandbox)
     if not compiled.classes:
         raise refuse(
-            WorkloadError, RELEASE, f"the workload ({len(request.workload)} rows) asks about no column, so there is nothing to synthesize",
+            WorkloadError,
+            RELEASE,
+            f"the workload ({len(request.workload)} rows) asks about no column, so there is nothing to synthesize",
             "add a predicate or a group_by over a column",
         )
     queries, weights = compiled.distinct
@@ -179,7 +190,8 @@ def _check_room(request: Request, compiled: Compiled) -> None:
     cells = len(compiled.classes) + compiled.facts.told_cells - compiled.facts.widths
     for number in np.flatnonzero(cells > request.max_cells)[:1].tolist():
         raise refuse(
-            CellsError, RELEASE,
+            CellsError,
+            RELEASE,
             f"query {compiled.queries[number].label!r} makes a model of {int(cells[number]):,} cells, more than max_cells ({request.max_cells:,})",
             "ask about fewer attributes at a time or in coarser groups, or raise max_cells",
         )
@@ -198,10 +210,21 @@ def _check_rows(request: Request, shares: Split) -> None:
     if request.rows is not None:
         return
     if request.total is not None and request.total > MAX_ROWS:
-        raise refuse(OptionError, RELEASE, f"total ({request.total:g}) is more than {MAX_ROWS:,} rows", "give rows := 1000000, or another number")
-    if request.total is None and noise_scale(shares.total or shares.first or shares.measure, request.rows_per_unit, shares.kind).scale > MAX_UNCERTAINTY:
         raise refuse(
-            OptionError, RELEASE, f"epsilon ({float(request.budget.epsilon):g}) is so small that the number of rows would be noise",
+            OptionError,
+            RELEASE,
+            f"total ({request.total:g}) is more than {MAX_ROWS:,} rows",
+            "give rows := 1000000, or another number",
+        )
+    if (
+        request.total is None
+        and noise_scale(shares.total or shares.first or shares.measure, request.rows_per_unit, shares.kind).scale
+        > MAX_UNCERTAINTY
+    ):
+        raise refuse(
+            OptionError,
+            RELEASE,
+            f"epsilon ({float(request.budget.epsilon):g}) is so small that the number of rows would be noise",
             "give rows := 1000, or another number; or raise epsilon",
         )
 
@@ -216,7 +239,9 @@ def _unit(request: Request, relation: Relation) -> Unit | None:
 def _charge(request: Request, plan: Plan) -> Charge:
     """What a release takes; its unit by the protected table's own name for it, if it has one."""
     origin = None if request.unit is None else plan.relation.origin(request.unit, RELEASE)
-    return Charge.of(plan.split, origin or request.unit, request.rows_per_unit, computed=request.unit is not None and origin is None)
+    return Charge.of(
+        plan.split, origin or request.unit, request.rows_per_unit, computed=request.unit is not None and origin is None
+    )
 
 
 def _held(session: Session, request: Request, plan: Plan, ledger: Ledger, entry: str) -> engine.Held:
@@ -236,7 +261,8 @@ def _histogram(request: Request, shape: Mapping[str, int]) -> LinearQuery | None
         return None
     if math.prod(shape.values()) > MAX_CELLS:
         raise refuse(
-            CellsError, RELEASE,
+            CellsError,
+            RELEASE,
             f"start ('histogram') needs {math.prod(shape.values()):,} cells over {', '.join(shape)}, more than {MAX_CELLS:,}",
             "leave start out, or ask about fewer attributes",
         )
@@ -270,7 +296,9 @@ def _run_and_store(
         release = store.write(session.cursor(), output, facts, columns, measurements=measured, factors=_factors(state))
     except duckdb.Error as error:
         raise refuse(
-            OutputError, RELEASE, f"output ({output}) could not be written ({str(error).splitlines()[0]})",
+            OutputError,
+            RELEASE,
+            f"output ({output}) could not be written ({str(error).splitlines()[0]})",
             "make room or check the database; the budget of this call is spent",
         ) from None
     return facts | {"release": release}
@@ -317,4 +345,3 @@ def _summary(output: Name, facts: Mapping[str, Any], started: float, *, reused: 
         "protects": protected(facts["unit"], facts["rows_per_unit"]), "warning": nominal(facts["epsilon"], facts["delta"], facts["rows"]),
     }  # fmt: skip
     return {name: shown[name] for name in SUMMARY}
-

@@ -112,7 +112,11 @@ def releases_of(con: duckdb.DuckDBPyConnection, name: Name) -> list[dict[str, An
         return []
     place = fold(name.schema), fold(name.table)
     with legible(_damaged(name)):
-        stored_rows = [row for row in read_rows(con, name.database, "releases") if (fold(row["schema_name"]), fold(row["table_name"])) == place]
+        stored_rows = [
+            row
+            for row in read_rows(con, name.database, "releases")
+            if (fold(row["schema_name"]), fold(row["table_name"])) == place
+        ]
         rows = sorted(stored_rows, key=lambda row: -int(row["release"]))
         for row in rows:
             if not all(isinstance(row[field], kind) for field, kind in _FACTS.items()):
@@ -122,7 +126,9 @@ def releases_of(con: duckdb.DuckDBPyConnection, name: Name) -> list[dict[str, An
 
 def _damaged(name: Name) -> MwemError:
     return refuse(
-        TableError, "mwem", f"what is stored of output ({name}) in the schema mwem of its database cannot be read",
+        TableError,
+        "mwem",
+        f"what is stored of output ({name}) in the schema mwem of its database cannot be read",
         "it was changed by hand: restore it from a backup, or release under another output name",
     )
 
@@ -134,7 +140,9 @@ def load(con: duckdb.DuckDBPyConnection, text: str, place: Place, function: str)
         if rows:
             return stored(con, name, rows[0])
     raise refuse(
-        TableError, function, f"output ({text!r}) is not a release of mwem_release",
+        TableError,
+        function,
+        f"output ({text!r}) is not a release of mwem_release",
         "name the output table of a release, in full if it is in another database",
     )
 
@@ -192,7 +200,9 @@ def classes_from_json(domain: Domain, grid: Mapping[str, Any]) -> dict[str, Clas
         lows, highs, points = (np.array(own[part], dtype=kind) for part in ("lows", "highs", "points"))
         pieces = Pieces(attribute, lows, highs, points, np.array(own["bins"], dtype=np.int32))
         weights = _lengthened(own["weights"]) if "weights" in own else None
-        if weights is not None and (weights.shape != (len(pieces),) or not np.isfinite(weights).all() or weights.min() < 0):
+        if weights is not None and (
+            weights.shape != (len(pieces),) or not np.isfinite(weights).all() or weights.min() < 0
+        ):
             raise ValueError("not one weight for each piece")
         out[name] = Classes(pieces, np.array(own["codes"], dtype=np.int32), weights)
     return out
@@ -202,21 +212,37 @@ def output_name(con: duckdb.DuckDBPyConnection, text: str, home: Name, function:
     """Where an output is to be written: beside `home` unless the text says otherwise, in the catalog's own spelling."""
     parts = catalog.split_name(text)
     if len(parts) > 3:
-        raise refuse(OutputError, function, f"output ({text!r}) has too many parts", "write database.schema.table, in double quotes what has a dot")
+        raise refuse(
+            OutputError,
+            function,
+            f"output ({text!r}) has too many parts",
+            "write database.schema.table, in double quotes what has a dot",
+        )
     name = locate(con, parts, home)
     if name is None:
         raise refuse(
-            OutputError, function, f"output ({text!r}) names a database or schema that does not exist or does not last",
+            OutputError,
+            function,
+            f"output ({text!r}) names a database or schema that does not exist or does not last",
             "ATTACH the database or CREATE SCHEMA first",
         )
     if fold(name.schema) == SCHEMA:
-        raise refuse(OutputError, function, f"output ({text!r}) is in the schema mwem, which is for what mwem_sql keeps", "choose another schema")
+        raise refuse(
+            OutputError,
+            function,
+            f"output ({text!r}) is in the schema mwem, which is for what mwem_sql keeps",
+            "choose another schema",
+        )
     return name
 
 
 def locate(con: duckdb.DuckDBPyConnection, parts: Sequence[str], home: Name) -> Name | None:
     """A relation that need not exist, in a schema that does: `table`, `schema.table`, `database.table` or all three."""
-    places = {1: [[home.database, home.schema]], 2: [[home.database, parts[0]], [parts[0], "main"]], 3: [list(parts[:2])]}
+    places = {
+        1: [[home.database, home.schema]],
+        2: [[home.database, parts[0]], [parts[0], "main"]],
+        3: [list(parts[:2])],
+    }
     lasting = catalog.databases(con)
     rows = con.execute("SELECT database_name, schema_name FROM duckdb_schemas()").fetchall()
     known = {(fold(database), fold(schema)): (database, schema) for database, schema in rows if database in lasting}

@@ -67,7 +67,9 @@ class Release:
         return pa.Table.from_pylist(list(Answerer(self._session, self._stored).rows(asked)), schema=ANSWER)
 
 
-def release(con: duckdb.DuckDBPyConnection, table: str, workload: WorkloadLike, epsilon: object, **options: Any) -> Release:
+def release(
+    con: duckdb.DuckDBPyConnection, table: str, workload: WorkloadLike, epsilon: object, **options: Any
+) -> Release:
     """Release a table with the options of `CALL mwem_release`; the same request returns the stored release.
 
     Privacy:
@@ -90,18 +92,21 @@ def read_workload(session: Session, workload: object, private: str | None) -> Wo
         return Workload.from_arrow(workload)
     if not isinstance(workload, str):
         raise refuse(
-            OptionError, RELEASE, f"workload ({type(workload).__name__}) must be a table name, a Workload or an Arrow table",
+            OptionError,
+            RELEASE,
+            f"workload ({type(workload).__name__}) must be a table name, a Workload or an Arrow table",
             "Workload.from_predicates([...]) makes one from texts",
         )
     con = session.cursor()
     found = catalog.find(con, workload, session.place)
     if found is None:
         raise refuse(
-            TableError, RELEASE, f"workload ({workload!r}) does not exist for this call",
+            TableError,
+            RELEASE,
+            f"workload ({workload!r}) does not exist for this call",
             "create it as a table and COMMIT, or pass a Workload",
         )
     if private is not None:
         protected = catalog.find(con, private, session.place)
         check_public(con, found, (protected[0],) if protected else (), "workload", RELEASE)
     return Workload.from_arrow(con.sql(exp.select("*").from_(found[0].tree()).sql("duckdb")).to_arrow_table())
-

@@ -33,7 +33,13 @@ Rows = Iterable[dict[str, Any]]
 Cursor = Callable[[], duckdb.DuckDBPyConnection]
 Body = Callable[[Session, dict[str, Any], list[str] | None], Rows]
 
-_WORKLOAD = {"predicate": "VARCHAR", "measure": "VARCHAR", "group_by": "VARCHAR[]", "name": "VARCHAR", "weight": "DOUBLE"}
+_WORKLOAD = {
+    "predicate": "VARCHAR",
+    "measure": "VARCHAR",
+    "group_by": "VARCHAR[]",
+    "name": "VARCHAR",
+    "weight": "DOUBLE",
+}
 
 
 @dataclass(frozen=True)
@@ -85,7 +91,9 @@ def _domain(session: Session, arguments: dict[str, Any], function: str) -> Domai
 def _name(arguments: dict[str, Any], key: str, function: str) -> str:
     value = arguments.get(key)
     if not isinstance(value, str) or not value.strip():
-        raise refuse(OptionError, function, f"{key} ({value!r}) must be the name of a table", "write it as a string, 'adult'")
+        raise refuse(
+            OptionError, function, f"{key} ({value!r}) must be the name of a table", "write it as a string, 'adult'"
+        )
     return value
 
 
@@ -177,12 +185,19 @@ def _budget(session: Session, arguments: dict[str, Any], _: list[str] | None) ->
         unit = relation.origin(given, function)
         if unit is None:
             raise refuse(
-                OptionError, function, f"unit ({given!r}) is computed by a view, so that a cap could not count by it",
+                OptionError,
+                function,
+                f"unit ({given!r}) is computed by a view, so that a cap could not count by it",
                 f"name a column of {relation.charged.table} itself, or one that the view shows unchanged",
             )
     rows_per_unit = read_whole(function, "rows_per_unit", arguments["rows_per_unit"], 1, 10**6)
     if unit is None and rows_per_unit != 1:
-        raise refuse(OptionError, function, f"rows_per_unit ({rows_per_unit}) needs a unit", "name the column that identifies a unit")
+        raise refuse(
+            OptionError,
+            function,
+            f"rows_per_unit ({rows_per_unit}) needs a unit",
+            "name the column that identifies a unit",
+        )
     account = ledger_of(con, relation, session.place, function)
     balance = account.set_cap(session.cursor(), Cap(budget, unit, rows_per_unit))
     return [
@@ -214,7 +229,11 @@ def weights_sql(cursor: Cursor, text: str) -> str:
     row = exp.column("r")
     listed = exp.Dot(this=row.copy(), expression=exp.to_identifier("cell"))
     cells = [
-        exp.alias_(cast(exp.Bracket(this=listed.copy(), expressions=[exp.Literal.number(k)], offset=1), kind), name, quoted=True)
+        exp.alias_(
+            cast(exp.Bracket(this=listed.copy(), expressions=[exp.Literal.number(k)], offset=1), kind),
+            name,
+            quoted=True,
+        )
         for k, (name, kind) in enumerate(columns, start=1)
     ]
     call = exp.Anonymous(this="_mwem_weights", expressions=[exp.Literal.string(text), exp.null()])
@@ -244,7 +263,9 @@ def counts(cursor: Cursor, texts: list[str]) -> list[dict[str, Any]]:
 
 def _predicate(arguments: dict[str, Any]) -> str:
     if arguments["predicate"] is None:
-        raise refuse(WorkloadError, "mwem_count", "predicate (NULL) must be an SQL expression", "write 'true' to count all rows")
+        raise refuse(
+            WorkloadError, "mwem_count", "predicate (NULL) must be an SQL expression", "write 'true' to count all rows"
+        )
     return str(arguments["predicate"])
 
 

@@ -47,7 +47,11 @@ class _Instance:
     def add(self, con: duckdb.DuckDBPyConnection) -> None:
         if all(known() is not con for known in self._connections):
             self._connections.append(weakref.ref(con))
-        rows = con.cursor().execute("SELECT path FROM duckdb_databases() WHERE NOT internal ORDER BY database_oid").fetchall()
+        rows = (
+            con.cursor()
+            .execute("SELECT path FROM duckdb_databases() WHERE NOT internal ORDER BY database_oid")
+            .fetchall()
+        )
         self._path = rows[0][0]
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
@@ -63,7 +67,9 @@ class _Instance:
             with contextlib.suppress(duckdb.Error):
                 return duckdb.connect(self._path)
         raise refuse(
-            TableError, "mwem_sql", "the connection that register() was called on is gone",
+            TableError,
+            "mwem_sql",
+            "the connection that register() was called on is gone",
             "keep it open, or call mwem_sql.surface.register on the connection you use",
         )
 
@@ -128,7 +134,13 @@ def _create_functions(con: duckdb.DuckDBPyConnection, instance: _Instance) -> No
     _define(con, "_mwem_count", count, ["VARCHAR"], "STRUCT(err VARCHAR, answer DOUBLE)", pure=True)
     for function in functions.FUNCTIONS:
         listed = ", ".join(f'"{column}" {kind}' for column, kind in function.columns.items())
-        _define(con, f"_{function.name}", _rows(instance, function), ["VARCHAR", _QUERIES], f"STRUCT(err VARCHAR, {listed})[]")
+        _define(
+            con,
+            f"_{function.name}",
+            _rows(instance, function),
+            ["VARCHAR", _QUERIES],
+            f"STRUCT(err VARCHAR, {listed})[]",
+        )
 
 
 def _define(
@@ -143,7 +155,9 @@ def _define(
 
 
 def _rows(instance: _Instance, function: functions.Function) -> Callable[[pa.Array, pa.Array], pa.Array]:
-    kind = pa.list_(pa.struct({"err": pa.string(), **{column: _ARROW[text] for column, text in function.columns.items()}}))
+    kind = pa.list_(
+        pa.struct({"err": pa.string(), **{column: _ARROW[text] for column, text in function.columns.items()}})
+    )
 
     def body(arguments: pa.Array, queries: pa.Array) -> pa.Array:
         calls = zip(arguments.to_pylist(), _json_rows(queries), strict=True)

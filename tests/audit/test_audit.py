@@ -71,7 +71,9 @@ def share_of(kind: Kind) -> Fraction:
 
 def kernel(answers: list[list[int]], kind: Kind, noise: Noise, trials: int) -> Kernel:
     """A kernel that can be asked so many times: each time is a trial of its own."""
-    account = Accountant(kind, trials * share_of(kind), Budget(Fraction(10**6), Fraction(0) if kind == "pure" else DELTA))
+    account = Accountant(
+        kind, trials * share_of(kind), Budget(Fraction(10**6), Fraction(0) if kind == "pure" else DELTA)
+    )
     return Kernel(*flat([np.array(each, dtype=np.int64) for each in answers]), account, noise)
 
 
@@ -94,7 +96,9 @@ class Bounds:
 
     def tell(self, what: str, draws: int) -> None:
         rho = "" if self.limit is None else f", rho of at least {self.rho:.4f} where {float(self.limit):.4f}"
-        print(f"\n{what}: epsilon of at least {self.epsilon:.3f} where {float(EPSILON)} is claimed{rho}, {draws} draws: {'holds' if self.hold else 'caught'}")
+        print(
+            f"\n{what}: epsilon of at least {self.epsilon:.3f} where {float(EPSILON)} is claimed{rho}, {draws} draws: {'holds' if self.hold else 'caught'}"
+        )
 
 
 def bounds(kind: Kind, hits: list[int], trials: int) -> Bounds:
@@ -106,7 +110,10 @@ def bounds(kind: Kind, hits: list[int], trials: int) -> Bounds:
 
 
 def measured(kind: Kind, noise: Noise, trials: int) -> Bounds:
-    hits = [int((kernel([[canary] * trials], kind, noise, 1).measure(0, share_of(kind)).values >= 1).sum()) for canary in (0, 1)]
+    hits = [
+        int((kernel([[canary] * trials], kind, noise, 1).measure(0, share_of(kind)).values >= 1).sum())
+        for canary in (0, 1)
+    ]
     return bounds(kind, hits, trials)
 
 
@@ -138,7 +145,9 @@ def selected(kind: Kind, noise: Noise, trials: int) -> Bounds:
     for canary in (0, 1):
         answers = [[4 + canary]] + [[5 + canary]] * (count - 1)  # scores 4 and 4; with the canary 5 and 3
         own = kernel(answers, kind, noise, trials)
-        chosen = [own.select(range(count), guesses, np.zeros(count), np.ones(count), share_of(kind)) for _ in range(trials)]
+        chosen = [
+            own.select(range(count), guesses, np.zeros(count), np.ones(count), share_of(kind)) for _ in range(trials)
+        ]
         hits.append(chosen.count(0))
     return bounds(kind, hits, trials)
 
@@ -166,11 +175,15 @@ def test_select_from_many(trials: int) -> None:
     guesses = np.repeat([0.0, 9.0], MANY // 2)
     for canary in (0, 1):
         account = Accountant("pure", EPSILON * trials)
-        own = Kernel(np.repeat(np.array([4, 5]) + canary, MANY // 2), np.ones(MANY, dtype=np.int64), account, OpenDPNoise())
+        own = Kernel(
+            np.repeat(np.array([4, 5]) + canary, MANY // 2), np.ones(MANY, dtype=np.int64), account, OpenDPNoise()
+        )
         chosen = [own.select(range(MANY), guesses, np.zeros(MANY), np.ones(MANY), EPSILON) for _ in range(trials)]
         hits.append(sum(number < MANY // 2 for number in chosen))
     bound = epsilon_bound(*hits, trials)
-    print(f"\nselect from {MANY}: epsilon of at least {bound:.3f} where {float(EPSILON)} is claimed, {2 * trials} draws")
+    print(
+        f"\nselect from {MANY}: epsilon of at least {bound:.3f} where {float(EPSILON)} is claimed, {2 * trials} draws"
+    )
     assert bound < EPSILON
 
 
@@ -204,7 +217,10 @@ def neighbours(connect: Open) -> Callable[[Budget], Neighbours]:
         )
         asked = Workload.from_arrow(pa.table({"group_by": [["a", "b"], ["b"]]}))
         session = Session.of(con)
-        pair = tuple(Request(table, asked, budget, rounds=2 if budget.delta else 1, rows=1) for table in ("without_it", "with_it"))
+        pair = tuple(
+            Request(table, asked, budget, rounds=2 if budget.delta else 1, rows=1)
+            for table in ("without_it", "with_it")
+        )
         return Neighbours(session, (pair[0], pair[1]))
 
     return make
@@ -243,13 +259,22 @@ def transcript_cost(outcome: Outcome) -> Fraction:
 
 
 deltas = pytest.mark.parametrize("delta", [Fraction(0), WIDE], ids=["pure", "approximate"])
-pure_by_default = pytest.mark.parametrize("delta", [Fraction(0), pytest.param(WIDE, marks=pytest.mark.campaign)], ids=["pure", "approximate"])
+pure_by_default = pytest.mark.parametrize(
+    "delta", [Fraction(0), pytest.param(WIDE, marks=pytest.mark.campaign)], ids=["pure", "approximate"]
+)
 
 
-@pytest.mark.parametrize(("noise", "delta", "trials"), [(OpenDPNoise, Fraction(0), WHOLE_LONG), (OpenDPNoise, WIDE, WHOLE_LONG), (Half, Fraction(0), WHOLE_MIDDLE)])
+@pytest.mark.parametrize(
+    ("noise", "delta", "trials"),
+    [(OpenDPNoise, Fraction(0), WHOLE_LONG), (OpenDPNoise, WIDE, WHOLE_LONG), (Half, Fraction(0), WHOLE_MIDDLE)],
+)
 @pytest.mark.campaign
 def test_whole_releases(
-    neighbours: Callable[[Budget], Neighbours], monkeypatch: pytest.MonkeyPatch, delta: Fraction, noise: type[OpenDPNoise], trials: int
+    neighbours: Callable[[Budget], Neighbours],
+    monkeypatch: pytest.MonkeyPatch,
+    delta: Fraction,
+    noise: type[OpenDPNoise],
+    trials: int,
 ) -> None:
     """Gaussian noise that is too small by half would take twice as many: the transcript tells it, below."""
     monkeypatch.setattr(release, "OpenDPNoise", noise)
@@ -261,7 +286,11 @@ def test_whole_releases(
 @pure_by_default
 @pytest.mark.parametrize(("broken", "cells"), [(BareTotal, {1}), (OnlyNonEmpty, {2, 6})])
 def test_whole_releases_broken(
-    neighbours: Callable[[Budget], Neighbours], monkeypatch: pytest.MonkeyPatch, delta: Fraction, broken: type[OpenDPNoise], cells: set[int]
+    neighbours: Callable[[Budget], Neighbours],
+    monkeypatch: pytest.MonkeyPatch,
+    delta: Fraction,
+    broken: type[OpenDPNoise],
+    cells: set[int],
 ) -> None:
     """Told by the total, or by a cell that is empty without the canary: whether it is what it is without it."""
 
@@ -277,7 +306,11 @@ def test_whole_releases_broken(
 @pure_by_default
 @pytest.mark.parametrize(("noise", "honest"), [(OpenDPNoise, True), (Half, False)])
 def test_noise_is_as_large_as_the_transcript_says(
-    neighbours: Callable[[Budget], Neighbours], monkeypatch: pytest.MonkeyPatch, noise: type[OpenDPNoise], honest: bool, delta: Fraction
+    neighbours: Callable[[Budget], Neighbours],
+    monkeypatch: pytest.MonkeyPatch,
+    noise: type[OpenDPNoise],
+    honest: bool,
+    delta: Fraction,
 ) -> None:
     monkeypatch.setattr(release, "OpenDPNoise", noise)
     made = neighbours(Budget(EPSILON, delta))
@@ -287,13 +320,18 @@ def test_noise_is_as_large_as_the_transcript_says(
         assert transcript_cost(outcome) < limit
         for step in outcome.steps:
             values = step.measurement.values.tolist()
-            noise_seen += [(value - answer, step.measurement.scale) for value, answer in zip(values, TRUE[len(values)], strict=True)]
+            noise_seen += [
+                (value - answer, step.measurement.scale)
+                for value, answer in zip(values, TRUE[len(values)], strict=True)
+            ]
     assert step.measurement.kind == ("zcdp" if delta else "pure")
     assert is_large_enough(noise_seen, step.measurement.kind) is honest
 
 
 @deltas
-def test_a_query_measured_twice_for_one_debit(neighbours: Callable[[Budget], Neighbours], monkeypatch: pytest.MonkeyPatch, delta: Fraction) -> None:
+def test_a_query_measured_twice_for_one_debit(
+    neighbours: Callable[[Budget], Neighbours], monkeypatch: pytest.MonkeyPatch, delta: Fraction
+) -> None:
     """The account does not settle; and if that were broken too, the transcript would tell."""
     once = loop._Measured.measure
     forgotten = ["_spent", "_recorded"]

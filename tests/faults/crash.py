@@ -132,7 +132,10 @@ def outcome(folder: Path, output: str) -> str:
     assert len(entries) <= 1, entries
     assert all(entry[2] for entry in entries), "the journal does not agree"
     metadata = [f"{database}.mwem.{name}" for name in ("releases", "measurements", "factors")]
-    counts = [con.execute(f"SELECT count(*) FROM {name}").fetchall()[0][0] if f"{database}.releases" in known else 0 for name in metadata]
+    counts = [
+        con.execute(f"SELECT count(*) FROM {name}").fetchall()[0][0] if f"{database}.releases" in known else 0
+        for name in metadata
+    ]
     rows = con.execute(f"SELECT count(*) FROM {output}").fetchall()[0][0] if f"{database}.{table}" in known else 0
     call = f"CALL mwem_release('people', workload, 1, rounds := 2, rows := 50, output := '{output}'{{}})"
 
@@ -234,9 +237,14 @@ def main(what: str, number: str = "0") -> dict[str, int]:
         status, told = in_child(lambda: make(template))
         assert status == 0, told
         started = time.monotonic()
-        status, steps = in_child(lambda: attempt(Path(shutil.copytree(template, Path(name) / "counted")), OUTPUTS[1], Steps()))
+        status, steps = in_child(
+            lambda: attempt(Path(shutil.copytree(template, Path(name) / "counted")), OUTPUTS[1], Steps())
+        )
         assert status == 0, steps
-        seconds, size = time.monotonic() - started, written(Path(shutil.copytree(template, Path(name) / "written")), steps)
+        seconds, size = (
+            time.monotonic() - started,
+            written(Path(shutil.copytree(template, Path(name) / "written")), steps),
+        )
         for turn, fault in enumerate(faults(what, int(number), steps, seconds, size)):
             for output in OUTPUTS if what != "steps" or number == "0" else OUTPUTS[turn % 2 :][:1]:
                 folder = Path(shutil.copytree(template, Path(name) / "trial"))

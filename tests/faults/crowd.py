@@ -38,7 +38,9 @@ def make(path: Path, admitted: int) -> None:
 
 def ask(con: duckdb.DuckDBPyConnection, number: int) -> str:
     try:
-        row = con.execute(f"CALL mwem_release('t', w, 0.1, rounds := 1, rows := 5, output := 'o{number}')").fetchall()[0]
+        row = con.execute(f"CALL mwem_release('t', w, 0.1, rounds := 1, rows := 5, output := 'o{number}')").fetchall()[
+            0
+        ]
     except duckdb.Error as error:
         return "refused" if "does not fit the cap" in str(error) else str(error)
     return "reused" if row[11] else "made"
@@ -62,11 +64,21 @@ def in_process(path: Path, number: int) -> str:
 
 def verdict(path: Path) -> dict[str, Any]:
     con = mwem_sql.connect(path)
-    entries = con.execute("SELECT count(*), sum(epsilon_exact::VARCHAR = '1/10'), list(DISTINCT status), (SELECT bool_and(intact) FROM mwem_ledger()) FROM mwem.ledger").fetchall()
-    outputs = con.execute("SELECT count(*) FROM duckdb_tables() WHERE table_name LIKE 'o%' AND schema_name = 'main'").fetchall()[0][0]
+    entries = con.execute(
+        "SELECT count(*), sum(epsilon_exact::VARCHAR = '1/10'), list(DISTINCT status), (SELECT bool_and(intact) FROM mwem_ledger()) FROM mwem.ledger"
+    ).fetchall()
+    outputs = con.execute(
+        "SELECT count(*) FROM duckdb_tables() WHERE table_name LIKE 'o%' AND schema_name = 'main'"
+    ).fetchall()[0][0]
     left = con.execute("SELECT DISTINCT epsilon_left FROM mwem_ledger()").fetchall()
     con.close()
-    return {"entries": entries[0][0], "status": entries[0][2], "intact": entries[0][3], "outputs": outputs, "left": left[0][0]}
+    return {
+        "entries": entries[0][0],
+        "status": entries[0][2],
+        "intact": entries[0][3],
+        "outputs": outputs,
+        "left": left[0][0],
+    }
 
 
 def main(kind: str, asked: str, admitted: str, same: str = "") -> dict[str, Any]:
@@ -76,7 +88,10 @@ def main(kind: str, asked: str, admitted: str, same: str = "") -> dict[str, Any]
         in_child(lambda: make(path, int(admitted)))
         numbers = [0 if same else k for k in range(int(asked))]
         if kind == "processes":
-            threads = [threading.Thread(target=lambda k=k: ends.append(in_child(lambda: in_process(path, k))[1])) for k in numbers]
+            threads = [
+                threading.Thread(target=lambda k=k: ends.append(in_child(lambda: in_process(path, k))[1]))
+                for k in numbers
+            ]
             for thread in threads:
                 thread.start()
             for thread in threads:

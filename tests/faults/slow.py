@@ -41,7 +41,10 @@ def main(path: str, what: str, how: str) -> None:
     def tell() -> None:
         while what != "compile":
             time.sleep(0.1)
-            if probe.execute("SELECT count(*) FROM duckdb_tables() WHERE table_name = 'ledger'").fetchall() == [(1,)] and probe.execute("FROM mwem.ledger").fetchall():
+            if (
+                probe.execute("SELECT count(*) FROM duckdb_tables() WHERE table_name = 'ledger'").fetchall() == [(1,)]
+                and probe.execute("FROM mwem.ledger").fetchall()
+            ):
                 break
         time.sleep(1)
         print("begun", flush=True)

@@ -31,7 +31,12 @@ OUTCOMES = {"nothing", "debit", "complete"}
 
 def run(script: str, *arguments: str) -> dict[str, Any]:
     done = subprocess.run(
-        [sys.executable, str(HERE / script), *arguments], capture_output=True, text=True, timeout=1800, check=False, env=ENVIRONMENT
+        [sys.executable, str(HERE / script), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=1800,
+        check=False,
+        env=ENVIRONMENT,
     )
     assert done.returncode == 0, done.stderr
     print(script, *arguments, done.stdout)
@@ -42,7 +47,16 @@ def run(script: str, *arguments: str) -> dict[str, Any]:
 # kill -9, disk full, folder locked: crash.py itself checks the file after each trial, and repeats the call.
 
 
-@pytest.mark.parametrize("arguments", [("steps", "70"), *(pytest.param(each, marks=pytest.mark.campaign) for each in (("steps",), ("random", "300"), ("full", "24"), ("locked",)))])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("steps", "70"),
+        *(
+            pytest.param(each, marks=pytest.mark.campaign)
+            for each in (("steps",), ("random", "300"), ("full", "24"), ("locked",))
+        ),
+    ],
+)
 def test_what_a_dead_process_leaves(arguments: tuple[str, ...]) -> None:
     seen = run("crash.py", *arguments)
     assert seen.pop("steps") > 100
@@ -61,7 +75,15 @@ def test_what_a_dead_process_leaves(arguments: tuple[str, ...]) -> None:
 )
 def test_a_crowd_at_one_cap(kind: str, asked: int, admitted: int) -> None:
     seen = run("crowd.py", kind, str(asked), str(admitted))
-    assert seen == {"made": admitted, "refused": asked - admitted, "entries": admitted, "status": ["done"], "intact": True, "outputs": admitted, "left": 0.0}
+    assert seen == {
+        "made": admitted,
+        "refused": asked - admitted,
+        "entries": admitted,
+        "status": ["done"],
+        "intact": True,
+        "outputs": admitted,
+        "left": 0.0,
+    }
 
 
 @pytest.mark.campaign
@@ -103,7 +125,9 @@ def test_a_crowd_of_threads(con: Connection, monkeypatch: pytest.MonkeyPatch, *,
     ends = at_once(con, [CALL.format(number) for number in range(8)])
     assert ends.count(False) == 2
     assert sum("0 of 0.3 is left" in str(end) for end in ends) == 6
-    assert con.execute("SELECT count(*), sum(epsilon), bool_and(status = 'done') FROM mwem.ledger").fetchall() == [(3, pytest.approx(0.3), True)]
+    assert con.execute("SELECT count(*), sum(epsilon), bool_and(status = 'done') FROM mwem.ledger").fetchall() == [
+        (3, pytest.approx(0.3), True)
+    ]
 
 
 def test_identical_calls_at_once_are_one_release(con: Connection) -> None:
@@ -121,7 +145,11 @@ def test_identical_calls_at_once_are_one_release(con: Connection) -> None:
 )  # fmt: skip
 def test_ctrl_c_in_a_script(tmp_path: Path, what: str, how: str) -> None:
     with subprocess.Popen(
-        [sys.executable, str(HERE / "slow.py"), str(tmp_path / "a.duckdb"), what, how], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
+        [sys.executable, str(HERE / "slow.py"), str(tmp_path / "a.duckdb"), what, how],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=ENVIRONMENT,
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "begun\n"
@@ -132,7 +160,11 @@ def test_ctrl_c_in_a_script(tmp_path: Path, what: str, how: str) -> None:
         rest = process.stdout.read()
         assert process.wait(60) == 0
     print(f"{what} {how}: {seconds:.2f} s")
-    assert told.startswith("KeyboardInterrupt" if how == "python" else "InvalidInputException Invalid Input Error: mwem_release: the call was stopped")
+    assert told.startswith(
+        "KeyboardInterrupt"
+        if how == "python"
+        else "InvalidInputException Invalid Input Error: mwem_release: the call was stopped"
+    )
     assert rest == ("left\n" if what == "compile" else "failed left\n")
     assert seconds < 5  # within a second where nobody else works; the scan alone would take a minute
 
@@ -172,7 +204,9 @@ def test_one_ctrl_c_is_heard_once() -> None:
 
 @pytest.mark.parametrize("how", ["sql", "python"])
 def test_cancel_from_another_thread(con: Connection, how: str) -> None:
-    con.execute("CREATE TABLE many AS SELECT concat('age = ', i % 100, ' AND city = ''Bern'' AND member = ', i >= 100) AS predicate FROM range(200) t(i)")
+    con.execute(
+        "CREATE TABLE many AS SELECT concat('age = ', i % 100, ' AND city = ''Bern'' AND member = ', i >= 100) AS predicate FROM range(200) t(i)"
+    )
     ends: list[str] = []
 
     def work(cursor: Connection) -> None:
@@ -195,7 +229,9 @@ def test_cancel_from_another_thread(con: Connection, how: str) -> None:
     assert "mwem_release: the call was stopped. Hint: mwem_ledger() tells" in ends[0]
     assert con.execute("SELECT status, intact FROM mwem_ledger()").fetchall() == [("failed", True)]
     assert mwem_sql.cancel() == 0
-    assert con.execute("SELECT count(*) FROM duckdb_tables() WHERE table_name IN ('people_synthetic', 'releases')").fetchall() == [(0,)]
+    assert con.execute(
+        "SELECT count(*) FROM duckdb_tables() WHERE table_name IN ('people_synthetic', 'releases')"
+    ).fetchall() == [(0,)]
 
 
 PROFILED = """
@@ -219,7 +255,9 @@ except mwem_sql.CancelledError:
 
 def test_a_profiler_may_watch() -> None:
     """Python that looks for an exception that was taken back gets no further under a profiler."""
-    done = subprocess.run([sys.executable, "-c", PROFILED], capture_output=True, text=True, timeout=120, env=ENVIRONMENT, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", PROFILED], capture_output=True, text=True, timeout=120, env=ENVIRONMENT, check=False
+    )
     assert done.stdout == "2\n", done.stderr
 
 
@@ -230,7 +268,13 @@ GOES_AWAY = {
 }
 
 
-@pytest.mark.parametrize("leaves", [pytest.param(text, id=name, marks=() if "exits" in name and "hurry" not in name else pytest.mark.campaign) for name, text in GOES_AWAY.items()])
+@pytest.mark.parametrize(
+    "leaves",
+    [
+        pytest.param(text, id=name, marks=() if "exits" in name and "hurry" not in name else pytest.mark.campaign)
+        for name, text in GOES_AWAY.items()
+    ],
+)
 def test_going_away_in_the_middle_of_a_release_crashes_nothing(tmp_path: Path, connect: Open, leaves: str) -> None:
     script = f"""
 import os, sys, threading, time, duckdb, mwem_sql
@@ -253,9 +297,15 @@ while True:
 mwem_sql.cancel()
 time.sleep(1)
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False, env=ENVIRONMENT)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False, env=ENVIRONMENT
+    )
     assert done.returncode == 0, done.stderr
     assert "Fatal" not in done.stderr
     con = connect(tmp_path / "a.duckdb")
-    assert con.execute("SELECT count(*), bool_and(status IN ('open', 'failed')), bool_and(intact) FROM mwem_ledger()").fetchall() == [(1, True, True)]
-    assert con.execute("SELECT count(*) FROM duckdb_tables() WHERE table_name IN ('private_synthetic', 'releases')").fetchall() == [(0,)]
+    assert con.execute(
+        "SELECT count(*), bool_and(status IN ('open', 'failed')), bool_and(intact) FROM mwem_ledger()"
+    ).fetchall() == [(1, True, True)]
+    assert con.execute(
+        "SELECT count(*) FROM duckdb_tables() WHERE table_name IN ('private_synthetic', 'releases')"
+    ).fetchall() == [(0,)]
