@@ -31,6 +31,19 @@ PEOPLE = """
 """
 
 
+# Names of every kind: a schema, a view, a sequence, macros.
+SCHEMA = """
+    CREATE SCHEMA s;
+    CREATE TABLE t (age INTEGER NOT NULL CHECK (age BETWEEN 17 AND 90), sex VARCHAR, d DATE, x DOUBLE);
+    CREATE TABLE s.u (a INTEGER, b INTEGER);
+    CREATE VIEW w AS SELECT age FROM t WHERE age > 3;
+    CREATE SEQUENCE numbers;
+    CREATE MACRO oldest() AS (SELECT max(age) FROM t);
+    CREATE MACRO nested() AS oldest() + 1;
+    CREATE MACRO twice(n) AS n + n;
+    CREATE MACRO people() AS TABLE SELECT * FROM t"""
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     asked = config.getoption("markexpr")
     slow = [

@@ -1,7 +1,7 @@
 """Methods of the literature for histograms and ranges, written for reading, to be compared with. Nothing here is part of the package.
 
 Each method has a file with the paper it is from and its steps, sees the data through a `Curator` alone, and returns estimated counts
-of the cells. tests/test_textbook.py checks each against dense algebra and its budget.
+of the cells. tests/project/test_textbook.py checks each against dense algebra and its budget.
 """
 
 from __future__ import annotations

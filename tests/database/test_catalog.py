@@ -7,6 +7,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from conftest import SCHEMA
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,18 +15,6 @@ from mwem_sql.boundary.relations import describe
 from mwem_sql.database.catalog import Name, Place, find, split_name
 
 HERE = Place("memory", "main")
-
-
-SCHEMA = """
-    CREATE SCHEMA s;
-    CREATE TABLE t (age INTEGER NOT NULL CHECK (age BETWEEN 17 AND 90), sex VARCHAR, d DATE, x DOUBLE);
-    CREATE TABLE s.u (a INTEGER, b INTEGER);
-    CREATE VIEW w AS SELECT age FROM t WHERE age > 3;
-    CREATE SEQUENCE numbers;
-    CREATE MACRO oldest() AS (SELECT max(age) FROM t);
-    CREATE MACRO nested() AS oldest() + 1;
-    CREATE MACRO twice(n) AS n + n;
-    CREATE MACRO people() AS TABLE SELECT * FROM t"""
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from mwem_sql.database.resources import read_sql
 from mwem_sql.releases.request import Request
 from mwem_sql.surface import functions
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 PAGES = "".join((ROOT / "docs" / page).read_text(encoding="utf-8") for page in ("privacy.md", "selection-proof.md"))
 MODULES: dict[str, ModuleType] = {
     found.name.rpartition(".")[2]: importlib.import_module(found.name)

@@ -22,7 +22,7 @@ from conftest import PEOPLE, Connection, Open
 
 import mwem_sql
 
-FILES = sorted((Path(__file__).parent / "sql").glob("*.test"))
+FILES = sorted((Path(__file__).parents[1] / "sql").glob("*.test"))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import pytest
 
 import mwem_sql
 
-README = Path(__file__).resolve().parent.parent / "README.md"
+README = Path(__file__).resolve().parents[2] / "README.md"
 
 
 def blocks(language: str) -> list[str]:

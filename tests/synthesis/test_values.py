@@ -180,7 +180,7 @@ def test_rows_come_in_blocks_as_they_are_read(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.campaign
 def test_ten_million_rows_in_bounded_memory(tmp_path: Path) -> None:
     """14 attributes in a tree of ten cliques: memory grows by the blocks and DuckDB's own limit, not by the rows."""
-    script = Path(__file__).with_name("ten_million.py")
+    script = Path(__file__).parents[1] / "ten_million.py"
     done = subprocess.run([sys.executable, str(script), str(tmp_path)], check=True, capture_output=True, text=True)
     # All rows at once would have 140 million codes of 2 bytes and values of 4; DuckDB alone may take its 210 MB.
     assert float(done.stdout) < 140 * (2 + 4) / 2

@@ -22,7 +22,7 @@ from mwem_sql.releases.request import Request
 from mwem_sql.releases.run import run_release
 from mwem_sql.surface import functions
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 CALL = "CALL mwem_release('people', workload, 1, rounds := 1)"
 REUSED = 11  # column of the summary
 

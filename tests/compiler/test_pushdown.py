@@ -37,7 +37,7 @@ from mwem_sql.private import engine
 from mwem_sql.queries.linear import Block, LinearQuery
 from mwem_sql.workload import Query, Workload
 
-GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.sql"))
+GOLDEN = sorted((Path(__file__).parents[1] / "golden").glob("*.sql"))
 HERE = Place("memory", "main")
 TABLE = Name("memory", "main", "t")
 

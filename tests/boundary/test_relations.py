@@ -7,12 +7,14 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from test_catalog import HERE, SCHEMA
+from conftest import SCHEMA
 
 from mwem_sql.boundary.relations import Relation, describe
 from mwem_sql.database import catalog
 from mwem_sql.database.catalog import Name, Place
 from mwem_sql.errors import OptionError, TableError
+
+HERE = Place("memory", "main")
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import numpy as np
 import oracle
 import pytest
 
-sys.path.append(str(Path(__file__).parent.parent / "benchmarks"))
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
 import regret
 import regret_limit

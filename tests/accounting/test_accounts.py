@@ -1,6 +1,6 @@
 """Accounts follow rows: whatever DDL does to tables, views and files, what was released about the same rows stays within their cap.
 
-`pytest -m campaign -n0 -s tests/test_accounts.py` runs many more sequences.
+`pytest -m campaign -n0 -s tests/accounting/test_accounts.py` runs many more sequences.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Neighbours of files and DDL: what a call shows before its debit is the same, and true answers move by no more than the noise is made for.
 
-`pytest -m campaign -n0 -s tests/test_neighbours.py` asks 20,000 pairs; `tests/neighbours.py` says what they are.
+`pytest -m campaign -n0 -s tests/boundary/test_neighbours.py` asks 20,000 pairs; `tests/neighbours.py` says what they are.
 """
 
 from __future__ import annotations

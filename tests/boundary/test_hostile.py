@@ -53,7 +53,7 @@ class Case:
 
 
 def read_cases() -> Iterator[Case]:
-    lines = (Path(__file__).parent / "hostile.txt").read_text(encoding="utf-8").splitlines()
+    lines = (Path(__file__).parents[1] / "hostile.txt").read_text(encoding="utf-8").splitlines()
     numbered = [
         (number, line) for number, line in enumerate(lines, start=1) if line.strip() and not line.startswith("#")
     ]

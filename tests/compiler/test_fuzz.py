@@ -1,6 +1,6 @@
 """Fuzzing: whatever is written into predicates, workload rows, domain tables, options and damaged mwem tables, only our own errors come out.
 
-Texts are cut, crossed and spoilt from ones that work. A case is a seed: `python tests/test_fuzz.py TARGET FIRST LAST` runs a range of them and prints
+Texts are cut, crossed and spoilt from ones that work. A case is a seed: `python tests/compiler/test_fuzz.py TARGET FIRST LAST` runs a range of them and prints
 what it found. What was found once is in FOUND, or has a test beside the code that was wrong. `pytest -m campaign` runs for long.
 """
 
