@@ -63,6 +63,11 @@ class First:
     part: float
     by_cells: bool = False
 
+    @property
+    def number(self) -> int:
+        """Its number for the kernel, which has the total before all queries."""
+        return self.query + 1
+
 
 def are_parities(queries: Sequence[LinearQuery]) -> bool:
     blocks = Facts.of(queries).blocks

@@ -16,7 +16,7 @@ import pyarrow as pa
 from mwem_sql.compiler.blocks import CompiledQuery
 from mwem_sql.domains.classes import Classes, Ints
 from mwem_sql.model.grid import Grid
-from mwem_sql.mwem.loop import Outcome, Problem, Step
+from mwem_sql.mwem.problem import Outcome, Problem, Step
 from mwem_sql.queries.linear import Block, Labels, LinearQuery
 
 Integers = npt.NDArray[np.int64]

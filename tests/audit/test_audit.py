@@ -21,8 +21,7 @@ from estimate import ends, epsilon_bound, is_large_enough, rho_bound
 from mwem_sql.accounting.budget import Accountant, AccountingError, Budget
 from mwem_sql.accounting.scales import MANY, Integers, Kind, noise_scale, selection_scale, zcdp_rho
 from mwem_sql.database.session import Session
-from mwem_sql.mwem import loop
-from mwem_sql.mwem.loop import Outcome, Step
+from mwem_sql.mwem.problem import Outcome, Step
 from mwem_sql.private.kernel import Kernel
 from mwem_sql.private.noise import Noise, OpenDPNoise
 from mwem_sql.releases.request import Request
@@ -333,7 +332,7 @@ def test_a_query_measured_twice_for_one_debit(
     neighbours: Callable[[Budget], Neighbours], monkeypatch: pytest.MonkeyPatch, delta: Fraction
 ) -> None:
     """The account does not settle; and if that were broken too, the transcript would tell."""
-    once = loop._Measured.measure
+    once = Measured.measure
     forgotten = ["_spent", "_recorded"]
 
     def twice(self: Any, purpose: Any, q: int, share: Fraction) -> None:
@@ -344,7 +343,7 @@ def test_a_query_measured_twice_for_one_debit(
             setattr(account, name, value)
         once(self, purpose, q, share)
 
-    monkeypatch.setattr(loop._Measured, "measure", twice)
+    monkeypatch.setattr(Measured, "measure", twice)
     made = neighbours(Budget(EPSILON, delta))
     with pytest.raises(AccountingError, match="must not exceed the limit"):
         made.outcomes(1, tables=1)

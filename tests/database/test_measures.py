@@ -29,7 +29,8 @@ from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import DomainError
 from mwem_sql.model.state import State
 from mwem_sql.mwem import strategy
-from mwem_sql.mwem.loop import Problem, mwem
+from mwem_sql.mwem.loop import mwem
+from mwem_sql.mwem.problem import Problem
 from mwem_sql.private import engine
 from mwem_sql.private.kernel import Kernel
 from mwem_sql.private.noise import OpenDPNoise

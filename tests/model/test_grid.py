@@ -23,7 +23,7 @@ from mwem_sql.database.session import Session
 from mwem_sql.model.fit import TOLERANCE, Target
 from mwem_sql.model.grid import Adaptive, Grid
 from mwem_sql.model.state import State
-from mwem_sql.mwem.loop import Outcome
+from mwem_sql.mwem.problem import Outcome
 from mwem_sql.private import engine
 from mwem_sql.queries.linear import Block, LinearQuery
 from mwem_sql.releases import store

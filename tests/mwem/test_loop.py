@@ -23,7 +23,9 @@ from mwem_sql.accounting.budget import FIRST_SHARE, Accountant, Budget, Pace, Sp
 from mwem_sql.accounting.scales import Kind, noise_scale
 from mwem_sql.model.grid import Adaptive, Grouped
 from mwem_sql.model.state import Mixture, State
-from mwem_sql.mwem.loop import PASSES, REST_SHARE, Outcome, Problem, _with_prior, mwem
+from mwem_sql.mwem.loop import PASSES, mwem
+from mwem_sql.mwem.problem import Outcome, Problem
+from mwem_sql.mwem.start import REST_SHARE, with_prior
 from mwem_sql.mwem.strategy import First, whole_domain
 from mwem_sql.private.kernel import Kernel
 from mwem_sql.private.noise import Noise, OpenDPNoise, SeededNoise
@@ -923,7 +925,7 @@ def test_a_histogram_with_a_prior_is_at_the_minimum(cells: int, variance: float,
     generator = np.random.default_rng(seed)
     base = generator.uniform(0.1, 10, cells)
     h = base + generator.normal(0, sqrt(variance), cells)
-    found = _with_prior(h, variance, base)
+    found = with_prior(h, variance, base)
     assert found.min() > 0
     assert found.sum() == pytest.approx(base.sum())
     slopes = (found - h) / variance + cells / base.sum() * np.log(found / base)
@@ -932,9 +934,9 @@ def test_a_histogram_with_a_prior_is_at_the_minimum(cells: int, variance: float,
 
 def test_a_prior_is_all_that_is_left_of_noise_and_nothing_beside_an_exact_histogram() -> None:
     base = np.array([10.0, 20.0, 30.0, 40.0])
-    np.testing.assert_allclose(_with_prior(np.array([90.0, -5.0, 15.0, 0.0]), 1e12, base), base, rtol=1e-6)
+    np.testing.assert_allclose(with_prior(np.array([90.0, -5.0, 15.0, 0.0]), 1e12, base), base, rtol=1e-6)
     np.testing.assert_allclose(
-        _with_prior(np.array([50.0, 0.0, 25.0, 25.0]), 1e-12, base), [50.0, 0.0, 25.0, 25.0], atol=1e-6
+        with_prior(np.array([50.0, 0.0, 25.0, 25.0]), 1e-12, base), [50.0, 0.0, 25.0, 25.0], atol=1e-6
     )
 
 

@@ -13,7 +13,7 @@ from conftest import Connection, Open
 
 import mwem_sql
 from mwem_sql.mwem import strategy
-from mwem_sql.mwem.loop import _Measured
+from mwem_sql.mwem.measured import Measured
 from mwem_sql.private.noise import SeededNoise
 
 # Values of a column that are told apart by what is asked: few of some, all of others.
@@ -119,7 +119,7 @@ def test_what_was_measured_and_not_fitted_is_described(trips: Connection, monkey
     """Rounds that tell nothing new are left out of the fit. Here all of them are, with so much noise to be expected, of which there is none, that the model is coarse."""
     monkeypatch.setattr(strategy, "MOST_SETS", 1)
     monkeypatch.setattr(SeededNoise, "add_noise", lambda _self, answers, _scale, _kind: answers.copy())
-    monkeypatch.setattr(_Measured, "shrink", lambda self, q, _before: self.targets.pop(q, None))
+    monkeypatch.setattr(Measured, "shrink", lambda self, q, _before: self.targets.pop(q, None))
     made = mwem_sql.release(trips, "trips", "mixed", 0.05, seed=1)
     class_of(trips)
     rows = made.measurements.to_pylist()

@@ -13,8 +13,8 @@ from strategies import domains, queries, seeds
 from mwem_sql.model.fit import Target
 from mwem_sql.model.grid import Adaptive
 from mwem_sql.model.state import State
-from mwem_sql.mwem import candidates as module
-from mwem_sql.mwem.candidates import Offers
+from mwem_sql.mwem import offers as module
+from mwem_sql.mwem.offers import Offers
 from mwem_sql.queries.linear import Block, LinearQuery
 
 

@@ -1,0 +1,88 @@
+"""What the loop is given and what it gives: the problem, its steps, the outcome. Public or released, all of it. Decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from mwem_sql.domains.detail import Detail
+from mwem_sql.model.grid import Grouped
+from mwem_sql.mwem.details import Told
+from mwem_sql.mwem.strategy import First
+from mwem_sql.private.kernel import Measurement
+from mwem_sql.queries.linear import Floats, Labels, LinearQuery
+from mwem_sql.queries.summary import Facts
+
+TOTAL = LinearQuery(())
+
+Purpose: TypeAlias = Literal["total", "histogram", "first", "round", "again", "detail"]
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """What the loop is given: public all of it.
+
+    Kernel query 0 is the total; `queries` follow from 1; a histogram of the whole domain, if asked for, comes after them, and
+    `details`, by attribute, last.
+    `max_cells` is for one factor of the state; `sensitivity` is the kernel's; `first` are histograms over classes that are refined ahead of
+    the rounds, or with `whole` instead of them. `at_once`: the only query is the histogram of the whole domain.
+    """
+
+    queries: Sequence[LinearQuery]
+    weights: Floats
+    sizes: Mapping[str, Floats]
+    max_cells: int
+    total: float | None = None
+    histogram: LinearQuery | None = None
+    average: bool = False
+    sensitivity: int = 1
+    fit: str = "mirror"
+    first: Sequence[First] = ()
+    whole: bool = False
+    at_once: bool = False
+    details: Mapping[str, Detail] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if len(self.weights) != len(self.queries):
+            raise ValueError("a problem has one weight per query")
+
+    def kernel_queries(self) -> list[LinearQuery]:
+        """The queries whose true answers the kernel must hold, in the order of their numbers."""
+        whole = [self.histogram] if self.histogram is not None else []
+        return [TOTAL, *self.queries, *whole, *(detail.query for detail in self.details.values())]
+
+    def bounds(self) -> list[int]:
+        """For each of them, the most that a record adds to a cell."""
+        return list(map(int, Facts.of(self.kernel_queries()).bounds))
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One measurement of a run and what it was for; if it was of a partition of the query's cells, the part of each cell."""
+
+    purpose: Purpose
+    measurement: Measurement
+    parts: Labels | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """The state sums to `total`: the public constant, or the estimate from all of `steps`. `told` are the details, by attribute."""
+
+    state: Grouped
+    total: float
+    steps: tuple[Step, ...]
+    told: Mapping[str, Told] = field(default_factory=dict)
+
+    def count(self, *purposes: Purpose) -> int:
+        """How many steps had one of these purposes."""
+        return sum(step.purpose in purposes for step in self.steps)
+
+
+def is_total(query: LinearQuery) -> bool:
+    return query.cells == 1 and counts_every_record(query)
+
+
+def counts_every_record(query: LinearQuery) -> bool:
+    return all(block.counts_all for block in query.blocks)
