@@ -21,6 +21,7 @@ from estimate import ends, epsilon_bound, is_large_enough, rho_bound
 from mwem_sql.accounting.budget import Accountant, AccountingError, Budget
 from mwem_sql.accounting.scales import MANY, Integers, Kind, noise_scale, selection_scale, zcdp_rho
 from mwem_sql.database.session import Session
+from mwem_sql.mwem.measured import Measured
 from mwem_sql.mwem.problem import Outcome, Step
 from mwem_sql.private.kernel import Kernel
 from mwem_sql.private.noise import Noise, OpenDPNoise
