@@ -22,8 +22,8 @@ from mwem_sql.accounting.budget import Budget
 from mwem_sql.database.session import Session
 from mwem_sql.errors import EngineError, MwemError
 from mwem_sql.private import engine
+from mwem_sql.releases.plan import make_plan
 from mwem_sql.releases.request import Request
-from mwem_sql.releases.run import make_plan
 from mwem_sql.workload import Workload
 
 Row = tuple[Any, ...]

@@ -33,22 +33,17 @@ MINIMUM_EPSILON: Final = Fraction(1, 10**12)
 MAXIMUM_EPSILON: Final = Fraction(10**6)
 MINIMUM_DELTA: Final = Fraction(1, 10**300)
 MAXIMUM_ROUNDS: Final = 10**6
-# What a private total, a histogram start and the distributions of single attributes take off the top.
+# What a private total and a histogram start take off the top.
 TOTAL_SHARE: Final = Fraction(1, 20)
 # The same where distributions come first, which tell it better: enough to say how much these should take.
 GLANCE_SHARE: Final = Fraction(1, 50)
 HISTOGRAM_SHARE: Final = Fraction(1, 4)
-FIRST_SHARE: Final = Fraction(3, 20)
 # Noise on distributions of single attributes, as a share of n, above which they take more than that. Larger: more is left for how attributes go
 # together. Of nine attributes and 1,300 rows at epsilon 1 that is four rounds; of 0.1 two, of 0.18 eight, both with larger errors:
 # `python benchmarks/regret.py --data DIR --work DIR --half choose --parts tables`. And the most that they take: with less, rounds tell noise at epsilon 0.1.
 CERTAIN: Final = 0.13
 MOST_FIRST: Final = Fraction(9, 10)
-# What attributes are inside the workload's classes, all of them together: the more, the closer are values to the true ones, and the more noise is
-# on the workload's answers. `benchmarks/ordinary.py` measures both.
-DETAIL_SHARE: Final = Fraction(1, 20)
-# Of a round: what selecting takes. The paper's half is what its theorem is about.
-SELECT_SHARE: Final = Fraction(3, 20)
+# Of a round: what selecting takes in the paper, whose theorem is about it.
 PAPER_SHARE: Final = Fraction(1, 2)
 # Rounds in a row that together are heard less than this many times as loud as their noise before steps grow: errors as large as the
 # noise would be heard so loud.

@@ -10,8 +10,8 @@ from mwem_sql.accounting.caps import nominal, protected
 from mwem_sql.accounting.scales import noise_scale, selection_scale
 from mwem_sql.database.session import Session
 from mwem_sql.domains.detail import Detail
+from mwem_sql.releases.plan import make_plan
 from mwem_sql.releases.request import Request
-from mwem_sql.releases.run import make_plan
 
 SHOWN_STATEMENTS = 3  # of one part
 SHOWN_CHARACTERS = 20_000

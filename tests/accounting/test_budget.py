@@ -21,13 +21,11 @@ from hypothesis import strategies as st
 
 from mwem_sql.accounting.budget import (
     CERTAIN,
-    FIRST_SHARE,
     GLANCE_SHARE,
     HISTOGRAM_SHARE,
     MAXIMUM_ROUNDS,
     MOST_FIRST,
     PATIENCE,
-    SELECT_SHARE,
     TOTAL_SHARE,
     Accountant,
     AccountingError,
@@ -39,6 +37,7 @@ from mwem_sql.accounting.budget import (
 )
 from mwem_sql.accounting.scales import Kind, noise_scale, selection_scale, zcdp_epsilon, zcdp_rho
 from mwem_sql.errors import BudgetError, OptionError
+from mwem_sql.mwem.regimes import FIRST_SHARE, SELECT_SHARE
 
 EPSILONS = st.decimals(min_value=Decimal("1e-6"), max_value=Decimal(1000), allow_nan=False).filter(lambda d: d > 0)
 DELTAS = st.sampled_from(["0", "1e-12", "1e-9", "1e-5", "0.01"])

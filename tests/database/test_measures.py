@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mwem_sql
-from mwem_sql.accounting.budget import SELECT_SHARE, Budget, split
+from mwem_sql.accounting.budget import Budget, split
 from mwem_sql.accounting.scales import noise_scale
 from mwem_sql.compiler.pipeline import Compiled, compile_workload
 from mwem_sql.compiler.pushdown import plan_pushdown
@@ -31,6 +31,7 @@ from mwem_sql.model.state import State
 from mwem_sql.mwem import strategy
 from mwem_sql.mwem.loop import mwem
 from mwem_sql.mwem.problem import Problem
+from mwem_sql.mwem.regimes import SELECT_SHARE
 from mwem_sql.private import engine
 from mwem_sql.private.kernel import Kernel
 from mwem_sql.private.noise import OpenDPNoise

@@ -27,8 +27,8 @@ from mwem_sql.mwem.problem import Outcome
 from mwem_sql.private import engine
 from mwem_sql.queries.linear import Block, LinearQuery
 from mwem_sql.releases import store
+from mwem_sql.releases.plan import Plan
 from mwem_sql.releases.request import Request
-from mwem_sql.releases.run import Plan
 from mwem_sql.workload import Query, Workload
 
 Case = tuple[dict[str, Floats], float, list[tuple[LinearQuery, Floats]]]

@@ -19,12 +19,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from strategies import Floats, close, dense, domains, queries, seeds
 
-from mwem_sql.accounting.budget import FIRST_SHARE, Accountant, Budget, Pace, Split, split
+from mwem_sql.accounting.budget import Accountant, Budget, Pace, Split, split
 from mwem_sql.accounting.scales import Kind, noise_scale
 from mwem_sql.model.grid import Adaptive, Grouped
 from mwem_sql.model.state import Mixture, State
 from mwem_sql.mwem.loop import PASSES, mwem
 from mwem_sql.mwem.problem import Outcome, Problem
+from mwem_sql.mwem.regimes import FIRST_SHARE
 from mwem_sql.mwem.start import REST_SHARE, with_prior
 from mwem_sql.mwem.strategy import First, whole_domain
 from mwem_sql.private.kernel import Kernel

@@ -30,7 +30,7 @@ from mwem_sql.errors import (
     WorkloadError,
 )
 from mwem_sql.mwem import strategy
-from mwem_sql.releases.run import default_rounds
+from mwem_sql.mwem.regimes import default_rounds
 from mwem_sql.workload import Workload
 
 Entries = Callable[[Connection], int]

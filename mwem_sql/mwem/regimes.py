@@ -1,0 +1,135 @@
+"""What is measured, in which shares and for how many rounds: the one table of regimes. Public all of it.
+
+| regime | when | what is measured | selecting takes | rounds |
+|---|---|---|---|---|
+| averaged | `average := true` | the workload's own queries, as the theorem has it | half of a round | given, or by attributes |
+| parities | a plain call, parities only, over a small domain | one histogram of the domain | nothing | one |
+| sets | a plain call about few sets of attributes | the joint distribution of each, refined | nothing | those of refining |
+| rounds | all others | the workload's queries and what they add up to; in a plain call after each attribute's own distribution | 3/20 of a round | given, or by attributes |
+
+In a plain call (neither rounds nor average are given) a share of the budget goes to what attributes are inside the workload's classes. What each
+rule gains, and the commands that measured it, are in docs/how-it-chooses.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import prod
+from typing import Final
+
+import numpy as np
+
+from mwem_sql.accounting.budget import PAPER_SHARE, TOTAL_SHARE
+from mwem_sql.mwem.refinement import rounds_of
+from mwem_sql.mwem.strategy import Strategy, are_parities, extend, is_told_at_once, together, whole_domain
+from mwem_sql.queries.linear import Floats, LinearQuery
+
+SELECT_SHARE: Final = Fraction(3, 20)
+"""Of a round: what selecting takes. Larger: the worst query is found more often, and known less well. `python benchmarks/adult.py --data DIR`"""
+FIRST_SHARE: Final = Fraction(3, 20)
+"""Of the budget: what the distributions of single attributes take at least ahead of the rounds. Larger: less is left for how attributes go together.
+`python benchmarks/adult.py --data DIR`"""
+DETAIL_SHARE: Final = Fraction(1, 20)
+"""Of the budget: what attributes are inside the workload's classes, all of them together. Larger: values are closer to the true ones, and there is more
+noise on the workload's answers. `python benchmarks/ordinary.py`"""
+FEWEST_ROUNDS: Final = 4
+"""Unless there are fewer queries."""
+ROUNDS_PER_ATTRIBUTE: Final = 2
+"""More: a larger average error over the cuboids of Adult; fewer: a larger maximum. `python benchmarks/adult.py --data DIR`"""
+NOTHING: Final = Fraction(0)
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What the choice depends on: the workload's queries, the classes of its attributes, and the call's options."""
+
+    queries: Sequence[LinearQuery]
+    weights: Floats
+    shape: Mapping[str, int]
+    max_cells: int
+    rounds: int | None = None
+    average: bool = False
+    is_total_public: bool = False
+    start: str = "uniform"
+    fit: str = "mirror"
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether what is measured is ours to choose."""
+        return self.rounds is None and not self.average
+
+    @property
+    def expected_rounds(self) -> int:
+        return self.rounds or default_rounds(len(self.queries), len(self.shape))
+
+
+@dataclass(frozen=True, eq=False)
+class Regime:
+    """A row of the table: what is measured, and what it takes of the budget.
+
+    `selecting` is of a round, `first` and `detail` of everything. `at_once`: the only query is the histogram of the whole domain. Without a loop
+    (`whole`) n needs no share of its own; if it is `growing`, later rounds may take more than the first.
+    """
+
+    strategy: Strategy
+    rounds: int
+    selecting: Fraction
+    first: Fraction = NOTHING
+    detail: Fraction = NOTHING
+    at_once: bool = False
+    whole: bool = False
+    growing: bool = False
+
+
+def choose(asked: Asked) -> Regime:
+    """The first row of the table that applies."""
+    regime = _averaged(asked) or _parities(asked) or _sets(asked) or _rounds(asked)
+    return replace(regime, detail=DETAIL_SHARE) if asked.is_plain else regime
+
+
+def _averaged(asked: Asked) -> Regime | None:
+    if not asked.average:
+        return None
+    return Regime(Strategy(list(asked.queries), asked.weights, []), asked.expected_rounds, PAPER_SHARE)
+
+
+def _parities(asked: Asked) -> Regime | None:
+    """Where the noise of a round would be more than that of the whole domain's histogram, added up."""
+    if not (_is_open(asked) and are_parities(asked.queries)):
+        return None
+    cells = prod(asked.shape.values())
+    share = (1 - SELECT_SHARE) * (1 if asked.is_total_public else 1 - TOTAL_SHARE) / asked.expected_rounds
+    if cells > asked.max_cells or not is_told_at_once(cells, float(share)):
+        return None
+    return Regime(Strategy([whole_domain(asked.shape)], np.ones(1), []), 1, NOTHING, at_once=True, whole=True)
+
+
+def _sets(asked: Asked) -> Regime | None:
+    if not _is_open(asked) or are_parities(asked.queries):
+        return None
+    strategy = together(asked.queries, asked.weights, asked.shape, asked.max_cells)
+    if strategy is None:
+        return None
+    rounds = sum(rounds_of(strategy.queries[first.query].shape) for first in strategy.first)
+    return Regime(strategy, max(1, rounds), NOTHING, whole=True)
+
+
+def _rounds(asked: Asked) -> Regime:
+    strategy = extend(asked.queries, asked.weights, asked.shape, asked.rounds)
+    if sum(strategy.queries[first.query].cells for first in strategy.first) > asked.max_cells:
+        # The model has no room for them.
+        strategy = replace(strategy, first=[])
+    first = FIRST_SHARE if strategy.first else NOTHING
+    return Regime(strategy, asked.expected_rounds, SELECT_SHARE, first, growing=asked.is_plain)
+
+
+def _is_open(asked: Asked) -> bool:
+    """Whether there may be no loop: nothing was said of rounds, start or fit."""
+    return asked.is_plain and (asked.start, asked.fit) == ("uniform", "mirror")
+
+
+def default_rounds(queries: int, attributes: int) -> int:
+    """`rounds := NULL`: how many rounds there are unless steps grow; public numbers only. At most one per distinct query."""
+    return max(1, min(queries, max(FEWEST_ROUNDS, ROUNDS_PER_ATTRIBUTE * attributes)))
