@@ -1,4 +1,4 @@
-"""docs/privacy.md and docs/selection-proof.md are proofs by names: each function, class, table and option that they name is there."""
+"""docs/privacy.md and docs/selection-proof.md are proofs by names, docs/architecture.md is a map by names: what they name is there."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from mwem_sql.releases.request import Request
 from mwem_sql.surface import functions
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = "".join((ROOT / "docs" / page).read_text(encoding="utf-8") for page in ("privacy.md", "selection-proof.md"))
+PAGES = "".join(
+    (ROOT / "docs" / page).read_text(encoding="utf-8")
+    for page in ("privacy.md", "selection-proof.md", "architecture.md")
+)
 MODULES: dict[str, ModuleType] = {
     found.name.rpartition(".")[2]: importlib.import_module(found.name)
     for found in pkgutil.walk_packages(mwem_sql.__path__, "mwem_sql.")
@@ -45,7 +48,7 @@ DUCKDB = {
 
 def is_there(name: str) -> bool:
     """A table of ours, an SQL function, an option, a file, `module.thing`, `Class.method`, or something that a module defines."""
-    if name in TABLES | FUNCTIONS | OPTIONS or (ROOT / name).exists():
+    if name in TABLES | FUNCTIONS | OPTIONS or any((at / name).exists() for at in (ROOT, ROOT / "mwem_sql")):
         return True
     first, *rest = name.split(".")
     starts: list[object] = [MODULES[first]] if first in MODULES else []

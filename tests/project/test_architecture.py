@@ -1,0 +1,100 @@
+"""The house has directions: which room may import from which, and where true answers may be held."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "docs"))
+
+import architecture  # noqa: E402
+
+SOURCES = {
+    path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
+    for path in sorted((ROOT / "mwem_sql").rglob("*.py"))
+}
+# Where true answers are made, and where they are handed on; nowhere else are they held.
+MAKERS = {"mwem_sql/private/engine.py", "mwem_sql/private/kernel.py"}
+HOLDERS = {"mwem_sql/releases/run.py", "mwem_sql/releases/answer.py"}
+LONGEST = 460
+"""Lines of a module. The aim is 300; what is longer today must not grow."""
+
+
+def test_imports_go_down() -> None:
+    above = [
+        f"{edge.module} -> {edge.imported}"
+        for edge in architecture.edges()
+        if edge.other not in architecture.RULE[edge.room]
+    ]
+    assert not above
+
+
+def test_the_rule_has_no_cycle_and_no_room_that_is_not_there() -> None:
+    seen: list[str] = []
+    for room, others in architecture.RULE.items():
+        assert set(others) <= set(seen), room
+        seen.append(room)
+    rooms = {name.split("/")[1].removesuffix(".py") for name in SOURCES} - {"__init__"}
+    assert set(seen) == rooms == {room for floor in architecture.FLOORS for room in floor} == set(architecture.DOORS)
+
+
+def test_a_rule_that_is_broken_is_seen(monkeypatch) -> None:
+    monkeypatch.setitem(architecture.RULE, "model", ())
+    assert any(edge.other not in architecture.RULE[edge.room] for edge in architecture.edges())
+
+
+def test_modules_do_not_import_each_other_in_circles() -> None:
+    below: dict[str, set[str]] = defaultdict(set)
+    names = {name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in SOURCES}
+    for name, text in SOURCES.items():
+        module = name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("mwem_sql"):
+                parts = {f"{node.module}.{alias.name}" for alias in node.names} & names
+                below[module] |= parts or ({node.module} & names)
+    done: set[str] = set()
+    while ready := {name for name in names - done if below[name] - {name} <= done}:
+        done |= ready
+    assert names == done
+
+
+def test_true_answers_are_named_where_they_are_made_and_handed_on_and_nowhere_else() -> None:
+    for word in (r"\btrue_answers\(", r"\bKernel\("):
+        found = {name for name, text in SOURCES.items() if re.search(word, _code(text))}
+        assert found <= MAKERS | HOLDERS, word
+        assert found & HOLDERS
+
+
+def test_every_module_says_what_it_owns() -> None:
+    silent = [name for name, text in SOURCES.items() if text.strip() and not ast.get_docstring(ast.parse(text))]
+    assert not silent
+
+
+def test_modules_are_short() -> None:
+    assert {name: length for name, text in SOURCES.items() if (length := len(text.splitlines())) > LONGEST} == {}
+
+
+def test_no_module_has_the_name_of_a_public_function() -> None:
+    import mwem_sql  # noqa: PLC0415
+
+    for name in ("release", "plan", "compare", "domain", "budget", "ledger", "register", "connect"):
+        assert not (ROOT / "mwem_sql" / f"{name}.py").exists()
+        assert not (ROOT / "mwem_sql" / name).is_dir()
+    assert callable(mwem_sql.release) and callable(mwem_sql.register)
+
+
+def test_the_picture_is_that_of_the_imports() -> None:
+    assert (ROOT / "docs" / "architecture.svg").read_text(encoding="utf-8") == architecture.picture()
+
+
+def _code(text: str) -> str:
+    """Without docstrings and comments."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            node.value.value = ""
+    return ast.unparse(tree)
