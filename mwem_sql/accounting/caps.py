@@ -10,8 +10,9 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from mwem_sql.accounting.budget import Budget, Split
+from mwem_sql.accounting.budget import Budget
 from mwem_sql.accounting.scales import LARGEST_RHO, zcdp_epsilon, zcdp_rho
+from mwem_sql.accounting.split import Split
 from mwem_sql.database.dialect import fold
 from mwem_sql.errors import RELEASE, BudgetError, MwemError, refuse
 

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mwem_sql.accounting.budget import Split
 from mwem_sql.accounting.scales import noise_scale, selection_scale
+from mwem_sql.accounting.split import Split
 from mwem_sql.model.grid import Adaptive
 from mwem_sql.mwem.offers import Offers
 from mwem_sql.mwem.problem import Problem, is_total

@@ -18,8 +18,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from mwem_sql.accounting.budget import Pace, Split
+from mwem_sql.accounting.pace import Pace
 from mwem_sql.accounting.scales import noise_scale
+from mwem_sql.accounting.split import Split
 from mwem_sql.model.grid import Adaptive, Grouped
 from mwem_sql.model.state import Mixture
 from mwem_sql.mwem import details

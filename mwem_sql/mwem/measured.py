@@ -13,8 +13,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from mwem_sql.accounting.budget import Split
 from mwem_sql.accounting.scales import noise_variance
+from mwem_sql.accounting.split import Split
 from mwem_sql.model.fit import Target
 from mwem_sql.model.grid import Adaptive
 from mwem_sql.mwem.problem import Problem, Purpose, Step, counts_every_record

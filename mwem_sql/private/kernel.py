@@ -19,7 +19,7 @@ from typing import Any, Final, NoReturn, SupportsIndex, TypeAlias, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from mwem_sql.accounting.budget import Accountant
+from mwem_sql.accounting.accountant import Accountant
 from mwem_sql.accounting.scales import (
     SATURATION,
     Integers,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-from mwem_sql.accounting.budget import Split
 from mwem_sql.accounting.caps import nominal, protected
 from mwem_sql.accounting.scales import noise_scale, selection_scale
+from mwem_sql.accounting.split import Split
 from mwem_sql.database.session import Session
 from mwem_sql.domains.detail import Detail
 from mwem_sql.releases.plan import make_plan

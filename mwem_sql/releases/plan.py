@@ -10,8 +10,8 @@ from fractions import Fraction
 import numpy as np
 
 from mwem_sql.accounting.accounts import cap_of
-from mwem_sql.accounting.budget import Split, split
 from mwem_sql.accounting.scales import noise_scale
+from mwem_sql.accounting.split import Split, split
 from mwem_sql.boundary import relations
 from mwem_sql.boundary.relations import Relation
 from mwem_sql.compiler.blocks import MAX_CELLS

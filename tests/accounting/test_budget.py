@@ -19,23 +19,19 @@ from dp_accounting.rdp import RdpAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mwem_sql.accounting.budget import (
-    CERTAIN,
+from mwem_sql.accounting.accountant import Accountant, AccountingError
+from mwem_sql.accounting.budget import Budget
+from mwem_sql.accounting.pace import CERTAIN, MOST_FIRST, PATIENCE, Pace
+from mwem_sql.accounting.scales import Kind, noise_scale, selection_scale, zcdp_epsilon, zcdp_rho
+from mwem_sql.accounting.split import (
     GLANCE_SHARE,
     HISTOGRAM_SHARE,
     MAXIMUM_ROUNDS,
-    MOST_FIRST,
-    PATIENCE,
     TOTAL_SHARE,
-    Accountant,
-    AccountingError,
-    Budget,
-    Pace,
     Predicted,
     Split,
     split,
 )
-from mwem_sql.accounting.scales import Kind, noise_scale, selection_scale, zcdp_epsilon, zcdp_rho
 from mwem_sql.errors import BudgetError, OptionError
 from mwem_sql.mwem.regimes import FIRST_SHARE, SELECT_SHARE
 

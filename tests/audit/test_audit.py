@@ -18,7 +18,8 @@ import pytest
 from conftest import Connection, Open, flat
 from estimate import ends, epsilon_bound, is_large_enough, rho_bound
 
-from mwem_sql.accounting.budget import Accountant, AccountingError, Budget
+from mwem_sql.accounting.accountant import Accountant, AccountingError
+from mwem_sql.accounting.budget import Budget
 from mwem_sql.accounting.scales import MANY, Integers, Kind, noise_scale, selection_scale, zcdp_rho
 from mwem_sql.database.session import Session
 from mwem_sql.mwem.measured import Measured

@@ -17,8 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mwem_sql
-from mwem_sql.accounting.budget import Budget, split
+from mwem_sql.accounting.budget import Budget
 from mwem_sql.accounting.scales import noise_scale
+from mwem_sql.accounting.split import split
 from mwem_sql.compiler.pipeline import Compiled, compile_workload
 from mwem_sql.compiler.pushdown import plan_pushdown
 from mwem_sql.database.catalog import Name

@@ -19,8 +19,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from strategies import Floats, close, dense, domains, queries, seeds
 
-from mwem_sql.accounting.budget import Accountant, Budget, Pace, Split, split
+from mwem_sql.accounting.accountant import Accountant
+from mwem_sql.accounting.budget import Budget
+from mwem_sql.accounting.pace import Pace
 from mwem_sql.accounting.scales import Kind, noise_scale
+from mwem_sql.accounting.split import Split, split
 from mwem_sql.model.grid import Adaptive, Grouped
 from mwem_sql.model.state import Mixture, State
 from mwem_sql.mwem.loop import PASSES, mwem

@@ -17,8 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from mwem_sql.accounting.budget import Accountant, AccountingError, Budget, split
+from mwem_sql.accounting.accountant import Accountant, AccountingError
+from mwem_sql.accounting.budget import Budget
 from mwem_sql.accounting.scales import Kind, noise_scale, selection_scale, variance
+from mwem_sql.accounting.split import split
 from mwem_sql.errors import BudgetError, EngineError, MwemError, OptionError
 from mwem_sql.private.exponential import Scores
 from mwem_sql.private.kernel import MAXIMUM_BOUND, WEIGHT_GRID, Kernel

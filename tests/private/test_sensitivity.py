@@ -16,7 +16,8 @@ import pyarrow as pa
 import pytest
 from conftest import Connection
 
-from mwem_sql.accounting.budget import Accountant, Budget
+from mwem_sql.accounting.accountant import Accountant
+from mwem_sql.accounting.budget import Budget
 from mwem_sql.accounting.scales import Integers, Kind
 from mwem_sql.database.session import Session
 from mwem_sql.private import engine

@@ -14,8 +14,8 @@ import pytest
 from conftest import PEOPLE, Connection, Open
 
 import mwem_sql
-from mwem_sql.accounting import budget
-from mwem_sql.accounting.budget import Accountant
+from mwem_sql.accounting import split
+from mwem_sql.accounting.accountant import Accountant
 from mwem_sql.accounting.scales import zcdp_epsilon
 from mwem_sql.errors import (
     BudgetError,
@@ -590,7 +590,7 @@ def test_the_maps_stay_within_epsilon(
             super().__init__(*arguments)
             opened.append(self)
 
-    monkeypatch.setattr(budget, "Accountant", Recorded)
+    monkeypatch.setattr(split, "Accountant", Recorded)
     made = mwem_sql.release(con, "people", "workload", epsilon, rows=5, **options)
     (account,) = opened
     assert account.spent == account.limit
