@@ -15,7 +15,8 @@ import numpy as np
 
 from mwem_sql.domains.classes import Ints
 from mwem_sql.domains.detail import Detail
-from mwem_sql.mwem.refinement import Leaves, Refinement, rounds_of
+from mwem_sql.mwem.halves import rounds_of
+from mwem_sql.mwem.refinement import Leaves, Refinement
 from mwem_sql.private.kernel import Kernel, Measurement
 from mwem_sql.queries.linear import Floats, Labels
 

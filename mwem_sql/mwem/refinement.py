@@ -1,6 +1,6 @@
 """The distribution of a few attributes together, by refinement: measure a partition, look closer where rows are many and uneven, measure again.
 
-Owns the tree of halves that partitions are taken from, the decision where to look closer, and the estimate from all that was measured:
+Owns the decision where to look closer in the tree of halves (halves.py), and the estimate from all that was measured:
 least squares on the tree in closed form, non-negative, shrunk towards what was known before. Sees released values only; knows nothing of SQL,
 kernels or budgets. Cells are the class combinations of the attributes, in row-major order.
 """
@@ -10,18 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import prod, sqrt
+from math import sqrt
 
 import numpy as np
 import numpy.typing as npt
 
+from mwem_sql.mwem.halves import Halves, Numbers
 from mwem_sql.queries.linear import Floats, Labels
 
-Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-BITS_ALONE, BITS_TOGETHER = 3, 4
-"""Halvings between two measured partitions, of one attribute and of several. Fewer: more rounds of more noise; more: boundaries follow the data less."""
 MANY = 5.0
 """Noise of the next measurement, in standard deviations: a part of more rows may be split, halves of fewer are measured as one. Smaller: noise is
 split, too; larger: small groups stay coarse."""
@@ -54,57 +52,6 @@ class Leaves:
     def cells(self) -> Floats:
         """The rows of each cell."""
         return np.asarray((self.values / np.bincount(self.labels, self.base))[self.labels] * self.base)
-
-
-class Halves:
-    """A binary tree over cells: each level halves one attribute everywhere, that which was halved least; down to single cells.
-
-    `order` are the cells from left to right; the nodes of level l begin in it at `starts[l]`, and `parents[l]` are their numbers in
-    the level above. Level 0 is everything. `levels` are those that are measured; `surfaces` are how many nodes of each the side of a box cuts at
-    most: as many as the halvings of the other attributes make.
-    """
-
-    def __init__(self, shape: Sequence[int]) -> None:
-        halvings = [_halvings(size) for size in shape]
-        codes = np.zeros(prod(shape), dtype=np.int64)
-        done = [0] * len(shape)
-        bits = sum(map(len, halvings))
-        halved = [done.copy()]
-        for _ in range(bits):
-            axis = min(
-                (own for own in range(len(shape)) if done[own] < len(halvings[own])),
-                key=lambda own: (done[own], -shape[own]),
-            )
-            side = halvings[axis][done[axis]].reshape(-1, *[1] * (len(shape) - axis - 1))
-            codes = 2 * codes + np.broadcast_to(side, shape).reshape(-1)
-            done[axis] += 1
-            halved.append(done.copy())
-        self.order: Numbers = np.argsort(codes, kind="stable")
-        codes = codes[self.order]
-        self.starts: list[Numbers] = []
-        self.parents: list[Numbers] = []
-        for level in range(bits + 1):
-            own = codes >> (bits - level)
-            starts = np.flatnonzero(np.concatenate([[True], own[1:] != own[:-1]]))
-            above = self.starts[-1] if level else starts
-            self.parents.append(np.searchsorted(above, starts, side="right") - 1)
-            self.starts.append(starts)
-        self.levels = _levels(bits, len(shape))
-        self.surfaces = [
-            max(
-                (
-                    2 ** (level - halved[level][axis])
-                    for axis, whole in enumerate(halvings)
-                    if halved[above][axis] < len(whole)
-                ),
-                default=1,
-            )
-            for above, level in zip([0, *self.levels], self.levels, strict=False)
-        ]
-
-    def sums(self, cells: Floats, level: int) -> Floats:
-        """Of all nodes of a level, the sum over their cells."""
-        return np.asarray(np.add.reduceat(cells[self.order], self.starts[level]))
 
 
 class Refinement:
@@ -363,31 +310,7 @@ def _of(share: Fraction, parts: Sequence[float]) -> Fraction:
     return share * Fraction(parts[0]) / sum(map(Fraction, parts))
 
 
-def rounds_of(shape: Sequence[int]) -> int:
-    """How many partitions of cells of this shape are measured at most."""
-    return len(_levels(sum((size - 1).bit_length() for size in shape), len(shape)))
-
-
 def _shares(spread: Floats, parents: Numbers) -> Floats:
     """Of each half, its part of the variance of both."""
     both = np.bincount(parents, spread)[parents]
     return np.divide(spread, both, out=np.zeros_like(spread), where=both > 0)
-
-
-def _halvings(size: int) -> list[Numbers]:
-    """Of each class, whether it is in the upper half when everything is halved, then every half, and so on."""
-    lows, highs = np.zeros(size, dtype=np.int64), np.full(size, size, dtype=np.int64)
-    classes, out = np.arange(size), []
-    while (highs - lows).max() > 1:
-        middle = (lows + highs) // 2
-        upper = (classes >= middle) & (highs - lows > 1)
-        out.append(upper.astype(np.int64))
-        lows, highs = np.where(upper, middle, lows), np.where(upper | (highs - lows == 1), highs, middle)
-    return out
-
-
-def _levels(bits: int, attributes: int) -> list[int]:
-    """The levels of the tree that are measured, the last one included. Of one attribute the first is coarser: ranges add up what is beside them."""
-    each, early = (BITS_ALONE, 1) if attributes == 1 else (BITS_TOGETHER, 0)
-    count = max(1, round(bits / each))
-    return [*((bits - early) * number // count for number in range(1, count)), bits]

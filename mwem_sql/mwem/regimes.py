@@ -22,7 +22,7 @@ from typing import Final
 import numpy as np
 
 from mwem_sql.accounting.split import PAPER_SHARE, TOTAL_SHARE
-from mwem_sql.mwem.refinement import rounds_of
+from mwem_sql.mwem.halves import rounds_of
 from mwem_sql.mwem.strategy import Strategy, are_parities, extend, is_told_at_once, together, whole_domain
 from mwem_sql.queries.linear import Floats, LinearQuery
 

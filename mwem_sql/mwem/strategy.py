@@ -10,21 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, combinations
-from math import comb, prod
+from itertools import chain
+from math import prod
 
 import numpy as np
-import numpy.typing as npt
 
 from mwem_sql.model.state import State
+from mwem_sql.mwem.marginals import MOST_ADDED, MOST_CELLS, with_marginals
 from mwem_sql.mwem.partitions import MOST_HELD, Counts, even_block, sides_of
 from mwem_sql.queries.linear import Block, Floats, LinearQuery
 from mwem_sql.queries.summary import Facts
 
-MOST_ADDED = 20_000
-"""Marginals that are added to a workload, those of fewer parts first; and partitions."""
-MOST_CELLS = 4_000_000
-"""Of all marginals that are added, together; and of all partitions."""
 MOST_ASKED = 1000
 """Different sets of attributes among which those are looked for that are in no other."""
 PIECES = 8
@@ -33,8 +29,6 @@ MOST_SETS = 8
 """Sets of attributes that are all refined; of more, rounds select."""
 SMALL = 64
 """Class combinations of partitions among which equal ones are looked for."""
-
-Numbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +146,7 @@ def extend(
     queries: Sequence[LinearQuery], weights: Floats, sizes: Mapping[str, int], rounds: int | None = None
 ) -> Strategy:
     """All that may be measured for a workload in rounds, as long as there is room for it. If their number is given, nothing comes first."""
-    found = _with_partitions(queries, _with_marginals(queries, weights), rounds)
+    found = _with_partitions(queries, Strategy(*with_marginals(queries, weights), []), rounds)
     return found if rounds is not None else _with_first(_with_sums(found, queries), queries, sizes)
 
 
@@ -255,76 +249,3 @@ def _without_equals(strategy: Strategy, kept: int) -> Strategy:
     is_new = stays == numbers
     queries = [strategy.queries[number] for number in np.flatnonzero(is_new).tolist()]
     return replace(strategy, queries=queries, weights=strategy.weights[is_new])
-
-
-def _with_marginals(queries: Sequence[LinearQuery], weights: Floats) -> Strategy:
-    """Add to a workload what its cuboids add up to, over fewer attributes."""
-    facts = Facts.of(queries)
-    parts = _Parts(facts)
-    sets = parts.sets(facts, weights)
-    found, importance, added = list(queries), [weights], 0
-    for width in range(1, max((rows.shape[1] for rows, _ in sets), default=0) + 1):
-        if len(parts.blocks) ** width >= 2**62 or any(comb(rows.shape[1], width) > MOST_ADDED for rows, _ in sets):
-            break
-        places = [(rows, own, list(some)) for rows, own in sets for some in combinations(range(rows.shape[1]), width)]
-        codes = np.concatenate([parts.code(rows[:, some]) for rows, _, some in places])
-        codes, which = np.unique(codes, return_inverse=True)
-        largest = np.zeros(len(codes))
-        np.maximum.at(largest, which.reshape(-1), np.concatenate([own for _, own, _ in places]))
-        asked = parts.asked(facts, width)
-        new = ~np.isin(codes, list(asked))
-        rows = parts.decode(codes[new], width)
-        added += int(parts.sizes[rows].prod(axis=1).sum())
-        if len(found) - len(queries) + len(rows) > MOST_ADDED or added > MOST_CELLS:
-            break
-        found += [LinearQuery(tuple(parts.blocks[part] for part in row)) for row in rows.tolist()]
-        importance.append(largest[new])
-    return Strategy(found, np.concatenate(importance), [])
-
-
-class _Parts:
-    """The blocks of a workload's cuboids, equal ones once: each puts every record in one of several cells."""
-
-    def __init__(self, facts: Facts) -> None:
-        numbers: dict[bytes, int] = {}
-        self.blocks: list[Block] = []
-        # Of each block the number of its part, or -1 if it is none.
-        self._of_block = np.full(len(facts.blocks), -1, dtype=np.int64)
-        # In the order in which the workload has them, which is the same in every process.
-        places, seen = np.unique(facts.members, return_index=True)
-        for place in places[np.argsort(seen)].tolist():
-            block = facts.blocks[place]
-            if block.size > 1 and block.counts_all:
-                self._of_block[place] = numbers.setdefault(block.key, len(self.blocks))
-                if len(numbers) > len(self.blocks):
-                    self.blocks.append(block)
-        self.sizes = np.array([block.size for block in self.blocks], dtype=np.float64)
-
-    def sets(self, facts: Facts, weights: Floats) -> list[tuple[Numbers, Floats]]:
-        """The parts of each cuboid, and its weight; by number of parts."""
-        widths = np.unique(facts.counts[facts.counts > 0]).tolist()
-        found = [(rows, weights[numbers]) for numbers, rows in (self._cuboids(facts, width) for width in widths)]
-        return [(rows, own) for rows, own in found if len(rows)]
-
-    def asked(self, facts: Facts, width: int) -> dict[int, int]:
-        """The cuboids of so many parts, by code."""
-        numbers, rows = self._cuboids(facts, width)
-        return dict(zip(self.code(rows).tolist(), numbers.tolist(), strict=True))
-
-    def code(self, rows: Numbers) -> Numbers:
-        """A number for each set of parts."""
-        codes = np.zeros(len(rows), dtype=np.int64)
-        for column in np.sort(rows, axis=1).T:
-            codes = codes * len(self.blocks) + column
-        return codes
-
-    def decode(self, codes: Numbers, width: int) -> Numbers:
-        """The sets of parts again."""
-        return codes[:, None] // len(self.blocks) ** np.arange(width - 1, -1, -1) % len(self.blocks)
-
-    def _cuboids(self, facts: Facts, width: int) -> tuple[Numbers, Numbers]:
-        """The queries of so many blocks all of which are parts, and a row of those for each."""
-        numbers, members = facts.of_count(width)
-        rows = self._of_block[members]
-        whole = (rows >= 0).all(axis=1)
-        return numbers[whole], rows[whole]

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mwem_sql.mwem import refinement
-from mwem_sql.mwem.refinement import CELLS_GROWTH, FAINT, MANY, Halves, Refinement, rounds_of
+from mwem_sql.mwem.halves import Halves, rounds_of
+from mwem_sql.mwem.refinement import CELLS_GROWTH, FAINT, MANY, Refinement
 
 SHAPES = st.lists(st.integers(1, 9), min_size=1, max_size=3).map(tuple)
 
