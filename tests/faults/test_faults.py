@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -171,8 +170,7 @@ def test_ctrl_c_in_a_script(tmp_path: Path, what: str, how: str) -> None:
 
 def test_one_ctrl_c_is_heard_once() -> None:
     """The listener may have stopped a call, and the call may have ended, before the signal's handler runs: then it has nothing more to say."""
-    ear, mouth = socket.socketpair()
-    listener = threading.Thread(target=calls._listen, args=(ear, mouth))
+    wake_up = calls._WakeUp(calls._on_wake_up)
     ended: list[str] = []
     begun = threading.Event()
 
@@ -188,18 +186,15 @@ def test_one_ctrl_c_is_heard_once() -> None:
             ended.append(str(error))
 
     caller = threading.Thread(target=call)
-    listener.start()
     caller.start()
     begun.wait()
-    mouth.send(bytes([signal.SIGINT]))
+    wake_up._mouth.send(bytes([signal.SIGINT]))
     caller.join()
     assert ended[0].startswith("f: the call was stopped")
     calls._on_signal(signal.SIGINT, None)
     with pytest.raises(KeyboardInterrupt):  # the next one is the caller's own
         calls._on_signal(signal.SIGINT, None)
-    mouth.close()
-    listener.join()
-    ear.close()
+    wake_up.close()
 
 
 @pytest.mark.parametrize("how", ["sql", "python"])
