@@ -12,14 +12,14 @@ import duckdb
 from sqlglot import exp
 
 from mwem_sql.accounting import integrity
-from mwem_sql.accounting.ledger import Balance, balance
+from mwem_sql.accounting.balance import Balance, balance_of
+from mwem_sql.accounting.names import NAME
 from mwem_sql.database.catalog import Name
 from mwem_sql.database.metadata import SCHEMA, Row, account_of, damaged, holders
 from mwem_sql.errors import legible
 
-_KEY = ("database_name", "schema_name", "table_name")
 _FACTS: dict[str, Any] = {
-    **dict.fromkeys((*_KEY, "entry", "action", "status"), str), "epsilon": float, "delta": float, "private": bool, "started": datetime,
+    **dict.fromkeys((*NAME, "entry", "action", "status"), str), "epsilon": float, "delta": float, "private": bool, "started": datetime,
     "finished": (datetime, NoneType), **dict.fromkeys(("output", "who", "unit"), (str, NoneType)), "rows_per_unit": (int, NoneType),
 }  # fmt: skip
 
@@ -49,7 +49,7 @@ def _with_balances(con: duckdb.DuckDBPyConnection, home: str, stored: set[str]) 
             raise TypeError("a fact of another type")
         account = account_of(row)
         if account not in balances:
-            balances[account] = balance(con, home, account)
+            balances[account] = balance_of(con, home, account)
         left = {"epsilon_spent": balances[account].epsilon_spent, "epsilon_left": balances[account].epsilon_left}
         yield {
             **row,

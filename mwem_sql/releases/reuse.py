@@ -16,7 +16,8 @@ import numpy as np
 from sqlglot import exp
 
 from mwem_sql.accounting.accounts import cap_of
-from mwem_sql.accounting.ledger import Ledger, seed_refused
+from mwem_sql.accounting.caps import seed_refused
+from mwem_sql.accounting.ledger import Ledger
 from mwem_sql.boundary import relations
 from mwem_sql.boundary.public import check_public
 from mwem_sql.database import catalog

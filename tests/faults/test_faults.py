@@ -20,7 +20,7 @@ import pytest
 from conftest import Connection, Open
 
 import mwem_sql
-from mwem_sql.accounting import ledger as ledger_module
+from mwem_sql.accounting import journal
 from mwem_sql.database import calls
 
 HERE = Path(__file__).resolve().parent
@@ -120,7 +120,7 @@ def test_a_crowd_of_threads(con: Connection, monkeypatch: pytest.MonkeyPatch, *,
     con.execute(CALL.format("")).fetchall()
     con.execute("CALL mwem_budget('people', 0.3)").fetchall()
     if not locked:
-        monkeypatch.setattr(ledger_module, "lock", lambda _: threading.Lock())
+        monkeypatch.setattr(journal, "lock", lambda _: threading.Lock())
     ends = at_once(con, [CALL.format(number) for number in range(8)])
     assert ends.count(False) == 2
     assert sum("0 of 0.3 is left" in str(end) for end in ends) == 6
