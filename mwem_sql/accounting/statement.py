@@ -4,24 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import datetime
-from types import NoneType
-from typing import Any
 
 import duckdb
 from sqlglot import exp
 
 from mwem_sql.accounting import integrity
 from mwem_sql.accounting.balance import Balance, balance_of
-from mwem_sql.accounting.names import NAME
 from mwem_sql.database.catalog import Name
-from mwem_sql.database.metadata import SCHEMA, Row, account_of, damaged, holders
+from mwem_sql.database.metadata import SCHEMA, Row, account_of, check_types, damaged, holders
 from mwem_sql.errors import legible
-
-_FACTS: dict[str, Any] = {
-    **dict.fromkeys((*NAME, "entry", "action", "status"), str), "epsilon": float, "delta": float, "private": bool, "started": datetime,
-    "finished": (datetime, NoneType), **dict.fromkeys(("output", "who", "unit"), (str, NoneType)), "rows_per_unit": (int, NoneType),
-}  # fmt: skip
 
 
 def entries(con: duckdb.DuckDBPyConnection) -> list[Row]:
@@ -45,8 +36,7 @@ def entries(con: duckdb.DuckDBPyConnection) -> list[Row]:
 def _with_balances(con: duckdb.DuckDBPyConnection, home: str, stored: set[str]) -> Iterator[Row]:
     balances: dict[str, Balance] = {}
     for row in integrity.checked(con, home):
-        if not all(isinstance(row.get(fact), kind) for fact, kind in _FACTS.items()):
-            raise TypeError("a fact of another type")
+        check_types(row, "ledger.sql", "ledger")
         account = account_of(row)
         if account not in balances:
             balances[account] = balance_of(con, home, account)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from dataclasses import fields
 from typing import Any
 
 import duckdb
@@ -27,7 +26,7 @@ from mwem_sql.database.garbage import uncollected
 from mwem_sql.database.session import Session, lock
 from mwem_sql.errors import RELEASE, BudgetError, OutputError, TableError, refuse
 from mwem_sql.releases import store
-from mwem_sql.releases.request import Request
+from mwem_sql.releases.request import OPTIONS, Request
 from mwem_sql.synthesis.values import draw_rows
 
 
@@ -59,12 +58,8 @@ def fingerprint(con: duckdb.DuckDBPyConnection, session: Session, request: Reque
     Options at their default are left out, so that a later version with more options still knows the request; so is the
     database, if it is the output's: the file may be renamed.
     """
-    options = {
-        option.name: getattr(request, option.name)
-        for option in fields(request)
-        if option.name not in {"workload", "budget", "output"}
-    }
-    asked = {name: value for name, value in options.items() if value != getattr(Request, name, None)}
+    options = {name: getattr(request, name) for name in OPTIONS if name not in {"delta", "output"}}
+    asked = {name: value for name, value in options.items() if value != OPTIONS[name]}
     elsewhere = fold(private.database) if private.database != output.database else ""
     asked |= {
         "table": [elsewhere, fold(private.schema), fold(private.table)], "epsilon": str(request.budget.epsilon), "delta": str(request.budget.delta),

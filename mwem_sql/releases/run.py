@@ -48,15 +48,12 @@ from mwem_sql.private.noise import OpenDPNoise, SeededNoise
 from mwem_sql.queries.linear import Floats, LinearQuery
 from mwem_sql.releases import measurements, reuse, store
 from mwem_sql.releases.request import MAX_ROWS, Request
+from mwem_sql.releases.summary import SUMMARY
 from mwem_sql.synthesis.values import draw_rows
 
 MINIMUM_ROUNDS = 4
 ROUNDS_PER_ATTRIBUTE = 2
 MAX_UNCERTAINTY = 10**7  # noise on n, in rows, beyond which it cannot serve as the number of rows
-SUMMARY = (
-    "release", "output", "rows", "epsilon", "delta", "rounds", "queries", "attributes", "cells", "seconds", "private", "reused", "protects",
-    "warning",
-)  # fmt: skip
 
 _log = logging.getLogger("mwem_sql")
 

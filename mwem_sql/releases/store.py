@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import NoneType
 from typing import Any
 
 import duckdb
@@ -19,7 +18,7 @@ from sqlglot import exp
 from mwem_sql.database import catalog
 from mwem_sql.database.catalog import Name, Place
 from mwem_sql.database.dialect import fold
-from mwem_sql.database.metadata import SCHEMA, holders, prepare, read_rows
+from mwem_sql.database.metadata import SCHEMA, check_types, holders, prepare, read_rows
 from mwem_sql.database.session import lock, transaction
 from mwem_sql.database.ticks import cast
 from mwem_sql.domains.classes import Classes, Pieces
@@ -30,10 +29,6 @@ from mwem_sql.queries.linear import Floats
 from mwem_sql.synthesis.values import Rows
 
 _ARRIVED = "__mwem_arrived"  # a name that no table of the user has
-_FACTS: dict[str, Any] = {
-    "release": int, "entry": str, "request": str, "version": (str, NoneType), "rows": int, "epsilon": float, "delta": float, "rounds": int, "queries": int,
-    "attributes": int, "cells": int, "private": bool, "unit": (str, NoneType), "rows_per_unit": int, "domain": str, "grid": str,
-}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,8 +114,7 @@ def releases_of(con: duckdb.DuckDBPyConnection, name: Name) -> list[dict[str, An
         ]
         rows = sorted(stored_rows, key=lambda row: -int(row["release"]))
         for row in rows:
-            if not all(isinstance(row[field], kind) for field, kind in _FACTS.items()):
-                raise TypeError("a fact of another type")
+            check_types(row, "metadata.sql", "releases")
     return rows
 
 
