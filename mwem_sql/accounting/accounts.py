@@ -1,4 +1,4 @@
-"""Which account a request is charged to: the one place that says so. Reads the catalog and the ledgers' names only.
+"""Which account a request is charged to: only this module says so. Reads the catalog, the names of accounts and their caps; must not write.
 
 | the rows are in | the ledger is in | the account is |
 |---|---|---|

@@ -1,4 +1,4 @@
-"""What a release costs and what a cap allows: exact, public arithmetic. Reads and writes nothing.
+"""What a release costs and what a cap allows: exact, public arithmetic, and the refusals that follow. Must not read or write a database.
 
 A cap fixes its accountant when it is set; to take whichever turns out tighter afterwards would not be sound. Without delta, epsilons
 are added up. With delta everything is kept in rho (zCDP), added up, and converted once, at the cap's delta.
@@ -76,8 +76,8 @@ class Cap:
 
     def counts(self, charge: Charge) -> bool:
         """Whether a release protects whom this cap is for. One by a computed unit never does: what a view computes may change."""
-        own, other = (None if unit is None else fold(unit) for unit in (self.unit, charge.unit))
-        return (own, self.rows_per_unit) == (other, charge.rows_per_unit) and not charge.computed
+        capped, charged = (None if unit is None else fold(unit) for unit in (self.unit, charge.unit))
+        return (capped, self.rows_per_unit) == (charged, charge.rows_per_unit) and not charge.computed
 
     def check(self, table: str, charge: Charge, spent: Fraction) -> None:
         """Refuse what cannot be counted under this cap or does not fit it."""

@@ -1,4 +1,7 @@
-"""The ledger as the curator reads it: every entry, what its table has spent and has left, and whether anybody changed it by hand."""
+"""The ledger as the curator reads it: every entry, what its table has spent and has left, and whether anybody changed it by hand.
+
+Owns the rows of `mwem_ledger`, over all attached databases. Must not write.
+"""
 
 from __future__ import annotations
 

@@ -96,9 +96,9 @@ def read_rows(con: duckdb.DuckDBPyConnection, home: str, table: str) -> list[Row
     """All rows of a table of the schema mwem; none where there is no such table."""
     if home not in holders(con, table):
         return []
-    found = con.execute(exp.select("*").from_(Name(home, SCHEMA, table).tree()).sql("duckdb"))
-    names = [column[0] for column in found.description or ()]
-    return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+    rows = con.execute(exp.select("*").from_(Name(home, SCHEMA, table).tree()).sql("duckdb"))
+    names = [column[0] for column in rows.description or ()]
+    return [dict(zip(names, row, strict=True)) for row in rows.fetchall()]
 
 
 @cache

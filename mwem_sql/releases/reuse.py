@@ -1,6 +1,6 @@
 """What a request already has: the names it speaks of, a hash that tells it from others, and the release stored for it.
 
-Decided on the request alone: whether a stored release is returned never depends on the private table.
+Owns whether a stored release is returned. Must decide that on the request alone: it never depends on the private table.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from mwem_sql.synthesis.values import draw_rows
 def names(con: duckdb.DuckDBPyConnection, session: Session, request: Request) -> tuple[Name, Name]:
     """The private table and the output in full. The table need not exist any more: a stored release is still returned."""
     here = Name(session.place.database, session.place.schema, "")
-    found = catalog.find(con, request.table, session.place)
-    private = found[0] if found else store.locate(con, catalog.split_name(request.table), here)
+    relation = catalog.find(con, request.table, session.place)
+    private = relation[0] if relation else store.locate(con, catalog.split_name(request.table), here)
     if private is None:
         private = relations.describe(con, request.table, session.place, RELEASE).name  # refuses, and says why
     home = here if is_read_only(con, private.database) else private
@@ -71,11 +71,11 @@ def fingerprint(con: duckdb.DuckDBPyConnection, session: Session, request: Reque
 
 def _declared(con: duckdb.DuckDBPyConnection, session: Session, request: Request, private: Name) -> list[str] | None:
     """The rows of the domain table. It is public: anything but a plain table is refused before it is read."""
-    found = catalog.find(con, request.domain or private.beside(f"{private.table}_domain").quoted(), session.place)
-    if found is None:
+    relation = catalog.find(con, request.domain or private.beside(f"{private.table}_domain").quoted(), session.place)
+    if relation is None:
         return None
-    check_public(con, found, (private,), "domain table", RELEASE)
-    return sorted(map(repr, con.execute(exp.select("*").from_(found[0].tree()).sql("duckdb")).fetchall()))
+    check_public(con, relation, (private,), "domain table", RELEASE)
+    return sorted(map(repr, con.execute(exp.select("*").from_(relation[0].tree()).sql("duckdb")).fetchall()))
 
 
 def stored_release(
@@ -121,8 +121,8 @@ def restore_table(session: Session, request: Request, output: Name) -> None:
     """A stored release whose table was dropped is drawn again from its state, at no cost."""
     con = session.cursor()
     if catalog.find(con, output.quoted(), session.place) is None:
-        found = store.load(con, output.quoted(), session.place, RELEASE)
-        columns = draw_rows(found.state(), found.classes, found.facts["rows"], np.random.default_rng(request.seed))
+        stored = store.load(con, output.quoted(), session.place, RELEASE)
+        columns = draw_rows(stored.state(), stored.classes, stored.facts["rows"], np.random.default_rng(request.seed))
         store.write_table(session.cursor(), output, columns)
 
 

@@ -1,4 +1,7 @@
-"""The Python surface: `release` and the Release it returns."""
+"""The Python surface: `release` and the Release it returns.
+
+Owns the forms that a workload may have in Python. Must not do more than SQL does: both call `run_release`.
+"""
 
 from __future__ import annotations
 
@@ -80,8 +83,8 @@ def read_workload(session: Session, workload: object, private: str | None) -> Wo
             "Workload.from_predicates([...]) makes one from texts",
         )
     con = session.cursor()
-    found = catalog.find(con, workload, session.place)
-    if found is None:
+    relation = catalog.find(con, workload, session.place)
+    if relation is None:
         raise refuse(
             TableError,
             RELEASE,
@@ -90,5 +93,5 @@ def read_workload(session: Session, workload: object, private: str | None) -> Wo
         )
     if private is not None:
         protected = catalog.find(con, private, session.place)
-        check_public(con, found, (protected[0],) if protected else (), "workload", RELEASE)
-    return Workload.from_arrow(con.sql(exp.select("*").from_(found[0].tree()).sql("duckdb")).to_arrow_table())
+        check_public(con, relation, (protected[0],) if protected else (), "workload", RELEASE)
+    return Workload.from_arrow(con.sql(exp.select("*").from_(relation[0].tree()).sql("duckdb")).to_arrow_table())

@@ -1,4 +1,8 @@
-"""What each SQL function does: arguments as JSON in, rows as dicts out. The same code serves Python callers."""
+"""What each SQL function does: arguments as JSON in, rows as dicts out.
+
+Owns the reading of arguments, the columns of the functions and the sentence that a user reads when one fails. Must not do the work: a body
+reads its arguments and calls the room that does.
+"""
 
 from __future__ import annotations
 
