@@ -1,4 +1,4 @@
-"""Which account a request is charged to: the one place that says so. Reads the catalog and the ledgers' names only.
+"""Which account a request is charged to: only this module says so. Reads the catalog, the names of accounts and their caps; must not write.
 
 | the rows are in | the ledger is in | the account is |
 |---|---|---|
@@ -18,7 +18,8 @@ from collections.abc import Sequence
 import duckdb
 
 from mwem_sql.accounting.caps import Cap
-from mwem_sql.accounting.ledger import Ledger, Source
+from mwem_sql.accounting.ledger import Ledger
+from mwem_sql.accounting.names import Source
 from mwem_sql.boundary.relations import Relation
 from mwem_sql.database import catalog
 from mwem_sql.database.catalog import Place, is_read_only
@@ -28,11 +29,11 @@ from mwem_sql.errors import BudgetError, OutputError, refuse
 
 def ledger_of(con: duckdb.DuckDBPyConnection, relation: Relation, place: Place, function: str) -> Ledger:
     """The ledger that answers for a relation; refused where it could not be written or a cap could not be kept."""
-    found = _answering(con, relation, place, function)
-    if not is_read_only(con, found.home):
-        return found
+    ledger = _answering(con, relation, place, function)
+    if not is_read_only(con, ledger.home):
+        return ledger
     table = relation.charged
-    if found.balance(con).cap is not None:
+    if ledger.balance(con).cap is not None:
         raise refuse(
             BudgetError,
             function,
@@ -56,9 +57,9 @@ def _answering(con: duckdb.DuckDBPyConnection, relation: Relation, place: Place,
     table = relation.charged
     read_only = is_read_only(con, table.database)
     if relation.files is None:
-        own = _of_table(relation)
-        if not read_only or own.balance(con).cap is not None:
-            return own
+        beside = _of_table(relation)
+        if not read_only or beside.balance(con).cap is not None:
+            return beside
         path = os.path.realpath(str(catalog.databases(con)[table.database].path))
         keys: tuple[Key, ...] = ((path, *key("", table.schema, table.table)[1:]),)
         attached_as = key(table.database, table.schema, table.table)  # what older files have

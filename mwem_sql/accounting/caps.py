@@ -1,4 +1,4 @@
-"""What a release costs and what a cap allows: exact, public arithmetic. Reads and writes nothing.
+"""What a release costs and what a cap allows: exact, public arithmetic, and the refusals that follow. Must not read or write a database.
 
 A cap fixes its accountant when it is set; to take whichever turns out tighter afterwards would not be sound. Without delta, epsilons
 are added up. With delta everything is kept in rho (zCDP), added up, and converted once, at the cap's delta.
@@ -7,6 +7,7 @@ are added up. With delta everything is kept in rho (zCDP), added up, and convert
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -76,8 +77,8 @@ class Cap:
 
     def counts(self, charge: Charge) -> bool:
         """Whether a release protects whom this cap is for. One by a computed unit never does: what a view computes may change."""
-        own, other = (None if unit is None else fold(unit) for unit in (self.unit, charge.unit))
-        return (own, self.rows_per_unit) == (other, charge.rows_per_unit) and not charge.computed
+        capped, charged = (None if unit is None else fold(unit) for unit in (self.unit, charge.unit))
+        return (capped, self.rows_per_unit) == (charged, charge.rows_per_unit) and not charge.computed
 
     def check(self, table: str, charge: Charge, spent: Fraction) -> None:
         """Refuse what cannot be counted under this cap or does not fit it."""
@@ -94,6 +95,30 @@ class Cap:
         if spent + self.cost(charge) > self.limit:
             raise self._too_much(table, charge, max(self.limit - spent, Fraction(0)))
 
+    def check_replaces(self, table: str, before: Cap | None, charges: Sequence[Charge]) -> None:
+        """Refuse to be set where it could not be kept: what another accountant or another unit was counted by cannot be added up."""
+        if charges and before is not None and before.pure != self.pure:
+            raise refuse(
+                BudgetError, "mwem_budget", f"delta ({float(self.budget.delta):g}) cannot be changed to or from 0: {len(charges)} releases of {table} were counted without it"
+                if before.pure else f"delta (0) cannot replace {float(before.budget.delta):g}: {len(charges)} releases of {table} were counted with it",
+                f"keep delta := {float(before.budget.delta):g}; which way of counting is the tighter one must not be chosen afterwards",
+            )  # fmt: skip
+        if self.pure and any(charge.budget.delta for charge in charges):
+            raise refuse(
+                BudgetError,
+                "mwem_budget",
+                f"delta (0) does not fit {table}: it has releases with delta above 0",
+                "give delta := 1e-6, or another small number, so that they can be counted",
+            )
+        other = {charge.protects for charge in charges if not self.counts(charge)}
+        if other:
+            raise refuse(
+                BudgetError,
+                "mwem_budget",
+                f"a cap for {self.protects} cannot count releases of {table} that protect {min(other)}",
+                "set it with their unit and rows_per_unit",
+            )
+
     def _too_much(self, table: str, charge: Charge, left: Fraction) -> MwemError:
         asked = f"epsilon ({float(charge.budget.epsilon):g}, delta {float(charge.budget.delta):g}) does not fit the cap on {table}"
         if self.pure:
@@ -106,6 +131,15 @@ class Cap:
         return refuse(
             BudgetError, RELEASE, f"{asked}: {rest}", "ask for less, or have the curator raise the cap with mwem_budget"
         )
+
+
+def seed_refused(table: str) -> MwemError:
+    return refuse(
+        BudgetError,
+        RELEASE,
+        f"a seeded release of {table} is refused, because the table has a cap",
+        "leave seed out; seeded noise is for experiments on tables without a cap",
+    )
 
 
 def pure_rho(epsilon: Fraction) -> Fraction:

@@ -1,4 +1,7 @@
-"""The ledger beside the journal: what somebody changed, took out or added by hand. Reads only."""
+"""The ledger beside the journal: what somebody changed, took out or added by hand.
+
+Owns the comparison of the two. Must not write, and must not decide what follows from a difference.
+"""
 
 from __future__ import annotations
 
@@ -49,11 +52,11 @@ def _caps(con: duckdb.DuckDBPyConnection, home: str, caps: dict[str, list[Row]],
     current = {account_of(row): row for row in read_rows(con, home, "budgets")}
     for account, history in caps.items():
         row = current.pop(account, None)
-        for place, event in enumerate(history):
-            last = place == len(history) - 1
+        for number, event in enumerate(history):
+            last = number == len(history) - 1
             intact = whole and (not last or (row is not None and _agrees(row, event)))
-            if place or not intact:
-                before = history[place - 1]["epsilon"] if place else "none"
+            if number or not intact:
+                before = history[number - 1]["epsilon"] if number else "none"
                 yield _cap_row(event, f"mwem_budget: epsilon {before} to {event['epsilon']}", intact=intact)
     for row in current.values():
         if row.get("account"):  # a cap without one may be older than the journal

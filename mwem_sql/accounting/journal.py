@@ -8,14 +8,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import random
+import time
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import duckdb
 from sqlglot import exp
 
 from mwem_sql.database.catalog import Name
+from mwem_sql.database.session import lock
+
+_RETRIES = 30
+_PAUSE = 0.05  # seconds at most between two of them
+
+Result = TypeVar("Result")
 
 
 def append(con: duckdb.DuckDBPyConnection, event: dict[str, Any]) -> None:
@@ -34,14 +42,28 @@ def read(con: duckdb.DuckDBPyConnection, database: str) -> tuple[list[dict[str, 
     lines = exp.select("number", "event", "checksum").from_(Name(database, "mwem", "journal").tree()).order_by("number")
     events: list[dict[str, Any]] = []
     before, whole = "", True
-    for place, (number, text, checksum) in enumerate(con.execute(lines.sql("duckdb")).fetchall(), start=1):
-        whole = whole and number == place and checksum == _checksum(before, number, text)
+    for expected, (number, text, checksum) in enumerate(con.execute(lines.sql("duckdb")).fetchall(), start=1):
+        whole = whole and number == expected and checksum == _checksum(before, number, text)
         before = checksum
         try:
             events.append(dict(json.loads(text)))
         except ValueError:
             whole = False
     return events, whole
+
+
+def retried(attempt: Callable[[], Result]) -> Result:
+    """Run a short transaction that writes to the journal; the loser of a conflict tries again, and sees what the winner wrote."""
+    for _ in range(_RETRIES):
+        try:
+            with lock("mwem.journal"):  # spares the threads of one process most conflicts
+                return attempt()
+        except (
+            duckdb.TransactionException,
+            duckdb.ConstraintException,
+        ):  # the number was taken at the same time, or just before
+            time.sleep(random.uniform(0, _PAUSE))  # noqa: S311  not for noise
+    return attempt()
 
 
 def _checksum(before: str, number: int, text: str) -> str:

@@ -1,27 +1,21 @@
-"""The ledger as the curator reads it: every entry, what its table has spent and has left, and whether anybody changed it by hand."""
+"""The ledger as the curator reads it: every entry, what its table has spent and has left, and whether anybody changed it by hand.
+
+Owns the rows of `mwem_ledger`, over all attached databases. Must not write.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import datetime
-from types import NoneType
-from typing import Any
 
 import duckdb
 from sqlglot import exp
 
 from mwem_sql.accounting import integrity
-from mwem_sql.accounting.ledger import Balance, balance
+from mwem_sql.accounting.balance import Balance, balance_of
 from mwem_sql.database.catalog import Name
-from mwem_sql.database.metadata import SCHEMA, Row, account_of, damaged, holders
+from mwem_sql.database.metadata import SCHEMA, Row, account_of, check_types, damaged, holders
 from mwem_sql.errors import legible
-
-_KEY = ("database_name", "schema_name", "table_name")
-_FACTS: dict[str, Any] = {
-    **dict.fromkeys((*_KEY, "entry", "action", "status"), str), "epsilon": float, "delta": float, "private": bool, "started": datetime,
-    "finished": (datetime, NoneType), **dict.fromkeys(("output", "who", "unit"), (str, NoneType)), "rows_per_unit": (int, NoneType),
-}  # fmt: skip
 
 
 def entries(con: duckdb.DuckDBPyConnection) -> list[Row]:
@@ -45,11 +39,10 @@ def entries(con: duckdb.DuckDBPyConnection) -> list[Row]:
 def _with_balances(con: duckdb.DuckDBPyConnection, home: str, stored: set[str]) -> Iterator[Row]:
     balances: dict[str, Balance] = {}
     for row in integrity.checked(con, home):
-        if not all(isinstance(row.get(fact), kind) for fact, kind in _FACTS.items()):
-            raise TypeError("a fact of another type")
+        check_types(row, "ledger.sql", "ledger")
         account = account_of(row)
         if account not in balances:
-            balances[account] = balance(con, home, account)
+            balances[account] = balance_of(con, home, account)
         left = {"epsilon_spent": balances[account].epsilon_spent, "epsilon_left": balances[account].epsilon_left}
         yield {
             **row,

@@ -2,6 +2,7 @@
 
 A function that DuckDB calls runs on a thread of DuckDB's, where no signal arrives, and DuckDB itself notices an interrupt only when
 it returns. So a call is stopped from outside: the statements it waits for are interrupted, and an exception is raised in its thread.
+Owns the process's Ctrl-C while statements run. Must not know what a call does, and prints nothing.
 """
 
 from __future__ import annotations
@@ -183,35 +184,84 @@ def _stop_all(*, by_signal: bool) -> int:
     return len(chosen)
 
 
+class _WakeUp:
+    """A thread that acts on Ctrl-C at once, through Python's wake-up descriptor.
+
+    A signal handler alone comes too late: it waits for the main thread, which waits for DuckDB (on 2.0, up to 50 s in a join).
+    """
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        self._ear, self._mouth = socket.socketpair()
+        self._mouth.setblocking(False)
+        self._thread = threading.Thread(target=self._hear, args=(act,), daemon=True)
+        self._thread.start()
+        self.replaced = signal.set_wakeup_fd(self._mouth.fileno(), warn_on_full_buffer=False)
+
+    def _hear(self, act: Callable[[], object]) -> None:
+        while number := self._ear.recv(1):
+            if number[0] == signal.SIGINT:
+                act()
+
+    def close(self) -> None:
+        """Give the descriptor back to whoever had it, and wait for what the thread still does."""
+        signal.set_wakeup_fd(self.replaced)
+        self._mouth.close()
+        self._thread.join()
+        self._ear.close()
+
+
 def listen() -> None:
     """Let Ctrl-C stop calls that are running; where there are none, it does what it did. Not where others handle the signal.
 
-    A handler alone comes too late: it waits for the main thread, which waits for DuckDB. So a thread waits on the wake-up descriptor.
-    And a handler that raised KeyboardInterrupt while a call runs would make DuckDB 1.x abandon the call's thread and crash.
+    A handler that raised KeyboardInterrupt while a call runs would make DuckDB 1.x abandon the call's thread and crash.
     """
     if threading.current_thread() is not threading.main_thread() or _LISTENING.is_set():
         return
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         return
-    ear, mouth = socket.socketpair()
-    mouth.setblocking(False)
-    before = signal.set_wakeup_fd(mouth.fileno(), warn_on_full_buffer=False)
-    if before != -1:
-        signal.set_wakeup_fd(before)
-        ear.close()
-        mouth.close()
+    wake_up = _WakeUp(_on_wake_up)
+    if wake_up.replaced != -1:
+        wake_up.close()
         return
     _LISTENING.set()
     signal.signal(signal.SIGINT, _on_signal)
-    threading.Thread(target=_listen, args=(ear, mouth), daemon=True).start()
 
 
-def _listen(ear: socket.socket, mouth: socket.socket) -> None:
-    while mouth.fileno() >= 0:
-        if signal.SIGINT in ear.recv(1):
-            with _GUARD:
-                if _stop_all(by_signal=True):
-                    _ANSWERED.set()
+@contextmanager
+def interruptible(
+    con: duckdb.DuckDBPyConnection, on_first: Callable[[], object], on_second: Callable[[], object]
+) -> Iterator[None]:
+    """Let Ctrl-C interrupt the statement of a connection, and end in KeyboardInterrupt. For a program that owns its process.
+
+    The handler does nothing: one that raised while DuckDB works would make 1.x leave a release running on a thread of its own, and
+    crash. The first Ctrl-C stops all calls and the statement, then calls `on_first`; later ones call `on_second`, which need not wait.
+    """
+    heard = threading.Event()
+
+    def act() -> None:
+        if heard.is_set():
+            on_second()
+            return
+        heard.set()
+        cancel()
+        con.interrupt()
+        on_first()
+
+    handler = signal.signal(signal.SIGINT, lambda *_: None)
+    wake_up = _WakeUp(act)
+    try:
+        yield
+    finally:
+        wake_up.close()
+        signal.signal(signal.SIGINT, handler)
+        if heard.is_set():
+            raise KeyboardInterrupt
+
+
+def _on_wake_up() -> None:
+    with _GUARD:
+        if _stop_all(by_signal=True):
+            _ANSWERED.set()
 
 
 def _on_signal(number: int, frame: FrameType | None) -> None:

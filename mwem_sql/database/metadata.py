@@ -1,11 +1,19 @@
-"""The schema `mwem` that each database may have: which of its tables are there, their rows, and how they are made and upgraded. Judges nothing."""
+"""The schema `mwem` that each database may have: which of its tables are there, their rows, and how they are made and upgraded.
+
+`sql/metadata.sql` and `sql/ledger.sql` declare its tables; what is read back is checked against them. Must not judge what a row means.
+"""
 
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from types import NoneType
 from typing import Any
 
 import duckdb
+import sqlglot
 from sqlglot import exp
 
 from mwem_sql.database.catalog import Name, Place
@@ -18,6 +26,20 @@ SCHEMA = "mwem"
 
 Row = dict[str, Any]
 Key = tuple[str, str, str]
+
+# sqlglot's spelling of the types that are checked, and what DuckDB returns for them.
+_PYTHON: dict[str, type] = {
+    "INT": int, "BIGINT": int, "DOUBLE": float, "TEXT": str, "JSON": str, "BOOLEAN": bool, "TIMESTAMP": datetime,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column as a script declares it. `later`: added to tables that were there before, so that older files may lack it."""
+
+    type: str
+    nullable: bool
+    later: bool
 
 
 def key(database: str, schema: str, table: str) -> Key:
@@ -74,9 +96,34 @@ def read_rows(con: duckdb.DuckDBPyConnection, home: str, table: str) -> list[Row
     """All rows of a table of the schema mwem; none where there is no such table."""
     if home not in holders(con, table):
         return []
-    found = con.execute(exp.select("*").from_(Name(home, SCHEMA, table).tree()).sql("duckdb"))
-    names = [column[0] for column in found.description or ()]
-    return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+    rows = con.execute(exp.select("*").from_(Name(home, SCHEMA, table).tree()).sql("duckdb"))
+    names = [column[0] for column in rows.description or ()]
+    return [dict(zip(names, row, strict=True)) for row in rows.fetchall()]
+
+
+@cache
+def declared(script: str, table: str) -> dict[str, Column]:
+    """The columns of a table of the schema mwem, from its CREATE TABLE and its ALTER TABLE ... ADD COLUMN."""
+    columns: dict[str, Column] = {}
+    for statement in sqlglot.parse(read_sql(script), read="duckdb"):
+        later = isinstance(statement, exp.Alter)
+        target = statement.find(exp.Table) if isinstance(statement, (exp.Create, exp.Alter)) else None
+        if statement is None or target is None or target.name != table:
+            continue
+        for column in statement.args["actions"] if later else statement.this.expressions:
+            if isinstance(column, exp.ColumnDef) and column.kind is not None:
+                required = column.find(exp.NotNullColumnConstraint, exp.PrimaryKeyColumnConstraint) is not None
+                columns[column.name] = Column(column.kind.sql("duckdb"), nullable=not required, later=later)
+    return columns
+
+
+def check_types(row: Row, script: str, table: str) -> None:
+    """A LookupError or TypeError if a row has not the columns that a script declares for its table: somebody changed it by hand."""
+    for name, column in declared(script, table).items():
+        python = _PYTHON[column.type]
+        value = row.get(name) if column.later else row[name]
+        if not isinstance(value, (python, NoneType) if column.nullable else python):
+            raise TypeError("a value of another type")
 
 
 def insert(con: duckdb.DuckDBPyConnection, table: str, row: Row) -> None:

@@ -1,4 +1,7 @@
-"""`mwem_plan`: what a release would run and cost, as rows a person can read. Public facts only, never table statistics."""
+"""`mwem_plan`: what a release would run and cost, as rows a person can read.
+
+Owns the words of the plan. Must show public facts only: no statistics of the table, and nothing that a plan does not have.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
     """Rows (item, value) in reading order."""
     plan = make_plan(session, request)
     compiled, split = plan.compiled, plan.split
-    classes = {name: own.count for name, own in compiled.classes.items()}
+    counts = {name: classes.count for name, classes in compiled.classes.items()}
     widest = max(compiled.queries, key=lambda query: query.linear.domain_cells)
     noise = noise_scale(split.measure, request.rows_per_unit, split.kind)
     warning = nominal(float(request.budget.epsilon), float(request.budget.delta), request.rows or request.total)
@@ -39,8 +42,8 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
         "total": _total(request, split),
         "start": request.start,
         "queries": f"{len(compiled.queries):,} rows, {len(compiled.distinct[0]):,} distinct",
-        "attributes": ", ".join(f"{name} {count:,}" for name, count in classes.items()) + " (classes)",
-        "domain cells": f"{math.prod(classes.values()):,}",
+        "attributes": ", ".join(f"{name} {count:,}" for name, count in counts.items()) + " (classes)",
+        "domain cells": f"{math.prod(counts.values()):,}",
         "widest query": f"{widest.linear.domain_cells:,} cells: {widest.label}",
         "candidates": "one histogram of the whole domain"
         if plan.problem.at_once

@@ -1,11 +1,15 @@
-"""Request: everything a release depends on besides the private rows, read and checked option by option."""
+"""Request: everything a release depends on besides the private rows, read and checked option by option.
+
+Owns the options: their names, defaults and allowed values are the fields of `Request`, and nowhere else in Python. The macros and the README
+repeat names and defaults, and a test compares them. Must not look at a database.
+"""
 
 from __future__ import annotations
 
 import math
 import numbers
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from mwem_sql.accounting.budget import Budget
@@ -14,56 +18,6 @@ from mwem_sql.errors import RELEASE, OptionError, refuse
 from mwem_sql.workload import Workload
 
 MAX_ROWS = 10**9
-
-
-@dataclass(frozen=True)
-class Request:
-    """A checked request: everything a release depends on besides the private rows."""
-
-    table: str
-    workload: Workload
-    budget: Budget
-    rounds: int | None = None
-    output: str | None = None
-    rows: int | None = None
-    total: float | None = None
-    domain: str | None = None
-    unit: str | None = None
-    rows_per_unit: int = 1
-    start: str = "uniform"
-    average: bool = False
-    fit: str = "mirror"
-    max_cells: int = MAX_CELLS
-    version: str | None = None
-    seed: int | None = None
-
-    @classmethod
-    def parse(cls, table: object, workload: Workload, epsilon: object, options: Mapping[str, Any]) -> Request:
-        """Read the options of a call; a NULL is the default."""
-        known = {field.name for field in fields(cls)} - {"table", "workload", "budget"} | {"delta"}
-        for name in options:
-            if name not in known:
-                raise refuse(
-                    OptionError, RELEASE, f"option {name} is unknown", f"the options are {', '.join(sorted(known))}"
-                )
-        given = {name: value for name, value in options.items() if value is not None}
-        budget = Budget.parse(epsilon, given.pop("delta", 0), RELEASE)
-        if not isinstance(table, str) or not table.strip():
-            raise refuse(
-                OptionError,
-                RELEASE,
-                f"table ({table!r}) must be the name of a table",
-                "write 'adult' or 'census.main.adult'",
-            )
-        request = cls(table, workload, budget, **{name: _READERS[name](name, value) for name, value in given.items()})
-        if request.rows_per_unit != 1 and request.unit is None:
-            raise refuse(
-                OptionError,
-                RELEASE,
-                f"rows_per_unit ({request.rows_per_unit}) needs a unit",
-                "name the column that identifies a unit",
-            )
-        return request
 
 
 def read_whole(function: str, name: str, value: object, low: int, high: int) -> int:
@@ -130,8 +84,60 @@ def _one_of(*words: str) -> Callable[[str, object], str]:
     return read
 
 
-_READERS: dict[str, Callable[[str, object], Any]] = {
-    "rounds": _whole(1, 10**6), "rows": _whole(1, MAX_ROWS), "rows_per_unit": _whole(1, 10**6), "seed": _whole(0, 2**53),
-    "output": _text, "domain": _text, "unit": _text, "version": _text, "total": _total, "average": _flag,
-    "start": _one_of("uniform", "histogram"), "fit": _one_of("mirror", "replay"), "max_cells": _whole(1, MAX_CELLS),
-}  # fmt: skip
+def _option(default: object, read: Callable[[str, object], object]) -> Any:
+    """A field that a call may set: `read` checks the name and value that it was given."""
+    return field(default=default, metadata={"read": read})
+
+
+@dataclass(frozen=True)
+class Request:
+    """A checked request: everything a release depends on besides the private rows."""
+
+    table: str
+    workload: Workload
+    budget: Budget
+    rounds: int | None = _option(None, _whole(1, 10**6))
+    output: str | None = _option(None, _text)
+    rows: int | None = _option(None, _whole(1, MAX_ROWS))
+    total: float | None = _option(None, _total)
+    domain: str | None = _option(None, _text)
+    unit: str | None = _option(None, _text)
+    rows_per_unit: int = _option(1, _whole(1, 10**6))
+    start: str = _option("uniform", _one_of("uniform", "histogram"))
+    average: bool = _option(False, _flag)
+    fit: str = _option("mirror", _one_of("mirror", "replay"))
+    max_cells: int = _option(MAX_CELLS, _whole(1, MAX_CELLS))
+    version: str | None = _option(None, _text)
+    seed: int | None = _option(None, _whole(0, 2**53))
+
+    @classmethod
+    def parse(cls, table: object, workload: Workload, epsilon: object, options: Mapping[str, Any]) -> Request:
+        """Read the options of a call; a NULL is the default."""
+        for name in options:
+            if name not in OPTIONS:
+                raise refuse(
+                    OptionError, RELEASE, f"option {name} is unknown", f"the options are {', '.join(sorted(OPTIONS))}"
+                )
+        given = {name: value for name, value in options.items() if value is not None}
+        budget = Budget.parse(epsilon, given.pop("delta", 0), RELEASE)
+        if not isinstance(table, str) or not table.strip():
+            raise refuse(
+                OptionError,
+                RELEASE,
+                f"table ({table!r}) must be the name of a table",
+                "write 'adult' or 'census.main.adult'",
+            )
+        readers = {option.name: option.metadata["read"] for option in fields(cls) if option.metadata}
+        request = cls(table, workload, budget, **{name: readers[name](name, value) for name, value in given.items()})
+        if request.rows_per_unit != 1 and request.unit is None:
+            raise refuse(
+                OptionError,
+                RELEASE,
+                f"rows_per_unit ({request.rows_per_unit}) needs a unit",
+                "name the column that identifies a unit",
+            )
+        return request
+
+
+OPTIONS: dict[str, Any] = {"delta": 0} | {option.name: option.default for option in fields(Request) if option.metadata}
+"""Every option of a release with its default, in the order of the macros. `delta` is part of the budget."""

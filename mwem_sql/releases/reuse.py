@@ -1,6 +1,6 @@
 """What a request already has: the names it speaks of, a hash that tells it from others, and the release stored for it.
 
-Decided on the request alone: whether a stored release is returned never depends on the private table.
+Owns whether a stored release is returned. Must decide that on the request alone: it never depends on the private table.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from dataclasses import fields
 from typing import Any
 
 import duckdb
@@ -16,7 +15,8 @@ import numpy as np
 from sqlglot import exp
 
 from mwem_sql.accounting.accounts import cap_of
-from mwem_sql.accounting.ledger import Ledger, seed_refused
+from mwem_sql.accounting.caps import seed_refused
+from mwem_sql.accounting.ledger import Ledger
 from mwem_sql.boundary import relations
 from mwem_sql.boundary.public import check_public
 from mwem_sql.database import catalog
@@ -26,15 +26,15 @@ from mwem_sql.database.garbage import uncollected
 from mwem_sql.database.session import Session, lock
 from mwem_sql.errors import RELEASE, BudgetError, OutputError, TableError, refuse
 from mwem_sql.releases import store
-from mwem_sql.releases.request import Request
+from mwem_sql.releases.request import OPTIONS, Request
 from mwem_sql.synthesis.values import draw_rows
 
 
 def names(con: duckdb.DuckDBPyConnection, session: Session, request: Request) -> tuple[Name, Name]:
     """The private table and the output in full. The table need not exist any more: a stored release is still returned."""
     here = Name(session.place.database, session.place.schema, "")
-    found = catalog.find(con, request.table, session.place)
-    private = found[0] if found else store.locate(con, catalog.split_name(request.table), here)
+    relation = catalog.find(con, request.table, session.place)
+    private = relation[0] if relation else store.locate(con, catalog.split_name(request.table), here)
     if private is None:
         private = relations.describe(con, request.table, session.place, RELEASE).name  # refuses, and says why
     home = here if is_read_only(con, private.database) else private
@@ -58,12 +58,8 @@ def fingerprint(con: duckdb.DuckDBPyConnection, session: Session, request: Reque
     Options at their default are left out, so that a later version with more options still knows the request; so is the
     database, if it is the output's: the file may be renamed.
     """
-    options = {
-        option.name: getattr(request, option.name)
-        for option in fields(request)
-        if option.name not in {"workload", "budget", "output"}
-    }
-    asked = {name: value for name, value in options.items() if value != getattr(Request, name, None)}
+    options = {name: getattr(request, name) for name in OPTIONS if name not in {"delta", "output"}}
+    asked = {name: value for name, value in options.items() if value != OPTIONS[name]}
     elsewhere = fold(private.database) if private.database != output.database else ""
     asked |= {
         "table": [elsewhere, fold(private.schema), fold(private.table)], "epsilon": str(request.budget.epsilon), "delta": str(request.budget.delta),
@@ -75,11 +71,11 @@ def fingerprint(con: duckdb.DuckDBPyConnection, session: Session, request: Reque
 
 def _declared(con: duckdb.DuckDBPyConnection, session: Session, request: Request, private: Name) -> list[str] | None:
     """The rows of the domain table. It is public: anything but a plain table is refused before it is read."""
-    found = catalog.find(con, request.domain or private.beside(f"{private.table}_domain").quoted(), session.place)
-    if found is None:
+    relation = catalog.find(con, request.domain or private.beside(f"{private.table}_domain").quoted(), session.place)
+    if relation is None:
         return None
-    check_public(con, found, (private,), "domain table", RELEASE)
-    return sorted(map(repr, con.execute(exp.select("*").from_(found[0].tree()).sql("duckdb")).fetchall()))
+    check_public(con, relation, (private,), "domain table", RELEASE)
+    return sorted(map(repr, con.execute(exp.select("*").from_(relation[0].tree()).sql("duckdb")).fetchall()))
 
 
 def stored_release(
@@ -125,8 +121,8 @@ def restore_table(session: Session, request: Request, output: Name) -> None:
     """A stored release whose table was dropped is drawn again from its state, at no cost."""
     con = session.cursor()
     if catalog.find(con, output.quoted(), session.place) is None:
-        found = store.load(con, output.quoted(), session.place, RELEASE)
-        columns = draw_rows(found.state(), found.classes, found.facts["rows"], np.random.default_rng(request.seed))
+        stored = store.load(con, output.quoted(), session.place, RELEASE)
+        columns = draw_rows(stored.state(), stored.classes, stored.facts["rows"], np.random.default_rng(request.seed))
         store.write_table(session.cursor(), output, columns)
 
 

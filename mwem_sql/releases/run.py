@@ -37,12 +37,8 @@ from mwem_sql.private.noise import OpenDPNoise, SeededNoise
 from mwem_sql.releases import measurements, reuse, store
 from mwem_sql.releases.plan import Plan, make_plan
 from mwem_sql.releases.request import Request
+from mwem_sql.releases.summary import SUMMARY
 from mwem_sql.synthesis.values import draw_rows
-
-SUMMARY = (
-    "release", "output", "rows", "epsilon", "delta", "rounds", "queries", "attributes", "cells", "seconds", "private", "reused", "protects",
-    "warning",
-)  # fmt: skip
 
 _log = logging.getLogger("mwem_sql")
 

@@ -1,6 +1,6 @@
 """What a release leaves behind: the output table and mwem.releases, mwem.measurements, mwem.factors beside it.
 
-Written in one transaction, read back into a state that answers new questions. Holds nothing private.
+Owns how a release is written, in one transaction, and read back into a state that answers new questions. Must not be given anything private.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import NoneType
 from typing import Any
 
 import duckdb
@@ -19,7 +18,7 @@ from sqlglot import exp
 from mwem_sql.database import catalog
 from mwem_sql.database.catalog import Name, Place
 from mwem_sql.database.dialect import fold
-from mwem_sql.database.metadata import SCHEMA, holders, prepare, read_rows
+from mwem_sql.database.metadata import SCHEMA, check_types, holders, prepare, read_rows
 from mwem_sql.database.session import lock, transaction
 from mwem_sql.database.ticks import cast
 from mwem_sql.domains.classes import Classes, Pieces
@@ -30,10 +29,6 @@ from mwem_sql.queries.linear import Floats
 from mwem_sql.synthesis.values import Rows
 
 _ARRIVED = "__mwem_arrived"  # a name that no table of the user has
-_FACTS: dict[str, Any] = {
-    "release": int, "entry": str, "request": str, "version": (str, NoneType), "rows": int, "epsilon": float, "delta": float, "rounds": int, "queries": int,
-    "attributes": int, "cells": int, "private": bool, "unit": (str, NoneType), "rows_per_unit": int, "domain": str, "grid": str,
-}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +51,7 @@ class Stored:
 
     def _check_factors(self) -> None:
         """Factors over all classes of all attributes: whoever changed them by hand may have left anything. Weights are the state's to check."""
-        counts = {name: own.count for name, own in self.classes.items()}
+        counts = {name: classes.count for name, classes in self.classes.items()}
         seen: dict[int, set[str]] = {}
         for row in self.factors.select(["state", "attributes", "shape"]).to_pylist():
             seen.setdefault(row["state"], set()).update(row["attributes"])
@@ -76,13 +71,13 @@ def write(
     prepare(con, name.database, "metadata.sql")
     # The lock: two releases at once would take the same number.
     with lock("mwem.releases"), transaction(con):
-        found = con.execute("SELECT coalesce(max(release), 0) + 1 FROM releases").fetchall()
-        release = int(found[0][0])
+        ((number,),) = con.execute("SELECT coalesce(max(release), 0) + 1 FROM releases").fetchall()
+        release = int(number)
         if releases_of(con, name):
             con.execute(exp.Drop(tables=[name.tree()], kind="TABLE", exists=True).sql("duckdb"))
         write_table(con, name, rows)
-        own = {**facts, "output": str(name), "schema_name": name.schema, "table_name": name.table}
-        _append(con, "releases", release, pa.Table.from_pylist([own]))
+        row = {**facts, "output": str(name), "schema_name": name.schema, "table_name": name.table}
+        _append(con, "releases", release, pa.Table.from_pylist([row]))
         _append(con, "measurements", release, measurements)
         _append(con, "factors", release, factors)
     return release
@@ -110,17 +105,16 @@ def releases_of(con: duckdb.DuckDBPyConnection, name: Name) -> list[dict[str, An
     """All releases under an output name, newest first; none where nothing was ever released."""
     if fold(name.database) not in map(fold, holders(con, "releases")):
         return []
-    place = fold(name.schema), fold(name.table)
+    stored_as = fold(name.schema), fold(name.table)
     with legible(_damaged(name)):
         stored_rows = [
             row
             for row in read_rows(con, name.database, "releases")
-            if (fold(row["schema_name"]), fold(row["table_name"])) == place
+            if (fold(row["schema_name"]), fold(row["table_name"])) == stored_as
         ]
         rows = sorted(stored_rows, key=lambda row: -int(row["release"]))
         for row in rows:
-            if not all(isinstance(row[field], kind) for field, kind in _FACTS.items()):
-                raise TypeError("a fact of another type")
+            check_types(row, "metadata.sql", "releases")
     return rows
 
 
@@ -171,14 +165,14 @@ def _rows(con: duckdb.DuckDBPyConnection, name: Name, table: str, release: int, 
 def classes_to_json(classes: Mapping[str, Classes]) -> dict[str, Any]:
     return {
         name: {
-            "codes": own.codes.tolist(),
-            "lows": own.pieces.lows.tolist(),
-            "highs": own.pieces.highs.tolist(),
-            "points": own.pieces.points.tolist(),
-            "bins": own.pieces.bins.tolist(),
-            **({} if own.weights is None else {"weights": _shortened(own.weights)}),
+            "codes": of_attribute.codes.tolist(),
+            "lows": of_attribute.pieces.lows.tolist(),
+            "highs": of_attribute.pieces.highs.tolist(),
+            "points": of_attribute.pieces.points.tolist(),
+            "bins": of_attribute.pieces.bins.tolist(),
+            **({} if of_attribute.weights is None else {"weights": _shortened(of_attribute.weights)}),
         }
-        for name, own in classes.items()
+        for name, of_attribute in classes.items()
     }
 
 
@@ -194,17 +188,17 @@ def _lengthened(runs: Sequence[tuple[int, float]]) -> Floats:
 
 def classes_from_json(domain: Domain, grid: Mapping[str, Any]) -> dict[str, Classes]:
     out = {}
-    for name, own in grid.items():
+    for name, parts in grid.items():
         attribute = domain[name]
         kind = np.float64 if attribute.values is None and not attribute.ordered.discrete else np.int64
-        lows, highs, points = (np.array(own[part], dtype=kind) for part in ("lows", "highs", "points"))
-        pieces = Pieces(attribute, lows, highs, points, np.array(own["bins"], dtype=np.int32))
-        weights = _lengthened(own["weights"]) if "weights" in own else None
+        lows, highs, points = (np.array(parts[part], dtype=kind) for part in ("lows", "highs", "points"))
+        pieces = Pieces(attribute, lows, highs, points, np.array(parts["bins"], dtype=np.int32))
+        weights = _lengthened(parts["weights"]) if "weights" in parts else None
         if weights is not None and (
             weights.shape != (len(pieces),) or not np.isfinite(weights).all() or weights.min() < 0
         ):
             raise ValueError("not one weight for each piece")
-        out[name] = Classes(pieces, np.array(own["codes"], dtype=np.int32), weights)
+        out[name] = Classes(pieces, np.array(parts["codes"], dtype=np.int32), weights)
     return out
 
 
@@ -247,7 +241,7 @@ def locate(con: duckdb.DuckDBPyConnection, parts: Sequence[str], home: Name) -> 
     rows = con.execute("SELECT database_name, schema_name FROM duckdb_schemas()").fetchall()
     known = {(fold(database), fold(schema)): (database, schema) for database, schema in rows if database in lasting}
     for database, schema in places.get(len(parts), []):
-        found = known.get((fold(database), fold(schema)))
-        if found is not None:
-            return Name(*found, parts[-1])
+        spelling = known.get((fold(database), fold(schema)))
+        if spelling is not None:
+            return Name(*spelling, parts[-1])
     return None

@@ -1,7 +1,11 @@
-"""The Python surface: `release` and the Release it returns."""
+"""The Python surface: `release` and the Release it returns.
+
+Owns the forms that a workload may have in Python. Must not do more than SQL does: both call `run_release`.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import duckdb
@@ -10,46 +14,24 @@ from sqlglot import exp
 
 from mwem_sql.boundary.public import check_public
 from mwem_sql.database import calls, catalog
-from mwem_sql.database.catalog import Name
 from mwem_sql.database.session import Session
 from mwem_sql.errors import RELEASE, OptionError, TableError, refuse
 from mwem_sql.releases import store
 from mwem_sql.releases.answer import ANSWER, Answerer
 from mwem_sql.releases.request import Request
-from mwem_sql.releases.run import SUMMARY, run_release
+from mwem_sql.releases.run import run_release
+from mwem_sql.releases.summary import Summary
 from mwem_sql.workload import Workload
 
 WorkloadLike: TypeAlias = str | Workload | pa.Table
 
 
-class Release:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Release(Summary):
     """A stored release. Its summary's columns are attributes: `r.output`, `r.rows`, `r.rounds`, `r.reused`, ..."""
 
-    release: int
-    output: str
-    rows: int
-    epsilon: float
-    delta: float
-    rounds: int
-    queries: int
-    attributes: int
-    cells: int
-    seconds: float
-    private: bool
-    reused: bool
-    protects: str
-    warning: str | None
-
-    def __init__(self, session: Session, output: Name, summary: dict[str, Any]) -> None:
-        for name in SUMMARY:
-            setattr(self, name, summary[name])
-        self._session = session
-        con = session.cursor()
-        facts = next(facts for facts in store.releases_of(con, output) if facts["release"] == self.release)
-        self._stored = store.stored(con, output, facts)
-
-    def __repr__(self) -> str:
-        return f"Release({', '.join(f'{name}={getattr(self, name)!r}' for name in SUMMARY)})"
+    _session: Session = field(repr=False)
+    _stored: store.Stored = field(repr=False)
 
     @property
     def factors(self) -> pa.Table:
@@ -79,7 +61,10 @@ def release(
 
     def work() -> Release:
         asked = read_workload(session, workload, table)
-        return Release(session, *run_release(session, Request.parse(table, asked, epsilon, options)))
+        output, summary = run_release(session, Request.parse(table, asked, epsilon, options))
+        con = session.cursor()
+        facts = next(facts for facts in store.releases_of(con, output) if facts["release"] == summary["release"])
+        return Release(**summary, _session=session, _stored=store.stored(con, output, facts))
 
     return calls.run(RELEASE, work, from_python=True)
 
@@ -98,8 +83,8 @@ def read_workload(session: Session, workload: object, private: str | None) -> Wo
             "Workload.from_predicates([...]) makes one from texts",
         )
     con = session.cursor()
-    found = catalog.find(con, workload, session.place)
-    if found is None:
+    relation = catalog.find(con, workload, session.place)
+    if relation is None:
         raise refuse(
             TableError,
             RELEASE,
@@ -108,5 +93,5 @@ def read_workload(session: Session, workload: object, private: str | None) -> Wo
         )
     if private is not None:
         protected = catalog.find(con, private, session.place)
-        check_public(con, found, (protected[0],) if protected else (), "workload", RELEASE)
-    return Workload.from_arrow(con.sql(exp.select("*").from_(found[0].tree()).sql("duckdb")).to_arrow_table())
+        check_public(con, relation, (protected[0],) if protected else (), "workload", RELEASE)
+    return Workload.from_arrow(con.sql(exp.select("*").from_(relation[0].tree()).sql("duckdb")).to_arrow_table())

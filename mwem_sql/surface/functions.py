@@ -1,4 +1,8 @@
-"""What each SQL function does: arguments as JSON in, rows as dicts out. The same code serves Python callers."""
+"""What each SQL function does: arguments as JSON in, rows as dicts out.
+
+Owns the reading of arguments, the columns of the functions and the sentence that a user reads when one fails. Must not do the work: a body
+reads its arguments and calls the room that does.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +31,7 @@ from mwem_sql.releases import answer
 from mwem_sql.releases.explain import plan_rows
 from mwem_sql.releases.request import Request, read_whole
 from mwem_sql.releases.run import run_release
+from mwem_sql.releases.summary import SUMMARY
 from mwem_sql.workload import Workload
 
 Rows = Iterable[dict[str, Any]]
@@ -269,16 +274,11 @@ def _predicate(arguments: dict[str, Any]) -> str:
     return str(arguments["predicate"])
 
 
-_SUMMARY = {
-    "release": "INTEGER", "output": "VARCHAR", "rows": "BIGINT", "epsilon": "DOUBLE", "delta": "DOUBLE", "rounds": "INTEGER",
-    "queries": "INTEGER", "attributes": "INTEGER", "cells": "BIGINT", "seconds": "DOUBLE", "private": "BOOLEAN",
-    "reused": "BOOLEAN", "protects": "VARCHAR", "warning": "VARCHAR",
-}  # fmt: skip
 _ANSWER = {"query": "INTEGER", "name": "VARCHAR", "cell": "VARCHAR[]"}
 _DECLARED = {"attribute": "VARCHAR", "values": "VARCHAR[]", "low": "VARCHAR", "high": "VARCHAR"}
 
 FUNCTIONS = (
-    Function("mwem_release", _SUMMARY, _release),
+    Function("mwem_release", SUMMARY, _release),
     Function("mwem_plan", {"item": "VARCHAR", "value": "VARCHAR"}, _plan),
     Function(
         "mwem_domain",

@@ -2,6 +2,7 @@
 
 The Python functions live in the instance, are shared by all its connections and must outlive the one that registered
 them, or the process crashes; so they are kept for good and look up a live connection at each call.
+Owns what DuckDB knows of us. Must not know what a function does: that is in `functions.py`.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class _Instance:
             TableError,
             "mwem_sql",
             "the connection that register() was called on is gone",
-            "keep it open, or call mwem_sql.surface.register on the connection you use",
+            "keep it open, or call mwem_sql.register on the connection you use",
         )
 
     def close(self) -> None:
@@ -178,13 +179,13 @@ def _json_rows(queries: pa.Array) -> list[list[str] | None]:
 
 def _create_macros(con: duckdb.DuckDBPyConnection) -> None:
     """Persistent macros, so that cursors find them; TEMP ones, for this connection only, on a read-only database."""
-    place = Place.of(con)
+    database = Place.of(con).database
     script = read_sql("macros.sql")
-    if is_read_only(con.cursor(), place.database):
+    if is_read_only(con.cursor(), database):
         con.execute(script.replace(_CREATE, "CREATE OR REPLACE TEMP MACRO"))
         return
     cursor = con.cursor()
-    use(cursor, Place(place.database, "main"))
+    use(cursor, Place(database, "main"))
     cursor.execute(script)
 
 

@@ -1,7 +1,7 @@
 """The boundary from outside: what broke the claim once, each through the real planner and engine, or through SQL.
 
 "Moved" is the L1 distance between the true answers of neighbours; allowed is what the noise is made for. What a file or view may say is in
-`test_files.py` and `test_relations.py`, what an account is in `test_accounts.py` and `test_ledger.py`.
+`test_files.py` and `test_relations.py`, what an account is in `test_accounts.py` and `test_names.py`.
 """
 
 from __future__ import annotations

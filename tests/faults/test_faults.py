@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -21,7 +20,7 @@ import pytest
 from conftest import Connection, Open
 
 import mwem_sql
-from mwem_sql.accounting import ledger as ledger_module
+from mwem_sql.accounting import journal
 from mwem_sql.database import calls
 
 HERE = Path(__file__).resolve().parent
@@ -121,7 +120,7 @@ def test_a_crowd_of_threads(con: Connection, monkeypatch: pytest.MonkeyPatch, *,
     con.execute(CALL.format("")).fetchall()
     con.execute("CALL mwem_budget('people', 0.3)").fetchall()
     if not locked:
-        monkeypatch.setattr(ledger_module, "lock", lambda _: threading.Lock())
+        monkeypatch.setattr(journal, "lock", lambda _: threading.Lock())
     ends = at_once(con, [CALL.format(number) for number in range(8)])
     assert ends.count(False) == 2
     assert sum("0 of 0.3 is left" in str(end) for end in ends) == 6
@@ -168,8 +167,7 @@ def test_ctrl_c_in_a_script(tmp_path: Path, what: str, how: str) -> None:
 
 def test_one_ctrl_c_is_heard_once() -> None:
     """The listener may have stopped a call, and the call may have ended, before the signal's handler runs: then it has nothing more to say."""
-    ear, mouth = socket.socketpair()
-    listener = threading.Thread(target=calls._listen, args=(ear, mouth))
+    wake_up = calls._WakeUp(calls._on_wake_up)
     ended: list[str] = []
     begun = threading.Event()
 
@@ -185,18 +183,15 @@ def test_one_ctrl_c_is_heard_once() -> None:
             ended.append(str(error))
 
     caller = threading.Thread(target=call)
-    listener.start()
     caller.start()
     begun.wait()
-    mouth.send(bytes([signal.SIGINT]))
+    wake_up._mouth.send(bytes([signal.SIGINT]))
     caller.join()
     assert ended[0].startswith("f: the call was stopped")
     calls._on_signal(signal.SIGINT, None)
     with pytest.raises(KeyboardInterrupt):  # the next one is the caller's own
         calls._on_signal(signal.SIGINT, None)
-    mouth.close()
-    listener.join()
-    ear.close()
+    wake_up.close()
 
 
 @pytest.mark.parametrize("how", ["sql", "python"])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mwem_sql.errors import OptionError
-from mwem_sql.releases.request import Request, read_whole
+from mwem_sql.releases.request import OPTIONS, Request, read_whole
 from mwem_sql.workload import Workload
 
 WORKLOAD = Workload.from_predicates(["x"])
@@ -35,21 +35,7 @@ def test_defaults() -> None:
 
 
 def test_null_is_the_default() -> None:
-    names = [
-        "delta",
-        "rounds",
-        "output",
-        "rows",
-        "total",
-        "domain",
-        "unit",
-        "rows_per_unit",
-        "start",
-        "average",
-        "version",
-        "seed",
-    ]
-    assert parse(**dict.fromkeys(names)) == parse()
+    assert parse(**dict.fromkeys(OPTIONS)) == parse()
 
 
 @pytest.mark.parametrize(

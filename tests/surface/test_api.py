@@ -10,7 +10,7 @@ from conftest import PEOPLE, Connection, Open
 import mwem_sql
 from mwem_sql import Domain, Query, Workload
 from mwem_sql.errors import PredicateError
-from mwem_sql.releases.run import SUMMARY
+from mwem_sql.releases.summary import SUMMARY
 
 
 def test_a_release_has_the_columns_of_the_summary(con: Connection) -> None:

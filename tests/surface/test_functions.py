@@ -21,6 +21,7 @@ import pytest
 from conftest import PEOPLE, Connection, Open
 
 import mwem_sql
+from mwem_sql.releases.request import OPTIONS
 
 FILES = sorted((Path(__file__).parents[1] / "sql").glob("*.test"))
 
@@ -135,6 +136,10 @@ def test_whatever_an_argument_is_the_answer_is_ours(asked: Connection, call: str
             assert message.startswith("Invalid Input Error: "), statement
             assert "Hint: " in message, statement
             assert "please report" not in message, statement
+
+
+def test_every_option_is_called_with_whatever() -> None:
+    assert [option for option in OPTIONS if not any(f"{option} := {{}}" in call for call in CALLS)] == []
 
 
 @pytest.fixture(scope="module")
