@@ -27,7 +27,7 @@ from mwem_sql.mwem import details
 from mwem_sql.mwem.candidates import Candidates
 from mwem_sql.mwem.measured import Measured, noise_of
 from mwem_sql.mwem.problem import Outcome, Problem, Step, is_total
-from mwem_sql.mwem.start import dense, from_histogram, with_prior
+from mwem_sql.mwem.start import dense, from_histogram, not_impossible, with_prior
 from mwem_sql.mwem.strategy import First
 from mwem_sql.private.kernel import Kernel
 from mwem_sql.queries.linear import Floats
@@ -172,7 +172,8 @@ def _at_once(kernel: Kernel, problem: Problem, split: Split, progress: Progress)
     measured = m.measure("round", 1, split.limit - split.detail)
     uniform, histogram = Adaptive.uniform(problem.sizes, m.total()), problem.queries[0]
     base = uniform.marginal(histogram.attributes).ravel()
-    A = dense(histogram, with_prior(measured.values.astype(np.float64), measured.variance, base), uniform)
+    weights = with_prior(measured.values.astype(np.float64), measured.variance, base)
+    A = dense(histogram, not_impossible(weights, measured.variance, base), uniform)
     progress(1, 1)
     return Outcome(A, m.total(), tuple(m.steps))
 

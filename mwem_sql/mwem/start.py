@@ -15,6 +15,9 @@ from mwem_sql.queries.linear import Floats, LinearQuery
 
 REST_SHARE = 0.05
 """Of n: what a histogram start keeps at least for the cells that it cannot tell from noise."""
+FAINT = 1e-3
+"""Of the noise on a cell, in standard deviations: what a histogram leaves it at least, or its part of an even distribution if that is less. Smaller: a
+record where noise hides it costs more in relative entropy (czech at epsilon 2: 3 runs of 50 at 0.04 to 0.13 instead of 0.001)."""
 HALVINGS = 60
 """Of an interval: to the last bit, or nearly."""
 
@@ -45,6 +48,12 @@ def with_prior(h: Floats, variance: float, base: Floats) -> Floats:
         low, high = (low, s) if weights(s).sum() > n else (s, high)
     found = weights(low)
     return np.asarray(found * (n / found.sum()))
+
+
+def not_impossible(weights: Floats, variance: float, base: Floats) -> Floats:
+    """Weights that leave a little to every cell: a count far below 0 leaves next to nothing, and may have come out so by chance."""
+    found = np.maximum(weights, np.minimum(base, FAINT * math.sqrt(variance)))
+    return np.asarray(found * (weights.sum() / found.sum()))
 
 
 def from_histogram(query: LinearQuery, measured: Measurement, uniform: Adaptive) -> Adaptive:

@@ -29,7 +29,7 @@ from mwem_sql.model.state import Mixture, State
 from mwem_sql.mwem.loop import PASSES, mwem
 from mwem_sql.mwem.problem import Outcome, Problem
 from mwem_sql.mwem.regimes import FIRST_SHARE
-from mwem_sql.mwem.start import REST_SHARE, with_prior
+from mwem_sql.mwem.start import FAINT, REST_SHARE, not_impossible, with_prior
 from mwem_sql.mwem.strategy import First, whole_domain
 from mwem_sql.private.kernel import Kernel
 from mwem_sql.private.noise import Noise, OpenDPNoise, SeededNoise
@@ -920,6 +920,17 @@ def test_the_share_of_selecting_has_an_effect() -> None:
             [np.abs(o.state.answer(q) - oracle.dense_query(q, shape) @ B).sum() for o in outcomes for q in workload]
         )
     assert errors[Fraction(1, 10)] < errors[Fraction(1, 2)] < errors[Fraction(9, 10)]
+
+
+def test_no_cell_of_a_histogram_is_impossible() -> None:
+    """A count far below 0 by chance: its records would cost more in relative entropy than all others together."""
+    base = np.full(4, 25.0)
+    weights = with_prior(np.array([-60.0, 40.0, 60.0, 60.0]), 1.0, base)
+    assert weights[0] < 1e-9
+    found = not_impossible(weights, 1.0, base)
+    assert found.sum() == pytest.approx(weights.sum())
+    assert found[0] == pytest.approx(FAINT, rel=1e-3)
+    np.testing.assert_allclose(found[1:], weights[1:], rtol=1e-4)
 
 
 @settings(max_examples=100, deadline=None)
