@@ -17,7 +17,7 @@ import numpy.typing as npt
 from mwem_sql.model.grid import Adaptive
 from mwem_sql.model.three_way import three_way
 from mwem_sql.model.tree import Tree
-from mwem_sql.model.two_way import Pairs
+from mwem_sql.model.two_way import TwoWay
 from mwem_sql.queries.linear import Floats, LinearQuery
 from mwem_sql.queries.summary import Facts, distinct_rows
 
@@ -115,7 +115,7 @@ class Offers:
         read = {
             self._names[place] for group in self._alike if group.shape for place in np.unique(group.members).tolist()
         }
-        self._pairs = Pairs(sizes, read) if plain and int(self._sizes.sum()) <= LARGEST else None
+        self._pairs = TwoWay(sizes, read) if plain and int(self._sizes.sum()) <= LARGEST else None
         self._answers: dict[int, Floats] = {}
         self._total = 0.0
         self._seen = 0
