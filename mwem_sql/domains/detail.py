@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mwem_sql.domains.classes import Classes, Ints, Pieces, even_edges, middle, piece_ends
-from mwem_sql.queries.linear import Block, Floats, LinearQuery
+from mwem_sql.queries.arrays import Floats
+from mwem_sql.queries.linear import Block, LinearQuery
 
 PARTS = 256
 """Even parts of a domain, at most; a class that is no wider than one is not cut. More: values lie closer, in one more round of more noise, and a

@@ -11,19 +11,13 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import count
 from math import inf, log, prod
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from mwem_sql.queries.linear import Block, Floats
+from mwem_sql.queries.arrays import Floats, Places
 from mwem_sql.queries.marginals import marginals, split, sum_out
 
-Places = npt.NDArray[np.integer[Any]]
-
-BATCH = 1 << 20
-"""Numbers that a batch of scalar queries may hold at a time."""
 PLANS = 1 << 16
 """Ways to sum or spread over some axes that are remembered: for small factors working one out takes longer than following it."""
 LOWEST = log(1e-300)
@@ -148,31 +142,6 @@ def outer(pieces: Sequence[tuple[Collection[int], Floats]], sizes: Sequence[int]
         shape = [size if axis in axes else 1 for axis, size in enumerate(sizes) if size != 1]
         out = np.multiply(out, (piece / total).reshape(shape), order="C")
     return np.asarray(out)
-
-
-def answer_scalars(queries: Sequence[tuple[Block, ...]], marginal: Floats) -> Floats:
-    """One number per query: the sum of the marginal times a product of one-cell blocks, over the same attributes."""
-    if not queries:
-        return np.empty(0)
-    sizes = [block.extent for block in queries[0]]
-    step = max(1, BATCH // max(sizes[0], prod(sizes[1:])))
-    answers = []
-    for start in range(0, len(queries), step):
-        blocks = list(zip(*queries[start : start + step], strict=True))
-        out = _rows(blocks[0]) @ marginal.reshape(sizes[0], -1)
-        for size, alike in zip(sizes[1:], blocks[1:], strict=True):
-            out = np.einsum("qc,qcr->qr", _rows(alike), out.reshape(len(alike), size, -1))
-        answers.append(out[:, 0])
-    return np.concatenate(answers)
-
-
-def _rows(blocks: Sequence[Block]) -> Floats:
-    """What a record of each class combination adds to each of these one-cell blocks."""
-    rows = (np.stack([block.labels.ravel() for block in blocks]) >= 0).astype(np.float64)
-    for place, block in enumerate(blocks):
-        if block.values is not None:
-            rows[place] *= block.values.ravel()
-    return rows
 
 
 @lru_cache(maxsize=PLANS)

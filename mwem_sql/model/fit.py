@@ -15,7 +15,7 @@ import numpy as np
 
 from mwem_sql.model.factor import LOWEST, TINY, Factor
 from mwem_sql.model.tree import Fitted, Names, Note, Target, Tree
-from mwem_sql.queries.linear import Floats
+from mwem_sql.queries.arrays import Floats
 
 __all__ = ["Fitted", "Target", "fit", "is_fitted"]
 

@@ -14,12 +14,12 @@ from math import prod
 
 import numpy as np
 
-from mwem_sql.model.factor import Places
 from mwem_sql.model.fit import TOLERANCE, Fitted, Target
 from mwem_sql.model.state import Measurement, Mixture, State, base_shares
 from mwem_sql.model.tree import Tree
-from mwem_sql.queries.boxes import MANY, Boxes, is_boxes
-from mwem_sql.queries.linear import Block, Floats, Labels, LinearQuery, tell_apart
+from mwem_sql.queries.arrays import Floats, Labels, Places
+from mwem_sql.queries.boxes import Boxes, many_boxes
+from mwem_sql.queries.linear import Block, LinearQuery, tell_apart
 
 MOST_HELD = 2**20
 """Combinations of stretches of classes in one group, up to which very many queries over them are answered from prefix sums."""
@@ -176,24 +176,20 @@ class Grouped:
 
     def answers(self, queries: Sequence[LinearQuery]) -> list[Floats]:
         """One array per query; what queries have in common is computed once."""
-        together: dict[tuple[str, ...], list[int]] = {}
-        for number, query in enumerate(queries if len(queries) >= MANY else ()):
-            if is_boxes(query):
-                together.setdefault(query.attributes, []).append(number)
         out: dict[int, Floats] = {}
-        for attributes, numbers in together.items():
-            if len(numbers) >= MANY and prod(self.grids[name].runs for name in attributes) <= MOST_HELD:
-                own = [queries[number] for number in numbers]
-                boxes = self._boxes.get(attributes)
-                if boxes is None or boxes.queries != own:
-                    boxes = self._boxes[attributes] = Boxes(own)
-                out.update(zip(numbers, np.split(self._summed(boxes, attributes), boxes.ends[:-1]), strict=True))
+        for attributes, numbers in many_boxes(queries).items():
+            if prod(self.grids[name].runs for name in attributes) <= MOST_HELD:
+                boxes = [queries[number] for number in numbers]
+                out.update(zip(numbers, self._summed(boxes, attributes), strict=True))
         others = [number for number in range(len(queries)) if number not in out]
         out.update(zip(others, self._each([queries[number] for number in others]), strict=True))
         return [out[number] for number in range(len(queries))]
 
-    def _summed(self, boxes: Boxes, attributes: Sequence[str]) -> Floats:
+    def _summed(self, queries: list[LinearQuery], attributes: tuple[str, ...]) -> list[Floats]:
         """Answers from prefix sums over classes or, where these are in groups, over stretches of those: as many as there are, whatever the classes."""
+        boxes = self._boxes.get(attributes)
+        if boxes is None or boxes.queries != queries:
+            boxes = self._boxes[attributes] = Boxes(queries)
         if self.coarse.isdisjoint(attributes):
             return boxes.answers(self.marginal(attributes))
         weights = self.state.marginal(attributes)

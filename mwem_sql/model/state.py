@@ -21,15 +21,15 @@ from mwem_sql.model.factor import (
     SCHEMA,
     TINY,
     Factor,
-    Places,
-    answer_scalars,
     factors_from_table,
     factors_to_table,
     outer,
 )
 from mwem_sql.model.fit import LAG, TOLERANCE, Fitted, Target, finish, fit, is_fitted
 from mwem_sql.model.tree import Tree
-from mwem_sql.queries.linear import Block, Floats, LinearQuery
+from mwem_sql.queries.answers import answer_all
+from mwem_sql.queries.arrays import Floats, Places
+from mwem_sql.queries.linear import Block, LinearQuery
 
 __all__ = ["SCHEMA", "Measurement", "Mixture", "State", "base_shares"]
 
@@ -327,17 +327,14 @@ class State:
         return [(tuple(sorted(members)), tuple(query.blocks[i] for i in sorted(members))) for _, members in parts]
 
     def _answer_parts(self, parts: Iterable[Part]) -> dict[Part, Floats]:
-        alike: dict[tuple[tuple[str, ...], ...], list[Part]] = {}
-        for part in parts:
-            alike.setdefault(tuple(block.attributes for block in part), []).append(part)
-        flat = {names: tuple(chain.from_iterable(names)) for names in alike}
-        marginals = self._marginals(set(flat.values()))
+        alike: dict[tuple[str, ...], list[LinearQuery]] = {}
+        for query in map(LinearQuery, parts):
+            alike.setdefault(query.attributes, []).append(query)
+        marginals = self._marginals(alike)
         known: dict[Part, Floats] = {}
-        for names, group in alike.items():
-            marginal = marginals[flat[names]]
-            scalars = [part for part in group if all(block.size == 1 for block in part)]
-            known.update(zip(scalars, answer_scalars(scalars, marginal)[:, None], strict=True))
-            known.update((part, LinearQuery(part).answer(marginal)) for part in group if part not in known)
+        for names, queries in alike.items():
+            answers = answer_all(queries, marginals[names], prefix_sums=False)
+            known.update(zip([query.blocks for query in queries], answers, strict=True))
         return known
 
     def _marginals(self, wanted: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], Floats]:

@@ -15,8 +15,9 @@ from string import ascii_letters
 import numpy as np
 
 from mwem_sql.model.cliques import Clique, Layout, lay_out
-from mwem_sql.model.factor import Factor, Places
-from mwem_sql.queries.linear import Floats, LinearQuery
+from mwem_sql.model.factor import Factor
+from mwem_sql.queries.arrays import Floats, Places
+from mwem_sql.queries.linear import LinearQuery
 
 Names = tuple[str, ...]
 

@@ -18,7 +18,8 @@ from mwem_sql.model.grid import Adaptive
 from mwem_sql.model.three_way import three_way
 from mwem_sql.model.tree import Tree
 from mwem_sql.model.two_way import TwoWay
-from mwem_sql.queries.linear import Floats, LinearQuery
+from mwem_sql.queries.arrays import Floats
+from mwem_sql.queries.linear import LinearQuery
 from mwem_sql.queries.summary import Facts, distinct_rows
 
 Numbers = npt.NDArray[np.int64]

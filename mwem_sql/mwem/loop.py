@@ -32,7 +32,8 @@ from mwem_sql.mwem.candidates import Offers
 from mwem_sql.mwem.refinement import Refinement
 from mwem_sql.mwem.strategy import First
 from mwem_sql.private.kernel import Kernel, Measurement
-from mwem_sql.queries.linear import Block, Floats, Labels, LinearQuery
+from mwem_sql.queries.arrays import Floats, Labels
+from mwem_sql.queries.linear import Block, LinearQuery
 from mwem_sql.queries.summary import Facts
 
 PASSES = 100  # over all measurements after each round, as in the paper's listing

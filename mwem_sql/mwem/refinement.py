@@ -15,7 +15,7 @@ from math import prod, sqrt
 import numpy as np
 import numpy.typing as npt
 
-from mwem_sql.queries.linear import Floats, Labels
+from mwem_sql.queries.arrays import Floats, Labels
 
 Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]

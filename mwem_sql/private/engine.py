@@ -20,7 +20,7 @@ from mwem_sql.compiler.pushdown import Aggregates, GroupBy, Product, Pushdown
 from mwem_sql.database.ticks import cast, scale_of
 from mwem_sql.errors import EngineError
 from mwem_sql.private.pair_counts import Pairs
-from mwem_sql.queries.boxes import MANY, Boxes, is_boxes
+from mwem_sql.queries.answers import answer_all
 from mwem_sql.queries.linear import LinearQuery
 from mwem_sql.queries.marginals import marginals
 
@@ -143,29 +143,22 @@ def _multiplied(con: duckdb.DuckDBPyConnection, part: Product, pushdown: Pushdow
 
 def _answer(pushdown: Pushdown, numbers: Sequence[int], marginal: Counts, out: Counts) -> None:
     """Write the answers of queries over the marginal's attributes."""
+    queries = [pushdown.queries[number] for number in numbers]
     rows = float(marginal.sum())
-    boxes = [number for number in numbers if rows < 2.0**62 and is_boxes(pushdown.queries[number])]
-    if len(boxes) >= MANY:
-        found = Boxes([pushdown.queries[number] for number in boxes])
-        for number, answer in zip(boxes, np.split(found.answers(marginal), found.ends[:-1]), strict=True):
-            out[pushdown.starts[number] : pushdown.starts[number] + answer.size] = answer
-        numbers = sorted(set(numbers).difference(boxes))
-    for number in numbers:
-        query, start = pushdown.queries[number], pushdown.starts[number]
-        out[start : start + query.cells] = _saturated(query, marginal, rows)
+    for number, query, answer in zip(numbers, queries, answer_all(queries, marginal), strict=True):
+        start = pushdown.starts[number]
+        fits = rows * query.bound < 2.0**62
+        out[start : start + query.cells] = answer if fits else _saturated(query, marginal, answer)
 
 
-def _saturated(query: LinearQuery, marginal: Counts, rows: float) -> Counts:
-    """The sums in int64, those that do not fit at its ends; the marginal is of that many rows.
+def _saturated(query: LinearQuery, marginal: Counts, answer: Counts) -> Counts:
+    """An answer whose sums may have wrapped around in int64, with those that do not fit at its ends.
 
     Privacy:
         The kernel brings everything beyond 2^61 to one value, so that it does not matter where around 2^62 this begins.
     """
-    exact = query.answer(marginal)
-    if rows * query.bound < 2.0**62:
-        return exact
     about = query.answer(marginal.astype(np.float64))
-    return np.where(np.abs(about) < 2.0**62, exact, np.copysign(2.0**62, about).astype(np.int64))
+    return np.where(np.abs(about) < 2.0**62, answer, np.copysign(2.0**62, about).astype(np.int64))
 
 
 def suggest_domain(con: duckdb.DuckDBPyConnection, relation: Relation) -> list[dict[str, object]]:

@@ -21,8 +21,9 @@ from mwem_sql.database.session import Session
 from mwem_sql.errors import OptionError, refuse
 from mwem_sql.model.state import Mixture, State
 from mwem_sql.private import engine
-from mwem_sql.queries.boxes import MANY, Boxes, is_boxes
-from mwem_sql.queries.linear import Floats, LinearQuery
+from mwem_sql.queries.answers import answer_all
+from mwem_sql.queries.arrays import Floats
+from mwem_sql.queries.linear import LinearQuery
 from mwem_sql.releases import store
 from mwem_sql.releases.store import Stored
 from mwem_sql.workload import Workload
@@ -51,24 +52,17 @@ class Answerer:
                 alike.setdefault(part.linear.attributes, []).append(part.linear)
         found: dict[int, Floats] = {}
         for queries in alike.values():
-            marginal = self._marginal(queries[0], compiled)
-            boxes = [query for query in queries if is_boxes(query)]
-            if len(boxes) >= MANY:
-                # Differences of sums; a count of nothing is 0 all the same.
-                sums = Boxes(boxes)
-                found.update(
-                    zip(map(id, boxes), np.split(np.maximum(sums.answers(marginal), 0.0), sums.ends[:-1]), strict=True)
-                )
-            found.update((id(query), query.answer(marginal)) for query in queries if id(query) not in found)
+            answers = answer_all(queries, self._marginal(queries[0].attributes, compiled))
+            found.update(zip(map(id, queries), answers, strict=True))
         return [
             _in_units(query, found[id(query.linear)], None if query.over is None else found[id(query.over.linear)])
             for query in compiled.queries
         ]
 
-    def _marginal(self, query: LinearQuery, compiled: Compiled) -> Floats:
-        """The marginal over the query's own, finer classes."""
-        out = self._state.marginal(query.attributes)
-        for axis, name in enumerate(query.attributes):
+    def _marginal(self, attributes: Sequence[str], compiled: Compiled) -> Floats:
+        """The marginal over the queries' own, finer classes."""
+        out = self._state.marginal(attributes)
+        for axis, name in enumerate(attributes):
             finer, own = compiled.classes[name], self.stored.classes[name]
             parents = _parents(finer.pieces.points, finer.representatives, finer.pieces.known, own)
             sizes = finer.shares_of(own)

@@ -45,7 +45,8 @@ from mwem_sql.mwem.strategy import Strategy, are_parities, extend, is_told_at_on
 from mwem_sql.private import engine
 from mwem_sql.private.kernel import Kernel
 from mwem_sql.private.noise import OpenDPNoise, SeededNoise
-from mwem_sql.queries.linear import Floats, LinearQuery
+from mwem_sql.queries.arrays import Floats
+from mwem_sql.queries.linear import LinearQuery
 from mwem_sql.releases import measurements, reuse, store
 from mwem_sql.releases.request import MAX_ROWS, Request
 from mwem_sql.synthesis.values import draw_rows

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mwem_sql.model import grid
 from mwem_sql.model.grid import Adaptive, Grid
-from mwem_sql.queries.boxes import MOST_RUNS, Boxes, is_boxes
+from mwem_sql.queries import boxes as module
+from mwem_sql.queries.boxes import MOST_RUNS, Boxes, is_boxes, many_boxes
 from mwem_sql.queries.linear import Block, LinearQuery
 from mwem_sql.queries.stretches import Stretches
 
@@ -36,10 +36,9 @@ def test_answers_are_those_of_the_queries_and_whole_numbers_stay_exact(asked: li
     shape = [block.labels.size for block in asked[0].blocks]
     marginal = np.random.default_rng(seed).integers(-(2**60), 2**60, shape)
     boxes = Boxes(asked)
-    np.testing.assert_array_equal(boxes.answers(marginal), np.concatenate([query.answer(marginal) for query in asked]))
-    assert boxes.ends.tolist() == np.cumsum([query.cells for query in asked]).tolist()
-    found = boxes.answers(marginal / 2**60)
-    np.testing.assert_allclose(found, np.concatenate([query.answer(marginal / 2**60) for query in asked]), atol=1e-12)
+    for query, whole, part in zip(asked, boxes.answers(marginal), boxes.answers(marginal / 2**60), strict=True):
+        np.testing.assert_array_equal(whole, query.answer(marginal))
+        np.testing.assert_allclose(part, query.answer(marginal / 2**60), atol=1e-12)
 
 
 def test_what_is_no_sum_over_few_boxes_is_left_to_others() -> None:
@@ -47,6 +46,14 @@ def test_what_is_no_sum_over_few_boxes_is_left_to_others() -> None:
     assert not is_boxes(LinearQuery((Block(("a",), np.zeros(3, np.int32), 1, np.arange(3)),)))
     assert not is_boxes(LinearQuery((Block(("a", "b"), np.zeros((3, 2), np.int32), 1),)))
     assert not is_boxes(LinearQuery((Block(("a",), (np.arange(2 * MOST_RUNS) % 2).astype(np.int32), 2),)))
+
+
+def test_few_over_the_same_attributes_are_left_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = Block(("a",), np.zeros(3, np.int32), 1), Block(("b",), np.zeros(3, np.int32), 1)
+    asked = [LinearQuery((one,)), LinearQuery((other,)), LinearQuery(()), LinearQuery((one,))]
+    assert many_boxes(asked) == {}
+    monkeypatch.setattr(module, "MANY_BOXES", 2)
+    assert many_boxes(asked) == {("a",): [0, 3]}
 
 
 def test_a_state_answers_many_queries_as_it_answers_each(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,7 +71,7 @@ def test_a_state_answers_many_queries_as_it_answers_each(monkeypatch: pytest.Mon
     for query in (asked[0], asked[7]):
         state.update(query, np.array([10.0, 20.0, 30.0, 5.0]))
         each = [state.answer(own) for own in asked]
-        monkeypatch.setattr(grid, "MANY", 5)
+        monkeypatch.setattr(module, "MANY_BOXES", 5)
         for own, one in zip(state.answers(asked), each, strict=True):
             np.testing.assert_allclose(own, one, atol=1e-9)
         monkeypatch.undo()
@@ -89,7 +96,8 @@ def test_sums_over_stretches_of_groups_are_those_over_classes(asked: list[Linear
         classes, runs = one.spread(classes, axis), one.spread_to_runs(runs, axis)
     assert runs.shape == tuple(grid.runs for grid in own)
     boxes = Boxes(asked)
-    np.testing.assert_allclose(boxes.spread(runs, [grid.places for grid in own]), boxes.answers(classes), atol=1e-9)
+    found, expected = boxes.spread(runs, [grid.places for grid in own]), boxes.answers(classes)
+    np.testing.assert_allclose(np.concatenate(found), np.concatenate(expected), atol=1e-9)
 
 
 @settings(max_examples=100, deadline=None)
@@ -116,7 +124,7 @@ def test_many_conditions_on_many_classes_are_no_walk_over_both(
         for k in range(1, size)
     ]
     if not together:
-        monkeypatch.setattr(grid, "MANY", size)
+        monkeypatch.setattr(module, "MANY_BOXES", size)
     laid_out = list[int]()
     plain = Stretches.array
     monkeypatch.setattr(Stretches, "array", lambda self: laid_out.append(self.size) or plain(self))
