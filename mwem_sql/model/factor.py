@@ -144,6 +144,15 @@ def outer(pieces: Sequence[tuple[Collection[int], Floats]], sizes: Sequence[int]
     return np.asarray(out)
 
 
+def base_shares(sizes: Floats) -> Floats:
+    """Classes' base measure as shares of all of it; none is 0."""
+    base = np.array(sizes, dtype=np.float64)
+    if base.ndim != 1 or not base.size or not np.isfinite(base).all() or base.min() <= 0:
+        raise ValueError("an attribute has classes of positive size")
+    base /= base.max()  # lengths may be too large to add up
+    return np.asarray(np.maximum(base / base.sum(), FLOOR))
+
+
 @lru_cache(maxsize=PLANS)
 def _axes(attributes: tuple[str, ...], asked: tuple[str, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The axes asked for, ascending, and the places among them in the order asked for."""

@@ -14,7 +14,7 @@ from math import inf, prod
 import numpy as np
 import numpy.typing as npt
 
-from mwem_sql.model.grid import Adaptive
+from mwem_sql.model.adaptive import Adaptive
 from mwem_sql.model.three_way import three_way
 from mwem_sql.model.tree import Tree
 from mwem_sql.model.two_way import TwoWay

@@ -23,10 +23,12 @@ import pyarrow as pa
 from mwem_sql.accounting.budget import Pace, Split
 from mwem_sql.accounting.scales import noise_scale, noise_variance, selection_scale
 from mwem_sql.domains.detail import Detail
-from mwem_sql.model.factor import LOWEST, TINY
-from mwem_sql.model.fit import Target
-from mwem_sql.model.grid import Adaptive, Grouped
-from mwem_sql.model.state import SCHEMA, Mixture, State
+from mwem_sql.model.adaptive import Adaptive
+from mwem_sql.model.factor import LOWEST, SCHEMA, TINY
+from mwem_sql.model.grouped import Grouped
+from mwem_sql.model.mixture import Mixture
+from mwem_sql.model.state import State
+from mwem_sql.model.targets import Target
 from mwem_sql.mwem import details
 from mwem_sql.mwem.candidates import Offers
 from mwem_sql.mwem.refinement import Refinement

@@ -19,7 +19,8 @@ from mwem_sql.database.dialect import fold
 from mwem_sql.database.sandbox import Sandbox
 from mwem_sql.database.session import Session
 from mwem_sql.errors import OptionError, refuse
-from mwem_sql.model.state import Mixture, State
+from mwem_sql.model.mixture import Mixture
+from mwem_sql.model.state import State
 from mwem_sql.private import engine
 from mwem_sql.queries.answers import answer_all
 from mwem_sql.queries.arrays import Floats

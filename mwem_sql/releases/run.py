@@ -38,7 +38,8 @@ from mwem_sql.database.session import Session
 from mwem_sql.domains.detail import details_of
 from mwem_sql.domains.domain import Domain, read_domain
 from mwem_sql.errors import RELEASE, CellsError, OptionError, OutputError, WorkloadError, refuse
-from mwem_sql.model.state import Mixture, State
+from mwem_sql.model.mixture import Mixture
+from mwem_sql.model.state import State
 from mwem_sql.mwem.loop import Outcome, Problem, mwem
 from mwem_sql.mwem.refinement import rounds_of
 from mwem_sql.mwem.strategy import Strategy, are_parities, extend, is_told_at_once, together, whole_domain

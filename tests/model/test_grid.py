@@ -20,9 +20,11 @@ from strategies import Floats, close, dense, seeds, totals
 import mwem_sql
 from mwem_sql.database.catalog import Place
 from mwem_sql.database.session import Session
-from mwem_sql.model.fit import TOLERANCE, Target
-from mwem_sql.model.grid import Adaptive, Grid
+from mwem_sql.model.adaptive import Adaptive
+from mwem_sql.model.fit import TOLERANCE
+from mwem_sql.model.grid import Grid
 from mwem_sql.model.state import State
+from mwem_sql.model.targets import Target
 from mwem_sql.mwem.loop import Outcome
 from mwem_sql.private import engine
 from mwem_sql.queries.linear import Block, LinearQuery

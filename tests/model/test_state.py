@@ -14,7 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import Floats, close, dense, domains, problems, queries, seeds, states
 
-from mwem_sql.model.state import SCHEMA, Mixture, State
+from mwem_sql.model.factor import SCHEMA
+from mwem_sql.model.mixture import Mixture
+from mwem_sql.model.state import State
 from mwem_sql.queries.linear import Block, LinearQuery
 
 Problem = tuple[dict[str, Floats], float, list[tuple[LinearQuery, Floats]]]

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import Floats, seeds
 
-from mwem_sql.model.cliques import cells, connected, lay_out, maximal, total_cells, triangulate
+from mwem_sql.model.cliques import cells, connected, maximal, total_cells, triangulate
+from mwem_sql.model.layout import lay_out
 from mwem_sql.model.state import State
 from mwem_sql.queries.linear import Block, LinearQuery
 

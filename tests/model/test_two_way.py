@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from strategies import seeds
 
 from mwem_sql.model import two_way as module
-from mwem_sql.model.grid import Adaptive
+from mwem_sql.model.adaptive import Adaptive
 from mwem_sql.model.state import State
 from mwem_sql.model.two_way import TwoWay
 from mwem_sql.queries.linear import Block, LinearQuery

@@ -21,8 +21,10 @@ from strategies import Floats, close, dense, domains, queries, seeds
 
 from mwem_sql.accounting.budget import FIRST_SHARE, Accountant, Budget, Pace, Split, split
 from mwem_sql.accounting.scales import Kind, noise_scale
-from mwem_sql.model.grid import Adaptive, Grouped
-from mwem_sql.model.state import Mixture, State
+from mwem_sql.model.adaptive import Adaptive
+from mwem_sql.model.grouped import Grouped
+from mwem_sql.model.mixture import Mixture
+from mwem_sql.model.state import State
 from mwem_sql.mwem.loop import PASSES, REST_SHARE, Outcome, Problem, _with_prior, mwem
 from mwem_sql.mwem.strategy import First, whole_domain
 from mwem_sql.private.kernel import Kernel

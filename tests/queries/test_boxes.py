@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mwem_sql.model.grid import Adaptive, Grid
+from mwem_sql.model.adaptive import Adaptive
+from mwem_sql.model.grid import Grid
 from mwem_sql.queries import boxes as module
 from mwem_sql.queries.boxes import MOST_RUNS, Boxes, is_boxes, many_boxes
 from mwem_sql.queries.linear import Block, LinearQuery
