@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from mwem_sql.queries.arrays import Floats, Places
-from mwem_sql.queries.marginals import marginals, split, sum_out
+from mwem_sql.queries.marginals import marginals, split, spread, sum_out
 
 PLANS = 1 << 16
 """Ways to sum or spread over some axes that are remembered: for small factors working one out takes longer than following it."""
@@ -87,8 +87,7 @@ class Factor:
     def split(self, attribute: str, parents: Places, shares: Floats, total: float) -> Factor:
         """The same distribution on more classes: new class i has its share of what class `parents[i]` had."""
         axis = self.attributes.index(attribute)
-        cells = self.weights.reshape(self.shape).take(parents, axis=axis)
-        cells *= shares.reshape(-1, *[1] * (cells.ndim - axis - 1))
+        cells = spread(self.weights.reshape(self.shape), axis, parents, shares)
         out = Factor(self.attributes, cells.shape, cells.reshape(-1), self.lowest + log(max(shares.min(), TINY)))
         out.lift(total)
         return out

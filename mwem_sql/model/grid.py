@@ -15,6 +15,7 @@ import numpy as np
 from mwem_sql.model.factor import base_shares
 from mwem_sql.queries.arrays import Floats, Labels, Places
 from mwem_sql.queries.linear import Block, tell_apart
+from mwem_sql.queries.marginals import shares_within, spread
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +80,7 @@ class Grid:
     @cached_property
     def shares(self) -> Floats:
         """Each class's share of its group."""
-        return np.asarray(self.base / self.sums[self.groups])
+        return shares_within(self.groups, self.base)
 
     @cached_property
     def _order(self) -> tuple[Places, Places]:
@@ -93,14 +94,11 @@ class Grid:
 
     def spread(self, weights: Floats, axis: int) -> Floats:
         """From weights of groups along an axis to those of classes."""
-        return np.asarray(
-            weights.take(self.groups, axis=axis) * self.shares.reshape(-1, *[1] * (weights.ndim - axis - 1))
-        )
+        return spread(weights, axis, self.groups, self.shares)
 
     def spread_to_runs(self, weights: Floats, axis: int) -> Floats:
         """From weights of groups along an axis to those of stretches."""
-        shares = self.run_shares.reshape(-1, *[1] * (weights.ndim - axis - 1))
-        return np.asarray(weights.take(self.groups[self.run_begins], axis=axis) * shares)
+        return spread(weights, axis, self.groups[self.run_begins], self.run_shares)
 
     def gather(self, weights: Floats, axis: int) -> Floats:
         """From weights of classes along an axis to those of groups."""

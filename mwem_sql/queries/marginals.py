@@ -1,4 +1,4 @@
-"""Marginals of a dense array with an axis per attribute: many at once, each summed from the smallest array that has it.
+"""Marginals of a dense array with an axis per attribute: many at once, each summed from the smallest array that has it; and on finer classes.
 
 Pure array work, on weights and on counts alike; everything here is about long inner loops and few passes.
 """
@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from mwem_sql.queries.arrays import Numbers
+from mwem_sql.queries.arrays import Floats, Numbers, Places
 
 LONG = 512
 """Cells that an inner loop should have: numpy takes some 20 ns to start one."""
@@ -26,6 +26,18 @@ def marginals(
         names: found[frozenset(asked)].transpose([sorted(asked).index(axis) for axis in asked])
         for names, asked in axes.items()
     }
+
+
+def shares_within(parents: Places, base: Floats) -> Floats:
+    """The share that each class has, by base measure, of the coarser class that it is part of."""
+    return np.asarray(base / np.bincount(parents, base)[parents])
+
+
+def spread(weights: Floats, axis: int, parents: Places, shares: Floats) -> Floats:
+    """Weights on finer classes along an axis: class i gets its share of what class `parents[i]` has."""
+    out = weights.take(parents, axis=axis)
+    out *= shares.reshape(-1, *[1] * (out.ndim - axis - 1))
+    return np.asarray(out)
 
 
 def split(shape: Sequence[int]) -> int:

@@ -25,6 +25,7 @@ from mwem_sql.private import engine
 from mwem_sql.queries.answers import answer_all
 from mwem_sql.queries.arrays import Floats
 from mwem_sql.queries.linear import LinearQuery
+from mwem_sql.queries.marginals import shares_within, spread
 from mwem_sql.releases import store
 from mwem_sql.releases.store import Stored
 from mwem_sql.workload import Workload
@@ -65,10 +66,8 @@ class Answerer:
         out = self._state.marginal(attributes)
         for axis, name in enumerate(attributes):
             finer, own = compiled.classes[name], self.stored.classes[name]
-            parents = _parents(finer.pieces.points, finer.representatives, finer.pieces.known, own)
-            sizes = finer.shares_of(own)
-            share = sizes / np.bincount(parents, weights=sizes, minlength=own.count)[parents]
-            out = out.take(parents, axis=axis) * share.reshape([-1 if k == axis else 1 for k in range(out.ndim)])
+            parents = own.holding(finer.pieces)[finer.representatives]
+            out = spread(out, axis, parents, shares_within(parents, finer.shares_of(own)))
         return out
 
     def counts(self, predicates: Sequence[str]) -> list[float]:
@@ -89,15 +88,6 @@ def _in_units(query: CompiledQuery, sums: Floats, counts: Floats | None) -> Floa
 
 def _or_null(value: float) -> float | None:
     return None if math.isnan(value) else value
-
-
-def _parents(points: Any, representatives: Any, known: int, own: Any) -> Any:
-    """The release's class that each finer class lies in."""
-    if own.attribute.values is not None:
-        return own.codes[representatives]
-    inside = np.minimum(representatives, known - 1)
-    found = own.codes[np.clip(np.searchsorted(own.pieces.lows, points[inside], side="right") - 1, 0, None)]
-    return np.where(representatives >= known, own.codes[-1], found)
 
 
 def answerer(session: Session, output: str, function: str) -> Answerer:
@@ -162,17 +152,14 @@ def weights(session: Session, output: str, attributes: list[str]) -> tuple[list[
             f"attributes ({attributes!r}) have {cells:,} value combinations, more than {MAX_WEIGHTS:,}",
             "name fewer",
         )
-    spread = ready.stored.state().marginal(names)
+    found = ready.stored.state().marginal(names)
     for axis, classes in enumerate(own.values()):
-        sizes = np.maximum(classes.densities, 1e-300)
-        share = sizes / np.bincount(classes.codes, weights=sizes)[classes.codes]
-        spread = spread.take(classes.codes, axis=axis) * share.reshape(
-            [-1 if k == axis else 1 for k in range(spread.ndim)]
-        )
+        shares = shares_within(classes.codes, np.maximum(classes.densities, 1e-300))
+        found = spread(found, axis, classes.codes, shares)
     labels = [[classes.pieces.label(piece) for piece in range(len(classes.pieces))] for classes in own.values()]
     kinds = [classes.attribute.type if classes.pieces.listed else "VARCHAR" for classes in own.values()]
     rows = [
         {"cell": list(cell), "weight": weight}
-        for cell, weight in zip(itertools.product(*labels), spread.ravel().tolist(), strict=True)
+        for cell, weight in zip(itertools.product(*labels), found.ravel().tolist(), strict=True)
     ]
     return list(zip(names, kinds, strict=True)), rows
