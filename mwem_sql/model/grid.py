@@ -120,6 +120,4 @@ class Grid:
 
     def average(self, adds: Floats, axis: int) -> Floats:
         """From what a record of each class adds along an axis to what one of each group adds on average."""
-        order, starts = self._order
-        shares = self.shares.reshape(-1, *[1] * (adds.ndim - axis - 1))
-        return np.asarray(np.add.reduceat((adds * shares).take(order, axis=axis), starts, axis=axis))
+        return self.gather(adds * self.shares.reshape(-1, *[1] * (adds.ndim - axis - 1)), axis)

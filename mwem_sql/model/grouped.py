@@ -14,7 +14,7 @@ from mwem_sql.queries.arrays import Floats
 from mwem_sql.queries.boxes import Boxes, many_boxes
 from mwem_sql.queries.linear import Block, LinearQuery
 
-MOST_HELD = 2**20
+MOST_RUN_CELLS = 2**20
 """Combinations of stretches of classes in one group, up to which very many queries over them are answered from prefix sums."""
 
 
@@ -61,7 +61,7 @@ class Grouped:
         """One array per query; what queries have in common is computed once."""
         out: dict[int, Floats] = {}
         for attributes, numbers in many_boxes(queries).items():
-            if prod(self.grids[name].runs for name in attributes) <= MOST_HELD:
+            if prod(self.grids[name].runs for name in attributes) <= MOST_RUN_CELLS:
                 boxes = [queries[number] for number in numbers]
                 out.update(zip(numbers, self._summed(boxes, attributes), strict=True))
         others = [number for number in range(len(queries)) if number not in out]

@@ -19,11 +19,11 @@ from mwem_sql.compiler.pushdown import Aggregates, GroupBy, Product, Pushdown
 from mwem_sql.errors import EngineError
 from mwem_sql.private.pair_counts import Pairs
 from mwem_sql.queries.answers import answer_all
+from mwem_sql.queries.arrays import Integers
 from mwem_sql.queries.linear import LinearQuery
 from mwem_sql.queries.marginals import marginals
 
 GROUPS = 2**18  # groups that are read at a time
-Counts = npt.NDArray[np.int64]
 
 _FIXED = (
     "the private table could not be read. Hint: the cause is withheld because it may quote a private value; "
@@ -39,7 +39,7 @@ class ChangedError(Exception):
     """What is to be read is no longer what was planned and charged."""
 
 
-def true_answers(con: duckdb.DuckDBPyConnection, pushdown: Pushdown, held: Held = lambda _: lambda: None) -> Counts:
+def true_answers(con: duckdb.DuckDBPyConnection, pushdown: Pushdown, held: Held = lambda _: lambda: None) -> Integers:
     """The exact answers of all queries, over all public cells, from one snapshot of the table: one vector.
 
     `held` is asked within the snapshot: it raises a ChangedError if the rows are no longer those that were charged, and says how to ask for
@@ -54,7 +54,7 @@ def true_answers(con: duckdb.DuckDBPyConnection, pushdown: Pushdown, held: Held 
     return answers
 
 
-def _run(con: duckdb.DuckDBPyConnection, pushdown: Pushdown, held: Held) -> Counts | str:
+def _run(con: duckdb.DuckDBPyConnection, pushdown: Pushdown, held: Held) -> Integers | str:
     """All answers; one of two fixed texts when anything failed, with nothing of why."""
     try:
         out = np.zeros(int(pushdown.cells.sum()), dtype=np.int64)
@@ -101,7 +101,7 @@ def _codes(batch: pa.RecordBatch, column: int, reading: Reading) -> npt.NDArray[
     )
 
 
-def _grouped(con: duckdb.DuckDBPyConnection, part: GroupBy, pushdown: Pushdown, out: Counts) -> None:
+def _grouped(con: duckdb.DuckDBPyConnection, part: GroupBy, pushdown: Pushdown, out: Integers) -> None:
     """Add every group to the histograms, and answer from their marginals."""
     counts = [np.zeros(histogram.cells, dtype=np.int64) for histogram in part.histograms]
     places = [[part.attributes.index(name) for name in histogram.attributes] for histogram in part.histograms]
@@ -120,13 +120,13 @@ def _grouped(con: duckdb.DuckDBPyConnection, part: GroupBy, pushdown: Pushdown, 
             _answer(pushdown, numbers, found[names], out)
 
 
-def _aggregated(con: duckdb.DuckDBPyConnection, part: Aggregates, out: Counts) -> None:
+def _aggregated(con: duckdb.DuckDBPyConnection, part: Aggregates, out: Integers) -> None:
     for statement, places in zip(part.statements, part.places, strict=True):
         for batch in _read(con, statement, 1):
             out[places] = [column[0].as_py() for column in batch.columns]
 
 
-def _multiplied(con: duckdb.DuckDBPyConnection, part: Product, pushdown: Pushdown, out: Counts) -> None:
+def _multiplied(con: duckdb.DuckDBPyConnection, part: Product, pushdown: Pushdown, out: Integers) -> None:
     """Count all pairs of classes, and answer from the matrix of them."""
     pairs = Pairs(part.shape)
     for batch in _read(con, part.statement, pairs.rows):
@@ -138,7 +138,7 @@ def _multiplied(con: duckdb.DuckDBPyConnection, part: Product, pushdown: Pushdow
         _answer(pushdown, numbers, pairs.marginal([rank[name] for name in names]), out)
 
 
-def _answer(pushdown: Pushdown, numbers: Sequence[int], marginal: Counts, out: Counts) -> None:
+def _answer(pushdown: Pushdown, numbers: Sequence[int], marginal: Integers, out: Integers) -> None:
     """Write the answers of queries over the marginal's attributes."""
     queries = [pushdown.queries[number] for number in numbers]
     rows = float(marginal.sum())
@@ -148,7 +148,7 @@ def _answer(pushdown: Pushdown, numbers: Sequence[int], marginal: Counts, out: C
         out[start : start + query.cells] = answer if fits else _saturated(query, marginal, answer)
 
 
-def _saturated(query: LinearQuery, marginal: Counts, answer: Counts) -> Counts:
+def _saturated(query: LinearQuery, marginal: Integers, answer: Integers) -> Integers:
     """An answer whose sums may have wrapped around in int64, with those that do not fit at its ends.
 
     Privacy:
