@@ -88,7 +88,8 @@ class Factored:
         known = self._answer_parts(dict.fromkeys(part for parts in split for _, part in parts))
         alike: dict[tuple[tuple[int, ...], ...], list[int]] = {}
         for number, (query, parts) in enumerate(zip(queries, split, strict=True)):
-            alike.setdefault((query.shape, *(axes for axes, _ in parts)), []).append(number)
+            shape = tuple([block.size for block in query.blocks])
+            alike.setdefault((shape, *[axes for axes, _ in parts]), []).append(number)
         answers: dict[int, Floats] = {}
         for (shape, *places), numbers in alike.items():
             pieces = [
@@ -176,14 +177,15 @@ class Factored:
         return [(tuple(sorted(members)), tuple(query.blocks[i] for i in sorted(members))) for _, members in parts]
 
     def _answer_parts(self, parts: Iterable[Part]) -> dict[Part, Floats]:
-        alike: dict[tuple[str, ...], list[LinearQuery]] = {}
-        for query in map(LinearQuery, parts):
-            alike.setdefault(query.attributes, []).append(query)
-        marginals = self._marginals(alike)
+        alike: dict[tuple[tuple[str, ...], ...], list[Part]] = {}
+        for part in parts:
+            alike.setdefault(tuple([block.attributes for block in part]), []).append(part)
+        flat = {names: tuple(chain.from_iterable(names)) for names in alike}
+        marginals = self._marginals(set(flat.values()))
         known: dict[Part, Floats] = {}
-        for names, queries in alike.items():
-            answers = answer_all(queries, marginals[names], prefix_sums=False)
-            known.update(zip([query.blocks for query in queries], answers, strict=True))
+        for names, group in alike.items():
+            answers = answer_all(list(map(LinearQuery, group)), marginals[flat[names]], prefix_sums=False)
+            known.update(zip(group, answers, strict=True))
         return known
 
     def _marginals(self, wanted: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], Floats]:
