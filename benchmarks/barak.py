@@ -12,8 +12,8 @@ import itertools
 import listing
 import numpy as np
 
-from mwem_sql.model.fit import Target
 from mwem_sql.model.state import State
+from mwem_sql.model.targets import Target
 from mwem_sql.queries.linear import Block, LinearQuery
 
 

@@ -1,7 +1,8 @@
 """Differentially private synthetic tables inside DuckDB: `CALL mwem_release('adult', workload, 0.5)`."""
 
 from mwem_sql.database.calls import cancel
-from mwem_sql.domains.domain import Attribute, Domain
+from mwem_sql.domains.attribute import Attribute
+from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import (
     BudgetError,
     CancelledError,

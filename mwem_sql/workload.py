@@ -22,7 +22,8 @@ from mwem_sql.database.dialect import fold
 from mwem_sql.database.garbage import uncollected
 from mwem_sql.database.measures import is_aggregate
 from mwem_sql.database.predicate import bare
-from mwem_sql.domains.domain import Attribute, Domain
+from mwem_sql.domains.attribute import Attribute
+from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import MwemError, OptionError, WorkloadError, refuse
 
 COLUMNS = ("predicate", "measure", "group_by", "name", "weight")

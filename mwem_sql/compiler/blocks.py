@@ -19,7 +19,7 @@ from mwem_sql.compiler.evaluate import TRUE, Values
 from mwem_sql.compiler.simplify import counts_all, simplified
 from mwem_sql.database.measures import LEVELS, to_grid
 from mwem_sql.database.predicate import Condition, Leaf, Part
-from mwem_sql.domains.classes import Classes, Ints, Pieces
+from mwem_sql.domains.classes import Classes, Pieces
 from mwem_sql.errors import CellsError, refuse
 from mwem_sql.queries import stretches
 from mwem_sql.queries.linear import Block, LinearQuery, tell_apart
@@ -94,7 +94,7 @@ def fine_classes(
     for name, own in pieces.items():
         codes = np.zeros(len(own), dtype=np.int32)
         if finer_than is not None and name in finer_than:
-            codes = _inside(own, finer_than[name])
+            codes = finer_than[name].holding(own)
         out[name] = Classes(own, tell_apart(codes, signatures[name].rows()))
     return out
 
@@ -104,15 +104,6 @@ def _whole(held: Held) -> Held:
     if isinstance(held, Stretches) or held.dtype.kind != "f":
         return held
     return np.unique(held, return_inverse=True)[1].reshape(held.shape)
-
-
-def _inside(own: Pieces, coarser: Classes) -> Ints:
-    """The class of `coarser` that each piece lies in."""
-    if own.attribute.values is not None or not len(coarser.pieces.lows):
-        return coarser.codes
-    found = np.searchsorted(coarser.pieces.lows, own.points, side="right") - 1
-    codes = coarser.codes[np.clip(found, 0, None)]
-    return np.append(codes, coarser.codes[-1]).astype(np.int32) if own.attribute.nullable else codes
 
 
 def on_classes(item: Values, fine: Mapping[str, Classes]) -> Values:
@@ -302,7 +293,7 @@ class Builder:
         for name, own in self._fine.items():
             codes = np.zeros(own.count, dtype=np.int32)
             if finer_than is not None and name in finer_than:
-                codes = _inside(own.pieces, finer_than[name])[own.representatives]
+                codes = finer_than[name].holding(own.pieces)[own.representatives]
             by_piece = tell_apart(codes, signatures[name].rows())[own.codes]
             out[name] = Classes(own.pieces, tell_apart(np.zeros_like(by_piece), by_piece[:, None]))
         return out

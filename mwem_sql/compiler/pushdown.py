@@ -20,8 +20,9 @@ from mwem_sql.compiler import codes, scans
 from mwem_sql.compiler.codes import Rows, Unit
 from mwem_sql.compiler.scans import BATCH, COUNT, Aggregates, Asked, GroupBy, Histogram, Names, Part, Product
 from mwem_sql.domains.classes import Classes
+from mwem_sql.queries.arrays import Integers
 from mwem_sql.queries.linear import LinearQuery
-from mwem_sql.queries.summary import Facts, Integers
+from mwem_sql.queries.summary import Facts
 
 __all__ = ["COUNT", "Aggregates", "GroupBy", "Histogram", "Part", "Product", "Pushdown", "Unit", "plan_pushdown"]
 

@@ -18,8 +18,8 @@ from mwem_sql.compiler import codes
 from mwem_sql.compiler.codes import Reading
 from mwem_sql.database.ticks import cast
 from mwem_sql.domains.classes import Classes
+from mwem_sql.queries.arrays import Integers
 from mwem_sql.queries.linear import Block, LinearQuery
-from mwem_sql.queries.summary import Integers
 
 COUNT = "__count"
 BATCH = 256  # aggregates of one SELECT: with thousands DuckDB plans longer than it runs

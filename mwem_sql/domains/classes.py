@@ -174,6 +174,14 @@ class Classes:
         """The first piece of each class."""
         return np.unique(self.codes, return_index=True)[1]
 
+    def holding(self, finer: Pieces) -> Ints:
+        """The class that each of other pieces, which are no wider than one of these, lies in."""
+        if finer.attribute.values is not None:
+            return self.codes
+        places = np.searchsorted(self.pieces.lows, finer.points, side="right") - 1
+        codes = self.codes[np.clip(places, 0, None)]
+        return np.append(codes, self.codes[-1]) if finer.attribute.nullable else codes
+
     def merged(self, groups: Ints) -> Classes:
         """Classes of one group as one class; groups are numbered by first appearance, too."""
         return Classes(self.pieces, groups[self.codes], self.weights)

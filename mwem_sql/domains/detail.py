@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mwem_sql.domains.classes import Classes, Ints, Pieces, even_edges, middle, piece_ends
-from mwem_sql.queries.linear import Block, Floats, LinearQuery
+from mwem_sql.queries.arrays import Floats
+from mwem_sql.queries.linear import Block, LinearQuery
 
 PARTS = 256
 """Even parts of a domain, at most; a class that is no wider than one is not cut. More: values lie closer, in one more round of more noise, and a
@@ -92,7 +93,7 @@ def details_of(classes: Mapping[str, Classes]) -> dict[str, Detail]:
         finer = _cut(own, parts)
         if finer.count > own.count:
             cells = finer.codes
-            inside = own.codes if own.pieces.listed else _inherited(own, finer.pieces)
+            inside = own.codes if own.pieces.listed else own.holding(finer.pieces)
             out[name] = Detail(_free(f"{name} in detail", classes), Classes(finer.pieces, inside), cells)
     return out
 
@@ -106,7 +107,7 @@ def _cut(own: Classes, parts: int) -> Classes:
     else:
         edges = np.array(even_edges(own.attribute, min(parts, own.attribute.bins or parts)), dtype=pieces.lows.dtype)
         pieces = _pieces_from(pieces, np.union1d(pieces.lows, edges))
-        known, codes = pieces.known, _inherited(own, pieces)
+        known, codes = pieces.known, own.holding(pieces)
         part = np.searchsorted(edges, pieces.lows, side="right") - 1
     sizes = np.bincount(codes[:known], pieces.sizes[:known], minlength=own.count)
     part = np.where((sizes > sizes.sum() / parts)[codes[:known]], part, -1)
@@ -121,12 +122,6 @@ def _pieces_from(own: Pieces, lows: npt.NDArray[Any]) -> Pieces:
     inside = np.searchsorted(own.lows, lows, side="right") - 1
     bins = np.append(own.bins[inside], own.bins[-1]) if own.attribute.nullable else own.bins[inside]
     return Pieces(own.attribute, lows, highs, middle(own.attribute, lows, highs), bins)
-
-
-def _inherited(own: Classes, finer: Pieces) -> Ints:
-    """The class that each of finer pieces is in."""
-    codes = own.codes[np.searchsorted(own.pieces.lows, finer.lows, side="right") - 1]
-    return np.append(codes, own.codes[-1]) if own.attribute.nullable else codes
 
 
 def _numbered(codes: Ints, parts: npt.NDArray[np.integer[Any]]) -> Ints:

@@ -11,19 +11,13 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import count
 from math import inf, log, prod
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from mwem_sql.queries.linear import Block, Floats
-from mwem_sql.queries.marginals import marginals, split, sum_out
+from mwem_sql.queries.arrays import Floats, Places
+from mwem_sql.queries.marginals import marginals, split, spread, sum_out
 
-Places = npt.NDArray[np.integer[Any]]
-
-BATCH = 1 << 20
-"""Numbers that a batch of scalar queries may hold at a time."""
 PLANS = 1 << 16
 """Ways to sum or spread over some axes that are remembered: for small factors working one out takes longer than following it."""
 LOWEST = log(1e-300)
@@ -93,8 +87,7 @@ class Factor:
     def split(self, attribute: str, parents: Places, shares: Floats, total: float) -> Factor:
         """The same distribution on more classes: new class i has its share of what class `parents[i]` had."""
         axis = self.attributes.index(attribute)
-        cells = self.weights.reshape(self.shape).take(parents, axis=axis)
-        cells *= shares.reshape(-1, *[1] * (cells.ndim - axis - 1))
+        cells = spread(self.weights.reshape(self.shape), axis, parents, shares)
         out = Factor(self.attributes, cells.shape, cells.reshape(-1), self.lowest + log(max(shares.min(), TINY)))
         out.lift(total)
         return out
@@ -150,29 +143,13 @@ def outer(pieces: Sequence[tuple[Collection[int], Floats]], sizes: Sequence[int]
     return np.asarray(out)
 
 
-def answer_scalars(queries: Sequence[tuple[Block, ...]], marginal: Floats) -> Floats:
-    """One number per query: the sum of the marginal times a product of one-cell blocks, over the same attributes."""
-    if not queries:
-        return np.empty(0)
-    sizes = [block.extent for block in queries[0]]
-    step = max(1, BATCH // max(sizes[0], prod(sizes[1:])))
-    answers = []
-    for start in range(0, len(queries), step):
-        blocks = list(zip(*queries[start : start + step], strict=True))
-        out = _rows(blocks[0]) @ marginal.reshape(sizes[0], -1)
-        for size, alike in zip(sizes[1:], blocks[1:], strict=True):
-            out = np.einsum("qc,qcr->qr", _rows(alike), out.reshape(len(alike), size, -1))
-        answers.append(out[:, 0])
-    return np.concatenate(answers)
-
-
-def _rows(blocks: Sequence[Block]) -> Floats:
-    """What a record of each class combination adds to each of these one-cell blocks."""
-    rows = (np.stack([block.labels.ravel() for block in blocks]) >= 0).astype(np.float64)
-    for place, block in enumerate(blocks):
-        if block.values is not None:
-            rows[place] *= block.values.ravel()
-    return rows
+def base_shares(sizes: Floats) -> Floats:
+    """Classes' base measure as shares of all of it; none is 0."""
+    base = np.array(sizes, dtype=np.float64)
+    if base.ndim != 1 or not base.size or not np.isfinite(base).all() or base.min() <= 0:
+        raise ValueError("an attribute has classes of positive size")
+    base /= base.max()  # lengths may be too large to add up
+    return np.asarray(np.maximum(base / base.sum(), FLOOR))
 
 
 @lru_cache(maxsize=PLANS)

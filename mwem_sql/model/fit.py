@@ -14,10 +14,9 @@ from math import sqrt
 import numpy as np
 
 from mwem_sql.model.factor import LOWEST, TINY, Factor
-from mwem_sql.model.tree import Fitted, Names, Note, Target, Tree
-from mwem_sql.queries.linear import Floats
-
-__all__ = ["Fitted", "Target", "fit", "is_fitted"]
+from mwem_sql.model.targets import Note
+from mwem_sql.model.tree import Names, Tree
+from mwem_sql.queries.arrays import Floats
 
 LAG = 0.25
 """Of the noise on a measured cell: by so much a clique may lag behind its neighbours."""

@@ -8,62 +8,21 @@ update of the focus therefore leaves all other cliques as they are: they are bro
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, KeysView, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, pairwise
 from string import ascii_letters
 
 import numpy as np
 
-from mwem_sql.model.cliques import Clique, Layout, lay_out
-from mwem_sql.model.factor import Factor, Places
-from mwem_sql.queries.linear import Floats, LinearQuery
+from mwem_sql.model.cliques import Clique
+from mwem_sql.model.factor import Factor
+from mwem_sql.model.layout import Layout, lay_out
+from mwem_sql.model.targets import Note, Target
+from mwem_sql.queries.arrays import Floats, Places
 
 Names = tuple[str, ...]
 
 ROUNDING = 1e-14
 """The difference between two marginals, as a share of the total, up to which they are the same for those who look at them."""
-
-
-@dataclass(frozen=True, eq=False)
-class Target:
-    """What a tree is fitted to: a query over attributes of one clique, its measured values and their variance, one for all or one each."""
-
-    query: LinearQuery
-    values: Floats
-    variance: float | Floats
-
-    @property
-    def variances(self) -> Floats:
-        return np.full(len(self.values), self.variance)
-
-    @property
-    def sharpest(self) -> float:
-        return float(self.variance.min()) if isinstance(self.variance, np.ndarray) else self.variance
-
-    def misfit(self, answer: Floats) -> float:
-        """The sum over all cells of (q(A) - m)^2 / variance."""
-        return float((np.square(answer - self.values) / self.variance).sum())
-
-
-@dataclass(frozen=True, eq=False)
-class Fitted:
-    """The misfit is the sum over all cells of (q(A) - m)^2 / variance."""
-
-    misfit: float
-    steps: int
-
-
-@dataclass(frozen=True)
-class Note:
-    """The misfit of a clique's targets when they were last fitted and now, and the number of their cells."""
-
-    last: float
-    now: float
-    cells: int
-
-    @property
-    def scale(self) -> float:
-        return max(self.last, self.cells)
 
 
 class Tree:

@@ -1,4 +1,4 @@
-"""The two-way marginals of a whole state as shares of the total, to score every pair in every round.
+"""The two-way marginals of a whole state as shares of the total, to score every pair in every round. Only reads the trees.
 
 Kept as the one-way marginals and what each pair has beyond their product: most pairs have nothing. What changed in a tree
 is worked out from the cliques that changed outwards, as far as anything depends on them: messages run along the tree for all
@@ -8,45 +8,23 @@ attributes at once.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import combinations
 from math import prod
 
 import numpy as np
-import numpy.typing as npt
 
 from mwem_sql.model.cliques import Clique
 from mwem_sql.model.factor import Factor
 from mwem_sql.model.grid import Grid
+from mwem_sql.model.messages import Side, grouped, joint, merged, message, passed
 from mwem_sql.model.tree import Names, Tree
-from mwem_sql.queries.linear import Floats
-
-Places = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
-
+from mwem_sql.queries.arrays import Flags, Floats
 
 WIDE = 512
 """Cells of a separator from which on it is not worth while to ask what depends on it, or to see several attributes as one."""
 
 
-@dataclass(frozen=True, eq=False)
-class Given:
-    """Values that a clique knows through some of its attributes: their distribution, a row per value, for each cell of `through`."""
-
-    through: Names
-    given: Floats
-
-
-@dataclass(frozen=True, eq=False)
-class Side(Given):
-    """`attributes` and `places` say whose values and where they are; `close`, whether more than a trace of an attribute depends on `through`."""
-
-    attributes: Places
-    places: Places
-    close: Flags
-
-
-class Pairs:
+class TwoWay:
     """One-way marginals, and the excess of two-way marginals over their products, by place: an attribute's values in a row.
 
     An attribute's values are its classes; or, if these are not in `read`, the groups of them that the state has.
@@ -123,12 +101,10 @@ class Pairs:
                 if other not in sides:
                     sides[number].append(self._branch(tree, number, other, former, lag))
         for number in reversed(region):
-            groups = _grouped(sides[number])
-            self._write(tree.cliques[number], groups, tree.total, changed)
+            self._write(tree.cliques[number], grouped(sides[number]), tree.total, changed)
             if number != region[0]:
                 shared = tuple(sorted(layout.separator(number)))
-                known = [_passed(tree.cliques[number], _merged(group), shared) for group in groups]
-                sides[layout.parents[number]].append(_merged(known))
+                sides[layout.parents[number]].append(message(tree.cliques[number], sides[number], shared))
 
     def _one_way(self, tree: Tree, region: Sequence[int], lag: float) -> list[int]:
         """Write the marginals of the region's attributes that differ by more than `lag`; their numbers."""
@@ -200,17 +176,17 @@ class Pairs:
         found: list[Side] = []
         joints, close = [np.empty((border.size, 0))], [np.empty(0, dtype=np.bool_)]
         while waiting:
-            before, number, message, near = waiting.pop()
+            before, number, outward, near = waiting.pop()
             clique = tree.cliques[number]
             for side in self._own(tuple(name for name in clique.attributes if name not in layout.cliques[before])):
                 found.append(side)
-                joints.append(joint(clique, message, side) / tree.total)
+                joints.append(joint(clique, outward, side) / tree.total)
                 close.append(np.full(len(side.attributes), near))
             for other in layout.neighbours[number]:
                 if other == before:
                     continue
                 common = tuple(sorted(layout.cliques[number] & layout.cliques[other]))
-                further = _passed(clique, message, common)
+                further = passed(clique, outward, common)
                 weights = clique.marginal(common).reshape(-1) / tree.total
                 depends = near and float(np.abs(further.given - border[:, None]).sum(axis=0) @ weights) > lag
                 if depends or other in former:
@@ -222,10 +198,10 @@ class Pairs:
 
     def _write(self, clique: Factor, groups: Sequence[Sequence[Side]], total: float, changed: Flags) -> None:
         """All pairs of attributes that a clique knows through different sides."""
-        merged = [_merged(group) for group in groups]
-        pairs = list(combinations(merged, 2))
+        known = [merged(group) for group in groups]
+        pairs = list(combinations(known, 2))
         for group in groups:
-            pairs += [(side, _merged(group[place + 1 :])) for place, side in enumerate(group[:-1])]
+            pairs += [(side, merged(group[place + 1 :])) for place, side in enumerate(group[:-1])]
             # Attributes that are seen as one side are pairs, too.
             pairs += [
                 (side, side)
@@ -242,65 +218,3 @@ class Pairs:
             self._close[columns, left.attributes] = close.T
             changed[rows, right.attributes] = True
             changed[columns, left.attributes] = True
-
-
-def _grouped(sides: Sequence[Side]) -> list[list[Side]]:
-    """Those that are known through the same attributes together: given them, they are independent."""
-    groups: dict[Names, list[Side]] = {}
-    for side in sides:
-        groups.setdefault(side.through, []).append(side)
-    return list(groups.values())
-
-
-def _merged(sides: Sequence[Side]) -> Side:
-    if len(sides) == 1:
-        return sides[0]
-    return Side(
-        sides[0].through, np.concatenate([side.given for side in sides]), np.concatenate([side.attributes for side in sides]),
-        np.concatenate([side.places for side in sides]), np.concatenate([side.close for side in sides]),
-    )  # fmt: skip
-
-
-def joint(clique: Factor, left: Given, right: Given, beside: Names = ()) -> Floats:
-    """Weights of the values of two sides, for each cell of attributes that neither is known through."""
-    common, summed = _summed(clique, left, (*beside, *right.through))
-    order = [*common, *(name for name in right.through if name not in common)]
-    across = _arranged(clique, right, order).reshape(len(right.given), -1)
-    cells = prod(map(clique.size, beside))
-    rows = (
-        summed.reshape(len(summed), len(left.given), cells, -1)
-        .transpose(2, 1, 0, 3)
-        .reshape(cells * len(left.given), -1)
-    )
-    return np.asarray(rows @ across.T)
-
-
-def _passed(clique: Factor, side: Side, through: Names) -> Side:
-    """The same values, given other attributes of the clique."""
-    return replace(side, through=through, given=passed(clique, side, through))
-
-
-def passed(clique: Factor, side: Given, through: Names) -> Floats:
-    """The distribution of the same values for each cell of other attributes of the clique."""
-    common, summed = _summed(clique, side, through)
-    order = [*common, *(name for name in through if name not in common)]
-    given = summed.transpose(1, 0, 2).reshape(len(side.given), *(clique.size(name) for name in order))
-    given = given.transpose(0, *(1 + order.index(name) for name in through)).reshape(len(side.given), -1)
-    return np.asarray(given / clique.marginal(through).reshape(-1))
-
-
-def _summed(clique: Factor, side: Given, through: Names) -> tuple[Names, Floats]:
-    """Weights of the cells of `through` together with each value: what it has in common with the side, value, the rest."""
-    common = tuple(name for name in side.through if name in through)
-    left = [name for name in side.through if name not in common]
-    right = [name for name in through if name not in common]
-    first = prod(clique.size(name) for name in common)
-    weights = clique.marginal([*common, *left, *right]).reshape(first, prod(clique.size(name) for name in left), -1)
-    given = _arranged(clique, side, [*common, *left]).reshape(len(side.given), first, -1).transpose(1, 0, 2)
-    return common, np.matmul(given, weights)
-
-
-def _arranged(clique: Factor, side: Given, order: Sequence[str]) -> Floats:
-    """What is given with its axes in another order, behind that of the values."""
-    given = side.given.reshape(len(side.given), *(clique.size(name) for name in side.through))
-    return given.transpose(0, *(1 + side.through.index(name) for name in order))

@@ -16,10 +16,10 @@ import numpy.typing as npt
 
 from mwem_sql.accounting.scales import noise_scale, selection_scale
 from mwem_sql.accounting.split import Split
-from mwem_sql.model.grid import Adaptive
+from mwem_sql.model.adaptive import Adaptive
 from mwem_sql.mwem.offers import Offers
 from mwem_sql.mwem.problem import Problem, is_total
-from mwem_sql.queries.linear import Floats
+from mwem_sql.queries.arrays import Floats
 
 STEP_SHARE = 100
 """Beside the cells of its own query a round may add at most this many even shares of the room over all rounds and attributes: entangled models of

@@ -18,7 +18,7 @@ from mwem_sql.domains.detail import Detail
 from mwem_sql.mwem.halves import rounds_of
 from mwem_sql.mwem.refinement import Leaves, Refinement
 from mwem_sql.private.kernel import Kernel, Measurement
-from mwem_sql.queries.linear import Floats, Labels
+from mwem_sql.queries.arrays import Floats, Labels
 
 SURE = 3.0
 """Of the noise on a number of rows, in standard deviations: what that number has to exceed to be one, of values and of NULLs. Smaller: values far

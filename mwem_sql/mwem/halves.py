@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 
-from mwem_sql.queries.linear import Floats
+from mwem_sql.queries.arrays import Floats
 
 Numbers = npt.NDArray[np.int64]
 

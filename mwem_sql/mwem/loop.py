@@ -21,8 +21,9 @@ import numpy as np
 from mwem_sql.accounting.pace import Pace
 from mwem_sql.accounting.scales import noise_scale
 from mwem_sql.accounting.split import Split
-from mwem_sql.model.grid import Adaptive, Grouped
-from mwem_sql.model.state import Mixture
+from mwem_sql.model.adaptive import Adaptive
+from mwem_sql.model.grouped import Grouped
+from mwem_sql.model.mixture import Mixture
 from mwem_sql.mwem import details
 from mwem_sql.mwem.candidates import Candidates
 from mwem_sql.mwem.measured import Measured, noise_of
@@ -30,7 +31,7 @@ from mwem_sql.mwem.problem import Outcome, Problem, Step, is_total
 from mwem_sql.mwem.start import dense, from_histogram, not_impossible, with_prior
 from mwem_sql.mwem.strategy import First
 from mwem_sql.private.kernel import Kernel
-from mwem_sql.queries.linear import Floats
+from mwem_sql.queries.arrays import Floats
 
 PASSES = 100
 """Over all measurements after each round, as in the paper's listing."""

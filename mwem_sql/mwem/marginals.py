@@ -9,7 +9,8 @@ from math import comb
 import numpy as np
 import numpy.typing as npt
 
-from mwem_sql.queries.linear import Block, Floats, LinearQuery
+from mwem_sql.queries.arrays import Floats
+from mwem_sql.queries.linear import Block, LinearQuery
 from mwem_sql.queries.summary import Facts
 
 Numbers = npt.NDArray[np.int64]

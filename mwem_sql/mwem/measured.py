@@ -15,12 +15,13 @@ import numpy as np
 
 from mwem_sql.accounting.scales import noise_variance
 from mwem_sql.accounting.split import Split
-from mwem_sql.model.fit import Target
-from mwem_sql.model.grid import Adaptive
+from mwem_sql.model.adaptive import Adaptive
+from mwem_sql.model.targets import Target
 from mwem_sql.mwem.problem import Problem, Purpose, Step, counts_every_record
 from mwem_sql.mwem.refinement import Refinement
 from mwem_sql.private.kernel import Kernel, Measurement
-from mwem_sql.queries.linear import Block, Floats, Labels, LinearQuery
+from mwem_sql.queries.arrays import Floats, Labels
+from mwem_sql.queries.linear import Block, LinearQuery
 
 SAME = 1e-9
 """Totals that differ by a smaller share of n are the same."""

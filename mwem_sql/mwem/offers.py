@@ -14,11 +14,12 @@ from math import inf, prod
 import numpy as np
 import numpy.typing as npt
 
-from mwem_sql.model.grid import Adaptive
+from mwem_sql.model.adaptive import Adaptive
 from mwem_sql.model.three_way import three_way
 from mwem_sql.model.tree import Tree
-from mwem_sql.model.two_way import Pairs
-from mwem_sql.queries.linear import Floats, LinearQuery
+from mwem_sql.model.two_way import TwoWay
+from mwem_sql.queries.arrays import Floats
+from mwem_sql.queries.linear import LinearQuery
 from mwem_sql.queries.summary import Facts, distinct_rows
 
 Numbers = npt.NDArray[np.int64]
@@ -115,7 +116,7 @@ class Offers:
         read = {
             self._names[place] for group in self._alike if group.shape for place in np.unique(group.members).tolist()
         }
-        self._pairs = Pairs(sizes, read) if plain and int(self._sizes.sum()) <= LARGEST else None
+        self._pairs = TwoWay(sizes, read) if plain and int(self._sizes.sum()) <= LARGEST else None
         self._answers: dict[int, Floats] = {}
         self._total = 0.0
         self._seen = 0

@@ -14,7 +14,8 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 
-from mwem_sql.queries.linear import Block, Floats, LinearQuery
+from mwem_sql.queries.arrays import Floats
+from mwem_sql.queries.linear import Block, LinearQuery
 from mwem_sql.queries.summary import Facts
 
 PIECES = 4

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from mwem_sql.domains.detail import Detail
-from mwem_sql.model.grid import Grouped
+from mwem_sql.model.grouped import Grouped
 from mwem_sql.mwem.details import Told
 from mwem_sql.mwem.strategy import First
 from mwem_sql.private.kernel import Measurement
-from mwem_sql.queries.linear import Floats, Labels, LinearQuery
+from mwem_sql.queries.arrays import Floats, Labels
+from mwem_sql.queries.linear import LinearQuery
 from mwem_sql.queries.summary import Facts
 
 TOTAL = LinearQuery(())

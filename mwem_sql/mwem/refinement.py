@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mwem_sql.mwem.halves import Halves, Numbers
-from mwem_sql.queries.linear import Floats, Labels
+from mwem_sql.queries.arrays import Floats, Labels
 
 Flags = npt.NDArray[np.bool_]
 

@@ -24,7 +24,8 @@ import numpy as np
 from mwem_sql.accounting.split import PAPER_SHARE, TOTAL_SHARE
 from mwem_sql.mwem.halves import rounds_of
 from mwem_sql.mwem.strategy import Strategy, are_parities, extend, is_told_at_once, together, whole_domain
-from mwem_sql.queries.linear import Floats, LinearQuery
+from mwem_sql.queries.arrays import Floats
+from mwem_sql.queries.linear import LinearQuery
 
 SELECT_SHARE: Final = Fraction(3, 20)
 """Of a round: what selecting takes. Larger: the worst query is found more often, and known less well. `python benchmarks/adult.py --data DIR`"""

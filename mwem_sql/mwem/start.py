@@ -7,11 +7,12 @@ import math
 import numpy as np
 import pyarrow as pa
 
-from mwem_sql.model.factor import LOWEST, TINY
-from mwem_sql.model.grid import Adaptive
-from mwem_sql.model.state import SCHEMA, State
+from mwem_sql.model.adaptive import Adaptive
+from mwem_sql.model.factor import LOWEST, SCHEMA, TINY
+from mwem_sql.model.state import State
 from mwem_sql.private.kernel import Measurement
-from mwem_sql.queries.linear import Floats, LinearQuery
+from mwem_sql.queries.arrays import Floats
+from mwem_sql.queries.linear import LinearQuery
 
 REST_SHARE = 0.05
 """Of n: what a histogram start keeps at least for the cells that it cannot tell from noise."""

@@ -18,7 +18,8 @@ import numpy as np
 from mwem_sql.model.state import State
 from mwem_sql.mwem.marginals import MOST_ADDED, MOST_CELLS, with_marginals
 from mwem_sql.mwem.partitions import MOST_HELD, Counts, even_block, sides_of
-from mwem_sql.queries.linear import Block, Floats, LinearQuery
+from mwem_sql.queries.arrays import Floats
+from mwem_sql.queries.linear import Block, LinearQuery
 from mwem_sql.queries.summary import Facts
 
 MOST_ASKED = 1000

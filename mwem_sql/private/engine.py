@@ -1,4 +1,4 @@
-"""Runs SQL against the private table; with the kernel the only module that sees a private fact.
+"""Runs the scans of the private table. Sees private facts, as only the other modules of this folder do.
 
 Nothing here may raise with a text of DuckDB's: its errors quote values. Callers get true answers and hand them to a kernel.
 """
@@ -14,19 +14,17 @@ import numpy.typing as npt
 import pyarrow as pa
 from sqlglot import exp
 
-from mwem_sql.boundary.relations import Relation
 from mwem_sql.compiler.codes import Reading
-from mwem_sql.compiler.pushdown import Aggregates, GroupBy, Product, Pushdown
-from mwem_sql.database.ticks import cast, scale_of
+from mwem_sql.compiler.pushdown import Pushdown
+from mwem_sql.compiler.scans import Aggregates, GroupBy, Product
 from mwem_sql.errors import EngineError
 from mwem_sql.private.pair_counts import Pairs
-from mwem_sql.queries.boxes import MANY, Boxes, is_boxes
+from mwem_sql.queries.answers import answer_all
+from mwem_sql.queries.arrays import Integers
 from mwem_sql.queries.linear import LinearQuery
 from mwem_sql.queries.marginals import marginals
 
-SUGGESTED_VALUES = 100  # of a column without an order; a text column with more gets an open list of the most frequent
 GROUPS = 2**18  # groups that are read at a time
-Counts = npt.NDArray[np.int64]
 
 _FIXED = (
     "the private table could not be read. Hint: the cause is withheld because it may quote a private value; "
@@ -42,7 +40,7 @@ class ChangedError(Exception):
     """What is to be read is no longer what was planned and charged."""
 
 
-def true_answers(con: duckdb.DuckDBPyConnection, pushdown: Pushdown, held: Held = lambda _: lambda: None) -> Counts:
+def true_answers(con: duckdb.DuckDBPyConnection, pushdown: Pushdown, held: Held = lambda _: lambda: None) -> Integers:
     """The exact answers of all queries, over all public cells, from one snapshot of the table: one vector.
 
     `held` is asked within the snapshot: it raises a ChangedError if the rows are no longer those that were charged, and says how to ask for
@@ -57,7 +55,7 @@ def true_answers(con: duckdb.DuckDBPyConnection, pushdown: Pushdown, held: Held 
     return answers
 
 
-def _run(con: duckdb.DuckDBPyConnection, pushdown: Pushdown, held: Held) -> Counts | str:
+def _run(con: duckdb.DuckDBPyConnection, pushdown: Pushdown, held: Held) -> Integers | str:
     """All answers; one of two fixed texts when anything failed, with nothing of why."""
     try:
         out = np.zeros(int(pushdown.cells.sum()), dtype=np.int64)
@@ -104,7 +102,7 @@ def _codes(batch: pa.RecordBatch, column: int, reading: Reading) -> npt.NDArray[
     )
 
 
-def _grouped(con: duckdb.DuckDBPyConnection, part: GroupBy, pushdown: Pushdown, out: Counts) -> None:
+def _grouped(con: duckdb.DuckDBPyConnection, part: GroupBy, pushdown: Pushdown, out: Integers) -> None:
     """Add every group to the histograms, and answer from their marginals."""
     counts = [np.zeros(histogram.cells, dtype=np.int64) for histogram in part.histograms]
     places = [[part.attributes.index(name) for name in histogram.attributes] for histogram in part.histograms]
@@ -123,13 +121,13 @@ def _grouped(con: duckdb.DuckDBPyConnection, part: GroupBy, pushdown: Pushdown, 
             _answer(pushdown, numbers, found[names], out)
 
 
-def _aggregated(con: duckdb.DuckDBPyConnection, part: Aggregates, out: Counts) -> None:
+def _aggregated(con: duckdb.DuckDBPyConnection, part: Aggregates, out: Integers) -> None:
     for statement, places in zip(part.statements, part.places, strict=True):
         for batch in _read(con, statement, 1):
             out[places] = [column[0].as_py() for column in batch.columns]
 
 
-def _multiplied(con: duckdb.DuckDBPyConnection, part: Product, pushdown: Pushdown, out: Counts) -> None:
+def _multiplied(con: duckdb.DuckDBPyConnection, part: Product, pushdown: Pushdown, out: Integers) -> None:
     """Count all pairs of classes, and answer from the matrix of them."""
     pairs = Pairs(part.shape)
     for batch in _read(con, part.statement, pairs.rows):
@@ -141,90 +139,21 @@ def _multiplied(con: duckdb.DuckDBPyConnection, part: Product, pushdown: Pushdow
         _answer(pushdown, numbers, pairs.marginal([rank[name] for name in names]), out)
 
 
-def _answer(pushdown: Pushdown, numbers: Sequence[int], marginal: Counts, out: Counts) -> None:
+def _answer(pushdown: Pushdown, numbers: Sequence[int], marginal: Integers, out: Integers) -> None:
     """Write the answers of queries over the marginal's attributes."""
+    queries = [pushdown.queries[number] for number in numbers]
     rows = float(marginal.sum())
-    boxes = [number for number in numbers if rows < 2.0**62 and is_boxes(pushdown.queries[number])]
-    if len(boxes) >= MANY:
-        found = Boxes([pushdown.queries[number] for number in boxes])
-        for number, answer in zip(boxes, np.split(found.answers(marginal), found.ends[:-1]), strict=True):
-            out[pushdown.starts[number] : pushdown.starts[number] + answer.size] = answer
-        numbers = sorted(set(numbers).difference(boxes))
-    for number in numbers:
-        query, start = pushdown.queries[number], pushdown.starts[number]
-        out[start : start + query.cells] = _saturated(query, marginal, rows)
+    for number, query, answer in zip(numbers, queries, answer_all(queries, marginal), strict=True):
+        start = pushdown.starts[number]
+        fits = rows * query.bound < 2.0**62
+        out[start : start + query.cells] = answer if fits else _saturated(query, marginal, answer)
 
 
-def _saturated(query: LinearQuery, marginal: Counts, rows: float) -> Counts:
-    """The sums in int64, those that do not fit at its ends; the marginal is of that many rows.
+def _saturated(query: LinearQuery, marginal: Integers, answer: Integers) -> Integers:
+    """An answer whose sums may have wrapped around in int64, with those that do not fit at its ends.
 
     Privacy:
         The kernel brings everything beyond 2^61 to one value, so that it does not matter where around 2^62 this begins.
     """
-    exact = query.answer(marginal)
-    if rows * query.bound < 2.0**62:
-        return exact
     about = query.answer(marginal.astype(np.float64))
-    return np.where(np.abs(about) < 2.0**62, exact, np.copysign(2.0**62, about).astype(np.int64))
-
-
-def suggest_domain(con: duckdb.DuckDBPyConnection, relation: Relation) -> list[dict[str, object]]:
-    """A domain read off the data, for a person to review.
-
-    Privacy:
-        None: bounds and values are those of the private rows.
-    """
-    out: list[dict[str, object]] = []
-    for column in relation.columns:
-        name = exp.column(column.name, quoted=True)
-        row: dict[str, object] = {"attribute": column.name, "values": None, "low": None, "high": None, "open": False}
-        scale = scale_of(column.type)
-        if scale is not None:
-            value: exp.Expr = name.copy()
-            if scale.family not in {"integer", "decimal"}:  # NaN and infinity are no bounds
-                finite = exp.Anonymous(this="isfinite", expressions=[name.copy()])
-                value = exp.Case(ifs=[exp.If(this=finite, true=value)])
-            ends = [cast(exp.Min(this=value), "VARCHAR"), cast(exp.Max(this=value.copy()), "VARCHAR")]
-            row["low"], row["high"] = con.execute(exp.select(*ends).from_(relation.tree()).sql("duckdb")).fetchall()[0]
-            if row["low"] is None:
-                continue
-        else:
-            listed = (
-                exp.select(cast(name.copy(), "VARCHAR")).distinct().from_(relation.tree())
-                .where(exp.Not(this=exp.Is(this=name.copy(), expression=exp.null()))).order_by(exp.Literal.number(1))
-                .limit(SUGGESTED_VALUES + 1)
-            )  # fmt: skip
-            values = [value for (value,) in con.execute(listed.sql("duckdb")).fetchall()]
-            if len(values) > SUGGESTED_VALUES and column.type == "VARCHAR":
-                row["open"] = True
-                # Not those seen once: names and keys are no categories.
-                frequent = (
-                    exp.select(name.copy()).from_(relation.tree())
-                    .where(exp.Not(this=exp.Is(this=name.copy(), expression=exp.null()))).group_by(name.copy())
-                    .having(exp.GT(this=exp.Count(this=exp.Star()), expression=exp.Literal.number(1)))
-                    .order_by(exp.Count(this=exp.Star()).desc(), name.copy()).limit(SUGGESTED_VALUES)
-                )  # fmt: skip
-                values = [value for (value,) in con.execute(frequent.sql("duckdb")).fetchall()]
-            if not 0 < len(values) <= SUGGESTED_VALUES:
-                continue
-            row["values"] = values
-        nulls = (
-            exp.select(exp.Count(this=exp.Star()))
-            .from_(relation.tree())
-            .where(exp.Is(this=name.copy(), expression=exp.null()))
-        )
-        row["nullable"] = row["open"] or bool(con.execute(nulls.sql("duckdb")).fetchall()[0][0])
-        row["ddl"] = _declaration(relation, row)
-        out.append(row)
-    return out
-
-
-def _declaration(relation: Relation, row: dict[str, object]) -> str:
-    """The INSERT that would declare a suggested attribute in the domain table, which need not have the column `open`."""
-    given = {name: value for name, value in row.items() if name != "open" or value}
-    table = relation.name.beside(f"{relation.name.table}_domain").tree()
-    columns = [exp.to_identifier(name, quoted=name == "values") for name in given]
-    declared = exp.Tuple(expressions=[exp.convert(value) for value in given.values()])
-    return exp.Insert(
-        this=exp.Schema(this=table, expressions=columns), expression=exp.Values(expressions=[declared])
-    ).sql("duckdb")
+    return np.where(np.abs(about) < 2.0**62, answer, np.copysign(2.0**62, about).astype(np.int64))

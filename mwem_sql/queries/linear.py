@@ -10,17 +10,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
 from math import prod
-from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from mwem_sql.queries.stretches import Held, Places, Stretches, hold, plain
-
-Floats = npt.NDArray[np.float64]
-Array = TypeVar("Array", npt.NDArray[np.float64], npt.NDArray[np.int64])
-Labels = npt.NDArray[np.int32]
-Numbers = npt.NDArray[Any]  # int64 on the grid of a measure, float64 in parts of a bound
+from mwem_sql.queries.arrays import Array, Floats, Labels, Numbers, Places
+from mwem_sql.queries.stretches import Held, Stretches, hold, plain
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -281,7 +276,7 @@ def _by_appearance(labels: Labels, size: int) -> Labels:
     return rank[labels]
 
 
-def tell_apart(codes: Labels, signatures: npt.NDArray[Any]) -> Labels:
+def tell_apart(codes: Labels, signatures: Numbers) -> Labels:
     """Split classes whose members differ in a row of `signatures` (members first); numbered by first appearance."""
     rows = np.ascontiguousarray(signatures.reshape(len(codes), -1))
     seen: dict[tuple[int, bytes], int] = {}

@@ -1,4 +1,4 @@
-"""Marginals of a dense array with an axis per attribute: many at once, each summed from the smallest array that has it.
+"""Marginals of a dense array with an axis per attribute: many at once, each summed from the smallest array that has it; and on finer classes.
 
 Pure array work, on weights and on counts alike; everything here is about long inner loops and few passes.
 """
@@ -7,20 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
+
+from mwem_sql.queries.arrays import Floats, Numbers, Places
 
 LONG = 512
 """Cells that an inner loop should have: numpy takes some 20 ns to start one."""
 
-Array: TypeAlias = npt.NDArray[Any]
-
 
 def marginals(
-    cells: Array, attributes: Sequence[str], shape: Sequence[int], wanted: Iterable[tuple[str, ...]]
-) -> dict[tuple[str, ...], Array]:
+    cells: Numbers, attributes: Sequence[str], shape: Sequence[int], wanted: Iterable[tuple[str, ...]]
+) -> dict[tuple[str, ...], Numbers]:
     """Marginals of a flat, row-major array over `attributes`, axes in the order asked for; maybe views."""
     axes = {names: [attributes.index(name) for name in names] for names in wanted}
     found = sum_out_all(cells, dict(enumerate(shape)), list(set(map(frozenset, axes.values()))))
@@ -28,6 +26,18 @@ def marginals(
         names: found[frozenset(asked)].transpose([sorted(asked).index(axis) for axis in asked])
         for names, asked in axes.items()
     }
+
+
+def shares_within(parents: Places, base: Floats) -> Floats:
+    """The share that each class has, by base measure, of the coarser class that it is part of."""
+    return np.asarray(base / np.bincount(parents, base)[parents])
+
+
+def spread(weights: Floats, axis: int, parents: Places, shares: Floats) -> Floats:
+    """Weights on finer classes along an axis: class i gets its share of what class `parents[i]` has."""
+    out = weights.take(parents, axis=axis)
+    out *= shares.reshape(-1, *[1] * (out.ndim - axis - 1))
+    return np.asarray(out)
 
 
 def split(shape: Sequence[int]) -> int:
@@ -51,7 +61,7 @@ def _reductions(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, tup
     return place, head, tail
 
 
-def sum_out(weights: Array, shape: tuple[int, ...], axes: tuple[int, ...]) -> Array:
+def sum_out(weights: Numbers, shape: tuple[int, ...], axes: tuple[int, ...]) -> Numbers:
     """Sum over all axes but these; they keep their order."""
     if len(axes) == len(shape):
         return weights.reshape(shape)
@@ -70,8 +80,8 @@ def sum_out(weights: Array, shape: tuple[int, ...], axes: tuple[int, ...]) -> Ar
 
 
 def sum_out_all(
-    weights: Array, sizes: Mapping[int, int], wanted: Sequence[frozenset[int]]
-) -> dict[frozenset[int], Array]:
+    weights: Numbers, sizes: Mapping[int, int], wanted: Sequence[frozenset[int]]
+) -> dict[frozenset[int], Numbers]:
     """Marginals for several sets of axes of an array whose axes are the keys of `sizes`, in that order.
 
     Sums out what no set keeps; then the sets without the longest axis that only some keep go on without it.

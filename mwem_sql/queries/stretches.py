@@ -10,18 +10,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from math import prod
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+
+from mwem_sql.queries.arrays import Numbers, Places
 
 SHORT = 512
 """Numbers of an array that is not worth shortening."""
 _FEWER = 8
 """Numbers of an array for each of its stretches, from which on it is held as those: they take two arrays, one of 8 bytes a number."""
-
-Numbers: TypeAlias = npt.NDArray[Any]
-Places: TypeAlias = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False)

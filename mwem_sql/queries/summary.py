@@ -7,15 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from math import prod
-from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
-from mwem_sql.queries.linear import Block, Floats, LinearQuery
-
-Integers = npt.NDArray[np.int64]
-Each = TypeVar("Each", npt.NDArray[np.float64], npt.NDArray[np.int64])
+from mwem_sql.queries.arrays import Array, Flags, Floats, Integers
+from mwem_sql.queries.linear import Block, LinearQuery
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +63,7 @@ class Facts:
         return self._product(np.array([block.bound for block in self.blocks], dtype=np.int64))
 
     @cached_property
-    def plain(self) -> npt.NDArray[np.bool_]:
+    def plain(self) -> Flags:
         """Whether a query is the whole marginal of its attributes."""
         whole = [len(block.attributes) == 1 and block.is_identity for block in self.blocks]
         return self._product(np.array(whole, dtype=np.int64)).astype(np.bool_) & (self.counts > 0)
@@ -104,13 +100,13 @@ class Facts:
         numbers = np.array(list(chain.from_iterable(own)), dtype=np.int64)
         return np.asarray(numbers[np.repeat(begins, taken) + np.arange(int(taken.sum()))])
 
-    def _product(self, each: Each) -> Each:
+    def _product(self, each: Array) -> Array:
         return self._reduced(np.multiply, each)
 
-    def _sum(self, each: Each) -> Each:
+    def _sum(self, each: Array) -> Array:
         return self._reduced(np.add, each)
 
-    def _reduced(self, operation: np.ufunc, each: Each) -> Each:
+    def _reduced(self, operation: np.ufunc, each: Array) -> Array:
         """One number per query from those of its blocks."""
         out = np.full(len(self.counts), operation.identity, dtype=each.dtype)
         some = self.counts > 0
@@ -120,7 +116,7 @@ class Facts:
 
 
 def distinct_rows(rows: Integers, size: int) -> tuple[Integers, Integers, Integers]:
-    """Each row once, the place of the first like it, and for each row which of them it is. Numbers are below `size`."""
+    """Array row once, the place of the first like it, and for each row which of them it is. Numbers are below `size`."""
     if size ** rows.shape[1] < 2**62:
         codes = np.zeros(len(rows), dtype=np.int64)
         for column in rows.T:

@@ -19,10 +19,13 @@ from mwem_sql.database.dialect import fold
 from mwem_sql.database.sandbox import Sandbox
 from mwem_sql.database.session import Session
 from mwem_sql.errors import OptionError, refuse
-from mwem_sql.model.state import Mixture, State
+from mwem_sql.model.mixture import Mixture
+from mwem_sql.model.state import State
 from mwem_sql.private import engine
-from mwem_sql.queries.boxes import MANY, Boxes, is_boxes
-from mwem_sql.queries.linear import Floats, LinearQuery
+from mwem_sql.queries.answers import answer_all
+from mwem_sql.queries.arrays import Floats
+from mwem_sql.queries.linear import LinearQuery
+from mwem_sql.queries.marginals import shares_within, spread
 from mwem_sql.releases import store
 from mwem_sql.releases.store import Stored
 from mwem_sql.workload import Workload
@@ -51,29 +54,20 @@ class Answerer:
                 alike.setdefault(part.linear.attributes, []).append(part.linear)
         found: dict[int, Floats] = {}
         for queries in alike.values():
-            marginal = self._marginal(queries[0], compiled)
-            boxes = [query for query in queries if is_boxes(query)]
-            if len(boxes) >= MANY:
-                # Differences of sums; a count of nothing is 0 all the same.
-                sums = Boxes(boxes)
-                found.update(
-                    zip(map(id, boxes), np.split(np.maximum(sums.answers(marginal), 0.0), sums.ends[:-1]), strict=True)
-                )
-            found.update((id(query), query.answer(marginal)) for query in queries if id(query) not in found)
+            answers = answer_all(queries, self._marginal(queries[0].attributes, compiled))
+            found.update(zip(map(id, queries), answers, strict=True))
         return [
             _in_units(query, found[id(query.linear)], None if query.over is None else found[id(query.over.linear)])
             for query in compiled.queries
         ]
 
-    def _marginal(self, query: LinearQuery, compiled: Compiled) -> Floats:
-        """The marginal over the query's own, finer classes."""
-        out = self._state.marginal(query.attributes)
-        for axis, name in enumerate(query.attributes):
+    def _marginal(self, attributes: Sequence[str], compiled: Compiled) -> Floats:
+        """The marginal over the queries' own, finer classes."""
+        out = self._state.marginal(attributes)
+        for axis, name in enumerate(attributes):
             finer, own = compiled.classes[name], self.stored.classes[name]
-            parents = _parents(finer.pieces.points, finer.representatives, finer.pieces.known, own)
-            sizes = finer.shares_of(own)
-            share = sizes / np.bincount(parents, weights=sizes, minlength=own.count)[parents]
-            out = out.take(parents, axis=axis) * share.reshape([-1 if k == axis else 1 for k in range(out.ndim)])
+            parents = own.holding(finer.pieces)[finer.representatives]
+            out = spread(out, axis, parents, shares_within(parents, finer.shares_of(own)))
         return out
 
     def counts(self, predicates: Sequence[str]) -> list[float]:
@@ -94,15 +88,6 @@ def _in_units(query: CompiledQuery, sums: Floats, counts: Floats | None) -> Floa
 
 def _or_null(value: float) -> float | None:
     return None if math.isnan(value) else value
-
-
-def _parents(points: Any, representatives: Any, known: int, own: Any) -> Any:
-    """The release's class that each finer class lies in."""
-    if own.attribute.values is not None:
-        return own.codes[representatives]
-    inside = np.minimum(representatives, known - 1)
-    found = own.codes[np.clip(np.searchsorted(own.pieces.lows, points[inside], side="right") - 1, 0, None)]
-    return np.where(representatives >= known, own.codes[-1], found)
 
 
 def answerer(session: Session, output: str, function: str) -> Answerer:
@@ -167,17 +152,14 @@ def weights(session: Session, output: str, attributes: list[str]) -> tuple[list[
             f"attributes ({attributes!r}) have {cells:,} value combinations, more than {MAX_WEIGHTS:,}",
             "name fewer",
         )
-    spread = ready.stored.state().marginal(names)
+    found = ready.stored.state().marginal(names)
     for axis, classes in enumerate(own.values()):
-        sizes = np.maximum(classes.densities, 1e-300)
-        share = sizes / np.bincount(classes.codes, weights=sizes)[classes.codes]
-        spread = spread.take(classes.codes, axis=axis) * share.reshape(
-            [-1 if k == axis else 1 for k in range(spread.ndim)]
-        )
+        shares = shares_within(classes.codes, np.maximum(classes.densities, 1e-300))
+        found = spread(found, axis, classes.codes, shares)
     labels = [[classes.pieces.label(piece) for piece in range(len(classes.pieces))] for classes in own.values()]
     kinds = [classes.attribute.type if classes.pieces.listed else "VARCHAR" for classes in own.values()]
     rows = [
         {"cell": list(cell), "weight": weight}
-        for cell, weight in zip(itertools.product(*labels), spread.ravel().tolist(), strict=True)
+        for cell, weight in zip(itertools.product(*labels), found.ravel().tolist(), strict=True)
     ]
     return list(zip(names, kinds, strict=True)), rows

@@ -17,7 +17,8 @@ from mwem_sql.compiler.blocks import CompiledQuery
 from mwem_sql.domains.classes import Classes, Ints
 from mwem_sql.model.grid import Grid
 from mwem_sql.mwem.problem import Outcome, Problem, Step
-from mwem_sql.queries.linear import Block, Labels, LinearQuery
+from mwem_sql.queries.arrays import Labels
+from mwem_sql.queries.linear import Block, LinearQuery
 
 Integers = npt.NDArray[np.int64]
 

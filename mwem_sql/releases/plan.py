@@ -15,8 +15,9 @@ from mwem_sql.accounting.split import Split, split
 from mwem_sql.boundary import relations
 from mwem_sql.boundary.relations import Relation
 from mwem_sql.compiler.blocks import MAX_CELLS
+from mwem_sql.compiler.codes import Unit
 from mwem_sql.compiler.pipeline import Compiled, compile_workload
-from mwem_sql.compiler.pushdown import Pushdown, Unit, plan_pushdown
+from mwem_sql.compiler.pushdown import Pushdown, plan_pushdown
 from mwem_sql.database.garbage import uncollected
 from mwem_sql.database.sandbox import Sandbox
 from mwem_sql.database.session import Session

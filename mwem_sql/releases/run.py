@@ -28,7 +28,8 @@ from mwem_sql.database.garbage import frozen
 from mwem_sql.database.session import Session
 from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import RELEASE, OutputError, refuse
-from mwem_sql.model.state import Mixture, State
+from mwem_sql.model.mixture import Mixture
+from mwem_sql.model.state import State
 from mwem_sql.mwem.loop import mwem
 from mwem_sql.mwem.problem import Outcome
 from mwem_sql.private import engine

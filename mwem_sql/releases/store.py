@@ -24,8 +24,9 @@ from mwem_sql.database.ticks import cast
 from mwem_sql.domains.classes import Classes, Pieces
 from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import MwemError, OutputError, TableError, legible, refuse
-from mwem_sql.model.state import Mixture, State
-from mwem_sql.queries.linear import Floats
+from mwem_sql.model.mixture import Mixture
+from mwem_sql.model.state import State
+from mwem_sql.queries.arrays import Floats
 from mwem_sql.synthesis.values import Rows
 
 _ARRIVED = "__mwem_arrived"  # a name that no table of the user has

@@ -26,7 +26,7 @@ from mwem_sql.database.session import Session
 from mwem_sql.database.ticks import cast
 from mwem_sql.domains.domain import Domain, read_domain
 from mwem_sql.errors import MwemError, OptionError, WorkloadError, refuse
-from mwem_sql.private import engine
+from mwem_sql.private.suggest import suggest_domain
 from mwem_sql.releases import answer
 from mwem_sql.releases.explain import plan_rows
 from mwem_sql.releases.request import Request, read_whole
@@ -145,7 +145,7 @@ def _suggest_domain(session: Session, arguments: dict[str, Any], _: list[str] | 
     con = session.cursor()
     relation = relations.describe(con, _name(arguments, "private_table", function), session.place, function)
     ledger_of(con, relation, session.place, function).note(session.cursor(), None, function)
-    return engine.suggest_domain(session.cursor(), relation)
+    return suggest_domain(session.cursor(), relation)
 
 
 def _built(workload: Workload) -> Rows:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from mwem_sql.model.state import State
 from mwem_sql.model.tree import Names, Tree
-from mwem_sql.queries.linear import Floats
+from mwem_sql.queries.arrays import Floats
 
 Indices = npt.NDArray[np.int64]
 

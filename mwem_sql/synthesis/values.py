@@ -11,8 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from mwem_sql.domains.classes import Classes
-from mwem_sql.model.state import Mixture, State
-from mwem_sql.queries.linear import Floats
+from mwem_sql.model.mixture import Mixture
+from mwem_sql.model.state import State
+from mwem_sql.queries.arrays import Floats
 from mwem_sql.synthesis.deal import Codes, draw_codes, stable_order
 from mwem_sql.synthesis.rounding import Indices, systematic_counts
 

@@ -23,7 +23,8 @@ from mwem_sql.compiler.pipeline import Compiled, compile_workload
 from mwem_sql.compiler.pushdown import plan_pushdown
 from mwem_sql.database.catalog import Name
 from mwem_sql.database.sandbox import Sandbox
-from mwem_sql.domains.domain import Attribute, Domain
+from mwem_sql.domains.attribute import Attribute
+from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import CellsError, DomainError, MwemError
 from mwem_sql.private import engine
 from mwem_sql.workload import Query, Workload

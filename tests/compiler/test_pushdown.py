@@ -26,8 +26,10 @@ from sqlglot import exp
 
 from mwem_sql.boundary import relations
 from mwem_sql.compiler import codes, pushdown
+from mwem_sql.compiler.codes import Unit
 from mwem_sql.compiler.pipeline import Compiled, compile_workload
-from mwem_sql.compiler.pushdown import Aggregates, GroupBy, Product, Pushdown, Unit, plan_pushdown
+from mwem_sql.compiler.pushdown import Pushdown, plan_pushdown
+from mwem_sql.compiler.scans import Aggregates, GroupBy, Product
 from mwem_sql.database.catalog import Name, Place
 from mwem_sql.database.sandbox import Sandbox
 from mwem_sql.database.session import Session

@@ -208,7 +208,8 @@ def test_sums_saturate() -> None:
         ([10**12, 10**12, 7], 7),
         ([3, 0, 2**40], 3 * LEVELS + 2**40),
     ):
-        assert engine._saturated(query, np.array(counts), sum(counts)).tolist() == [expected]
+        rows = np.array(counts)
+        assert engine._saturated(query, rows, query.answer(rows)).tolist() == [expected]
 
 
 def test_averages(connect: Open) -> None:

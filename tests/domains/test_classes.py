@@ -196,3 +196,17 @@ def test_probes_lie_in_their_pieces(attribute: Attribute) -> None:
             for piece, value in zip(chosen, values, strict=True)
         )
     assert len(pieces.probe(np.zeros(0, dtype=np.intp), generator)) == 0
+
+
+@pytest.mark.parametrize("nullable", [False, True])
+def test_the_class_that_holds_a_finer_piece(*, nullable: bool) -> None:
+    attribute = Attribute("x", "INTEGER", low=0, high=99, nullable=nullable)
+    own, finer = cut_pieces(attribute, [50]), cut_pieces(attribute, [20, 50, 70])
+    classes = Classes(own, np.arange(len(own), dtype=np.int32)[::-1].copy())
+    found = classes.holding(finer)
+    assert len(found) == len(finer)
+    for code, low in zip(found.tolist(), finer.lows.tolist(), strict=False):
+        (inside,) = np.flatnonzero((own.lows <= low) & (low <= own.highs))
+        assert code == classes.codes[inside]
+    if nullable:
+        assert found[-1] == classes.codes[-1]

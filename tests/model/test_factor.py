@@ -8,14 +8,10 @@ from math import log
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from strategies import blocks, seeds
 
 from mwem_sql.model import factor as module
-from mwem_sql.model.factor import SCHEMA, Factor, answer_scalars, factors_from_table, factors_to_table
+from mwem_sql.model.factor import SCHEMA, Factor, factors_from_table, factors_to_table
 from mwem_sql.queries import marginals
-from mwem_sql.queries.linear import Block, LinearQuery
 
 SHAPE = {"a": 3, "b": 2, "c": 1, "d": 4, "e": 2}
 
@@ -80,27 +76,6 @@ def test_lift() -> None:
     factor.lift(10.0)
     assert factor.weights.tolist() == [10 * module.FLOOR, 10 * module.FLOOR, 10.0]
     assert factor.lowest == pytest.approx(log(module.FLOOR))
-
-
-@settings(deadline=None, max_examples=50)
-@given(st.data(), st.sampled_from([["a"], ["d", "a"], ["b", "e", "d", "c", "a"]]), seeds, st.integers(1, 60))
-def test_scalar_answers(data: st.DataObject, names: list[str], seed: int, batch: int) -> None:
-    """In batches of any size, as `LinearQuery.answer` gives them one by one."""
-    cuts = data.draw(st.sets(st.integers(1, len(names) - 1))) if len(names) > 1 else set()
-    groups = [names[start:end] for start, end in itertools.pairwise([0, *sorted(cuts), len(names)])]
-    single = [blocks(SHAPE, group).filter(lambda block: block.size == 1) for group in groups]
-    queries = data.draw(st.lists(st.tuples(*single), max_size=6))
-    marginal = np.random.default_rng(seed).random([SHAPE[name] for name in names])
-    expected = [float(LinearQuery(query).answer(marginal)[0]) for query in queries]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "BATCH", batch)
-        found = answer_scalars(queries, marginal)
-    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
-
-
-def test_scalar_answers_with_signs() -> None:
-    block = Block(("a",), np.array([0, -1, 0], np.int32), 1, np.array([1, 1, -1], np.int8))
-    assert answer_scalars([(block,), (block,)], np.array([5.0, 7.0, 2.0])).tolist() == [3.0, 3.0]
 
 
 def test_table_shares_memory() -> None:

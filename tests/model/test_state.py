@@ -14,7 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import Floats, close, dense, domains, problems, queries, seeds, states
 
-from mwem_sql.model.state import SCHEMA, Mixture, State
+from mwem_sql.model.factor import SCHEMA
+from mwem_sql.model.mixture import Mixture
+from mwem_sql.model.state import State
 from mwem_sql.queries.linear import Block, LinearQuery
 
 Problem = tuple[dict[str, Floats], float, list[tuple[LinearQuery, Floats]]]
@@ -219,51 +221,6 @@ def test_state_without_attributes() -> None:
     assert state.replay([(LinearQuery(()), np.array([3.0]))]) == 0
     back = State.from_table(state.table())
     assert (back.total, back.attributes) == (12.0, ())
-
-
-@quick
-@given(st.lists(seeds, min_size=1, max_size=3), domains(3), st.data())
-def test_mixture(several: list[int], sizes: dict[str, Floats], data: st.DataObject) -> None:
-    shape = {name: len(size) for name, size in sizes.items()}
-    kept = []
-    for number, seed in enumerate(several):
-        generator = np.random.default_rng(seed)
-        state = State.uniform(sizes, 10.0 + number)
-        query = data.draw(queries(shape))
-        state.replay([(query, generator.random(query.cells) * 10)], passes=2)
-        kept.append(state)
-    mixture = Mixture(kept)
-    A = np.mean([dense(state) for state in kept], axis=0)
-    assert mixture.attributes == tuple(sizes)
-    assert mixture.shape(tuple(sizes)) == tuple(shape.values())
-    assert mixture.total == pytest.approx(A.sum())
-    assert mixture.cells == sum(state.cells for state in kept)
-    table = mixture.table()
-    assert table.schema == SCHEMA.insert(0, pa.field("state", pa.int32()))
-    asked = data.draw(st.lists(queries(shape), max_size=3))
-    for one in (mixture, Mixture.from_table(table, mixture.attributes)):
-        close(dense(one), A, 10.0)
-        for query, answer in zip(asked, one.answers(asked), strict=True):
-            close(answer, oracle.evaluate(oracle.dense_query(query, shape), A), 10.0)
-            close(one.answer(query), answer, 10.0)
-
-
-def test_mixture_of_states_with_different_factors() -> None:
-    """Their tables list the attributes in different orders."""
-    one, other = (State.uniform({"a": np.ones(3), "b": np.array([1.0, 4.0])}, 10.0) for _ in range(2))
-    other.join(["a", "b"])
-    assert State.from_table(other.table()).attributes == ("b", "a")
-    back = Mixture.from_table(Mixture([one, other]).table())
-    assert back.attributes == ("a", "b")
-    close(dense(back), dense(one), 10.0)
-
-
-def test_mixture_refusals() -> None:
-    with pytest.raises(ValueError, match="at least one state"):
-        Mixture([])
-    one, other = State.uniform({"a": np.ones(2)}, 1.0), State.uniform({"a": np.ones(3)}, 1.0)
-    with pytest.raises(ValueError, match="same attributes and classes"):
-        Mixture([one, other])
 
 
 @quick

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from strategies import seeds
 
 from mwem_sql.model import two_way as module
-from mwem_sql.model.grid import Adaptive
+from mwem_sql.model.adaptive import Adaptive
 from mwem_sql.model.state import State
-from mwem_sql.model.two_way import Pairs
+from mwem_sql.model.two_way import TwoWay
 from mwem_sql.queries.linear import Block, LinearQuery
 
 
@@ -21,7 +21,7 @@ def cuboid(shape: dict[str, int], names: tuple[str, ...]) -> LinearQuery:
     return LinearQuery(tuple(Block((name,), np.arange(shape[name], dtype=np.int32), shape[name]) for name in names))
 
 
-def errors(pairs: Pairs, state: State) -> list[float]:
+def errors(pairs: TwoWay, state: State) -> list[float]:
     """For each attribute and each pair of attributes the sum of absolute errors, as a share of the total."""
     found = []
     for names in itertools.chain(itertools.combinations(pairs.index, 1), itertools.permutations(pairs.index, 2)):
@@ -43,7 +43,7 @@ def test_pairs_follow_the_state(seed: int, attributes: int, measured: int, lag: 
     generator = np.random.default_rng(seed)
     shape = {f"x{number}": int(generator.integers(2, 4)) for number in range(attributes)}
     state = State.uniform({name: np.ones(size) for name, size in shape.items()}, 50.0)
-    pairs = Pairs(shape)
+    pairs = TwoWay(shape)
     before = np.zeros(0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "WIDE", wide)
@@ -70,7 +70,7 @@ def test_pairs_follow_a_state_whose_groups_are_split(seed: int, measured: int, l
     shape = {name: int(generator.integers(2, 8)) for name in "abcdef"}
     state = Adaptive.uniform({name: np.ones(size) for name, size in shape.items()}, 50.0)
     read = set(generator.choice(list(shape), 3, replace=False).tolist())
-    pairs, followed = Pairs(shape, read), 0
+    pairs, followed = TwoWay(shape, read), 0
     for _ in range(measured + 1):
         for name in state.regridded[followed:]:
             pairs.regrid(name, state.grids[name])
@@ -99,7 +99,7 @@ def test_pairs_follow_a_state_whose_groups_are_split(seed: int, measured: int, l
 def test_other_groups_are_a_change_whatever_they_weigh() -> None:
     """Half of the records in two values, then all of that half in one: the weights of groups, one after the other, are the same."""
     state = Adaptive.uniform({"a": np.ones(4)}, 100.0)
-    pairs = Pairs({"a": 4}, read=())
+    pairs = TwoWay({"a": 4}, read=())
     measurements = []
     for high in (4, 3):
         inside = (np.arange(4) >= 2) & (np.arange(4) < high)
@@ -117,7 +117,7 @@ def test_what_is_far_away_is_left_alone() -> None:
     for one, other in itertools.pairwise(shape):
         for _ in range(200):
             state.update(cuboid(shape, (one, other)), np.array([300.0, 200.0, 200.0, 300.0]))
-    pairs = Pairs(shape)
+    pairs = TwoWay(shape)
     pairs.refresh(state.trees, 1e-3)
     assert not pairs.refresh(state.trees, 1e-3).any()
     state.update(cuboid(shape, ("x0", "x1")), np.array([500.0, 0.0, 0.0, 500.0]))

@@ -24,8 +24,10 @@ from mwem_sql.accounting.budget import Budget
 from mwem_sql.accounting.pace import Pace
 from mwem_sql.accounting.scales import Kind, noise_scale
 from mwem_sql.accounting.split import Split, split
-from mwem_sql.model.grid import Adaptive, Grouped
-from mwem_sql.model.state import Mixture, State
+from mwem_sql.model.adaptive import Adaptive
+from mwem_sql.model.grouped import Grouped
+from mwem_sql.model.mixture import Mixture
+from mwem_sql.model.state import State
 from mwem_sql.mwem.loop import PASSES, mwem
 from mwem_sql.mwem.problem import Outcome, Problem
 from mwem_sql.mwem.regimes import FIRST_SHARE

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import domains, queries, seeds
 
-from mwem_sql.model.fit import Target
-from mwem_sql.model.grid import Adaptive
+from mwem_sql.model.adaptive import Adaptive
 from mwem_sql.model.state import State
+from mwem_sql.model.targets import Target
 from mwem_sql.mwem import offers as module
 from mwem_sql.mwem.offers import Offers
 from mwem_sql.queries.linear import Block, LinearQuery

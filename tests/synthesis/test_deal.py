@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import Floats, seeds, states, tree_of
 
-from mwem_sql.model.state import Mixture, State
+from mwem_sql.model.mixture import Mixture
+from mwem_sql.model.state import State
 from mwem_sql.synthesis.deal import BLOCK, draw_codes, fair_parts, stable_order
 from mwem_sql.synthesis.rounding import whole_tables
 

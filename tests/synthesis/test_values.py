@@ -18,7 +18,8 @@ from mwem_sql.database.catalog import Name
 from mwem_sql.database.sandbox import Sandbox
 from mwem_sql.domains.classes import Classes
 from mwem_sql.domains.domain import Domain
-from mwem_sql.model.state import SCHEMA, State
+from mwem_sql.model.factor import SCHEMA
+from mwem_sql.model.state import State
 from mwem_sql.releases.store import write_table
 from mwem_sql.synthesis import deal, values
 from mwem_sql.synthesis.values import draw_rows, uniform_choice
