@@ -10,18 +10,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from mwem_sql.accounting.accounts import ledger_of
-from mwem_sql.boundary import relations
 from mwem_sql.compiler.blocks import CompiledQuery
 from mwem_sql.compiler.pipeline import Compiled, compile_workload
-from mwem_sql.compiler.pushdown import plan_pushdown
 from mwem_sql.database.dialect import fold
 from mwem_sql.database.sandbox import Sandbox
 from mwem_sql.database.session import Session
 from mwem_sql.errors import OptionError, refuse
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
-from mwem_sql.private import engine
 from mwem_sql.queries.answers import answer_all
 from mwem_sql.queries.arrays import Floats
 from mwem_sql.queries.linear import LinearQuery
@@ -57,7 +53,7 @@ class Answerer:
             answers = answer_all(queries, self._marginal(queries[0].attributes, compiled))
             found.update(zip(map(id, queries), answers, strict=True))
         return [
-            _in_units(query, found[id(query.linear)], None if query.over is None else found[id(query.over.linear)])
+            in_units(query, found[id(query.linear)], None if query.over is None else found[id(query.over.linear)])
             for query in compiled.queries
         ]
 
@@ -77,49 +73,21 @@ class Answerer:
         compiled = self.compile(workload)
         for query, values in zip(compiled.queries, self.answers(compiled), strict=True):
             for cell, value in zip(query.cells(), values.tolist(), strict=True):
-                yield {"query": query.number, "name": query.label, "cell": cell, "answer": _or_null(value)}
+                yield {"query": query.number, "name": query.label, "cell": cell, "answer": or_null(value)}
 
 
-def _in_units(query: CompiledQuery, sums: Floats, counts: Floats | None) -> Floats:
+def in_units(query: CompiledQuery, sums: Floats, counts: Floats | None) -> Floats:
     """Sums on a measure's grid as what they stand for, or as averages."""
     scaled = sums * query.linear.unit
     return scaled if counts is None else np.divide(scaled, counts, out=np.full_like(scaled, np.nan), where=counts > 0)
 
 
-def _or_null(value: float) -> float | None:
+def or_null(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
 def answerer(session: Session, output: str, function: str) -> Answerer:
     return Answerer(session, store.load(session.cursor(), output, session.place, function))
-
-
-def compare(session: Session, table: str, output: str, workload: Workload) -> Iterator[dict[str, Any]]:
-    """True and released answers side by side.
-
-    Privacy:
-        None: this shows true answers to the curator. The ledger notes that it was done.
-    """
-    function = "mwem_compare"
-    ready = answerer(session, output, function)
-    con = session.cursor()
-    relation = relations.describe(con, table, session.place, function)
-    compiled = ready.compile(workload)
-    linear = [query.linear for query in compiled.queries] + [
-        query.over.linear for query in compiled.queries if query.over
-    ]
-    pushdown = plan_pushdown(relation, compiled.classes, linear)
-    ledger_of(con, relation, session.place, function).note(session.cursor(), str(ready.stored.name), function)
-    true = iter(np.split(engine.true_answers(session.cursor(), pushdown), pushdown.starts[1:]))
-    sums = [next(true).astype(np.float64) for _ in compiled.queries]
-    counts = [next(true).astype(np.float64) if query.over else None for query in compiled.queries]
-    truths = map(_in_units, compiled.queries, sums, counts)
-    for query, truth, values in zip(compiled.queries, truths, ready.answers(compiled), strict=True):
-        for cell, true_answer, value in zip(query.cells(), truth.tolist(), values.tolist(), strict=True):
-            yield {
-                "query": query.number, "name": query.label, "cell": cell, "true_answer": _or_null(true_answer),
-                "answer": _or_null(value), "error": _or_null(abs(value - true_answer)),
-            }  # fmt: skip
 
 
 def weights(session: Session, output: str, attributes: list[str]) -> tuple[list[tuple[str, str]], list[dict[str, Any]]]:

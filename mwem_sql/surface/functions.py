@@ -27,7 +27,7 @@ from mwem_sql.database.ticks import cast
 from mwem_sql.domains.domain import Domain, read_domain
 from mwem_sql.errors import MwemError, OptionError, WorkloadError, refuse
 from mwem_sql.private.suggest import suggest_domain
-from mwem_sql.releases import answer
+from mwem_sql.releases import answer, compare
 from mwem_sql.releases.explain import plan_rows
 from mwem_sql.releases.request import Request, read_whole
 from mwem_sql.releases.run import run_release
@@ -176,7 +176,7 @@ def _answer(session: Session, arguments: dict[str, Any], queries: list[str] | No
 
 def _compare(session: Session, arguments: dict[str, Any], queries: list[str] | None) -> Rows:
     table = _name(arguments, "private_table", "mwem_compare")
-    return answer.compare(session, table, _name(arguments, "output", "mwem_compare"), _workload(queries))
+    return compare.compare(session, table, _name(arguments, "output", "mwem_compare"), _workload(queries))
 
 
 def _budget(session: Session, arguments: dict[str, Any], _: list[str] | None) -> Rows:

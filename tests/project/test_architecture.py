@@ -19,7 +19,7 @@ SOURCES = {
 }
 # Where true answers are made, and where they are handed on; nowhere else are they held.
 MAKERS = {"mwem_sql/private/engine.py", "mwem_sql/private/kernel.py"}
-HOLDERS = {"mwem_sql/releases/run.py", "mwem_sql/releases/answer.py"}
+HOLDERS = {"mwem_sql/releases/run.py", "mwem_sql/releases/compare.py"}
 LONGEST = 460
 """Lines of a module. The aim is 300; what is longer today must not grow."""
 
