@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from mwem_sql.compiler.evaluate import TRUE, Values
 from mwem_sql.compiler.simplify import counts_all, simplified
+from mwem_sql.database.conditions import Condition, Leaf, Part
 from mwem_sql.database.measures import LEVELS, to_grid
-from mwem_sql.database.predicate import Condition, Leaf, Part
 from mwem_sql.domains.classes import Classes, Pieces
 from mwem_sql.errors import CellsError, refuse
 from mwem_sql.queries import stretches

@@ -17,8 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mwem_sql.database.conditions import Leaf
 from mwem_sql.database.measures import LARGEST
-from mwem_sql.database.predicate import Leaf
 from mwem_sql.database.sandbox import Sandbox
 from mwem_sql.database.ticks import Tick
 from mwem_sql.domains.classes import MAX_VALUES, Classes, Pieces, cut_pieces, value_pieces

@@ -19,11 +19,11 @@ from mwem_sql.compiler.blocks import MAX_CELLS, Builder, CompiledQuery, fine_cla
 from mwem_sql.compiler.cuts import compare, find_ticks
 from mwem_sql.compiler.evaluate import Terms, cut, evaluate, run
 from mwem_sql.compiler.templates import Reader
-from mwem_sql.database import predicate
+from mwem_sql.database import conditions, predicate
+from mwem_sql.database.conditions import Leaf, Part
 from mwem_sql.database.dialect import fold
 from mwem_sql.database.garbage import uncollected
 from mwem_sql.database.measures import LEVELS, Measure, read_measure
-from mwem_sql.database.predicate import Leaf, Part
 from mwem_sql.database.sandbox import Sandbox
 from mwem_sql.domains.classes import Classes
 from mwem_sql.domains.domain import Domain
@@ -150,7 +150,7 @@ def _parse(domain: Domain, workload: Workload, reader: Reader, measures: Mapping
             (text,) = query.group_by
             if text not in lists:
                 trees = predicate.parse_list(text, domain.spelling, "group_by", domain.table)
-                lists[text] = tuple(reader.part("group", predicate.leaf(tree.unnest())) for tree in trees)
+                lists[text] = tuple(reader.part("group", conditions.leaf(tree.unnest())) for tree in trees)
             parts += lists[text]
         if query.measure is not None:
             parts += factors[query.measure]
@@ -166,13 +166,13 @@ def _column(domain: Domain, name: str) -> Leaf:
             f"group_by names the unknown column {name!r}",
             f"{domain.table} has the columns {', '.join(domain.columns)}; an SQL expression goes into a plain VARCHAR",
         )
-    return predicate.leaf(exp.column(domain.spelling[fold(name)], quoted=True))
+    return conditions.leaf(exp.column(domain.spelling[fold(name)], quoted=True))
 
 
 def _terms(parsed: Sequence[Parts]) -> Terms:
     """Every distinct leaf with its role: truth, group or factor."""
     distinct = dict.fromkeys(part for parts in parsed for part in parts)
-    return {(part.role, leaf.sql): leaf for part in distinct for leaf in predicate.leaves(part.what)}
+    return {(part.role, leaf.sql): leaf for part in distinct for leaf in conditions.leaves(part.what)}
 
 
 def _check_cells(compiled: Compiled) -> None:
@@ -240,6 +240,8 @@ def _texts(
             texts["measure", query.measure] = f"coalesce(CAST(({measures[query.measure].text}\n) AS DOUBLE), 0)"
         if query.group_by is not None and not query.verbatim:
             (listed,) = query.group_by
-            read = ", ".join(leaf.sql for part in parts if part.role == "group" for leaf in predicate.leaves(part.what))
+            read = ", ".join(
+                leaf.sql for part in parts if part.role == "group" for leaf in conditions.leaves(part.what)
+            )
             texts["group", listed] = f"row({listed}\n) IS NOT DISTINCT FROM row({read})"
     return texts

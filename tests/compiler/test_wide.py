@@ -16,7 +16,8 @@ from mwem_sql.compiler.evaluate import cut, evaluate
 from mwem_sql.compiler.pipeline import Compiled, compile_workload
 from mwem_sql.compiler.pushdown import plan_pushdown
 from mwem_sql.database.catalog import Name
-from mwem_sql.database.predicate import Leaf, leaf, parse
+from mwem_sql.database.conditions import Leaf, leaf
+from mwem_sql.database.predicate import parse
 from mwem_sql.database.sandbox import Sandbox
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.domain import Domain
