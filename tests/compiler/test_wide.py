@@ -124,7 +124,7 @@ def test_the_same_as_value_by_value(name: str, few: int, sandbox: Sandbox, monke
     leaves: list[Leaf] = [leaf(parse(text, DOMAIN.spelling, "predicate", "t")) for text in CONDITIONS[name]]
     terms = {("truth", own.sql): own for own in leaves}
     ticks = cuts.find_ticks(DOMAIN, [name], terms, sandbox)
-    pieces = cut(DOMAIN, [name], terms, ticks, None)
+    pieces = cut(DOMAIN, [name], terms, ticks, {})
     found = cuts.compare(terms, pieces, ticks, sandbox)
     assert few or len(found) == len(terms) or name in {"far", "w"}
     expected = evaluate({key: terms[key] for key in found}, pieces, sandbox)
