@@ -65,6 +65,16 @@ def refuse(kind: type[MwemError], function: str, what: str, hint: str) -> MwemEr
     return kind(f"{function}: {what}. Hint: {hint}")
 
 
+def refuse_query(what: str, hint: str, kind: type[WorkloadError] = WorkloadError) -> MwemError:
+    """A refusal of what a workload says, whichever function it was given to."""
+    return refuse(kind, "workload", what, hint)
+
+
+def refuse_domain(what: str, hint: str) -> MwemError:
+    """A refusal of what a schema or a domain table declares, whichever function needs it."""
+    return refuse(DomainError, "domain", what, hint)
+
+
 @contextmanager
 def legible(otherwise: MwemError) -> Iterator[None]:
     """What is in the schema mwem is for its owner to change, but then it may not be what it was; said without the cause."""

@@ -24,21 +24,12 @@ from mwem_sql.database.measures import is_aggregate
 from mwem_sql.database.predicate import bare
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.domain import Domain
-from mwem_sql.errors import MwemError, OptionError, WorkloadError, refuse
+from mwem_sql.errors import OptionError, WorkloadError, refuse, refuse_query
 
 COLUMNS = ("predicate", "measure", "group_by", "name", "weight")
-MAX_QUERIES = 2_000_000
+MAX_QUERIES = 2_000_000  # rows of a workload: more take gigabytes before anything is compiled
 _HALF = re.compile("[\ud800-\udfff]")
-
-SCHEMA = pa.schema(
-    [
-        ("predicate", pa.string()),
-        ("measure", pa.string()),
-        ("group_by", pa.list_(pa.string())),
-        ("name", pa.string()),
-        ("weight", pa.float64()),
-    ]
-)
+_UNREADABLE = "has a NUL or half of a surrogate pair in it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,36 +50,33 @@ class Query:
         for part in ("predicate", "measure", "name"):
             value = getattr(self, part)
             if value is not None and not isinstance(value, str):
-                raise _no(f"{part} ({value!r}) of a row is not text", f"{part} is a VARCHAR")
+                raise refuse_query(f"{part} ({value!r}) of a row is not text", f"{part} is a VARCHAR")
             if value is not None and not _is_readable(value):
-                raise _no(
-                    f"{part} ({value[:80]!r}) of a row has a NUL or half of a surrogate pair in it",
-                    "write characters only",
-                )
+                raise refuse_query(f"{part} ({value[:80]!r}) of a row {_UNREADABLE}", "write characters only")
         if self.group_by is not None:
             self._check_group_by(self.group_by)
         elif self.predicate is None and self.measure is None:
-            raise _no(
+            raise refuse_query(
                 "a row has a NULL predicate and no group_by, so it asks nothing",
                 "write a predicate ('true' counts all rows) or a group_by",
             )
         if not (isinstance(self.weight, (float, Real)) and 0 < self.weight < math.inf):
-            raise _no(
+            raise refuse_query(
                 f"a row has the weight {self.weight!r}, which must be a positive finite number", "leave it NULL for 1"
             )
 
     def _check_group_by(self, names: tuple[str, ...]) -> None:
         if not names:
-            raise _no("a row has an empty group_by list", "name columns, or leave it NULL")
+            raise refuse_query("a row has an empty group_by list", "name columns, or leave it NULL")
         for name in names:
             if not isinstance(name, str):
-                raise _no(
+                raise refuse_query(
                     f"a row has a group_by list ({list(names)!r}) with something other than names in it",
                     "list column names only",
                 )
             if not _is_readable(name):
-                raise _no(
-                    f"a row has a group_by ({list(names)!r}) with a NUL or half of a surrogate pair in it",
+                raise refuse_query(
+                    f"a row has a group_by ({list(names)!r}) with {_UNREADABLE.removeprefix('has ')}",
                     "write characters only",
                 )
 
@@ -114,11 +102,9 @@ class Workload:
 
     def __post_init__(self) -> None:
         if not self.queries:
-            raise refuse(WorkloadError, "workload", "the workload has no rows", "add at least one query")
+            raise refuse_query("the workload has no rows", "add at least one query")
         if len(self.queries) > MAX_QUERIES:
-            raise refuse(
-                WorkloadError,
-                "workload",
+            raise refuse_query(
                 f"the workload has {len(self.queries):,} rows, more than {MAX_QUERIES:,}",
                 "use group_by rows, each of which asks many cells at once",
             )
@@ -184,10 +170,7 @@ class Workload:
     @classmethod
     def parities(cls, domain: Domain, k: int, columns: Sequence[str] | None = None) -> Workload:
         """Parities of one to k attributes with two values each: the sum over rows of a product of +1 and -1."""
-        if columns is None:
-            chosen = [attribute for attribute in domain if _is_binary(attribute)]
-        else:
-            chosen = _named(domain, columns, "mwem_parities")
+        chosen = list(filter(_is_binary, domain)) if columns is None else _named(domain, columns, "mwem_parities")
         for attribute in chosen:
             if not _is_binary(attribute):
                 raise refuse(
@@ -209,28 +192,15 @@ class Workload:
     def to_arrow(self) -> pa.Table:
         """The rows of a workload table; every query has a name. `group_by` is text in all rows if it is in one."""
         verbatim = all(query.verbatim for query in self.queries)
-        rows = [
-            {
-                "predicate": query.predicate,
-                "measure": query.measure,
-                "group_by": None
-                if query.group_by is None
-                else list(query.group_by)
-                if verbatim
-                else _group_text(query),
-                "name": query.label,
-                "weight": float(query.weight),
-            }
-            for query in self.queries
+        groups = [query.group_by if verbatim else _group_text(query) for query in self.queries]
+        columns = [
+            pa.array([query.predicate for query in self.queries], pa.string()),
+            pa.array([query.measure for query in self.queries], pa.string()),
+            pa.array(groups, pa.list_(pa.string()) if verbatim else pa.string()),
+            pa.array([query.label for query in self.queries], pa.string()),
+            pa.array([float(query.weight) for query in self.queries], pa.float64()),
         ]
-        index = SCHEMA.get_field_index("group_by")
-        return pa.Table.from_pylist(
-            rows, schema=SCHEMA if verbatim else SCHEMA.set(index, pa.field("group_by", pa.string()))
-        )
-
-
-def _no(what: str, hint: str) -> MwemError:
-    return refuse(WorkloadError, "workload", what, hint)
+        return pa.table(columns, names=COLUMNS)
 
 
 def _is_readable(text: str) -> bool:
@@ -240,14 +210,10 @@ def _is_readable(text: str) -> bool:
 
 def _query(number: int, row: Mapping[str, Any]) -> Query:
     spelled = _spelled(tuple(row))
-    written, measure, group_by, name, weight = [
-        row[spelled[column]] if column in spelled else None for column in COLUMNS
-    ]
+    written, measure, group_by, name, weight = (row.get(spelled.get(column, column)) for column in COLUMNS)
     text = bare(written) if isinstance(written, str) else written
     if group_by is not None and not isinstance(group_by, (str, list, tuple)):
-        raise refuse(
-            WorkloadError,
-            "workload",
+        raise refuse_query(
             f"row {number} has a group_by ({group_by!r}) that is neither text nor a list of names",
             "write ['sex', 'race'] or 'sex, race'",
         )
@@ -267,9 +233,7 @@ def _spelled(names: tuple[str, ...]) -> dict[str, str]:
     """How a row's columns, which have the same names in all rows, are spelled in it."""
     for name in names:
         if fold(name) not in COLUMNS:
-            raise refuse(
-                WorkloadError,
-                "workload",
+            raise refuse_query(
                 f"column {name} is not a column of a workload",
                 f"a workload has any of {', '.join(COLUMNS)}; select just those",
             )
@@ -302,9 +266,10 @@ def _is_binary(attribute: Attribute) -> bool:
     return attribute.cells == 2 and attribute.bins is None
 
 
-def _group_text(query: Query) -> str:
-    names = query.group_by or ()
-    return ", ".join(map(_column, names)) if query.verbatim else names[0]
+def _group_text(query: Query) -> str | None:
+    if query.group_by is None:
+        return None
+    return ", ".join(map(_column, query.group_by)) if query.verbatim else query.group_by[0]
 
 
 def _column(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -99,3 +100,11 @@ def tree_of(shape: Mapping[str, int], sets: Sequence[Sequence[str]], seed: int, 
         targets.append(Target(query, total * generator.dirichlet(np.full(query.cells, 0.5)), 1.0))
     state.fit(targets)
     return state
+
+
+def cuboid(shape: dict[str, int], names: tuple[str, ...]) -> LinearQuery:
+    return LinearQuery(tuple(Block((name,), np.arange(shape[name], dtype=np.int32), shape[name]) for name in names))
+
+
+def marginals(shape: dict[str, int], *ways: int) -> list[LinearQuery]:
+    return [cuboid(shape, names) for way in ways for names in itertools.combinations(shape, way)]

@@ -1,12 +1,12 @@
-"""From evaluated leaves to blocks: classes that every leaf agrees on, each query's blocks on them, and the coarsest classes.
+"""From evaluated leaves to blocks: what each query asks of the fine classes of its columns, as few blocks as that takes.
 
-Pure array work on public values.
+Owns how parts of a query are put together, and how many cells that may take. Pure array work on public values; `settled` has the
+blocks on coarse classes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from hashlib import blake2b
 from itertools import product
 from math import prod
@@ -15,28 +15,26 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mwem_sql.compiler.evaluate import TRUE, Values
-from mwem_sql.compiler.simplify import counts_all, simplified
+from mwem_sql.compiler.evaluate import TRUE, Evaluated
+from mwem_sql.database.conditions import Condition, Leaf, Part
 from mwem_sql.database.measures import LEVELS, to_grid
-from mwem_sql.database.predicate import Condition, Leaf, Part
-from mwem_sql.domains.classes import Classes, Pieces
-from mwem_sql.errors import CellsError, refuse
+from mwem_sql.domains.classes import Classes
+from mwem_sql.errors import CellsError, MwemError, refuse_query
 from mwem_sql.queries import stretches
-from mwem_sql.queries.linear import Block, LinearQuery, tell_apart
-from mwem_sql.queries.stretches import Held, Signatures, Stretches
+from mwem_sql.queries.linear import Block, LinearQuery
+from mwem_sql.queries.stretches import Held, Stretches
 from mwem_sql.workload import Query
 
-MAX_JOINED = 2**29  # cells of all conditions that join columns; they are gone through several times
-MAX_VALUED = (
-    2**25
-)  # cells of all groups and measures that have conditions on the same columns; each is held in 4 to 12 bytes
-MAX_CELLS = 10_000_000  # cells of the whole state, and so of one query's attributes together
+MAX_JOINED = 2**29
+"""Cells of all conditions that join columns, together. Each is gone through several times: more take minutes."""
+MAX_VALUED = 2**25
+"""Cells of all groups and measures that have conditions on the same columns, together. Each is held in 4 to 12 bytes."""
+MAX_CELLS = 10_000_000
+"""Cells of the whole state, and so of one query's attributes together: 80 MB of weights."""
 
 Cell = tuple[str | None, ...]
-Evaluated = Mapping[tuple[str, str], Values]
-_Alike = dict[
-    tuple[str, ...], dict[tuple[Part, ...], Query]
-]  # by columns, what is asked of them and the first query that asks it
+# By columns, what is asked of them and the first query that asks it.
+_Examples = dict[tuple[str, ...], dict[tuple[Part, ...], Query]]
 
 
 class CompiledQuery(NamedTuple):
@@ -82,52 +80,17 @@ class Drafted(NamedTuple):
 Draft = tuple[Drafted, ...]  # a query over fine classes
 
 
-def fine_classes(
-    pieces: Mapping[str, Pieces], values: Evaluated, finer_than: Mapping[str, Classes] | None
-) -> dict[str, Classes]:
-    """Pieces on which every leaf takes the same values are one class."""
-    signatures = {name: Signatures(len(own)) for name, own in pieces.items()}
-    for item in values.values():
-        for axis, name in enumerate(item.columns):
-            signatures[name].add(_whole(item.held), axis)
-    out = {}
-    for name, own in pieces.items():
-        codes = np.zeros(len(own), dtype=np.int32)
-        if finer_than is not None and name in finer_than:
-            codes = finer_than[name].holding(own)
-        out[name] = Classes(own, tell_apart(codes, signatures[name].rows()))
-    return out
-
-
-def _whole(held: Held) -> Held:
-    """Numbers of a measure by their rank; all others are whole numbers."""
-    if isinstance(held, Stretches) or held.dtype.kind != "f":
-        return held
-    return np.unique(held, return_inverse=True)[1].reshape(held.shape)
-
-
-def on_classes(item: Values, fine: Mapping[str, Classes]) -> Values:
-    if len(item.columns) == 1:
-        return Values(item.columns, stretches.take(item.held, fine[item.columns[0]].representatives), item.labels)
-    array = item.array
-    for axis, name in enumerate(item.columns):
-        array = array.take(fine[name].representatives, axis=axis)
-    return Values(item.columns, array, item.labels)
-
-
 class Builder:
     """Builds the blocks of all queries; queries that ask the same of a column share one block."""
 
     def __init__(self, values: Evaluated, fine: Mapping[str, Classes]) -> None:
         self._values = values
-        self._fine = fine
+        self.fine = fine
         self._rank = {name: k for k, name in enumerate(fine)}
         self._true: dict[Part, npt.NDArray[np.bool_]] = {}
         self._cuts: dict[Part, Held] = {}
-        self._firsts: dict[str, npt.NDArray[np.intp]] = {}
         self._counting: dict[tuple[tuple[str, ...], bytes], Drafted] = {}
         self._blocks: dict[tuple[Part, ...], Drafted] = {}
-        self._settled: dict[int, tuple[tuple[Block, ...], tuple[tuple[Cell, ...], ...]]] = {}
 
     def check(self, asked: Iterable[tuple[Query, Sequence[Part]]]) -> None:
         """Refuse, before the first block is made, queries that take too many cells together.
@@ -135,8 +98,8 @@ class Builder:
         A condition on one column takes as much room as it has constants. What joins columns, and groups and measures under
         conditions of their own, is worked out cell by cell: cells times queries.
         """
-        joined: _Alike = {}
-        valued: _Alike = {}
+        joined: _Examples = {}
+        valued: _Examples = {}
         for query, parts in asked:
             for columns, own in self._together(parts).items():
                 if not is_cuts(columns, own):
@@ -145,21 +108,18 @@ class Builder:
         self._check_cells(joined, MAX_JOINED, "join conditions on several columns by AND instead of OR")
         self._check_cells(valued, MAX_VALUED, "declare step or bins in a domain table")
 
-    def _check_cells(self, found: _Alike, most: int, cure: str) -> None:
+    def _check_cells(self, examples: _Examples, most: int, cure: str) -> None:
         # One for a set of columns is what any workload may have.
-        many = {columns: alike for columns, alike in found.items() if len(alike) > 1}
-        cells = {
-            columns: len(alike) * prod(self._fine[name].count for name in columns) for columns, alike in many.items()
-        }
+        many = {columns: asked for columns, asked in examples.items() if len(asked) > 1}
+        cells = {names: len(asked) * prod(self.fine[name].count for name in names) for names, asked in many.items()}
         if sum(cells.values()) > most:
             columns = max(cells, key=cells.__getitem__)
             example = next(iter(many[columns].values()))
-            raise refuse(
-                CellsError,
-                "workload",
+            raise refuse_query(
                 f"{sum(map(len, many.values())):,} queries, such as {example.label!r} over {', '.join(columns)}, are worked out cell by cell:"
                 f" {sum(cells.values()):,} cells, more than {most:,}",
                 f"{cure}, use fewer constants in all, or ask fewer such queries at a time",
+                CellsError,
             )
 
     def draft(self, query: Query, parts: Sequence[Part]) -> Draft:
@@ -176,10 +136,8 @@ class Builder:
             blocks = _within_levels(blocks)
         if not counts:
             # Nothing is counted, whatever the other blocks say; what is left is their cells.
-            blocks = [
-                own._replace(block=Block(own.block.attributes, np.full(own.block.shape, -1, dtype=np.int32), own.block.size))
-                for own in blocks if own.grouped
-            ] or [Drafted((), Block((), np.array(-1, dtype=np.int32), 1), ((),))]  # fmt: skip
+            blocks = [own._replace(block=_counting_nothing(own.block)) for own in blocks if own.grouped]
+            blocks = blocks or [Drafted((), Block((), np.array(-1, dtype=np.int32), 1), ((),))]
         return tuple(blocks)
 
     def _together(self, parts: Sequence[Part]) -> dict[tuple[str, ...], tuple[Part, ...]]:
@@ -206,7 +164,7 @@ class Builder:
         }
 
     def _block(self, query: Query, columns: tuple[str, ...], own: Sequence[Part]) -> Drafted:
-        shape = tuple([self._fine[name].count for name in columns])
+        shape = tuple([self.fine[name].count for name in columns])
         if prod(shape) > MAX_CELLS:
             raise too_many(query.label, columns, prod(shape))
         if is_cuts(columns, own):
@@ -247,14 +205,13 @@ class Builder:
         final[mask] = numbered
         final[~counted] = -1
         block = Block(columns, final, max(1, len(used)), values, unit)
-        return Drafted(
-            self._ranks(columns), block, tuple(cells[k] for k in used.tolist()) or (cells[0],), bool(counted.any())
-        )
+        shown = tuple(cells[k] for k in used.tolist()) or (cells[0],)
+        return Drafted(self._ranks(columns), block, shown, bool(counted.any()))
 
     def _is_true(self, part: Part) -> npt.NDArray[np.bool_]:
         """Where a condition is true, on the classes of its columns."""
         if part not in self._true:
-            shape = tuple(self._fine[name].count for name in part.columns)
+            shape = tuple(self.fine[name].count for name in part.columns)
             self._true[part] = _truth(part.what, self._values, part.columns, shape) == TRUE
         return self._true[part]
 
@@ -267,78 +224,27 @@ class Builder:
 
     def _count(self, columns: tuple[str, ...], mask: Held) -> Drafted:
         """The block that counts the records for which `mask` is true: one for all queries that ask it, in whatever words."""
-        found = mask if isinstance(mask, Stretches) else Stretches.of(mask)
-        key = (columns, blake2b(np.append(found.begins, found.numbers[0]).tobytes(), digest_size=16).digest())
+        short = mask if isinstance(mask, Stretches) else Stretches.of(mask)
+        key = (columns, blake2b(np.append(short.begins, short.numbers[0]).tobytes(), digest_size=16).digest())
         if key not in self._counting:
-            labels: Held = Stretches(found.begins, found.numbers.astype(np.int32) - 1, found.shape)
+            labels: Held = Stretches(short.begins, short.numbers.astype(np.int32) - 1, short.shape)
             if not isinstance(mask, Stretches):
                 labels = mask.astype(np.int32) - 1
-            self._counting[key] = Drafted(
-                self._ranks(columns), Block(columns, labels, 1), ((),), bool(found.numbers.any())
-            )
+            block = Block(columns, labels, 1)
+            self._counting[key] = Drafted(self._ranks(columns), block, ((),), bool(short.numbers.any()))
         return self._counting[key]
 
     def _ranks(self, columns: tuple[str, ...]) -> tuple[int, ...]:
         return tuple(self._rank[name] for name in columns)
 
-    def coarse_classes(self, drafts: Sequence[Draft], finer_than: Mapping[str, Classes] | None) -> dict[str, Classes]:
-        """Fine classes that no block tells apart are one class: the coarsest partition that answers the workload exactly."""
-        signatures = {name: Signatures(own.count) for name, own in self._fine.items()}
-        for block in {id(drafted.block): drafted.block for draft in drafts for drafted in draft}.values():
-            for axis, name in enumerate(block.attributes):
-                signatures[name].add(block.held, axis)
-                if block.values is not None:
-                    signatures[name].add(block.values, axis)
-        out = {}
-        for name, own in self._fine.items():
-            codes = np.zeros(own.count, dtype=np.int32)
-            if finer_than is not None and name in finer_than:
-                codes = finer_than[name].holding(own.pieces)[own.representatives]
-            by_piece = tell_apart(codes, signatures[name].rows())[own.codes]
-            out[name] = Classes(own.pieces, tell_apart(np.zeros_like(by_piece), by_piece[:, None]))
-        return out
-
-    def settle(
-        self, number: int, query: Query, parts: Sequence[Part], draft: Draft, coarse: Mapping[str, Classes]
-    ) -> CompiledQuery:
-        """The draft on coarse classes, without attributes that do not matter to it."""
-        blocks: tuple[Block, ...] = ()
-        groups: tuple[tuple[Cell, ...], ...] = ()
-        for drafted in draft:
-            found = self._settled.get(id(drafted.block))
-            if found is None:
-                found = self._settled[id(drafted.block)] = self._settle(drafted.block, drafted.cells, coarse)
-            blocks += found[0]
-            groups += found[1]
-        if query.group_by is None:
-            return CompiledQuery(number, query, LinearQuery(blocks), (), ())
-        return CompiledQuery(number, query, LinearQuery(blocks), groups, _positions(parts, draft))
-
-    def _settle(
-        self, block: Block, cells: tuple[Cell, ...], coarse: Mapping[str, Classes]
-    ) -> tuple[tuple[Block, ...], tuple[tuple[Cell, ...], ...]]:
-        labels, values = block.held, block.values
-        for axis, name in enumerate(block.attributes):
-            # Coarse classes are numbered by first appearance over pieces, and so are fine ones.
-            if coarse[name].count < self._fine[name].count:
-                if name not in self._firsts:
-                    self._firsts[name] = self._fine[name].codes[coarse[name].representatives].astype(np.intp)
-                first = self._firsts[name]
-                labels = (
-                    stretches.take(labels, first)
-                    if len(labels.shape) == 1
-                    else stretches.plain(labels).take(first, axis=axis)
-                )
-                values = None if values is None else values.take(first, axis=axis)
-        parts = simplified(Block(block.attributes, labels, block.size, values, block.unit))
-        if cells == ((),):
-            parts = [part for part in parts if not counts_all(part)]
-        return tuple(parts), (cells, *[((),)] * (len(parts) - 1))[: len(parts)]
-
 
 def is_cuts(columns: tuple[str, ...], own: Sequence[Part]) -> bool:
     """Whether parts only count the records for which conditions on one column are true."""
     return len(columns) == 1 and all(part.role == "truth" for part in own)
+
+
+def _counting_nothing(block: Block) -> Block:
+    return Block(block.attributes, np.full(block.shape, -1, dtype=np.int32), block.size)
 
 
 def _within_levels(blocks: list[Drafted]) -> list[Drafted]:
@@ -386,26 +292,9 @@ def _spread(
     return np.broadcast_to(array.transpose(order).reshape(wide), shape)
 
 
-def _positions(parts: Sequence[Part], draft: Draft) -> tuple[int, ...]:
-    """Where each group_by value of a row stands among those of the blocks."""
-    listed = [part.columns for part in parts if part.role == "group"]
-    if listed == [drafted.block.attributes for drafted in draft]:
-        return _inverse(range(len(listed)))  # as most are: a column each, in the table's order
-    block_of = {name: drafted.rank for drafted in draft for name in drafted.block.attributes}
-    return _inverse(tuple(sorted(range(len(listed)), key=lambda k: block_of[listed[k][0]] if listed[k] else ())))
-
-
-@lru_cache(maxsize=1000)
-def _inverse(order: Sequence[int]) -> tuple[int, ...]:
-    return tuple(sorted(range(len(order)), key=order.__getitem__))
-
-
-def too_many(label: str, columns: Sequence[str], cells: int) -> CellsError:
-    error = refuse(
-        CellsError,
-        "workload",
+def too_many(label: str, columns: Sequence[str], cells: int) -> MwemError:
+    return refuse_query(
         f"query {label!r} needs {cells:,} cells over {', '.join(columns)}, more than {MAX_CELLS:,}",
         "group by fewer columns, or by coarser expressions",
+        CellsError,
     )
-    assert isinstance(error, CellsError)
-    return error

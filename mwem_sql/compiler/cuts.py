@@ -17,7 +17,7 @@ from sqlglot import exp
 
 from mwem_sql.compiler.evaluate import TRUE, Terms, Ticks, Values, load_grid, run, truth_of, typed
 from mwem_sql.database import dialect
-from mwem_sql.database.predicate import Leaf
+from mwem_sql.database.conditions import Leaf
 from mwem_sql.database.sandbox import Sandbox
 from mwem_sql.database.ticks import Scale, Tick, is_finite, try_cast
 from mwem_sql.domains.classes import Pieces

@@ -17,13 +17,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mwem_sql.database.conditions import Leaf
 from mwem_sql.database.measures import LARGEST
-from mwem_sql.database.predicate import Leaf
 from mwem_sql.database.sandbox import Sandbox
 from mwem_sql.database.ticks import Tick
 from mwem_sql.domains.classes import MAX_VALUES, Classes, Pieces, cut_pieces, value_pieces
 from mwem_sql.domains.domain import Domain
-from mwem_sql.errors import CellsError, MwemError, PredicateError, WorkloadError, refuse
+from mwem_sql.errors import CellsError, MwemError, PredicateError, refuse_query
 from mwem_sql.queries.stretches import Held, hold, plain
 
 MAX_JOINT = 1_000_000  # value combinations on which one expression over several columns is evaluated
@@ -50,8 +50,11 @@ class Values:
         return plain(self.held)
 
 
+Evaluated = Mapping[tuple[str, str], Values]  # by role and SQL
+
+
 def cut(
-    domain: Domain, used: Sequence[str], terms: Terms, ticks: Ticks, finer_than: Mapping[str, Classes] | None
+    domain: Domain, used: Sequence[str], terms: Terms, ticks: Ticks, finer_than: Mapping[str, Classes]
 ) -> dict[str, Pieces]:
     """Each used column's pieces: its values where they can or must be listed, else what lies between constants."""
     must_list = {name for leaf in terms.values() if leaf.compared is None for name in leaf.columns}
@@ -63,7 +66,7 @@ def cut(
             out[name] = value_pieces(attribute)
             continue
         cuts = list(ticks[name].values())
-        if finer_than is not None and name in finer_than:
+        if name in finer_than:
             cuts += finer_than[name].pieces.lows.tolist()
         out[name] = value_pieces(attribute, cuts) if name in must_list else cut_pieces(attribute, cuts)
     return out
@@ -95,20 +98,18 @@ def _check_evaluations(
     for columns, keys in by_columns.items():
         cells = prod(len(pieces[name]) for name in columns)
         if len(columns) > 1 and cells > MAX_JOINT:
-            raise refuse(
-                CellsError,
-                "workload",
+            raise refuse_query(
                 f"{keys[0][1]!r} joins {', '.join(columns)} value by value, {cells:,} combinations, more than {MAX_JOINT:,}",
                 "declare step or bins in a domain table, or compare each column with constants",
+                CellsError,
             )
         left -= cells * len(keys)
         if left < 0:
-            raise refuse(
-                CellsError,
-                "workload",
+            raise refuse_query(
                 f"{len(keys):,} expressions such as {keys[0][1]!r} are evaluated value by value on {cells:,} values of"
                 f" {', '.join(columns)}, more than {MAX_EVALUATED:,} times in all",
                 "ask fewer, declare fewer values, or compare the column with constants (=, IN, <, BETWEEN)",
+                CellsError,
             )
 
 
@@ -141,14 +142,12 @@ def typed(role: str, text: str) -> str:
 
 
 def evaluation_error(text: str, error: duckdb.Error) -> MwemError:
-    syntax = isinstance(error, duckdb.ParserException)
-    return refuse(
-        PredicateError,
-        "workload",
-        f"expression ({text!r}) cannot be evaluated on the public domain: {str(error).splitlines()[0].rstrip('.')}",
-        "write what would follow WHERE"
-        if syntax
-        else "it must be a scalar for every declared value; TRY_CAST and CASE help",
+    cure = "it must be a scalar for every declared value; TRY_CAST and CASE help"
+    if isinstance(error, duckdb.ParserException):
+        cure = "write what would follow WHERE"
+    cause = str(error).splitlines()[0].rstrip(".")
+    return refuse_query(
+        f"expression ({text!r}) cannot be evaluated on the public domain: {cause}", cure, PredicateError
     )
 
 
@@ -162,16 +161,11 @@ def _read(role: str, columns: tuple[str, ...], shape: tuple[int, ...], array: pa
         return Values(columns, hold(truth_of(array).reshape(shape)))
     if role == "group":
         coded = array.combine_chunks().dictionary_encode(null_encoding="encode")
-        return Values(
-            columns,
-            coded.indices.to_numpy(zero_copy_only=False).astype(np.int32).reshape(shape),
-            coded.dictionary.to_pylist(),
-        )
+        cells = coded.indices.to_numpy(zero_copy_only=False).astype(np.int32).reshape(shape)
+        return Values(columns, cells, coded.dictionary.to_pylist())
     numbers = array.fill_null(0.0).to_numpy() + 0.0  # no -0.0
     if not (np.abs(numbers) <= LARGEST).all():
-        raise refuse(
-            WorkloadError,
-            "workload",
+        raise refuse_query(
             f"measure ({text!r}) is not a number, or beyond {LARGEST:g}, for some value of the domain",
             "it must be bounded on the whole declared domain: CASE, least and greatest help",
         )

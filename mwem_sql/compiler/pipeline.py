@@ -15,19 +15,21 @@ import numpy.typing as npt
 import pyarrow as pa
 from sqlglot import exp
 
-from mwem_sql.compiler.blocks import MAX_CELLS, Builder, CompiledQuery, fine_classes, on_classes, too_many
+from mwem_sql.compiler.blocks import MAX_CELLS, Builder, CompiledQuery, too_many
 from mwem_sql.compiler.cuts import compare, find_ticks
 from mwem_sql.compiler.evaluate import Terms, cut, evaluate, run
+from mwem_sql.compiler.merging import coarse_classes, fine_classes, on_classes
+from mwem_sql.compiler.settled import Settler
 from mwem_sql.compiler.templates import Reader
-from mwem_sql.database import predicate
+from mwem_sql.database import conditions, predicate
+from mwem_sql.database.conditions import Leaf, Part
 from mwem_sql.database.dialect import fold
 from mwem_sql.database.garbage import uncollected
 from mwem_sql.database.measures import LEVELS, Measure, read_measure
-from mwem_sql.database.predicate import Leaf, Part
 from mwem_sql.database.sandbox import Sandbox
 from mwem_sql.domains.classes import Classes
 from mwem_sql.domains.domain import Domain
-from mwem_sql.errors import PredicateError, WorkloadError, refuse
+from mwem_sql.errors import PredicateError, refuse_query
 from mwem_sql.queries.linear import LinearQuery
 from mwem_sql.queries.summary import Facts
 from mwem_sql.workload import Workload
@@ -70,19 +72,16 @@ def compile_workload(
 ) -> Compiled:
     """Compile all queries. `finer_than` (a release's classes) makes every class part of one of those."""
     try:
-        return _compiled(domain, workload, sandbox, finer_than)
+        return _compiled(domain, workload, sandbox, finer_than or {})
     except RecursionError:
-        raise refuse(
-            PredicateError,
-            "workload",
+        raise refuse_query(
             "an expression of the workload is nested too deeply to be taken apart where the call comes from",
             "use IN lists, or more rows",
+            PredicateError,
         ) from None
 
 
-def _compiled(
-    domain: Domain, workload: Workload, sandbox: Sandbox, finer_than: Mapping[str, Classes] | None
-) -> Compiled:
+def _compiled(domain: Domain, workload: Workload, sandbox: Sandbox, finer_than: Mapping[str, Classes]) -> Compiled:
     reader = Reader(domain.spelling, domain.table)
     measures = _measures(domain, workload)
     parsed = _parse(domain, workload, reader, measures)
@@ -108,20 +107,21 @@ def _compiled(
 
 
 def _build(
-    workload: Workload, parsed: Sequence[Parts], averages: Mapping[int, Parts], builder: Builder,
-    finer_than: Mapping[str, Classes] | None,
+    workload: Workload, parsed: Sequence[Parts], averages: Mapping[int, Parts], builder: Builder, finer_than: Mapping[str, Classes]
 ) -> tuple[dict[str, Classes], tuple[CompiledQuery, ...]]:  # fmt: skip
     """The classes that the queries tell apart, and the queries on them. `averages` are the counts that some divide by."""
     builder.check(zip(workload, parsed, strict=True))
     drafts = [builder.draft(query, parts) for query, parts in zip(workload, parsed, strict=True)]
     counts = {number: builder.draft(workload.queries[number - 1], parts) for number, parts in averages.items()}
-    coarse = builder.coarse_classes([*drafts, *counts.values()], finer_than)
+    drafted = [own.block for draft in (*drafts, *counts.values()) for own in draft]
+    coarse = coarse_classes({id(block): block for block in drafted}.values(), builder.fine, finer_than)
+    settler = Settler(builder.fine, coarse)
     queries = []
     for number, (query, parts, draft) in enumerate(zip(workload, parsed, drafts, strict=True), start=1):
-        settled = builder.settle(number, query, parts, draft, coarse)
+        settled = settler.settle(number, query, parts, draft)
         if number in counts:
             counted = replace(query, name=f"count of {query.label}")
-            settled = settled._replace(over=builder.settle(number, counted, parts, counts[number], coarse))
+            settled = settled._replace(over=settler.settle(number, counted, parts, counts[number]))
         queries.append(settled)
     return coarse, tuple(queries)
 
@@ -150,7 +150,7 @@ def _parse(domain: Domain, workload: Workload, reader: Reader, measures: Mapping
             (text,) = query.group_by
             if text not in lists:
                 trees = predicate.parse_list(text, domain.spelling, "group_by", domain.table)
-                lists[text] = tuple(reader.part("group", predicate.leaf(tree.unnest())) for tree in trees)
+                lists[text] = tuple(reader.part("group", conditions.leaf(tree.unnest())) for tree in trees)
             parts += lists[text]
         if query.measure is not None:
             parts += factors[query.measure]
@@ -160,19 +160,17 @@ def _parse(domain: Domain, workload: Workload, reader: Reader, measures: Mapping
 
 def _column(domain: Domain, name: str) -> Leaf:
     if fold(name) not in domain.spelling:
-        raise refuse(
-            WorkloadError,
-            "workload",
+        raise refuse_query(
             f"group_by names the unknown column {name!r}",
             f"{domain.table} has the columns {', '.join(domain.columns)}; an SQL expression goes into a plain VARCHAR",
         )
-    return predicate.leaf(exp.column(domain.spelling[fold(name)], quoted=True))
+    return conditions.leaf(exp.column(domain.spelling[fold(name)], quoted=True))
 
 
 def _terms(parsed: Sequence[Parts]) -> Terms:
     """Every distinct leaf with its role: truth, group or factor."""
     distinct = dict.fromkeys(part for parts in parsed for part in parts)
-    return {(part.role, leaf.sql): leaf for part in distinct for leaf in predicate.leaves(part.what)}
+    return {(part.role, leaf.sql): leaf for part in distinct for leaf in conditions.leaves(part.what)}
 
 
 def _check_cells(compiled: Compiled) -> None:
@@ -211,11 +209,10 @@ def _check_as_written(compiled: Compiled, texts: Mapping[tuple[str, str], str], 
             adds = adds * np.where(block.labels[at] >= 0, 1 if block.values is None else block.values[at], 0)
         listed = source.group_by is None or source.verbatim or written["group", source.group_by[0]].all()
         if not listed or (np.abs(np.where(truth, number, 0.0) - adds) > _slack(query.linear)).any():
-            raise refuse(
-                PredicateError,
-                "workload",
+            raise refuse_query(
                 f"query ({query.label!r}) is read in two ways by the parser and by DuckDB",
                 "write it with plain operators and functions",
+                PredicateError,
             )
 
 
@@ -240,6 +237,8 @@ def _texts(
             texts["measure", query.measure] = f"coalesce(CAST(({measures[query.measure].text}\n) AS DOUBLE), 0)"
         if query.group_by is not None and not query.verbatim:
             (listed,) = query.group_by
-            read = ", ".join(leaf.sql for part in parts if part.role == "group" for leaf in predicate.leaves(part.what))
+            read = ", ".join(
+                leaf.sql for part in parts if part.role == "group" for leaf in conditions.leaves(part.what)
+            )
             texts["group", listed] = f"row({listed}\n) IS NOT DISTINCT FROM row({read})"
     return texts

@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from mwem_sql.database import predicate
-from mwem_sql.database.predicate import MAX_DEPTH, MAX_TEXT, Compound, Condition, Leaf, Part
+from mwem_sql.database import conditions, predicate
+from mwem_sql.database.conditions import Compound, Condition, Leaf, Part
+from mwem_sql.database.predicate import MAX_DEPTH, MAX_TEXT
 from mwem_sql.errors import PredicateError
 
 _AND = re.compile(r"\b[aA][nN][dD]\b")
@@ -47,7 +48,7 @@ class Conjunct:
 
 def take_apart(text: str, at_and: bool = True) -> list[Conjunct] | None:
     """The parts that AND joins at the top of a text (all of it where OR is there too), or None where it is not plain enough."""
-    if len(text) > predicate.MAX_TEXT or _TAKEN.search(text):
+    if len(text) > MAX_TEXT or _TAKEN.search(text):
         return None
     parts: list[Conjunct] = []
     shape: list[str] = []
@@ -167,7 +168,7 @@ class Reader:
         return found
 
     def _read(self, text: str) -> tuple[Part, ...]:
-        conjuncts = take_apart(text) if len(text) <= MAX_TEXT else None
+        conjuncts = take_apart(text)
         known = len(self._forms)
         filled = [self._fill(conjunct) for conjunct in conjuncts or ()]
         if not filled or None in filled:
@@ -200,7 +201,7 @@ class Reader:
 
     def _parse(self, text: str) -> Iterator[Condition]:
         tree = predicate.parse(text, self._columns, "predicate", self._table)
-        return map(predicate.condition, predicate.conjuncts(tree))
+        return map(conditions.condition, conditions.conjuncts(tree))
 
 
 class _Form:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from sqlglot import exp
 
 from mwem_sql.database import predicate
-from mwem_sql.database.predicate import Leaf
+from mwem_sql.database.conditions import Leaf, leaf, operands
 from mwem_sql.errors import PredicateError
 
 LEVELS = 2**24  # the largest whole number on the grid of a measure
@@ -52,7 +52,7 @@ def read_measure(text: str, columns: Mapping[str, str], table: str) -> Measure:
 
 def _measure(text: str, columns: Mapping[str, str], table: str, *, is_average: bool) -> Measure:
     tree = predicate.parse(text, columns, "measure", table)
-    return Measure(text, tuple(map(predicate.leaf, predicate.operands(tree, exp.Mul))), is_average)
+    return Measure(text, tuple(map(leaf, operands(tree, exp.Mul))), is_average)
 
 
 def is_aggregate(text: str) -> bool:

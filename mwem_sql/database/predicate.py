@@ -1,4 +1,4 @@
-"""Parse, check and take apart one SQL expression of a workload. Reads no table and evaluates nothing.
+"""Parse and check one SQL expression of a workload. Reads no table and evaluates nothing; `conditions` takes it apart.
 
 The check is an allow-list on the syntax tree: columns of the private table, literals, operators and listed
 functions. Whatever is not on it is refused with the reason a person would give.
@@ -7,9 +7,8 @@ functions. Whatever is not on it is refused with the reason a person would give.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
@@ -21,17 +20,12 @@ from mwem_sql.errors import MwemError, PredicateError, refuse
 
 MAX_TEXT = 100_000  # characters of one expression
 MAX_DEPTH = 200  # levels of nesting: deeper trees exhaust a recursive parser
-_SCHEMA = (
-    "main"  # the one that a column's table may be qualified with; there is one such table where texts are evaluated
-)
+# The schema that a column's table may be qualified with; there is one such table where texts are evaluated.
+_SCHEMA = "main"
 
-_COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ)
-# How each comparison is written, with the column on the left and on the right.
-_OPERATORS: dict[type[exp.Expr], tuple[str, str]] = {
-    exp.EQ: ("=", "="), exp.NEQ: ("<>", "<>"), exp.LT: ("<", ">"), exp.LTE: ("<=", ">="), exp.GT: (">", "<"), exp.GTE: (">=", "<="),
-}  # fmt: skip
+COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 _PLAIN_NODES = (
-    *_COMPARISONS, exp.And, exp.Or, exp.Not, exp.Paren,
+    *COMPARISONS, exp.And, exp.Or, exp.Not, exp.Paren,
     exp.Column, exp.Identifier, exp.Literal, exp.RawString, exp.ByteString, exp.Boolean, exp.Null, exp.Between, exp.In, exp.Is, exp.Tuple,
     exp.Like, exp.ILike, exp.SimilarTo, exp.Escape, exp.Glob, exp.RegexpLike, exp.RegexpFullMatch, exp.StartsWith, exp.Collate,
     exp.Neg, exp.Abs, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.DPipe, exp.Pow, exp.Concat,
@@ -45,36 +39,6 @@ _CURE = "use a deterministic scalar expression over the table's own columns"
 _CLOSED = re.compile(r"""(?:'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|/\*.*?\*/|(?!/\*)[^'"])*""", re.DOTALL)
 
 
-@dataclass(frozen=True)
-class Leaf:
-    """A maximal part of an expression that AND, OR and NOT need not take apart.
-
-    `compared` are the constants that a one-column leaf compares its column with, if it does nothing else with it: between two
-    neighbouring ones it has one value, so the column's values need not be listed. `test` is an operator and its
-    constants where the leaf is one comparison, BETWEEN or IN of the column with plain constants.
-    """
-
-    sql: str
-    columns: tuple[str, ...]
-    compared: tuple[str, ...] | None = None
-    test: tuple[str, tuple[str, ...]] | None = None
-    is_column: bool = False
-
-
-@dataclass(frozen=True)
-class Compound:
-    """An AND, OR or NOT over several columns."""
-
-    connective: str
-    parts: tuple[Leaf | Compound, ...]
-
-    @cached_property
-    def columns(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(name for part in self.parts for name in part.columns))
-
-
-Condition = Leaf | Compound
-
 # Comments, and the keyword that a clause pasted with them begins with.
 _WHERE = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*where\b", re.IGNORECASE | re.DOTALL)
 
@@ -85,19 +49,6 @@ def bare(clause: str) -> str:
     clause = clause[found.end() :] if found else clause
     ended = clause.rstrip()
     return ended[:-1] if ended.endswith(";") and ended[:-1].strip() else clause
-
-
-@dataclass(frozen=True, eq=False)
-class Part:
-    """What a query asks of a row, by its role.
-
-    "truth": the condition is true. "group": the row is counted by this leaf's value. "factor": the value is
-    multiplied by this leaf. "known": this leaf is not NULL. Queries share parts, so a part equals itself only.
-    """
-
-    role: str
-    what: Condition
-    columns: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -140,111 +91,6 @@ def parse_list(text: str, columns: Mapping[str, str], role: str, table: str) -> 
 def is_deterministic(tree: exp.Expr) -> bool:
     """Whether an expression says the same whenever it is asked, and of one row only."""
     return not any(objection(node) for node in tree.walk())
-
-
-def columns_of(tree: exp.Expr) -> tuple[str, ...]:
-    """Names of the columns an expression reads, each once, in order of appearance."""
-    return tuple(dict.fromkeys(column.name for column in tree.find_all(exp.Column, bfs=False)))
-
-
-def conjuncts(tree: exp.Expr) -> Iterator[exp.Expr]:
-    """The parts that a top-level AND joins; each must be true for the whole to be true."""
-    return operands(tree, exp.And)
-
-
-def operands(tree: exp.Expr, operator: type[exp.Expr]) -> Iterator[exp.Expr]:
-    """What a binary operator joins at the top of an expression, from left to right, however it is bracketed."""
-    inner = tree.unnest()
-    if isinstance(inner, operator):
-        yield from operands(inner.this, operator)
-        yield from operands(inner.expression, operator)
-    else:
-        yield inner
-
-
-def leaf(tree: exp.Expr) -> Leaf:
-    columns = columns_of(tree)
-    compared = _constants(tree) if len(columns) == 1 else None
-    listed = None if compared is None else tuple(map(dialect.sql, compared))
-    return Leaf(dialect.sql(tree), columns, listed, _test(tree.unnest()), _is_column(tree))
-
-
-def condition(tree: exp.Expr) -> Condition:
-    """An expression taken apart at AND, OR and NOT down to parts over one column, or that join several in another way."""
-    inner = tree.unnest()
-    if not isinstance(inner, (exp.And, exp.Or, exp.Not)) or len(columns_of(inner)) < 2:
-        return leaf(inner)
-    below = (inner.this,) if isinstance(inner, exp.Not) else (inner.this, inner.expression)
-    return Compound(inner.key, tuple(map(condition, below)))
-
-
-def leaves(of: Condition) -> Iterator[Leaf]:
-    if isinstance(of, Leaf):
-        yield of
-    else:
-        for part in of.parts:
-            yield from leaves(part)
-
-
-def _test(tree: exp.Expr) -> tuple[str, tuple[str, ...]] | None:
-    column, operator, constants = tree.this, tree.key, tree.expressions
-    if type(tree) in _OPERATORS:
-        operator, mirrored = _OPERATORS[type(tree)]
-        constants = [tree.expression]
-        if not isinstance(column, exp.Column):
-            column, operator, constants = tree.expression, mirrored, [tree.this]
-    elif isinstance(tree, exp.Between) and not tree.args.get("symmetric"):
-        constants = [tree.args["low"], tree.args["high"]]
-    elif not isinstance(tree, exp.In):
-        return None
-    if not isinstance(column, exp.Column) or not constants or not all(map(_is_plain, constants)):
-        return None
-    return operator, tuple(map(dialect.sql, constants))
-
-
-def _is_plain(constant: exp.Expr) -> bool:
-    if isinstance(constant, exp.Neg):
-        return isinstance(constant.this, exp.Literal) and not constant.this.is_string
-    return isinstance(constant, exp.Literal)
-
-
-def _constants(tree: exp.Expr) -> list[exp.Expr] | None:
-    """The constants a one-column expression compares its column with, or None if it does anything else with it.
-
-    What is made of the comparisons does not matter: AND and NOT, CASE WHEN x > 3 THEN 'high' END, (x > 3) = (x < 5).
-    """
-    inner = tree.unnest()
-    if _is_column(inner):
-        return None
-    found = _compared(inner)
-    if found is None:
-        parts = [_constants(part) for part in inner.iter_expressions()]
-        listed = [part for part in parts if part is not None]
-        return [constant for part in listed for constant in part] if len(listed) == len(parts) else None
-    return found
-
-
-def _compared(tree: exp.Expr) -> list[exp.Expr] | None:
-    """The constants of one comparison of the column, or None if it is something else."""
-    if isinstance(tree, exp.Is) and _is_column(tree.this) and isinstance(tree.expression, exp.Null):
-        return []
-    compared: list[exp.Expr]
-    if isinstance(tree, _COMPARISONS):
-        sides = [tree.this, tree.expression]
-        if not any(_is_column(side) for side in sides):
-            return None
-        compared = [side for side in sides if not _is_column(side)]
-    elif isinstance(tree, exp.Between) and _is_column(tree.this):
-        compared = [tree.args["low"], tree.args["high"]]
-    elif isinstance(tree, exp.In) and _is_column(tree.this):
-        compared = list(tree.expressions)
-    else:
-        return None
-    return None if any(columns_of(side) for side in compared) else compared
-
-
-def _is_column(tree: exp.Expr) -> bool:
-    return isinstance(tree.unnest(), exp.Column)
 
 
 def _statement(own: _Text, before: str = "") -> exp.Expr:

@@ -15,16 +15,17 @@ from sqlglot.errors import SqlglotError
 from mwem_sql.boundary.relations import Relation
 from mwem_sql.database import catalog, dialect
 from mwem_sql.database.catalog import Column
+from mwem_sql.database.conditions import comparison, conjuncts
 from mwem_sql.database.dialect import fold
-from mwem_sql.database.predicate import conjuncts, is_deterministic
+from mwem_sql.database.predicate import is_deterministic
 from mwem_sql.database.sandbox import Sandbox
 from mwem_sql.database.ticks import Scale, Tick, as_text, cast, is_finite, scale_of, try_cast
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.errors import DomainError, refuse
 
 _DOMAIN_COLUMNS = ("attribute", "values", "low", "high", "step", "bins", "nullable", "open")
-_BOUNDS = (exp.GT, exp.GTE, exp.LT, exp.LTE)
-_MIRRORED = {exp.GT: exp.LT, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.LTE: exp.GTE}
+_COMPARE = {">": exp.GT, ">=": exp.GTE, "<": exp.LT, "<=": exp.LTE}
+_LOWER = {">", ">="}
 
 
 def from_schema(relation: Relation, sandbox: Sandbox) -> dict[str, Attribute]:
@@ -61,8 +62,8 @@ def _listed(column: Column, origin: Column, checks: Sequence[exp.Expr], sandbox:
         source = "BOOLEAN"
         values = ["false", "true"]
     else:
-        constants = next(filter(None, map(_enumerated, checks)), None)
-        if constants is not None:
+        lists = [constants for operator, constants in filter(None, map(comparison, checks)) if operator in {"=", "in"}]
+        for constants in lists[:1]:
             row = sandbox.tried([as_text(try_cast(constant, column.type), column.type) for constant in constants])
             values = list(dict.fromkeys(str(value) for value in row if value is not None))
     if not values:
@@ -75,20 +76,6 @@ def _listed(column: Column, origin: Column, checks: Sequence[exp.Expr], sandbox:
     return Attribute(
         column.name, column.type, origin.nullable, tuple(kept), source=source if kept == values else "CHECK"
     )
-
-
-def _enumerated(check: exp.Expr) -> list[exp.Expr] | None:
-    """The constants that a CHECK allows the column to be equal to."""
-    if isinstance(check, exp.In):
-        column, constants = check.this, list(check.expressions)
-    elif isinstance(check, exp.EQ):
-        column, constants = check.this, [check.expression]
-        if not isinstance(column.unnest(), exp.Column):
-            column, constants = check.expression, [check.this]
-    else:
-        return None
-    plain = isinstance(column.unnest(), exp.Column) and not any(constant.find(exp.Column) for constant in constants)
-    return constants if plain else None
 
 
 def _satisfying(check: exp.Expr, origin: Column, values: Sequence[str], sandbox: Sandbox) -> list[str]:
@@ -106,44 +93,39 @@ def _bounded(column: Column, origin: Column, checks: Sequence[exp.Expr], sandbox
     scale = scale_of(column.type)
     if scale is None:
         return None
-    bounds = [
-        (comparison, _limit(sandbox, scale, comparison)) for check in checks for comparison in _comparisons(check)
-    ]
-    lows = [tick for comparison, tick in bounds if tick is not None and isinstance(comparison, (exp.GT, exp.GTE))]
-    highs = [tick for comparison, tick in bounds if tick is not None and isinstance(comparison, (exp.LT, exp.LTE))]
+    bounds = [(operator, _limit(sandbox, scale, operator, constant)) for operator, constant in _bounds(checks)]
+    lows = [tick for operator, tick in bounds if tick is not None and operator in _LOWER]
+    highs = [tick for operator, tick in bounds if tick is not None and operator not in _LOWER]
     if not lows or not highs or max(lows) > min(highs):
         return None
     return Attribute(column.name, column.type, origin.nullable, low=max(lows), high=min(highs), source="CHECK")
 
 
-def _comparisons(check: exp.Expr) -> Iterator[exp.Expr]:
-    """Comparisons `column <op> constant` that a CHECK stands for."""
-    if isinstance(check, exp.Between) and isinstance(check.this.unnest(), exp.Column):
-        yield exp.GTE(this=check.this.copy(), expression=check.args["low"].copy())
-        yield exp.LTE(this=check.this.copy(), expression=check.args["high"].copy())
-    elif isinstance(check, _BOUNDS):
-        if isinstance(check.this.unnest(), exp.Column) and not check.expression.find(exp.Column):
-            yield check
-        elif isinstance(check.expression.unnest(), exp.Column) and not check.this.find(exp.Column):
-            yield _MIRRORED[type(check)](this=check.expression.copy(), expression=check.this.copy())
+def _bounds(checks: Sequence[exp.Expr]) -> Iterator[tuple[str, exp.Expr]]:
+    """Bounds `column <operator> constant` that CHECKs stand for."""
+    for operator, constants in filter(None, map(comparison, checks)):
+        if operator == "between":
+            yield from zip((">=", "<="), constants, strict=True)
+        elif operator in _COMPARE:
+            yield operator, constants[0]
 
 
-def _limit(sandbox: Sandbox, scale: Scale, comparison: exp.Expr) -> Tick | None:
-    """The outermost value of the type that satisfies the comparison; None if there is none.
+def _limit(sandbox: Sandbox, scale: Scale, operator: str, constant: exp.Expr) -> Tick | None:
+    """The outermost value of the type that satisfies the bound; None if there is none.
 
     A constant beyond what a bound can be makes the bound as wide as it can be.
     """
-    constant = comparison.expression
     (near,) = sandbox.tried([scale.measure(try_cast(constant.copy(), scale.type))])
     # The constant may be of another type, and between two values of this one.
     around = [scale.before(near), near, scale.after(near)] if is_finite(near) else []
     least, most = scale.limits
     ticks = [tick for tick in (least, *around, most) if least <= tick <= most]
-    holds = sandbox.tried([type(comparison)(this=scale.literal(tick), expression=constant.copy()) for tick in ticks])
+    compare = _COMPARE[operator]
+    holds = sandbox.tried([compare(this=scale.literal(tick), expression=constant.copy()) for tick in ticks])
     kept = [tick for tick, held in zip(ticks, holds, strict=True) if held]
     if not kept:
         return None
-    return min(kept) if isinstance(comparison, (exp.GT, exp.GTE)) else max(kept)
+    return min(kept) if operator in _LOWER else max(kept)
 
 
 def from_table(

@@ -1,7 +1,7 @@
 """What a round may select, and what the kernel needs to know of it: which queries are open, their answers where these changed, and the noise expected.
 
 Owns the bookkeeping between rounds. A query is open for a round that would measure it more closely than before, if the model has room for it
-(offers.py). Public or released, all of it. The kernel numbers queries from 1, after the total; only here and in offers.py are they numbered from 0.
+(limits.py). Public or released, all of it. The kernel numbers queries from 1, after the total; only here and in alike.py are they numbered from 0.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ import numpy.typing as npt
 from mwem_sql.accounting.scales import noise_scale, selection_scale
 from mwem_sql.accounting.split import Split
 from mwem_sql.model.adaptive import Adaptive
-from mwem_sql.mwem.offers import Offers
+from mwem_sql.mwem.alike import Asked
+from mwem_sql.mwem.approximations import Approximations
+from mwem_sql.mwem.limits import Limits
 from mwem_sql.mwem.problem import Problem, is_total
 from mwem_sql.queries.arrays import Floats
 
@@ -46,13 +48,15 @@ class Candidates:
         step = STEP_SHARE * problem.max_cells // (split.rounds * max(1, len(sizes)))
         lag = LAG * selection_scale(split.select, problem.sensitivity, split.kind).scale
         self._weights = problem.weights
-        self._offers = Offers(problem.queries, sizes, problem.max_cells, step, lag)
-        self.penalties = Penalties(problem, split, self._offers)
+        asked = Asked(problem.queries, sizes)
+        self._limits = Limits(asked, problem.max_cells, step)
+        self._approximations = Approximations(asked, lag)
+        self.penalties = Penalties(problem, split, asked)
         # The share that each query was last measured with.
         self._known = np.zeros(len(problem.queries) + 1)
         self._known[0] = math.inf
         # A public total needs no measurement.
-        for scalar in np.flatnonzero(self._offers.cells == 1).tolist() if problem.total is not None else ():
+        for scalar in np.flatnonzero(asked.cells == 1).tolist() if problem.total is not None else ():
             self._known[scalar + 1] = math.inf if is_total(problem.queries[scalar]) else 0.0
         self._others = len(problem.kernel_queries()) - len(self._known)
         self._outdated = True
@@ -62,10 +66,10 @@ class Candidates:
         self._outdated |= self.penalties.change_to(measure)
         is_open = np.zeros(len(self._known) + self._others, dtype=np.bool_)
         np.less(self._known, float(measure), out=is_open[: len(self._known)])
-        is_open[1 : len(self._known)] &= self._offers.fitting(state)
+        is_open[1 : len(self._known)] &= self._limits.fitting(state)
         if not is_open.any():
             return None
-        news, answers = self._offers.news(state, everything=self._outdated)
+        news, answers = self._approximations.news(state, everything=self._outdated)
         self._outdated = False
         return Offered(is_open, answers, self.penalties.noise[news + 1], self._weights[news], news + 1)
 
@@ -80,11 +84,11 @@ class Penalties:
     The kernel counts in whole numbers up to a query's bound; the state and its measurements in parts of it, up to 1.
     """
 
-    def __init__(self, problem: Problem, split: Split, offers: Offers) -> None:
+    def __init__(self, problem: Problem, split: Split, asked: Asked) -> None:
         self._problem = problem
         self._kind = split.kind
-        self._cells = np.concatenate([[1], offers.cells])
-        self._bounds, self._bound_of = np.unique(np.concatenate([[1], offers.bounds]), return_inverse=True)
+        self._cells = np.concatenate([[1], asked.cells])
+        self._bounds, self._bound_of = np.unique(np.concatenate([[1], asked.bounds]), return_inverse=True)
         self._measure = Fraction(0)
         self.noise = np.zeros(0)
 

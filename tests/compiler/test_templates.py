@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mwem_sql.compiler.templates import Reader, take_apart
-from mwem_sql.database import predicate
+from mwem_sql.database import conditions, predicate
 from mwem_sql.errors import PredicateError
 
 COLUMNS = {name: name for name in ("age", "hours", "sex", "city", "we ird", "and", "größe", "straße", "c and d")}
@@ -75,15 +75,15 @@ def conjunctions(draw: st.DrawFn) -> str:
     return draw(st.sampled_from(["", "(", " "])) + text + draw(st.sampled_from(["", ")", " "]))
 
 
-def as_it_stands(text: str) -> list[predicate.Condition] | str:
+def as_it_stands(text: str) -> list[conditions.Condition] | str:
     try:
         tree = predicate.parse(text, COLUMNS, "predicate", "t")
     except PredicateError as error:
         return str(error)
-    return list(map(predicate.condition, predicate.conjuncts(tree)))
+    return list(map(conditions.condition, conditions.conjuncts(tree)))
 
 
-def by_parts(reader: Reader, text: str) -> list[predicate.Condition] | str:
+def by_parts(reader: Reader, text: str) -> list[conditions.Condition] | str:
     try:
         return [part.what for part in reader.read(text)]
     except PredicateError as error:

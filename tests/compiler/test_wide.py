@@ -16,7 +16,8 @@ from mwem_sql.compiler.evaluate import cut, evaluate
 from mwem_sql.compiler.pipeline import Compiled, compile_workload
 from mwem_sql.compiler.pushdown import plan_pushdown
 from mwem_sql.database.catalog import Name
-from mwem_sql.database.predicate import Leaf, leaf, parse
+from mwem_sql.database.conditions import Leaf, leaf
+from mwem_sql.database.predicate import parse
 from mwem_sql.database.sandbox import Sandbox
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.domain import Domain
@@ -123,7 +124,7 @@ def test_the_same_as_value_by_value(name: str, few: int, sandbox: Sandbox, monke
     leaves: list[Leaf] = [leaf(parse(text, DOMAIN.spelling, "predicate", "t")) for text in CONDITIONS[name]]
     terms = {("truth", own.sql): own for own in leaves}
     ticks = cuts.find_ticks(DOMAIN, [name], terms, sandbox)
-    pieces = cut(DOMAIN, [name], terms, ticks, None)
+    pieces = cut(DOMAIN, [name], terms, ticks, {})
     found = cuts.compare(terms, pieces, ticks, sandbox)
     assert few or len(found) == len(terms) or name in {"far", "w"}
     expected = evaluate({key: terms[key] for key in found}, pieces, sandbox)

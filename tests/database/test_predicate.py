@@ -12,7 +12,6 @@ from sqlglot import exp
 
 from mwem_sql.database import dialect, predicate
 from mwem_sql.database.functions import ALLOWED_FUNCTIONS
-from mwem_sql.database.predicate import Compound, Leaf, condition, conjuncts, leaf, leaves
 from mwem_sql.errors import PredicateError
 
 COLUMNS = {name.lower(): name for name in ("Age", "hours", "sex", "d", "ts", "x", "b", "my col", "select", "Größe")}
@@ -277,39 +276,6 @@ def test_lists() -> None:
     for text in ("sex AS s", "*", "count(*)", "(SELECT 1)", "sex, random()", "nothing"):
         with pytest.raises(PredicateError, match=r"^workload: group_by \(.*\) (has|calls|reads)"):
             listed(text)
-
-
-def test_conjuncts_and_conditions() -> None:
-    parts = list(conjuncts(parse("(age > 1 AND (hours < 2 AND (sex = 'F' OR b)))")))
-    assert [dialect.sql(part) for part in parts] == ['"Age" > 1', '"hours" < 2', '"sex" = \'F\' OR "b"']
-    joined = condition(parts[2])
-    assert isinstance(joined, Compound)
-    assert (joined.connective, joined.columns) == ("or", ("sex", "b"))
-    assert [leaf.sql for leaf in leaves(joined)] == ["\"sex\" = 'F'", '"b"']
-    one_column = condition(parse("NOT (age > 1 OR (age < 0 AND age <> -5))"))
-    assert isinstance(one_column, Leaf)
-    assert one_column.columns == ("Age",)
-    together = condition(parse("hours > age"))
-    assert isinstance(together, Leaf)
-    assert together.columns == ("hours", "Age")
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("age > 3", ["3"]), ("3 > age", ["3"]), ("age BETWEEN 1 + 1 AND 5", ["1 + 1", "5"]), ("age IN (1, 2)", ["1", "2"]),
-        ("age IS NULL", []), ("age IS NOT NULL OR NOT (age) < 4", ["4"]), ("age = age", []), ("age IS DISTINCT FROM 3", ["3"]),
-        ("true", None), ("age > 1 AND age < 5", ["1", "5"]),
-        ("age + 1 > 3", None), ("abs(age) > 3", None), ("age % 2 = 0", None), ("age > 3 OR age % 2 = 0", None), ("b", None), ("NOT b", None),
-        ("(age > 3) = true", ["3"]), ("CASE WHEN age > 3 THEN 'x' WHEN age IS NULL THEN 'y' ELSE 'z' END = 'x'", ["3"]),
-        ("(age > 3)::INTEGER + if(age IN (4, 5), 1, 0) = 1", ["3", "4", "5"]), ("coalesce(age > 3, age < 2)", ["3", "2"]), ("CASE WHEN age > 3 THEN age END = 4", None),
-        ("CASE age WHEN 3 THEN true END", None), ("age LIKE '3%'", None), ("age::VARCHAR > '3'", None), ("age IN (hours, 1)", None), ("age IS TRUE", None),
-        ("(age, hours) = (1, 2)", None),
-    ],
-)  # fmt: skip
-def test_constants(text: str, found: list[str] | None) -> None:
-    listed = leaf(parse(text)).compared
-    assert listed == (None if found is None else tuple(found))
 
 
 @settings(deadline=None, max_examples=200)
