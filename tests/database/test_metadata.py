@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import duckdb
 import pytest
-from conftest import Connection, Open
+from conftest import Connection
 
 from mwem_sql.database import metadata
 from mwem_sql.database.metadata import prepare
 from mwem_sql.database.resources import read_sql
-
-
-@pytest.fixture
-def plain(connect: Open) -> Connection:
-    return connect(registered=False)
 
 
 @pytest.mark.parametrize("script", ["ledger.sql", "metadata.sql"])
