@@ -26,7 +26,7 @@ from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import MwemError, OptionError, WorkloadError, refuse
 
-COLUMNS = ("predicate", "measure", "group_by", "name", "weight")
+COLUMNS = ("predicate", "measure", "group_by", "name", "weight", "always")
 MAX_QUERIES = 2_000_000
 _HALF = re.compile("[\ud800-\udfff]")
 
@@ -45,7 +45,7 @@ SCHEMA = pa.schema(
 class Query:
     """One row of a workload: `SELECT group_by, SUM(measure) FROM t WHERE predicate GROUP BY group_by`.
 
-    `group_by` holds column names where `verbatim`, otherwise one text with SQL expressions.
+    `group_by` holds column names where `verbatim`, otherwise one text with SQL expressions. What is asked for `always` is measured in any case.
     """
 
     predicate: str | None = None
@@ -54,6 +54,7 @@ class Query:
     verbatim: bool = True
     name: str | None = None
     weight: float = 1.0
+    always: bool = False
 
     def __post_init__(self) -> None:
         for part in ("predicate", "measure", "name"):
@@ -75,6 +76,10 @@ class Query:
         if not (isinstance(self.weight, (float, Real)) and 0 < self.weight < math.inf):
             raise _no(
                 f"a row has the weight {self.weight!r}, which must be a positive finite number", "leave it NULL for 1"
+            )
+        if not isinstance(self.always, (bool, np.bool_)):
+            raise _no(
+                f"a row has always ({self.always!r}), which must be true or false", "always is a BOOLEAN; NULL is false"
             )
 
     def _check_group_by(self, names: tuple[str, ...]) -> None:
@@ -149,9 +154,10 @@ class Workload:
         return cls.from_rows(table.to_pylist())
 
     @classmethod
-    def from_predicates(cls, predicates: Iterable[str]) -> Workload:
+    def from_predicates(cls, predicates: Iterable[str], *, always: bool = False) -> Workload:
+        """Counts; with `always`, each of them is measured in any case."""
         listed = [predicates] if isinstance(predicates, str) else predicates
-        return cls.from_rows({"predicate": text} for text in listed)
+        return cls.from_rows({"predicate": text, "always": always} for text in listed)
 
     @classmethod
     def marginals(cls, domain: Domain, k: int) -> Workload:
@@ -207,7 +213,7 @@ class Workload:
         )
 
     def to_arrow(self) -> pa.Table:
-        """The rows of a workload table; every query has a name. `group_by` is text in all rows if it is in one."""
+        """The rows of a workload table; every query has a name. `group_by` is text in all rows if it is in one; `always` is a column if it is asked for."""
         verbatim = all(query.verbatim for query in self.queries)
         rows = [
             {
@@ -224,9 +230,11 @@ class Workload:
             for query in self.queries
         ]
         index = SCHEMA.get_field_index("group_by")
-        return pa.Table.from_pylist(
+        table = pa.Table.from_pylist(
             rows, schema=SCHEMA if verbatim else SCHEMA.set(index, pa.field("group_by", pa.string()))
         )
+        always = pa.array([bool(query.always) for query in self.queries])
+        return table.append_column("always", always) if any(query.always for query in self.queries) else table
 
 
 def _no(what: str, hint: str) -> MwemError:
@@ -240,7 +248,7 @@ def _is_readable(text: str) -> bool:
 
 def _query(number: int, row: Mapping[str, Any]) -> Query:
     spelled = _spelled(tuple(row))
-    written, measure, group_by, name, weight = [
+    written, measure, group_by, name, weight, always = [
         row[spelled[column]] if column in spelled else None for column in COLUMNS
     ]
     text = bare(written) if isinstance(written, str) else written
@@ -257,6 +265,7 @@ def _query(number: int, row: Mapping[str, Any]) -> Query:
             (group_by,) if isinstance(group_by, str) else None if group_by is None else tuple(group_by),
             not isinstance(group_by, str), name,
             1.0 if weight is None else float(weight) if isinstance(weight, Decimal) else weight,
+            False if always is None else always,
         )  # fmt: skip
     except WorkloadError as error:
         raise WorkloadError(str(error).replace("a row", f"row {number}", 1)) from None

@@ -55,7 +55,7 @@ def output_lock(con: duckdb.DuckDBPyConnection, output: Name) -> threading.Lock:
 def fingerprint(con: duckdb.DuckDBPyConnection, session: Session, request: Request, private: Name, output: Name) -> str:
     """A hash of the request alone, domain table included; never of the private table's content or state.
 
-    Options at their default are left out, so that a later version with more options still knows the request; so is the
+    Options at their default are left out, and so is an `always` that is false, so that a later version with more options still knows the request; so is the
     database, if it is the output's: the file may be renamed.
     """
     options = {name: getattr(request, name) for name in OPTIONS if name not in {"delta", "output"}}
@@ -63,7 +63,7 @@ def fingerprint(con: duckdb.DuckDBPyConnection, session: Session, request: Reque
     elsewhere = fold(private.database) if private.database != output.database else ""
     asked |= {
         "table": [elsewhere, fold(private.schema), fold(private.table)], "epsilon": str(request.budget.epsilon), "delta": str(request.budget.delta),
-        "workload": [[q.predicate, q.measure, q.group_by, q.verbatim, q.name, float(q.weight)] for q in request.workload],
+        "workload": [[q.predicate, q.measure, q.group_by, q.verbatim, q.name, float(q.weight), *[True] * q.always] for q in request.workload],
         "declared": _declared(con, session, request, private), "settings": dict(session.settings),
     }  # fmt: skip
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()

@@ -127,10 +127,9 @@ def _run_and_store(
         "rows_per_unit": request.rows_per_unit, "private": request.seed is None,
         "domain": json.dumps(_published(compiled).to_json()), "grid": json.dumps(store.classes_to_json(classes)),
     }  # fmt: skip
-    asked = () if plan.problem.at_once or plan.problem.whole else compiled.distinct[0]
     columns = draw_rows(state, classes, rows, generator)
     try:
-        measured = measurements.table(plan.problem, asked, outcome, classes)
+        measured = measurements.table(plan.problem, plan.asked, outcome, classes)
         release = store.write(session.cursor(), output, facts, columns, measurements=measured, factors=_factors(state))
     except duckdb.Error as error:
         raise refuse(
