@@ -105,15 +105,18 @@ def _start(problem: Problem, split: Split, pace: Pace, candidates: Candidates, m
         m.refine("first", first.number, share, A, first.by_cells)
         candidates.note(first.number, share)
     m.give(A, [first.number for first, _ in ahead])
-    for own, share in _measure_always(problem, split, m):
+    always = _measure_always(problem, split, m)
+    if always:
+        m.settle(A)
+    for own, share in always:
         # No round that takes what the first one does selects it again.
         candidates.note(own.number, max(share, split.measure))
+        if split.growing:
+            m.shrink(own.number, A.answer(m.queries[own.number].shares))
         A.refine(m.queries[own.number])
         if problem.average:
-            A.rescale(m.total())
             A.update(m.queries[own.number].shares, m.values[own.number])
-    if problem.always and not problem.average:
-        m.settle(A)
+    if always and not problem.average:
         _fit(A, problem, m)
     return A
 

@@ -127,7 +127,8 @@ def _parities(asked: Asked) -> Regime | None:
     if not (_is_open(asked) and are_parities(asked.queries)):
         return None
     cells = prod(asked.shape.values())
-    share = (1 - SELECT_SHARE) * (1 if asked.is_total_public else 1 - TOTAL_SHARE) / asked.expected_rounds
+    measured = asked.expected_rounds + len(asked.always)
+    share = (1 - SELECT_SHARE) * (1 if asked.is_total_public else 1 - TOTAL_SHARE) / measured
     if cells > asked.max_cells or not is_told_at_once(cells, float(share)):
         return None
     return Regime(Strategy([whole_domain(asked.shape)], np.ones(1), []), 1, NOTHING, at_once=True, whole=True)
