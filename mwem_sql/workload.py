@@ -98,6 +98,13 @@ class Query:
                 )
 
     @property
+    def group_text(self) -> str | None:
+        """What would follow GROUP BY."""
+        if self.group_by is None:
+            return None
+        return ", ".join(map(_column, self.group_by)) if self.verbatim else self.group_by[0]
+
+    @property
     def label(self) -> str:
         """The name shown in answers: the given one, or the query's text."""
         if self.name is not None:
@@ -219,11 +226,7 @@ class Workload:
             {
                 "predicate": query.predicate,
                 "measure": query.measure,
-                "group_by": None
-                if query.group_by is None
-                else list(query.group_by)
-                if verbatim
-                else _group_text(query),
+                "group_by": None if query.group_by is None else list(query.group_by) if verbatim else query.group_text,
                 "name": query.label,
                 "weight": float(query.weight),
             }
@@ -309,11 +312,6 @@ def _named(domain: Domain, columns: Sequence[str], function: str) -> list[Attrib
 
 def _is_binary(attribute: Attribute) -> bool:
     return attribute.cells == 2 and attribute.bins is None
-
-
-def _group_text(query: Query) -> str:
-    names = query.group_by or ()
-    return ", ".join(map(_column, names)) if query.verbatim else names[0]
 
 
 def _column(name: str) -> str:

@@ -23,7 +23,7 @@ from mwem_sql.database import catalog
 from mwem_sql.database.catalog import Name, is_read_only
 from mwem_sql.database.dialect import fold
 from mwem_sql.database.garbage import uncollected
-from mwem_sql.database.session import Session, lock
+from mwem_sql.database.session import Session, lock, transaction
 from mwem_sql.errors import RELEASE, BudgetError, OutputError, TableError, refuse
 from mwem_sql.releases import store
 from mwem_sql.releases.request import OPTIONS, Request
@@ -123,7 +123,9 @@ def restore_table(session: Session, request: Request, output: Name) -> None:
     if catalog.find(con, output.quoted(), session.place) is None:
         stored = store.load(con, output.quoted(), session.place, RELEASE)
         columns = draw_rows(stored.state(), stored.classes, stored.facts["rows"], np.random.default_rng(request.seed))
-        store.write_table(session.cursor(), output, columns)
+        writing = session.cursor()
+        with transaction(writing):
+            store.write_table(writing, output, stored.facts, columns)
 
 
 def check_unfinished(con: duckdb.DuckDBPyConnection, ledger: Ledger, request_hash: str, output: Name) -> None:

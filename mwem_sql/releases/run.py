@@ -35,7 +35,7 @@ from mwem_sql.mwem.problem import Outcome
 from mwem_sql.private import engine
 from mwem_sql.private.kernel import Kernel
 from mwem_sql.private.noise import OpenDPNoise, SeededNoise
-from mwem_sql.releases import measurements, reuse, store
+from mwem_sql.releases import measurements, notes, reuse, store
 from mwem_sql.releases.plan import Plan, make_plan
 from mwem_sql.releases.request import Request
 from mwem_sql.releases.summary import SUMMARY
@@ -130,7 +130,15 @@ def _run_and_store(
     columns = draw_rows(state, classes, rows, generator)
     try:
         measured = measurements.table(plan.problem, plan.asked, outcome, classes)
-        release = store.write(session.cursor(), output, facts, columns, measurements=measured, factors=_factors(state))
+        release = store.write(
+            session.cursor(),
+            output,
+            facts,
+            columns,
+            measurements=measured,
+            factors=_factors(state),
+            workload=notes.workload_rows(request.workload),
+        )
     except duckdb.Error as error:
         raise refuse(
             OutputError,
