@@ -34,6 +34,7 @@ def test_columns_are_read_off_the_script() -> None:
         ("metadata.sql", "releases"),
         ("metadata.sql", "measurements"),
         ("metadata.sql", "factors"),
+        ("metadata.sql", "workloads"),
         ("ledger.sql", "ledger"),
         ("ledger.sql", "budgets"),
         ("ledger.sql", "journal"),

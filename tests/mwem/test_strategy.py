@@ -16,6 +16,11 @@ SHAPE = {"a": 2, "b": 3, "c": 4, "d": 2}
 BLOCKS = {name: Block((name,), np.arange(size, dtype=np.int32), size) for name, size in SHAPE.items()}
 
 
+def condition_of(name: str) -> LinearQuery:
+    """A count of the first class."""
+    return LinearQuery((Block((name,), np.where(np.arange(SHAPE[name]), -1, 0).astype(np.int32), 1),))
+
+
 def cuboid(names: str) -> LinearQuery:
     """Blocks of its own: equal ones need not be the same object."""
     return LinearQuery(
@@ -108,3 +113,31 @@ def test_a_sum_that_joins_attributes_has_a_partition_of_what_is_summed_beside_it
         np.testing.assert_array_equal(oracle.dense_query(query, SHAPE).sum(axis=0), 1)
     assert sorted(sets([found.queries[own.query] for own in found.first])) == ["a", "b", "c", "d"]
     assert extend(asked, np.ones(4), SHAPE, rounds=2).queries[:4] == asked
+
+
+def test_what_is_always_measured_has_a_part_beside_the_sets() -> None:
+    asked = [cuboid("ab"), cuboid("cd"), condition_of("c")]
+    found = together(asked, np.ones(3), SHAPE, 10**6, [2])
+    assert found is not None
+    assert sets(found.queries) == ["ab", "cd", "c"]
+    assert [own.cells for own in found.queries] == [6, 8, 2]  # a count as a partition: what it counts, and the rest
+    whole = 6 ** (1 / 3) + 8 ** (1 / 3) + 1
+    assert [own.part for own in found.first] == pytest.approx([6 ** (1 / 3) / whole, 8 ** (1 / 3) / whole])
+    assert found.always == [strategy.Always(2, pytest.approx(1 / whole), 2)]
+
+
+def test_a_set_that_is_told_cell_by_cell_is_not_refined_too() -> None:
+    found = together([cuboid("ab"), cuboid("dc")], np.ones(2), SHAPE, 10**6, [1])
+    assert found is not None
+    assert sets(found.queries) == ["ab", "dc"]
+    assert [own.query for own in found.first] == [0]
+    assert found.always == [strategy.Always(1, pytest.approx(2 / (2 + 6 ** (1 / 3))), 1)]
+    everything = together([cuboid("dc")], np.ones(1), SHAPE, 10**6, [0])
+    assert everything is not None and everything.first == [] and everything.always[0].part == 1
+
+
+def test_a_model_of_what_is_always_measured_tells_apart_no_more_than_that() -> None:
+    assert strategy.cells_with([condition_of("b"), condition_of("c")], SHAPE, 10**6) == 2 + 2 + 1 + 1
+    joint = LinearQuery(condition_of("b").blocks + condition_of("c").blocks)
+    assert strategy.cells_with([joint, cuboid("ac")], SHAPE, 10**6) == 3 * 0 + 2 * 4 + 2 * 4 + 1
+    assert strategy.cells_with([joint, cuboid("ac")], SHAPE, 10) > 10

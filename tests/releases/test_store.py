@@ -17,8 +17,9 @@ from mwem_sql.database.catalog import Name, Place
 from mwem_sql.errors import OutputError, TableError
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
-from mwem_sql.releases import store
+from mwem_sql.releases import notes, store
 from mwem_sql.synthesis.values import Rows
+from mwem_sql.workload import Workload
 
 HERE = Place("memory", "main")
 
@@ -141,7 +142,15 @@ def test_nothing_is_half_written(con: Connection, *, broken: bool) -> None:
         {"x": "INTEGER"}, pa.RecordBatchReader.from_batches(pa.schema({"c0": pa.int64()}), batches(broken=broken))
     )
     with pytest.raises(duckdb.Error, match="the generator broke" if broken else "nonsense"):
-        store.write(con.cursor(), name, facts, rows, measurements=measurements, factors=factors)
+        store.write(
+            con.cursor(),
+            name,
+            facts,
+            rows,
+            measurements=measurements,
+            factors=factors,
+            workload=notes.workload_rows(Workload.from_predicates(["true"])),
+        )
     assert con.execute("SELECT count(*) FROM o").fetchall() == [(5,)]
     assert con.execute("SELECT count(*) FROM mwem.releases").fetchall() == [(1,)]
     assert con.execute("SELECT count(DISTINCT release) FROM mwem.measurements").fetchall() == [(1,)]
@@ -151,7 +160,10 @@ def test_batches_are_written_in_their_order(con: Connection) -> None:
     rows = Rows(
         {"a b": "SMALLINT"}, pa.RecordBatchReader.from_batches(pa.schema({"c0": pa.int64()}), batches(broken=False))
     )
-    store.write_table(con.cursor(), Name("memory", "main", "O o"), rows)
+    mwem_sql.release(con, "people", "workload", 1, rounds=1, rows=5, output="o")
+    facts = store.releases_of(con.cursor(), Name("memory", "main", "o"))[0]
+    domain = {"table": "t", "columns": ["a b"], "attributes": []}
+    store.write_table(con.cursor(), Name("memory", "main", "O o"), facts | {"domain": json.dumps(domain)}, rows)
     assert con.execute('SELECT "a b" FROM "O o"').fetchnumpy()["a b"].tolist() == list(range(10_000))
 
 
