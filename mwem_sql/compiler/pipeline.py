@@ -118,6 +118,12 @@ def _compiled(domain: Domain, workload: Workload, sandbox: Sandbox, finer_than: 
     return compiled
 
 
+def read_workload(domain: Domain, workload: Workload) -> tuple[list[Parts], dict[str, Measure]]:
+    """What each query asks, part by part, and the measures by their text. Refuses what a workload may not say, and evaluates nothing."""
+    measures = _measures(domain, workload)
+    return _parse(domain, workload, Reader(domain.spelling, domain.table), measures), measures
+
+
 def _build(
     workload: Workload, parsed: Sequence[Parts], averages: Mapping[int, Parts], builder: Builder, finer_than: Mapping[str, Classes]
 ) -> tuple[dict[str, Classes], tuple[CompiledQuery, ...]]:  # fmt: skip
