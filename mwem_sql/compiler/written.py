@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from mwem_sql.compiler.pipeline import Parts, read_workload
-from mwem_sql.database.predicate import Condition, Leaf
+from mwem_sql.database.conditions import Condition, Leaf
 from mwem_sql.domains.domain import Domain
 from mwem_sql.workload import Workload
 

@@ -22,6 +22,7 @@ from mwem_sql.synthesis.values import Rows
 from mwem_sql.workload import Workload
 
 HERE = Place("memory", "main")
+NO_DOMAIN = json.dumps({"table": "t", "columns": [], "attributes": []})
 
 
 def load(con: Connection, text: str = "people_synthetic") -> store.Stored:
@@ -133,6 +134,7 @@ def test_nothing_is_half_written(con: Connection, *, broken: bool) -> None:
     name = Name("memory", "main", "o")
     mwem_sql.release(con, "people", "workload", 1, rounds=1, rows=5, output="o")
     facts = {key: value for key, value in store.releases_of(con.cursor(), name)[0].items() if key != "release"}
+    facts |= {"domain": NO_DOMAIN}
     stored = store.load(con.cursor(), "o", HERE, "f")
     measurements, factors = (
         store.measurements_of(con.cursor(), stored),
@@ -162,8 +164,7 @@ def test_batches_are_written_in_their_order(con: Connection) -> None:
     )
     mwem_sql.release(con, "people", "workload", 1, rounds=1, rows=5, output="o")
     facts = store.releases_of(con.cursor(), Name("memory", "main", "o"))[0]
-    domain = {"table": "t", "columns": ["a b"], "attributes": []}
-    store.write_table(con.cursor(), Name("memory", "main", "O o"), facts | {"domain": json.dumps(domain)}, rows)
+    store.write_table(con.cursor(), Name("memory", "main", "O o"), facts | {"domain": NO_DOMAIN}, rows)
     assert con.execute('SELECT "a b" FROM "O o"').fetchnumpy()["a b"].tolist() == list(range(10_000))
 
 
