@@ -34,11 +34,12 @@ class Predicted(NamedTuple):
 
 @dataclass(frozen=True)
 class Split:
-    """How the limit is shared: `total + histogram + first + rounds * (select + measure) + detail == limit`, exactly.
+    """How the limit is shared: `total + histogram + first + rounds * (select + measure) + detail + certify == limit`, exactly.
 
     Shares are in epsilon for the pure kind and in rho for zcdp. `total` is 0 when n is public, `histogram` unless asked
     for, `first` where no marginal is measured ahead of the rounds; `select` and `measure` are for one round. If the split
-    is `growing`, later rounds may take more than the first, and there are fewer. `detail` is for what attributes are inside the workload's classes.
+    is `growing`, later rounds may take more than the first, and there are fewer. `detail` is for what attributes are inside the workload's classes,
+    `certify` for how far the answers are off in the end.
     """
 
     kind: Kind
@@ -53,14 +54,13 @@ class Split:
     predicted: Predicted
     budget: Budget
     detail: Fraction = Fraction(0)
+    certify: Fraction = Fraction(0)
 
     def __post_init__(self) -> None:
         """Refuse shares that do not add up."""
-        shares = self.total + self.histogram + self.first + self.rounds * (self.select + self.measure) + self.detail
-        if (
-            shares != self.limit
-            or min(self.total, self.histogram, self.first, self.select, self.measure, self.detail) < 0
-        ):
+        once = self.total, self.histogram, self.first, self.detail, self.certify
+        shares = sum(once) + self.rounds * (self.select + self.measure)
+        if shares != self.limit or min(*once, self.select, self.measure) < 0:
             raise fault(f"the shares ({shown(shares)}) must add up to the limit ({shown(self.limit)})")
 
     def accountant(self) -> Accountant:
@@ -76,6 +76,7 @@ def split(
     histogram: bool,
     first: Fraction = Fraction(0),
     detail: Fraction = Fraction(0),
+    certify: Fraction = Fraction(0),
     growing: bool = False,
     selecting: Fraction = PAPER_SHARE,
     sensitivity: int = 1,
@@ -99,7 +100,7 @@ def split(
         )
     total = Fraction(0) if total_is_public else GLANCE_SHARE if first else TOTAL_SHARE
     start = HISTOGRAM_SHARE if histogram else Fraction(0)
-    each = (1 - total - start - first - detail) / rounds
+    each = (1 - total - start - first - detail - certify) / rounds
     measuring = (1 - selecting) * each
 
     pure = math.sqrt(2) * noise_scale(measuring * budget.epsilon, sensitivity, "pure").scale
@@ -110,5 +111,5 @@ def split(
     limit = rho if better else budget.epsilon
     return Split(
         kind, limit, total * limit, start * limit, first * limit, selecting * each * limit, measuring * limit, rounds, growing, predicted, budget,
-        detail * limit,
+        detail * limit, certify * limit,
     )  # fmt: skip

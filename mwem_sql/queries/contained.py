@@ -104,7 +104,7 @@ def _applied(piece: Piece, factors: Floats, cells: Floats) -> Floats:
     if asked * measured <= DENSE:
         matrix = np.zeros((asked, measured))
         matrix[piece.asked, piece.measured] = factors
-        return np.einsum("av,bvc->bac", matrix, cells, optimize=True)
+        return np.asarray(np.einsum("av,bvc->bac", matrix, cells, optimize=True))
     out = np.zeros((asked, cells.shape[0], cells.shape[2]))
     np.add.at(out, piece.asked, np.moveaxis(cells[:, piece.measured] * factors[:, None], 1, 0))
     return np.moveaxis(out, 0, 1)
@@ -169,9 +169,7 @@ def _flat(blocks: Sequence[Block], names: Sequence[str], shape: Sequence[int]) -
     cell, adds = np.zeros(shape, dtype=np.int64), np.ones(shape)
     for block in blocks:
         axes = sorted(range(len(block.attributes)), key=lambda axis, own=block: names.index(own.attributes[axis]))  # type: ignore[misc]
-        wide = [
-            block.shape[block.attributes.index(name)] if name in block.attributes else 1 for name in names
-        ]
+        wide = [block.shape[block.attributes.index(name)] if name in block.attributes else 1 for name in names]
         labels = block.labels.transpose(axes).reshape(wide).astype(np.int64)
         if block.values is not None:
             values = block.values.transpose(axes).reshape(wide)

@@ -95,7 +95,7 @@ class Families:
         self._all = list(_grouped(answers))
         self._all.sort(key=lambda family: family.noise)
         # Of each attribute, the families that have it, as bits.
-        self._having = {name: 0 for name in sizes}
+        self._having = dict.fromkeys(sizes, 0)
         for number, family in enumerate(self._all):
             for name in family.attributes:
                 self._having[name] |= 1 << number

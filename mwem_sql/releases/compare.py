@@ -12,11 +12,13 @@ from mwem_sql.boundary import relations
 from mwem_sql.compiler.pushdown import plan_pushdown
 from mwem_sql.database.session import Session
 from mwem_sql.private import engine
-from mwem_sql.releases.answer import answerer, in_units, or_null
+from mwem_sql.releases.answer import CONFIDENCE, answerer, divided, or_null
 from mwem_sql.workload import Workload
 
 
-def compare(session: Session, table: str, output: str, workload: Workload) -> Iterator[dict[str, Any]]:
+def compare(
+    session: Session, table: str, output: str, workload: Workload, confidence: float = CONFIDENCE
+) -> Iterator[dict[str, Any]]:
     """True and released answers side by side.
 
     Privacy:
@@ -35,10 +37,12 @@ def compare(session: Session, table: str, output: str, workload: Workload) -> It
     true = iter(np.split(engine.true_answers(session.cursor(), pushdown), pushdown.starts[1:]))
     sums = [next(true).astype(np.float64) for _ in compiled.queries]
     counts = [next(true).astype(np.float64) if query.over else None for query in compiled.queries]
-    truths = map(in_units, compiled.queries, sums, counts)
-    for query, truth, values in zip(compiled.queries, truths, ready.answers(compiled), strict=True):
-        for cell, true_answer, value in zip(query.cells(), truth.tolist(), values.tolist(), strict=True):
+    scaled = [query.linear.unit * own for query, own in zip(compiled.queries, sums, strict=True)]
+    judged = ready.judged(compiled, confidence)
+    for query, truth, (values, intervals) in zip(compiled.queries, map(divided, scaled, counts), judged, strict=True):
+        rows = zip(query.cells(), truth.tolist(), values.tolist(), intervals.rows(), strict=True)
+        for cell, true_answer, value, interval in rows:
             yield {
                 "query": query.number, "name": query.label, "cell": cell, "true_answer": or_null(true_answer),
-                "answer": or_null(value), "error": or_null(abs(value - true_answer)),
+                "answer": or_null(value), "error": or_null(abs(value - true_answer)), **interval,
             }  # fmt: skip

@@ -6,10 +6,11 @@ cells that it is part of or has as parts, the total, and what was certified. doc
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Final, Literal, TypeAlias
+from math import isfinite
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
@@ -37,6 +38,15 @@ class Intervals:
     is_direct: Flags
     measured: list[Measured]
 
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Of each cell the columns low, high and measured; NULL where there is no bound."""
+        for low, high, measured in zip(self.low.tolist(), self.high.tolist(), self.measured, strict=True):
+            yield {
+                "low": low if isfinite(low) else None,
+                "high": high if isfinite(high) else None,
+                "measured": measured,
+            }
+
 
 class Judge:
     """Gives intervals. `miss` is the chance that an interval fails; `total` the number of rows if nothing measured tells it."""
@@ -49,22 +59,25 @@ class Judge:
         self._counts: dict[int, tuple[Block, Block]] = {}
         self._rows = self._total(total)
 
-    def intervals(self, query: CompiledQuery, answers: Floats, within: float | None = None) -> Intervals:
-        """Of each cell of a query with these answers, which its interval contains. `within`: what else says how far a cell that was not measured may be off."""
-        if query.over is None:
-            found = self._sums(query.linear, self._miss)
-        else:
-            sums, counts = self._sums(query.linear, self._miss / 2), self._sums(query.over.linear, self._miss / 2)
-            found = self._averages(query, sums, counts)
-        low, high = found.low, found.high
-        if within is not None:
-            free = ~found.is_direct
-            low = np.where(free, np.maximum(low, answers - within), low)
-            high = np.where(free, np.minimum(high, answers + within), high)
-        known = ~np.isnan(answers)
-        low = np.where(known, np.minimum(low, answers), low)
-        high = np.where(known, np.maximum(high, answers), high)
-        return Intervals(low, high, found.is_direct, found.measured)
+    def intervals(
+        self, query: CompiledQuery, sums: Floats, counts: Floats | None, within: tuple[float, float]
+    ) -> Intervals:
+        """Of each cell of a query with these sums, over these counts if it is an average; each is in its interval.
+
+        `within`: how far sums and counts that were not measured are off at most.
+        """
+        if query.over is None or counts is None:
+            return self._around(self._sums(query.linear, self._miss), sums, within[0])
+        above = self._around(self._sums(query.linear, self._miss / 2), sums, within[0])
+        return self._averages(
+            query, above, self._around(self._sums(query.over.linear, self._miss / 2), counts, within[1])
+        )
+
+    @staticmethod
+    def _around(found: Intervals, answers: Floats, within: float) -> Intervals:
+        low = np.where(found.is_direct, found.low, np.maximum(found.low, answers - within))
+        high = np.where(found.is_direct, found.high, np.minimum(found.high, answers + within))
+        return replace(found, low=np.minimum(low, answers), high=np.maximum(high, answers))
 
     def _sums(self, query: LinearQuery, miss: float) -> Intervals:
         asked = self._known.question(query)
@@ -180,7 +193,9 @@ def _ends(asked: LinearQuery) -> tuple[Floats, Floats]:
     low, high = np.ones(1), np.ones(1)
     for block in asked.blocks:
         least, most = _block_ends(block)
-        corners = np.stack([np.multiply.outer(own, other).reshape(-1) for own in (low, high) for other in (least, most)])
+        corners = np.stack(
+            [np.multiply.outer(own, other).reshape(-1) for own in (low, high) for other in (least, most)]
+        )
         low, high = corners.min(axis=0), corners.max(axis=0)
     return low, high
 
@@ -196,6 +211,7 @@ def _block_ends(block: Block) -> tuple[Floats, Floats]:
     return np.where(np.isfinite(low), low, 0.0), np.where(np.isfinite(high), high, 0.0)
 
 
-def unknown(cells: int) -> list[Measured]:
+def unknown(cells: int) -> Intervals:
     """Of a release that is older than intervals."""
-    return ["unknown"] * cells
+    endless = np.full(cells, np.inf)
+    return Intervals(-endless, endless, np.zeros(cells, dtype=np.bool_), ["unknown"] * cells)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,7 @@ from mwem_sql.accounting.tails import fourth
 from mwem_sql.compiler.pipeline import Compiled
 from mwem_sql.domains.classes import Classes
 from mwem_sql.queries.arrays import Floats, Integers
+from mwem_sql.queries.contained import contained
 from mwem_sql.queries.families import Families, Noisy
 from mwem_sql.queries.linear import Block, LinearQuery
 
@@ -46,18 +47,28 @@ class Known:
                 details[row["blocks"][0]["attributes"][0]].append(row)
         self._atoms = {name: _atoms(own, compiled.classes.get(name), details[name]) for name, own in classes.items()}
         self.sizes = {name: len(own.asked) for name, own in self._atoms.items()}
-        answers = [self._answer(row) for row in rows if row["purpose"] != "detail"]
+        self._answers: dict[int, Noisy] = {row["step"]: self._answer(row) for row in rows if row["purpose"] != "detail"}
         for name, own in self._atoms.items():
-            answers += [
-                _noisy(row, (Block((name,), part.astype(np.int32), row["blocks"][0]["size"]),))
-                for row, part in zip(details[name], own.parts, strict=False)
-            ]
-        self.families = Families(answers, self.sizes)
+            # What is not asked about is not told apart inside classes.
+            for row, part in zip(details[name], own.parts, strict=False):
+                block = Block((name,), part.astype(np.int32), row["blocks"][0]["size"])
+                self._answers[row["step"]] = _noisy(row, (block,))
+        self.families = Families(list(self._answers.values()), self.sizes)
         self._blocks: dict[int, tuple[Block, Block]] = {}
 
     def question(self, query: LinearQuery) -> LinearQuery:
         """A question on the finest classes, its values in what they stand for."""
         return LinearQuery(tuple(map(self._block, query.blocks)))
+
+    def first_step(self, asked: LinearQuery) -> int | None:
+        """The first measurement whose cells all cells of a question are sums of."""
+        names = {name for name in asked.attributes if self.sizes[name] > 1}
+        for step, answer in self._answers.items():
+            if names <= set(answer.query.attributes):
+                found = contained(asked.blocks, answer.query.blocks, self.sizes)
+                if found is not None and found.is_exact.all():
+                    return step
+        return None
 
     def _block(self, block: Block) -> Block:
         known = self._blocks.get(id(block))
@@ -88,7 +99,7 @@ class Known:
 
 def _noisy(row: dict[str, Any], blocks: tuple[Block, ...]) -> Noisy:
     kind, unit = KINDS[row["noise"]], float(row["resolution"] or 1)
-    values = cast("Floats", np.array(row["values"], dtype=np.float64) * unit)
+    values: Floats = np.array(row["values"], dtype=np.float64) * unit
     return Noisy(
         LinearQuery(blocks), values, variance(row["scale"], kind) * unit**2, fourth(row["scale"], kind) * unit**4
     )

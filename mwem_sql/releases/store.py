@@ -63,9 +63,9 @@ class Stored:
 
 
 def write(
-    con: duckdb.DuckDBPyConnection, name: Name, facts: Mapping[str, Any], rows: Rows, *, measurements: pa.Table, factors: pa.Table,
+    con: duckdb.DuckDBPyConnection, name: Name, facts: Mapping[str, Any], rows: Rows, tables: Mapping[str, pa.Table],
 ) -> int:  # fmt: skip
-    """Store everything in one transaction and return the release's number. The output of an older version is replaced.
+    """Store everything in one transaction and return the release's number. The output of an older version is replaced. `tables` are those of the schema mwem.
 
     A table of that name which is not an older version makes it fail: it appeared after the release was checked.
     """
@@ -79,8 +79,8 @@ def write(
         write_table(con, name, rows)
         row = {**facts, "output": str(name), "schema_name": name.schema, "table_name": name.table}
         _append(con, "releases", release, pa.Table.from_pylist([row]))
-        _append(con, "measurements", release, measurements)
-        _append(con, "factors", release, factors)
+        for table, own in tables.items():
+            _append(con, table, release, own)
     return release
 
 
@@ -152,6 +152,17 @@ def stored(con: duckdb.DuckDBPyConnection, name: Name, facts: Mapping[str, Any])
 def measurements_of(con: duckdb.DuckDBPyConnection, release: Stored) -> pa.Table:
     with legible(_damaged(release.name)):
         return _rows(con, release.name, "measurements", release.facts["release"], ("step",))
+
+
+def bounds_of(con: duckdb.DuckDBPyConnection, release: Stored) -> tuple[pa.Table, pa.Table] | None:
+    """What is known of the workload's queries, and the certificate; None of a release that is older than these."""
+    if release.facts.get("measured") is None:
+        return None
+    with legible(_damaged(release.name)):
+        number = release.facts["release"]
+        return _rows(con, release.name, "bounds", number, ("query",)), _rows(
+            con, release.name, "certificates", number, ("part",)
+        )
 
 
 def _rows(con: duckdb.DuckDBPyConnection, name: Name, table: str, release: int, order: Sequence[str]) -> pa.Table:
