@@ -11,12 +11,12 @@
 -- Cost: epsilon and delta, once per request and output
 CREATE OR REPLACE MACRO mwem_release(private_table, workload, epsilon, delta := 0.0, rounds := NULL, output := NULL, rows := NULL,
     total := NULL, domain := NULL, unit := NULL, rows_per_unit := 1, start := 'uniform', average := false, fit := 'mirror', max_cells := NULL,
-    version := NULL, seed := NULL) AS TABLE
+    certify := NULL, version := NULL, seed := NULL) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_release(to_json({
             private_table: private_table::VARCHAR,
             epsilon: epsilon::VARCHAR,
-            options: {delta: delta::VARCHAR, rounds: rounds, output: output, "rows": "rows", total: total, domain: domain, unit: unit, rows_per_unit: rows_per_unit, "start": "start", average: average, fit: fit, max_cells: max_cells, version: version::VARCHAR, seed: seed},
+            options: {delta: delta::VARCHAR, rounds: rounds, output: output, "rows": "rows", total: total, domain: domain, unit: unit, rows_per_unit: rows_per_unit, "start": "start", average: average, fit: fit, max_cells: max_cells, certify: certify, version: version::VARCHAR, seed: seed},
             context: {database: current_database(), schema: current_schema(), settings: {
             TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
             integer_division: current_setting('integer_division'),
@@ -30,12 +30,12 @@ CREATE OR REPLACE MACRO mwem_release(private_table, workload, epsilon, delta := 
 -- Cost: nothing
 CREATE OR REPLACE MACRO mwem_plan(private_table, workload, epsilon, delta := 0.0, rounds := NULL, output := NULL, rows := NULL,
     total := NULL, domain := NULL, unit := NULL, rows_per_unit := 1, start := 'uniform', average := false, fit := 'mirror', max_cells := NULL,
-    version := NULL, seed := NULL) AS TABLE
+    certify := NULL, version := NULL, seed := NULL) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_plan(to_json({
             private_table: private_table::VARCHAR,
             epsilon: epsilon::VARCHAR,
-            options: {delta: delta::VARCHAR, rounds: rounds, output: output, "rows": "rows", total: total, domain: domain, unit: unit, rows_per_unit: rows_per_unit, "start": "start", average: average, fit: fit, max_cells: max_cells, version: version::VARCHAR, seed: seed},
+            options: {delta: delta::VARCHAR, rounds: rounds, output: output, "rows": "rows", total: total, domain: domain, unit: unit, rows_per_unit: rows_per_unit, "start": "start", average: average, fit: fit, max_cells: max_cells, certify: certify, version: version::VARCHAR, seed: seed},
             context: {database: current_database(), schema: current_schema(), settings: {
             TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
             integer_division: current_setting('integer_division'),
@@ -115,12 +115,14 @@ CREATE OR REPLACE MACRO mwem_parities(private_table, k, columns := NULL, domain 
             ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL), lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
 -- Answers of a stored release to any workload, in its order.
--- Example: FROM mwem_answer('adult_synthetic', workload)  ->  1, age > 40, NULL, 14211.7
+-- low and high: where the true answer is, 95 times in 100; measured: directly, in part or never.
+-- Example: FROM mwem_answer('adult_synthetic', workload)  ->  1, age > 40, NULL, 14211.7, 14180.2, 14251.9, directly
 -- Cost: nothing
-CREATE OR REPLACE MACRO mwem_answer(output, workload) AS TABLE
+CREATE OR REPLACE MACRO mwem_answer(output, workload, confidence := 0.95) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_answer(to_json({
             output: output::VARCHAR,
+            confidence: confidence::VARCHAR,
             context: {database: current_database(), schema: current_schema(), settings: {
             TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
             integer_division: current_setting('integer_division'),
@@ -130,13 +132,14 @@ CREATE OR REPLACE MACRO mwem_answer(output, workload) AS TABLE
                     FROM query_table(workload) AS __mwem_row)));
 
 -- NOT PRIVATE: true and released answers side by side, for the curator. binning_error is what bins and bounds alone put an answer off by.
--- Example: FROM mwem_compare('adult', 'adult_synthetic', workload)  ->  1, age > 40, NULL, 14237, 14211.7, 25.3, 0, NULL
+-- Example: FROM mwem_compare('adult', 'adult_synthetic', workload)  ->  1, age > 40, NULL, 14237, 14211.7, 25.3, 14180.2, 14251.9, directly, 0, NULL
 -- Cost: no epsilon; reads private rows, and the ledger notes it
-CREATE OR REPLACE MACRO mwem_compare(private_table, output, workload) AS TABLE
+CREATE OR REPLACE MACRO mwem_compare(private_table, output, workload, confidence := 0.95) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_compare(to_json({
             private_table: private_table::VARCHAR,
             output: output::VARCHAR,
+            confidence: confidence::VARCHAR,
             context: {database: current_database(), schema: current_schema(), settings: {
             TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
             integer_division: current_setting('integer_division'),
@@ -144,6 +147,19 @@ CREATE OR REPLACE MACRO mwem_compare(private_table, output, workload) AS TABLE
         FROM (SELECT list({n: n, j: j} ORDER BY n) AS queries
               FROM (SELECT row_number() OVER () AS n, to_json(__mwem_row)::VARCHAR AS j
                     FROM query_table(workload) AS __mwem_row)));
+
+-- Every query of a release's workload: whether it was measured, how wide its intervals are, with how much noise and in which step.
+-- Example: FROM mwem_quality('adult_synthetic')  ->  1, age > 40, 1, directly, 12, 17.4, 71.7
+-- Cost: nothing
+CREATE OR REPLACE MACRO mwem_quality(output, confidence := 0.95) AS TABLE
+    SELECT r.* EXCLUDE (err) FROM (
+        SELECT unnest(list_transform(_mwem_quality(to_json({
+            output: output::VARCHAR,
+            confidence: confidence::VARCHAR,
+            context: {database: current_database(), schema: current_schema(), settings: {
+            TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
+            integer_division: current_setting('integer_division'),
+            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL), lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
 -- Sets the cap on what all releases of a table may spend together, how they are counted, and for whom.
 -- Example: CALL mwem_budget('adult', 3.0)  ->  main, adult, 3.0, 0.0, 0.5, 0.0, 2.5, NULL, 1
@@ -190,3 +206,13 @@ CREATE OR REPLACE MACRO mwem_count(output, predicate) AS
             integer_division: current_setting('integer_division'),
             ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR)],
         lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r.answer END)[1];
+
+-- The same with its interval, as a struct: answer, low, high, measured.
+-- Example: SELECT mwem_count_interval('adult_synthetic', 'age > 40')  ->  {'answer': 14211.7, 'low': 14180.2, 'high': 14251.9, 'measured': directly}
+-- Cost: nothing
+CREATE OR REPLACE MACRO mwem_count_interval(output, predicate, confidence := 0.95) AS
+    list_transform([_mwem_count(to_json({output: output::VARCHAR, predicate: predicate::VARCHAR, confidence: confidence::VARCHAR, context: {database: current_database(), schema: current_schema(), settings: {
+            TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
+            integer_division: current_setting('integer_division'),
+            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR)],
+        lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE {answer: r.answer, low: r.low, high: r.high, measured: r.measured} END)[1];

@@ -34,6 +34,10 @@ CREATE TABLE IF NOT EXISTS releases (
 -- Files that were written before rounds were told apart.
 ALTER TABLE releases ADD COLUMN IF NOT EXISTS again INTEGER DEFAULT 0;
 
+-- Files that were written before answers had intervals: what is not there is 'unknown' in them.
+ALTER TABLE releases ADD COLUMN IF NOT EXISTS measured INTEGER;      -- rows of the workload that are sums of what was measured
+ALTER TABLE releases ADD COLUMN IF NOT EXISTS mean_error DOUBLE;     -- of the certified queries, with noise; NULL without a certificate
+
 -- One row per measurement, in the order of the rounds.
 CREATE TABLE IF NOT EXISTS measurements (
     release INTEGER NOT NULL,
@@ -78,4 +82,27 @@ CREATE TABLE IF NOT EXISTS factors (
     attributes VARCHAR[] NOT NULL,
     shape INTEGER[] NOT NULL,
     weights DOUBLE[] NOT NULL
+);
+
+-- The certificate: how far the state is off, with noise. Errors are in rows; of a sum, in parts of the most that a row adds.
+CREATE TABLE IF NOT EXISTS certificates (
+    release INTEGER NOT NULL,
+    part VARCHAR NOT NULL,              -- directly: the mean error of the queries that were measured; others: of those that were not; most: the error of a cell that most of these do not exceed
+    queries INTEGER NOT NULL,           -- over so many of them
+    beyond INTEGER NOT NULL,            -- of most: the cells of so many of them may be off by more
+    value DOUBLE NOT NULL,
+    noise VARCHAR NOT NULL,             -- laplace or gaussian
+    scale DOUBLE NOT NULL               -- of the noise on value
+);
+
+-- What is known of each query of the workload, in its order.
+CREATE TABLE IF NOT EXISTS bounds (
+    release INTEGER NOT NULL,
+    query INTEGER NOT NULL,             -- row of the workload, from 1
+    name VARCHAR,
+    predicate VARCHAR,
+    measure VARCHAR,
+    group_by VARCHAR,                   -- as JSON: a list of column names, or an SQL expression as text
+    measured BOOLEAN NOT NULL,          -- whether all its cells are sums of what was measured
+    bound DOUBLE                        -- how far off all its cells are together, by what selections tell; fails for some query of a release in 4 of 1,000. NULL if they tell nothing
 );

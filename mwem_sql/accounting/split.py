@@ -34,12 +34,13 @@ class Predicted(NamedTuple):
 
 @dataclass(frozen=True)
 class Split:
-    """How the limit is shared: `total + histogram + first + always + rounds * (select + measure) + detail == limit`, exactly.
+    """How the limit is shared: `total + histogram + first + always + rounds * (select + measure) + detail + certify == limit`, exactly.
 
     Shares are in epsilon for the pure kind and in rho for zcdp. `total` is 0 when n is public, `histogram` unless asked
     for, `first` where no marginal is measured ahead of the rounds; `select` and `measure` are for one round. If the split
     is `growing`, later rounds may take more than the first, and there are fewer. `detail` is for what attributes are inside the workload's classes,
-    `always` for queries that are measured in any case. If nothing else is, a round has nothing.
+    `always` for queries that are measured in any case, `certify` for how far the answers are off in the end. If nothing but what is always measured is left, a
+    round has nothing.
     """
 
     kind: Kind
@@ -55,12 +56,13 @@ class Split:
     budget: Budget
     detail: Fraction = Fraction(0)
     always: Fraction = Fraction(0)
+    certify: Fraction = Fraction(0)
 
     def __post_init__(self) -> None:
         """Refuse shares that do not add up."""
-        each = (self.total, self.histogram, self.first, self.select, self.measure, self.detail, self.always)
-        shares = sum(each) + (self.rounds - 1) * (self.select + self.measure)
-        if shares != self.limit or min(each) < 0:
+        once = self.total, self.histogram, self.first, self.always, self.detail, self.certify
+        shares = sum(once) + self.rounds * (self.select + self.measure)
+        if shares != self.limit or min(*once, self.select, self.measure) < 0:
             raise fault(f"the shares ({shown(shares)}) must add up to the limit ({shown(self.limit)})")
 
     def accountant(self) -> Accountant:
@@ -77,6 +79,7 @@ def split(
     first: Fraction = Fraction(0),
     detail: Fraction = Fraction(0),
     always: Fraction = Fraction(0),
+    certify: Fraction = Fraction(0),
     growing: bool = False,
     selecting: Fraction = PAPER_SHARE,
     sensitivity: int = 1,
@@ -100,7 +103,7 @@ def split(
         )
     total = Fraction(0) if total_is_public else GLANCE_SHARE if first else TOTAL_SHARE
     start = HISTOGRAM_SHARE if histogram else Fraction(0)
-    left = 1 - total - start - first - detail
+    left = 1 - total - start - first - detail - certify
     each = (1 - always) * left / rounds
     measuring = (1 - selecting) * each
     typical = measuring or left
@@ -113,5 +116,5 @@ def split(
     limit = rho if better else budget.epsilon
     return Split(
         kind, limit, total * limit, start * limit, first * limit, selecting * each * limit, measuring * limit, rounds, growing, predicted, budget,
-        detail * limit, always * left * limit,
+        detail * limit, always * left * limit, certify * limit,
     )  # fmt: skip

@@ -1,6 +1,6 @@
 """The loop: Multiplicative Weights and the Exponential Mechanism, to be read beside the paper's figure.
 
-Sees the private table through the kernel's two methods only; everything else here is public or released. The letters are
+Sees the private table through the kernel's methods only; everything else here is public or released. The letters are
 the figure's: A is the approximation, n its total, q_i the query of round i, m what is measured, T the rounds.
 
 For the last A every round fits all measurements again: by mirror descent to a tolerance, or (`fit := 'replay'`) as the
@@ -25,12 +25,14 @@ from mwem_sql.model.adaptive import Adaptive
 from mwem_sql.model.grouped import Grouped
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.mwem import details
+from mwem_sql.mwem.bounds import Bounds
 from mwem_sql.mwem.candidates import Candidates
+from mwem_sql.mwem.certificate import certify
 from mwem_sql.mwem.measured import Measured, noise_of
 from mwem_sql.mwem.problem import Outcome, Problem, Step, is_total, shared
 from mwem_sql.mwem.start import dense, from_histogram, not_impossible, with_prior
 from mwem_sql.mwem.strategy import Always, First
-from mwem_sql.private.kernel import Kernel
+from mwem_sql.private.kernel import Kernel, Measurement
 from mwem_sql.queries.arrays import Floats
 
 PASSES = 100
@@ -45,7 +47,8 @@ def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Progress | No
     All of `split` is spent, unless there is nothing at all to measure: a public total, and no query whose factor fits.
     """
     run = _at_once if problem.at_once else _whole if problem.whole else _rounds
-    return _in_detail(kernel, problem, split, run(kernel, problem, split, progress or (lambda _i, _rounds: None)))
+    outcome = _in_detail(kernel, problem, split, run(kernel, problem, split, progress or (lambda _i, _rounds: None)))
+    return replace(outcome, certificate=certify(kernel, problem, split.certify, outcome))
 
 
 def _rounds(kernel: Kernel, problem: Problem, split: Split, progress: Progress) -> Outcome:
@@ -54,6 +57,7 @@ def _rounds(kernel: Kernel, problem: Problem, split: Split, progress: Progress) 
     # Let n denote ||B||, and A_0 n times the uniform distribution over D, or what was measured first tells of B.
     A = _start(problem, split, pace, candidates, m)
     iterates: list[Adaptive] = []
+    bounds = Bounds(problem, split)
     # For iteration i = 1..T:
     for i in itertools.count(1):
         if problem.average:
@@ -61,12 +65,14 @@ def _rounds(kernel: Kernel, problem: Problem, split: Split, progress: Progress) 
         select, measure = pace.take()
         offered = candidates.offer(A, measure)
         if offered is not None:
+            bounds.offer(offered)
             # 1. Exponential Mechanism: sample q_i with score |q(A_{i-1}) - q(B)|.
             q_i = kernel.select(*offered[:-1], select, changed=offered.changed)
             candidates.note(q_i, measure)
             # 2. Laplace Mechanism: m_i = q_i(B) + Laplace(2T/eps).
             noise = candidates.penalties.noise[q_i]
-            _measure(A, m, q_i, measure, noise=noise, pace=pace if split.growing else None)
+            measured = _measure(A, m, q_i, measure, noise=noise, pace=pace if split.growing else None)
+            bounds.hear(q_i, select, measured)
         elif m.variances:
             # Nothing new can be asked: the whole round goes to what is in the state.
             q_i = m.least_known()
@@ -86,7 +92,8 @@ def _rounds(kernel: Kernel, problem: Problem, split: Split, progress: Progress) 
     if problem.fit == "mirror":
         A.finish()
     # Output: the average of A_0 .. A_{T-1}, or the last A.
-    return Outcome(_average(iterates, A, m) if problem.average else A, m.total(), tuple(m.steps))
+    state = _average(iterates, A, m) if problem.average else A
+    return Outcome(state, m.total(), tuple(m.steps), bounds=bounds.final(state))
 
 
 def _start(problem: Problem, split: Split, pace: Pace, candidates: Candidates, m: Measured) -> Adaptive:
@@ -129,18 +136,21 @@ def _measure_always(problem: Problem, split: Split, m: Measured) -> list[tuple[A
     return ahead
 
 
-def _measure(A: Adaptive, m: Measured, q_i: int, share: Fraction, *, noise: float, pace: Pace | None) -> None:
+def _measure(
+    A: Adaptive, m: Measured, q_i: int, share: Fraction, *, noise: float, pace: Pace | None
+) -> Measurement | None:
     """Measure what was selected. If steps may grow, the pace hears how far it is from what was known, and what noise explains of that is left out."""
     query = m.queries[q_i]
     before = A.answer(query.shares) if pace is not None else None
     measured = m.take("round", q_i, share, A)
     if measured is None:
-        return
+        return None
     if pace is not None and before is not None:
         pace.hear(float(np.abs(measured.values / query.bound - before).sum()), noise / query.bound)
         m.shrink(q_i, before)
     # Even if it is not fitted: what is stored tells apart what was measured.
     A.refine(query)
+    return measured
 
 
 def _average(iterates: Sequence[Adaptive], A: Adaptive, m: Measured) -> Grouped:
@@ -180,7 +190,7 @@ def _whole(kernel: Kernel, problem: Problem, split: Split, progress: Progress) -
     m = Measured.of(kernel, problem, split)
     A = Adaptive.uniform(problem.sizes, problem.total or 1.0)
     _measure_always(problem, split, m)
-    ahead = _ahead(problem, split.limit - split.detail - split.always)
+    ahead = _ahead(problem, split.limit - split.detail - split.certify - split.always)
     for number, (first, share) in enumerate(ahead, start=1):
         m.refine("round", first.number, share, A, first.by_cells)
         m.give(A, [first.number])
@@ -196,7 +206,7 @@ def _whole(kernel: Kernel, problem: Problem, split: Split, progress: Progress) -
 def _at_once(kernel: Kernel, problem: Problem, split: Split, progress: Progress) -> Outcome:
     """Spend everything on the histogram of a small domain: there is nothing to select, and no loop."""
     m = Measured.of(kernel, problem, split)
-    measured = m.measure("round", 1, split.limit - split.detail)
+    measured = m.measure("round", 1, split.limit - split.detail - split.certify)
     uniform, histogram = Adaptive.uniform(problem.sizes, m.total()), problem.queries[0]
     base = uniform.marginal(histogram.attributes).ravel()
     weights = with_prior(measured.values.astype(np.float64), measured.variance, base)

@@ -11,13 +11,15 @@ from mwem_sql.domains.detail import Detail
 from mwem_sql.model.grouped import Grouped
 from mwem_sql.mwem.details import Told
 from mwem_sql.mwem.strategy import Always, First
-from mwem_sql.private.kernel import Measurement
+from mwem_sql.private.kernel import Certified, Measurement
 from mwem_sql.queries.arrays import Floats, Labels
 from mwem_sql.queries.linear import LinearQuery
 from mwem_sql.queries.summary import Facts
 
 TOTAL = LinearQuery(())
 
+Part: TypeAlias = Literal["directly", "others", "most"]
+"""The mean error of queries that were measured, and of all others; the cell error that most of these others do not exceed."""
 Purpose: TypeAlias = Literal["total", "histogram", "always", "first", "round", "again", "detail"]
 
 
@@ -25,8 +27,8 @@ Purpose: TypeAlias = Literal["total", "histogram", "always", "first", "round", "
 class Problem:
     """What the loop is given: public all of it.
 
-    Kernel query 0 is the total; `queries` follow from 1; a histogram of the whole domain, if asked for, comes after them, and
-    `details`, by attribute, last.
+    Kernel query 0 is the total; `queries` follow from 1; a histogram of the whole domain, if asked for, comes after them, then what is
+    `pushed` down only to be certified, and `details`, by attribute, last. `certified` are queries of the workload, by kernel number: in the end it is told how far off they are.
     `max_cells` is for one factor of the state; `sensitivity` is the kernel's; `first` are histograms over classes that are refined ahead of
     the rounds, or with `whole` instead of them; `always` are measured ahead of either. `at_once`: the only query is the histogram of the whole domain.
     """
@@ -45,6 +47,8 @@ class Problem:
     at_once: bool = False
     details: Mapping[str, Detail] = field(default_factory=dict)
     always: Sequence[Always] = ()
+    pushed: Sequence[LinearQuery] = ()
+    certified: Mapping[int, LinearQuery] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if len(self.weights) != len(self.queries):
@@ -53,7 +57,7 @@ class Problem:
     def kernel_queries(self) -> list[LinearQuery]:
         """The queries whose true answers the kernel must hold, in the order of their numbers."""
         whole = [self.histogram] if self.histogram is not None else []
-        return [TOTAL, *self.queries, *whole, *(detail.query for detail in self.details.values())]
+        return [TOTAL, *self.queries, *whole, *self.pushed, *(detail.query for detail in self.details.values())]
 
     def always_shares(self, budget: Fraction) -> list[Fraction]:
         """What each query that is measured in any case takes of what they have together."""
@@ -74,13 +78,27 @@ class Step:
 
 
 @dataclass(frozen=True, eq=False)
+class Figure:
+    """A noisy figure of how far the answers to some queries are off: of how many, and which."""
+
+    part: Part
+    queries: int
+    certified: Certified
+
+
+@dataclass(frozen=True, eq=False)
 class Outcome:
-    """The state sums to `total`: the public constant, or the estimate from all of `steps`. `told` are the details, by attribute."""
+    """The state sums to `total`: the public constant, or the estimate from all of `steps`. `told` are the details, by attribute; `certificate` says how far off answers are.
+
+    `bounds` are, by query of the problem, what selections tell of its error: the sum over its cells, in parts of its bound.
+    """
 
     state: Grouped
     total: float
     steps: tuple[Step, ...]
     told: Mapping[str, Told] = field(default_factory=dict)
+    certificate: Sequence[Figure] = ()
+    bounds: Floats | None = None
 
     def count(self, *purposes: Purpose) -> int:
         """How many steps had one of these purposes."""

@@ -1,6 +1,6 @@
 """The kernel: the only object that holds true answers, and the whole of what a privacy proof has to look at.
 
-Owns the true answers of one release and the two ways out of it, `select` and `measure`. It must not read a table, log,
+Owns the true answers of one release and the three ways out of it, `select`, `measure` and `certify`. It must not read a table, log,
 or keep what it draws. Sizes, bounds, candidates, approximations, penalties, weights and shares are public; what it
 refuses before a debit, it refuses on those alone.
 
@@ -45,6 +45,12 @@ MAXIMUM_BOUND: Final = 2**24
 _HEADROOM: Final = 2**61
 # Cells that are scored at a time: they stay in a cache.
 _BATCH: Final = 2**15
+# Errors of queries with other bounds than 1 are certified in parts of these, as whole numbers of such a part of a bound.
+CERTIFIED_GRID: Final = 1000
+# An error beyond the first, and in parts of a bound beyond the second, is certified as it: sums over so many queries still fit an int64.
+_LARGEST_ERROR: Final = 2**50
+_LARGEST_PART: Final = 2**40
+_MOST_CERTIFIED: Final = 2**20
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,9 +65,19 @@ class Measurement:
     kind: Kind
 
 
+@dataclass(frozen=True, eq=False)
+class Certified:
+    """A noisy figure of the errors of some queries: safe to publish. `value` is in parts of their bounds, and so is `scale`, that of the noise on it."""
+
+    value: float
+    scale: float
+    share: Fraction
+    kind: Kind
+
+
 @final
 class Kernel:
-    """Holds the true answers; the only way out is `select` and `measure`.
+    """Holds the true answers; the only way out is `select`, `measure` and `certify`.
 
     Privacy:
         Each call debits its share before it looks at an answer, and records what OpenDP's map says it cost. Once a
@@ -166,7 +182,7 @@ class Kernel:
         bounds, multipliers = self.__bounds[:1], np.ones(1, dtype=np.int64)
         if not self.__alike:
             bounds = self.__bounds[is_open]
-            multipliers = _multipliers(self.__weights[is_open], bounds)
+            multipliers = multipliers_of(self.__weights[is_open], bounds)
         unit = self.__sensitivity * int((multipliers * bounds).max())
         calibrated = many_scale(share, unit, kind) if many else selection_scale(share, unit, kind)
 
@@ -227,6 +243,57 @@ class Kernel:
         self.__accountant.record(calibrated.map, share)
         values.setflags(write=False)
         return Measurement(int(query), values, calibrated.scale, variance(calibrated.scale, kind), share, kind)
+
+    def certify(
+        self,
+        queries: Sequence[int] | Integers,
+        leading: Sequence[int] | Integers,
+        approximations: Floats,
+        share: Fraction,
+        *,
+        rank: int | None = None,
+    ) -> Certified:
+        """Tell with noise how far approximations are off: the mean error of some queries or, with a `rank`, the rank-th largest cell error, counted from 1.
+
+        Of each query only the first `leading` cells count. The error of a query is the sum over these of |round(q_c(A)) - q_c(B)| and its cell error the largest of them, both
+        in parts of its bound. `approximations` are those of all these cells, query after query.
+
+        Privacy:
+            Queries, cells, A and the rank are public. A row is in one cell of a query and moves q_c(B) there by at most b_j, hence the sum over cells and the largest of them by at
+            most b_j, each query's: in parts of its bound by 1, which is a whole number of steps, so that rounding them down changes nothing. The largest error that is told is a constant:
+            a contraction. So the sum over m queries moves by at most m times that, for each of `sensitivity` rows, and so does, without the m, whichever is at a rank: if
+            all numbers move by at most d, so do they in order. Cost: `share`, debited before an answer is looked at.
+        """
+        chosen, first = self.__numbers(queries, "certified queries"), _whole(leading, "leading cells")
+        if (
+            not 0 < first.size == chosen.size <= _MOST_CERTIFIED
+            or first.min() < 1
+            or (first > self.__cells[chosen]).any()
+        ):
+            raise _refuse("the leading cells must be one or more of each certified query", "give its number of cells")
+        if rank is not None and not 1 <= rank <= chosen.size:
+            raise _refuse(f"the rank ({rank}) must be from 1 to the number of queries", "give 1 for the largest")
+        guess = _rounded(_finite(approximations, int(first.sum()), "approximations"))
+        bounds = self.__bounds[chosen]
+        grid = 1 if bounds.max() == 1 else CERTIFIED_GRID
+        kind, terms = self.__accountant.kind, chosen.size if rank is None else 1
+        calibrated = noise_scale(share, terms * self.__sensitivity * grid, kind)
+
+        def draw() -> int:
+            inside = np.cumsum(first) - first
+            saturation = _HEADROOM // int(self.__cells.max())
+            errors = np.clip(guess, -saturation, saturation)
+            errors -= self.__flat[_spans(self.__starts[chosen], first, inside)]
+            together = np.add if rank is None else np.maximum
+            own = np.minimum(together.reduceat(np.abs(errors, out=errors), inside), _LARGEST_ERROR)
+            own = np.minimum(own * grid // bounds, _LARGEST_PART)
+            figure = own.sum() if rank is None else np.sort(own)[-rank]
+            return int(self.__noise.add_noise(np.array([figure], dtype=np.int64), calibrated.scale, kind)[0])
+
+        self.__accountant.debit(share)
+        value = _shielded(draw)
+        self.__accountant.record(calibrated.map, share)
+        return Certified(value / (terms * grid), calibrated.scale / (terms * grid), share, kind)
 
     def __rescore(self) -> None:
         """Bring the scores, before multipliers, up to date with all approximations that have come in."""
@@ -304,7 +371,7 @@ def _shielded(draw: Callable[[], Result]) -> Result:
     )
 
 
-def _multipliers(weights: Floats, bounds: Integers) -> Integers:
+def multipliers_of(weights: Floats, bounds: Integers) -> Integers:
     """Put weight over bound, relative to the largest, on an integer grid; at least 1, and a single 1 when all are equal."""
     if weights.min() == weights.max() and bounds.min() == bounds.max():
         return np.ones(1, dtype=np.int64)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from mwem_sql.compiler.blocks import CompiledQuery
 from mwem_sql.compiler.pipeline import Compiled, compile_workload
 from mwem_sql.database.dialect import fold
 from mwem_sql.database.sandbox import Sandbox
@@ -23,10 +23,19 @@ from mwem_sql.queries.arrays import Floats
 from mwem_sql.queries.linear import LinearQuery
 from mwem_sql.queries.marginals import shares_within, spread
 from mwem_sql.releases import store
+from mwem_sql.releases.bounds import Assured
+from mwem_sql.releases.intervals import Intervals, Judge, unknown
+from mwem_sql.releases.known import Known
 from mwem_sql.releases.store import Stored
 from mwem_sql.workload import Workload
 
-ANSWER = pa.schema({"query": pa.int32(), "name": pa.string(), "cell": pa.list_(pa.string()), "answer": pa.float64()})
+ANSWER = pa.schema(
+    {
+        "query": pa.int32(), "name": pa.string(), "cell": pa.list_(pa.string()), "answer": pa.float64(),
+        "low": pa.float64(), "high": pa.float64(), "measured": pa.string(),
+    }
+)  # fmt: skip
+CONFIDENCE = 0.95
 MAX_WEIGHTS = 5_000_000
 
 
@@ -44,6 +53,26 @@ class Answerer:
 
     def answers(self, compiled: Compiled) -> list[Floats]:
         """One vector per query, its cells in order; NaN for the average of nothing."""
+        return [divided(*pair) for pair in self._sums(compiled)]
+
+    def judged(self, compiled: Compiled, confidence: float) -> list[tuple[Floats, Intervals]]:
+        """The same with how far each answer may be off."""
+        con = self._session.cursor()
+        known = store.bounds_of(con, self.stored)
+        pairs = self._sums(compiled)
+        if known is None:
+            return [(divided(*pair), unknown(len(pair[0]))) for pair in pairs]
+        miss = 1 - confidence
+        measured = Known(self.stored.classes, store.measurements_of(con, self.stored), compiled)
+        judge = Judge(measured, miss, float(self.stored.facts["total"]))
+        assured = Assured(*known, miss)
+        return [
+            (divided(*pair), judge.intervals(query, *pair, assured.within(query)))
+            for query, pair in zip(compiled.queries, pairs, strict=True)
+        ]
+
+    def _sums(self, compiled: Compiled) -> list[tuple[Floats, Floats | None]]:
+        """Of each query its sums, in what they stand for, and the counts that they are divided by if it is an average."""
         alike: dict[tuple[str, ...], list[LinearQuery]] = {}
         for query in compiled.queries:
             for part in (query,) if query.over is None else (query, query.over):
@@ -53,7 +82,10 @@ class Answerer:
             answers = answer_all(queries, self._marginal(queries[0].attributes, compiled))
             found.update(zip(map(id, queries), answers, strict=True))
         return [
-            in_units(query, found[id(query.linear)], None if query.over is None else found[id(query.over.linear)])
+            (
+                found[id(query.linear)] * query.linear.unit,
+                None if query.over is None else found[id(query.over.linear)],
+            )
             for query in compiled.queries
         ]
 
@@ -69,17 +101,31 @@ class Answerer:
     def counts(self, predicates: Sequence[str]) -> list[float]:
         return [float(values[0]) for values in self.answers(self.compile(Workload.from_predicates(predicates)))]
 
-    def rows(self, workload: Workload) -> Iterator[dict[str, Any]]:
+    def rows(self, workload: Workload, confidence: float = CONFIDENCE) -> Iterator[dict[str, Any]]:
         compiled = self.compile(workload)
-        for query, values in zip(compiled.queries, self.answers(compiled), strict=True):
-            for cell, value in zip(query.cells(), values.tolist(), strict=True):
-                yield {"query": query.number, "name": query.label, "cell": cell, "answer": or_null(value)}
+        for query, (values, intervals) in zip(compiled.queries, self.judged(compiled, confidence), strict=True):
+            for cell, value, judged in zip(query.cells(), values.tolist(), intervals.rows(), strict=True):
+                yield {"query": query.number, "name": query.label, "cell": cell, "answer": or_null(value), **judged}
 
 
-def in_units(query: CompiledQuery, sums: Floats, counts: Floats | None) -> Floats:
-    """Sums on a measure's grid as what they stand for, or as averages."""
-    scaled = sums * query.linear.unit
-    return scaled if counts is None else np.divide(scaled, counts, out=np.full_like(scaled, np.nan), where=counts > 0)
+def divided(sums: Floats, counts: Floats | None) -> Floats:
+    """Sums, or averages if there are counts; NaN for the average of nothing."""
+    return sums if counts is None else np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
+
+
+def read_confidence(value: object, function: str) -> float:
+    number = CONFIDENCE if value is None else None
+    if not isinstance(value, bool) and isinstance(value, (int, float, str)):
+        with suppress(ValueError):
+            number = float(value)
+    if number is None or not 0 < number < 1:
+        raise refuse(
+            OptionError,
+            function,
+            f"confidence ({value!r}) must be between 0 and 1, without these",
+            "leave it out for 0.95: 95 of 100 intervals have the true answer in them",
+        )
+    return number
 
 
 def or_null(value: float) -> float | None:

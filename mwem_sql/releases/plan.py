@@ -24,12 +24,15 @@ from mwem_sql.database.session import Session
 from mwem_sql.domains.detail import Detail, details_of
 from mwem_sql.domains.domain import read_domain
 from mwem_sql.errors import RELEASE, CellsError, OptionError, WorkloadError, refuse
+from mwem_sql.mwem.certificate import sampled
 from mwem_sql.mwem.problem import Problem, is_total
 from mwem_sql.mwem.regimes import Asked, Regime, choose
 from mwem_sql.mwem.strategy import cells_with, whole_domain
 from mwem_sql.queries.linear import LinearQuery
 from mwem_sql.releases.request import MAX_ROWS, Request
 
+CERTIFY_SHARE = Fraction(1, 50)
+"""Of the budget: what a plain call spends on telling how far off its answers are. Larger: this is told more exactly, and answers have more noise. `python benchmarks/coverage.py --shares`"""
 MAX_UNCERTAINTY = 10**7
 """Noise on n, in rows, beyond which it cannot serve as the number of rows."""
 MAX_NOISE = 10_000
@@ -124,6 +127,7 @@ def _split(request: Request, regime: Regime, *, has_details: bool, in_rho: bool)
         first=regime.first,
         detail=regime.detail if has_details else Fraction(0),
         always=regime.always,
+        certify=_certify(request),
         growing=regime.growing,
         selecting=regime.selecting,
         sensitivity=request.rows_per_unit,
@@ -131,16 +135,29 @@ def _split(request: Request, regime: Regime, *, has_details: bool, in_rho: bool)
     )
 
 
+def _certify(request: Request) -> Fraction:
+    """The share of the certificate. The paper's own figure, with its rounds given, has none unless it is asked for."""
+    if request.certify is not None:
+        return Fraction(str(request.certify))
+    return CERTIFY_SHARE if request.rounds is None and not request.average else Fraction(0)
+
+
 def _problem(request: Request, compiled: Compiled, regime: Regime, details: Mapping[str, Detail]) -> Problem:
     shape = {name: classes.count for name, classes in compiled.classes.items()}
     strategy = regime.strategy
+    asked = [query.linear for query in compiled.distinct[0]]
+    numbers = sampled(asked) if _certify(request) else []
+    histogram = _histogram(request, shape)
+    # Where sets of attributes are refined, the workload's queries are not among what is measured: their answers come from the same scans.
+    before = 1 + len(strategy.queries) + (histogram is not None) if regime.whole else 1
+    places = range(len(numbers)) if regime.whole else numbers
     return Problem(
         strategy.queries,
         strategy.weights,
         compiled.sizes,
         request.max_cells,
         request.total,
-        _histogram(request, shape),
+        histogram,
         request.average,
         request.rows_per_unit,
         request.fit,
@@ -149,6 +166,8 @@ def _problem(request: Request, compiled: Compiled, regime: Regime, details: Mapp
         regime.at_once,
         details,
         strategy.always,
+        [asked[number] for number in numbers] if regime.whole else (),
+        {before + place: asked[number] for place, number in zip(places, numbers, strict=True)},
     )
 
 

@@ -18,6 +18,7 @@ from mwem_sql.errors import RELEASE, OptionError, refuse
 from mwem_sql.workload import Workload
 
 MAX_ROWS = 10**9
+MAX_CERTIFY = 0.5
 
 
 def read_whole(function: str, name: str, value: object, low: int, high: int) -> int:
@@ -56,6 +57,18 @@ def _total(name: str, value: object) -> float:
             RELEASE,
             f"{name} ({value!r}) must be a number from 1",
             "leave total out to have it estimated privately",
+        )
+    return float(number)
+
+
+def _share(name: str, value: object) -> float:
+    number = _number(value)
+    if number is None or not 0 <= number <= MAX_CERTIFY:
+        raise refuse(
+            OptionError,
+            RELEASE,
+            f"{name} ({value!r}) must be a share of the budget from 0 to {MAX_CERTIFY:g}",
+            f"leave {name} out for the default, or give 0 to spend nothing on it",
         )
     return float(number)
 
@@ -107,6 +120,7 @@ class Request:
     average: bool = _option(False, _flag)
     fit: str = _option("mirror", _one_of("mirror", "replay"))
     max_cells: int = _option(MAX_CELLS, _whole(1, MAX_CELLS))
+    certify: float | None = _option(None, _share)
     version: str | None = _option(None, _text)
     seed: int | None = _option(None, _whole(0, 2**53))
 

@@ -35,7 +35,7 @@ from mwem_sql.mwem.problem import Outcome
 from mwem_sql.private import engine
 from mwem_sql.private.kernel import Kernel
 from mwem_sql.private.noise import OpenDPNoise, SeededNoise
-from mwem_sql.releases import measurements, notes, reuse, store
+from mwem_sql.releases import bounds, measurements, notes, reuse, store
 from mwem_sql.releases.plan import Plan, make_plan
 from mwem_sql.releases.request import Request
 from mwem_sql.releases.summary import SUMMARY
@@ -118,6 +118,7 @@ def _run_and_store(
         classes[name] = plan.problem.details[name].told(outcome.state.grids[name].groups, told.labels, told.rows)
     rows = request.rows or max(1, round(outcome.total))
     generator = np.random.default_rng(request.seed)
+    known = bounds.table(plan.compiled, plan.problem, outcome)
     facts: dict[str, Any] = {
         **marks, "version": request.version, "rows": rows,
         "epsilon": float(request.budget.epsilon), "delta": float(request.budget.delta),
@@ -125,20 +126,16 @@ def _run_and_store(
         "queries": len(compiled.queries), "attributes": len(compiled.classes), "cells": state.cells,
         "total": outcome.total, "total_is_public": request.total is not None, "unit": request.unit,
         "rows_per_unit": request.rows_per_unit, "private": request.seed is None,
+        **bounds.facts(known, outcome),
         "domain": json.dumps(_published(compiled).to_json()), "grid": json.dumps(store.classes_to_json(classes)),
     }  # fmt: skip
     columns = draw_rows(state, classes, rows, generator)
     try:
-        measured = measurements.table(plan.problem, plan.asked, outcome, classes)
-        release = store.write(
-            session.cursor(),
-            output,
-            facts,
-            columns,
-            measurements=measured,
-            factors=_factors(state),
-            workload=notes.workload_rows(request.workload),
-        )
+        tables = {
+            "measurements": measurements.table(plan.problem, plan.asked, outcome, classes), "factors": _factors(state),
+            "bounds": known, "certificates": bounds.certificate(outcome), "workloads": notes.workload_rows(request.workload),
+        }  # fmt: skip
+        release = store.write(session.cursor(), output, facts, columns, tables)
     except duckdb.Error as error:
         raise refuse(
             OutputError,
@@ -153,7 +150,7 @@ def _run(session: Session, request: Request, plan: Plan, held: engine.Held) -> O
     """The private part: true answers into the kernel, and the loop on top of it.
 
     Privacy:
-        The debit has been committed. Only the outcome leaves, which the kernel's select and measure produced.
+        The debit has been committed. Only the outcome leaves, which the kernel's select, measure and certify produced.
     """
     accountant = plan.split.accountant()
     noise = OpenDPNoise() if request.seed is None else SeededNoise(request.seed)
@@ -189,4 +186,4 @@ def _summary(output: Name, facts: Mapping[str, Any], started: float, *, reused: 
         **facts, "output": str(output), "seconds": round(time.monotonic() - started, 3), "reused": reused,
         "protects": protected(facts["unit"], facts["rows_per_unit"]), "warning": nominal(facts["epsilon"], facts["delta"], facts["rows"]),
     }  # fmt: skip
-    return {name: shown[name] for name in SUMMARY}
+    return {name: shown.get(name) for name in SUMMARY}

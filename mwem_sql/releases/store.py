@@ -65,10 +65,9 @@ class Stored:
 
 
 def write(
-    con: duckdb.DuckDBPyConnection, name: Name, facts: Mapping[str, Any], rows: Rows, *, measurements: pa.Table, factors: pa.Table,
-    workload: pa.Table,
+    con: duckdb.DuckDBPyConnection, name: Name, facts: Mapping[str, Any], rows: Rows, tables: Mapping[str, pa.Table],
 ) -> int:  # fmt: skip
-    """Store everything in one transaction and return the release's number. The output of an older version is replaced.
+    """Store everything in one transaction and return the release's number. The output of an older version is replaced. `tables` are those of the schema mwem.
 
     A table of that name which is not an older version makes it fail: it appeared after the release was checked.
     """
@@ -82,9 +81,8 @@ def write(
         write_table(con, name, {**facts, "release": release}, rows)
         row = {**facts, "output": str(name), "schema_name": name.schema, "table_name": name.table}
         _append(con, "releases", release, pa.Table.from_pylist([row]))
-        _append(con, "measurements", release, measurements)
-        _append(con, "factors", release, factors)
-        _append(con, "workloads", release, workload)
+        for table, own in tables.items():
+            _append(con, table, release, own)
     return release
 
 
@@ -166,6 +164,17 @@ def workload_of(con: duckdb.DuckDBPyConnection, release: Stored) -> Workload | N
     with legible(_damaged(release.name)):
         rows = _rows(con, release.name, "workloads", release.facts["release"], ("query",)).drop_columns(["query"])
         return Workload.from_arrow(rows) if rows.num_rows else None
+
+
+def bounds_of(con: duckdb.DuckDBPyConnection, release: Stored) -> tuple[pa.Table, pa.Table] | None:
+    """What is known of the workload's queries, and the certificate; None of a release that is older than these."""
+    if release.facts.get("measured") is None:
+        return None
+    with legible(_damaged(release.name)):
+        number = release.facts["release"]
+        return _rows(con, release.name, "bounds", number, ("query",)), _rows(
+            con, release.name, "certificates", number, ("part",)
+        )
 
 
 def _rows(con: duckdb.DuckDBPyConnection, name: Name, table: str, release: int, order: Sequence[str]) -> pa.Table:

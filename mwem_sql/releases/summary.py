@@ -28,6 +28,8 @@ class Summary:
     reused: Annotated[bool, "BOOLEAN"]
     protects: Annotated[str, "VARCHAR"]
     warning: Annotated[str | None, "VARCHAR"]
+    measured: Annotated[int | None, "INTEGER"]
+    mean_error: Annotated[float | None, "DOUBLE"]
 
 
 SUMMARY: dict[str, str] = {

@@ -17,7 +17,7 @@ from mwem_sql.database import calls, catalog
 from mwem_sql.database.session import Session
 from mwem_sql.errors import RELEASE, OptionError, TableError, refuse
 from mwem_sql.releases import store
-from mwem_sql.releases.answer import ANSWER, Answerer
+from mwem_sql.releases.answer import ANSWER, CONFIDENCE, Answerer, read_confidence
 from mwem_sql.releases.request import Request
 from mwem_sql.releases.run import run_release
 from mwem_sql.releases.summary import Summary
@@ -48,10 +48,11 @@ class Release(Summary):
         """What was asked, as it is stored; None if an older version made the release."""
         return store.workload_of(self._session.cursor(), self._stored)
 
-    def answer(self, workload: WorkloadLike) -> pa.Table:
-        """Answers to any workload over the release's attributes: query, name, cell, answer."""
+    def answer(self, workload: WorkloadLike, confidence: object = CONFIDENCE) -> pa.Table:
+        """Answers to any workload over the release's attributes: query, name, cell, answer; how far off they may be: low, high, measured."""
+        sure = read_confidence(confidence, "answer")
         asked = read_workload(self._session, workload, None)
-        return pa.Table.from_pylist(list(Answerer(self._session, self._stored).rows(asked)), schema=ANSWER)
+        return pa.Table.from_pylist(list(Answerer(self._session, self._stored).rows(asked, sure)), schema=ANSWER)
 
 
 def release(

@@ -29,6 +29,7 @@ from mwem_sql.errors import MwemError, OptionError, WorkloadError, refuse
 from mwem_sql.private.suggest import suggest_domain
 from mwem_sql.releases import answer, compare
 from mwem_sql.releases.explain import plan_rows
+from mwem_sql.releases.quality import QUALITY, quality
 from mwem_sql.releases.request import Request, read_whole
 from mwem_sql.releases.run import run_release
 from mwem_sql.releases.summary import SUMMARY
@@ -171,12 +172,21 @@ def _parities(session: Session, arguments: dict[str, Any], _: list[str] | None) 
 
 
 def _answer(session: Session, arguments: dict[str, Any], queries: list[str] | None) -> Rows:
-    return answer.answerer(session, _name(arguments, "output", "mwem_answer"), "mwem_answer").rows(_workload(queries))
+    confidence = answer.read_confidence(arguments["confidence"], "mwem_answer")
+    ready = answer.answerer(session, _name(arguments, "output", "mwem_answer"), "mwem_answer")
+    return ready.rows(_workload(queries), confidence)
 
 
 def _compare(session: Session, arguments: dict[str, Any], queries: list[str] | None) -> Rows:
     table = _name(arguments, "private_table", "mwem_compare")
-    return compare.compare(session, table, _name(arguments, "output", "mwem_compare"), _workload(queries))
+    confidence = answer.read_confidence(arguments["confidence"], "mwem_compare")
+    return compare.compare(session, table, _name(arguments, "output", "mwem_compare"), _workload(queries), confidence)
+
+
+def _quality(session: Session, arguments: dict[str, Any], _: list[str] | None) -> Rows:
+    function = "mwem_quality"
+    confidence = answer.read_confidence(arguments["confidence"], function)
+    return quality(session, _name(arguments, "output", function), confidence)
 
 
 def _budget(session: Session, arguments: dict[str, Any], _: list[str] | None) -> Rows:
@@ -248,32 +258,43 @@ def weights_sql(cursor: Cursor, text: str) -> str:
 
 
 def counts(cursor: Cursor, texts: list[str]) -> list[dict[str, Any]]:
-    """One answer per row. All predicates that ask the same release are compiled together."""
+    """One answer per row, and its interval if a confidence is given. All predicates that ask the same of the same release are compiled together."""
     out: list[dict[str, Any]] = [{} for _ in texts]
     calls = [_call(cursor, text) for text in texts]
     groups: dict[str, list[int]] = {}
     for row, (session, arguments) in enumerate(calls):
-        groups.setdefault(repr((session.place, session.settings, arguments["output"])), []).append(row)
+        asked = arguments["output"], "confidence" in arguments, arguments.get("confidence")
+        same = session.place, session.settings, *asked
+        groups.setdefault(repr(same), []).append(row)
     for rows in groups.values():
         session, arguments = calls[rows[0]]
+        function = "mwem_count_interval" if "confidence" in arguments else "mwem_count"
         try:
-            ready = answer.answerer(session, _name(arguments, "output", "mwem_count"), "mwem_count")
-            answers = ready.counts([_predicate(calls[row][1]) for row in rows])
-            for row, value in zip(rows, answers, strict=True):
-                out[row] = {"answer": value}
+            ready = answer.answerer(session, _name(arguments, "output", function), function)
+            predicates = [_predicate(calls[row][1], function) for row in rows]
+            if "confidence" in arguments:
+                confidence = answer.read_confidence(arguments["confidence"], function)
+                found = list(ready.rows(Workload.from_predicates(predicates), confidence))
+            else:
+                found = [{"answer": value} for value in ready.counts(predicates)]
+            for row, value in zip(rows, found, strict=True):
+                out[row] = {name: value[name] for name in COUNTED if name in value}
         except Exception as error:  # noqa: BLE001
-            out[rows[0]] = {"err": _sentence("mwem_count", error)}
+            out[rows[0]] = {"err": _sentence(function, error)}
     return out
 
 
-def _predicate(arguments: dict[str, Any]) -> str:
+def _predicate(arguments: dict[str, Any], function: str) -> str:
     if arguments["predicate"] is None:
         raise refuse(
-            WorkloadError, "mwem_count", "predicate (NULL) must be an SQL expression", "write 'true' to count all rows"
+            WorkloadError, function, "predicate (NULL) must be an SQL expression", "write 'true' to count all rows"
         )
     return str(arguments["predicate"])
 
 
+_INTERVAL = {"low": "DOUBLE", "high": "DOUBLE", "measured": "VARCHAR"}
+COUNTED = {"answer": "DOUBLE", **_INTERVAL}
+"""The fields of an answer to one predicate; without a confidence there is no interval in it."""
 _ANSWER = {"query": "INTEGER", "name": "VARCHAR", "cell": "VARCHAR[]"}
 _DECLARED = {"attribute": "VARCHAR", "values": "VARCHAR[]", "low": "VARCHAR", "high": "VARCHAR"}
 
@@ -290,8 +311,13 @@ FUNCTIONS = (
     Function("mwem_marginals", _WORKLOAD, _marginals),
     Function("mwem_ranges", _WORKLOAD, _ranges),
     Function("mwem_parities", _WORKLOAD, _parities),
-    Function("mwem_answer", {**_ANSWER, "answer": "DOUBLE"}, _answer),
-    Function("mwem_compare", {**_ANSWER, "true_answer": "DOUBLE", "answer": "DOUBLE", "error": "DOUBLE", "binning_error": "DOUBLE", "note": "VARCHAR"}, _compare),
+    Function("mwem_answer", {**_ANSWER, "answer": "DOUBLE", **_INTERVAL}, _answer),
+    Function(
+        "mwem_compare",
+        {**_ANSWER, "true_answer": "DOUBLE", "answer": "DOUBLE", "error": "DOUBLE", **_INTERVAL, "binning_error": "DOUBLE", "note": "VARCHAR"},
+        _compare,
+    ),
+    Function("mwem_quality", QUALITY, _quality),
     Function(
         "mwem_budget",
         {"schema_name": "VARCHAR", "table_name": "VARCHAR", "epsilon": "DOUBLE", "delta": "DOUBLE", "epsilon_spent": "DOUBLE",

@@ -127,12 +127,13 @@ def _create_functions(con: duckdb.DuckDBPyConnection, instance: _Instance) -> No
         return pa.array([functions.weights_sql(instance.cursor, text) for text in arguments.to_pylist()])
 
     def count(arguments: pa.Array) -> pa.Array:
-        kind = pa.struct({"err": pa.string(), "answer": pa.float64()})
+        kind = pa.struct({"err": pa.string(), **{column: _ARROW[text] for column, text in functions.COUNTED.items()}})
         return pa.array(functions.counts(instance.cursor, arguments.to_pylist()), type=kind)
 
     _define(con, "_mwem_instance", name, ["VARCHAR"], "VARCHAR")
     _define(con, "_mwem_weights_sql", weights_sql, ["VARCHAR"], "VARCHAR")
-    _define(con, "_mwem_count", count, ["VARCHAR"], "STRUCT(err VARCHAR, answer DOUBLE)", pure=True)
+    counted = ", ".join(f"{column} {kind}" for column, kind in functions.COUNTED.items())
+    _define(con, "_mwem_count", count, ["VARCHAR"], f"STRUCT(err VARCHAR, {counted})", pure=True)
     for function in functions.FUNCTIONS:
         listed = ", ".join(f'"{column}" {kind}' for column, kind in function.columns.items())
         _define(
@@ -189,10 +190,13 @@ def _create_macros(con: duckdb.DuckDBPyConnection) -> None:
     cursor.execute(script)
 
 
+_SCALARS = {"mwem_count", "mwem_count_interval"}
+
+
 def _drops() -> list[str]:
     heads = [line for line in read_sql("macros.sql").splitlines() if line.startswith(_CREATE)]
     names = [line.removeprefix(_CREATE).split("(")[0].strip() for line in heads]
-    return [f"DROP MACRO {'' if name == 'mwem_count' else 'TABLE '}IF EXISTS {name}" for name in names]
+    return [f"DROP MACRO {'' if name in _SCALARS else 'TABLE '}IF EXISTS {name}" for name in names]
 
 
 @atexit.register

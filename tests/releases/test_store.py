@@ -149,9 +149,11 @@ def test_nothing_is_half_written(con: Connection, *, broken: bool) -> None:
             name,
             facts,
             rows,
-            measurements=measurements,
-            factors=factors,
-            workload=notes.workload_rows(Workload.from_predicates(["true"])),
+            {
+                "measurements": measurements,
+                "workloads": notes.workload_rows(Workload.from_predicates(["true"])),
+                "factors": factors,
+            },
         )
     assert con.execute("SELECT count(*) FROM o").fetchall() == [(5,)]
     assert con.execute("SELECT count(*) FROM mwem.releases").fetchall() == [(1,)]

@@ -1,0 +1,122 @@
+"""The rows of mwem.bounds and mwem.certificates: of each query of the workload whether it was measured and what selections tell of its error, and the certificate.
+
+Owns how both are made of an outcome, and what they say of a question that is one of the workload's: how far its cells may be off. Sees released values only.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from mwem_sql.accounting.tails import half_width
+from mwem_sql.compiler.blocks import CompiledQuery
+from mwem_sql.compiler.pipeline import Compiled
+from mwem_sql.mwem.bounds import BETA
+from mwem_sql.mwem.certificate import measured, most_beyond
+from mwem_sql.mwem.problem import Outcome, Problem
+from mwem_sql.releases.intervals import BOUNDS_PART
+from mwem_sql.releases.known import KINDS
+from mwem_sql.workload import Query
+
+_BOUNDS = pa.schema(
+    {
+        "query": pa.int32(), "name": pa.string(), "predicate": pa.string(), "measure": pa.string(), "group_by": pa.string(),
+        "measured": pa.bool_(), "bound": pa.float64(),
+    }
+)  # fmt: skip
+_CERTIFICATES = pa.schema(
+    {
+        "part": pa.string(), "queries": pa.int32(), "beyond": pa.int32(), "value": pa.float64(), "noise": pa.string(), "scale": pa.float64(),
+    }
+)  # fmt: skip
+
+Text = tuple[str | None, str | None, str | None]
+
+
+def table(compiled: Compiled, problem: Problem, outcome: Outcome) -> pa.Table:
+    """A row for each row of the workload."""
+    parts = [part for query in compiled.queries for part in ((query,) if query.over is None else (query, query.over))]
+    flags = iter(measured(problem, outcome.steps, [part.linear for part in parts]))
+    # What selections tell is by distinct query; the problem's queries begin with these unless nothing was selected.
+    asked = () if problem.whole or outcome.bounds is None else compiled.distinct[0]
+    known = {
+        id(query.linear): float(outcome.bounds[place])
+        for place, query in enumerate(asked)
+        if outcome.bounds is not None
+    }
+    rows = []
+    for query in compiled.queries:
+        is_measured = next(flags) and (query.over is None or next(flags))
+        bound = known.get(id(query.linear), math.inf) * query.linear.bound * query.linear.unit
+        predicate, measure, group_by = text_of(query.source)
+        rows.append(
+            {
+                "query": query.number, "name": query.label, "predicate": predicate, "measure": measure, "group_by": group_by,
+                "measured": is_measured, "bound": bound if math.isfinite(bound) and query.over is None else None,
+            }
+        )  # fmt: skip
+    return pa.Table.from_pylist(rows, schema=_BOUNDS)
+
+
+def certificate(outcome: Outcome) -> pa.Table:
+    """A row for each figure."""
+    rows = [
+        {
+            "part": figure.part, "queries": figure.queries, "beyond": most_beyond(figure.queries) if figure.part == "most" else 0,
+            "value": figure.certified.value, "noise": "laplace" if figure.certified.kind == "pure" else "gaussian", "scale": figure.certified.scale,
+        }
+        for figure in outcome.certificate
+    ]  # fmt: skip
+    return pa.Table.from_pylist(rows, schema=_CERTIFICATES)
+
+
+def facts(known: pa.Table, outcome: Outcome) -> dict[str, Any]:
+    """What the summary says: how many rows of the workload were measured, and the mean error over all that were certified."""
+    means = [figure for figure in outcome.certificate if figure.part != "most"]
+    queries = sum(figure.queries for figure in means)
+    # Noise may take a small mean below 0.
+    mean = max(0.0, sum(figure.queries * figure.certified.value for figure in means) / queries) if queries else None
+    return {"measured": int(np.count_nonzero(known.column("measured").to_numpy())), "mean_error": mean}
+
+
+def text_of(query: Query) -> Text:
+    """What a query asks, as it was written: it is the same question if it is the same text."""
+    group_by = None
+    if query.group_by is not None:
+        group_by = json.dumps(list(query.group_by) if query.verbatim else query.group_by[0])
+    return query.predicate, query.measure, group_by
+
+
+class Assured:
+    """What is known of the workload's own queries beyond their measurements, at a chance to fail of `miss`."""
+
+    def __init__(self, known: pa.Table, figures: pa.Table, miss: float) -> None:
+        self._known: Mapping[Text, dict[str, Any]] = {
+            (row["predicate"], row["measure"], row["group_by"]): row for row in known.to_pylist()
+        }
+        self._most = _most(figures, miss)
+        self._selections_hold = miss * (1 - BOUNDS_PART) >= BETA
+
+    def within(self, query: CompiledQuery) -> tuple[float, float]:
+        """How far a cell of a query, and of the count that it is divided by, is off at most if it was not measured; endless where nothing is known."""
+        row = self._known.get(text_of(query.source))
+        if row is None:
+            return math.inf, math.inf
+        bound = row["bound"] if row["bound"] is not None and self._selections_hold else math.inf
+        linear = query.linear
+        return min(bound, self._most * linear.bound * linear.unit), self._most
+
+
+def _most(figures: pa.Table, miss: float) -> float:
+    """The error of a cell that is exceeded with a chance of `miss` at most: what is left of that for the noise on the figure."""
+    for row in figures.to_pylist():
+        left = miss * (1 - BOUNDS_PART) - BETA - row["beyond"] / row["queries"]
+        if row["part"] == "most" and left > 0:
+            # The noise matters on one side only.
+            return max(0.0, float(row["value"]) + half_width(row["scale"], KINDS[row["noise"]], min(1.0, 2 * left)))
+    return math.inf

@@ -1,0 +1,217 @@
+"""How far an answer may be off: an interval for each, and whether it was measured. From released values only, so that it costs no privacy.
+
+A cell that is a sum of measured ones has an estimate without bias, whose noise has a known distribution: the interval lies around that. Any other lies between bounds: sums of measured
+cells that it is part of or has as parts, the total, and what was certified. docs/intervals.md says which chance of failure goes where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
+from math import isfinite
+from typing import Any, Final, Literal, TypeAlias
+
+import numpy as np
+
+from mwem_sql.accounting.tails import Spread, half_widths
+from mwem_sql.compiler.blocks import CompiledQuery
+from mwem_sql.queries.arrays import Flags, Floats
+from mwem_sql.queries.families import MOST_ASKED, Family, Sums
+from mwem_sql.queries.linear import Block, LinearQuery
+from mwem_sql.releases.known import Known
+
+Measured: TypeAlias = Literal["directly", "in part", "never", "unknown"]
+
+NOISE_PART: Final = 0.8
+"""Of the chance to fail: what goes to the noise of a measured cell. The rest is kept for partitions that were chosen by what was released before."""
+BOUNDS_PART: Final = 0.1
+"""Of the chance to fail: what goes to the bounds of a cell that was not measured, all of them together. They are far wider than their noise."""
+
+
+@dataclass(frozen=True, eq=False)
+class Intervals:
+    """Of each cell of a query: from where to where, and whether the noise on a measurement decides."""
+
+    low: Floats
+    high: Floats
+    is_direct: Flags
+    measured: list[Measured]
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Of each cell the columns low, high and measured; NULL where there is no bound."""
+        for low, high, measured in zip(self.low.tolist(), self.high.tolist(), self.measured, strict=True):
+            yield {
+                "low": low if isfinite(low) else None,
+                "high": high if isfinite(high) else None,
+                "measured": measured,
+            }
+
+
+class Judge:
+    """Gives intervals. `miss` is the chance that an interval fails; `total` the number of rows if nothing measured tells it."""
+
+    def __init__(self, known: Known, miss: float, total: float) -> None:
+        self._known = known
+        self._miss = miss
+        # By the block that they are about, which is kept so that no other gets its place in memory.
+        self._alone: dict[int, tuple[Block, Floats, Floats]] = {}
+        self._counts: dict[int, tuple[Block, Block]] = {}
+        self._rows = self._total(total)
+
+    def intervals(
+        self, query: CompiledQuery, sums: Floats, counts: Floats | None, within: tuple[float, float]
+    ) -> Intervals:
+        """Of each cell of a query with these sums, over these counts if it is an average; each is in its interval.
+
+        `within`: how far sums and counts that were not measured are off at most.
+        """
+        if query.over is None or counts is None:
+            return self._around(self._sums(query.linear, self._miss), sums, within[0])
+        above = self._around(self._sums(query.linear, self._miss / 2), sums, within[0])
+        return self._averages(
+            query, above, self._around(self._sums(query.over.linear, self._miss / 2), counts, within[1])
+        )
+
+    @staticmethod
+    def _around(found: Intervals, answers: Floats, within: float) -> Intervals:
+        low = np.where(found.is_direct, found.low, np.maximum(found.low, answers - within))
+        high = np.where(found.is_direct, found.high, np.minimum(found.high, answers + within))
+        return replace(found, low=np.minimum(low, answers), high=np.maximum(high, answers))
+
+    def _sums(self, query: LinearQuery, miss: float) -> Intervals:
+        asked = self._known.question(query)
+        is_exact, sums = self._known.families.exact(asked)
+        width = half_widths(Spread(sums.variances, sums.fourths), NOISE_PART * miss)
+        low, high = sums.values - width, sums.values + width
+        if not is_exact.all():
+            least, most = self._bounds(asked, BOUNDS_PART * miss)
+            low, high = np.where(is_exact, low, least), np.where(is_exact, high, most)
+        if all(block.values is None for block in asked.blocks):
+            # A count is not negative, whatever noise says.
+            low, high = np.maximum(low, 0), np.maximum(high, 0)
+        status = self._status(asked)
+        return Intervals(low, high, is_exact, ["directly" if own else status for own in is_exact.tolist()])
+
+    def _status(self, asked: LinearQuery) -> Measured:
+        """Of what was not measured: whether some of its attributes were, together; of a single one, whether it was."""
+        names = [name for name in asked.attributes if self._known.sizes[name] > 1]
+        return "in part" if names and self._known.families.sharing(names, min(2, len(names))) else "never"
+
+    def _averages(self, query: CompiledQuery, sums: Intervals, counts: Intervals) -> Intervals:
+        """Sums over counts; never beyond what a record can have."""
+        least, most = _ends(self._known.question(query.linear))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            corners = np.stack([ends / own for ends in (sums.low, sums.high) for own in (counts.low, counts.high)])
+        some = counts.low > 0
+        low = np.where(some, np.maximum(corners.min(axis=0), least), least)
+        high = np.where(some, np.minimum(corners.max(axis=0), most), most)
+        rank: Mapping[Measured, int] = {"directly": 0, "in part": 1, "never": 2, "unknown": 3}
+        worse = [max(pair, key=rank.__getitem__) for pair in zip(sums.measured, counts.measured, strict=True)]
+        return Intervals(low, high, sums.is_direct & counts.is_direct, worse)
+
+    def _bounds(self, asked: LinearQuery, miss: float) -> tuple[Floats, Floats]:
+        """Between what a cell certainly is, but for a chance of `miss`, which is shared evenly among all that is used."""
+        counted = LinearQuery(tuple(map(self._counted, asked.blocks)))
+        low, high = self._count_bounds(counted, miss / 2)
+        valued = [block for block in asked.blocks if block.values is not None]
+        if not valued:
+            return low, high
+        least, most = _ends(asked)
+        ends = np.stack([least * low, least * high, most * low, most * high])
+        low, high = ends.min(axis=0), ends.max(axis=0)
+        more = self._by_families(asked, miss / 2)
+        return np.maximum(low, more[0]), np.minimum(high, more[1])
+
+    def _count_bounds(self, asked: LinearQuery, miss: float) -> tuple[Floats, Floats]:
+        parts = len(asked.blocks) + 1
+        low, high = self._by_families(asked, miss / parts)
+        low, high = np.maximum(low, 0), np.minimum(high, self._rows[1])
+        if len(asked.blocks) > 1:
+            each = [self._by_itself(block) for block in asked.blocks]
+            # As many as the rarest of its conditions; and at least what their sum exceeds the rows by, for each condition but one (Frechet).
+            high = np.minimum(high, reduce(np.minimum.outer, [most for _, most in each]).reshape(-1))
+            least = reduce(np.add.outer, [own for own, _ in each]).reshape(-1) - (len(each) - 1) * self._rows[1]
+            low = np.maximum(low, least)
+        return low, np.maximum(high, 0)
+
+    def _counted(self, block: Block) -> Block:
+        """The records that a block sums up, counted."""
+        if block.values is None:
+            return block
+        known = self._counts.get(id(block))
+        if known is None:
+            known = self._counts[id(block)] = (block, Block(block.attributes, block.labels, block.size))
+        return known[1]
+
+    def _by_itself(self, block: Block) -> tuple[Floats, Floats]:
+        """The same of a condition by itself, for all questions that have it."""
+        known = self._alone.get(id(block))
+        if known is None:
+            asked, miss = LinearQuery((block,)), BOUNDS_PART * self._miss / 16
+            is_exact, sums = self._known.families.exact(asked)
+            width = half_widths(Spread(sums.variances, sums.fourths), miss)
+            low, high = sums.values - width, sums.values + width
+            if not is_exact.all():
+                least, most = self._by_families(asked, miss)
+                low, high = np.where(is_exact, low, least), np.where(is_exact, high, most)
+            known = self._alone[id(block)] = (block, np.maximum(low, 0), np.clip(high, 0, self._rows[1]))
+        return known[1], known[2]
+
+    def _by_families(self, asked: LinearQuery, miss: float) -> tuple[Floats, Floats]:
+        """Between which sums of measured cells each cell is, by any family that has some of its attributes together."""
+        low, high = np.full(asked.cells, -np.inf), np.full(asked.cells, np.inf)
+        families = self._known.families.sharing(asked.attributes, min(2, len(asked.attributes)))[:MOST_ASKED]
+        for family in families:
+            own = self._of_family(family, asked, miss / len(families))
+            if own is not None:
+                low, high = np.maximum(low, own[0]), np.minimum(high, own[1])
+        return low, high
+
+    def _of_family(self, family: Family, asked: LinearQuery, miss: float) -> tuple[Floats, Floats] | None:
+        told = family.told(asked.blocks, self._known.sizes)
+        if told is None or not told.is_bounded:
+            return None
+        low = _end(told.low, -1, miss)
+        return low, np.where(told.is_open, np.inf, _end(told.high, 1, miss))
+
+    def _total(self, public: float) -> tuple[float, float]:
+        """The number of rows, from all that counts every record; the constant that was given where nothing does."""
+        is_exact, sums = self._known.families.exact(LinearQuery(()))
+        if not is_exact.all():
+            return public, public
+        width = half_widths(Spread(sums.variances, sums.fourths), BOUNDS_PART * self._miss / 16)
+        return max(0.0, float(sums.values[0] - width[0])), max(0.0, float(sums.values[0] + width[0]))
+
+
+def _end(sums: Sums, sign: int, miss: float) -> Floats:
+    return np.asarray(sums.values + sign * half_widths(Spread(sums.variances, sums.fourths), miss))
+
+
+def _ends(asked: LinearQuery) -> tuple[Floats, Floats]:
+    """Of each cell, the least and the most that a record in it adds."""
+    low, high = np.ones(1), np.ones(1)
+    for block in asked.blocks:
+        least, most = _block_ends(block)
+        corners = np.stack(
+            [np.multiply.outer(own, other).reshape(-1) for own in (low, high) for other in (least, most)]
+        )
+        low, high = corners.min(axis=0), corners.max(axis=0)
+    return low, high
+
+
+def _block_ends(block: Block) -> tuple[Floats, Floats]:
+    if block.values is None:
+        return np.ones(block.size), np.ones(block.size)
+    labels, values = block.labels.reshape(-1), block.values.reshape(-1)
+    counted = labels >= 0
+    low, high = np.full(block.size, np.inf), np.full(block.size, -np.inf)
+    np.minimum.at(low, labels[counted], values[counted])
+    np.maximum.at(high, labels[counted], values[counted])
+    return np.where(np.isfinite(low), low, 0.0), np.where(np.isfinite(high), high, 0.0)
+
+
+def unknown(cells: int) -> Intervals:
+    """Of a release that is older than intervals."""
+    endless = np.full(cells, np.inf)
+    return Intervals(-endless, endless, np.zeros(cells, dtype=np.bool_), ["unknown"] * cells)

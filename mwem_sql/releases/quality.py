@@ -1,0 +1,57 @@
+"""`mwem_quality`: every query of a release's workload, whether it was measured and how far off its answers may be. From released values only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from mwem_sql.database.session import Session
+from mwem_sql.errors import TableError, refuse
+from mwem_sql.releases import store
+from mwem_sql.releases.answer import answerer
+from mwem_sql.releases.known import Known
+from mwem_sql.workload import Query, Workload
+
+QUALITY = {
+    "query": "INTEGER", "name": "VARCHAR", "cells": "BIGINT", "measured": "VARCHAR", "round": "INTEGER", "noise": "DOUBLE", "width": "DOUBLE",
+}  # fmt: skip
+"""`round` is the step of mwem.measurements that first measured it directly, `noise` the standard deviation of what is known of a cell then, `width` that of an interval:
+of both the median over cells."""
+
+
+def quality(session: Session, output: str, confidence: float) -> Iterator[dict[str, Any]]:
+    """A row for each query of the workload, in its order."""
+    ready = answerer(session, output, "mwem_quality")
+    con = session.cursor()
+    known = store.bounds_of(con, ready.stored)
+    if known is None:
+        raise refuse(
+            TableError,
+            "mwem_quality",
+            f"output ({output!r}) was released by an older version, which kept nothing of its workload",
+            "release it again with a new version; mwem_answer works, and says 'unknown'",
+        )
+    rows = known[0].to_pylist()
+    compiled = ready.compile(Workload(tuple(map(_query, rows))))
+    measured = Known(ready.stored.classes, store.measurements_of(con, ready.stored), compiled)
+    for row, query, (_, intervals) in zip(rows, compiled.queries, ready.judged(compiled, confidence), strict=True):
+        asked = measured.question(query.linear)
+        is_exact, sums = measured.families.exact(asked)
+        widths = intervals.high - intervals.low
+        order = ["directly", "in part", "never"]
+        yield {
+            "query": row["query"], "name": row["name"], "cells": len(widths),
+            "measured": max(intervals.measured, key=order.index), "round": measured.first_step(asked),
+            "noise": float(np.sqrt(np.median(sums.variances[is_exact]))) if is_exact.any() else None,
+            "width": float(np.median(widths)) if np.isfinite(widths).any() else None,
+        }  # fmt: skip
+
+
+def _query(row: dict[str, Any]) -> Query:
+    group_by = None if row["group_by"] is None else json.loads(row["group_by"])
+    is_text = isinstance(group_by, str)
+    names = None if group_by is None else (group_by,) if is_text else tuple(group_by)
+    return Query(row["predicate"], row["measure"], names, verbatim=not is_text, name=row["name"])
