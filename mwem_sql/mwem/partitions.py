@@ -12,7 +12,6 @@ from itertools import combinations, product
 from math import prod
 
 import numpy as np
-import numpy.typing as npt
 
 from mwem_sql.queries.arrays import Floats
 from mwem_sql.queries.linear import Block, LinearQuery
@@ -25,8 +24,6 @@ MOST_CELLS = 36
 MOST_HELD = 2**20
 MOST_SUMMED = 2**28
 """Class combinations of an attribute set, and those times its counts, over which true answers are summed up; beyond, they stay counts."""
-
-Numbers = npt.NDArray[np.int64]
 
 
 class Counts:
