@@ -26,7 +26,7 @@ from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import OptionError, WorkloadError, refuse, refuse_query
 
-COLUMNS = ("predicate", "measure", "group_by", "name", "weight")
+COLUMNS = ("predicate", "measure", "group_by", "name", "weight", "always")
 MAX_QUERIES = 2_000_000  # rows of a workload: more take gigabytes before anything is compiled
 _HALF = re.compile("[\ud800-\udfff]")
 _UNREADABLE = "has a NUL or half of a surrogate pair in it"
@@ -36,7 +36,7 @@ _UNREADABLE = "has a NUL or half of a surrogate pair in it"
 class Query:
     """One row of a workload: `SELECT group_by, SUM(measure) FROM t WHERE predicate GROUP BY group_by`.
 
-    `group_by` holds column names where `verbatim`, otherwise one text with SQL expressions.
+    `group_by` holds column names where `verbatim`, otherwise one text with SQL expressions. What is asked for `always` is measured in any case.
     """
 
     predicate: str | None = None
@@ -45,6 +45,7 @@ class Query:
     verbatim: bool = True
     name: str | None = None
     weight: float = 1.0
+    always: bool = False
 
     def __post_init__(self) -> None:
         for part in ("predicate", "measure", "name"):
@@ -64,6 +65,10 @@ class Query:
             raise refuse_query(
                 f"a row has the weight {self.weight!r}, which must be a positive finite number", "leave it NULL for 1"
             )
+        if not isinstance(self.always, (bool, np.bool_)):
+            raise refuse_query(
+                f"a row has always ({self.always!r}), which must be true or false", "always is a BOOLEAN; NULL is false"
+            )
 
     def _check_group_by(self, names: tuple[str, ...]) -> None:
         if not names:
@@ -79,6 +84,13 @@ class Query:
                     f"a row has a group_by ({list(names)!r}) with {_UNREADABLE.removeprefix('has ')}",
                     "write characters only",
                 )
+
+    @property
+    def group_text(self) -> str | None:
+        """What would follow GROUP BY."""
+        if self.group_by is None:
+            return None
+        return ", ".join(map(_column, self.group_by)) if self.verbatim else self.group_by[0]
 
     @property
     def label(self) -> str:
@@ -135,9 +147,10 @@ class Workload:
         return cls.from_rows(table.to_pylist())
 
     @classmethod
-    def from_predicates(cls, predicates: Iterable[str]) -> Workload:
+    def from_predicates(cls, predicates: Iterable[str], *, always: bool = False) -> Workload:
+        """Counts; with `always`, each of them is measured in any case."""
         listed = [predicates] if isinstance(predicates, str) else predicates
-        return cls.from_rows({"predicate": text} for text in listed)
+        return cls.from_rows({"predicate": text, "always": always} for text in listed)
 
     @classmethod
     def marginals(cls, domain: Domain, k: int) -> Workload:
@@ -190,17 +203,19 @@ class Workload:
         )
 
     def to_arrow(self) -> pa.Table:
-        """The rows of a workload table; every query has a name. `group_by` is text in all rows if it is in one."""
+        """The rows of a workload table; every query has a name. `group_by` is text in all rows if it is in one; `always` is a column if it is asked for."""
         verbatim = all(query.verbatim for query in self.queries)
-        groups = [query.group_by if verbatim else _group_text(query) for query in self.queries]
-        columns = [
-            pa.array([query.predicate for query in self.queries], pa.string()),
-            pa.array([query.measure for query in self.queries], pa.string()),
-            pa.array(groups, pa.list_(pa.string()) if verbatim else pa.string()),
-            pa.array([query.label for query in self.queries], pa.string()),
-            pa.array([float(query.weight) for query in self.queries], pa.float64()),
-        ]
-        return pa.table(columns, names=COLUMNS)
+        groups = [query.group_by if verbatim else query.group_text for query in self.queries]
+        columns = {
+            "predicate": pa.array([query.predicate for query in self.queries], pa.string()),
+            "measure": pa.array([query.measure for query in self.queries], pa.string()),
+            "group_by": pa.array(groups, pa.list_(pa.string()) if verbatim else pa.string()),
+            "name": pa.array([query.label for query in self.queries], pa.string()),
+            "weight": pa.array([float(query.weight) for query in self.queries], pa.float64()),
+        }
+        if any(query.always for query in self.queries):
+            columns["always"] = pa.array([bool(query.always) for query in self.queries])
+        return pa.table(columns)
 
 
 def _is_readable(text: str) -> bool:
@@ -210,7 +225,7 @@ def _is_readable(text: str) -> bool:
 
 def _query(number: int, row: Mapping[str, Any]) -> Query:
     spelled = _spelled(tuple(row))
-    written, measure, group_by, name, weight = (row.get(spelled.get(column, column)) for column in COLUMNS)
+    written, measure, group_by, name, weight, always = (row.get(spelled.get(column, column)) for column in COLUMNS)
     text = bare(written) if isinstance(written, str) else written
     if group_by is not None and not isinstance(group_by, (str, list, tuple)):
         raise refuse_query(
@@ -223,6 +238,7 @@ def _query(number: int, row: Mapping[str, Any]) -> Query:
             (group_by,) if isinstance(group_by, str) else None if group_by is None else tuple(group_by),
             not isinstance(group_by, str), name,
             1.0 if weight is None else float(weight) if isinstance(weight, Decimal) else weight,
+            False if always is None else always,
         )  # fmt: skip
     except WorkloadError as error:
         raise WorkloadError(str(error).replace("a row", f"row {number}", 1)) from None
@@ -264,12 +280,6 @@ def _named(domain: Domain, columns: Sequence[str], function: str) -> list[Attrib
 
 def _is_binary(attribute: Attribute) -> bool:
     return attribute.cells == 2 and attribute.bins is None
-
-
-def _group_text(query: Query) -> str | None:
-    if query.group_by is None:
-        return None
-    return ", ".join(map(_column, query.group_by)) if query.verbatim else query.group_by[0]
 
 
 def _column(name: str) -> str:

@@ -129,8 +129,8 @@ CREATE OR REPLACE MACRO mwem_answer(output, workload) AS TABLE
               FROM (SELECT row_number() OVER () AS n, to_json(__mwem_row)::VARCHAR AS j
                     FROM query_table(workload) AS __mwem_row)));
 
--- NOT PRIVATE: true and released answers side by side, for the curator.
--- Example: FROM mwem_compare('adult', 'adult_synthetic', workload)  ->  1, age > 40, NULL, 14237, 14211.7, 25.3
+-- NOT PRIVATE: true and released answers side by side, for the curator. binning_error is what bins and bounds alone put an answer off by.
+-- Example: FROM mwem_compare('adult', 'adult_synthetic', workload)  ->  1, age > 40, NULL, 14237, 14211.7, 25.3, 0, NULL
 -- Cost: no epsilon; reads private rows, and the ledger notes it
 CREATE OR REPLACE MACRO mwem_compare(private_table, output, workload) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (

@@ -4,7 +4,7 @@
 -- Example: SELECT output, epsilon, rounds FROM mwem.releases  ->  census.main.adult_synthetic, 0.5, 10
 
 CREATE TABLE IF NOT EXISTS schema_version (version INTEGER PRIMARY KEY);
-INSERT OR IGNORE INTO schema_version VALUES (1);
+INSERT OR IGNORE INTO schema_version VALUES (1), (2);   -- 2: with workloads
 
 CREATE TABLE IF NOT EXISTS releases (
     release INTEGER PRIMARY KEY,
@@ -38,7 +38,7 @@ ALTER TABLE releases ADD COLUMN IF NOT EXISTS again INTEGER DEFAULT 0;
 CREATE TABLE IF NOT EXISTS measurements (
     release INTEGER NOT NULL,
     step INTEGER NOT NULL,
-    purpose VARCHAR NOT NULL,           -- total, histogram, first, round, again or detail
+    purpose VARCHAR NOT NULL,           -- total, histogram, always, first, round, again or detail
     query INTEGER,                      -- row of the workload, from 1; NULL for a marginal that its cuboids add up to
     name VARCHAR,
     noise VARCHAR NOT NULL,             -- laplace or gaussian, on integers
@@ -56,6 +56,19 @@ CREATE TABLE IF NOT EXISTS measurements (
 ALTER TABLE measurements ADD COLUMN IF NOT EXISTS resolution DOUBLE DEFAULT 1.0;
 -- Files that were written before measurements said what they count.
 ALTER TABLE measurements ADD COLUMN IF NOT EXISTS blocks STRUCT(attributes VARCHAR[], shape INTEGER[], size INTEGER, begins INTEGER[], cells INTEGER[], adds BIGINT[])[];
+
+-- What was asked, as the call had it: its text is public, and whoever has the release can ask it again. These columns are those of a workload:
+-- SELECT predicate, measure, group_by, name, weight, always FROM mwem.workloads WHERE release = 1 ORDER BY query
+CREATE TABLE IF NOT EXISTS workloads (
+    release INTEGER NOT NULL,
+    query INTEGER NOT NULL,             -- row of the workload, from 1
+    predicate VARCHAR,
+    measure VARCHAR,
+    group_by VARCHAR,                   -- SQL expressions; columns that were listed are quoted
+    name VARCHAR,                       -- NULL where it is the predicate's or measure's own text
+    weight DOUBLE NOT NULL,
+    always BOOLEAN NOT NULL
+);
 
 -- The factored state: state is 0 but for an average, which keeps one state per round.
 CREATE TABLE IF NOT EXISTS factors (

@@ -10,9 +10,12 @@ from typing import Any
 import duckdb
 import numpy as np
 import pytest
+from ledgers import TABLE
 from numpy.typing import NDArray
 
 import mwem_sql
+from mwem_sql.accounting.ledger import Ledger
+from mwem_sql.database.sandbox import Sandbox
 
 Connection = duckdb.DuckDBPyConnection
 Open = Callable[..., Connection]
@@ -87,6 +90,24 @@ def connect() -> Iterator[Open]:
     yield open_
     for con in opened:
         con.close()
+
+
+@pytest.fixture
+def plain(connect: Open) -> Connection:
+    """A database in memory without our functions."""
+    return connect(registered=False)
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    """The ledger of a table that need not be there."""
+    return Ledger.of_table("memory", TABLE)
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[Sandbox]:
+    with Sandbox() as sandbox:
+        yield sandbox
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from fractions import Fraction
 
-from conftest import Connection
+from duckdb import DuckDBPyConnection as Connection
 
 from mwem_sql.accounting.budget import Budget
 from mwem_sql.accounting.caps import Cap, Charge, pure_rho

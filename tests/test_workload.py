@@ -55,6 +55,25 @@ def test_rows() -> None:
     assert len(Workload.from_predicates(["a", "b"]) + Workload.from_predicates(["c"])) == 3
 
 
+def test_always() -> None:
+    rows = [{"predicate": "age > 3", "always": always} for always in (True, False, None)]
+    assert [query.always for query in Workload.from_rows(rows)] == [True, False, False]
+    assert [query.always for query in Workload.from_predicates(["age > 3", "b"], always=True)] == [True, True]
+    mixed = Workload.from_predicates("b", always=True) + Workload.from_predicates("age > 3")
+    assert Workload.from_arrow(mixed.to_arrow()) == Workload(
+        tuple(Query(q.predicate, name=q.label, always=q.always) for q in mixed)
+    )
+    assert "always" not in Workload.from_predicates("b").to_arrow().column_names
+
+
+@pytest.mark.parametrize("always", ["yes", 1, 0.0, [True]])
+def test_always_is_a_boolean(always: object) -> None:
+    with pytest.raises(
+        WorkloadError, match=r"row 1 has always \(.*\), which must be true or false\. Hint: always is a BOOLEAN"
+    ):
+        Workload.from_rows([{"predicate": "b", "always": always}])
+
+
 @pytest.mark.parametrize("weight", [0.5, 3, Decimal("2.5"), None])
 def test_weights(weight: object) -> None:
     (query,) = Workload.from_rows([{"predicate": "true", "weight": weight}])

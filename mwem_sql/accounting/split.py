@@ -34,11 +34,12 @@ class Predicted(NamedTuple):
 
 @dataclass(frozen=True)
 class Split:
-    """How the limit is shared: `total + histogram + first + rounds * (select + measure) + detail == limit`, exactly.
+    """How the limit is shared: `total + histogram + first + always + rounds * (select + measure) + detail == limit`, exactly.
 
     Shares are in epsilon for the pure kind and in rho for zcdp. `total` is 0 when n is public, `histogram` unless asked
     for, `first` where no marginal is measured ahead of the rounds; `select` and `measure` are for one round. If the split
-    is `growing`, later rounds may take more than the first, and there are fewer. `detail` is for what attributes are inside the workload's classes.
+    is `growing`, later rounds may take more than the first, and there are fewer. `detail` is for what attributes are inside the workload's classes,
+    `always` for queries that are measured in any case. If nothing else is, a round has nothing.
     """
 
     kind: Kind
@@ -53,14 +54,13 @@ class Split:
     predicted: Predicted
     budget: Budget
     detail: Fraction = Fraction(0)
+    always: Fraction = Fraction(0)
 
     def __post_init__(self) -> None:
         """Refuse shares that do not add up."""
-        shares = self.total + self.histogram + self.first + self.rounds * (self.select + self.measure) + self.detail
-        if (
-            shares != self.limit
-            or min(self.total, self.histogram, self.first, self.select, self.measure, self.detail) < 0
-        ):
+        each = (self.total, self.histogram, self.first, self.select, self.measure, self.detail, self.always)
+        shares = sum(each) + (self.rounds - 1) * (self.select + self.measure)
+        if shares != self.limit or min(each) < 0:
             raise fault(f"the shares ({shown(shares)}) must add up to the limit ({shown(self.limit)})")
 
     def accountant(self) -> Accountant:
@@ -76,6 +76,7 @@ def split(
     histogram: bool,
     first: Fraction = Fraction(0),
     detail: Fraction = Fraction(0),
+    always: Fraction = Fraction(0),
     growing: bool = False,
     selecting: Fraction = PAPER_SHARE,
     sensitivity: int = 1,
@@ -85,7 +86,7 @@ def split(
     """Share the budget evenly among rounds, of each of which `selecting` goes to the selection; half is the paper's figure.
 
     A private total takes 1/20 of the whole, a histogram start 1/4, and what is measured ahead of the rounds `first`, which then tells the
-    total, too, so that 1/50 is enough for it. With delta > 0 the same split is made of rho too, and the plan whose noise on one measured cell has
+    total, too, so that 1/50 is enough for it. `always` is of what is then left for rounds. With delta > 0 the same split is made of rho too, and the plan whose noise on one measured cell has
     the smaller standard deviation (sqrt(2) times the Laplace scale against sigma) is taken, pure at a tie: (epsilon, 0) implies
     (epsilon, delta). Only public numbers decide. `counted_in_rho`: the table's cap adds up rho, in which Laplace noise would cost far
     more; then the plan of rho is taken.
@@ -99,16 +100,18 @@ def split(
         )
     total = Fraction(0) if total_is_public else GLANCE_SHARE if first else TOTAL_SHARE
     start = HISTOGRAM_SHARE if histogram else Fraction(0)
-    each = (1 - total - start - first - detail) / rounds
+    left = 1 - total - start - first - detail
+    each = (1 - always) * left / rounds
     measuring = (1 - selecting) * each
+    typical = measuring or left
 
-    pure = math.sqrt(2) * noise_scale(measuring * budget.epsilon, sensitivity, "pure").scale
+    pure = math.sqrt(2) * noise_scale(typical * budget.epsilon, sensitivity, "pure").scale
     rho = zcdp_rho(budget.epsilon, budget.delta) if budget.delta else Fraction(0)
-    predicted = Predicted(pure, noise_scale(measuring * rho, sensitivity, "zcdp").scale if rho else None)
+    predicted = Predicted(pure, noise_scale(typical * rho, sensitivity, "zcdp").scale if rho else None)
     better = predicted.zcdp is not None and (counted_in_rho or predicted.zcdp < predicted.pure)
     kind: Kind = "zcdp" if better else "pure"
     limit = rho if better else budget.epsilon
     return Split(
         kind, limit, total * limit, start * limit, first * limit, selecting * each * limit, measuring * limit, rounds, growing, predicted, budget,
-        detail * limit,
+        detail * limit, always * left * limit,
     )  # fmt: skip

@@ -54,12 +54,24 @@ class Compiled:
     @cached_property
     def distinct(self) -> tuple[tuple[CompiledQuery, ...], npt.NDArray[np.float64]]:
         """One query for each thing asked, and its weight: the largest among the rows that ask it. An average asks two."""
-        asked = [part for query in self.queries for part in ((query,) if query.over is None else (query, query.over))]
-        firsts = Facts.of([query.linear for query in asked]).firsts()
+        asked, firsts = self._asked
         weights = np.zeros(len(asked))
         np.maximum.at(weights, firsts, np.fromiter((query.source.weight for query in asked), np.float64, len(asked)))
         numbers = np.flatnonzero(firsts == np.arange(len(asked)))
         return tuple(asked[number] for number in numbers.tolist()), weights[numbers]
+
+    @cached_property
+    def always(self) -> list[int]:
+        """Which of these are to be measured in any case: those that a row asks for always."""
+        asked, firsts = self._asked
+        marked = np.unique(firsts[[query.source.always for query in asked]])
+        return list(map(int, np.searchsorted(np.flatnonzero(firsts == np.arange(len(asked))), marked)))
+
+    @cached_property
+    def _asked(self) -> tuple[list[CompiledQuery], npt.NDArray[np.int64]]:
+        """Everything asked, and of each the number of the first that asks the same."""
+        asked = [part for query in self.queries for part in ((query,) if query.over is None else (query, query.over))]
+        return asked, Facts.of([query.linear for query in asked]).firsts()
 
     @property
     def sizes(self) -> dict[str, npt.NDArray[np.float64]]:
@@ -104,6 +116,12 @@ def _compiled(domain: Domain, workload: Workload, sandbox: Sandbox, finer_than: 
     _check_cells(compiled)
     _check_as_written(compiled, _texts(workload, parsed, measures, set(reader.examples)), sandbox)
     return compiled
+
+
+def read_workload(domain: Domain, workload: Workload) -> tuple[list[Parts], dict[str, Measure]]:
+    """What each query asks, part by part, and the measures by their text. Refuses what a workload may not say, and evaluates nothing."""
+    measures = _measures(domain, workload)
+    return _parse(domain, workload, Reader(domain.spelling, domain.table), measures), measures
 
 
 def _build(

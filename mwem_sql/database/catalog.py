@@ -171,6 +171,11 @@ def set_comment(con: duckdb.DuckDBPyConnection, name: Name, text: str) -> None:
     con.execute(exp.Comment(this=name.tree(), kind="TABLE", expression=exp.Literal.string(text)).sql("duckdb"))
 
 
+def set_column_comment(con: duckdb.DuckDBPyConnection, name: Name, column: str, text: str) -> None:
+    named = exp.column(column, table=name.table, db=name.schema, catalog=name.database, quoted=True)
+    con.execute(exp.Comment(this=named, kind="COLUMN", expression=exp.Literal.string(text)).sql("duckdb"))
+
+
 @dataclass(frozen=True)
 class Database:
     """An attached database: its file (None in memory), whether it can be written, and what kind of engine holds it."""

@@ -36,6 +36,16 @@ class Session:
                 settings[name] = con.execute("SELECT current_setting(?)", [name]).fetchall()[0][0]
         return cls(con.cursor, Place.of(con), settings)
 
+    def meaning(self) -> duckdb.DuckDBPyConnection:
+        """A cursor on which SQL means what it means to the caller."""
+        con = self.cursor()
+        for name, value in self.settings.items():
+            if name in MEANINGFUL_SETTINGS:
+                item = exp.SetItem(this=exp.EQ(this=exp.to_identifier(name), expression=exp.convert(value)))
+                with suppress(duckdb.Error):  # one that all connections share, or of an extension that is not loaded
+                    con.execute(exp.Set(expressions=[item]).sql("duckdb"))
+        return con
+
     def cursor(self) -> duckdb.DuckDBPyConnection:
         return calls.track(self.fresh())
 

@@ -27,9 +27,9 @@ from mwem_sql.model.mixture import Mixture
 from mwem_sql.mwem import details
 from mwem_sql.mwem.candidates import Candidates
 from mwem_sql.mwem.measured import Measured, noise_of
-from mwem_sql.mwem.problem import Outcome, Problem, Step, is_total
+from mwem_sql.mwem.problem import Outcome, Problem, Step, is_total, shared
 from mwem_sql.mwem.start import dense, from_histogram, not_impossible, with_prior
-from mwem_sql.mwem.strategy import First
+from mwem_sql.mwem.strategy import Always, First
 from mwem_sql.private.kernel import Kernel
 from mwem_sql.queries.arrays import Floats
 
@@ -105,7 +105,28 @@ def _start(problem: Problem, split: Split, pace: Pace, candidates: Candidates, m
         m.refine("first", first.number, share, A, first.by_cells)
         candidates.note(first.number, share)
     m.give(A, [first.number for first, _ in ahead])
+    always = _measure_always(problem, split, m)
+    if always:
+        m.settle(A)
+    for own, share in always:
+        # No round that takes what the first one does selects it again.
+        candidates.note(own.number, max(share, split.measure))
+        if split.growing:
+            m.shrink(own.number, A.answer(m.queries[own.number].shares))
+        A.refine(m.queries[own.number])
+        if problem.average:
+            A.update(m.queries[own.number].shares, m.values[own.number])
+    if always and not problem.average:
+        _fit(A, problem, m)
     return A
+
+
+def _measure_always(problem: Problem, split: Split, m: Measured) -> list[tuple[Always, Fraction]]:
+    """Measure what is asked for in any case, as it is; what was measured, and the share of each."""
+    ahead = list(zip(problem.always, problem.always_shares(split.always), strict=True))
+    for own, share in ahead:
+        m.measure("always", own.number, share)
+    return ahead
 
 
 def _measure(A: Adaptive, m: Measured, q_i: int, share: Fraction, *, noise: float, pace: Pace | None) -> None:
@@ -158,12 +179,17 @@ def _whole(kernel: Kernel, problem: Problem, split: Split, progress: Progress) -
     """Spend everything on the joint distributions of a few sets of attributes: there is nothing to select, and no loop."""
     m = Measured.of(kernel, problem, split)
     A = Adaptive.uniform(problem.sizes, problem.total or 1.0)
-    ahead = _ahead(problem, split.limit - split.detail)
+    _measure_always(problem, split, m)
+    ahead = _ahead(problem, split.limit - split.detail - split.always)
     for number, (first, share) in enumerate(ahead, start=1):
         m.refine("round", first.number, share, A, first.by_cells)
         m.give(A, [first.number])
         progress(number, len(ahead))
     m.sweep(A, [first.number for first, _ in ahead])
+    if problem.always:
+        m.settle(A)
+        _fit(A, problem, m)
+        A.finish()
     return Outcome(A, A.total, tuple(m.steps))
 
 
@@ -195,8 +221,8 @@ def _in_detail(kernel: Kernel, problem: Problem, split: Split, outcome: Outcome)
 
 def _ahead(problem: Problem, budget: Fraction) -> list[tuple[First, Fraction]]:
     """What is refined first, and the share of each."""
-    whole = sum(Fraction(first.part) for first in problem.first)
-    return [(first, budget * Fraction(first.part) / whole) for first in problem.first] if budget else []
+    shares = shared([first.part for first in problem.first], budget)
+    return list(zip(problem.first, shares, strict=True)) if budget else []
 
 
 def _doubt(problem: Problem, ahead: Sequence[tuple[First, Fraction]], split: Split, n: float) -> float:

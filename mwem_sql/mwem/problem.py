@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Literal, TypeAlias
 
 from mwem_sql.domains.detail import Detail
 from mwem_sql.model.grouped import Grouped
 from mwem_sql.mwem.details import Told
-from mwem_sql.mwem.strategy import First
+from mwem_sql.mwem.strategy import Always, First
 from mwem_sql.private.kernel import Measurement
 from mwem_sql.queries.arrays import Floats, Labels
 from mwem_sql.queries.linear import LinearQuery
@@ -17,7 +18,7 @@ from mwem_sql.queries.summary import Facts
 
 TOTAL = LinearQuery(())
 
-Purpose: TypeAlias = Literal["total", "histogram", "first", "round", "again", "detail"]
+Purpose: TypeAlias = Literal["total", "histogram", "always", "first", "round", "again", "detail"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +28,7 @@ class Problem:
     Kernel query 0 is the total; `queries` follow from 1; a histogram of the whole domain, if asked for, comes after them, and
     `details`, by attribute, last.
     `max_cells` is for one factor of the state; `sensitivity` is the kernel's; `first` are histograms over classes that are refined ahead of
-    the rounds, or with `whole` instead of them. `at_once`: the only query is the histogram of the whole domain.
+    the rounds, or with `whole` instead of them; `always` are measured ahead of either. `at_once`: the only query is the histogram of the whole domain.
     """
 
     queries: Sequence[LinearQuery]
@@ -43,6 +44,7 @@ class Problem:
     whole: bool = False
     at_once: bool = False
     details: Mapping[str, Detail] = field(default_factory=dict)
+    always: Sequence[Always] = ()
 
     def __post_init__(self) -> None:
         if len(self.weights) != len(self.queries):
@@ -52,6 +54,10 @@ class Problem:
         """The queries whose true answers the kernel must hold, in the order of their numbers."""
         whole = [self.histogram] if self.histogram is not None else []
         return [TOTAL, *self.queries, *whole, *(detail.query for detail in self.details.values())]
+
+    def always_shares(self, budget: Fraction) -> list[Fraction]:
+        """What each query that is measured in any case takes of what they have together."""
+        return shared([own.part for own in self.always], budget)
 
     def bounds(self) -> list[int]:
         """For each of them, the most that a record adds to a cell."""
@@ -79,6 +85,12 @@ class Outcome:
     def count(self, *purposes: Purpose) -> int:
         """How many steps had one of these purposes."""
         return sum(step.purpose in purposes for step in self.steps)
+
+
+def shared(parts: Sequence[float], budget: Fraction) -> list[Fraction]:
+    """A budget by parts, exactly."""
+    exact = [Fraction(part) for part in parts]
+    return [budget * part / sum(exact) for part in exact]
 
 
 def is_total(query: LinearQuery) -> bool:

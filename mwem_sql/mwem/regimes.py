@@ -7,6 +7,9 @@
 | sets | a plain call about few sets of attributes | the joint distribution of each, refined | nothing | those of refining |
 | rounds | all others | the workload's queries and what they add up to; in a plain call after each attribute's own distribution | 3/20 of a round | given, or by attributes |
 
+Queries that are to be measured `always` come ahead of all this. Among averaged rounds and rounds each takes what a round takes, on average, and none of it for selecting; beside sets they have
+parts as these have, by cells; a histogram of the domain tells all of them anyway. Among themselves they have parts by cells.
+
 In a plain call (neither rounds nor average are given) a share of the budget goes to what attributes are inside the workload's classes. What each
 rule gains, and the commands that measured it, are in docs/how-it-chooses.md.
 """
@@ -23,7 +26,17 @@ import numpy as np
 
 from mwem_sql.accounting.split import PAPER_SHARE, TOTAL_SHARE
 from mwem_sql.mwem.halves import rounds_of
-from mwem_sql.mwem.strategy import Strategy, are_parities, extend, is_told_at_once, together, whole_domain
+from mwem_sql.mwem.strategy import (
+    Always,
+    Strategy,
+    are_parities,
+    cells_with,
+    extend,
+    is_told_at_once,
+    part_of,
+    together,
+    whole_domain,
+)
 from mwem_sql.queries.arrays import Floats
 from mwem_sql.queries.linear import LinearQuery
 
@@ -35,6 +48,8 @@ FIRST_SHARE: Final = Fraction(3, 20)
 DETAIL_SHARE: Final = Fraction(1, 20)
 """Of the budget: what attributes are inside the workload's classes, all of them together. Larger: values are closer to the true ones, and there is more
 noise on the workload's answers. `python benchmarks/ordinary.py`"""
+ALWAYS_ROUNDS: Final = Fraction(1)
+"""Rounds: what a query that is always measured takes, on average. Larger: it is known better, all others worse. `python benchmarks/always.py --data DIR`"""
 FEWEST_ROUNDS: Final = 4
 """Unless there are fewer queries."""
 ROUNDS_PER_ATTRIBUTE: Final = 2
@@ -55,6 +70,7 @@ class Asked:
     is_total_public: bool = False
     start: str = "uniform"
     fit: str = "mirror"
+    always: Sequence[int] = ()
 
     @property
     def is_plain(self) -> bool:
@@ -63,14 +79,20 @@ class Asked:
 
     @property
     def expected_rounds(self) -> int:
-        return self.rounds or default_rounds(len(self.queries), len(self.shape))
+        return self.rounds or default_rounds(len(self.queries) - len(self.always), len(self.shape))
+
+    @property
+    def always_share(self) -> Fraction:
+        """What queries that are always measured take of what they and the rounds have: each as much as a round."""
+        taken = ALWAYS_ROUNDS * len(self.always)
+        return taken / (taken + self.expected_rounds)
 
 
 @dataclass(frozen=True, eq=False)
 class Regime:
     """A row of the table: what is measured, and what it takes of the budget.
 
-    `selecting` is of a round, `first` and `detail` of everything. `at_once`: the only query is the histogram of the whole domain. Without a loop
+    `selecting` is of a round, `first` and `detail` of everything, `always` of what others leave for rounds. `at_once`: the only query is the histogram of the whole domain. Without a loop
     (`whole`) n needs no share of its own; if it is `growing`, later rounds may take more than the first.
     """
 
@@ -79,6 +101,7 @@ class Regime:
     selecting: Fraction
     first: Fraction = NOTHING
     detail: Fraction = NOTHING
+    always: Fraction = NOTHING
     at_once: bool = False
     whole: bool = False
     growing: bool = False
@@ -93,7 +116,10 @@ def choose(asked: Asked) -> Regime:
 def _averaged(asked: Asked) -> Regime | None:
     if not asked.average:
         return None
-    return Regime(Strategy(list(asked.queries), asked.weights, []), asked.expected_rounds, PAPER_SHARE)
+    # The theorem wants each known as well as a round's query.
+    always = [Always(number, 1.0, number) for number in asked.always]
+    strategy = Strategy(list(asked.queries), asked.weights, [], always=always)
+    return Regime(strategy, asked.expected_rounds, PAPER_SHARE, always=asked.always_share)
 
 
 def _parities(asked: Asked) -> Regime | None:
@@ -101,7 +127,8 @@ def _parities(asked: Asked) -> Regime | None:
     if not (_is_open(asked) and are_parities(asked.queries)):
         return None
     cells = prod(asked.shape.values())
-    share = (1 - SELECT_SHARE) * (1 if asked.is_total_public else 1 - TOTAL_SHARE) / asked.expected_rounds
+    measured = asked.expected_rounds + len(asked.always)
+    share = (1 - SELECT_SHARE) * (1 if asked.is_total_public else 1 - TOTAL_SHARE) / measured
     if cells > asked.max_cells or not is_told_at_once(cells, float(share)):
         return None
     return Regime(Strategy([whole_domain(asked.shape)], np.ones(1), []), 1, NOTHING, at_once=True, whole=True)
@@ -110,20 +137,34 @@ def _parities(asked: Asked) -> Regime | None:
 def _sets(asked: Asked) -> Regime | None:
     if not _is_open(asked) or are_parities(asked.queries):
         return None
-    strategy = together(asked.queries, asked.weights, asked.shape, asked.max_cells)
+    strategy = together(asked.queries, asked.weights, asked.shape, asked.max_cells, asked.always)
     if strategy is None:
         return None
     rounds = sum(rounds_of(strategy.queries[first.query].shape) for first in strategy.first)
-    return Regime(strategy, max(1, rounds), NOTHING, whole=True)
+    always = sum((Fraction(own.part) for own in strategy.always), NOTHING)
+    sets = sum((Fraction(first.part) for first in strategy.first), NOTHING)
+    return Regime(strategy, max(1, rounds), NOTHING, always=always / (always + sets), whole=True)
 
 
 def _rounds(asked: Asked) -> Regime:
-    strategy = extend(asked.queries, asked.weights, asked.shape, asked.rounds)
-    if sum(strategy.queries[first.query].cells for first in strategy.first) > asked.max_cells:
+    # Parts follow from the cells that were asked for: a count's partition tells the others, too, but nobody must have them.
+    always = [
+        Always(number, part_of(float(asked.weights[number]), asked.queries[number].cells), number)
+        for number in asked.always
+    ]
+    strategy = replace(extend(asked.queries, asked.weights, asked.shape, asked.rounds), always=always)
+    ahead = [strategy.queries[first.query] for first in strategy.first]
+    cells = sum(query.cells for query in ahead)
+    if strategy.always:
+        ahead += [strategy.queries[own.query] for own in strategy.always]
+        cells = cells_with(ahead, asked.shape, asked.max_cells)
+    if cells > asked.max_cells:
         # The model has no room for them.
         strategy = replace(strategy, first=[])
     first = FIRST_SHARE if strategy.first else NOTHING
-    return Regime(strategy, asked.expected_rounds, SELECT_SHARE, first, growing=asked.is_plain)
+    return Regime(
+        strategy, asked.expected_rounds, SELECT_SHARE, first, always=asked.always_share, growing=asked.is_plain
+    )
 
 
 def _is_open(asked: Asked) -> bool:

@@ -9,12 +9,13 @@ privacy and has less noise; a partition costs as much as a count and tells more.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from math import prod
 
 import numpy as np
 
+from mwem_sql.model.grid import Grid
 from mwem_sql.model.state import State
 from mwem_sql.mwem.marginals import MOST_ADDED, MOST_CELLS, with_marginals
 from mwem_sql.mwem.partitions import MOST_HELD, Counts, even_block, sides_of
@@ -38,13 +39,15 @@ class Strategy:
 
     What is added has the largest weight of the queries that it is part of.
 
-    `first` are the histograms over classes that are refined ahead of the rounds, or instead of them (`whole`).
+    `first` are the histograms over classes that are refined ahead of the rounds, or instead of them (`whole`); `always` is what is measured
+    ahead of everything, as it is.
     """
 
     queries: list[LinearQuery]
     weights: Floats
     first: list[First]
     whole: bool = False
+    always: list[Always] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,25 @@ class First:
     def number(self) -> int:
         """Its number for the kernel, which has the total before all queries."""
         return self.query + 1
+
+
+@dataclass(frozen=True)
+class Always:
+    """A query that is measured in any case: its number, its part of what is spent on all of them, and which of the workload's it is."""
+
+    query: int
+    part: float
+    asked: int
+
+    @property
+    def number(self) -> int:
+        """Its number for the kernel."""
+        return self.query + 1
+
+
+def part_of(weight: float, cells: int) -> float:
+    """The part of a share that makes the sum of weight^2 cells / share^2, over all that have one, smallest."""
+    return float((weight**2 * cells) ** (1 / 3))
 
 
 def are_parities(queries: Sequence[LinearQuery]) -> bool:
@@ -85,11 +107,16 @@ def _is_sign(block: Block) -> bool:
 
 
 def together(
-    queries: Sequence[LinearQuery], weights: Floats, sizes: Mapping[str, int], max_cells: int
+    queries: Sequence[LinearQuery],
+    weights: Floats,
+    sizes: Mapping[str, int],
+    max_cells: int,
+    always: Sequence[int] = (),
 ) -> Strategy | None:
     """The joint distributions of all sets of attributes that a workload asks about, if they are few and the model has room for them.
 
-    Shares grow as the third root of cells times the square of the importance: that makes the sum of importance^2 cells / share^2 smallest.
+    Shares grow as the third root of cells times the square of the importance (`part_of`). What is measured `always` has a part beside
+    the sets; a set that it tells cell by cell is not refined, too.
     """
     asked: dict[frozenset[str], list[int]] = {}
     for number, query in enumerate(queries):
@@ -100,9 +127,11 @@ def together(
     if (
         not 0 < len(sets) <= MOST_SETS
         or any(prod(sizes[name] for name in names) > MOST_HELD for names in sets)
-        or not _is_room(sets, sizes, max_cells)
+        or model_cells(sets, sizes, max_cells) > max_cells
     ):
         return None
+    told = {frozenset(queries[number].attributes) for number in always if _is_every_cell(queries[number])}
+    sets = [names for names in sets if names not in told]
     importance = {
         names: max(float(weights[own].max()) for other, own in asked.items() if other <= names and other)
         for names in sets
@@ -114,24 +143,50 @@ def together(
         for names in sets
     }
     found = [whole_domain({name: size for name, size in sizes.items() if name in names}) for names in sets]
-    parts = np.array(
-        [(importance[names] ** 2 * query.cells) ** (1 / 3) for names, query in zip(sets, found, strict=True)]
+    refined = [part_of(importance[names], query.cells) for query, names in zip(found, sets, strict=True)]
+    measured = [part_of(float(weights[number]), queries[number].cells) for number in always]
+    whole = sum(refined) + sum(measured)
+    partitions = dict(Counts([queries[number] for number in always], weights[list(always)]).partitions())
+    return Strategy(
+        [*found, *(partitions.get(place, queries[number]) for place, number in enumerate(always))],
+        np.ones(len(found) + len(always)),
+        [
+            First(number, part / whole, is_cells[names])
+            for number, (part, names) in enumerate(zip(refined, sets, strict=True))
+        ],
+        whole=True,
+        always=[
+            Always(len(found) + place, part / whole, number)
+            for place, (part, number) in enumerate(zip(measured, always, strict=True))
+        ],
     )
-    first = [
-        First(number, float(part), is_cells[names])
-        for number, (part, names) in enumerate(zip(parts / parts.sum(), sets, strict=True))
-    ]
-    return Strategy(found, np.ones(len(found)), first, whole=True)
 
 
-def _is_room(sets: Sequence[frozenset[str]], sizes: Mapping[str, int], max_cells: int) -> bool:
-    """Whether a model of all these sets keeps to its limit."""
+def _is_every_cell(query: LinearQuery) -> bool:
+    """Whether every class combination of its attributes is a cell of its own."""
+    return query.cells == query.domain_cells and all(block.counts_all for block in query.blocks)
+
+
+def model_cells(sets: Sequence[frozenset[str]], sizes: Mapping[str, int], max_cells: int) -> int:
+    """The cells of a model of all these sets; or of the first so many that are more than the limit."""
     state = State.uniform({name: np.ones(size) for name, size in sizes.items()}, 1.0)
     for names in sets:
-        if state.cells_with(sorted(names)) > max_cells:
-            return False
+        cells = state.cells_with(sorted(names))
+        if cells > max_cells:
+            return cells
         state.join(sorted(names))
-    return True
+    return state.cells
+
+
+def cells_with(queries: Sequence[LinearQuery], sizes: Mapping[str, int], max_cells: int) -> int:
+    """The same of a model that tells apart what these queries do."""
+    grids = {name: Grid.single(np.ones(size)) for name, size in sizes.items()}
+    for query in queries:
+        for block in query.blocks:
+            for axis, name in enumerate(block.attributes):
+                grids[name] = grids[name].split(block, axis)
+    groups = {name: grid.count for name, grid in grids.items()}
+    return model_cells([frozenset(query.attributes) for query in queries], groups, max_cells)
 
 
 def _is_cuboid(query: LinearQuery) -> bool:

@@ -26,7 +26,7 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
     compiled, split = plan.compiled, plan.split
     counts = {name: classes.count for name, classes in compiled.classes.items()}
     widest = max(compiled.queries, key=lambda query: query.linear.domain_cells)
-    noise = noise_scale(split.measure, request.rows_per_unit, split.kind)
+    noise = noise_scale(split.measure or split.always, request.rows_per_unit, split.kind)
     warning = nominal(float(request.budget.epsilon), float(request.budget.delta), request.rows or request.total)
     facts = {
         "table": str(plan.relation.charged),
@@ -52,7 +52,7 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
         else f"{len(plan.problem.queries):,}, with what cuboids add up to and partitions around counts",
         "first": f"{len(plan.problem.first)} distributions, {_first_share(split, is_whole=plan.problem.whole)} of the budget",
         "details": _details(plan.problem.details, split),
-        "selecting": f"{float(split.select / (split.select + split.measure)):.0%} of a round",
+        "selecting": f"{float(split.select / (split.select + split.measure or 1)):.0%} of a round",
         "selection scale": f"{selection_scale(split.select, request.rows_per_unit, split.kind).scale:.6g}"
         if split.select
         else "nothing to select",
@@ -65,7 +65,10 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
     if sums:
         largest = max(sums)
         linear = sums[largest].linear
-        scale = noise_scale(split.measure, request.rows_per_unit * linear.bound, split.kind).scale * linear.unit
+        scale = (
+            noise_scale(split.measure or split.always, request.rows_per_unit * linear.bound, split.kind).scale
+            * linear.unit
+        )
         facts["largest measure"] = (
             f"up to {largest:g}, in steps of {linear.unit:g}, noise scale {scale:.6g} per cell: {sums[largest].label}"
         )

@@ -6,7 +6,7 @@ and a value belongs to one cell of every block. Classes are those of the stored 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -37,15 +37,15 @@ SCHEMA = pa.schema(
 
 
 def table(
-    problem: Problem, asked: Sequence[CompiledQuery], outcome: Outcome, classes: Mapping[str, Classes]
+    problem: Problem, asked: Mapping[int, CompiledQuery], outcome: Outcome, classes: Mapping[str, Classes]
 ) -> pa.Table:
-    """A row per measurement; `asked` are the workload's own queries, which the problem's begin with, or none; `classes` are those that are stored."""
+    """A row per measurement; `asked` are those of the problem's queries that the workload asks, by number; `classes` are those that are stored."""
     rows, queries = [], problem.kernel_queries()
     details = dict(enumerate(problem.details, start=len(queries) - len(problem.details)))
     for number, step in enumerate(outcome.steps, start=1):
         measured = step.measurement
         place = measured.query - 1 if step.purpose not in {"total", "histogram", "detail"} else -1
-        query = asked[place] if 0 <= place < len(asked) else None
+        query = asked.get(place)
         if step.purpose == "detail":
             added = details[measured.query]
             values, blocks = _by_pieces(added, problem.details[added].cells_of(classes[added]), step)

@@ -10,11 +10,11 @@ from fractions import Fraction
 import numpy as np
 
 from mwem_sql.accounting.accounts import cap_of
-from mwem_sql.accounting.scales import noise_scale
+from mwem_sql.accounting.scales import noise_scale, noise_variance
 from mwem_sql.accounting.split import Split, split
 from mwem_sql.boundary import relations
 from mwem_sql.boundary.relations import Relation
-from mwem_sql.compiler.blocks import MAX_CELLS
+from mwem_sql.compiler.blocks import MAX_CELLS, CompiledQuery
 from mwem_sql.compiler.codes import Unit
 from mwem_sql.compiler.pipeline import Compiled, compile_workload
 from mwem_sql.compiler.pushdown import Pushdown, plan_pushdown
@@ -24,14 +24,17 @@ from mwem_sql.database.session import Session
 from mwem_sql.domains.detail import Detail, details_of
 from mwem_sql.domains.domain import read_domain
 from mwem_sql.errors import RELEASE, CellsError, OptionError, WorkloadError, refuse
-from mwem_sql.mwem.problem import Problem
+from mwem_sql.mwem.problem import Problem, is_total
 from mwem_sql.mwem.regimes import Asked, Regime, choose
-from mwem_sql.mwem.strategy import whole_domain
+from mwem_sql.mwem.strategy import cells_with, whole_domain
 from mwem_sql.queries.linear import LinearQuery
 from mwem_sql.releases.request import MAX_ROWS, Request
 
 MAX_UNCERTAINTY = 10**7
 """Noise on n, in rows, beyond which it cannot serve as the number of rows."""
+MAX_NOISE = 10_000
+"""Noise on a cell of a query that is measured in any case, in rows (a standard deviation), beyond which it is refused where the total is not public: at
+epsilon 1 and delta 0 there may be some 7,000 such queries, at epsilon 0.01 some 70."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +46,14 @@ class Plan:
     problem: Problem
     split: Split
     pushdown: Pushdown
+
+    @property
+    def asked(self) -> dict[int, CompiledQuery]:
+        """The workload's queries among those of the problem, by number there: all of them, or (without a loop) those that are always measured."""
+        queries = self.compiled.distinct[0]
+        if not self.problem.at_once and not self.problem.whole:
+            return dict(enumerate(queries))
+        return {own.query: queries[own.asked] for own in self.problem.always}
 
 
 @uncollected()
@@ -58,6 +69,7 @@ def make_plan(session: Session, request: Request) -> Plan:
     shares = _split(request, regime, has_details=bool(details), in_rho=cap is not None and not cap.pure)
     _check_rows(request, shares)
     problem = _problem(request, compiled, regime, details)
+    _check_always(request, problem, shares)
     scanned = compiled.classes | {detail.name: detail.scanned for detail in details.values()}
     pushdown = plan_pushdown(relation, scanned, problem.kernel_queries(), _unit(request, relation))
     return Plan(relation, compiled, problem, shares, pushdown)
@@ -92,8 +104,15 @@ def _regime(request: Request, compiled: Compiled) -> Regime:
             request.total is not None,
             request.start,
             request.fit,
+            _always(request, compiled),
         )
     )
+
+
+def _always(request: Request, compiled: Compiled) -> list[int]:
+    """The queries that are measured in any case, by number among the distinct ones. A public total needs no measurement."""
+    queries = compiled.distinct[0]
+    return [number for number in compiled.always if request.total is None or not is_total(queries[number].linear)]
 
 
 def _split(request: Request, regime: Regime, *, has_details: bool, in_rho: bool) -> Split:
@@ -104,6 +123,7 @@ def _split(request: Request, regime: Regime, *, has_details: bool, in_rho: bool)
         histogram=request.start == "histogram",
         first=regime.first,
         detail=regime.detail if has_details else Fraction(0),
+        always=regime.always,
         growing=regime.growing,
         selecting=regime.selecting,
         sensitivity=request.rows_per_unit,
@@ -128,6 +148,7 @@ def _problem(request: Request, compiled: Compiled, regime: Regime, details: Mapp
         strategy.whole,
         regime.at_once,
         details,
+        strategy.always,
     )
 
 
@@ -156,7 +177,9 @@ def _check_rows(request: Request, shares: Split) -> None:
         )
     if (
         request.total is None
-        and noise_scale(shares.total or shares.first or shares.measure, request.rows_per_unit, shares.kind).scale
+        and noise_scale(
+            shares.total or shares.first or shares.measure or shares.always, request.rows_per_unit, shares.kind
+        ).scale
         > MAX_UNCERTAINTY
     ):
         raise refuse(
@@ -164,6 +187,36 @@ def _check_rows(request: Request, shares: Split) -> None:
             RELEASE,
             f"epsilon ({float(request.budget.epsilon):g}) is so small that the number of rows would be noise",
             "give rows := 1000, or another number; or raise epsilon",
+        )
+
+
+def _check_always(request: Request, problem: Problem, shares: Split) -> None:
+    """Whether queries that are measured in any case fit into one model, and are more than noise: public numbers decide."""
+    if not problem.always:
+        return
+    sizes = {name: len(size) for name, size in problem.sizes.items()}
+    cells = cells_with([problem.queries[own.query] for own in problem.always], sizes, request.max_cells)
+    if cells > request.max_cells:
+        raise refuse(
+            CellsError,
+            RELEASE,
+            f"the {len(problem.always):,} queries that are always measured make a model of {cells:,} cells or more together,"
+            f" more than max_cells ({request.max_cells:,})",
+            "mark fewer of them, ask in coarser groups, or raise max_cells",
+        )
+    noise = max(
+        math.sqrt(noise_variance(own, request.rows_per_unit, shares.kind))
+        for own in problem.always_shares(shares.always)
+    )
+    most = request.total or MAX_NOISE
+    if noise > most:
+        raise refuse(
+            OptionError,
+            RELEASE,
+            f"{len(problem.always):,} queries are always measured, and a cell would be off by about {noise:,.0f} rows,"
+            f" more than {'total' if request.total else 'any use'} ({most:,.0f})",
+            "mark fewer of them, raise epsilon, or give a delta"
+            + ("" if request.total else "; of a larger table, give its total"),
         )
 
 

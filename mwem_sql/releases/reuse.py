@@ -23,7 +23,7 @@ from mwem_sql.database import catalog
 from mwem_sql.database.catalog import Name, is_read_only
 from mwem_sql.database.dialect import fold
 from mwem_sql.database.garbage import uncollected
-from mwem_sql.database.session import Session, lock
+from mwem_sql.database.session import Session, lock, transaction
 from mwem_sql.errors import RELEASE, BudgetError, OutputError, TableError, refuse
 from mwem_sql.releases import store
 from mwem_sql.releases.request import OPTIONS, Request
@@ -55,7 +55,7 @@ def output_lock(con: duckdb.DuckDBPyConnection, output: Name) -> threading.Lock:
 def fingerprint(con: duckdb.DuckDBPyConnection, session: Session, request: Request, private: Name, output: Name) -> str:
     """A hash of the request alone, domain table included; never of the private table's content or state.
 
-    Options at their default are left out, so that a later version with more options still knows the request; so is the
+    Options at their default are left out, and so is an `always` that is false, so that a later version with more options still knows the request; so is the
     database, if it is the output's: the file may be renamed.
     """
     options = {name: getattr(request, name) for name in OPTIONS if name not in {"delta", "output"}}
@@ -63,7 +63,7 @@ def fingerprint(con: duckdb.DuckDBPyConnection, session: Session, request: Reque
     elsewhere = fold(private.database) if private.database != output.database else ""
     asked |= {
         "table": [elsewhere, fold(private.schema), fold(private.table)], "epsilon": str(request.budget.epsilon), "delta": str(request.budget.delta),
-        "workload": [[q.predicate, q.measure, q.group_by, q.verbatim, q.name, float(q.weight)] for q in request.workload],
+        "workload": [[q.predicate, q.measure, q.group_by, q.verbatim, q.name, float(q.weight), *[True] * q.always] for q in request.workload],
         "declared": _declared(con, session, request, private), "settings": dict(session.settings),
     }  # fmt: skip
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
@@ -123,7 +123,9 @@ def restore_table(session: Session, request: Request, output: Name) -> None:
     if catalog.find(con, output.quoted(), session.place) is None:
         stored = store.load(con, output.quoted(), session.place, RELEASE)
         columns = draw_rows(stored.state(), stored.classes, stored.facts["rows"], np.random.default_rng(request.seed))
-        store.write_table(session.cursor(), output, columns)
+        writing = session.cursor()
+        with transaction(writing):
+            store.write_table(writing, output, stored.facts, columns)
 
 
 def check_unfinished(con: duckdb.DuckDBPyConnection, ledger: Ledger, request_hash: str, output: Name) -> None:

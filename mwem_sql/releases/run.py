@@ -35,7 +35,7 @@ from mwem_sql.mwem.problem import Outcome
 from mwem_sql.private import engine
 from mwem_sql.private.kernel import Kernel
 from mwem_sql.private.noise import OpenDPNoise, SeededNoise
-from mwem_sql.releases import measurements, reuse, store
+from mwem_sql.releases import measurements, notes, reuse, store
 from mwem_sql.releases.plan import Plan, make_plan
 from mwem_sql.releases.request import Request
 from mwem_sql.releases.summary import SUMMARY
@@ -127,11 +127,18 @@ def _run_and_store(
         "rows_per_unit": request.rows_per_unit, "private": request.seed is None,
         "domain": json.dumps(_published(compiled).to_json()), "grid": json.dumps(store.classes_to_json(classes)),
     }  # fmt: skip
-    asked = () if plan.problem.at_once or plan.problem.whole else compiled.distinct[0]
     columns = draw_rows(state, classes, rows, generator)
     try:
-        measured = measurements.table(plan.problem, asked, outcome, classes)
-        release = store.write(session.cursor(), output, facts, columns, measurements=measured, factors=_factors(state))
+        measured = measurements.table(plan.problem, plan.asked, outcome, classes)
+        release = store.write(
+            session.cursor(),
+            output,
+            facts,
+            columns,
+            measurements=measured,
+            factors=_factors(state),
+            workload=notes.workload_rows(request.workload),
+        )
     except duckdb.Error as error:
         raise refuse(
             OutputError,

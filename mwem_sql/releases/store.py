@@ -1,4 +1,4 @@
-"""What a release leaves behind: the output table and mwem.releases, mwem.measurements, mwem.factors beside it.
+"""What a release leaves behind: the output table and mwem.releases, mwem.measurements, mwem.workloads, mwem.factors beside it.
 
 Owns how a release is written, in one transaction, and read back into a state that answers new questions. Must not be given anything private.
 """
@@ -27,7 +27,9 @@ from mwem_sql.errors import MwemError, OutputError, TableError, legible, refuse
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
 from mwem_sql.queries.arrays import Floats
+from mwem_sql.releases import notes
 from mwem_sql.synthesis.values import Rows
+from mwem_sql.workload import Workload
 
 _ARRIVED = "__mwem_arrived"  # a name that no table of the user has
 
@@ -64,6 +66,7 @@ class Stored:
 
 def write(
     con: duckdb.DuckDBPyConnection, name: Name, facts: Mapping[str, Any], rows: Rows, *, measurements: pa.Table, factors: pa.Table,
+    workload: pa.Table,
 ) -> int:  # fmt: skip
     """Store everything in one transaction and return the release's number. The output of an older version is replaced.
 
@@ -76,16 +79,17 @@ def write(
         release = int(number)
         if releases_of(con, name):
             con.execute(exp.Drop(tables=[name.tree()], kind="TABLE", exists=True).sql("duckdb"))
-        write_table(con, name, rows)
+        write_table(con, name, {**facts, "release": release}, rows)
         row = {**facts, "output": str(name), "schema_name": name.schema, "table_name": name.table}
         _append(con, "releases", release, pa.Table.from_pylist([row]))
         _append(con, "measurements", release, measurements)
         _append(con, "factors", release, factors)
+        _append(con, "workloads", release, workload)
     return release
 
 
-def write_table(con: duckdb.DuckDBPyConnection, name: Name, rows: Rows) -> None:
-    """The synthetic rows, each column cast to its type; DuckDB asks for batches as it writes them."""
+def write_table(con: duckdb.DuckDBPyConnection, name: Name, facts: Mapping[str, Any], rows: Rows) -> None:
+    """The synthetic rows, each column cast to its type, with comments; DuckDB asks for batches as it writes them. To be called in a transaction."""
     typed = [
         exp.alias_(cast(exp.column(arrived), kind), column, quoted=True)
         for arrived, (column, kind) in zip(rows.reader.schema.names, rows.types.items(), strict=True)
@@ -93,6 +97,7 @@ def write_table(con: duckdb.DuckDBPyConnection, name: Name, rows: Rows) -> None:
     create = exp.Create(this=name.tree(), kind="TABLE", expression=exp.select(*typed).from_(_ARRIVED))
     con.register(_ARRIVED, rows.reader)
     con.execute(create.sql("duckdb"))
+    notes.comment(con, name, facts)
 
 
 def _append(con: duckdb.DuckDBPyConnection, table: str, release: int, rows: pa.Table) -> None:
@@ -152,6 +157,15 @@ def stored(con: duckdb.DuckDBPyConnection, name: Name, facts: Mapping[str, Any])
 def measurements_of(con: duckdb.DuckDBPyConnection, release: Stored) -> pa.Table:
     with legible(_damaged(release.name)):
         return _rows(con, release.name, "measurements", release.facts["release"], ("step",))
+
+
+def workload_of(con: duckdb.DuckDBPyConnection, release: Stored) -> Workload | None:
+    """What a release was made for, as a workload; None if it is older than the table that has it."""
+    if release.name.database not in holders(con, "workloads"):
+        return None
+    with legible(_damaged(release.name)):
+        rows = _rows(con, release.name, "workloads", release.facts["release"], ("query",)).drop_columns(["query"])
+        return Workload.from_arrow(rows) if rows.num_rows else None
 
 
 def _rows(con: duckdb.DuckDBPyConnection, name: Name, table: str, release: int, order: Sequence[str]) -> pa.Table:

@@ -43,6 +43,11 @@ class Release(Summary):
         """What was measured, in the order of the rounds."""
         return store.measurements_of(self._session.cursor(), self._stored)
 
+    @property
+    def workload(self) -> Workload | None:
+        """What was asked, as it is stored; None if an older version made the release."""
+        return store.workload_of(self._session.cursor(), self._stored)
+
     def answer(self, workload: WorkloadLike) -> pa.Table:
         """Answers to any workload over the release's attributes: query, name, cell, answer."""
         asked = read_workload(self._session, workload, None)

@@ -291,7 +291,7 @@ FUNCTIONS = (
     Function("mwem_ranges", _WORKLOAD, _ranges),
     Function("mwem_parities", _WORKLOAD, _parities),
     Function("mwem_answer", {**_ANSWER, "answer": "DOUBLE"}, _answer),
-    Function("mwem_compare", {**_ANSWER, "true_answer": "DOUBLE", "answer": "DOUBLE", "error": "DOUBLE"}, _compare),
+    Function("mwem_compare", {**_ANSWER, "true_answer": "DOUBLE", "answer": "DOUBLE", "error": "DOUBLE", "binning_error": "DOUBLE", "note": "VARCHAR"}, _compare),
     Function(
         "mwem_budget",
         {"schema_name": "VARCHAR", "table_name": "VARCHAR", "epsilon": "DOUBLE", "delta": "DOUBLE", "epsilon_spent": "DOUBLE",

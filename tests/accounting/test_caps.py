@@ -6,28 +6,18 @@ from fractions import Fraction
 
 import duckdb
 import pytest
-from conftest import Connection, Open
+from conftest import Connection
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ledgers import TABLE, cap, debit
 
 from mwem_sql.accounting.budget import Budget
-from mwem_sql.accounting.caps import Charge
+from mwem_sql.accounting.caps import Charge, nominal
 from mwem_sql.accounting.ledger import Ledger
 from mwem_sql.accounting.scales import zcdp_epsilon, zcdp_rho
 from mwem_sql.accounting.statement import entries
 from mwem_sql.database.catalog import Name
 from mwem_sql.errors import BudgetError
-
-
-@pytest.fixture
-def ledger() -> Ledger:
-    return Ledger.of_table("memory", TABLE)
-
-
-@pytest.fixture
-def plain(connect: Open) -> Connection:
-    return connect(registered=False)
 
 
 def test_ten_tenths_fit_one(plain: Connection, ledger: Ledger) -> None:
@@ -207,3 +197,20 @@ def test_under_a_cap_with_delta_a_release_with_delta_has_gaussian_noise(con: Con
     assert Ledger.of_table("memory", Name("memory", "main", "people")).balance(con).spent == 3 * zcdp_rho(
         Fraction(1, 2), Fraction(1, 10**6)
     )
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "rows", "words"),
+    [
+        (1.0, 0.0, 1000, None), (20.0, 1e-4, 100, None), (20.5, 0.0, 10, "epsilon (20.5) is above 20"), (1e6, 0.0, None, "one row may change the odds by e^1e+06"),
+        (1.0, 0.01, 10, "delta (0.01) is above 0.0001"), (1.0, 1e-5, 1_000_000, "delta (1e-05) is above 1 / 1,000,000 rows"), (1.0, 1e-5, 1000, None), (1.0, 1e-5, None, None),
+    ],
+)  # fmt: skip
+def test_a_nominal_guarantee_is_called_so(epsilon: float, delta: float, rows: int | None, words: str | None) -> None:
+    found = nominal(epsilon, delta, rows)
+    if words is None:
+        assert found is None
+    else:
+        assert found is not None
+        assert found.startswith("nominal guarantee: ")
+        assert words in found

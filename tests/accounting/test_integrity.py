@@ -4,22 +4,11 @@ from __future__ import annotations
 
 import duckdb
 import pytest
-from conftest import Connection, Open
-from ledgers import TABLE, cap, debit
+from conftest import Connection
+from ledgers import cap, debit
 
 from mwem_sql.accounting.ledger import Ledger
 from mwem_sql.accounting.statement import entries
-from mwem_sql.errors import BudgetError
-
-
-@pytest.fixture
-def ledger() -> Ledger:
-    return Ledger.of_table("memory", TABLE)
-
-
-@pytest.fixture
-def plain(connect: Open) -> Connection:
-    return connect(registered=False)
 
 
 @pytest.mark.parametrize(
@@ -60,26 +49,6 @@ def test_nothing_on_the_surface_changes_what_was_written(con: Connection) -> Non
         assert fixed[: len(before)] == before
         before = fixed
     assert len(before) == 5
-
-
-def test_a_file_from_before_the_journal(plain: Connection, ledger: Ledger) -> None:
-    plain.execute(
-        """CREATE SCHEMA mwem;
-           CREATE TABLE mwem.ledger (entry VARCHAR PRIMARY KEY, database_name VARCHAR NOT NULL, schema_name VARCHAR NOT NULL, table_name VARCHAR NOT NULL,
-               output VARCHAR, epsilon DOUBLE NOT NULL, delta DOUBLE NOT NULL, epsilon_exact VARCHAR NOT NULL, delta_exact VARCHAR NOT NULL,
-               private BOOLEAN NOT NULL, action VARCHAR NOT NULL, status VARCHAR NOT NULL, started TIMESTAMP NOT NULL, finished TIMESTAMP);
-           CREATE TABLE mwem.budgets (database_name VARCHAR NOT NULL, schema_name VARCHAR NOT NULL, table_name VARCHAR NOT NULL, epsilon DOUBLE NOT NULL,
-               delta DOUBLE NOT NULL, epsilon_exact VARCHAR NOT NULL, delta_exact VARCHAR NOT NULL, debits BIGINT NOT NULL,
-               PRIMARY KEY (schema_name, table_name, database_name));
-           INSERT INTO mwem.ledger VALUES ('old', '', 'main', 't', 'o', 1, 0, '1', '0', true, 'mwem_release', 'done', '2026-01-01', '2026-01-01');
-           INSERT INTO mwem.budgets VALUES ('', 'main', 't', 2, 0, '2', '0', 1)"""
-    )
-    (row,) = entries(plain.cursor())
-    assert (row["epsilon_left"], row["intact"]) == (1.0, None)
-    with pytest.raises(BudgetError, match="1 of 2 is left"):
-        debit(plain, ledger, "3/2")
-    debit(plain, ledger, "1")
-    assert [row["intact"] for row in entries(plain.cursor())] == [None, True]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from conftest import Connection, Open
-from ledgers import TABLE, at_once, cap, charge, debit
+from ledgers import at_once, cap, charge, debit
 
 import mwem_sql
 from mwem_sql.accounting.accounts import ledger_of
@@ -13,16 +13,6 @@ from mwem_sql.accounting.statement import entries
 from mwem_sql.boundary.relations import describe
 from mwem_sql.database.catalog import Name, Place, is_read_only
 from mwem_sql.errors import BudgetError, OutputError
-
-
-@pytest.fixture
-def ledger() -> Ledger:
-    return Ledger.of_table("memory", TABLE)
-
-
-@pytest.fixture
-def plain(connect: Open) -> Connection:
-    return connect(registered=False)
 
 
 def test_an_entry_is_opened_and_closed(plain: Connection, ledger: Ledger) -> None:
@@ -40,21 +30,6 @@ def test_an_entry_is_opened_and_closed(plain: Connection, ledger: Ledger) -> Non
     (row,) = entries(plain.cursor())
     assert row["status"] == "failed"
     assert row["finished"] >= row["started"]
-
-
-def test_failed_and_open_entries_count(plain: Connection, ledger: Ledger) -> None:
-    ledger.set_cap(plain.cursor(), cap("2"))
-    ledger.close(plain.cursor(), debit(plain, ledger, "1"), "failed")
-    debit(plain, ledger, "1")
-    with pytest.raises(BudgetError):
-        debit(plain, ledger, "1/100")
-
-
-def test_a_note_spends_nothing(plain: Connection, ledger: Ledger) -> None:
-    ledger.note(plain.cursor(), "o", "mwem_compare")
-    assert ledger.set_cap(plain.cursor(), cap("1")).spent == 0
-    (row,) = entries(plain.cursor())
-    assert (row["action"], row["epsilon"], row["private"], row["status"]) == ("mwem_compare", 0.0, False, "done")
 
 
 def test_what_is_not_private_is_refused_under_a_cap_and_not_counted_without(plain: Connection, ledger: Ledger) -> None:

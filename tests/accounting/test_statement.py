@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-from conftest import Connection, Open
-from ledgers import TABLE, cap, debit
+from conftest import Connection
+from ledgers import cap, debit
 
 from mwem_sql.accounting.ledger import Ledger
 from mwem_sql.accounting.statement import entries
 from mwem_sql.database.catalog import Name
-
-
-@pytest.fixture
-def ledger() -> Ledger:
-    return Ledger.of_table("memory", TABLE)
-
-
-@pytest.fixture
-def plain(connect: Open) -> Connection:
-    return connect(registered=False)
 
 
 def test_spent_and_left_of_every_table_in_every_database(plain: Connection, ledger: Ledger) -> None:

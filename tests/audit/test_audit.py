@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from audit.estimate import ends, epsilon_bound, is_large_enough, rho_bound
 from conftest import Connection, Open, flat
-from estimate import ends, epsilon_bound, is_large_enough, rho_bound
 
 from mwem_sql.accounting.accountant import Accountant, AccountingError
 from mwem_sql.accounting.budget import Budget

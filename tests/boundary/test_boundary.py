@@ -13,9 +13,7 @@ import numpy as np
 import pytest
 from conftest import Connection, Open
 
-import mwem_sql
 from mwem_sql.accounting.budget import Budget
-from mwem_sql.accounting.caps import nominal
 from mwem_sql.database.session import Session
 from mwem_sql.private import engine
 from mwem_sql.releases.plan import make_plan
@@ -91,40 +89,6 @@ def test_a_computed_unit_cannot_be_capped_later(connect: Open) -> None:
         con.execute("CALL mwem_budget('t', 1, unit := 'v.pid')")
 
 
-@pytest.mark.parametrize(
-    "made",
-    [
-        "CREATE VIEW bounds AS SELECT 'age' AS attribute, 0 AS low, max(age) AS high FROM people", "CREATE VIEW bounds AS SELECT 'age' AS attribute, 0 AS low, 99 AS high",
-        "CREATE VIEW bounds AS SELECT 'age' AS attribute, 0 AS low, estimated_size AS high FROM duckdb_tables() WHERE table_name = 'people'",
-        "CREATE VIEW bounds AS SELECT 'age' AS attribute, 0 AS low, count(*) AS high FROM pragma_storage_info('people')",
-        "CREATE TABLE bounds (attribute VARCHAR, low INTEGER, n INTEGER, high AS (stats(n)::VARCHAR)); INSERT INTO bounds VALUES ('age', 0, 5)",
-    ],
-)  # fmt: skip
-def test_a_domain_is_a_plain_table(con: Connection, made: str) -> None:
-    con.execute(made)
-    for call in (
-        "CALL mwem_release('people', workload, 1, domain := 'bounds')",
-        "FROM mwem_domain('people', domain := 'bounds')",
-    ):
-        with pytest.raises(
-            duckdb.Error,
-            match=r"domain table \('bounds'\) (is a view, and what a view reads may be private|has the generated column high, so that its rows are computed)",
-        ):
-            con.execute(call)
-    assert con.execute("FROM mwem_ledger()").fetchall() == []
-
-
-def test_a_workload_with_a_known_name_is_a_plain_table(con: Connection) -> None:
-    con.execute("CREATE VIEW asked AS FROM workload")
-    with pytest.raises(
-        mwem_sql.MwemError,
-        match=r"workload \('asked'\) is a view, and what a view reads may be private\. Hint: write its rows out",
-    ):
-        mwem_sql.release(con, "people", "asked", 1)
-    made = mwem_sql.release(con, "people", "workload", 1, rounds=1)
-    assert made.answer("asked").num_rows == made.answer("workload").num_rows  # nothing private is read here
-
-
 def test_names_are_compared_in_one_way(connect: Open) -> None:
     """As DuckDB does: it ignores the case of ASCII letters, and É is not é."""
     con = connect()
@@ -148,38 +112,3 @@ def test_names_are_compared_in_one_way(connect: Open) -> None:
     ] == ["é", "weight"]
     with pytest.raises(duckdb.Error, match="attribute 'ß' is not in É_synthetic"):
         con.execute("FROM mwem_weights('É_synthetic', ['ß'])")
-
-
-@pytest.mark.parametrize(
-    ("epsilon", "delta", "rows", "words"),
-    [
-        (1.0, 0.0, 1000, None), (20.0, 1e-4, 100, None), (20.5, 0.0, 10, "epsilon (20.5) is above 20"), (1e6, 0.0, None, "one row may change the odds by e^1e+06"),
-        (1.0, 0.01, 10, "delta (0.01) is above 0.0001"), (1.0, 1e-5, 1_000_000, "delta (1e-05) is above 1 / 1,000,000 rows"), (1.0, 1e-5, 1000, None), (1.0, 1e-5, None, None),
-    ],
-)  # fmt: skip
-def test_a_nominal_guarantee_is_called_so(epsilon: float, delta: float, rows: int | None, words: str | None) -> None:
-    found = nominal(epsilon, delta, rows)
-    if words is None:
-        assert found is None
-    else:
-        assert found is not None
-        assert found.startswith("nominal guarantee: ")
-        assert words in found
-
-
-def test_summary_and_plan_say_when_a_guarantee_is_nominal(con: Connection) -> None:
-    call = "mwem_release('people', workload, {}, delta := {}, rounds := 2, output := '{}')"
-    for number, (epsilon, delta, words) in enumerate(
-        [(1, 0, None), (1e6, 0, "epsilon (1e+06)"), (1, 0.99, "delta (0.99)"), (1, 0.00009, None)]
-    ):
-        ((private, warning),) = con.execute(
-            f"SELECT private, warning FROM {call.format(epsilon, delta, f'o{number}')}"
-        ).fetchall()
-        assert private
-        assert (warning is None) == (words is None)
-        planned = con.execute(
-            f"SELECT value FROM {call.format(epsilon, delta, 'p').replace('release', 'plan')} WHERE item = 'warning'"
-        ).fetchall()
-        assert [value[:40] for (value,) in planned] == ([] if words is None else [warning[:40]])
-        if words is not None:
-            assert words in warning

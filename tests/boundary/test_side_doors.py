@@ -69,7 +69,14 @@ def test_the_published_file_has_no_canary(private: Connection, tmp_path: Path, o
             "SELECT schema_name || '.' || table_name FROM duckdb_tables() WHERE database_name = 'pub'"
         ).fetchall()
     }
-    assert known == {"main.x", "mwem.releases", "mwem.measurements", "mwem.factors", "mwem.schema_version"}
+    assert known == {
+        "main.x",
+        "mwem.releases",
+        "mwem.measurements",
+        "mwem.factors",
+        "mwem.schema_version",
+        "mwem.workloads",
+    }
     private.close()
     for path in tmp_path.glob("pub.duckdb*"):
         data = path.read_bytes()
@@ -133,6 +140,7 @@ def test_nothing_is_left_behind(private: Connection) -> None:
         "people_synthetic",
         "releases",
         "schema_version",
+        "workloads",
     }
     assert {name for _, _, name in after} == names
     assert private.execute("SELECT count(*) FROM duckdb_temporary_files()").fetchall() == [(0,)]

@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
+import duckdb
 import pytest
+from compilers import DOMAIN, compiled_from
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sqlglot.dialects.dialect import Dialect
 
+from mwem_sql.compiler import templates
+from mwem_sql.compiler.pipeline import compile_workload
 from mwem_sql.compiler.templates import Reader, take_apart
-from mwem_sql.database import conditions, predicate
+from mwem_sql.database import conditions, dialect, predicate
+from mwem_sql.database.sandbox import Sandbox
 from mwem_sql.errors import PredicateError
+from mwem_sql.workload import Query, Workload
 
 COLUMNS = {name: name for name in ("age", "hours", "sex", "city", "we ird", "and", "größe", "straße", "c and d")}
+
 
 numbers = st.one_of(
     st.integers(0, 10**12).map(str), st.sampled_from(["0.5", ".5", "5.", "1e3", "1E-3", "00", "77000000001"])
 )
+
+
 strings = st.text("aZ '%_-;and or\"", max_size=8).map(lambda text: "'" + text.replace("'", "''") + "'")
+
+
 names = st.sampled_from(
     ["age", "hours", "sex", "city", '"we ird"', '"and"', "t.age", "lower(city)", "round(age, 2)", "age::DECIMAL(9,2)"]
 )
+
+
 operators = st.sampled_from(["=", "<>", "!=", "<", "<=", ">", ">="])
+
+
 atoms = st.one_of(
     st.builds("{} {} {}".format, names, operators, st.one_of(numbers, strings)),
     st.builds("{}{}{}".format, numbers, operators, st.sampled_from(["age", "hours"])),
@@ -33,6 +49,8 @@ atoms = st.one_of(
     st.builds("date_trunc('month', age) = {}".format, strings),
     st.builds("CASE WHEN {} > {} THEN {} = 1 ELSE true END".format, names, numbers, names),
 )
+
+
 predicates = st.recursive(
     atoms,
     lambda inner: st.one_of(
@@ -58,6 +76,8 @@ odd = st.sampled_from(
         "age > 1)", "true", "city = 'a{0}'", "city = '{' and age > 1", "age -> 3 = 1", "age //* 2 */ 3 = 1", "city = 'ü and ß'",
     ]
 )  # fmt: skip
+
+
 joins = st.sampled_from([" AND ", " and ", "\nAnd\t", ")AND(", "  aNd  ", " AND NOT ", " OR ", "and"])
 
 
@@ -191,3 +211,36 @@ def test_constants_that_belong_to_something_stay() -> None:
 def test_a_refusal_quotes_the_text_and_not_its_shape() -> None:
     with pytest.raises(PredicateError, match="nope > 41"):
         Reader(COLUMNS, "t").read("nope > 41 AND age = 3")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [Query("s ~ 'z'"), Query("s ~ 'z' AND a > 3"), Query("s ~ 'z'", group_by=("e",)), Query(group_by=("s ~ 'z', e",), verbatim=False),
+     Query(measure="CASE WHEN s ~ 'z' THEN 1 ELSE -1 END"), Query("a > 2", measure="CASE WHEN s ~ 'z' THEN 1 ELSE 0 END")],
+)  # fmt: skip
+def test_a_text_that_is_read_in_two_ways_is_refused(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, query: Query
+) -> None:
+    """`~` means another thing in DuckDB 2 than in 1: with the other version's reading the net must hold."""
+    compile_workload(DOMAIN, Workload((query,)), sandbox)
+    other = "1.4" if int(duckdb.__version__.split(".")[0]) >= 2 else "2.0"
+    monkeypatch.setattr(dialect, "DIALECT", Dialect.get_or_raise(f"verbatim, version={other}"))
+    with pytest.raises(
+        PredicateError,
+        match=r"^workload: query \(.*~.*\) is read in two ways by the parser and by DuckDB. Hint: write it with plain",
+    ):
+        compile_workload(DOMAIN, Workload((Query("b"), query)), sandbox)
+
+
+def test_a_text_that_is_split_wrongly_is_refused(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader that overlooks OR takes `a = 1 OR b AND s = 'x'` apart at AND; so does one that has learned the parts before."""
+    texts = ["a = 1 OR b AND s = 'x'", "e = 'lo' AND s = 'x'", "(a = 1)OR(b)AND(s = 'x')"]
+    compiled_from(sandbox, *texts)
+    monkeypatch.setattr(templates, "_STRUCTURE", templates._STRUCTURE - {"or"})
+    templates._gap.cache_clear()
+    for text in (texts[0], texts[2]):
+        with pytest.raises(PredicateError, match="is read in two ways"):
+            compiled_from(sandbox, text, texts[1])
+        with pytest.raises(PredicateError, match="is read in two ways"):
+            compiled_from(sandbox, "a = 2 OR b", texts[1], text)
+    templates._gap.cache_clear()

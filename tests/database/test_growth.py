@@ -5,15 +5,15 @@ from __future__ import annotations
 from math import inf
 
 import duckdb
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mwem_sql.database.growth import characters
-from mwem_sql.database.sandbox import Sandbox
 
 CITY = "Zürich"
+
+
 LONGEST = {"city": len(CITY.encode())}
 
 
@@ -72,22 +72,3 @@ def test_what_does_not_grow_costs_nothing() -> None:
     assert bound(" OR ".join(f"city = 'c{k}'" for k in range(300))) < 10**5
     assert bound(f"city IN ({', '.join(map(repr, map(str, range(9000))))})") < 10**3
     assert bound("lpad(city, 5, '0') = '00001'") < 10**3
-
-
-def test_the_sandbox_takes_slices() -> None:
-    """What makes much for each row is evaluated on few rows at a time, in their order."""
-    values = pa.array([f"v{k}" for k in range(500)])
-    with Sandbox() as sandbox:
-        sandbox.load("t", {"city": ("VARCHAR", values)})
-        lengths, plain = sandbox.evaluate("t", ["length(repeat(city, 100000))", "city"])
-        assert plain.to_pylist() == values.to_pylist()
-        assert lengths.to_pylist() == [100_000 * len(value) for value in values.to_pylist()]
-        with pytest.raises(duckdb.Error, match=r"it may make [0-9,]+ characters of text for each of 500 values"):
-            sandbox.evaluate("t", ["length(repeat(city, 10000000))"])
-        with pytest.raises(
-            duckdb.Error, match="for each of 500 values, more than 16,777,216 for one or 1,073,741,824 for all"
-        ):
-            sandbox.evaluate("t", ["length(repeat(city, 1000000))"])
-        assert sandbox.evaluate("t", []) == []
-        sandbox.load("none", {"city": ("VARCHAR", pa.array([], pa.string()))})
-        assert [len(array) for array in sandbox.evaluate("none", ["repeat(city, 9)"])] == [0]

@@ -64,12 +64,6 @@ def staff() -> Iterator[duckdb.DuckDBPyConnection]:
         yield con
 
 
-@pytest.fixture(scope="module")
-def sandbox() -> Iterator[Sandbox]:
-    with Sandbox() as sandbox:
-        yield sandbox
-
-
 def compiled_for(con: duckdb.DuckDBPyConnection, sandbox: Sandbox, *queries: Query) -> Compiled:
     return compile_workload(Domain.from_schema(con, "staff"), Workload(queries), sandbox)
 

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import duckdb
 import pytest
-from conftest import Connection, Open
+from conftest import Connection
 
 from mwem_sql.database import metadata
 from mwem_sql.database.metadata import prepare
 from mwem_sql.database.resources import read_sql
-
-
-@pytest.fixture
-def plain(connect: Open) -> Connection:
-    return connect(registered=False)
 
 
 @pytest.mark.parametrize("script", ["ledger.sql", "metadata.sql"])
@@ -39,6 +34,7 @@ def test_columns_are_read_off_the_script() -> None:
         ("metadata.sql", "releases"),
         ("metadata.sql", "measurements"),
         ("metadata.sql", "factors"),
+        ("metadata.sql", "workloads"),
         ("ledger.sql", "ledger"),
         ("ledger.sql", "budgets"),
         ("ledger.sql", "journal"),

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from sqlglot import exp
 
 from mwem_sql.database import dialect, predicate
-from mwem_sql.database.functions import ALLOWED_FUNCTIONS
 from mwem_sql.errors import PredicateError
 
 COLUMNS = {name.lower(): name for name in ("Age", "hours", "sex", "d", "ts", "x", "b", "my col", "select", "Größe")}
@@ -33,6 +32,8 @@ def message(text: str, reason: str, hint: str) -> str:
 
 
 ONE_ROW = "use a deterministic scalar expression over the table's own columns"
+
+
 LISTED = "which is not on the list of deterministic scalar functions"
 
 
@@ -224,37 +225,6 @@ def test_what_works_means_what_duckdb_says(text: str) -> None:
     assert evaluated(text) is True
 
 
-# Syntax and not functions, in all versions or in some; and functions that some versions lack.
-NOT_EVERYWHERE = {"coalesce", "ifnull", "try", "if", "overlay", "binom", "days_in_month", "parse_formatted_bytes"}
-
-
-def test_allowed_functions_are_deterministic_scalars() -> None:
-    rows = duckdb.execute(
-        "SELECT lower(function_name), function_type, coalesce(stability, 'CONSISTENT') FROM duckdb_functions() WHERE internal"
-    ).fetchall()
-    known = {name: set() for name, _, _ in rows}
-    for name, kind, stability in rows:
-        known[name].add((kind, stability))
-    assert ALLOWED_FUNCTIONS - set(known) <= NOT_EVERYWHERE
-    allowed = {
-        ("scalar", "CONSISTENT"),
-        ("macro", "CONSISTENT"),
-        ("table", "CONSISTENT"),
-    }  # repeat is a table function too
-    assert {name: known[name] for name in ALLOWED_FUNCTIONS if known.get(name, set()) - allowed} == {}
-    assert not ALLOWED_FUNCTIONS & {
-        "random",
-        "uuid",
-        "now",
-        "age",
-        "getenv",
-        "current_setting",
-        "getvariable",
-        "error",
-        "current_localtime",
-    }
-
-
 def test_lists() -> None:
     def listed(text: str) -> list[str]:
         return [dialect.sql(tree) for tree in predicate.parse_list(text, COLUMNS, "group_by", "adult")]
@@ -283,10 +253,3 @@ def test_lists() -> None:
 def test_any_text_is_parsed_or_refused(text: str) -> None:
     with suppress(PredicateError):
         parse(text)
-
-
-def test_names_fold_as_in_duckdb() -> None:
-    assert dialect.fold("ÉStraßE") == "Éstraße"
-    columns = {dialect.fold(name): name for name in ("straße", "strasse")}
-    assert dialect.sql(predicate.parse("STRASSE > 1", columns, "predicate", "t")) == '"strasse" > 1'
-    assert dialect.sql(predicate.parse("Straße > 1", columns, "predicate", "t")) == '"straße" > 1'

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mwem_sql.model.cliques import cells, connected, maximal, total_cells, triangulate
+from mwem_sql.model.cliques import cells, connected, total_cells, triangulate
 from mwem_sql.model.layout import lay_out
 
 Sets = list[tuple[str, ...]]
+
+
 NAMES = "abcdefg"
+
+
 quick = settings(deadline=None, max_examples=60)
 
 
@@ -56,12 +59,3 @@ def test_a_cycle_is_cut_where_classes_are_few() -> None:
     assert set(cliques) == {frozenset("abc"), frozenset("acd")}
     assert total_cells(cliques, sizes) == 400
     assert cells("abcd", sizes) == 10_000
-
-
-def test_no_tree() -> None:
-    cycle = [frozenset("ab"), frozenset("bc"), frozenset("ca")]
-    with pytest.raises(ValueError, match="side by side"):
-        lay_out(cycle)
-    with pytest.raises(ValueError, match="side by side"):
-        lay_out([frozenset("a"), frozenset("b")])
-    assert maximal([*cycle, frozenset("a"), frozenset("ab")]) == sorted(cycle, key=sorted)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -40,26 +38,6 @@ def refined(
         if number + 1 == rounds_of(shape) or not own.look(2 * scale**2):
             break
     return own, partitions
-
-
-@settings(max_examples=80, deadline=None)
-@given(SHAPES)
-def test_each_level_halves_one_attribute_and_the_last_has_single_cells(shape: tuple[int, ...]) -> None:
-    tree = Halves(shape)
-    cells = int(np.prod(shape))
-    assert sorted(tree.order) == list(range(cells))
-    assert len(tree.starts[0]) == 1
-    assert len(tree.starts[-1]) == cells
-    assert len(tree.levels) == rounds_of(shape)
-    assert (tree.levels[-1], tree.levels) == (len(tree.starts) - 1, sorted(set(tree.levels)))
-    for level, (above, below) in enumerate(pairwise(tree.starts), start=1):
-        assert np.bincount(tree.parents[level], minlength=len(above)).max() <= 2
-        assert set(above) <= set(below)
-    # A node is a box of neighbouring classes: its cells are as many as the product of its extents.
-    for starts in tree.starts:
-        for begin, end in pairwise([*starts.tolist(), cells]):
-            places = np.unravel_index(tree.order[begin:end], shape)
-            assert np.prod([own.max() - own.min() + 1 for own in places]) == end - begin
 
 
 @settings(max_examples=60, deadline=None)

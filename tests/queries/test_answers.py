@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import blocks, seeds
 
+import mwem_sql
 from mwem_sql.queries import answers as module
 from mwem_sql.queries import boxes
 from mwem_sql.queries.answers import answer_all
@@ -72,3 +73,21 @@ def test_a_count_of_nothing_is_not_below_0(monkeypatch: pytest.MonkeyPatch) -> N
     ]
     assert min(answer.min() for answer in boxes.Boxes(queries).answers(weights)) < 0
     assert min(answer.min() for answer in answer_all(queries, weights)) == 0
+
+
+def test_many_answers_are_those_of_each() -> None:
+    """Differences of one table of sums, and never below 0."""
+    with mwem_sql.connect(":memory:") as con:
+        con.execute(
+            "CREATE TABLE t (age INTEGER NOT NULL CHECK (age BETWEEN 0 AND 99), pay DOUBLE NOT NULL CHECK (pay >= 0 AND pay < 1e6))"
+        )
+        con.execute("INSERT INTO t SELECT i % 100, i * 400 FROM range(2000) AS r(i)")
+        con.execute(
+            "CREATE TABLE workload AS SELECT 'age >= ' || i % 90 || ' AND pay > ' || i * 5000 || '.5' AS predicate FROM range(200) AS r(i)"
+        )
+        con.sql("CALL mwem_release('t', workload, 1.0, seed := 1)").fetchall()
+        found = con.sql("SELECT name, answer FROM mwem_answer('t_synthetic', workload) ORDER BY query").fetchall()
+        few = [con.execute("SELECT mwem_count('t_synthetic', ?)", [name]).fetchall()[0][0] for name, _ in found[::20]]
+    assert len(found) == 200
+    assert min(answer for _, answer in found) >= 0
+    np.testing.assert_allclose(few, [answer for _, answer in found[::20]], rtol=1e-9, atol=1e-9)

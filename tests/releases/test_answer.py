@@ -21,10 +21,15 @@ TABLE = """
     SELECT CASE WHEN i % 13 < 12 THEN i % 13 END, CASE WHEN i % 3 = 0 THEN 'F' ELSE 'M' END, ['Bern', 'Genf', NULL][1 + i % 3], [true, false, NULL][1 + i % 5 % 3]
     FROM range(300) r(i)
 """
+
+
 ASKED = Workload.from_predicates(["age > 6", "age BETWEEN 3 AND 5 AND sex = 'F'", "ok"]) + Workload(
     (Query(group_by=("city", "ok")),)
 )
+
+
 ATTRIBUTES = ("age", "sex", "city", "ok")
+
 
 atoms = st.one_of(
     st.builds("age {} {}".format, st.sampled_from(["<", "<=", "=", "<>", ">", ">="]), st.integers(-2, 14)),
@@ -47,6 +52,8 @@ atoms = st.one_of(
         ]
     ),
 )
+
+
 predicates = st.recursive(
     atoms,
     lambda inner: st.one_of(
@@ -157,19 +164,6 @@ def test_one_column_of_weights_is_a_sum_of_many(released: Connection) -> None:
         assert alone == pytest.approx(
             dict(released.execute(f"SELECT {name}, sum(weight) FROM weights GROUP BY 1").fetchall()), rel=1e-9
         )
-
-
-def test_the_comparison_has_the_truth(released: Connection) -> None:
-    mwem_sql.release(released, "t", ASKED, 3, rounds=4, output="compared", seed=1)
-    released.execute(
-        "CREATE OR REPLACE TABLE asked AS SELECT unnest(['age > 6', 'age % 2 = 1', 'ok IS NULL', 'sex = ''F'' AND city = ''Bern''']) AS predicate"
-    )
-    found = released.execute(
-        "SELECT name, true_answer, answer, error FROM mwem_compare('t', 'compared', asked)"
-    ).fetchall()
-    for name, truth, answer, error in found:
-        assert released.execute(f"SELECT count(*) FROM t WHERE {name}").fetchall() == [(truth,)]
-        assert error == pytest.approx(abs(truth - answer))
 
 
 def test_what_cannot_be_asked(released: Connection) -> None:

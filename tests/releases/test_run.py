@@ -19,21 +19,13 @@ from mwem_sql.accounting.accountant import Accountant
 from mwem_sql.accounting.scales import zcdp_epsilon
 from mwem_sql.errors import (
     BudgetError,
-    CellsError,
-    DomainError,
     EngineError,
-    MwemError,
-    OptionError,
     OutputError,
-    PredicateError,
     TableError,
-    WorkloadError,
 )
 from mwem_sql.mwem import strategy
-from mwem_sql.mwem.regimes import default_rounds
 from mwem_sql.workload import Workload
 
-Entries = Callable[[Connection], int]
 ONE = Workload.from_predicates(["age > 40"])
 
 
@@ -64,156 +56,6 @@ def statuses(con: Connection) -> list[str]:
 def tables(con: Connection) -> set[str]:
     rows = con.cursor().execute("SELECT schema_name || '.' || table_name FROM duckdb_tables()").fetchall()
     return {name for (name,) in rows}
-
-
-# Every refusal is a MwemError in Python and the same sentence in SQL; nothing is charged, nothing is written.
-
-BAD: list[tuple[type[MwemError], str, str, dict[str, Any]]] = [
-    (TableError, "nobody", "age > 40", {}),
-    (TableError, "joined", "age > 40", {}),
-    (TableError, "counted", "age > 40", {}),
-    (TableError, "ranked", "age > 40", {}),
-    (TableError, "fleeting", "age > 40", {}),
-    (TableError, "people", "age > 40", {"domain": "peeking"}),
-    (TableError, "people", "age > 40", {"domain": "nothing"}),
-    (DomainError, "people", "age > 40", {"domain": "wrong"}),
-    (DomainError, "people", "name = 'x'", {}),
-    (OptionError, "people", "age > 40", {"epsilon": "0"}),
-    (OptionError, "people", "age > 40", {"epsilon": "-1"}),
-    (OptionError, "people", "age > 40", {"epsilon": "nan"}),
-    (OptionError, "people", "age > 40", {"epsilon": "inf"}),
-    (OptionError, "people", "age > 40", {"epsilon": "abc"}),
-    (OptionError, "people", "age > 40", {"epsilon": None}),
-    (OptionError, "people", "age > 40", {"epsilon": "1e-9"}),
-    (OptionError, "people", "age > 40", {"delta": "2"}),
-    (OptionError, "people", "age > 40", {"rounds": 0}),
-    (OptionError, "people", "age > 40", {"rounds": 1.5}),
-    (OptionError, "people", "age > 40", {"rounds": 10**12}),
-    (OptionError, "people", "age > 40", {"rounds": "many"}),
-    (OptionError, "people", "age > 40", {"rows": 0}),
-    (OptionError, "people", "age > 40", {"total": 0}),
-    (OptionError, "people", "age > 40", {"total": 1e12}),
-    (OptionError, "people", "age > 40", {"unit": "person"}),
-    (OptionError, "people", "age > 40", {"rows_per_unit": 3}),
-    (OptionError, "people", "age > 40", {"start": "warm"}),
-    (OptionError, "people", "age > 40", {"average": 1}),
-    (OptionError, "people", "age > 40", {"seed": -1}),
-    (OutputError, "people", "age > 40", {"output": "workload"}),
-    (OutputError, "people", "age > 40", {"output": "a.b.c.d"}),
-    (OutputError, "people", "age > 40", {"output": "nowhere.main.x"}),
-    (OutputError, "people", "age > 40", {"output": "temp.main.x"}),
-    (WorkloadError, "people", "true", {}),
-    (PredicateError, "people", "size > 1", {}),
-    (PredicateError, "people", "age > 1 AND (", {}),
-    (PredicateError, "people", "age > (SELECT 1)", {}),
-    (PredicateError, "people", "age > max(age)", {}),
-    (PredicateError, "people", "age > row_number() OVER ()", {}),
-    (PredicateError, "people", "age > random()", {}),
-    (PredicateError, "people", "now() > '2020-01-01'", {}),
-    (PredicateError, "people", "getenv('HOME') = 'x'", {}),
-    (PredicateError, "people", "_mwem_instance('x') = 'x'", {}),
-    (CellsError, "wide", "a + b + c > 5", {}),
-    (CellsError, "wide", "a = 1 AND b = 1 AND c = 1 AND d = 1", {"start": "histogram"}),
-]
-
-
-@pytest.fixture(scope="module")
-def strict() -> Iterator[Connection]:
-    con = mwem_sql.connect()
-    con.execute(PEOPLE)
-    con.execute(
-        """ALTER TABLE people ADD COLUMN name VARCHAR;
-           CREATE VIEW joined AS SELECT p.age FROM people p, workload;
-           CREATE VIEW counted AS SELECT age, count(*) AS n FROM people GROUP BY age;
-           CREATE VIEW ranked AS SELECT age, row_number() OVER () AS n FROM people;
-           CREATE VIEW peeking AS SELECT 'age' AS attribute, min(name::INTEGER) AS low, 9 AS high FROM people;
-           CREATE TABLE wrong AS SELECT 'age' AS attribute, 9 AS low, 1 AS high;
-           CREATE TEMP TABLE fleeting AS FROM people;
-           CREATE TABLE wide (a INTEGER CHECK (a BETWEEN 0 AND 999), b INTEGER CHECK (b BETWEEN 0 AND 999),
-                              c INTEGER CHECK (c BETWEEN 0 AND 999), d INTEGER CHECK (d BETWEEN 0 AND 999));
-           CREATE TABLE asked (predicate VARCHAR)"""
-    )
-    yield con
-    con.close()
-
-
-@pytest.mark.parametrize(("kind", "table", "predicate", "options"), BAD, ids=lambda value: str(value)[:40])
-def test_bad_input(
-    strict: Connection, kind: type[MwemError], table: str, predicate: str, options: dict[str, Any]
-) -> None:
-    con = strict
-    con.execute("DELETE FROM asked")
-    con.execute("INSERT INTO asked VALUES (?)", [predicate])
-    before = tables(con)
-    given = {"epsilon": "1", **options}
-    if predicate.startswith("a = 1"):
-        # Each query is small; the histogram of all attributes together is not.
-        con.execute("DELETE FROM asked")
-        con.execute(
-            "INSERT INTO asked SELECT c || ' = ' || i FROM (VALUES ('a'), ('b'), ('c'), ('d')) t(c), range(60) r(i)"
-        )
-
-    with pytest.raises(MwemError) as caught:
-        mwem_sql.release(con, table, "asked", **given)
-    sentence = str(caught.value)
-    assert type(caught.value) is kind
-    assert "Hint: " in sentence
-
-    listed = "".join(f", {name} := ${name}" for name in given if name != "epsilon")
-    with pytest.raises(duckdb.Error) as raised:
-        con.execute(f"CALL mwem_release($table, asked, $epsilon{listed})", {"table": table, **given})
-    assert str(raised.value) == f"Invalid Input Error: {sentence}"
-    assert tables(con) == before
-    assert not any(name.startswith("mwem.") for name in before)
-
-
-def test_what_only_python_can_get_wrong(con: Connection) -> None:
-    con.execute("CREATE VIEW leaking AS SELECT 'age > ' || max(age) AS predicate FROM people")
-    for kind, workload, options, wanted in [
-        (
-            TableError,
-            "leaking",
-            {},
-            "workload ('leaking') is a view, and what a view reads may be private. Hint: write its rows out",
-        ),
-        (TableError, "people", {}, "workload ('people') is the private table itself"),
-        (
-            TableError,
-            "nothing",
-            {},
-            "workload ('nothing') does not exist for this call. Hint: create it as a table and COMMIT",
-        ),
-        (OptionError, 5, {}, "workload (int) must be a table name, a Workload or an Arrow table"),
-        (
-            OptionError,
-            ONE,
-            {"roundz": 3},
-            "option roundz is unknown. Hint: the options are average, delta, domain, fit, max_cells, output, rounds,",
-        ),
-        (OptionError, ONE, {"epsilon": [1]}, "epsilon ([1]) must be a positive finite number"),
-        (OptionError, ONE, {"rounds": True}, "rounds (True) must be a whole number"),
-        (OptionError, ONE, {"output": True}, "output (True) must be text"),
-    ]:
-        with pytest.raises(MwemError) as caught:
-            mwem_sql.release(con, "people", workload, **{"epsilon": 1, **options})  # type: ignore[arg-type]
-        assert type(caught.value) is kind
-        assert wanted in str(caught.value)
-    assert tables(con) == {"main.people", "main.workload"}
-
-
-def test_a_table_of_another_transaction_is_seen_when_it_is_committed(con: Connection) -> None:
-    con.execute(
-        "BEGIN; CREATE TABLE late AS FROM people; CREATE TABLE late_domain AS SELECT 'age' AS attribute, 0 AS low, 9 AS high"
-    )
-    with pytest.raises(
-        TableError, match="one whose transaction is still open cannot be seen here: create it as a table and COMMIT"
-    ):
-        mwem_sql.release(con, "late", ONE, 1)
-    con.execute("COMMIT")
-    assert mwem_sql.release(con, "late", ONE, 1).attributes == 1
-
-
-# The debit.
 
 
 def test_debited_once_and_done(con: Connection) -> None:
@@ -288,9 +130,6 @@ def test_an_interrupted_experiment_may_be_repeated(con: Connection) -> None:
     assert mwem_sql.release(con, "people", ONE, 1, seed=1).reused is False
 
 
-# Storing: all or nothing.
-
-
 def test_a_table_that_appears_in_between_is_not_touched(con: Connection) -> None:
     def appear() -> None:
         con.cursor().execute("CREATE TABLE people_synthetic AS SELECT 'mine' AS whose")
@@ -337,124 +176,10 @@ def test_inside_a_transaction_that_is_rolled_back(con: Connection) -> None:
     assert statuses(con) == ["done"]
 
 
-# Reuse: decided on the request alone.
-
-
-def test_the_same_request_from_sql_and_python_is_one(con: Connection, entries: Entries) -> None:
-    con.execute("SET TimeZone = 'Asia/Tokyo'")
-    con.execute("CALL mwem_release('people', workload, 0.5, rounds := 2, version := 'a', total := 400)").fetchall()
-    by_name = mwem_sql.release(con, "main.people", "workload", 0.5, rounds=2, version="a", total=400)
-    arrow = con.sql("FROM workload").to_arrow_table()
-    by_rows = mwem_sql.release(
-        con, "people", arrow, "0.50", rounds="2", version="a", total=400.0, output="people_synthetic"
-    )
-    assert (by_name.reused, by_rows.reused) == (True, True)
-    assert entries(con) == 1
-    con.execute("SET TimeZone = 'UTC'")
-    with pytest.raises(OutputError, match="holds a release of another request"):
-        mwem_sql.release(con, "people", "workload", 0.5, rounds=2, version="a", total=400)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        "INSERT INTO people SELECT 1, 'F', true, NULL FROM range(1000)",
-        "DELETE FROM people",
-        "DROP TABLE people",
-        "DROP TABLE people; CREATE TABLE people (x INTEGER)",
-        "DROP TABLE people; CREATE VIEW people AS SELECT count(*) AS age FROM range(9)",
-        "DROP TABLE people_synthetic",
-        "DROP TABLE people; DROP TABLE people_synthetic",
-        "DROP TABLE people_synthetic; CREATE SCHEMA people_synthetic",
-    ],
-)
-def test_a_stored_release_is_free_whatever_happened(con: Connection, entries: Entries, change: str) -> None:
-    first = mwem_sql.release(con, "people", "workload", 1, rounds=1, rows=50, seed=3)
-    drawn = con.execute("FROM people_synthetic").fetchall()
-    con.execute(change)
-    again = mwem_sql.release(con, "people", "workload", 1, rounds=1, rows=50, seed=3)
-    assert (again.release, again.rows, again.reused, first.reused) == (1, 50, True, False)
-    assert con.execute("FROM people_synthetic").fetchall() == drawn
-    assert entries(con) == 1
-
-
-def test_a_dropped_table_of_another_schema_and_database(con: Connection) -> None:
-    con.execute("ATTACH ':memory:' AS vault; CREATE SCHEMA vault.hr; CREATE SCHEMA s")
-    names = ["vault.hr.people", "s.people", "vault.people"]
-    for name in names:
-        con.execute(f"CREATE TABLE {name} (age INTEGER CHECK (age BETWEEN 0 AND 99))")
-        mwem_sql.release(con, name, ONE, 1, rows=5)
-        con.execute(f"DROP TABLE {name}")
-    for name in names:
-        assert mwem_sql.release(con, name, ONE, 1, rows=5).reused is True
-
-
-def test_the_domain_table_is_part_of_the_request(con: Connection, entries: Entries) -> None:
-    con.execute("CREATE TABLE people_domain AS SELECT 'age' AS attribute, 0 AS low, 99 AS high")
-    mwem_sql.release(con, "people", ONE, 1, rounds=1)
-    assert mwem_sql.release(con, "people", ONE, 1, rounds=1).reused is True
-    con.execute("UPDATE people_domain SET high = 120")
-    with pytest.raises(OutputError, match="holds a release of another request"):
-        mwem_sql.release(con, "people", ONE, 1, rounds=1)
-    assert entries(con) == 1
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"epsilon": 1.5}, {"delta": 1e-9}, {"rounds": 2}, {"rows": 6}, {"total": 100}, {"unit": "age"}, {"start": "histogram"},
-        {"average": True}, {"fit": "replay"}, {"max_cells": 50}, {"seed": 1}, {"workload": Workload.from_predicates(["age > 41"])}, {"domain": "narrow"}, {"table": "copy"},
-    ],
-    ids=lambda other: next(iter(other)),
-)  # fmt: skip
-def test_every_part_of_a_request_tells_it_from_others(strict_release: Connection, other: dict[str, Any]) -> None:
-    asked: dict[str, Any] = {"table": "people", "workload": ONE, "epsilon": 1, "rounds": 1, "rows": 5, "output": "o"}
-    assert mwem_sql.release(strict_release, **asked).reused is True
-    with pytest.raises(OutputError, match="holds a release of another request"):
-        mwem_sql.release(strict_release, **{**asked, **other})
-
-
-@pytest.fixture(scope="module")
-def strict_release() -> Iterator[Connection]:
-    con = mwem_sql.connect()
-    con.execute(PEOPLE)
-    con.execute(
-        "CREATE TABLE narrow AS SELECT 'age' AS attribute, 0 AS low, 50 AS high; CREATE TABLE copy AS FROM people"
-    )
-    mwem_sql.release(con, "people", ONE, 1, rounds=1, rows=5, output="o")
-    yield con
-    con.close()
-
-
-def test_an_older_version_keeps_its_own_state(con: Connection) -> None:
-    old = mwem_sql.release(con, "people", ONE, 1000, version="old")
-    con.execute("DELETE FROM people")
-    new = mwem_sql.release(con, "people", ONE, 1000, version="new")
-    again = mwem_sql.release(con, "people", ONE, 1000, version="old")
-    assert (old.release, new.release, again.release, again.reused) == (1, 2, 1, True)
-    assert again.factors.equals(old.factors)
-    assert not again.factors.equals(new.factors)
-    con.execute("DROP TABLE people_synthetic")
-    mwem_sql.release(con, "people", ONE, 1000, version="old")
-    assert con.execute("SELECT count(*) FROM people_synthetic").fetchall() == [
-        (new.rows,)
-    ]  # the table is the newest version's
-
-
-# Output.
-
-
 def test_the_default_number_of_rows_is_the_released_total(con: Connection) -> None:
     made = mwem_sql.release(con, "people", "workload", 1, rounds=2)
     ((total,),) = con.execute("SELECT total FROM mwem.releases").fetchall()
     assert made.rows == max(1, round(total)) == con.execute("SELECT count(*) FROM people_synthetic").fetchall()[0][0]
-
-
-def test_a_tiny_epsilon_needs_rows(con: Connection) -> None:
-    with pytest.raises(OptionError, match="the number of rows would be noise"):
-        mwem_sql.release(con, "people", ONE, 1e-7)
-    assert mwem_sql.release(con, "people", ONE, 1e-7, rows=3).rows == 3
-    assert mwem_sql.release(con, "people", ONE, 1e-7, total=30, output="o").rows == 30
 
 
 def test_metadata_holds_what_was_measured(con: Connection) -> None:
@@ -494,16 +219,6 @@ def test_the_distributions_that_come_first_are_told_apart(con: Connection, monke
     assert made.rounds == len(rounds) <= 3
 
 
-def test_few_sets_of_attributes_are_refined_and_nothing_is_selected(con: Connection) -> None:
-    made = mwem_sql.release(con, "people", "workload", 1)
-    rows = con.execute("SELECT purpose, query, name FROM mwem.measurements ORDER BY step").fetchall()
-    assert [row for row in rows if row[0] != "detail"] == [
-        ("round", None, name) for name in ("age", "sex, member", "sex, city")
-    ]
-    assert {row for row in rows if row[0] == "detail"} == {("detail", None, "age")}
-    assert made.rounds == 3
-
-
 def test_rounds_that_measured_again_are_counted_and_logged(con: Connection, caplog: pytest.LogCaptureFixture) -> None:
     """With room for the one-way marginals alone, all rounds but one per attribute have nothing new to ask."""
     con.execute("CREATE OR REPLACE TABLE workload AS SELECT unnest([['sex'], ['city']]) AS group_by")
@@ -518,39 +233,11 @@ def test_rounds_that_measured_again_are_counted_and_logged(con: Connection, capl
     assert made.rounds == 5
 
 
-def test_parities_of_a_small_table_take_one_histogram(con: Connection) -> None:
-    con.execute(
-        "CREATE TABLE bits AS SELECT range % 2 = 0 AS a, range % 3 = 0 AS b, range % 5 = 0 AS c FROM range(300)"
-    )
-    con.execute(
-        "ALTER TABLE bits ALTER a SET NOT NULL; ALTER TABLE bits ALTER b SET NOT NULL; ALTER TABLE bits ALTER c SET NOT NULL"
-    )
-    con.execute("CREATE TABLE asked AS FROM mwem_parities('bits', 3)")
-    made = mwem_sql.release(con, "bits", "asked", 1)
-    rows = con.execute('SELECT purpose, query, name, len("values") FROM mwem.measurements').fetchall()
-    assert rows == [("round", None, "a, b, c", 8)]
-    assert made.rounds == 1
-    shown = dict(con.execute("FROM mwem_plan('bits', asked, 1)").fetchall())
-    assert (shown["candidates"], shown["selection scale"]) == ("one histogram of the whole domain", "nothing to select")
-    assert mwem_sql.release(con, "bits", "asked", 1, rounds=3, output="other").rounds == 3
-    # Not where a call says how it is to be done.
-    for options in ("fit := 'replay'", "average := true", "start := 'histogram'"):
-        shown = dict(con.execute(f"FROM mwem_plan('bits', asked, 1, {options})").fetchall())
-        assert shown["candidates"] != "one histogram of the whole domain"
-
-
 def test_duplicates_of_a_query_are_measured_once_and_answered_each(con: Connection) -> None:
     asked = Workload.from_predicates(["age > 40", "NOT age <= 40", "40 < age"])
     made = mwem_sql.release(con, "people", asked, 1)
     assert (made.queries, made.rounds) == (3, 1)
     assert len(set(made.answer(asked).column("answer").to_pylist())) == 1
-
-
-@pytest.mark.parametrize(
-    ("queries", "attributes", "rounds"), [(1, 1, 1), (3, 3, 3), (100, 1, 4), (100, 3, 6), (100, 25, 50), (20, 25, 20)]
-)
-def test_default_rounds(queries: int, attributes: int, rounds: int) -> None:
-    assert default_rounds(queries, attributes) == rounds
 
 
 def test_a_private_view_over_a_file(con: Connection, tmp_path: Path) -> None:
@@ -559,9 +246,6 @@ def test_a_private_view_over_a_file(con: Connection, tmp_path: Path) -> None:
     con.execute("CREATE TABLE filed_domain AS SELECT 'age' AS attribute, 0 AS low, 99 AS high")
     assert mwem_sql.release(con, "filed", ONE, 1000).rows == 400
     assert con.execute("SELECT table_name FROM mwem.ledger").fetchall() == [("filed",)]
-
-
-# The accountant, on every path through a real release.
 
 
 @pytest.mark.parametrize(
@@ -628,7 +312,7 @@ def test_the_output_may_be_in_a_database_of_its_own(connect: Open, tmp_path: Pat
     assert published.execute("SELECT count(*) FROM people_synthetic").fetchall() == [(4,)]
     assert published.execute("SELECT mwem_count('people_synthetic', 'age > 40') >= 0").fetchall() == [(True,)]
     assert {name for name in tables(published) if name.startswith("mwem.")} == {
-        "mwem.factors", "mwem.measurements", "mwem.releases", "mwem.schema_version",
+        "mwem.factors", "mwem.measurements", "mwem.releases", "mwem.schema_version", "mwem.workloads",
     }  # fmt: skip
 
 

@@ -17,10 +17,12 @@ from mwem_sql.database.catalog import Name, Place
 from mwem_sql.errors import OutputError, TableError
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
-from mwem_sql.releases import store
+from mwem_sql.releases import notes, store
 from mwem_sql.synthesis.values import Rows
+from mwem_sql.workload import Workload
 
 HERE = Place("memory", "main")
+NO_DOMAIN = json.dumps({"table": "t", "columns": [], "attributes": []})
 
 
 def load(con: Connection, text: str = "people_synthetic") -> store.Stored:
@@ -132,6 +134,7 @@ def test_nothing_is_half_written(con: Connection, *, broken: bool) -> None:
     name = Name("memory", "main", "o")
     mwem_sql.release(con, "people", "workload", 1, rounds=1, rows=5, output="o")
     facts = {key: value for key, value in store.releases_of(con.cursor(), name)[0].items() if key != "release"}
+    facts |= {"domain": NO_DOMAIN}
     stored = store.load(con.cursor(), "o", HERE, "f")
     measurements, factors = (
         store.measurements_of(con.cursor(), stored),
@@ -141,7 +144,15 @@ def test_nothing_is_half_written(con: Connection, *, broken: bool) -> None:
         {"x": "INTEGER"}, pa.RecordBatchReader.from_batches(pa.schema({"c0": pa.int64()}), batches(broken=broken))
     )
     with pytest.raises(duckdb.Error, match="the generator broke" if broken else "nonsense"):
-        store.write(con.cursor(), name, facts, rows, measurements=measurements, factors=factors)
+        store.write(
+            con.cursor(),
+            name,
+            facts,
+            rows,
+            measurements=measurements,
+            factors=factors,
+            workload=notes.workload_rows(Workload.from_predicates(["true"])),
+        )
     assert con.execute("SELECT count(*) FROM o").fetchall() == [(5,)]
     assert con.execute("SELECT count(*) FROM mwem.releases").fetchall() == [(1,)]
     assert con.execute("SELECT count(DISTINCT release) FROM mwem.measurements").fetchall() == [(1,)]
@@ -151,7 +162,9 @@ def test_batches_are_written_in_their_order(con: Connection) -> None:
     rows = Rows(
         {"a b": "SMALLINT"}, pa.RecordBatchReader.from_batches(pa.schema({"c0": pa.int64()}), batches(broken=False))
     )
-    store.write_table(con.cursor(), Name("memory", "main", "O o"), rows)
+    mwem_sql.release(con, "people", "workload", 1, rounds=1, rows=5, output="o")
+    facts = store.releases_of(con.cursor(), Name("memory", "main", "o"))[0]
+    store.write_table(con.cursor(), Name("memory", "main", "O o"), facts | {"domain": NO_DOMAIN}, rows)
     assert con.execute('SELECT "a b" FROM "O o"').fetchnumpy()["a b"].tolist() == list(range(10_000))
 
 

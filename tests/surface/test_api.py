@@ -10,23 +10,6 @@ from conftest import PEOPLE, Connection, Open
 import mwem_sql
 from mwem_sql import Domain, Query, Workload
 from mwem_sql.errors import PredicateError
-from mwem_sql.releases.summary import SUMMARY
-
-
-def test_a_release_has_the_columns_of_the_summary(con: Connection) -> None:
-    made = mwem_sql.release(con, "people", "workload", epsilon=0.5, rounds=2, rows=30)
-    assert (made.release, made.output, made.rows, made.epsilon, made.delta) == (
-        1,
-        "memory.main.people_synthetic",
-        30,
-        0.5,
-        0.0,
-    )
-    assert (made.rounds, made.queries, made.attributes, made.private, made.reused) == (2, 3, 4, True, False)
-    assert made.cells > 0
-    assert made.seconds > 0
-    assert repr(made).startswith("Release(release=1, output='memory.main.people_synthetic', rows=30,")
-    assert all(name in repr(made) for name in SUMMARY)
 
 
 def test_it_needs_no_registration(connect: Open) -> None:

@@ -1,0 +1,185 @@
+"""Runs of the loop for tests: queries, problems, and noise that does as it is told."""
+
+# ruff: noqa: N803, N806  the paper's letters
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from math import prod
+
+import numpy as np
+import oracle
+from conftest import flat
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from strategies import Floats, domains, queries, seeds
+
+from mwem_sql.accounting.accountant import Accountant
+from mwem_sql.accounting.budget import Budget
+from mwem_sql.accounting.scales import Kind
+from mwem_sql.accounting.split import Split, split
+from mwem_sql.model.grouped import Grouped
+from mwem_sql.model.mixture import Mixture
+from mwem_sql.mwem.loop import mwem
+from mwem_sql.mwem.problem import Outcome, Problem
+from mwem_sql.mwem.regimes import FIRST_SHARE
+from mwem_sql.mwem.strategy import First, whole_domain
+from mwem_sql.private.kernel import Kernel
+from mwem_sql.private.noise import Noise
+from mwem_sql.queries.linear import Block, LinearQuery
+
+Integers = NDArray[np.int64]
+
+
+PURE = Budget.parse(1)
+
+
+GAUSSIAN = Budget.parse(1, "1e-6")
+
+
+MANY = 10**6
+
+
+class Scripted:
+    """Noise by the test's book: picks candidates in the order given, then the best; adds what `noise` gives."""
+
+    private = False
+
+    def __init__(self, picks: Sequence[int] = (), noise: Callable[[int], Integers] | None = None) -> None:
+        self.picks = list(picks)
+        self.noise = noise
+        self.scores: list[Integers] = []
+
+    def select(self, scores: Integers, _scale: float, _kind: Kind) -> int:
+        self.scores.append(scores.copy())
+        return self.picks.pop(0) % scores.size if self.picks else int(scores.argmax())
+
+    def add_noise(self, values: Integers, _scale: float, _kind: Kind) -> Integers:
+        return values + self.noise(values.size) if self.noise else values.copy()
+
+
+def cuboid(shape: Mapping[str, int], *names: str) -> LinearQuery:
+    return whole_domain({name: shape[name] for name in names})
+
+
+def count(name: str, *counted: int) -> LinearQuery:
+    """How many records are in the classes marked 1."""
+    return LinearQuery((Block((name,), np.array(counted, np.int32) - 1, 1),))
+
+
+def parity(shape: Mapping[str, int], *names: str) -> LinearQuery:
+    """The sum of the product of signs, -1 for odd classes."""
+    signs = {name: np.where(np.arange(shape[name]) % 2, -1, 1).astype(np.int8) for name in names}
+    return LinearQuery(tuple(Block((name,), np.zeros(shape[name], np.int32), 1, signs[name]) for name in names))
+
+
+def points(D: int) -> list[LinearQuery]:
+    """One count for each element of a domain of one attribute."""
+    return [count("x", *row) for row in np.eye(D, dtype=np.int64)]
+
+
+def ones(shape: Mapping[str, int]) -> dict[str, Floats]:
+    return {name: np.ones(size) for name, size in shape.items()}
+
+
+def shape_of(problem: Problem) -> dict[str, int]:
+    return {name: len(size) for name, size in problem.sizes.items()}
+
+
+def shares(problem: Problem, rounds: int, budget: Budget = PURE) -> Split:
+    return split(
+        budget,
+        rounds,
+        total_is_public=problem.total is not None,
+        histogram=problem.histogram is not None,
+        sensitivity=problem.sensitivity,
+    )
+
+
+def run(
+    problem: Problem, B: NDArray[np.int64], rounds: int, noise: Noise, budget: Budget = PURE
+) -> tuple[Outcome, Accountant]:
+    """A run on the dense data B, one entry per element of the domain."""
+    shape = shape_of(problem)
+    answers = [(oracle.dense_query(query, shape) @ B).astype(np.int64) for query in problem.kernel_queries()]
+    how = shares(problem, rounds, budget)
+    accountant = how.accountant()
+    outcome = mwem(Kernel(*flat(answers), accountant, noise, problem.sensitivity), problem, how)
+    accountant.settle()
+    return outcome, accountant
+
+
+def iterates(outcome: Outcome) -> list[Grouped]:
+    """The states that an average is of; or the one that there is."""
+    inner = outcome.state.state
+    return [Grouped(state, outcome.state.grids) for state in (inner.states if isinstance(inner, Mixture) else [inner])]
+
+
+def asked(outcome: Outcome, *purposes: str) -> list[int]:
+    return [step.measurement.query for step in outcome.steps if step.purpose in purposes]
+
+
+def purposes(outcome: Outcome) -> list[str]:
+    return [step.purpose for step in outcome.steps]
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[Problem, Integers, int, Scripted, Budget]:
+    """A problem, its data, rounds, and a script whose noise adds up to a quarter of the data: far beyond, steps overshoot."""
+    sizes = draw(domains(3))
+    shape = {name: len(size) for name, size in sizes.items()}
+    generator = np.random.default_rng(draw(seeds))
+    n = draw(st.sampled_from([20, 1000, 10**6]))
+    B = generator.multinomial(n, generator.dirichlet(np.full(prod(shape.values()), 0.3)))
+    workload = draw(st.lists(queries(shape), min_size=1, max_size=4))
+    problem = Problem(
+        workload,
+        np.ones(len(workload)),
+        sizes,
+        MANY,
+        draw(st.sampled_from([None, float(n)])),
+        whole_domain(shape) if draw(st.booleans()) else None,
+        draw(st.booleans()),
+        draw(st.sampled_from([1, 3])),
+        fit="replay",
+    )
+    script = Scripted(
+        draw(st.lists(st.integers(0, 9), min_size=6, max_size=6)),
+        lambda size: generator.integers(-n // (4 * size), n // (4 * size), size, endpoint=True),
+    )
+    return problem, B, draw(st.integers(1, 6)), script, draw(st.sampled_from([PURE, GAUSSIAN]))
+
+
+def first_of(
+    shape: Mapping[str, int], workload: Sequence[LinearQuery], total: float | None = None, **options: object
+) -> Problem:
+    """One-way marginals ahead of the rounds, behind the queries of the workload; a cell as important as any other."""
+    ahead = [cuboid(shape, name) for name in shape]
+    first = [First(number, float(query.cells)) for number, query in enumerate(ahead, start=len(workload))]
+    return Problem(
+        [*workload, *ahead], np.ones(len(workload) + len(ahead)), ones(shape), MANY, total, first=first, **options
+    )
+
+
+def grown(
+    problem: Problem,
+    B: Integers,
+    rounds: int,
+    noise: Noise,
+    budget: Budget = PURE,
+    *,
+    selecting: Fraction = Fraction(1, 10),
+    growing: bool = True,
+) -> tuple[Outcome, Accountant, Split]:
+    """A run in which steps may grow."""
+    how = split(
+        budget, rounds, total_is_public=problem.total is not None, histogram=problem.histogram is not None, first=FIRST_SHARE if problem.first else Fraction(0),
+        growing=growing, selecting=selecting, sensitivity=problem.sensitivity,
+    )  # fmt: skip
+    answers = [
+        (oracle.dense_query(query, shape_of(problem)) @ B).astype(np.int64) for query in problem.kernel_queries()
+    ]
+    accountant = how.accountant()
+    outcome = mwem(Kernel(*flat(answers), accountant, noise, problem.sensitivity), problem, how)
+    accountant.settle()
+    return outcome, accountant, how
