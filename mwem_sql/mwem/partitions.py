@@ -18,7 +18,7 @@ from mwem_sql.queries.linear import Block, LinearQuery
 from mwem_sql.queries.summary import Facts
 
 PIECES = 4
-"""Cells that a closer look cuts what is counted along an attribute into."""
+"""Cells that a closer look cuts what is counted along an attribute into. More: finer answers inside a count, each with the same noise."""
 MOST_CELLS = 36
 """Of a partition that stands for a count: two attributes with a closer look at both."""
 MOST_HELD = 2**20

@@ -18,9 +18,9 @@ import numpy.typing as npt
 from mwem_sql.queries.arrays import Numbers, Places
 
 SHORT = 512
-"""Numbers of an array that is not worth shortening."""
+"""Numbers of an array that is kept as it is. Larger: more memory for workloads of many constants; smaller: more time for small arrays."""
 _FEWER = 8
-"""Numbers of an array for each of its stretches, from which on it is held as those: they take two arrays, one of 8 bytes a number."""
+"""Numbers of an array for each of its stretches, from which on it is held as stretches. These take two arrays, one of 8 bytes a number, so fewer save no room."""
 
 
 @dataclass(frozen=True, eq=False)

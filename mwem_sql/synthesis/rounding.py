@@ -20,9 +20,11 @@ from mwem_sql.model.tree import Names, Tree
 from mwem_sql.queries.arrays import Floats, Integers
 
 GOLDEN = (5**0.5 - 1) / 2
+"""Multiples of it, modulo 1, are spread more evenly than those of any other number."""
 SWEEPS = 2
 """Times that open fractions are moved before some are decided: more do not come closer."""
 TINY = 1e-300
+"""Keeps a division by 0 away; below any weight."""
 
 
 @dataclass(frozen=True, eq=False)
