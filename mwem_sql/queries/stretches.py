@@ -144,11 +144,8 @@ class Signatures:
             firsts = np.cumsum(counts) - counts
             ups[firsts] = numbers[firsts]
             multipliers = np.repeat(self._multipliers(len(counts)), counts, axis=0)
-            np.add.at(
-                steps,
-                np.concatenate([own.begins for own in self._stretches]),
-                ups.view(np.uint64)[:, None] * multipliers,
-            )
+            begins = np.concatenate([own.begins for own in self._stretches])
+            np.add.at(steps, begins, ups.view(np.uint64)[:, None] * multipliers)
         return np.asarray(self._sums + np.cumsum(steps, axis=0, dtype=np.uint64))
 
     def _multipliers(self, count: int) -> npt.NDArray[np.uint64]:

@@ -29,11 +29,8 @@ class Facts:
         _, first, members = np.unique(
             np.fromiter(map(id, flat), np.int64, len(flat)), return_index=True, return_inverse=True
         )
-        return cls(
-            [flat[place] for place in first.tolist()],
-            members.reshape(-1),
-            np.fromiter(map(len, owned), np.int64, len(owned)),
-        )
+        counts = np.fromiter(map(len, owned), np.int64, len(owned))
+        return cls([flat[place] for place in first.tolist()], members.reshape(-1), counts)
 
     @cached_property
     def cells(self) -> Integers:
