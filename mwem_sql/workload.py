@@ -14,9 +14,7 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-from sqlglot import exp
 
 from mwem_sql.database.dialect import fold
 from mwem_sql.database.garbage import uncollected
@@ -24,12 +22,13 @@ from mwem_sql.database.measures import is_aggregate
 from mwem_sql.database.predicate import bare
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.domain import Domain
+from mwem_sql.domains.texts import is_binary, quoted_column, random_ranges, sign
 from mwem_sql.errors import OptionError, WorkloadError, refuse, refuse_query
 
 COLUMNS = ("predicate", "measure", "group_by", "name", "weight", "always")
 MAX_QUERIES = 2_000_000  # rows of a workload: more take gigabytes before anything is compiled
 _HALF = re.compile("[\ud800-\udfff]")
-_UNREADABLE = "has a NUL or half of a surrogate pair in it"
+_UNREADABLE = "a NUL or half of a surrogate pair in it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,7 @@ class Query:
             if value is not None and not isinstance(value, str):
                 raise refuse_query(f"{part} ({value!r}) of a row is not text", f"{part} is a VARCHAR")
             if value is not None and not _is_readable(value):
-                raise refuse_query(f"{part} ({value[:80]!r}) of a row {_UNREADABLE}", "write characters only")
+                raise refuse_query(f"{part} ({value[:80]!r}) of a row has {_UNREADABLE}", "write characters only")
         if self.group_by is not None:
             self._check_group_by(self.group_by)
         elif self.predicate is None and self.measure is None:
@@ -81,7 +80,7 @@ class Query:
                 )
             if not _is_readable(name):
                 raise refuse_query(
-                    f"a row has a group_by ({list(names)!r}) with {_UNREADABLE.removeprefix('has ')}",
+                    f"a row has a group_by ({list(names)!r}) with {_UNREADABLE}",
                     "write characters only",
                 )
 
@@ -90,7 +89,7 @@ class Query:
         """What would follow GROUP BY."""
         if self.group_by is None:
             return None
-        return ", ".join(map(_column, self.group_by)) if self.verbatim else self.group_by[0]
+        return ", ".join(map(quoted_column, self.group_by)) if self.verbatim else self.group_by[0]
 
     @property
     def label(self) -> str:
@@ -177,15 +176,15 @@ class Workload:
                 "leave it out for other ranges every time",
             )
         generator = np.random.default_rng(seed)
-        drawn = [_random_ranges(attribute, count, generator) for attribute in attributes]
+        drawn = [random_ranges(attribute, count, generator) for attribute in attributes]
         return cls(tuple(Query(predicate=" AND ".join(parts)) for parts in zip(*drawn, strict=True)))
 
     @classmethod
     def parities(cls, domain: Domain, k: int, columns: Sequence[str] | None = None) -> Workload:
         """Parities of one to k attributes with two values each: the sum over rows of a product of +1 and -1."""
-        chosen = list(filter(_is_binary, domain)) if columns is None else _named(domain, columns, "mwem_parities")
+        chosen = list(filter(is_binary, domain)) if columns is None else _named(domain, columns, "mwem_parities")
         for attribute in chosen:
-            if not _is_binary(attribute):
+            if not is_binary(attribute):
                 raise refuse(
                     OptionError,
                     "mwem_parities",
@@ -193,7 +192,7 @@ class Workload:
                     "a parity takes attributes of two values, NOT NULL",
                 )
         _check_order("mwem_parities", k, len(chosen), "attributes with two values, NOT NULL")
-        signs = {attribute.name: _sign(attribute) for attribute in chosen}
+        signs = {attribute.name: sign(attribute) for attribute in chosen}
         return cls(
             tuple(
                 Query(measure=" * ".join(signs[name] for name in names), name="parity of " + ", ".join(names))
@@ -276,41 +275,3 @@ def _named(domain: Domain, columns: Sequence[str], function: str) -> list[Attrib
                 OptionError, function, f"column ({name!r}) is {what}", f"the columns are {', '.join(domain.columns)}"
             )
     return [domain[name] for name in names]
-
-
-def _is_binary(attribute: Attribute) -> bool:
-    return attribute.cells == 2 and attribute.bins is None
-
-
-def _column(name: str) -> str:
-    return exp.column(name, quoted=True).sql("duckdb")
-
-
-def _random_ranges(attribute: Attribute, count: int, generator: np.random.Generator) -> list[str]:
-    if attribute.values is not None:
-        raise refuse(
-            OptionError,
-            "mwem_ranges",
-            f"attribute {attribute.name} has a list of values, not bounds",
-            "ranges need numbers, dates or timestamps",
-        )
-    assert attribute.low is not None and attribute.high is not None
-    scale = attribute.ordered
-    if scale.discrete:
-        ends: npt.NDArray[Any] = generator.integers(int(attribute.low), int(attribute.high), (count, 2), endpoint=True)
-    else:
-        ends = generator.uniform(attribute.low, attribute.high, (count, 2))
-    ends.sort(axis=1)
-    column = _column(attribute.name)
-    quote = "" if scale.family in {"integer", "decimal", "real"} else "'"
-    return [
-        f"{column} BETWEEN {quote}{scale.text(low)}{quote} AND {quote}{scale.text(high)}{quote}"
-        for low, high in ends.tolist()
-    ]
-
-
-def _sign(attribute: Attribute) -> str:
-    """SQL that is 1 on the first of two values and -1 on the second."""
-    first = attribute.values[0] if attribute.values is not None else attribute.text(attribute.low or 0)
-    literal = exp.Literal.string(first).sql("duckdb")
-    return f"CASE WHEN {_column(attribute.name)} = {literal} THEN 1 ELSE -1 END"

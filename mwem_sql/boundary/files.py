@@ -67,11 +67,8 @@ class Files:
     def tree(self) -> exp.Table:
         """The call that reads them, with nothing left to be looked up."""
         listed = exp.Anonymous(this="list_value", expressions=[exp.Literal.string(path) for path in self.paths])
-        return exp.Table(
-            this=exp.Anonymous(
-                this=self.function, expressions=[listed, *(argument.copy() for argument in self.arguments)]
-            )
-        )
+        arguments = [listed, *(argument.copy() for argument in self.arguments)]
+        return exp.Table(this=exp.Anonymous(this=self.function, expressions=arguments))
 
     def columns(self, con: duckdb.DuckDBPyConnection) -> list[str]:
         """The names of their columns: as declared, or as the schema in the footers of Parquet files says."""
@@ -96,12 +93,10 @@ def read(con: duckdb.DuckDBPyConnection, source: exp.Table) -> Files | None:
     if isinstance(source.this, exp.Func):
         function, arguments = function_name(source.this), list(source.this.expressions)
     else:
-        ending = next(
-            (ending for ending in sorted(_ENDINGS, key=len, reverse=True) if fold(source.name).endswith(ending)), None
-        )
-        if ending is None or source.args.get("db"):
+        endings = [ending for ending in _ENDINGS if fold(source.name).endswith(ending)]
+        if not endings or source.args.get("db"):
             return None
-        function, arguments = _ENDINGS[ending], [exp.Literal.string(source.name)]
+        function, arguments = _ENDINGS[max(endings, key=len)], [exp.Literal.string(source.name)]
     if function in _SNIFFING:
         raise NotAllowedError(
             f"reads {function}, which sniffs types from private rows",
@@ -121,12 +116,8 @@ def read(con: duckdb.DuckDBPyConnection, source: exp.Table) -> Files | None:
             f"reads folders by a pattern ({patterns[0]!r}), whose names may become columns",
             "add hive_partitioning := false",
         )
-    return Files(
-        function,
-        _paths(con, patterns),
-        tuple(_argument(name, value) for name, value in given.items()),
-        _types(function, patterns, given),
-    )
+    paths, types = _paths(con, patterns), _types(function, patterns, given)
+    return Files(function, paths, tuple(_argument(name, value) for name, value in given.items()), types)
 
 
 def _named(argument: exp.Expr, function: str) -> tuple[str, exp.Expr]:
@@ -173,20 +164,22 @@ def _is_constant(value: exp.Expr) -> bool:
         return _is_constant(value.expression)
     if isinstance(value, exp.Cast):
         return _is_constant(value.this)
-    is_made = isinstance(value, (exp.Struct, exp.Array)) or (
-        isinstance(value, exp.Anonymous) and function_name(value) in {"struct_pack", "list_value"}
-    )
+    is_made = isinstance(value, exp.Struct) or _is_call(value, "struct_pack") or _is_list(value)
     return is_made and all(map(_is_constant, value.expressions))
+
+
+def _is_list(value: exp.Expr) -> bool:
+    return isinstance(value, exp.Array) or _is_call(value, "list_value")
+
+
+def _is_call(value: exp.Expr, name: str) -> bool:
+    return isinstance(value, exp.Anonymous) and function_name(value) == name
 
 
 def _texts(value: exp.Expr, function: str) -> list[str]:
     """One path or a list of them."""
     inner = value.unnest()
-    listed = (
-        inner.expressions
-        if isinstance(inner, exp.Array) or (isinstance(inner, exp.Anonymous) and function_name(inner) == "list_value")
-        else [inner]
-    )
+    listed = inner.expressions if _is_list(inner) else [inner]
     if not listed or not all(isinstance(item, exp.Literal) and item.is_string for item in listed):
         raise NotAllowedError(
             f"calls {function} with a file name that is computed ({value.sql('duckdb')})",
@@ -243,11 +236,8 @@ def _paths(con: duckdb.DuckDBPyConnection, patterns: Sequence[str]) -> tuple[str
             raise NotAllowedError(f"reads {path}, which is not a plain file", "write its rows to a file or a table")
         before = found.setdefault((facts.st_dev, facts.st_ino), path)
         if before is not path:
-            twice = (
-                f"{path} twice"
-                if os.path.realpath(before) == os.path.realpath(path)
-                else f"{before} and {path}, which are one file"
-            )
+            is_same = os.path.realpath(before) == os.path.realpath(path)
+            twice = f"{path} twice" if is_same else f"{before} and {path}, which are one file"
             raise NotAllowedError(
                 f"reads {twice}: each row would count twice",
                 "name every file once; let no two patterns match the same one",

@@ -19,28 +19,17 @@ def check_public(
     """Refuse a domain table or workload that is not a plain table beside the private one, before a row of it is read."""
     name, is_view = found
     if is_view:
-        raise refuse(
-            TableError,
-            function,
-            f"{what} ({name.table!r}) is a view, and what a view reads may be private",
-            f"write its rows out: CREATE TABLE ... AS FROM {name.table}, and look at them",
-        )
-    if name in private:
-        raise refuse(
-            TableError,
-            function,
-            f"{what} ({name.table!r}) is the private table itself",
-            f"a {what.split(maxsplit=1)[0]} must be public",
-        )
-    kind = catalog.databases(con)[name.database].type
-    generated = catalog.generated_columns(con, name)
-    if kind != "duckdb" or generated:
-        reason = (
+        reason = "is a view, and what a view reads may be private"
+        cure = f"write its rows out: CREATE TABLE ... AS FROM {name.table}, and look at them"
+    elif name in private:
+        reason, cure = "is the private table itself", f"a {what.split(maxsplit=1)[0]} must be public"
+    else:
+        generated = catalog.generated_columns(con, name)
+        kind = catalog.databases(con)[name.database].type
+        if kind == "duckdb" and not generated:
+            return
+        computed = (
             f"has the generated column {next(iter(generated))}" if generated else f"is in a database of type {kind}"
         )
-        raise refuse(
-            TableError,
-            function,
-            f"{what} ({name.table!r}) {reason}, so that its rows are computed",
-            "write them out in a plain table",
-        )
+        reason, cure = f"{computed}, so that its rows are computed", "write them out in a plain table"
+    raise refuse(TableError, function, f"{what} ({name.table!r}) {reason}", cure)

@@ -84,11 +84,8 @@ class View:
             rows = rows.where(scope.checked(where.this))
         _check_order(self.select.args.get("order"))
         below = dict(zip(scope.columns, columns, strict=True))
-        return WrittenOut(
-            rows,
-            [below.get(origin) if origin is not None else None for origin in origins],
-            {below[name] for name in scope.read},
-        )
+        shown = [below.get(origin) if origin is not None else None for origin in origins]
+        return WrittenOut(rows, shown, {below[name] for name in scope.read})
 
 
 class _Scope:
@@ -98,9 +95,8 @@ class _Scope:
         self.columns = [*renamed, *columns[len(renamed) :]]  # FROM t AS x(a, b): by position, the rest keep their names
         self.read: set[str] = set()
         self._known = {fold(name): name for name in self.columns}
-        self._qualifiers = [
-            [fold(part) for part in name[start:]] for start in range(len(name))
-        ]  # t.a, main.t.a, census.main.t.a
+        # t.a, main.t.a, census.main.t.a
+        self._qualifiers = [[fold(part) for part in name[start:]] for start in range(len(name))]
 
     def checked(self, tree: exp.Expr) -> exp.Expr:
         """An expression of the grammar, its columns without qualifiers and quoted."""
@@ -121,16 +117,12 @@ class _Scope:
     def resolved(self, column: exp.Column) -> exp.Expr:
         """A column of the source, or a field of one."""
         parts = [fold(part.name) for part in column.parts]
-        own = [
-            len(qualifier)
-            for qualifier in self._qualifiers
-            if parts[: len(qualifier)] == qualifier and len(parts) > len(qualifier)
-        ]
-        if own and parts[0] in self._known:
+        lengths = [len(own) for own in self._qualifiers if parts[: len(own)] == own and len(parts) > len(own)]
+        if lengths and parts[0] in self._known:
             raise NotRowWiseError(
                 f"reads {column.sql('duckdb')}, where {column.parts[0].name} is both a column and its table"
             )
-        rest = column.parts[max(own, default=0) :]
+        rest = column.parts[max(lengths, default=0) :]
         name = self._known.get(fold(rest[0].name))
         if name is None:
             raise NotRowWiseError(
@@ -160,10 +152,9 @@ def _only(node: exp.Expr, allowed: set[str]) -> None:
 def _check_order(order: exp.Expr | None) -> None:
     """An order is left out, for it changes no row; but an aggregate in it would."""
     for node in order.walk() if order is not None else ():
-        is_all = isinstance(node, exp.Star) or (
-            isinstance(node, exp.Anonymous) and function_name(node) == "columns"
-        )  # ORDER BY ALL
-        reason = None if is_all or isinstance(node, (exp.Order, exp.Ordered)) else _objection(node)
+        is_all = isinstance(node, exp.Anonymous) and function_name(node) == "columns"  # ORDER BY ALL
+        is_order = is_all or isinstance(node, (exp.Star, exp.Order, exp.Ordered))
+        reason = None if is_order else _objection(node)
         if reason is not None:
             raise NotRowWiseError(reason)
 
@@ -203,11 +194,8 @@ def _objection(node: exp.Expr) -> str | None:
         return "uses windows"
     if isinstance(node, exp.Dot):
         # A field; not a function of a schema, which may be the user's, nor one that is called on a value.
-        return (
-            None
-            if isinstance(node.expression, exp.Identifier)
-            else f"calls {function_name(node.expression)} by a qualified name"
-        )
+        is_field = isinstance(node.expression, exp.Identifier)
+        return None if is_field else f"calls {function_name(node.expression)} by a qualified name"
     if isinstance(node, exp.Func) and objection(node) is not None:
         return f"calls {function_name(node)}, which is not on the list of functions of one row"
     if objection(node) is not None:

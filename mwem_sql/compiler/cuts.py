@@ -6,7 +6,7 @@ told by the few pieces around its own constants, by the first one, and by NULL.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from itertools import chain
 from typing import Any
@@ -15,18 +15,18 @@ import numpy as np
 import numpy.typing as npt
 from sqlglot import exp
 
-from mwem_sql.compiler.evaluate import TRUE, Terms, Ticks, Values, load_grid, run, truth_of, typed
+from mwem_sql.compiler.evaluate import TRUE, Terms, Ticks, Values, load_grid, run_typed, truth_of
 from mwem_sql.database import dialect
 from mwem_sql.database.conditions import Leaf
-from mwem_sql.database.sandbox import Sandbox
+from mwem_sql.database.sandbox import Sandbox, batches
 from mwem_sql.database.ticks import Scale, Tick, is_finite, try_cast
 from mwem_sql.domains.classes import Pieces
 from mwem_sql.domains.domain import Domain
+from mwem_sql.queries.arrays import Places
 from mwem_sql.queries.stretches import Stretches, hold
 
 FEW = 1024
 """Pieces of a column on which conditions are simply evaluated; and those that a batch of conditions asks about."""
-BATCH = 250
 EXACT = 2**24
 """Numbers up to which every type tells neighbours apart: beyond, a comparison may change some way off the constant."""
 
@@ -34,16 +34,10 @@ _MARK = "mwem:constant"
 _INTEGER_DIGITS = 18
 _DECIMAL_DIGITS = 15
 _OPERATORS = {
-    "=": np.equal,
-    "<>": np.not_equal,
-    "<": np.less,
-    "<=": np.less_equal,
-    ">": np.greater,
-    ">=": np.greater_equal,
-}
+    "=": np.equal, "<>": np.not_equal, "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal,
+}  # fmt: skip
 
 Key = tuple[str, str]
-Places = npt.NDArray[np.intp]
 
 
 def find_ticks(domain: Domain, used: Sequence[str], terms: Terms, sandbox: Sandbox) -> dict[str, dict[str, Tick]]:
@@ -63,9 +57,8 @@ def _ticks(scale: Scale, constants: Sequence[str], sandbox: Sandbox) -> dict[str
     asked = [text for text, tick in known.items() if tick is None]
     # One tree for all of them, with a mark in the place of the constant.
     template = dialect.sql(scale.measure(try_cast(exp.Literal.string(_MARK), scale.type)))
-    known.update(
-        zip(asked, sandbox.tried([template.replace(f"'{_MARK}'", f"({text})") for text in asked]), strict=True)
-    )
+    tried = sandbox.tried([template.replace(f"'{_MARK}'", f"({text})") for text in asked])
+    known.update(zip(asked, tried, strict=True))
     return {text: tick for text, tick in known.items() if is_finite(tick)}
 
 
@@ -152,20 +145,18 @@ class _Ordered:
             if operator and all(text in self._ticks and _plain_number(scale, text) is not None for text in constants):
                 around = self._around(constants)
                 points = own.points[np.minimum(around, own.known - 1)]
-                out[key] = _found(
-                    leaf, own, around, _compared(points, operator, [self._ticks[text] for text in constants])
-                )
+                truth = _compared(points, operator, [self._ticks[text] for text in constants])
+                out[key] = _found(leaf, own, around, truth)
             elif leaf.compared is not None and len(own) > FEW and is_exact:
                 asked[key] = self._around(leaf.compared)
-        for keys in _batches(asked):
+        # Conditions with constants near each other, so that together they ask about few pieces.
+        nearest = sorted(asked, key=lambda key: asked[key][1:2].tolist())
+        for keys in batches(nearest, lambda key: len(asked[key]), FEW):
             union = np.unique(np.concatenate([asked[key] for key in keys]))
             load_grid(sandbox, leaves[keys[0]].columns, union[None], {own.attribute.name: own})
-            for key, array in zip(
-                keys, run(sandbox, "grid", [(sql, typed(role, sql)) for role, sql in keys]), strict=True
-            ):
-                around = asked[key]
-                truth = truth_of(array)[np.searchsorted(union, around)]
-                out[key] = Values(leaves[key].columns, Stretches.at(around, truth, len(own)))
+            for key, array in zip(keys, run_typed(sandbox, keys), strict=True):
+                numbers = truth_of(array)[np.searchsorted(union, asked[key])]
+                out[key] = Values(leaves[key].columns, Stretches.at(asked[key], numbers, len(own)))
         return out
 
     def _around(self, constants: Sequence[str]) -> Places:
@@ -178,20 +169,6 @@ class _Ordered:
         if attribute.ordered.family not in {"integer", "decimal"} or not self._own.listed:
             return True
         return max(-attribute.low, attribute.high) <= EXACT
-
-
-def _batches(asked: Mapping[Key, Places]) -> Iterator[list[Key]]:
-    """Conditions with constants near each other, so that together they ask about few pieces."""
-    batch: list[Key] = []
-    rows = 0
-    for key in sorted(asked, key=lambda key: asked[key][1:2].tolist()):
-        if batch and (len(batch) == BATCH or rows + len(asked[key]) > FEW):
-            yield batch
-            batch, rows = [], 0
-        batch.append(key)
-        rows += len(asked[key])
-    if batch:
-        yield batch
 
 
 def _around(own: Pieces, places: Any) -> Places:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from mwem_sql.database.conditions import Leaf
 from mwem_sql.database.measures import LARGEST
-from mwem_sql.database.sandbox import Sandbox
+from mwem_sql.database.sandbox import BATCH, Sandbox
 from mwem_sql.database.ticks import Tick
 from mwem_sql.domains.classes import MAX_VALUES, Classes, Pieces, cut_pieces, value_pieces
 from mwem_sql.domains.domain import Domain
@@ -28,7 +28,6 @@ from mwem_sql.queries.stretches import Held, hold, plain
 
 MAX_JOINT = 1_000_000  # value combinations on which one expression over several columns is evaluated
 MAX_EVALUATED = 2**28  # values on which expressions are evaluated, all of them together
-_SOME = 250  # expressions that are evaluated at a time
 TRUE = 2  # three-valued logic in one byte: false 0, NULL 1, true 2, so that AND is min, OR is max, NOT is 2 - x
 
 Terms = Mapping[tuple[str, str], Leaf]  # (role, SQL) to leaf; a role is truth, group or factor
@@ -83,10 +82,9 @@ def evaluate(terms: Terms, pieces: Mapping[str, Pieces], sandbox: Sandbox) -> di
         shape = tuple(len(pieces[name]) for name in columns)
         load_grid(sandbox, columns, np.indices(shape).reshape(len(shape), prod(shape)), pieces)
         # Some at a time: they take less room once they are read.
-        for begin in range(0, len(keys), _SOME):
-            some = keys[begin : begin + _SOME]
-            arrays = run(sandbox, "grid", [(sql, typed(role, sql)) for role, sql in some])
-            for key, array in zip(some, arrays, strict=True):
+        for begin in range(0, len(keys), BATCH):
+            some = keys[begin : begin + BATCH]
+            for key, array in zip(some, run_typed(sandbox, some), strict=True):
                 out[key] = _read(key[0], columns, shape, array, key[1])
     return out
 
@@ -117,9 +115,8 @@ def load_grid(
     sandbox: Sandbox, columns: Sequence[str], places: npt.NDArray[np.intp], pieces: Mapping[str, Pieces]
 ) -> None:
     """Combinations of the columns' pieces as the table `grid`; `places` has a row for each column."""
-    loaded: dict[str, tuple[str, pa.Array]] = {
-        "__one": ("INTEGER", pa.array(np.zeros(places.shape[1], dtype=np.int32)))
-    }
+    one = pa.array(np.zeros(places.shape[1], dtype=np.int32))
+    loaded: dict[str, tuple[str, pa.Array]] = {"__one": ("INTEGER", one)}
     for name, index in zip(columns, places, strict=True):
         loaded[name] = (pieces[name].attribute.type, pieces[name].values().take(pa.array(index)))
     sandbox.load("grid", loaded)
@@ -136,9 +133,10 @@ def run(sandbox: Sandbox, table: str, texts: Sequence[tuple[str, str]]) -> list[
         return [array for one in texts for array in run(sandbox, table, [one])]
 
 
-def typed(role: str, text: str) -> str:
-    kind = {"truth": "BOOLEAN", "group": "VARCHAR", "factor": "DOUBLE"}[role]
-    return f"CAST(({text}) AS {kind})"
+def run_typed(sandbox: Sandbox, keys: Sequence[tuple[str, str]]) -> list[pa.ChunkedArray]:
+    """Leaves over the rows of the table `grid`, by role and SQL; each in the type that its role needs."""
+    kinds = {"truth": "BOOLEAN", "group": "VARCHAR", "factor": "DOUBLE"}
+    return run(sandbox, "grid", [(sql, f"CAST(({sql}) AS {kinds[role]})") for role, sql in keys])
 
 
 def evaluation_error(text: str, error: duckdb.Error) -> MwemError:

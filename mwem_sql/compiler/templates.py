@@ -197,7 +197,7 @@ class Reader:
             forms = tuple(map(_Form, self._parse(shape)))
         except PredicateError:
             return None  # the text itself will be refused, in its own words
-        return forms if sorted(slot for form in forms for slot in form.slots()) == list(range(places)) else None
+        return forms if sorted(slot for form in forms for slot in form.slots) == list(range(places)) else None
 
     def _parse(self, text: str) -> Iterator[Condition]:
         tree = predicate.parse(text, self._columns, "predicate", self._table)
@@ -205,24 +205,19 @@ class Reader:
 
 
 class _Form:
-    """A condition with places for constants."""
+    """A condition with places for constants. `slots` are these places, each as often as the SQL has it."""
 
     def __init__(self, condition: Condition) -> None:
         self._condition = condition
-        self._parts = tuple(map(_Form, condition.parts)) if isinstance(condition, Compound) else ()
-        self._sql = "" if isinstance(condition, Compound) else condition.sql
-        self._tested = 0 if isinstance(condition, Compound) or condition.test is None else len(condition.test[1])
-        texts = (
-            () if isinstance(condition, Compound) else (*(condition.test or ("", ()))[1], *(condition.compared or ()))
-        )
-        self._templates = tuple(map(_template, (self._sql, *texts)))
-
-    def slots(self) -> Iterator[int]:
-        """The places of constants, each as often as the SQL has it."""
-        for part in self._parts:
-            yield from part.slots()
-        for mark in _MARK.finditer(self._sql):
-            yield int(mark[1] or mark[2])
+        self.slots: list[int]
+        if isinstance(condition, Compound):
+            self._parts = tuple(map(_Form, condition.parts))
+            self.slots = [slot for part in self._parts for slot in part.slots]
+            return
+        tested, compared = (condition.test or ("", ()))[1], condition.compared or ()
+        self._tested = len(tested)
+        self._templates = tuple(map(_template, (condition.sql, *tested, *compared)))
+        self.slots = [int(mark[1] or mark[2]) for mark in _MARK.finditer(condition.sql)]
 
     def fill(self, constants: tuple[str, ...]) -> Condition:
         old = self._condition

@@ -26,16 +26,10 @@ _PRODUCTS = {
     "damerau_levenshtein", "editdist3", "jaro_similarity", "jaro_winkler_similarity", "levenshtein", "regexp_extract",
     "regexp_full_match", "regexp_matches", "regexp_replace", "replace",
 }  # fmt: skip
+# By how much each makes a text longer, at most.
 _WIDER = {
-    "bin": 32,
-    "to_binary": 32,
-    "hex": 8,
-    "to_hex": 8,
-    "base64": 6,
-    "to_base64": 6,
-    "url_encode": 12,
-    "regexp_escape": 2,
-}
+    "bin": 32, "to_binary": 32, "hex": 8, "to_hex": 8, "base64": 6, "to_base64": 6, "url_encode": 12, "regexp_escape": 2,
+}  # fmt: skip
 _GROWING = _TO_SIZE | _TIMES_SIZE | _FORMATS | _PRODUCTS | set(_WIDER)
 # A width that is not written out: {:{}} or %*d.
 _WIDTH_FROM_ARGUMENT = re.compile(r"\{[^}]*\{|%[^a-zA-Z%]*\*")

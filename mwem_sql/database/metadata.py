@@ -81,12 +81,8 @@ def prepare(con: duckdb.DuckDBPyConnection, database: str, script: str, newest: 
     """
     if newest is None or database not in holders(con, newest):
         with lock(SCHEMA), transaction(con):  # the lock: two that make the same tables at once would conflict
-            create = exp.Create(
-                this=exp.Table(db=exp.to_identifier(SCHEMA), catalog=exp.to_identifier(database, quoted=True)),
-                kind="SCHEMA",
-                exists=True,
-            )
-            con.execute(create.sql("duckdb"))
+            schema = exp.Table(db=exp.to_identifier(SCHEMA), catalog=exp.to_identifier(database, quoted=True))
+            con.execute(exp.Create(this=schema, kind="SCHEMA", exists=True).sql("duckdb"))
             use(con, Place(database, SCHEMA))
             con.execute(read_sql(script))
     use(con, Place(database, SCHEMA))

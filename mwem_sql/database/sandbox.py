@@ -6,9 +6,9 @@ text an expression makes is bounded beforehand, so that none exhausts memory or 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import inf
-from types import TracebackType
+from typing import TypeVar
 
 import duckdb
 import pyarrow as pa
@@ -20,11 +20,14 @@ from mwem_sql.database.dialect import fold
 from mwem_sql.database.growth import PLAIN, characters
 from mwem_sql.database.ticks import cast
 
+Item = TypeVar("Item")
+
 # The connection's settings that change what an expression means.
 MEANINGFUL_SETTINGS = ("TimeZone", "default_collation", "integer_division", "ieee_floating_point_ops")
 _POSITION, _ARRIVED = "__mwem_position", "__mwem_arrived"  # names that no column or table of the user has
-_BATCH = 250  # an unbatched SELECT of thousands of expressions plans slowly
+BATCH = 250  # expressions of one SELECT: thousands plan slowly, and each batch has a cost of its own
 MAX_MADE = 2**30  # characters of text that one expression may make on all rows of a table
+_MOST_TEXT = BATCH * PLAIN // 5  # characters of the expressions of one SELECT
 _AT_ONCE = 2**24  # and those that are made in one SELECT, so at most those of one row
 # What an expression cannot change, once the connection's own settings are made.
 _CLOSE = """SET enable_external_access = false; SET autoload_known_extensions = false; SET autoinstall_known_extensions = false;
@@ -49,15 +52,14 @@ class Sandbox:
     def __enter__(self) -> Sandbox:  # noqa: PYI034  Self is not in Python 3.10
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._con.close()
 
     def row(self, expressions: Sequence[exp.Expr | str]) -> list[object]:
         """Constant expressions, evaluated."""
         out: list[object] = []
-        for batch in _batches([item if isinstance(item, str) else dialect.sql(item) for item in expressions]):
+        texts = [item if isinstance(item, str) else dialect.sql(item) for item in expressions]
+        for batch in batches(texts, len, _MOST_TEXT):
             _bounded(batch, {}, rows=1)
             # fetchall, not fetchone: a result that is not read to its end blocks the connection.
             out += self._con.execute(f"SELECT {', '.join(batch)}").fetchall()[0]
@@ -83,12 +85,7 @@ class Sandbox:
         }
         view = self._con.from_arrow(arrow)
         numbered = exp.select(exp.alias_(exp.Window(this=exp.RowNumber()), _POSITION), *casts).from_(_ARRIVED)
-        create = exp.Create(
-            this=exp.to_table(exp.to_identifier(table, quoted=True).sql("duckdb"), dialect="duckdb"),
-            kind="TABLE",
-            expression=numbered,
-            replace=True,
-        )
+        create = exp.Create(this=exp.table_(table, quoted=True), kind="TABLE", expression=numbered, replace=True)
         view.query(_ARRIVED, create.sql("duckdb"))
 
     def evaluate(self, table: str, expressions: Sequence[str]) -> list[pa.ChunkedArray]:
@@ -96,7 +93,7 @@ class Sandbox:
         out: list[pa.ChunkedArray] = []
         source = exp.to_identifier(table, quoted=True).sql("duckdb")
         rows = self._rows[table]
-        for batch in _batches(expressions):
+        for batch in batches(expressions, len, _MOST_TEXT):
             made = _bounded(batch, self._longest[table], rows)
             at_once = max(1, int(_AT_ONCE / made)) if made else max(1, rows)
             # A newline ends a comment that an expression may close with.
@@ -111,16 +108,16 @@ class Sandbox:
         return out
 
 
-def _batches(expressions: Sequence[str]) -> Iterator[list[str]]:
-    """Expressions to be evaluated together: not too many, nor too much text."""
-    batch: list[str] = []
-    length = 0
-    for text in expressions:
-        if batch and (len(batch) == _BATCH or length + len(text) > _BATCH * PLAIN // 5):
+def batches(items: Iterable[Item], size: Callable[[Item], int], most: int) -> Iterator[list[Item]]:
+    """Items to be evaluated together, in their order: not too many, nor of more than `most` in size unless it is one."""
+    batch: list[Item] = []
+    room = most
+    for item in items:
+        if batch and (len(batch) == BATCH or size(item) > room):
             yield batch
-            batch, length = [], 0
-        batch.append(text)
-        length += len(text)
+            batch, room = [], most
+        batch.append(item)
+        room -= size(item)
     if batch:
         yield batch
 

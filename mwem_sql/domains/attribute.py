@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from mwem_sql.database.ticks import Scale, Tick, scale_of
-from mwem_sql.errors import DomainError, MwemError, refuse
+from mwem_sql.errors import MwemError, refuse_domain
 
 CURE = (
     "declare it in the schema (an ENUM or BOOLEAN type, or CHECK (x BETWEEN 0 AND 9)), or in a table <name>_domain with the "
@@ -71,7 +71,7 @@ class Attribute:
             )
 
     def refused(self, what: str, hint: str) -> MwemError:
-        return refuse(DomainError, "domain", f"attribute {self.name} {what}", hint)
+        return refuse_domain(f"attribute {self.name} {what}", hint)
 
     @property
     def scale(self) -> Scale | None:

@@ -17,12 +17,13 @@ import pyarrow as pa
 
 from mwem_sql.database.ticks import Tick
 from mwem_sql.domains.attribute import Attribute
-from mwem_sql.errors import DomainError, refuse
+from mwem_sql.errors import refuse_domain
 
-MAX_VALUES = 100_000  # values of one attribute that are listed one by one
-# Base measure of what has none by itself, as a share of a continuous attribute's length.
-NULL_SHARE = 0.01
-POINT_SHARE = 1e-4
+MAX_VALUES = 100_000
+"""Values of one attribute that are listed one by one. More: each expression that is evaluated value by value takes longer."""
+NULL_SHARE, POINT_SHARE = 0.01, 1e-4
+"""Base measure of NULL and of a single point, as a share of a continuous attribute's length: they have none by themselves. Larger: more of
+the weight that nothing was measured about goes to them."""
 
 Ints = npt.NDArray[np.int32]
 
@@ -40,6 +41,12 @@ class Pieces:
     highs: npt.NDArray[Any]
     points: npt.NDArray[Any]
     bins: Ints
+
+    @classmethod
+    def spanning(cls, attribute: Attribute, lows: npt.NDArray[Any], highs: npt.NDArray[Any], bins: Ints) -> Pieces:
+        """Pieces of an attribute with bounds, each to be evaluated in its middle."""
+        middle = lows + (highs - lows) // 2 if attribute.ordered.discrete else lows + (highs - lows) / 2
+        return cls(attribute, lows, highs, np.clip(middle, lows, highs), bins)
 
     def __len__(self) -> int:
         known = len(self.attribute.values) if self.attribute.values is not None else len(self.lows)
@@ -61,7 +68,15 @@ class Pieces:
         else:
             known = (self.highs - self.lows).astype(np.float64)
             null = NULL_SHARE * (known.sum() or 1.0)
+        return self._with_null(known, null)
+
+    def _with_null(self, known: npt.NDArray[Any], null: float) -> npt.NDArray[Any]:
+        """What holds for NULL behind what holds for all other pieces, if there is a NULL."""
         return np.append(known, null) if self.attribute.nullable else known
+
+    def holding(self, ticks: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
+        """The piece that each of some ticks lies in; and the NULL piece, if there is one, behind them."""
+        return self._with_null(np.clip(np.searchsorted(self.lows, ticks, side="right") - 1, 0, None), self.known)
 
     @property
     def listed(self) -> bool:
@@ -89,12 +104,10 @@ class Pieces:
         if attribute.ordered.discrete:
             ticks = generator.integers(lows, highs, endpoint=True)
         else:
-            ticks = np.clip(
-                attribute.ordered.nearest(lows + (highs - lows) * generator.random(len(pieces))), lows, highs
-            )
-        return pa.array(attribute.ordered.arrow(ticks)).take(
-            pa.array(np.arange(len(pieces)), mask=pieces >= self.known)
-        )
+            inside_each = lows + (highs - lows) * generator.random(len(pieces))
+            ticks = np.clip(attribute.ordered.nearest(inside_each), lows, highs)
+        rows = pa.array(np.arange(len(pieces)), mask=pieces >= self.known)
+        return pa.array(attribute.ordered.arrow(ticks)).take(rows)
 
     def label(self, piece: int) -> str | None:
         """A piece in words: its value, or the bounds of its bin or interval; None for NULL."""
@@ -178,9 +191,7 @@ class Classes:
         """The class that each of other pieces, which are no wider than one of these, lies in."""
         if finer.attribute.values is not None:
             return self.codes
-        places = np.searchsorted(self.pieces.lows, finer.points, side="right") - 1
-        codes = self.codes[np.clip(places, 0, None)]
-        return np.append(codes, self.codes[-1]) if finer.attribute.nullable else codes
+        return self.codes[self.pieces.holding(finer.points)]
 
     def merged(self, groups: Ints) -> Classes:
         """Classes of one group as one class; groups are numbered by first appearance, too."""
@@ -196,10 +207,10 @@ class Classes:
             (np.diff(self.codes[:known], prepend=-1) != 0) | (np.diff(own.bins[:known], prepend=-1) != 0)
         )
         last = np.append(first[1:], known) - 1
-        lows, highs = own.lows[first], own.highs[last]
         keep = np.append(first, known) if own.attribute.nullable else first
-        pieces = Pieces(own.attribute, lows, highs, middle(own.attribute, lows, highs), own.bins[keep])
-        return Classes(pieces, self.codes[keep])
+        return Classes(
+            Pieces.spanning(own.attribute, own.lows[first], own.highs[last], own.bins[keep]), self.codes[keep]
+        )
 
 
 def value_pieces(attribute: Attribute, cuts: Iterable[Tick] = ()) -> Pieces:
@@ -207,9 +218,7 @@ def value_pieces(attribute: Attribute, cuts: Iterable[Tick] = ()) -> Pieces:
     count = attribute.cells
     if count is None or count > MAX_VALUES:
         many = "endlessly many values" if count is None else f"{count:,} values"
-        raise refuse(
-            DomainError,
-            "domain",
+        raise refuse_domain(
             f"attribute {attribute.name} has {many}, and a query needs them one by one (at most {MAX_VALUES:,})",
             "declare step, bins or values in a domain table, or ask comparisons with constants only",
         )
@@ -256,15 +265,10 @@ def _between(attribute: Attribute, cuts: Iterable[Tick], edges: Sequence[Tick]) 
     bins = np.searchsorted(np.array(edges, dtype=dtype), lows, side="right") - 1
     if attribute.nullable:
         bins = np.append(bins, len(edges))
-    return Pieces(attribute, lows, highs, middle(attribute, lows, highs), bins.astype(np.int32))
+    return Pieces.spanning(attribute, lows, highs, bins.astype(np.int32))
 
 
 def piece_ends(attribute: Attribute, lows: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Where pieces end that begin at `lows`: right before the next, the last at the attribute's end."""
     before = [attribute.ordered.before(low) for low in lows[1:].tolist()]
     return np.array([*before, attribute.high], dtype=lows.dtype)
-
-
-def middle(attribute: Attribute, lows: npt.NDArray[Any], highs: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    middle = lows + (highs - lows) // 2 if attribute.ordered.discrete else lows + (highs - lows) / 2
-    return np.asarray(np.clip(middle, lows, highs))

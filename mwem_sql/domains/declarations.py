@@ -15,13 +15,13 @@ from sqlglot.errors import SqlglotError
 from mwem_sql.boundary.relations import Relation
 from mwem_sql.database import catalog, dialect
 from mwem_sql.database.catalog import Column
-from mwem_sql.database.conditions import comparison, conjuncts
+from mwem_sql.database.conditions import columns_of, comparison, conjuncts
 from mwem_sql.database.dialect import fold
 from mwem_sql.database.predicate import is_deterministic
 from mwem_sql.database.sandbox import Sandbox
 from mwem_sql.database.ticks import Scale, Tick, as_text, cast, is_finite, scale_of, try_cast
 from mwem_sql.domains.attribute import Attribute
-from mwem_sql.errors import DomainError, refuse
+from mwem_sql.errors import refuse_domain
 
 _DOMAIN_COLUMNS = ("attribute", "values", "low", "high", "step", "bins", "nullable", "open")
 _COMPARE = {">": exp.GT, ">=": exp.GTE, "<": exp.LT, "<=": exp.LTE}
@@ -32,14 +32,17 @@ def from_schema(relation: Relation, sandbox: Sandbox) -> dict[str, Attribute]:
     checks = [part for text in relation.checks for part in _conditions(text)]
     out: dict[str, Attribute] = {}
     for column in relation.columns:
-        origin = relation.declared.get(column.name, Column(column.name, column.type, nullable=True))
-        own = [
-            part for part in checks if {fold(found.name) for found in part.find_all(exp.Column)} == {fold(origin.name)}
-        ]
+        origin = _origin(relation, column)
+        own = [part for part in checks if {fold(name) for name in columns_of(part)} == {fold(origin.name)}]
         made = _listed(column, origin, own, sandbox) or _bounded(column, origin, own, sandbox)
         if made is not None:
             out[column.name] = made
     return out
+
+
+def _origin(relation: Relation, column: Column) -> Column:
+    """The table's column that a column of the relation shows; itself, maybe NULL, where nothing is known of it."""
+    return relation.declared.get(column.name, Column(column.name, column.type, nullable=True))
 
 
 def _conditions(check: str) -> list[exp.Expr]:
@@ -137,13 +140,11 @@ def from_table(
         column = columns.get(fold(str(attribute)))
         if column is None or column.name in out:
             what = "which is listed twice" if column else f"which is not a column of {relation.name.table}"
-            raise refuse(
-                DomainError,
-                "domain",
+            raise refuse_domain(
                 f"domain table ({table.table!r}) names the attribute {attribute!r}, {what}",
                 f"one row per column; the columns are {', '.join(item.name for item in relation.columns)}",
             )
-        origin = relation.declared.get(column.name, Column(column.name, column.type, nullable=True))
+        origin = _origin(relation, column)
         made = Attribute(
             column.name, column.type, is_open or (origin.nullable if nullable is None else nullable), ("?",),
             source=f"table {table.table}", open=bool(is_open),
@@ -168,12 +169,7 @@ def _rows(con: duckdb.DuckDBPyConnection, table: catalog.Name) -> list[tuple[Any
     unknown = [name for folded, name in present.items() if folded not in _DOMAIN_COLUMNS]
     if "attribute" not in present or unknown:
         what = f"has the unknown column {unknown[0]}" if unknown else "has no column attribute"
-        raise refuse(
-            DomainError,
-            "domain",
-            f"domain table ({table.table!r}) {what}",
-            f"its columns are {', '.join(_DOMAIN_COLUMNS)}",
-        )
+        raise refuse_domain(f"domain table ({table.table!r}) {what}", f"its columns are {', '.join(_DOMAIN_COLUMNS)}")
     kinds = {"values": "VARCHAR[]", "nullable": "BOOLEAN", "open": "BOOLEAN"}
     read = [
         cast(exp.column(present[name], quoted=True), kinds.get(name, "VARCHAR")) if name in present else exp.null()
@@ -182,9 +178,7 @@ def _rows(con: duckdb.DuckDBPyConnection, table: catalog.Name) -> list[tuple[Any
     try:
         return con.execute(exp.select(*read).from_(table.tree()).sql("duckdb")).fetchall()
     except duckdb.Error as error:
-        raise refuse(
-            DomainError,
-            "domain",
+        raise refuse_domain(
             f"domain table ({table.table!r}) cannot be read: {str(error).splitlines()[0]}",
             "values is a list of text, nullable and open are BOOLEAN, the others text or numbers",
         ) from None

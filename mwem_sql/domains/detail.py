@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mwem_sql.domains.classes import Classes, Ints, Pieces, even_edges, middle, piece_ends
+from mwem_sql.domains.classes import Classes, Ints, Pieces, even_edges, piece_ends
 from mwem_sql.queries.arrays import Floats
-from mwem_sql.queries.linear import Block, LinearQuery
+from mwem_sql.queries.linear import Block, LinearQuery, tell_apart
 
 PARTS = 256
 """Even parts of a domain, at most; a class that is no wider than one is not cut. More: values lie closer, in one more round of more noise, and a
@@ -60,7 +60,7 @@ class Detail:
     def told(self, groups: Ints, labels: Ints, rows: Floats) -> Classes:
         """The classes of a state that has them in `groups`, with what was measured: `rows` of each cell; cells of one label were not told apart."""
         own, codes = self.classes.pieces, groups[self.classes.codes]
-        told = _numbered(codes, labels[self.cells])
+        told = tell_apart(codes, labels[self.cells])
         sums = np.bincount(told[self.scanned.representatives], rows)
         # What is a single point on a continuous range has no length.
         sizes = np.where(np.bincount(told, own.sizes)[told] > 0, own.sizes, 1.0)
@@ -68,21 +68,14 @@ class Detail:
         if own.listed:
             return Classes(own, codes, weights)
         joined = Classes(own, told).joined().pieces
-        place = np.searchsorted(joined.lows, own.lows, side="right") - 1
-        place = np.append(place, joined.known) if self.has_null else place
-        return Classes(
-            joined,
-            codes[np.unique(place, return_index=True)[1]],
-            np.bincount(place, weights).astype(np.float64, copy=False),
-        )
+        place = joined.holding(own.lows)
+        firsts = np.unique(place, return_index=True)[1]
+        return Classes(joined, codes[firsts], np.bincount(place, weights).astype(np.float64, copy=False))
 
     def cells_of(self, stored: Classes) -> Ints:
         """Of each piece of the classes that `told` gives, a cell that it is made of."""
         own = self.classes.pieces
-        if own.listed:
-            return self.cells
-        place = np.searchsorted(own.lows, stored.pieces.lows, side="right") - 1
-        return self.cells[np.append(place, own.known) if self.has_null else place]
+        return self.cells if own.listed else self.cells[own.holding(stored.pieces.lows)]
 
 
 def details_of(classes: Mapping[str, Classes]) -> dict[str, Detail]:
@@ -113,23 +106,12 @@ def _cut(own: Classes, parts: int) -> Classes:
     part = np.where((sizes > sizes.sum() / parts)[codes[:known]], part, -1)
     if own.attribute.nullable:
         part = np.append(part, -2)
-    return Classes(pieces, _numbered(codes, part)).joined()
+    return Classes(pieces, tell_apart(codes, part)).joined()
 
 
 def _pieces_from(own: Pieces, lows: npt.NDArray[Any]) -> Pieces:
     """Pieces that begin at more places."""
-    highs = piece_ends(own.attribute, lows)
-    inside = np.searchsorted(own.lows, lows, side="right") - 1
-    bins = np.append(own.bins[inside], own.bins[-1]) if own.attribute.nullable else own.bins[inside]
-    return Pieces(own.attribute, lows, highs, middle(own.attribute, lows, highs), bins)
-
-
-def _numbered(codes: Ints, parts: npt.NDArray[np.integer[Any]]) -> Ints:
-    """A number for each pair that occurs, by first appearance."""
-    _, firsts, places = np.unique(np.stack([codes, parts], axis=1), axis=0, return_index=True, return_inverse=True)
-    rank = np.empty(len(firsts), dtype=np.int32)
-    rank[np.argsort(firsts)] = np.arange(len(firsts), dtype=np.int32)
-    return rank[places.reshape(-1)]
+    return Pieces.spanning(own.attribute, lows, piece_ends(own.attribute, lows), own.bins[own.holding(lows)])
 
 
 def _free(name: str, taken: Mapping[str, object]) -> str:

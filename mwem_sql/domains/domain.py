@@ -19,7 +19,7 @@ from mwem_sql.database.sandbox import Sandbox
 from mwem_sql.database.session import Session
 from mwem_sql.domains import declarations
 from mwem_sql.domains.attribute import CURE, Attribute
-from mwem_sql.errors import DomainError, TableError, refuse
+from mwem_sql.errors import TableError, refuse, refuse_domain
 
 __all__ = ["Attribute", "Domain", "read_domain"]
 
@@ -39,9 +39,7 @@ class Domain:
         attribute = self._by_name.get(name)
         if attribute is not None:
             return attribute
-        raise refuse(
-            DomainError, "domain", f"column {name} of {self.table} has no public domain, so it cannot be queried", CURE
-        )
+        raise refuse_domain(f"column {name} of {self.table} has no public domain, so it cannot be queried", CURE)
 
     @cached_property
     def _by_name(self) -> dict[str, Attribute]:
@@ -88,18 +86,16 @@ def read_domain(
 def _domain_table(
     con: duckdb.DuckDBPyConnection, relation: Relation, domain: str | None, place: Place
 ) -> catalog.Name | None:
+    name = relation.name.beside(f"{relation.name.table}_domain").quoted() if domain is None else domain
+    found = catalog.find(con, name, place)
+    if found is not None:
+        check_public(con, found, relation.names, "domain table", "domain")
+        return found[0]
     if domain is None:
-        found = catalog.find(con, relation.name.beside(f"{relation.name.table}_domain").quoted(), place)
-    else:
-        found = catalog.find(con, domain, place)
-        if found is None:
-            raise refuse(
-                TableError,
-                "domain",
-                f"domain table ({domain!r}) does not exist for this call",
-                "create it with the columns attribute, values, low, high, and COMMIT",
-            )
-    if found is None:
         return None
-    check_public(con, found, relation.names, "domain table", "domain")
-    return found[0]
+    raise refuse(
+        TableError,
+        "domain",
+        f"domain table ({domain!r}) does not exist for this call",
+        "create it with the columns attribute, values, low, high, and COMMIT",
+    )

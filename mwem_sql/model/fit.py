@@ -19,9 +19,9 @@ from mwem_sql.model.tree import Names, Tree
 from mwem_sql.queries.arrays import Floats
 
 LAG = 0.25
-"""Of the noise on a measured cell: by so much a clique may lag behind its neighbours."""
+"""Standard deviations of the noise on a measured cell: by so much a clique may lag behind its neighbours. Larger: faster rounds, looser fits."""
 SMALL = 32
-"""Cliques up to which a tree is fitted as a whole."""
+"""Cliques up to which a tree is fitted as a whole. Larger: closer fits of large trees, in more time per round."""
 DRIFT = 0.2
 """The rise of a large tree's misfit, as a share of it or of what noise alone makes, from which on it is fitted as a whole."""
 TOLERANCE = 1e-2
@@ -31,17 +31,18 @@ TIGHT = 1e-8
 CHEAP_CELLS = 10_000
 CHEAP_STEPS = 40
 CHEAP_WORK = 160
-"""A model of so few cells is fitted to the tight tolerance, as far as that takes no more than so many steps, or steps times cliques."""
+"""A model of so few cells is fitted to the tolerance TIGHT, as far as that takes no more than CHEAP_STEPS, or CHEAP_WORK steps times cliques."""
 PATIENCE = 5
+"""Steps over which the fall of the misfit is measured: a single step may gain little and the next ones more."""
 STEPS = 45
-"""At most; the next round goes on from where this one ended."""
+"""Of a fit, at most; the next round goes on from where this one ended."""
 CLOSE = 1e-3
 CLOSE_STEPS = 300
-"""Of the last fit. Below this tolerance the errors of all marginals rise again."""
+"""Tolerance and steps of the last fit. Below this tolerance the errors of all marginals rise again."""
 START = 1.0
-"""The largest exponent of the first step."""
+"""The largest exponent of the first step, over all measured cells: each changes weights by a factor of at most e."""
 SLOW = 1.1
-"""Growth of the step size from the first step on that was too long."""
+"""Factor by which the step size grows from step to step, once a step was too long; before that it doubles."""
 EVEN = 1e-3
 """The ratio of smallest to largest precision below which the weights are left out of a first fit: where some measurements have next to no noise, the
 others would never be heard. Larger: more is fitted to the noise of the others, in up to twice the time; at 0.1 the average cuboid error of

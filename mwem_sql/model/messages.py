@@ -44,13 +44,8 @@ def merged(sides: Sequence[Side]) -> Side:
     """Sides that are known through the same attributes, as one."""
     if len(sides) == 1:
         return sides[0]
-    return Side(
-        sides[0].through,
-        np.concatenate([side.given for side in sides]),
-        np.concatenate([side.attributes for side in sides]),
-        np.concatenate([side.places for side in sides]),
-        np.concatenate([side.close for side in sides]),
-    )
+    fields = zip(*((side.given, side.attributes, side.places, side.close) for side in sides), strict=True)
+    return Side(sides[0].through, *map(np.concatenate, fields))
 
 
 def message(clique: Factor, sides: Sequence[Side], through: Names) -> Side:

@@ -112,10 +112,8 @@ class State(Factored):
             if target.query.cells >= AT_ONCE and all(block.counts_all for block in target.query.blocks):
                 # What is new fits at once, as far as noise does not explain it, and no cell is emptied; the descent goes on from there.
                 here, noise = self.answer(target.query), np.sqrt(target.variances)
-                self.match(
-                    target.query,
-                    np.maximum(np.clip(here, target.values - noise, target.values + noise), EMPTIED * here),
-                )
+                near = np.clip(here, target.values - noise, target.values + noise)
+                self.match(target.query, np.maximum(near, EMPTIED * here))
         self._targets = known
         misfit, steps = 0.0, 0
         lag = LAG * sqrt(min((target.sharpest for target in targets), default=0.0)) / self._total
@@ -159,11 +157,8 @@ class State(Factored):
                 raise ValueError("a state has no factor inside another")
             trees.append(Tree(own, sets if len(own) > 1 or len(sets[0]) > 1 else [], total))
         named = chain.from_iterable(factor.attributes for factor in factors)
-        return cls(
-            [tree for tree in trees if tree.attributes],
-            tuple(dict.fromkeys(named)) if attributes is None else attributes,
-            total,
-        )
+        order = tuple(dict.fromkeys(named)) if attributes is None else attributes
+        return cls([tree for tree in trees if tree.attributes], order, total)
 
     def _telling(self, query: LinearQuery) -> list[str]:
         return [name for name in query.attributes if self._classes[name] > 1]

@@ -79,11 +79,8 @@ def _meet(
     joints = clique.marginals({unions[number] for number in apart}) if apart else {}
     for number in apart:
         union = unions[number]
-        own = [sides[place] for place in chosen[number]]
-        yield (
-            number,
-            _met([_on(clique, side, side.given, union) for side in own], joints[union].reshape(-1), rows[number]),
-        )
+        given = [_on(clique, sides[place], sides[place].given, union) for place in chosen[number]]
+        yield number, _met(given, joints[union].reshape(-1), rows[number])
 
 
 def _meet_all(

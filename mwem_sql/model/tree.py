@@ -67,13 +67,10 @@ class Tree:
             whole.lag = max(whole.lag, tree.lag)
             whole.targets.update((clique, targets) for clique, targets in tree.targets.items() if clique in whole.place)
             whole.fitted.update((clique, note) for clique, note in tree.fitted.items() if clique in whole.place)
-        for target in (
-            target
-            for tree in trees
-            for clique in tree.targets.keys() - whole.targets.keys()
-            for target in tree.targets[clique]
-        ):
-            whole.take(target)
+        for tree in trees:
+            for clique in tree.targets.keys() - whole.targets.keys():
+                for target in tree.targets[clique]:
+                    whole.take(target)
         whole._focus = min(whole._fresh)
         return whole
 
@@ -236,7 +233,7 @@ class Tree:
         stamp, hidden = clique.stamp, clique.hidden + difference
         clique.multiply(shared, new / own)
         clique.lift(self.total)
-        # Little is not worth anybody's while until it adds up.
+        # A change this small keeps its old stamp, so that nobody works anything out again; `hidden` adds such changes up.
         if hidden <= max(self.lag, ROUNDING):
             clique.stamp, clique.hidden = stamp, hidden
         self.stamp = max(self.stamp, clique.stamp)

@@ -21,7 +21,7 @@ from mwem_sql.model.tree import Names, Tree
 from mwem_sql.queries.arrays import Flags, Floats
 
 WIDE = 512
-"""Cells of a separator from which on it is not worth while to ask what depends on it, or to see several attributes as one."""
+"""Cells of a separator beyond which all pairs of a tree are worked out again, and attributes one by one: to ask what depends on it would cost more."""
 
 
 class TwoWay:
@@ -55,9 +55,8 @@ class TwoWay:
         self._coarse.pop(name, None)
         if name not in self._read:
             self._values[place] = grid.count
-            self.one[
-                self._places(name)
-            ] = -1.0  # as no share is: weights of other groups are a change whatever they are
+            # As no share is: weights of other groups are a change whatever they are.
+            self.one[self._places(name)] = -1.0
         elif not grid.is_whole:
             self._coarse[name] = grid
 
@@ -146,19 +145,14 @@ class TwoWay:
             elif names:
                 sizes = [int(self._groups[self.index[name]]) for name in names]
                 codes = np.unravel_index(np.arange(prod(sizes)), sizes)
-                alike = [
-                    (np.arange(size)[:, None] == code).astype(np.float64)
-                    for size, code in zip(sizes, codes, strict=True)
-                ]
-                given = np.concatenate(
-                    [
-                        self._coarse[name].spread(own, 0) if name in self._coarse else own
-                        for name, own in zip(names, alike, strict=True)
-                    ]
-                )
+                given = []
+                for name, size, code in zip(names, sizes, codes, strict=True):
+                    alike = (np.arange(size)[:, None] == code).astype(np.float64)
+                    given.append(self._coarse[name].spread(alike, 0) if name in self._coarse else alike)
                 attributes = np.array([self.index[name] for name in names])
                 places = np.concatenate([np.r_[self._places(name)] for name in names])
-                self._sides[names] = [Side(names, given, attributes, places, np.ones(len(names), dtype=np.bool_))]
+                close = np.ones(len(names), dtype=np.bool_)
+                self._sides[names] = [Side(names, np.concatenate(given), attributes, places, close)]
             else:
                 self._sides[names] = []
         return self._sides[names]

@@ -27,7 +27,7 @@ STEP_SHARE = 100
 """Beside the cells of its own query a round may add at most this many even shares of the room over all rounds and attributes: entangled models of
 hundreds of attributes stay quick, small ones are not held back."""
 LAG = 0.25
-"""Of the noise of a selection: by so much the scores that it is added to may be behind."""
+"""Scales of the noise of a selection: by so much the scores that it is added to may be behind the state. Larger: faster rounds, and worse choices."""
 
 
 class Offered(NamedTuple):

@@ -7,13 +7,10 @@ from itertools import combinations
 from math import comb
 
 import numpy as np
-import numpy.typing as npt
 
-from mwem_sql.queries.arrays import Floats
+from mwem_sql.queries.arrays import Floats, Integers
 from mwem_sql.queries.linear import Block, LinearQuery
 from mwem_sql.queries.summary import Facts
-
-Numbers = npt.NDArray[np.int64]
 
 MOST_ADDED = 20_000
 """Marginals that are added to a workload, those of fewer parts first; and partitions."""
@@ -66,7 +63,7 @@ class _Parts:
                     self.blocks.append(block)
         self.sizes = np.array([block.size for block in self.blocks], dtype=np.float64)
 
-    def sets(self, facts: Facts, weights: Floats) -> list[tuple[Numbers, Floats]]:
+    def sets(self, facts: Facts, weights: Floats) -> list[tuple[Integers, Floats]]:
         """The parts of each cuboid, and its weight; by number of parts."""
         widths = np.unique(facts.counts[facts.counts > 0]).tolist()
         found = [(rows, weights[numbers]) for numbers, rows in (self._cuboids(facts, width) for width in widths)]
@@ -77,18 +74,18 @@ class _Parts:
         numbers, rows = self._cuboids(facts, width)
         return dict(zip(self.code(rows).tolist(), numbers.tolist(), strict=True))
 
-    def code(self, rows: Numbers) -> Numbers:
+    def code(self, rows: Integers) -> Integers:
         """A number for each set of parts."""
         codes = np.zeros(len(rows), dtype=np.int64)
         for column in np.sort(rows, axis=1).T:
             codes = codes * len(self.blocks) + column
         return codes
 
-    def decode(self, codes: Numbers, width: int) -> Numbers:
+    def decode(self, codes: Integers, width: int) -> Integers:
         """The sets of parts again."""
         return codes[:, None] // len(self.blocks) ** np.arange(width - 1, -1, -1) % len(self.blocks)
 
-    def _cuboids(self, facts: Facts, width: int) -> tuple[Numbers, Numbers]:
+    def _cuboids(self, facts: Facts, width: int) -> tuple[Integers, Integers]:
         """The queries of so many blocks all of which are parts, and a row of those for each."""
         numbers, members = facts.of_count(width)
         rows = self._of_block[members]

@@ -12,21 +12,18 @@ from itertools import combinations, product
 from math import prod
 
 import numpy as np
-import numpy.typing as npt
 
 from mwem_sql.queries.arrays import Floats
 from mwem_sql.queries.linear import Block, LinearQuery
 from mwem_sql.queries.summary import Facts
 
 PIECES = 4
-"""Cells that a closer look cuts what is counted along an attribute into."""
+"""Cells that a closer look cuts what is counted along an attribute into. More: finer answers inside a count, each with the same noise."""
 MOST_CELLS = 36
 """Of a partition that stands for a count: two attributes with a closer look at both."""
 MOST_HELD = 2**20
 MOST_SUMMED = 2**28
 """Class combinations of an attribute set, and those times its counts, over which true answers are summed up; beyond, they stay counts."""
-
-Numbers = npt.NDArray[np.int64]
 
 
 class Counts:

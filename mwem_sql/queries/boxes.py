@@ -15,11 +15,11 @@ from mwem_sql.queries.arrays import Array, Floats, Integers, Places
 from mwem_sql.queries.linear import Block, LinearQuery
 
 MANY_BOXES = 100
-"""Queries over the same attributes from which on it is worth it."""
+"""Queries over the same attributes from which on they are answered so. Fewer: the table of prefix sums costs more than it saves."""
 MOST_ATTRIBUTES = 2
-"""A box has a corner for each way to be low or high."""
+"""Of a query that is answered so. A box has a corner for each way to be low or high: each attribute doubles the work."""
 MOST_RUNS = 40
-"""Stretches of neighbouring classes in a cell, together, of a block that is answered so."""
+"""Stretches of neighbouring classes in a block that is answered so. A query has a box for each combination of them, so more cost more than its cells."""
 
 
 class Boxes:

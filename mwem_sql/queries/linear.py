@@ -42,14 +42,8 @@ class Block:
             raise ValueError("a block's values have the shape of its labels")
         if not isinstance(labels, Stretches) or not labels.is_worth_it:
             labels = hold(plain(labels))
-        for name, value in (
-            ("attributes", attributes),
-            ("size", size),
-            ("values", values),
-            ("unit", unit),
-            ("held", labels),
-        ):
-            object.__setattr__(self, name, value)
+        # Not by assignment: a block is frozen.
+        self.__dict__.update(attributes=attributes, size=size, values=values, unit=unit, held=labels)
 
     @property
     def labels(self) -> Labels:
@@ -250,11 +244,8 @@ def _canonical(block: Block) -> bytes:
     values = block.values
     if len(block.shape) == 1 and values is None:
         begins, _, cells = block.stretches
-        return (
-            names
-            + np.append(begins, block.extent).astype(np.int64).tobytes()
-            + _by_appearance(cells, block.size).tobytes()
-        )
+        ends = np.append(begins, block.extent).astype(np.int64)
+        return names + ends.tobytes() + _by_appearance(cells, block.size).tobytes()
     order = sorted(range(len(block.shape)), key=block.attributes.__getitem__)
     names = repr(tuple(block.attributes[axis] for axis in order)).encode()
     flat = _by_appearance(block.labels.transpose(order).ravel(), block.size)

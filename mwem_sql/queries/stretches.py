@@ -18,9 +18,9 @@ import numpy.typing as npt
 from mwem_sql.queries.arrays import Numbers, Places
 
 SHORT = 512
-"""Numbers of an array that is not worth shortening."""
+"""Numbers of an array that is kept as it is. Larger: more memory for workloads of many constants; smaller: more time for small arrays."""
 _FEWER = 8
-"""Numbers of an array for each of its stretches, from which on it is held as those: they take two arrays, one of 8 bytes a number."""
+"""Numbers of an array for each of its stretches, from which on it is held as stretches. These take two arrays, one of 8 bytes a number, so fewer save no room."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,11 +144,8 @@ class Signatures:
             firsts = np.cumsum(counts) - counts
             ups[firsts] = numbers[firsts]
             multipliers = np.repeat(self._multipliers(len(counts)), counts, axis=0)
-            np.add.at(
-                steps,
-                np.concatenate([own.begins for own in self._stretches]),
-                ups.view(np.uint64)[:, None] * multipliers,
-            )
+            begins = np.concatenate([own.begins for own in self._stretches])
+            np.add.at(steps, begins, ups.view(np.uint64)[:, None] * multipliers)
         return np.asarray(self._sums + np.cumsum(steps, axis=0, dtype=np.uint64))
 
     def _multipliers(self, count: int) -> npt.NDArray[np.uint64]:

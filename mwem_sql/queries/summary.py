@@ -29,11 +29,8 @@ class Facts:
         _, first, members = np.unique(
             np.fromiter(map(id, flat), np.int64, len(flat)), return_index=True, return_inverse=True
         )
-        return cls(
-            [flat[place] for place in first.tolist()],
-            members.reshape(-1),
-            np.fromiter(map(len, owned), np.int64, len(owned)),
-        )
+        counts = np.fromiter(map(len, owned), np.int64, len(owned))
+        return cls([flat[place] for place in first.tolist()], members.reshape(-1), counts)
 
     @cached_property
     def cells(self) -> Integers:
@@ -55,7 +52,7 @@ class Facts:
     @cached_property
     def widths(self) -> Integers:
         """Of each query, how many attributes it has."""
-        return self._sum(np.array([len(block.attributes) for block in self.blocks], dtype=np.int64))
+        return self._reduced(np.add, np.array([len(block.attributes) for block in self.blocks], dtype=np.int64))
 
     @cached_property
     def bounds(self) -> Integers:
@@ -103,9 +100,6 @@ class Facts:
     def _product(self, each: Array) -> Array:
         return self._reduced(np.multiply, each)
 
-    def _sum(self, each: Array) -> Array:
-        return self._reduced(np.add, each)
-
     def _reduced(self, operation: np.ufunc, each: Array) -> Array:
         """One number per query from those of its blocks."""
         out = np.full(len(self.counts), operation.identity, dtype=each.dtype)
@@ -116,7 +110,7 @@ class Facts:
 
 
 def distinct_rows(rows: Integers, size: int) -> tuple[Integers, Integers, Integers]:
-    """Array row once, the place of the first like it, and for each row which of them it is. Numbers are below `size`."""
+    """Each row once, the place of the first like it, and for each row which of them it is. Numbers are below `size`."""
     if size ** rows.shape[1] < 2**62:
         codes = np.zeros(len(rows), dtype=np.int64)
         for column in rows.T:

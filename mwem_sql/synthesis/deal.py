@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
-from mwem_sql.synthesis.rounding import GOLDEN, Indices, Table, golden_offsets, systematic_counts, whole_tables
+from mwem_sql.queries.arrays import Integers
+from mwem_sql.synthesis.rounding import GOLDEN, Table, golden_offsets, systematic_counts, whole_tables
 
 Codes = npt.NDArray[np.unsignedinteger]
 
@@ -51,7 +52,7 @@ def draw_codes(
         yield codes
 
 
-def fair_parts(counts: Indices, groups: Indices, sizes: Indices, generator: np.random.Generator) -> Indices:
+def fair_parts(counts: Integers, groups: Integers, sizes: Integers, generator: np.random.Generator) -> Integers:
     """Parts of counts that sum to `sizes` by group, each its share by count, rounded down or up; groups are in order."""
     ends = np.cumsum(counts)
     totals = np.bincount(groups, counts, len(sizes)).astype(np.int64)
@@ -63,7 +64,7 @@ def fair_parts(counts: Indices, groups: Indices, sizes: Indices, generator: np.r
     return np.diff(bounds, prepend=0)
 
 
-def _deal(decks: Sequence[_Deck], codes: dict[str, Codes], order: Indices, generator: np.random.Generator) -> None:
+def _deal(decks: Sequence[_Deck], codes: dict[str, Codes], order: Integers, generator: np.random.Generator) -> None:
     """Write the codes of the rows in `order`.
 
     Rows are kept sorted by what was dealt last, so that the rows that agree in that are neighbours: any run of neighbours
@@ -87,7 +88,9 @@ class _Deck:
         self.codes = {name: axis.astype(_kind(size)) for name, axis, size in zip(new, axes, shape, strict=True)}
         self.keys, self.count = own.astype(_kind(prod(shape))), prod(shape)
 
-    def deal(self, codes: dict[str, Codes], order: Indices, generator: np.random.Generator, *, first: bool) -> Indices:
+    def deal(
+        self, codes: dict[str, Codes], order: Integers, generator: np.random.Generator, *, first: bool
+    ) -> Integers:
         """Write the codes of the clique's own attributes; returns the rows sorted by them."""
         sizes = np.array([len(order)])
         if self.shared:
@@ -104,7 +107,7 @@ class _Deck:
         return order if first else order[stable_order(self.keys[chosen], self.count)]
 
 
-def _spread(sizes: Indices, generator: np.random.Generator) -> Indices:
+def _spread(sizes: Integers, generator: np.random.Generator) -> Integers:
     """For each position, sorted by group, another one of its group: all of them once, every run of them evenly spread."""
     sizes = sizes[sizes > 0]
     steps = np.rint(sizes * GOLDEN).astype(np.int64)
@@ -115,7 +118,7 @@ def _spread(sizes: Indices, generator: np.random.Generator) -> Indices:
     return np.asarray(starts + ((np.arange(len(starts)) - starts) * steps + turns) % sizes_)
 
 
-def stable_order(numbers: npt.NDArray[np.integer], count: int) -> Indices:
+def stable_order(numbers: npt.NDArray[np.integer], count: int) -> Integers:
     """The places of numbers below `count` in ascending order; equal ones keep theirs."""
     order = np.argsort(numbers.astype(np.uint16, copy=False), kind="stable")
     for shift in range(DIGIT, (count - 1).bit_length(), DIGIT):

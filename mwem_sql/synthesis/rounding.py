@@ -17,14 +17,14 @@ import numpy.typing as npt
 
 from mwem_sql.model.state import State
 from mwem_sql.model.tree import Names, Tree
-from mwem_sql.queries.arrays import Floats
-
-Indices = npt.NDArray[np.int64]
+from mwem_sql.queries.arrays import Floats, Integers
 
 GOLDEN = (5**0.5 - 1) / 2
+"""Multiples of it, modulo 1, are spread more evenly than those of any other number."""
 SWEEPS = 2
 """Times that open fractions are moved before some are decided: more do not come closer."""
 TINY = 1e-300
+"""Keeps a division by 0 away; below any weight."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +33,7 @@ class Table:
 
     attributes: Names
     shared: Names
-    rows: Indices
+    rows: Integers
 
 
 def whole_tables(state: State, rows: int, generator: np.random.Generator) -> Iterator[Table]:
@@ -42,7 +42,7 @@ def whole_tables(state: State, rows: int, generator: np.random.Generator) -> Ite
         yield from _tree_tables(tree, rows, generator)
 
 
-def systematic_counts(weights: Floats, count: int, generator: np.random.Generator) -> Indices:
+def systematic_counts(weights: Floats, count: int, generator: np.random.Generator) -> Integers:
     """Integers that sum to `count`, each within 1 of its share by weight and equal to it on average."""
     # One offset for all bounds: every run of neighbours is within 1 of its share, too.
     bounds = np.cumsum(weights)
@@ -79,8 +79,8 @@ def _tree_tables(tree: Tree, rows: int, generator: np.random.Generator) -> Itera
 
 
 def _share_out(
-    weights: Floats, rows: Indices, kept: Sequence[Sequence[int]], generator: np.random.Generator
-) -> Indices:
+    weights: Floats, rows: Integers, kept: Sequence[Sequence[int]], generator: np.random.Generator
+) -> Integers:
     """Rows per cell of `weights`, whose last axis is a new attribute, given those per cell of the other axes.
 
     A class gets its share of a cell's rows rounded down or up. Half of the cells are decided first, then half of the
@@ -126,7 +126,7 @@ def _share_out(
 class _Margin:
     """What is missing from a marginal: an axis for its cells among those before the attribute, one for its classes."""
 
-    def __init__(self, weights: Floats, coordinates: Sequence[Indices], shares: Floats) -> None:
+    def __init__(self, weights: Floats, coordinates: Sequence[Integers], shares: Floats) -> None:
         """What the shares sum to, but no further from the weights than a whole number has to be.
 
         With few rows the shares know best: they depend on all that was taken before.
@@ -135,13 +135,13 @@ class _Margin:
         self.low = np.floor(weights.reshape(-1, weights.shape[-1]))
         self.missing = np.clip(self._sums(slice(None), shares), self.low, np.ceil(weights.reshape(self.low.shape)))
 
-    def decide(self, total: int, generator: np.random.Generator) -> Indices:
+    def decide(self, total: int, generator: np.random.Generator) -> Integers:
         """Whole numbers that sum to the total, for a marginal of one cell."""
         left = np.array([total - int(self.low.sum())])
         self.missing = self.low + _systematic_rows(_summing_to(left, self.missing - self.low), left, generator)
         return np.asarray(self.missing[0].astype(np.int64))
 
-    def place(self, rows: slice, counts: Indices) -> None:
+    def place(self, rows: slice, counts: Integers) -> None:
         self.missing -= self._sums(rows, counts)
 
     def pull(self, rows: slice, fractions: Floats) -> None:
@@ -163,7 +163,7 @@ def _moves(gaps: Floats, rooms: Floats) -> Floats:
     return np.asarray(gaps / np.maximum(rooms, np.abs(gaps) + TINY))
 
 
-def _summing_to(totals: Indices, fractions: Floats) -> Floats:
+def _summing_to(totals: Integers, fractions: Floats) -> Floats:
     """Rows of fractions moved inside [0, 1] so that each sums to its total."""
     room = fractions * (1 - fractions)
     near = fractions + room * _moves(totals - fractions.sum(axis=1), room.sum(axis=1))[:, None]
@@ -174,14 +174,14 @@ def _summing_to(totals: Indices, fractions: Floats) -> Floats:
     return np.asarray(1 - (1 - near * down[:, None]) * up[:, None])
 
 
-def _systematic_rows(fractions: Floats, totals: Indices, generator: np.random.Generator) -> Indices:
+def _systematic_rows(fractions: Floats, totals: Integers, generator: np.random.Generator) -> Integers:
     """0 or 1 for each fraction, 1 as often as it says, summing to the totals."""
     ends = np.floor(np.cumsum(fractions, axis=1) + golden_offsets(len(totals), generator)[:, None]).astype(np.int64)
     ends[:, -1] = totals
     return np.asarray(np.diff(np.minimum(ends, totals[:, None]), prepend=0, axis=1))
 
 
-def _settle(counts: Indices, shares: Floats, due: Indices) -> None:
+def _settle(counts: Integers, shares: Floats, due: Integers) -> None:
     over = counts.sum(axis=0) - due
     sources, targets = (np.repeat(np.arange(len(due)), np.maximum(each, 0)) for each in (over, -over))
     for source, target in zip(sources.tolist(), targets.tolist(), strict=True):

@@ -13,9 +13,9 @@ import pyarrow as pa
 from mwem_sql.domains.classes import Classes
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
-from mwem_sql.queries.arrays import Floats
+from mwem_sql.queries.arrays import Floats, Integers
 from mwem_sql.synthesis.deal import Codes, draw_codes, stable_order
-from mwem_sql.synthesis.rounding import Indices, systematic_counts
+from mwem_sql.synthesis.rounding import systematic_counts
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +36,7 @@ def draw_rows(
     return Rows(types, pa.RecordBatchReader.from_batches(first.schema, chain([first], batches)))
 
 
-def uniform_choice(sizes: Floats, count: int, generator: np.random.Generator) -> Indices:
+def uniform_choice(sizes: Floats, count: int, generator: np.random.Generator) -> Integers:
     """`count` indices in proportion to `sizes`, each to within 1 of its due number; in random order."""
     return generator.permutation(np.repeat(np.arange(len(sizes)), systematic_counts(sizes, count, generator)))
 
@@ -61,7 +61,7 @@ def _values(classes: Classes, codes: Codes, generator: np.random.Generator) -> p
     return pa.DictionaryArray.from_arrays(pa.array(drawn, pa.int32(), mask=unknown), pa.array(listed, pa.string()))
 
 
-def _pieces(classes: Classes, codes: Codes, generator: np.random.Generator) -> Indices:
+def _pieces(classes: Classes, codes: Codes, generator: np.random.Generator) -> Integers:
     """A piece of its class for every row, in proportion to what was measured of the pieces, or to their sizes."""
     if classes.count == len(classes.codes):
         return classes.representatives[codes]
@@ -74,6 +74,6 @@ def _pieces(classes: Classes, codes: Codes, generator: np.random.Generator) -> I
     return out
 
 
-def _runs(codes: npt.NDArray[np.integer], count: int) -> list[Indices]:
+def _runs(codes: npt.NDArray[np.integer], count: int) -> list[Integers]:
     """Where each code is."""
     return np.split(stable_order(codes, count), np.cumsum(np.bincount(codes, minlength=count))[:-1])

@@ -20,8 +20,16 @@ SOURCES = {
 # Where true answers are made, and where they are handed on; nowhere else are they held.
 MAKERS = {"mwem_sql/private/engine.py", "mwem_sql/private/kernel.py"}
 HOLDERS = {"mwem_sql/releases/run.py", "mwem_sql/releases/compare.py"}
-LONGEST = 460
-"""Lines of a module. The aim is 300; what is longer today must not grow."""
+LONGEST = 300
+"""Lines of a module: what a reader can hold in mind."""
+LONGER = {
+    "mwem_sql/private/kernel.py": 460,  # all that a privacy proof has to look at, in one place
+    "mwem_sql/surface/functions.py": 400,  # one short function for each function of SQL
+    "mwem_sql/compiler/pushdown.py": 340,
+    "mwem_sql/mwem/refinement.py": 320,
+    "mwem_sql/mwem/strategy.py": 320,
+}
+"""Modules that are longer today, and what they must not grow beyond."""
 
 
 def test_imports_go_down() -> None:
@@ -75,7 +83,9 @@ def test_every_module_says_what_it_owns() -> None:
 
 
 def test_modules_are_short() -> None:
-    assert {name: length for name, text in SOURCES.items() if (length := len(text.splitlines())) > LONGEST} == {}
+    lengths = {name: len(text.splitlines()) for name, text in SOURCES.items()}
+    assert {name: length for name, length in lengths.items() if length > LONGER.get(name, LONGEST)} == {}
+    assert all(lengths[name] > LONGEST for name in LONGER), "a module that has become short needs no exception"
 
 
 def test_no_module_has_the_name_of_a_public_function() -> None:
