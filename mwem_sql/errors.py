@@ -84,4 +84,4 @@ def legible(otherwise: MwemError) -> Iterator[None]:
         pass
     else:
         return
-    raise otherwise
+    raise otherwise from None  # the cause would be its context: a generator raises inside the handler that threw into it

@@ -31,3 +31,14 @@ def test_each_level_halves_one_attribute_and_the_last_has_single_cells(shape: tu
         for begin, end in pairwise([*starts.tolist(), cells]):
             places = np.unravel_index(tree.order[begin:end], shape)
             assert np.prod([own.max() - own.min() + 1 for own in places]) == end - begin
+
+
+@settings(max_examples=20, deadline=None)
+@given(SHAPES, st.integers(0, 2**32 - 1))
+def test_sums_of_a_level_are_those_of_the_nodes_below(shape: tuple[int, ...], seed: int) -> None:
+    tree = Halves(shape)
+    cells = np.random.default_rng(seed).random(int(np.prod(shape)))
+    for level in range(1, len(tree.starts)):
+        below = np.bincount(tree.parents[level], tree.sums(cells, level))
+        np.testing.assert_allclose(below, tree.sums(cells, level - 1))
+    np.testing.assert_allclose(tree.sums(cells, 0), [cells.sum()])
