@@ -14,6 +14,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from statistics import NormalDist
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -40,6 +41,8 @@ SLACK: Final = Fraction(1, 2**16)
 LEAST_EPSILON: Final = 1e-5
 # From here on the sum over the integers equals the integral to double precision (error below exp(-2 pi^2 sigma^2)).
 _CONTINUOUS_SIGMA: Final = 5.0
+# Below it Laplace noise is 0 for all that floats can tell.
+_SMALLEST_SCALE: Final = 2e-3
 _CALIBRATION_STEPS: Final = 60
 # OpenDP's conversion of rho overflows above about 7e4; the smallest epsilon and delta of a Budget need 4e-28.
 _SMALLEST_RHO: Final = 1e-36
@@ -61,9 +64,41 @@ def variance(scale: float, kind: Kind) -> float:
     elif scale >= _CONTINUOUS_SIGMA:
         spread = scale * scale
     else:
-        masses = [(x, math.exp(-((x / scale) ** 2) / 2)) for x in range(1, 64)]
+        masses = _masses(scale)
         spread = 2 * sum(x * x * mass for x, mass in masses) / (1 + 2 * sum(mass for _, mass in masses))
     return max(spread, MINIMUM_VARIANCE)
+
+
+def typical(scale: float, kind: Kind) -> float:
+    """Give the mean of the absolute value of one cell's noise, on whole numbers."""
+    if kind == "pure":
+        return 1 / math.sinh(1 / scale) if scale > _SMALLEST_SCALE else 0.0
+    if scale >= _CONTINUOUS_SIGMA:
+        return scale * math.sqrt(2 / math.pi)
+    masses = _masses(scale)
+    return 2 * sum(x * mass for x, mass in masses) / (1 + 2 * sum(mass for _, mass in masses))
+
+
+def within(scale: float, kind: Kind, chance: float) -> int:
+    """Give the least whole number that one cell's noise is within, up or down, with this chance at least."""
+    if kind == "pure":
+        # Beyond x lie 2 a^(x + 1) / (1 + a), with a = exp(-1 / scale).
+        beyond = (1 - chance) * (1 + math.exp(-1 / scale)) / 2
+        return max(0, math.ceil(-scale * math.log(beyond) - 1 - 1e-9))
+    if scale >= _CONTINUOUS_SIGMA:
+        return max(0, math.ceil(scale * NormalDist().inv_cdf((1 + chance) / 2) - 0.5))
+    masses = _masses(scale)
+    inside, whole, x = 1.0, 1 + 2 * sum(mass for _, mass in masses), 0
+    for x, mass in [(0, 0.0), *masses]:  # noqa: B007
+        inside += 2 * mass
+        if inside >= chance * whole:
+            break
+    return x
+
+
+def _masses(scale: float) -> list[tuple[int, float]]:
+    """Of discrete Gaussian noise of a small scale, the whole numbers above 0 and how likely each is beside 0."""
+    return [(x, math.exp(-((x / scale) ** 2) / 2)) for x in range(1, 64)]
 
 
 @lru_cache(maxsize=4096)

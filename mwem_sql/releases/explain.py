@@ -13,6 +13,7 @@ from mwem_sql.accounting.scales import noise_scale, selection_scale
 from mwem_sql.accounting.split import Split
 from mwem_sql.database.session import Session
 from mwem_sql.domains.detail import Detail
+from mwem_sql.releases import coverage
 from mwem_sql.releases.plan import make_plan
 from mwem_sql.releases.request import Request
 
@@ -28,9 +29,12 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
     widest = max(compiled.queries, key=lambda query: query.linear.domain_cells)
     noise = noise_scale(split.measure or split.always, request.rows_per_unit, split.kind)
     warning = nominal(float(request.budget.epsilon), float(request.budget.delta), request.rows or request.total)
+    yield {"item": "table", "value": str(plan.relation.charged)}
+    if warning:
+        yield {"item": "warning", "value": warning}
+    for item, value in coverage.expected(plan, request):
+        yield {"item": item, "value": value}
     facts = {
-        "table": str(plan.relation.charged),
-        **({"warning": warning} if warning else {}),
         "protects": protected(request.unit, request.rows_per_unit),
         "epsilon": f"{float(request.budget.epsilon):g}",
         "delta": f"{float(request.budget.delta):g}",

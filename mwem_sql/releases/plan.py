@@ -10,6 +10,7 @@ from fractions import Fraction
 import numpy as np
 
 from mwem_sql.accounting.accounts import cap_of
+from mwem_sql.accounting.caps import Cap
 from mwem_sql.accounting.scales import noise_scale, noise_variance
 from mwem_sql.accounting.split import Split, split
 from mwem_sql.boundary import relations
@@ -49,6 +50,8 @@ class Plan:
     problem: Problem
     split: Split
     pushdown: Pushdown
+    regime: Regime
+    cap: Cap | None = None
 
     @property
     def asked(self) -> dict[int, CompiledQuery]:
@@ -69,13 +72,19 @@ def make_plan(session: Session, request: Request) -> Plan:
     regime = _regime(request, compiled)
     details = details_of(compiled.classes) if regime.detail else {}
     cap = cap_of(con, relation, session.place, RELEASE)
-    shares = _split(request, regime, has_details=bool(details), in_rho=cap is not None and not cap.pure)
+    shares = _split(request, regime, has_details=bool(details), cap=cap)
     _check_rows(request, shares)
     problem = _problem(request, compiled, regime, details)
     _check_always(request, problem, shares)
     scanned = compiled.classes | {detail.name: detail.scanned for detail in details.values()}
     pushdown = plan_pushdown(relation, scanned, problem.kernel_queries(), _unit(request, relation))
-    return Plan(relation, compiled, problem, shares, pushdown)
+    return Plan(relation, compiled, problem, shares, pushdown, regime, cap)
+
+
+def shares_of(request: Request, plan: Plan) -> Split:
+    """The shares of another request that has the same plan but for its budget or rounds."""
+    regime = plan.regime if request.rounds is None else _regime(request, plan.compiled)
+    return _split(request, regime, has_details=bool(plan.problem.details), cap=plan.cap)
 
 
 def _compile(session: Session, request: Request, relation: Relation) -> Compiled:
@@ -118,7 +127,7 @@ def _always(request: Request, compiled: Compiled) -> list[int]:
     return [number for number in compiled.always if request.total is None or not is_total(queries[number].linear)]
 
 
-def _split(request: Request, regime: Regime, *, has_details: bool, in_rho: bool) -> Split:
+def _split(request: Request, regime: Regime, *, has_details: bool, cap: Cap | None) -> Split:
     return split(
         request.budget,
         regime.rounds,
@@ -131,7 +140,7 @@ def _split(request: Request, regime: Regime, *, has_details: bool, in_rho: bool)
         growing=regime.growing,
         selecting=regime.selecting,
         sensitivity=request.rows_per_unit,
-        counted_in_rho=in_rho,
+        counted_in_rho=cap is not None and not cap.pure,
     )
 
 

@@ -25,7 +25,9 @@ from mwem_sql.accounting.scales import (
     many_scale,
     noise_scale,
     selection_scale,
+    typical,
     variance,
+    within,
 )
 from mwem_sql.errors import OptionError
 from mwem_sql.private.noise import OpenDPNoise, SeededNoise
@@ -127,3 +129,28 @@ def test_many_is_a_rule_on_public_numbers() -> None:
     assert not is_many(19_999, Fraction(1, 10), "pure")
     assert not is_many(10**6, Fraction(1, 10**6), "pure")
     assert is_many(10**6, Fraction(1, 10**6), "zcdp")
+
+
+@pytest.mark.parametrize("kind", ["pure", "zcdp"])
+@pytest.mark.parametrize("scale", [0.3, 1.0, 3.7, 4.99, 5.0, 8.0, 40.0])
+def test_the_mean_and_the_reach_of_noise(scale: float, kind: Kind) -> None:
+    """Against the distribution, summed up."""
+    reach = range(-int(60 * scale) - 5, int(60 * scale) + 6)
+    mass = [math.exp(-abs(x) / scale if kind == "pure" else -((x / scale) ** 2) / 2) for x in reach]
+    whole = sum(mass)
+    assert typical(scale, kind) == pytest.approx(
+        sum(abs(x) * m for x, m in zip(reach, mass, strict=True)) / whole, rel=5e-3
+    )
+    for chance in (0.5, 0.9, 0.95, 0.999):
+        found = within(scale, kind, chance)
+        assert sum(m for x, m in zip(reach, mass, strict=True) if abs(x) <= found) / whole >= chance - 2e-3
+        assert sum(m for x, m in zip(reach, mass, strict=True) if abs(x) < found) / whole < chance + 2e-3
+
+
+@pytest.mark.parametrize("kind", ["pure", "zcdp"])
+def test_opendp_draws_such_noise(kind: Kind) -> None:
+    """Of 4,000 draws, the mean is within 5.5 standard errors, and so is the number beyond the reach: a chance of less than 1e-7 each."""
+    drawn = np.abs(OpenDPNoise().add_noise(np.zeros(4000, dtype=np.int64), 12.0, kind))
+    error = math.sqrt((variance(12.0, kind) - typical(12.0, kind) ** 2) / len(drawn))
+    assert abs(drawn.mean() - typical(12.0, kind)) < 5.5 * error
+    assert (drawn > within(12.0, kind, 0.95)).sum() < 4000 * 0.05 + 5.5 * math.sqrt(4000 * 0.05 * 0.95)

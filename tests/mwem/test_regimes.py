@@ -77,7 +77,7 @@ def test_default_rounds(queries: int, attributes: int, rounds: int) -> None:
     assert default_rounds(queries, attributes) == rounds
 
 
-def asked(queries: list[LinearQuery], shape: dict[str, int], **options: Any) -> Asked:
+def over(queries: list[LinearQuery], shape: dict[str, int], **options: Any) -> Asked:
     return Asked(queries, np.ones(len(queries)), shape, 10**6, **options)
 
 
@@ -86,8 +86,8 @@ def parity(*names: str) -> LinearQuery:
     return LinearQuery(tuple(Block((name,), zero, 1, np.array([1, -1])) for name in names))
 
 
-PARITIES = asked([parity(*names) for names in combinations("abcd", 2)], dict.fromkeys("abcd", 2))
-SETS = asked([LinearQuery((Block(("a",), np.array([0, -1, -1, -1], dtype=np.int32), 1),))], {"a": 4})
+PARITIES = over([parity(*names) for names in combinations("abcd", 2)], dict.fromkeys("abcd", 2))
+SETS = over([LinearQuery((Block(("a",), np.array([0, -1, -1, -1], dtype=np.int32), 1),))], {"a": 4})
 
 
 def test_the_first_row_that_applies_is_taken() -> None:
@@ -101,7 +101,7 @@ def test_the_first_row_that_applies_is_taken() -> None:
 @pytest.mark.parametrize("plain", [PARITIES, SETS], ids=["parities", "sets"])
 @pytest.mark.parametrize("option", [{"rounds": 3}, {"start": "histogram"}, {"fit": "replay"}, {"average": True}])
 def test_an_option_that_speaks_of_rounds_gets_them(plain: Asked, option: dict[str, Any]) -> None:
-    found = choose(asked(list(plain.queries), dict(plain.shape), **option))
+    found = choose(over(list(plain.queries), dict(plain.shape), **option))
     assert not found.at_once
     assert not found.whole
     assert found.selecting == (PAPER_SHARE if "average" in option else SELECT_SHARE)
