@@ -188,7 +188,7 @@ def test_what_only_python_can_get_wrong(con: Connection) -> None:
             OptionError,
             ONE,
             {"roundz": 3},
-            "option roundz is unknown. Hint: the options are average, delta, domain, fit, max_cells, output, rounds,",
+            "option roundz is unknown. Hint: the options are average, certify, delta, domain, fit, max_cells, output, rounds,",
         ),
         (OptionError, ONE, {"epsilon": [1]}, "epsilon ([1]) must be a positive finite number"),
         (OptionError, ONE, {"rounds": True}, "rounds (True) must be a whole number"),
@@ -628,7 +628,7 @@ def test_the_output_may_be_in_a_database_of_its_own(connect: Open, tmp_path: Pat
     assert published.execute("SELECT count(*) FROM people_synthetic").fetchall() == [(4,)]
     assert published.execute("SELECT mwem_count('people_synthetic', 'age > 40') >= 0").fetchall() == [(True,)]
     assert {name for name in tables(published) if name.startswith("mwem.")} == {
-        "mwem.factors", "mwem.measurements", "mwem.releases", "mwem.schema_version",
+        "mwem.bounds", "mwem.certificates", "mwem.factors", "mwem.measurements", "mwem.releases", "mwem.schema_version",
     }  # fmt: skip
 
 

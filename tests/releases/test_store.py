@@ -141,7 +141,7 @@ def test_nothing_is_half_written(con: Connection, *, broken: bool) -> None:
         {"x": "INTEGER"}, pa.RecordBatchReader.from_batches(pa.schema({"c0": pa.int64()}), batches(broken=broken))
     )
     with pytest.raises(duckdb.Error, match="the generator broke" if broken else "nonsense"):
-        store.write(con.cursor(), name, facts, rows, measurements=measurements, factors=factors)
+        store.write(con.cursor(), name, facts, rows, {"measurements": measurements, "factors": factors})
     assert con.execute("SELECT count(*) FROM o").fetchall() == [(5,)]
     assert con.execute("SELECT count(*) FROM mwem.releases").fetchall() == [(1,)]
     assert con.execute("SELECT count(DISTINCT release) FROM mwem.measurements").fetchall() == [(1,)]
