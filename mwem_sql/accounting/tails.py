@@ -39,10 +39,16 @@ class Spread:
     variances: Floats
     fourths: Floats
 
+    @classmethod
+    def of(cls, scale: float, kind: Kind, cells: int = 1) -> Spread:
+        """The sum of the noise on so many cells."""
+        own, other = cumulants(scale, kind)
+        return cls(np.array([own * cells]), np.array([other * cells]))
 
-def fourth(scale: float, kind: Kind) -> float:
-    """The fourth cumulant of one cell's noise: none of Gaussian noise; of Laplace noise that of its scale, which is more than on whole numbers."""
-    return 3.0 * max(variance(scale, kind), 2 * scale * scale) ** 2 if kind == "pure" else 0.0
+
+def cumulants(scale: float, kind: Kind) -> tuple[float, float]:
+    """The variance and the fourth cumulant of one cell's noise. Of Laplace noise those of its scale, which are a little more than on whole numbers."""
+    return (2 * scale**2, 12 * scale**4) if kind == "pure" else (variance(scale, kind), 0.0)
 
 
 def half_widths(spread: Spread, miss: float) -> Floats:
@@ -56,8 +62,7 @@ def half_widths(spread: Spread, miss: float) -> Floats:
 
 def half_width(scale: float, kind: Kind, miss: float) -> float:
     """The same of one cell's noise."""
-    own = Spread(np.array([variance(scale, kind)]), np.array([fourth(scale, kind)]))
-    return float(half_widths(own, miss)[0])
+    return float(half_widths(Spread.of(scale, kind), miss)[0])
 
 
 def _quantiles(terms: Floats, miss: float) -> Floats:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from math import frexp, ldexp
 
 import numpy as np
@@ -46,8 +47,16 @@ def read_measure(text: str, columns: Mapping[str, str], table: str) -> Measure:
         try:
             return _measure(found[2], columns, table, is_average=found[1].lower() == "avg")
         except PredicateError:
-            pass  # sum(a) + sum(b): refused below, in its own words
+            if _is_closed(found[2]):
+                raise
+            # sum(a) + sum(b): refused below, in its own words
     return _measure(text, columns, table, is_average=False)
+
+
+def _is_closed(text: str) -> bool:
+    """Whether no parenthesis of a text closes one before it."""
+    depths = list(accumulate({"(": 1, ")": -1}.get(letter, 0) for letter in text))
+    return min(depths, default=0) >= 0
 
 
 def _measure(text: str, columns: Mapping[str, str], table: str, *, is_average: bool) -> Measure:

@@ -13,9 +13,9 @@ from typing import Final
 
 import numpy as np
 
-from mwem_sql.accounting.scales import is_many, many_scale, selection_scale, variance
+from mwem_sql.accounting.scales import is_many, many_scale, selection_scale
 from mwem_sql.accounting.split import Split
-from mwem_sql.accounting.tails import Spread, fourth, half_widths
+from mwem_sql.accounting.tails import Spread, half_widths
 from mwem_sql.model.grouped import Grouped
 from mwem_sql.mwem.candidates import Offered
 from mwem_sql.mwem.problem import Problem
@@ -61,10 +61,7 @@ class Bounds:
         number, own = q - 1, slice(int(self._ends[q - 1] - self._cells[q - 1]), int(self._ends[q - 1]))
         distance = np.abs(measured.values - np.rint(self._answers[own]))
         # The mean of |d - noise| is at least |d|, and its variance at most that of the noise.
-        spread = Spread(
-            np.array([variance(measured.scale, measured.kind) * distance.size]),
-            np.array([fourth(measured.scale, measured.kind) * distance.size]),
-        )
+        spread = Spread.of(measured.scale, measured.kind, distance.size)
         error = float(distance.sum()) + float(half_widths(spread, 2 * self._miss)[0])
         weights, limits = self._problem.weights[self._open], self._limits[self._open]
         times = np.broadcast_to(multipliers_of(weights, limits), weights.shape).astype(np.float64)

@@ -13,8 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from mwem_sql.accounting.scales import variance
-from mwem_sql.accounting.tails import fourth
+from mwem_sql.accounting.tails import cumulants
 from mwem_sql.mwem.problem import Figure, Outcome, Part, Problem, Step
 from mwem_sql.private.kernel import Kernel
 from mwem_sql.queries.families import Families, Noisy
@@ -90,5 +89,4 @@ def _noisy(query: LinearQuery, step: Step) -> Noisy:
             own.values.size,
         )
         query = LinearQuery((block,))
-    spread = variance(own.scale, own.kind), fourth(own.scale, own.kind)
-    return Noisy(query, own.values.astype(np.float64), *spread)
+    return Noisy(query, own.values.astype(np.float64), *cumulants(own.scale, own.kind))

@@ -104,7 +104,7 @@ def _applied(piece: Piece, factors: Floats, cells: Floats) -> Floats:
     if asked * measured <= DENSE:
         matrix = np.zeros((asked, measured))
         matrix[piece.asked, piece.measured] = factors
-        return np.asarray(np.einsum("av,bvc->bac", matrix, cells, optimize=True))
+        return np.asarray(matrix @ cells)
     out = np.zeros((asked, cells.shape[0], cells.shape[2]))
     np.add.at(out, piece.asked, np.moveaxis(cells[:, piece.measured] * factors[:, None], 1, 0))
     return np.moveaxis(out, 0, 1)

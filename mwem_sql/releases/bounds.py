@@ -117,6 +117,6 @@ def _most(figures: pa.Table, miss: float) -> float:
     for row in figures.to_pylist():
         left = miss * (1 - BOUNDS_PART) - BETA - row["beyond"] / row["queries"]
         if row["part"] == "most" and left > 0:
-            # The noise matters on one side only.
-            return max(0.0, float(row["value"]) + half_width(row["scale"], KINDS[row["noise"]], min(1.0, 2 * left)))
+            # The noise matters on one side only; a figure below 0 is all noise.
+            return max(0.0, float(row["value"])) + half_width(row["scale"], KINDS[row["noise"]], min(1.0, 2 * left))
     return math.inf

@@ -56,6 +56,9 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
         else f"{len(plan.problem.queries):,}, with what cuboids add up to and partitions around counts",
         "first": f"{len(plan.problem.first)} distributions, {_first_share(split, is_whole=plan.problem.whole)} of the budget",
         "details": _details(plan.problem.details, split),
+        "certificate": f"{float(split.certify / split.limit):.0%} of the budget: how far off {len(plan.problem.certified):,} queries are"
+        if split.certify
+        else "none",
         "selecting": f"{float(split.select / (split.select + split.measure or 1)):.0%} of a round",
         "selection scale": f"{selection_scale(split.select, request.rows_per_unit, split.kind).scale:.6g}"
         if split.select

@@ -23,7 +23,7 @@ from mwem_sql.releases.known import Known
 
 Measured: TypeAlias = Literal["directly", "in part", "never", "unknown"]
 
-NOISE_PART: Final = 0.8
+NOISE_PART: Final = 0.7
 """Of the chance to fail: what goes to the noise of a measured cell. The rest is kept for partitions that were chosen by what was released before."""
 BOUNDS_PART: Final = 0.1
 """Of the chance to fail: what goes to the bounds of a cell that was not measured, all of them together. They are far wider than their noise."""
@@ -82,8 +82,10 @@ class Judge:
     def _sums(self, query: LinearQuery, miss: float) -> Intervals:
         asked = self._known.question(query)
         is_exact, sums = self._known.families.exact(asked)
-        width = half_widths(Spread(sums.variances, sums.fourths), NOISE_PART * miss)
-        low, high = sums.values - width, sums.values + width
+        low, high = sums.values, sums.values
+        if is_exact.any():
+            width = half_widths(Spread(sums.variances, sums.fourths), NOISE_PART * miss)
+            low, high = low - width, high + width
         if not is_exact.all():
             least, most = self._bounds(asked, BOUNDS_PART * miss)
             low, high = np.where(is_exact, low, least), np.where(is_exact, high, most)

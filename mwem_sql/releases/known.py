@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from mwem_sql.accounting.scales import Kind, variance
-from mwem_sql.accounting.tails import fourth
+from mwem_sql.accounting.scales import Kind
+from mwem_sql.accounting.tails import cumulants
 from mwem_sql.compiler.pipeline import Compiled
 from mwem_sql.domains.classes import Classes
 from mwem_sql.queries.arrays import Floats, Integers
@@ -100,9 +100,8 @@ class Known:
 def _noisy(row: dict[str, Any], blocks: tuple[Block, ...]) -> Noisy:
     kind, unit = KINDS[row["noise"]], float(row["resolution"] or 1)
     values: Floats = np.array(row["values"], dtype=np.float64) * unit
-    return Noisy(
-        LinearQuery(blocks), values, variance(row["scale"], kind) * unit**2, fourth(row["scale"], kind) * unit**4
-    )
+    own, other = cumulants(row["scale"], kind)
+    return Noisy(LinearQuery(blocks), values, own * unit**2, other * unit**4)
 
 
 def _atoms(own: Classes, asked: Classes | None, details: list[dict[str, Any]]) -> _Atoms:

@@ -188,6 +188,38 @@ def test_select_from_many(trials: int) -> None:
     assert bound < EPSILON
 
 
+# The certificate alone: the canary is in a cell that the state has right, so that without it every error is 0, and with it 1.
+
+
+def certified(kind: Kind, noise: Noise, trials: int, rank: int | None) -> Bounds:
+    hits = []
+    for canary in (0, 1):
+        own = kernel([[5, canary], [7 + canary]], kind, noise, trials)
+        cells = np.array([5.0, 0.0, 7.0])
+        told = [own.certify([0, 1], [2, 1], cells, share_of(kind), rank=rank).value for _ in range(trials)]
+        hits.append(sum(value >= 1 for value in told))
+    return bounds(kind, hits, trials)
+
+
+@kinds
+@pytest.mark.parametrize("rank", [None, 1])
+@pytest.mark.parametrize("trials", [1_000, pytest.param(LONG, marks=pytest.mark.campaign)])
+def test_certify(kind: Kind, rank: int | None, trials: int) -> None:
+    found = certified(kind, OpenDPNoise(), trials, rank)
+    found.tell(f"certify {kind}, rank {rank}", 2 * trials)
+    assert found.hold
+
+
+@pytest.mark.parametrize(
+    ("kind", "rank", "trials"),
+    [("pure", None, 2_000), *(pytest.param(kind, rank, MIDDLE, marks=pytest.mark.campaign) for kind in ("pure", "zcdp") for rank in (None, 1))],
+)  # fmt: skip
+def test_certify_broken(kind: Kind, rank: int | None, trials: int) -> None:
+    found = certified(kind, Half(), trials, rank)
+    found.tell(f"certify {kind}, rank {rank}, Half", 2 * trials)
+    assert not found.hold
+
+
 # Whole releases.
 
 

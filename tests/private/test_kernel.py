@@ -520,3 +520,86 @@ def test_parts_that_are_no_partition_of_the_cells_are_refused_before_the_debit(p
     with pytest.raises(MwemError, match="parts must be"):
         kernel.measure(0, Fraction(1), np.array(parts))
     assert accountant.spent == 0
+
+
+def test_a_certificate_is_the_mean_error_or_the_one_at_a_rank() -> None:
+    """Errors [4, 2, 0] and 60 and [3, 4], the guesses rounded: sums 6, 60, 7, largest cells 4, 60, 4."""
+    spy = Spy()
+    kernel = Kernel(*flat(ANSWERS), account(), spy, sensitivity=2)
+    every = np.concatenate(GUESSES)
+    assert kernel.certify([0, 1, 2], [3, 1, 2], every, SHARE).value == pytest.approx(73 / 3)
+    assert spy.scales[-1] == noise_scale(SHARE, 2 * 3, "pure").scale
+    assert [kernel.certify([0, 1, 2], [3, 1, 2], every, SHARE, rank=rank).value for rank in (1, 2, 3)] == [60, 4, 4]
+    assert spy.scales[-1] == noise_scale(SHARE, 2, "pure").scale
+    # Of a partition only the first cell was asked for.
+    assert kernel.certify([2, 0], [1, 1], np.array([0.0, 1.4]), SHARE).value == pytest.approx((3 + 4) / 2)
+
+
+def test_a_certificate_is_in_parts_of_bounds() -> None:
+    spy = Spy()
+    kernel = Kernel(*flat(ANSWERS), account(), spy, bounds=[1, 40, 1])
+    found = kernel.certify([0, 1], [3, 1], np.concatenate(GUESSES[:2]), SHARE)
+    assert found.value == pytest.approx((6 + 60 / 40) / 2)
+    assert found.scale == pytest.approx(noise_scale(SHARE, 2 * 1000, "pure").scale / 2000)
+    assert spy.values[-1].tolist() == [6000 + 1500]
+
+
+@given(data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_a_row_moves_a_certificate_by_no_more_than_its_noise_is_made_for(data: st.DataObject) -> None:
+    whole = st.integers(-50, 50)
+    cells = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=6))
+    bounds = data.draw(st.lists(st.integers(1, 9), min_size=len(cells), max_size=len(cells)))
+    first = [np.array(data.draw(st.lists(whole, min_size=size, max_size=size)), dtype=np.int64) for size in cells]
+    second = [own.copy() for own in first]
+    for own, bound in zip(second, bounds, strict=True):
+        own[data.draw(st.integers(0, own.size - 1))] += data.draw(st.integers(-bound, bound))
+    guess = np.array(data.draw(st.lists(st.floats(-60, 60), min_size=sum(cells), max_size=sum(cells))))
+    for rank in (None, *range(1, len(cells) + 1)):
+        seen = []
+        for answers in (first, second):
+            spy = Spy()
+            Kernel(*flat(answers), account(), spy, bounds=bounds).certify(
+                range(len(cells)), cells, guess, SHARE, rank=rank
+            )
+            seen.append((int(spy.values[0][0]), spy.scales[0]))
+        assert abs(seen[0][0] - seen[1][0]) <= seen[0][1] * float(SHARE) * (1 + 1e-12)
+        assert seen[0][1] == seen[1][1]
+
+
+@pytest.mark.parametrize(
+    ("queries", "leading", "guess", "rank", "words"),
+    [
+        ([], [], [], None, "leading cells must be one or more"),
+        ([0], [4], [0.0] * 4, None, "leading cells must be one or more"),
+        ([0], [3, 1], [0.0] * 4, None, "leading cells must be one or more"),
+        ([3], [1], [0.0], None, "certified queries must be one or more"),
+        ([1], [1], [0.0, 0.0], None, "must be 1 numbers"),
+        ([1], [1], [math.nan], None, "must be finite"),
+        ([1], [1], [0.0], 2, "rank \\(2\\) must be from 1"),
+    ],
+)
+def test_a_certificate_of_nothing_is_refused_and_free(
+    queries: list[int], leading: list[int], guess: list[float], rank: int | None, words: str
+) -> None:
+    own = account()
+    with pytest.raises(MwemError, match=words):
+        Kernel(*flat(ANSWERS), own, Spy()).certify(queries, leading, np.array(guess), SHARE, rank=rank)
+    assert own.spent == 0
+
+
+def test_a_certificate_is_debited_before_an_answer_is_looked_at() -> None:
+    own = account()
+    with pytest.raises(EngineError, match="the cause is withheld") as caught:
+        Kernel(*flat(ANSWERS), own, Broken()).certify([1], [1], np.zeros(1), SHARE)  # type: ignore[arg-type]
+    assert own.spent == SHARE
+    assert caught.value.__cause__ is None
+    with pytest.raises(BudgetError, match="must fit what is left"):
+        Kernel(*flat(ANSWERS), own, Spy()).certify([1], [1], np.zeros(1), Fraction(1))
+
+
+def test_the_largest_errors_are_told_as_a_constant() -> None:
+    far = 2**60
+    spy = Spy()
+    kernel = Kernel(np.array([far, -far], dtype=np.int64), [1, 1], account(), spy)
+    assert kernel.certify([0, 1], [1, 1], np.zeros(2), SHARE).value == 2**40

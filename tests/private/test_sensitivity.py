@@ -144,6 +144,9 @@ def test_neighbours_move_scores_and_answers_by_no_more_than_the_noise_is_made_fo
                         -1
                     ),
                 )
+            certified = np.arange(count)
+            for rank in (None, 1, count):
+                kernel.certify(certified, plan.pushdown.cells, guess, SHARE, rank=rank)
             spies.append(spy)
         first, second = spies
         assert first.scales == second.scales

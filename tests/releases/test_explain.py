@@ -20,7 +20,7 @@ def test_the_facts_in_reading_order(con: Connection) -> None:
     found = plan(con)
     assert list(found) == [
         "table", "expect", "told apart", "serves", "advice", "protects", "epsilon", "delta", "composition", "rounds", "total", "start", "queries", "attributes", "domain cells",
-        "widest query", "candidates", "first", "details", "selecting", "selection scale", "noise scale", "noise if pure", "scans", "plan", "estimate", "aggregate",
+        "widest query", "candidates", "first", "details", "certificate", "selecting", "selection scale", "noise scale", "noise if pure", "scans", "plan", "estimate", "aggregate",
     ]  # fmt: skip
     assert found["table"] == "memory.main.people"
     assert found["protects"] == "one row"

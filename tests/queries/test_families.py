@@ -1,0 +1,98 @@
+"""Estimates from noisy answers: without bias, with the variance that they say, and by all that tells them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mwem_sql.queries.families import Families, Family, Noisy, is_nested
+from mwem_sql.queries.linear import Block, LinearQuery
+
+SIZES = {"a": 8, "b": 3}
+TRUE = np.array([[9, 0, 4], [7, 7, 7], [0, 1, 0], [30, 2, 2], [5, 5, 5], [1, 0, 0], [8, 3, 1], [0, 0, 50]], dtype=float)
+
+
+def partition(labels: list[int], values: np.ndarray | None = None, spread: float = 1.0) -> Noisy:
+    block = Block(("a",), np.array(labels, dtype=np.int32), max(labels) + 1)
+    truth = LinearQuery((block,)).answer(TRUE.sum(axis=1))
+    return Noisy(LinearQuery((block,)), truth if values is None else values, spread, 3 * spread**2)
+
+
+def count(labels: list[int]) -> LinearQuery:
+    return LinearQuery((Block(("a",), np.array(labels, dtype=np.int32), 1),))
+
+
+COARSE, FINE, OTHER = [0, 0, 0, 0, 1, 1, 1, 1], [0, 0, 1, 1, 2, 2, 2, 2], [0, 1, 1, 0, 2, 2, 2, 2]
+
+
+def test_nested_partitions_are_one_family_and_others_are_not() -> None:
+    assert is_nested(partition(COARSE), partition(FINE))
+    # Merged again, and split elsewhere.
+    assert is_nested(partition(FINE), partition([0, 0, 0, 0, 1, 1, 2, 2]))
+    assert not is_nested(partition(FINE), partition(OTHER))
+
+
+def test_without_noise_everything_is_the_truth() -> None:
+    families = Families(
+        [partition(COARSE), partition(FINE), partition(OTHER), partition([0, 0, 0, 0, 1, 1, 2, 2])], SIZES
+    )
+    for labels in (
+        [0, 0, -1, -1, -1, -1, -1, -1],
+        [0] * 8,
+        [-1, -1, -1, -1, 0, 0, -1, -1],
+    ):
+        asked = count(labels)
+        is_exact, sums = families.exact(asked)
+        assert is_exact.all()
+        assert families.is_exact(asked)
+        assert sums.values == pytest.approx(asked.answer(TRUE.sum(axis=1)))
+    assert not families.is_exact(count([0, -1, -1, -1, -1, -1, -1, -1]))
+
+
+def test_a_node_joins_its_own_answer_and_that_of_its_parts() -> None:
+    """Variance 1 of its own and 2 of two parts: 2/3, and weights 2/3 and 1/3."""
+    coarse, fine = partition(COARSE, np.array([10.0, 20.0])), partition(FINE, np.array([1.0, 3.0, 5.0]))
+    (is_exact,), sums = Families([coarse, fine], SIZES).exact(count([0, 0, 0, 0, -1, -1, -1, -1]))
+    assert is_exact
+    assert sums.values[0] == pytest.approx(10 * 2 / 3 + 4 / 3)
+    assert sums.variances[0] == pytest.approx(2 / 3)
+    assert sums.fourths[0] == pytest.approx(3 * (2 / 3) ** 4 + 6 * (1 / 3) ** 4)
+
+
+def test_families_are_joined_by_precision() -> None:
+    one, other = partition(FINE, np.array([10.0, 0, 0]), 1.0), partition(OTHER, np.array([1.0, 1.0, 40.0]), 4.0)
+    _, sums = Families([one, other], SIZES).exact(count([-1, -1, -1, -1, 0, 0, 0, 0]))
+    assert sums.values[0] == pytest.approx((0 * 4 + 40) / 5)
+    assert sums.variances[0] == pytest.approx(0.8)
+
+
+def test_variances_are_those_of_the_noise() -> None:
+    """Of 4,000 draws: the mean within five of its standard deviations, the variance within a fifth."""
+    generator, found = np.random.default_rng(0), []
+    asked = count([0, 0, 0, 0, 0, 0, -1, -1])
+    truth = asked.answer(TRUE.sum(axis=1))[0]
+    for _ in range(4000):
+        answers = [partition(own) for own in (COARSE, FINE, [0, 0, 1, 1, 2, 2, 3, 3])]
+        noisy = [Noisy(own.query, own.values + generator.normal(size=own.values.size), 1.0, 0.0) for own in answers]
+        _, sums = Families(noisy, SIZES).exact(asked)
+        found.append(sums.values[0] - truth)
+    variance = float(sums.variances[0])
+    assert abs(np.mean(found)) < 5 * np.sqrt(variance / 4000)
+    assert np.var(found) == pytest.approx(variance, rel=0.2)
+    assert variance < 3  # less than of single parts of one partition
+
+
+def test_a_marginal_of_a_cuboid_and_bounds_from_part_of_the_attributes() -> None:
+    blocks = tuple(Block((name,), np.arange(size, dtype=np.int32), size) for name, size in SIZES.items())
+    families = Families([Noisy(LinearQuery(blocks), TRUE.ravel(), 2.0, 12.0)], SIZES)
+    is_exact, sums = families.exact(LinearQuery(blocks[1:]))
+    assert is_exact.all()
+    assert sums.values == pytest.approx(TRUE.sum(axis=0))
+    assert sums.variances == pytest.approx([16.0] * 3)
+    assert [len(families.sharing(["a", "b"], k)) for k in (1, 2)] == [1, 1]
+    family = Family([Noisy(LinearQuery(blocks[:1]), TRUE.sum(axis=1), 1.0, 3.0)])
+    told = family.told(blocks, SIZES)
+    assert told is not None
+    assert not told.is_exact.any()
+    assert told.low.values == pytest.approx(0)
+    assert told.high.values == pytest.approx(np.repeat(TRUE.sum(axis=1), 3))
