@@ -82,14 +82,14 @@ def read_domain(
     if table is not None:
         declared |= declarations.from_table(con, relation, table, sandbox)
     names = tuple(column.name for column in relation.columns)
-    return Domain(relation.name.table, names, tuple(declared[name] for name in names if name in declared))
+    return Domain(relation.name.stem, names, tuple(declared[name] for name in names if name in declared))
 
 
 def _domain_table(
     con: duckdb.DuckDBPyConnection, relation: Relation, domain: str | None, place: Place
 ) -> catalog.Name | None:
     if domain is None:
-        found = catalog.find(con, relation.name.beside(f"{relation.name.table}_domain").quoted(), place)
+        found = catalog.find(con, relation.name.beside(f"{relation.name.stem}_domain").quoted(), place)
     else:
         found = catalog.find(con, domain, place)
         if found is None:
