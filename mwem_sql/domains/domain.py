@@ -64,7 +64,7 @@ class Domain:
         return cls(stored["table"], tuple(stored["columns"]), attributes)
 
     @classmethod
-    def from_schema(cls, con: duckdb.DuckDBPyConnection, table: str, domain: str | None = None) -> Domain:
+    def from_schema(cls, con: object, table: str, domain: str | None = None) -> Domain:
         """The domain of a table or row-wise view; `domain` names a domain table (default: `<table>_domain` if there is one)."""
         session = Session.of(con)
         cursor = session.cursor()

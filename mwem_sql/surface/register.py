@@ -164,10 +164,13 @@ def _define(
     )
 
 
+def schema_of(function: functions.Function) -> pa.Schema:
+    """The columns of a function in Arrow's types."""
+    return pa.schema({column: _ARROW[text] for column, text in function.columns.items()})
+
+
 def _rows(instance: _Instance, function: functions.Function) -> Callable[[pa.Array, pa.Array], pa.Array]:
-    kind = pa.list_(
-        pa.struct({"err": pa.string(), **{column: _ARROW[text] for column, text in function.columns.items()}})
-    )
+    kind = pa.list_(pa.struct([pa.field("err", pa.string()), *schema_of(function)]))
 
     def body(arguments: pa.Array, queries: pa.Array) -> pa.Array:
         calls = zip(arguments.to_pylist(), _json_rows(queries), strict=True)

@@ -99,8 +99,8 @@ def test_a_refusal_prints_the_view_as_it_should_be(con: duckdb.DuckDBPyConnectio
     with pytest.raises(TableError) as caught:
         view(con, "SELECT age, sex FROM 'people.csv' WHERE age > 3")
     ddl = str(caught.value).split("turn detection off: ")[1]
-    assert ddl == (
-        """CREATE OR REPLACE VIEW "main"."v" AS SELECT age, sex FROM READ_CSV('people.csv', "columns" := {'first column': 'TYPE', 'second column': 'TYPE'}, """
+    assert ddl.replace('"columns"', "columns") == (  # sqlglot quotes it since 30.27
+        """CREATE OR REPLACE VIEW "main"."v" AS SELECT age, sex FROM READ_CSV('people.csv', columns := {'first column': 'TYPE', 'second column': 'TYPE'}, """
         """auto_detect := FALSE, header := TRUE) WHERE (age > 3)"""
     )
     con.execute(ddl.replace("'first column': 'TYPE', 'second column': 'TYPE'", "age: 'INTEGER', sex: 'VARCHAR'"))
