@@ -15,5 +15,5 @@ made = mwem_sql.release(backend, "people", workload, epsilon=0.5)
 print(made.output, made.private)
 
 people = backend.table("people_synthetic")
-old = people.filter(people.age >= 65).group_by("sex").agg(people=people.count()).order_by("sex")
+old = people.filter(people.age >= 65).group_by("sex").agg(people=ibis._.count()).order_by("sex")
 print(old.to_pyarrow().column("sex").to_pylist())
