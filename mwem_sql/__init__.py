@@ -17,11 +17,26 @@ from mwem_sql.errors import (
     WorkloadError,
 )
 from mwem_sql.surface.api import Release, release
+from mwem_sql.surface.frames import load
 from mwem_sql.surface.register import connect, register, unregister
+from mwem_sql.surface.tables import (
+    answer,
+    budget,
+    compare,
+    count,
+    domain,
+    ledger,
+    marginals,
+    parities,
+    plan,
+    ranges,
+    suggest_domain,
+    weights,
+)
 from mwem_sql.workload import Query, Workload
 
 __all__ = [
     "Attribute", "BudgetError", "CancelledError", "CellsError", "Domain", "DomainError", "EngineError", "MwemError", "OptionError", "OutputError",
-    "PredicateError", "Query", "Release", "TableError", "Workload", "WorkloadError", "cancel", "connect", "register", "release",
-    "unregister",
+    "PredicateError", "Query", "Release", "TableError", "Workload", "WorkloadError", "answer", "budget", "cancel", "compare", "connect", "count",
+    "domain", "ledger", "load", "marginals", "parities", "plan", "ranges", "register", "release", "suggest_domain", "unregister", "weights",
 ]  # fmt: skip

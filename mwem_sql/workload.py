@@ -201,6 +201,16 @@ class Workload:
             )
         )
 
+    def to_json(self) -> list[str]:
+        """The rows as `from_json` reads them."""
+        return [
+            json.dumps(
+                {column: getattr(query, column) for column in COLUMNS}
+                | ({} if query.verbatim else {"group_by": query.group_text})
+            )
+            for query in self.queries
+        ]
+
     def to_arrow(self) -> pa.Table:
         """The rows of a workload table; every query has a name. `group_by` is text in all rows if it is in one; `always` is a column if it is asked for."""
         verbatim = all(query.verbatim for query in self.queries)

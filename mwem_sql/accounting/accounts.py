@@ -5,6 +5,7 @@
 | a table | its database | the one the table is marked with; else the one its name belongs to, or that of a view above it; else a new one |
 | a table of a database attached READ_ONLY | the database that knows its file, else the default one | the one that the file's path and the table's name belong to; else a new one |
 | files, read by a view | the database that knows one of them, else the view's | the one that the files belong to; else the one of the view's name; else a new one |
+| a file, named in the place of a table | the database that knows it, else the current one | the one that the file belongs to; else a new one |
 
 While any attached database has a cap, nothing is charged to an account without one (`Ledger.debit`): what is in no account may be a copy.
 A table that was replaced, and so is known by its name only, is refused where there are several caps: its rows may be another account's.
@@ -12,6 +13,7 @@ A table that was replaced, and so is known by its name only, is refused where th
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Sequence
 
@@ -20,6 +22,7 @@ import duckdb
 from mwem_sql.accounting.caps import Cap
 from mwem_sql.accounting.ledger import Ledger
 from mwem_sql.accounting.names import Source
+from mwem_sql.boundary.files import FileName
 from mwem_sql.boundary.relations import Relation
 from mwem_sql.database import catalog
 from mwem_sql.database.catalog import Place, is_read_only
@@ -66,8 +69,11 @@ def _answering(con: duckdb.DuckDBPyConnection, relation: Relation, place: Place,
         source = Source(table, (keys, (attached_as,)), keys)
     else:
         keys = tuple((path, "", "") for path in relation.files.paths)
-        views = tuple((key("", name.schema, name.table),) for name in reversed(relation.names))
-        source = Source(table, (keys, *views), (*views[0], *keys))
+        # A file that was named in the place of a table has no view whose name could speak for it.
+        views = tuple(
+            (key("", name.schema, name.table),) for name in reversed(relation.names) if not isinstance(name, FileName)
+        )
+        source = Source(table, (keys, *views), (*itertools.chain(*views[:1]), *keys))
     return Ledger(_home(con, source, keys, place.database if read_only else table.database, function), source)
 
 

@@ -25,7 +25,7 @@ from mwem_sql.database.catalog import Name, Place
 from mwem_sql.database.dialect import fold
 from mwem_sql.database.metadata import SCHEMA, Key, Row, damaged, holders, insert, key, key_of, read_rows
 from mwem_sql.database.session import transaction, use
-from mwem_sql.errors import RELEASE, BudgetError, legible, refuse
+from mwem_sql.errors import RELEASE, BudgetError, TableError, legible, refuse
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,15 @@ class Ledger:
                 )
 
         self._prepare(con)
-        return journal.retried(write)
+        try:
+            return journal.retried(write)
+        except duckdb.TransactionException:
+            raise refuse(
+                TableError,
+                RELEASE,
+                f"table ({self.source.table}) is being changed by a transaction that is still open, so nothing was charged or read",
+                'COMMIT first; in dbt, give the hook "transaction": false',
+            ) from None
 
     def _check_intact(self, con: duckdb.DuckDBPyConnection) -> None:
         with legible(damaged(self.home)):

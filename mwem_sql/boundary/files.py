@@ -16,7 +16,10 @@ from pathlib import Path
 
 import duckdb
 from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
+from mwem_sql.database import dialect
+from mwem_sql.database.catalog import Name, Place
 from mwem_sql.database.dialect import fold, function_name
 
 _DECLARED = {"columns", "auto_detect"}
@@ -42,8 +45,31 @@ _ENDINGS = {
 }  # fmt: skip
 _REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")  # s3://, https://, file:; a drive of Windows has one letter
 _PATTERN = re.compile(r"[*?\[{]")
+_CALL = re.compile(r"\s*\w+\s*\(")
 _MAGIC = b"PAR1"  # how a Parquet file ends, with the length of its footer before it
 _TAIL = 8  # bytes of both
+
+
+@dataclass(frozen=True)
+class FileName(Name):
+    """A file that was named where a table is: the name of a view `SELECT * FROM <file>` that nobody made. `table` is its real path.
+
+    `call` is how it is read, where that was written out: read_csv(...).
+    """
+
+    call: str = ""
+
+    def __str__(self) -> str:
+        return self.table
+
+    @property
+    def stem(self) -> str:
+        return Path(self.table).name.removesuffix(_ending(self.table) or "")
+
+    @property
+    def identity(self) -> list[str]:
+        """The same file read in another way is another request. A path keeps its case."""
+        return [fold(self.schema), self.table, *([self.call] if self.call else [])]
 
 
 class NotAllowedError(Exception):
@@ -88,15 +114,51 @@ class Files:
         return tuple(_state(path, with_footer=self.types is None) for path in self.paths)
 
 
+def named(text: str, place: Place) -> tuple[FileName, exp.Table] | None:
+    """One file in the place of a table, by its path or by the call that reads it: what it is called, and what FROM would say.
+
+    None for any other text. Looks nothing up: the file need not be there any more.
+    """
+    path: exp.Expr = exp.Literal.string(text)
+    call: exp.Expr | None = None
+    if not _ending(text):
+        call = _call(text)
+        if call is None:
+            return None
+        path = call.expressions[0]
+    if not isinstance(path, exp.Literal) or not path.is_string or _PATTERN.search(path.name):
+        raise NotAllowedError(
+            "may be several files, or none", "make a view of them: CREATE VIEW people AS SELECT * FROM ..."
+        )
+    name = FileName(place.database, place.schema, os.path.realpath(path.name), dialect.sql(call) if call else "")
+    return name, exp.Table(this=call or exp.to_identifier(text, quoted=True))
+
+
+def _call(text: str) -> exp.Expr | None:
+    """A call of a function that reads files; None if a text is anything else."""
+    if not _CALL.match(text):
+        return None
+    try:
+        (call,) = dialect.parse(text)
+    except (SqlglotError, RecursionError, ValueError):
+        return None
+    known = isinstance(call, exp.Func) and function_name(call) in {*FUNCTIONS, *_SNIFFING}
+    return call if known and call is not None and call.expressions else None
+
+
+def _ending(path: str) -> str | None:
+    return next((ending for ending in sorted(_ENDINGS, key=len, reverse=True) if fold(path).endswith(ending)), None)
+
+
 def read(con: duckdb.DuckDBPyConnection, source: exp.Table) -> Files | None:
     """The files that a FROM clause names, checked; None if it names something else. A NotAllowedError says what is not allowed."""
     if isinstance(source.this, exp.Func):
         function, arguments = function_name(source.this), list(source.this.expressions)
     else:
-        endings = [ending for ending in _ENDINGS if fold(source.name).endswith(ending)]
-        if not endings or source.args.get("db"):
+        ending = _ending(source.name)
+        if ending is None or source.args.get("db"):
             return None
-        function, arguments = _ENDINGS[max(endings, key=len)], [exp.Literal.string(source.name)]
+        function, arguments = _ENDINGS[ending], [exp.Literal.string(source.name)]
     if function in _SNIFFING:
         raise NotAllowedError(
             f"reads {function}, which sniffs types from private rows",

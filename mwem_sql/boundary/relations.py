@@ -3,6 +3,7 @@
     relation  a table of an attached DuckDB database, or a view
     table     its generated columns must be in the grammar of `views`
     view      in the grammar of `views`, over one relation or over files in the grammar of `files`
+    file      its path, or a call that reads it: what a view `SELECT * FROM file` would be
 
 An allow-list: what is not named here is refused, with the part of its definition that is not allowed, the rule and the cure. A view is
 written out down to its table or files, and that is what scans read: what was checked is what runs, however names are changed later.
@@ -11,7 +12,8 @@ Reads the catalog and the schemas of files, never a row.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 import duckdb
 from sqlglot import exp
@@ -92,7 +94,8 @@ def describe(con: duckdb.DuckDBPyConnection, text: str, place: Place, function: 
     """The private relation under a name; a TableError says why it cannot be one."""
     catalog.check_functions(con, function)
     found = catalog.find(con, text, place)
-    if found is None:
+    relation = _file(con, text, place, function) if found is None else _describe(con, *found, function, _MOST_VIEWS)
+    if relation is None:
         raise refuse(
             TableError,
             function,
@@ -100,7 +103,6 @@ def describe(con: duckdb.DuckDBPyConnection, text: str, place: Place, function: 
             "name a table of an attached database in full; a temporary table, one registered from Python or one whose "
             "transaction is still open cannot be seen here: create it as a table and COMMIT",
         )
-    relation = _describe(con, *found, function, _MOST_VIEWS)
     for column, reason in relation.odd.items():
         raise refuse(
             TableError,
@@ -131,6 +133,31 @@ def _describe(con: duckdb.DuckDBPyConnection, name: Name, is_view: bool, functio
         declared={column.name: column for column in own},
         odd=_odd(con, name, own),
     )
+
+
+def _file(con: duckdb.DuckDBPyConnection, text: str, place: Place, function: str) -> Relation | None:
+    """A file that is named in the place of a table: what a view of it would be, under the same rules; None if no file is named."""
+    name: Name = Name(place.database, place.schema, text)
+    view: View | None = None
+    try:
+        named = files.named(text, place)
+        if named is None:
+            return None
+        name, source = named
+        view = View.of(exp.select("*").from_(source))
+        read = files.read(con, source)
+        assert read is not None  # by its ending or its function
+        columns = read.columns(con)
+        written = view.written_out(read.tree(), columns)
+    except NotAllowedError as reason:
+        cure = _with_ddl(reason, view, name.beside(name.stem)) if view is not None else reason.cure
+        raise refuse(TableError, function, f"file ({text!r}) {reason}; {_FILES}", cure) from None
+    types = _types(con, written.select)
+    if types is None or len(types) != len(columns):
+        raise refuse(
+            TableError, function, f"file ({text!r}) cannot be read as it is declared", "check the path and the types"
+        )
+    return _relation(name, columns, types, written.select, files=read)
 
 
 def _odd(con: duckdb.DuckDBPyConnection, name: Name, own: tuple[Column, ...]) -> dict[str, str]:
@@ -178,13 +205,9 @@ def _view(con: duckdb.DuckDBPyConnection, name: Name, function: str, depth: int)
     types = _types(con, written.select)
     if types is None or len(types) != len(shown):
         raise no("no longer has the columns that it had when it was made", "create the view again")
-    own = tuple(Column(column, kind, nullable=True) for column, kind in zip(shown, types, strict=True))
-    listed = exp.TableAlias(
-        this=exp.to_identifier(ROWS), columns=[exp.to_identifier(column, quoted=True) for column in shown]
-    )
-    rows = exp.Subquery(this=written.select, alias=listed)
+    relation = _relation(name, shown, types, written.select)
     if isinstance(source, Files):
-        return Relation(name, own, rows, files=source)
+        return replace(relation, files=source)
     for column in sorted(written.read & set(source.odd)):
         raise no(f"reads the generated column {column}, which {source.odd[column]}")
     declared = {
@@ -192,7 +215,18 @@ def _view(con: duckdb.DuckDBPyConnection, name: Name, function: str, depth: int)
         for column, origin in zip(shown, written.origins, strict=True)
         if origin in source.declared
     }
-    return Relation(name, own, rows, source.checks, source.names, declared, source.files)
+    return replace(relation, checks=source.checks, below=source.names, declared=declared, files=source.files)
+
+
+def _relation(
+    name: Name, columns: Sequence[str], types: Sequence[str], select: exp.Select, files: Files | None = None
+) -> Relation:
+    """What a view shows, by the names of its columns."""
+    listed = exp.TableAlias(
+        this=exp.to_identifier(ROWS), columns=[exp.to_identifier(column, quoted=True) for column in columns]
+    )
+    own = tuple(Column(column, kind, nullable=True) for column, kind in zip(columns, types, strict=True))
+    return Relation(name, own, exp.Subquery(this=select, alias=listed), files=files)
 
 
 def _with_ddl(refused: NotAllowedError, view: View, name: Name) -> str:

@@ -42,6 +42,16 @@ class Name:
     def beside(self, table: str) -> Name:
         return Name(self.database, self.schema, table)
 
+    @property
+    def stem(self) -> str:
+        """What names are made of that go with this one: `<stem>_synthetic`, `<stem>_domain`."""
+        return self.table
+
+    @property
+    def identity(self) -> list[str]:
+        """What tells it from other names of its database, as DuckDB does."""
+        return [fold(self.schema), fold(self.table)]
+
 
 @dataclass(frozen=True)
 class Place:

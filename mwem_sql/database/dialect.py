@@ -9,9 +9,10 @@ from collections.abc import Sequence
 
 import duckdb
 import sqlglot
-from sqlglot import exp
+from sqlglot import TokenType, exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.parser import binary_range_parser
 from sqlglot.parsers.duckdb import DuckDBParser
 
 # Calls whose arguments are separated by keywords.
@@ -24,9 +25,16 @@ class Verbatim(DuckDB):
     class Parser(DuckDBParser):
         FUNCTIONS = {}  # noqa: RUF012  a class variable of sqlglot's
         FUNCTION_PARSERS = {name: DuckDBParser.FUNCTION_PARSERS[name] for name in _SYNTAX}  # noqa: RUF012
+        # `~` matches the whole string before DuckDB 2.0, and a part of it since; not every sqlglot knows.
+        RANGE_PARSERS = {  # noqa: RUF012
+            **DuckDBParser.RANGE_PARSERS,
+            TokenType.TILDE: binary_range_parser(
+                exp.RegexpLike if int(duckdb.__version__.split(".")[0]) >= 2 else exp.RegexpFullMatch
+            ),
+        }
 
 
-# The version decides what some operators mean: `~` matches the whole string before 2.0, and a part of it since.
+# The version decides what some operators mean.
 DIALECT = Dialect.get_or_raise(f"verbatim, version={'.'.join(duckdb.__version__.split('.')[:2])}")
 
 

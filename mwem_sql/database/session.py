@@ -13,6 +13,7 @@ from sqlglot import exp
 from mwem_sql.database import calls
 from mwem_sql.database.catalog import Place
 from mwem_sql.database.dialect import fold
+from mwem_sql.database.handles import connection_of
 from mwem_sql.database.sandbox import MEANINGFUL_SETTINGS
 
 _LOCKS: dict[str, threading.Lock] = {}
@@ -28,8 +29,9 @@ class Session:
     settings: Mapping[str, object]
 
     @classmethod
-    def of(cls, con: duckdb.DuckDBPyConnection) -> Session:
-        """A session with the current database, schema and settings of a connection."""
+    def of(cls, handle: object) -> Session:
+        """A session with the current database, schema and settings of a connection, or of the one that a handle holds."""
+        con = connection_of(handle)
         settings = {}
         for name in MEANINGFUL_SETTINGS:
             with suppress(duckdb.Error):  # a setting of an extension that is not loaded

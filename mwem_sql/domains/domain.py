@@ -62,7 +62,7 @@ class Domain:
         return cls(stored["table"], tuple(stored["columns"]), attributes)
 
     @classmethod
-    def from_schema(cls, con: duckdb.DuckDBPyConnection, table: str, domain: str | None = None) -> Domain:
+    def from_schema(cls, con: object, table: str, domain: str | None = None) -> Domain:
         """The domain of a table or row-wise view; `domain` names a domain table (default: `<table>_domain` if there is one)."""
         session = Session.of(con)
         cursor = session.cursor()
@@ -80,13 +80,13 @@ def read_domain(
     if table is not None:
         declared |= declarations.from_table(con, relation, table, sandbox)
     names = tuple(column.name for column in relation.columns)
-    return Domain(relation.name.table, names, tuple(declared[name] for name in names if name in declared))
+    return Domain(relation.name.stem, names, tuple(declared[name] for name in names if name in declared))
 
 
 def _domain_table(
     con: duckdb.DuckDBPyConnection, relation: Relation, domain: str | None, place: Place
 ) -> catalog.Name | None:
-    name = relation.name.beside(f"{relation.name.table}_domain").quoted() if domain is None else domain
+    name = relation.name.beside(f"{relation.name.stem}_domain").quoted() if domain is None else domain
     found = catalog.find(con, name, place)
     if found is not None:
         check_public(con, found, relation.names, "domain table", "domain")

@@ -66,7 +66,7 @@ def suggest_domain(con: duckdb.DuckDBPyConnection, relation: Relation) -> list[d
 def _declaration(relation: Relation, row: dict[str, object]) -> str:
     """The INSERT that would declare a suggested attribute in the domain table, which need not have the column `open`."""
     given = {name: value for name, value in row.items() if name != "open" or value}
-    table = relation.name.beside(f"{relation.name.table}_domain").tree()
+    table = relation.name.beside(f"{relation.name.stem}_domain").tree()
     columns = [exp.to_identifier(name, quoted=name == "values") for name in given]
     declared = exp.Tuple(expressions=[exp.convert(value) for value in given.values()])
     return exp.Insert(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
+from contextlib import suppress
 from typing import Any
 
 import duckdb
@@ -17,10 +18,10 @@ from sqlglot import exp
 from mwem_sql.accounting.accounts import cap_of
 from mwem_sql.accounting.caps import seed_refused
 from mwem_sql.accounting.ledger import Ledger
-from mwem_sql.boundary import relations
+from mwem_sql.boundary import files, relations
 from mwem_sql.boundary.public import check_public
 from mwem_sql.database import catalog
-from mwem_sql.database.catalog import Name, is_read_only
+from mwem_sql.database.catalog import Name, Place, is_read_only
 from mwem_sql.database.dialect import fold
 from mwem_sql.database.garbage import uncollected
 from mwem_sql.database.session import Session, lock, transaction
@@ -34,13 +35,21 @@ def names(con: duckdb.DuckDBPyConnection, session: Session, request: Request) ->
     """The private table and the output in full. The table need not exist any more: a stored release is still returned."""
     here = Name(session.place.database, session.place.schema, "")
     relation = catalog.find(con, request.table, session.place)
-    private = relation[0] if relation else store.locate(con, catalog.split_name(request.table), here)
+    private = relation[0] if relation else _file_name(request.table, session.place)
+    private = private or store.locate(con, catalog.split_name(request.table), here)
     if private is None:
         private = relations.describe(con, request.table, session.place, RELEASE).name  # refuses, and says why
     home = here if is_read_only(con, private.database) else private
     if request.output is None:
-        return private, home.beside(f"{private.table}_synthetic")
+        return private, home.beside(f"{private.stem}_synthetic")
     return private, store.output_name(con, request.output, home, RELEASE)
+
+
+def _file_name(text: str, place: Place) -> Name | None:
+    with suppress(files.NotAllowedError):  # describing it says why
+        named = files.named(text, place)
+        return named[0] if named else None
+    return None
 
 
 def output_lock(con: duckdb.DuckDBPyConnection, output: Name) -> threading.Lock:
@@ -62,7 +71,7 @@ def fingerprint(con: duckdb.DuckDBPyConnection, session: Session, request: Reque
     asked = {name: value for name, value in options.items() if value != OPTIONS[name]}
     elsewhere = fold(private.database) if private.database != output.database else ""
     asked |= {
-        "table": [elsewhere, fold(private.schema), fold(private.table)], "epsilon": str(request.budget.epsilon), "delta": str(request.budget.delta),
+        "table": [elsewhere, *private.identity], "epsilon": str(request.budget.epsilon), "delta": str(request.budget.delta),
         "workload": [[q.predicate, q.measure, q.group_by, q.verbatim, q.name, float(q.weight), *[True] * q.always] for q in request.workload],
         "declared": _declared(con, session, request, private), "settings": dict(session.settings),
     }  # fmt: skip
@@ -71,7 +80,7 @@ def fingerprint(con: duckdb.DuckDBPyConnection, session: Session, request: Reque
 
 def _declared(con: duckdb.DuckDBPyConnection, session: Session, request: Request, private: Name) -> list[str] | None:
     """The rows of the domain table. It is public: anything but a plain table is refused before it is read."""
-    relation = catalog.find(con, request.domain or private.beside(f"{private.table}_domain").quoted(), session.place)
+    relation = catalog.find(con, request.domain or private.beside(f"{private.stem}_domain").quoted(), session.place)
     if relation is None:
         return None
     check_public(con, relation, (private,), "domain table", RELEASE)

@@ -77,7 +77,9 @@ def write(
         ((number,),) = con.execute("SELECT coalesce(max(release), 0) + 1 FROM releases").fetchall()
         release = int(number)
         if releases_of(con, name):
-            con.execute(exp.Drop(tables=[name.tree()], kind="TABLE", exists=True).sql("duckdb"))
+            # Both: sqlglot has called it `tables` since 30.20.
+            drop = exp.Drop(this=name.tree(), tables=[name.tree()], kind="TABLE", exists=True)
+            con.execute(drop.sql("duckdb"))
         write_table(con, name, {**facts, "release": release}, rows)
         row = {**facts, "output": str(name), "schema_name": name.schema, "table_name": name.table}
         _append(con, "releases", release, pa.Table.from_pylist([row]))

@@ -1,29 +1,28 @@
-"""The Python surface: `release` and the Release it returns.
+"""`mwem_sql.release` and the Release it returns.
 
-Owns the forms that a workload may have in Python. Must not do more than SQL does: both call `run_release`.
+Owns what a release offers in Python. Must not do more than SQL does: both call `run_release`. The other functions are in `tables.py`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
-import duckdb
 import pyarrow as pa
 from sqlglot import exp
 
-from mwem_sql.boundary.public import check_public
-from mwem_sql.database import calls, catalog
+from mwem_sql.database import calls
 from mwem_sql.database.session import Session
-from mwem_sql.errors import RELEASE, OptionError, TableError, refuse
+from mwem_sql.errors import RELEASE
 from mwem_sql.releases import store
 from mwem_sql.releases.answer import ANSWER, CONFIDENCE, Answerer, read_confidence
 from mwem_sql.releases.request import Request
 from mwem_sql.releases.run import run_release
 from mwem_sql.releases.summary import Summary
+from mwem_sql.surface.display import release_html
+from mwem_sql.surface.frames import WorkloadLike, read_workload
+from mwem_sql.surface.tables import table_name
 from mwem_sql.workload import Workload
-
-WorkloadLike: TypeAlias = str | Workload | pa.Table
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -43,6 +42,16 @@ class Release(Summary):
         """What was measured, in the order of the rounds."""
         return store.measurements_of(self._session.cursor(), self._stored)
 
+    def to_arrow(self) -> pa.Table:
+        """The synthetic rows, as the table in DuckDB has them; `.to_pandas()` or `polars.from_arrow(...)` go on from here."""
+        return (
+            self._session.cursor().sql(exp.select("*").from_(self._stored.name.tree()).sql("duckdb")).to_arrow_table()
+        )
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return release_html(self)
+
     @property
     def workload(self) -> Workload | None:
         """What was asked, as it is stored; None if an older version made the release."""
@@ -51,53 +60,26 @@ class Release(Summary):
     def answer(self, workload: WorkloadLike, confidence: object = CONFIDENCE) -> pa.Table:
         """Answers to any workload over the release's attributes: query, name, cell, answer; how far off they may be: low, high, measured."""
         sure = read_confidence(confidence, "answer")
-        asked = read_workload(self._session, workload, None)
+        asked = read_workload(self._session, workload, None, "mwem_answer")
         return pa.Table.from_pylist(list(Answerer(self._session, self._stored).rows(asked, sure)), schema=ANSWER)
 
 
-def release(
-    con: duckdb.DuckDBPyConnection, table: str, workload: WorkloadLike, epsilon: object, **options: Any
-) -> Release:
+def release(con: object, table: str, workload: WorkloadLike, epsilon: object, **options: Any) -> Release:
     """Release a table with the options of `CALL mwem_release`; the same request returns the stored release.
+
+    `con` is a connection of DuckDB, or of SQLAlchemy, Ibis, dbt or jupysql on DuckDB; `table` is the name of a table, or the path of a file;
+    `workload` is the name of a table, a Workload, or a frame of pandas, Polars or Arrow.
 
     Privacy:
         (epsilon, delta)-differential privacy, per row or per `unit`; debited in the ledger before a private row is read.
     """
-    session = Session.of(con)
+    name, session = table_name(RELEASE, table), Session.of(con)
 
     def work() -> Release:
-        asked = read_workload(session, workload, table)
-        output, summary = run_release(session, Request.parse(table, asked, epsilon, options))
+        asked = read_workload(session, workload, name, RELEASE)
+        output, summary = run_release(session, Request.parse(name, asked, epsilon, options))
         con = session.cursor()
         facts = next(facts for facts in store.releases_of(con, output) if facts["release"] == summary["release"])
         return Release(**summary, _session=session, _stored=store.stored(con, output, facts))
 
     return calls.run(RELEASE, work, from_python=True)
-
-
-def read_workload(session: Session, workload: object, private: str | None) -> Workload:
-    """A workload from any of its forms. Beside a private table, a name must be that of a plain table."""
-    if isinstance(workload, Workload):
-        return workload
-    if isinstance(workload, pa.Table):
-        return Workload.from_arrow(workload)
-    if not isinstance(workload, str):
-        raise refuse(
-            OptionError,
-            RELEASE,
-            f"workload ({type(workload).__name__}) must be a table name, a Workload or an Arrow table",
-            "Workload.from_predicates([...]) makes one from texts",
-        )
-    con = session.cursor()
-    relation = catalog.find(con, workload, session.place)
-    if relation is None:
-        raise refuse(
-            TableError,
-            RELEASE,
-            f"workload ({workload!r}) does not exist for this call",
-            "create it as a table and COMMIT, or pass a Workload",
-        )
-    if private is not None:
-        protected = catalog.find(con, private, session.place)
-        check_public(con, relation, (protected[0],) if protected else (), "workload", RELEASE)
-    return Workload.from_arrow(con.sql(exp.select("*").from_(relation[0].tree()).sql("duckdb")).to_arrow_table())

@@ -107,7 +107,7 @@ def _whole(arguments: dict[str, Any], key: str, function: str) -> int:
     return read_whole(function, key, arguments.get(key), 0, 10**9)
 
 
-def _list(value: object) -> list[str] | None:
+def name_list(value: object) -> list[str] | None:
     """A list of names from a list, or from text with commas."""
     if isinstance(value, str):
         value = [part.strip() for part in value.split(",")]
@@ -163,12 +163,14 @@ def _ranges(session: Session, arguments: dict[str, Any], _: list[str] | None) ->
     domain = _domain(session, arguments, "mwem_ranges")
     seed = None if arguments["seed"] is None else _whole(arguments, "seed", "mwem_ranges")
     count = _whole(arguments, "count", "mwem_ranges")
-    return _built(Workload.ranges(domain, _list(arguments.get("columns")) or [], count, seed))
+    return _built(Workload.ranges(domain, name_list(arguments.get("columns")) or [], count, seed))
 
 
 def _parities(session: Session, arguments: dict[str, Any], _: list[str] | None) -> Rows:
     domain = _domain(session, arguments, "mwem_parities")
-    return _built(Workload.parities(domain, _whole(arguments, "k", "mwem_parities"), _list(arguments.get("columns"))))
+    return _built(
+        Workload.parities(domain, _whole(arguments, "k", "mwem_parities"), name_list(arguments.get("columns")))
+    )
 
 
 def _answer(session: Session, arguments: dict[str, Any], queries: list[str] | None) -> Rows:
@@ -229,7 +231,7 @@ def _ledger(session: Session, _: dict[str, Any], __: list[str] | None) -> Rows:
 
 
 def _weights(session: Session, arguments: dict[str, Any], _: list[str] | None) -> Rows:
-    return answer.weights(session, arguments["output"], _list(arguments["attributes"]) or [])[1]
+    return answer.weights(session, arguments["output"], name_list(arguments["attributes"]) or [])[1]
 
 
 def weights_sql(cursor: Cursor, text: str) -> str:
@@ -237,7 +239,7 @@ def weights_sql(cursor: Cursor, text: str) -> str:
     try:
         session, arguments = _call(cursor, text)
         output = _name(arguments, "output", "mwem_weights")
-        columns, _ = answer.weights(session, output, _list(arguments["attributes"]) or [])
+        columns, _ = answer.weights(session, output, name_list(arguments["attributes"]) or [])
     except Exception as error:  # noqa: BLE001
         raised = exp.Literal.string(_sentence("mwem_weights", error))
         return exp.select(exp.Anonymous(this="error", expressions=[raised])).sql("duckdb")

@@ -13,17 +13,20 @@ import uuid
 import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import duckdb
 import pyarrow as pa
 
 from mwem_sql.database import calls
 from mwem_sql.database.catalog import Place, is_read_only
+from mwem_sql.database.handles import connection_of
 from mwem_sql.database.resources import read_sql
 from mwem_sql.database.session import lock, use
 from mwem_sql.errors import TableError, refuse
 from mwem_sql.surface import functions
+
+Handle = TypeVar("Handle")
 
 _PATIENCE = 10.0  # seconds that calls have to end when Python ends
 _CREATE = "CREATE OR REPLACE MACRO"
@@ -82,8 +85,13 @@ class _Instance:
                     con.close()
 
 
-def register(con: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
-    """Add the whole SQL surface to a connection, its cursors and its database; safe to call again. Returns `con`."""
+def register(handle: Handle) -> Handle:
+    """Add the whole SQL surface to a connection, its cursors and its database; safe to call again. Returns what it was given.
+
+    A connection or cursor of DuckDB, a connection or engine of SQLAlchemy (duckdb-engine), an Ibis backend, the handle of
+    dbt-duckdb, or jupysql's connection.
+    """
+    con = connection_of(handle)
     with lock("register"):  # two at once on one file would make the same functions
         instance = _instance_of(con)
         if instance is None:
@@ -93,11 +101,12 @@ def register(con: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
         instance.add(con)
         _create_macros(con)
     calls.listen()
-    return con
+    return handle
 
 
-def unregister(con: duckdb.DuckDBPyConnection) -> None:
+def unregister(handle: object) -> None:
     """Take the macros out of the connection's database again; releases and ledger stay."""
+    con = connection_of(handle)
     cursor = con.cursor()
     use(cursor, Place(Place.of(con).database, "main"))
     for statement in _drops():
@@ -156,10 +165,13 @@ def _define(
     )
 
 
+def schema_of(function: functions.Function) -> pa.Schema:
+    """The columns of a function in Arrow's types."""
+    return pa.schema({column: _ARROW[text] for column, text in function.columns.items()})
+
+
 def _rows(instance: _Instance, function: functions.Function) -> Callable[[pa.Array, pa.Array], pa.Array]:
-    kind = pa.list_(
-        pa.struct({"err": pa.string(), **{column: _ARROW[text] for column, text in function.columns.items()}})
-    )
+    kind = pa.list_(pa.struct([pa.field("err", pa.string()), *schema_of(function)]))
 
     def body(arguments: pa.Array, queries: pa.Array) -> pa.Array:
         calls = zip(arguments.to_pylist(), _json_rows(queries), strict=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import duckdb
 import pytest
 from conftest import Connection, Open
 from ledgers import at_once, cap, charge, debit
@@ -117,3 +118,16 @@ def test_where_the_ledger_is(connect: Open, tmp_path_factory: pytest.TempPathFac
     con.execute(f"DETACH a; ATTACH '{path}' AS other (READ_ONLY)")
     again = ledger_of(con, describe(con, "other.t", here, "f"), here, "f")
     assert (again.home, again.balance(con).spent) == ("b", 1)
+
+
+def test_a_table_that_an_open_transaction_replaces_is_not_charged(con: Connection) -> None:
+    """As dbt does: a new table takes the name of the old one, and a hook inside that transaction asks for a release."""
+    con.execute("BEGIN; ALTER TABLE people RENAME TO before; CREATE TABLE people AS FROM before; DROP TABLE before")
+    with pytest.raises(
+        duckdb.InvalidInputException, match=r"is being changed by a transaction that is still open.*COMMIT first"
+    ):
+        con.execute("CALL mwem_release('people', workload, 1, rounds := 1)").fetchall()
+    con.execute("ROLLBACK")
+    assert list(entries(con.cursor())) == []
+    con.execute("CALL mwem_release('people', workload, 1, rounds := 1)").fetchall()
+    assert len(list(entries(con.cursor()))) == 1

@@ -6,6 +6,7 @@ Options are the fields of `Request`, columns of the summary those of `Summary`, 
 
 from __future__ import annotations
 
+import inspect
 import json
 import pkgutil
 import re
@@ -120,6 +121,23 @@ def test_a_macro_has_the_options_of_a_request(name: str) -> None:
     workload = Workload.from_predicates(["x"])
     defaults = {option: value_of(parameters[option]) for option in OPTIONS}
     assert Request.parse("t", workload, 1, defaults) == Request.parse("t", workload, 1, {})
+
+
+# Python.
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_a_python_function_has_the_parameters_of_its_macro(name: str) -> None:
+    """Options of a release come as keywords; a default of SQL's is one of Python's, and takes its name."""
+    parameters = inspect.signature(getattr(mwem_sql, name.removeprefix("mwem_"))).parameters
+    expected = {"con": None} | HEADS[name]
+    if "options" in parameters:
+        expected = {"options" if parameter in OPTIONS else parameter: None for parameter in expected}
+    assert list(parameters) == [{"private_table": "table"}.get(parameter, parameter) for parameter in expected]
+    for parameter, default in HEADS[name].items():
+        if default is not None and "options" not in parameters:
+            assert parameters[parameter].default == value_of(default), parameter
+            assert parameters[parameter].kind is inspect.Parameter.KEYWORD_ONLY, parameter
 
 
 # The README.

@@ -24,7 +24,7 @@ PAGES = "".join(
 MODULES: dict[str, ModuleType] = {
     found.name.rpartition(".")[2]: importlib.import_module(found.name)
     for found in pkgutil.walk_packages(mwem_sql.__path__, "mwem_sql.")
-    if "__main__" not in found.name
+    if found.name not in {"mwem_sql.cli.__main__", "mwem_sql.dbt"}  # dbt is not installed here
 }
 TABLES = {
     f"mwem.{table}"

@@ -1,55 +1,70 @@
-"""The SQL files on every DuckDB that is supported, each in an environment of its own: `pytest -m versions`, slow and online."""
+"""Other versions of what this depends on, each in an environment of its own: `pytest -m versions`, slow and online.
+
+DuckDB: the SQL files on every one that is supported. sqlglot: whatever reads or writes SQL text, on the oldest, on those that neighbours
+pin, and on the newest one there is. A new sqlglot that breaks something fails here; then the range in pyproject.toml is narrowed or the code mended.
+"""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+import re
 from pathlib import Path
 
 import pytest
+from environments import ROOT, environment, run
 
-ROOT = Path(__file__).resolve().parents[2]
+SURFACE = ("surface/test_functions.py",)
+COMPILER = (
+    "compiler/test_pipeline.py", "compiler/test_templates.py", "compiler/test_pushdown.py", "compiler/test_differential.py", "database/test_predicate.py",
+    "database/test_measures.py", "database/test_catalog.py", "boundary/test_relations.py", "boundary/test_files.py", "boundary/test_hostile.py", "domains",
+    "test_workload.py", "surface/test_functions.py", "releases/test_store.py",
+)  # fmt: skip
 
 
-def run(*command: object, cwd: Path = ROOT) -> str:
-    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(
-        [*map(str, command)], capture_output=True, text=True, timeout=900, check=False, cwd=cwd, env=clean
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+def passes(python: Path, folder: Path, files: tuple[str, ...]) -> None:
+    # From another folder, so that the installed package is tested and not the checkout.
+    report = run(
+        python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0", *(ROOT / "tests" / name for name in files), cwd=folder
+    )  # fmt: skip
+    assert " passed" in report
+    assert "skipped" not in report
 
 
 @pytest.mark.versions
 @pytest.mark.parametrize("version", ["1.4", "1.5", "2.0"])
 def test_the_sql_files(version: str, tmp_path: Path) -> None:
-    run(sys.executable, "-m", "venv", tmp_path / "environment")
-    python = tmp_path / "environment" / "bin" / "python"
-    run(
-        python,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        f"{ROOT}[test]",
-        f"duckdb=={version}.*",
-    )
-    found = run(python, "-c", "import duckdb; print(duckdb.__version__)")
-    assert found.startswith(f"{version}.")
-    # From another folder, so that the installed package is tested and not the checkout.
-    report = run(
-        python,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-n",
-        "0",
-        ROOT / "tests" / "test_surface.py",
-        cwd=tmp_path,
-    )
-    assert " passed" in report
-    assert "skipped" not in report
+    python = environment(tmp_path / "environment", f"{ROOT}[test]", f"duckdb=={version}.*")
+    assert run(python, "-c", "import duckdb; print(duckdb.__version__)").startswith(f"{version}.")
+    passes(python, tmp_path, SURFACE)
+
+
+@pytest.mark.versions
+@pytest.mark.parametrize(
+    "version",
+    [
+        "==30.0.0",  # the oldest
+        "~=30.8.0",  # SQLMesh 0.236
+        "==30.20.0",
+        "<30.28",  # SQLFrame 4.9
+        "",  # the newest that pyproject.toml allows
+    ],
+)
+def test_the_compiler(version: str, tmp_path: Path) -> None:
+    python = environment(tmp_path / "environment", f"{ROOT}[test]", f"sqlglot{version}")
+    passes(python, tmp_path, COMPILER)
+
+
+@pytest.mark.versions
+def test_a_new_sqlglot_is_seen(tmp_path: Path) -> None:
+    """The newest sqlglot of all, whatever pyproject.toml allows: when this fails and the one above does not, the range ends where it should."""
+    python = environment(tmp_path / "environment", f"{ROOT}[test]")
+    run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--upgrade", "sqlglot")
+    passes(python, tmp_path, COMPILER)
+
+
+@pytest.mark.versions
+@pytest.mark.parametrize("neighbour", ["sqlframe", "sqlmesh"])
+def test_neighbours_that_pin_sqlglot_can_be_installed_beside(neighbour: str, tmp_path: Path) -> None:
+    python = environment(tmp_path / "environment")
+    chosen = run(python, "-m", "pip", "install", "--dry-run", "--disable-pip-version-check", ROOT, neighbour)
+    assert re.search(rf"Would install .*{neighbour}-", chosen)
+    assert re.search(r"Would install .*sqlglot-30\.", chosen)

@@ -1,0 +1,114 @@
+"""Frames of pandas, Polars, Arrow and whatever else shows its rows as Arrow: as a workload as they are, as a table after `load`.
+
+Owns what counts as a frame and how one becomes rows of DuckDB. Must not take a frame for a private table: a private table has a
+name, and under it an account.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, TypeAlias
+
+import duckdb
+import pyarrow as pa
+from sqlglot import exp
+
+from mwem_sql.boundary.public import check_public
+from mwem_sql.database import catalog
+from mwem_sql.database.catalog import Name
+from mwem_sql.database.session import Session
+from mwem_sql.errors import OptionError, TableError, refuse
+from mwem_sql.releases import store
+from mwem_sql.workload import Workload
+
+Frame: TypeAlias = Any
+"""A pandas or Polars frame, an Arrow table, a relation of DuckDB, or anything else with `__arrow_c_stream__`."""
+
+WorkloadLike: TypeAlias = str | Workload | Frame
+
+_LOAD = "load"
+_FRAME = "__mwem_frame"  # a name that no table of the user has
+_UNNAMED = re.compile(r"__index_level_\d+__")  # what Arrow calls an index of pandas that has no name
+
+
+def as_arrow(frame: Frame) -> pa.Table | None:
+    """The rows of a frame; None if it is none. An index of pandas is a column if it has a name, and left out otherwise."""
+    try:
+        table = pa.table(frame)
+    except (TypeError, ValueError, pa.ArrowException):  # an error of Arrow's may quote a value
+        return None
+    return table.drop_columns([name for name in table.column_names if _UNNAMED.fullmatch(name)])
+
+
+def read_workload(session: Session, workload: WorkloadLike, private: str | None, function: str) -> Workload:
+    """A workload from any of its forms. Beside a private table, a name must be that of a plain table."""
+    if isinstance(workload, Workload):
+        return workload
+    if not isinstance(workload, str):
+        rows = as_arrow(workload)
+        if rows is None:
+            raise refuse(
+                OptionError,
+                function,
+                f"workload ({type(workload).__name__}) must be a table name, a Workload or a frame (pandas, Polars, Arrow)",
+                "Workload.from_predicates([...]) makes one from texts; collect() a lazy frame",
+            )
+        return Workload.from_arrow(rows)
+    con = session.cursor()
+    relation = catalog.find(con, workload, session.place)
+    if relation is None:
+        raise refuse(
+            TableError,
+            function,
+            f"workload ({workload!r}) does not exist for this call",
+            "create it as a table and COMMIT, or pass a Workload",
+        )
+    if private is not None:
+        protected = catalog.find(con, private, session.place)
+        check_public(con, relation, (protected[0],) if protected else (), "workload", function)
+    return Workload.from_arrow(con.sql(exp.select("*").from_(relation[0].tree()).sql("duckdb")).to_arrow_table())
+
+
+def load(con: object, frame: Frame, table: str, *, append: bool = False) -> str:
+    """Copy a frame into a table of DuckDB, and commit; the table's full name.
+
+    A private table must be a table: only this copies one there, under the name that you give it. It is made anew and refused if it
+    exists; with `append`, rows are added to one that exists, column by column by name. Categories of pandas and Polars become text:
+    they were read off the data, so they are no public domain. Declare one in the table that you append to, or in a domain table.
+    """
+    session = Session.of(con)
+    cursor = session.cursor()
+    rows = as_arrow(frame)
+    if rows is None:
+        raise refuse(
+            OptionError,
+            _LOAD,
+            f"frame ({type(frame).__name__}) must be a frame of pandas, Polars or Arrow, with columns that Arrow has types for",
+            "collect() a lazy frame; a file needs no copy: name its path where a table is asked for",
+        )
+    name = store.output_name(cursor, table, Name(session.place.database, session.place.schema, ""), _LOAD)
+    found = catalog.find(cursor, name.quoted(), session.place)
+    if (found is not None) != append:
+        raise refuse(
+            TableError,
+            _LOAD,
+            f"table ({table!r}) {'does not exist' if append else 'exists'}",
+            "leave append out to make it" if append else "choose another name, or add to it with append=True",
+        )
+    cursor.register(_FRAME, rows)
+    select = exp.select("*").from_(exp.table_(_FRAME))
+    made = exp.Insert(this=name.tree(), expression=select, by_name=True)
+    try:
+        cursor.execute(
+            (made if append else exp.Create(this=name.tree(), kind="TABLE", expression=select)).sql("duckdb")
+        )
+    except duckdb.Error:  # its text may quote a value
+        raise refuse(
+            TableError,
+            _LOAD,
+            f"table ({table!r}) cannot take the frame: a column is missing, of another type, or against a constraint",
+            "compare the frame's columns with DESCRIBE, and its values with the table's constraints",
+        ) from None
+    finally:
+        cursor.unregister(_FRAME)
+    return str(name)

@@ -1,0 +1,153 @@
+"""The SQL functions in Python: `mwem_sql.plan` is `mwem_plan`, and so on, with the same arguments, columns and sentences.
+
+Owns their signatures. Must not do anything itself: each calls the body of its SQL function (`functions.FUNCTIONS`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+from sqlglot import exp
+
+from mwem_sql.database import calls
+from mwem_sql.database.session import Session
+from mwem_sql.database.ticks import cast
+from mwem_sql.errors import OptionError, refuse
+from mwem_sql.releases import answer as stored
+from mwem_sql.surface.frames import WorkloadLike, read_workload
+from mwem_sql.surface.functions import FUNCTIONS, name_list
+from mwem_sql.surface.register import schema_of
+
+_FUNCTIONS = {function.name: function for function in FUNCTIONS}
+_WEIGHTS = "__mwem_weights"  # a name that no table of the user has
+
+
+def plan(con: object, table: str, workload: WorkloadLike, epsilon: object, **options: Any) -> pa.Table:
+    """What a release would run and cost: item, value. Takes the options of `release`. Reads no private row."""
+    name = table_name("mwem_plan", table)
+    return _table("mwem_plan", con, workload, private_table=name, epsilon=epsilon, options=options)
+
+
+def domain(con: object, table: str, *, domain: str | None = None) -> pa.Table:
+    """Each attribute of a table, its values or bounds, and where they are declared. Reads no private row."""
+    return _table("mwem_domain", con, private_table=table_name("mwem_domain", table), domain=domain)
+
+
+def suggest_domain(con: object, table: str) -> pa.Table:
+    """A domain read off the data, and the DDL to declare it, for a person to review.
+
+    Privacy:
+        None: this reads private rows, and the ledger notes it.
+    """
+    return _table("mwem_suggest_domain", con, private_table=table_name("mwem_suggest_domain", table))
+
+
+def marginals(con: object, table: str, k: int, *, domain: str | None = None) -> pa.Table:
+    """A workload of all k-way marginals of a table's attributes. Reads no private row."""
+    return _table("mwem_marginals", con, private_table=table_name("mwem_marginals", table), k=k, domain=domain)
+
+
+def ranges(
+    con: object, table: str, columns: str | Sequence[str], count: int, *, seed: int | None = None, domain: str | None = None,
+) -> pa.Table:  # fmt: skip
+    """A workload of `count` random ranges over a column or several. Reads no private row."""
+    name = table_name("mwem_ranges", table)
+    return _table("mwem_ranges", con, private_table=name, columns=_listed(columns), count=count, seed=seed, domain=domain)  # fmt: skip
+
+
+def parities(
+    con: object, table: str, k: int, *, columns: str | Sequence[str] | None = None, domain: str | None = None
+) -> pa.Table:
+    """A workload of the parities of one to k attributes that have two values each. Reads no private row."""
+    name = table_name("mwem_parities", table)
+    return _table("mwem_parities", con, private_table=name, k=k, columns=_listed(columns), domain=domain)
+
+
+def answer(con: object, output: str, workload: WorkloadLike) -> pa.Table:
+    """Answers of a stored release to any workload, in its order, at no privacy cost."""
+    return _table("mwem_answer", con, workload, output=table_name("mwem_answer", output))
+
+
+def count(con: object, output: str, predicate: str) -> float:
+    """One answer of a stored release, at no privacy cost."""
+    name = table_name("mwem_count", output)
+    return calls.run(
+        "mwem_count",
+        lambda: stored.answerer(Session.of(con), name, "mwem_count").counts([predicate])[0],
+        from_python=True,
+    )
+
+
+def weights(con: object, output: str, attributes: str | Sequence[str]) -> pa.Table:
+    """The weight of every value combination of some attributes of a stored release: a column each, and weight."""
+    name, session = table_name("mwem_weights", output), Session.of(con)
+
+    def work() -> pa.Table:
+        columns, rows = stored.weights(session, name, name_list(_listed(attributes)) or [])
+        cells = pa.array([row["cell"] for row in rows], pa.list_(pa.string()))
+        cursor = session.cursor()
+        cursor.register(_WEIGHTS, pa.table({"cell": cells, "weight": [row["weight"] for row in rows]}))
+        typed = [
+            exp.alias_(cast(exp.Bracket(this=exp.column("cell"), expressions=[exp.Literal.number(k)], offset=1), kind), own, quoted=True)
+            for k, (own, kind) in enumerate(columns, start=1)
+        ]  # fmt: skip
+        select = exp.select(*typed, exp.column("weight")).from_(exp.table_(_WEIGHTS))
+        return cursor.sql(select.sql("duckdb")).to_arrow_table()
+
+    return calls.run("mwem_weights", work, from_python=True)
+
+
+def compare(con: object, table: str, output: str, workload: WorkloadLike) -> pa.Table:
+    """True and released answers side by side, for the curator.
+
+    Privacy:
+        None: this shows true answers, and the ledger notes it.
+    """
+    name = table_name("mwem_compare", table)
+    return _table("mwem_compare", con, workload, private_table=name, output=table_name("mwem_compare", output))
+
+
+def budget(
+    con: object, table: str, epsilon: object, *, delta: object = 0, unit: str | None = None, rows_per_unit: int = 1
+) -> pa.Table:
+    """Set the cap on what all releases of a table may spend together, how they are counted, and for whom."""
+    name = table_name("mwem_budget", table)
+    return _table("mwem_budget", con, private_table=name, epsilon=epsilon, delta=delta, unit=unit, rows_per_unit=rows_per_unit)  # fmt: skip
+
+
+def ledger(con: object) -> pa.Table:
+    """What was spent, by whom, when, on what, and what is left, over all attached databases."""
+    return _table("mwem_ledger", con)
+
+
+def table_name(function: str, table: object) -> str:
+    """The name of a table, or a path. Anything else is refused without being shown: a frame's own text would show its rows."""
+    if isinstance(table, os.PathLike):
+        return str(os.fspath(table))
+    if not isinstance(table, str):
+        raise refuse(
+            OptionError,
+            function,
+            f"table ({type(table).__name__}) must be the name of a table, or the path of a file",
+            "mwem_sql.load(con, frame, 'name') copies a frame into a table",
+        )
+    return table
+
+
+def _table(function: str, con: object, workload: WorkloadLike | None = None, **arguments: Any) -> pa.Table:
+    """The rows of an SQL function, with its columns and types."""
+    session, own = Session.of(con), _FUNCTIONS[function]
+
+    def work() -> list[dict[str, Any]]:
+        private = arguments.get("private_table")
+        queries = None if workload is None else read_workload(session, workload, private, function).to_json()
+        return list(own.body(session, arguments, queries))
+
+    return pa.Table.from_pylist(calls.run(function, work, from_python=True), schema=schema_of(own))
+
+
+def _listed(names: str | Sequence[str] | None) -> Any:
+    return names if names is None or isinstance(names, str) else list(names)

@@ -1,0 +1,96 @@
+"""The examples, each run as it stands, with the real packages in an environment of their own: `pytest -m integrations`, slow and online."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from environments import ROOT, environment, run
+
+EXAMPLES = ROOT / "examples"
+PRINTED = {
+    "sqlalchemy_engine.py": ["census.main.people_synthetic 0.5 True", "True", "True", "True", "True"],
+    "ibis_backend.py": ["census.main.people_synthetic True", "['F', 'M']"],
+    "frames.py": ["memory.main.people", "False True", "['query', 'name', 'cell', 'answer']", "['age', 'sex', 'city'] True", "[('age', 100), ('sex', 2), ('city', 4)]"],
+    "files.py": ["memory.main.visitors_synthetic", "memory.main.from_csv", "2"],
+}  # fmt: skip
+EXECUTE = """
+import json, sys, nbformat
+from nbclient import NotebookClient
+notebook = nbformat.read(sys.argv[1], as_version=4)
+NotebookClient(notebook, timeout=300, resources={"metadata": {"path": "."}}).execute()
+print(json.dumps([[output.get("data", {}) for output in cell.outputs] for cell in notebook.cells if cell.cell_type == "code"]))
+"""
+# What a call inside dbt's own transaction meets: on the first run there is no such table yet, later there is the one of the run before.
+INSIDE = """{{ config(post_hook="CALL mwem_release('inside', workload, 0.5, domain := 'people_domain')") }}
+-- depends_on: {{ ref('workload') }}, {{ ref('people_domain') }}
+SELECT * FROM {{ ref('people') }}
+"""
+LEDGER = "import mwem_sql; print(mwem_sql.ledger(mwem_sql.connect('people.duckdb')).select(['table_name', 'output', 'epsilon']).to_pylist())"
+
+
+def test_every_example_is_tested() -> None:
+    """Here, below, or imported by one."""
+    assert {path.name for path in EXAMPLES.iterdir() if path.name != "__pycache__"} == {
+        *PRINTED, "people.py", "notebook.ipynb", "dbt", "requirements.txt", "README.md",
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return environment(tmp_path_factory.mktemp("examples") / "environment", ROOT, "-r", EXAMPLES / "requirements.txt")
+
+
+@pytest.mark.integrations
+@pytest.mark.parametrize("name", PRINTED)
+def test_a_script(name: str, python: Path, tmp_path: Path) -> None:
+    assert run(python, EXAMPLES / name, cwd=tmp_path).splitlines() == PRINTED[name]
+
+
+@pytest.mark.integrations
+def test_the_notebook(python: Path, tmp_path: Path) -> None:
+    shutil.copy(EXAMPLES / "people.py", tmp_path)
+    cells = json.loads(run(python, "-c", EXECUTE, EXAMPLES / "notebook.ipynb", cwd=tmp_path).splitlines()[-1])
+    shown, in_sql, answers, spent = (outputs[0] for outputs in cells[2:])
+    assert "ε = 0.5, for one row" in shown["text/html"]
+    assert "census.main.people_synthetic" in in_sql["text/plain"] and "True" in in_sql["text/plain"]
+    assert "age &gt;= 65" in answers["text/html"]
+    assert spent["text/plain"].count("done") == 1
+
+
+@pytest.mark.integrations
+def test_a_dbt_project(python: Path, tmp_path: Path) -> None:
+    project = tmp_path / "dbt"
+    shutil.copytree(EXAMPLES / "dbt", project)
+    dbt = python.parent / "dbt"
+    build = (dbt, "--no-use-colors", "build", "--profiles-dir", ".")
+    quiet = {"DBT_SEND_ANONYMOUS_USAGE_STATS": "false"}
+    assert "PASS=7 WARN=0 ERROR=0" in run(*build, cwd=project, **quiet)
+    spent = run(python, "-c", LEDGER, cwd=project)
+    assert spent.count("'epsilon': 0.5") == 3
+    # The tables are new, the requests are not: nothing is charged.
+    assert "PASS=7 WARN=0 ERROR=0" in run(*build, cwd=project, **quiet)
+    assert run(python, "-c", LEDGER, cwd=project) == spent
+    # A new version is charged, and replaces the output.
+    assert "ERROR=0" in run(*build, "--select", "people_release+", "--vars", '{"version": "2"}', cwd=project, **quiet)
+    assert run(python, "-c", LEDGER, cwd=project).count("'epsilon': 0.5") == 4
+
+
+@pytest.mark.integrations
+def test_a_hook_inside_the_transaction_is_refused_and_not_charged(python: Path, tmp_path: Path) -> None:
+    project = tmp_path / "dbt"
+    shutil.copytree(EXAMPLES / "dbt", project)
+    for model in ("people_by_hook.sql", "from_python.py", "people_release.sql", "old_people.sql"):
+        (project / "models" / model).unlink()
+    model = project / "models" / "inside.sql"
+    command = f"{python.parent / 'dbt'} --no-use-colors build --profiles-dir . || true"
+    quiet = {"DBT_SEND_ANONYMOUS_USAGE_STATS": "false"}
+    model.write_text(INSIDE)
+    assert "table ('inside') does not exist for this call" in run("bash", "-c", command, cwd=project, **quiet)
+    model.write_text(INSIDE.split("\n", 1)[1])
+    assert "ERROR=0" in run("bash", "-c", command, cwd=project, **quiet)
+    model.write_text(INSIDE)
+    assert "is being changed by a transaction that is still open" in run("bash", "-c", command, cwd=project, **quiet)
+    assert run(python, "-c", LEDGER, cwd=project) == "[]\n"
