@@ -6,14 +6,17 @@ fixed text may come from the private side.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 
 import duckdb
 import pyarrow as pa
 
 RELEASE = "mwem_release"
 """The function that a refusal names when a release was asked for."""
+MOST_NAMES = 10_000
+"""Names that are gone through to find the nearest one; each takes some 20 microseconds."""
 
 
 class MwemError(Exception):
@@ -63,6 +66,15 @@ class CancelledError(MwemError):
 def refuse(kind: type[MwemError], function: str, what: str, hint: str) -> MwemError:
     """Build an error in the house form; `what` names the value and the rule."""
     return kind(f"{function}: {what}. Hint: {hint}")
+
+
+def did_you_mean(name: object, known: Collection[str]) -> str:
+    """The start of a hint: the public name that is nearest to one that is not known; nothing if none is near."""
+    if not isinstance(name, str) or len(known) > MOST_NAMES:
+        return ""
+    spelled = {own.lower(): own for own in known}
+    near = get_close_matches(name.lower(), spelled, n=1)
+    return f"did you mean {spelled[near[0]]!r}? " if near else ""
 
 
 @contextmanager

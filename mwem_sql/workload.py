@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import logging
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,12 +23,13 @@ from mwem_sql.database.dialect import fold
 from mwem_sql.database.garbage import uncollected
 from mwem_sql.database.measures import is_aggregate
 from mwem_sql.database.predicate import bare
-from mwem_sql.domains.attribute import Attribute
+from mwem_sql.domains.attribute import CURE, Attribute
 from mwem_sql.domains.domain import Domain
-from mwem_sql.errors import MwemError, OptionError, WorkloadError, refuse
+from mwem_sql.errors import DomainError, MwemError, OptionError, WorkloadError, refuse
 
 COLUMNS = ("predicate", "measure", "group_by", "name", "weight")
 MAX_QUERIES = 2_000_000
+_log = logging.getLogger("mwem_sql")
 _HALF = re.compile("[\ud800-\udfff]")
 
 SCHEMA = pa.schema(
@@ -155,9 +157,16 @@ class Workload:
 
     @classmethod
     def marginals(cls, domain: Domain, k: int) -> Workload:
-        """Exactly k-way marginals of all attributes whose values can be listed."""
-        listed = [attribute.name for attribute in domain if attribute.cells is not None]
-        _check_order("mwem_marginals", k, len(listed), "attributes with a list of values")
+        """Exactly k-way marginals of all attributes whose values can be listed; a warning in the log names the others."""
+        listed = [name for name in domain.columns if domain.lacks(name) is None]
+        lacking = domain.lacking()
+        if not listed:
+            what = f"table ({domain.table!r}) has no column that can be grouped by: {lacking}"
+            raise refuse(DomainError, "mwem_marginals", what, CURE)
+        what = f"attributes with a list of values{f' ({lacking})' if lacking else ''}"
+        _check_order("mwem_marginals", k, len(listed), what)
+        if lacking:
+            _log.warning("mwem_marginals: left out of the marginals of %s: %s", domain.table, lacking)
         return cls(tuple(Query(group_by=names) for names in itertools.combinations(listed, k)))
 
     @classmethod

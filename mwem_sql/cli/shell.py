@@ -40,7 +40,8 @@ def run(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="mwem-sql",
         description="A DuckDB shell with differentially private synthetic tables: mwem_release and its family.",
-        epilog="`mwem-sql demo` shows on a made-up census what that is. (A database called demo is ./demo.)",
+        epilog="`mwem-sql demo` shows on a made-up census what that is; `mwem-sql suggest FILE` prints a script that releases a CSV or"
+        " Parquet file, to review. (A database called demo is ./demo.)",
     )
     add = parser.add_argument
     add("database", nargs="?", default=":memory:", help="a DuckDB file; in memory without one")

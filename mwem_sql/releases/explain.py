@@ -6,11 +6,12 @@ Owns the words of the plan. Must show public facts only: no statistics of the ta
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from mwem_sql.accounting.caps import nominal, protected
 from mwem_sql.accounting.scales import noise_scale, selection_scale
 from mwem_sql.accounting.split import Split
+from mwem_sql.compiler.pipeline import Compiled
 from mwem_sql.database.session import Session
 from mwem_sql.domains.detail import Detail
 from mwem_sql.releases.plan import make_plan
@@ -43,6 +44,7 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
         "start": request.start,
         "queries": f"{len(compiled.queries):,} rows, {len(compiled.distinct[0]):,} distinct",
         "attributes": ", ".join(f"{name} {count:,}" for name, count in counts.items()) + " (classes)",
+        **_left_out(compiled, [column.name for column in plan.relation.columns]),
         "domain cells": f"{math.prod(counts.values()):,}",
         "widest query": f"{widest.linear.domain_cells:,} cells: {widest.label}",
         "candidates": "one histogram of the whole domain"
@@ -117,3 +119,12 @@ def _shortened(text: str) -> str:
     if len(text) <= SHOWN_CHARACTERS:
         return text
     return f"{text[:SHOWN_CHARACTERS]}\n... ({len(text) - SHOWN_CHARACTERS:,} characters more)"
+
+
+def _left_out(compiled: Compiled, columns: Sequence[str]) -> dict[str, str]:
+    """The columns of the table that will not be in the output, and why."""
+    reasons = {
+        name: "no public domain" if compiled.domain.attribute(name) is None else "in no query"
+        for name in columns if name not in compiled.classes
+    }  # fmt: skip
+    return {"left out": ", ".join(f"{name} ({reason})" for name, reason in reasons.items())} if reasons else {}
