@@ -21,11 +21,12 @@ from sqlglot import exp
 
 from mwem_sql.database.dialect import fold
 from mwem_sql.database.garbage import uncollected
+from mwem_sql.database.lists import read_list
 from mwem_sql.database.measures import is_aggregate
 from mwem_sql.database.predicate import bare
 from mwem_sql.domains.attribute import CURE, Attribute
 from mwem_sql.domains.domain import Domain
-from mwem_sql.errors import DomainError, MwemError, OptionError, WorkloadError, refuse
+from mwem_sql.errors import DomainError, MwemError, OptionError, WorkloadError, did_you_mean, refuse
 
 COLUMNS = ("predicate", "measure", "group_by", "name", "weight")
 MAX_QUERIES = 2_000_000
@@ -253,6 +254,8 @@ def _query(number: int, row: Mapping[str, Any]) -> Query:
         row[spelled[column]] if column in spelled else None for column in COLUMNS
     ]
     text = bare(written) if isinstance(written, str) else written
+    if isinstance(group_by, str):
+        group_by = read_list(group_by) or group_by
     if group_by is not None and not isinstance(group_by, (str, list, tuple)):
         raise refuse(
             WorkloadError,
@@ -280,7 +283,7 @@ def _spelled(names: tuple[str, ...]) -> dict[str, str]:
                 WorkloadError,
                 "workload",
                 f"column {name} is not a column of a workload",
-                f"a workload has any of {', '.join(COLUMNS)}; select just those",
+                f"{did_you_mean(name, COLUMNS)}a workload has any of {', '.join(COLUMNS)}; select just those",
             )
     return {fold(name): name for name in names}
 
@@ -301,9 +304,9 @@ def _named(domain: Domain, columns: Sequence[str], function: str) -> list[Attrib
     for name in names:
         if name not in domain.columns or names.count(name) > 1:
             what = "named twice" if name in domain.columns else f"not a column of {domain.table}"
-            raise refuse(
-                OptionError, function, f"column ({name!r}) is {what}", f"the columns are {', '.join(domain.columns)}"
-            )
+            near = "" if name in domain.columns else did_you_mean(name, domain.columns)
+            listed = f"{near}the columns are {', '.join(domain.columns)}"
+            raise refuse(OptionError, function, f"column ({name!r}) is {what}", listed)
     return [domain[name] for name in names]
 
 

@@ -30,7 +30,8 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python's own last flush must be quiet too
         return 141
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stopped:
+        print(stopped, file=sys.stderr, end="\n" if str(stopped) else "")
         return 130
     except (duckdb.Error, MwemError) as error:
         print(error, file=sys.stderr)

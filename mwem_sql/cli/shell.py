@@ -86,10 +86,12 @@ def read_and_run(console: Console) -> bool:
         except EOFError:  # Ctrl-D, .quit
             print(end="\n" if console.interactive else "")
             break
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as stopped:
             if not console.interactive:
                 raise
             print()
+            if str(stopped):
+                console.fail(str(stopped))
             buffer = ""
         except (duckdb.Error, UnicodeError) as error:
             well, buffer = console.fail(str(error)), ""

@@ -18,6 +18,7 @@ from sqlglot import exp
 from mwem_sql.compiler.blocks import MAX_CELLS, Builder, CompiledQuery, fine_classes, on_classes, too_many
 from mwem_sql.compiler.cuts import compare, find_ticks
 from mwem_sql.compiler.evaluate import Terms, cut, evaluate, run
+from mwem_sql.compiler.lists import spelled_out
 from mwem_sql.compiler.templates import Reader
 from mwem_sql.database import predicate
 from mwem_sql.database.dialect import fold
@@ -27,7 +28,7 @@ from mwem_sql.database.predicate import Leaf, Part
 from mwem_sql.database.sandbox import Sandbox
 from mwem_sql.domains.classes import Classes
 from mwem_sql.domains.domain import Domain
-from mwem_sql.errors import PredicateError, WorkloadError, refuse
+from mwem_sql.errors import PredicateError, refuse
 from mwem_sql.queries.linear import LinearQuery
 from mwem_sql.queries.summary import Facts
 from mwem_sql.workload import Workload
@@ -83,6 +84,7 @@ def compile_workload(
 def _compiled(
     domain: Domain, workload: Workload, sandbox: Sandbox, finer_than: Mapping[str, Classes] | None
 ) -> Compiled:
+    workload = spelled_out(domain, workload)
     reader = Reader(domain.spelling, domain.table)
     measures = _measures(domain, workload)
     parsed = _parse(domain, workload, reader, measures)
@@ -159,13 +161,6 @@ def _parse(domain: Domain, workload: Workload, reader: Reader, measures: Mapping
 
 
 def _column(domain: Domain, name: str) -> Leaf:
-    if fold(name) not in domain.spelling:
-        raise refuse(
-            WorkloadError,
-            "workload",
-            f"group_by names the unknown column {name!r}",
-            f"{domain.table} has the columns {', '.join(domain.columns)}; an SQL expression goes into a plain VARCHAR",
-        )
     return predicate.leaf(exp.column(domain.spelling[fold(name)], quoted=True))
 
 

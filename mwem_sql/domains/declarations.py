@@ -20,7 +20,7 @@ from mwem_sql.database.predicate import conjuncts, is_deterministic
 from mwem_sql.database.sandbox import Sandbox
 from mwem_sql.database.ticks import Scale, Tick, as_text, cast, is_finite, scale_of, try_cast
 from mwem_sql.domains.attribute import Attribute
-from mwem_sql.errors import DomainError, refuse
+from mwem_sql.errors import DomainError, did_you_mean, refuse
 
 _DOMAIN_COLUMNS = ("attribute", "values", "low", "high", "step", "bins", "nullable", "open")
 _BOUNDS = (exp.GT, exp.GTE, exp.LT, exp.LTE)
@@ -159,7 +159,7 @@ def from_table(
                 DomainError,
                 "domain",
                 f"domain table ({table.table!r}) names the attribute {attribute!r}, {what}",
-                f"one row per column; the columns are {', '.join(item.name for item in relation.columns)}",
+                f"{'' if column else did_you_mean(attribute, [item.name for item in relation.columns])}one row per column; the columns are {', '.join(item.name for item in relation.columns)}",
             )
         origin = relation.declared.get(column.name, Column(column.name, column.type, nullable=True))
         made = Attribute(
@@ -190,7 +190,7 @@ def _rows(con: duckdb.DuckDBPyConnection, table: catalog.Name) -> list[tuple[Any
             DomainError,
             "domain",
             f"domain table ({table.table!r}) {what}",
-            f"its columns are {', '.join(_DOMAIN_COLUMNS)}",
+            f"{did_you_mean(unknown[0], _DOMAIN_COLUMNS) if unknown else ''}its columns are {', '.join(_DOMAIN_COLUMNS)}",
         )
     kinds = {"values": "VARCHAR[]", "nullable": "BOOLEAN", "open": "BOOLEAN"}
     read = [

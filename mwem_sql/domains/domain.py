@@ -117,7 +117,7 @@ def _domain_table(
                 TableError,
                 "domain",
                 f"domain table ({domain!r}) does not exist for this call",
-                "create it with the columns attribute, values, low, high, and COMMIT",
+                f"{catalog.nearest(con, domain)}create it with the columns attribute, values, low, high, and COMMIT",
             )
     if found is None:
         return None

@@ -28,7 +28,8 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
     counts = {name: classes.count for name, classes in compiled.classes.items()}
     widest = max(compiled.queries, key=lambda query: query.linear.domain_cells)
     noise = noise_scale(split.measure, request.rows_per_unit, split.kind)
-    warning = nominal(float(request.budget.epsilon), float(request.budget.delta), request.rows or request.total)
+    named = nominal(float(request.budget.epsilon), float(request.budget.delta), request.rows or request.total)
+    warning = "; ".join(filter(None, (named, plan.warning)))
     facts = {
         "table": str(plan.relation.charged),
         **({"warning": warning} if warning else {}),

@@ -18,6 +18,7 @@ from mwem_sql.compiler.blocks import MAX_CELLS
 from mwem_sql.compiler.codes import Unit
 from mwem_sql.compiler.pipeline import Compiled, compile_workload
 from mwem_sql.compiler.pushdown import Pushdown, plan_pushdown
+from mwem_sql.compiler.sense import check_bins, check_constants, flat
 from mwem_sql.database.garbage import uncollected
 from mwem_sql.database.sandbox import Sandbox
 from mwem_sql.database.session import Session
@@ -43,6 +44,15 @@ class Plan:
     problem: Problem
     split: Split
     pushdown: Pushdown
+    idle: tuple[str, ...]  # predicates that no value of the public domain makes true
+
+    @property
+    def warning(self) -> str | None:
+        """What the workload asks in vain, in words."""
+        if not self.idle:
+            return None
+        more = f" and {len(self.idle) - 1:,} more" if len(self.idle) > 1 else ""
+        return f"asked in vain: no value of the public domain makes {flat(self.idle[0])!r}{more} true"
 
 
 @uncollected()
@@ -50,7 +60,7 @@ def make_plan(session: Session, request: Request) -> Plan:
     """What would run for a request; every refusal of the workload happens here."""
     con = session.cursor()
     relation = relations.describe(con, request.table, session.place, RELEASE)
-    compiled = _compile(session, request, relation)
+    compiled, idle = _compile(session, request, relation)
     _check_room(request, compiled)
     regime = _regime(request, compiled)
     details = details_of(compiled.classes) if regime.detail else {}
@@ -60,14 +70,16 @@ def make_plan(session: Session, request: Request) -> Plan:
     problem = _problem(request, compiled, regime, details)
     scanned = compiled.classes | {detail.name: detail.scanned for detail in details.values()}
     pushdown = plan_pushdown(relation, scanned, problem.kernel_queries(), _unit(request, relation))
-    return Plan(relation, compiled, problem, shares, pushdown)
+    return Plan(relation, compiled, problem, shares, pushdown, tuple(idle))
 
 
-def _compile(session: Session, request: Request, relation: Relation) -> Compiled:
-    """The workload against the public domain."""
+def _compile(session: Session, request: Request, relation: Relation) -> tuple[Compiled, list[str]]:
+    """The workload against the public domain, and predicates that are never true there."""
     with Sandbox(session.settings) as sandbox:
         domain = read_domain(session.cursor(), relation, request.domain, session.place, sandbox)
         compiled = compile_workload(domain, request.workload, sandbox)
+        idle = check_constants(compiled, sandbox)
+        check_bins(compiled, sandbox)
     if not compiled.classes:
         raise refuse(
             WorkloadError,
@@ -75,7 +87,7 @@ def _compile(session: Session, request: Request, relation: Relation) -> Compiled
             f"the workload ({len(request.workload)} rows) asks about no column, so there is nothing to synthesize",
             "add a predicate or a group_by over a column",
         )
-    return compiled
+    return compiled, idle
 
 
 def _regime(request: Request, compiled: Compiled) -> Regime:

@@ -18,8 +18,10 @@ from mwem_sql.accounting import statement
 from mwem_sql.accounting.accounts import ledger_of
 from mwem_sql.accounting.budget import Budget
 from mwem_sql.accounting.caps import Cap
+from mwem_sql.accounting.ledger import write_policy
+from mwem_sql.accounting.policy import requires_caps
 from mwem_sql.boundary import relations
-from mwem_sql.database import calls
+from mwem_sql.database import calls, catalog
 from mwem_sql.database.catalog import Place
 from mwem_sql.database.sandbox import Sandbox
 from mwem_sql.database.session import Session
@@ -252,6 +254,28 @@ def _budget(session: Session, arguments: dict[str, Any], _: list[str] | None) ->
     ]  # fmt: skip
 
 
+def _policy(session: Session, arguments: dict[str, Any], _: list[str] | None) -> Rows:
+    function, home = "mwem_policy", session.place.database
+    wanted = arguments["require_caps"]
+    if wanted is not None:
+        if not isinstance(wanted, bool):
+            raise refuse(
+                OptionError,
+                function,
+                f"require_caps ({wanted!r}) must be true or false",
+                "leave it out to see what holds",
+            )
+        if catalog.is_read_only(session.cursor(), home):
+            raise refuse(
+                OptionError,
+                function,
+                f"database ({home!r}) cannot be written",
+                "USE the database whose tables are private",
+            )
+        write_policy(session.cursor(), home, require_caps=wanted)
+    return [{"database_name": home, "require_caps": requires_caps(session.cursor(), home)}]
+
+
 def _ledger(session: Session, _: dict[str, Any], __: list[str] | None) -> Rows:
     return statement.entries(session.cursor())
 
@@ -340,6 +364,7 @@ FUNCTIONS = (
          "delta_spent": "DOUBLE", "epsilon_left": "DOUBLE", "unit": "VARCHAR", "rows_per_unit": "INTEGER", "seeded": "INTEGER"},
         _budget,
     ),
+    Function("mwem_policy", {"database_name": "VARCHAR", "require_caps": "BOOLEAN"}, _policy),
     Function(
         "mwem_ledger",
         {"database_name": "VARCHAR", "schema_name": "VARCHAR", "table_name": "VARCHAR", "output": "VARCHAR", "epsilon": "DOUBLE",
