@@ -6,14 +6,17 @@ fixed text may come from the private side.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 
 import duckdb
 import pyarrow as pa
 
 RELEASE = "mwem_release"
 """The function that a refusal names when a release was asked for."""
+MOST_NAMES = 10_000
+"""Names that are gone through to find the nearest one; each takes some 20 microseconds."""
 
 
 class MwemError(Exception):
@@ -73,6 +76,20 @@ def refuse_query(what: str, hint: str, kind: type[WorkloadError] = WorkloadError
 def refuse_domain(what: str, hint: str) -> MwemError:
     """A refusal of what a schema or a domain table declares, whichever function needs it."""
     return refuse(DomainError, "domain", what, hint)
+
+
+LONGEST_NAME = 200
+CLOSE = 0.7
+"""How alike two names must be, from 0 to 1: a letter more, less or swapped. Below, "Bern" would be meant as "member"."""
+
+
+def did_you_mean(name: object, known: Collection[str]) -> str:
+    """The start of a hint: the public name that is nearest to one that is not known; nothing if none is near."""
+    if not isinstance(name, str) or len(name) > LONGEST_NAME or len(known) > MOST_NAMES:
+        return ""
+    spelled = {own.lower(): own for own in known}
+    near = get_close_matches(name.lower(), spelled, n=1, cutoff=CLOSE)
+    return f"did you mean {spelled[near[0]]!r}? " if near else ""
 
 
 @contextmanager

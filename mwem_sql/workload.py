@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import logging
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,15 +19,17 @@ import pyarrow as pa
 
 from mwem_sql.database.dialect import fold
 from mwem_sql.database.garbage import uncollected
+from mwem_sql.database.lists import read_list
 from mwem_sql.database.measures import is_aggregate
 from mwem_sql.database.predicate import bare
-from mwem_sql.domains.attribute import Attribute
+from mwem_sql.domains.attribute import CURE, Attribute
 from mwem_sql.domains.domain import Domain
 from mwem_sql.domains.texts import is_binary, quoted_column, random_ranges, sign
-from mwem_sql.errors import OptionError, WorkloadError, refuse, refuse_query
+from mwem_sql.errors import DomainError, OptionError, WorkloadError, did_you_mean, refuse, refuse_query
 
 COLUMNS = ("predicate", "measure", "group_by", "name", "weight", "always")
 MAX_QUERIES = 2_000_000  # rows of a workload: more take gigabytes before anything is compiled
+_log = logging.getLogger("mwem_sql")
 _HALF = re.compile("[\ud800-\udfff]")
 _UNREADABLE = "a NUL or half of a surrogate pair in it"
 
@@ -153,9 +156,16 @@ class Workload:
 
     @classmethod
     def marginals(cls, domain: Domain, k: int) -> Workload:
-        """Exactly k-way marginals of all attributes whose values can be listed."""
-        listed = [attribute.name for attribute in domain if attribute.cells is not None]
-        _check_order("mwem_marginals", k, len(listed), "attributes with a list of values")
+        """Exactly k-way marginals of all attributes whose values can be listed; a warning in the log names the others."""
+        listed = [name for name in domain.columns if domain.lacks(name) is None]
+        lacking = domain.lacking()
+        if not listed:
+            what = f"table ({domain.table!r}) has no column that can be grouped by: {lacking}"
+            raise refuse(DomainError, "mwem_marginals", what, CURE)
+        what = f"attributes with a list of values{f' ({lacking})' if lacking else ''}"
+        _check_order("mwem_marginals", k, len(listed), what)
+        if lacking:
+            _log.warning("mwem_marginals: left out of the marginals of %s: %s", domain.table, lacking)
         return cls(tuple(Query(group_by=names) for names in itertools.combinations(listed, k)))
 
     @classmethod
@@ -236,6 +246,8 @@ def _query(number: int, row: Mapping[str, Any]) -> Query:
     spelled = _spelled(tuple(row))
     written, measure, group_by, name, weight, always = (row.get(spelled.get(column, column)) for column in COLUMNS)
     text = bare(written) if isinstance(written, str) else written
+    if isinstance(group_by, str):
+        group_by = read_list(group_by) or group_by
     if group_by is not None and not isinstance(group_by, (str, list, tuple)):
         raise refuse_query(
             f"row {number} has a group_by ({group_by!r}) that is neither text nor a list of names",
@@ -260,7 +272,7 @@ def _spelled(names: tuple[str, ...]) -> dict[str, str]:
         if fold(name) not in COLUMNS:
             raise refuse_query(
                 f"column {name} is not a column of a workload",
-                f"a workload has any of {', '.join(COLUMNS)}; select just those",
+                f"{did_you_mean(name, COLUMNS)}a workload has any of {', '.join(COLUMNS)}; select just those",
             )
     return {fold(name): name for name in names}
 
@@ -281,7 +293,7 @@ def _named(domain: Domain, columns: Sequence[str], function: str) -> list[Attrib
     for name in names:
         if name not in domain.columns or names.count(name) > 1:
             what = "named twice" if name in domain.columns else f"not a column of {domain.table}"
-            raise refuse(
-                OptionError, function, f"column ({name!r}) is {what}", f"the columns are {', '.join(domain.columns)}"
-            )
+            near = "" if name in domain.columns else did_you_mean(name, domain.columns)
+            listed = f"{near}the columns are {', '.join(domain.columns)}"
+            raise refuse(OptionError, function, f"column ({name!r}) is {what}", listed)
     return [domain[name] for name in names]

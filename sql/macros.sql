@@ -44,8 +44,8 @@ CREATE OR REPLACE MACRO mwem_plan(private_table, workload, epsilon, delta := 0.0
               FROM (SELECT row_number() OVER () AS n, to_json(__mwem_row)::VARCHAR AS j
                     FROM query_table(workload) AS __mwem_row)));
 
--- The public domain of a table and where it is declared. Reads no private row.
--- Example: FROM mwem_domain('adult')  ->  age, INTEGER, NULL, 17, 90, ..., CHECK
+-- The public domain of a table: every column, where it is declared and what it lacks. Reads no private row.
+-- Example: FROM mwem_domain('adult')  ->  age, INTEGER, NULL, 17, 90, ..., CHECK, NULL
 -- Cost: nothing
 CREATE OR REPLACE MACRO mwem_domain(private_table, domain := NULL) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
@@ -57,8 +57,8 @@ CREATE OR REPLACE MACRO mwem_domain(private_table, domain := NULL) AS TABLE
             integer_division: current_setting('integer_division'),
             ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL), lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
--- NOT PRIVATE: a domain read off the data, and the DDL to declare it, for a person to review.
--- Example: FROM mwem_suggest_domain('adult')  ->  age, NULL, 17, 90, false, INSERT INTO ...
+-- NOT PRIVATE: a domain read off the data, for a person to review. The column script has all of it in every row: the domain table, marginals, the release.
+-- Example: SELECT any_value(script) FROM mwem_suggest_domain('adult')  ->  -- NOT PRIVATE. ... CREATE OR REPLACE TABLE adult_domain ...
 -- Cost: no epsilon; reads private rows, and the ledger notes it
 CREATE OR REPLACE MACRO mwem_suggest_domain(private_table) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
@@ -69,7 +69,7 @@ CREATE OR REPLACE MACRO mwem_suggest_domain(private_table) AS TABLE
             integer_division: current_setting('integer_division'),
             ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL), lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
--- Workload rows: all k-way marginals. Reads no private row.
+-- Workload rows: all k-way marginals of the columns that can be grouped by; a warning in the log names the others. Reads no private row.
 -- Example: CREATE TABLE workload AS FROM mwem_marginals('adult', 3)
 -- Cost: nothing
 CREATE OR REPLACE MACRO mwem_marginals(private_table, k, domain := NULL) AS TABLE
@@ -172,6 +172,18 @@ CREATE OR REPLACE MACRO mwem_budget(private_table, epsilon, delta := 0.0, unit :
             delta: delta::VARCHAR,
             unit: unit,
             rows_per_unit: rows_per_unit,
+            context: {database: current_database(), schema: current_schema(), settings: {
+            TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
+            integer_division: current_setting('integer_division'),
+            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL), lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
+
+-- Whether every private table of the current database needs a cap before it is released; shows it, or sets it.
+-- Example: CALL mwem_policy(require_caps := true)  ->  census, true
+-- Cost: nothing
+CREATE OR REPLACE MACRO mwem_policy(require_caps := NULL) AS TABLE
+    SELECT r.* EXCLUDE (err) FROM (
+        SELECT unnest(list_transform(_mwem_policy(to_json({
+            require_caps: require_caps,
             context: {database: current_database(), schema: current_schema(), settings: {
             TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
             integer_division: current_setting('integer_division'),

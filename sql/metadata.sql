@@ -33,6 +33,8 @@ CREATE TABLE IF NOT EXISTS releases (
 
 -- Files that were written before rounds were told apart.
 ALTER TABLE releases ADD COLUMN IF NOT EXISTS again INTEGER DEFAULT 0;
+-- Files that were written before a changed request was told what it changed.
+ALTER TABLE releases ADD COLUMN IF NOT EXISTS asked JSON;              -- the request in short: options, a hash of each query and of the domain table
 
 -- Files that were written before answers had intervals: what is not there is 'unknown' in them.
 ALTER TABLE releases ADD COLUMN IF NOT EXISTS measured INTEGER;      -- rows of the workload that are sums of what was measured

@@ -11,6 +11,7 @@ from datetime import datetime
 import duckdb
 
 from mwem_sql.accounting import journal
+from mwem_sql.accounting.policy import policies
 from mwem_sql.database.metadata import Row, account_of, holders, key_of, read_rows
 
 
@@ -45,6 +46,8 @@ def _compared(con: duckdb.DuckDBPyConnection, home: str, events: list[Row], *, w
     for event in written.values():
         yield {**event, **{name: _time(event.get(name)) for name in ("started", "finished")}, "intact": False}
     yield from _caps(con, home, caps, whole)
+    for event in policies(events):
+        yield _cap_row(event, f"mwem_policy: require_caps {str(event['require_caps']).lower()}", intact=whole)
 
 
 def _caps(con: duckdb.DuckDBPyConnection, home: str, caps: dict[str, list[Row]], whole: bool) -> Iterator[Row]:

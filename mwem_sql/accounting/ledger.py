@@ -20,6 +20,7 @@ from mwem_sql.accounting import integrity, journal
 from mwem_sql.accounting.balance import Balance, added_up, balance_of, cap_of_account, charges_of, rows_of
 from mwem_sql.accounting.caps import Cap, Charge, seed_refused
 from mwem_sql.accounting.names import NAME, Source, account_of_source, mark_of, named_accounts, open_account
+from mwem_sql.accounting.policy import requires_caps, set_policy
 from mwem_sql.database import metadata
 from mwem_sql.database.catalog import Name, Place
 from mwem_sql.database.dialect import fold
@@ -103,6 +104,14 @@ class Ledger:
                     RELEASE,
                     f"table ({self.source.table}) has no cap, and database {capped[0]} has tables with one, whose rows it may hold",
                     f"have the curator decide: CALL mwem_budget('{table}', epsilon) gives it an account of its own",
+                )
+            strict = [home for home in holders(con, "journal") if requires_caps(con, home)]
+            if strict:
+                raise refuse(
+                    BudgetError,
+                    RELEASE,
+                    f"table ({self.source.table}) has no cap, and the policy of database {strict[0]} requires one",
+                    f"have the curator decide: CALL mwem_budget('{table}', epsilon) sets it",
                 )
             return
         if len(capped) > 1 and self.source.marked is not None and mark_of(con, self.source.marked) is None:
@@ -224,6 +233,11 @@ class Ledger:
 
     def _prepare(self, con: duckdb.DuckDBPyConnection) -> None:
         metadata.prepare(con, self.home, "ledger.sql", "names")
+
+
+def write_policy(con: duckdb.DuckDBPyConnection, home: str, *, require_caps: bool) -> None:
+    """Set the policy of a database, in the name of the user of the operating system."""
+    set_policy(con, home, require_caps=require_caps, who=_user(), when=str(_now()))
 
 
 def _now() -> datetime:

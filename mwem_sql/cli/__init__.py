@@ -12,8 +12,10 @@ import sys
 
 import duckdb
 
-from mwem_sql.cli import demo, shell
+from mwem_sql.cli import demo, shell, suggest
 from mwem_sql.errors import MwemError
+
+COMMANDS = {"demo": demo.run, "suggest": suggest.run}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -22,12 +24,14 @@ def main(argv: list[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a box on an ASCII terminal is ugly, but no error
     try:
-        code = demo.run(arguments[1:]) if arguments[:1] == ["demo"] else shell.run(arguments)
+        command = COMMANDS.get(arguments[0]) if arguments else None
+        code = command(arguments[1:]) if command else shell.run(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python's own last flush must be quiet too
         return 141
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stopped:
+        print(stopped, file=sys.stderr, end="\n" if str(stopped) else "")
         return 130
     except (duckdb.Error, MwemError) as error:
         print(error, file=sys.stderr)

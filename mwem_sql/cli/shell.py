@@ -40,7 +40,8 @@ def run(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="mwem-sql",
         description="A DuckDB shell with differentially private synthetic tables: mwem_release and its family.",
-        epilog="`mwem-sql demo` shows on a made-up census what that is. (A database called demo is ./demo.)",
+        epilog="`mwem-sql demo` shows on a made-up census what that is; `mwem-sql suggest FILE` prints a script that releases a CSV or"
+        " Parquet file, to review. (A database called demo is ./demo.)",
     )
     add = parser.add_argument
     add("database", nargs="?", default=":memory:", help="a DuckDB file; in memory without one")
@@ -85,10 +86,12 @@ def read_and_run(console: Console) -> bool:
         except EOFError:  # Ctrl-D, .quit
             print(end="\n" if console.interactive else "")
             break
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as stopped:
             if not console.interactive:
                 raise
             print()
+            if str(stopped):
+                console.fail(str(stopped))
             buffer = ""
         except (duckdb.Error, UnicodeError) as error:
             well, buffer = console.fail(str(error)), ""

@@ -31,7 +31,11 @@ _GUARD = threading.RLock()
 _RUNNING: set[Call] = set()
 _HERE = threading.local()
 _LISTENING = threading.Event()
+_SAID: list[str] = []  # what calls said that were stopped since the last statement of a shell began
 _ANSWERED = threading.Event()  # a signal has stopped calls, and its handler has not run yet
+
+
+UNKNOWN = "mwem_ledger() tells whether it was charged already; what was stored before is kept"
 
 
 class _Stop(BaseException):
@@ -39,9 +43,10 @@ class _Stop(BaseException):
 
 
 class Call:
-    """One call, on one thread. `interrupted`: by Ctrl-C; `told`: and the main thread knows."""
+    """One call, on one thread. `interrupted`: by Ctrl-C; `told`: and the main thread knows. `standing`: what is to be said if it is stopped."""
 
     def __init__(self) -> None:
+        self.standing = UNKNOWN
         self.stopped = self.interrupted = self.told = False
         self._shielded = False
         self._thread = threading.get_ident()
@@ -129,15 +134,19 @@ def run(function: str, work: Callable[[], Result], *, from_python: bool = False)
         call.end()  # it may have been stopped at its end
         if not call.stopped:
             raise
-    if from_python and call.interrupted:
-        raise KeyboardInterrupt
     # Whatever it ended with: an interrupted statement looks like an error of DuckDB's.
-    raise refuse(
-        CancelledError,
-        function,
-        "the call was stopped",
-        "mwem_ledger() tells whether it was charged already; what was stored before is kept",
-    )
+    stopped = refuse(CancelledError, function, "the call was stopped", call.standing)
+    _SAID.append(str(stopped))
+    if from_python and call.interrupted:
+        raise KeyboardInterrupt(str(stopped))
+    raise stopped
+
+
+def stands(standing: str) -> None:
+    """What is to be said from here on if the call of this thread, if any, is stopped: what it has done, and how to go on."""
+    call = getattr(_HERE, "call", None)
+    if call is not None:
+        call.standing = standing
 
 
 def track(con: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
@@ -234,8 +243,10 @@ def interruptible(
     """Let Ctrl-C interrupt the statement of a connection, and end in KeyboardInterrupt. For a program that owns its process.
 
     The handler does nothing: one that raised while DuckDB works would make 1.x leave a release running on a thread of its own, and
-    crash. The first Ctrl-C stops all calls and the statement, then calls `on_first`; later ones call `on_second`, which need not wait.
+    crash. The first Ctrl-C stops all calls and the statement, then calls `on_first`; later ones call `on_second`, which need not wait. The
+    KeyboardInterrupt has what the calls said that were stopped.
     """
+    _SAID.clear()
     heard = threading.Event()
 
     def act() -> None:
@@ -255,7 +266,7 @@ def interruptible(
         wake_up.close()
         signal.signal(signal.SIGINT, handler)
         if heard.is_set():
-            raise KeyboardInterrupt
+            raise KeyboardInterrupt("\n".join(_SAID))
 
 
 def _on_wake_up() -> None:

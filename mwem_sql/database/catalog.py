@@ -16,7 +16,7 @@ from sqlglot.errors import SqlglotError
 
 from mwem_sql.database import dialect
 from mwem_sql.database.dialect import fold
-from mwem_sql.errors import TableError, refuse
+from mwem_sql.errors import TableError, did_you_mean, refuse
 
 _PART = re.compile(r'"((?:[^"]|"")*)"|([^".]+)')
 _GENERATED = "GENERATED ALWAYS AS"  # how DuckDB prints a generated column
@@ -118,6 +118,14 @@ def find(con: duckdb.DuckDBPyConnection, text: str, place: Place) -> tuple[Name,
         if row is not None:
             return Name(*row[:3]), row[3]
     return None
+
+
+def nearest(con: duckdb.DuckDBPyConnection, text: str) -> str:
+    """The start of a hint: the table or view whose name is nearest to one that is not there. Ours are not for calls."""
+    rows = con.execute(
+        """SELECT table_name FROM duckdb_tables() WHERE schema_name <> 'mwem' UNION SELECT view_name FROM duckdb_views() WHERE NOT internal"""
+    ).fetchall()
+    return did_you_mean(split_name(text)[-1], sorted(name for (name,) in rows))
 
 
 def columns(con: duckdb.DuckDBPyConnection, name: Name) -> tuple[Column, ...]:

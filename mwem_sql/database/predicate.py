@@ -16,7 +16,7 @@ from sqlglot.errors import SqlglotError
 from mwem_sql.database import dialect
 from mwem_sql.database.dialect import fold, function_name
 from mwem_sql.database.functions import ALLOWED_FUNCTIONS
-from mwem_sql.errors import MwemError, PredicateError, refuse
+from mwem_sql.errors import MwemError, PredicateError, did_you_mean, refuse
 
 MAX_TEXT = 100_000  # characters of one expression
 MAX_DEPTH = 200  # levels of nesting: deeper trees exhaust a recursive parser
@@ -133,7 +133,7 @@ def _checked(tree: exp.Expr, own: _Text, columns: Mapping[str, str], table: str)
             listed = ", ".join(dict.fromkeys(columns.values()))
             raise own.no(
                 f"reads the unknown column {_shown(column.name)}",
-                f"{table} has the columns {listed}; a string takes single quotes",
+                f"{did_you_mean(column.name, list(columns.values()))}{table} has the columns {listed}; a string takes single quotes",
             )
         for qualifier in ("table", "db"):
             column.set(qualifier, None)
@@ -169,7 +169,8 @@ def objection(node: exp.Expr) -> tuple[str, str] | None:
             return None
         if name in _AGGREGATES:
             return f"has the aggregate {name}; a query is asked of one row at a time", _CURE
-        return f"calls {name}, which is not on the list of deterministic scalar functions", _CURE
+        near = did_you_mean(name, ALLOWED_FUNCTIONS)
+        return f"calls {name}, which is not on the list of deterministic scalar functions", near + _CURE
     return f"has a part ({dialect.sql(node)}) that is not a scalar expression", _CURE
 
 

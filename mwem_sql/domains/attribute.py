@@ -90,6 +90,11 @@ class Attribute:
         return scale.text(tick) if scale else str(tick)
 
     @property
+    def lacks(self) -> str | None:
+        """What it would need to be grouped by, in words; None if it needs nothing."""
+        return "step or bins, to be grouped by" if self.cells is None else None
+
+    @property
     def cells(self) -> int | None:
         """How many values it has, NULL included; None for a continuous range without a grid."""
         extra = int(self.nullable)

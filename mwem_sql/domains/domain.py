@@ -36,10 +36,30 @@ class Domain:
         return iter(self.attributes)
 
     def __getitem__(self, name: str) -> Attribute:
-        attribute = self._by_name.get(name)
+        attribute = self.attribute(name)
         if attribute is not None:
             return attribute
         raise refuse_domain(f"column {name} of {self.table} has no public domain, so it cannot be queried", CURE)
+
+    def attribute(self, name: str) -> Attribute | None:
+        """The attribute of a column; None if it is not declared."""
+        return self._by_name.get(name)
+
+    def lacks(self, column: str) -> str | None:
+        """What a column would need to be grouped by, in words; None if it needs nothing."""
+        attribute = self.attribute(column)
+        return "values, or low and high, to be queried at all" if attribute is None else attribute.lacks
+
+    def lacking(self) -> str:
+        """All columns that cannot be grouped by and what they lack, in words; empty if there are none."""
+        alike: dict[str, list[str]] = {}
+        for name in self.columns:
+            reason = self.lacks(name)
+            if reason is not None:
+                alike.setdefault(reason, []).append(name)
+        return "; ".join(
+            f"{', '.join(names)} {'lacks' if len(names) == 1 else 'lack'} {reason}" for reason, names in alike.items()
+        )
 
     @cached_property
     def _by_name(self) -> dict[str, Attribute]:
@@ -97,5 +117,5 @@ def _domain_table(
         TableError,
         "domain",
         f"domain table ({domain!r}) does not exist for this call",
-        "create it with the columns attribute, values, low, high, and COMMIT",
+        f"{catalog.nearest(con, domain)}create it with the columns attribute, values, low, high, and COMMIT",
     )

@@ -1,74 +1,125 @@
-"""A domain read off the private rows, for a person to review. Not private, on purpose: only the curator may see it."""
+"""A domain read off the private rows, for a person to review. Not private, on purpose: only the curator may see it.
+
+Owns what is suggested of a column, and why a column is left out. Must not write the script that a person reviews: that is `surface/script.py`.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
 
 import duckdb
 from sqlglot import exp
 
 from mwem_sql.boundary.relations import Relation
-from mwem_sql.database.ticks import cast, scale_of
+from mwem_sql.database import round_numbers
+from mwem_sql.database.catalog import Column
+from mwem_sql.database.ticks import Scale, cast, scale_of
 
 SUGGESTED_VALUES = 100
-"""Values that are listed of a column without an order. A text column with more gets an open list of the most frequent; others get none."""
+"""Values that are listed of a column without an order."""
+FEWEST_ROWS = 5
+SMALLEST_SHARE = 1 / 500
+"""A value is suggested if at least so many rows, and such a share of all rows, have it: names and keys are no categories."""
 
 
-def suggest_domain(con: duckdb.DuckDBPyConnection, relation: Relation) -> list[dict[str, object]]:
-    """A domain read off the data, for a person to review.
+@dataclass(frozen=True)
+class Suggestion:
+    """A row of a domain table, and what a person should think of when reading it. `missing` has a reason where nothing is suggested."""
+
+    attribute: str
+    values: list[str] | None = None
+    low: str | None = None
+    high: str | None = None
+    bins: int | None = None
+    nullable: bool = False
+    open: bool = False
+    note: str = ""
+    missing: str = ""
+
+
+def suggest_domain(
+    con: duckdb.DuckDBPyConnection, relation: Relation, declared: Collection[str] = ()
+) -> list[Suggestion]:
+    """A suggestion for every column that is not declared already.
 
     Privacy:
-        None: bounds and values are those of the private rows.
+        None: bounds, values and whether there are NULLs are those of the private rows. Bounds are rounded outwards and rare values are
+        left out, so that hardly a line has one person's own value in it; but no budget covers any of it.
     """
-    out: list[dict[str, object]] = []
-    for column in relation.columns:
+    reader = _Reader(con, relation)
+    return [reader.suggest(column) for column in relation.columns if column.name not in declared]
+
+
+class _Reader:
+    """The private rows, and how many of them a value must be in to be suggested."""
+
+    def __init__(self, con: duckdb.DuckDBPyConnection, relation: Relation) -> None:
+        self._con = con
+        self._rows = relation.tree()
+        count: int = self._one(exp.Count(this=exp.Star()))[0]
+        self._enough = max(FEWEST_ROWS, int(count * SMALLEST_SHARE))
+
+    def suggest(self, column: Column) -> Suggestion:
         name = exp.column(column.name, quoted=True)
-        row: dict[str, object] = {"attribute": column.name, "values": None, "low": None, "high": None, "open": False}
-        scale = scale_of(column.type)
-        if scale is not None:
-            value: exp.Expr = name.copy()
-            if scale.family not in {"integer", "decimal"}:  # NaN and infinity are no bounds
-                finite = exp.Anonymous(this="isfinite", expressions=[name.copy()])
-                value = exp.Case(ifs=[exp.If(this=finite, true=value)])
-            ends = [cast(exp.Min(this=value), "VARCHAR"), cast(exp.Max(this=value.copy()), "VARCHAR")]
-            row["low"], row["high"] = con.execute(exp.select(*ends).from_(relation.tree()).sql("duckdb")).fetchall()[0]
-            if row["low"] is None:
-                continue
-        else:
-            listed = (
-                exp.select(cast(name.copy(), "VARCHAR")).distinct().from_(relation.tree())
-                .where(exp.Not(this=exp.Is(this=name.copy(), expression=exp.null()))).order_by(exp.Literal.number(1))
-                .limit(SUGGESTED_VALUES + 1)
-            )  # fmt: skip
-            values = [value for (value,) in con.execute(listed.sql("duckdb")).fetchall()]
-            if len(values) > SUGGESTED_VALUES and column.type == "VARCHAR":
-                row["open"] = True
-                # Not those seen once: names and keys are no categories.
-                frequent = (
-                    exp.select(name.copy()).from_(relation.tree())
-                    .where(exp.Not(this=exp.Is(this=name.copy(), expression=exp.null()))).group_by(name.copy())
-                    .having(exp.GT(this=exp.Count(this=exp.Star()), expression=exp.Literal.number(1)))
-                    .order_by(exp.Count(this=exp.Star()).desc(), name.copy()).limit(SUGGESTED_VALUES)
-                )  # fmt: skip
-                values = [value for (value,) in con.execute(frequent.sql("duckdb")).fetchall()]
-            if not 0 < len(values) <= SUGGESTED_VALUES:
-                continue
-            row["values"] = values
-        nulls = (
-            exp.select(exp.Count(this=exp.Star()))
-            .from_(relation.tree())
-            .where(exp.Is(this=name.copy(), expression=exp.null()))
+        known, distinct, rows = self._one(
+            exp.Count(this=name.copy()),
+            exp.Count(this=exp.Distinct(expressions=[name.copy()])),
+            exp.Count(this=exp.Star()),
         )
-        row["nullable"] = row["open"] or bool(con.execute(nulls.sql("duckdb")).fetchall()[0][0])
-        row["ddl"] = _declaration(relation, row)
-        out.append(row)
-    return out
+        if not known:
+            return Suggestion(column.name, missing="no row has a value in it")
+        scale = scale_of(column.type)
+        is_counted = scale is None or scale.family == "integer"
+        if is_counted and distinct == known and known > SUGGESTED_VALUES:
+            return Suggestion(column.name, missing="every row has another value, so it is a key and no category")
+        if scale is not None:
+            return self._ordered(column.name, scale, name, nullable=known < rows)
+        return self._listed(column, name, distinct, nullable=known < rows)
 
+    def _ordered(self, column: str, scale: Scale, name: exp.Expr, *, nullable: bool) -> Suggestion:
+        value: exp.Expr = name.copy()
+        if scale.family not in {"integer", "decimal"}:  # NaN and infinity are no bounds
+            finite = exp.Anonymous(this="isfinite", expressions=[name.copy()])
+            value = exp.Case(ifs=[exp.If(this=finite, true=value)])
+        tick = scale.measure(value)
+        low, high = self._one(exp.Min(this=tick), exp.Max(this=tick.copy()))
+        if low is None:
+            return Suggestion(column, missing="no row has a finite value in it")
+        shared = [
+            exp.Anonymous(this="count_if", expressions=[exp.EQ(this=tick.copy(), expression=exp.Placeholder())])
+            for _ in range(2)
+        ]
+        at_low, at_high = self._one(*shared, given=[low, high])
+        least, most = round_numbers.outwards(
+            scale, low, high, keep_low=at_low >= self._enough, keep_high=at_high >= self._enough
+        )
+        parts = round_numbers.bins(scale, least, most)
+        note = "which values are possible? Those outside count as the nearest bound" + (
+            "" if parts is None else f"; {parts} equal bins, no finer than answers have to be"
+        )
+        ends = [round_numbers.text(scale, end) for end in (least, most)]
+        return Suggestion(column, low=ends[0], high=ends[1], bins=parts, nullable=nullable, note=note)
 
-def _declaration(relation: Relation, row: dict[str, object]) -> str:
-    """The INSERT that would declare a suggested attribute in the domain table, which need not have the column `open`."""
-    given = {name: value for name, value in row.items() if name != "open" or value}
-    table = relation.name.beside(f"{relation.name.stem}_domain").tree()
-    columns = [exp.to_identifier(name, quoted=name == "values") for name in given]
-    declared = exp.Tuple(expressions=[exp.convert(value) for value in given.values()])
-    return exp.Insert(
-        this=exp.Schema(this=table, expressions=columns), expression=exp.Values(expressions=[declared])
-    ).sql("duckdb")
+    def _listed(self, column: Column, name: exp.Expr, distinct: int, *, nullable: bool) -> Suggestion:
+        shown = cast(name.copy(), "VARCHAR")
+        frequent = (
+            exp.select(shown).from_(self._rows.copy())
+            .where(exp.Not(this=exp.Is(this=name.copy(), expression=exp.null()))).group_by(name.copy())
+            .having(exp.GTE(this=exp.Count(this=exp.Star()), expression=exp.Literal.number(self._enough)))
+            .order_by(exp.Count(this=exp.Star()).desc(), shown.copy()).limit(SUGGESTED_VALUES)
+        )  # fmt: skip
+        values = [value for (value,) in self._con.execute(frequent.sql("duckdb")).fetchall()]
+        if not values:
+            reason = f"{distinct:,} different values, none of them in {self._enough:,} rows or more"
+            return Suggestion(column.name, missing=reason)
+        if len(values) == distinct:
+            note = "are these all values that are possible? Others count as NULL, or as the first"
+            return Suggestion(column.name, values=sorted(values), nullable=nullable, note=note)
+        note = f"an open list of what {self._enough:,} rows or more have; all others are NULL. Take out what could name a person"
+        return Suggestion(column.name, values=values, nullable=True, open=True, note=note)
+
+    def _one(self, *read: exp.Expr, given: list[Any] | None = None) -> tuple[Any, ...]:
+        query = exp.select(*read).from_(self._rows.copy()).sql("duckdb")
+        return tuple(self._con.execute(query, given or []).fetchall()[0])

@@ -12,10 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from mwem_sql.compiler.pipeline import Compiled, compile_workload
+from mwem_sql.compiler.sense import check_bins
 from mwem_sql.database.dialect import fold
 from mwem_sql.database.sandbox import Sandbox
 from mwem_sql.database.session import Session
-from mwem_sql.errors import OptionError, refuse
+from mwem_sql.errors import OptionError, did_you_mean, refuse
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
 from mwem_sql.queries.answers import answer_all
@@ -49,7 +50,9 @@ class Answerer:
 
     def compile(self, workload: Workload) -> Compiled:
         with Sandbox(self._session.settings) as sandbox:
-            return compile_workload(self.stored.domain, workload, sandbox, finer_than=self.stored.classes)
+            compiled = compile_workload(self.stored.domain, workload, sandbox, finer_than=self.stored.classes)
+            check_bins(compiled, sandbox)
+            return compiled
 
     def answers(self, compiled: Compiled) -> list[Floats]:
         """One vector per query, its cells in order; NaN for the average of nothing."""
@@ -147,7 +150,7 @@ def weights(session: Session, output: str, attributes: list[str]) -> tuple[list[
                 OptionError,
                 "mwem_weights",
                 f"attribute {name!r} is not in {output}",
-                f"it has {', '.join(domain.columns)}",
+                f"{did_you_mean(name, domain.columns)}it has {', '.join(domain.columns)}",
             )
         names.append(domain.spelling[fold(name)])
     if not names or len(set(names)) < len(names):

@@ -6,11 +6,12 @@ Owns the words of the plan. Must show public facts only: no statistics of the ta
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from mwem_sql.accounting.caps import nominal, protected
 from mwem_sql.accounting.scales import noise_scale, selection_scale
 from mwem_sql.accounting.split import Split
+from mwem_sql.compiler.pipeline import Compiled
 from mwem_sql.database.session import Session
 from mwem_sql.domains.detail import Detail
 from mwem_sql.releases import coverage
@@ -28,7 +29,8 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
     counts = {name: classes.count for name, classes in compiled.classes.items()}
     widest = max(compiled.queries, key=lambda query: query.linear.domain_cells)
     noise = noise_scale(split.measure or split.always, request.rows_per_unit, split.kind)
-    warning = nominal(float(request.budget.epsilon), float(request.budget.delta), request.rows or request.total)
+    named = nominal(float(request.budget.epsilon), float(request.budget.delta), request.rows or request.total)
+    warning = "; ".join(filter(None, (named, plan.warning)))
     yield {"item": "table", "value": str(plan.relation.charged)}
     if warning:
         yield {"item": "warning", "value": warning}
@@ -47,6 +49,7 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
         "start": request.start,
         "queries": f"{len(compiled.queries):,} rows, {len(compiled.distinct[0]):,} distinct",
         "attributes": ", ".join(f"{name} {count:,}" for name, count in counts.items()) + " (classes)",
+        **_left_out(compiled, [column.name for column in plan.relation.columns]),
         "domain cells": f"{math.prod(counts.values()):,}",
         "widest query": f"{widest.linear.domain_cells:,} cells: {widest.label}",
         "candidates": "one histogram of the whole domain"
@@ -127,3 +130,12 @@ def _shortened(text: str) -> str:
     if len(text) <= SHOWN_CHARACTERS:
         return text
     return f"{text[:SHOWN_CHARACTERS]}\n... ({len(text) - SHOWN_CHARACTERS:,} characters more)"
+
+
+def _left_out(compiled: Compiled, columns: Sequence[str]) -> dict[str, str]:
+    """The columns of the table that will not be in the output, and why."""
+    reasons = {
+        name: "no public domain" if compiled.domain.attribute(name) is None else "in no query"
+        for name in columns if name not in compiled.classes
+    }  # fmt: skip
+    return {"left out": ", ".join(f"{name} ({reason})" for name, reason in reasons.items())} if reasons else {}

@@ -19,6 +19,7 @@ from mwem_sql.compiler.blocks import MAX_CELLS, CompiledQuery
 from mwem_sql.compiler.codes import Unit
 from mwem_sql.compiler.pipeline import Compiled, compile_workload
 from mwem_sql.compiler.pushdown import Pushdown, plan_pushdown
+from mwem_sql.compiler.sense import check_bins, check_constants, flat
 from mwem_sql.database.garbage import uncollected
 from mwem_sql.database.sandbox import Sandbox
 from mwem_sql.database.session import Session
@@ -52,6 +53,8 @@ class Plan:
     pushdown: Pushdown
     regime: Regime
     cap: Cap | None = None
+    idle: tuple[str, ...] = ()
+    """Predicates that no value of the public domain makes true."""
 
     @property
     def asked(self) -> dict[int, CompiledQuery]:
@@ -61,13 +64,21 @@ class Plan:
             return dict(enumerate(queries))
         return {own.query: queries[own.asked] for own in self.problem.always}
 
+    @property
+    def warning(self) -> str | None:
+        """What the workload asks in vain, in words."""
+        if not self.idle:
+            return None
+        more = f" and {len(self.idle) - 1:,} more" if len(self.idle) > 1 else ""
+        return f"asked in vain: no value of the public domain makes {flat(self.idle[0])!r}{more} true"
+
 
 @uncollected()
 def make_plan(session: Session, request: Request) -> Plan:
     """What would run for a request; every refusal of the workload happens here."""
     con = session.cursor()
     relation = relations.describe(con, request.table, session.place, RELEASE)
-    compiled = _compile(session, request, relation)
+    compiled, idle = _compile(session, request, relation)
     _check_room(request, compiled)
     regime = _regime(request, compiled)
     details = details_of(compiled.classes) if regime.detail else {}
@@ -78,7 +89,7 @@ def make_plan(session: Session, request: Request) -> Plan:
     _check_always(request, problem, shares)
     scanned = compiled.classes | {detail.name: detail.scanned for detail in details.values()}
     pushdown = plan_pushdown(relation, scanned, problem.kernel_queries(), _unit(request, relation))
-    return Plan(relation, compiled, problem, shares, pushdown, regime, cap)
+    return Plan(relation, compiled, problem, shares, pushdown, regime, cap, tuple(idle))
 
 
 def shares_of(request: Request, plan: Plan) -> Split:
@@ -87,11 +98,13 @@ def shares_of(request: Request, plan: Plan) -> Split:
     return _split(request, regime, has_details=bool(plan.problem.details), cap=plan.cap)
 
 
-def _compile(session: Session, request: Request, relation: Relation) -> Compiled:
-    """The workload against the public domain."""
+def _compile(session: Session, request: Request, relation: Relation) -> tuple[Compiled, list[str]]:
+    """The workload against the public domain, and predicates that are never true there."""
     with Sandbox(session.settings) as sandbox:
         domain = read_domain(session.cursor(), relation, request.domain, session.place, sandbox)
         compiled = compile_workload(domain, request.workload, sandbox)
+        idle = check_constants(compiled, sandbox)
+        check_bins(compiled, sandbox)
     if not compiled.classes:
         raise refuse(
             WorkloadError,
@@ -99,7 +112,7 @@ def _compile(session: Session, request: Request, relation: Relation) -> Compiled
             f"the workload ({len(request.workload)} rows) asks about no column, so there is nothing to synthesize",
             "add a predicate or a group_by over a column",
         )
-    return compiled
+    return compiled, idle
 
 
 def _regime(request: Request, compiled: Compiled) -> Regime:

@@ -14,7 +14,7 @@ from typing import Any
 
 from mwem_sql.accounting.budget import Budget
 from mwem_sql.compiler.blocks import MAX_CELLS
-from mwem_sql.errors import RELEASE, OptionError, refuse
+from mwem_sql.errors import RELEASE, OptionError, did_you_mean, refuse
 from mwem_sql.workload import Workload
 
 MAX_ROWS = 10**9
@@ -90,7 +90,10 @@ def _one_of(*words: str) -> Callable[[str, object], str]:
         if value not in words:
             allowed = " or ".join(repr(word) for word in words)
             raise refuse(
-                OptionError, RELEASE, f"{name} ({value!r}) must be {allowed}", f"leave {name} out for {words[0]!r}"
+                OptionError,
+                RELEASE,
+                f"{name} ({value!r}) must be {allowed}",
+                f"{did_you_mean(value, words)}leave {name} out for {words[0]!r}",
             )
         return str(value)
 
@@ -130,7 +133,10 @@ class Request:
         for name in options:
             if name not in OPTIONS:
                 raise refuse(
-                    OptionError, RELEASE, f"option {name} is unknown", f"the options are {', '.join(sorted(OPTIONS))}"
+                    OptionError,
+                    RELEASE,
+                    f"option {name} is unknown",
+                    f"{did_you_mean(name, OPTIONS)}the options are {', '.join(sorted(OPTIONS))}",
                 )
         given = {name: value for name, value in options.items() if value is not None}
         budget = Budget.parse(epsilon, given.pop("delta", 0), RELEASE)

@@ -9,6 +9,7 @@ import hashlib
 import json
 import threading
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import duckdb
@@ -27,6 +28,7 @@ from mwem_sql.database.garbage import uncollected
 from mwem_sql.database.session import Session, lock, transaction
 from mwem_sql.errors import RELEASE, BudgetError, OutputError, TableError, refuse
 from mwem_sql.releases import store
+from mwem_sql.releases.changes import changes, in_short
 from mwem_sql.releases.request import OPTIONS, Request
 from mwem_sql.synthesis.values import draw_rows
 
@@ -60,9 +62,19 @@ def output_lock(con: duckdb.DuckDBPyConnection, output: Name) -> threading.Lock:
     return lock(f"{rows}.{output}")
 
 
+@dataclass(frozen=True)
+class Fingerprint:
+    """A hash of a request, and what it asks in short, as JSON."""
+
+    hash: str
+    asked: str
+
+
 @uncollected()
-def fingerprint(con: duckdb.DuckDBPyConnection, session: Session, request: Request, private: Name, output: Name) -> str:
-    """A hash of the request alone, domain table included; never of the private table's content or state.
+def fingerprint(
+    con: duckdb.DuckDBPyConnection, session: Session, request: Request, private: Name, output: Name
+) -> Fingerprint:
+    """Of the request alone, domain table included; never of the private table's content or state.
 
     Options at their default are left out, and so is an `always` that is false, so that a later version with more options still knows the request; so is the
     database, if it is the output's: the file may be renamed.
@@ -75,7 +87,7 @@ def fingerprint(con: duckdb.DuckDBPyConnection, session: Session, request: Reque
         "workload": [[q.predicate, q.measure, q.group_by, q.verbatim, q.name, float(q.weight), *[True] * q.always] for q in request.workload],
         "declared": _declared(con, session, request, private), "settings": dict(session.settings),
     }  # fmt: skip
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+    return Fingerprint(hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest(), in_short(asked))
 
 
 def _declared(con: duckdb.DuckDBPyConnection, session: Session, request: Request, private: Name) -> list[str] | None:
@@ -88,12 +100,12 @@ def _declared(con: duckdb.DuckDBPyConnection, session: Session, request: Request
 
 
 def stored_release(
-    con: duckdb.DuckDBPyConnection, output: Name, request_hash: str, request: Request
+    con: duckdb.DuckDBPyConnection, output: Name, asked: Fingerprint, request: Request
 ) -> dict[str, Any] | None:
     """The stored release of this very request; an OutputError if the name is taken by anything else."""
     releases = store.releases_of(con, output)
     for facts in releases:
-        if facts["request"] == request_hash:
+        if facts["request"] == asked.hash:
             return facts
     if releases:
         if request.version is not None and all(facts["version"] != request.version for facts in releases):
@@ -102,7 +114,8 @@ def stored_release(
             OutputError,
             RELEASE,
             f"output ({output}) holds a release of another request",
-            "choose another output, or give a new version := '...' to make and charge a new release under this name",
+            "choose another output, or give a new version := '...' to make and charge a new release under this name"
+            + changes(releases[0].get("asked"), asked.asked, request.workload.queries),
         )
     if catalog.find(con, output.quoted(), catalog.Place(output.database, output.schema)) is not None:
         raise refuse(

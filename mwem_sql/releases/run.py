@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -44,9 +44,16 @@ from mwem_sql.synthesis.values import draw_rows
 _log = logging.getLogger("mwem_sql")
 
 
+_FREE = "mwem_ledger() tells the same: nothing was charged. Call again, at no loss"
+_STORED = (
+    "mwem_ledger() tells the same: the release was charged and is stored. The same call returns it at no further cost"
+)
+
+
 def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any]]:
     """Make the release or find the stored one; the output's name and the summary row."""
     started = time.monotonic()
+    calls.stands(_FREE)
     con = session.cursor()
     private, output = reuse.names(con, session, request)
     with reuse.output_lock(con, output):
@@ -55,7 +62,7 @@ def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any
         if found is not None:
             reuse.check_seed(con, session, request, private)
             reuse.restore_table(session, request, output)
-            return output, _summary(output, found, started, reused=True)
+            return output, _summary(output, found, started, (), reused=True)
         plan = make_plan(session, request)
         if is_read_only(con, output.database):
             raise refuse(
@@ -66,25 +73,50 @@ def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any
             )
         ledger = ledger_of(con, plan.relation, session.place, RELEASE)
         if request.seed is None:
-            reuse.check_unfinished(con, ledger, fingerprint, output)
+            reuse.check_unfinished(con, ledger, fingerprint.hash, output)
         charge = _charge(request, plan)
+        calls.stands(calls.UNKNOWN)  # between here and the next line that says so, it may be charged
         entry = ledger.debit(
-            session.cursor(), charge, str(output), action=RELEASE, request=fingerprint, private=request.seed is None
+            session.cursor(),
+            charge,
+            str(output),
+            action=RELEASE,
+            request=fingerprint.hash,
+            private=request.seed is None,
         )
+        calls.stands(_charged(request, output))
         status = "failed"
         try:
             held = _held(session, request, plan, ledger, entry)
             facts = _run_and_store(
-                session, request, plan, held, output=output, marks={"entry": entry, "request": fingerprint}
+                session,
+                request,
+                plan,
+                held,
+                output=output,
+                marks={"entry": entry, "request": fingerprint.hash, "asked": fingerprint.asked},
             )
             status = "done"
+            calls.stands(_STORED)
         finally:
             with (
                 calls.shielded(),
                 suppress(duckdb.Error),
             ):  # an entry that stays open counts all the same, and as done if its release is there
                 ledger.close(session.cursor(), entry, status)
-        return output, _summary(output, facts, started, reused=False)
+        warnings = (plan.warning, _uncapped(session, request, ledger))
+        return output, _summary(output, facts, started, warnings, reused=False)
+
+
+def _charged(request: Request, output: Name) -> str:
+    """What is to be said if the call is stopped between debit and store."""
+    spent = f"epsilon {float(request.budget.epsilon):g}"
+    if request.budget.delta:
+        spent += f" and delta {float(request.budget.delta):g}"
+    return (
+        f"mwem_ledger() tells the same: {spent} was charged for {output} and is spent, and nothing of it was kept. "
+        "A new version := '...' makes it anew and charges anew"
+    )
 
 
 def _charge(request: Request, plan: Plan) -> Charge:
@@ -181,9 +213,22 @@ def _factors(state: State | Mixture) -> pa.Table:
     return table
 
 
-def _summary(output: Name, facts: Mapping[str, Any], started: float, *, reused: bool) -> dict[str, Any]:
+def _uncapped(session: Session, request: Request, ledger: Ledger) -> str | None:
+    """What a table without a cap has spent in all, in words; nothing if this was its first release."""
+    balance = ledger.balance(session.cursor())
+    if balance.cap is not None or balance.spent <= request.budget.epsilon:
+        return None
+    delta = f" and delta {float(balance.delta):g}" if balance.delta else ""
+    table = ledger.source.table.table
+    return f"no cap on {table}: its releases have spent epsilon {balance.epsilon_spent:g}{delta} together (mwem_budget sets one)"
+
+
+def _summary(
+    output: Name, facts: Mapping[str, Any], started: float, warnings: Iterable[str | None], *, reused: bool
+) -> dict[str, Any]:
+    listed = [nominal(facts["epsilon"], facts["delta"], facts["rows"]), *warnings]
     shown = {
         **facts, "output": str(output), "seconds": round(time.monotonic() - started, 3), "reused": reused,
-        "protects": protected(facts["unit"], facts["rows_per_unit"]), "warning": nominal(facts["epsilon"], facts["delta"], facts["rows"]),
+        "protects": protected(facts["unit"], facts["rows_per_unit"]), "warning": "; ".join(filter(None, listed)) or None,
     }  # fmt: skip
     return {name: shown.get(name) for name in SUMMARY}

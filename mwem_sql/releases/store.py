@@ -23,7 +23,7 @@ from mwem_sql.database.session import lock, transaction
 from mwem_sql.database.ticks import cast
 from mwem_sql.domains.classes import Classes, Pieces
 from mwem_sql.domains.domain import Domain
-from mwem_sql.errors import MwemError, OutputError, TableError, legible, refuse
+from mwem_sql.errors import MwemError, OutputError, TableError, did_you_mean, legible, refuse
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
 from mwem_sql.queries.arrays import Floats
@@ -143,7 +143,14 @@ def load(con: duckdb.DuckDBPyConnection, text: str, place: Place, function: str)
         TableError,
         function,
         f"output ({text!r}) is not a release of mwem_release",
-        "name the output table of a release, in full if it is in another database",
+        f"{did_you_mean(catalog.split_name(text)[-1], _outputs(con))}name the output table of a release, in full if it is in another database",
+    )
+
+
+def _outputs(con: duckdb.DuckDBPyConnection) -> list[str]:
+    """The names of all releases of all attached databases."""
+    return sorted(
+        {str(row.get("table_name")) for home in holders(con, "releases") for row in read_rows(con, home, "releases")}
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import duckdb
@@ -18,14 +18,18 @@ from mwem_sql.accounting import statement
 from mwem_sql.accounting.accounts import ledger_of
 from mwem_sql.accounting.budget import Budget
 from mwem_sql.accounting.caps import Cap
+from mwem_sql.accounting.ledger import write_policy
+from mwem_sql.accounting.policy import requires_caps
 from mwem_sql.boundary import relations
-from mwem_sql.database import calls
+from mwem_sql.database import calls, catalog
 from mwem_sql.database.catalog import Place
 from mwem_sql.database.sandbox import Sandbox
 from mwem_sql.database.session import Session
 from mwem_sql.database.ticks import cast
+from mwem_sql.domains.attribute import Attribute
+from mwem_sql.domains.declarations import from_schema
 from mwem_sql.domains.domain import Domain, read_domain
-from mwem_sql.errors import MwemError, OptionError, WorkloadError, refuse
+from mwem_sql.errors import DomainError, MwemError, OptionError, WorkloadError, refuse
 from mwem_sql.private.suggest import suggest_domain
 from mwem_sql.releases import answer, compare
 from mwem_sql.releases.explain import plan_rows
@@ -33,6 +37,7 @@ from mwem_sql.releases.quality import QUALITY, quality
 from mwem_sql.releases.request import Request, read_whole
 from mwem_sql.releases.run import run_release
 from mwem_sql.releases.summary import SUMMARY
+from mwem_sql.surface.script import insert, script
 from mwem_sql.workload import Workload
 
 Rows = Iterable[dict[str, Any]]
@@ -125,28 +130,63 @@ def _plan(session: Session, arguments: dict[str, Any], queries: list[str] | None
 
 
 def _show_domain(session: Session, arguments: dict[str, Any], _: list[str] | None) -> Rows:
-    for attribute in _domain(session, arguments, "mwem_domain"):
-        yield {
-            "attribute": attribute.name,
-            "type": attribute.type,
-            "values": None if attribute.values is None else list(attribute.values),
-            "low": None if attribute.low is None else attribute.text(attribute.low),
-            "high": None if attribute.high is None else attribute.text(attribute.high),
-            "step": None if attribute.step is None else str(attribute.step),
-            "bins": attribute.bins,
-            "nullable": attribute.nullable,
-            "open": attribute.open,
-            "cells": attribute.cells,
-            "declared": attribute.source,
-        }
+    con = session.cursor()
+    domain = _domain(session, arguments, "mwem_domain")
+    relation = relations.describe(con, arguments["private_table"], session.place, "mwem_domain")
+    declared = {attribute.name: attribute for attribute in domain}
+    for column in relation.columns:
+        if column.name in declared:
+            yield _attribute(declared[column.name])
+        else:
+            yield {"attribute": column.name, "type": column.type, "lacks": domain.lacks(column.name)}
+
+
+def _attribute(attribute: Attribute) -> dict[str, Any]:
+    return {
+        "attribute": attribute.name,
+        "type": attribute.type,
+        "values": None if attribute.values is None else list(attribute.values),
+        "low": None if attribute.low is None else attribute.text(attribute.low),
+        "high": None if attribute.high is None else attribute.text(attribute.high),
+        "step": None if attribute.step is None else str(attribute.step),
+        "bins": attribute.bins,
+        "nullable": attribute.nullable,
+        "open": attribute.open,
+        "cells": attribute.cells,
+        "declared": attribute.source,
+        "lacks": attribute.lacks,
+    }
 
 
 def _suggest_domain(session: Session, arguments: dict[str, Any], _: list[str] | None) -> Rows:
     function = "mwem_suggest_domain"
     con = session.cursor()
     relation = relations.describe(con, _name(arguments, "private_table", function), session.place, function)
+    with Sandbox(session.settings) as sandbox:
+        declared = from_schema(relation, sandbox)
     ledger_of(con, relation, session.place, function).note(session.cursor(), None, function)
-    return suggest_domain(session.cursor(), relation)
+    suggestions = {each.attribute: each for each in suggest_domain(session.cursor(), relation, declared)}
+    found = {name: each for name, each in suggestions.items() if not each.missing}
+    if not found and not declared:
+        reasons = "; ".join(f"{each.attribute}: {each.missing}" for each in suggestions.values())
+        raise refuse(
+            DomainError,
+            function,
+            f"table ({relation.name.table!r}) has no column that a domain can be suggested for ({reasons})",
+            "declare the columns yourself, in the schema or in a table <name>_domain",
+        )
+    text = script(
+        relation.name,
+        session.place,
+        list(suggestions.values()),
+        {name: attribute.source for name, attribute in declared.items()},
+    )
+    for column in relation.columns:
+        if column.name in declared:
+            yield {**_attribute(declared[column.name]), "note": "declared in the schema", "script": text}
+        elif column.name in found:
+            suggested = found[column.name]
+            yield {**asdict(suggested), "ddl": insert(relation.name, session.place, suggested), "script": text}
 
 
 def _built(workload: Workload) -> Rows:
@@ -224,6 +264,28 @@ def _budget(session: Session, arguments: dict[str, Any], _: list[str] | None) ->
             "epsilon_left": balance.epsilon_left, "unit": unit, "rows_per_unit": rows_per_unit, "seeded": balance.seeded,
         }
     ]  # fmt: skip
+
+
+def _policy(session: Session, arguments: dict[str, Any], _: list[str] | None) -> Rows:
+    function, home = "mwem_policy", session.place.database
+    wanted = arguments["require_caps"]
+    if wanted is not None:
+        if not isinstance(wanted, bool):
+            raise refuse(
+                OptionError,
+                function,
+                f"require_caps ({wanted!r}) must be true or false",
+                "leave it out to see what holds",
+            )
+        if catalog.is_read_only(session.cursor(), home):
+            raise refuse(
+                OptionError,
+                function,
+                f"database ({home!r}) cannot be written",
+                "USE the database whose tables are private",
+            )
+        write_policy(session.cursor(), home, require_caps=wanted)
+    return [{"database_name": home, "require_caps": requires_caps(session.cursor(), home)}]
 
 
 def _ledger(session: Session, _: dict[str, Any], __: list[str] | None) -> Rows:
@@ -306,10 +368,14 @@ FUNCTIONS = (
     Function(
         "mwem_domain",
         {"attribute": "VARCHAR", "type": "VARCHAR", "values": "VARCHAR[]", "low": "VARCHAR", "high": "VARCHAR", "step": "VARCHAR",
-         "bins": "INTEGER", "nullable": "BOOLEAN", "open": "BOOLEAN", "cells": "BIGINT", "declared": "VARCHAR"},
+         "bins": "INTEGER", "nullable": "BOOLEAN", "open": "BOOLEAN", "cells": "BIGINT", "declared": "VARCHAR", "lacks": "VARCHAR"},
         _show_domain,
     ),
-    Function("mwem_suggest_domain", {**_DECLARED, "nullable": "BOOLEAN", "open": "BOOLEAN", "ddl": "VARCHAR"}, _suggest_domain),
+    Function(
+        "mwem_suggest_domain",
+        {**_DECLARED, "nullable": "BOOLEAN", "open": "BOOLEAN", "ddl": "VARCHAR", "bins": "INTEGER", "note": "VARCHAR", "script": "VARCHAR"},
+        _suggest_domain,
+    ),
     Function("mwem_marginals", _WORKLOAD, _marginals),
     Function("mwem_ranges", _WORKLOAD, _ranges),
     Function("mwem_parities", _WORKLOAD, _parities),
@@ -326,6 +392,7 @@ FUNCTIONS = (
          "delta_spent": "DOUBLE", "epsilon_left": "DOUBLE", "unit": "VARCHAR", "rows_per_unit": "INTEGER", "seeded": "INTEGER"},
         _budget,
     ),
+    Function("mwem_policy", {"database_name": "VARCHAR", "require_caps": "BOOLEAN"}, _policy),
     Function(
         "mwem_ledger",
         {"database_name": "VARCHAR", "schema_name": "VARCHAR", "table_name": "VARCHAR", "output": "VARCHAR", "epsilon": "DOUBLE",

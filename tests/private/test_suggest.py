@@ -1,4 +1,4 @@
-"""A suggested domain declares what is in the table."""
+"""What is suggested declares what is in the table, in round numbers and without rare values."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import pytest
 
 from mwem_sql.boundary import relations
 from mwem_sql.database.catalog import Place
-from mwem_sql.domains.domain import Domain
-from mwem_sql.private.suggest import suggest_domain
+from mwem_sql.private.suggest import Suggestion, suggest_domain
 
 
 @pytest.fixture
@@ -19,29 +18,37 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
         yield con
 
 
-def test_suggestions_declare_what_was_seen(con: duckdb.DuckDBPyConnection) -> None:
-    con.execute(
-        """CREATE TABLE t ("my age" INTEGER, sex VARCHAR, name VARCHAR, d DATE, x DOUBLE, empty INTEGER, b BOOLEAN);
-           INSERT INTO t SELECT 20 + i % 30, CASE WHEN i % 2 = 0 THEN 'it''s' ELSE 'M' END, 'name ' || i, DATE '2020-01-01' + (i % 9)::INTEGER, i / 4, NULL, true
-           FROM range(200) r(i);
-           INSERT INTO t (sex, x, d) VALUES ('M', 'nan', 'infinity'), ('M', 'inf', NULL), ('M', NULL, NULL);
-           ALTER TABLE t ADD COLUMN town VARCHAR; UPDATE t SET town = CASE WHEN rowid % 2 = 0 THEN name WHEN rowid % 3 = 0 THEN 'Genf' ELSE 'Bern' END"""
-    )
+def suggested(con: duckdb.DuckDBPyConnection, *declared: str) -> dict[str, Suggestion]:
     relation = relations.describe(con.cursor(), "t", Place("memory", "main"), "f")
-    rows = suggest_domain(con.cursor(), relation)
-    assert [(row["attribute"], row["values"], row["low"], row["high"], row["nullable"]) for row in rows] == [
-        ("my age", None, "20", "49", True), ("sex", ["M", "it's"], None, None, False), ("d", None, "2020-01-01", "2020-01-09", True),
-        ("x", None, "0.0", "49.75", True), ("b", ["true"], None, None, True), ("town", ["Bern", "Genf"], None, None, True),
-    ]  # fmt: skip
+    return {each.attribute: each for each in suggest_domain(con.cursor(), relation, declared)}
+
+
+def test_suggestions_are_round_and_common(con: duckdb.DuckDBPyConnection) -> None:
     con.execute(
-        'CREATE TABLE t_domain (attribute VARCHAR, "values" VARCHAR[], low VARCHAR, high VARCHAR, nullable BOOLEAN)'
+        """CREATE TABLE t (id INTEGER, "my age" INTEGER, sex VARCHAR, name VARCHAR, d DATE, x DOUBLE, empty INTEGER, class INTEGER, rare VARCHAR, town VARCHAR);
+           INSERT INTO t SELECT i, 20 + i % 51, CASE WHEN i % 2 = 0 THEN 'it''s' ELSE 'M' END, 'name ' || i, DATE '2020-01-05' + (i % 9)::INTEGER,
+               i / 4, NULL, 1 + i % 3, CASE WHEN i < 3 THEN 'prince' ELSE 'other' END, CASE WHEN i % 2 = 0 THEN 'n' || i WHEN i % 3 = 0 THEN 'Genf' ELSE 'Bern' END
+           FROM range(200) r(i);
+           INSERT INTO t (sex, x, d) VALUES ('M', 'nan', 'infinity'), ('M', 'inf', NULL), ('M', NULL, NULL)"""
     )
-    for row in rows:
-        if row["open"]:
-            con.execute("ALTER TABLE t_domain ADD COLUMN open BOOLEAN")
-        con.execute(row["ddl"])
-    declared = Domain.from_schema(con, "t")
-    assert [(item.name, item.values, item.nullable, item.open) for item in declared] == [
-        ("my age", None, True, False), ("sex", ("M", "it's"), False, False), ("d", None, True, False), ("x", None, True, False),
-        ("b", ("true",), True, False), ("town", ("Bern", "Genf"), True, True),
-    ]  # fmt: skip
+    found = suggested(con)
+    shown = {
+        name: (each.values, each.low, each.high, each.bins, each.nullable, each.open)
+        for name, each in found.items()
+        if not each.missing
+    }
+    assert shown == {
+        "my age": (None, "10", "80", None, True, False),  # 20 and 70 are round, but less than five rows have them
+        "sex": (["M", "it's"], None, None, None, False, False),
+        "d": (None, "2020-01-05", "2020-01-13", None, True, False),
+        "x": (None, "0", "50", 10, True, False),
+        "class": (None, "1", "3", None, True, False),
+        "rare": (["other"], None, None, None, True, True),
+        "town": (["Bern", "Genf"], None, None, None, True, True),
+    }
+    assert {name: each.missing for name, each in found.items() if each.missing} == {
+        "id": "every row has another value, so it is a key and no category",
+        "name": "every row has another value, so it is a key and no category",
+        "empty": "no row has a value in it",
+    }
+    assert suggested(con, "x", "sex").keys() == found.keys() - {"x", "sex"}

@@ -1,0 +1,91 @@
+"""`mwem-sql suggest titanic.csv > titanic.sql`: a script that goes from a file to its release, for a person to review.
+
+Owns how the table is made from the file: with the types that are found now, so that nothing is found out when the script runs. The rest of
+the script is what `mwem_suggest_domain` gives.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+
+import duckdb
+from sqlglot import exp
+
+from mwem_sql.cli.console import connection
+from mwem_sql.errors import OptionError, refuse
+
+_EMPTY = "(empty)"  # how DuckDB prints that there is none
+_DEFAULTS = {
+    "delim": ",",
+    "quote": '"',
+    "escape": '"',
+    "comment": "",
+    "skip": 0,
+    "dateformat": None,
+    "timestampformat": None,
+}
+SNIFF = """SELECT Delimiter, Quote, Escape, Comment, SkipRows, DateFormat, TimestampFormat, HasHeader, Columns
+    FROM sniff_csv(?, sample_size := -1)"""
+SCRIPT = "SELECT any_value(script) FROM mwem_suggest_domain(?)"
+
+
+def run(arguments: list[str]) -> int:
+    """Print the script."""
+    parser = argparse.ArgumentParser(
+        prog="mwem-sql suggest",
+        description="Print a script that makes a table from a file and releases it. NOT PRIVATE: it reads the rows; review it.",
+        epilog="mwem-sql suggest titanic.csv > titanic.sql; then read it, change it, and: mwem-sql titanic.duckdb -f titanic.sql",
+    )
+    parser.add_argument("file", help="a CSV or Parquet file")
+    parser.add_argument("--table", metavar="NAME", help="what the table is to be called; the file's name without one")
+    options = parser.parse_args(arguments)
+    name = options.table or re.sub(r"\W", "_", Path(options.file).name.split(".")[0])
+    with connection(parser, ":memory:", read_only=False) as con:
+        created = made_from(con, options.file, name)
+        con.execute(created)
+        ((script,),) = con.execute(SCRIPT, [exp.to_identifier(name).sql("duckdb")]).fetchall()
+    title, _, rest = script.partition("\n\n")
+    print(
+        f"{title}\n\n-- 0. The table. CHECK the types: nothing is found out from the file when this runs.\n{created};\n\n{rest}",
+        end="",
+    )
+    return 0
+
+
+def made_from(con: duckdb.DuckDBPyConnection, file: str, table: str) -> str:
+    """The statement that makes the table, with declared types."""
+    if not Path(file).is_file():
+        raise refuse(OptionError, "mwem-sql suggest", f"file ({file!r}) does not exist", "name a CSV or Parquet file")
+    if Path(file).suffix.lower() == ".parquet":
+        read = exp.Anonymous(this="read_parquet", expressions=[exp.Literal.string(file)])
+    else:
+        read = exp.Anonymous(this="read_csv", expressions=[exp.Literal.string(file), *_declared(con, file)])
+    rows = exp.select("*").from_(exp.Table(this=read))
+    target = exp.Table(this=exp.to_identifier(table, quoted=True))
+    return exp.Create(this=target, kind="TABLE", exists=True, expression=rows).sql("duckdb", normalize_functions=False)
+
+
+def _declared(con: duckdb.DuckDBPyConnection, file: str) -> list[exp.Expr]:
+    try:
+        (found,) = con.execute(SNIFF, [file]).fetchall()
+    except duckdb.Error as error:
+        raise refuse(
+            OptionError, "mwem-sql suggest", f"file ({file!r}) cannot be read as CSV: {str(error).splitlines()[0]}",
+            "name a CSV or Parquet file; or write the CREATE TABLE yourself, and call mwem_suggest_domain",
+        ) from None  # fmt: skip
+    *form, header, columns = found
+    given = dict(zip(_DEFAULTS, ("" if value == _EMPTY else value for value in form), strict=True))
+    if not given["escape"]:  # none was needed
+        given["escape"] = _DEFAULTS["escape"]
+    arguments: dict[str, exp.Expr] = {"auto_detect": exp.false(), "header": exp.convert(header)}
+    arguments |= {name: exp.convert(value) for name, value in given.items() if value != _DEFAULTS[name]}
+    types = [
+        exp.PropertyEQ(
+            this=exp.to_identifier(column["name"], quoted=True), expression=exp.Literal.string(column["type"])
+        )
+        for column in columns
+    ]
+    arguments["columns"] = exp.Struct(expressions=types)
+    return [exp.PropertyEQ(this=exp.to_identifier(name), expression=value) for name, value in arguments.items()]

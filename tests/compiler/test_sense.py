@@ -1,0 +1,100 @@
+"""Questions that tell nothing, or not what was meant, are refused before anything is charged."""
+
+from __future__ import annotations
+
+import duckdb
+import pytest
+from conftest import Connection, Open
+
+import mwem_sql
+
+TABLE = """
+    CREATE TABLE t (age INTEGER NOT NULL CHECK (age BETWEEN 0 AND 99), x DOUBLE, d DATE, city VARCHAR NOT NULL CHECK (city IN ('Bern', 'Zürich', 'Genf')), o VARCHAR);
+    INSERT INTO t SELECT i % 100, i % 90, '2020-03-04', 'Bern', 'aa' FROM range(300) r(i);
+    CREATE TABLE t_domain (attribute VARCHAR, "values" VARCHAR[], low VARCHAR, high VARCHAR, bins INTEGER, open BOOLEAN);
+    INSERT INTO t_domain VALUES ('x', NULL, '0', '90', 18, false), ('d', NULL, '2020-01-01', '2020-12-31', 12, false), ('o', ['aa', 'bb'], NULL, NULL, NULL, true);
+    CREATE TABLE w (predicate VARCHAR, group_by VARCHAR, measure VARCHAR)"""
+
+
+@pytest.fixture
+def con(connect: Open) -> Connection:
+    con = connect()
+    con.execute(TABLE)
+    return con
+
+
+def planned(con: Connection, *row: str | None) -> dict[str, str]:
+    con.execute("DELETE FROM w")
+    con.execute("INSERT INTO w VALUES (?, ?, ?)", [*row, *[None] * (3 - len(row))])
+    con.execute("INSERT INTO w (predicate) VALUES ('age > 4')")
+    return dict(con.execute("SELECT item, value FROM mwem_plan('t', w, 1)").fetchall())
+
+
+@pytest.mark.parametrize(
+    ("text", "known", "hint"),
+    [
+        (
+            "city = 'Zurich'",
+            "false or NULL",
+            "did you mean 'Zürich'? city has no value 'Zurich', but Bern, Zürich, Genf",
+        ),
+        ("age > 40 AND city = 'Paris'", "false or NULL", "city has no value 'Paris', but Bern, Zürich, Genf"),
+        ("city IN ('Paris', 'Rom')", "false or NULL", "city has no value 'Paris'"),
+        ("age = 120", "false or NULL", "age lies from 0 to 99; values outside count as the nearest of them"),
+        ("o = 'cc'", "false or NULL", "o has no value 'cc', but aa, bb; add it to the domain table if it is possible"),
+        ("age + 1", "true", "write a condition, such as age + 1 > 0; 'true' counts all rows"),
+    ],
+)
+def test_a_mistake_is_refused_wherever_it_stands(con: Connection, text: str, known: str, hint: str) -> None:
+    for row in ((text,), (text, "city"), (text, None, "age")):
+        with pytest.raises(duckdb.Error) as caught:
+            planned(con, *row)
+        message = f"workload: predicate ({text!r}) is {known} for every value of the public domain, so its answer is known already. Hint: {hint}"
+        assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        None, "true", "1 = 1", "1 = 0", "1 = 1 AND age > 3", "age <= 99", "age BETWEEN 0 AND 99", "city IN ('Bern', 'Zurich')", "city <> 'Zurich'",
+        "city = 'Bern' OR city = 'Zürich' OR city = 'Genf'", "age % 2", "x IS NOT NULL",
+    ],
+)  # fmt: skip
+def test_what_may_be_meant_is_answered(con: Connection, text: str | None) -> None:
+    assert "warning" not in planned(con, text, "city")
+
+
+def test_ranges_outside_the_domain_are_named(con: Connection) -> None:
+    wanted = "asked in vain: no value of the public domain makes 'age > 200' true"
+    assert planned(con, "age > 200")["warning"] == wanted
+    assert con.execute("SELECT warning FROM mwem_release('t', w, 1)").fetchall() == [(wanted,)]
+
+
+@pytest.mark.parametrize(
+    ("group", "column", "hint"),
+    [
+        ("x // 10", "x", 'write floor("x" / 10), because // does not round a DOUBLE; or declare bins or step of x'),
+        ("city, floor(x / 7)", "x", "declare bins or step of x so that it changes at their ends only"),
+        ("month(d)", "d", "declare bins or step of d"),
+        ("x + age", "x", "declare bins or step of x"),
+    ],
+)
+def test_a_group_that_changes_inside_a_bin_is_refused(con: Connection, group: str, column: str, hint: str) -> None:
+    with pytest.raises(duckdb.Error, match=f"is not the same inside a bin of {column}: ") as caught:
+        planned(con, None, group)
+    assert f"Hint: {hint}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "group", ["x", "floor(x / 10)", "floor(x / 10) + age % 2", "year(d)", "CASE WHEN x > 33 THEN 'a' END", "d >= '2020-02-03'"]
+)  # fmt: skip
+def test_a_group_that_does_not_is_answered(con: Connection, group: str) -> None:
+    planned(con, None, group)
+
+
+def test_answers_refuse_it_too(con: Connection) -> None:
+    planned(con, None, "x")
+    con.execute("CALL mwem_release('t', w, 1)")
+    asked = mwem_sql.Workload.from_rows([{"group_by": "x // 10"}])
+    with pytest.raises(mwem_sql.PredicateError, match="is not the same inside a bin of x"):
+        mwem_sql.release(con, "t", "w", 1).answer(asked)
