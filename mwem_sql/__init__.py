@@ -16,12 +16,12 @@ from mwem_sql.errors import (
     TableError,
     WorkloadError,
 )
-from mwem_sql.surface.api import Release, release
+from mwem_sql.surface.api import Release, attach, detach, release
 from mwem_sql.surface.register import connect, register, unregister
 from mwem_sql.workload import Query, Workload
 
 __all__ = [
     "Attribute", "BudgetError", "CancelledError", "CellsError", "Domain", "DomainError", "EngineError", "MwemError", "OptionError", "OutputError",
-    "PredicateError", "Query", "Release", "TableError", "Workload", "WorkloadError", "cancel", "connect", "register", "release",
+    "PredicateError", "Query", "Release", "TableError", "Workload", "WorkloadError", "attach", "cancel", "connect", "detach", "register", "release",
     "unregister",
 ]  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 
 from mwem_sql.boundary import relations
-from mwem_sql.boundary.public import check_public
+from mwem_sql.boundary.public import check_public, domain_table
 from mwem_sql.boundary.relations import Relation
 from mwem_sql.database import catalog
 from mwem_sql.database.catalog import Place
@@ -89,7 +89,7 @@ def _domain_table(
     con: duckdb.DuckDBPyConnection, relation: Relation, domain: str | None, place: Place
 ) -> catalog.Name | None:
     if domain is None:
-        found = catalog.find(con, relation.name.beside(f"{relation.name.table}_domain").quoted(), place)
+        found = catalog.find(con, domain_table(con, relation.name), place)
     else:
         found = catalog.find(con, domain, place)
         if found is None:

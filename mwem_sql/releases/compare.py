@@ -9,6 +9,7 @@ import numpy as np
 
 from mwem_sql.accounting.accounts import ledger_of
 from mwem_sql.boundary import relations
+from mwem_sql.compiler.dialects.known import dialect_of
 from mwem_sql.compiler.pushdown import plan_pushdown
 from mwem_sql.database.session import Session
 from mwem_sql.private import engine
@@ -30,9 +31,11 @@ def compare(session: Session, table: str, output: str, workload: Workload) -> It
     linear = [query.linear for query in compiled.queries] + [
         query.over.linear for query in compiled.queries if query.over
     ]
-    pushdown = plan_pushdown(relation, compiled.classes, linear)
+    pushdown = plan_pushdown(relation, compiled.classes, linear, dialect=dialect_of(relation.dialect))
     ledger_of(con, relation, session.place, function).note(session.cursor(), str(ready.stored.name), function)
-    true = iter(np.split(engine.true_answers(session.cursor(), pushdown), pushdown.starts[1:]))
+    true = iter(
+        np.split(engine.true_answers(engine.engine_of(session.cursor(), relation), pushdown), pushdown.starts[1:])
+    )
     sums = [next(true).astype(np.float64) for _ in compiled.queries]
     counts = [next(true).astype(np.float64) if query.over else None for query in compiled.queries]
     truths = map(in_units, compiled.queries, sums, counts)

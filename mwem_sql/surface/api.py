@@ -21,6 +21,8 @@ from mwem_sql.releases.answer import ANSWER, Answerer
 from mwem_sql.releases.request import Request
 from mwem_sql.releases.run import run_release
 from mwem_sql.releases.summary import Summary
+from mwem_sql.surface.attaching import attach_source, detach_source
+from mwem_sql.surface.register import register
 from mwem_sql.workload import Workload
 
 WorkloadLike: TypeAlias = str | Workload | pa.Table
@@ -67,6 +69,29 @@ def release(
         return Release(**summary, _session=session, _stored=store.stored(con, output, facts))
 
     return calls.run(RELEASE, work, from_python=True)
+
+
+def attach(
+    con: duckdb.DuckDBPyConnection,
+    alias: str,
+    source: object,
+    *,
+    ledger: str | None = None,
+    timeout: float | None = None,
+) -> None:
+    """Let `alias` stand for another engine's database: `alias.schema.table` is then a private table of every function.
+
+    `source` is an ADBC connection to PostgreSQL, a SparkSession, or what `mwem_attach` takes as text; here a URI may have a password in it, which
+    is kept in memory only. `ledger` names the attached DuckDB database that keeps the accounts of its tables: by default the current one.
+    `timeout` is in seconds, for all scans of one call together.
+    """
+    session = Session.of(register(con))
+    calls.run("mwem_attach", lambda: attach_source(session, alias, source, ledger, timeout), from_python=True)
+
+
+def detach(con: duckdb.DuckDBPyConnection, alias: str) -> None:
+    """Take an alias back. Accounts, caps and releases stay."""
+    detach_source(Session.of(con), alias)
 
 
 def read_workload(session: Session, workload: object, private: str | None) -> Workload:

@@ -20,18 +20,21 @@ from mwem_sql.accounting.budget import Budget
 from mwem_sql.accounting.caps import Cap
 from mwem_sql.boundary import relations
 from mwem_sql.database import calls
-from mwem_sql.database.catalog import Place
+from mwem_sql.database.catalog import Name, Place
 from mwem_sql.database.sandbox import Sandbox
 from mwem_sql.database.session import Session
 from mwem_sql.database.ticks import cast
 from mwem_sql.domains.domain import Domain, read_domain
 from mwem_sql.errors import MwemError, OptionError, WorkloadError, refuse
+from mwem_sql.private import engine
+from mwem_sql.private.engines.opening import check_no_secret
 from mwem_sql.private.suggest import suggest_domain
 from mwem_sql.releases import answer, compare
 from mwem_sql.releases.explain import plan_rows
 from mwem_sql.releases.request import Request, read_whole
 from mwem_sql.releases.run import run_release
 from mwem_sql.releases.summary import SUMMARY
+from mwem_sql.surface.attaching import SOURCE_COLUMNS, attach_source, detach_source, source_rows
 from mwem_sql.workload import Workload
 
 Rows = Iterable[dict[str, Any]]
@@ -145,7 +148,31 @@ def _suggest_domain(session: Session, arguments: dict[str, Any], _: list[str] | 
     con = session.cursor()
     relation = relations.describe(con, _name(arguments, "private_table", function), session.place, function)
     ledger_of(con, relation, session.place, function).note(session.cursor(), None, function)
-    return suggest_domain(session.cursor(), relation)
+    declared = None
+    if relation.source is not None:
+        declared = Name(session.place.database, session.place.schema, f"{relation.name.table}_domain")
+    return suggest_domain(engine.engine_of(session.cursor(), relation), relation, declared)
+
+
+def _attach(session: Session, arguments: dict[str, Any], _: list[str] | None) -> Rows:
+    given = arguments["source"]
+    if not isinstance(given, str) or not given.strip():
+        raise refuse(
+            OptionError,
+            "mwem_attach",
+            "source must be text",
+            "write 'postgresql://user@host/database', 'sc://host:15002' or the path of a DuckDB file",
+        )
+    check_no_secret(given)
+    return [attach_source(session, arguments["alias"], given, arguments["ledger"], arguments["timeout"])]
+
+
+def _detach(session: Session, arguments: dict[str, Any], _: list[str] | None) -> Rows:
+    return [detach_source(session, arguments["alias"])]
+
+
+def _sources(session: Session, _: dict[str, Any], __: list[str] | None) -> Rows:
+    return source_rows(session)
 
 
 def _built(workload: Workload) -> Rows:
@@ -287,6 +314,9 @@ FUNCTIONS = (
         _show_domain,
     ),
     Function("mwem_suggest_domain", {**_DECLARED, "nullable": "BOOLEAN", "open": "BOOLEAN", "ddl": "VARCHAR"}, _suggest_domain),
+    Function("mwem_attach", SOURCE_COLUMNS, _attach),
+    Function("mwem_detach", SOURCE_COLUMNS, _detach),
+    Function("mwem_sources", SOURCE_COLUMNS, _sources),
     Function("mwem_marginals", _WORKLOAD, _marginals),
     Function("mwem_ranges", _WORKLOAD, _ranges),
     Function("mwem_parities", _WORKLOAD, _parities),
