@@ -105,7 +105,7 @@ class Portable:
         inner = [exp.alias_(key, f"v{k}", copy=False) for k, key in enumerate(keys)]
         if total is not None:
             inner.append(exp.alias_(total, "n"))
-            count = self.total(exp.column("n", table="__codes"))
+            count = cast(exp.Sum(this=exp.column("n", table="__codes")), "BIGINT")
         names = [exp.column(f"v{k}", table="__codes") for k in range(len(keys))]
         shown = [exp.alias_(name.copy(), f"c{k}") for k, name in enumerate(names)]
         rows = exp.select(*inner, copy=False).from_(source, copy=False).subquery("__codes", copy=False)
