@@ -29,7 +29,7 @@ from mwem_sql.queries.arrays import Integers
 from mwem_sql.queries.linear import LinearQuery
 from mwem_sql.queries.marginals import marginals
 
-__all__ = ["ChangedError", "Held", "State", "engine_of", "true_answers"]
+__all__ = ["ChangedError", "Held", "State", "as_described", "engine_of", "true_answers"]
 
 GROUPS = 2**18  # groups that are read at a time
 
@@ -46,6 +46,19 @@ Held = Callable[[Snapshot], State]
 def engine_of(con: duckdb.DuckDBPyConnection, relation: Relation) -> Engine | duckdb.DuckDBPyConnection:
     """Where the rows of a relation are: its source's engine, or a connection of the caller's own instance."""
     return con if relation.source is None else cast(Engine, relation.source.engine)
+
+
+def as_described(relation: Relation, function: str) -> Held:
+    """For calls that are not charged: the snapshot must have the relation as it was described. In this instance nothing needs to be asked."""
+
+    def held(snapshot: Snapshot) -> State:
+        if relation.source is not None:
+            facts = snapshot.describe((relation.name.schema, relation.name.table), function)
+            if facts.definition != relation.definition:
+                raise ChangedError
+        return lambda: None
+
+    return held
 
 
 def true_answers(

@@ -13,6 +13,7 @@ from mwem_sql.compiler.dialects.dialect import Dialect
 from mwem_sql.compiler.dialects.known import dialect_of
 from mwem_sql.database.catalog import Column, Name
 from mwem_sql.database.ticks import cast, scale_of
+from mwem_sql.private.engine import as_described
 from mwem_sql.private.engines.instance import SameInstance
 from mwem_sql.private.engines.protocol import Engine
 
@@ -31,6 +32,7 @@ def suggest_domain(
     dialect = dialect_of(relation.dialect)
     engine = SameInstance(rows) if isinstance(rows, duckdb.DuckDBPyConnection) else rows
     with engine.snapshot() as snapshot:
+        as_described(relation, "mwem_suggest_domain")(snapshot)
 
         def ask(query: exp.Select) -> list[tuple[Any, ...]]:
             batches = snapshot.run(dialect.sql(query), SUGGESTED_VALUES)

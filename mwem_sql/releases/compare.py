@@ -34,7 +34,12 @@ def compare(session: Session, table: str, output: str, workload: Workload) -> It
     pushdown = plan_pushdown(relation, compiled.classes, linear, dialect=dialect_of(relation.dialect))
     ledger_of(con, relation, session.place, function).note(session.cursor(), str(ready.stored.name), function)
     true = iter(
-        np.split(engine.true_answers(engine.engine_of(session.cursor(), relation), pushdown), pushdown.starts[1:])
+        np.split(
+            engine.true_answers(
+                engine.engine_of(session.cursor(), relation), pushdown, engine.as_described(relation, function)
+            ),
+            pushdown.starts[1:],
+        )
     )
     sums = [next(true).astype(np.float64) for _ in compiled.queries]
     counts = [next(true).astype(np.float64) if query.over else None for query in compiled.queries]
