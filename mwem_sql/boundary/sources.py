@@ -136,5 +136,14 @@ def remove(con: duckdb.DuckDBPyConnection, alias: str) -> Source:
         return source
 
 
+def close_all() -> None:
+    """Close every engine: drivers that are collected after Python has ended complain."""
+    with _GUARD:
+        for own in _ATTACHED.values():
+            for source in own.values():
+                source.engine.close()
+        _ATTACHED.clear()
+
+
 def _schemas(con: duckdb.DuckDBPyConnection) -> set[str]:
     return {fold(name) for (name,) in con.execute("SELECT DISTINCT schema_name FROM duckdb_schemas()").fetchall()}

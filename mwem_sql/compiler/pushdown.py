@@ -147,7 +147,7 @@ class _Planner:
                 rest = _without(left, aggregated)
                 touched = self.paired.union(*multiplied)
                 base = _Draft(self._product_cost(touched) + self._aggregates_cost(aggregated), multiplied, aggregated)
-                best = min(best, *self._grouped(base, rest, best.cost), key=lambda draft: draft.cost)
+                best = min([best, *self._grouped(base, rest, best.cost)], key=lambda draft: draft.cost)
         if () in self.sets and not best.unions and not best.multiplied and not self.paired:
             best = replace(best, aggregated=[*best.aggregated, ()])
         return list(self._parts(best))

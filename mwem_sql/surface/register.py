@@ -18,6 +18,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from mwem_sql.boundary import sources
 from mwem_sql.database import calls
 from mwem_sql.database.catalog import Place, is_read_only
 from mwem_sql.database.resources import read_sql
@@ -195,6 +196,7 @@ def _drops() -> list[str]:
 @atexit.register
 def _close_all() -> None:
     calls.finish(_PATIENCE)
+    sources.close_all()
     # A connection that holds Python functions and is still open at exit makes DuckDB 2.0 report leaks.
     for instance in _INSTANCES.values():
         instance.close()

@@ -31,6 +31,7 @@ _TYPES = {
     "tinyint": "TINYINT", "smallint": "SMALLINT", "int": "INTEGER", "bigint": "BIGINT", "float": "FLOAT", "double": "DOUBLE",
     "boolean": "BOOLEAN", "string": "VARCHAR", "date": "DATE", "timestamp": "TIMESTAMP WITH TIME ZONE", "timestamp_ntz": "TIMESTAMP",
 }  # fmt: skip
+_DECLARED = "__CHAR_VARCHAR_TYPE_STRING"  # where Spark keeps that a string is a CHAR or VARCHAR
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _TEXT = re.compile(r"varchar\(\d+\)|string collate \w+")
 # Constants have no zone of their own; a file that is gone or damaged fails the scan, and does not count as empty.
@@ -197,7 +198,7 @@ class _Relation:
         columns = tuple(
             Column(field.name, kind, field.nullable)
             for field in schema
-            if (kind := _type(field.dataType.simpleString())) is not None
+            if (kind := _type(field.metadata.get(_DECLARED) or field.dataType.simpleString())) is not None
         )
         keys = (("spark", "", _plain(self._location)),), ((self._identity, *self._name),)
         return Facts(
