@@ -32,7 +32,7 @@ DAY, INSTANT = date(2020, 2, 28), datetime(2020, 3, 29, 0, 59, 59, 999_999)  # n
 TYPES: dict[str, tuple[str, str, pa.DataType]] = {
     # column: DuckDB's type, PostgreSQL's, and Arrow's, from which Spark has its own
     "i": ("INTEGER", "integer", pa.int32()), "big": ("BIGINT", "bigint", pa.int64()), "s": ("SMALLINT", "smallint", pa.int16()),
-    "dec": ("DECIMAL(12,3)", "numeric(12,3)", pa.decimal128(12, 3)), "x": ("DOUBLE", "double precision", pa.float64()), "f": ("FLOAT", "real", pa.float32()),
+    "huge": ("DECIMAL(38,10)", "numeric(38,10)", pa.decimal128(38, 10)), "dec": ("DECIMAL(12,3)", "numeric(12,3)", pa.decimal128(12, 3)), "x": ("DOUBLE", "double precision", pa.float64()), "f": ("FLOAT", "real", pa.float32()),
     "yes": ("BOOLEAN", "boolean", pa.bool_()), "t": ("VARCHAR", "text", pa.string()), "ci": ("VARCHAR", 'text COLLATE "ci"', pa.string()),
     "kind": ("ENUM('low', 'mid', 'high', 'Mid', 'n/a')", "kind", pa.string()), "d": ("DATE", "date", pa.date32()),
     "ts": ("TIMESTAMP", "timestamp", pa.timestamp("us")), "tz": ("TIMESTAMP WITH TIME ZONE", "timestamptz", pa.timestamp("us", "UTC")),
@@ -56,6 +56,8 @@ def value(rng: random.Random, name: str) -> Any:
         return rng.choice([rng.randint(-5, 30), 2**62, -(2**62), 2**63 - 1, -(2**63), 2**53 + 1])
     if name == "dec":
         return Decimal(rng.choice([rng.randint(-2000, 30_000), 10**12 - 1, -(10**12) + 1, 1, 0])).scaleb(-3)
+    if name == "huge":
+        return Decimal(rng.choice([rng.randint(-50, 2000), 10**38 - 1, -(10**38) + 1, 2**63, 10**30])).scaleb(-10)
     if name in {"x", "f"}:
         found = rng.choice([rng.choice(FLOATS), rng.uniform(-1, 2), rng.randint(0, 8) / 4])
         return float(np.float32(found)) if name == "f" and abs(found) < 1e38 else (found if name == "x" else 0.1)
@@ -104,6 +106,8 @@ def declared(rng: random.Random, name: str) -> Attribute:
             return listed(["0.000", "0.001", "1.500", "-2.000", "12.345"])
         low = rng.randint(-1000, 500)
         return Attribute(name, kind, nullable, low=low, high=low + rng.choice([1, 900, 20_000]))
+    if name == "huge":
+        return Attribute(name, kind, nullable, low=rng.randint(-20, 0), high=rng.choice([10, 1500]))
     if name in {"x", "f"}:
         if rng.random() < 0.2:
             return listed(["0.0", "0.25", "1.0", "0.5", "inf", "nan", "-inf"])

@@ -135,8 +135,9 @@ class Portable:
         codes = classes.codes[: len(attribute.values)].tolist()
         if attribute.type == "BOOLEAN":
             known = dict(zip(attribute.values, codes, strict=True))
-            tests = [exp.If(this=key.copy(), true=exp.Literal.number(known.get("true", missing(classes))))]
-            tests += [exp.If(this=exp.Not(this=key), true=exp.Literal.number(known.get("false", missing(classes))))]
+            yes, no = (exp.EQ(this=key.copy(), expression=exp.Boolean(this=own)) for own in (True, False))
+            tests = [exp.If(this=yes, true=exp.Literal.number(known.get("true", missing(classes))))]
+            tests += [exp.If(this=no, true=exp.Literal.number(known.get("false", missing(classes))))]
             code: exp.Expr = exp.Case(ifs=tests, default=exp.Literal.number(missing(classes)))
         else:
             code = self._among(attribute, key, dict(zip(attribute.values, codes, strict=True)), missing(classes))

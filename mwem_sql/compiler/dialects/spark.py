@@ -36,44 +36,46 @@ class Spark(Portable):
         """By a binary search, unrolled over the powers of two below the number of starts."""
         if len(starts) <= _FEW:
             return super().steps(value, scale, starts, results)
-        ticks, kind = self._ticks(value, scale)
-        later = _array([int(tick) if scale.discrete else float(tick) for tick in starts[1:]], kind)
+        found_by, kind = self._comparable(value, scale)
+        texts = [scale.text(tick) if scale.family == "decimal" else json.dumps(tick) for tick in starts[1:]]
+        later = _array(texts, kind)
         powers = [2**bit for bit in reversed(range(len(starts).bit_length()))]
         place, step = exp.column("p"), exp.column("s")
         further = exp.Add(this=place, expression=step)
         # The start number p + s is at index p + s - 1; beyond the last it is NULL, and the test is not true.
         index = exp.Sub(this=further.copy(), expression=exp.Literal.number(1))
-        test = exp.LTE(this=_get(later, index), expression=ticks)
+        test = exp.LTE(this=_get(later, index), expression=found_by)
         body = exp.Case(ifs=[exp.If(this=test, true=further)], default=place.copy())
         lambda_ = exp.Lambda(this=body, expressions=[exp.to_identifier("p"), exp.to_identifier("s")])
         found: exp.Expr = exp.Anonymous(
-            this="aggregate", expressions=[_array(powers, "INT"), cast(exp.Literal.number(0), "INTEGER"), lambda_]
+            this="aggregate",
+            expressions=[
+                _array([str(power) for power in powers], "INT"),
+                cast(exp.Literal.number(0), "INTEGER"),
+                lambda_,
+            ],
         )
         if list(results) == list(range(len(results))):
             return found
-        return _get(_array(list(results), "BIGINT"), found)
+        return _get(_array([str(result) for result in results], "BIGINT"), found)
 
-    def _ticks(self, value: exp.Expr, scale: Scale) -> tuple[exp.Expr, str]:
-        """A value in a type that JSON has: numbers as they are, days, microseconds, and decimals without their point."""
+    def _comparable(self, value: exp.Expr, scale: Scale) -> tuple[exp.Expr, str]:
+        """A value in a type that JSON has: numbers as they are, dates as days and instants as microseconds. No value is beyond it."""
         value = value.copy()
         if scale.family == "date":
             return exp.Anonymous(this="unix_date", expressions=[value]), "INT"
         if scale.family in {"timestamp", "timestamptz"}:
-            return exp.Anonymous(
-                this="unix_micros",
-                expressions=[exp.Cast(this=value, to=exp.DataType.build("TIMESTAMP_LTZ", dialect="spark"))],
-            ), "BIGINT"
+            instant = exp.Cast(this=value, to=exp.DataType.build("TIMESTAMP_LTZ", dialect="spark"))
+            return exp.Anonymous(this="unix_micros", expressions=[instant]), "BIGINT"
         if scale.family == "decimal":
-            wide = exp.Cast(this=value, to=exp.DataType.build(f"DECIMAL(38,{scale.digits})", dialect="spark"))
-            return cast(exp.Mul(this=wide, expression=exp.Literal.number(10**scale.digits)), "BIGINT"), "BIGINT"
+            return value, f"DECIMAL({scale.width},{scale.digits})"
         return (value, "DOUBLE") if scale.family == "real" else (cast(value, "BIGINT"), "BIGINT")
 
 
-def _array(values: Sequence[int | float], kind: str) -> exp.Expr:
-    """An array as one constant: Spark folds it before it reads a row."""
-    return exp.Anonymous(
-        this="from_json", expressions=[exp.Literal.string(json.dumps(values)), exp.Literal.string(f"array<{kind}>")]
-    )
+def _array(texts: Sequence[str], kind: str) -> exp.Expr:
+    """An array of numbers as one constant: Spark folds it before it reads a row."""
+    listed = exp.Literal.string("[" + ",".join(texts) + "]")
+    return exp.Anonymous(this="from_json", expressions=[listed, exp.Literal.string(f"array<{kind}>")])
 
 
 def _get(array: exp.Expr, index: exp.Expr) -> exp.Expr:
