@@ -16,7 +16,7 @@ from mwem_sql.errors import (
     TableError,
     WorkloadError,
 )
-from mwem_sql.surface.api import Release, release
+from mwem_sql.surface.api import Release, attach, detach, release
 from mwem_sql.surface.frames import load
 from mwem_sql.surface.register import connect, register, unregister
 from mwem_sql.surface.tables import (
@@ -37,6 +37,6 @@ from mwem_sql.workload import Query, Workload
 
 __all__ = [
     "Attribute", "BudgetError", "CancelledError", "CellsError", "Domain", "DomainError", "EngineError", "MwemError", "OptionError", "OutputError",
-    "PredicateError", "Query", "Release", "TableError", "Workload", "WorkloadError", "answer", "budget", "cancel", "compare", "connect", "count",
-    "domain", "ledger", "load", "marginals", "parities", "plan", "ranges", "register", "release", "suggest_domain", "unregister", "weights",
+    "PredicateError", "Query", "Release", "TableError", "Workload", "WorkloadError", "answer", "attach", "budget", "cancel", "compare", "connect", "count",
+    "detach", "domain", "ledger", "load", "marginals", "parities", "plan", "ranges", "register", "release", "suggest_domain", "unregister", "weights",
 ]  # fmt: skip

@@ -200,6 +200,44 @@ CREATE OR REPLACE MACRO mwem_ledger() AS TABLE
             integer_division: current_setting('integer_division'),
             ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL), lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
+-- Lets an alias stand for another engine's database, whose tables are then private tables: a PostgreSQL server, Spark Connect, or a DuckDB file apart.
+-- Example: CALL mwem_attach('warehouse', 'postgresql://curator@db/census')  ->  warehouse, postgresql, postgresql://db:5432/census, memory, NULL
+-- Cost: nothing; the ledger of its tables is in the database that `ledger` names
+CREATE OR REPLACE MACRO mwem_attach(alias, source, ledger := NULL, timeout := NULL) AS TABLE
+    SELECT r.* EXCLUDE (err) FROM (
+        SELECT unnest(list_transform(_mwem_attach(to_json({
+            "alias": "alias"::VARCHAR,
+            source: source::VARCHAR,
+            ledger: ledger,
+            timeout: timeout,
+            context: {database: current_database(), schema: current_schema(), settings: {
+            TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
+            integer_division: current_setting('integer_division'),
+            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL), lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
+
+-- Takes an alias back. Accounts, caps and releases stay.
+-- Example: CALL mwem_detach('warehouse')  ->  warehouse, postgresql, postgresql://db:5432/census, memory, NULL
+-- Cost: nothing
+CREATE OR REPLACE MACRO mwem_detach(alias) AS TABLE
+    SELECT r.* EXCLUDE (err) FROM (
+        SELECT unnest(list_transform(_mwem_detach(to_json({
+            "alias": "alias"::VARCHAR,
+            context: {database: current_database(), schema: current_schema(), settings: {
+            TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
+            integer_division: current_setting('integer_division'),
+            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL), lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
+
+-- The sources that are attached: alias, kind, where they are (without secrets), and the database that has their ledger.
+-- Example: FROM mwem_sources()  ->  warehouse, postgresql, postgresql://db:5432/census, memory, NULL
+-- Cost: nothing
+CREATE OR REPLACE MACRO mwem_sources() AS TABLE
+    SELECT r.* EXCLUDE (err) FROM (
+        SELECT unnest(list_transform(_mwem_sources(to_json({
+            context: {database: current_database(), schema: current_schema(), settings: {
+            TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
+            integer_division: current_setting('integer_division'),
+            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL), lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
+
 -- The fractional weighting of a stored release over some attributes: a column each, and weight.
 -- Example: FROM mwem_weights('adult_synthetic', ['sex', 'race'])  ->  Female, White, 8640.2
 -- Cost: nothing

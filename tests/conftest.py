@@ -70,7 +70,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     slow = [
         item
         for item in items
-        if any(item.get_closest_marker(name) and name not in asked for name in ("versions", "integrations", "campaign"))
+        if any(
+            item.get_closest_marker(name) and name not in asked
+            for name in ("versions", "integrations", "campaign", "engines")
+        )
     ]
     if slow:
         config.hook.pytest_deselected(items=slow)

@@ -4,6 +4,7 @@
 |---|---|---|
 | a table | its database | the one the table is marked with; else the one its name belongs to, or that of a view above it; else a new one |
 | a table of a database attached READ_ONLY | the database that knows its file, else the default one | the one that the file's path and the table's name belong to; else a new one |
+| a source (`mwem_attach`) | the attached database that knows them, else the one named at attach | the one that the names of its server, database, schema and table belong to; else a new one |
 | files, read by a view | the database that knows one of them, else the view's | the one that the files belong to; else the one of the view's name; else a new one |
 | a file, named in the place of a table | the database that knows it, else the current one | the one that the file belongs to; else a new one |
 
@@ -25,7 +26,7 @@ from mwem_sql.accounting.names import Source
 from mwem_sql.boundary.files import FileName
 from mwem_sql.boundary.relations import Relation
 from mwem_sql.database import catalog
-from mwem_sql.database.catalog import Place, is_read_only
+from mwem_sql.database.catalog import Name, Place, is_read_only
 from mwem_sql.database.metadata import Key, holders, key, key_of, read_rows
 from mwem_sql.errors import BudgetError, OutputError, refuse
 
@@ -58,6 +59,12 @@ def cap_of(con: duckdb.DuckDBPyConnection, relation: Relation, place: Place, fun
 
 def _answering(con: duckdb.DuckDBPyConnection, relation: Relation, place: Place, function: str) -> Ledger:
     table = relation.charged
+    if relation.source is not None:
+        # By its server's name and not by the alias, which is this session's.
+        shown = Name(relation.source.engine.shown, table.schema, table.table)
+        names = tuple(dict.fromkeys(name for tier in relation.keys for name in tier))
+        elsewhere = Source(shown, relation.keys, names)
+        return Ledger(_home(con, elsewhere, names, relation.source.home, function), elsewhere)
     read_only = is_read_only(con, table.database)
     if relation.files is None:
         beside = _of_table(relation)

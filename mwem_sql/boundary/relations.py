@@ -18,12 +18,14 @@ from dataclasses import dataclass, field, replace
 import duckdb
 from sqlglot import exp
 
-from mwem_sql.boundary import files
+from mwem_sql.boundary import files, sources
 from mwem_sql.boundary.files import Files, NotAllowedError
+from mwem_sql.boundary.sources import Describes, Source
 from mwem_sql.boundary.views import ROWS, NotRowWiseError, View, columns_read
 from mwem_sql.database import catalog
 from mwem_sql.database.catalog import Column, Name, Place
 from mwem_sql.database.dialect import fold, function_name
+from mwem_sql.database.metadata import Key
 from mwem_sql.errors import MwemError, OptionError, TableError, did_you_mean, refuse
 
 _MOST_VIEWS = 50  # one over the other; DuckDB itself stops at a similar depth
@@ -50,10 +52,17 @@ class Relation:
     declared: dict[str, Column] = field(default_factory=dict)
     files: Files | None = None
     odd: dict[str, str] = field(default_factory=dict)  # generated columns that may not be read, and why
+    source: Source | None = None  # where it is, if not in this instance
+    keys: tuple[tuple[Key, ...], ...] = ()  # what its rows are known by there
+    definition: object = None
 
     def tree(self) -> exp.Expr:
         """What a scan reads: the table, or the view written out."""
         return self.rows.copy()
+
+    @property
+    def dialect(self) -> str:
+        return "duckdb" if self.source is None else self.source.engine.dialect
 
     @property
     def charged(self) -> Name:
@@ -90,8 +99,18 @@ class Relation:
         return self.declared[name].name if name in self.declared else None
 
 
-def describe(con: duckdb.DuckDBPyConnection, text: str, place: Place, function: str) -> Relation:
-    """The private relation under a name; a TableError says why it cannot be one."""
+def describe(
+    con: duckdb.DuckDBPyConnection, text: str, place: Place, function: str, within: Describes | None = None
+) -> Relation:
+    """The private relation under a name; a TableError says why it cannot be one. That of a source is described by its engine, or `within` a snapshot."""
+    elsewhere = sources.named(con, text)
+    if elsewhere is not None:
+        source, parts = elsewhere
+        facts = (within or source.engine).describe(parts, function)
+        return Relation(
+            Name(source.alias, facts.schema, facts.table), facts.columns, facts.rows, facts.checks, declared=facts.declared, source=source,
+            keys=facts.keys, definition=facts.definition,
+        )  # fmt: skip
     catalog.check_functions(con, function)
     found = catalog.find(con, text, place)
     relation = _file(con, text, place, function) if found is None else _describe(con, *found, function, _MOST_VIEWS)

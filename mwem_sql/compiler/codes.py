@@ -34,7 +34,11 @@ class Unit:
 
     column: str
     rows: int
-    is_text: bool = False
+    type: str = "BIGINT"
+
+    @property
+    def is_text(self) -> bool:
+        return self.type.startswith("VARCHAR")
 
 
 def source(table: Rows, attributes: Sequence[Attribute], unit: Unit | None) -> exp.Expr:
@@ -94,13 +98,13 @@ class Reading:
 def reading(classes: Classes) -> Reading:
     if not is_wide(classes):
         return Reading(missing(classes))
-    runs = _runs(classes)
+    runs = first_of_runs(classes)
     return Reading(missing(classes), classes.pieces.lows[runs], classes.codes[runs])
 
 
 def is_wide(classes: Classes) -> bool:
     """Whether a column is cut so often that codes are found outside of SQL."""
-    return classes.attribute.values is None and not _is_counted(classes) and len(_runs(classes)) > MAX_TREE
+    return classes.attribute.values is None and not _is_counted(classes) and len(first_of_runs(classes)) > MAX_TREE
 
 
 def group_key(classes: Classes) -> exp.Expr:
@@ -193,12 +197,12 @@ def _bounded(classes: Classes, column: exp.Expr) -> exp.Expr:
         )
         known = _mapped(offset, codes)
     else:
-        runs = _runs(classes)
+        runs = first_of_runs(classes)
         known = _search(attribute, classes.pieces.lows[runs].tolist(), codes[runs].tolist())
     return cast(_or_null(column, known), integer_type(classes.count))
 
 
-def _runs(classes: Classes) -> npt.NDArray[np.intp]:
+def first_of_runs(classes: Classes) -> npt.NDArray[np.intp]:
     """The first piece of each run of neighbouring pieces in one class, NULL aside."""
     return np.flatnonzero(np.diff(classes.codes[: classes.pieces.known], prepend=-1))
 
@@ -207,7 +211,7 @@ def _is_counted(classes: Classes) -> bool:
     """Whether the code of a value between bounds is found by its distance from the low end."""
     attribute = classes.attribute
     is_range = attribute.ordered.discrete and attribute.step is None and classes.pieces.listed
-    return is_range and len(_runs(classes)) > _MAX_CUTS
+    return is_range and len(first_of_runs(classes)) > _MAX_CUTS
 
 
 def _clamped(attribute: Attribute, column: exp.Expr) -> exp.Expr:

@@ -16,8 +16,10 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
-from mwem_sql.compiler import codes, scans
+from mwem_sql.compiler import scans
 from mwem_sql.compiler.codes import Rows, Unit
+from mwem_sql.compiler.dialects.dialect import Dialect
+from mwem_sql.compiler.dialects.native import Native
 from mwem_sql.compiler.scans import BATCH, COUNT, Aggregates, Asked, GroupBy, Histogram, Names, Part, Product
 from mwem_sql.domains.classes import Classes
 from mwem_sql.queries.arrays import Integers
@@ -26,6 +28,7 @@ from mwem_sql.queries.summary import Facts
 
 __all__ = ["COUNT", "Aggregates", "GroupBy", "Histogram", "Part", "Product", "Pushdown", "Unit", "plan_pushdown"]
 
+DUCKDB = Native()
 MAX_SCAN_CELLS = 2**24  # of a histogram that holds whole groups, and of the matrix of all pairs of classes
 MAX_HELD_CELLS = 2**25  # of all histograms of one part
 _HISTOGRAM_CELLS = 2**20  # of a histogram that unites attribute sets only to save time: what a cache holds, or nearly
@@ -64,6 +67,7 @@ class Pushdown:
     queries: Sequence[LinearQuery]
     cells: Integers
     parts: tuple[Part, ...]
+    dialect: Dialect = DUCKDB
 
     @cached_property
     def starts(self) -> Integers:
@@ -71,10 +75,14 @@ class Pushdown:
 
 
 def plan_pushdown(
-    table: Rows, classes: Mapping[str, Classes], queries: Sequence[LinearQuery], unit: Unit | None = None
+    table: Rows,
+    classes: Mapping[str, Classes],
+    queries: Sequence[LinearQuery],
+    unit: Unit | None = None,
+    dialect: Dialect = DUCKDB,
 ) -> Pushdown:
     """The cheapest plan that answers every query."""
-    planner = _Planner(table, classes, queries, unit)
+    planner = _Planner(table, classes, queries, unit, dialect)
     return replace(planner.pushdown, parts=tuple(planner.cheapest()))
 
 
@@ -90,17 +98,23 @@ class _Draft:
 
 class _Planner:
     def __init__(
-        self, table: Rows, classes: Mapping[str, Classes], queries: Sequence[LinearQuery], unit: Unit | None
+        self,
+        table: Rows,
+        classes: Mapping[str, Classes],
+        queries: Sequence[LinearQuery],
+        unit: Unit | None,
+        dialect: Dialect,
     ) -> None:
+        self.dialect = dialect
         self.classes = classes
         self.names = tuple(classes)
         self.counts = [own.count for own in classes.values()]
-        self.wide = [codes.is_wide(own) for own in classes.values()]
-        self.texts = [codes.is_text(own) for own in classes.values()]
-        self.source = codes.source(table, list(dict.fromkeys(own.attribute for own in classes.values())), unit)
+        self.wide = [dialect.is_wide(own) for own in classes.values()]
+        self.texts = [dialect.is_text(own) for own in classes.values()]
+        self.source = dialect.source(table, list(classes.values()), unit)
         self.statement = _STATEMENT + (_BOUND_UNITS if unit else 0.0)
         facts = Facts.of(queries)
-        self.pushdown = Pushdown(queries, facts.cells, ())
+        self.pushdown = Pushdown(queries, facts.cells, (), dialect)
         rank = {name: place for place, name in enumerate(self.names)}
         self.pairs = self._certain_pairs(*facts.places(rank), facts.plain)
         self.paired = frozenset(self.pairs[:, 1:].ravel().tolist()) - {-1}
@@ -133,7 +147,7 @@ class _Planner:
                 rest = _without(left, aggregated)
                 touched = self.paired.union(*multiplied)
                 base = _Draft(self._product_cost(touched) + self._aggregates_cost(aggregated), multiplied, aggregated)
-                best = min(best, *self._grouped(base, rest, best.cost), key=lambda draft: draft.cost)
+                best = min([best, *self._grouped(base, rest, best.cost)], key=lambda draft: draft.cost)
         if () in self.sets and not best.unions and not best.multiplied and not self.paired:
             best = replace(best, aggregated=[*best.aggregated, ()])
         return list(self._parts(best))
@@ -154,7 +168,7 @@ class _Planner:
         return [*out, [ranks for ranks in pairs if self.paired.issuperset(ranks)]]
 
     def _is_multipliable(self, places: Iterable[int]) -> bool:
-        return sum(map(self.counts.__getitem__, places)) ** 2 <= MAX_SCAN_CELLS
+        return self.dialect.streams and sum(map(self.counts.__getitem__, places)) ** 2 <= MAX_SCAN_CELLS
 
     def _aggregatable(self, sets: Sequence[Ranks]) -> list[list[Ranks]]:
         """Sets whose queries are cheaper as aggregates than by a GROUP BY of their own."""
@@ -172,9 +186,10 @@ class _Planner:
         if base.cost >= most or not rest:
             return [base]
         touched = tuple(sorted(set(chain.from_iterable(rest))))
-        covers: list[Unions | None] = [[(touched, rest)]]
+        most_groups = self.dialect.most_groups or math.inf
+        covers: list[Unions | None] = [[(touched, rest)]] if self._cells(touched) <= most_groups else []
         for limit in _LIMITS:
-            if self._cells(touched) > limit:
+            if limit <= most_groups and self._cells(touched) > limit:
                 allowed = (most - base.cost) / (self.statement + _GROUP + _GROUP_COLUMN)
                 covers.append(self._cover(rest, limit, allowed))
         out = []
@@ -289,7 +304,9 @@ class _Planner:
                 made[0].asked.update(rows)
                 rows = {}
                 cost = self._group_cost(union, histograms)
-                yield scans.group_by(self.source, self._named(union), self.classes, made, cost=cost, whole=whole)
+                yield scans.group_by(
+                    self.dialect, self.source, self._named(union), self.classes, made, cost=cost, whole=whole
+                )
         if paired:
             rank = {self.names[place]: k for k, place in enumerate(paired)}
             plain, others = scans.plain_rows(self._asked(draft.multiplied) | rows, self.pushdown.queries, rank)
@@ -297,12 +314,24 @@ class _Planner:
             certain[:, 1:] = np.where(certain[:, 1:] < 0, -1, np.searchsorted(paired, certain[:, 1:]))
             plain = np.concatenate([certain, plain])
             yield scans.product(
-                self.source, self._named(paired), self.classes, plain, others, cost=self._product_cost(paired)
+                self.dialect,
+                self.source,
+                self._named(paired),
+                self.classes,
+                plain=plain,
+                asked=others,
+                cost=self._product_cost(paired),
             )
         if draft.aggregated:
             cost, numbers = self._aggregates_cost(draft.aggregated), self._numbers(draft.aggregated)
             yield scans.aggregates(
-                self.source, self.classes, self.pushdown.queries, numbers, self.pushdown.starts, cost=cost
+                self.dialect,
+                self.source,
+                self.classes,
+                self.pushdown.queries,
+                numbers,
+                starts=self.pushdown.starts,
+                cost=cost,
             )
 
     def _shape(self, places: Iterable[int]) -> tuple[int, ...]:

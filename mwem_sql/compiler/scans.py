@@ -14,16 +14,16 @@ import numpy as np
 import numpy.typing as npt
 from sqlglot import exp
 
-from mwem_sql.compiler import codes
 from mwem_sql.compiler.codes import Reading
+from mwem_sql.compiler.dialects.dialect import COUNT, Dialect
 from mwem_sql.database.ticks import cast
 from mwem_sql.domains.classes import Classes
 from mwem_sql.queries.arrays import Integers
 from mwem_sql.queries.linear import Block, LinearQuery
 
-COUNT = "__count"
+__all__ = ["BATCH", "COUNT", "Aggregates", "Asked", "GroupBy", "Histogram", "Names", "Part", "Product"]
+
 BATCH = 256  # aggregates of one SELECT: with thousands DuckDB plans longer than it runs
-MOST = 2**63 - 1
 _SHOWN_COLUMNS = 8
 _FEW = 4  # cells of a query that may be aggregates of their own
 _TABLE = 2**12  # class combinations of a block that may be written out in SQL
@@ -129,6 +129,7 @@ Part: TypeAlias = GroupBy | Aggregates | Product
 
 
 def group_by(
+    dialect: Dialect,
     source: exp.Expr,
     attributes: Names,
     classes: Mapping[str, Classes],
@@ -137,50 +138,35 @@ def group_by(
     cost: float,
     whole: bool,
 ) -> GroupBy:
-    """Group by codes; where one is looked up by text, by the text, and then turn the groups into codes."""
     own = [classes[name] for name in attributes]
-    # Not copied: a column that was cut ten thousand times is a large tree.
-    keys = [exp.alias_(codes.group_key(item), f"c{k}", copy=False) for k, item in enumerate(own)]
-    query = exp.select(*keys, exp.alias_(exp.Count(this=exp.Star()), COUNT), copy=False).from_(
-        source.copy(), copy=False
-    )
-    # GROUP BY ALL and not by name: the table may have a column of the same name, which would come first.
-    query.set("group", exp.Group(all=True))
-    if any(map(codes.is_text, own)):
-        found = [
-            exp.alias_(codes.group_code(item, exp.column(f"c{k}", table="__groups")), f"c{k}")
-            for k, item in enumerate(own)
-        ]
-        total = exp.alias_(cast(exp.Sum(this=exp.column(COUNT, table="__groups")), "BIGINT"), COUNT)
-        query = exp.select(*found, total).from_(query.subquery("__groups"))
-        query.set("group", exp.Group(all=True))
-    return GroupBy(attributes, query, tuple(map(codes.reading, own)), tuple(histograms), whole, cost)
+    query = dialect.grouped(source, own)
+    return GroupBy(attributes, query, tuple(map(dialect.reading, own)), tuple(histograms), whole, cost)
 
 
 def product(
-    source: exp.Expr, attributes: Names, classes: Mapping[str, Classes], plain: Integers, asked: Asked, *, cost: float
+    dialect: Dialect,
+    source: exp.Expr,
+    attributes: Names,
+    classes: Mapping[str, Classes],
+    *,
+    plain: Integers,
+    asked: Asked,
+    cost: float,
 ) -> Product:
     own = [classes[name] for name in attributes]
-    read = [exp.alias_(codes.row_code(item), f"c{k}", copy=False) for k, item in enumerate(own)]
     shape = tuple(item.count for item in own)
-    return Product(
-        attributes,
-        shape,
-        exp.select(*read, copy=False).from_(source.copy(), copy=False),
-        tuple(map(codes.reading, own)),
-        plain,
-        asked,
-        cost,
-    )
+    query = dialect.coded(source, own)
+    return Product(attributes, shape, query, tuple(map(dialect.reading, own)), plain, asked, cost)
 
 
 def aggregates(
+    dialect: Dialect,
     source: exp.Expr,
     classes: Mapping[str, Classes],
     queries: Sequence[LinearQuery],
     numbers: Iterable[int],
-    starts: Integers,
     *,
+    starts: Integers,
     cost: float,
 ) -> Aggregates:
     """One aggregate for each cell of the queries; those over the same attributes stand together and share codes."""
@@ -191,8 +177,11 @@ def aggregates(
         batch = cells[begin : begin + BATCH]
         touched = dict.fromkeys(name for number, _ in batch for name in queries[number].attributes)
         code = {name: exp.column(f"v{k}", table="__codes") for k, name in enumerate(touched)}
-        found = [exp.alias_(_aggregate(queries[number], cell, code), f"c{k}") for k, (number, cell) in enumerate(batch)]
-        inner = [exp.alias_(codes.whole_code(classes[name]), f"v{k}") for k, name in enumerate(touched)]
+        found = [
+            exp.alias_(_aggregate(dialect, queries[number], cell, code), f"c{k}")
+            for k, (number, cell) in enumerate(batch)
+        ]
+        inner = [exp.alias_(dialect.whole_code(classes[name]), f"v{k}") for k, name in enumerate(touched)]
         rows = exp.select(*inner or [exp.Star()]).from_(source.copy()).subquery("__codes")
         statements.append(exp.select(*found).from_(rows))
         places.append(np.array([starts[number] + cell for number, cell in batch], dtype=np.int64))
@@ -204,7 +193,7 @@ def can_aggregate(query: LinearQuery) -> bool:
     return query.cells <= _FEW and all(block.extent <= _TABLE for block in query.blocks) and query.bound < 2**62
 
 
-def _aggregate(query: LinearQuery, cell: int, code: Mapping[str, exp.Expr]) -> exp.Expr:
+def _aggregate(dialect: Dialect, query: LinearQuery, cell: int, code: Mapping[str, exp.Expr]) -> exp.Expr:
     """How many rows are in a cell, or the sum of what they add to it; saturates at what an int64 holds."""
     tests: list[exp.Expr] = []
     amounts: list[exp.Expr] = []
@@ -213,27 +202,18 @@ def _aggregate(query: LinearQuery, cell: int, code: Mapping[str, exp.Expr]) -> e
         counted = block.labels.ravel() == own
         place = _place(block, code)
         if not counted.all():
-            tests.append(_among(np.flatnonzero(counted), place, counted.size))
+            tests.append(_among(dialect, np.flatnonzero(counted), place, counted.size))
         if block.values is not None:
             values = np.where(counted, block.values.ravel(), 0).tolist()
-            amounts.append(codes.lookup(values, place.copy(), "BIGINT"))
+            amounts.append(dialect.lookup(values, place.copy(), "BIGINT"))
     if not amounts:
-        if not tests:
-            return exp.Count(this=exp.Star())
-        return cast(_or_zero(exp.Anonymous(this="count_if", expressions=[exp.and_(*tests)])), "BIGINT")
+        return dialect.count(exp.and_(*tests) if tests else None)
     amount = amounts[0]
     for other in amounts[1:]:
         amount = exp.Mul(this=amount, expression=other)
     if tests:
         amount = exp.Case(ifs=[exp.If(this=exp.and_(*tests), true=amount)], default=exp.Literal.number(0))
-    # SUM of BIGINT is a HUGEINT.
-    capped = exp.Anonymous(this="least", expressions=[_or_zero(exp.Sum(this=amount)), exp.Literal.number(MOST)])
-    return cast(exp.Anonymous(this="greatest", expressions=[capped, exp.Literal.number(-MOST)]), "BIGINT")
-
-
-def _or_zero(aggregate: exp.Expr) -> exp.Expr:
-    """Of no rows at all SUM is NULL, and so is DuckDB's count_if."""
-    return exp.Coalesce(this=aggregate, expressions=[exp.Literal.number(0)])
+    return dialect.total(amount)
 
 
 def _place(block: Block, code: Mapping[str, exp.Expr]) -> exp.Expr:
@@ -248,7 +228,7 @@ def _place(block: Block, code: Mapping[str, exp.Expr]) -> exp.Expr:
     return place
 
 
-def _among(counted: npt.NDArray[np.intp], place: exp.Expr, size: int) -> exp.Expr:
+def _among(dialect: Dialect, counted: npt.NDArray[np.intp], place: exp.Expr, size: int) -> exp.Expr:
     """Whether a place is among these: by comparison where they are neighbours."""
     if not counted.size:
         return exp.false()
@@ -256,7 +236,7 @@ def _among(counted: npt.NDArray[np.intp], place: exp.Expr, size: int) -> exp.Exp
     if last - first + 1 > counted.size:
         table = np.zeros(size, dtype=np.int64)
         table[counted] = 1
-        return exp.EQ(this=codes.lookup(table.tolist(), place, "UTINYINT"), expression=exp.Literal.number(1))
+        return exp.EQ(this=dialect.lookup(table.tolist(), place, "UTINYINT"), expression=exp.Literal.number(1))
     if first == last:
         return exp.EQ(this=place, expression=exp.Literal.number(first))
     if first == 0:

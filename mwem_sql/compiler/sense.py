@@ -14,7 +14,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from mwem_sql.compiler.blocks import CompiledQuery
-from mwem_sql.compiler.evaluate import run_typed
+from mwem_sql.compiler.evaluate import run, run_typed
 from mwem_sql.compiler.pipeline import Compiled, compile_workload
 from mwem_sql.database import conditions, predicate
 from mwem_sql.database.conditions import Condition, Leaf

@@ -16,13 +16,22 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import duckdb
 
 from mwem_sql.errors import CancelledError, refuse
 
 Result = TypeVar("Result")
+
+
+class Interruptible(Protocol):
+    """A connection whose statements can be stopped from another thread."""
+
+    def interrupt(self) -> None: ...
+
+
+Tracked = TypeVar("Tracked", bound=Interruptible)
 
 _AGAIN = 0.05  # seconds: an exception that falls into a destructor is lost, and an interrupt between two statements
 _LEAVE = 0.25  # seconds that DuckDB's threads take from a call's end to that of its statement
@@ -50,9 +59,9 @@ class Call:
         self.stopped = self.interrupted = self.told = False
         self._shielded = False
         self._thread = threading.get_ident()
-        self._connections: list[weakref.ref[duckdb.DuckDBPyConnection]] = []
+        self._connections: list[weakref.ref[Interruptible]] = []
 
-    def track(self, con: duckdb.DuckDBPyConnection) -> None:
+    def track(self, con: Interruptible) -> None:
         self._connections.append(weakref.ref(con))
 
     def stop(self, *, by_signal: bool) -> None:
@@ -68,7 +77,7 @@ class Call:
                     _raise(self._thread, _Stop)
                     for known in self._connections:
                         con = known()
-                        with suppress(duckdb.Error):
+                        with suppress(Exception):  # of whatever engine's driver
                             if con is not None:
                                 con.interrupt()
             time.sleep(_AGAIN)
@@ -149,8 +158,8 @@ def stands(standing: str) -> None:
         call.standing = standing
 
 
-def track(con: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
-    """Have the statements of a connection interrupted if the call of this thread, if any, is stopped."""
+def track(con: Tracked) -> Tracked:
+    """Have the statements of a connection, of DuckDB's or of another engine's, interrupted if the call of this thread, if any, is stopped."""
     call = getattr(_HERE, "call", None)
     if call is not None:
         call.track(con)

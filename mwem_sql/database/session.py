@@ -52,6 +52,14 @@ class Session:
         return calls.track(self.fresh())
 
 
+def instance(con: duckdb.DuckDBPyConnection) -> str | None:
+    """The key of the instance that a connection belongs to; None where `register` was not called on it."""
+    try:
+        return str(con.cursor().execute("SELECT _mwem_instance('')").fetchall()[0][0])
+    except duckdb.Error:
+        return None
+
+
 def lock(name: str) -> threading.Lock:
     """One lock per name and process. No other process can write to the same DuckDB file."""
     with _LOCKS_GUARD:

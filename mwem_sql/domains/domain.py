@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 
 from mwem_sql.boundary import relations
-from mwem_sql.boundary.public import check_public
+from mwem_sql.boundary.public import check_public, domain_table
 from mwem_sql.boundary.relations import Relation
 from mwem_sql.database import catalog
 from mwem_sql.database.catalog import Place
@@ -106,7 +106,7 @@ def read_domain(
 def _domain_table(
     con: duckdb.DuckDBPyConnection, relation: Relation, domain: str | None, place: Place
 ) -> catalog.Name | None:
-    name = relation.name.beside(f"{relation.name.stem}_domain").quoted() if domain is None else domain
+    name = domain_table(con, relation.name) if domain is None else domain
     found = catalog.find(con, name, place)
     if found is not None:
         check_public(con, found, relation.names, "domain table", "domain")

@@ -1,12 +1,14 @@
-"""Runs the scans of the private table. Sees private facts, as only the other modules of this folder do.
+"""Runs the scans of the private table, on whatever engine has it. Sees private facts, as only the other modules of this folder do.
 
-Nothing here may raise with a text of DuckDB's: its errors quote values. Callers get true answers and hand them to a kernel.
+Nothing here may raise with a text of the engine's: its errors quote values. Callers get true answers and hand them to a kernel.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from contextlib import contextmanager
+from typing import Any, cast
 
 import duckdb
 import numpy as np
@@ -14,15 +16,20 @@ import numpy.typing as npt
 import pyarrow as pa
 from sqlglot import exp
 
+from mwem_sql.boundary.relations import Relation
 from mwem_sql.compiler.codes import Reading
 from mwem_sql.compiler.pushdown import Pushdown
 from mwem_sql.compiler.scans import Aggregates, GroupBy, Product
 from mwem_sql.errors import EngineError
+from mwem_sql.private.engines.instance import SameInstance
+from mwem_sql.private.engines.protocol import ChangedError, Engine, Snapshot
 from mwem_sql.private.pair_counts import Pairs
 from mwem_sql.queries.answers import answer_all
 from mwem_sql.queries.arrays import Integers
 from mwem_sql.queries.linear import LinearQuery
 from mwem_sql.queries.marginals import marginals
+
+__all__ = ["ChangedError", "Held", "State", "as_described", "engine_of", "true_answers"]
 
 GROUPS = 2**18  # groups that are read at a time
 
@@ -33,15 +40,33 @@ _FIXED = (
 _CHANGED = "the private table or its files were replaced or written to while they were read. Hint: release when nobody writes; give a new version := '...'"
 
 State = Callable[[], object]
-Held = Callable[[duckdb.DuckDBPyConnection], State]
+Held = Callable[[Snapshot], State]
 
 
-class ChangedError(Exception):
-    """What is to be read is no longer what was planned and charged."""
+def engine_of(con: duckdb.DuckDBPyConnection, relation: Relation) -> Engine | duckdb.DuckDBPyConnection:
+    """Where the rows of a relation are: its source's engine, or a connection of the caller's own instance."""
+    return con if relation.source is None else cast(Engine, relation.source.engine)
 
 
-def true_answers(con: duckdb.DuckDBPyConnection, pushdown: Pushdown, held: Held = lambda _: lambda: None) -> Integers:
+def as_described(relation: Relation, function: str) -> Held:
+    """For calls that are not charged: the snapshot must have the relation as it was described. In this instance nothing needs to be asked."""
+
+    def held(snapshot: Snapshot) -> State:
+        if relation.source is not None:
+            facts = snapshot.describe((relation.name.schema, relation.name.table), function)
+            if facts.definition != relation.definition:
+                raise ChangedError
+        return lambda: None
+
+    return held
+
+
+def true_answers(
+    rows: Engine | duckdb.DuckDBPyConnection, pushdown: Pushdown, held: Held = lambda _: lambda: None
+) -> Integers:
     """The exact answers of all queries, over all public cells, from one snapshot of the table: one vector.
+
+    `rows` says where the table is: an engine, or a connection of the instance that has it.
 
     `held` is asked within the snapshot: it raises a ChangedError if the rows are no longer those that were charged, and says how to ask for
     the state of what is in no snapshot, files, which must be the same before and after all scans.
@@ -49,31 +74,28 @@ def true_answers(con: duckdb.DuckDBPyConnection, pushdown: Pushdown, held: Held 
     Privacy:
         Returns private facts. They may go into a `Kernel` and, where a function is documented as not private, to the curator.
     """
-    answers = _run(con, pushdown, held)
+    answers = _run(SameInstance(rows) if isinstance(rows, duckdb.DuckDBPyConnection) else rows, pushdown, held)
     if isinstance(answers, str):
         raise EngineError(f"engine: {answers}")
     return answers
 
 
-def _run(con: duckdb.DuckDBPyConnection, pushdown: Pushdown, held: Held) -> Integers | str:
+def _run(engine: SameInstance | Engine, pushdown: Pushdown, held: Held) -> Integers | str:
     """All answers; one of two fixed texts when anything failed, with nothing of why."""
     try:
         out = np.zeros(int(pushdown.cells.sum()), dtype=np.int64)
-        con.execute("BEGIN TRANSACTION")
-        try:
-            state = held(con)
-            before = state()
+        with engine.snapshot() as snapshot, _limited(snapshot, engine.timeout):
+            state = held(snapshot)
+            before = state(), snapshot.state()
             for part in pushdown.parts:
                 if isinstance(part, GroupBy):
-                    _grouped(con, part, pushdown, out)
+                    _grouped(snapshot, part, pushdown, out)
                 elif isinstance(part, Product):
-                    _multiplied(con, part, pushdown, out)
+                    _multiplied(snapshot, part, pushdown, out)
                 else:
-                    _aggregated(con, part, out)
-            if state() != before:
+                    _aggregated(snapshot, part, pushdown, out)
+            if (state(), snapshot.state()) != before:
                 return _CHANGED
-        finally:
-            con.execute("ROLLBACK")
     except ChangedError:
         return _CHANGED
     except Exception:  # noqa: BLE001  whatever it is, it may quote a private value
@@ -81,12 +103,23 @@ def _run(con: duckdb.DuckDBPyConnection, pushdown: Pushdown, held: Held) -> Inte
     return out
 
 
-def _read(con: duckdb.DuckDBPyConnection, statement: exp.Select, rows: int) -> Iterator[pa.RecordBatch]:
-    """The result in batches: neither DuckDB nor Python holds all of it."""
-    relation = con.sql(statement.sql("duckdb"))
-    # DuckDB 1.4 has the older name only, and later ones warn of it.
-    reader = relation.to_arrow_reader if hasattr(relation, "to_arrow_reader") else relation.fetch_record_batch
-    yield from reader(rows)
+@contextmanager
+def _limited(snapshot: Snapshot, seconds: float | None) -> Iterator[None]:
+    """Stop the scans when their time is over."""
+    if seconds is None:
+        yield
+        return
+    timer = threading.Timer(seconds, snapshot.interrupt)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _read(snapshot: Snapshot, pushdown: Pushdown, statement: exp.Select, rows: int) -> Iterator[pa.RecordBatch]:
+    return snapshot.run(pushdown.dialect.sql(statement), rows)
 
 
 def _codes(batch: pa.RecordBatch, column: int, reading: Reading) -> npt.NDArray[Any]:
@@ -102,11 +135,11 @@ def _codes(batch: pa.RecordBatch, column: int, reading: Reading) -> npt.NDArray[
     )
 
 
-def _grouped(con: duckdb.DuckDBPyConnection, part: GroupBy, pushdown: Pushdown, out: Integers) -> None:
+def _grouped(snapshot: Snapshot, part: GroupBy, pushdown: Pushdown, out: Integers) -> None:
     """Add every group to the histograms, and answer from their marginals."""
     counts = [np.zeros(histogram.cells, dtype=np.int64) for histogram in part.histograms]
     places = [[part.attributes.index(name) for name in histogram.attributes] for histogram in part.histograms]
-    for batch in _read(con, part.statement, GROUPS):
+    for batch in _read(snapshot, pushdown, part.statement, GROUPS):
         codes = [_codes(batch, column, reading) for column, reading in enumerate(part.readings)]
         rows = batch.column(len(codes)).to_numpy()
         for histogram, own, cells in zip(part.histograms, places, counts, strict=True):
@@ -121,16 +154,16 @@ def _grouped(con: duckdb.DuckDBPyConnection, part: GroupBy, pushdown: Pushdown, 
             _answer(pushdown, numbers, found[names], out)
 
 
-def _aggregated(con: duckdb.DuckDBPyConnection, part: Aggregates, out: Integers) -> None:
+def _aggregated(snapshot: Snapshot, part: Aggregates, pushdown: Pushdown, out: Integers) -> None:
     for statement, places in zip(part.statements, part.places, strict=True):
-        for batch in _read(con, statement, 1):
+        for batch in _read(snapshot, pushdown, statement, 1):
             out[places] = [column[0].as_py() for column in batch.columns]
 
 
-def _multiplied(con: duckdb.DuckDBPyConnection, part: Product, pushdown: Pushdown, out: Integers) -> None:
+def _multiplied(snapshot: Snapshot, part: Product, pushdown: Pushdown, out: Integers) -> None:
     """Count all pairs of classes, and answer from the matrix of them."""
     pairs = Pairs(part.shape)
-    for batch in _read(con, part.statement, pairs.rows):
+    for batch in _read(snapshot, pushdown, part.statement, pairs.rows):
         pairs.add([_codes(batch, column, reading) for column, reading in enumerate(part.readings)])
     pairs.finish()
     pairs.copy_marginals(part.plain, pushdown.starts, out)

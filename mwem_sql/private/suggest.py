@@ -5,7 +5,7 @@ Owns what is suggested of a column, and why a column is left out. Must not write
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,9 +13,15 @@ import duckdb
 from sqlglot import exp
 
 from mwem_sql.boundary.relations import Relation
+from mwem_sql.compiler.dialects.dialect import Dialect
+from mwem_sql.compiler.dialects.known import dialect_of
 from mwem_sql.database import round_numbers
 from mwem_sql.database.catalog import Column
-from mwem_sql.database.ticks import Scale, cast, scale_of
+from mwem_sql.database.sandbox import Sandbox
+from mwem_sql.database.ticks import Scale, Tick, cast, is_finite, scale_of, try_cast
+from mwem_sql.private.engine import as_described
+from mwem_sql.private.engines.instance import SameInstance
+from mwem_sql.private.engines.protocol import Engine, Snapshot
 
 SUGGESTED_VALUES = 100
 """Values that are listed of a column without an order."""
@@ -40,7 +46,7 @@ class Suggestion:
 
 
 def suggest_domain(
-    con: duckdb.DuckDBPyConnection, relation: Relation, declared: Collection[str] = ()
+    rows: Engine | duckdb.DuckDBPyConnection, relation: Relation, declared: Collection[str] = ()
 ) -> list[Suggestion]:
     """A suggestion for every column that is not declared already.
 
@@ -48,15 +54,18 @@ def suggest_domain(
         None: bounds, values and whether there are NULLs are those of the private rows. Bounds are rounded outwards and rare values are
         left out, so that hardly a line has one person's own value in it; but no budget covers any of it.
     """
-    reader = _Reader(con, relation)
-    return [reader.suggest(column) for column in relation.columns if column.name not in declared]
+    engine = SameInstance(rows) if isinstance(rows, duckdb.DuckDBPyConnection) else rows
+    with engine.snapshot() as snapshot:
+        as_described(relation, "mwem_suggest_domain")(snapshot)
+        reader = _Reader(snapshot, dialect_of(relation.dialect), relation)
+        return [reader.suggest(column) for column in relation.columns if column.name not in declared]
 
 
 class _Reader:
     """The private rows, and how many of them a value must be in to be suggested."""
 
-    def __init__(self, con: duckdb.DuckDBPyConnection, relation: Relation) -> None:
-        self._con = con
+    def __init__(self, snapshot: Snapshot, dialect: Dialect, relation: Relation) -> None:
+        self._snapshot, self._dialect = snapshot, dialect
         self._rows = relation.tree()
         count: int = self._one(exp.Count(this=exp.Star()))[0]
         self._enough = max(FEWEST_ROWS, int(count * SMALLEST_SHARE))
@@ -79,19 +88,17 @@ class _Reader:
         return self._listed(column, name, distinct, nullable=known < rows)
 
     def _ordered(self, column: str, scale: Scale, name: exp.Expr, *, nullable: bool) -> Suggestion:
-        value: exp.Expr = name.copy()
-        if scale.family not in {"integer", "decimal"}:  # NaN and infinity are no bounds
-            finite = exp.Anonymous(this="isfinite", expressions=[name.copy()])
-            value = exp.Case(ifs=[exp.If(this=finite, true=value)])
-        tick = scale.measure(value)
-        low, high = self._one(exp.Min(this=tick), exp.Max(this=tick.copy()))
-        if low is None:
+        finite = self._dialect.finite(name.copy(), scale)  # NaN and infinity are no bounds
+        value = name.copy() if finite is None else exp.Case(ifs=[exp.If(this=finite, true=name.copy())])
+        ends = self._one(*(cast(end(this=value.copy()), "VARCHAR") for end in (exp.Min, exp.Max)))
+        low, high = _ticks(scale, ends)
+        if low is None or high is None:
             return Suggestion(column, missing="no row has a finite value in it")
-        shared = [
-            exp.Anonymous(this="count_if", expressions=[exp.EQ(this=tick.copy(), expression=exp.Placeholder())])
-            for _ in range(2)
-        ]
-        at_low, at_high = self._one(*shared, given=[low, high])
+        one, none = exp.Literal.number(1), exp.Literal.number(0)
+        shared = [exp.EQ(this=cast(value.copy(), "VARCHAR"), expression=exp.Literal.string(end)) for end in ends]
+        at_low, at_high = self._one(
+            *(exp.Sum(this=exp.Case(ifs=[exp.If(this=own, true=one)], default=none)) for own in shared)
+        )
         least, most = round_numbers.outwards(
             scale, low, high, keep_low=at_low >= self._enough, keep_high=at_high >= self._enough
         )
@@ -99,18 +106,18 @@ class _Reader:
         note = "which values are possible? Those outside count as the nearest bound" + (
             "" if parts is None else f"; {parts} equal bins, no finer than answers have to be"
         )
-        ends = [round_numbers.text(scale, end) for end in (least, most)]
-        return Suggestion(column, low=ends[0], high=ends[1], bins=parts, nullable=nullable, note=note)
+        least_text, most_text = (round_numbers.text(scale, end) for end in (least, most))
+        return Suggestion(column, low=least_text, high=most_text, bins=parts, nullable=nullable, note=note)
 
     def _listed(self, column: Column, name: exp.Expr, distinct: int, *, nullable: bool) -> Suggestion:
         shown = cast(name.copy(), "VARCHAR")
         frequent = (
-            exp.select(shown).from_(self._rows.copy())
+            exp.select(exp.alias_(shown, "v")).from_(self._rows.copy())
             .where(exp.Not(this=exp.Is(this=name.copy(), expression=exp.null()))).group_by(name.copy())
             .having(exp.GTE(this=exp.Count(this=exp.Star()), expression=exp.Literal.number(self._enough)))
-            .order_by(exp.Count(this=exp.Star()).desc(), shown.copy()).limit(SUGGESTED_VALUES)
+            .order_by(exp.Count(this=exp.Star()).desc(), exp.column("v")).limit(SUGGESTED_VALUES)
         )  # fmt: skip
-        values = [value for (value,) in self._con.execute(frequent.sql("duckdb")).fetchall()]
+        values = [value for (value,) in self._ask(frequent)]
         if not values:
             reason = f"{distinct:,} different values, none of them in {self._enough:,} rows or more"
             return Suggestion(column.name, missing=reason)
@@ -120,6 +127,18 @@ class _Reader:
         note = f"an open list of what {self._enough:,} rows or more have; all others are NULL. Take out what could name a person"
         return Suggestion(column.name, values=values, nullable=True, open=True, note=note)
 
-    def _one(self, *read: exp.Expr, given: list[Any] | None = None) -> tuple[Any, ...]:
-        query = exp.select(*read).from_(self._rows.copy()).sql("duckdb")
-        return tuple(self._con.execute(query, given or []).fetchall()[0])
+    def _one(self, *read: exp.Expr) -> tuple[Any, ...]:
+        return self._ask(
+            exp.select(*(exp.alias_(each, f"v{k}") for k, each in enumerate(read))).from_(self._rows.copy())
+        )[0]
+
+    def _ask(self, query: exp.Select) -> list[tuple[Any, ...]]:
+        batches = self._snapshot.run(self._dialect.sql(query), SUGGESTED_VALUES)
+        return [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
+
+
+def _ticks(scale: Scale, texts: Sequence[str | None]) -> list[Tick | None]:
+    """What values that an engine printed are on a scale; None for one that is not there."""
+    with Sandbox() as sandbox:
+        found = sandbox.tried([scale.measure(try_cast(exp.convert(text), scale.type)) for text in texts])
+    return [tick if is_finite(tick) else None for tick in found]

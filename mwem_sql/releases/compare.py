@@ -10,6 +10,7 @@ import numpy as np
 
 from mwem_sql.accounting.accounts import ledger_of
 from mwem_sql.boundary import relations
+from mwem_sql.compiler.dialects.known import dialect_of
 from mwem_sql.compiler.pushdown import plan_pushdown
 from mwem_sql.compiler.written import as_written
 from mwem_sql.database.session import Session
@@ -18,6 +19,9 @@ from mwem_sql.releases.answer import CONFIDENCE, answerer, divided, or_null
 from mwem_sql.workload import Workload
 
 _FAILED = "SQL cannot evaluate it on every private row; the cause is withheld because it may quote a private value"
+_ELSEWHERE = (
+    "the table is another engine's, whose SQL may mean something else: the true answer is that on the public domain"
+)
 _BY_BINS = "groups are the declared bins, which SQL does not know: the true answer is by bins"
 
 
@@ -40,23 +44,33 @@ def compare(
     linear = [query.linear for query in compiled.queries] + [
         query.over.linear for query in compiled.queries if query.over
     ]
-    pushdown = plan_pushdown(relation, compiled.classes, linear)
+    pushdown = plan_pushdown(relation, compiled.classes, linear, dialect=dialect_of(relation.dialect))
     ledger_of(con, relation, session.place, function).note(session.cursor(), str(ready.stored.name), function)
-    true = iter(np.split(engine.true_answers(session.cursor(), pushdown), pushdown.starts[1:]))
+    true = iter(
+        np.split(
+            engine.true_answers(
+                engine.engine_of(session.cursor(), relation), pushdown, engine.as_described(relation, function)
+            ),
+            pushdown.starts[1:],
+        )
+    )
     sums = [next(true).astype(np.float64) for _ in compiled.queries]
     counts = [next(true).astype(np.float64) if query.over else None for query in compiled.queries]
     scaled = [query.linear.unit * own for query, own in zip(compiled.queries, sums, strict=True)]
     binned = map(divided, scaled, counts)
     written = list(as_written(ready.stored.domain, workload))
-    said = truth.answers(session.meaning(), relation.tree(), written)
+    is_here = relation.source is None
+    said = truth.answers(session.meaning(), relation.tree(), written) if is_here else [None] * len(written)
     judged = ready.judged(compiled, confidence)
     for query, own, cells, best, (values, intervals) in zip(
         compiled.queries, written, said, binned, judged, strict=True
     ):
-        note = _BY_BINS if own.by_bins else _FAILED if cells is None else None
+        note = None if is_here else _ELSEWHERE
+        if is_here and (own.by_bins or cells is None):
+            note = _BY_BINS if own.by_bins else _FAILED
         rows = zip(query.cells(), best.tolist(), values.tolist(), intervals.rows(), strict=True)
         for cell, at_best, value, interval in rows:
-            if own.by_bins:
+            if own.by_bins or not is_here:
                 true_answer = at_best
             elif cells is None:
                 true_answer = math.nan

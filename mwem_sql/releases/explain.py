@@ -95,7 +95,7 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
             "value": f"{part.estimate}; relative cost per row {part.cost:,.0f} (1 is to sum up a column)",
         }
         for statement in part.statements[:SHOWN_STATEMENTS]:
-            yield {"item": "aggregate", "value": _shortened(statement.sql("duckdb", pretty=True))}
+            yield {"item": "aggregate", "value": _shortened(plan.pushdown.dialect.sql(statement, pretty=True))}
         if len(part.statements) > SHOWN_STATEMENTS:
             yield {"item": "aggregate", "value": f"... and {len(part.statements) - SHOWN_STATEMENTS:,} more like these"}
 

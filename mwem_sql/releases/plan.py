@@ -17,6 +17,7 @@ from mwem_sql.boundary import relations
 from mwem_sql.boundary.relations import Relation
 from mwem_sql.compiler.blocks import MAX_CELLS, CompiledQuery
 from mwem_sql.compiler.codes import Unit
+from mwem_sql.compiler.dialects.known import dialect_of
 from mwem_sql.compiler.pipeline import Compiled, compile_workload
 from mwem_sql.compiler.pushdown import Pushdown, plan_pushdown
 from mwem_sql.compiler.sense import check_bins, check_constants, flat
@@ -88,7 +89,9 @@ def make_plan(session: Session, request: Request) -> Plan:
     problem = _problem(request, compiled, regime, details)
     _check_always(request, problem, shares)
     scanned = compiled.classes | {detail.name: detail.scanned for detail in details.values()}
-    pushdown = plan_pushdown(relation, scanned, problem.kernel_queries(), _unit(request, relation))
+    pushdown = plan_pushdown(
+        relation, scanned, problem.kernel_queries(), _unit(request, relation), dialect_of(relation.dialect)
+    )
     return Plan(relation, compiled, problem, shares, pushdown, regime, cap, tuple(idle))
 
 
@@ -265,7 +268,7 @@ def _unit(request: Request, relation: Relation) -> Unit | None:
     if request.unit is None:
         return None
     column = relation.column(request.unit, RELEASE)
-    return Unit(column.name, request.rows_per_unit, is_text=column.type.startswith("VARCHAR"))
+    return Unit(column.name, request.rows_per_unit, column.type)
 
 
 def _histogram(request: Request, shape: Mapping[str, int]) -> LinearQuery | None:

@@ -19,8 +19,8 @@ from sqlglot import exp
 from mwem_sql.accounting.accounts import cap_of
 from mwem_sql.accounting.caps import seed_refused
 from mwem_sql.accounting.ledger import Ledger
-from mwem_sql.boundary import files, relations
-from mwem_sql.boundary.public import check_public
+from mwem_sql.boundary import files, relations, sources
+from mwem_sql.boundary.public import check_public, domain_table
 from mwem_sql.database import catalog
 from mwem_sql.database.catalog import Name, Place, is_read_only
 from mwem_sql.database.dialect import fold
@@ -36,6 +36,11 @@ from mwem_sql.synthesis.values import draw_rows
 def names(con: duckdb.DuckDBPyConnection, session: Session, request: Request) -> tuple[Name, Name]:
     """The private table and the output in full. The table need not exist any more: a stored release is still returned."""
     here = Name(session.place.database, session.place.schema, "")
+    elsewhere = sources.named(con, request.table)
+    if elsewhere is not None:
+        foreign = elsewhere[0].name(elsewhere[1])
+        output = request.output or exp.to_identifier(f"{foreign.table}_synthetic", quoted=True).sql("duckdb")
+        return foreign, store.output_name(con, output, here, RELEASE)
     relation = catalog.find(con, request.table, session.place)
     private = relation[0] if relation else _file_name(request.table, session.place)
     private = private or store.locate(con, catalog.split_name(request.table), here)
@@ -82,6 +87,9 @@ def fingerprint(
     options = {name: getattr(request, name) for name in OPTIONS if name not in {"delta", "output"}}
     asked = {name: value for name, value in options.items() if value != OPTIONS[name]}
     elsewhere = fold(private.database) if private.database != output.database else ""
+    source = sources.named(con, request.table)
+    if source is not None:  # whatever it is attached as
+        elsewhere = source[0].engine.identity
     asked |= {
         "table": [elsewhere, *private.identity], "epsilon": str(request.budget.epsilon), "delta": str(request.budget.delta),
         "workload": [[q.predicate, q.measure, q.group_by, q.verbatim, q.name, float(q.weight), *[True] * q.always] for q in request.workload],
@@ -92,7 +100,7 @@ def fingerprint(
 
 def _declared(con: duckdb.DuckDBPyConnection, session: Session, request: Request, private: Name) -> list[str] | None:
     """The rows of the domain table. It is public: anything but a plain table is refused before it is read."""
-    relation = catalog.find(con, request.domain or private.beside(f"{private.stem}_domain").quoted(), session.place)
+    relation = catalog.find(con, request.domain or domain_table(con, private), session.place)
     if relation is None:
         return None
     check_public(con, relation, (private,), "domain table", RELEASE)
@@ -134,6 +142,8 @@ def check_seed(con: duckdb.DuckDBPyConnection, session: Session, request: Reques
     try:
         cap = cap_of(con, relations.describe(con, request.table, session.place, RELEASE), session.place, RELEASE)
     except TableError:  # there is no such table any more: its name answers
+        if sources.named(con, request.table) is not None:
+            raise
         cap = Ledger.of_table(private.database, private).balance(con).cap
     if cap is not None:
         raise seed_refused(private.table)

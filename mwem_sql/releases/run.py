@@ -33,6 +33,7 @@ from mwem_sql.model.state import State
 from mwem_sql.mwem.loop import mwem
 from mwem_sql.mwem.problem import Outcome
 from mwem_sql.private import engine
+from mwem_sql.private.engines.protocol import Snapshot
 from mwem_sql.private.kernel import Kernel
 from mwem_sql.private.noise import OpenDPNoise, SeededNoise
 from mwem_sql.releases import bounds, measurements, notes, reuse, store
@@ -130,8 +131,9 @@ def _charge(request: Request, plan: Plan) -> Charge:
 def _held(session: Session, request: Request, plan: Plan, ledger: Ledger, entry: str) -> engine.Held:
     """Whether a snapshot has what was planned and charged: the same definition, under the same account. Of files, their state."""
 
-    def held(con: duckdb.DuckDBPyConnection) -> engine.State:
-        relation = relations.describe(con, request.table, session.place, RELEASE)
+    def held(snapshot: Snapshot) -> engine.State:
+        con = snapshot.home or session.cursor()
+        relation = relations.describe(con, request.table, session.place, RELEASE, snapshot)
         if relation != plan.relation or ledger.account(con) != ledger.charged(con, entry):
             raise engine.ChangedError
         return relation.files.state if relation.files else lambda: None
@@ -186,7 +188,7 @@ def _run(session: Session, request: Request, plan: Plan, held: engine.Held) -> O
     """
     accountant = plan.split.accountant()
     noise = OpenDPNoise() if request.seed is None else SeededNoise(request.seed)
-    answers = engine.true_answers(session.cursor(), plan.pushdown, held)
+    answers = engine.true_answers(engine.engine_of(session.cursor(), plan.relation), plan.pushdown, held)
     kernel = Kernel(answers, plan.pushdown.cells, accountant, noise, request.rows_per_unit, plan.problem.bounds())
     del answers
     with frozen():

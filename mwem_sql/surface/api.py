@@ -19,8 +19,10 @@ from mwem_sql.releases.answer import ANSWER, CONFIDENCE, Answerer, read_confiden
 from mwem_sql.releases.request import Request
 from mwem_sql.releases.run import run_release
 from mwem_sql.releases.summary import Summary
+from mwem_sql.surface.attaching import attach_source, detach_source
 from mwem_sql.surface.display import release_html
 from mwem_sql.surface.frames import WorkloadLike, read_workload
+from mwem_sql.surface.register import register
 from mwem_sql.surface.tables import table_name
 from mwem_sql.workload import Workload
 
@@ -83,3 +85,26 @@ def release(con: object, table: str, workload: WorkloadLike, epsilon: object, **
         return Release(**summary, _session=session, _stored=store.stored(con, output, facts))
 
     return calls.run(RELEASE, work, from_python=True)
+
+
+def attach(
+    con: object,
+    alias: str,
+    source: object,
+    *,
+    ledger: str | None = None,
+    timeout: float | None = None,
+) -> None:
+    """Let `alias` stand for another engine's database: `alias.schema.table` is then a private table of every function.
+
+    `source` is an ADBC connection to PostgreSQL, a SparkSession, or what `mwem_attach` takes as text; here a URI may have a password in it, which
+    is kept in memory only. `ledger` names the attached DuckDB database that keeps the accounts of its tables: by default the current one.
+    `timeout` is in seconds, for all scans of one call together.
+    """
+    session = Session.of(register(con))
+    calls.run("mwem_attach", lambda: attach_source(session, alias, source, ledger, timeout), from_python=True)
+
+
+def detach(con: object, alias: str) -> None:
+    """Take an alias back. Accounts, caps and releases stay."""
+    detach_source(Session.of(con), alias)

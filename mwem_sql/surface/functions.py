@@ -22,7 +22,7 @@ from mwem_sql.accounting.ledger import write_policy
 from mwem_sql.accounting.policy import requires_caps
 from mwem_sql.boundary import relations
 from mwem_sql.database import calls, catalog
-from mwem_sql.database.catalog import Place
+from mwem_sql.database.catalog import Name, Place
 from mwem_sql.database.sandbox import Sandbox
 from mwem_sql.database.session import Session
 from mwem_sql.database.ticks import cast
@@ -30,6 +30,8 @@ from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.declarations import from_schema
 from mwem_sql.domains.domain import Domain, read_domain
 from mwem_sql.errors import DomainError, MwemError, OptionError, WorkloadError, refuse
+from mwem_sql.private import engine
+from mwem_sql.private.engines.opening import check_no_secret
 from mwem_sql.private.suggest import suggest_domain
 from mwem_sql.releases import answer, compare
 from mwem_sql.releases.explain import plan_rows
@@ -37,6 +39,7 @@ from mwem_sql.releases.quality import QUALITY, quality
 from mwem_sql.releases.request import Request, read_whole
 from mwem_sql.releases.run import run_release
 from mwem_sql.releases.summary import SUMMARY
+from mwem_sql.surface.attaching import SOURCE_COLUMNS, attach_source, detach_source, source_rows
 from mwem_sql.surface.script import insert, script
 from mwem_sql.workload import Workload
 
@@ -165,7 +168,8 @@ def _suggest_domain(session: Session, arguments: dict[str, Any], _: list[str] | 
     with Sandbox(session.settings) as sandbox:
         declared = from_schema(relation, sandbox)
     ledger_of(con, relation, session.place, function).note(session.cursor(), None, function)
-    suggestions = {each.attribute: each for each in suggest_domain(session.cursor(), relation, declared)}
+    rows = engine.engine_of(session.cursor(), relation)
+    suggestions = {each.attribute: each for each in suggest_domain(rows, relation, declared)}
     found = {name: each for name, each in suggestions.items() if not each.missing}
     if not found and not declared:
         reasons = "; ".join(f"{each.attribute}: {each.missing}" for each in suggestions.values())
@@ -175,8 +179,15 @@ def _suggest_domain(session: Session, arguments: dict[str, Any], _: list[str] | 
             f"table ({relation.name.table!r}) has no column that a domain can be suggested for ({reasons})",
             "declare the columns yourself, in the schema or in a table <name>_domain",
         )
+    # What is declared of a source's table is kept here.
+    home = (
+        relation.name
+        if relation.source is None
+        else Name(session.place.database, session.place.schema, relation.name.table)
+    )
     text = script(
         relation.name,
+        home,
         session.place,
         list(suggestions.values()),
         {name: attribute.source for name, attribute in declared.items()},
@@ -186,7 +197,28 @@ def _suggest_domain(session: Session, arguments: dict[str, Any], _: list[str] | 
             yield {**_attribute(declared[column.name]), "note": "declared in the schema", "script": text}
         elif column.name in found:
             suggested = found[column.name]
-            yield {**asdict(suggested), "ddl": insert(relation.name, session.place, suggested), "script": text}
+            yield {**asdict(suggested), "ddl": insert(home, session.place, suggested), "script": text}
+
+
+def _attach(session: Session, arguments: dict[str, Any], _: list[str] | None) -> Rows:
+    given = arguments["source"]
+    if not isinstance(given, str) or not given.strip():
+        raise refuse(
+            OptionError,
+            "mwem_attach",
+            "source must be text",
+            "write 'postgresql://user@host/database', 'sc://host:15002' or the path of a DuckDB file",
+        )
+    check_no_secret(given)
+    return [attach_source(session, arguments["alias"], given, arguments["ledger"], arguments["timeout"])]
+
+
+def _detach(session: Session, arguments: dict[str, Any], _: list[str] | None) -> Rows:
+    return [detach_source(session, arguments["alias"])]
+
+
+def _sources(session: Session, _: dict[str, Any], __: list[str] | None) -> Rows:
+    return source_rows(session)
 
 
 def _built(workload: Workload) -> Rows:
@@ -376,6 +408,9 @@ FUNCTIONS = (
         {**_DECLARED, "nullable": "BOOLEAN", "open": "BOOLEAN", "ddl": "VARCHAR", "bins": "INTEGER", "note": "VARCHAR", "script": "VARCHAR"},
         _suggest_domain,
     ),
+    Function("mwem_attach", SOURCE_COLUMNS, _attach),
+    Function("mwem_detach", SOURCE_COLUMNS, _detach),
+    Function("mwem_sources", SOURCE_COLUMNS, _sources),
     Function("mwem_marginals", _WORKLOAD, _marginals),
     Function("mwem_ranges", _WORKLOAD, _ranges),
     Function("mwem_parities", _WORKLOAD, _parities),

@@ -18,10 +18,12 @@ from typing import Any, TypeVar
 import duckdb
 import pyarrow as pa
 
+from mwem_sql.boundary import sources
 from mwem_sql.database import calls
 from mwem_sql.database.catalog import Place, is_read_only
 from mwem_sql.database.handles import connection_of
 from mwem_sql.database.resources import read_sql
+from mwem_sql.database.session import instance as key_of_instance
 from mwem_sql.database.session import lock, use
 from mwem_sql.errors import TableError, refuse
 from mwem_sql.surface import functions
@@ -121,11 +123,7 @@ def connect(database: str | Path = ":memory:", **options: Any) -> duckdb.DuckDBP
 
 
 def _instance_of(con: duckdb.DuckDBPyConnection) -> _Instance | None:
-    try:
-        rows = con.cursor().execute("SELECT _mwem_instance('')").fetchall()
-    except duckdb.Error:
-        return None
-    return _INSTANCES.get(rows[0][0])
+    return _INSTANCES.get(key_of_instance(con) or "")
 
 
 def _create_functions(con: duckdb.DuckDBPyConnection, instance: _Instance) -> None:
@@ -214,6 +212,7 @@ def _drops() -> list[str]:
 @atexit.register
 def _close_all() -> None:
     calls.finish(_PATIENCE)
+    sources.close_all()
     # A connection that holds Python functions and is still open at exit makes DuckDB 2.0 report leaks.
     for instance in _INSTANCES.values():
         instance.close()

@@ -40,10 +40,17 @@ def _inserted(table: exp.Table, row: Mapping[str, object], *, all_columns: bool 
     return exp.Insert(this=target, expression=values).sql("duckdb")
 
 
-def script(table: Name, place: Place, suggestions: Sequence[Suggestion], declared: Mapping[str, str]) -> str:
-    """All of it: the domain, the questions, the release. `declared` has the columns that the schema declares, and by what."""
-    parts = (_domain(table, place, suggestions, declared), _workload(table, place, suggestions, declared))
-    return "\n\n".join("\n".join(part) for part in (map(_comment, _TITLE), *parts, _release(table, place))) + "\n"
+def script(
+    table: Name, home: Name, place: Place, suggestions: Sequence[Suggestion], declared: Mapping[str, str]
+) -> str:
+    """All of it: the domain, the questions, the release. `declared` has the columns that the schema declares, and by what.
+
+    The domain table and the workload are made beside `home`: the table itself, or for another engine's a name where the caller is.
+    """
+    spoken = exp.Literal.string(_beside(table, place).sql("duckdb"))
+    parts = (_domain(home, place, suggestions, declared), _workload(spoken, _asked(home, place), suggestions, declared))
+    release = _release(spoken.sql("duckdb"), _asked(home, place).sql("duckdb"))
+    return "\n\n".join("\n".join(part) for part in (map(_comment, _TITLE), *parts, release)) + "\n"
 
 
 def _domain(table: Name, place: Place, suggestions: Sequence[Suggestion], declared: Mapping[str, str]) -> Iterator[str]:
@@ -66,21 +73,18 @@ def _domain(table: Name, place: Place, suggestions: Sequence[Suggestion], declar
 
 
 def _workload(
-    table: Name, place: Place, suggestions: Sequence[Suggestion], declared: Mapping[str, str]
+    spoken: exp.Expr, workload: exp.Table, suggestions: Sequence[Suggestion], declared: Mapping[str, str]
 ) -> Iterator[str]:
     found = [each for each in suggestions if not each.missing]
-    workload = _asked(table, place)
     order = exp.Literal.number(min(ORDER, len(found) + len(declared)))
-    marginals = exp.Anonymous(this="mwem_marginals", expressions=[_spoken(table, place), order])
+    marginals = exp.Anonymous(this="mwem_marginals", expressions=[spoken, order])
     yield _comment("2. The questions that the release has to answer well.")
     yield f"{_created(workload, exp.select('*').from_(exp.Table(this=marginals)))};  {_comment('CHECK: all pairs of columns. What else will be asked?')}"
     for example in _examples(found):
         yield _comment(f"For example: {_inserted(workload.copy(), example)};")
 
 
-def _release(table: Name, place: Place) -> Iterator[str]:
-    spoken = _spoken(table, place).sql("duckdb")
-    workload = _asked(table, place).sql("duckdb")
+def _release(spoken: str, workload: str) -> Iterator[str]:
     yield _comment("3. The release. A larger epsilon means less noise and less privacy.")
     yield _comment(
         f"CALL mwem_budget({spoken}, 3.0);  -- CHECK: a cap on all releases together; then every table needs one."
@@ -115,11 +119,6 @@ def _column(suggested: Suggestion) -> exp.Expr:
 
 def _created(what: exp.Expr, rows: exp.Expr | None) -> str:
     return exp.Create(this=what, kind="TABLE", replace=True, expression=rows).sql("duckdb", normalize_functions=False)
-
-
-def _spoken(table: Name, place: Place) -> exp.Expr:
-    """The table's name as the functions take it."""
-    return exp.Literal.string(_beside(table, place).sql("duckdb"))
 
 
 def _asked(table: Name, place: Place) -> exp.Table:

@@ -38,7 +38,7 @@ def test_neighbours_of_files_and_ddl(worlds: int, each: int, tmp_path: Path) -> 
 
 BROKEN = {
     "row positions": (lambda patch: patch.setitem(files.FUNCTIONS, "read_parquet", files.FUNCTIONS["read_parquet"] | {"file_row_number"})),
-    "collations": (lambda patch: patch.setattr(codes, "source", lambda table, attributes, unit: SOURCE(table, attributes, replace(unit, is_text=False) if unit else None))),
+    "collations": (lambda patch: patch.setattr(codes, "source", lambda table, attributes, unit: SOURCE(table, attributes, replace(unit, type="BIGINT") if unit else None))),
     "macros": (lambda patch: patch.setattr(catalog, "check_functions", lambda *_: None)),
     "files read twice": (lambda patch: patch.setattr(files, "_paths", lambda con, patterns: tuple(files._matches(con, patterns)))),
     "sniffed types": (lambda patch: patch.setattr(files, "_types", lambda *_: None)),

@@ -1,0 +1,155 @@
+"""PostgreSQL as an engine, through ADBC: one REPEATABLE READ READ ONLY transaction for all scans of a call.
+
+A role that may SELECT is enough. What a relation is, is said by `postgresql_catalog.py`; here are connections and nothing else. The URI of a
+source, and with it a password, stays inside the driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+from urllib.parse import urlsplit
+
+import adbc_driver_manager
+import pyarrow as pa
+from adbc_driver_postgresql import dbapi
+
+from mwem_sql.boundary.sources import Facts
+from mwem_sql.database import calls
+from mwem_sql.errors import EngineError, TableError, refuse
+from mwem_sql.private.engines.postgresql_catalog import Catalog
+
+_SERVER = """
+    SELECT system_identifier::text AS server, d.oid::bigint AS database, d.datname::text AS name,
+        pg_encoding_to_char(d.encoding)::text AS encoding, coalesce(host(inet_server_addr()), 'local')::text AS address,
+        current_setting('port')::text AS port
+    FROM pg_control_system(), pg_database AS d WHERE d.datname = current_database()"""
+# With row_security off a policy that would hide rows is an error instead; constants and definitions mean pg_catalog's functions and types only.
+_SETTINGS = (
+    "SET LOCAL search_path = pg_catalog", "SET LOCAL TimeZone = 'UTC'", "SET LOCAL DateStyle = 'ISO, YMD'", "SET LOCAL row_security = off",
+    "SET LOCAL idle_in_transaction_session_timeout = 0", "SET LOCAL standard_conforming_strings = on",
+)  # fmt: skip
+
+
+class TransactionSnapshot:
+    """One transaction on a connection of its own."""
+
+    home = None
+
+    def __init__(self, connection: Any, identity: str) -> None:
+        self._cursor = connection.cursor()
+        self._identity = identity
+
+    def execute(self, statement: str) -> None:
+        self._cursor.execute(statement)
+
+    def rows(self, statement: str, parameters: Sequence[object] = ()) -> list[dict[str, Any]]:
+        """Rows of the catalog."""
+        self._cursor.execute(statement, tuple(parameters) or None)
+        found: list[dict[str, Any]] = self._cursor.fetch_arrow_table().to_pylist()
+        return found
+
+    def describe(self, parts: Sequence[str], function: str) -> Facts:
+        """The relation, locked against DDL until the transaction ends: what is described is what is read."""
+        return Catalog(self.rows, self.execute, self._identity).facts(parts, function)
+
+    def run(self, statement: str, rows: int) -> Iterator[pa.RecordBatch]:  # noqa: ARG002  the driver makes batches by bytes
+        self._cursor.execute(statement)
+        yield from self._cursor.fetch_record_batch()
+
+    def state(self) -> object:
+        return None
+
+    def interrupt(self) -> None:
+        with suppress(adbc_driver_manager.Error):
+            self._cursor.adbc_cancel()
+
+
+class PostgreSQL:
+    """A database of a PostgreSQL server. Every use has a connection of its own."""
+
+    kind = "postgresql"
+    dialect = "postgres"
+    schema = "public"
+
+    def __init__(self, connection: Any, host: str | None, timeout: float | None) -> None:
+        self._connection = connection
+        self.timeout = timeout
+        self.identity = ""
+        try:
+            with self.snapshot() as snapshot:
+                (server,) = snapshot.rows(_SERVER)
+        except adbc_driver_manager.Error:
+            raise refuse(
+                EngineError,
+                "mwem_attach",
+                "source (postgresql) does not tell what it is",
+                "the role needs EXECUTE on pg_control_system(), which every role has unless it was taken away",
+            ) from None
+        if server["encoding"] != "UTF8":
+            raise refuse(
+                TableError,
+                "mwem_attach",
+                f"source (postgresql) has the encoding {server['encoding']}, in which texts have another order of bytes",
+                "only databases in UTF8 can be attached",
+            )
+        self.identity = f"postgresql:{server['server']}/{server['database']}"
+        self.shown = f"postgresql://{host or server['address']}:{server['port']}/{server['name']}"
+
+    @classmethod
+    def of_uri(cls, uri: str, timeout: float | None) -> PostgreSQL:
+        try:
+            host = urlsplit(uri).hostname
+            connection = dbapi.connect(uri, autocommit=True)
+        except (adbc_driver_manager.Error, ValueError):
+            # The driver's own text may repeat the URI, and with it a password.
+            raise refuse(
+                EngineError,
+                "mwem_attach",
+                "source (postgresql) cannot be reached, or refused the role",
+                "try the same with psql; a password comes from PGPASSWORD, PGPASSFILE or mwem_sql.attach in Python",
+            ) from None
+        return cls(connection, host, timeout)
+
+    @classmethod
+    def of_connection(cls, connection: Any, timeout: float | None) -> PostgreSQL:
+        """Of a connection that the caller has opened, and goes on using: ours are clones of it."""
+        if "postgres" not in str(connection.adbc_get_info().get("vendor_name", "")).lower():
+            raise refuse(
+                TableError, "mwem_attach", "source (an ADBC connection) is not one to PostgreSQL", "use adbc_driver_postgresql"
+            )  # fmt: skip
+        return cls(connection.adbc_clone(), None, timeout)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def describe(self, parts: Sequence[str], function: str) -> Facts:
+        try:
+            with self.snapshot() as snapshot:
+                return snapshot.describe(parts, function)
+        except adbc_driver_manager.Error:
+            raise refuse(
+                EngineError,
+                function,
+                f"source ({self.shown}) does not answer, or the table is locked",
+                "try the same with psql and the same role",
+            ) from None
+
+    @contextmanager
+    def snapshot(self) -> Iterator[TransactionSnapshot]:
+        """Left in any way, the connection is closed, and the server ends the transaction: there is nothing to commit."""
+        connection = self._connection.adbc_clone()
+        try:
+            connection.adbc_connection.set_autocommit(True)
+            snapshot = TransactionSnapshot(connection, self.identity)
+            calls.track(snapshot)
+            snapshot.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            for setting in _SETTINGS:
+                snapshot.execute(setting)
+            if self.timeout is not None:
+                snapshot.execute(f"SET LOCAL statement_timeout = {max(1, round(self.timeout * 1000))}")
+            yield snapshot
+        finally:
+            with suppress(adbc_driver_manager.Error):
+                connection.close()

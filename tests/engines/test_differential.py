@@ -1,0 +1,167 @@
+"""The same rows give the same true answers wherever they are. `python tests/engines/test_differential.py postgres 100000` is the campaign."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pytest
+from conftest import SETUP, superuser
+from random_tables import Case, into_duckdb, into_parquet, into_postgresql, make
+
+import mwem_sql
+from mwem_sql.boundary import relations
+from mwem_sql.boundary.relations import Relation
+from mwem_sql.compiler.codes import Unit
+from mwem_sql.compiler.dialects.known import dialect_of
+from mwem_sql.compiler.pipeline import compile_workload
+from mwem_sql.compiler.pushdown import plan_pushdown
+from mwem_sql.database.catalog import Name, Place
+from mwem_sql.database.sandbox import Sandbox
+from mwem_sql.errors import MwemError
+from mwem_sql.private import engine
+
+pytestmark = [pytest.mark.engines, pytest.mark.filterwarnings("ignore::FutureWarning")]
+
+Load = Callable[[Case], str]
+"""Puts the rows of a case into an engine, and says under which name they are private."""
+
+
+def compared(con: duckdb.DuckDBPyConnection, load: Load, seed: int, rows: int = 300) -> int:
+    """Answer a random workload here and there; how many answers were compared."""
+    case = make(seed, rows)
+    with Sandbox({"TimeZone": "UTC"}) as sandbox:
+        try:
+            compiled = compile_workload(case.domain, case.workload, sandbox)
+        except MwemError:  # a random measure or domain that nobody could release
+            return 0
+    queries = [query.linear for query in compiled.queries]
+    into_duckdb(con, case, "rows")
+    here = plan_pushdown(Name("memory", "main", "rows"), compiled.classes, queries)
+    expected = engine.true_answers(con.cursor(), here)
+    relation = relations.describe(con.cursor(), load(case), Place("memory", "main"), "test")
+    found = answers(con, relation, compiled.classes, queries)
+    different = np.flatnonzero(found != expected)
+    shown = [
+        compiled.queries[int(np.searchsorted(here.starts, place, side="right")) - 1].label for place in different[:5]
+    ]
+    assert not different.size, (seed, shown, found[different[:5]], expected[different[:5]])
+    # At most as many rows of a person as there are: all rows, ranked.
+    bounded = answers(con, relation, compiled.classes, queries, Unit("person", rows, "INTEGER"))
+    assert (bounded == expected).all(), seed
+    return expected.size
+
+
+def answers(
+    con: duckdb.DuckDBPyConnection, relation: Relation, classes: Any, queries: Any, unit: Unit | None = None
+) -> Any:
+    pushdown = plan_pushdown(relation, classes, queries, unit, dialect_of(relation.dialect))
+    rows = engine.engine_of(con.cursor(), relation)
+    return engine.true_answers(rows, pushdown, engine.as_described(relation, "test"))
+
+
+@pytest.fixture
+def con(connect: Any) -> duckdb.DuckDBPyConnection:
+    con: duckdb.DuckDBPyConnection = connect()
+    con.execute("SET TimeZone = 'UTC'")
+    return con
+
+
+def in_postgresql(con: duckdb.DuckDBPyConnection, port: int, cursor: Any) -> Load:
+    mwem_sql.attach(con, "w", f"postgresql://reader@127.0.0.1:{port}/postgres")
+
+    def load(case: Case) -> str:
+        into_postgresql(cursor, case, "rows")
+        cursor.execute('GRANT SELECT ON "rows" TO reader')
+        return "w.public.rows"
+
+    return load
+
+
+def in_spark(con: duckdb.DuckDBPyConnection, session: Any, folder: Path) -> Load:
+    mwem_sql.attach(con, "w", session)
+    number = iter(range(10**9))
+
+    def load(case: Case) -> str:
+        own = folder / str(next(number))
+        into_parquet(case, own)
+        return f'w.parquet."{own}"'
+
+    return load
+
+
+def in_file(con: duckdb.DuckDBPyConnection, folder: Path) -> Load:
+    number = iter(range(10**9))
+
+    def load(case: Case) -> str:
+        k = next(number)
+        with duckdb.connect(str(folder / f"{k}.duckdb")) as own:
+            into_duckdb(own, case, "rows")
+        if k:
+            mwem_sql.detach(con, "w")
+        mwem_sql.attach(con, "w", folder / f"{k}.duckdb")
+        return "w.rows"
+
+    return load
+
+
+def test_postgresql_agrees_with_duckdb(con: duckdb.DuckDBPyConnection, postgresql: int) -> None:
+    with superuser(postgresql) as connection, connection.cursor() as cursor:
+        load = in_postgresql(con, postgresql, cursor)
+        assert sum(compared(con, load, seed) for seed in range(12)) > 5_000
+
+
+@pytest.mark.parametrize("ansi", ["true", "false"])
+def test_spark_agrees_with_duckdb(con: duckdb.DuckDBPyConnection, spark: Any, tmp_path: Path, ansi: str) -> None:
+    spark.conf.set("spark.sql.ansi.enabled", ansi)
+    load = in_spark(con, spark, tmp_path)
+    assert sum(compared(con, load, seed) for seed in ((1, 2) if ansi == "true" else (3, 4))) > 100
+
+
+def test_a_file_of_its_own_agrees_with_duckdb(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    load = in_file(con, tmp_path)
+    assert sum(compared(con, load, seed) for seed in range(12)) > 5_000
+
+
+def main() -> None:
+    """Compare answers until there are as many as asked for."""
+    import servers  # noqa: PLC0415
+
+    kind, wanted = sys.argv[1], int(sys.argv[2])
+    seed = int(sys.argv[3]) if len(sys.argv) > 3 else 1000
+    first, done, tables = seed, 0, 0
+    folder = Path(tempfile.mkdtemp(prefix="mwem-differential-"))
+    con = mwem_sql.connect()
+    con.execute("SET TimeZone = 'UTC'")
+    if kind == "postgres":
+        with servers.postgresql() as port, superuser(port) as connection, connection.cursor() as cursor:
+            for statement in SETUP:
+                cursor.execute(statement)
+            load = in_postgresql(con, port, cursor)
+            while done < wanted:
+                done, seed, tables = done + compared(con, load, seed), seed + 1, tables + 1
+            mwem_sql.detach(con, "w")
+    elif kind == "spark":
+        with servers.spark(folder) as session:
+            for ansi in ("true", "false"):
+                session.conf.set("spark.sql.ansi.enabled", ansi)
+                load = in_spark(con, session, folder / ansi)
+                while done < wanted / (2 if ansi == "true" else 1):
+                    done, seed, tables = done + compared(con, load, seed), seed + 1, tables + 1
+                    print(f"{done:,} answers", flush=True)
+                mwem_sql.detach(con, "w")
+    else:
+        load = in_file(con, folder)
+        while done < wanted:
+            done, seed, tables = done + compared(con, load, seed), seed + 1, tables + 1
+    con.close()
+    print(f"{kind}: {done:,} answers of {tables} tables compared, seeds {first} to {seed - 1}: all the same")
+
+
+if __name__ == "__main__":
+    main()
