@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -21,10 +21,12 @@ from mwem_sql.accounting.accounts import ledger_of
 from mwem_sql.accounting.caps import Charge, nominal, protected
 from mwem_sql.accounting.ledger import Ledger
 from mwem_sql.boundary import relations
+from mwem_sql.compiler.blocks import CompiledQuery
 from mwem_sql.compiler.pipeline import Compiled
 from mwem_sql.database import calls
 from mwem_sql.database.catalog import Name, is_read_only
 from mwem_sql.database.garbage import frozen
+from mwem_sql.database.progress import News, say
 from mwem_sql.database.session import Session
 from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import RELEASE, OutputError, refuse
@@ -56,6 +58,7 @@ def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any
             reuse.check_seed(con, session, request, private)
             reuse.restore_table(session, request, output)
             return output, _summary(output, found, started, reused=True)
+        say(News(request.table, "planning"))
         plan = make_plan(session, request)
         if is_read_only(con, output.database):
             raise refuse(
@@ -84,6 +87,7 @@ def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any
                 suppress(duckdb.Error),
             ):  # an entry that stays open counts all the same, and as done if its release is there
                 ledger.close(session.cursor(), entry, status)
+        say(News(request.table, "done"))
         return output, _summary(output, facts, started, reused=False)
 
 
@@ -127,10 +131,10 @@ def _run_and_store(
         "rows_per_unit": request.rows_per_unit, "private": request.seed is None,
         "domain": json.dumps(_published(compiled).to_json()), "grid": json.dumps(store.classes_to_json(classes)),
     }  # fmt: skip
-    asked = () if plan.problem.at_once or plan.problem.whole else compiled.distinct[0]
+    say(News(request.table, "rows"))
     columns = draw_rows(state, classes, rows, generator)
     try:
-        measured = measurements.table(plan.problem, asked, outcome, classes)
+        measured = measurements.table(plan.problem, asked_of(plan), outcome, classes)
         release = store.write(session.cursor(), output, facts, columns, measurements=measured, factors=_factors(state))
     except duckdb.Error as error:
         raise refuse(
@@ -150,11 +154,16 @@ def _run(session: Session, request: Request, plan: Plan, held: engine.Held) -> O
     """
     accountant = plan.split.accountant()
     noise = OpenDPNoise() if request.seed is None else SeededNoise(request.seed)
+    say(News(request.table, "reading"))
     answers = engine.true_answers(session.cursor(), plan.pushdown, held)
     kernel = Kernel(answers, plan.pushdown.cells, accountant, noise, request.rows_per_unit, plan.problem.bounds())
     del answers
+
+    def told(done: int, of: int, q: int) -> None:
+        say(News(request.table, "rounds", done, of, measurements.label(plan.problem, asked_of(plan), q)))
+
     with frozen():
-        outcome = mwem(kernel, plan.problem, plan.split, lambda done, of: _log.info("round %d of %d", done, of))
+        outcome = mwem(kernel, plan.problem, plan.split, told)
     accountant.settle()
     if outcome.count("again"):
         _log.info(
@@ -162,6 +171,11 @@ def _run(session: Session, request: Request, plan: Plan, held: engine.Held) -> O
             outcome.count("again"), outcome.count("round", "again"), request.max_cells,
         )  # fmt: skip
     return outcome
+
+
+def asked_of(plan: Plan) -> Sequence[CompiledQuery]:
+    """The workload's own queries, which those of the problem begin with; none where others are measured in their place."""
+    return () if plan.problem.at_once or plan.problem.whole else plan.compiled.distinct[0]
 
 
 def _published(compiled: Compiled) -> Domain:

@@ -21,6 +21,7 @@ from mwem_sql.releases.answer import ANSWER, Answerer
 from mwem_sql.releases.request import Request
 from mwem_sql.releases.run import run_release
 from mwem_sql.releases.summary import Summary
+from mwem_sql.surface.display import shown
 from mwem_sql.workload import Workload
 
 WorkloadLike: TypeAlias = str | Workload | pa.Table
@@ -50,9 +51,17 @@ class Release(Summary):
 
 
 def release(
-    con: duckdb.DuckDBPyConnection, table: str, workload: WorkloadLike, epsilon: object, **options: Any
+    con: duckdb.DuckDBPyConnection,
+    table: str,
+    workload: WorkloadLike,
+    epsilon: object,
+    *,
+    progress: bool | None = None,
+    **options: Any,
 ) -> Release:
     """Release a table with the options of `CALL mwem_release`; the same request returns the stored release.
+
+    `progress` shows a line about how far it is: True always, False never, None on a terminal and in a notebook.
 
     Privacy:
         (epsilon, delta)-differential privacy, per row or per `unit`; debited in the ledger before a private row is read.
@@ -66,7 +75,8 @@ def release(
         facts = next(facts for facts in store.releases_of(con, output) if facts["release"] == summary["release"])
         return Release(**summary, _session=session, _stored=store.stored(con, output, facts))
 
-    return calls.run(RELEASE, work, from_python=True)
+    with shown(progress):
+        return calls.run(RELEASE, work, from_python=True)
 
 
 def read_workload(session: Session, workload: object, private: str | None) -> Workload:
