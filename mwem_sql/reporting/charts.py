@@ -17,6 +17,8 @@ WIDTH = 340
 """Units of a picture's own width; the page scales it to the room there is."""
 LINE = 17
 """Units between two bars."""
+LETTER = 6
+"""Units that a letter is wide, about."""
 
 
 def rounded(value: float) -> str:
@@ -64,7 +66,7 @@ def columns(labels: Sequence[str], values: Floats, title: str) -> str:
 
 
 def heat(rows: Sequence[str], across: Sequence[str], values: Floats, title: str) -> str:
-    """A cell for each combination: the darker, the more rows (by the square root, so that small ones can be seen)."""
+    """A cell for each combination: the stronger, the more rows (by the square root, so that small ones can be seen)."""
     most, left = max(float(values.max(initial=0.0)), 1e-9), 96
     wide, high = (WIDTH - left) / len(across), max(12.0, 150 / len(rows))
     parts = []
@@ -77,8 +79,15 @@ def heat(rows: Sequence[str], across: Sequence[str], values: Floats, title: str)
                 f'fill-opacity="{0.04 + 0.96 * share:.3f}"><title>{escape(row)}, {escape(column)}: {rounded(float(values[i, j]))}</title></rect>'
             )
     foot = len(rows) * high
-    parts.append(_text(left, foot + 12, _shortened(across[0], 18), kind="quiet"))
-    parts.append(_text(WIDTH, foot + 12, _shortened(across[-1], 18), "end", "quiet"))
+    letters = int(wide / LETTER)
+    if letters >= min(6, max(map(len, across))):
+        parts += [
+            _text(left + (j + 0.5) * wide, foot + 12, _shortened(label, letters), "middle", "quiet")
+            for j, label in enumerate(across)
+        ]
+    else:
+        parts.append(_text(left, foot + 12, _shortened(across[0], 18), kind="quiet"))
+        parts.append(_text(WIDTH, foot + 12, _shortened(across[-1], 18), "end", "quiet"))
     return _svg(foot + 18, parts, title)
 
 

@@ -132,7 +132,12 @@ def _measured(kinds: Sequence[measured.Kind], names: Sequence[str], misfits: Seq
         misfits, names, 1.0, "How far the release is from each measurement, over its noise", "as noise explains"
     )
     note = '<p class="quiet">Each dot is a measurement, in the order in which they were made. Below the line the release says what was measured, but for noise.</p>'
-    return text + table + note + _card("How well the release fits what was measured", picture)
+    return (
+        text
+        + table
+        + note
+        + f'<div class="cards">{_card("How well the release fits what was measured", picture)}</div>'
+    )
 
 
 def _about(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -164,7 +169,7 @@ def _pairs(pictures: Mapping[tuple[str, str], tuple[shapes.Bars, shapes.Bars, An
         _card(f"{first} and {second}", charts.heat(down.labels, across.labels, rows, f"Rows by {first} and {second}"))
         for (first, second), (down, across, rows) in pictures.items()
     )
-    text = '<p class="quiet">Attributes that were measured together. The darker, the more rows.</p>'
+    text = '<p class="quiet">Attributes that were measured together. The stronger the colour, the more rows.</p>'
     return f'<section><h2>Two at a time</h2>{text}<div class="cards">{cards}</div></section>' if cards else ""
 
 

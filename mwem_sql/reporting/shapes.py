@@ -59,10 +59,13 @@ def _even(classes: Classes, most: int) -> tuple[list[str], Floats]:
     pieces, attribute = classes.pieces, classes.attribute
     discrete = attribute.ordered.discrete
     lows, ends = pieces.lows.astype(np.float64), pieces.highs.astype(np.float64) + discrete
-    count = int(min(most - attribute.nullable, ends[-1] - lows[0])) if discrete else most - attribute.nullable
-    edges = np.linspace(lows[0], ends[-1], max(1, count) + 1)
-    if discrete:
-        edges = np.unique(np.round(edges))
+    bars = most - attribute.nullable
+    # Whole numbers in bars of as many each: of fewer values, a bar would be lower.
+    edges = (
+        np.append(np.arange(lows[0], ends[-1], np.ceil((ends[-1] - lows[0]) / bars)), ends[-1])
+        if discrete
+        else np.linspace(lows[0], ends[-1], bars + 1)
+    )
     starts, stops = edges[:-1, None], edges[1:, None]
     width = np.maximum(ends - lows, 0.0)
     overlap = np.clip(np.minimum(ends, stops) - np.maximum(lows, starts), 0.0, None)
