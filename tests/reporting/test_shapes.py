@@ -20,7 +20,7 @@ def stored() -> Iterator[Stored]:
         con.execute("""
             CREATE TABLE t (age INTEGER NOT NULL CHECK (age BETWEEN 0 AND 99), pay DOUBLE CHECK (pay >= 0 AND pay < 1e6), sex ENUM ('F', 'M'),
                             born DATE NOT NULL CHECK (born BETWEEN DATE '1900-01-01' AND DATE '2020-12-31'), zip VARCHAR NOT NULL);
-            INSERT INTO t SELECT i % 100, i * 100, ['F', 'M', NULL][1 + i % 3], DATE '1950-01-01' + i % 900, 'z' || i % 50 FROM range(3000) t(i)""")
+            INSERT INTO t SELECT i % 100, i * 100, ['F', 'M', NULL][1 + i % 3], DATE '1950-01-01' + (i % 900)::INTEGER, 'z' || i % 50 FROM range(3000) t(i)""")
         con.execute(
             "CREATE TABLE t_domain (attribute VARCHAR, \"values\" VARCHAR[]); INSERT INTO t_domain SELECT 'zip', list('z' || i) FROM range(50) t(i)"
         )
