@@ -1,6 +1,6 @@
 """The console: a registered connection, and how results, messages and errors of its statements are printed.
 
-Owns text tables, CSV, JSON and what Ctrl-C says. Must not know where a statement comes from.
+Owns text tables, records, CSV, JSON, colours and what Ctrl-C says. Must not know where a statement comes from.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ import argparse
 import contextlib
 import csv
 import os
+import re
 import shutil
 import sys
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,11 +23,21 @@ import pyarrow as pa
 import mwem_sql
 from mwem_sql.database import calls
 from mwem_sql.errors import MwemError
+from mwem_sql.surface import progress_line
 
+STYLES = ("box", "record", "csv", "json")
 SHOWN_ROWS, RECORD_COLUMNS = 40, 6
+DIGITS = 6
+"""Digits of a number that people are shown. CSV and JSON have all of them."""
+LEAST = 1e-12
+"""Smaller numbers are shown as 0: they come from weights that are next to nothing."""
+PLAN = ["item", "value"]
+SQL_ITEMS = {"plan", "estimate", "aggregate"}
+"""Items of a plan that are about its SQL: pages of it, which few want to read."""
+SHOW_SQL = "SELECT value FROM mwem_plan(...) WHERE item = 'aggregate'"
 
 
-@dataclass(frozen=True)
+@dataclass
 class Console:
     """A registered connection, and how to show what comes out of it."""
 
@@ -36,7 +48,8 @@ class Console:
     def run(self, text: str, where: str = "") -> bool:
         """Run a statement once and show its result, or its error on stderr. True if it went well."""
         try:
-            table, total = fetch(self.con, text, SHOWN_ROWS if self.style == "box" else None)
+            with progress_line.shown(None):
+                table, total = fetch(self.con, text, SHOWN_ROWS if self.style in {"box", "record"} else None)
         except (duckdb.Error, MwemError, UnicodeError) as error:
             return self.fail(f"{where}{error}")
         if table.column_names:
@@ -48,35 +61,79 @@ class Console:
     def fail(self, message: str) -> bool:
         """Say on stderr that something went wrong, after what stdout already has."""
         sys.stdout.flush()
-        print(message.rstrip(), file=sys.stderr, flush=True)
+        text = message.rstrip()
+        print(painted(text) if sys.stderr.isatty() else text, file=sys.stderr, flush=True)
         return False
 
     def show(self, table: pa.Table, total: int) -> None:
         """Print a fetched result; DuckDB writes the values, so that every type looks as it does there."""
-        names = table.column_names
-        distinct = [f"{name}_{i}" if name in names[:i] else name for i, name in enumerate(names)]  # 1.x needs that
-        relation = self.con.from_arrow(table.rename_columns(distinct))
+        columns = table.column_names
+        distinct = [f"{name}_{i}" if name in columns[:i] else name for i, name in enumerate(columns)]  # 1.x needs that
+        is_exact = self.style in {"csv", "json"}
+        relation = self.con.from_arrow((table if is_exact else rounded(table)).rename_columns(distinct))
         if self.style == "json":
             for (row,) in relation.set_alias("__mwem_row").project("to_json(__mwem_row)").fetchall():
                 print(row)
             return
         texts = relation.project("COLUMNS(*)::VARCHAR").fetchall()
         if self.style == "csv":
-            csv.writer(sys.stdout, lineterminator="\n").writerows([names, *texts])
+            csv.writer(sys.stdout, lineterminator="\n").writerows([columns, *texts])
         elif (
-            names[-1] == "script" and len({row[-1] for row in texts}) == 1
+            columns[-1] == "script" and len({row[-1] for row in texts}) == 1
         ):  # of mwem_suggest_domain: to be copied as it is
             print(texts[0][-1], end="")
-        elif names == ["explain_key", "explain_value"]:
+        elif columns == ["explain_key", "explain_value"]:
             print(*(plan for _, plan in texts), sep="\n")
-        elif total == 1 and len(names) > RECORD_COLUMNS:  # a box would leave some out
-            for name, value in zip(names, texts[0], strict=True):
-                print(f"  {name:>{max(map(len, names))}}  {'NULL' if value is None else value}")
-            print()
+        elif columns == PLAN and self.style == "box":
+            print_plan(texts)
+        elif self.style == "record" or (total == 1 and len(columns) > RECORD_COLUMNS):  # a box would leave some out
+            print_records(columns, texts)
         else:
             relation.show(max_width=width(), max_rows=SHOWN_ROWS)
-            if total > len(texts):
-                print(f"These are the first {len(texts)} of {total:,} rows.\n")
+        if total > len(texts):
+            print(f"These are the first {len(texts)} of {total:,} rows.\n")
+
+
+def print_records(columns: Sequence[str], rows: Sequence[Sequence[str | None]]) -> None:
+    """Each row as a list of its columns."""
+    for row in rows:
+        for name, value in zip(columns, row, strict=True):
+            print(f"  {name:>{max(map(len, columns))}}  {'NULL' if value is None else value}")
+        print()
+
+
+def print_plan(rows: Sequence[Sequence[str | None]]) -> None:
+    """A plan to be read: each item with its text, wrapped; its SQL is only counted."""
+    shown = [(str(item), str(value)) for item, value in rows if item not in SQL_ITEMS]
+    left = max((len(item) for item, _ in shown), default=0) + 4
+    for item, value in shown:
+        lines = textwrap.wrap(value, max(20, width() - left - 1)) or [""]
+        print(f"  {item:>{left - 4}}  " + f"\n{'':{left}}".join(lines))
+    statements = sum(item == "aggregate" for item, _ in rows)
+    if statements:
+        print(f"\nLeft out are {statements} statements of SQL. To see them: {SHOW_SQL}")
+    print()
+
+
+def rounded(table: pa.Table) -> pa.Table:
+    """The same with floating point numbers as people want to read them."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_floating(field.type):
+            short = [None if value is None else _short(value) for value in table.column(place).to_pylist()]
+            table = table.set_column(place, field, pa.array(short, field.type))
+    return table
+
+
+def _short(value: float) -> float:
+    return 0.0 if abs(value) < LEAST else float(f"{value:.{DIGITS}g}")
+
+
+def painted(message: str) -> str:
+    """An error for a terminal: its kind in red, the marks under a mistake in yellow, the hint in cyan."""
+    lines = message.split("\n")
+    lines[0] = re.sub(r"^([^:]*:)", "\x1b[1;31m\\1\x1b[0m", lines[0], count=1)
+    lines = [f"\x1b[33m{line}\x1b[0m" if re.fullmatch(r" *\^+ *", line) else line for line in lines]
+    return re.sub(r"(Hint: |Did you mean )", "\x1b[36m\\1\x1b[0m", "\n".join(lines))
 
 
 def fetch(con: duckdb.DuckDBPyConnection, text: str, limit: int | None = None) -> tuple[pa.Table, int]:

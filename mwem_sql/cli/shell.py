@@ -1,38 +1,26 @@
 """`mwem-sql [database]`: its options, and the shell that reads statements from a person or from a pipe.
 
-Owns prompts, dot commands and the history file. Must not print results: that is the console's.
+Owns prompts and the history file. Must not print results: that is the console's.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
+import signal
 import sys
 from importlib import metadata
 from pathlib import Path
 
 import duckdb
 
+from mwem_sql.cli.commands import obey
 from mwem_sql.cli.console import Console, connection
 from mwem_sql.cli.scripts import read, run_script, split_script
 
 VERSION = next((package.version for package in metadata.distributions(name="mwem-sql")), "from source")
 BANNER = f"mwem-sql {VERSION}, DuckDB {duckdb.__version__}"
 PROMPT, CONTINUATION = "mwem> ", "  ... "
-
-HELP = """\
-A statement ends with ; and may take several lines. Ctrl-C drops or stops it.
-
-  .tables          tables and views         .help            this text
-  .schema [NAME]   how they were declared   .quit  Ctrl-D    leave
-
-  CALL mwem_release('t', workload, 0.5);           makes t_synthetic, privately
-  FROM mwem_plan('t', workload, 0.5);              what that would run and cost
-  SELECT mwem_count('t_synthetic', 'age > 40');    an answer, free of charge
-  FROM mwem_ledger();                              what was spent
-"""
-TABLES = "SELECT table_schema, table_name, table_type FROM information_schema.tables ORDER BY ALL"
-SCHEMA = "SELECT sql FROM sqlite_master WHERE $name::VARCHAR IS NULL OR name = $name::VARCHAR ORDER BY name"
+HISTORY = "~/.mwem_sql_history"
 
 
 def run(arguments: list[str]) -> int:
@@ -56,71 +44,87 @@ def run(arguments: list[str]) -> int:
         console = Console(con, options.style, not options.scripts and sys.stdin.isatty() and sys.stdout.isatty())
         if console.interactive:
             print(f"{BANNER}, {options.database}\nStatements end with ;  .help for help")
-            history("read")
-            read_and_run(console)
-            history("write")
+            converse(console)
             return 0
-        scripts = (run_script(console, text, source) for source, text in options.scripts or [])
-        return 0 if (all(scripts) if options.scripts else read_and_run(console)) else 1
+        scripts = (
+            obey(console, text) if text.startswith(".") else run_script(console, text, source)
+            for source, text in options.scripts or []
+        )
+        return 0 if (all(scripts) if options.scripts else run_lines(console)) else 1
 
 
-def read_and_run(console: Console) -> bool:
-    """Run what stdin says. A person gets prompts and may err; anything else stops at the first error."""
-    buffer, line_number, well = "", 1, True
-    while well or console.interactive:
+def converse(console: Console) -> None:
+    """Run what a person types; errors are theirs to mend. Ctrl-C drops what is typed, Ctrl-D leaves."""
+    from mwem_sql.cli import editor  # noqa: PLC0415 (it takes a tenth of a second, which scripts need not wait for)
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a job of the background has it ignored
+    history = Path(HISTORY).expanduser()
+    reader = (
+        editor.Editor(console.con, is_whole, (PROMPT, CONTINUATION), history).read
+        if editor.is_usable()
+        else read_plainly
+    )
+    while True:
         try:
-            line = input(CONTINUATION if buffer else PROMPT) + "\n" if console.interactive else sys.stdin.readline()
-            if not line:
-                return run_script(console, "\n" * (line_number - 1) + buffer, "<stdin>")
-            if not buffer and line.startswith("."):
-                line_number += 1
-                well = command(console, line)
-                continue
-            buffer += line
-            if ";" in line or len(buffer) < 1000:
-                statements, rest = split_script(buffer, line_number)
-                rest = "" if split_script(rest + "\n;") == ([], "") else rest  # nothing but blanks and comments
-                line_number += buffer.count("\n") - rest.count("\n")
-                buffer = rest
-                well = all(console.run(each, "" if console.interactive else f"<stdin>:{n}: ") for n, each in statements)
-        except EOFError:  # Ctrl-D, .quit
-            print(end="\n" if console.interactive else "")
-            break
+            text = reader()
+            if text.lstrip().startswith("."):
+                obey(console, text.strip())
+            else:
+                for _, each in split_script(text)[0]:
+                    if not console.run(each):
+                        break
+        except EOFError:
+            print()
+            return
         except KeyboardInterrupt as stopped:
-            if not console.interactive:
-                raise
             print()
             if str(stopped):
                 console.fail(str(stopped))
-            buffer = ""
         except (duckdb.Error, UnicodeError) as error:
-            well, buffer = console.fail(str(error)), ""
-    return well or console.interactive
+            console.fail(str(error))
 
 
-def command(console: Console, line: str) -> bool:
-    """Obey a line that starts with a dot."""
-    words = line.rstrip("; \n").split()
-    if words in ([".quit"], [".exit"]):
-        raise EOFError
-    if words == [".help"]:
-        print(HELP)
-    elif words == [".tables"]:
-        return console.run(TABLES)
-    elif words[0] == ".schema" and len(words) <= 2:
-        declared = console.con.execute(SCHEMA, {"name": words[1] if words[1:] else None}).fetchall()
-        if words[1:] and not declared:
-            return console.fail(f".schema: no table or view has this name ({words[1]}). Hint: .tables lists them")
-        print(*(sql for (sql,) in declared), sep="\n")
-    else:
-        return console.fail(f"{line.strip()}: this is no command. Hint: .help lists them")
-    return True
+def is_whole(text: str) -> bool:
+    """Whether a text can be run: a dot command, nothing at all, or statements of which the last one is ended."""
+    if text.lstrip().startswith(".") or not text.strip():
+        return True
+    try:
+        statements, rest = split_script(text)
+        return bool(statements) and split_script(rest + "\n;") == ([], "")  # nothing but blanks and comments is left
+    except duckdb.Error:
+        return True  # DuckDB says what is wrong
 
 
-def history(action: str) -> None:
-    """`read` or `write` the typed lines, where there are readline and a place for them."""
-    with contextlib.suppress(ImportError, OSError):
-        import readline  # noqa: PLC0415 (only a person at a terminal needs it)
+def read_plainly() -> str:
+    """A statement, line by line, on a terminal that can do no more than print lines."""
+    text = ""
+    while not text or not is_whole(text):
+        text += input(CONTINUATION if text else PROMPT) + "\n"
+    return text
 
-        readline.set_history_length(2000)
-        getattr(readline, f"{action}_history_file")(str(Path("~/.mwem_sql_history").expanduser()))
+
+def run_lines(console: Console) -> bool:
+    """Run what stdin says, statement by statement as it comes, up to the first error."""
+    buffer, line_number, well = "", 1, True
+    while well:
+        line = sys.stdin.readline()
+        if not line:
+            return run_script(console, "\n" * (line_number - 1) + buffer, "<stdin>")
+        if not buffer and line.startswith("."):
+            line_number += 1
+            try:
+                well = obey(console, line)
+            except EOFError:
+                return True
+            continue
+        buffer += line
+        if ";" in line or len(buffer) < 1000:
+            try:
+                statements, rest = split_script(buffer, line_number)
+            except (duckdb.Error, UnicodeError) as error:
+                return console.fail(str(error))
+            rest = "" if split_script(rest + "\n;") == ([], "") else rest  # nothing but blanks and comments
+            line_number += buffer.count("\n") - rest.count("\n")
+            buffer = rest
+            well = all(console.run(each, f"<stdin>:{n}: ") for n, each in statements)
+    return well

@@ -38,7 +38,8 @@ from mwem_sql.queries.arrays import Floats
 PASSES = 100
 """Over all measurements after each round, as in the paper's listing."""
 
-Progress: TypeAlias = Callable[[int, int], None]
+Progress: TypeAlias = Callable[[int, int, int], None]
+"""Told of each round: its number, how many are expected, and the kernel's number of what was measured."""
 
 
 def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Progress | None = None) -> Outcome:
@@ -47,7 +48,9 @@ def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Progress | No
     All of `split` is spent, unless there is nothing at all to measure: a public total, and no query whose factor fits.
     """
     run = _at_once if problem.at_once else _whole if problem.whole else _rounds
-    outcome = _in_detail(kernel, problem, split, run(kernel, problem, split, progress or (lambda _i, _rounds: None)))
+    outcome = _in_detail(
+        kernel, problem, split, run(kernel, problem, split, progress or (lambda _i, _rounds, _q: None))
+    )
     return replace(outcome, certificate=certify(kernel, problem, split.certify, outcome))
 
 
@@ -86,7 +89,7 @@ def _rounds(kernel: Kernel, problem: Problem, split: Split, progress: Progress) 
             A.update(m.queries[k].shares, m.values[k])
         else:
             _fit(A, problem, m)
-        progress(i, i + pace.rounds)
+        progress(i, i + pace.rounds, q_i)
         if not pace.left:
             break
     if problem.fit == "mirror":
@@ -194,7 +197,7 @@ def _whole(kernel: Kernel, problem: Problem, split: Split, progress: Progress) -
     for number, (first, share) in enumerate(ahead, start=1):
         m.refine("round", first.number, share, A, first.by_cells)
         m.give(A, [first.number])
-        progress(number, len(ahead))
+        progress(number, len(ahead), first.number)
     m.sweep(A, [first.number for first, _ in ahead])
     if problem.always:
         m.settle(A)
@@ -211,7 +214,7 @@ def _at_once(kernel: Kernel, problem: Problem, split: Split, progress: Progress)
     base = uniform.marginal(histogram.attributes).ravel()
     weights = with_prior(measured.values.astype(np.float64), measured.variance, base)
     A = dense(histogram, not_impossible(weights, measured.variance, base), uniform)
-    progress(1, 1)
+    progress(1, 1, 1)
     return Outcome(A, m.total(), tuple(m.steps))
 
 

@@ -50,7 +50,7 @@ def table(
             added = details[measured.query]
             values, blocks = _by_pieces(added, problem.details[added].cells_of(classes[added]), step)
         else:
-            added = ", ".join(problem.queries[place].attributes) if place >= 0 else step.purpose
+            added = label(problem, {}, measured.query) if place >= 0 else step.purpose
             values, blocks = _described(queries[measured.query], step, outcome.state.grids)
         rows.append(
             {
@@ -60,6 +60,14 @@ def table(
             }
         )  # fmt: skip
     return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+def label(problem: Problem, asked: Mapping[int, CompiledQuery], q: int) -> str:
+    """What the kernel's query q is called: as the workload calls it, or by its attributes."""
+    if q == 0:
+        return "total"
+    query = asked.get(q - 1)
+    return ", ".join(problem.queries[q - 1].attributes) if query is None else query.label
 
 
 def _described(query: LinearQuery, step: Step, grids: Mapping[str, Grid]) -> tuple[Integers, list[dict[str, Any]]]:

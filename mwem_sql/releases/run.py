@@ -25,6 +25,7 @@ from mwem_sql.compiler.pipeline import Compiled
 from mwem_sql.database import calls
 from mwem_sql.database.catalog import Name, is_read_only
 from mwem_sql.database.garbage import frozen
+from mwem_sql.database.progress import News, say
 from mwem_sql.database.session import Session
 from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import RELEASE, OutputError, refuse
@@ -64,6 +65,7 @@ def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any
             reuse.check_seed(con, session, request, private)
             reuse.restore_table(session, request, output)
             return output, _summary(output, found, started, (), reused=True)
+        say(News(request.table, "planning"))
         plan = make_plan(session, request)
         if is_read_only(con, output.database):
             raise refuse(
@@ -105,6 +107,7 @@ def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any
                 suppress(duckdb.Error),
             ):  # an entry that stays open counts all the same, and as done if its release is there
                 ledger.close(session.cursor(), entry, status)
+        say(News(request.table, "done"))
         warnings = (plan.warning, _uncapped(session, request, ledger))
         return output, _summary(output, facts, started, warnings, reused=False)
 
@@ -163,6 +166,7 @@ def _run_and_store(
         **bounds.facts(known, outcome),
         "domain": json.dumps(_published(compiled).to_json()), "grid": json.dumps(store.classes_to_json(classes)),
     }  # fmt: skip
+    say(News(request.table, "rows"))
     columns = draw_rows(state, classes, rows, generator)
     try:
         tables = {
@@ -188,11 +192,16 @@ def _run(session: Session, request: Request, plan: Plan, held: engine.Held) -> O
     """
     accountant = plan.split.accountant()
     noise = OpenDPNoise() if request.seed is None else SeededNoise(request.seed)
+    say(News(request.table, "reading"))
     answers = engine.true_answers(engine.engine_of(session.cursor(), plan.relation), plan.pushdown, held)
     kernel = Kernel(answers, plan.pushdown.cells, accountant, noise, request.rows_per_unit, plan.problem.bounds())
     del answers
+
+    def told(done: int, of: int, q: int) -> None:
+        say(News(request.table, "rounds", done, of, measurements.label(plan.problem, plan.asked, q)))
+
     with frozen():
-        outcome = mwem(kernel, plan.problem, plan.split, lambda done, of: _log.info("round %d of %d", done, of))
+        outcome = mwem(kernel, plan.problem, plan.split, told)
     accountant.settle()
     if outcome.count("again"):
         _log.info(

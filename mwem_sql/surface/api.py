@@ -22,6 +22,7 @@ from mwem_sql.releases.summary import Summary
 from mwem_sql.surface.attaching import attach_source, detach_source
 from mwem_sql.surface.display import release_html
 from mwem_sql.surface.frames import WorkloadLike, read_workload
+from mwem_sql.surface.progress_line import shown
 from mwem_sql.surface.register import register
 from mwem_sql.surface.tables import table_name
 from mwem_sql.workload import Workload
@@ -66,11 +67,20 @@ class Release(Summary):
         return pa.Table.from_pylist(list(Answerer(self._session, self._stored).rows(asked, sure)), schema=ANSWER)
 
 
-def release(con: object, table: str, workload: WorkloadLike, epsilon: object, **options: Any) -> Release:
+def release(
+    con: object,
+    table: str,
+    workload: WorkloadLike,
+    epsilon: object,
+    *,
+    progress: bool | None = None,
+    **options: Any,
+) -> Release:
     """Release a table with the options of `CALL mwem_release`; the same request returns the stored release.
 
     `con` is a connection of DuckDB, or of SQLAlchemy, Ibis, dbt or jupysql on DuckDB; `table` is the name of a table, or the path of a file;
     `workload` is the name of a table, a Workload, or a frame of pandas, Polars or Arrow.
+    `progress` shows a line about how far it is: True always, False never, None on a terminal and in a notebook.
 
     Privacy:
         (epsilon, delta)-differential privacy, per row or per `unit`; debited in the ledger before a private row is read.
@@ -84,7 +94,8 @@ def release(con: object, table: str, workload: WorkloadLike, epsilon: object, **
         facts = next(facts for facts in store.releases_of(con, output) if facts["release"] == summary["release"])
         return Release(**summary, _session=session, _stored=store.stored(con, output, facts))
 
-    return calls.run(RELEASE, work, from_python=True)
+    with shown(progress):
+        return calls.run(RELEASE, work, from_python=True)
 
 
 def attach(

@@ -117,7 +117,7 @@ def test_ctrl_c_ends_a_script() -> None:
 class Terminal:
     """The shell on a pseudo-terminal that is its controlling one, so that a typed Ctrl-C is a signal."""
 
-    def __init__(self, home: Path, *arguments: str) -> None:
+    def __init__(self, home: Path, *arguments: str, kind: str = "dumb") -> None:
         self.master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 80, 0, 0))
         take = (
@@ -130,7 +130,7 @@ class Terminal:
             stderr=slave,
             start_new_session=True,
             cwd=ROOT,
-            env={**environment(home), "TERM": "dumb"},
+            env={**environment(home), "TERM": kind, "PROMPT_TOOLKIT_NO_CPR": "1"},
         )
         os.close(slave)
         self.seen = ""
@@ -155,8 +155,8 @@ class Terminal:
 
 
 @contextlib.contextmanager
-def terminal(home: Path, *arguments: str) -> Iterator[Terminal]:
-    opened = Terminal(home, *arguments)
+def terminal(home: Path, *arguments: str, kind: str = "dumb") -> Iterator[Terminal]:
+    opened = Terminal(home, *arguments, kind=kind)
     try:
         yield opened
     finally:
@@ -200,7 +200,20 @@ def test_the_shell_on_a_terminal(tmp_path: Path) -> None:
         assert "7 │" in shell.expect(PROMPT)
         shell.type("\x04")
         assert shell.process.wait(PATIENCE) == 0
-    assert "FROM kept;" in (tmp_path / ".mwem_sql_history").read_text(encoding="utf-8")
+
+
+def test_the_line_editor_on_a_terminal(tmp_path: Path) -> None:
+    with terminal(tmp_path, kind="xterm-256color") as shell:
+        shell.expect(PROMPT.strip())
+        shell.type("SELECT 40\r+ 2 AS answer;\r")
+        shell.expect("42 │")
+        shell.expect(PROMPT.strip())
+        shell.type("SELECT nope;\r")
+        shell.expect("\x1b[1;31mBinder Error:\x1b[0m")
+        shell.expect(PROMPT.strip())
+        shell.type("\x03\x04")
+        assert shell.process.wait(PATIENCE) == 0
+    assert "+SELECT 40\n++ 2 AS answer;" in (tmp_path / ".mwem_sql_history").read_text(encoding="utf-8")
 
 
 def test_quit_leaves_the_shell_and_no_history_file_is_needed() -> None:

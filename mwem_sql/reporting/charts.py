@@ -1,0 +1,117 @@
+"""Pictures as SVG text: bars, columns, a heat map, dots along the rounds. Knows numbers and labels, nothing of releases.
+
+Colours are classes of the page's style sheet, so that a picture is right in light and in dark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from math import log10
+
+import numpy as np
+
+from mwem_sql.queries.arrays import Floats
+
+WIDTH = 340
+"""Units of a picture's own width; the page scales it to the room there is."""
+LINE = 17
+"""Units between two bars."""
+LETTER = 6
+"""Units that a letter is wide, about."""
+
+
+def rounded(value: float) -> str:
+    """A number for people: whole from ten on, three digits below."""
+    return f"{value:,.0f}" if abs(value) >= 10 else f"{value:.3g}"
+
+
+def _svg(height: float, parts: Sequence[str], title: str) -> str:
+    inside = "".join(parts)
+    return f'<svg viewBox="0 0 {WIDTH} {height:g}" role="img" aria-label="{escape(title)}">{inside}</svg>'
+
+
+def _text(x: float, y: float, text: str, anchor: str = "start", kind: str = "") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" class="{kind}">{escape(text)}</text>'
+
+
+def _shortened(text: str, letters: int) -> str:
+    return text if len(text) <= letters else text[: letters - 1] + "…"
+
+
+def bars(labels: Sequence[str], values: Floats, title: str) -> str:
+    """A bar for each label, from the top down, with its number."""
+    most, parts = max(float(values.max(initial=0.0)), 1e-9), []
+    for k, (label, value) in enumerate(zip(labels, values.tolist(), strict=True)):
+        top = k * LINE
+        parts.append(_text(112, top + 12, _shortened(label, 18), "end"))
+        parts.append(f'<rect class="bar" x="118" y="{top + 3}" width="{165 * value / most:.1f}" height="{LINE - 6}"/>')
+        parts.append(_text(122 + 165 * value / most, top + 12, rounded(value), kind="quiet"))
+    return _svg(LINE * len(labels) + 2, parts, title)
+
+
+def columns(labels: Sequence[str], values: Floats, title: str) -> str:
+    """A column for each value of an ordered attribute; the first and the last are labelled."""
+    most, wide = max(float(values.max(initial=0.0)), 1e-9), WIDTH / max(1, len(labels))
+    parts = [
+        f'<rect class="bar" x="{k * wide + 0.5:.2f}" y="{110 - 96 * value / most:.2f}" width="{max(0.5, wide - 1):.2f}" height="{96 * value / most:.2f}">'
+        f"<title>{escape(label)}: {rounded(value)}</title></rect>"
+        for k, (label, value) in enumerate(zip(labels, values.tolist(), strict=True))
+    ]
+    parts.append(f'<line class="axis" x1="0" x2="{WIDTH}" y1="110.5" y2="110.5"/>')
+    parts.append(_text(0, 124, _shortened(labels[0], 26), kind="quiet"))
+    parts.append(_text(WIDTH, 124, _shortened(labels[-1], 26), "end", "quiet"))
+    parts.append(_text(WIDTH, 10, f"at most {rounded(most)}", "end", "quiet"))
+    return _svg(128, parts, title)
+
+
+def heat(rows: Sequence[str], across: Sequence[str], values: Floats, title: str) -> str:
+    """A cell for each combination: the stronger, the more rows (by the square root, so that small ones can be seen)."""
+    most, left = max(float(values.max(initial=0.0)), 1e-9), 96
+    wide, high = (WIDTH - left) / len(across), max(12.0, 150 / len(rows))
+    parts = []
+    for i, row in enumerate(rows):
+        parts.append(_text(left - 4, (i + 0.5) * high + 4, _shortened(row, 15), "end"))
+        for j, column in enumerate(across):
+            share = np.sqrt(max(0.0, float(values[i, j])) / most)
+            parts.append(
+                f'<rect class="bar" x="{left + j * wide:.2f}" y="{i * high:.2f}" width="{max(0.5, wide - 1):.2f}" height="{high - 1:.2f}" '
+                f'fill-opacity="{0.04 + 0.96 * share:.3f}"><title>{escape(row)}, {escape(column)}: {rounded(float(values[i, j]))}</title></rect>'
+            )
+    foot = len(rows) * high
+    letters = int(wide / LETTER)
+    if letters >= min(6, max(map(len, across))):
+        parts += [
+            _text(left + (j + 0.5) * wide, foot + 12, _shortened(label, letters), "middle", "quiet")
+            for j, label in enumerate(across)
+        ]
+    else:
+        parts.append(_text(left, foot + 12, _shortened(across[0], 18), kind="quiet"))
+        parts.append(_text(WIDTH, foot + 12, _shortened(across[-1], 18), "end", "quiet"))
+    return _svg(foot + 18, parts, title)
+
+
+def dots(values: Sequence[float], labels: Sequence[str], mark: float, title: str, said: str) -> str:
+    """A dot per step on a logarithmic scale; `mark` is a line to compare with, and `said` what it is."""
+    shown = np.clip(np.asarray(values, dtype=np.float64), 1e-2, None)
+    top, bottom = (
+        log10(max(float(shown.max(initial=mark)), mark)) + 0.1,
+        log10(min(float(shown.min(initial=mark)), mark)) - 0.1,
+    )
+
+    def height(value: float) -> float:
+        return 8 + 100 * (top - log10(value)) / (top - bottom)
+
+    parts = [
+        f'<line class="axis" x1="0" x2="{WIDTH}" y1="112" y2="112"/>',
+        f'<line class="mark" x1="0" x2="{WIDTH}" y1="{height(mark):.1f}" y2="{height(mark):.1f}"/>',
+        _text(WIDTH, height(mark) - 4, said, "end", "quiet"),
+        _text(0, 126, "first", kind="quiet"),
+        _text(WIDTH, 126, "last", "end", "quiet"),
+    ]
+    for k, (value, label) in enumerate(zip(shown.tolist(), labels, strict=True)):
+        x = WIDTH * (k + 0.5) / len(shown)
+        parts.append(
+            f'<circle class="dot" cx="{x:.1f}" cy="{height(value):.1f}" r="3"><title>{escape(label)}: {rounded(value)}</title></circle>'
+        )
+    return _svg(130, parts, title)

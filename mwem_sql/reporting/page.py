@@ -1,0 +1,194 @@
+"""The report: one page for people, without anything from the network. Owns its sentences and its file; what they tell is asked of the release.
+
+With a private table to compare with, the page shows true answers, and says so in a banner. Otherwise it has released values only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from importlib import resources
+from math import exp
+from string import Template
+from typing import Any
+
+from mwem_sql.releases.store import Stored
+from mwem_sql.reporting import charts, measured, shapes
+
+MOST_PAIRS = 6
+"""Pictures of pairs of attributes."""
+MOST_ANSWERS = 50_000
+"""Answers in the page. A hundred bytes each: more make a page that a phone cannot open."""
+COLUMNS = {
+    "query": "query", "name": "question", "cell": "cell", "answer": "answer", "low": "at least", "high": "at most", "measured": "measured",
+    "true_answer": "truth", "error": "off by",
+}  # fmt: skip
+"""Columns of the answers that a reader wants, in this order, and what they are called."""
+NUMBERS = {"query", "answer", "low", "high", "true_answer", "error"}
+
+
+def make(
+    stored: Stored,
+    measurements: Sequence[Mapping[str, Any]],
+    answers: Iterable[Mapping[str, Any]],
+    compared: str | None,
+) -> str:
+    """The page of a release as HTML; `compared` is the private table that answers were compared with."""
+    facts, state = stored.facts, stored.state()
+    names, misfits = measured.fits(state, measurements)
+    pictures = shapes.two_way(stored, measured.pairs(measurements, MOST_PAIRS))
+    rows = list(answers)
+    page = Template(resources.files("mwem_sql.reporting").joinpath("page.html").read_text(encoding="utf-8"))
+    return page.substitute(
+        title=escape(f"{stored.name.table}: what was released, and how sure it is"),
+        subtitle=escape(
+            f"A synthetic table in the place of a private one. Release {facts['release']}, stored as {stored.name}."
+        ),
+        output=escape(str(stored.name)),
+        banners="".join(f'<p class="banner" role="alert">{escape(text)}</p>' for text in _banners(facts, compared)),
+        facts="".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in _facts(facts)),
+        promise="".join(f"<p>{escape(text)}</p>" for text in promise(facts)),
+        measured=_measured(measured.kinds(measurements), names, misfits.tolist()),
+        answers_text=f"<p>{escape(_about(rows))}</p>",
+        ones="".join(
+            _card(name, _picture(name, bars, found)) for name, (bars, found) in shapes.one_way(stored).items()
+        ),
+        twos=_pairs(pictures),
+        footer=escape("Made by mwem_report of mwem_sql. The page is complete by itself and loads nothing."),
+        data=_data(rows[:MOST_ANSWERS], worst_first=compared is not None),
+    )
+
+
+def _banners(facts: Mapping[str, Any], compared: str | None) -> list[str]:
+    out = []
+    if compared is not None:
+        out.append(
+            f"NOT PRIVATE: this page shows true answers of {compared}. It is for the curator. Do not publish it."
+        )
+    if not facts["private"]:
+        out.append(
+            "Made with a seed: whoever knows it can take the noise away again. This release is for experiments, it protects nobody."
+        )
+    return out
+
+
+def _facts(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    out = [("epsilon", f"{facts['epsilon']:g}")]
+    if facts["delta"]:
+        out.append(("delta", f"{facts['delta']:g}"))
+    protects = "one row" if facts["unit"] is None else f"one {facts['unit']}"
+    counts = {
+        "rows": facts["rows"],
+        "attributes": facts["attributes"],
+        "questions": facts["queries"],
+        "rounds": facts["rounds"],
+    }
+    return [*out, ("protects", protects), *((name, f"{count:,}") for name, count in counts.items())]
+
+
+def promise(facts: Mapping[str, Any]) -> list[str]:
+    """What differential privacy with these numbers promises, for somebody who never heard of it."""
+    epsilon, delta, unit = facts["epsilon"], facts["delta"], facts["unit"]
+    whose = "any one row" if unit is None else f"all rows of any one {unit}"
+    factor, sure = exp(min(epsilon, 700)), 100 / (1 + exp(-epsilon))
+    out = [
+        f"Take {whose} out of the private table: whatever is in this release would be almost as likely. "
+        f"The odds of any outcome change by a factor of at most {charts.rounded(factor)} (e to the power of epsilon, {epsilon:g})."
+        + (f" This may fail with a probability of at most {delta:g}." if delta else ""),
+        (
+            f"So somebody who thought it as likely as not that a certain {'row' if unit is None else unit} is in the table can be at most {_percent(sure)} sure of it "
+            "after reading this release, whatever else they know."
+        ),
+    ]
+    if epsilon > 10:
+        out.append("An epsilon above 10 promises next to nothing.")
+    if unit is not None:
+        out.append(f"At most {facts['rows_per_unit']:,} rows of each {unit} were used.")
+    if facts["total_is_public"]:
+        out.append("The number of rows was given as a public number. It is not protected.")
+    return out
+
+
+def _percent(value: float) -> str:
+    return f"{value:.0f}%" if value < 99 else f"{min(value, 99.9999):.4g}%"
+
+
+def _measured(kinds: Sequence[measured.Kind], names: Sequence[str], misfits: Sequence[float]) -> str:
+    head = "".join(
+        f'<th scope="col"{" class=number" if k else ""}>{name}</th>'
+        for k, name in enumerate(("what", "measurements", "cells", "a cell is off by", "95 of 100 within"))
+    )
+    lines = "".join(
+        f'<tr><td>{escape(kind.purpose)}</td><td class="number">{kind.count:,}</td><td class="number">{kind.cells:,}</td>'
+        f'<td class="number">{charts.rounded(kind.typical)}</td><td class="number">{charts.rounded(kind.most)}</td></tr>'
+        for kind in kinds
+    )
+    table = f'<div class="table" tabindex="0" role="region" aria-label="Measurements"><table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>'
+    text = "<p>Noise was added to every number that left the private table. This is how much, in rows (or in a sum's own unit):</p>"
+    if not misfits:
+        return text + table
+    picture = charts.dots(
+        misfits, names, 1.0, "How far the release is from each measurement, over its noise", "as noise explains"
+    )
+    note = '<p class="quiet">Each dot is a measurement, in the order in which they were made. Below the line the release says what was measured, but for noise.</p>'
+    return (
+        text
+        + table
+        + note
+        + f'<div class="cards">{_card("How well the release fits what was measured", picture)}</div>'
+    )
+
+
+def _about(rows: Sequence[Mapping[str, Any]]) -> str:
+    """What the table of answers shows."""
+    first = (
+        f"All {len(rows):,} answers to the workload."
+        if len(rows) <= MOST_ANSWERS
+        else f"The first {MOST_ANSWERS:,} of {len(rows):,} answers."
+    )
+    if not rows or "measured" not in rows[0]:
+        return first
+    return (
+        f"{first} The truth is between 'at least' and 'at most' 95 times in 100. 'directly': it was measured, and only noise is in the way. "
+        "'in part': some of its attributes were measured together. 'never': it is a guess, made of what was."
+    )
+
+
+def _picture(name: str, bars: shapes.Bars, rows: Any) -> str:
+    draw = charts.columns if bars.ordered and len(bars.labels) > 8 else charts.bars
+    return draw(bars.labels, rows, f"Rows by {name}")
+
+
+def _card(title: str, picture: str) -> str:
+    return f'<div class="card"><h3>{escape(title)}</h3>{picture}</div>'
+
+
+def _pairs(pictures: Mapping[tuple[str, str], tuple[shapes.Bars, shapes.Bars, Any]]) -> str:
+    cards = "".join(
+        _card(f"{first} and {second}", charts.heat(down.labels, across.labels, rows, f"Rows by {first} and {second}"))
+        for (first, second), (down, across, rows) in pictures.items()
+    )
+    text = '<p class="quiet">Attributes that were measured together. The stronger the colour, the more rows.</p>'
+    return f'<section><h2>Two at a time</h2>{text}<div class="cards">{cards}</div></section>' if cards else ""
+
+
+def _data(rows: Sequence[Mapping[str, Any]], *, worst_first: bool) -> str:
+    """Columns and rows for the page's table, as JSON that may stand inside a script element."""
+    names = [name for name in COLUMNS if rows and name in rows[0]]
+    columns = [
+        {"name": name, "title": COLUMNS[name], "number": name in NUMBERS, "first": worst_first and name == "error"}
+        for name in names
+    ]
+    lines = [
+        [
+            ", ".join("NULL" if part is None else part for part in row[name] or ()) if name == "cell" else row[name]
+            for name in names
+        ]
+        for row in rows
+    ]
+    return (
+        json.dumps({"columns": columns, "rows": lines}, allow_nan=False)
+        .replace("<", "\\u003c")
+        .replace("\u2028", "\\u2028")
+    )

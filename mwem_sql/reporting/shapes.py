@@ -1,0 +1,111 @@
+"""What a state says of attributes, coarse enough to be drawn: each attribute in a few bars, pairs as a table of them.
+
+Sees a stored release only. Numbers are cut into even bars of their declared range; of long lists the largest values are shown, and the rest as one.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+
+from mwem_sql.domains.classes import Classes
+from mwem_sql.queries.arrays import Floats
+from mwem_sql.queries.marginals import shares_within
+from mwem_sql.releases.store import Stored
+
+MOST_BARS = 32
+"""Bars of an attribute's own picture. More: they get thinner than a phone can show."""
+MOST_CELLS = 14
+"""Rows and columns of a pair's picture."""
+
+
+@dataclass(frozen=True, eq=False)
+class Bars:
+    """How the classes of an attribute are spread over bars: `shares[bar, class]`, each column sums to 1."""
+
+    labels: list[str]
+    shares: Floats
+    ordered: bool
+
+    @classmethod
+    def of(cls, classes: Classes, rows: Floats, most: int) -> Bars:
+        """At most `most` bars; `rows` of each class decide which values of a long list are shown."""
+        inside = shares_within(classes.codes, np.maximum(classes.densities, 1e-300))
+        ordered = classes.attribute.values is None
+        labels, of_piece = _even(classes, most) if ordered else _largest(classes, inside * rows[classes.codes], most)
+        shares = np.zeros((len(labels), classes.count))
+        for bar, parts in enumerate(of_piece):
+            np.add.at(shares[bar], classes.codes, parts * inside)
+        return cls(labels, shares, ordered)
+
+
+def _largest(classes: Classes, rows: Floats, most: int) -> tuple[list[str], Floats]:
+    """The values of a list, the largest first where not all are shown. By bar, what it has of each piece."""
+    count = len(classes.pieces)
+    shown = np.arange(count) if count <= most else np.sort(np.argsort(-rows, kind="stable")[: most - 1])
+    labels = [_label(classes, piece) for piece in shown.tolist()]
+    of_piece = np.zeros((len(shown) + (count > most), count))
+    of_piece[np.arange(len(shown)), shown] = 1.0
+    if count > most:
+        labels.append(f"{count - len(shown):,} others")
+        of_piece[-1] = 1.0 - of_piece[:-1].sum(axis=0)
+    return labels, of_piece
+
+
+def _even(classes: Classes, most: int) -> tuple[list[str], Floats]:
+    """Even bars of a declared range, and one for NULL. By bar, what it has of each piece, whose values are taken for equally likely."""
+    pieces, attribute = classes.pieces, classes.attribute
+    discrete = attribute.ordered.discrete
+    lows, ends = pieces.lows.astype(np.float64), pieces.highs.astype(np.float64) + discrete
+    bars = most - attribute.nullable
+    # Whole numbers in bars of as many each: of fewer values, a bar would be lower.
+    edges = (
+        np.append(np.arange(lows[0], ends[-1], np.ceil((ends[-1] - lows[0]) / bars)), ends[-1])
+        if discrete
+        else np.linspace(lows[0], ends[-1], bars + 1)
+    )
+    starts, stops = edges[:-1, None], edges[1:, None]
+    width = np.maximum(ends - lows, 0.0)
+    overlap = np.clip(np.minimum(ends, stops) - np.maximum(lows, starts), 0.0, None)
+    # A single point of a continuous range has no width: it is in the bar that holds it.
+    holds = (lows >= starts) & ((lows < stops) | (stops == edges[-1]))
+    of_piece = np.where(width > 0, overlap / np.where(width > 0, width, 1.0), holds / np.maximum(holds.sum(axis=0), 1))
+    kind = int if discrete else float
+    labels = [
+        attribute.text(kind(start))
+        if discrete and stop - start == 1
+        else f"{attribute.text(kind(start))} to {attribute.text(kind(stop - discrete))}"
+        for start, stop in itertools.pairwise(edges)
+    ]
+    if attribute.nullable:
+        labels.append("NULL")
+        of_piece = np.block([[of_piece, np.zeros((len(of_piece), 1))], [np.zeros((1, len(lows))), np.ones((1, 1))]])
+    return labels, of_piece
+
+
+def _label(classes: Classes, piece: int) -> str:
+    text = classes.pieces.label(piece)
+    return "NULL" if text is None else text
+
+
+def one_way(stored: Stored) -> dict[str, tuple[Bars, Floats]]:
+    """Of each attribute its bars, and the rows in them."""
+    state, out = stored.state(), {}
+    for name, classes in stored.classes.items():
+        rows = state.marginal([name])
+        bars = Bars.of(classes, rows, MOST_BARS)
+        out[name] = bars, bars.shares @ rows
+    return out
+
+
+def two_way(stored: Stored, pairs: list[tuple[str, str]]) -> dict[tuple[str, str], tuple[Bars, Bars, Floats]]:
+    """Of each pair of attributes the bars of both, and the rows in each combination."""
+    state, out = stored.state(), {}
+    for first, second in pairs:
+        rows = state.marginal([first, second])
+        down = Bars.of(stored.classes[first], rows.sum(axis=1), MOST_CELLS)
+        across = Bars.of(stored.classes[second], rows.sum(axis=0), MOST_CELLS)
+        out[first, second] = down, across, down.shares @ rows @ across.shares.T
+    return out

@@ -1,0 +1,38 @@
+"""Dot commands, from a pipe and from -c."""
+
+from __future__ import annotations
+
+import pytest
+from command import call, run
+
+
+def test_tables_from_an_option(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = call(capsys, "-c", "CREATE TABLE kept (i INTEGER)", "-c", ".tables")
+    assert (code, err) == (0, "")
+    assert "kept" in out
+
+
+def test_mode_changes_how_rows_are_shown() -> None:
+    done = run(stdin=".mode\n.mode csv\nSELECT 1 AS a, 2 AS b;\n.mode record\nSELECT 1 AS a, 2 AS b;\n")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "box\na,b\n1,2\n  a  1\n  b  2\n\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (".mode xml", "box, record, csv, json"),
+        (".schema nowhere", ".tables lists them"),
+        (".nonsense", ".help lists them"),
+    ],
+)
+def test_what_cannot_be_done_is_said(line: str, said: str) -> None:
+    done = run(stdin=f"{line}\nSELECT 1;\n")
+    assert done.returncode == 1
+    assert said in done.stderr
+    assert not done.stdout
+
+
+def test_quit_ends_a_pipe() -> None:
+    done = run(stdin=".quit\nSELECT 1;\n")
+    assert (done.returncode, done.stdout) == (0, "")

@@ -1,0 +1,53 @@
+"""Bars of attributes: nothing is lost or counted twice, whatever the attribute is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import mwem_sql
+from mwem_sql.database.session import Session
+from mwem_sql.releases import store
+from mwem_sql.releases.store import Stored
+from mwem_sql.reporting import shapes
+
+
+@pytest.fixture(scope="module")
+def stored() -> Iterator[Stored]:
+    with mwem_sql.connect() as con:
+        con.execute("""
+            CREATE TABLE t (age INTEGER NOT NULL CHECK (age BETWEEN 0 AND 99), pay DOUBLE CHECK (pay >= 0 AND pay < 1e6), sex ENUM ('F', 'M'),
+                            born DATE NOT NULL CHECK (born BETWEEN DATE '1900-01-01' AND DATE '2020-12-31'), zip VARCHAR NOT NULL);
+            INSERT INTO t SELECT i % 100, i * 100, ['F', 'M', NULL][1 + i % 3], DATE '1950-01-01' + (i % 900)::INTEGER, 'z' || i % 50 FROM range(3000) t(i)""")
+        con.execute(
+            "CREATE TABLE t_domain (attribute VARCHAR, \"values\" VARCHAR[]); INSERT INTO t_domain SELECT 'zip', list('z' || i) FROM range(50) t(i)"
+        )
+        asked = ["age >= 65 AND sex = 'F'", "pay > 50000", "born > DATE '1960-01-01'", "zip < 'z3'", "age = 7"]
+        mwem_sql.release(con, "t", mwem_sql.Workload.from_predicates(asked), 5.0)
+        yield store.load(con.cursor(), "t_synthetic", Session.of(con).place, "test")
+
+
+def test_bars_have_all_rows_of_an_attribute_once(stored: Stored) -> None:
+    drawn = shapes.one_way(stored)
+    assert set(drawn) == {"age", "pay", "sex", "born", "zip"}
+    for bars, rows in drawn.values():
+        assert bars.shares.sum(axis=0) == pytest.approx(1.0)
+        assert rows.sum() == pytest.approx(stored.facts["total"])
+        assert len(bars.labels) == len(rows) <= shapes.MOST_BARS
+    assert drawn["sex"][0].labels == ["F", "M", "NULL"]
+    assert drawn["zip"][0].labels[-1] == "19 others"
+    assert drawn["age"][0].labels[0] == "0 to 3"
+    assert drawn["pay"][0].labels[-1] == "NULL"
+
+
+def test_a_pair_adds_up_to_its_attributes(stored: Stored) -> None:
+    (down, across, rows) = shapes.two_way(stored, [("age", "sex")])["age", "sex"]
+    assert rows.shape == (len(down.labels), len(across.labels))
+    np.testing.assert_allclose(rows.sum(axis=0), shapes.one_way(stored)["sex"][1])
+
+
+def test_dates_are_bars_of_days(stored: Stored) -> None:
+    first = shapes.one_way(stored)["born"][0].labels[0]
+    assert first.startswith("1900-01-01 to 19")
