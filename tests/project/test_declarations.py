@@ -101,7 +101,7 @@ def test_arrow_tables_have_the_columns_of_sql() -> None:
 
 
 def test_every_function_has_a_macro() -> None:
-    assert set(HEADS) == set(BODIES) == {*COLUMNS, "mwem_count"}
+    assert set(HEADS) == set(BODIES) == {*COLUMNS, "mwem_count", "mwem_count_interval"}
 
 
 @pytest.mark.parametrize("name", HEADS)

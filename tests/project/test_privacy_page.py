@@ -80,6 +80,7 @@ def test_the_proof_names_its_steps() -> None:
         "engine.true_answers",
         "Kernel.select",
         "Kernel.measure",
+        "Kernel.certify",
         "Accountant.settle",
         "Ledger.debit",
         "store.write",
