@@ -218,7 +218,11 @@ def test_cancel_from_another_thread(con: Connection, how: str) -> None:
     assert mwem_sql.cancel() == 1
     thread.join(30)
     assert len(ends) == 1
-    assert "mwem_release: the call was stopped. Hint: mwem_ledger() tells" in ends[0]
+    assert (
+        "mwem_release: the call was stopped. Hint: mwem_ledger() tells the same: epsilon 1 was charged for memory.main.people_synthetic and is spent"
+        in ends[0]
+    )
+    assert "A new version := '...' makes it anew" in ends[0]
     assert con.execute("SELECT status, intact FROM mwem_ledger()").fetchall() == [("failed", True)]
     assert mwem_sql.cancel() == 0
     assert con.execute(
