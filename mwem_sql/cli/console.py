@@ -21,6 +21,7 @@ import duckdb
 import pyarrow as pa
 
 import mwem_sql
+from mwem_sql.cli.hints import with_hint
 from mwem_sql.database import calls
 from mwem_sql.errors import MwemError
 from mwem_sql.surface import progress_line
@@ -51,7 +52,7 @@ class Console:
             with progress_line.shown(None):
                 table, total = fetch(self.con, text, SHOWN_ROWS if self.style in {"box", "record"} else None)
         except (duckdb.Error, MwemError, UnicodeError) as error:
-            return self.fail(f"{where}{error}")
+            return self.fail(f"{where}{with_hint(str(error), text)}")
         if table.column_names:
             self.show(table, total)
         elif self.interactive:

@@ -9,12 +9,15 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
+from fractions import Fraction
 from typing import Any
 
 from mwem_sql.workload import Query
 
 SHOWN = 3
 """Queries that are named as new."""
+LONGEST = 80
+"""Characters of them that are shown."""
 MOST_QUERIES = 10_000
 """Of a longer workload one hash is stored for all queries, and nobody can tell which of them changed."""
 _HASHED = 12  # characters of a hash
@@ -52,8 +55,13 @@ def _option(name: str, old: object, new: object) -> str:
         return "; ".join(
             _option(own, old.get(own), new.get(own)) for own in sorted(old) if old.get(own) != new.get(own)
         )
-    shown = ["left out" if value is None else str(value) for value in (old, new)]
-    return f"{name} ({shown[0]}, now {shown[1]})"
+    return f"{name} ({_shown(name, old)}, now {_shown(name, new)})"
+
+
+def _shown(name: str, value: object) -> str:
+    if value is None:
+        return "left out"
+    return f"{float(Fraction(str(value))):g}" if name in {"epsilon", "delta"} else str(value)
 
 
 def _queries(old: Sequence[str], new: Sequence[str], queries: Sequence[Query]) -> list[str]:
@@ -65,7 +73,7 @@ def _queries(old: Sequence[str], new: Sequence[str], queries: Sequence[Query]) -
     steps = [step for step in SequenceMatcher(None, old, new, autojunk=False).get_opcodes() if step[0] != "equal"]
     fresh = [k for _, _, _, begin, end in steps for k in range(begin, end)]
     gone = sum(end - begin for _, begin, end, _, _ in steps)
-    out = [f"query {k + 1} ({queries[k].label!r})" for k in fresh[:SHOWN]]
+    out = [f"query {k + 1} ({queries[k].label[:LONGEST]!r})" for k in fresh[:SHOWN]]
     if len(fresh) > SHOWN:
         out.append(f"{len(fresh) - SHOWN:,} more queries")
     return [*out, *([f"{gone:,} queries of before are not in it"] if gone else [])]

@@ -26,6 +26,7 @@ def test_sql_runs_as_written(tmp_path, monkeypatch):
                 con.execute(statement).fetchall()
         assert con.execute("SELECT count(*) > 5000 FROM people_synthetic").fetchall() == [(True,)]
         assert con.execute("SELECT table_name FROM mwem.ledger ORDER BY started").fetchall() == [
+            ("titanic",),
             ("people",),
             ("from_parquet",),
             ("from_csv",),

@@ -1,0 +1,29 @@
+"""Hints beside errors of DuckDB's own: an option of ours that is misspelt never reaches us, because DuckDB refuses the call before.
+
+Owns what is read out of DuckDB's words. Says nothing where it does not know them.
+"""
+
+from __future__ import annotations
+
+import re
+
+from mwem_sql.errors import did_you_mean
+
+_ARGUMENTS = re.compile(r"Macro (mwem_\w+)\(\) does not support the supplied arguments.*?\n\s*\1\((.*)\)", re.DOTALL)
+_GIVEN = re.compile(r"\b(\w+)\s*(?::=|=>)")
+_EQUALS = re.compile(r'Referenced column "(\w+)" (?:not found|was not found)')
+_OPTION = re.compile(r"(\w+) := ")
+
+
+def with_hint(message: str, statement: str) -> str:
+    """The message, and below it which option was meant, if that can be told."""
+    refused = _ARGUMENTS.search(message)
+    if refused is not None:
+        options = _OPTION.findall(refused[2])
+        for name in _GIVEN.findall(statement):
+            if name not in options:
+                return f"{message.splitlines()[0]}\nHint: {refused[1]} has no option {name}; {did_you_mean(name, options)}it has {', '.join(options) or 'none'}"
+    written = _EQUALS.search(message)
+    if written is not None and re.search(rf"\bmwem_\w+\(.*\b{written[1]}\s*=(?!=)", statement, re.DOTALL):
+        return f"{message}\nHint: an option takes := and not =, {written[1]} := ..."
+    return message

@@ -1,0 +1,383 @@
+"""The catalogue of refusals: each is called from SQL and from Python, and says the same: `<function>: <what> (<value>) <rule>. Hint: <cure>`.
+
+A place in the package that refuses and is not in the catalogue makes a test fail, unless `ELSEWHERE` says which test calls it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from conftest import Connection
+
+import mwem_sql
+from mwem_sql import Domain, MwemError, Workload, errors
+from mwem_sql.errors import did_you_mean
+
+PACKAGE = Path(mwem_sql.__file__).parent
+FORM = re.compile(r"[\w\- ]+: .+[^.]\.(?: |\n.*\^\n)Hint: \S.*[^.]", re.DOTALL)
+"""A syntax error shows its place between the two sentences."""
+
+SETUP = """
+    CREATE TABLE people (age INTEGER NOT NULL CHECK (age BETWEEN 0 AND 99), sex ENUM ('F', 'M') NOT NULL, city VARCHAR NOT NULL CHECK (city IN ('Bern', 'Zürich')),
+        pay DOUBLE NOT NULL CHECK (pay BETWEEN 0 AND 1000), wide BIGINT NOT NULL CHECK (wide BETWEEN 0 AND 9999999), born DATE, cost DECIMAL(8, 2), name VARCHAR, parts INTEGER[]);
+    INSERT INTO people SELECT i % 100, 'F', 'Bern', i, i, '2020-01-01', 1, 'n' || i, [i] FROM range(50) t(i);
+    CREATE TABLE workload AS SELECT 'age > 40' AS predicate;
+    CREATE TABLE empty (predicate VARCHAR); CREATE TABLE bare (x INTEGER, y VARCHAR);
+    CREATE TABLE taken (i INTEGER); CREATE TABLE capped AS SELECT true AS yes FROM range(9); CREATE TABLE capped_domain AS SELECT 'yes' AS attribute, ['true', 'false'] AS "values";
+    CREATE TABLE computed (age INTEGER, low INTEGER GENERATED ALWAYS AS (age - 1));
+    CREATE TABLE odd (age INTEGER, n DOUBLE GENERATED ALWAYS AS (random()));
+    CREATE VIEW odd_view AS SELECT n FROM odd;
+    CREATE VIEW joined AS SELECT p.age FROM people p, taken; CREATE VIEW nowhere AS SELECT x FROM bare; CREATE VIEW from_csv AS FROM 'people.csv';
+    CREATE VIEW units AS SELECT age, upper(name) AS who, * EXCLUDE (age) FROM people;
+    CREATE VIEW stale AS SELECT * FROM bare;
+    CREATE TABLE many (a INTEGER NOT NULL, b INTEGER NOT NULL, c INTEGER NOT NULL, d INTEGER NOT NULL, x DOUBLE NOT NULL);
+    CREATE TABLE many_domain AS SELECT unnest(['a', 'b', 'c', 'd', 'x']) AS attribute, 0 AS low, 99 AS high, unnest([NULL, NULL, NULL, NULL, 9]) AS bins;
+    CREATE VIEW counted AS SELECT count(*) AS n FROM people;
+    CREATE VIEW viewed AS SELECT 'age > 40' AS predicate;
+    CREATE VIEW v0 AS SELECT age FROM people;"""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A call in SQL, the same in Python where there is one, and the start of what it says; `{n}` in all of them is the case's number."""
+
+    says: str
+    sql: str
+    python: Callable[[Connection, int], object] | None = None
+    before: str = ""
+    after: str = ""
+
+
+def release(
+    says: str,
+    table: object = "people",
+    epsilon: object = "1",
+    before: str = "",
+    rows: list[dict[str, Any]] | None = None,
+    **options: object,
+) -> Case:
+    """A release, with a workload of its own or the usual one."""
+    workload = "workload" if rows is None else "w{n}"
+    given = "".join(f", {name} := {literal(value)}" for name, value in options.items())
+    if rows is not None:
+        columns = list(rows[0])
+        listed = ", ".join("(" + ", ".join(literal(row[column]) for column in columns) + ")" for row in rows)
+        before += f"; CREATE TABLE w{{n}} AS FROM (VALUES {listed}) t({', '.join(columns)})"
+    return Case(
+        says, f"CALL mwem_release({literal(table)}, {workload}, {literal(epsilon)}{given})",
+        lambda con, n: mwem_sql.release(con, str(table).replace("{n}", str(n)), workload.format(n=n), epsilon, **options),
+        before,
+    )  # fmt: skip
+
+
+def asks(says: str, predicate: str | None = None, **row: object) -> Case:
+    """A release with a workload of one row, or two where one is to come after it."""
+    return release(says, rows=[{"predicate": predicate, **row}])
+
+
+def domain(says: str, columns: str, *rows: str) -> Case:
+    return Case(
+        f"domain: {says}", "FROM mwem_domain('people', domain := 'd{n}')",
+        lambda con, n: Domain.from_schema(con, "people", f"d{n}"), f"CREATE TABLE d{{n}} AS FROM (VALUES {', '.join(rows)}) t({columns})",
+    )  # fmt: skip
+
+
+def built(says: str, call: str, python: Callable[[Domain], object] | None = None, table: str = "people") -> Case:
+    """A builder of workloads."""
+    return Case(says, f"FROM {call}", None if python is None else lambda con, _: python(Domain.from_schema(con, table)))
+
+
+def literal(value: object) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(literal, value))}]"
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    return "NULL" if value is None else str(value)
+
+
+TABLES = [
+    release("mwem_release: table ('poeple') does not exist for this call. Hint: did you mean 'people'? name a table", "poeple"),
+    release("mwem_release: table ('') must be the name of a table. Hint: write 'adult'", ""),
+    release("mwem_release: view ('joined') joins", "joined"),
+    release("mwem_release: view ('counted') calls count_star, which is not on the list of functions of one row; a private view", "counted"),
+    release("mwem_release: view ('deep2') is over more than 50 other views; a private view", "deep52", before="; ".join(f"CREATE VIEW deep{k} AS SELECT age FROM {f'deep{k - 1}' if k else 'people'}" for k in range(53))),
+    release("mwem_release: table ('odd') has the generated column n, which", "odd"),
+    release("mwem_release: view ('odd_view') reads the generated column n", "odd_view"),
+    release("mwem_release: view ('from_csv') lets read_csv sniff the types", "from_csv"),
+    release("mwem_release: view ('v{n}') reads nothing_{n}, which is not a table", "v{n}", before="CREATE TABLE nothing_{n} (i INTEGER); CREATE VIEW v{n} AS FROM nothing_{n}; DROP TABLE nothing_{n}"),
+    release("mwem_release: view ('v{n}') no longer has the columns that it had when it was made", "v{n}", before="CREATE TABLE t{n} (i INTEGER); CREATE VIEW v{n} AS FROM t{n}; ALTER TABLE t{n} ADD COLUMN j INTEGER"),
+    replace(release("mwem_release: macro ('lower') has the name of a function of DuckDB's", before="CREATE MACRO main.lower(x, y) AS 1"), after="DROP MACRO memory.main.lower"),
+    Case("mwem_domain: table ('bear') does not exist for this call. Hint: did you mean 'bare'?", "FROM mwem_domain('bear')"),
+    Case("mwem_domain: private_table (None) must be the name of a table. Hint: write it as a string", "FROM mwem_domain(NULL)"),
+    Case("mwem_suggest_domain: table ('bare') has no column that a domain can be suggested for (x: no row", "FROM mwem_suggest_domain('bare')"),
+    Case("domain: domain table ('capped_domian') does not exist for this call. Hint: did you mean 'capped_domain'? create it", "FROM mwem_domain('people', domain := 'capped_domian')", lambda con, _: Domain.from_schema(con, "people", "capped_domian")),
+    Case("domain: domain table ('viewed') is a view, and what a view reads may be private. Hint: write its rows out", "FROM mwem_domain('people', domain := 'viewed')", lambda con, _: Domain.from_schema(con, "people", "viewed")),
+    Case("domain: domain table ('people') is the private table itself. Hint: a domain must be public", "FROM mwem_domain('people', domain := 'people')", lambda con, _: Domain.from_schema(con, "people", "people")),
+    Case("domain: domain table ('computed') has the generated column low, so that its rows are computed. Hint: write them out", "FROM mwem_domain('people', domain := 'computed')", lambda con, _: Domain.from_schema(con, "people", "computed")),
+]  # fmt: skip
+
+OPTIONS = [
+    release("mwem_release: epsilon ('-1') must be a positive finite number. Hint: write a decimal", epsilon="-1"),
+    release("mwem_release: epsilon ('1e9') must be between 1e-12 and 1e6. Hint: write a decimal", epsilon="1e9"),
+    release("mwem_release: epsilon (1e-10) is so small that the number of rows would be noise. Hint: give rows := 1000", epsilon="1e-10"),
+    release("mwem_release: delta ('2') must be a finite number from 0 to below 1. Hint: leave delta out", delta="2"),
+    release("mwem_release: delta ('1e-301') must be 0 or at least 1e-300. Hint: leave delta out", delta="1e-301"),
+    release("mwem_release: rounds (0) must be a whole number from 1 to 1,000,000. Hint: leave rounds out", rounds=0),
+    release("mwem_release: total (0) must be a number from 1. Hint: leave total out", total=0),
+    release("mwem_release: total (1e+12) is more than 1,000,000,000 rows. Hint: give rows := 1000000", total=10**12),
+    release("mwem_release: average (1) must be true or false. Hint: leave average out for false", average=1),
+    release("mwem_release: start ('uniforn') must be 'uniform' or 'histogram'. Hint: did you mean 'uniform'? leave start out", start="uniforn"),
+    release("mwem_release: version ('') must be text. Hint: leave version out", version=""),
+    release("mwem_release: rows_per_unit (2) needs a unit. Hint: name the column", rows_per_unit=2),
+    release("mwem_release: unit ('nam') is not a column of people. Hint: did you mean 'name'? its columns are age", unit="nam"),
+    release("mwem_release: unit ('parts') is of type INTEGER[], of which equal values need not be the same. Hint: identify units", unit="parts"),
+    release("mwem_release: start ('hist') must be 'uniform' or 'histogram'", start="hist"),
+    Case("mwem_budget: rows_per_unit (3) needs a unit. Hint: name the column", "CALL mwem_budget('people', 1, rows_per_unit := 3)"),
+    Case("mwem_budget: unit ('who') is computed by a view, so that a cap could not count by it. Hint: name a column of people itself", "CALL mwem_budget('units', 1, unit := 'who')"),
+    Case("mwem_policy: require_caps ('on') must be true or false. Hint: leave it out", "CALL mwem_policy(require_caps := 'on')"),
+    Case("mwem_release: option round is unknown. Hint: did you mean 'rounds'? the options are average", "", lambda con, _: mwem_sql.release(con, "people", "workload", 1, round=3)),
+    Case("mwem_release: workload (int) must be a table name, a Workload or an Arrow table. Hint: Workload.from_predicates", "", lambda con, _: mwem_sql.release(con, "people", 5, 1)),  # type: ignore[arg-type]
+    Case("mwem_release: workload ('wrokload') does not exist for this call. Hint: did you mean 'workload'? create it", "", lambda con, _: mwem_sql.release(con, "people", "wrokload", 1)),
+]  # fmt: skip
+
+OUTPUTS = [
+    release("mwem_release: output (memory.main.taken) exists and is not a release. Hint: choose another name", output="taken"),
+    release("mwem_release: output ('a.b.c.d') has too many parts. Hint: write database.schema.table", output="a.b.c.d"),
+    release("mwem_release: output ('no.x') names a database or schema that does not exist or does not last. Hint: ATTACH", output="no.x"),
+    release("mwem_release: output ('mwem.x') is in the schema mwem, which is for what mwem_sql keeps. Hint: choose another schema", output="mwem.x"),
+    release("mwem_release: output (memory.main.people_made) holds a release of another request. Hint: choose another output, or give a new version := '...' to make and charge a new release under this name. What changed: epsilon (1, now 2)", epsilon="2", output="people_made"),
+    Case("mwem_answer: output ('people_mad') is not a release of mwem_release. Hint: did you mean 'people_made'? name", "FROM mwem_answer('people_mad', workload)"),
+    Case("mwem_weights: attribute 'agee' is not in people_made. Hint: did you mean 'age'? it has age", "FROM mwem_weights('people_made', ['agee'])"),
+    Case("mwem_weights: attributes ([]) must be one or more, each once. Hint: write", "FROM mwem_weights('people_made', [])"),
+    Case("mwem_count: predicate (NULL) must be an SQL expression. Hint: write 'true'", "SELECT mwem_count('people_made', NULL)"),
+]  # fmt: skip
+
+WORKLOADS = [
+    Case("workload: the workload has no rows. Hint: add at least one query", "CALL mwem_release('people', empty, 1)", lambda con, _: mwem_sql.release(con, "people", "empty", 1)),
+    Case("workload: the workload has 2,000,001 rows, more than 2,000,000. Hint: use group_by rows", "", lambda _, __: Workload((mwem_sql.Query("true"),) * 2_000_001)),
+    asks("workload: predicate (5) of row 1 is not text. Hint: predicate is a VARCHAR", 5),  # type: ignore[arg-type]
+    Case("workload: predicate ('a\\x00') of row 1 has a NUL or half of a surrogate pair in it. Hint: write characters only", "CALL mwem_release('people', w{n}, 1)", lambda con, n: mwem_sql.release(con, "people", f"w{n}", 1), "CREATE TABLE w{n} AS SELECT 'a' || chr(0) AS predicate"),
+    Case("workload: row 1 has a group_by (['a\\x00']) with a NUL or half of a surrogate pair in it. Hint: write characters only", "CALL mwem_release('people', w{n}, 1)", lambda con, n: mwem_sql.release(con, "people", f"w{n}", 1), "CREATE TABLE w{n} AS SELECT ['a' || chr(0)] AS group_by"),
+    asks("workload: row 1 has a NULL predicate and no group_by, so it asks nothing. Hint: write a predicate"),
+    asks("workload: row 1 has the weight -1, which must be a positive finite number. Hint: leave it NULL", "age > 4", weight=-1),
+    asks("workload: row 1 has an empty group_by list. Hint: name columns", group_by=[]),
+    asks("workload: row 1 has a group_by list (['sex', None]) with something other than names in it. Hint: list column names", group_by=["sex", None]),
+    asks("workload: row 1 has a group_by (5) that is neither text nor a list of names. Hint: write ['sex', 'race']", group_by=5),
+    asks("workload: column predicat is not a column of a workload. Hint: did you mean 'predicate'? a workload has any of", "age > 4", predicat="x"),
+    asks("mwem_release: the workload (1 rows) asks about no column, so there is nothing to synthesize. Hint: add a predicate", "true"),
+    asks("domain: column name of people has no public domain, so it cannot be queried. Hint: declare it in the schema", "name = 'x'"),
+    asks("workload: predicate ('agee > 3') reads the unknown column agee. Hint: did you mean 'age'? people has the columns age", "agee > 3"),
+    asks("workload: predicate ('t.age > 3') reads t.age, which is not a column of people. Hint: name the table's own columns", "t.age > 3"),
+    asks("workload: predicate ('age > max(age)') has the aggregate max; a query is asked of one row at a time. Hint: use", "age > max(age)"),
+    asks("workload: predicate ('flor(age) > 3') calls flor, which is not on the list of deterministic scalar functions. Hint: did you mean 'floor'? use", "flor(age) > 3"),
+    asks("workload: predicate ('age > 4; age > 5') is not one SQL expression. Hint: write what would follow WHERE", "age > 4; age > 5"),
+    asks("workload: predicate ('age > 4 AND (') is not valid SQL: ", "age > 4 AND ("),
+    asks("workload: group_by ('age FROM people') is not a list of SQL expressions. Hint: write what would follow GROUP BY", group_by="age FROM people"),
+    asks("workload: predicate ('age > 1 + 1 + 1", "age > 1" + " + 1" * 300),
+    Case("workload: predicate ('age > 1 ", "CALL mwem_release('people', w{n}, 1)", lambda con, n: mwem_sql.release(con, "people", f"w{n}", 1), "CREATE TABLE w{n} AS SELECT 'age > 1' || repeat(' ', 100001) || '+ 1' AS predicate"),
+    asks("workload: group_by names the unknown column 'agee'. Hint: did you mean 'age'? people has the columns", group_by=["agee"]),
+    asks("workload: predicate (\"city = 'Zurich'\") is false or NULL for every value of the public domain, so its answer is known already. Hint: did you mean 'Zürich'? city has no value 'Zurich', but Bern, Zürich", "city = 'Zurich'"),
+    asks("workload: expression (", "CAST(city AS INTEGER) > 3"),
+    asks("domain: attribute wide has 10,000,000 values, and a query needs them one by one (at most 100,000). Hint: declare step", group_by=["wide"]),
+    asks("domain: attribute pay has endlessly many values, and a query needs them one by one (at most 100,000). Hint: declare step, bins or values", group_by=["pay"]),
+    release("mwem_release: query 'age, city' makes a model of", rows=[{"group_by": ["age", "city"]}], max_cells=3),
+    release("workload: query 'a, b, c, d' needs 100,000,000 cells over a, b, c, d, more than 10,000,000. Hint: group by fewer", "many", rows=[{"group_by": ["a", "b", "c", "d"]}]),
+    release("workload: '\"a\" + \"b\" + \"c\" + \"d\" > 7' joins a, b, c, d value by value, 100,000,000 combinations, more than 1,000,000. Hint: declare", "many", rows=[{"predicate": "a + b + c + d > 7"}]),
+    release("mwem_release: start ('histogram') needs 100,000,000 cells over a, b, c, d, more than 10,000,000. Hint: leave start out", "many", rows=[{"group_by": [name]} for name in "abcd"], start="histogram"),
+    release("workload: group_by ('\"x\" // 10') is not the same inside a bin of x: ", "many", rows=[{"group_by": "x // 10"}]),
+    asks("workload: measure ('1e300') is not a number, or beyond", measure="1e300 * age"),
+]  # fmt: skip
+
+DOMAINS = [
+    domain("attribute pay is open but has no list of values. Hint: list the values", "attribute, low, high, open", "('pay', 0, 1, true)"),
+    domain("attribute city has an empty list of values. Hint: list at least one", 'attribute, "values"', "('city', []::VARCHAR[])"),
+    domain("attribute city lists the value 'Bern' twice. Hint: list every value once", 'attribute, "values"', "('city', ['Bern', 'Bern'])"),
+    domain("attribute name has the type VARCHAR, which has no bounds. Hint: give it a list of values", "attribute, low, high", "('name', 0, 1)"),
+    domain("attribute pay has neither a list of values nor both bounds. Hint: declare it", "attribute, low", "('pay', 0)"),
+    domain("attribute wide has a bound that is not from", "attribute, low, high", "('wide', 0, 9223372036854775807)"),
+    domain("attribute pay has low (9.0) above high (1.0). Hint: swap them", "attribute, low, high", "('pay', 9, 1)"),
+    domain("attribute pay has both step and bins. Hint: give one of them", "attribute, low, high, step, bins", "('pay', 0, 9, 1, 2)"),
+    domain("attribute pay has step (-1.0), which must be positive. Hint: leave it out", "attribute, low, high, step", "('pay', 0, 9, -1)"),
+    domain("attribute pay has bins (0), which must be at least 1. Hint: leave it out", "attribute, low, high, bins", "('pay', 0, 9, 0)"),
+    domain("domain table ('d{n}') names the attribute 'agee', which is not a column of people. Hint: did you mean 'age'? one row per column", "attribute, low, high", "('agee', 0, 1)"),
+    domain("domain table ('d{n}') names the attribute 'age', which is listed twice. Hint: one row per column", "attribute, low, high", "('age', 0, 1)", "('age', 0, 1)"),
+    domain("attribute city has a list of values and bounds too. Hint: give either", 'attribute, "values", low', "('city', ['a'], 1)"),
+    domain("domain table ('d{n}') has the unknown column hihg. Hint: did you mean 'high'? its columns are attribute", "attribute, low, hihg", "('age', 0, 1)"),
+    domain("domain table ('d{n}') has no column attribute. Hint: its columns are attribute", "low", "(0)"),
+    domain("domain table ('d{n}') cannot be read: ", 'attribute, "values"', "('age', 5)"),
+    domain("attribute age lists a value that is not of its type INTEGER. Hint: Conversion Error", 'attribute, "values"', "('age', ['x'])"),
+    domain("attribute age has the bound 'x', which is not a finite value of its type INTEGER. Hint: give bounds", "attribute, low, high", "('age', 'x', '9')"),
+    domain("attribute pay has step 'x', which is not a number. Hint: days for dates", "attribute, low, high, step", "('pay', '0', '9', 'x')"),
+    domain("attribute cost has step '0.001', which is not a whole number of the smallest steps of DECIMAL(8,2). Hint: days", "attribute, low, high, step", "('cost', '0', '9', '0.001')"),
+    domain("attribute pay has bins '1.5', which is not a whole number. Hint: leave it out", "attribute, low, high, bins", "('pay', '0', '9', '1.5')"),
+]  # fmt: skip
+
+BUILDERS = [
+    built("mwem_marginals: k ('x') must be a whole number", "mwem_marginals('people', 'x')"),
+    built("mwem_marginals: order (9) must be from 1 to 4, the number of attributes with a list of values", "mwem_marginals('people', 9)", lambda own: Workload.marginals(own, 9)),
+    built("mwem_marginals: table ('bare') has no column that can be grouped by: x, y lack values, or low and high, to be queried at all. Hint: declare it", "mwem_marginals('bare', 2)", lambda own: Workload.marginals(own, 2), "bare"),
+    built("mwem_ranges: count (0) must be from 1 to 2,000,000. Hint: give a whole number", "mwem_ranges('people', 'age', 0)", lambda own: Workload.ranges(own, ["age"], 0)),
+    built("mwem_ranges: no column is named. Hint: name one column", "mwem_ranges('people', NULL, 5)", lambda own: Workload.ranges(own, [], 5)),
+    built("mwem_ranges: seed (-1) must be a whole number", "mwem_ranges('people', 'age', 5, seed := -1)", lambda own: Workload.ranges(own, ["age"], 5, -1)),
+    built("mwem_ranges: attribute city has a list of values, not bounds. Hint: ranges need numbers", "mwem_ranges('people', 'city', 5)", lambda own: Workload.ranges(own, ["city"], 5)),
+    built("mwem_ranges: column ('agee') is not a column of people. Hint: did you mean 'age'? the columns are", "mwem_ranges('people', 'agee', 5)", lambda own: Workload.ranges(own, ["agee"], 5)),
+    built("mwem_ranges: column ('age') is named twice. Hint: the columns are", "mwem_ranges('people', 'age, age', 5)", lambda own: Workload.ranges(own, ["age", "age"], 5)),
+    built("mwem_parities: attribute age has 100 values or bins. Hint: a parity takes attributes of two values", "mwem_parities('people', 1, columns := ['age'])", lambda own: Workload.parities(own, 1, ["age"])),
+]  # fmt: skip
+
+CAPS = [
+    Case("mwem_release: epsilon (2, delta 0) does not fit the cap on capped: 1 of 1 is left (delta 0). Hint: ask for less", "CALL mwem_release('capped', asked, 2)", lambda con, _: mwem_sql.release(con, "capped", "asked", 2), "CREATE TABLE IF NOT EXISTS asked AS SELECT 'yes' AS predicate; CALL mwem_budget('capped', 1)"),
+    Case("mwem_release: delta (1e-06) does not fit the cap on capped, which has none (delta 0). Hint: leave delta out", "CALL mwem_release('capped', asked, 0.1, delta := 1e-6)", lambda con, _: mwem_sql.release(con, "capped", "asked", 0.1, delta=1e-6)),
+    Case("mwem_release: a release that protects one yes, at most 1 rows cannot be counted under the cap on capped, which is for one row. Hint: leave unit out", "CALL mwem_release('capped', asked, 0.1, unit := 'yes')", lambda con, _: mwem_sql.release(con, "capped", "asked", 0.1, unit="yes")),
+    Case("mwem_release: a seeded release of capped is refused, because the table has a cap. Hint: leave seed out", "CALL mwem_release('capped', asked, 0.1, seed := 1)", lambda con, _: mwem_sql.release(con, "capped", "asked", 0.1, seed=1)),
+    Case("mwem_release: table (memory.main.people) has no cap, and database memory has tables with one, whose rows it may hold. Hint: have the curator decide", "CALL mwem_release('people', workload, 0.1, output := 'x')", lambda con, _: mwem_sql.release(con, "people", "workload", 0.1, output="x")),
+    Case("mwem_budget: delta (1e-06) cannot be changed to or from 0: 1 releases of capped were counted without it. Hint: keep delta := 0", "CALL mwem_budget('capped', 1, delta := 1e-6)", None, "CALL mwem_release('capped', asked, 0.1)"),
+    Case("mwem_budget: a cap for one yes, at most 1 rows cannot count releases of capped that protect one row. Hint: set it with their unit", "CALL mwem_budget('capped', 1, unit := 'yes')"),
+]  # fmt: skip
+
+CASES = [*TABLES, *OPTIONS, *OUTPUTS, *WORKLOADS, *DOMAINS, *BUILDERS, *CAPS]
+UNCALLED = "no test"
+# Refusals that need another process, a damaged file, two databases or millions of rows; and those that no surface leads to. By function, the test that calls them.
+ELSEWHERE = {
+    "mwem_sql.accounting.accountant.debit": "accounting/test_budget.py", "mwem_sql.accounting.accountant.fault": "accounting/test_budget.py",
+    "mwem_sql.accounting.accounts._home": UNCALLED, "mwem_sql.accounting.accounts.ledger_of": "sql/attached.test",
+    "mwem_sql.accounting.budget.__post_init__": "accounting/test_budget.py", "mwem_sql.accounting.caps.check_replaces": "accounting/test_caps.py",
+    "mwem_sql.accounting.ledger._check_cap": "accounting/test_accounts.py", "mwem_sql.accounting.ledger._check_intact": "accounting/test_integrity.py",
+    "mwem_sql.accounting.names.account_of_source": "accounting/test_names.py", "mwem_sql.accounting.scales._calibrate": "accounting/test_scales.py",
+    "mwem_sql.accounting.scales._check": "accounting/test_scales.py", "mwem_sql.accounting.split.split": "accounting/test_budget.py",
+    "mwem_sql.boundary.relations._describe": "boundary/test_relations.py", "mwem_sql.cli.suggest._declared": "cli/test_suggest.py",
+    "mwem_sql.cli.suggest.made_from": "cli/test_suggest.py", "mwem_sql.compiler.blocks._check_cells": "compiler/test_wide.py",
+    "mwem_sql.compiler.evaluate._check_evaluations": "compiler/test_wide.py", "mwem_sql.compiler.pipeline._check_as_written": "compiler/test_pipeline.py",
+    "mwem_sql.compiler.pipeline.compile_workload": UNCALLED, "mwem_sql.database.calls.run": "faults/test_faults.py",
+    "mwem_sql.database.catalog._parsed": UNCALLED, "mwem_sql.domains.attribute.__post_init__": "domains/test_domain.py",
+    "mwem_sql.private.kernel._refuse": "private/test_kernel.py", "mwem_sql.private.kernel._shielded": "private/test_kernel.py",
+    "mwem_sql.releases.answer.weights": "releases/test_answer.py", "mwem_sql.releases.reuse.check_unfinished": "releases/test_run.py",
+    "mwem_sql.releases.run._run_and_store": "releases/test_run.py", "mwem_sql.releases.run.run_release": "sql/attached.test",
+    "mwem_sql.surface.functions._policy": "sql/policy.test", "mwem_sql.surface.register.cursor": "surface/test_register.py",
+}  # fmt: skip
+
+
+def sites() -> dict[str, set[tuple[str, int]]]:
+    """Where the package refuses: by module and function, the lines of each call."""
+    found: dict[str, set[tuple[str, int]]] = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        module = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(function, ast.FunctionDef) and function.name not in HELPERS:
+                helping = {
+                    id(node)
+                    for inner in ast.walk(function)
+                    if getattr(inner, "name", "") in HELPERS
+                    for node in ast.walk(inner)
+                }
+                for call in ast.walk(function):
+                    if (
+                        id(call) not in helping
+                        and isinstance(call, ast.Call)
+                        and _called(call) in {"refuse", *HELPERS}
+                        and call.end_lineno
+                    ):
+                        lines = {(str(path), line) for line in range(call.lineno, call.end_lineno + 1)}
+                        found[f"{module}.{function.name}:{call.lineno - function.lineno}"] = lines
+    return found
+
+
+HELPERS = {"no", "_no", "refused", "refuse_query", "refuse_domain"}
+"""Functions that refuse in the name of whoever calls them."""
+
+
+def _called(call: ast.Call) -> str:
+    return call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> set[tuple[str, int]]:
+    """Lines from which something was refused."""
+    lines: set[tuple[str, int]] = set()
+    real = errors.refuse
+
+    def refuse(*arguments: Any) -> MwemError:
+        frame = sys._getframe(1)
+        while frame.f_code.co_name in HELPERS and frame.f_back is not None:
+            frame = frame.f_back
+        lines.add((frame.f_code.co_filename, frame.f_lineno))
+        return real(*arguments)
+
+    for name, module in list(sys.modules.items()):
+        if name.startswith("mwem_sql") and getattr(module, "refuse", None) is real:
+            monkeypatch.setattr(module, "refuse", refuse)
+    return lines
+
+
+@pytest.fixture
+def con(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connection]:
+    monkeypatch.chdir(tmp_path)
+    Path("people.csv").write_text("age\n1\n2\n")
+    con = mwem_sql.connect()
+    con.execute(SETUP)
+    con.execute("CALL mwem_release('people', workload, 1, output := 'people_made')")
+    yield con
+    con.close()
+
+
+def test_the_catalogue(con: Connection, seen: set[tuple[str, int]]) -> None:
+    wrong = []
+    for number, case in enumerate(CASES):
+        wanted = case.says.replace("{n}", str(number))
+        wrong += [
+            f"{wanted!r} but {found[:300]!r}"
+            for found in said(con, case, number)
+            if not found.startswith(wanted) or not FORM.fullmatch(found)
+        ]
+    assert not wrong, "\n".join(wrong)
+    missed = {place for place, lines in sites().items() if lines.isdisjoint(seen)}
+    unknown = sorted(place for place in missed if place.rsplit(":", 1)[0] not in ELSEWHERE)
+    assert not unknown, "\n".join(unknown)
+
+
+def test_what_is_called_elsewhere_is_there() -> None:
+    places = {place.rsplit(":", 1)[0] for place in sites()}
+    assert [place for place in ELSEWHERE if place not in places] == []
+    assert [
+        file for file in ELSEWHERE.values() if file != UNCALLED and not (Path(__file__).parent / file).is_file()
+    ] == []
+
+
+def said(con: Connection, case: Case, number: int) -> Iterator[str]:
+    """What a call says in SQL, and in Python; `nothing` if it runs."""
+    if case.before:
+        con.execute(case.before.replace("{n}", str(number)).strip("; "))
+    if case.sql:
+        yield sentence(lambda: con.execute(case.sql.replace("{n}", str(number))).fetchall())
+    python = case.python
+    if python is not None:
+        yield sentence(lambda: python(con, number))
+    if case.after:
+        con.execute(case.after)
+
+
+def sentence(call: Callable[[], object]) -> str:
+    try:
+        call()
+    except (MwemError, duckdb.Error) as error:
+        return str(error).removeprefix("Invalid Input Error: ")
+    return "nothing"
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "near"),
+    [
+        ("round", ["rounds", "rows"], "did you mean 'rounds'? "), ("AGE ", ["Age"], "did you mean 'Age'? "), ("Bern", ["member", "age"], ""), ("x", [], ""),
+        (None, ["x"], ""), ("a" * 10_000, ["a" * 10_000], ""), ("x1", [f"x{i}" for i in range(20_000)], ""),
+    ],
+)  # fmt: skip
+def test_the_nearest_name(name: object, known: list[str], near: str) -> None:
+    assert did_you_mean(name, known) == near
