@@ -51,7 +51,7 @@ def test_constants(text: str, found: list[str] | None) -> None:
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("age > 3", (">", ["3"])), ("3 > age", ("<", ["3"])), ("4 <= (age)", (">=", ["4"])), ("age <> 1 + 1", ("<>", ["1 + 1"])),
+        ("age > 3", (">", ["3"])), ("3 > age", ("<", ["3"])), ("3 < age", (">", ["3"])), ("3 >= age", ("<=", ["3"])), ("3 = age", ("=", ["3"])), ("4 <= (age)", (">=", ["4"])), ("age <> 1 + 1", ("<>", ["1 + 1"])),
         ("age BETWEEN 1 AND 5", ("between", ["1", "5"])), ("age IN (1, 2)", ("in", ["1", "2"])), ("sex = 'F'", ("=", ["'F'"])),
         ("age IN (hours)", None), ("age = hours", None), ("age + 1 > 3", None), ("age IS DISTINCT FROM 3", None), ("b", None),
     ],
