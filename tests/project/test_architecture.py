@@ -6,6 +6,7 @@ import ast
 import re
 import sys
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -114,6 +115,7 @@ def test_the_picture_is_that_of_the_imports() -> None:
     assert (ROOT / "docs" / "architecture.svg").read_text(encoding="utf-8") == architecture.picture()
 
 
+@cache
 def _code(text: str) -> str:
     """Without docstrings and comments."""
     tree = ast.parse(text)
