@@ -23,7 +23,7 @@ import numpy as np
 
 from mwem_sql.accounting.split import PAPER_SHARE, TOTAL_SHARE
 from mwem_sql.mwem.halves import rounds_of
-from mwem_sql.mwem.strategy import Strategy, are_parities, extend, is_told_at_once, together, whole_domain
+from mwem_sql.mwem.strategy import Strategy, are_parities, extend, is_cuboid, is_told_at_once, together, whole_domain
 from mwem_sql.queries.arrays import Floats
 from mwem_sql.queries.linear import LinearQuery
 
@@ -71,7 +71,7 @@ class Regime:
     """A row of the table: what is measured, and what it takes of the budget.
 
     `selecting` is of a round, `first` and `detail` of everything. `at_once`: the only query is the histogram of the whole domain. Without a loop
-    (`whole`) n needs no share of its own; if it is `growing`, later rounds may take more than the first.
+    (`whole`) n needs no share of its own; if it is `growing`, later rounds may take more than the first. `joint`: a histogram of the whole domain may take the place of all rounds, once n is known.
     """
 
     strategy: Strategy
@@ -82,6 +82,7 @@ class Regime:
     at_once: bool = False
     whole: bool = False
     growing: bool = False
+    joint: bool = False
 
 
 def choose(asked: Asked) -> Regime:
@@ -113,7 +114,7 @@ def _sets(asked: Asked) -> Regime | None:
     strategy = together(asked.queries, asked.weights, asked.shape, asked.max_cells)
     if strategy is None:
         return None
-    rounds = sum(rounds_of(strategy.queries[first.query].shape) for first in strategy.first)
+    rounds = sum(rounds_of(strategy.queries[first.query].shape, first.by_cells) for first in strategy.first)
     return Regime(strategy, max(1, rounds), NOTHING, whole=True)
 
 
@@ -123,7 +124,16 @@ def _rounds(asked: Asked) -> Regime:
         # The model has no room for them.
         strategy = replace(strategy, first=[])
     first = FIRST_SHARE if strategy.first else NOTHING
-    return Regime(strategy, asked.expected_rounds, SELECT_SHARE, first, growing=asked.is_plain)
+    joint = _is_open(asked) and bool(strategy.first) and _is_small(asked)
+    return Regime(strategy, asked.expected_rounds, SELECT_SHARE, first, growing=asked.is_plain, joint=joint)
+
+
+def _is_small(asked: Asked) -> bool:
+    """Whether only cuboids are asked for, and the histogram of the whole domain, added up to the cells of one, has less noise than it would have in a round."""
+    cells = prod(asked.shape.values())
+    if cells > asked.max_cells or not all(map(is_cuboid, asked.queries)):
+        return False
+    return cells <= float(np.mean([query.cells for query in asked.queries])) * asked.expected_rounds**2
 
 
 def _is_open(asked: Asked) -> bool:

@@ -109,7 +109,7 @@ def together(
     }
     is_cells = {
         names: all(
-            _is_cuboid(queries[number]) for other, own in asked.items() if other and other <= names for number in own
+            is_cuboid(queries[number]) for other, own in asked.items() if other and other <= names for number in own
         )
         for names in sets
     }
@@ -134,7 +134,7 @@ def _is_room(sets: Sequence[frozenset[str]], sizes: Mapping[str, int], max_cells
     return True
 
 
-def _is_cuboid(query: LinearQuery) -> bool:
+def is_cuboid(query: LinearQuery) -> bool:
     return query.cells > 1 and all(block.counts_all for block in query.blocks)
 
 

@@ -50,7 +50,7 @@ def table(
             added = details[measured.query]
             values, blocks = _by_pieces(added, problem.details[added].cells_of(classes[added]), step)
         else:
-            added = ", ".join(problem.queries[place].attributes) if place >= 0 else step.purpose
+            added = ", ".join(queries[measured.query].attributes) if place >= 0 else step.purpose
             values, blocks = _described(queries[measured.query], step, outcome.state.grids)
         rows.append(
             {

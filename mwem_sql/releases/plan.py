@@ -120,7 +120,7 @@ def _problem(request: Request, compiled: Compiled, regime: Regime, details: Mapp
         compiled.sizes,
         request.max_cells,
         request.total,
-        _histogram(request, shape),
+        whole_domain(shape) if regime.joint else _histogram(request, shape),
         request.average,
         request.rows_per_unit,
         request.fit,
