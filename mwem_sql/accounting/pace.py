@@ -8,11 +8,15 @@ from typing import Final
 
 from mwem_sql.accounting.split import Split
 
-# Noise on distributions of single attributes, as a share of n, above which they take more than that. Larger: more is left for how attributes go
-# together. Of nine attributes and 1,300 rows at epsilon 1 that is four rounds; of 0.1 two, of 0.18 eight, both with larger errors:
-# `python benchmarks/regret.py --data DIR --work DIR --half choose --parts tables`. And the most that they take: with less, rounds tell noise at epsilon 0.1.
+# Noise on distributions of single attributes, as a share of n, above which they take more than that, and below which less. Larger: more is left for how
+# attributes go together. `python benchmarks/regret.py --data DIR --work DIR --half choose --parts tables`, `python benchmarks/adult.py --data DIR`.
 CERTAIN: Final = 0.13
+ENOUGH: Final = 0.03
+# The least that they take, of what they take between these: their noise falls as epsilon grows, too.
+LEAST_FIRST: Final = Fraction(1, 3)
+# The most that they take, unless even all of the budget leaves so many times as much noise: then a round could only tell noise, and there is none.
 MOST_FIRST: Final = Fraction(9, 10)
+MUTE: Final = 3
 # Rounds in a row that together are heard less than this many times as loud as their noise before steps grow: errors as large as the
 # noise would be heard so loud.
 PATIENCE: Final = 3
@@ -49,14 +53,21 @@ class Pace:
         return self._selecting * self._step, (1 - self._selecting) * self._step
 
     def spare(self, first: Fraction, doubt: float) -> Fraction:
-        """Take off the rounds what brings the noise of distributions, which would be `doubt` with a share of `first`, down to `CERTAIN`; up to `MOST_FIRST`.
+        """Take off the rounds what brings the noise of distributions, which would be `doubt` with a share of `first`, down to `CERTAIN`; up to `MOST_FIRST`, or all.
 
         Rounds tell how attributes go together. As long as noise hides how each is by itself, they tell noise. There are fewer of them then, not smaller ones.
+        Where the noise would be less than `ENOUGH`, what brings it up to that is left to rounds, but for `LEAST_FIRST`.
         """
-        more = Fraction(max(doubt / CERTAIN, 1.0)) ** (1 if self._split.kind == "pure" else 2) - 1
-        taken = max(Fraction(0), min(first * more, (self.left + first) * MOST_FIRST - first))
+        power, whole = 1 if self._split.kind == "pure" else 2, self.left + first
+        needed = first * max(Fraction(max(doubt / CERTAIN, min(doubt / ENOUGH, 1.0))) ** power, LEAST_FIRST)
+        taken = min(needed, whole if needed > whole * MUTE**power else whole * MOST_FIRST) - first
         self.left -= taken
         return taken
+
+    def take_all(self) -> Fraction:
+        """What was left for rounds: there are none."""
+        left, self.left = self.left, Fraction(0)
+        return left
 
     def hear(self, distance: float, noise: float) -> None:
         """Take note of how far the last measurement was from what was known, and of the noise that it was expected to carry."""

@@ -12,8 +12,9 @@ from mwem_sql.queries.arrays import Floats
 
 Numbers = npt.NDArray[np.int64]
 
-BITS_ALONE, BITS_TOGETHER = 3, 4
-"""Halvings between two measured partitions, of one attribute and of several. Fewer: more rounds of more noise; more: boundaries follow the data less."""
+BITS_ALONE, BITS = 3, 4
+"""Halvings between two measured partitions: of one attribute about which ranges are asked, and otherwise. Fewer: more rounds of more noise; more:
+boundaries follow the data less."""
 
 
 class Halves:
@@ -24,7 +25,7 @@ class Halves:
     most: as many as the halvings of the other attributes make.
     """
 
-    def __init__(self, shape: Sequence[int]) -> None:
+    def __init__(self, shape: Sequence[int], by_cells: bool = False) -> None:
         halvings = [_halvings(size) for size in shape]
         codes = np.zeros(prod(shape), dtype=np.int64)
         done = [0] * len(shape)
@@ -49,7 +50,7 @@ class Halves:
             above = self.starts[-1] if level else starts
             self.parents.append(np.searchsorted(above, starts, side="right") - 1)
             self.starts.append(starts)
-        self.levels = _levels(bits, len(shape))
+        self.levels = _levels(bits, len(shape), by_cells)
         self.surfaces = [
             max(
                 (
@@ -67,9 +68,9 @@ class Halves:
         return np.asarray(np.add.reduceat(cells[self.order], self.starts[level]))
 
 
-def rounds_of(shape: Sequence[int]) -> int:
+def rounds_of(shape: Sequence[int], by_cells: bool = False) -> int:
     """How many partitions of cells of this shape are measured at most."""
-    return len(_levels(sum((size - 1).bit_length() for size in shape), len(shape)))
+    return len(_levels(sum((size - 1).bit_length() for size in shape), len(shape), by_cells))
 
 
 def _halvings(size: int) -> list[Numbers]:
@@ -84,8 +85,8 @@ def _halvings(size: int) -> list[Numbers]:
     return out
 
 
-def _levels(bits: int, attributes: int) -> list[int]:
+def _levels(bits: int, attributes: int, by_cells: bool) -> list[int]:
     """The levels of the tree that are measured, the last one included. Of one attribute the first is coarser: ranges add up what is beside them."""
-    each, early = (BITS_ALONE, 1) if attributes == 1 else (BITS_TOGETHER, 0)
-    count = max(1, round(bits / each))
-    return [*((bits - early) * number // count for number in range(1, count)), bits]
+    is_line = attributes == 1
+    count = max(1, round(bits / (BITS_ALONE if is_line and not by_cells else BITS)))
+    return [*((bits - is_line) * number // count for number in range(1, count)), bits]

@@ -11,6 +11,7 @@ the theorem is about.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -34,9 +35,14 @@ from mwem_sql.mwem.start import dense, from_histogram, not_impossible, with_prio
 from mwem_sql.mwem.strategy import Always, First
 from mwem_sql.private.kernel import Kernel, Measurement
 from mwem_sql.queries.arrays import Floats
+from mwem_sql.queries.linear import LinearQuery
 
 PASSES = 100
 """Over all measurements after each round, as in the paper's listing."""
+
+TOLD = 1 / 3
+"""Noise on the cells of a cuboid, added up, as a share of n: with less, a histogram of a small domain takes everything. Larger: it does so where noise hides
+how attributes go together, and one-way distributions tell more."""
 
 Progress: TypeAlias = Callable[[int, int, int], None]
 """Told of each round: its number, how many are expected, and the kernel's number of what was measured."""
@@ -63,6 +69,8 @@ def _rounds(kernel: Kernel, problem: Problem, split: Split, progress: Progress) 
     bounds = Bounds(problem, split)
     # For iteration i = 1..T:
     for i in itertools.count(1):
+        if not pace.left:
+            break
         if problem.average:
             iterates.append(A.copy())
         select, measure = pace.take()
@@ -90,8 +98,6 @@ def _rounds(kernel: Kernel, problem: Problem, split: Split, progress: Progress) 
         else:
             _fit(A, problem, m)
         progress(i, i + pace.rounds, q_i)
-        if not pace.left:
-            break
     if problem.fit == "mirror":
         A.finish()
     # Output: the average of A_0 .. A_{T-1}, or the last A.
@@ -103,11 +109,16 @@ def _start(problem: Problem, split: Split, pace: Pace, candidates: Candidates, m
     """A_0, from what is measured ahead of the rounds: n, a histogram of the whole domain, the distribution of each attribute."""
     if split.total:
         m.measure("total", 0, split.total)
-    if problem.histogram is None:
+    if problem.histogram is None or not split.histogram:
         A = Adaptive.uniform(problem.sizes, m.total())
     else:
         measured = m.measure("histogram", 1 + len(problem.queries), split.histogram)
         A = from_histogram(problem.histogram, measured, Adaptive.uniform(problem.sizes, m.total()))
+    if problem.histogram is not None and not split.histogram and _is_told(problem, problem.histogram, split, m.total()):
+        q = 1 + len(problem.queries)
+        m.refine("round", q, split.first + pace.take_all(), A, by_cells=True, at_once=True)
+        m.give(A, [q])
+        return A
     ahead = _ahead(problem, split.first)
     if split.growing and ahead:
         ahead = _ahead(problem, split.first + pace.spare(split.first, _doubt(problem, ahead, split, m.total())))
@@ -236,6 +247,14 @@ def _ahead(problem: Problem, budget: Fraction) -> list[tuple[First, Fraction]]:
     """What is refined first, and the share of each."""
     shares = shared([first.part for first in problem.first], budget)
     return list(zip(problem.first, shares, strict=True)) if budget else []
+
+
+def _is_told(problem: Problem, histogram: LinearQuery, split: Split, n: float) -> bool:
+    """Whether one histogram of the whole domain tells cuboids well: its noise, added up to the cells of the largest one, is at most `TOLD` of n."""
+    share = split.limit - split.total - split.detail - split.certify
+    cells = max(query.cells for query in problem.queries)
+    noise = noise_scale(share, problem.sensitivity, split.kind).scale * math.sqrt(histogram.cells * cells)
+    return noise <= TOLD * n
 
 
 def _doubt(problem: Problem, ahead: Sequence[tuple[First, Fraction]], split: Split, n: float) -> float:

@@ -85,19 +85,22 @@ class Measured:
             self.targets[q] = Target(self.queries[q].shares, new, spread)
         return measurement
 
-    def refine(self, purpose: Purpose, q: int, share: Fraction, A: Adaptive, by_cells: bool = False) -> None:
+    def refine(
+        self, purpose: Purpose, q: int, share: Fraction, A: Adaptive, by_cells: bool = False, *, at_once: bool = False
+    ) -> None:
         """Measure a histogram by partitions that follow the data; A, before it is given what they tell, is what is known otherwise.
 
         Where there is nothing to look at more closely, the rest of the share goes to the partition as it is. A histogram that is measured again takes
-        one partition more.
+        one partition more; `at_once` there is no partition but that of all cells.
         """
         query = self.queries[q]
         parts = [1.0]
         if q in self.refined:
             self.refined[q].look(self.noise(share))
         else:
-            self.refined[q] = Refinement(query.shape, A.marginal(query.attributes).ravel())
-            parts = self.refined[q].parts(by_cells, self.power)
+            loud = self.total() / math.sqrt(self.noise(share)) if self._is_heard else math.inf
+            self.refined[q] = Refinement(query.shape, A.marginal(query.attributes).ravel(), by_cells, at_once)
+            parts = self.refined[q].parts(self.power, loud)
 
         def measure(labels: Labels, share: Fraction) -> tuple[Floats, float]:
             measured = self.kernel.measure(q, share, labels)
@@ -161,6 +164,11 @@ class Measured:
         kept = min(1.0, float(away @ away) / float(target.variances.sum()) - 1)
         if kept > 0:
             self.targets[q] = Target(target.query, before + kept * away, target.variance)
+
+    @property
+    def _is_heard(self) -> bool:
+        """Whether anything is known of n."""
+        return self.public is not None or bool(self.counts) or bool(self.refined)
 
     def total(self) -> float:
         """The estimate of n from all that counts every record, each by its precision; at least 1. Before there is any, 1."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import sqrt
+from math import inf, sqrt
 
 import numpy as np
 import numpy.typing as npt
@@ -25,12 +25,13 @@ MANY = 5.0
 split, too; larger: small groups stay coarse."""
 UNEVEN = 1.0
 """The same noise: the least difference between halves that is worth a look. Smaller: what is even is split; larger: hills lose their slopes."""
-SURE = 4.0
-"""Noise of what is known of a count by then, in standard deviations: less is no count. Smaller: noise is split; larger: the first rounds split nothing."""
+SURE, SURE_OF_CELLS = 4.0, 2.0
+"""Noise of what is known of a count by then, in standard deviations: less is no count. Smaller: noise is split; larger: the first rounds split nothing. The
+second where only cuboids are asked for: noise in a split part is one of many cells there, and in ranges it adds up."""
 SHRINK = 0.25
 """Of a half's deviation from what was expected of it, squared, over its variance: what is taken off. 1 is James and Stein's for one number."""
 CELLS_GROWTH = 4.0
-"""Of the shares of rounds where only cuboids are asked for, each over the one before. Larger: the cells are known well, where to split is not."""
+"""Of the shares of rounds where only cuboids are asked for, each over the one before, at most. Larger: the cells are known well, where to split is not."""
 
 FAINT = 1e-3
 """Of the noise on a part, in standard deviations: the least that is estimated of it. A part of no rows at all could never have any again."""
@@ -61,28 +62,32 @@ class Refinement:
     is measured next is a cut through the open nodes: leaves, and nodes above them whose leaves have too few rows to be told apart.
     """
 
-    def __init__(self, shape: Sequence[int], base: Floats) -> None:
-        """Begins with the coarsest partition that is measured."""
-        self.tree = Halves(shape)
+    def __init__(self, shape: Sequence[int], base: Floats, by_cells: bool = False, at_once: bool = False) -> None:
+        """Begins with the coarsest partition that is measured. `by_cells`: only cuboids are asked for; `at_once`: single cells are measured, and nothing else."""
+        self.tree = Halves(shape, by_cells)
+        self._levels = self.tree.levels[-1:] if at_once else self.tree.levels
+        self._by_cells = by_cells
         self._shape = tuple(shape)
         self._base = np.maximum(base / base.sum(), np.finfo(np.float64).tiny)
         self._bases = self._sums_of(self._base)
         nodes = [len(starts) for starts in self.tree.starts]
-        first = self.tree.levels[0]
+        first = self._levels[0]
         self._sums = [np.zeros(count) for count in nodes]
         self._precisions = [np.zeros(count) for count in nodes]
         self._open = [np.full(count, level <= first) for level, count in enumerate(nodes)]
         self._leaf = [np.full(count, level == first) for level, count in enumerate(nodes)]
         self._cut = [own.copy() for own in self._leaf]
 
-    def parts(self, by_cells: bool, power: int) -> list[float]:
+    def parts(self, power: int, loud: float = inf) -> list[float]:
         """What each measurement takes of a share, in proportion, if all levels are measured. Variances fall with this power of a share.
 
         A box adds up the parts that its sides cut, of every level. The sum of their variances is least when shares grow as a root of their
-        number: the third one for a power of 2, the square root for 1. Single cells need the finest level, and the others to find where to look.
+        number: the third one for a power of 2, the square root for 1. Single cells need the finest level, and the others to find where to look: as much
+        as makes an average part as large as its noise. `loud` is how large all rows are beside the noise that the whole share leaves.
         """
-        if by_cells:
-            return [CELLS_GROWTH**number for number in range(len(self.tree.levels))]
+        if self._by_cells:
+            growth = min(max(loud / len(self.tree.starts[self._levels[0]]) - 1, 1.0), CELLS_GROWTH)
+            return [growth**number for number in range(len(self._levels))]
         return [surface ** (1 / (power + 1)) for surface in self.tree.surfaces]
 
     @property
@@ -106,15 +111,15 @@ class Refinement:
         """
         values, variances = self._upwards()
         rows = self._downwards(values, variances)
-        noise = sqrt(variance)
+        noise, sure = sqrt(variance), SURE_OF_CELLS if self._by_cells else SURE
         uneven = self._unevenness(rows, variances)
-        levels = [0, *self.tree.levels]
+        levels = [0, *self._levels]
         split = False
         for above, level, finer in reversed(list(zip(levels, levels[1:], levels[2:], strict=False))):
             family = np.arange(len(rows[level]))
             for between in range(level, above, -1):
                 family = self.tree.parents[between][family]
-            chosen = self._leaf[level] & (rows[level] > MANY * noise) & (rows[level] > SURE * np.sqrt(variances[level]))
+            chosen = self._leaf[level] & (rows[level] > MANY * noise) & (rows[level] > sure * np.sqrt(variances[level]))
             chosen &= rows[level] / 2 * uneven[above][family] > UNEVEN * noise
             if chosen.any():
                 split = True
@@ -203,7 +208,7 @@ class Refinement:
         for level in range(len(rows) - 1, 0, -1):
             away, expected, noise = self._differences(rows, variances, self._bases, level)
             parents, count = self.tree.parents[level], len(rows[level - 1])
-            own = np.stack([away**2 - noise, expected**2]) + (0 if level in self.tree.levels else sums)
+            own = np.stack([away**2 - noise, expected**2]) + (0 if level in self._levels else sums)
             sums = np.stack([np.bincount(parents, part, minlength=count) for part in own])
             share = np.divide(np.maximum(sums[0], 0), sums[1], out=np.zeros(count), where=sums[1] > 0)
             found.insert(0, np.minimum(1, np.sqrt(share)))

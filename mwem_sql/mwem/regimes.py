@@ -32,6 +32,7 @@ from mwem_sql.mwem.strategy import (
     are_parities,
     cells_with,
     extend,
+    is_cuboid,
     is_told_at_once,
     part_of,
     together,
@@ -93,7 +94,7 @@ class Regime:
     """A row of the table: what is measured, and what it takes of the budget.
 
     `selecting` is of a round, `first` and `detail` of everything, `always` of what others leave for rounds. `at_once`: the only query is the histogram of the whole domain. Without a loop
-    (`whole`) n needs no share of its own; if it is `growing`, later rounds may take more than the first.
+    (`whole`) n needs no share of its own; if it is `growing`, later rounds may take more than the first. `joint`: a histogram of the whole domain may take the place of all rounds, once n is known.
     """
 
     strategy: Strategy
@@ -105,6 +106,7 @@ class Regime:
     at_once: bool = False
     whole: bool = False
     growing: bool = False
+    joint: bool = False
 
 
 def choose(asked: Asked) -> Regime:
@@ -140,7 +142,7 @@ def _sets(asked: Asked) -> Regime | None:
     strategy = together(asked.queries, asked.weights, asked.shape, asked.max_cells, asked.always)
     if strategy is None:
         return None
-    rounds = sum(rounds_of(strategy.queries[first.query].shape) for first in strategy.first)
+    rounds = sum(rounds_of(strategy.queries[first.query].shape, first.by_cells) for first in strategy.first)
     always = sum((Fraction(own.part) for own in strategy.always), NOTHING)
     sets = sum((Fraction(first.part) for first in strategy.first), NOTHING)
     return Regime(strategy, max(1, rounds), NOTHING, always=always / (always + sets), whole=True)
@@ -162,9 +164,24 @@ def _rounds(asked: Asked) -> Regime:
         # The model has no room for them.
         strategy = replace(strategy, first=[])
     first = FIRST_SHARE if strategy.first else NOTHING
+    joint = _is_open(asked) and bool(strategy.first) and not asked.always and _is_small(asked)
     return Regime(
-        strategy, asked.expected_rounds, SELECT_SHARE, first, always=asked.always_share, growing=asked.is_plain
+        strategy,
+        asked.expected_rounds,
+        SELECT_SHARE,
+        first,
+        always=asked.always_share,
+        growing=asked.is_plain,
+        joint=joint,
     )
+
+
+def _is_small(asked: Asked) -> bool:
+    """Whether only cuboids are asked for, and the histogram of the whole domain, added up to the cells of one, has less noise than it would have in a round."""
+    cells = prod(asked.shape.values())
+    if cells > asked.max_cells or not all(map(is_cuboid, asked.queries)):
+        return False
+    return cells <= float(np.mean([query.cells for query in asked.queries])) * asked.expected_rounds**2
 
 
 def _is_open(asked: Asked) -> bool:

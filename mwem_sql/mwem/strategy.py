@@ -138,7 +138,7 @@ def together(
     }
     is_cells = {
         names: all(
-            _is_cuboid(queries[number]) for other, own in asked.items() if other and other <= names for number in own
+            is_cuboid(queries[number]) for other, own in asked.items() if other and other <= names for number in own
         )
         for names in sets
     }
@@ -189,7 +189,7 @@ def cells_with(queries: Sequence[LinearQuery], sizes: Mapping[str, int], max_cel
     return model_cells([frozenset(query.attributes) for query in queries], groups, max_cells)
 
 
-def _is_cuboid(query: LinearQuery) -> bool:
+def is_cuboid(query: LinearQuery) -> bool:
     return query.cells > 1 and all(block.counts_all for block in query.blocks)
 
 

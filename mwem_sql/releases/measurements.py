@@ -67,7 +67,9 @@ def label(problem: Problem, asked: Mapping[int, CompiledQuery], q: int) -> str:
     if q == 0:
         return "total"
     query = asked.get(q - 1)
-    return ", ".join(problem.queries[q - 1].attributes) if query is None else query.label
+    # A histogram of the whole domain comes after the queries.
+    measured = problem.queries[q - 1] if q <= len(problem.queries) else problem.kernel_queries()[q]
+    return ", ".join(measured.attributes) if query is None else query.label
 
 
 def _described(query: LinearQuery, step: Step, grids: Mapping[str, Grid]) -> tuple[Integers, list[dict[str, Any]]]:

@@ -172,7 +172,7 @@ def _problem(request: Request, compiled: Compiled, regime: Regime, details: Mapp
     strategy = regime.strategy
     asked = [query.linear for query in compiled.distinct[0]]
     numbers = sampled(asked) if _certify(request) else []
-    histogram = _histogram(request, shape)
+    histogram = whole_domain(shape) if regime.joint else _histogram(request, shape)
     # Where sets of attributes are refined, the workload's queries are not among what is measured: their answers come from the same scans.
     before = 1 + len(strategy.queries) + (histogram is not None) if regime.whole else 1
     places = range(len(numbers)) if regime.whole else numbers

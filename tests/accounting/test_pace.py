@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mwem_sql.accounting.budget import Budget
-from mwem_sql.accounting.pace import CERTAIN, MOST_FIRST, PATIENCE, Pace
+from mwem_sql.accounting.pace import CERTAIN, ENOUGH, LEAST_FIRST, MOST_FIRST, MUTE, PATIENCE, Pace
 from mwem_sql.accounting.scales import noise_scale
 from mwem_sql.accounting.split import (
     Split,
@@ -83,9 +83,21 @@ def test_whatever_is_heard_the_whole_budget_is_spent_and_no_more(
 
 @pytest.mark.parametrize(
     ("doubt", "taken"),
-    [(0.0, 0), (CERTAIN, 0), (2 * CERTAIN, FIRST_SHARE), (4 * CERTAIN, 3 * FIRST_SHARE), (1e9, None)],
+    [
+        (0.0, (LEAST_FIRST - 1) * FIRST_SHARE),
+        (ENOUGH / 2, -FIRST_SHARE / 2),
+        (ENOUGH, 0),
+        (CERTAIN, 0),
+        (2 * CERTAIN, FIRST_SHARE),
+        (4 * CERTAIN, 3 * FIRST_SHARE),
+        (0.99 * MUTE * CERTAIN / FIRST_SHARE, MOST_FIRST - FIRST_SHARE),
+        (1.01 * MUTE * CERTAIN / FIRST_SHARE, 1 - FIRST_SHARE),
+        (1e9, 1 - FIRST_SHARE),
+    ],
 )
-def test_distributions_that_noise_hides_take_from_the_rounds(doubt: float, taken: Fraction | None) -> None:
+def test_distributions_that_noise_hides_take_from_the_rounds_and_those_that_are_known_leave_to_them(
+    doubt: float, taken: Fraction
+) -> None:
     plan = split(
         Budget.parse(1),
         17,
@@ -97,10 +109,10 @@ def test_distributions_that_noise_hides_take_from_the_rounds(doubt: float, taken
     )
     pace = Pace(plan)
     found = pace.spare(plan.first, doubt)
-    assert float(found) == pytest.approx(float(taken if taken is not None else MOST_FIRST - FIRST_SHARE))
+    assert float(found) == pytest.approx(float(taken))
     shares = []
     while pace.left:
         shares.append(sum(pace.take()))
-    # Rounds are as large as they were, and fewer.
+    # Rounds are as large as they were, and fewer or more.
     assert plan.first + found + sum(shares) == 1
     assert all(share == plan.select + plan.measure for share in shares[:-1])
