@@ -25,11 +25,16 @@ from mwem_sql.surface.tables import (
     compare,
     count,
     domain,
+    export,
     ledger,
     marginals,
     parities,
     plan,
+    policy,
+    quality,
     ranges,
+    report,
+    sources,
     suggest_domain,
     weights,
 )
@@ -38,5 +43,6 @@ from mwem_sql.workload import Query, Workload
 __all__ = [
     "Attribute", "BudgetError", "CancelledError", "CellsError", "Domain", "DomainError", "EngineError", "MwemError", "OptionError", "OutputError",
     "PredicateError", "Query", "Release", "TableError", "Workload", "WorkloadError", "answer", "attach", "budget", "cancel", "compare", "connect", "count",
-    "detach", "domain", "ledger", "load", "marginals", "parities", "plan", "ranges", "register", "release", "suggest_domain", "unregister", "weights",
+    "detach", "domain", "export", "ledger", "load", "marginals", "parities", "plan", "policy", "quality", "ranges", "register", "release", "report",
+    "sources", "suggest_domain", "unregister", "weights",
 ]  # fmt: skip

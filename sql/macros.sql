@@ -161,6 +161,34 @@ CREATE OR REPLACE MACRO mwem_quality(output, confidence := 0.95) AS TABLE
             integer_division: current_setting('integer_division'),
             ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL), lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
+-- One page about a stored release, for people: what is promised, what was measured, the workload's answers and how sure they are.
+-- With compare := 'adult' the page shows true answers beside them and is NOT PRIVATE. A file that is there is replaced only if it is such a page.
+-- Example: CALL mwem_report('adult_synthetic', 'report.html')  ->  report.html, 91284, true
+-- Cost: nothing; with compare it reads private rows, and the ledger notes it
+CREATE OR REPLACE MACRO mwem_report(output, path, compare := NULL) AS TABLE
+    SELECT r.* EXCLUDE (err) FROM (
+        SELECT unnest(list_transform(_mwem_report(to_json({
+            output: output::VARCHAR,
+            path: path::VARCHAR,
+            compare: compare,
+            context: {database: current_database(), schema: current_schema(), settings: {
+            TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
+            integer_division: current_setting('integer_division'),
+            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL), lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
+
+-- A stored release as files to publish: the rows as .parquet, .csv or .duckdb, and a data card beside them, for people (.md) and as data (.json).
+-- Example: CALL mwem_export('adult_synthetic', 'release.parquet')  ->  release.parquet, 48211; release.md, 2310; release.json, 20944
+-- Cost: nothing
+CREATE OR REPLACE MACRO mwem_export(output, path) AS TABLE
+    SELECT r.* EXCLUDE (err) FROM (
+        SELECT unnest(list_transform(_mwem_export(to_json({
+            output: output::VARCHAR,
+            path: path::VARCHAR,
+            context: {database: current_database(), schema: current_schema(), settings: {
+            TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
+            integer_division: current_setting('integer_division'),
+            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL), lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
+
 -- Sets the cap on what all releases of a table may spend together, how they are counted, and for whom.
 -- Example: CALL mwem_budget('adult', 3.0)  ->  main, adult, 3.0, 0.0, 0.5, 0.0, 2.5, NULL, 1
 -- Cost: nothing

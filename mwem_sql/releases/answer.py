@@ -16,7 +16,7 @@ from mwem_sql.compiler.sense import check_bins
 from mwem_sql.database.dialect import fold
 from mwem_sql.database.sandbox import Sandbox
 from mwem_sql.database.session import Session
-from mwem_sql.errors import OptionError, did_you_mean, refuse
+from mwem_sql.errors import OptionError, TableError, did_you_mean, refuse
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
 from mwem_sql.queries.answers import answer_all
@@ -53,6 +53,18 @@ class Answerer:
             compiled = compile_workload(self.stored.domain, workload, sandbox, finer_than=self.stored.classes)
             check_bins(compiled, sandbox)
             return compiled
+
+    def workload(self, function: str) -> Workload:
+        """What the release was made for."""
+        asked = store.workload_of(self._session.cursor(), self.stored)
+        if asked is None:
+            raise refuse(
+                TableError,
+                function,
+                f"output ({self.stored.name}) was made by an older version, which did not store its workload",
+                "release again under another output name, or use mwem_answer",
+            )
+        return asked
 
     def answers(self, compiled: Compiled) -> list[Floats]:
         """One vector per query, its cells in order; NaN for the average of nothing."""

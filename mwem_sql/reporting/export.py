@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,21 +16,17 @@ from mwem_sql.database.catalog import Name
 from mwem_sql.database.metadata import SCHEMA, holders, prepare
 from mwem_sql.database.session import Session, transaction
 from mwem_sql.errors import OptionError, OutputError, refuse
+from mwem_sql.releases import store
 from mwem_sql.releases.store import Stored
 from mwem_sql.reporting import card, files
+from mwem_sql.workload import Workload
 
 FUNCTION = "mwem_export"
 CARD = "mwem_card"
 """The key of the card in a Parquet file's own metadata, and its mark in JSON."""
 
 
-def export(
-    session: Session,
-    stored: Stored,
-    measurements: Sequence[Mapping[str, Any]],
-    workload: Sequence[Mapping[str, Any]],
-    path: object,
-) -> Iterator[dict[str, Any]]:
+def export(session: Session, stored: Stored, workload: Workload, path: object) -> Iterator[dict[str, Any]]:
     """Write the files; a row for each, with its size. None of them is there if one cannot be written."""
     con = session.cursor()
     file = files.target(con, path, FUNCTION, "release.parquet")
@@ -45,8 +41,9 @@ def export(
     text, data = file.with_suffix(".md"), file.with_suffix(".json")
     for each in (file, text, data):
         files.check_free(each, lambda _: _is_ours(data, stored), FUNCTION)
-    _check_table(con, stored.name)
-    content = card.as_json(stored, measurements, workload)
+    _check_table(session.cursor(), stored.name)
+    measurements = store.measurements_of(con, stored).to_pylist()
+    content = card.as_json(stored, measurements, workload.to_arrow().to_pylist())
     written = json.dumps({CARD: content}, indent=2, ensure_ascii=False, default=str)
     with (
         files.whole(data, FUNCTION) as data_draft,

@@ -39,6 +39,7 @@ from mwem_sql.releases.quality import QUALITY, quality
 from mwem_sql.releases.request import Request, read_whole
 from mwem_sql.releases.run import run_release
 from mwem_sql.releases.summary import SUMMARY
+from mwem_sql.reporting import export, report
 from mwem_sql.surface.attaching import SOURCE_COLUMNS, attach_source, detach_source, source_rows
 from mwem_sql.surface.script import insert, script
 from mwem_sql.workload import Workload
@@ -263,6 +264,23 @@ def _quality(session: Session, arguments: dict[str, Any], _: list[str] | None) -
     return quality(session, _name(arguments, "output", function), confidence)
 
 
+def _report(session: Session, arguments: dict[str, Any], _: list[str] | None) -> Rows:
+    compared = None if arguments["compare"] is None else _name(arguments, "compare", "mwem_report")
+    ready = answer.answerer(session, _name(arguments, "output", "mwem_report"), "mwem_report")
+    workload = ready.workload("mwem_report")
+    rows = (
+        ready.rows(workload)
+        if compared is None
+        else compare.compare(session, compared, _name(arguments, "output", "mwem_report"), workload)
+    )
+    return report.write(session, ready.stored, rows, compared, arguments["path"])
+
+
+def _export(session: Session, arguments: dict[str, Any], _: list[str] | None) -> Rows:
+    ready = answer.answerer(session, _name(arguments, "output", "mwem_export"), "mwem_export")
+    return export.export(session, ready.stored, ready.workload("mwem_export"), arguments["path"])
+
+
 def _budget(session: Session, arguments: dict[str, Any], _: list[str] | None) -> Rows:
     function = "mwem_budget"
     budget = Budget.parse(arguments["epsilon"], arguments["delta"] or 0, function)
@@ -421,6 +439,8 @@ FUNCTIONS = (
         _compare,
     ),
     Function("mwem_quality", QUALITY, _quality),
+    Function("mwem_report", {"file": "VARCHAR", "bytes": "BIGINT", "private": "BOOLEAN"}, _report),
+    Function("mwem_export", {"file": "VARCHAR", "bytes": "BIGINT"}, _export),
     Function(
         "mwem_budget",
         {"schema_name": "VARCHAR", "table_name": "VARCHAR", "epsilon": "DOUBLE", "delta": "DOUBLE", "epsilon_spent": "DOUBLE",

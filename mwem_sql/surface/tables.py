@@ -66,9 +66,29 @@ def parities(
     return _table("mwem_parities", con, private_table=name, k=k, columns=_listed(columns), domain=domain)
 
 
-def answer(con: object, output: str, workload: WorkloadLike) -> pa.Table:
-    """Answers of a stored release to any workload, in its order, at no privacy cost."""
-    return _table("mwem_answer", con, workload, output=table_name("mwem_answer", output))
+def answer(con: object, output: str, workload: WorkloadLike, *, confidence: object = 0.95) -> pa.Table:
+    """Answers of a stored release to any workload, in its order, and how far off they may be, at no privacy cost."""
+    return _table("mwem_answer", con, workload, output=table_name("mwem_answer", output), confidence=confidence)
+
+
+def quality(con: object, output: str, *, confidence: object = 0.95) -> pa.Table:
+    """Of each query that a release was made for: whether it was measured, in which round, with how much noise."""
+    return _table("mwem_quality", con, output=table_name("mwem_quality", output), confidence=confidence)
+
+
+def report(con: object, output: str, path: str | os.PathLike[str], *, compare: str | None = None) -> pa.Table:
+    """One page about a stored release, for people. With `compare`, the name of the private table, it shows true answers.
+
+    Privacy:
+        With `compare` none: it reads private rows, and the ledger notes it.
+    """
+    name = table_name("mwem_report", output)
+    return _table("mwem_report", con, output=name, path=os.fspath(path), compare=compare)
+
+
+def export(con: object, output: str, path: str | os.PathLike[str]) -> pa.Table:
+    """A stored release as files to publish, with a data card: .parquet, .csv or .duckdb."""
+    return _table("mwem_export", con, output=table_name("mwem_export", output), path=os.fspath(path))
 
 
 def count(con: object, output: str, predicate: str) -> float:
@@ -100,14 +120,15 @@ def weights(con: object, output: str, attributes: str | Sequence[str]) -> pa.Tab
     return calls.run("mwem_weights", work, from_python=True)
 
 
-def compare(con: object, table: str, output: str, workload: WorkloadLike) -> pa.Table:
+def compare(con: object, table: str, output: str, workload: WorkloadLike, *, confidence: object = 0.95) -> pa.Table:
     """True and released answers side by side, for the curator.
 
     Privacy:
         None: this shows true answers, and the ledger notes it.
     """
     name = table_name("mwem_compare", table)
-    return _table("mwem_compare", con, workload, private_table=name, output=table_name("mwem_compare", output))
+    shown = table_name("mwem_compare", output)
+    return _table("mwem_compare", con, workload, private_table=name, output=shown, confidence=confidence)
 
 
 def budget(
@@ -121,6 +142,16 @@ def budget(
 def ledger(con: object) -> pa.Table:
     """What was spent, by whom, when, on what, and what is left, over all attached databases."""
     return _table("mwem_ledger", con)
+
+
+def policy(con: object, *, require_caps: bool | None = None) -> pa.Table:
+    """Whether every private table of the current database needs a cap; None only asks."""
+    return _table("mwem_policy", con, require_caps=require_caps)
+
+
+def sources(con: object) -> pa.Table:
+    """The engines that private tables may be read from, by the alias that they were attached as."""
+    return _table("mwem_sources", con)
 
 
 def table_name(function: str, table: object) -> str:

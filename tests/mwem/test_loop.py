@@ -271,7 +271,8 @@ def test_progress() -> None:
     shape = {"a": 2}
     problem = Problem([cuboid(shape, "a")], np.ones(1), ones(shape), MANY, 10.0)
     how = shares(problem, 3)
-    told: list[tuple[int, int]] = []
+    told: list[tuple[int, int, int]] = []
     answers = [np.array([10]), np.array([5, 5])]
-    mwem(Kernel(*flat(answers), how.accountant(), Scripted()), problem, how, lambda done, of: told.append((done, of)))
-    assert told == [(1, 3), (2, 3), (3, 3)]
+    kernel = Kernel(*flat(answers), how.accountant(), Scripted())
+    mwem(kernel, problem, how, lambda done, of, q: told.append((done, of, q)))
+    assert told == [(1, 3, 1), (2, 3, 1), (3, 3, 1)]
