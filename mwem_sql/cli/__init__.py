@@ -12,10 +12,10 @@ import sys
 
 import duckdb
 
-from mwem_sql.cli import demo, shell, suggest
+from mwem_sql.cli import demo, exporting, shell, suggest
 from mwem_sql.errors import MwemError
 
-COMMANDS = {"demo": demo.run, "suggest": suggest.run}
+COMMANDS = {"demo": demo.run, "export": exporting.run, "suggest": suggest.run}
 
 
 def main(argv: list[str] | None = None) -> int:

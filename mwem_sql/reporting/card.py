@@ -8,7 +8,7 @@ from typing import Any
 
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.releases.store import Stored
-from mwem_sql.reporting import measured, page
+from mwem_sql.reporting import figures, page
 from mwem_sql.reporting.charts import rounded
 
 VERSION = next((package.version for package in metadata.distributions(name="mwem-sql")), "from source")
@@ -75,7 +75,7 @@ def as_text(card: Mapping[str, Any], measurements: Sequence[Mapping[str, Any]], 
     ]
     lines += [
         f"| {kind.purpose} | {kind.count:,} | {kind.cells:,} | {rounded(kind.typical)} | {rounded(kind.most)} |"
-        for kind in measured.kinds(measurements)
+        for kind in figures.kinds(measurements)
     ]
     lines += ["", f"## The questions it was made for ({len(card['workload']):,})", ""]
     lines += [f"- `{_asked(query)}`" for query in card["workload"][:100]]

@@ -16,9 +16,9 @@ from mwem_sql.database.catalog import Name
 from mwem_sql.database.metadata import SCHEMA, holders, prepare
 from mwem_sql.database.session import Session, transaction
 from mwem_sql.errors import OptionError, OutputError, refuse
-from mwem_sql.releases import store
+from mwem_sql.releases import notes, store
 from mwem_sql.releases.store import Stored
-from mwem_sql.reporting import card, files
+from mwem_sql.reporting import card, drafts
 from mwem_sql.workload import Workload
 
 FUNCTION = "mwem_export"
@@ -29,7 +29,7 @@ CARD = "mwem_card"
 def export(session: Session, stored: Stored, workload: Workload, path: object) -> Iterator[dict[str, Any]]:
     """Write the files; a row for each, with its size. None of them is there if one cannot be written."""
     con = session.cursor()
-    file = files.target(con, path, FUNCTION, "release.parquet")
+    file = drafts.target(con, path, FUNCTION, "release.parquet")
     write = _WRITERS.get(file.suffix.lower())
     if write is None:
         raise refuse(
@@ -40,15 +40,15 @@ def export(session: Session, stored: Stored, workload: Workload, path: object) -
         )
     text, data = file.with_suffix(".md"), file.with_suffix(".json")
     for each in (file, text, data):
-        files.check_free(each, lambda _: _is_ours(data, stored), FUNCTION)
+        drafts.check_free(each, lambda _: _is_ours(data, stored), FUNCTION)
     _check_table(session.cursor(), stored.name)
     measurements = store.measurements_of(con, stored).to_pylist()
     content = card.as_json(stored, measurements, workload.to_arrow().to_pylist())
     written = json.dumps({CARD: content}, indent=2, ensure_ascii=False, default=str)
     with (
-        files.whole(data, FUNCTION) as data_draft,
-        files.whole(text, FUNCTION) as text_draft,
-        files.whole(file, FUNCTION) as draft,
+        drafts.whole(data, FUNCTION) as data_draft,
+        drafts.whole(text, FUNCTION) as text_draft,
+        drafts.whole(file, FUNCTION) as draft,
     ):
         data_draft.write_text(written + "\n", encoding="utf-8")
         text_draft.write_text(card.as_text(content, measurements, file.name), encoding="utf-8")
@@ -104,6 +104,7 @@ def _database(session: Session, stored: Stored, draft: Path, _: str) -> None:
             table = exp.table_(stored.name.table, db="main", catalog=alias, quoted=True)
             rows = exp.select("*").from_(stored.name.tree())
             con.execute(exp.Create(this=table, kind="TABLE", expression=rows).sql("duckdb"))
+            notes.comment(con, Name(alias, "main", stored.name.table), stored.facts)
             for kept in _kept(con, stored.name.database):
                 source = (
                     exp.select("*")

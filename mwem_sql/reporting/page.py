@@ -14,7 +14,7 @@ from string import Template
 from typing import Any
 
 from mwem_sql.releases.store import Stored
-from mwem_sql.reporting import charts, measured, shapes
+from mwem_sql.reporting import charts, figures, shapes
 
 MOST_PAIRS = 6
 """Pictures of pairs of attributes."""
@@ -36,8 +36,8 @@ def make(
 ) -> str:
     """The page of a release as HTML; `compared` is the private table that answers were compared with."""
     facts, state = stored.facts, stored.state()
-    names, misfits = measured.fits(state, measurements)
-    pictures = shapes.two_way(stored, measured.pairs(measurements, MOST_PAIRS))
+    names, misfits = figures.fits(state, measurements)
+    pictures = shapes.two_way(stored, figures.pairs(measurements, MOST_PAIRS))
     rows = list(answers)
     page = Template(resources.files("mwem_sql.reporting").joinpath("page.html").read_text(encoding="utf-8"))
     return page.substitute(
@@ -49,7 +49,7 @@ def make(
         banners="".join(f'<p class="banner" role="alert">{escape(text)}</p>' for text in _banners(facts, compared)),
         facts="".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in _facts(facts)),
         promise="".join(f"<p>{escape(text)}</p>" for text in promise(facts)),
-        measured=_measured(measured.kinds(measurements), names, misfits.tolist()),
+        measured=_measured(figures.kinds(measurements), names, misfits.tolist()),
         answers_text=f"<p>{escape(_about(rows))}</p>",
         ones="".join(
             _card(name, _picture(name, bars, found)) for name, (bars, found) in shapes.one_way(stored).items()
@@ -114,7 +114,7 @@ def _percent(value: float) -> str:
     return f"{value:.0f}%" if value < 99 else f"{min(value, 99.9999):.4g}%"
 
 
-def _measured(kinds: Sequence[measured.Kind], names: Sequence[str], misfits: Sequence[float]) -> str:
+def _measured(kinds: Sequence[figures.Kind], names: Sequence[str], misfits: Sequence[float]) -> str:
     head = "".join(
         f'<th scope="col"{" class=number" if k else ""}>{name}</th>'
         for k, name in enumerate(("what", "measurements", "cells", "a cell is off by", "95 of 100 within"))

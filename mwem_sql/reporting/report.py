@@ -9,7 +9,7 @@ from typing import Any
 from mwem_sql.database.session import Session
 from mwem_sql.releases import store
 from mwem_sql.releases.store import Stored
-from mwem_sql.reporting import files, page
+from mwem_sql.reporting import drafts, page
 
 FUNCTION = "mwem_report"
 MARK = "<!-- mwem_report -->"
@@ -21,10 +21,10 @@ def write(
 ) -> Iterator[dict[str, Any]]:
     """Write the page; `answers` are those to the workload, beside true ones where there is a table that they are `compared` with."""
     con = session.cursor()
-    file = files.target(con, path, FUNCTION, "report.html")
-    files.check_free(file, _is_ours, FUNCTION)
+    file = drafts.target(con, path, FUNCTION, "report.html")
+    drafts.check_free(file, _is_ours, FUNCTION)
     text = page.make(stored, store.measurements_of(con, stored).to_pylist(), answers, compared)
-    with files.whole(file, FUNCTION) as draft:
+    with drafts.whole(file, FUNCTION) as draft:
         draft.write_text(text, encoding="utf-8")
     yield {
         "file": str(file),

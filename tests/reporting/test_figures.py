@@ -8,7 +8,7 @@ import pytest
 import mwem_sql
 from mwem_sql.database.session import Session
 from mwem_sql.releases import store
-from mwem_sql.reporting import measured
+from mwem_sql.reporting import figures
 
 
 def rows(noise: str, scale: float, purpose: str = "round") -> dict[str, object]:
@@ -29,14 +29,14 @@ def test_noise_is_said_as_what_it_does() -> None:
         ("laplace", generator.laplace(0, 2 * 3.0, 10**6)),
         ("gaussian", generator.normal(0, 2 * 3.0, 10**6)),
     ):
-        (kind,) = measured.kinds([rows(noise, 3.0)])
+        (kind,) = figures.kinds([rows(noise, 3.0)])
         # Of a million draws the mean and the share beyond are within 0.5%.
         assert np.abs(draws).mean() == pytest.approx(kind.typical, rel=5e-3)
         assert (np.abs(draws) > kind.most).mean() == pytest.approx(0.05, rel=2e-2)
 
 
 def test_kinds_are_in_the_order_of_the_rounds_and_count_cells() -> None:
-    found = measured.kinds(
+    found = figures.kinds(
         [rows("laplace", 1, "total"), rows("laplace", 1), rows("laplace", 3), rows("laplace", 1, "new purpose")]
     )
     assert [(kind.purpose, kind.count, kind.cells) for kind in found] == [
@@ -53,9 +53,9 @@ def test_a_state_fits_what_was_measured_up_to_noise() -> None:
         con.execute("CALL mwem_release('t', w, 1.0, rounds := 3, seed := 1)")
         stored = store.load(con.cursor(), "t_synthetic", Session.of(con).place, "test")
         steps = store.measurements_of(con.cursor(), stored).to_pylist()
-    names, fits = measured.fits(stored.state(), steps)
+    names, fits = figures.fits(stored.state(), steps)
     assert len(names) == len(steps)
     assert fits.max() < 5
     wrong = [row | {"values": [value + 10_000 for value in row["values"]]} for row in steps]
-    assert measured.fits(stored.state(), wrong)[1].min() > 100
-    assert set(measured.pairs(steps, 6)) == {("a", "b"), ("a", "c"), ("b", "c")}
+    assert figures.fits(stored.state(), wrong)[1].min() > 100
+    assert set(figures.pairs(steps, 6)) == {("a", "b"), ("a", "c"), ("b", "c")}

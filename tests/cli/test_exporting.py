@@ -1,0 +1,40 @@
+"""`mwem-sql export`: which database is meant, and what is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from command import call
+
+import mwem_sql
+
+
+@pytest.fixture
+def census(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    with mwem_sql.connect("census.duckdb") as con:
+        con.execute("CREATE TABLE t (a BOOLEAN NOT NULL); INSERT INTO t SELECT i % 2 = 0 FROM range(50) t(i)")
+        mwem_sql.release(con, "t", mwem_sql.Workload.from_predicates(["a"]), 1.0)
+    return tmp_path
+
+
+def test_the_only_database_of_the_folder_is_meant(census: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = call(capsys, "export", "t_synthetic", "--to", "release.parquet")
+    assert (code, err) == (0, "")
+    assert [line.split()[-1] for line in out.splitlines()] == ["release.parquet", "release.md", "release.json"]
+    assert (census / "release.parquet").read_bytes()[:4] == b"PAR1"
+
+
+@pytest.mark.parametrize("named", [["--database", "census.duckdb"], []])
+def test_of_several_one_must_be_named(census: Path, capsys: pytest.CaptureFixture[str], named: list[str]) -> None:
+    mwem_sql.connect(census / "other.duckdb").close()
+    code, _, err = call(capsys, "export", "t_synthetic", "--to", "release.csv", *named)
+    assert code == (0 if named else 2)
+    assert ("2 *.duckdb files" in err) != bool(named)
+
+
+def test_what_is_no_release(census: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = call(capsys, "export", "nothing", "--to", str(census / "release.csv"))
+    assert (code, out) == (1, "")
+    assert "mwem_export: output ('nothing') is not a release" in err

@@ -1,0 +1,133 @@
+"""Files to publish: all of them or none, over nothing that is somebody else's, and a card that says what they are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+from conftest import Connection
+
+import mwem_sql
+from mwem_sql.errors import OptionError, OutputError, TableError
+
+
+@pytest.fixture(scope="module")
+def made() -> Iterator[Connection]:
+    with mwem_sql.connect() as con:
+        con.execute("""CREATE TABLE people (age INTEGER NOT NULL CHECK (age BETWEEN 0 AND 99), sex ENUM ('F', 'M'), born DATE NOT NULL CHECK (born BETWEEN
+            DATE '1900-01-01' AND DATE '2020-12-31')); INSERT INTO people SELECT i % 100, 'F', DATE '1950-01-01' FROM range(500) t(i);
+            CREATE TABLE workload (predicate VARCHAR, group_by VARCHAR[]);
+            INSERT INTO workload VALUES ('age > 40 AND born > ''1960-01-01''', NULL), (NULL, ['sex', 'age'])""")
+        con.execute("CALL mwem_release('people', workload, 1, rounds := 2)")
+        yield con
+
+
+@pytest.fixture
+def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("ending", [".parquet", ".csv", ".duckdb"])
+def test_the_rows_are_those_of_the_table(made: Connection, tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"it's{ending}"
+    written = mwem_sql.export(made, "people_synthetic", path).to_pylist()
+    assert [Path(row["file"]).suffix for row in written] == [ending, ".md", ".json"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == sorted(Path(row["file"]).name for row in written)
+    as_text = "SELECT COLUMNS(*)::VARCHAR FROM"
+    expected = made.execute(f"{as_text} people_synthetic").fetchall()
+    with duckdb.connect(str(path) if ending == ".duckdb" else ":memory:") as con:
+        reads = {".parquet": "read_parquet($path)", ".csv": "read_csv($path, all_varchar := true)"}
+        found = (
+            con.execute(f"{as_text} {reads[ending]}", {"path": str(path)})
+            if ending in reads
+            else con.execute(f"{as_text} people_synthetic")
+        )
+        assert found.fetchall() == expected
+
+
+def test_a_database_answers_questions(made: Connection, tmp_path: Path) -> None:
+    mwem_sql.export(made, "people_synthetic", tmp_path / "r.duckdb")
+    with mwem_sql.connect(tmp_path / "r.duckdb") as con:
+        expected = mwem_sql.answer(made, "people_synthetic", "workload").to_pylist()
+        workload = mwem_sql.Workload.from_arrow(made.sql("FROM workload").to_arrow_table())
+        assert mwem_sql.answer(con, "people_synthetic", workload).to_pylist() == expected
+        assert con.execute("SELECT count(*) FROM duckdb_tables() WHERE table_name = 'people'").fetchall() == [(0,)]
+        assert con.execute("SELECT comment FROM duckdb_tables() WHERE table_name = 'people_synthetic'").fetchall()[0][0]
+
+
+def test_the_card_says_what_it_is_and_is_in_the_parquet_file_too(made: Connection, tmp_path: Path) -> None:
+    mwem_sql.export(made, "people_synthetic", tmp_path / "r.parquet")
+    card = json.loads((tmp_path / "r.json").read_text("utf-8"))["mwem_card"]
+    assert (card["table"], card["epsilon"], card["delta"], card["unit"], card["private"]) == (
+        "people_synthetic",
+        1.0,
+        0.0,
+        None,
+        True,
+    )
+    assert [item["name"] for item in card["attributes"]] == ["age", "sex", "born"]
+    assert card["workload"][0]["predicate"] == "age > 40 AND born > '1960-01-01'"
+    assert len(card["measurements"]) == len(made.execute("FROM mwem.measurements").fetchall())
+    told = made.execute(
+        "SELECT value::VARCHAR FROM parquet_kv_metadata(?) WHERE key = 'mwem_card'", [str(tmp_path / "r.parquet")]
+    ).fetchall()
+    assert (
+        json.loads(told[0][0].encode().decode("unicode_escape") if "\\x" in told[0][0] else told[0][0])["epsilon"]
+        == 1.0
+    )
+    text = (tmp_path / "r.md").read_text("utf-8")
+    for part in (
+        "| sex | ENUM | F, M |",
+        "e to the power of epsilon, 1)",
+        "`count(*) WHERE age > 40",
+        "| what rounds measured | 2 |",
+    ):
+        assert part in text
+
+
+def test_an_older_export_is_replaced_and_nothing_else(made: Connection, tmp_path: Path) -> None:
+    mwem_sql.export(made, "people_synthetic", tmp_path / "r.csv")
+    mwem_sql.export(made, "people_synthetic", tmp_path / "r.csv")
+    (tmp_path / "mine.md").write_text("mine")
+    with pytest.raises(OutputError, match=r"exists and was not made by mwem_export\. Hint: choose another name"):
+        mwem_sql.export(made, "people_synthetic", tmp_path / "mine.csv")
+    assert (tmp_path / "mine.md").read_text() == "mine"
+    assert not (tmp_path / "mine.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "says"),
+    [
+        ("r.xlsx", OptionError, "must end with one of .parquet, .csv, .duckdb"),
+        ("", OptionError, "must be the name of a file"),
+        ("nowhere/r.csv", OutputError, "is in a folder that does not exist"),
+    ],
+)
+def test_refusals(made: Connection, inside: Path, path: str, kind: type[Exception], says: str) -> None:
+    with pytest.raises(kind, match=says):
+        mwem_sql.export(made, "people_synthetic", path)
+    assert not list(inside.iterdir())
+
+
+def test_a_release_without_its_table_or_its_workload(made: Connection, tmp_path: Path) -> None:
+    made.execute("CALL mwem_release('people', workload, 1, rounds := 1, output := 'gone')")
+    made.execute("DROP TABLE gone")
+    with pytest.raises(OutputError, match=r"is no longer there as a table\. Hint: make the same release again"):
+        mwem_sql.export(made, "gone", tmp_path / "r.csv")
+    made.execute("DELETE FROM mwem.workloads WHERE release = 2")
+    with pytest.raises(TableError, match="was made by an older version, which did not store its workload"):
+        mwem_sql.export(made, "gone", tmp_path / "r.csv")
+
+
+def test_where_files_are_off_limits_none_is_written(tmp_path: Path) -> None:
+    with mwem_sql.connect() as con:
+        con.execute("CREATE TABLE t (a BOOLEAN NOT NULL)")
+        mwem_sql.release(con, "t", mwem_sql.Workload.from_predicates(["a"]), 1.0)
+        con.execute("SET enable_external_access = false")
+        for function in (mwem_sql.export, mwem_sql.report):
+            with pytest.raises(OptionError, match="enable_external_access is off"):
+                function(con, "t_synthetic", tmp_path / "r.csv")
