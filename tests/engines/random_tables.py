@@ -7,7 +7,7 @@ import random
 import uuid
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
-from decimal import Decimal
+from decimal import Context, Decimal
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +57,9 @@ def value(rng: random.Random, name: str) -> Any:
     if name == "dec":
         return Decimal(rng.choice([rng.randint(-2000, 30_000), 10**12 - 1, -(10**12) + 1, 1, 0])).scaleb(-3)
     if name == "huge":
-        return Decimal(rng.choice([rng.randint(-50, 2000), 10**38 - 1, -(10**38) + 1, 2**63, 10**30])).scaleb(-10)
+        return Decimal(rng.choice([rng.randint(-50, 2000), 10**38 - 1, -(10**38) + 1, 2**63, 10**30])).scaleb(
+            -10, Context(prec=60)
+        )
     if name in {"x", "f"}:
         found = rng.choice([rng.choice(FLOATS), rng.uniform(-1, 2), rng.randint(0, 8) / 4])
         return float(np.float32(found)) if name == "f" and abs(found) < 1e38 else (found if name == "x" else 0.1)

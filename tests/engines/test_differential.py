@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import tempfile
 from collections.abc import Callable
@@ -54,6 +55,7 @@ def compared(con: duckdb.DuckDBPyConnection, load: Load, seed: int, rows: int = 
     # At most as many rows of a person as there are: all rows, ranked.
     bounded = answers(con, relation, compiled.classes, queries, Unit("person", rows, "INTEGER"))
     assert (bounded == expected).all(), seed
+    logging.getLogger("engines").info("seed %d: %d answers", seed, expected.size)
     return expected.size
 
 
@@ -132,6 +134,8 @@ def main() -> None:
     """Compare answers until there are as many as asked for."""
     import servers  # noqa: PLC0415
 
+    logging.basicConfig()
+    logging.getLogger("engines").setLevel("INFO")
     kind, wanted = sys.argv[1], int(sys.argv[2])
     seed = int(sys.argv[3]) if len(sys.argv) > 3 else 1000
     first, done, tables = seed, 0, 0
@@ -153,7 +157,6 @@ def main() -> None:
                 load = in_spark(con, session, folder / ansi)
                 while done < wanted / (2 if ansi == "true" else 1):
                     done, seed, tables = done + compared(con, load, seed), seed + 1, tables + 1
-                    print(f"{done:,} answers", flush=True)
                 mwem_sql.detach(con, "w")
     else:
         load = in_file(con, folder)
