@@ -8,6 +8,7 @@ import uuid
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 from decimal import Context, Decimal
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -178,6 +179,8 @@ def make(seed: int, rows: int = 300, queries: int = 60) -> Case:
     for k, own in enumerate(few):
         asked.append(Query(group_by=(own.name,)))
         asked += [Query(group_by=(own.name, other.name)) for other in few[k + 1 :]]
+    triples = [some for some in combinations(few, 3) if math.prod(own.cells or 1 for own in some) <= 5000]
+    asked += [Query(group_by=tuple(own.name for own in some)) for some in triples[:12]]
     ranged = [own for own in attributes if own.values is None and isinstance(own.low, int) and own.cells and own.cells > 900]  # fmt: skip
     for own in ranged[:1]:  # cut so often that no tree of comparisons will do
         assert isinstance(own.low, int)
