@@ -105,10 +105,7 @@ def test_only_counts_of_public_cells_leave_an_engine(name: str) -> None:
 
 @pytest.mark.parametrize("name", FOREIGN)
 def test_many_pairs_are_grouped_and_never_streamed(name: str) -> None:
-    attributes = tuple(Attribute(f"b{k}", "BOOLEAN", nullable=False, values=("false", "true")) for k in range(40))
-    domain = Domain("wide", tuple(own.name for own in attributes), attributes)
-    with Sandbox({"TimeZone": "UTC"}) as sandbox:
-        made = compile_workload(domain, Workload.marginals(domain, 2), sandbox)
+    made = pairs()
     queries = [query.linear for query in made.queries]
     assert any(isinstance(part, Product) for part in plan_pushdown(TABLE, made.classes, queries).parts)
     dialect = dialect_of(name)
@@ -117,6 +114,15 @@ def test_many_pairs_are_grouped_and_never_streamed(name: str) -> None:
     for part in found.parts:
         assert isinstance(part, GroupBy)
         assert sum(histogram.cells for histogram in part.histograms) <= dialect.most_groups
+
+
+@cache
+def pairs() -> Compiled:
+    """All pairs of forty truth values."""
+    attributes = tuple(Attribute(f"b{k}", "BOOLEAN", nullable=False, values=("false", "true")) for k in range(40))
+    domain = Domain("wide", tuple(own.name for own in attributes), attributes)
+    with Sandbox({"TimeZone": "UTC"}) as sandbox:
+        return compile_workload(domain, Workload.marginals(domain, 2), sandbox)
 
 
 @pytest.mark.parametrize("name", FOREIGN)

@@ -25,7 +25,7 @@ def postgresql() -> Iterator[int]:
 SETUP = (
     "CREATE TYPE kind AS ENUM ('low', 'mid', 'high', 'Mid', 'n/a')",
     "CREATE COLLATION ci (provider = icu, locale = 'und-u-ks-level1', deterministic = false)",
-    "CREATE ROLE reader LOGIN", "ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO reader",
+    "CREATE ROLE reader LOGIN",
 )  # fmt: skip
 
 

@@ -7,7 +7,8 @@ import random
 import uuid
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
-from decimal import Decimal
+from decimal import Context, Decimal
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,9 @@ def value(rng: random.Random, name: str) -> Any:
     if name == "dec":
         return Decimal(rng.choice([rng.randint(-2000, 30_000), 10**12 - 1, -(10**12) + 1, 1, 0])).scaleb(-3)
     if name == "huge":
-        return Decimal(rng.choice([rng.randint(-50, 2000), 10**38 - 1, -(10**38) + 1, 2**63, 10**30])).scaleb(-10)
+        return Decimal(rng.choice([rng.randint(-50, 2000), 10**38 - 1, -(10**38) + 1, 2**63, 10**30])).scaleb(
+            -10, Context(prec=60)
+        )
     if name in {"x", "f"}:
         found = rng.choice([rng.choice(FLOATS), rng.uniform(-1, 2), rng.randint(0, 8) / 4])
         return float(np.float32(found)) if name == "f" and abs(found) < 1e38 else (found if name == "x" else 0.1)
@@ -176,6 +179,8 @@ def make(seed: int, rows: int = 300, queries: int = 60) -> Case:
     for k, own in enumerate(few):
         asked.append(Query(group_by=(own.name,)))
         asked += [Query(group_by=(own.name, other.name)) for other in few[k + 1 :]]
+    triples = [some for some in combinations(few, 3) if math.prod(own.cells or 1 for own in some) <= 5000]
+    asked += [Query(group_by=tuple(own.name for own in some)) for some in triples[:12]]
     ranged = [own for own in attributes if own.values is None and isinstance(own.low, int) and own.cells and own.cells > 900]  # fmt: skip
     for own in ranged[:1]:  # cut so often that no tree of comparisons will do
         assert isinstance(own.low, int)

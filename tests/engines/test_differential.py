@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import tempfile
 from collections.abc import Callable
@@ -32,7 +33,7 @@ Load = Callable[[Case], str]
 """Puts the rows of a case into an engine, and says under which name they are private."""
 
 
-def compared(con: duckdb.DuckDBPyConnection, load: Load, seed: int, rows: int = 300) -> int:
+def compared(con: duckdb.DuckDBPyConnection, load: Load, seed: int, rows: int = 500) -> int:
     """Answer a random workload here and there; how many answers were compared."""
     case = make(seed, rows)
     with Sandbox({"TimeZone": "UTC"}) as sandbox:
@@ -54,7 +55,13 @@ def compared(con: duckdb.DuckDBPyConnection, load: Load, seed: int, rows: int = 
     # At most as many rows of a person as there are: all rows, ranked.
     bounded = answers(con, relation, compiled.classes, queries, Unit("person", rows, "INTEGER"))
     assert (bounded == expected).all(), seed
+    logging.getLogger("engines").info("seed %d: %d answers", seed, expected.size)
+    NON_ZERO.append(int(np.count_nonzero(expected)))
     return expected.size
+
+
+NON_ZERO: list[int] = []
+"""Of the answers of each table, those that are not 0."""
 
 
 def answers(
@@ -132,6 +139,8 @@ def main() -> None:
     """Compare answers until there are as many as asked for."""
     import servers  # noqa: PLC0415
 
+    logging.basicConfig()
+    logging.getLogger("engines").setLevel("INFO")
     kind, wanted = sys.argv[1], int(sys.argv[2])
     seed = int(sys.argv[3]) if len(sys.argv) > 3 else 1000
     first, done, tables = seed, 0, 0
@@ -153,14 +162,15 @@ def main() -> None:
                 load = in_spark(con, session, folder / ansi)
                 while done < wanted / (2 if ansi == "true" else 1):
                     done, seed, tables = done + compared(con, load, seed), seed + 1, tables + 1
-                    print(f"{done:,} answers", flush=True)
                 mwem_sql.detach(con, "w")
     else:
         load = in_file(con, folder)
         while done < wanted:
             done, seed, tables = done + compared(con, load, seed), seed + 1, tables + 1
     con.close()
-    print(f"{kind}: {done:,} answers of {tables} tables compared, seeds {first} to {seed - 1}: all the same")
+    print(
+        f"{kind}: {done:,} answers of {tables} tables compared, {sum(NON_ZERO):,} of them not 0, seeds {first} to {seed - 1}: all the same"
+    )
 
 
 if __name__ == "__main__":
