@@ -77,13 +77,23 @@ class Answerer:
         pairs = self._sums(compiled)
         if known is None:
             return [(divided(*pair), unknown(len(pair[0]))) for pair in pairs]
-        miss = 1 - confidence
-        measured = Known(self.stored.classes, store.measurements_of(con, self.stored), compiled)
-        judge = Judge(measured, miss, float(self.stored.facts["total"]))
+        miss, total = 1 - confidence, float(self.stored.facts["total"])
         assured = Assured(*known, miss)
+        asked, bounded = compiled, assured.bounded(total)
+        if bounded:
+            # On classes that both the questions and these tell apart.
+            asked = self.compile(Workload(tuple([query.source for query in compiled.queries]) + tuple(bounded)))
+        told = list(zip(asked.queries, self._sums(asked), strict=True))[len(pairs) :]
+        measured = Known(self.stored.classes, store.measurements_of(con, self.stored), asked)
+        judge = Judge(
+            measured,
+            miss,
+            total,
+            [(query.linear, sums, bounded[query.source]) for query, (sums, _) in told],
+        )
         return [
             (divided(*pair), judge.intervals(query, *pair, assured.within(query)))
-            for query, pair in zip(compiled.queries, pairs, strict=True)
+            for query, pair in zip(asked.queries, pairs, strict=False)
         ]
 
     def _sums(self, compiled: Compiled) -> list[tuple[Floats, Floats | None]]:

@@ -35,6 +35,9 @@ _CERTIFICATES = pa.schema(
     }
 )  # fmt: skip
 
+MOST_BOUNDED = 20
+"""Bounded queries that later questions are looked up in. More: a question takes longer; fewer: a bound that says more is missed."""
+
 Text = tuple[str | None, str | None, str | None]
 
 
@@ -92,6 +95,14 @@ def text_of(query: Query) -> Text:
     return query.predicate, query.measure, group_by
 
 
+def query_of(row: Mapping[str, Any]) -> Query:
+    """The query of a row, as it was asked."""
+    group_by = None if row["group_by"] is None else json.loads(row["group_by"])
+    is_text = isinstance(group_by, str)
+    names = None if group_by is None else (group_by,) if is_text else tuple(group_by)
+    return Query(row["predicate"], row["measure"], names, verbatim=not is_text, name=row["name"])
+
+
 class Assured:
     """What is known of the workload's own queries beyond their measurements, at a chance to fail of `miss`."""
 
@@ -101,6 +112,14 @@ class Assured:
         }
         self._most = _most(figures, miss)
         self._selections_hold = miss * (1 - BOUNDS_PART) >= BETA
+
+    def bounded(self, total: float) -> dict[Query, float]:
+        """Counts with the smallest bounds, if these say more than that they are no more than all rows; and the bounds."""
+        if not self._selections_hold:
+            return {}
+        rows = [row for row in self._known.values() if row["measure"] is None and (row["bound"] or total) < total]
+        rows.sort(key=lambda row: float(row["bound"]))
+        return {query_of(row): float(row["bound"]) for row in rows[:MOST_BOUNDED]}
 
     def within(self, query: CompiledQuery) -> tuple[float, float]:
         """How far a cell of a query, and of the count that it is divided by, is off at most if it was not measured; endless where nothing is known."""

@@ -6,7 +6,7 @@ cells that it is part of or has as parts, the total, and what was certified. doc
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from math import isfinite
@@ -17,6 +17,7 @@ import numpy as np
 from mwem_sql.accounting.tails import Spread, half_widths
 from mwem_sql.compiler.blocks import CompiledQuery
 from mwem_sql.queries.arrays import Flags, Floats
+from mwem_sql.queries.contained import contained
 from mwem_sql.queries.families import MOST_ASKED, Family, Sums
 from mwem_sql.queries.linear import Block, LinearQuery
 from mwem_sql.releases.known import Known
@@ -51,9 +52,17 @@ class Intervals:
 class Judge:
     """Gives intervals. `miss` is the chance that an interval fails; `total` the number of rows if nothing measured tells it."""
 
-    def __init__(self, known: Known, miss: float, total: float) -> None:
+    def __init__(
+        self,
+        known: Known,
+        miss: float,
+        total: float,
+        bounded: Sequence[tuple[LinearQuery, Floats, float]] = (),
+    ) -> None:
+        """`bounded` are counts of the workload, what the state answers to them, and how far all their cells are off together at most, by what selections tell."""
         self._known = known
         self._miss = miss
+        self._bounded = [(known.question(query), answers, bound) for query, answers, bound in bounded]
         # By the block that they are about, which is kept so that no other gets its place in memory.
         self._alone: dict[int, tuple[Block, Floats, Floats]] = {}
         self._counts: dict[int, tuple[Block, Block]] = {}
@@ -135,7 +144,17 @@ class Judge:
             high = np.minimum(high, reduce(np.minimum.outer, [most for _, most in each]).reshape(-1))
             least = reduce(np.add.outer, [own for own, _ in each]).reshape(-1) - (len(each) - 1) * self._rows[1]
             low = np.maximum(low, least)
+        for own in self._by_selections(asked):
+            low, high = np.maximum(low, own[0]), np.minimum(high, own[1])
         return low, np.maximum(high, 0)
+
+    def _by_selections(self, asked: LinearQuery) -> Iterator[tuple[Floats, Floats]]:
+        """Between which sums of the cells of a bounded count each cell is: the state's own answers, and its bound."""
+        for query, answers, bound in self._bounded:
+            if not set(query.attributes).isdisjoint(asked.attributes):
+                found = contained(asked.blocks, query.blocks, self._known.sizes)
+                if found is not None:
+                    yield found.low(answers) - bound, np.where(found.is_open, np.inf, found.high(answers) + bound)
 
     def _counted(self, block: Block) -> Block:
         """The records that a block sums up, counted."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,8 +11,9 @@ from mwem_sql.database.session import Session
 from mwem_sql.errors import TableError, refuse
 from mwem_sql.releases import store
 from mwem_sql.releases.answer import answerer
+from mwem_sql.releases.bounds import query_of
 from mwem_sql.releases.known import Known
-from mwem_sql.workload import Query, Workload
+from mwem_sql.workload import Workload
 
 QUALITY = {
     "query": "INTEGER", "name": "VARCHAR", "cells": "BIGINT", "measured": "VARCHAR", "round": "INTEGER", "noise": "DOUBLE", "width": "DOUBLE",
@@ -35,7 +35,7 @@ def quality(session: Session, output: str, confidence: float) -> Iterator[dict[s
             "release it again with a new version; mwem_answer works, and says 'unknown'",
         )
     rows = known[0].to_pylist()
-    compiled = ready.compile(Workload(tuple(map(_query, rows))))
+    compiled = ready.compile(Workload(tuple(map(query_of, rows))))
     measured = Known(ready.stored.classes, store.measurements_of(con, ready.stored), compiled)
     for row, query, (_, intervals) in zip(rows, compiled.queries, ready.judged(compiled, confidence), strict=True):
         asked = measured.question(query.linear)
@@ -48,10 +48,3 @@ def quality(session: Session, output: str, confidence: float) -> Iterator[dict[s
             "noise": float(np.sqrt(np.median(sums.variances[is_exact]))) if is_exact.any() else None,
             "width": float(np.median(widths)) if np.isfinite(widths).any() else None,
         }  # fmt: skip
-
-
-def _query(row: dict[str, Any]) -> Query:
-    group_by = None if row["group_by"] is None else json.loads(row["group_by"])
-    is_text = isinstance(group_by, str)
-    names = None if group_by is None else (group_by,) if is_text else tuple(group_by)
-    return Query(row["predicate"], row["measure"], names, verbatim=not is_text, name=row["name"])

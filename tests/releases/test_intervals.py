@@ -215,3 +215,19 @@ def test_arrow_has_the_columns(passengers: Connection) -> None:
     schema = release.answer(Workload(ASKED)).schema
     assert schema.names == ["query", "name", "cell", "answer", "low", "high", "measured"]
     assert schema.field("low").type == pa.float64()
+
+
+def test_a_later_question_is_bounded_by_the_query_that_has_it(passengers: Connection) -> None:
+    """If selections had told that a query of the workload is off by 10 in all, so is every sum of its cells, and what is part of one is at most 10 more."""
+    release = mwem_sql.release(passengers, "passengers", Workload(ASKED), 1000, rounds=2, seed=5)
+    old = Query("age BETWEEN 40 AND 99 AND sex = 'F'")  # all of the first cell, in other words
+    older = Query("age >= 50 AND sex = 'F'")
+    before = answers(release, old, older)
+    assert {row["measured"] for row in before} == {"never"}
+    passengers.execute("UPDATE mwem.bounds SET bound = 10 WHERE name = 'sex WHERE age >= 40'")
+    after = answers(release, old, older)
+    assert after[0]["high"] - after[0]["low"] == pytest.approx(20)  # type: ignore[operator]
+    assert after[1]["high"] == pytest.approx(after[0]["high"])
+    assert all(row["high"] - row["low"] > 200 for row in before)  # type: ignore[operator]
+    # It does not hold more surely than 996 times in 1,000.
+    assert answers(release, old, confidence=0.999)[0]["high"] > 300  # type: ignore[operator]
