@@ -183,7 +183,7 @@ def test_what_only_python_can_get_wrong(con: Connection) -> None:
             {},
             "workload ('nothing') does not exist for this call. Hint: create it as a table and COMMIT",
         ),
-        (OptionError, 5, {}, "workload (int) must be a table name, a Workload or an Arrow table"),
+        (OptionError, 5, {}, "workload (int) must be a table name, a Workload or a frame"),
         (
             OptionError,
             ONE,
