@@ -261,6 +261,8 @@ def test_files_of_one_name_in_two_folders_are_two_requests_and_two_accounts(
         with pytest.raises(OutputError, match="holds a release of another request"):
             mwem_sql.release(con, path, asked, 1, output="people_synthetic")
         mwem_sql.release(con, path, asked, 1, output=f"of_{ord(path[6])}")
+    with pytest.raises(OutputError, match="holds a release of another request"):  # a path keeps its case
+        mwem_sql.release(con, "other/People.parquet", asked, 1, output=f"of_{ord('p')}")
     accounts = con.execute("SELECT count(DISTINCT account) FROM mwem.ledger").fetchall()
     assert accounts == [(3,)]
     # A view over one of them shares its account.
