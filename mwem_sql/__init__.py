@@ -24,6 +24,7 @@ from mwem_sql.surface.tables import (
     budget,
     compare,
     count,
+    count_interval,
     domain,
     export,
     ledger,
@@ -42,7 +43,7 @@ from mwem_sql.workload import Query, Workload
 
 __all__ = [
     "Attribute", "BudgetError", "CancelledError", "CellsError", "Domain", "DomainError", "EngineError", "MwemError", "OptionError", "OutputError",
-    "PredicateError", "Query", "Release", "TableError", "Workload", "WorkloadError", "answer", "attach", "budget", "cancel", "compare", "connect", "count",
+    "PredicateError", "Query", "Release", "TableError", "Workload", "WorkloadError", "answer", "attach", "budget", "cancel", "compare", "connect", "count", "count_interval",
     "detach", "domain", "export", "ledger", "load", "marginals", "parities", "plan", "policy", "quality", "ranges", "register", "release", "report",
     "sources", "suggest_domain", "unregister", "weights",
 ]  # fmt: skip

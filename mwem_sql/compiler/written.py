@@ -75,7 +75,7 @@ def _leaves(parts: Parts, role: str) -> Iterator[Leaf]:
 
 def _condition(condition: Condition) -> exp.Expr:
     if isinstance(condition, Leaf):
-        return _text(condition)
+        return exp.cast(_text(condition), "BOOLEAN")  # a number is a condition, too: WHERE age
     inner = list(map(_condition, condition.parts))
     if condition.connective == "not":
         return exp.Paren(this=exp.Not(this=inner[0]))

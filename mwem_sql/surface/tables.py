@@ -20,6 +20,7 @@ from mwem_sql.releases import answer as stored
 from mwem_sql.surface.frames import WorkloadLike, read_workload
 from mwem_sql.surface.functions import FUNCTIONS, name_list
 from mwem_sql.surface.register import schema_of
+from mwem_sql.workload import Workload
 
 _FUNCTIONS = {function.name: function for function in FUNCTIONS}
 _WEIGHTS = "__mwem_weights"  # a name that no table of the user has
@@ -99,6 +100,19 @@ def count(con: object, output: str, predicate: str) -> float:
         lambda: stored.answerer(Session.of(con), name, "mwem_count").counts([predicate])[0],
         from_python=True,
     )
+
+
+def count_interval(con: object, output: str, predicate: str, *, confidence: object = 0.95) -> dict[str, Any]:
+    """The same with its interval: answer, low, high, measured."""
+    name = table_name("mwem_count_interval", output)
+    sure = stored.read_confidence(confidence, "mwem_count_interval")
+
+    def work() -> dict[str, Any]:
+        ready = stored.answerer(Session.of(con), name, "mwem_count_interval")
+        (row,) = ready.rows(Workload.from_predicates([predicate]), sure)
+        return {field: row[field] for field in ("answer", "low", "high", "measured")}
+
+    return calls.run("mwem_count_interval", work, from_python=True)
 
 
 def weights(con: object, output: str, attributes: str | Sequence[str]) -> pa.Table:

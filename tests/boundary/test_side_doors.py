@@ -76,6 +76,8 @@ def test_the_published_file_has_no_canary(private: Connection, tmp_path: Path, o
         "mwem.factors",
         "mwem.schema_version",
         "mwem.workloads",
+        "mwem.bounds",
+        "mwem.certificates",
     }
     private.close()
     for path in tmp_path.glob("pub.duckdb*"):
@@ -131,7 +133,9 @@ def test_nothing_is_left_behind(private: Connection) -> None:
         before
     )
     names = {
+        "bounds",
         "budgets",
+        "certificates",
         "factors",
         "journal",
         "ledger",

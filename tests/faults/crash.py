@@ -30,6 +30,7 @@ from typing import Any
 import duckdb
 
 import mwem_sql
+from mwem_sql.database.session import Session
 from mwem_sql.private import engine
 from mwem_sql.private.kernel import Kernel
 from mwem_sql.releases import store
@@ -118,7 +119,9 @@ def attempt(folder: Path, output: str, steps: Steps) -> int:
     con = connect(folder)
     Kernel.select, Kernel.measure = steps.around(Kernel.select), steps.around(Kernel.measure)  # type: ignore[method-assign]
     engine.true_answers, store.write_table = steps.around(engine.true_answers), steps.around(store.write_table)
-    mwem_sql.release(Watched(con, steps), "people", "workload", 1, rounds=2, rows=50, output=output)
+    fresh = Session.cursor
+    Session.cursor = lambda session: Watched(fresh(session), steps)  # type: ignore[method-assign, assignment, return-value]
+    mwem_sql.release(con, "people", "workload", 1, rounds=2, rows=50, output=output)
     con.close()
     return steps.count
 

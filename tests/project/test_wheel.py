@@ -49,7 +49,9 @@ def test_what_is_in_it(wheel: Path) -> None:
         "mwem_sql/sql/metadata.sql",
         "mwem_sql/sql/demo.sql",
     } <= sql
-    assert sql | modules | {"mwem_sql/py.typed"} == {name for name in names if not name.startswith("mwem_sql-")}
+    assert sql | modules | {"mwem_sql/py.typed", "mwem_sql/reporting/page.html"} == {
+        name for name in names if not name.startswith("mwem_sql-")
+    }
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
 

@@ -28,7 +28,7 @@ def test_the_facts_in_reading_order(con: Connection) -> None:
     assert found["rounds"] == "of refining: 3, or fewer"
     assert found["total"] == "private, from all that is measured"
     assert found["candidates"] == "none: all that is asked about is refined"
-    assert found["first"] == "3 distributions, 95% of the budget"
+    assert found["first"] == "3 distributions, 93% of the budget"
     assert re.fullmatch(r"inside classes, 5% of the budget: age \d+ \(parts, or fewer\)", found["details"])
     assert (found["selecting"], found["selection scale"]) == ("0% of a round", "nothing to select")
     assert found["queries"] == "3 rows, 3 distinct"

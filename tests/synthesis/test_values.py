@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from functools import partial
@@ -52,6 +53,13 @@ def compiled(column: str, predicates: list[str]) -> Compiled:
         return compile_workload(domain, Workload.from_predicates(predicates), sandbox)
 
 
+FACTS = {
+    "epsilon": 1.0, "delta": 0.0, "private": True, "unit": None, "rows_per_unit": 1, "release": 1,
+    "domain": json.dumps({"table": "t", "columns": [], "attributes": []}),
+}  # fmt: skip
+"""What the comments on a table are made of."""
+
+
 def drawn(classes: Classes, code: int, rows: int = ROWS) -> duckdb.DuckDBPyConnection:
     """A table `o` of rows that are all of one class."""
     weights = np.full(classes.count, 1e-15)  # a weight is never 0
@@ -63,7 +71,7 @@ def drawn(classes: Classes, code: int, rows: int = ROWS) -> duckdb.DuckDBPyConne
     con = duckdb.connect()
     con.execute("SET TimeZone = 'UTC'")
     con.execute("CREATE SCHEMA s")
-    write_table(con, Name("memory", "s", "o"), columns)
+    write_table(con, Name("memory", "s", "o"), FACTS, columns)
     return con
 
 
@@ -166,7 +174,7 @@ def test_rows_come_in_blocks_as_they_are_read(monkeypatch: pytest.MonkeyPatch) -
         rows, names = many(2500, seed)
         assert drawn == [833]
         with duckdb.connect() as con:
-            write_table(con, Name("memory", "main", "o"), rows)
+            write_table(con, Name("memory", "main", "o"), FACTS, rows)
             assert drawn == [833, 833, 834]
             con.execute(MANY)
             kind = "SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = ? ORDER BY column_index"
