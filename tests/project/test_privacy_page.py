@@ -21,10 +21,17 @@ PAGES = "".join(
     (ROOT / "docs" / page).read_text(encoding="utf-8")
     for page in ("privacy.md", "selection-proof.md", "architecture.md")
 )
+WITHOUT = {
+    "mwem_sql.cli.__main__",
+    "mwem_sql.dbt",
+    "mwem_sql.private.engines.spark",
+    "mwem_sql.private.engines.postgresql",
+}
+"""A command, and modules that need packages which are not installed with the tests."""
 MODULES: dict[str, ModuleType] = {
     found.name.rpartition(".")[2]: importlib.import_module(found.name)
     for found in pkgutil.walk_packages(mwem_sql.__path__, "mwem_sql.")
-    if found.name not in {"mwem_sql.cli.__main__", "mwem_sql.dbt"}  # dbt is not installed here
+    if found.name not in WITHOUT
 }
 TABLES = {
     f"mwem.{table}"
