@@ -16,23 +16,10 @@ def postgresql() -> Iterator[int]:
     if servers.postgresql_folder() is None:
         pytest.skip(servers.MISSING)
     with servers.postgresql() as port:
-        with superuser(port) as connection, connection.cursor() as cursor:
-            for statement in SETUP:
+        with servers.superuser(port) as connection, connection.cursor() as cursor:
+            for statement in servers.SETUP:
                 cursor.execute(statement)
         yield port
-
-
-SETUP = (
-    "CREATE TYPE kind AS ENUM ('low', 'mid', 'high', 'Mid', 'n/a')",
-    "CREATE COLLATION ci (provider = icu, locale = 'und-u-ks-level1', deterministic = false)",
-    "CREATE ROLE reader LOGIN",
-)  # fmt: skip
-
-
-def superuser(port: int) -> Any:
-    from adbc_driver_postgresql import dbapi  # noqa: PLC0415
-
-    return dbapi.connect(f"postgresql://postgres@127.0.0.1:{port}/postgres", autocommit=True)
 
 
 @pytest.fixture(scope="session")

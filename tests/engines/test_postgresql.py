@@ -9,10 +9,13 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import superuser
+from servers import MISSING, superuser
 
 import mwem_sql
 from mwem_sql.errors import BudgetError, EngineError, TableError
+
+pytest.importorskip("adbc_driver_postgresql", reason=MISSING)
+
 from mwem_sql.private.engines.postgresql import TransactionSnapshot
 
 pytestmark = pytest.mark.engines

@@ -16,6 +16,9 @@ import pytest
 import servers
 
 import mwem_sql
+
+pytest.importorskip("pyspark", reason=servers.MISSING)
+
 from mwem_sql.private.engines.spark import FilesSnapshot
 
 pytestmark = [pytest.mark.engines, pytest.mark.filterwarnings("ignore::FutureWarning")]
