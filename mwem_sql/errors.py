@@ -83,12 +83,12 @@ CLOSE = 0.7
 """How alike two names must be, from 0 to 1: a letter more, less or swapped. Below, "Bern" would be meant as "member"."""
 
 
-def did_you_mean(name: object, known: Collection[str]) -> str:
+def did_you_mean(name: object, known: Collection[str], close: float = CLOSE) -> str:
     """The start of a hint: the public name that is nearest to one that is not known; nothing if none is near."""
     if not isinstance(name, str) or len(name) > LONGEST_NAME or len(known) > MOST_NAMES:
         return ""
     spelled = {own.lower(): own for own in known}
-    near = get_close_matches(name.lower(), spelled, n=1, cutoff=CLOSE)
+    near = get_close_matches(name.lower(), spelled, n=1, cutoff=close)
     return f"did you mean {spelled[near[0]]!r}? " if near else ""
 
 

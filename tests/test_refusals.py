@@ -144,7 +144,7 @@ OPTIONS = [
     Case("mwem_budget: unit ('who') is computed by a view, so that a cap could not count by it. Hint: name a column of people itself", "CALL mwem_budget('units', 1, unit := 'who')"),
     Case("mwem_policy: require_caps ('on') must be true or false. Hint: leave it out", "CALL mwem_policy(require_caps := 'on')"),
     Case("mwem_release: option round is unknown. Hint: did you mean 'rounds'? the options are average", "", lambda con, _: mwem_sql.release(con, "people", "workload", 1, round=3)),
-    Case("mwem_release: workload (int) must be a table name, a Workload or a frame. Hint: Workload.from_predicates", "", lambda con, _: mwem_sql.release(con, "people", 5, 1)),  # type: ignore[arg-type]
+    Case("mwem_release: workload (int) must be a table name, a Workload or a frame (pandas, Polars, Arrow). Hint: Workload.from_predicates", "", lambda con, _: mwem_sql.release(con, "people", 5, 1)),  # type: ignore[arg-type]
     Case("mwem_release: workload ('wrokload') does not exist for this call. Hint: did you mean 'workload'? create it", "", lambda con, _: mwem_sql.release(con, "people", "wrokload", 1)),
 ]  # fmt: skip
 

@@ -169,7 +169,7 @@ def objection(node: exp.Expr) -> tuple[str, str] | None:
             return None
         if name in _AGGREGATES:
             return f"has the aggregate {name}; a query is asked of one row at a time", _CURE
-        near = did_you_mean(name, ALLOWED_FUNCTIONS)
+        near = did_you_mean(name, ALLOWED_FUNCTIONS, 0.85)  # today is not to_days
         return f"calls {name}, which is not on the list of deterministic scalar functions", near + _CURE
     return f"has a part ({dialect.sql(node)}) that is not a scalar expression", _CURE
 
