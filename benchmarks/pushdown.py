@@ -202,7 +202,9 @@ class Rows:
             def call(rows: int | None) -> Took:
                 statement = "CALL mwem_release('adult', workload, 1, rounds := 5, output := 'released', rows := $rows)"
                 took = Took.of(lambda: con.execute(statement, {"rows": rows}).fetchall())
-                con.execute("DROP TABLE released; DROP SCHEMA mwem CASCADE; COMMENT ON TABLE adult IS NULL")  # the account
+                con.execute(
+                    "DROP TABLE released; DROP SCHEMA mwem CASCADE; COMMENT ON TABLE adult IS NULL"
+                )  # the account
                 return took
 
             def copy() -> None:
