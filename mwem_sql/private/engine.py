@@ -21,7 +21,7 @@ from mwem_sql.compiler.codes import Reading
 from mwem_sql.compiler.pushdown import Pushdown
 from mwem_sql.compiler.scans import Aggregates, GroupBy, Product
 from mwem_sql.errors import EngineError
-from mwem_sql.private.engines.instance import SameInstance
+from mwem_sql.private.engines.instance import SameInstance, as_engine
 from mwem_sql.private.engines.protocol import ChangedError, Engine, Snapshot
 from mwem_sql.private.pair_counts import Pairs
 from mwem_sql.queries.answers import answer_all
@@ -74,13 +74,13 @@ def true_answers(
     Privacy:
         Returns private facts. They may go into a `Kernel` and, where a function is documented as not private, to the curator.
     """
-    answers = _run(SameInstance(rows) if isinstance(rows, duckdb.DuckDBPyConnection) else rows, pushdown, held)
+    answers = _run(as_engine(rows), pushdown, held)
     if isinstance(answers, str):
         raise EngineError(f"engine: {answers}")
     return answers
 
 
-def _run(engine: SameInstance | Engine, pushdown: Pushdown, held: Held) -> Integers | str:
+def _run(engine: Engine | SameInstance, pushdown: Pushdown, held: Held) -> Integers | str:
     """All answers; one of two fixed texts when anything failed, with nothing of why."""
     try:
         out = np.zeros(int(pushdown.cells.sum()), dtype=np.int64)

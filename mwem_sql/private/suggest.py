@@ -20,7 +20,7 @@ from mwem_sql.database.catalog import Column
 from mwem_sql.database.sandbox import Sandbox
 from mwem_sql.database.ticks import Scale, Tick, cast, is_finite, scale_of, try_cast
 from mwem_sql.private.engine import as_described
-from mwem_sql.private.engines.instance import SameInstance
+from mwem_sql.private.engines.instance import as_engine
 from mwem_sql.private.engines.protocol import Engine, Snapshot
 
 SUGGESTED_VALUES = 100
@@ -54,8 +54,7 @@ def suggest_domain(
         None: bounds, values and whether there are NULLs are those of the private rows. Bounds are rounded outwards and rare values are
         left out, so that hardly a line has one person's own value in it; but no budget covers any of it.
     """
-    engine = SameInstance(rows) if isinstance(rows, duckdb.DuckDBPyConnection) else rows
-    with engine.snapshot() as snapshot:
+    with as_engine(rows).snapshot() as snapshot:
         as_described(relation, "mwem_suggest_domain")(snapshot)
         reader = _Reader(snapshot, dialect_of(relation.dialect), relation)
         return [reader.suggest(column) for column in relation.columns if column.name not in declared]

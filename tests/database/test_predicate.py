@@ -119,7 +119,7 @@ def test_statements_are_refused(text: str) -> None:
 def test_an_unknown_column_is_named_with_the_known_ones() -> None:
     assert refused("agee > 3") == message(
         "agee > 3", "reads the unknown column agee",
-        "adult has the columns Age, hours, sex, d, ts, x, b, my col, select, Größe; a string takes single quotes",
+        "did you mean 'Age'? adult has the columns Age, hours, sex, d, ts, x, b, my col, select, Größe; a string takes single quotes",
     )  # fmt: skip
     assert "reads the unknown column Male;" in refused('sex = "Male"').replace(". Hint", ";")
     # DuckDB ignores the case of ASCII letters only.

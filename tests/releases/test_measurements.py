@@ -120,7 +120,7 @@ def test_what_was_measured_and_not_fitted_is_described(trips: Connection, monkey
     monkeypatch.setattr(strategy, "MOST_SETS", 1)
     monkeypatch.setattr(SeededNoise, "add_noise", lambda _self, answers, _scale, _kind: answers.copy())
     monkeypatch.setattr(Measured, "shrink", lambda self, q, _before: self.targets.pop(q, None))
-    made = mwem_sql.release(trips, "trips", "mixed", 0.2, seed=1)
+    made = mwem_sql.release(trips, "trips", "mixed", 1, seed=1)
     class_of(trips)
     rows = made.measurements.to_pylist()
     assert {row["purpose"] for row in rows} >= {"total", "first", "round"}

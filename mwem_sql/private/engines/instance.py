@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 import duckdb
 import pyarrow as pa
@@ -17,6 +18,7 @@ from mwem_sql.database import calls
 from mwem_sql.database.catalog import Place
 from mwem_sql.database.metadata import key
 from mwem_sql.errors import BudgetError, TableError, refuse
+from mwem_sql.private.engines.protocol import Engine
 
 # A private file is opened with nothing but itself: no other file, no extension, and no setting that a view could lean on.
 _APART: dict[str, str | bool | int | float | list[str]] = {
@@ -133,3 +135,8 @@ class DuckDBFile:
     def snapshot(self) -> Iterator[InstanceSnapshot]:
         with transaction(calls.track(self._con.cursor()), self) as snapshot:
             yield snapshot
+
+
+def as_engine(rows: Engine | duckdb.DuckDBPyConnection) -> Engine | SameInstance:
+    """An engine as it is; a connection as the instance that it belongs to."""
+    return cast(Engine, rows) if hasattr(rows, "snapshot") else SameInstance(rows)
