@@ -10,7 +10,7 @@
 Queries that are to be measured `always` come ahead of all this. Among averaged rounds and rounds each takes what a round takes, on average, and none of it for selecting; beside sets they have
 parts as these have, by cells; a histogram of the domain tells all of them anyway. Among themselves they have parts by cells.
 
-In a plain call (neither rounds nor average are given) a share of the budget goes to what attributes are inside the workload's classes. What each
+In the last row a histogram of a small domain may take the place of the rounds, once n is known (`joint`). In a plain call (neither rounds nor average are given) a share of the budget goes to what attributes are inside the workload's classes. What each
 rule gains, and the commands that measured it, are in docs/how-it-chooses.md.
 """
 
@@ -44,7 +44,7 @@ from mwem_sql.queries.linear import LinearQuery
 SELECT_SHARE: Final = Fraction(3, 20)
 """Of a round: what selecting takes. Larger: the worst query is found more often, and known less well. `python benchmarks/adult.py --data DIR`"""
 FIRST_SHARE: Final = Fraction(3, 20)
-"""Of the budget: what the distributions of single attributes take at least ahead of the rounds. Larger: less is left for how attributes go together.
+"""Of the budget: what the distributions of single attributes take ahead of the rounds, unless n says more or less (`Pace.spare`). Larger: less is left for how attributes go together.
 `python benchmarks/adult.py --data DIR`"""
 DETAIL_SHARE: Final = Fraction(1, 20)
 """Of the budget: what attributes are inside the workload's classes, all of them together. Larger: values are closer to the true ones, and there is more

@@ -44,7 +44,11 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
         "rounds": f"of refining: {split.rounds}, or fewer"
         if plan.problem.whole
         else f"{split.rounds}"
-        + (", or fewer: steps grow when measurements tell more noise than errors" if split.growing else ""),
+        + (
+            ", or others: what comes first takes more or less, and steps grow when measurements tell more noise than errors"
+            if split.growing
+            else ""
+        ),
         "total": _total(request, split),
         "start": request.start,
         "queries": f"{len(compiled.queries):,} rows, {len(compiled.distinct[0]):,} distinct",
@@ -56,7 +60,8 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
         if plan.problem.at_once
         else "none: all that is asked about is refined"
         if plan.problem.whole
-        else f"{len(plan.problem.queries):,}, with what cuboids add up to and partitions around counts",
+        else f"{len(plan.problem.queries):,}, with what cuboids add up to and partitions around counts"
+        + ("; or one histogram of the whole domain, by n" if plan.problem.histogram and not split.histogram else ""),
         "first": f"{len(plan.problem.first)} distributions, {_first_share(split, is_whole=plan.problem.whole)} of the budget",
         "details": _details(plan.problem.details, split),
         "certificate": f"{float(split.certify / split.limit):.0%} of the budget: how far off {len(plan.problem.certified):,} queries are"
@@ -114,7 +119,7 @@ def _first_share(split: Split, *, is_whole: bool) -> str:
     return (
         f"{float(1 - (split.detail + split.certify) / split.limit):.0%}"
         if is_whole
-        else f"{float(split.first / split.limit):.0%}" + (" or more" if split.growing and split.first else "")
+        else ("by n, about " if split.growing and split.first else "") + f"{float(split.first / split.limit):.0%}"
     )
 
 

@@ -12,6 +12,7 @@ import pytest
 from conftest import Connection, Open
 
 import mwem_sql
+from mwem_sql.accounting import pace
 from mwem_sql.mwem import strategy
 from mwem_sql.mwem.measured import Measured
 from mwem_sql.private.noise import SeededNoise
@@ -118,6 +119,7 @@ def test_a_value_is_the_count_over_the_cells_that_are_described(trips: Connectio
 def test_what_was_measured_and_not_fitted_is_described(trips: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rounds that tell nothing new are left out of the fit. Here all of them are, with so much noise to be expected, of which there is none, that the model is coarse."""
     monkeypatch.setattr(strategy, "MOST_SETS", 1)
+    monkeypatch.setattr(pace, "MUTE", 10**6)
     monkeypatch.setattr(SeededNoise, "add_noise", lambda _self, answers, _scale, _kind: answers.copy())
     monkeypatch.setattr(Measured, "shrink", lambda self, q, _before: self.targets.pop(q, None))
     made = mwem_sql.release(trips, "trips", "mixed", 1, seed=1)
