@@ -24,5 +24,6 @@ def environment(folder: Path, *requirements: object) -> Path:
     """The Python of a new environment with these packages in it."""
     run(sys.executable, "-m", "venv", folder)
     python = folder / "bin" / "python"
-    run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *requirements)
+    if requirements:
+        run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *requirements)
     return python
