@@ -75,7 +75,7 @@ def test_labels() -> None:
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"predicat": "age > 3"}, "column predicat is not a column of a workload. Hint: a workload has any of predicate, measure, group_by"),
+        ({"predicat": "age > 3"}, "column predicat is not a column of a workload. Hint: did you mean 'predicate'? a workload has any of predicate, measure, group_by"),
         ({"predicate": None}, "row 2 has a NULL predicate and no group_by, so it asks nothing. Hint: write a predicate"),
         ({}, "row 2 has a NULL predicate and no group_by"),
         ({"predicate": 5}, "predicate (5) of row 2 is not text. Hint: predicate is a VARCHAR"),

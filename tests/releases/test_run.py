@@ -188,7 +188,7 @@ def test_what_only_python_can_get_wrong(con: Connection) -> None:
             OptionError,
             ONE,
             {"roundz": 3},
-            "option roundz is unknown. Hint: the options are average, delta, domain, fit, max_cells, output, rounds,",
+            "option roundz is unknown. Hint: did you mean 'rounds'? the options are average, delta, domain, fit, max_cells, output, rounds,",
         ),
         (OptionError, ONE, {"epsilon": [1]}, "epsilon ([1]) must be a positive finite number"),
         (OptionError, ONE, {"rounds": True}, "rounds (True) must be a whole number"),
