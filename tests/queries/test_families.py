@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mwem_sql.queries.contained import contained
-from mwem_sql.queries.families import Families, Family, Noisy, is_nested, is_sum_of_parts
+from mwem_sql.queries.families import Families, Family, Noisy, is_nested
 from mwem_sql.queries.linear import Block, LinearQuery
 
 SIZES = {"a": 8, "b": 3}
@@ -97,25 +96,3 @@ def test_a_marginal_of_a_cuboid_and_bounds_from_part_of_the_attributes() -> None
     assert not told.is_exact.any()
     assert told.low.values == pytest.approx(0)
     assert told.high.values == pytest.approx(np.repeat(TRUE.sum(axis=1), 3))
-
-
-def test_a_count_is_a_sum_of_parts_where_its_cells_are() -> None:
-    generator, found = np.random.default_rng(0), set[bool]()
-    for _ in range(300):
-        labels = generator.integers(0, 4, (8, 3)).astype(np.int32)
-        labels.flat[:4] = range(4)
-        parts = Block(("a", "b"), labels, 4)
-        if generator.random() < 0.5:  # along one attribute, so that counts by it are sums
-            parts = Block(
-                ("a", "b"), np.repeat(labels[:, :1] * 0 + np.arange(8, dtype=np.int32)[:, None] // 2, 3, axis=1), 4
-            )
-        a = np.where(np.repeat(generator.random(4) < 0.5, 2), 0, -1).astype(np.int32)
-        b = np.where(generator.random(3) < 0.8, 0, -1).astype(np.int32)
-        asked = (Block(("b",), b, 1), Block(("a",), a, 1))
-        expected = contained(asked, (parts,), SIZES)
-        assert expected is not None
-        told = is_sum_of_parts(asked, parts)
-        assert told == bool(expected.is_exact.all())
-        found.add(bool(told))
-    assert found == {True, False}
-    assert is_sum_of_parts(asked, Block(("a", "b"), np.where(labels == 1, -1, labels), 4)) is None
