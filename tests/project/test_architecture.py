@@ -46,6 +46,7 @@ LONGER = {
     "mwem_sql/compiler/pushdown.py": 360,
     "mwem_sql/mwem/refinement.py": 325,
     "mwem_sql/private/engines/postgresql_catalog.py": 310,
+    "mwem_sql/queries/families.py": 305,
     "mwem_sql/mwem/strategy.py": 320,
 }
 """Modules that are longer today, and what they must not grow beyond."""
