@@ -122,3 +122,16 @@ def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
         assert process.poll() is None, "the server ended"
         time.sleep(0.5)
     raise AssertionError("the server did not come up")
+
+
+SETUP = (
+    "CREATE TYPE kind AS ENUM ('low', 'mid', 'high', 'Mid', 'n/a')",
+    "CREATE COLLATION ci (provider = icu, locale = 'und-u-ks-level1', deterministic = false)",
+    "CREATE ROLE reader LOGIN",
+)  # fmt: skip
+
+
+def superuser(port: int) -> Any:
+    from adbc_driver_postgresql import dbapi  # noqa: PLC0415
+
+    return dbapi.connect(f"postgresql://postgres@127.0.0.1:{port}/postgres", autocommit=True)

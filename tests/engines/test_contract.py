@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conftest import superuser
+from servers import superuser
 
 from mwem_sql.boundary.sources import Facts
 from mwem_sql.compiler.dialects.known import dialect_of

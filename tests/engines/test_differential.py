@@ -12,8 +12,8 @@ from typing import Any
 import duckdb
 import numpy as np
 import pytest
-from conftest import SETUP, superuser
 from random_tables import Case, into_duckdb, into_parquet, into_postgresql, make
+from servers import SETUP, superuser
 
 import mwem_sql
 from mwem_sql.boundary import relations

@@ -9,7 +9,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import superuser
+from servers import superuser
 
 import mwem_sql
 from mwem_sql.errors import BudgetError, EngineError, TableError
