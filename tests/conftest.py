@@ -134,3 +134,28 @@ def entries() -> Callable[[Connection], int]:
 def flat(answers: Sequence[NDArray[np.int64]]) -> tuple[NDArray[np.int64], list[int]]:
     """Answers as the kernel takes them: one vector of its own, and the cells of each query."""
     return np.concatenate(answers), [len(answer) for answer in answers]
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[int]:
+    """The port of a server with the collation "ci", under which case and accents do not matter, and the ENUM kind."""
+    import servers  # noqa: PLC0415  of tests/engines, which alone asks for it
+
+    if servers.postgresql_folder() is None:
+        pytest.skip(servers.MISSING)
+    with servers.postgresql() as port:
+        with servers.superuser(port) as connection, connection.cursor() as cursor:
+            for statement in servers.SETUP:
+                cursor.execute(statement)
+        yield port
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A classic Spark session."""
+    import servers  # noqa: PLC0415
+
+    if not servers.has_spark():
+        pytest.skip(servers.MISSING)
+    with servers.spark(tmp_path_factory.mktemp("spark")) as session:
+        yield session

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -98,20 +97,15 @@ def test_one_job_for_each_scan(con: duckdb.DuckDBPyConnection, files: Path, monk
     assert [(str(len(statements)),)] == planned
 
 
-@pytest.mark.parametrize(
-    ("act", "sentence"),
-    [
-        (lambda files: (files / "1.parquet").unlink(), WITHHELD),
-        (lambda files: pq.write_table(pa.table({"age": [1], "sex": ["F"]}), files / "1.parquet"), CHANGED),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("is_gone", [True, False])
 def test_files_that_vanish_or_change_in_mid_release(
-    con: duckdb.DuckDBPyConnection,
-    files: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    act: Callable[[Path], object],
-    sentence: str,
+    con: duckdb.DuckDBPyConnection, files: Path, monkeypatch: pytest.MonkeyPatch, is_gone: bool
 ) -> None:
+    def act(folder: Path) -> None:
+        (folder / "1.parquet").unlink()
+        if not is_gone:
+            pq.write_table(pa.table({"age": [1], "sex": ["F"]}), folder / "1.parquet")
+
     run, done = FilesSnapshot.run, []
 
     def changed(self: FilesSnapshot, statement: str, rows: int) -> Any:
@@ -122,8 +116,8 @@ def test_files_that_vanish_or_change_in_mid_release(
     monkeypatch.setattr(FilesSnapshot, "run", changed)
     with pytest.raises(duckdb.Error) as caught:
         release(con, f'w.parquet."{files}"')
-    assert WITHHELD in str(caught.value) or CHANGED in str(caught.value)
-    assert sentence in {WITHHELD, CHANGED}
+    # Whether Spark notices by itself depends on what it has of the file already.
+    assert any(sentence in str(caught.value) for sentence in (WITHHELD, CHANGED))
     assert con.execute("SELECT status FROM mwem_ledger()").fetchall() == [("failed",)]
     assert con.execute("SELECT count(*) FROM duckdb_tables() WHERE table_name = 'o'").fetchall() == [(0,)]
 
