@@ -93,7 +93,7 @@ def test_the_catalog_declares_the_domain(con: duckdb.DuckDBPyConnection) -> None
         ("day", "DATE", None, "2020-01-01", "2020-12-31", True), ("yes", "BOOLEAN", ["false", "true"], None, None, True),
         ("small", "SMALLINT", None, "1", "9", True), ("double_age", "INTEGER", None, "0", "198", True), ('Odd "name', "INTEGER", ["1", "2"], None, None, True),
     ]  # fmt: skip
-    seen = con.execute("SELECT attribute, declared FROM mwem_domain('w.s.old')").fetchall()
+    seen = con.execute("SELECT attribute, declared FROM mwem_domain('w.s.old') WHERE declared IS NOT NULL").fetchall()
     assert seen == [("age", "CHECK"), ("sex", "ENUM"), ("town", "CHECK")]
 
 
