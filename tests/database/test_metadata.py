@@ -34,6 +34,8 @@ def test_columns_are_read_off_the_script() -> None:
         ("metadata.sql", "releases"),
         ("metadata.sql", "measurements"),
         ("metadata.sql", "factors"),
+        ("metadata.sql", "bounds"),
+        ("metadata.sql", "certificates"),
         ("metadata.sql", "workloads"),
         ("ledger.sql", "ledger"),
         ("ledger.sql", "budgets"),
