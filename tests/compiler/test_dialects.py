@@ -134,3 +134,11 @@ def test_what_engines_print_in_different_ways_is_refused(name: str) -> None:
         made = compile_workload(odd, Workload((Query(group_by=("v",)),)), sandbox)
     with pytest.raises(DomainError, match="values of type INTERVAL are not compared alike by all engines"):
         plan_pushdown(TABLE, made.classes, [query.linear for query in made.queries], None, dialect_of(name))
+
+
+@pytest.mark.parametrize("column", ["s", "s_step", "a b", "Place"])
+def test_names_inside_a_lambda_hide_no_column(column: str) -> None:
+    scale = Attribute(column, "INTEGER", nullable=False, low=0, high=200).ordered
+    found = dialect_of("spark").steps(exp.column(column, quoted=True), scale, range(200), range(200))  # type: ignore[attr-defined]
+    own = {name.name.lower() for name in found.find(exp.Lambda).expressions}
+    assert len(own) == 2 and column.lower() not in own

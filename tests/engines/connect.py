@@ -58,6 +58,10 @@ def main() -> None:
         facts["reads"] = len(reads)
         facts["ledger"] = con.execute("SELECT output, status FROM mwem_ledger() ORDER BY started").fetchall()
         facts["tables"] = con.execute("SELECT table_name FROM duckdb_tables() WHERE table_name = 'second'").fetchall()
+        try:  # nobody listens there now: refused, and not waited for
+            con.execute(f"CALL mwem_attach('again', '{address}')")
+        except duckdb.Error as error:
+            facts["gone"] = str(error)
         print(json.dumps(facts), flush=True)
     con.close()
 

@@ -31,9 +31,10 @@ FLOATS = [0.0, -0.0, math.nan, math.inf, -math.inf, 5e-324, -5e-324, 0.1, 0.2, 0
 DAY, INSTANT = date(2020, 2, 28), datetime(2020, 3, 29, 0, 59, 59, 999_999)  # noqa: DTZ001
 
 TYPES: dict[str, tuple[str, str, pa.DataType]] = {
+    # Some names are also names inside our statements: v0, c0, n, s.
     # column: DuckDB's type, PostgreSQL's, and Arrow's, from which Spark has its own
-    "i": ("INTEGER", "integer", pa.int32()), "big": ("BIGINT", "bigint", pa.int64()), "s": ("SMALLINT", "smallint", pa.int16()),
-    "huge": ("DECIMAL(38,10)", "numeric(38,10)", pa.decimal128(38, 10)), "dec": ("DECIMAL(12,3)", "numeric(12,3)", pa.decimal128(12, 3)), "x": ("DOUBLE", "double precision", pa.float64()), "f": ("FLOAT", "real", pa.float32()),
+    "i": ("INTEGER", "integer", pa.int32()), "v0": ("BIGINT", "bigint", pa.int64()), "s": ("SMALLINT", "smallint", pa.int16()),
+    "n": ("DECIMAL(38,10)", "numeric(38,10)", pa.decimal128(38, 10)), "c0": ("DECIMAL(12,3)", "numeric(12,3)", pa.decimal128(12, 3)), "x": ("DOUBLE", "double precision", pa.float64()), "f": ("FLOAT", "real", pa.float32()),
     "yes": ("BOOLEAN", "boolean", pa.bool_()), "t": ("VARCHAR", "text", pa.string()), "ci": ("VARCHAR", 'text COLLATE "ci"', pa.string()),
     "kind": ("ENUM('low', 'mid', 'high', 'Mid', 'n/a')", "kind", pa.string()), "d": ("DATE", "date", pa.date32()),
     "ts": ("TIMESTAMP", "timestamp", pa.timestamp("us")), "tz": ("TIMESTAMP WITH TIME ZONE", "timestamptz", pa.timestamp("us", "UTC")),
@@ -53,11 +54,11 @@ class Case:
 def value(rng: random.Random, name: str) -> Any:
     if name in {"i", "s"}:
         return rng.choice([rng.randint(-5, 30), rng.randint(-300, 300), -32768, 32767, 0])
-    if name == "big":
+    if name == "v0":
         return rng.choice([rng.randint(-5, 30), 2**62, -(2**62), 2**63 - 1, -(2**63), 2**53 + 1])
-    if name == "dec":
+    if name == "c0":
         return Decimal(rng.choice([rng.randint(-2000, 30_000), 10**12 - 1, -(10**12) + 1, 1, 0])).scaleb(-3)
-    if name == "huge":
+    if name == "n":
         return Decimal(rng.choice([rng.randint(-50, 2000), 10**38 - 1, -(10**38) + 1, 2**63, 10**30])).scaleb(
             -10, Context(prec=60)
         )
@@ -99,17 +100,17 @@ def declared(rng: random.Random, name: str) -> Attribute:
         return listed(UUIDS)
     if name == "yes":
         return Attribute(name, kind, nullable, ("false", "true"))
-    if name in {"i", "s", "big"}:
+    if name in {"i", "s", "v0"}:
         if rng.random() < 0.3:
             return listed([str(number) for number in range(-3, 12)])
         low = rng.randint(-10, 5)
         return Attribute(name, kind, nullable, low=low, high=low + rng.choice([0, 1, 17, 300, 1200]))
-    if name == "dec":
+    if name == "c0":
         if rng.random() < 0.3:
             return listed(["0.000", "0.001", "1.500", "-2.000", "12.345"])
         low = rng.randint(-1000, 500)
         return Attribute(name, kind, nullable, low=low, high=low + rng.choice([1, 900, 20_000]))
-    if name == "huge":
+    if name == "n":
         return Attribute(name, kind, nullable, low=rng.randint(-20, 0), high=rng.choice([10, 1500]))
     if name in {"x", "f"}:
         if rng.random() < 0.2:

@@ -90,14 +90,14 @@ def in_postgresql(con: duckdb.DuckDBPyConnection, port: int, cursor: Any) -> Loa
     return load
 
 
-def in_spark(con: duckdb.DuckDBPyConnection, session: Any, folder: Path) -> Load:
-    mwem_sql.attach(con, "w", session)
+def in_spark(con: duckdb.DuckDBPyConnection, session: Any, folder: Path, alias: str = "w") -> Load:
+    mwem_sql.attach(con, alias, session)
     number = iter(range(10**9))
 
     def load(case: Case) -> str:
         own = folder / str(next(number))
         into_parquet(case, own)
-        return f'w.parquet."{own}"'
+        return f'{alias}.parquet."{own}"'
 
     return load
 
@@ -133,6 +133,27 @@ def test_spark_agrees_with_duckdb(con: duckdb.DuckDBPyConnection, spark: Any, tm
 def test_a_file_of_its_own_agrees_with_duckdb(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     load = in_file(con, tmp_path)
     assert sum(compared(con, load, seed) for seed in range(12)) > 5_000
+
+
+def test_postgresql_and_spark_keep_the_same_rows_of_a_unit(
+    con: duckdb.DuckDBPyConnection, postgresql: int, spark: Any, tmp_path: Path
+) -> None:
+    """Each counts two rows of a person, of those that have more: the same two."""
+    with superuser(postgresql) as connection, connection.cursor() as cursor:
+        loads = {"w": in_postgresql(con, postgresql, cursor), "v": in_spark(con, spark, tmp_path, "v")}
+        for seed in (3, 4):
+            case = make(seed, 300, queries=10)
+            with Sandbox({"TimeZone": "UTC"}) as sandbox:
+                compiled = compile_workload(case.domain, case.workload, sandbox)
+            queries = [query.linear for query in compiled.queries]
+            places = [
+                relations.describe(con.cursor(), load(case), Place("memory", "main"), "test") for load in loads.values()
+            ]
+            unit = Unit("person", 2, "INTEGER")
+            here, there = (answers(con, relation, compiled.classes, queries, unit) for relation in places)
+            whole = answers(con, places[0], compiled.classes, queries)
+            assert (here == there).all(), seed
+            assert (here != whole).any(), "nothing was cut"
 
 
 def main() -> None:

@@ -147,3 +147,4 @@ def test_spark_connect_and_a_jvm_that_is_killed(tmp_path: Path) -> None:
     assert facts["compared"] > 50 and facts["released"] == 5
     assert WITHHELD in facts["error"] and facts["reads"] == 1
     assert [status for _, status in facts["ledger"]] == ["done", "failed"] and facts["tables"] == []
+    assert "does not answer" in facts["gone"]

@@ -40,13 +40,15 @@ class Spark(Portable):
         texts = [scale.text(tick) if scale.family == "decimal" else json.dumps(tick) for tick in starts[1:]]
         later = _array(texts, kind)
         powers = [2**bit for bit in reversed(range(len(starts).bit_length()))]
-        place, step = exp.column("p"), exp.column("s")
+        # Names inside a lambda hide columns, so theirs are longer than that of the column in it.
+        own = "".join(column.name for column in value.find_all(exp.Column))
+        place, step = (exp.column(f"{own}_{name}", quoted=True) for name in ("place", "step"))
         further = exp.Add(this=place, expression=step)
         # The start number p + s is at index p + s - 1; beyond the last it is NULL, and the test is not true.
         index = exp.Sub(this=further.copy(), expression=exp.Literal.number(1))
         test = exp.LTE(this=_get(later, index), expression=found_by)
         body = exp.Case(ifs=[exp.If(this=test, true=further)], default=place.copy())
-        lambda_ = exp.Lambda(this=body, expressions=[exp.to_identifier("p"), exp.to_identifier("s")])
+        lambda_ = exp.Lambda(this=body, expressions=[place.this.copy(), step.this.copy()])
         found: exp.Expr = exp.Anonymous(
             this="aggregate",
             expressions=[

@@ -17,7 +17,6 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 from sqlglot import exp
 
 from mwem_sql.boundary.sources import Facts
@@ -38,6 +37,7 @@ _TEXT = re.compile(r"varchar\(\d+\)|string collate \w+")
 _SETTINGS = {
     "spark.sql.session.timeZone": "UTC", "spark.sql.files.ignoreCorruptFiles": "false", "spark.sql.files.ignoreMissingFiles": "false",
 }  # fmt: skip
+_NO_RETRIES = ()  # a client that tries again by itself reads again what was charged once, and waits for ten minutes for a server that is gone
 _CURE = 'release a table in Parquet or ORC files, or such files by alias.parquet."/path"'
 
 
@@ -88,6 +88,7 @@ class Spark:
     def __init__(self, session: Any, shown: str, timeout: float | None, *, is_ours: bool) -> None:
         self._session = session
         self._is_ours = is_ours
+        self._is_remote = type(session).__module__.startswith("pyspark.sql.connect")
         self.timeout = timeout
         self.shown = shown
         try:
@@ -95,14 +96,20 @@ class Spark:
             self.schema = str(session.catalog.currentDatabase())
         except Exception:  # noqa: BLE001  of Spark's, py4j's or gRPC's
             raise refuse(
-                EngineError, "mwem_attach", f"source ({shown}) does not answer", "try spark.sql('SELECT 1') there"
+                EngineError,
+                "mwem_attach",
+                f"source ({shown}) does not answer",
+                "is it running, and does spark.sql('SELECT 1') work there?",
             ) from None
 
     @classmethod
     def of_remote(cls, url: str, timeout: float | None) -> Spark:
         shown = url.partition(";")[0].rstrip("/")
         try:
-            session = SparkSession.builder.remote(url).create()
+            from pyspark.sql.connect.session import SparkSession  # noqa: PLC0415  needs what classic Spark does not
+
+            session = SparkSession(url)  # not by a builder, which would make it the caller's default
+            session.client.set_retry_policies(_NO_RETRIES)
         except Exception:  # noqa: BLE001  its text may repeat a token
             raise refuse(
                 EngineError, "mwem_attach", f"source ({shown}) cannot be reached", "is the Spark Connect server running there?"
@@ -111,9 +118,10 @@ class Spark:
 
     @classmethod
     def of_session(cls, session: Any, timeout: float | None) -> Spark:
-        is_remote = type(session).__module__.startswith("pyspark.sql.connect")
-        shown = "spark connect" if is_remote else str(session.conf.get("spark.master", "spark"))
-        return cls(session, shown, timeout, is_ours=False)
+        found = cls(session, "spark connect", timeout, is_ours=False)
+        if not found._is_remote:
+            found.shown = str(session.conf.get("spark.master", "spark"))
+        return found
 
     def close(self) -> None:
         if self._is_ours:
@@ -122,7 +130,8 @@ class Spark:
 
     def describe(self, parts: Sequence[str], function: str) -> Facts:
         try:
-            return _Relation.of(self._fresh(), parts, function).facts()
+            with self._fresh() as session:
+                return _Relation.of(session, parts, function).facts()
         except (PySparkException, OSError):
             raise refuse(
                 EngineError, function, f"source ({self.shown}) does not answer", "try the same with spark.sql"
@@ -130,18 +139,27 @@ class Spark:
 
     @contextmanager
     def snapshot(self) -> Iterator[FilesSnapshot]:
-        snapshot = FilesSnapshot(self._fresh())
-        calls.track(snapshot)
-        yield snapshot
+        with self._fresh() as session:
+            snapshot = FilesSnapshot(session)
+            calls.track(snapshot)
+            yield snapshot
 
-    def _fresh(self) -> Any:
+    @contextmanager
+    def _fresh(self) -> Iterator[Any]:
         """A session with none of the user's settings, views and functions but ANSI mode, under which the statements are the same."""
         session = self._session.newSession()
-        for name, value in _SETTINGS.items():
-            session.conf.set(name, value)
-        session.catalog.setCurrentCatalog(self._session.catalog.currentCatalog())
-        session.conf.set("spark.sql.ansi.enabled", self._session.conf.get("spark.sql.ansi.enabled"))
-        return session
+        if self._is_remote:
+            session.client.set_retry_policies(_NO_RETRIES)
+        try:
+            for name, value in _SETTINGS.items():
+                session.conf.set(name, value)
+            session.catalog.setCurrentCatalog(self._session.catalog.currentCatalog())
+            session.conf.set("spark.sql.ansi.enabled", self._session.conf.get("spark.sql.ansi.enabled"))
+            yield session
+        finally:
+            if self._is_remote:  # a server keeps what is not given back; a classic session only lives in this process
+                with suppress(Exception):
+                    session.stop()
 
 
 class _Relation:

@@ -112,16 +112,16 @@ FROM (
       ELSE AGGREGATE(
         FROM_JSON('[64,32,16,8,4,2,1]', 'array<INT>'),
         CAST(0 AS INT),
-        (p, s) -> CASE
+        (`age_place`, `age_step`) -> CASE
           WHEN GET(
             FROM_JSON(
               '[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32,33,34,35,36,37,38,39,40,41,42,43,44,45,46,47,48,49,50,51,52,53,54,55,56,57,58,59,60,61,62,63,64,65,66,67,68,69,70,71,72,73,74,75,76,77,78,79,80,81,82,83,84,85,86,87,88,89]',
               'array<BIGINT>'
             ),
-            p + s - 1
+            `age_place` + `age_step` - 1
           ) <= CAST(`age` AS BIGINT)
-          THEN p + s
-          ELSE p
+          THEN `age_place` + `age_step`
+          ELSE `age_place`
         END
       )
     END AS SMALLINT) AS v0
