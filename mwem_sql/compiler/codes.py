@@ -111,7 +111,7 @@ def group_key(classes: Classes) -> exp.Expr:
     """What to group rows by so that a group has one code: the code itself, unless it is looked up by text, or outside of SQL."""
     if is_wide(classes):
         column = exp.column(classes.attribute.name, quoted=True)
-        return _or_null(column, classes.attribute.ordered.measure(_clamped(classes.attribute, column.copy())))
+        return classes.attribute.ordered.measure(_clamped(classes.attribute, column))
     return _exact(classes.attribute) if is_text(classes) else _direct(classes)
 
 
@@ -192,13 +192,13 @@ def _bounded(classes: Classes, column: exp.Expr) -> exp.Expr:
     assert attribute.low is not None
     codes = classes.codes[: classes.pieces.known]
     if _is_counted(classes):
-        offset = exp.Sub(
-            this=scale.measure(_clamped(attribute, column)), expression=exp.Literal.number(int(attribute.low))
-        )
-        known = _mapped(offset, codes)
-    else:
-        runs = first_of_runs(classes)
-        known = _search(attribute, classes.pieces.lows[runs].tolist(), codes[runs].tolist())
+        low = int(attribute.low)
+        offset = scale.measure(_clamped(attribute, column))
+        if low:
+            offset = exp.Sub(this=offset, expression=exp.Literal.number(low))
+        return cast(_mapped(offset, codes), integer_type(classes.count))
+    runs = first_of_runs(classes)
+    known = _search(attribute, classes.pieces.lows[runs].tolist(), codes[runs].tolist())
     return cast(_or_null(column, known), integer_type(classes.count))
 
 
@@ -209,16 +209,26 @@ def first_of_runs(classes: Classes) -> npt.NDArray[np.intp]:
 
 def _is_counted(classes: Classes) -> bool:
     """Whether the code of a value between bounds is found by its distance from the low end."""
-    attribute = classes.attribute
+    attribute, cuts = classes.attribute, len(first_of_runs(classes))
     is_range = attribute.ordered.discrete and attribute.step is None and classes.pieces.listed
-    return is_range and len(first_of_runs(classes)) > _MAX_CUTS
+    is_own_code = attribute.ordered.family == "integer" and 2 < cuts == classes.pieces.known
+    return is_range and (is_own_code or cuts > _MAX_CUTS)
 
 
 def _clamped(attribute: Attribute, column: exp.Expr) -> exp.Expr:
-    """A value within the bounds: the nearest one."""
+    """A value within the bounds: the nearest one; NULL for NULL.
+
+    By CASE, whose first branch nearly all rows take: with greatest and least, four whole numbers and four texts of 10M rows took 2.1
+    times a bare GROUP BY of them, and so 1.3 (`benchmarks/engines.py --engines duckdb --rows 10000000`).
+    """
     assert attribute.low is not None and attribute.high is not None
     low, high = attribute.ordered.literal(attribute.low), attribute.ordered.literal(attribute.high)
-    return exp.Anonymous(this="greatest", expressions=[exp.Anonymous(this="least", expressions=[column, high]), low])
+    tests = [
+        (exp.Between(this=column, low=low, high=high), column),
+        (exp.LT(this=column, expression=low), low),
+        (exp.GT(this=column, expression=high), high),
+    ]
+    return exp.Case(ifs=[exp.If(this=test.copy(), true=found.copy()) for test, found in tests])
 
 
 def _or_null(column: exp.Expr, known: exp.Expr) -> exp.Expr:

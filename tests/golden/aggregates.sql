@@ -58,59 +58,25 @@ FROM (
   SELECT
     COALESCE(ENUM_CODE("e"), 5) AS v0,
     COALESCE(
-      CAST(CASE
-        WHEN "n" IS NULL
-        THEN NULL
-        ELSE CASE
-          WHEN "n" >= CAST('5' AS INT)
-          THEN CASE
-            WHEN "n" >= CAST('7' AS INT)
-            THEN CASE
-              WHEN "n" >= CAST('8' AS INT)
-              THEN CASE WHEN "n" >= CAST('9' AS INT) THEN 9 ELSE 8 END
-              ELSE 7
-            END
-            ELSE CASE WHEN "n" >= CAST('6' AS INT) THEN 6 ELSE 5 END
-          END
-          ELSE CASE
-            WHEN "n" >= CAST('2' AS INT)
-            THEN CASE
-              WHEN "n" >= CAST('3' AS INT)
-              THEN CASE WHEN "n" >= CAST('4' AS INT) THEN 4 ELSE 3 END
-              ELSE 2
-            END
-            ELSE CASE WHEN "n" >= CAST('1' AS INT) THEN 1 ELSE 0 END
-          END
-        END
-      END AS UTINYINT),
+      CAST(TRY_CAST(CASE
+        WHEN "n" BETWEEN CAST('0' AS INT) AND CAST('9' AS INT)
+        THEN "n"
+        WHEN "n" < CAST('0' AS INT)
+        THEN CAST('0' AS INT)
+        WHEN "n" > CAST('9' AS INT)
+        THEN CAST('9' AS INT)
+      END AS BIGINT) AS UTINYINT),
       0
     ) AS v1,
     COALESCE(
-      CAST(CASE
-        WHEN "m" IS NULL
-        THEN NULL
-        ELSE CASE
-          WHEN "m" >= CAST('5' AS INT)
-          THEN CASE
-            WHEN "m" >= CAST('7' AS INT)
-            THEN CASE
-              WHEN "m" >= CAST('8' AS INT)
-              THEN CASE WHEN "m" >= CAST('9' AS INT) THEN 9 ELSE 8 END
-              ELSE 7
-            END
-            ELSE CASE WHEN "m" >= CAST('6' AS INT) THEN 6 ELSE 5 END
-          END
-          ELSE CASE
-            WHEN "m" >= CAST('2' AS INT)
-            THEN CASE
-              WHEN "m" >= CAST('3' AS INT)
-              THEN CASE WHEN "m" >= CAST('4' AS INT) THEN 4 ELSE 3 END
-              ELSE 2
-            END
-            ELSE CASE WHEN "m" >= CAST('1' AS INT) THEN 1 ELSE 0 END
-          END
-        END
-      END AS UTINYINT),
+      CAST(TRY_CAST(CASE
+        WHEN "m" BETWEEN CAST('0' AS INT) AND CAST('9' AS INT)
+        THEN "m"
+        WHEN "m" < CAST('0' AS INT)
+        THEN CAST('0' AS INT)
+        WHEN "m" > CAST('9' AS INT)
+        THEN CAST('9' AS INT)
+      END AS BIGINT) AS UTINYINT),
       0
     ) AS v2
   FROM "memory"."main"."t"

@@ -12,14 +12,17 @@ one GROUP BY of all touched columns, 1 column (d), rolled up to 1 attribute set
 
 -- scan
 SELECT
-  CAST(CASE
-    WHEN "d" IS NULL
-    THEN NULL
-    ELSE LIST_EXTRACT(
-      CAST('[0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,2,3,4,3,4,3,4,3,4,3,4,3,4,3,4,3,4,3,4,3,4,3,4,3,4,3,4,3,4,3,4,3]' AS UTINYINT[]),
-      CAST(CAST(GREATEST(LEAST("d", CAST('2020-03-31' AS DATE)), CAST('2020-01-01' AS DATE)) - CAST('1970-01-01' AS DATE) AS BIGINT) - 18262 AS BIGINT) + 1
-    )
-  END AS UTINYINT) AS c0,
+  CAST(LIST_EXTRACT(
+    CAST('[0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,2,3,4,3,4,3,4,3,4,3,4,3,4,3,4,3,4,3,4,3,4,3,4,3,4,3,4,3,4,3,4,3]' AS UTINYINT[]),
+    CAST(CAST(CASE
+      WHEN "d" BETWEEN CAST('2020-01-01' AS DATE) AND CAST('2020-03-31' AS DATE)
+      THEN "d"
+      WHEN "d" < CAST('2020-01-01' AS DATE)
+      THEN CAST('2020-01-01' AS DATE)
+      WHEN "d" > CAST('2020-03-31' AS DATE)
+      THEN CAST('2020-03-31' AS DATE)
+    END - CAST('1970-01-01' AS DATE) AS BIGINT) - 18262 AS BIGINT) + 1
+  ) AS UTINYINT) AS c0,
   COUNT(*) AS __count
 FROM "memory"."main"."t"
 GROUP BY ALL
