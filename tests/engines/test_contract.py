@@ -15,7 +15,9 @@ from servers import superuser
 from mwem_sql.boundary.sources import Facts
 from mwem_sql.compiler.dialects.known import dialect_of
 from mwem_sql.errors import TableError
+from mwem_sql.private.engines.instance import SameInstance
 from mwem_sql.private.engines.opening import open_engine
+from mwem_sql.private.engines.protocol import Snapshot
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 
@@ -69,18 +71,31 @@ def test_the_contract(place: tuple[Any, list[str], Write | None]) -> None:
     text = f"SELECT COUNT(*) AS n FROM {facts.rows.sql(dialect_of(engine.dialect).name)}"
     with engine.snapshot() as snapshot:
         assert snapshot.home is None and snapshot.describe(parts, "test") == facts
-        before = snapshot.state()
-        for _ in range(2):  # one state of the rows, whatever others do
-            batches = list(snapshot.run(text, 1))
-            assert all(isinstance(batch, pa.RecordBatch) for batch in batches)
-            assert sum(batch.column(0).to_pylist()[0] for batch in batches if batch.num_rows) == 10
-            if write is not None:
-                write()
-        assert snapshot.state() == before
-        snapshot.interrupt()  # what is not running is left alone
+        one_state(snapshot, text, write)
     with pytest.raises(ZeroDivisionError), engine.snapshot() as snapshot:
         raise ZeroDivisionError
     with engine.snapshot() as snapshot:  # a new one sees what was written since
         snapshot.describe(parts, "test")
         (batch,) = [batch for batch in snapshot.run(text, 1) if batch.num_rows]
         assert (batch.column(0).to_pylist()[0] > 10) == (write is not None)
+
+
+def test_the_callers_own_instance_keeps_it_too(plain: duckdb.DuckDBPyConnection) -> None:
+    plain.execute("CREATE TABLE rows AS SELECT i::INTEGER AS x FROM range(10) AS t(i)")
+    own = plain.cursor()
+    with SameInstance(own).snapshot() as snapshot:
+        assert snapshot.home is own
+        one_state(snapshot, "SELECT COUNT(*) AS n FROM rows", lambda: plain.execute("INSERT INTO rows VALUES (77)"))
+
+
+def one_state(snapshot: Snapshot, text: str, write: Write | None) -> None:
+    """Whatever others do, it is read as it was."""
+    before = snapshot.state()
+    for _ in range(2):
+        batches = list(snapshot.run(text, 1))
+        assert all(isinstance(batch, pa.RecordBatch) for batch in batches)
+        assert sum(batch.column(0).to_pylist()[0] for batch in batches if batch.num_rows) == 10
+        if write is not None:
+            write()
+    assert snapshot.state() == before
+    snapshot.interrupt()  # what is not running is left alone
