@@ -34,7 +34,7 @@ LEDGER = "import mwem_sql; print(mwem_sql.ledger(mwem_sql.connect('people.duckdb
 def test_every_example_is_tested() -> None:
     """Here, below, or imported by one."""
     assert {path.name for path in EXAMPLES.iterdir() if path.name != "__pycache__"} == {
-        *PRINTED, "people.py", "notebook.ipynb", "dbt", "requirements.txt", "README.md",
+        *PRINTED, "anywhere.py", "people.py", "notebook.ipynb", "dbt", "requirements.txt", "README.md",
     }  # fmt: skip
 
 

@@ -1,0 +1,52 @@
+"""One script, changed in one line, releases the same table from DuckDB, PostgreSQL and Spark: examples/anywhere.py."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import servers
+
+SCRIPT = Path(__file__).parents[2] / "examples" / "anywhere.py"
+PRINTED = ["[('F', True), ('M', True)]", "[(0.5, 'done')]"]
+PEOPLE = pa.table(
+    {"age": pa.array([i % 90 for i in range(600)], pa.int32()), "sex": ["F" if i % 3 else "M" for i in range(600)]}
+)
+
+
+def printed(folder: Path, source: str, table: str) -> list[str]:
+    found = subprocess.run(
+        [sys.executable, SCRIPT, source, table], cwd=folder, capture_output=True, text=True, check=False, timeout=600
+    )
+    assert found.returncode == 0, found.stderr[-2000:]
+    return found.stdout.splitlines()
+
+
+def test_from_a_duckdb_file(tmp_path: Path) -> None:
+    with duckdb.connect(str(tmp_path / "census.duckdb")) as con:
+        con.execute("CREATE TABLE people (age INTEGER, sex VARCHAR)")
+        con.from_arrow(PEOPLE).insert_into("people")
+    assert printed(tmp_path, str(tmp_path / "census.duckdb"), "main.people") == PRINTED
+
+
+@pytest.mark.engines
+def test_from_postgresql(postgresql: int, tmp_path: Path) -> None:
+    with servers.superuser(postgresql) as connection, connection.cursor() as cursor:
+        cursor.adbc_ingest("people_anywhere", PEOPLE, mode="replace")
+    uri = f"postgresql://postgres@127.0.0.1:{postgresql}/postgres"
+    assert printed(tmp_path, uri, "public.people_anywhere") == PRINTED
+
+
+@pytest.mark.engines
+def test_from_spark(tmp_path: Path) -> None:
+    if not servers.has_spark():
+        pytest.skip(servers.MISSING)
+    (tmp_path / "people").mkdir()
+    pq.write_table(PEOPLE, tmp_path / "people" / "0.parquet")
+    with servers.spark_connect(tmp_path) as (address, _):
+        assert printed(tmp_path, address, f'parquet."{tmp_path}/people"') == PRINTED
