@@ -152,11 +152,11 @@ def _parted(words: list[str]) -> tuple[list[str], str, str]:
 
 @contextlib.contextmanager
 def session() -> Iterator[Session]:
-    """A new folder to work in, with the project's folders docs and examples in it, as in a clone."""
+    """A new folder to work in, with the folders of the project that pages name in it, as in a clone."""
     before, columns = Path.cwd(), os.environ.get("COLUMNS")
     with tempfile.TemporaryDirectory(prefix="p") as name:
         folder = Path(name).resolve()
-        for each in ("docs", "examples"):
+        for each in ("docs", "examples", "sql"):
             (folder / each).symlink_to(ROOT / each)
         os.chdir(folder)
         os.environ["COLUMNS"] = "120"

@@ -69,8 +69,8 @@ DOMAIN = {
     "values": "VARCHAR[]: all values that are possible. Or:",
     "low": "VARCHAR: the smallest possible value, of a number, date or timestamp. Smaller ones count as it.",
     "high": "VARCHAR: the largest. Larger ones count as it.",
-    "step": "VARCHAR: values count in steps of so much, for a column with very many values that is grouped or summed.",
-    "bins": "INTEGER: so many equal bins instead of a step.",
+    "step": "VARCHAR: for a column with very many values that is grouped or summed. A value counts as the step below it.",
+    "bins": "INTEGER: so many equal bins instead of a step. In groups and sums a value counts as the middle of its bin.",
     "nullable": "BOOLEAN: whether NULL is a value of its own. NULL or left out: as in the schema.",
     "open": "BOOLEAN: values off the list are one class more, which reads as NULL. NULL or left out: false.",
 }
