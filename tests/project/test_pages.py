@@ -9,6 +9,8 @@ import pages
 import pytest
 from pages import NOISE, ROOT, RUN, Block, blocks, check, is_as_shown
 
+import mwem_sql
+
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCKS = {
     path.name if path.parent == ROOT else f"docs/{path.name}": blocks(path.read_text(encoding="utf-8"))
@@ -73,6 +75,20 @@ def test_the_index_has_every_page() -> None:
 
 
 # The rules themselves.
+
+
+def test_releases_of_pages_are_repeatable_and_say_private() -> None:
+    """The same noise in every run of the test, and the words that a reader gets."""
+
+    def released() -> tuple[list[int], bool]:
+        with pages.repeatable(), mwem_sql.connect() as con:
+            con.execute("CREATE TABLE t (a BOOLEAN NOT NULL); INSERT INTO t SELECT i % 2 = 0 FROM range(50) t(i)")
+            made = mwem_sql.release(con, "t", mwem_sql.Workload.from_predicates(["a"]), 1.0)
+            return made.measurements["values"].to_pylist(), made.private
+
+    assert released() == released()
+    assert released()[1] is True
+
 
 SHOWN = "┌───┐\n│ n │\n├───┤\n│ 12 │\n└───┘\nmany words\n"
 
