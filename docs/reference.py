@@ -84,7 +84,7 @@ def _function(entry: Entry) -> Iterator[str]:
         yield ""
     yield "| column | type | meaning |\n|---|---|---|"
     for name, kind in entry.columns.items():
-        yield f"| `{name}` | {kind} | {_cell(meanings.COLUMNS[entry.name][name])} |"
+        yield f"| `{name}` | {kind} | {_cell(entry.tells(name))} |"
     yield ""
 
 

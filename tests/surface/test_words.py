@@ -36,6 +36,12 @@ def test_tables_that_a_user_writes_have_these_columns() -> None:
     assert tuple(meanings.DOMAIN) == declarations._DOMAIN_COLUMNS
 
 
+def test_what_has_no_words_yet_is_no_error() -> None:
+    """Who adds a column and forgets its words breaks the tests above, and nothing else."""
+    new = words.Entry("mwem_new", {"size": "1"}, "Is new.", "FROM mwem_new()", "nothing", {"colour": "VARCHAR"})
+    assert new.comment.splitlines()[-3:] == ["size := 1  ", "", "-> colour VARCHAR  "]
+
+
 def test_the_database_says_it(tmp_path) -> None:
     said = "SELECT function_name, comment FROM duckdb_functions() WHERE function_name LIKE 'mwem_%'"
     expected = {entry.name: entry.comment for entry in ENTRIES.values()}
