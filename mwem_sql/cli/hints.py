@@ -26,4 +26,6 @@ def with_hint(message: str, statement: str) -> str:
     written = _EQUALS.search(message)
     if written is not None and re.search(rf"\bmwem_\w+\(.*\b{written[1]}\s*=(?!=)", statement, re.DOTALL):
         return f"{message}\nHint: an option takes := and not =, {written[1]} := ..."
+    if written is not None and re.search(rf"\bmwem_\w+\(\s*{written[1]}\s*[,)]", statement):
+        return f"{message}\nHint: the first table is named as text, '{written[1]}'; a workload as it stands"
     return message

@@ -96,7 +96,10 @@ def _csv(session: Session, stored: Stored, draft: Path, _: str) -> None:
 def _database(session: Session, stored: Stored, draft: Path, _: str) -> None:
     """A database with the table and what was stored beside it, so that mwem_answer works there, too."""
     con, alias = session.cursor(), f"mwem_{uuid.uuid4().hex}"
-    con.execute(exp.Attach(this=exp.alias_(exp.Literal.string(str(draft)), alias)).sql("duckdb"))
+    # The release's own database may be opened read-only, and a new one would be so, too.
+    writable = exp.AttachOption(this=exp.var("READ_WRITE"))
+    file = exp.alias_(exp.Literal.string(str(draft)), alias)
+    con.execute(exp.Attach(this=file, expressions=[writable]).sql("duckdb"))
     try:
         prepare(con, alias, "metadata.sql")
         number = stored.facts["release"]

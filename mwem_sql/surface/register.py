@@ -26,7 +26,7 @@ from mwem_sql.database.resources import read_sql
 from mwem_sql.database.session import instance as key_of_instance
 from mwem_sql.database.session import lock, use
 from mwem_sql.errors import TableError, refuse
-from mwem_sql.surface import functions
+from mwem_sql.surface import functions, words
 
 Handle = TypeVar("Handle")
 
@@ -111,10 +111,10 @@ def unregister(handle: object) -> None:
     con = connection_of(handle)
     cursor = con.cursor()
     use(cursor, Place(Place.of(con).database, "main"))
-    for statement in _drops():
+    for entry in words.entries():
         for target in (con, cursor):
             with contextlib.suppress(duckdb.Error):
-                target.execute(statement)
+                target.execute(f"DROP {entry.kind} IF EXISTS {entry.name}")
 
 
 def connect(database: str | Path = ":memory:", **options: Any) -> duckdb.DuckDBPyConnection:
@@ -189,7 +189,7 @@ def _json_rows(queries: pa.Array) -> list[list[str] | None]:
 
 
 def _create_macros(con: duckdb.DuckDBPyConnection) -> None:
-    """Persistent macros, so that cursors find them; TEMP ones, for this connection only, on a read-only database."""
+    """Persistent macros with comments, so that cursors find them; TEMP ones, for this connection only, on a read-only database."""
     database = Place.of(con).database
     script = read_sql("macros.sql")
     if is_read_only(con.cursor(), database):
@@ -198,15 +198,8 @@ def _create_macros(con: duckdb.DuckDBPyConnection) -> None:
     cursor = con.cursor()
     use(cursor, Place(database, "main"))
     cursor.execute(script)
-
-
-_SCALARS = {"mwem_count", "mwem_count_interval"}
-
-
-def _drops() -> list[str]:
-    heads = [line for line in read_sql("macros.sql").splitlines() if line.startswith(_CREATE)]
-    names = [line.removeprefix(_CREATE).split("(")[0].strip() for line in heads]
-    return [f"DROP MACRO {'' if name in _SCALARS else 'TABLE '}IF EXISTS {name}" for name in names]
+    for statement in words.comments():
+        cursor.execute(statement)
 
 
 @atexit.register

@@ -26,6 +26,15 @@ def test_the_only_database_of_the_folder_is_meant(census: Path, capsys: pytest.C
     assert (census / "release.parquet").read_bytes()[:4] == b"PAR1"
 
 
+def test_a_database_that_answers(census: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command opens the release's database read-only; the new one must be writable all the same."""
+    code, out, err = call(capsys, "export", "t_synthetic", "--to", "release.duckdb")
+    assert (code, err) == (0, "")
+    assert [line.split()[-1] for line in out.splitlines()] == ["release.duckdb", "release.md", "release.json"]
+    with mwem_sql.connect(census / "release.duckdb") as con:
+        assert mwem_sql.count_interval(con, "t_synthetic", "a")["measured"] == "directly"
+
+
 @pytest.mark.parametrize("named", [["--database", "census.duckdb"], []])
 def test_of_several_one_must_be_named(census: Path, capsys: pytest.CaptureFixture[str], named: list[str]) -> None:
     mwem_sql.connect(census / "other.duckdb").close()

@@ -25,6 +25,7 @@ TABLE = "CREATE TABLE t (a BOOLEAN); CREATE TABLE w AS SELECT 'a' AS predicate; 
             "Hint: mwem_domain has no option domian; did you mean 'domain'? it has domain",
         ),
         ("CALL mwem_release('t', w, 1, rounds = 3)", "Hint: an option takes := and not =, rounds := ..."),
+        ("CALL mwem_release(t, w, 1)", "Hint: the first table is named as text, 't'; a workload as it stands"),
         ("CALL mwem_relase('t', w, 1)", 'Did you mean "mwem_release"?'),
         ("SELECT b = 3 FROM t", 'Referenced column "b" not found'),
     ],

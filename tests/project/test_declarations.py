@@ -1,7 +1,7 @@
 """What is declared once stays the same wherever it is repeated.
 
 Options are the fields of `Request`, columns of the summary those of `Summary`, tables those of `sql/*.sql`, and SQL functions those of
-`FUNCTIONS`. Macros, stored tables, the README and the package's own names are compared with them.
+`FUNCTIONS`. Macros, stored tables, docs/reference.md and the package's own names are compared with them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from mwem_sql.surface.functions import FUNCTIONS
 from mwem_sql.surface.register import _ARROW
 from mwem_sql.workload import Workload
 
-README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
 COLUMNS = {function.name: function.columns for function in FUNCTIONS}
 COMPUTED = {
     "mwem_release": {"seconds", "reused", "protects", "warning"},
@@ -48,7 +47,7 @@ def spelled(kind: str) -> str:
 
 
 def value_of(default: str | None) -> object:
-    """What a default of a macro or of the README is in Python."""
+    """What a default of a macro or of the reference is in Python."""
     text = (default or "NULL").replace("'", '"').replace("NULL", "null").replace(",", "")
     return json.loads(text)
 
@@ -145,29 +144,40 @@ def test_a_python_function_has_the_parameters_of_its_macro(name: str) -> None:
             assert parameters[parameter].kind is inspect.Parameter.KEYWORD_ONLY, parameter
 
 
-# The README.
+# The reference: docs/reference.md is generated, so that what it says is what is declared.
 
 
-def readme_rows(header: str) -> list[list[str]]:
-    """The cells of a table of the README."""
-    table = README[README.index(f"| {header} |") :].split("\n\n")[0]
-    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table.splitlines()[2:]]
+REFERENCE = (Path(__file__).resolve().parents[2] / "docs" / "reference.md").read_text(encoding="utf-8")
 
 
-def test_the_readme_has_every_option_with_its_default() -> None:
-    rows = readme_rows("option | default | meaning")
-    assert {option.strip("`"): value_of(default) for option, default, _ in rows} == OPTIONS
-    assert [option.strip("`") for option, _, _ in rows] == list(OPTIONS)
+def reference_rows(function: str, header: str) -> list[list[str]]:
+    """The cells of a table about a function, as a reader sees them."""
+    section = REFERENCE.split(f"### {function}\n")[1].split("\n### ")[0]
+    table = section[section.index(f"| {header} |") :].split("\n\n")[0]
+    return [[cell.strip(" `") for cell in line.strip("|").split(" | ")] for line in table.splitlines()[2:]]
 
 
-def test_the_readme_shows_every_column_of_the_summary() -> None:
-    shown = README.split("CALL mwem_release('people', workload, 0.5);\n```\n\n```\n")[1].split("```")[0]
-    assert [line.split()[0] for line in shown.splitlines()] == list(SUMMARY)
+def test_the_reference_has_every_option_with_its_default() -> None:
+    rows = reference_rows("mwem_release", "parameter | default | meaning")
+    assert [name for name, _, _ in rows] == ["private_table", "workload", "epsilon", *OPTIONS]
+    shown = {name: value_of(default) for name, default, _ in rows[3:]}
+    assert shown == OPTIONS | {"max_cells": None}
+    assert f"NULL: {OPTIONS['max_cells']:,}." in rows[3 + list(OPTIONS).index("max_cells")][2]
 
 
-def test_the_readme_names_every_function() -> None:
-    listed = " ".join(row[0] for row in readme_rows("function | returns | reads private rows"))
-    assert set(re.findall(r"mwem_\w+(?=\()", listed)) == set(HEADS)
+@pytest.mark.parametrize("function", [*COLUMNS.keys() - {"mwem_weights"}])
+def test_the_reference_has_every_column_with_its_type(function: str) -> None:
+    rows = reference_rows(function, "column | type | meaning")
+    assert {name: kind for name, kind, _ in rows} == COLUMNS[function]
+    assert all(meaning for _, _, meaning in rows)
+
+
+@pytest.mark.parametrize("function", [name for name in HEADS if HEADS[name] and name != "mwem_plan"])
+def test_the_reference_has_every_parameter(function: str) -> None:
+    rows = reference_rows(function, "parameter | default | meaning")
+    assert {name: default for name, default, _ in rows} == {
+        name: "must be given" if default is None else default for name, default in HEADS[function].items()
+    }
 
 
 # Names of the package.
