@@ -53,7 +53,7 @@ def hostile(con: Connection) -> tuple[str, str]:
     lists = {
         NASTY: ["<b>x</b>", '"&lt;'],
         RIGHT_TO_LEFT: ["ألف", "باء"],
-        LONG: ["W" * 60 + str(k) for k in range(3)],
+        LONG: ["W" * 60, "ordinary words without an end " * 3, "ORDINARY CAPITALS " * 4],
         CHINESE: ["上海", "北京", "新疆维吾尔自治区" * 4],
     }
     con.execute(f"CREATE TABLE {quoted(NASTY)} ({', '.join(f'{quoted(name)} VARCHAR' for name in lists)})")
