@@ -30,6 +30,8 @@ STYLES = ("box", "record", "csv", "json")
 SHOWN_ROWS, RECORD_COLUMNS = 40, 6
 DIGITS = 6
 """Digits of a number that people are shown. CSV and JSON have all of them."""
+KEPT_LETTERS = 12
+"""Letters of a column that are shown before others are left out: where there is room, it has more. By default DuckDB would leave out the answer of mwem_answer."""
 LEAST = 1e-12
 """Smaller numbers are shown as 0: they come from weights that are next to nothing."""
 PLAN = ["item", "value"]
@@ -90,7 +92,7 @@ class Console:
         elif self.style == "record" or (total == 1 and len(columns) > RECORD_COLUMNS):  # a box would leave some out
             print_records(columns, texts)
         else:
-            relation.show(max_width=width(), max_rows=SHOWN_ROWS)
+            relation.show(max_width=width(), max_rows=SHOWN_ROWS, max_col_width=KEPT_LETTERS)
         if total > len(texts):
             print(f"These are the first {len(texts)} of {total:,} rows.\n")
 

@@ -32,6 +32,16 @@ def test_box_fits_the_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: 
     assert max(map(len, out.splitlines())) <= 90
 
 
+def test_a_long_name_is_wrapped_before_a_column_is_left_out(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    answer = "SELECT 1 AS query, 'survived, class' AS name, ['0', '1'] AS cell, 134.608e0 AS answer, 58.3788e0 AS low, 273.621e0 AS high, 'directly' AS measured"
+    _, out, _ = call(capsys, "-c", answer + " FROM range(2)")
+    assert out.count("134.608") == 2
+    assert max(map(len, out.splitlines())) <= 80
+
+
 def test_a_wide_row_is_shown_with_all_its_columns(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
