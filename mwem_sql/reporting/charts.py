@@ -28,6 +28,11 @@ def rounded(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 10 else f"{value:.3g}"
 
 
+def _rows(value: float) -> str:
+    """A number of rows: a part of less than a tenth of a row is none."""
+    return rounded(round(value, 1))
+
+
 def _svg(height: float, parts: Sequence[str], title: str) -> str:
     inside = "".join(parts)
     return f'<svg viewBox="0 0 {WIDTH} {height:g}" role="img" aria-label="{escape(title)}">{inside}</svg>'
@@ -58,7 +63,7 @@ def bars(labels: Sequence[str], values: Floats, title: str) -> str:
         top = k * LINE
         parts.append(_text(112, top + 12, _shortened(label, 18), "end"))
         parts.append(f'<rect class="bar" x="118" y="{top + 3}" width="{165 * value / most:.1f}" height="{LINE - 6}"/>')
-        parts.append(_text(122 + 165 * value / most, top + 12, rounded(value), kind="quiet"))
+        parts.append(_text(122 + 165 * value / most, top + 12, _rows(value), kind="quiet"))
     return _svg(LINE * len(labels) + 2, parts, title)
 
 
@@ -67,14 +72,14 @@ def columns(labels: Sequence[str], values: Floats, title: str) -> str:
     most, wide = max(float(values.max(initial=0.0)), 1e-9), WIDTH / max(1, len(labels))
     parts = [
         f'<rect class="bar" x="{k * wide + 0.5:.2f}" y="{110 - 96 * value / most:.2f}" width="{max(0.5, wide - 1):.2f}" height="{96 * value / most:.2f}">'
-        f"<title>{escape(label)}: {rounded(value)}</title></rect>"
+        f"<title>{escape(label)}: {_rows(value)}</title></rect>"
         for k, (label, value) in enumerate(zip(labels, values.tolist(), strict=True))
     ]
     parts.append(f'<line class="axis" x1="0" x2="{WIDTH}" y1="110.5" y2="110.5"/>')
     parts.append(_text(0, 124, _shortened(labels[0], 18), kind="quiet"))
     last = labels[-1] if labels[-1] != "NULL" else f"{labels[-2]}, then NULL"
     parts.append(_text(WIDTH, 124, _shortened(last, 36), "end", "quiet"))
-    parts.append(_text(WIDTH, 10, f"highest: {rounded(most)}", "end", "quiet"))
+    parts.append(_text(WIDTH, 10, f"highest: {_rows(most)}", "end", "quiet"))
     return _svg(128, parts, title)
 
 
@@ -89,7 +94,7 @@ def heat(rows: Sequence[str], across: Sequence[str], values: Floats, title: str)
             share = np.sqrt(max(0.0, float(values[i, j])) / most)
             parts.append(
                 f'<rect class="bar" x="{left + j * wide:.2f}" y="{i * high:.2f}" width="{max(0.5, wide - 1):.2f}" height="{high - 1:.2f}" '
-                f'fill-opacity="{0.04 + 0.96 * share:.3f}"><title>{escape(row)}, {escape(column)}: {rounded(float(values[i, j]))}</title></rect>'
+                f'fill-opacity="{0.04 + 0.96 * share:.3f}"><title>{escape(row)}, {escape(column)}: {_rows(float(values[i, j]))}</title></rect>'
             )
     foot = len(rows) * high
     longest = max(sum(map(_wide, label)) for label in across)

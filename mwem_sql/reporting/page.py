@@ -59,7 +59,7 @@ def make(
         facts="".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in _facts(facts)),
         promise="".join(f"<p>{escape(text)}</p>" for text in promise(facts)),
         measured=_measured(figures.kinds(measurements), names, misfits.tolist()),
-        answers_text="".join(f"<p>{escape(text)}</p>" for text in _about(rows)),
+        answers_text="".join(f"<p>{escape(text)}</p>" for text in _about(rows, facts)),
         ones="".join(
             _card(_bdi(name), _picture(name, bars, found)) for name, (bars, found) in shapes.one_way(stored).items()
         ),
@@ -159,7 +159,7 @@ def _measured(kinds: Sequence[figures.Kind], names: Sequence[str], misfits: Sequ
     )
 
 
-def _about(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def _about(rows: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> list[str]:
     """What the table of answers shows, and which of them to trust."""
     first = (
         f"All {len(rows):,} answers to the workload."
@@ -174,8 +174,21 @@ def _about(rows: Sequence[Mapping[str, Any]]) -> list[str]:
             f"{first} The truth is between 'at least' and 'at most' 95 times in 100. Trust an answer as far as these two are close to it: "
             "0 to 50 says that there are few, and not how many."
         ),
+        *_checked(facts.get("mean_error")),
         *(f"'{kind}' ({counts[kind]:,}): {MEASURED[kind]}" for kind in MEASURED if counts[kind]),
     ]
+
+
+def _checked(mean_error: float | None) -> list[str]:
+    """What the certificate says; nothing where there is none."""
+    if mean_error is None:
+        return []
+    found = (
+        f"the answers to a question are off by {charts.rounded(mean_error)} rows on average, all its cells together"
+        if mean_error > 0
+        else "no error that its own noise would not explain"
+    )
+    return [f"A check at the end, private as the rest, found: {found}."]
 
 
 def _picture(name: str, bars: shapes.Bars, rows: Any) -> str:

@@ -104,6 +104,22 @@ def test_what_is_promised(facts: dict[str, object], said: str) -> None:
     assert said in " ".join(page.promise(plain | facts))
 
 
+@pytest.mark.parametrize(
+    ("mean_error", "said"),
+    [
+        (None, None),
+        (0.0, "no error that its own noise would not explain"),
+        (12.345, "off by 12 rows on average, all its cells together"),
+    ],
+)
+def test_the_certificate_is_told(mean_error: float | None, said: str | None) -> None:
+    row = {"query": 1, "name": "a", "answer": 1.0, "low": 0.0, "high": 2.0, "measured": "never"}
+    text = " ".join(page._about([row, row | {"measured": "directly"}], {"mean_error": mean_error}))
+    assert ("A check at the end" in text) == (said is not None)
+    assert (said or "") in text
+    assert "'never' (1): a guess" in text and "'directly' (1): it was measured" in text and "in part" not in text
+
+
 def test_a_seed_is_shouted(con: Connection) -> None:
     con.execute("CALL mwem_release('people', workload, 0.5, rounds := 1, rows := 30, output := 'seeded', seed := 1)")
     stored = store.load(con.cursor(), "seeded", Session.of(con).place, "test")
