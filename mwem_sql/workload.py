@@ -283,7 +283,7 @@ def _check_order(function: str, k: int, available: int, what: str) -> None:
             OptionError,
             function,
             f"order ({k!r}) must be from 1 to {available}, the number of {what}",
-            "declare more attributes or ask for a lower order",
+            "declare more attributes (mwem_suggest_domain prints how), or ask for a lower order",
         )
 
 

@@ -72,7 +72,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items
         if any(
             item.get_closest_marker(name) and name not in asked
-            for name in ("versions", "integrations", "campaign", "engines")
+            for name in ("versions", "integrations", "campaign", "engines", "browser")
         )
     ]
     if slow:

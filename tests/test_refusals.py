@@ -253,7 +253,7 @@ ELSEWHERE = {
     "mwem_sql.accounting.ledger._check_cap": "accounting/test_accounts.py", "mwem_sql.accounting.ledger._check_intact": "accounting/test_integrity.py",
     "mwem_sql.accounting.names.account_of_source": "accounting/test_names.py", "mwem_sql.accounting.scales._calibrate": "accounting/test_scales.py",
     "mwem_sql.accounting.scales._check": "accounting/test_scales.py", "mwem_sql.accounting.split.split": "accounting/test_budget.py",
-    "mwem_sql.boundary.relations._describe": "boundary/test_relations.py", "mwem_sql.cli.suggest._declared": "cli/test_suggest.py",
+    "mwem_sql.boundary.relations._describe": "boundary/test_relations.py", "mwem_sql.cli.suggest._sniffed": "cli/test_suggest.py",
     "mwem_sql.cli.suggest.made_from": "cli/test_suggest.py", "mwem_sql.compiler.blocks._check_cells": "compiler/test_wide.py",
     "mwem_sql.compiler.evaluate._check_evaluations": "compiler/test_wide.py", "mwem_sql.compiler.pipeline._check_as_written": "compiler/test_pipeline.py",
     "mwem_sql.compiler.pipeline.compile_workload": UNCALLED, "mwem_sql.database.calls.run": "faults/test_faults.py",

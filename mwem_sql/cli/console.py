@@ -30,6 +30,8 @@ STYLES = ("box", "record", "csv", "json")
 SHOWN_ROWS, RECORD_COLUMNS = 40, 6
 DIGITS = 6
 """Digits of a number that people are shown. CSV and JSON have all of them."""
+KEPT_LETTERS = 12
+"""Letters that a column may be cut to, so that none is left out. By default DuckDB would leave out the answer of mwem_answer; where there is room, a column has more."""
 LEAST = 1e-12
 """Smaller numbers are shown as 0: they come from weights that are next to nothing."""
 PLAN = ["item", "value"]
@@ -90,9 +92,18 @@ class Console:
         elif self.style == "record" or (total == 1 and len(columns) > RECORD_COLUMNS):  # a box would leave some out
             print_records(columns, texts)
         else:
-            relation.show(max_width=width(), max_rows=SHOWN_ROWS)
+            is_whole = fits(columns, [str(each) for each in relation.types], texts)
+            relation.show(max_width=width(), max_rows=SHOWN_ROWS, max_col_width=KEPT_LETTERS if is_whole else None)
+            if not is_whole and self.interactive:
+                print("Some columns are left out: .mode record shows all of them.\n")
         if total > len(texts):
             print(f"These are the first {len(texts)} of {total:,} rows.\n")
+
+
+def fits(columns: Sequence[str], types: Sequence[str], rows: Sequence[Sequence[str | None]]) -> bool:
+    """Whether a box has room for all columns, if long ones are cut."""
+    widths = [max(map(len, map(str, column))) for column in zip(columns, types, *rows, strict=True)]
+    return sum(min(each, KEPT_LETTERS) + 3 for each in widths) < width()
 
 
 def print_records(columns: Sequence[str], rows: Sequence[Sequence[str | None]]) -> None:

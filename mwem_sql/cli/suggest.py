@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import re
 from pathlib import Path
+from typing import Any
 
 import duckdb
 from sqlglot import exp
@@ -27,7 +28,7 @@ _DEFAULTS = {
     "timestampformat": None,
 }
 SNIFF = """SELECT Delimiter, Quote, Escape, Comment, SkipRows, DateFormat, TimestampFormat, HasHeader, Columns
-    FROM sniff_csv(?, sample_size := -1)"""
+    FROM sniff_csv(?, sample_size := -1, decimal_separator := ?)"""
 SCRIPT = "SELECT any_value(script) FROM mwem_suggest_domain(?)"
 
 
@@ -67,20 +68,37 @@ def made_from(con: duckdb.DuckDBPyConnection, file: str, table: str) -> str:
     return exp.Create(this=target, kind="TABLE", exists=True, expression=rows).sql("duckdb", normalize_functions=False)
 
 
-def _declared(con: duckdb.DuckDBPyConnection, file: str) -> list[exp.Expr]:
+def _sniffed(con: duckdb.DuckDBPyConnection, file: str, separator: str) -> tuple[Any, ...]:
     try:
-        (found,) = con.execute(SNIFF, [file]).fetchall()
+        (found,) = con.execute(SNIFF, [file, separator]).fetchall()
     except duckdb.Error as error:
-        raise refuse(
-            OptionError, "mwem-sql suggest", f"file ({file!r}) cannot be read as CSV: {str(error).splitlines()[0]}",
-            "name a CSV or Parquet file; or write the CREATE TABLE yourself, and call mwem_suggest_domain",
-        ) from None  # fmt: skip
-    *form, header, columns = found
+        text = str(error)
+        reason, hint = (
+            ("it is not in UTF-8", "save it as UTF-8, for example: iconv -f latin1 -t utf-8 old.csv > new.csv")
+            if "not utf-8" in text
+            else (text.splitlines()[0], "name a CSV or Parquet file; or write the CREATE TABLE yourself, and call mwem_suggest_domain")
+        )  # fmt: skip
+        what = f"file ({file!r}) cannot be read as CSV: {reason}"
+        raise refuse(OptionError, "mwem-sql suggest", what, hint) from None
+    return tuple(found)
+
+
+def _texts(found: tuple[Any, ...]) -> int:
+    """How many columns are only text."""
+    return sum(column["type"] == "VARCHAR" for column in found[-1])
+
+
+def _declared(con: duckdb.DuckDBPyConnection, file: str) -> list[exp.Expr]:
+    point, comma = (_sniffed(con, file, separator) for separator in ".,")
+    has_commas = _texts(comma) < _texts(point)  # 3,5 is a number there
+    *form, header, columns = comma if has_commas else point
     given = dict(zip(_DEFAULTS, ("" if value == _EMPTY else value for value in form), strict=True))
     if not given["escape"]:  # none was needed
         given["escape"] = _DEFAULTS["escape"]
     arguments: dict[str, exp.Expr] = {"auto_detect": exp.false(), "header": exp.convert(header)}
     arguments |= {name: exp.convert(value) for name, value in given.items() if value != _DEFAULTS[name]}
+    if has_commas:
+        arguments["decimal_separator"] = exp.Literal.string(",")
     types = [
         exp.PropertyEQ(
             this=exp.to_identifier(column["name"], quoted=True), expression=exp.Literal.string(column["type"])

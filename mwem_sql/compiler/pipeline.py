@@ -122,7 +122,7 @@ def _compiled(domain: Domain, workload: Workload, sandbox: Sandbox, finer_than: 
 
 def read_workload(domain: Domain, workload: Workload) -> tuple[list[Parts], dict[str, Measure]]:
     """What each query asks, part by part, and the measures by their text. Refuses what a workload may not say, and evaluates nothing."""
-    measures = _measures(domain, workload)
+    workload, measures = spelled_out(domain, workload), _measures(domain, workload)
     return _parse(domain, workload, Reader(domain.spelling, domain.table), measures), measures
 
 

@@ -32,15 +32,15 @@ def outwards(scale: Scale, low: Tick, high: Tick, *, keep_low: bool, keep_high: 
     return max(least, below), min(most, above)
 
 
-def bins(scale: Scale, low: Tick, high: Tick) -> int | None:
+def bins(scale: Scale, low: Tick, high: Tick, most: int = MOST_BINS) -> int | None:
     """Into how many parts a range is cut, so that their ends are round where they can be; None where its values are few."""
     if scale.family in {"integer", "date"} and high - low < LISTED:
         return None
     if scale.family in {"date", "timestamp", "timestamptz"}:
-        return MOST_BINS
+        return most
     span = _value(scale, high) - _value(scale, low)
-    parts = (span / _round_step(span / number) for number in range(MOST_BINS, 0, -1))
-    return next((int(part) for part in parts if part <= MOST_BINS and part == int(part)), MOST_BINS)
+    parts = (span / _round_step(span / number) for number in range(most, 0, -1))
+    return next((int(part) for part in parts if part <= most and part == int(part)), most)
 
 
 def text(scale: Scale, tick: Tick) -> str:

@@ -28,6 +28,8 @@ SUGGESTED_VALUES = 100
 FEWEST_ROWS = 5
 SMALLEST_SHARE = 1 / 500
 """A value is suggested if at least so many rows, and such a share of all rows, have it: names and keys are no categories."""
+LEAST_COVERED = 1 / 20
+"""The share of rows that listed values must have together. With less, nearly all rows would be NULL, and what is listed would be a few people's own."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ class _Reader:
             return Suggestion(column.name, missing="every row has another value, so it is a key and no category")
         if scale is not None:
             return self._ordered(column.name, scale, name, nullable=known < rows)
-        return self._listed(column, name, distinct, nullable=known < rows)
+        return self._listed(column, name, distinct, known, nullable=known < rows)
 
     def _ordered(self, column: str, scale: Scale, name: exp.Expr, *, nullable: bool) -> Suggestion:
         finite = self._dialect.finite(name.copy(), scale)  # NaN and infinity are no bounds
@@ -108,17 +110,19 @@ class _Reader:
         least_text, most_text = (round_numbers.text(scale, end) for end in (least, most))
         return Suggestion(column, low=least_text, high=most_text, bins=parts, nullable=nullable, note=note)
 
-    def _listed(self, column: Column, name: exp.Expr, distinct: int, *, nullable: bool) -> Suggestion:
+    def _listed(self, column: Column, name: exp.Expr, distinct: int, known: int, *, nullable: bool) -> Suggestion:
         shown = cast(name.copy(), "VARCHAR")
         frequent = (
-            exp.select(exp.alias_(shown, "v")).from_(self._rows.copy())
+            exp.select(exp.alias_(shown, "v"), exp.alias_(exp.Count(this=exp.Star()), "n")).from_(self._rows.copy())
             .where(exp.Not(this=exp.Is(this=name.copy(), expression=exp.null()))).group_by(name.copy())
             .having(exp.GTE(this=exp.Count(this=exp.Star()), expression=exp.Literal.number(self._enough)))
             .order_by(exp.Count(this=exp.Star()).desc(), exp.column("v")).limit(SUGGESTED_VALUES)
         )  # fmt: skip
-        values = [value for (value,) in self._ask(frequent)]
-        if not values:
-            reason = f"{distinct:,} different values, none of them in {self._enough:,} rows or more"
+        found = self._ask(frequent)
+        values = [value for value, _ in found]
+        if sum(rows for _, rows in found) < known * LEAST_COVERED:
+            few = "hardly any" if values else "none"
+            reason = f"{distinct:,} different values, {few} of them in {self._enough:,} rows or more"
             return Suggestion(column.name, missing=reason)
         if len(values) == distinct:
             note = "are these all values that are possible? Others count as NULL, or as the first"

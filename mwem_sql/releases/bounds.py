@@ -95,6 +95,11 @@ def text_of(query: Query) -> Text:
     return query.predicate, query.measure, group_by
 
 
+def _asked(query: Query) -> Text:
+    """The same, whether columns are listed or written as mwem.workloads writes them."""
+    return query.predicate, query.measure, query.group_text
+
+
 def query_of(row: Mapping[str, Any]) -> Query:
     """The query of a row, as it was asked."""
     group_by = None if row["group_by"] is None else json.loads(row["group_by"])
@@ -107,9 +112,7 @@ class Assured:
     """What is known of the workload's own queries beyond their measurements, at a chance to fail of `miss`."""
 
     def __init__(self, known: pa.Table, figures: pa.Table, miss: float) -> None:
-        self._known: Mapping[Text, dict[str, Any]] = {
-            (row["predicate"], row["measure"], row["group_by"]): row for row in known.to_pylist()
-        }
+        self._known: Mapping[Text, dict[str, Any]] = {_asked(query_of(row)): row for row in known.to_pylist()}
         self._most = _most(figures, miss)
         self._selections_hold = miss * (1 - BOUNDS_PART) >= BETA
 
@@ -123,7 +126,7 @@ class Assured:
 
     def within(self, query: CompiledQuery) -> tuple[float, float]:
         """How far a cell of a query, and of the count that it is divided by, is off at most if it was not measured; endless where nothing is known."""
-        row = self._known.get(text_of(query.source))
+        row = self._known.get(_asked(query.source))
         if row is None:
             return math.inf, math.inf
         bound = row["bound"] if row["bound"] is not None and self._selections_hold else math.inf

@@ -21,6 +21,7 @@ from mwem_sql.accounting.accounts import ledger_of
 from mwem_sql.accounting.caps import Charge, nominal, protected
 from mwem_sql.accounting.ledger import Ledger
 from mwem_sql.boundary import relations
+from mwem_sql.compiler.lists import spelled_out
 from mwem_sql.compiler.pipeline import Compiled
 from mwem_sql.database import calls
 from mwem_sql.database.catalog import Name, is_read_only
@@ -171,7 +172,7 @@ def _run_and_store(
     try:
         tables = {
             "measurements": measurements.table(plan.problem, plan.asked, outcome, classes), "factors": _factors(state),
-            "bounds": known, "certificates": bounds.certificate(outcome), "workloads": notes.workload_rows(request.workload),
+            "bounds": known, "certificates": bounds.certificate(outcome), "workloads": notes.workload_rows(spelled_out(compiled.domain, request.workload)),
         }  # fmt: skip
         release = store.write(session.cursor(), output, facts, columns, tables)
     except duckdb.Error as error:

@@ -70,7 +70,7 @@ def as_text(card: Mapping[str, Any], measurements: Sequence[Mapping[str, Any]], 
     lines += [
         "## What was measured",
         "",
-        "| what | measurements | cells | a cell is off by | 95 of 100 within |",
+        "| what | how many | cells | off by, on average | 95 of 100 within |",
         "|---|---:|---:|---:|---:|",
     ]
     lines += [

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
+from itertools import accumulate
 from math import log10
+from unicodedata import east_asian_width
 
 import numpy as np
 
@@ -26,6 +28,11 @@ def rounded(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 10 else f"{value:.3g}"
 
 
+def _rows(value: float) -> str:
+    """A number of rows: a part of less than a tenth of a row is none."""
+    return rounded(round(value, 1))
+
+
 def _svg(height: float, parts: Sequence[str], title: str) -> str:
     inside = "".join(parts)
     return f'<svg viewBox="0 0 {WIDTH} {height:g}" role="img" aria-label="{escape(title)}">{inside}</svg>'
@@ -36,7 +43,17 @@ def _text(x: float, y: float, text: str, anchor: str = "start", kind: str = "") 
 
 
 def _shortened(text: str, letters: int) -> str:
-    return text if len(text) <= letters else text[: letters - 1] + "…"
+    """Its beginning, in as much room as so many small letters take."""
+    if sum(map(_wide, text)) <= letters:
+        return text
+    return text[: next(k for k, end in enumerate(accumulate(map(_wide, text))) if end > letters - 1)] + "…"
+
+
+def _wide(letter: str) -> float:
+    """How wide a letter is beside a small one: signs of East Asia are twice that."""
+    if letter in "WMm@" or east_asian_width(letter) in "WF":
+        return 1.9
+    return 1.3 if letter.isupper() else 1.0
 
 
 def bars(labels: Sequence[str], values: Floats, title: str) -> str:
@@ -46,7 +63,7 @@ def bars(labels: Sequence[str], values: Floats, title: str) -> str:
         top = k * LINE
         parts.append(_text(112, top + 12, _shortened(label, 18), "end"))
         parts.append(f'<rect class="bar" x="118" y="{top + 3}" width="{165 * value / most:.1f}" height="{LINE - 6}"/>')
-        parts.append(_text(122 + 165 * value / most, top + 12, rounded(value), kind="quiet"))
+        parts.append(_text(122 + 165 * value / most, top + 12, _rows(value), kind="quiet"))
     return _svg(LINE * len(labels) + 2, parts, title)
 
 
@@ -55,13 +72,14 @@ def columns(labels: Sequence[str], values: Floats, title: str) -> str:
     most, wide = max(float(values.max(initial=0.0)), 1e-9), WIDTH / max(1, len(labels))
     parts = [
         f'<rect class="bar" x="{k * wide + 0.5:.2f}" y="{110 - 96 * value / most:.2f}" width="{max(0.5, wide - 1):.2f}" height="{96 * value / most:.2f}">'
-        f"<title>{escape(label)}: {rounded(value)}</title></rect>"
+        f"<title>{escape(label)}: {_rows(value)}</title></rect>"
         for k, (label, value) in enumerate(zip(labels, values.tolist(), strict=True))
     ]
     parts.append(f'<line class="axis" x1="0" x2="{WIDTH}" y1="110.5" y2="110.5"/>')
-    parts.append(_text(0, 124, _shortened(labels[0], 26), kind="quiet"))
-    parts.append(_text(WIDTH, 124, _shortened(labels[-1], 26), "end", "quiet"))
-    parts.append(_text(WIDTH, 10, f"at most {rounded(most)}", "end", "quiet"))
+    parts.append(_text(0, 124, _shortened(labels[0], 18), kind="quiet"))
+    last = labels[-1] if labels[-1] != "NULL" else f"{labels[-2]}, then NULL"
+    parts.append(_text(WIDTH, 124, _shortened(last, 36), "end", "quiet"))
+    parts.append(_text(WIDTH, 10, f"highest: {_rows(most)}", "end", "quiet"))
     return _svg(128, parts, title)
 
 
@@ -76,23 +94,21 @@ def heat(rows: Sequence[str], across: Sequence[str], values: Floats, title: str)
             share = np.sqrt(max(0.0, float(values[i, j])) / most)
             parts.append(
                 f'<rect class="bar" x="{left + j * wide:.2f}" y="{i * high:.2f}" width="{max(0.5, wide - 1):.2f}" height="{high - 1:.2f}" '
-                f'fill-opacity="{0.04 + 0.96 * share:.3f}"><title>{escape(row)}, {escape(column)}: {rounded(float(values[i, j]))}</title></rect>'
+                f'fill-opacity="{0.04 + 0.96 * share:.3f}"><title>{escape(row)}, {escape(column)}: {_rows(float(values[i, j]))}</title></rect>'
             )
     foot = len(rows) * high
-    letters = int(wide / LETTER)
-    if letters >= min(6, max(map(len, across))):
-        parts += [
-            _text(left + (j + 0.5) * wide, foot + 12, _shortened(label, letters), "middle", "quiet")
-            for j, label in enumerate(across)
-        ]
-    else:
-        parts.append(_text(left, foot + 12, _shortened(across[0], 18), kind="quiet"))
-        parts.append(_text(WIDTH, foot + 12, _shortened(across[-1], 18), "end", "quiet"))
-    return _svg(foot + 18, parts, title)
+    longest = max(sum(map(_wide, label)) for label in across)
+    if longest * LETTER <= wide:
+        parts += [_text(left + (j + 0.5) * wide, foot + 12, label, "middle", "quiet") for j, label in enumerate(across)]
+        return _svg(foot + 18, parts, title)
+    for j, label in enumerate(across):  # aslant, so that each column has its name
+        turned = f'transform="translate({left + (j + 0.5) * wide + 4:.1f} {foot + 10:.1f}) rotate(-40)"'
+        parts.append(f"<g {turned}>{_text(0, 0, _shortened(label, 15), 'end', 'quiet')}</g>")
+    return _svg(foot + 16 + min(longest, 15) * LETTER * 0.64, parts, title)
 
 
 def dots(values: Sequence[float], labels: Sequence[str], mark: float, title: str, said: str) -> str:
-    """A dot per step on a logarithmic scale; `mark` is a line to compare with, and `said` what it is."""
+    """A dot per step on a logarithmic scale with its numbers; `mark` is a line to compare with, and `said` what it is."""
     shown = np.clip(np.asarray(values, dtype=np.float64), 1e-2, None)
     top, bottom = (
         log10(max(float(shown.max(initial=mark)), mark)) + 0.1,
@@ -102,15 +118,20 @@ def dots(values: Sequence[float], labels: Sequence[str], mark: float, title: str
     def height(value: float) -> float:
         return 8 + 100 * (top - log10(value)) / (top - bottom)
 
+    left = 40
+    ends = [
+        value for value in (shown.max(initial=mark), shown.min(initial=mark)) if abs(height(value) - height(mark)) > 11
+    ]
     parts = [
-        f'<line class="axis" x1="0" x2="{WIDTH}" y1="112" y2="112"/>',
-        f'<line class="mark" x1="0" x2="{WIDTH}" y1="{height(mark):.1f}" y2="{height(mark):.1f}"/>',
-        _text(WIDTH, height(mark) - 4, said, "end", "quiet"),
-        _text(0, 126, "first", kind="quiet"),
+        f'<line class="axis" x1="{left}" x2="{WIDTH}" y1="112" y2="112"/>',
+        f'<line class="mark" x1="{left}" x2="{WIDTH}" y1="{height(mark):.1f}" y2="{height(mark):.1f}"/>',
+        *(_text(left - 6, height(value) + 4, rounded(value), "end", "quiet") for value in (mark, *ends)),
+        _text(left, 126, "first", kind="quiet"),
+        _text((left + WIDTH) / 2, 126, said, "middle", "warm"),
         _text(WIDTH, 126, "last", "end", "quiet"),
     ]
     for k, (value, label) in enumerate(zip(shown.tolist(), labels, strict=True)):
-        x = WIDTH * (k + 0.5) / len(shown)
+        x = left + (WIDTH - left) * (k + 0.5) / len(shown)
         parts.append(
             f'<circle class="dot" cx="{x:.1f}" cy="{height(value):.1f}" r="3"><title>{escape(label)}: {rounded(value)}</title></circle>'
         )

@@ -6,7 +6,7 @@ Must not look into what it writes.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -15,7 +15,7 @@ import duckdb
 from mwem_sql.errors import MwemError, OptionError, OutputError, refuse
 
 
-def target(con: duckdb.DuckDBPyConnection, text: object, function: str, example: str) -> Path:
+def target(con: duckdb.DuckDBPyConnection, text: object, function: str, example: str, endings: Collection[str]) -> Path:
     """The file that a call names, in a folder that exists; refused where the database may not write files."""
     if not isinstance(text, str) or not text.strip():
         raise refuse(OptionError, function, f"path ({text!r}) must be the name of a file", f"write {example!r}")
@@ -28,6 +28,9 @@ def target(con: duckdb.DuckDBPyConnection, text: object, function: str, example:
             "ask whoever runs the database",
         )
     path = Path(text).expanduser()
+    if path.suffix.lower() not in endings:
+        what = f"path ({text!r}) must end with one of {', '.join(endings)}"
+        raise refuse(OptionError, function, what, f"write {example!r}")
     if not path.parent.is_dir():
         raise refuse(
             OutputError, function, f"path ({text!r}) is in a folder that does not exist", "make the folder first"

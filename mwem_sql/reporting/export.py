@@ -15,7 +15,7 @@ from sqlglot import exp
 from mwem_sql.database.catalog import Name
 from mwem_sql.database.metadata import SCHEMA, holders, prepare
 from mwem_sql.database.session import Session, transaction
-from mwem_sql.errors import OptionError, OutputError, refuse
+from mwem_sql.errors import OutputError, refuse
 from mwem_sql.releases import notes, store
 from mwem_sql.releases.store import Stored
 from mwem_sql.reporting import card, drafts
@@ -29,15 +29,8 @@ CARD = "mwem_card"
 def export(session: Session, stored: Stored, workload: Workload, path: object) -> Iterator[dict[str, Any]]:
     """Write the files; a row for each, with its size. None of them is there if one cannot be written."""
     con = session.cursor()
-    file = drafts.target(con, path, FUNCTION, "release.parquet")
-    write = _WRITERS.get(file.suffix.lower())
-    if write is None:
-        raise refuse(
-            OptionError,
-            FUNCTION,
-            f"path ({str(path)!r}) must end with one of {', '.join(_WRITERS)}",
-            "write 'release.parquet'",
-        )
+    file = drafts.target(con, path, FUNCTION, "release.parquet", _WRITERS)
+    write = _WRITERS[file.suffix.lower()]
     text, data = file.with_suffix(".md"), file.with_suffix(".json")
     for each in (file, text, data):
         drafts.check_free(each, lambda _: _is_ours(data, stored), FUNCTION)

@@ -6,6 +6,7 @@ With a private table to compare with, the page shows true answers, and says so i
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib import resources
@@ -25,6 +26,13 @@ COLUMNS = {
     "true_answer": "truth", "error": "off by",
 }  # fmt: skip
 """Columns of the answers that a reader wants, in this order, and what they are called."""
+MEASURED = {
+    "directly": "it was measured. Only noise is in the way.",
+    "in part": "only parts of what it asks for were measured. The rest is a guess.",
+    "never": "a guess, made of other measurements. Do not quote it without its 'at least' and 'at most'.",
+    "unknown": "released by an older version, which did not keep what is needed to tell.",
+}
+"""Why an answer may be trusted, or not."""
 NUMBERS = {"query", "answer", "low", "high", "true_answer", "error"}
 
 
@@ -42,6 +50,7 @@ def make(
     page = Template(resources.files("mwem_sql.reporting").joinpath("page.html").read_text(encoding="utf-8"))
     return page.substitute(
         title=escape(f"{stored.name.table}: what was released, and how sure it is"),
+        heading=f"{_bdi(stored.name.table)}: what was released, and how sure it is",
         subtitle=escape(
             f"A synthetic table in the place of a private one. Release {facts['release']}, stored as {stored.name}."
         ),
@@ -50,9 +59,9 @@ def make(
         facts="".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in _facts(facts)),
         promise="".join(f"<p>{escape(text)}</p>" for text in promise(facts)),
         measured=_measured(figures.kinds(measurements), names, misfits.tolist()),
-        answers_text=f"<p>{escape(_about(rows))}</p>",
+        answers_text="".join(f"<p>{escape(text)}</p>" for text in _about(rows, facts)),
         ones="".join(
-            _card(name, _picture(name, bars, found)) for name, (bars, found) in shapes.one_way(stored).items()
+            _card(_bdi(name), _picture(name, bars, found)) for name, (bars, found) in shapes.one_way(stored).items()
         ),
         twos=_pairs(pictures),
         footer=escape("Made by mwem_report of mwem_sql. The page is complete by itself and loads nothing."),
@@ -74,7 +83,7 @@ def _banners(facts: Mapping[str, Any], compared: str | None) -> list[str]:
 
 
 def _facts(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
-    out = [("epsilon", f"{facts['epsilon']:g}")]
+    out = [("epsilon, the cost", f"{facts['epsilon']:g}")]
     if facts["delta"]:
         out.append(("delta", f"{facts['delta']:g}"))
     protects = "one row" if facts["unit"] is None else f"one {facts['unit']}"
@@ -101,6 +110,12 @@ def promise(facts: Mapping[str, Any]) -> list[str]:
             "after reading this release, whatever else they know."
         ),
     ]
+    if unit is None:
+        out.append("The promise is made for each row. A person with several rows is promised less.")
+    out.append(
+        f"It cost {epsilon:g} of the private table's budget (epsilon). Costs of releases from the same table add up, and so does what they tell: "
+        f"two like this one promise what one with an epsilon of {2 * epsilon:g} does."
+    )
     if epsilon > 10:
         out.append("An epsilon above 10 promises next to nothing.")
     if unit is not None:
@@ -117,7 +132,7 @@ def _percent(value: float) -> str:
 def _measured(kinds: Sequence[figures.Kind], names: Sequence[str], misfits: Sequence[float]) -> str:
     head = "".join(
         f'<th scope="col"{" class=number" if k else ""}>{name}</th>'
-        for k, name in enumerate(("what", "measurements", "cells", "a cell is off by", "95 of 100 within"))
+        for k, name in enumerate(("what", "how many", "cells", "off by, on average", "95 of 100 within"))
     )
     lines = "".join(
         f'<tr><td>{escape(kind.purpose)}</td><td class="number">{kind.count:,}</td><td class="number">{kind.cells:,}</td>'
@@ -125,11 +140,15 @@ def _measured(kinds: Sequence[figures.Kind], names: Sequence[str], misfits: Sequ
         for kind in kinds
     )
     table = f'<div class="table" tabindex="0" role="region" aria-label="Measurements"><table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>'
-    text = "<p>Noise was added to every number that left the private table. This is how much, in rows (or in a sum's own unit):</p>"
+    text = "<p>Noise was added to every number that left the private table. This is how far it puts one number (a cell) off, in rows or in a sum's own unit:</p>"
     if not misfits:
         return text + table
     picture = charts.dots(
-        misfits, names, 1.0, "How far the release is from each measurement, over its noise", "as noise explains"
+        misfits,
+        names,
+        1.0,
+        "How far the release is from each measurement, over its noise",
+        "dashes: as far as noise explains",
     )
     note = '<p class="quiet">Each dot is a measurement, in the order in which they were made. Below the line the release says what was measured, but for noise.</p>'
     return (
@@ -140,19 +159,36 @@ def _measured(kinds: Sequence[figures.Kind], names: Sequence[str], misfits: Sequ
     )
 
 
-def _about(rows: Sequence[Mapping[str, Any]]) -> str:
-    """What the table of answers shows."""
+def _about(rows: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> list[str]:
+    """What the table of answers shows, and which of them to trust."""
     first = (
         f"All {len(rows):,} answers to the workload."
         if len(rows) <= MOST_ANSWERS
         else f"The first {MOST_ANSWERS:,} of {len(rows):,} answers."
     )
     if not rows or "measured" not in rows[0]:
-        return first
-    return (
-        f"{first} The truth is between 'at least' and 'at most' 95 times in 100. 'directly': it was measured, and only noise is in the way. "
-        "'in part': some of its attributes were measured together. 'never': it is a guess, made of what was."
+        return [first]
+    counts = Counter(row["measured"] for row in rows)
+    return [
+        (
+            f"{first} The truth is between 'at least' and 'at most' 95 times in 100. Trust an answer as far as these two are close to it: "
+            "0 to 50 says that there are few, and not how many."
+        ),
+        *_checked(facts.get("mean_error")),
+        *(f"'{kind}' ({counts[kind]:,}): {MEASURED[kind]}" for kind in MEASURED if counts[kind]),
+    ]
+
+
+def _checked(mean_error: float | None) -> list[str]:
+    """What the certificate says; nothing where there is none."""
+    if mean_error is None:
+        return []
+    found = (
+        f"the answers to a question are off by {charts.rounded(mean_error)} rows on average, all its cells together"
+        if mean_error > 0
+        else "no error that its own noise would not explain"
     )
+    return [f"A check at the end, private as the rest, found: {found}."]
 
 
 def _picture(name: str, bars: shapes.Bars, rows: Any) -> str:
@@ -161,12 +197,20 @@ def _picture(name: str, bars: shapes.Bars, rows: Any) -> str:
 
 
 def _card(title: str, picture: str) -> str:
-    return f'<div class="card"><h3>{escape(title)}</h3>{picture}</div>'
+    """`title` as HTML; names of other people's making are in <bdi>, so that none turns the others round."""
+    return f'<div class="card"><h3>{title}</h3>{picture}</div>'
+
+
+def _bdi(name: str) -> str:
+    return f"<bdi>{escape(name)}</bdi>"
 
 
 def _pairs(pictures: Mapping[tuple[str, str], tuple[shapes.Bars, shapes.Bars, Any]]) -> str:
     cards = "".join(
-        _card(f"{first} and {second}", charts.heat(down.labels, across.labels, rows, f"Rows by {first} and {second}"))
+        _card(
+            f"{_bdi(first)} and {_bdi(second)}",
+            charts.heat(down.labels, across.labels, rows, f"Rows by {first} and {second}"),
+        )
         for (first, second), (down, across, rows) in pictures.items()
     )
     text = '<p class="quiet">Attributes that were measured together. The stronger the colour, the more rows.</p>'

@@ -21,7 +21,7 @@ def write(
 ) -> Iterator[dict[str, Any]]:
     """Write the page; `answers` are those to the workload, beside true ones where there is a table that they are `compared` with."""
     con = session.cursor()
-    file = drafts.target(con, path, FUNCTION, "report.html")
+    file = drafts.target(con, path, FUNCTION, "report.html", (".html", ".htm"))
     drafts.check_free(file, _is_ours, FUNCTION)
     text = page.make(stored, store.measurements_of(con, stored).to_pylist(), answers, compared)
     with drafts.whole(file, FUNCTION) as draft:

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from math import floor, log10
 
 import numpy as np
 
+from mwem_sql.database import round_numbers
+from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.classes import Classes
 from mwem_sql.queries.arrays import Floats
 from mwem_sql.queries.marginals import shares_within
@@ -19,6 +22,10 @@ MOST_BARS = 32
 """Bars of an attribute's own picture. More: they get thinner than a phone can show."""
 MOST_CELLS = 14
 """Rows and columns of a pair's picture."""
+MOST_LETTERS = 15
+"""Letters of a bar's name."""
+DAY = 86_400_000_000
+"""Microseconds, the ticks of a TIMESTAMP."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +71,7 @@ def _even(classes: Classes, most: int) -> tuple[list[str], Floats]:
     edges = (
         np.append(np.arange(lows[0], ends[-1], np.ceil((ends[-1] - lows[0]) / bars)), ends[-1])
         if discrete
-        else np.linspace(lows[0], ends[-1], bars + 1)
+        else np.linspace(lows[0], ends[-1], _parts(attribute, bars) + 1)
     )
     starts, stops = edges[:-1, None], edges[1:, None]
     width = np.maximum(ends - lows, 0.0)
@@ -72,17 +79,38 @@ def _even(classes: Classes, most: int) -> tuple[list[str], Floats]:
     # A single point of a continuous range has no width: it is in the bar that holds it.
     holds = (lows >= starts) & ((lows < stops) | (stops == edges[-1]))
     of_piece = np.where(width > 0, overlap / np.where(width > 0, width, 1.0), holds / np.maximum(holds.sum(axis=0), 1))
-    kind = int if discrete else float
-    labels = [
-        attribute.text(kind(start))
-        if discrete and stop - start == 1
-        else f"{attribute.text(kind(start))} to {attribute.text(kind(stop - discrete))}"
-        for start, stop in itertools.pairwise(edges)
-    ]
+    labels = [_range(attribute, start, stop - discrete, stop - start) for start, stop in itertools.pairwise(edges)]
     if attribute.nullable:
         labels.append("NULL")
         of_piece = np.block([[of_piece, np.zeros((len(of_piece), 1))], [np.zeros((1, len(lows))), np.ones((1, 1))]])
     return labels, of_piece
+
+
+def _parts(attribute: Attribute, most: int) -> int:
+    """Bars of a continuous range: its own bins where they are few enough, or such that they end at round numbers."""
+    assert attribute.low is not None and attribute.high is not None
+    if attribute.bins is not None and attribute.bins <= most:
+        return attribute.bins
+    return round_numbers.bins(attribute.ordered, attribute.low, attribute.high, most) or most
+
+
+def _range(attribute: Attribute, first: float, last: float, width: float) -> str:
+    """What a bar is called: where a long name would be cut, only where it begins."""
+    one, other = _tick(attribute, first, width), _tick(attribute, last, width)
+    if one == other:
+        return one
+    both = f"{one} to {other}"
+    return both if len(both) <= MOST_LETTERS else f"{one} on"
+
+
+def _tick(attribute: Attribute, value: float, width: float) -> str:
+    """A value as a person would write it beside bars of some width: no more digits, no hours beside days."""
+    family = attribute.ordered.family
+    if family == "real":
+        digits = max(0, 1 - floor(log10(width))) if width > 0 else 6
+        return f"{value:,.{digits}f}".rstrip("0").rstrip(".") if digits else f"{value:,.0f}"
+    text = attribute.text(int(value))
+    return text[: len("2026-01-01")] if family.startswith("timestamp") and width >= DAY else text
 
 
 def _label(classes: Classes, piece: int) -> str:

@@ -57,14 +57,22 @@ def _on_terminal(text: str) -> None:
 
 
 def _notebook() -> Callable[[str], object] | None:
-    """A line of a notebook that is written anew; None outside of one."""
+    """A line of a notebook that is written anew, and is there from its first text on; None outside of one."""
     shell = sys.modules.get("IPython") and sys.modules["IPython"].get_ipython()
     if shell is None or not hasattr(shell, "kernel"):
         return None
     from IPython.display import display  # noqa: PLC0415 (there is a notebook, so there is this)
 
-    handle: Any = display({"text/plain": ""}, raw=True, display_id=True)
-    return lambda text: handle.update({"text/plain": text}, raw=True)
+    handle: Any = None
+
+    def draw(text: str) -> None:
+        nonlocal handle
+        if handle is None:
+            handle = display({"text/plain": text}, raw=True, display_id=True)
+        else:
+            handle.update({"text/plain": text}, raw=True)
+
+    return draw
 
 
 class Line:

@@ -7,6 +7,9 @@ import json
 
 import pytest
 from command import call
+from conftest import Open
+
+from mwem_sql.cli.console import Console
 
 
 def test_an_error_in_the_middle_of_a_result_is_only_its_message(capsys: pytest.CaptureFixture[str]) -> None:
@@ -30,6 +33,26 @@ def test_box_fits_the_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: 
     _, out, _ = call(capsys, "-c", "SELECT repeat('x', 300) AS a, repeat('y', 300) AS b, i FROM range(3) t(i)")
     assert "┌" in out
     assert max(map(len, out.splitlines())) <= 90
+
+
+def test_a_long_name_is_wrapped_before_a_column_is_left_out(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    answer = "SELECT 1 AS query, 'survived, class' AS name, ['0', '1'] AS cell, 134.608e0 AS answer, 58.3788e0 AS low, 273.621e0 AS high, 'directly' AS measured"
+    _, out, _ = call(capsys, "-c", answer + " FROM range(2)")
+    assert out.count("134.608") == 2
+    assert max(map(len, out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(("terminal", "said"), [("200", 0), ("80", 1)])
+def test_the_shell_says_where_all_columns_are(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, connect: Open, terminal: str, said: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", terminal)
+    wide = "SELECT " + ", ".join(f"'a text of 20 letters' AS c{i}" for i in range(8)) + " FROM range(2)"
+    assert Console(connect(), interactive=True).run(wide)
+    assert capsys.readouterr().out.count("Some columns are left out: .mode record shows all of them.") == said
 
 
 def test_a_wide_row_is_shown_with_all_its_columns(

@@ -25,7 +25,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("file", "table", "wanted"),
     [
-        ("pay 2024.csv", "pay_2024", """delim := ';', quote := '', dateformat := '%d/%m/%Y', "columns" := {'id': 'BIGINT', 'born': 'DATE', 'town': 'VARCHAR', 'pay': 'VARCHAR'})"""),
+        ("pay 2024.csv", "pay_2024", """delim := ';', quote := '', dateformat := '%d/%m/%Y', decimal_separator := ',', "columns" := {'id': 'BIGINT', 'born': 'DATE', 'town': 'VARCHAR', 'pay': 'DOUBLE'})"""),
         ("days.parquet", "days", """CREATE TABLE IF NOT EXISTS "days" AS SELECT * FROM read_parquet('days.parquet');"""),
     ],
 )  # fmt: skip
@@ -45,9 +45,13 @@ def test_the_script_makes_table_and_release(
 
 def test_what_cannot_be_read_is_refused(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (files / "empty.csv").write_text("")
+    (files / "header.csv").write_text("name,age\n")
+    (files / "latin.csv").write_text("name,age\n" + "Müller,31\n" * 20, encoding="latin-1")
     for file, reason in (
         ("nothing.csv", "mwem-sql suggest: file ('nothing.csv') does not exist. Hint: name a CSV"),
         ("empty.csv", "no column that a domain can be suggested for"),
+        ("header.csv", "no column that a domain can be suggested for (name: no row has a value in it; age: "),
+        ("latin.csv", "file ('latin.csv') cannot be read as CSV: it is not in UTF-8. Hint: save it as UTF-8, for"),
     ):
         assert cli.main(["suggest", file]) == 1
         assert reason in capsys.readouterr().err

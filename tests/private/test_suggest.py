@@ -25,9 +25,9 @@ def suggested(con: duckdb.DuckDBPyConnection, *declared: str) -> dict[str, Sugge
 
 def test_suggestions_are_round_and_common(con: duckdb.DuckDBPyConnection) -> None:
     con.execute(
-        """CREATE TABLE t (id INTEGER, "my age" INTEGER, sex VARCHAR, name VARCHAR, d DATE, x DOUBLE, empty INTEGER, class INTEGER, rare VARCHAR, town VARCHAR);
+        """CREATE TABLE t (id INTEGER, "my age" INTEGER, sex VARCHAR, name VARCHAR, d DATE, x DOUBLE, empty INTEGER, class INTEGER, rare VARCHAR, town VARCHAR, mail VARCHAR);
            INSERT INTO t SELECT i, 20 + i % 51, CASE WHEN i % 2 = 0 THEN 'it''s' ELSE 'M' END, 'name ' || i, DATE '2020-01-05' + (i % 9)::INTEGER,
-               i / 4, NULL, 1 + i % 3, CASE WHEN i < 3 THEN 'prince' ELSE 'other' END, CASE WHEN i % 2 = 0 THEN 'n' || i WHEN i % 3 = 0 THEN 'Genf' ELSE 'Bern' END
+               i / 4, NULL, 1 + i % 3, CASE WHEN i < 3 THEN 'prince' ELSE 'other' END, CASE WHEN i % 2 = 0 THEN 'n' || i WHEN i % 3 = 0 THEN 'Genf' ELSE 'Bern' END, 'm' || greatest(i, 6)
            FROM range(200) r(i);
            INSERT INTO t (sex, x, d) VALUES ('M', 'nan', 'infinity'), ('M', 'inf', NULL), ('M', NULL, NULL)"""
     )
@@ -50,5 +50,6 @@ def test_suggestions_are_round_and_common(con: duckdb.DuckDBPyConnection) -> Non
         "id": "every row has another value, so it is a key and no category",
         "name": "every row has another value, so it is a key and no category",
         "empty": "no row has a value in it",
+        "mail": "194 different values, hardly any of them in 5 rows or more",
     }
     assert suggested(con, "x", "sex").keys() == found.keys() - {"x", "sex"}

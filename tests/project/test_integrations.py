@@ -13,7 +13,7 @@ EXAMPLES = ROOT / "examples"
 PRINTED = {
     "sqlalchemy_engine.py": ["census.main.people_synthetic 0.5 True", "True", "True", "True", "True"],
     "ibis_backend.py": ["census.main.people_synthetic True", "['F', 'M']"],
-    "frames.py": ["memory.main.people", "False True", "['query', 'name', 'cell', 'answer']", "['age', 'sex', 'city'] True", "[('age', 100), ('sex', 2), ('city', 4)]"],
+    "frames.py": ["memory.main.people", "False True", "['query', 'name', 'cell', 'answer', 'low', 'high', 'measured']", "['age', 'sex', 'city'] True", "[('age', 100), ('sex', 2), ('city', 4)]"],
     "files.py": ["memory.main.visitors_synthetic", "memory.main.from_csv", "2"],
 }  # fmt: skip
 EXECUTE = """
@@ -22,6 +22,31 @@ from nbclient import NotebookClient
 notebook = nbformat.read(sys.argv[1], as_version=4)
 NotebookClient(notebook, timeout=300, resources={"metadata": {"path": "."}}).execute()
 print(json.dumps([[output.get("data", {}) for output in cell.outputs] for cell in notebook.cells if cell.cell_type == "code"]))
+"""
+# What a front end is sent while two releases run, cell by cell: the first is told to show its progress without patience, the second to be silent.
+WATCH = """
+import json, nbformat
+from nbclient import NotebookClient
+
+class Watched(NotebookClient):
+    sent = {}
+    def process_message(self, message, cell, number):
+        if message["msg_type"] not in {"status", "execute_input"}:
+            text = message["content"].get("data", message["content"])
+            self.sent.setdefault(number, []).append([message["msg_type"], text.get("text/plain", str(text))])
+        return super().process_message(message, cell, number)
+
+cells = [
+    "import mwem_sql; from people import PEOPLE, ROWS, WORKLOAD; from mwem_sql.surface import progress_line",
+    "con = mwem_sql.connect(); con.execute(PEOPLE); con.execute(ROWS); progress_line.PATIENCE, progress_line.REDRAWN = 0, 0.001",
+    "mwem_sql.release(con, 'people', WORKLOAD, 1.0)",
+    "mwem_sql.release(con, 'people', WORKLOAD, 1.0, output='silent', progress=False)",
+    "con.close()",
+]
+notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+client = Watched(notebook, timeout=300)
+client.execute()
+print(json.dumps([client.sent, [[output.get("data", {}).get("text/plain") for output in cell.outputs] for cell in notebook.cells]]))
 """
 # What a call inside dbt's own transaction meets: on the first run there is no such table yet, later there is the one of the run before.
 INSIDE = """{{ config(post_hook="CALL mwem_release('inside', workload, 0.5, domain := 'people_domain')") }}
@@ -53,11 +78,25 @@ def test_a_script(name: str, python: Path, tmp_path: Path) -> None:
 def test_the_notebook(python: Path, tmp_path: Path) -> None:
     shutil.copy(EXAMPLES / "people.py", tmp_path)
     cells = json.loads(run(python, "-c", EXECUTE, EXAMPLES / "notebook.ipynb", cwd=tmp_path).splitlines()[-1])
-    shown, in_sql, answers, spent = (outputs[0] for outputs in cells[2:])
+    shown, in_sql, answers, spent = (outputs[-1] for outputs in cells[2:])  # a slow machine shows progress, too
     assert "ε = 0.5, for one row" in shown["text/html"]
     assert "census.main.people_synthetic" in in_sql["text/plain"] and "True" in in_sql["text/plain"]
     assert "age &gt;= 65" in answers["text/html"]
     assert spent["text/plain"].count("done") == 1
+
+
+@pytest.mark.integrations
+def test_progress_in_a_notebook(python: Path, tmp_path: Path) -> None:
+    shutil.copy(EXAMPLES / "people.py", tmp_path)
+    sent, kept = json.loads(run(python, "-c", WATCH, cwd=tmp_path).splitlines()[-1])
+    (first, said), *others = sent["2"]
+    assert first == "display_data" and said.startswith("people: ")
+    assert {kind for kind, _ in others[:-1]} == {"update_display_data"}
+    assert others[-2] == ["update_display_data", ""] and others[-1][0] == "execute_result"
+    # Of the line nothing is left; without progress, and without a release, nothing is sent.
+    assert kept[2][0] == "" and len(kept[2]) == 2
+    assert [kind for kind, _ in sent["3"]] == ["execute_result"]
+    assert set(sent) == {"2", "3"}
 
 
 @pytest.mark.integrations

@@ -35,6 +35,13 @@ def released(request: pytest.FixtureRequest) -> Iterator[Connection]:
     con.close()
 
 
+def test_a_list_may_have_expressions(released: Connection) -> None:
+    released.execute("CREATE OR REPLACE TABLE asked AS SELECT ['sex', 'age // 6'] AS group_by")
+    found = released.execute("SELECT cell, true_answer FROM mwem_compare('t', 't_synthetic', asked)").fetchall()
+    true = released.execute("SELECT [sex::VARCHAR, (age // 6)::VARCHAR], count(*) FROM t GROUP BY ALL").fetchall()
+    assert sorted(map(str, found)) == sorted(str((cell, float(rows))) for cell, rows in true)
+
+
 def test_the_comparison_has_the_truth(released: Connection) -> None:
     mwem_sql.release(released, "t", ASKED, 3, rounds=4, output="compared", seed=1)
     released.execute(

@@ -18,6 +18,7 @@ ASKED = Workload(
         Query(group_by=("sex", "city"), always=True),
         Query("member", "avg(age)", ("sex, age // 50",), verbatim=False),
         Query("sex = 'F' -- not 'M'\n"),
+        Query(group_by=("city", "age // 25")),
     )
 )
 
@@ -101,12 +102,24 @@ def test_the_workload_is_stored_and_can_be_asked_again(con: Connection) -> None:
     ]
 
 
+def test_what_is_known_of_a_query_is_known_when_it_is_asked_again(con: Connection) -> None:
+    """The certificate is about the workload's own queries; the stored text of a list of columns is one of them."""
+    listed = Workload(
+        tuple(Query(group_by=names) for names in (("sex", "city"), ("sex", "member"), ("city", "member")))
+    )
+    made = mwem_sql.release(con, "people", listed, 100, rounds=1, certify=0.5)
+    assert made.workload is not None
+    found, again = made.answer(listed), made.answer(made.workload)
+    assert "never" in found.column("measured").to_pylist()
+    assert again == found
+
+
 def test_each_version_has_its_own(con: Connection) -> None:
     mwem_sql.release(con, "people", ASKED, 1)
     later = mwem_sql.release(con, "people", Workload.from_predicates(["member"]), 1, version="2")
     assert later.workload == Workload.from_predicates(["member"])
     assert con.execute("SELECT release, count(*) FROM mwem.workloads GROUP BY 1 ORDER BY 1").fetchall() == [
-        (1, 4),
+        (1, 5),
         (2, 1),
     ]
 

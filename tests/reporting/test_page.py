@@ -27,7 +27,7 @@ class Reader(HTMLParser):
         if tag not in {"meta", "link", "input", "br", "rect", "line", "circle"}:
             self.open.append(tag)
         for name, value in attributes:
-            assert name not in {"src", "href"} or value == "data:,"
+            assert name not in {"src", "href"} or value == "data:," or (value or "").startswith("#")
 
     def handle_startendtag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
         pass
@@ -102,6 +102,22 @@ def test_the_worst_is_on_top_of_a_comparison(con: Connection) -> None:
 def test_what_is_promised(facts: dict[str, object], said: str) -> None:
     plain = {"epsilon": 0.5, "delta": 0.0, "unit": None, "rows_per_unit": 1, "total_is_public": False}
     assert said in " ".join(page.promise(plain | facts))
+
+
+@pytest.mark.parametrize(
+    ("mean_error", "said"),
+    [
+        (None, None),
+        (0.0, "no error that its own noise would not explain"),
+        (12.345, "off by 12 rows on average, all its cells together"),
+    ],
+)
+def test_the_certificate_is_told(mean_error: float | None, said: str | None) -> None:
+    row = {"query": 1, "name": "a", "answer": 1.0, "low": 0.0, "high": 2.0, "measured": "never"}
+    text = " ".join(page._about([row, row | {"measured": "directly"}], {"mean_error": mean_error}))
+    assert ("A check at the end" in text) == (said is not None)
+    assert (said or "") in text
+    assert "'never' (1): a guess" in text and "'directly' (1): it was measured" in text and "in part" not in text
 
 
 def test_a_seed_is_shouted(con: Connection) -> None:

@@ -8,7 +8,7 @@ import pytest
 from conftest import Connection
 
 import mwem_sql
-from mwem_sql.errors import OutputError
+from mwem_sql.errors import OptionError, OutputError
 
 
 @pytest.fixture
@@ -31,6 +31,12 @@ def test_a_file_of_somebody_else_stays(made: Connection, tmp_path: Path) -> None
     with pytest.raises(OutputError, match="exists and was not made by mwem_report"):
         mwem_sql.report(made, "people_synthetic", path)
     assert path.read_text() == "<html>mine</html>"
+
+
+def test_a_page_is_no_pdf(made: Connection, tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"report.pdf'\) must end with one of .html, .htm. Hint: write 'report.html'"):
+        mwem_sql.report(made, "people_synthetic", tmp_path / "report.pdf")
+    assert not list(tmp_path.iterdir())
 
 
 def test_true_answers_make_it_not_private_and_the_ledger_notes_it(made: Connection, tmp_path: Path) -> None:

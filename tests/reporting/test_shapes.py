@@ -9,6 +9,8 @@ import pytest
 
 import mwem_sql
 from mwem_sql.database.session import Session
+from mwem_sql.domains.attribute import Attribute
+from mwem_sql.domains.classes import Classes, cut_pieces
 from mwem_sql.releases import store
 from mwem_sql.releases.store import Stored
 from mwem_sql.reporting import shapes
@@ -49,5 +51,19 @@ def test_a_pair_adds_up_to_its_attributes(stored: Stored) -> None:
 
 
 def test_dates_are_bars_of_days(stored: Stored) -> None:
-    first = shapes.one_way(stored)["born"][0].labels[0]
-    assert first.startswith("1900-01-01 to 19")
+    assert shapes.one_way(stored)["born"][0].labels[0] == "1900-01-01 on"
+
+
+@pytest.mark.parametrize(
+    ("declared", "labels"),
+    [
+        (Attribute("x", "DOUBLE", nullable=False, low=0.0, high=200000.0), ("0 to 20,000", "180,000 on")),
+        (Attribute("x", "DOUBLE", nullable=False, low=-0.3, high=0.7, bins=4), ("-0.3 to -0.05", "0.45 to 0.7")),
+        (Attribute("x", "DOUBLE", nullable=False, low=0.0, high=6e6, bins=1000), ("0 to 500,000", "5,500,000 on")),
+        (Attribute("x", "TIMESTAMP", nullable=False, low=0, high=14 * shapes.DAY - 1), ("1970-01-01", "1970-01-14")),
+    ],
+)
+def test_bars_end_at_round_numbers_and_say_so_briefly(declared: Attribute, labels: tuple[str, str]) -> None:
+    classes = Classes(cut_pieces(declared, ()), np.zeros(1, dtype=np.int64))
+    drawn = shapes.Bars.of(classes, np.ones(1), shapes.MOST_CELLS)
+    assert (drawn.labels[0], drawn.labels[-1]) == labels
