@@ -193,4 +193,4 @@ def _noise(plan: Plan, request: Request, split: Split) -> float:
 
 
 def _short(number: float) -> str:
-    return f"{number:,.0f}" if abs(number) >= 1000 else f"{number:.3g}"
+    return f"{number:,.0f}" if abs(number) >= 999.5 else f"{number:.3g}"

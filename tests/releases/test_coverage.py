@@ -10,6 +10,7 @@ from conftest import Connection
 
 from mwem_sql.accounting.scales import typical, within
 from mwem_sql.mwem import strategy
+from mwem_sql.releases import coverage
 
 
 def plan(con: Connection, options: str = "", epsilon: float = 1) -> dict[str, list[str]]:
@@ -187,3 +188,10 @@ def test_a_plain_call_of_many_sets(con: Connection, monkeypatch: pytest.MonkeyPa
     assert text.startswith(
         "about 3 of 3 queries will be measured, or fewer and better; a measured cell is off by about "
     )
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(999.4, "999"), (999.7, "1,000"), (1e6, "1,000,000"), (0.01234, "0.0123")]
+)
+def test_numbers_are_for_people(number: float, text: str) -> None:
+    assert coverage._short(number) == text
