@@ -25,7 +25,7 @@ def main(argv: list[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="replace")  # a box on an ASCII terminal is ugly, but no error
     try:
         command = COMMANDS.get(arguments[0]) if arguments else None
-        code = command(arguments[1:]) if command else shell.run(arguments)
+        code = command(arguments[1:]) if command else shell.run(arguments, COMMANDS)
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python's own last flush must be quiet too

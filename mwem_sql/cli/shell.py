@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
+from collections.abc import Collection
 from importlib import metadata
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import duckdb
 from mwem_sql.cli.commands import obey
 from mwem_sql.cli.console import Console, connection
 from mwem_sql.cli.scripts import read, run_script, split_script
+from mwem_sql.errors import did_you_mean
 
 VERSION = next((package.version for package in metadata.distributions(name="mwem-sql")), "from source")
 BANNER = f"mwem-sql {VERSION}, DuckDB {duckdb.__version__}"
@@ -23,8 +25,8 @@ PROMPT, CONTINUATION = "mwem> ", "  ... "
 HISTORY = "~/.mwem_sql_history"
 
 
-def run(arguments: list[str]) -> int:
-    """Run scripts, or the shell."""
+def run(arguments: list[str], commands: Collection[str]) -> int:
+    """Run scripts, or the shell. `commands` are what the first word could have been instead of a database."""
     parser = argparse.ArgumentParser(
         prog="mwem-sql",
         description="A DuckDB shell with differentially private synthetic tables: mwem_release and its family.",
@@ -39,7 +41,10 @@ def run(arguments: list[str]) -> int:
     add("--json", dest="style", action="store_const", const="json", help="print rows as JSON, an object per line")
     add("--readonly", action="store_true", help="open the database read-only")
     add("--version", action="version", version=BANNER)
-    options = parser.parse_args(arguments)
+    options, rest = parser.parse_known_args(arguments)
+    if rest:
+        near = did_you_mean(options.database, commands).strip()
+        parser.error(f"unrecognized arguments: {' '.join(rest)}" + (f"; {near}" if near else ""))
     with connection(parser, options.database, read_only=options.readonly) as con:
         console = Console(con, options.style, not options.scripts and sys.stdin.isatty() and sys.stdout.isatty())
         if console.interactive:

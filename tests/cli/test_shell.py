@@ -44,6 +44,10 @@ def test_bad_usage(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> 
     assert "Traceback" not in err
 
 
+def test_a_command_with_a_slip_in_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "unrecognized arguments: x.csv; did you mean 'suggest'?" in call(capsys, "sugest", "x.csv")[2]
+
+
 def test_bad_usage_runs_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "x.duckdb"
     assert call(capsys, str(path), "-c", "CREATE TABLE t (i INTEGER)", "-f", "/nonexistent.sql")[0] == 2
