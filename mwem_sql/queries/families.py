@@ -91,14 +91,10 @@ class Family:
     def _told_by_parts(self, asked: Counts, parts: Parts) -> Told:
         full, touched, beyond = parts.made_of(asked)
         is_exact, is_open = _exact(full, touched, beyond, asked.cells)
-        cells = _at(self._sums, parts.numbers)
-        low = (
-            _over(full, asked.cells, cells)
-            if self._tree is None
-            else _over(self._tree.tops(full), asked.cells, self._tree.nodes)
-        )
-        more = _over(touched & ~full, asked.cells, cells)
-        high = Sums(low.values + more.values, low.variances + more.variances, low.fourths + more.fourths)
+        cells = _at(self._sums, parts.numbers) if self._tree is None else self._tree.nodes
+        if self._tree is not None:
+            full, touched = self._tree.tops(full), self._tree.tops(touched)
+        low, high = _over(full, asked.cells, cells), _over(touched, asked.cells, cells)
         return Told(is_exact, is_open, True, low, high)
 
     @cached_property

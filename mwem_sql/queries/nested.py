@@ -103,9 +103,9 @@ class Tree:
     def _of(self, nodes: Integers) -> Sums:
         return Sums(self.nodes.values[nodes], self.nodes.variances[nodes], self.nodes.fourths[nodes])
 
-    def tops(self, is_full: Bits) -> Bits:
-        """Of counts asked together, bit by bit: the largest nodes all of whose atoms are full."""
-        full = all_between(is_full, self._begin, self._begin + self._length)
+    def tops(self, atoms: Bits) -> Bits:
+        """Of counts asked together, bit by bit: the largest nodes all of whose atoms are set."""
+        full = all_between(atoms, self._begin, self._begin + self._length)
         above = np.where((self._parent >= 0)[:, None], full[self._parent], np.uint64(0))
         return np.asarray(full & ~above)
 

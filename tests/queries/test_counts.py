@@ -47,17 +47,18 @@ def same(one: Told, other: Told, place: int) -> None:
 
 
 @pytest.mark.parametrize("at_once", [1, 2**22])
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_together_they_are_told_the_same(seed: int, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Against `contained`, one by one; whole or in parts."""
     monkeypatch.setattr(module, "AT_ONCE", at_once)
     generator = np.random.default_rng(seed)
     queries = [
         LinearQuery(tuple(block(names, 1, generator) for names in GROUPS[int(generator.integers(len(GROUPS)))]))
-        for _ in range(300)
+        for _ in range(100)
     ]
     families = [Family([noisy(groups, generator, least=seed % 2 - 1)]) for groups in MEASURED]
-    families.append(Family(tree(generator)))
+    nested = Family(tree(generator))
+    families.append(nested)
     sums = Block(("a",), np.zeros(6, dtype=np.int32), 1, np.arange(1, 7))
     families.append(Family([Noisy(LinearQuery((sums,)), np.array([5.0]), 2.0, 12.0)]))
     seen = set[int]()
@@ -74,8 +75,33 @@ def test_together_they_are_told_the_same(seed: int, at_once: int, monkeypatch: p
                     continue  # Nothing is counted: that is 0, and `contained` need not know it.
                 alone = family.told(queries[number], SIZES)
                 assert alone is not None
-                same(alone, told, place)
-    assert seen == set(range(300))
+                if family is nested and not told.is_exact[place]:
+                    # Nodes that are cut may be joined to larger ones here: less noise.
+                    assert told.low.variances[place] == pytest.approx(alone.low.variances[0])
+                    assert told.high.variances[place] <= alone.high.variances[0] + 1e-9
+                else:
+                    same(alone, told, place)
+    assert seen == set(range(100))
+
+
+def test_without_noise_the_truth_is_between_two_sums_of_nodes() -> None:
+    generator = np.random.default_rng(0)
+    rows = generator.integers(0, 9, tuple(SIZES.values())).astype(np.float64)
+    nested = Family([Noisy(own.query, own.query.answer(rows.sum(axis=2)), 1.0, 3.0) for own in tree(generator)])
+    queries = [
+        LinearQuery(tuple(block(names, 1, generator) for names in groups)) for groups in GROUPS[:4] for _ in range(70)
+    ]
+    for numbers, asked in together(queries):
+        told = nested.told(asked, SIZES)
+        assert told is not None
+        for place, number in enumerate(numbers):
+            names = queries[number].attributes
+            lost = tuple(axis for axis, name in enumerate(SIZES) if name not in names)
+            left = [name for name in SIZES if name in names]
+            truth = queries[number].answer(rows.sum(axis=lost).transpose([left.index(name) for name in names]))[0]
+            assert told.low.values[place] <= truth + 1e-9
+            assert truth <= told.high.values[place] + 1e-9
+            assert not told.is_exact[place] or told.low.values[place] == pytest.approx(truth)
 
 
 def test_sums_and_groups_are_not_counts() -> None:
