@@ -40,6 +40,15 @@ class Told:
     high: Sums
 
 
+@dataclass(frozen=True, eq=False)
+class Exact:
+    """Which cells of a question are sums of what was measured, and which of these more than one measurement tells; the estimates."""
+
+    is_exact: Flags
+    is_joined: Flags
+    sums: Sums
+
+
 class Family:
     """Answers whose noise is looked at together. `blocks` are those of the finest cells; a cell of them has an estimate with a variance."""
 
@@ -49,6 +58,11 @@ class Family:
         self._tree = Tree(answers) if len(answers) > 1 else None
         self.blocks = answers[0].query.blocks if self._tree is None else (self._tree.block,)
         self._sums = _sums_of(answers[0]) if self._tree is None else self._tree.leaves
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether its estimates are made of several answers."""
+        return self._tree is not None
 
     @cached_property
     def noise(self) -> float:
@@ -137,15 +151,16 @@ class Families:
         found = seen[count]
         return [self._all[number] for number in _bits(found)]
 
-    def exact(self, asked: Asked) -> tuple[Flags, Sums]:
+    def exact(self, asked: Asked) -> Exact:
         """Which cells are sums of what was measured, and the best estimate of those: by precision where several families tell."""
-        is_exact = np.zeros(asked.cells, dtype=np.bool_)
+        is_exact, is_joined = (np.zeros(asked.cells, dtype=np.bool_) for _ in range(2))
         values, precisions, fourths = (np.zeros(asked.cells) for _ in range(3))
         for family in self.containing(asked.attributes)[:MOST_ASKED]:
             told = family.told(asked, self._sizes)
             if told is None:
                 continue
             own = told.is_exact
+            is_joined |= own & (is_exact | family.is_joined)
             is_exact |= own
             precision = 1 / np.maximum(told.low.variances[own], LEAST)
             values[own] += told.low.values[own] * precision
@@ -153,7 +168,8 @@ class Families:
             fourths[own] += told.low.fourths[own] * precision**4
         known = np.where(is_exact & (precisions > 0), precisions, 1.0)
         # A cell that nothing measured is part of is 0 without noise.
-        return is_exact, Sums(values / known, np.where(is_exact, 1 / known, 0.0), fourths / known**4)
+        sums = Sums(values / known, np.where(is_exact, 1 / known, 0.0), fourths / known**4)
+        return Exact(is_exact, is_joined, sums)
 
     def are_exact(self, queries: Sequence[LinearQuery]) -> list[bool]:
         """Of each query, whether all of its cells are sums of what was measured."""

@@ -24,8 +24,9 @@ from mwem_sql.releases.known import Known
 
 Measured: TypeAlias = Literal["directly", "in part", "never", "unknown"]
 
-NOISE_PART: Final = 0.7
-"""Of the chance to fail: what goes to the noise of a measured cell. The rest is kept for partitions that were chosen by what was released before."""
+JOINED_PART: Final = 0.7
+"""Of the chance to fail: what goes to the noise of a measured cell that several measurements tell, which were chosen by what was released before. The rest is kept for
+that choice. Where one measurement tells it, its noise is exactly what it says, and takes all."""
 BOUNDS_PART: Final = 0.1
 """Of the chance to fail: what goes to the bounds of a cell that was not measured, all of them together. They are far wider than their noise."""
 
@@ -111,10 +112,11 @@ class Judge:
         return replace(found, low=np.minimum(low, answers), high=np.maximum(high, answers))
 
     def _sums(self, asked: Asked, miss: float) -> Intervals:
-        is_exact, sums = self._known.families.exact(asked)
-        low, high = sums.values, sums.values
+        exact = self._known.families.exact(asked)
+        is_exact, low, high = exact.is_exact, exact.sums.values, exact.sums.values
         if is_exact.any():
-            width = half_widths(Spread(sums.variances, sums.fourths), NOISE_PART * miss)
+            spread = Spread(exact.sums.variances, exact.sums.fourths)
+            width = np.where(exact.is_joined, half_widths(spread, JOINED_PART * miss), half_widths(spread, miss))
             low, high = low - width, high + width
         if not is_exact.all():
             least, most = self._bounds(asked, BOUNDS_PART * miss)
@@ -202,12 +204,11 @@ class Judge:
 
     def _by_itself(self, asked: Asked) -> tuple[Floats, Floats]:
         miss = BOUNDS_PART * self._miss / 16
-        is_exact, sums = self._known.families.exact(asked)
-        width = half_widths(Spread(sums.variances, sums.fourths), miss)
-        low, high = sums.values - width, sums.values + width
-        if not is_exact.all():
+        exact = self._known.families.exact(asked)
+        low, high = _end(exact.sums, -1, miss), _end(exact.sums, 1, miss)
+        if not exact.is_exact.all():
             least, most = self._by_families(asked, miss)
-            low, high = np.where(is_exact, low, least), np.where(is_exact, high, most)
+            low, high = np.where(exact.is_exact, low, least), np.where(exact.is_exact, high, most)
         return np.maximum(low, 0), np.clip(high, 0, self._rows[1])
 
     def _by_families(self, asked: Asked, miss: float) -> tuple[Floats, Floats]:
@@ -229,11 +230,11 @@ class Judge:
 
     def _total(self, public: float) -> tuple[float, float]:
         """The number of rows, from all that counts every record; the constant that was given where nothing does."""
-        is_exact, sums = self._known.families.exact(LinearQuery(()))
-        if not is_exact.all():
+        exact = self._known.families.exact(LinearQuery(()))
+        if not exact.is_exact.all():
             return public, public
-        width = half_widths(Spread(sums.variances, sums.fourths), BOUNDS_PART * self._miss / 16)
-        return max(0.0, float(sums.values[0] - width[0])), max(0.0, float(sums.values[0] + width[0]))
+        low, high = (_end(exact.sums, sign, BOUNDS_PART * self._miss / 16) for sign in (-1, 1))
+        return max(0.0, float(low[0])), max(0.0, float(high[0]))
 
 
 def _end(sums: Sums, sign: int, miss: float) -> Floats:

@@ -39,9 +39,9 @@ def quality(session: Session, output: str, confidence: float) -> Iterator[dict[s
     measured = Known(ready.stored.classes, store.measurements_of(con, ready.stored), compiled)
     noise, steps = np.full(len(rows), np.nan), dict[int, int | None]()
     for numbers, asked in measured.questions([query.linear for query in compiled.queries]):
-        is_exact, sums = measured.families.exact(asked)
+        exact = measured.families.exact(asked)
         steps.update(zip(numbers, measured.first_steps(asked, len(numbers)), strict=True))
-        cells = np.where(is_exact, np.sqrt(sums.variances), np.nan).reshape(len(numbers), -1)
+        cells = np.where(exact.is_exact, np.sqrt(exact.sums.variances), np.nan).reshape(len(numbers), -1)
         for number, own in zip(numbers, cells, strict=True):
             noise[number] = np.median(own[~np.isnan(own)]) if not np.isnan(own).all() else np.nan
     for k, (row, (_, intervals)) in enumerate(zip(rows, ready.judged(compiled, confidence), strict=True)):
