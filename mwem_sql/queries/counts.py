@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from mwem_sql.queries.arrays import Flags, Floats, Integers, Places
+from mwem_sql.queries.arrays import Flags, Floats, Integers
 from mwem_sql.queries.linear import Block, LinearQuery
 from mwem_sql.queries.stretches import Stretches
 
@@ -141,12 +141,6 @@ class Parts:
             wide = [size if name in kept else 1 for name, size in zip(self.attributes, self._shape, strict=True)]
             out = out & own.transpose(*kept_order, len(kept)).reshape(*wide, -1)
         return np.broadcast_to(out, (*self._shape, counts.words)).reshape(-1, counts.words)
-
-
-def all_between(bits: Bits, begins: Places, ends: Places) -> Bits:
-    """Of each stretch of rows, none of them empty, the bits that are set in all of them."""
-    padded = np.concatenate([bits, np.zeros_like(bits[:1])])
-    return np.asarray(np.bitwise_and.reduceat(padded, np.stack([begins, ends], axis=1).reshape(-1), axis=0)[::2])
 
 
 def flags(bits: Bits, cells: int) -> Flags:

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from mwem_sql.queries.arrays import Flags, Integers
+from mwem_sql.queries.arrays import Flags
 from mwem_sql.queries.contained import MOST_COMBINATIONS, contained
 from mwem_sql.queries.counts import Bits, Counts, Parts, flags, summed, together
 from mwem_sql.queries.linear import LinearQuery
@@ -57,7 +57,7 @@ class Family:
         self.attributes = frozenset(answers[0].query.attributes)
         self._tree = Tree(answers) if len(answers) > 1 else None
         self.blocks = answers[0].query.blocks if self._tree is None else (self._tree.block,)
-        self._sums = _sums_of(answers[0]) if self._tree is None else self._tree.leaves
+        self._sums = _sums_of(answers[0])
 
     @property
     def is_joined(self) -> bool:
@@ -67,20 +67,23 @@ class Family:
     @cached_property
     def noise(self) -> float:
         """The variance of all cells together."""
+        if self._tree is not None:
+            return float(self._tree.estimates(np.ones((self._tree.block.size, 1))).variances[0])
         return float(self._sums.variances.sum())
 
     def told(self, asked: Asked, sizes: Mapping[str, int]) -> Told | None:
         """What it tells of a question on the same classes; None if that is too much to work out."""
         if isinstance(asked, Counts):
             return self._told_of_counts(asked, sizes)
-        found, sums = contained(asked.blocks, self.blocks, sizes), self._sums
+        found, least, most = contained(asked.blocks, self.blocks, sizes), self._sums, self._sums
         if found is None:
             return None
+        exact = found.is_exact, found.is_open, found.is_bounded
         if self._tree is not None:
-            found, sums = self._tree.gathered(found)
-        low = _summed(found.low, sums)
-        same = all((piece.low == piece.high).all() for piece in found.pieces)
-        return Told(found.is_exact, found.is_open, found.is_bounded, low, low if same else _summed(found.high, sums))
+            found, least, most = self._tree.gathered(found)
+        low = _summed(found.low, least)
+        same = least is most and all((piece.low == piece.high).all() for piece in found.pieces)
+        return Told(*exact, low, low if same else _summed(found.high, most))
 
     def is_exact(self, asked: Asked, sizes: Mapping[str, int]) -> Flags | None:
         """Which cells are sums of its cells."""
@@ -105,11 +108,16 @@ class Family:
     def _told_by_parts(self, asked: Counts, parts: Parts) -> Told:
         full, touched, beyond = parts.made_of(asked)
         is_exact, is_open = _exact(full, touched, beyond, asked.cells)
-        cells = _at(self._sums, parts.numbers) if self._tree is None else self._tree.nodes
-        if self._tree is not None:
-            full, touched = self._tree.tops(full), self._tree.tops(touched)
-        low, high = _over(full, asked.cells, cells), _over(touched, asked.cells, cells)
+        low = self._over(full, asked.cells, parts)
+        high = low if is_exact.all() else self._over(touched, asked.cells, parts)
         return Told(is_exact, is_open, True, low, high)
+
+    def _over(self, bits: Bits, cells: int, parts: Parts) -> Sums:
+        """Of each count, the sum over its parts."""
+        if self._tree is not None:
+            return self._tree.estimates(flags(bits, cells).astype(np.float64))
+        own = self._sums
+        return Sums(*summed(bits, cells, [each[parts.numbers] for each in (own.values, own.variances, own.fourths)]))
 
     @cached_property
     def _parts(self) -> Parts | None:
@@ -220,14 +228,6 @@ def _exact(full: Bits, touched: Bits, beyond: Bits, cells: int) -> tuple[Flags, 
     """Of each count, whether it cuts no part and has nothing beyond them; and whether it has."""
     cuts = np.bitwise_or.reduce(touched & ~full, axis=0)
     return flags(~(cuts | beyond), cells), flags(beyond, cells)
-
-
-def _over(bits: Bits, cells: int, sums: Sums) -> Sums:
-    return Sums(*summed(bits, cells, (sums.values, sums.variances, sums.fourths)))
-
-
-def _at(sums: Sums, places: Integers) -> Sums:
-    return Sums(sums.values[places], sums.variances[places], sums.fourths[places])
 
 
 def _joined(parts: Sequence[Told]) -> Told:

@@ -1,6 +1,6 @@
 """Noisy answers, and nested partitions of the same attributes as one tree, as refinement measures them. Pure array work.
 
-The nodes of the tree are the parts. The estimate of a node joins its own answer and the sum over the parts inside it, each by its precision; an asked cell is a sum of the largest nodes inside it.
+The nodes of the tree are the parts. A sum of its smallest parts, the atoms, is estimated by least squares over all answers: two passes, up and down, give the weight of each.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from mwem_sql.queries.arrays import Floats, Integers
 from mwem_sql.queries.contained import MOST_COMBINATIONS, Contained, Piece
-from mwem_sql.queries.counts import Bits, all_between
+from mwem_sql.queries.counts import AT_ONCE
 from mwem_sql.queries.linear import Block, LinearQuery
 
 
@@ -65,77 +65,122 @@ class Tree:
         self._length = keys // count
         self._begin = np.full(len(keys), count, dtype=np.int64)
         np.minimum.at(self._begin, node.reshape(-1), np.tile(place, len(parts)))
+        self._parent = _parents(self._begin, self._length)
         precisions, values, fourths = (np.zeros(len(keys)) for _ in range(3))
         for own, answer, nodes in zip(inside, answers, node, strict=True):
             which, where = np.unique(nodes, return_index=True)
             values[which] += answer.values[own[where]] / answer.variance
             precisions[which] += 1 / answer.variance
             fourths[which] += answer.fourth / answer.variance**4
-        self._join(values / precisions, 1 / precisions, fourths / precisions**4)
+        # Of each node, what the answers to it are worth: what a unit of `_solved` takes of its value, and adds to variance and fourth cumulant.
+        self._precisions, self._worth = precisions, np.stack([values, precisions, fourths])
         leaf = np.flatnonzero(self._length == 1)
-        leaf = leaf[np.argsort(self._begin[leaf])]
-        self.leaves = self._of(leaf)
+        self._leaf = leaf[np.argsort(self._begin[leaf])]
+        self._levels = _levels(self._parent)
+        self._spreads()
 
-    def _join(self, values: Floats, variances: Floats, fourths: Floats) -> None:
-        """Of each node, its own answer and the sum over its children, by precision; the smallest first."""
-        order = np.lexsort((-self._length, self._begin))
-        self._parent = np.full(len(order), -1, dtype=np.int64)
-        above: list[int] = []
-        for number in order.tolist():
-            while above and self._begin[above[-1]] + self._length[above[-1]] <= self._begin[number]:
-                above.pop()
-            self._parent[number] = above[-1] if above else -1
-            above.append(number)
-        below = np.zeros((3, len(order)))
-        has = np.zeros(len(order), dtype=np.bool_)
-        for number in np.argsort(self._length, kind="stable").tolist():
-            if has[number]:
-                share = below[1, number] / (below[1, number] + variances[number])
-                values[number] = share * values[number] + (1 - share) * below[0, number]
-                fourths[number] = share**4 * fourths[number] + (1 - share) ** 4 * below[2, number]
-                variances[number] *= share
-            parent = self._parent[number]
-            if parent >= 0:
-                below[:, parent] += values[number], variances[number], fourths[number]
-                has[parent] = True
-        self.nodes = Sums(values, variances, fourths)
+    def _spreads(self) -> None:
+        """Of each node, the variance of what its own answers and those inside it tell; the smallest nodes first."""
+        self._variances, self._below = 1 / self._precisions, np.zeros(len(self._precisions))
+        for level in reversed(self._levels[1:]):
+            sums = np.add.reduceat(self._variances[level.nodes], level.begins)
+            self._below[level.parents] = sums
+            self._variances[level.parents] = sums / (1 + sums * self._precisions[level.parents])
 
-    def _of(self, nodes: Integers) -> Sums:
-        return Sums(self.nodes.values[nodes], self.nodes.variances[nodes], self.nodes.fourths[nodes])
+    def estimates(self, factors: Floats) -> Sums:
+        """The least squares estimates of sums of atoms, by all answers: `factors` has a row per atom and a column per sum.
 
-    def tops(self, atoms: Bits) -> Bits:
-        """Of counts asked together, bit by bit: the largest nodes all of whose atoms are set."""
-        full = all_between(atoms, self._begin, self._begin + self._length)
-        above = np.where((self._parent >= 0)[:, None], full[self._parent], np.uint64(0))
-        return np.asarray(full & ~above)
+        Least squares are linear in the answers, with weights that scales alone decide: no bias, and a variance and a fourth cumulant that are known.
+        """
+        found = np.zeros((3, factors.shape[1]))
+        step = max(1, AT_ONCE // 4 // len(self._parent))
+        for first in range(0, factors.shape[1], step):
+            solved = self._solved(factors[:, first : first + step])
+            for power, own in zip((1, 2, 4), range(3), strict=True):
+                found[own, first : first + step] = self._worth[own] @ solved**power
+        return Sums(*found)
 
-    def gathered(self, found: Contained) -> tuple[Contained, Sums]:
-        """The same with atoms in nodes, as large as there are with atoms that all make up the same."""
+    def _solved(self, factors: Floats) -> Floats:
+        """Of each node v the x of the normal equations, summed over its atoms: for each atom the sum of precision * x over the nodes that have it is its factor.
+
+        Up: x is a - b g, where g is that sum over the nodes above. Down: g is known from the top on.
+        """
+        x = np.zeros((len(self._parent), factors.shape[1]))
+        x[self._leaf] = factors * self._variances[self._leaf, None]
+        for level in reversed(self._levels[1:]):
+            sums = np.add.reduceat(x[level.nodes], level.begins, axis=0)
+            x[level.parents] = sums / (1 + self._below[level.parents] * self._precisions[level.parents])[:, None]
+        above = np.zeros_like(x)
+        for level in self._levels:
+            nodes = level.nodes
+            if level is not self._levels[0]:
+                above[nodes] = above[self._parent[nodes]]
+                x[nodes] -= self._variances[nodes, None] * above[nodes]
+            above[nodes] += self._precisions[nodes, None] * x[nodes]
+        return x
+
+    def gathered(self, found: Contained) -> tuple[Contained, Sums, Sums]:
+        """The same with estimates in the place of atoms: one for each asked cell of the piece that has them, by its lower and by its higher factors."""
         number = next(k for k, piece in enumerate(found.pieces) if piece.counts[1] == self.block.size)
         piece = found.pieces[number]
-        entries = np.bincount(piece.measured, minlength=self.block.size)
-        is_pure = (entries == 1)[piece.measured] & (piece.low == piece.high)
-        pure = np.unique(np.stack([piece.asked, piece.low], axis=1), axis=0, return_inverse=True)[1].reshape(-1)
-        # Atoms that make up nothing have one code, those that are cut one each.
-        code = -2 - np.arange(self.block.size)
-        code[entries == 0] = -1
-        code[piece.measured[is_pure]] = pure[is_pure]
-        changes = np.cumsum(np.append(0, np.diff(code) != 0))
-        is_even = changes[self._begin + self._length - 1] == changes[self._begin]
-        top = is_even & ~np.where(self._parent >= 0, is_even[self._parent], False)
-        top &= code[self._begin] != -1
-        nodes = np.flatnonzero(top)
-        holder = np.full(self.block.size, -1, dtype=np.int64)
-        holder[self._begin[nodes]] = np.arange(len(nodes))
-        # One entry for a pure node, all entries of a cut atom.
-        kept = holder[piece.measured] >= 0
-        gathered = Piece(
-            piece.asked[kept], holder[piece.measured[kept]], piece.low[kept], piece.high[kept], piece.is_open, piece.is_bounded,
-            (piece.counts[0], max(1, len(nodes))),
+        cells = np.arange(piece.counts[0])
+        once = Piece(
+            cells, cells, np.ones(len(cells)), np.ones(len(cells)), piece.is_open, piece.is_bounded, (len(cells), len(cells))
         )  # fmt: skip
-        pieces = (*found.pieces[:number], gathered, *found.pieces[number + 1 :])
-        sums = self._of(nodes) if len(nodes) else Sums(np.zeros(1), np.zeros(1), np.zeros(1))
-        return replace(found, pieces=pieces, measured_shape=(max(1, len(nodes)),)), sums
+        pieces = (*found.pieces[:number], once, *found.pieces[number + 1 :])
+        low = self._of_entries(piece, piece.low)
+        high = low if (piece.low == piece.high).all() else self._of_entries(piece, piece.high)
+        return replace(found, pieces=pieces, measured_shape=(len(cells),)), low, high
+
+    def _of_entries(self, piece: Piece, factors: Floats) -> Sums:
+        cells, step = piece.counts[0], max(1, AT_ONCE // self.block.size)
+        parts = []
+        for first in range(0, cells, step):
+            own = np.flatnonzero((piece.asked >= first) & (piece.asked < first + step))
+            dense = np.zeros((self.block.size, min(step, cells - first)))
+            dense[piece.measured[own], piece.asked[own] - first] = factors[own]
+            parts.append(self.estimates(dense))
+        return Sums(
+            *(
+                np.concatenate(own)
+                for own in zip(*((part.values, part.variances, part.fourths) for part in parts), strict=True)
+            )
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Level:
+    """Nodes at the same distance from the top, those of one parent together; where each parent's begin, and the parents."""
+
+    nodes: Integers
+    begins: Integers
+    parents: Integers
+
+
+def _levels(parent: Integers) -> list[_Level]:
+    """From the top down; the nodes at the top have no parent."""
+    depth, above = np.zeros(len(parent), dtype=np.int64), parent.copy()
+    while (above >= 0).any():
+        depth += above >= 0
+        above = np.where(above >= 0, parent[above], -1)
+    out = []
+    for own in range(int(depth.max()) + 1):
+        nodes = np.flatnonzero(depth == own)
+        nodes = nodes[np.argsort(parent[nodes], kind="stable")]
+        begins = np.flatnonzero(np.diff(parent[nodes], prepend=-2))
+        out.append(_Level(nodes, begins, parent[nodes[begins]]))
+    return out
+
+
+def _parents(begin: Integers, length: Integers) -> Integers:
+    """Of each stretch of atoms, the smallest other that has it; -1 if none has."""
+    out, above = np.full(len(begin), -1, dtype=np.int64), list[int]()
+    for number in np.lexsort((-length, begin)).tolist():
+        while above and begin[above[-1]] + length[above[-1]] <= begin[number]:
+            above.pop()
+        out[number] = above[-1] if above else -1
+        above.append(number)
+    return out
 
 
 def is_nested(one: Noisy, other: Noisy) -> bool:

@@ -63,6 +63,27 @@ def test_a_node_joins_its_own_answer_and_that_of_its_parts() -> None:
     assert sums.fourths[0] == pytest.approx(3 * (2 / 3) ** 4 + 6 * (1 / 3) ** 4)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_tree_is_estimated_by_least_squares(seed: int) -> None:
+    """Against the dense solution: value, variance and fourth cumulant, of sums with any factors."""
+    generator = np.random.default_rng(seed)
+    labels = [COARSE, FINE, [0, 0, 0, 0, 1, 1, 2, 3], [0, 1, 2, 2, 3, 3, 3, 3], FINE]
+    answers = [partition(own, generator.normal(size=max(own) + 1), float(generator.uniform(0.5, 3))) for own in labels]
+    rows = np.concatenate([np.array(own) == np.arange(max(own) + 1)[:, None] for own in labels]).astype(float)
+    variances = np.concatenate([np.full(own.values.size, own.variance) for own in answers])
+    factors = np.repeat(generator.normal(size=5), [1, 1, 2, 2, 2])
+    factors[4:6] = factors[6]
+    block = Block(("a",), np.zeros(8, dtype=np.int32), 1, factors)
+    found = Family(answers).told(LinearQuery((block,)), SIZES)
+    assert found is not None
+    normal = np.linalg.pinv(rows.T @ (rows / variances[:, None]))
+    weights = (rows / variances[:, None]) @ normal @ factors
+    assert found.low.values[0] == pytest.approx(weights @ np.concatenate([own.values for own in answers]))
+    assert found.low.variances[0] == pytest.approx(weights**2 @ variances)
+    fourths = np.concatenate([np.full(own.values.size, own.fourth) for own in answers])
+    assert found.low.fourths[0] == pytest.approx(weights**4 @ fourths)
+
+
 def test_families_are_joined_by_precision() -> None:
     one, other = partition(FINE, np.array([10.0, 0, 0]), 1.0), partition(OTHER, np.array([1.0, 1.0, 40.0]), 4.0)
     exact = Families([one, other], SIZES).exact(count([-1, -1, -1, -1, 0, 0, 0, 0]))
