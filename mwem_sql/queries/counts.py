@@ -150,12 +150,11 @@ def flags(bits: Bits, cells: int) -> Flags:
     )
 
 
-def summed(bits: Bits, cells: int, values: Sequence[Floats]) -> list[Floats]:
+def summed(has: Flags, values: Sequence[Floats]) -> list[Floats]:
     """Of each of several lists of values with one for each row, the sum over the rows that each count has."""
-    found = np.zeros((len(values), cells))
-    rows = np.flatnonzero(bits.any(axis=1))
-    stacked, step = np.stack(values), max(1, AT_ONCE // max(1, cells))
-    for first in range(0, len(rows), step):
-        own = rows[first : first + step]
-        found += stacked[:, own] @ flags(bits[own], cells).astype(np.float64)
+    rows, cells = has.shape
+    found, stacked = np.zeros((len(values), cells)), np.stack(values)
+    step = max(1, AT_ONCE // max(1, cells))
+    for first in range(0, rows, step):
+        found += stacked[:, first : first + step] @ has[first : first + step].astype(np.float64)
     return list(found)

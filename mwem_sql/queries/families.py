@@ -58,6 +58,7 @@ class Family:
         self._tree = Tree(answers) if len(answers) > 1 else None
         self.blocks = answers[0].query.blocks if self._tree is None else (self._tree.block,)
         self._sums = _sums_of(answers[0])
+        self._last: tuple[Counts, Told | None] | None = None
 
     @property
     def is_joined(self) -> bool:
@@ -74,7 +75,10 @@ class Family:
     def told(self, asked: Asked, sizes: Mapping[str, int]) -> Told | None:
         """What it tells of a question on the same classes; None if that is too much to work out."""
         if isinstance(asked, Counts):
-            return self._told_of_counts(asked, sizes)
+            # The same is asked twice: what is exact, and then between what the rest lies.
+            if self._last is None or self._last[0] is not asked:
+                self._last = asked, self._told_of_counts(asked, sizes)
+            return self._last[1]
         found, least, most = contained(asked.blocks, self.blocks, sizes), self._sums, self._sums
         if found is None:
             return None
@@ -108,16 +112,23 @@ class Family:
     def _told_by_parts(self, asked: Counts, parts: Parts) -> Told:
         full, touched, beyond = parts.made_of(asked)
         is_exact, is_open = _exact(full, touched, beyond, asked.cells)
-        low = self._over(full, asked.cells, parts)
-        high = low if is_exact.all() else self._over(touched, asked.cells, parts)
+        low = self._over(flags(full, asked.cells), parts)
+        high = Sums(low.values.copy(), low.variances.copy(), low.fourths.copy())
+        if not is_exact.all():
+            more = self._over(flags(touched, asked.cells)[:, ~is_exact], parts)
+            high.values[~is_exact], high.variances[~is_exact], high.fourths[~is_exact] = (
+                more.values,
+                more.variances,
+                more.fourths,
+            )
         return Told(is_exact, is_open, True, low, high)
 
-    def _over(self, bits: Bits, cells: int, parts: Parts) -> Sums:
-        """Of each count, the sum over its parts."""
+    def _over(self, has: Flags, parts: Parts) -> Sums:
+        """Of each count, the sum over the parts that it has."""
         if self._tree is not None:
-            return self._tree.estimates(flags(bits, cells).astype(np.float64))
+            return self._tree.estimates(has)
         own = self._sums
-        return Sums(*summed(bits, cells, [each[parts.numbers] for each in (own.values, own.variances, own.fourths)]))
+        return Sums(*summed(has, [each[parts.numbers] for each in (own.values, own.variances, own.fourths)]))
 
     @cached_property
     def _parts(self) -> Parts | None:

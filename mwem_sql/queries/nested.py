@@ -10,10 +10,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mwem_sql.queries.arrays import Floats, Integers
+from mwem_sql.queries.arrays import Flags, Floats, Integers
 from mwem_sql.queries.contained import MOST_COMBINATIONS, Contained, Piece
 from mwem_sql.queries.counts import AT_ONCE
 from mwem_sql.queries.linear import Block, LinearQuery
+
+_AT_ONCE = 2**17
+"""Numbers that passes over a tree have at a time: what a processor keeps near."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,61 +65,59 @@ class Tree:
         place = np.empty(count, dtype=np.int64)
         place[order] = np.arange(count)
         self.block = Block(block.attributes, place[atoms].reshape(block.shape).astype(np.int32), count)
-        self._length = keys // count
-        self._begin = np.full(len(keys), count, dtype=np.int64)
-        np.minimum.at(self._begin, node.reshape(-1), np.tile(place, len(parts)))
-        self._parent = _parents(self._begin, self._length)
+        length, begin = keys // count, np.full(len(keys), count, dtype=np.int64)
+        np.minimum.at(begin, node.reshape(-1), np.tile(place, len(parts)))
         precisions, values, fourths = (np.zeros(len(keys)) for _ in range(3))
         for own, answer, nodes in zip(inside, answers, node, strict=True):
             which, where = np.unique(nodes, return_index=True)
             values[which] += answer.values[own[where]] / answer.variance
             precisions[which] += 1 / answer.variance
             fourths[which] += answer.fourth / answer.variance**4
-        # Of each node, what the answers to it are worth: what a unit of `_solved` takes of its value, and adds to variance and fourth cumulant.
-        self._precisions, self._worth = precisions, np.stack([values, precisions, fourths])
-        leaf = np.flatnonzero(self._length == 1)
-        self._leaf = leaf[np.argsort(self._begin[leaf])]
-        self._levels = _levels(self._parent)
+        ordered, self._levels = _levels(_parents(begin, length))
+        # Of each node, what a unit of `_solved` takes of the answers to it, and adds to variance and fourth cumulant.
+        self._worth = np.stack([values, precisions, fourths])[:, ordered]
+        leaf = np.flatnonzero(length[ordered] == 1)
+        self._leaf = leaf[np.argsort(begin[ordered][leaf])]
+        self._precisions = precisions[ordered]
         self._spreads()
 
     def _spreads(self) -> None:
-        """Of each node, the variance of what its own answers and those inside it tell; the smallest nodes first."""
-        self._variances, self._below = 1 / self._precisions, np.zeros(len(self._precisions))
-        for level in reversed(self._levels[1:]):
-            sums = np.add.reduceat(self._variances[level.nodes], level.begins)
-            self._below[level.parents] = sums
-            self._variances[level.parents] = sums / (1 + sums * self._precisions[level.parents])
+        """Of each node, the variance of what its own answers and those inside it tell, and that in parts of the variance of the latter; the lowest first."""
+        self._variances, self._shares = 1 / self._precisions, np.ones(len(self._precisions))
+        for level in reversed(self._levels):
+            below = np.add.reduceat(self._variances[level.nodes], level.begins)
+            self._shares[level.parents] = 1 / (1 + below * self._precisions[level.parents])
+            self._variances[level.parents] = below * self._shares[level.parents]
 
-    def estimates(self, factors: Floats) -> Sums:
+    def estimates(self, factors: Floats | Flags) -> Sums:
         """The least squares estimates of sums of atoms, by all answers: `factors` has a row per atom and a column per sum.
 
         Least squares are linear in the answers, with weights that scales alone decide: no bias, and a variance and a fourth cumulant that are known.
         """
         found = np.zeros((3, factors.shape[1]))
-        step = max(1, AT_ONCE // 4 // len(self._parent))
+        step = max(1, _AT_ONCE // len(self._precisions))
         for first in range(0, factors.shape[1], step):
-            solved = self._solved(factors[:, first : first + step])
-            for power, own in zip((1, 2, 4), range(3), strict=True):
-                found[own, first : first + step] = self._worth[own] @ solved**power
+            own = slice(first, first + step)
+            x = self._solved(factors[:, own])
+            squares = x * x
+            found[:, own] = self._worth[0] @ x, self._worth[1] @ squares, self._worth[2] @ (squares * squares)
         return Sums(*found)
 
-    def _solved(self, factors: Floats) -> Floats:
-        """Of each node v the x of the normal equations, summed over its atoms: for each atom the sum of precision * x over the nodes that have it is its factor.
+    def _solved(self, factors: Floats | Flags) -> Floats:
+        """Of each node the x of the normal equations, summed over its atoms: for each atom the sum of precision * x over the nodes that have it is its factor.
 
         Up: x is a - b g, where g is that sum over the nodes above. Down: g is known from the top on.
         """
-        x = np.zeros((len(self._parent), factors.shape[1]))
+        x = np.zeros((len(self._precisions), factors.shape[1]))
         x[self._leaf] = factors * self._variances[self._leaf, None]
-        for level in reversed(self._levels[1:]):
-            sums = np.add.reduceat(x[level.nodes], level.begins, axis=0)
-            x[level.parents] = sums / (1 + self._below[level.parents] * self._precisions[level.parents])[:, None]
+        for level in reversed(self._levels):
+            x[level.parents] = np.add.reduceat(x[level.nodes], level.begins, axis=0)
+            x[level.parents] *= self._shares[level.parents, None]
         above = np.zeros_like(x)
         for level in self._levels:
-            nodes = level.nodes
-            if level is not self._levels[0]:
-                above[nodes] = above[self._parent[nodes]]
-                x[nodes] -= self._variances[nodes, None] * above[nodes]
-            above[nodes] += self._precisions[nodes, None] * x[nodes]
+            above[level.parents] += self._precisions[level.parents, None] * x[level.parents]
+            above[level.nodes] = np.repeat(above[level.parents], level.counts, axis=0)
+            x[level.nodes] -= self._variances[level.nodes, None] * above[level.nodes]
         return x
 
     def gathered(self, found: Contained) -> tuple[Contained, Sums, Sums]:
@@ -150,26 +151,29 @@ class Tree:
 
 @dataclass(frozen=True, eq=False)
 class _Level:
-    """Nodes at the same distance from the top, those of one parent together; where each parent's begin, and the parents."""
+    """Nodes at the same distance from the top, one after the other, those of one parent together: where each parent's begin, how many they are, and the parents."""
 
-    nodes: Integers
+    nodes: slice
     begins: Integers
+    counts: Integers
     parents: Integers
 
 
-def _levels(parent: Integers) -> list[_Level]:
-    """From the top down; the nodes at the top have no parent."""
-    depth, above = np.zeros(len(parent), dtype=np.int64), parent.copy()
-    while (above >= 0).any():
-        depth += above >= 0
-        above = np.where(above >= 0, parent[above], -1)
-    out = []
-    for own in range(int(depth.max()) + 1):
-        nodes = np.flatnonzero(depth == own)
-        nodes = nodes[np.argsort(parent[nodes], kind="stable")]
-        begins = np.flatnonzero(np.diff(parent[nodes], prepend=-2))
-        out.append(_Level(nodes, begins, parent[nodes[begins]]))
-    return out
+def _levels(parent: Integers) -> tuple[Integers, list[_Level]]:
+    """The nodes from the top down, and their levels, but for the top."""
+    nodes = np.flatnonzero(parent < 0)
+    ordered, levels, done = [nodes], list[_Level](), 0
+    place = np.full(len(parent), -1, dtype=np.int64)
+    while len(nodes):
+        place[nodes] = done + np.arange(len(nodes))
+        done += len(nodes)
+        nodes = np.flatnonzero((parent >= 0) & (place < 0) & (place[parent] >= 0))
+        nodes = nodes[np.argsort(place[parent[nodes]], kind="stable")]
+        if len(nodes):
+            parents, begins, counts = np.unique(place[parent[nodes]], return_index=True, return_counts=True)
+            levels.append(_Level(slice(done, done + len(nodes)), begins, counts, parents))
+            ordered.append(nodes)
+    return np.concatenate(ordered), levels
 
 
 def _parents(begin: Integers, length: Integers) -> Integers:
