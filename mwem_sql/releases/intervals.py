@@ -24,11 +24,11 @@ from mwem_sql.releases.known import Known
 
 Measured: TypeAlias = Literal["directly", "in part", "never", "unknown"]
 
-JOINED_PART: Final = 0.7
+JOINED_PART: Final = 0.9
 """Of the chance to fail: what goes to the noise of a measured cell that several measurements tell, which were chosen by what was released before. The rest is kept for
 that choice. Where one measurement tells it, its noise is exactly what it says, and takes all."""
 BOUNDS_PART: Final = 0.1
-"""Of the chance to fail: what goes to the bounds of a cell that was not measured, all of them together. They are far wider than their noise."""
+"""Of the chance to fail: what goes to the bounds of a cell that was not measured, all of them together, where the certificate or selections tell of it, too. Where they do not, bounds take all."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,18 +91,18 @@ class Judge:
             numbers = [plain[place] for place in places]
             sums = np.concatenate([answers[number][0] for number in numbers])
             most = np.array([within[number][0] for number in numbers])
-            own = self._around(self._sums(asked, self._miss), sums, most)
+            own = self._around(self._sums(asked, self._miss, most), sums, most)
             cells = asked.cells // len(numbers)
             found.update((number, own.at(k * cells, (k + 1) * cells)) for k, number in enumerate(numbers))
         for number, (query, (sums, counts)) in enumerate(zip(queries, answers, strict=True)):
             if query.over is not None and counts is not None:
-                above, below = (
-                    self._sums(self._known.question(part), self._miss / 2) for part in (query.linear, query.over.linear)
-                )
-                off = within[number]
-                found[number] = self._averages(
-                    query, self._around(above, sums, off[0]), self._around(below, counts, off[1])
-                )
+                ends = [
+                    self._around(self._sums(self._known.question(part), self._miss / 2, off), own, off)
+                    for part, own, off in zip(
+                        (query.linear, query.over.linear), (sums, counts), within[number], strict=True
+                    )
+                ]
+                found[number] = self._averages(query, *ends)
         return [found[number] for number in range(len(queries))]
 
     @staticmethod
@@ -111,7 +111,7 @@ class Judge:
         high = np.where(found.is_direct, found.high, np.minimum(found.high, answers + within))
         return replace(found, low=np.minimum(low, answers), high=np.maximum(high, answers))
 
-    def _sums(self, asked: Asked, miss: float) -> Intervals:
+    def _sums(self, asked: Asked, miss: float, within: Floats | float) -> Intervals:
         exact = self._known.families.exact(asked)
         is_exact, low, high = exact.is_exact, exact.sums.values, exact.sums.values
         if is_exact.any():
@@ -119,7 +119,8 @@ class Judge:
             width = np.where(exact.is_joined, half_widths(spread, JOINED_PART * miss), half_widths(spread, miss))
             low, high = low - width, high + width
         if not is_exact.all():
-            least, most = self._bounds(asked, BOUNDS_PART * miss)
+            is_told = bool(np.isfinite(within).any()) or any(self._about(asked))
+            least, most = self._bounds(asked, BOUNDS_PART * miss if is_told else miss)
             low, high = np.where(is_exact, low, least), np.where(is_exact, high, most)
         if isinstance(asked, Counts) or all(block.values is None for block in asked.blocks):
             # A count is not negative, whatever noise says.
@@ -147,14 +148,14 @@ class Judge:
     def _bounds(self, asked: Asked, miss: float) -> tuple[Floats, Floats]:
         """Between what a cell certainly is, but for a chance of `miss`, which is shared evenly among all that is used."""
         if isinstance(asked, Counts):
-            return self._count_bounds(asked, [self._by_itself(own) for own in asked.alone()], miss / 2)
+            return self._count_bounds(asked, [self._by_itself(own) for own in asked.alone()], miss)
         counted = LinearQuery(tuple(map(self._counted, asked.blocks)))
         each = [self._block_by_itself(block) for block in counted.blocks]
         cells = [np.indices(counted.shape)[axis].reshape(-1) for axis in range(len(each))]
         conditions = [(low[own], high[own]) for (low, high), own in zip(each, cells, strict=True)]
-        low, high = self._count_bounds(counted, conditions, miss / 2)
-        valued = [block for block in asked.blocks if block.values is not None]
-        if not valued:
+        is_count = all(block.values is None for block in asked.blocks)
+        low, high = self._count_bounds(counted, conditions, miss if is_count else miss / 2)
+        if is_count:
             return low, high
         least, most = _ends(asked)
         ends = np.stack([least * low, least * high, most * low, most * high])
@@ -166,7 +167,8 @@ class Judge:
         self, asked: Asked, conditions: Sequence[tuple[Floats, Floats]], miss: float
     ) -> tuple[Floats, Floats]:
         """`conditions`: of each cell the bounds of its conditions, each by itself."""
-        low, high = self._by_families(asked, miss / (len(conditions) + 1))
+        # The rows, and each condition by itself, have a sixteenth each.
+        low, high = self._by_families(asked, miss * 15 / 16 if len(conditions) < 2 else miss / 2)
         low, high = np.maximum(low, 0), np.minimum(high, self._rows[1])
         if len(conditions) > 1:
             # As many as the rarest of its conditions; and at least what their sum exceeds the rows by, for each condition but one (Frechet).
@@ -179,12 +181,14 @@ class Judge:
 
     def _by_selections(self, asked: Asked) -> Iterator[tuple[Floats, Floats]]:
         """Between which sums of the cells of a bounded count each cell is: the state's own answers, and its bound."""
-        for family, bound in self._bounded:
-            told = None
-            if not family.attributes.isdisjoint(asked.attributes):
-                told = family.told(asked, self._known.sizes)
+        for family, bound in self._about(asked):
+            told = family.told(asked, self._known.sizes)
             if told is not None:
                 yield told.low.values - bound, np.where(told.is_open, np.inf, told.high.values + bound)
+
+    def _about(self, asked: Asked) -> Iterator[tuple[Family, float]]:
+        """The bounded counts that have an attribute of a question."""
+        return (own for own in self._bounded if not own[0].attributes.isdisjoint(asked.attributes))
 
     def _counted(self, block: Block) -> Block:
         """The records that a block sums up, counted."""
