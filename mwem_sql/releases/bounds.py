@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from mwem_sql.accounting.tails import half_width
+from mwem_sql.accounting.tails import Spread, cumulants, half_width, half_widths
 from mwem_sql.compiler.blocks import CompiledQuery
 from mwem_sql.compiler.pipeline import Compiled
 from mwem_sql.mwem.bounds import BETA
@@ -35,6 +35,8 @@ _CERTIFICATES = pa.schema(
     }
 )  # fmt: skip
 
+MISS = 0.05
+"""The chance that the mean error is further off than the summary says."""
 MOST_BOUNDED = 20
 """Bounded queries that later questions are looked up in. More: a question takes longer; fewer: a bound that says more is missed."""
 
@@ -80,11 +82,23 @@ def certificate(outcome: Outcome) -> pa.Table:
 
 def facts(known: pa.Table, outcome: Outcome) -> dict[str, Any]:
     """What the summary says: how many rows of the workload were measured, and the mean error over all that were certified."""
-    means = [figure for figure in outcome.certificate if figure.part != "most"]
-    queries = sum(figure.queries for figure in means)
+    mean, within = mean_error(certificate(outcome))
+    counted = int(np.count_nonzero(known.column("measured").to_numpy()))
+    return {"measured": counted, "mean_error": mean, "mean_error_within": within}
+
+
+def mean_error(figures: pa.Table, parts: Sequence[str] = ("directly", "others")) -> tuple[float | None, float | None]:
+    """The mean error of the certified queries of some kinds, and how far the true mean is from that at most, 95 times in 100; None if there are none."""
+    rows = [row for row in figures.to_pylist() if row["part"] in parts]
+    if not rows:
+        return None, None
+    shares = np.array([row["queries"] for row in rows], dtype=np.float64)
+    shares /= shares.sum()
+    each = np.array([cumulants(row["scale"], KINDS[row["noise"]]) for row in rows])
+    spread = Spread(np.array([shares**2 @ each[:, 0]]), np.array([shares**4 @ each[:, 1]]))
     # Noise may take a small mean below 0.
-    mean = max(0.0, sum(figure.queries * figure.certified.value for figure in means) / queries) if queries else None
-    return {"measured": int(np.count_nonzero(known.column("measured").to_numpy())), "mean_error": mean}
+    mean = max(0.0, float(shares @ np.array([row["value"] for row in rows])))
+    return mean, float(half_widths(spread, MISS)[0])
 
 
 def text_of(query: Query) -> Text:
