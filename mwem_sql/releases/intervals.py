@@ -27,6 +27,8 @@ Measured: TypeAlias = Literal["directly", "in part", "never", "unknown"]
 JOINED_PART: Final = 0.9
 """Of the chance to fail: what goes to the noise of a measured cell that several measurements tell, which were chosen by what was released before. The rest is kept for
 that choice. Where one measurement tells it, its noise is exactly what it says, and takes all."""
+MEASURED_SUM_PART: Final = 0.75
+"""Of the chance to fail: what goes to the noise of a sum that was measured. The noise is in proportion to the most that a record may add, and bounds, which have the rest, may say more."""
 BOUNDS_PART: Final = 0.1
 """Of the chance to fail: what goes to the bounds of a cell that was not measured, all of them together, where the certificate or selections tell of it, too. Where they do not, bounds take all."""
 
@@ -112,17 +114,21 @@ class Judge:
         return replace(found, low=np.minimum(low, answers), high=np.maximum(high, answers))
 
     def _sums(self, asked: Asked, miss: float, within: Floats | float) -> Intervals:
+        is_count = isinstance(asked, Counts) or all(block.values is None for block in asked.blocks)
         exact = self._known.families.exact(asked)
         is_exact, low, high = exact.is_exact, exact.sums.values, exact.sums.values
         if is_exact.any():
             spread = Spread(exact.sums.variances, exact.sums.fourths)
-            width = np.where(exact.is_joined, half_widths(spread, JOINED_PART * miss), half_widths(spread, miss))
+            own = miss if is_count else MEASURED_SUM_PART * miss
+            width = np.where(exact.is_joined, half_widths(spread, JOINED_PART * own), half_widths(spread, own))
             low, high = low - width, high + width
-        if not is_exact.all():
+        if not is_exact.all() or not is_count:
             is_told = bool(np.isfinite(within).any()) or any(self._about(asked))
-            least, most = self._bounds(asked, BOUNDS_PART * miss if is_told else miss)
-            low, high = np.where(is_exact, low, least), np.where(is_exact, high, most)
-        if isinstance(asked, Counts) or all(block.values is None for block in asked.blocks):
+            left = 1 - MEASURED_SUM_PART if is_exact.any() and not is_count else 1.0
+            least, most = self._bounds(asked, miss * min(left, BOUNDS_PART if is_told else 1.0))
+            low = np.where(is_exact, low if is_count else np.maximum(low, least), least)
+            high = np.where(is_exact, high if is_count else np.minimum(high, most), most)
+        if is_count:
             # A count is not negative, whatever noise says.
             low, high = np.maximum(low, 0), np.maximum(high, 0)
         status = self._status(asked)

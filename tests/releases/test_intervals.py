@@ -231,3 +231,49 @@ def test_a_later_question_is_bounded_by_the_query_that_has_it(passengers: Connec
     assert all(row["high"] - row["low"] > 200 for row in before)  # type: ignore[operator]
     # It does not hold more surely than 996 times in 1,000.
     assert answers(release, old, confidence=0.999)[0]["high"] > 300  # type: ignore[operator]
+
+
+# As on the Titanic: the fare depends on the class, and none of 41 queries asks about both.
+TITANIC = """
+    CREATE TABLE titanic (Pclass INTEGER NOT NULL CHECK (Pclass BETWEEN 1 AND 3), Sex ENUM ('female', 'male') NOT NULL, Survived BOOLEAN NOT NULL,
+        Age INTEGER CHECK (Age BETWEEN 0 AND 80), Fare DOUBLE NOT NULL CHECK (Fare BETWEEN 0 AND 520));
+    INSERT INTO titanic SELECT c, CASE WHEN i % 17 < 6 THEN 'female' ELSE 'male' END, i % 17 < 6 AND i % 4 > 0 OR i % 11 = 0, CASE WHEN i % 5 > 0 THEN i * 7 % 60 + 12 - 4 * c END,
+        [75, 19, 8][c] + i * 13 % [25, 5, 11][c] FROM (SELECT i, CASE WHEN i % 100 < 24 THEN 1 WHEN i % 100 < 45 THEN 2 ELSE 3 END AS c FROM range(891) t(i));
+    CREATE TABLE titanic_domain (attribute VARCHAR, low VARCHAR, high VARCHAR, bins INTEGER);
+    INSERT INTO titanic_domain VALUES ('Fare', '0', '520', 52);
+    CREATE TABLE asked (predicate VARCHAR, group_by VARCHAR[], measure VARCHAR, always BOOLEAN);
+    INSERT INTO asked (group_by) VALUES (['Pclass']), (['Sex']), (['Survived']), (['Pclass', 'Sex']), (['Pclass', 'Survived']), (['Sex', 'Survived']), (['Pclass', 'Sex', 'Survived']);
+    INSERT INTO asked (predicate) SELECT 'Fare > ' || f FROM (VALUES (8), (10), (15), (20), (30), (40), (60), (80), (100), (200)) t(f);
+    INSERT INTO asked (predicate, group_by) SELECT 'Age < ' || 10 * a, g FROM range(1, 8) t(a), (VALUES (['Sex']), (['Survived']), (NULL)) s(g);
+    INSERT INTO asked (predicate) VALUES ('Age IS NULL'), ('Fare > 50 AND Survived'), ('Fare <= 10 AND Sex = ''male''');
+    CREATE TABLE fares AS SELECT 'avg(Fare)' AS measure, ['Pclass'] AS group_by;
+"""
+
+
+def test_a_guess_is_told_from_a_measurement_on_a_table_like_the_titanics(connect: Open) -> None:
+    """The average fare by class is a guess, about the same for all, and says so; if it is always wanted, it is measured, and the first class is told from the third."""
+    con = connect()
+    con.execute(TITANIC)
+    assert con.execute("SELECT count(*) FROM asked").fetchone() == (41,)
+    true = [
+        value for (value,) in con.execute("SELECT avg(Fare) FROM titanic GROUP BY Pclass ORDER BY Pclass").fetchall()
+    ]
+    con.execute("CALL mwem_release('titanic', asked, 1, seed := 3)")
+    rows = con.execute("SELECT answer, low, high, measured FROM mwem_answer('titanic_synthetic', fares)").fetchall()
+    assert [row[3] for row in rows] == ["never"] * 3
+    assert max(row[0] for row in rows) < 0.7 * true[0]
+    for value, (_, low, high, _) in zip(true, rows, strict=True):
+        assert low <= value <= high
+        assert high - low > 400  # nothing is known of it, and that is what it says
+    (kinds,) = con.execute("SELECT list(DISTINCT measured) FROM mwem_quality('titanic_synthetic')").fetchall()[0:1]
+    assert kinds == (["directly"],)
+    con.execute("INSERT INTO asked VALUES (NULL, ['Pclass'], 'avg(Fare)', true)")
+    con.execute("CALL mwem_release('titanic', asked, 1, seed := 3, output := 'wanted')")
+    rows = con.execute("SELECT answer, low, high, measured FROM mwem_answer('wanted', fares)").fetchall()
+    assert [row[3] for row in rows] == ["directly"] * 3
+    for value, (_, low, high, _) in zip(true, rows, strict=True):
+        assert low <= value <= high
+        assert high - low < 400
+    assert rows[0][0] > 2 * rows[2][0]
+    last = con.execute("SELECT name, measured, \"round\" > 0, noise > 0 FROM mwem_quality('wanted') WHERE query = 42")
+    assert last.fetchone() == ("Pclass: avg(Fare)", "directly", True, True)
