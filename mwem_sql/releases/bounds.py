@@ -54,18 +54,16 @@ def table(compiled: Compiled, problem: Problem, outcome: Outcome) -> pa.Table:
         for place, query in enumerate(asked)
         if outcome.bounds is not None
     }
-    rows = []
+    columns = [list[Any]() for _ in _BOUNDS]
     for query in compiled.queries:
-        is_measured = next(flags) and (query.over is None or next(flags))
+        # An average is measured if both its sum and its count are.
+        each = [next(flags) for _ in range(1 if query.over is None else 2)]
         bound = known.get(id(query.linear), math.inf) * query.linear.bound * query.linear.unit
-        predicate, measure, group_by = text_of(query.source)
-        rows.append(
-            {
-                "query": query.number, "name": query.label, "predicate": predicate, "measure": measure, "group_by": group_by,
-                "measured": is_measured, "bound": bound if math.isfinite(bound) and query.over is None else None,
-            }
-        )  # fmt: skip
-    return pa.Table.from_pylist(rows, schema=_BOUNDS)
+        told = bound if math.isfinite(bound) and query.over is None else None
+        row = query.number, query.label, *text_of(query.source), all(each), told
+        for column, value in zip(columns, row, strict=True):
+            column.append(value)
+    return pa.table([pa.array(own, field.type) for own, field in zip(columns, _BOUNDS, strict=True)], schema=_BOUNDS)
 
 
 def certificate(outcome: Outcome) -> pa.Table:

@@ -195,6 +195,17 @@ def test_the_summary_says_how_many_were_measured(passengers: Connection) -> None
     assert all(bound is None or bound > 0 for bound in known.values())
 
 
+def test_an_average_that_was_not_measured_does_not_speak_for_others(passengers: Connection) -> None:
+    """What the summary counts is what `mwem_quality` says of each."""
+    asked = (AVERAGE, Query(measure="avg(age)", group_by=("sex",)), *ASKED)
+    release = mwem_sql.release(passengers, "passengers", Workload(asked), 1, rounds=2, seed=5)
+    told = passengers.execute("SELECT measured FROM mwem.bounds ORDER BY query").fetchall()
+    rows = passengers.execute("SELECT measured = 'directly' FROM mwem_quality('passengers_synthetic')").fetchall()
+    assert told == rows
+    assert release.measured == sum(own for (own,) in rows) > 0
+    assert (False,) in rows[:2]
+
+
 def test_a_group_by_in_words_is_asked_again(con: Connection) -> None:
     con.execute("CREATE TABLE words AS SELECT 'age // 10' AS group_by, 'member' AS predicate, 'tens' AS name")
     con.execute("CALL mwem_release('people', words, 5, seed := 1)")
