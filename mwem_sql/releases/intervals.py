@@ -24,7 +24,7 @@ from mwem_sql.releases.known import Known
 
 Measured: TypeAlias = Literal["directly", "in part", "never", "unknown"]
 
-JOINED_PART: Final = 0.9
+JOINED_PART: Final = 0.75
 """Of the chance to fail: what goes to the noise of a measured cell that several measurements tell, which were chosen by what was released before. The rest is kept for
 that choice. Where one measurement tells it, its noise is exactly what it says, and takes all."""
 MEASURED_SUM_PART: Final = 0.75
