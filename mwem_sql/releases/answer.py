@@ -77,8 +77,8 @@ class Answerer:
         if known is None:
             return [(divided(*pair), unknown(len(pair[0]))) for pair in self._sums(compiled)]
         miss, total = 1 - confidence, float(self.stored.facts["total"])
-        assured = Assured(*known, miss)
-        asked, bounded = compiled, assured.bounded(total)
+        assured = Assured(*known, miss, total)
+        asked, bounded = compiled, assured.bounded()
         if bounded:
             # On classes that both the questions and these tell apart.
             asked = self.compile(Workload(tuple([query.source for query in compiled.queries]) + tuple(bounded)))

@@ -37,6 +37,8 @@ _CERTIFICATES = pa.schema(
 
 MISS = 0.05
 """The chance that the mean error is further off than the summary says."""
+USEFUL = 0.02
+"""Of all rows: the noise on the certificate's last figure from which on intervals do without it, and bounds have all of the chance to fail. Scales and n decide, not the figure."""
 MOST_BOUNDED = 20
 """Bounded queries that later questions are looked up in. More: a question takes longer; fewer: a bound that says more is missed."""
 
@@ -118,18 +120,24 @@ def query_of(row: Mapping[str, Any]) -> Query:
 class Assured:
     """What is known of the workload's own queries beyond their measurements, at a chance to fail of `miss`."""
 
-    def __init__(self, known: pa.Table, figures: pa.Table, miss: float) -> None:
+    def __init__(self, known: pa.Table, figures: pa.Table, miss: float, total: float) -> None:
+        """`total` is the released number of rows."""
         self._known: Mapping[Text, dict[str, Any]] = {
             (row["predicate"], row["measure"], row["group_by"]): row for row in known.to_pylist()
         }
-        self._most = _most(figures, miss)
+        self._total = total
+        self._most = _most(figures, miss, USEFUL * total)
         self._selections_hold = miss * (1 - BOUNDS_PART) >= BETA
 
-    def bounded(self, total: float) -> dict[Query, float]:
+    def bounded(self) -> dict[Query, float]:
         """Counts with the smallest bounds, if these say more than that they are no more than all rows; and the bounds."""
         if not self._selections_hold:
             return {}
-        rows = [row for row in self._known.values() if row["measure"] is None and (row["bound"] or total) < total]
+        rows = [
+            row
+            for row in self._known.values()
+            if row["measure"] is None and (row["bound"] or self._total) < self._total
+        ]
         rows.sort(key=lambda row: float(row["bound"]))
         return {query_of(row): float(row["bound"]) for row in rows[:MOST_BOUNDED]}
 
@@ -143,11 +151,12 @@ class Assured:
         return min(bound, self._most * linear.bound * linear.unit), self._most
 
 
-def _most(figures: pa.Table, miss: float) -> float:
-    """The error of a cell that is exceeded with a chance of `miss` at most: what is left of that for the noise on the figure."""
+def _most(figures: pa.Table, miss: float, useful: float) -> float:
+    """The error of a cell that is exceeded with a chance of `miss` at most: what is left of that for the noise on the figure. Endless if that noise is not below `useful`."""
     for row in figures.to_pylist():
         left = miss * (1 - BOUNDS_PART) - BETA - row["beyond"] / row["queries"]
         if row["part"] == "most" and left > 0:
             # The noise matters on one side only; a figure below 0 is all noise.
-            return max(0.0, float(row["value"])) + half_width(row["scale"], KINDS[row["noise"]], min(1.0, 2 * left))
+            noise = half_width(row["scale"], KINDS[row["noise"]], min(1.0, 2 * left))
+            return max(0.0, float(row["value"])) + noise if noise < useful else math.inf
     return math.inf

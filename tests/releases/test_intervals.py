@@ -82,7 +82,7 @@ def test_kinds_of_answers(passengers: Connection) -> None:
 
 @pytest.mark.parametrize("options", [{}, {"delta": 1e-6}, {"rounds": 3}, {"start": "histogram"}], ids=str)
 def test_intervals_hold(passengers: Connection, options: dict[str, object]) -> None:
-    """Fixed seeds. Of answers that were measured 3.5 of 100 may fail: of 5 releases with some 10 each, 10 is six standard deviations more. Of the rest hardly any does."""
+    """Fixed seeds. Of answers that were measured 5 of 100 may fail: of 5 releases with some 10 each, 10 is five standard deviations more. Of the rest hardly any does."""
     failed = {"directly": 0, "in part": 0, "never": 0}
     asked = (*ASKED, Query("class = 'first' AND age < 40"), Query("age BETWEEN 30 AND 50"))
     true = None
