@@ -244,6 +244,24 @@ def test_a_later_question_is_bounded_by_the_query_that_has_it(passengers: Connec
     assert answers(release, old, confidence=0.999)[0]["high"] > 300  # type: ignore[operator]
 
 
+def test_a_certificate_that_is_mostly_noise_takes_no_part_in_intervals(passengers: Connection) -> None:
+    """Two of a hundred rows: with less noise it narrows what was not measured; with more, intervals are as without it."""
+    release = mwem_sql.release(passengers, "passengers", Workload(ASKED), 20, rounds=1, certify=0.5, seed=5)
+
+    def widths() -> list[float]:
+        rows = answers(release, *ASKED)
+        return [row["high"] - row["low"] for row in rows if row["measured"] == "never"]  # type: ignore[operator]
+
+    passengers.execute("UPDATE mwem.certificates SET value = 1, scale = 0.1, noise = 'laplace' WHERE part = 'most'")
+    narrow = widths()
+    passengers.execute("UPDATE mwem.certificates SET scale = 50 WHERE part = 'most'")
+    noisy = widths()
+    passengers.execute("DELETE FROM mwem.certificates")
+    assert noisy == widths()
+    assert narrow
+    assert max(narrow) < 6 < max(noisy)
+
+
 # As on the Titanic: the fare depends on the class, and none of 41 queries asks about both.
 TITANIC = """
     CREATE TABLE titanic (Pclass INTEGER NOT NULL CHECK (Pclass BETWEEN 1 AND 3), Sex ENUM ('female', 'male') NOT NULL, Survived BOOLEAN NOT NULL,
