@@ -2,10 +2,10 @@
 
     python benchmarks/coverage.py [--data DIR] [--runs 20] [--cases NAME ...] [--confidence 0.95] [--shares 0 0.02 0.05]
 
-Each case is released `--runs` times and asked its workload, and questions that no release has seen (`later`). A line for each case and each kind of answer: answers, the share of intervals
-that have the truth in them with its standard error over releases, the median width of an interval, the median error, and half of the first over the
-second, and the same of means. Then the certificate: how often its figures are within their stated noise of the truth (95 of 100), the true mean errors and the noise.
-`--shares` runs every case with each share for the certificate: what it costs and what it tells. DIR holds adult_train.csv and czech_table.csv; without it, cases that need them are left out.
+Each case is released `--runs` times and asked its workload, and questions that no release has seen (`later`). A row for each case and each kind of answer: answers, the share of intervals
+that have the truth in them with its standard error over releases, the median width of an interval, the median error of an answer, and the first over the second, and over the mean error. Of what was measured directly
+also what noise alone would give: the median error of the estimates that intervals lie around, and of these the median width of exact intervals over the median error. Then the certificate: how often its figures are within their stated noise
+of the truth (95 of 100), the true figures and the noise. `--shares` runs every case with each share for the certificate: what it costs and what it tells. DIR holds adult_train.csv and czech_table.csv; without it, cases that need them are left out.
 """
 
 from __future__ import annotations
@@ -24,7 +24,11 @@ import numpy as np
 from adult import load, quoted
 
 import mwem_sql
-from mwem_sql.accounting.tails import half_width
+from mwem_sql.accounting.tails import Spread, half_width, half_widths
+from mwem_sql.database.session import Session
+from mwem_sql.releases import store
+from mwem_sql.releases.answer import answerer
+from mwem_sql.releases.known import Known
 from mwem_sql.workload import Query, Workload
 
 PASSENGERS = """
@@ -213,14 +217,31 @@ def run(case: Case, directory: Path | None, runs: int, confidence: float, share:
                 f"SELECT query, true_answer, answer, low, high, measured FROM mwem_compare('t', 'released', {name}, confidence := ?)",
                 [confidence],
             ).fetchnumpy()
-            collect(found, name, rows)
+            collect(found, name, rows, estimates(con, own, 1 - confidence))
             if name == "asked":
                 certificate(con, found, rows, release.release, own)
     con.close()
     return found
 
 
-def collect(found: Found, name: str, rows: dict[str, np.ndarray]) -> None:
+def estimates(con: duckdb.DuckDBPyConnection, asked: Workload, miss: float) -> np.ndarray:
+    """Of each cell that was measured directly, the estimate that its interval lies around, and the width of an exact interval of its noise."""
+    ready = answerer(Session.of(con), "released", "coverage")
+    compiled = ready.compile(asked)
+    known = Known(ready.stored.classes, store.measurements_of(con.cursor(), ready.stored), compiled)
+    out: dict[int, np.ndarray] = {}
+    for numbers, question in known.questions([query.linear for query in compiled.queries]):
+        exact = known.families.exact(question)
+        width = 2 * half_widths(Spread(exact.sums.variances, exact.sums.fourths), miss)
+        both = np.where(exact.is_exact, np.stack([exact.sums.values, width]), np.nan)
+        out.update(zip(numbers, np.split(both, len(numbers), axis=1), strict=True))
+    for number, query in enumerate(compiled.queries):
+        if query.over is not None:
+            out[number] = np.full_like(out[number], np.nan)
+    return np.concatenate([out[number] for number in range(len(compiled.queries))], axis=1)
+
+
+def collect(found: Found, name: str, rows: dict[str, np.ndarray], told: np.ndarray) -> None:
     truth, answer, low, high = (
         np.ma.filled(rows[key], np.nan).astype(float) for key in ("true_answer", "answer", "low", "high")
     )
@@ -232,7 +253,10 @@ def collect(found: Found, name: str, rows: dict[str, np.ndarray]) -> None:
         own = known & (rows["measured"] == kind)
         if own.any():
             label = kind if name == "asked" else f"{kind}, later"
-            found.answers[label].append(np.stack([covered[own], (high - low)[own], np.abs(truth - answer)[own]]))
+            noise, exact = np.abs(told[0] - truth)[own], told[1][own]
+            found.answers[label].append(
+                np.stack([covered[own], (high - low)[own], np.abs(truth - answer)[own], noise, exact])
+            )
 
 
 def certificate(
@@ -263,26 +287,32 @@ def certificate(
         found.figures[part].append((value, true, half_width(scale, kinds[noise], 0.05)))
 
 
+HEAD = """| work | `measured` | answers | covered | width | error | width / error | / mean error | noise | exact |
+|---|---|---:|---:|---:|---:|---:|---:|---:|---:|"""
+
+
 def show(name: str, found: Found, runs: int) -> None:
-    print(
-        f"\n{name}: {runs} releases, {np.mean(found.measured):.1f} queries measured, mean error of an answer {np.mean(found.errors):.2f}"
-    )
     for kind, parts in found.answers.items():
         each = np.array([own[0].mean() for own in parts])
-        covered, width, error = np.concatenate(parts, axis=1)
-        half, off = np.median(width) / 2, np.median(error)
-        ratio = f"{half / off:6.1f}" if off > 0 else "     -"
-        mean = np.mean(width[np.isfinite(width)]) / 2 / max(np.mean(error), 1e-9)
+        covered, width, error, noise, exact = np.concatenate(parts, axis=1)
+        wide, off, mean = np.median(width), np.median(error), np.mean(error)
+        told = "|  |"
+        if kind.startswith("directly") and not np.isnan(noise).all():
+            own = float(np.nanmedian(noise))
+            told = f"| {own:,.1f} | {np.nanmedian(exact) / max(own, 1e-9):.1f}"
         print(
-            f"  {kind:16} {covered.size:9,} answers  covered {covered.mean():7.2%} (+- {each.std() / np.sqrt(len(each)):.2%})"
-            f"  median width {2 * half:10.1f}  median error {off:9.2f}  half width / error {ratio}, of means {mean:6.1f}"
+            f"| {name} | {kind} | {covered.size:,} | {covered.mean():.2%} ± {each.std() / np.sqrt(len(each)):.2%} | {wide:,.0f} | {off:,.1f}"
+            f" | {wide / max(off, 1e-9):.1f} | {wide / max(mean, 1e-9):.1f} {told} |"
         )
     for part, figures in found.figures.items():
         value, true, noise = np.array(figures).T
         inside = np.abs(value - true) <= noise
         print(
-            f"  certificate, {part:8} within its noise {inside.mean():6.1%} of {len(figures)}, true {true.mean():9.1f}, noise (95 of 100) +- {noise.mean():.1f}"
+            f"    certificate of {name}, {part}: within its noise in {int(inside.sum())} of {len(figures)}, true {true.mean():.1f}, noise (95 of 100) ± {noise.mean():.1f}"
         )
+    print(
+        f"    {name}: {runs} releases, {np.mean(found.measured):.1f} queries measured, mean error of an answer {np.mean(found.errors):.2f} ± {np.std(found.errors) / np.sqrt(runs):.2f}"
+    )
     sys.stdout.flush()
 
 
@@ -294,6 +324,7 @@ def main() -> None:
     parser.add_argument("--confidence", type=float, default=0.95)
     parser.add_argument("--shares", type=float, nargs="*")
     options = parser.parse_args()
+    print(HEAD)
     for name, case in CASES.items():
         if (options.cases and name not in options.cases) or (case.needs_data and options.data is None):
             continue

@@ -40,6 +40,9 @@ ALTER TABLE releases ADD COLUMN IF NOT EXISTS asked JSON;              -- the re
 ALTER TABLE releases ADD COLUMN IF NOT EXISTS measured INTEGER;      -- rows of the workload that are sums of what was measured
 ALTER TABLE releases ADD COLUMN IF NOT EXISTS mean_error DOUBLE;     -- of the certified queries, with noise; NULL without a certificate
 
+-- Files that were written before it was said how far off that is.
+ALTER TABLE releases ADD COLUMN IF NOT EXISTS mean_error_within DOUBLE;  -- how far the true mean is from mean_error at most, 95 times in 100
+
 -- One row per measurement, in the order of the rounds.
 CREATE TABLE IF NOT EXISTS measurements (
     release INTEGER NOT NULL,

@@ -64,10 +64,8 @@ def cut(
         if attribute.values is not None or attribute.step is not None or (listable and attribute.bins is None):
             out[name] = value_pieces(attribute)
             continue
-        cuts = list(ticks[name].values())
-        if name in finer_than:
-            cuts += finer_than[name].pieces.lows.tolist()
-        out[name] = value_pieces(attribute, cuts) if name in must_list else cut_pieces(attribute, cuts)
+        cuts, begins = ticks[name].values(), finer_than[name].pieces.lows.tolist() if name in finer_than else ()
+        out[name] = (value_pieces if name in must_list else cut_pieces)(attribute, cuts, begins)
     return out
 
 

@@ -213,8 +213,8 @@ class Classes:
         )
 
 
-def value_pieces(attribute: Attribute, cuts: Iterable[Tick] = ()) -> Pieces:
-    """Every value, step or bin its own piece; `cuts` matter to bins only."""
+def value_pieces(attribute: Attribute, cuts: Iterable[Tick] = (), begins: Iterable[Tick] = ()) -> Pieces:
+    """Every value, step or bin its own piece; `cuts` and `begins` matter to bins only."""
     count = attribute.cells
     if count is None or count > MAX_VALUES:
         many = "endlessly many values" if count is None else f"{count:,} values"
@@ -228,17 +228,17 @@ def value_pieces(attribute: Attribute, cuts: Iterable[Tick] = ()) -> Pieces:
     assert attribute.low is not None and attribute.high is not None
     scale = attribute.ordered
     if attribute.bins is not None:
-        return _between(attribute, cuts, even_edges(attribute, attribute.bins))
+        return _between(attribute, cuts, even_edges(attribute, attribute.bins), begins)
     step = attribute.step or 1
     points = attribute.low + np.arange(count - int(attribute.nullable)) * step
     points = scale.nearest(np.minimum(points, attribute.high))
     return Pieces(attribute, points, piece_ends(attribute, points), points, np.arange(count, dtype=np.int32))
 
 
-def cut_pieces(attribute: Attribute, cuts: Iterable[Tick]) -> Pieces:
-    """Pieces between neighbouring cuts, each cut and its two neighbours a piece of its own."""
+def cut_pieces(attribute: Attribute, cuts: Iterable[Tick], begins: Iterable[Tick] = ()) -> Pieces:
+    """Pieces between neighbouring cuts, each cut and its two neighbours a piece of its own; and pieces at `begins`, where others begin that these are to be parts of."""
     assert attribute.low is not None
-    return _between(attribute, cuts, [attribute.low])
+    return _between(attribute, cuts, [attribute.low], begins)
 
 
 def even_edges(attribute: Attribute, parts: int) -> list[Tick]:
@@ -251,11 +251,11 @@ def even_edges(attribute: Attribute, parts: int) -> list[Tick]:
     return sorted(set(attribute.ordered.nearest(edges).tolist()))
 
 
-def _between(attribute: Attribute, cuts: Iterable[Tick], edges: Sequence[Tick]) -> Pieces:
-    """Pieces that begin at each cut, one past it and one before it, and at `edges`, the beginnings of bins."""
+def _between(attribute: Attribute, cuts: Iterable[Tick], edges: Sequence[Tick], begins: Iterable[Tick]) -> Pieces:
+    """Pieces that begin at each cut, one past it and one before it, at `begins`, and at `edges`, the beginnings of bins."""
     assert attribute.low is not None and attribute.high is not None
     scale = attribute.ordered
-    begin = set(edges)
+    begin = {*edges, *begins}
     for cut in set(cuts):
         # The truth of a comparison can only change at the constant or right beside it.
         begin |= {scale.before(cut), cut, scale.after(cut), scale.after(scale.after(cut))}

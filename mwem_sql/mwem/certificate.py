@@ -16,8 +16,9 @@ import numpy as np
 from mwem_sql.accounting.tails import cumulants
 from mwem_sql.mwem.problem import Figure, Outcome, Part, Problem, Step
 from mwem_sql.private.kernel import Kernel
-from mwem_sql.queries.families import Families, Noisy
+from mwem_sql.queries.families import Families
 from mwem_sql.queries.linear import Block, LinearQuery
+from mwem_sql.queries.nested import Noisy
 
 MOST: Final = Fraction(193, 200)
 """Of the queries that were not measured: those whose cells are off by no more than the last figure."""
@@ -76,8 +77,7 @@ def measured(problem: Problem, steps: Sequence[Step], queries: Sequence[LinearQu
     sizes = {name: len(own) for name, own in problem.sizes.items()}
     known = problem.kernel_queries()
     answers = [_noisy(known[step.measurement.query], step) for step in steps if step.purpose != "detail"]
-    families = Families(answers, sizes)
-    return [families.is_exact(query) for query in queries]
+    return Families(answers, sizes).are_exact(queries)
 
 
 def _noisy(query: LinearQuery, step: Step) -> Noisy:

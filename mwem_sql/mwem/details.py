@@ -26,6 +26,8 @@ from all true ones, and NULLs, out of nothing; larger: few rows far from all oth
 FEWEST = 8
 """Parts of an attribute, or as many as it has. Otherwise there are as many as an even distribution would fill with one standard deviation of noise each: with
 more, noise is spread over the whole domain; with fewer, values are less close than noise allows."""
+LEAST = 1e-200
+"""The least base of a cell, of which none is expected: what is divided by it does not overflow."""
 FAINT = 1e-3
 """Of the noise on a part, in standard deviations: what it has if it has no rows, so that none is impossible."""
 
@@ -61,7 +63,7 @@ def refine(
     # Of each cell its stretch: what is refined is a distribution over stretches.
     stretch = np.arange(known) * stretches // known
     sizes, parents = detail.scanned.sizes[:known], detail.parents[:known]
-    base = np.maximum(expected[parents] * sizes / np.bincount(parents, sizes)[parents], np.finfo(np.float64).tiny)
+    base = np.maximum(expected[parents] * sizes / np.bincount(parents, sizes)[parents], LEAST)
     own = Refinement((stretches,), np.bincount(stretch, base).astype(np.float64, copy=False))
     taken = list[tuple[Labels, Measurement]]()
     cells = list[Labels]()
@@ -83,10 +85,9 @@ def refine(
     rows = (values / np.bincount(labels, base))[labels] * base
     # A group has what the state says: of it, the NULLs are as many as were measured.
     due[held[-1]] -= nulls
-    rows *= (
-        np.maximum(due, FAINT)
-        / np.maximum(np.bincount(held[:known], rows, minlength=len(due)), np.finfo(np.float64).tiny)
-    )[held[:known]]
+    rows *= (np.maximum(due, FAINT) / np.maximum(np.bincount(held[:known], rows, minlength=len(due)), LEAST**1.25))[
+        held[:known]
+    ]
     steps = list(zip(measurements, cells, strict=True))
     if not detail.has_null:
         return steps, Told(labels, rows)

@@ -1,51 +1,32 @@
 """What is known of any query from noisy answers to others: sums of measured cells, and how much noise is in them. Pure array work; knows nothing of where noise comes from.
 
-Partitions of the same attributes that are nested, as refinement measures them, are one family: a tree whose nodes are the parts. The estimate of a node joins its
-own answer and the sum over the parts inside it, each by its precision; an asked cell is a sum of the largest nodes inside it. Every other answer is a family by itself. Families have independent
-noise, so that what several tell of a cell is joined by precision.
+Partitions of the same attributes that are nested are one family, a tree (`nested`). Every other answer is a family by itself. Families have independent noise, so that what several tell of a cell is
+joined by precision. A question is a query, or many counts at once (`counts`), which is faster by as much as they are many.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from math import prod
+from typing import TypeAlias
 
 import numpy as np
 
-from mwem_sql.queries.arrays import Flags, Floats, Integers
-from mwem_sql.queries.contained import MOST_COMBINATIONS, Contained, Piece, contained, is_sum_of_parts
-from mwem_sql.queries.linear import Block, LinearQuery
+from mwem_sql.queries.arrays import Flags
+from mwem_sql.queries.contained import MOST_COMBINATIONS, contained
+from mwem_sql.queries.counts import Bits, Counts, Parts, flags, summed, together
+from mwem_sql.queries.linear import LinearQuery
+from mwem_sql.queries.nested import Noisy, Sums, Tree, is_nested
+
+Asked: TypeAlias = LinearQuery | Counts
+"""What both have: `attributes`, and a number of `cells`."""
 
 LEAST = 1e-30
 """The least variance: what no measured cell is part of has none."""
 MOST_ASKED = 16
 """Families that one question is looked up in, those with the least noise on all their cells first. More: a little less noise in what many of them tell."""
-
-
-@dataclass(frozen=True, eq=False)
-class Noisy:
-    """A noisy answer: a value per cell of `query`, and the variance and fourth cumulant of the noise on each."""
-
-    query: LinearQuery
-    values: Floats
-    variance: float
-    fourth: float
-
-    @property
-    def is_partition(self) -> bool:
-        """Of the joint classes of its attributes, into parts that may be anything: only such partitions are nested."""
-        return len(self.query.blocks) == 1 and self.query.blocks[0].counts_all
-
-
-@dataclass(frozen=True, eq=False)
-class Sums:
-    """Of each asked cell: a sum of measured cells, the variance of its noise and the fourth cumulant of that."""
-
-    values: Floats
-    variances: Floats
-    fourths: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,31 +40,101 @@ class Told:
     high: Sums
 
 
+@dataclass(frozen=True, eq=False)
+class Exact:
+    """Which cells of a question are sums of what was measured, and which of these more than one measurement tells; the estimates."""
+
+    is_exact: Flags
+    is_joined: Flags
+    sums: Sums
+
+
 class Family:
     """Answers whose noise is looked at together. `blocks` are those of the finest cells; a cell of them has an estimate with a variance."""
 
     def __init__(self, answers: Sequence[Noisy]) -> None:
         """One answer, or several that `is_nested` says are nested."""
         self.attributes = frozenset(answers[0].query.attributes)
-        self._tree = _Tree(answers) if len(answers) > 1 else None
+        self._tree = Tree(answers) if len(answers) > 1 else None
         self.blocks = answers[0].query.blocks if self._tree is None else (self._tree.block,)
-        self._sums = _sums_of(answers[0]) if self._tree is None else self._tree.leaves
+        self._sums = _sums_of(answers[0])
+        self._last: tuple[Counts, Told | None] | None = None
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether its estimates are made of several answers."""
+        return self._tree is not None
 
     @cached_property
     def noise(self) -> float:
         """The variance of all cells together."""
+        if self._tree is not None:
+            return float(self._tree.estimates(np.ones((self._tree.block.size, 1))).variances[0])
         return float(self._sums.variances.sum())
 
-    def told(self, asked: Sequence[Block], sizes: Mapping[str, int]) -> Told | None:
+    def told(self, asked: Asked, sizes: Mapping[str, int]) -> Told | None:
         """What it tells of a question on the same classes; None if that is too much to work out."""
-        found, sums = contained(asked, self.blocks, sizes), self._sums
+        if isinstance(asked, Counts):
+            # The same is asked twice: what is exact, and then between what the rest lies.
+            if self._last is None or self._last[0] is not asked:
+                self._last = asked, self._told_of_counts(asked, sizes)
+            return self._last[1]
+        found, least, most = contained(asked.blocks, self.blocks, sizes), self._sums, self._sums
         if found is None:
             return None
+        exact = found.is_exact, found.is_open, found.is_bounded
         if self._tree is not None:
-            found, sums = self._tree.gathered(found)
-        low = _summed(found.low, sums)
-        same = all((piece.low == piece.high).all() for piece in found.pieces)
-        return Told(found.is_exact, found.is_open, found.is_bounded, low, low if same else _summed(found.high, sums))
+            found, least, most = self._tree.gathered(found)
+        low = _summed(found.low, least)
+        same = least is most and all((piece.low == piece.high).all() for piece in found.pieces)
+        return Told(*exact, low, low if same else _summed(found.high, most))
+
+    def is_exact(self, asked: Asked, sizes: Mapping[str, int]) -> Flags | None:
+        """Which cells are sums of its cells."""
+        if isinstance(asked, Counts):
+            if self._parts is not None:
+                return np.concatenate(
+                    [_exact(*self._parts.made_of(own), own.cells)[0] for own in asked.split(self._parts.extent)]
+                )
+            each = [self.is_exact(query, sizes) for query in asked.queries()]
+            return np.array([own is not None and bool(own[0]) for own in each])
+        found = contained(asked.blocks, self.blocks, sizes)
+        return None if found is None else found.is_exact
+
+    def _told_of_counts(self, asked: Counts, sizes: Mapping[str, int]) -> Told | None:
+        if self._parts is not None:
+            return _joined([self._told_by_parts(own, self._parts) for own in asked.split(self._parts.extent)])
+        each = [self.told(query, sizes) for query in asked.queries()]
+        known = [own for own in each if own is not None]
+        # All are about the same attributes: all are too much to work out, or none is.
+        return _joined(known) if len(known) == len(each) else None
+
+    def _told_by_parts(self, asked: Counts, parts: Parts) -> Told:
+        full, touched, beyond = parts.made_of(asked)
+        is_exact, is_open = _exact(full, touched, beyond, asked.cells)
+        low = self._over(flags(full, asked.cells), parts)
+        high = Sums(low.values.copy(), low.variances.copy(), low.fourths.copy())
+        if not is_exact.all():
+            more = self._over(flags(touched, asked.cells)[:, ~is_exact], parts)
+            high.values[~is_exact], high.variances[~is_exact], high.fourths[~is_exact] = (
+                more.values,
+                more.variances,
+                more.fourths,
+            )
+        return Told(is_exact, is_open, True, low, high)
+
+    def _over(self, has: Flags, parts: Parts) -> Sums:
+        """Of each count, the sum over the parts that it has."""
+        if self._tree is not None:
+            return self._tree.estimates(has)
+        own = self._sums
+        return Sums(*summed(has, [each[parts.numbers] for each in (own.values, own.variances, own.fourths)]))
+
+    @cached_property
+    def _parts(self) -> Parts | None:
+        """Its cells as parts, where they are counts of not too many class combinations."""
+        is_small = prod(block.extent for block in self.blocks) <= MOST_COMBINATIONS
+        return Parts(self.blocks) if is_small and all(block.values is None for block in self.blocks) else None
 
 
 class Families:
@@ -119,15 +170,16 @@ class Families:
         found = seen[count]
         return [self._all[number] for number in _bits(found)]
 
-    def exact(self, asked: LinearQuery) -> tuple[Flags, Sums]:
+    def exact(self, asked: Asked) -> Exact:
         """Which cells are sums of what was measured, and the best estimate of those: by precision where several families tell."""
-        is_exact = np.zeros(asked.cells, dtype=np.bool_)
+        is_exact, is_joined = (np.zeros(asked.cells, dtype=np.bool_) for _ in range(2))
         values, precisions, fourths = (np.zeros(asked.cells) for _ in range(3))
         for family in self.containing(asked.attributes)[:MOST_ASKED]:
-            told = family.told(asked.blocks, self._sizes)
+            told = family.told(asked, self._sizes)
             if told is None:
                 continue
             own = told.is_exact
+            is_joined |= own & (is_exact | family.is_joined)
             is_exact |= own
             precision = 1 / np.maximum(told.low.variances[own], LEAST)
             values[own] += told.low.values[own] * precision
@@ -135,125 +187,31 @@ class Families:
             fourths[own] += told.low.fourths[own] * precision**4
         known = np.where(is_exact & (precisions > 0), precisions, 1.0)
         # A cell that nothing measured is part of is 0 without noise.
-        return is_exact, Sums(values / known, np.where(is_exact, 1 / known, 0.0), fourths / known**4)
+        sums = Sums(values / known, np.where(is_exact, 1 / known, 0.0), fourths / known**4)
+        return Exact(is_exact, is_joined, sums)
 
-    def is_exact(self, asked: LinearQuery) -> bool:
-        """Whether all cells of a query are sums of what was measured."""
-        rest = np.ones(asked.cells, dtype=np.bool_)
+    def are_exact(self, queries: Sequence[LinearQuery]) -> list[bool]:
+        """Of each query, whether all of its cells are sums of what was measured."""
+        out = [False] * len(queries)
+        counts = list(together(queries))
+        counted = {number for numbers, _ in counts for number in numbers}
+        for number, query in enumerate(queries):
+            if number not in counted:
+                out[number] = bool(self._is_exact(query).all())
+        for numbers, own in counts:
+            for number, is_exact in zip(numbers, self._is_exact(own).tolist(), strict=True):
+                out[number] = is_exact
+        return out
+
+    def _is_exact(self, asked: Asked) -> Flags:
+        found = np.zeros(asked.cells, dtype=np.bool_)
         for family in self.containing(asked.attributes)[:MOST_ASKED]:
-            is_sum = is_sum_of_parts(asked.blocks, family.blocks)
-            if is_sum:
-                return True
-            found = contained(asked.blocks, family.blocks, self._sizes) if is_sum is None else None
-            if found is not None:
-                rest &= ~found.is_exact
-                if not rest.any():
-                    return True
-        return False
-
-
-class _Tree:
-    """Nested partitions as a tree of nodes, each a stretch of atoms: the parts that are not split any more."""
-
-    def __init__(self, answers: Sequence[Noisy]) -> None:
-        block = answers[0].query.blocks[0]
-        parts = [_labels(answer, block.attributes) for answer in answers]
-        atoms = parts[0]
-        for own in parts[1:]:
-            atoms = np.unique(atoms * (int(own.max()) + 1) + own, return_inverse=True)[1].reshape(-1)
-        count = int(atoms.max()) + 1
-        first = np.unique(atoms, return_index=True)[1]
-        inside = np.stack([own[first] for own in parts])
-        sizes = np.stack([np.bincount(own)[own] for own in inside])
-        firsts = np.stack([_first_of(own) for own in inside])
-        # Equal parts of different partitions are one node, known by its size and its first atom.
-        keys, node = np.unique(sizes * count + firsts, return_inverse=True)
-        node = node.reshape(sizes.shape)
-        largest_first = np.take_along_axis(node, np.argsort(-sizes, axis=0, kind="stable"), axis=0)
-        order = np.lexsort(largest_first[::-1])
-        place = np.empty(count, dtype=np.int64)
-        place[order] = np.arange(count)
-        self.block = Block(block.attributes, place[atoms].reshape(block.shape).astype(np.int32), count)
-        self._length = keys // count
-        self._begin = np.full(len(keys), count, dtype=np.int64)
-        np.minimum.at(self._begin, node.reshape(-1), np.tile(place, len(parts)))
-        precisions, values, fourths = (np.zeros(len(keys)) for _ in range(3))
-        for own, answer, nodes in zip(inside, answers, node, strict=True):
-            which, where = np.unique(nodes, return_index=True)
-            values[which] += answer.values[own[where]] / answer.variance
-            precisions[which] += 1 / answer.variance
-            fourths[which] += answer.fourth / answer.variance**4
-        self._join(values / precisions, 1 / precisions, fourths / precisions**4)
-        leaf = np.flatnonzero(self._length == 1)
-        leaf = leaf[np.argsort(self._begin[leaf])]
-        self.leaves = self._of(leaf)
-
-    def _join(self, values: Floats, variances: Floats, fourths: Floats) -> None:
-        """Of each node, its own answer and the sum over its children, by precision; the smallest first."""
-        order = np.lexsort((-self._length, self._begin))
-        self._parent = np.full(len(order), -1, dtype=np.int64)
-        above: list[int] = []
-        for number in order.tolist():
-            while above and self._begin[above[-1]] + self._length[above[-1]] <= self._begin[number]:
-                above.pop()
-            self._parent[number] = above[-1] if above else -1
-            above.append(number)
-        below = np.zeros((3, len(order)))
-        has = np.zeros(len(order), dtype=np.bool_)
-        for number in np.argsort(self._length, kind="stable").tolist():
-            if has[number]:
-                share = below[1, number] / (below[1, number] + variances[number])
-                values[number] = share * values[number] + (1 - share) * below[0, number]
-                fourths[number] = share**4 * fourths[number] + (1 - share) ** 4 * below[2, number]
-                variances[number] *= share
-            parent = self._parent[number]
-            if parent >= 0:
-                below[:, parent] += values[number], variances[number], fourths[number]
-                has[parent] = True
-        self._sums = Sums(values, variances, fourths)
-
-    def _of(self, nodes: Integers) -> Sums:
-        return Sums(self._sums.values[nodes], self._sums.variances[nodes], self._sums.fourths[nodes])
-
-    def gathered(self, found: Contained) -> tuple[Contained, Sums]:
-        """The same with atoms in nodes, as large as there are with atoms that all make up the same."""
-        number = next(k for k, piece in enumerate(found.pieces) if piece.counts[1] == self.block.size)
-        piece = found.pieces[number]
-        entries = np.bincount(piece.measured, minlength=self.block.size)
-        is_pure = (entries == 1)[piece.measured] & (piece.low == piece.high)
-        pure = np.unique(np.stack([piece.asked, piece.low], axis=1), axis=0, return_inverse=True)[1].reshape(-1)
-        # Atoms that make up nothing have one code, those that are cut one each.
-        code = -2 - np.arange(self.block.size)
-        code[entries == 0] = -1
-        code[piece.measured[is_pure]] = pure[is_pure]
-        changes = np.cumsum(np.append(0, np.diff(code) != 0))
-        is_even = changes[self._begin + self._length - 1] == changes[self._begin]
-        top = is_even & ~np.where(self._parent >= 0, is_even[self._parent], False)
-        top &= code[self._begin] != -1
-        nodes = np.flatnonzero(top)
-        holder = np.full(self.block.size, -1, dtype=np.int64)
-        holder[self._begin[nodes]] = np.arange(len(nodes))
-        # One entry for a pure node, all entries of a cut atom.
-        kept = holder[piece.measured] >= 0
-        gathered = Piece(
-            piece.asked[kept], holder[piece.measured[kept]], piece.low[kept], piece.high[kept], piece.is_open, piece.is_bounded,
-            (piece.counts[0], max(1, len(nodes))),
-        )  # fmt: skip
-        pieces = (*found.pieces[:number], gathered, *found.pieces[number + 1 :])
-        sums = self._of(nodes) if len(nodes) else Sums(np.zeros(1), np.zeros(1), np.zeros(1))
-        return replace(found, pieces=pieces, measured_shape=(max(1, len(nodes)),)), sums
-
-
-def is_nested(one: Noisy, other: Noisy) -> bool:
-    """Whether of any two parts with a class combination in common one is inside the other."""
-    own, names = one.query.blocks[0], one.query.blocks[0].attributes
-    if frozenset(names) != frozenset(other.query.attributes) or own.extent > MOST_COMBINATIONS:
-        return False
-    left, right = _labels(one, names), _labels(other, names)
-    sizes = np.bincount(left), np.bincount(right)
-    keys, common = np.unique(left * len(sizes[1]) + right, return_counts=True)
-    smaller = np.minimum(sizes[0][keys // len(sizes[1])], sizes[1][keys % len(sizes[1])])
-    return bool((common == smaller).all())
+            own = family.is_exact(asked, self._sizes)
+            if own is not None:
+                found |= own
+            if found.all():
+                break
+        return found
 
 
 def _grouped(answers: Sequence[Noisy]) -> Iterator[Family]:
@@ -272,21 +230,31 @@ def _grouped(answers: Sequence[Noisy]) -> Iterator[Family]:
         yield Family(family)
 
 
-def _labels(answer: Noisy, names: Sequence[str]) -> Integers:
-    """Of each class combination its part, attributes in this order."""
-    block = answer.query.blocks[0]
-    return block.labels.transpose([block.attributes.index(name) for name in names]).reshape(-1).astype(np.int64)
-
-
-def _first_of(labels: Integers) -> Integers:
-    """Of each place, the first that has its label."""
-    _, first, which = np.unique(labels, return_index=True, return_inverse=True)
-    return first[which.reshape(-1)]
-
-
 def _sums_of(answer: Noisy) -> Sums:
     size = prod(block.size for block in answer.query.blocks)
     return Sums(answer.values, np.full(size, answer.variance), np.full(size, answer.fourth))
+
+
+def _exact(full: Bits, touched: Bits, beyond: Bits, cells: int) -> tuple[Flags, Flags]:
+    """Of each count, whether it cuts no part and has nothing beyond them; and whether it has."""
+    cuts = np.bitwise_or.reduce(touched & ~full, axis=0)
+    return flags(~(cuts | beyond), cells), flags(beyond, cells)
+
+
+def _joined(parts: Sequence[Told]) -> Told:
+    low, high = (
+        Sums(
+            *(
+                np.concatenate(own)
+                for own in zip(*((sums.values, sums.variances, sums.fourths) for sums in each), strict=True)
+            )
+        )
+        for each in ([own.low for own in parts], [own.high for own in parts])
+    )
+    is_exact, is_open = (
+        np.concatenate(own) for own in ([own.is_exact for own in parts], [own.is_open for own in parts])
+    )
+    return Told(is_exact, is_open, all(own.is_bounded for own in parts), low, high)
 
 
 def _summed(sum_: object, sums: Sums) -> Sums:

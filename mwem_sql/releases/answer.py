@@ -74,27 +74,27 @@ class Answerer:
         """The same with how far each answer may be off."""
         con = self._session.cursor()
         known = store.bounds_of(con, self.stored)
-        pairs = self._sums(compiled)
         if known is None:
-            return [(divided(*pair), unknown(len(pair[0]))) for pair in pairs]
+            return [(divided(*pair), unknown(len(pair[0]))) for pair in self._sums(compiled)]
         miss, total = 1 - confidence, float(self.stored.facts["total"])
-        assured = Assured(*known, miss)
-        asked, bounded = compiled, assured.bounded(total)
+        assured = Assured(*known, miss, total)
+        asked, bounded = compiled, assured.bounded()
         if bounded:
             # On classes that both the questions and these tell apart.
             asked = self.compile(Workload(tuple([query.source for query in compiled.queries]) + tuple(bounded)))
-        told = list(zip(asked.queries, self._sums(asked), strict=True))[len(pairs) :]
-        measured = Known(self.stored.classes, store.measurements_of(con, self.stored), asked)
+        sums, count = self._sums(asked), len(compiled.queries)
         judge = Judge(
-            measured,
+            Known(self.stored.classes, store.measurements_of(con, self.stored), asked),
             miss,
             total,
-            [(query.linear, sums, bounded[query.source]) for query, (sums, _) in told],
+            [
+                (query.linear, own, bounded[query.source])
+                for query, (own, _) in zip(asked.queries[count:], sums[count:], strict=True)
+            ],
         )
-        return [
-            (divided(*pair), judge.intervals(query, *pair, assured.within(query)))
-            for query, pair in zip(asked.queries, pairs, strict=False)
-        ]
+        within = [assured.within(query) for query in asked.queries[:count]]
+        intervals = judge.intervals(asked.queries[:count], sums[:count], within)
+        return [(divided(*pair), own) for pair, own in zip(sums[:count], intervals, strict=True)]
 
     def _sums(self, compiled: Compiled) -> list[tuple[Floats, Floats | None]]:
         """Of each query its sums, in what they stand for, and the counts that they are divided by if it is an average."""

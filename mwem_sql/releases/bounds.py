@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from mwem_sql.accounting.tails import half_width
+from mwem_sql.accounting.tails import Spread, cumulants, half_width, half_widths
 from mwem_sql.compiler.blocks import CompiledQuery
 from mwem_sql.compiler.pipeline import Compiled
 from mwem_sql.mwem.bounds import BETA
@@ -35,6 +35,10 @@ _CERTIFICATES = pa.schema(
     }
 )  # fmt: skip
 
+MISS = 0.05
+"""The chance that the mean error is further off than the summary says."""
+USEFUL = 0.02
+"""Of all rows: the noise on the certificate's last figure from which on intervals do without it, and bounds have all of the chance to fail. Scales and n decide, not the figure."""
 MOST_BOUNDED = 20
 """Bounded queries that later questions are looked up in. More: a question takes longer; fewer: a bound that says more is missed."""
 
@@ -52,18 +56,16 @@ def table(compiled: Compiled, problem: Problem, outcome: Outcome) -> pa.Table:
         for place, query in enumerate(asked)
         if outcome.bounds is not None
     }
-    rows = []
+    columns = [list[Any]() for _ in _BOUNDS]
     for query in compiled.queries:
-        is_measured = next(flags) and (query.over is None or next(flags))
+        # An average is measured if both its sum and its count are.
+        each = [next(flags) for _ in range(1 if query.over is None else 2)]
         bound = known.get(id(query.linear), math.inf) * query.linear.bound * query.linear.unit
-        predicate, measure, group_by = text_of(query.source)
-        rows.append(
-            {
-                "query": query.number, "name": query.label, "predicate": predicate, "measure": measure, "group_by": group_by,
-                "measured": is_measured, "bound": bound if math.isfinite(bound) and query.over is None else None,
-            }
-        )  # fmt: skip
-    return pa.Table.from_pylist(rows, schema=_BOUNDS)
+        told = bound if math.isfinite(bound) and query.over is None else None
+        row = query.number, query.label, *text_of(query.source), all(each), told
+        for column, value in zip(columns, row, strict=True):
+            column.append(value)
+    return pa.table([pa.array(own, field.type) for own, field in zip(columns, _BOUNDS, strict=True)], schema=_BOUNDS)
 
 
 def certificate(outcome: Outcome) -> pa.Table:
@@ -80,11 +82,23 @@ def certificate(outcome: Outcome) -> pa.Table:
 
 def facts(known: pa.Table, outcome: Outcome) -> dict[str, Any]:
     """What the summary says: how many rows of the workload were measured, and the mean error over all that were certified."""
-    means = [figure for figure in outcome.certificate if figure.part != "most"]
-    queries = sum(figure.queries for figure in means)
+    mean, within = mean_error(certificate(outcome))
+    counted = int(np.count_nonzero(known.column("measured").to_numpy()))
+    return {"measured": counted, "mean_error": mean, "mean_error_within": within}
+
+
+def mean_error(figures: pa.Table, parts: Sequence[str] = ("directly", "others")) -> tuple[float | None, float | None]:
+    """The mean error of the certified queries of some kinds, and how far the true mean is from that at most, 95 times in 100; None if there are none."""
+    rows = [row for row in figures.to_pylist() if row["part"] in parts]
+    if not rows:
+        return None, None
+    shares = np.array([row["queries"] for row in rows], dtype=np.float64)
+    shares /= shares.sum()
+    each = np.array([cumulants(row["scale"], KINDS[row["noise"]]) for row in rows])
+    spread = Spread(np.array([shares**2 @ each[:, 0]]), np.array([shares**4 @ each[:, 1]]))
     # Noise may take a small mean below 0.
-    mean = max(0.0, sum(figure.queries * figure.certified.value for figure in means) / queries) if queries else None
-    return {"measured": int(np.count_nonzero(known.column("measured").to_numpy())), "mean_error": mean}
+    mean = max(0.0, float(shares @ np.array([row["value"] for row in rows])))
+    return mean, float(half_widths(spread, MISS)[0])
 
 
 def text_of(query: Query) -> Text:
@@ -111,16 +125,22 @@ def query_of(row: Mapping[str, Any]) -> Query:
 class Assured:
     """What is known of the workload's own queries beyond their measurements, at a chance to fail of `miss`."""
 
-    def __init__(self, known: pa.Table, figures: pa.Table, miss: float) -> None:
+    def __init__(self, known: pa.Table, figures: pa.Table, miss: float, total: float) -> None:
+        """`total` is the released number of rows."""
         self._known: Mapping[Text, dict[str, Any]] = {_asked(query_of(row)): row for row in known.to_pylist()}
-        self._most = _most(figures, miss)
+        self._total = total
+        self._most = _most(figures, miss, USEFUL * total)
         self._selections_hold = miss * (1 - BOUNDS_PART) >= BETA
 
-    def bounded(self, total: float) -> dict[Query, float]:
+    def bounded(self) -> dict[Query, float]:
         """Counts with the smallest bounds, if these say more than that they are no more than all rows; and the bounds."""
         if not self._selections_hold:
             return {}
-        rows = [row for row in self._known.values() if row["measure"] is None and (row["bound"] or total) < total]
+        rows = [
+            row
+            for row in self._known.values()
+            if row["measure"] is None and (row["bound"] or self._total) < self._total
+        ]
         rows.sort(key=lambda row: float(row["bound"]))
         return {query_of(row): float(row["bound"]) for row in rows[:MOST_BOUNDED]}
 
@@ -134,11 +154,12 @@ class Assured:
         return min(bound, self._most * linear.bound * linear.unit), self._most
 
 
-def _most(figures: pa.Table, miss: float) -> float:
-    """The error of a cell that is exceeded with a chance of `miss` at most: what is left of that for the noise on the figure."""
+def _most(figures: pa.Table, miss: float, useful: float) -> float:
+    """The error of a cell that is exceeded with a chance of `miss` at most: what is left of that for the noise on the figure. Endless if that noise is not below `useful`."""
     for row in figures.to_pylist():
         left = miss * (1 - BOUNDS_PART) - BETA - row["beyond"] / row["queries"]
         if row["part"] == "most" and left > 0:
             # The noise matters on one side only; a figure below 0 is all noise.
-            return max(0.0, float(row["value"])) + half_width(row["scale"], KINDS[row["noise"]], min(1.0, 2 * left))
+            noise = half_width(row["scale"], KINDS[row["noise"]], min(1.0, 2 * left))
+            return max(0.0, float(row["value"])) + noise if noise < useful else math.inf
     return math.inf

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 from math import isfinite
 from typing import Any, Final, Literal, TypeAlias
 
@@ -17,17 +16,21 @@ import numpy as np
 from mwem_sql.accounting.tails import Spread, half_widths
 from mwem_sql.compiler.blocks import CompiledQuery
 from mwem_sql.queries.arrays import Flags, Floats
-from mwem_sql.queries.contained import contained
-from mwem_sql.queries.families import MOST_ASKED, Family, Sums
+from mwem_sql.queries.counts import Counts
+from mwem_sql.queries.families import MOST_ASKED, Asked, Family
 from mwem_sql.queries.linear import Block, LinearQuery
+from mwem_sql.queries.nested import Noisy, Sums
 from mwem_sql.releases.known import Known
 
 Measured: TypeAlias = Literal["directly", "in part", "never", "unknown"]
 
-NOISE_PART: Final = 0.7
-"""Of the chance to fail: what goes to the noise of a measured cell. The rest is kept for partitions that were chosen by what was released before."""
+JOINED_PART: Final = 0.75
+"""Of the chance to fail: what goes to the noise of a measured cell that several measurements tell, which were chosen by what was released before. The rest is kept for
+that choice. Where one measurement tells it, its noise is exactly what it says, and takes all."""
+MEASURED_SUM_PART: Final = 0.75
+"""Of the chance to fail: what goes to the noise of a sum that was measured. The noise is in proportion to the most that a record may add, and bounds, which have the rest, may say more."""
 BOUNDS_PART: Final = 0.1
-"""Of the chance to fail: what goes to the bounds of a cell that was not measured, all of them together. They are far wider than their noise."""
+"""Of the chance to fail: what goes to the bounds of a cell that was not measured, all of them together, where the certificate or selections tell of it, too. Where they do not, bounds take all."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +41,10 @@ class Intervals:
     high: Floats
     is_direct: Flags
     measured: list[Measured]
+
+    def at(self, begin: int, end: int) -> Intervals:
+        """Of some cells."""
+        return Intervals(self.low[begin:end], self.high[begin:end], self.is_direct[begin:end], self.measured[begin:end])
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Of each cell the columns low, high and measured; NULL where there is no bound."""
@@ -62,49 +69,72 @@ class Judge:
         """`bounded` are counts of the workload, what the state answers to them, and how far all their cells are off together at most, by what selections tell."""
         self._known = known
         self._miss = miss
-        self._bounded = [(known.question(query), answers, bound) for query, answers, bound in bounded]
+        self._bounded = [
+            (Family([Noisy(known.question(query), answers, 0.0, 0.0)]), bound) for query, answers, bound in bounded
+        ]
         # By the block that they are about, which is kept so that no other gets its place in memory.
         self._alone: dict[int, tuple[Block, Floats, Floats]] = {}
         self._counts: dict[int, tuple[Block, Block]] = {}
         self._rows = self._total(total)
 
     def intervals(
-        self, query: CompiledQuery, sums: Floats, counts: Floats | None, within: tuple[float, float]
-    ) -> Intervals:
-        """Of each cell of a query with these sums, over these counts if it is an average; each is in its interval.
+        self,
+        queries: Sequence[CompiledQuery],
+        answers: Sequence[tuple[Floats, Floats | None]],
+        within: Sequence[tuple[float, float]],
+    ) -> list[Intervals]:
+        """Of the cells of each query with these sums, over these counts if it is an average; each is in its interval.
 
-        `within`: how far sums and counts that were not measured are off at most.
+        `within`: how far sums and counts of each that were not measured are off at most.
         """
-        if query.over is None or counts is None:
-            return self._around(self._sums(query.linear, self._miss), sums, within[0])
-        above = self._around(self._sums(query.linear, self._miss / 2), sums, within[0])
-        return self._averages(
-            query, above, self._around(self._sums(query.over.linear, self._miss / 2), counts, within[1])
-        )
+        found: dict[int, Intervals] = {}
+        plain = [number for number, query in enumerate(queries) if query.over is None]
+        for places, asked in self._known.questions([queries[number].linear for number in plain]):
+            numbers = [plain[place] for place in places]
+            sums = np.concatenate([answers[number][0] for number in numbers])
+            most = np.array([within[number][0] for number in numbers])
+            own = self._around(self._sums(asked, self._miss, most), sums, most)
+            cells = asked.cells // len(numbers)
+            found.update((number, own.at(k * cells, (k + 1) * cells)) for k, number in enumerate(numbers))
+        for number, (query, (sums, counts)) in enumerate(zip(queries, answers, strict=True)):
+            if query.over is not None and counts is not None:
+                ends = [
+                    self._around(self._sums(self._known.question(part), self._miss / 2, off), own, off)
+                    for part, own, off in zip(
+                        (query.linear, query.over.linear), (sums, counts), within[number], strict=True
+                    )
+                ]
+                found[number] = self._averages(query, *ends)
+        return [found[number] for number in range(len(queries))]
 
     @staticmethod
-    def _around(found: Intervals, answers: Floats, within: float) -> Intervals:
+    def _around(found: Intervals, answers: Floats, within: Floats | float) -> Intervals:
         low = np.where(found.is_direct, found.low, np.maximum(found.low, answers - within))
         high = np.where(found.is_direct, found.high, np.minimum(found.high, answers + within))
         return replace(found, low=np.minimum(low, answers), high=np.maximum(high, answers))
 
-    def _sums(self, query: LinearQuery, miss: float) -> Intervals:
-        asked = self._known.question(query)
-        is_exact, sums = self._known.families.exact(asked)
-        low, high = sums.values, sums.values
+    def _sums(self, asked: Asked, miss: float, within: Floats | float) -> Intervals:
+        is_count = isinstance(asked, Counts) or all(block.values is None for block in asked.blocks)
+        exact = self._known.families.exact(asked)
+        is_exact, low, high = exact.is_exact, exact.sums.values, exact.sums.values
         if is_exact.any():
-            width = half_widths(Spread(sums.variances, sums.fourths), NOISE_PART * miss)
+            spread = Spread(exact.sums.variances, exact.sums.fourths)
+            own = miss if is_count else MEASURED_SUM_PART * miss
+            width = np.where(exact.is_joined, half_widths(spread, JOINED_PART * own), half_widths(spread, own))
             low, high = low - width, high + width
-        if not is_exact.all():
-            least, most = self._bounds(asked, BOUNDS_PART * miss)
-            low, high = np.where(is_exact, low, least), np.where(is_exact, high, most)
-        if all(block.values is None for block in asked.blocks):
+        if not is_exact.all() or not is_count:
+            is_told = bool(np.isfinite(within).any()) or any(self._about(asked))
+            left = 1 - MEASURED_SUM_PART if is_exact.any() and not is_count else 1.0
+            least, most = self._bounds(asked, miss * min(left, BOUNDS_PART if is_told else 1.0))
+            low = np.where(is_exact, low if is_count else np.maximum(low, least), least)
+            high = np.where(is_exact, high if is_count else np.minimum(high, most), most)
+        if is_count:
             # A count is not negative, whatever noise says.
             low, high = np.maximum(low, 0), np.maximum(high, 0)
         status = self._status(asked)
         return Intervals(low, high, is_exact, ["directly" if own else status for own in is_exact.tolist()])
 
-    def _status(self, asked: LinearQuery) -> Measured:
+    def _status(self, asked: Asked) -> Measured:
         """Of what was not measured: whether some of its attributes were, together; of a single one, whether it was."""
         names = [name for name in asked.attributes if self._known.sizes[name] > 1]
         return "in part" if names and self._known.families.sharing(names, min(2, len(names))) else "never"
@@ -121,12 +151,17 @@ class Judge:
         worse = [max(pair, key=rank.__getitem__) for pair in zip(sums.measured, counts.measured, strict=True)]
         return Intervals(low, high, sums.is_direct & counts.is_direct, worse)
 
-    def _bounds(self, asked: LinearQuery, miss: float) -> tuple[Floats, Floats]:
+    def _bounds(self, asked: Asked, miss: float) -> tuple[Floats, Floats]:
         """Between what a cell certainly is, but for a chance of `miss`, which is shared evenly among all that is used."""
+        if isinstance(asked, Counts):
+            return self._count_bounds(asked, [self._by_itself(own) for own in asked.alone()], miss)
         counted = LinearQuery(tuple(map(self._counted, asked.blocks)))
-        low, high = self._count_bounds(counted, miss / 2)
-        valued = [block for block in asked.blocks if block.values is not None]
-        if not valued:
+        each = [self._block_by_itself(block) for block in counted.blocks]
+        cells = [np.indices(counted.shape)[axis].reshape(-1) for axis in range(len(each))]
+        conditions = [(low[own], high[own]) for (low, high), own in zip(each, cells, strict=True)]
+        is_count = all(block.values is None for block in asked.blocks)
+        low, high = self._count_bounds(counted, conditions, miss if is_count else miss / 2)
+        if is_count:
             return low, high
         least, most = _ends(asked)
         ends = np.stack([least * low, least * high, most * low, most * high])
@@ -134,27 +169,32 @@ class Judge:
         more = self._by_families(asked, miss / 2)
         return np.maximum(low, more[0]), np.minimum(high, more[1])
 
-    def _count_bounds(self, asked: LinearQuery, miss: float) -> tuple[Floats, Floats]:
-        parts = len(asked.blocks) + 1
-        low, high = self._by_families(asked, miss / parts)
+    def _count_bounds(
+        self, asked: Asked, conditions: Sequence[tuple[Floats, Floats]], miss: float
+    ) -> tuple[Floats, Floats]:
+        """`conditions`: of each cell the bounds of its conditions, each by itself."""
+        # The rows, and each condition by itself, have a sixteenth each.
+        low, high = self._by_families(asked, miss * 15 / 16 if len(conditions) < 2 else miss / 2)
         low, high = np.maximum(low, 0), np.minimum(high, self._rows[1])
-        if len(asked.blocks) > 1:
-            each = [self._by_itself(block) for block in asked.blocks]
+        if len(conditions) > 1:
             # As many as the rarest of its conditions; and at least what their sum exceeds the rows by, for each condition but one (Frechet).
-            high = np.minimum(high, reduce(np.minimum.outer, [most for _, most in each]).reshape(-1))
-            least = reduce(np.add.outer, [own for own, _ in each]).reshape(-1) - (len(each) - 1) * self._rows[1]
+            high = np.minimum(high, np.min([most for _, most in conditions], axis=0))
+            least = np.sum([own for own, _ in conditions], axis=0) - (len(conditions) - 1) * self._rows[1]
             low = np.maximum(low, least)
         for own in self._by_selections(asked):
             low, high = np.maximum(low, own[0]), np.minimum(high, own[1])
         return low, np.maximum(high, 0)
 
-    def _by_selections(self, asked: LinearQuery) -> Iterator[tuple[Floats, Floats]]:
+    def _by_selections(self, asked: Asked) -> Iterator[tuple[Floats, Floats]]:
         """Between which sums of the cells of a bounded count each cell is: the state's own answers, and its bound."""
-        for query, answers, bound in self._bounded:
-            if not set(query.attributes).isdisjoint(asked.attributes):
-                found = contained(asked.blocks, query.blocks, self._known.sizes)
-                if found is not None:
-                    yield found.low(answers) - bound, np.where(found.is_open, np.inf, found.high(answers) + bound)
+        for family, bound in self._about(asked):
+            told = family.told(asked, self._known.sizes)
+            if told is not None:
+                yield told.low.values - bound, np.where(told.is_open, np.inf, told.high.values + bound)
+
+    def _about(self, asked: Asked) -> Iterator[tuple[Family, float]]:
+        """The bounded counts that have an attribute of a question."""
+        return (own for own in self._bounded if not own[0].attributes.isdisjoint(asked.attributes))
 
     def _counted(self, block: Block) -> Block:
         """The records that a block sums up, counted."""
@@ -165,21 +205,23 @@ class Judge:
             known = self._counts[id(block)] = (block, Block(block.attributes, block.labels, block.size))
         return known[1]
 
-    def _by_itself(self, block: Block) -> tuple[Floats, Floats]:
+    def _block_by_itself(self, block: Block) -> tuple[Floats, Floats]:
         """The same of a condition by itself, for all questions that have it."""
         known = self._alone.get(id(block))
         if known is None:
-            asked, miss = LinearQuery((block,)), BOUNDS_PART * self._miss / 16
-            is_exact, sums = self._known.families.exact(asked)
-            width = half_widths(Spread(sums.variances, sums.fourths), miss)
-            low, high = sums.values - width, sums.values + width
-            if not is_exact.all():
-                least, most = self._by_families(asked, miss)
-                low, high = np.where(is_exact, low, least), np.where(is_exact, high, most)
-            known = self._alone[id(block)] = (block, np.maximum(low, 0), np.clip(high, 0, self._rows[1]))
+            known = self._alone[id(block)] = (block, *self._by_itself(LinearQuery((block,))))
         return known[1], known[2]
 
-    def _by_families(self, asked: LinearQuery, miss: float) -> tuple[Floats, Floats]:
+    def _by_itself(self, asked: Asked) -> tuple[Floats, Floats]:
+        miss = BOUNDS_PART * self._miss / 16
+        exact = self._known.families.exact(asked)
+        low, high = _end(exact.sums, -1, miss), _end(exact.sums, 1, miss)
+        if not exact.is_exact.all():
+            least, most = self._by_families(asked, miss)
+            low, high = np.where(exact.is_exact, low, least), np.where(exact.is_exact, high, most)
+        return np.maximum(low, 0), np.clip(high, 0, self._rows[1])
+
+    def _by_families(self, asked: Asked, miss: float) -> tuple[Floats, Floats]:
         """Between which sums of measured cells each cell is, by any family that has some of its attributes together."""
         low, high = np.full(asked.cells, -np.inf), np.full(asked.cells, np.inf)
         families = self._known.families.sharing(asked.attributes, min(2, len(asked.attributes)))[:MOST_ASKED]
@@ -189,8 +231,8 @@ class Judge:
                 low, high = np.maximum(low, own[0]), np.minimum(high, own[1])
         return low, high
 
-    def _of_family(self, family: Family, asked: LinearQuery, miss: float) -> tuple[Floats, Floats] | None:
-        told = family.told(asked.blocks, self._known.sizes)
+    def _of_family(self, family: Family, asked: Asked, miss: float) -> tuple[Floats, Floats] | None:
+        told = family.told(asked, self._known.sizes)
         if told is None or not told.is_bounded:
             return None
         low = _end(told.low, -1, miss)
@@ -198,11 +240,11 @@ class Judge:
 
     def _total(self, public: float) -> tuple[float, float]:
         """The number of rows, from all that counts every record; the constant that was given where nothing does."""
-        is_exact, sums = self._known.families.exact(LinearQuery(()))
-        if not is_exact.all():
+        exact = self._known.families.exact(LinearQuery(()))
+        if not exact.is_exact.all():
             return public, public
-        width = half_widths(Spread(sums.variances, sums.fourths), BOUNDS_PART * self._miss / 16)
-        return max(0.0, float(sums.values[0] - width[0])), max(0.0, float(sums.values[0] + width[0]))
+        low, high = (_end(exact.sums, sign, BOUNDS_PART * self._miss / 16) for sign in (-1, 1))
+        return max(0.0, float(low[0])), max(0.0, float(high[0]))
 
 
 def _end(sums: Sums, sign: int, miss: float) -> Floats:

@@ -6,8 +6,9 @@ Both are told apart here. Sees released values only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -19,9 +20,10 @@ from mwem_sql.accounting.tails import cumulants
 from mwem_sql.compiler.pipeline import Compiled
 from mwem_sql.domains.classes import Classes
 from mwem_sql.queries.arrays import Floats, Integers
-from mwem_sql.queries.contained import contained
-from mwem_sql.queries.families import Families, Noisy
+from mwem_sql.queries.counts import together
+from mwem_sql.queries.families import Asked, Families, Family
 from mwem_sql.queries.linear import Block, LinearQuery
+from mwem_sql.queries.nested import Noisy
 
 KINDS: Mapping[str, Kind] = {"laplace": "pure", "gaussian": "zcdp"}
 
@@ -60,15 +62,28 @@ class Known:
         """A question on the finest classes, its values in what they stand for."""
         return LinearQuery(tuple(map(self._block, query.blocks)))
 
-    def first_step(self, asked: LinearQuery) -> int | None:
-        """The first measurement whose cells all cells of a question are sums of."""
+    def questions(self, queries: Sequence[LinearQuery]) -> Iterator[tuple[list[int], Asked]]:
+        """The same of several: counts that can be asked together, others by themselves; each with its queries' numbers."""
+        rest = set(range(len(queries)))
+        for numbers, counts in together(queries, {name: own.asked for name, own in self._atoms.items()}):
+            rest.difference_update(numbers)
+            yield numbers, counts
+        for number in sorted(rest):
+            yield [number], self.question(queries[number])
+
+    def first_steps(self, asked: Asked, queries: int) -> list[int | None]:
+        """Of so many queries asked together, the first measurement that all cells of each are sums of cells of."""
         names = {name for name in asked.attributes if self.sizes[name] > 1}
-        for step, answer in self._answers.items():
-            if names <= set(answer.query.attributes):
-                found = contained(asked.blocks, answer.query.blocks, self.sizes)
-                if found is not None and found.is_exact.all():
-                    return step
-        return None
+        found = np.full(queries, -1)
+        for step, family in self._by_step.items():
+            is_exact = family.is_exact(asked, self.sizes) if names <= family.attributes else None
+            if is_exact is not None:
+                found[is_exact.reshape(queries, -1).all(axis=1) & (found < 0)] = step
+        return [None if step < 0 else step for step in found.tolist()]
+
+    @cached_property
+    def _by_step(self) -> dict[int, Family]:
+        return {step: Family([answer]) for step, answer in self._answers.items()}
 
     def _block(self, block: Block) -> Block:
         known = self._blocks.get(id(block))

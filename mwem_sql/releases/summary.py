@@ -30,6 +30,7 @@ class Summary:
     warning: Annotated[str | None, "VARCHAR"]
     measured: Annotated[int | None, "INTEGER"]
     mean_error: Annotated[float | None, "DOUBLE"]
+    mean_error_within: Annotated[float | None, "DOUBLE"]
 
 
 SUMMARY: dict[str, str] = {

@@ -93,7 +93,11 @@ def _facts(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
         "questions": facts["queries"],
         "rounds": facts["rounds"],
     }
-    return [*out, ("protects", protects), *((name, f"{count:,}") for name, count in counts.items())]
+    out += [("protects", protects), *((name, f"{count:,}") for name, count in counts.items())]
+    mean, within = facts.get("mean_error"), facts.get("mean_error_within")
+    if mean is not None and within is not None:
+        out.append(("a question is off by", f"{charts.rounded(mean)} rows (± {charts.rounded(within)})"))
+    return out
 
 
 def promise(facts: Mapping[str, Any]) -> list[str]:

@@ -28,6 +28,7 @@ def release_html(summary: Summary) -> str:
         "rows": rounded(summary.rows),
         "asked": f"{_several(summary.queries, 'query', 'queries')} about {_several(summary.attributes, 'attribute', 'attributes')}",
         "measured in": _several(summary.rounds, "round", "rounds"),
+        **_errors(summary),
         "model": _several(summary.cells, "cell", "cells"),
         "this call": "returned the stored release, at no cost"
         if summary.reused
@@ -48,6 +49,13 @@ def release_html(summary: Summary) -> str:
         f'<div style="{_BOX}"><div>Synthetic table <code>{escape(summary.output)}</code></div>{said}'
         f'<table style="border-collapse:collapse">{rows}</table></div>'
     )
+
+
+def _errors(summary: Summary) -> dict[str, str]:
+    """How far off its answers are, if it was certified."""
+    if summary.mean_error is None or summary.mean_error_within is None:
+        return {}
+    return {"mean error": f"{rounded(summary.mean_error)} rows a query (± {rounded(summary.mean_error_within)})"}
 
 
 def _several(number: int, one: str, many: str) -> str:

@@ -131,6 +131,7 @@ COLUMNS: dict[str, dict[str, str]] = {
         "warning": "What to know before it is used; NULL: nothing.",
         "measured": "Rows of the workload all of whose cells were measured.",
         "mean_error": "How far off a query of the workload is, on average: the sum over its cells, in rows (of a sum, in parts of the most that a row adds). Told by the certificate, with noise. NULL without one.",
+        "mean_error_within": "How far off `mean_error` itself may be: 95 times in 100 it is within this of the truth. NULL without a certificate.",
     },
     "mwem_plan": {
         "item": "What a line is about: expect, advice, epsilon, noise scale ...",
@@ -172,6 +173,8 @@ COLUMNS: dict[str, dict[str, str]] = {
         "round": "The step of mwem.measurements that first measured it directly.",
         "noise": "The standard deviation of what is known of a cell, the median over cells; NULL: not measured directly.",
         "width": "How wide an interval is, the median over cells.",
+        "mean_error": "The certified mean error of the workload's queries of this kind: those all of whose cells were measured, or the others. NULL without a certificate.",
+        "mean_error_within": "95 times in 100, `mean_error` is within this of the truth.",
     },
     "mwem_report": {**_FILE, "private": "Whether the page may be published."},
     "mwem_export": _FILE,

@@ -124,3 +124,11 @@ def test_a_seed_is_shouted(con: Connection) -> None:
     con.execute("CALL mwem_release('people', workload, 0.5, rounds := 1, rows := 30, output := 'seeded', seed := 1)")
     stored = store.load(con.cursor(), "seeded", Session.of(con).place, "test")
     assert "it protects nobody" in page.make(stored, [], [], None)
+
+
+def test_how_far_off_questions_are_is_said_with_how_sure_that_is(con: Connection) -> None:
+    con.execute("CALL mwem_release('people', workload, 0.5, output := 'certified')")
+    stored = store.load(con.cursor(), "certified", Session.of(con).place, "test")
+    text = page.make(stored, store.measurements_of(con.cursor(), stored).to_pylist(), [], None)
+    assert re.search(r"<dt>a question is off by</dt><dd>[\d.,]+ rows \(± [\d.,]+\)</dd>", text)
+    assert "off by</dt>" not in made(con, [])
