@@ -83,10 +83,12 @@ class Sandbox:
         self._longest[table] = {
             fold(name): _length(array) for name, (_, array) in columns.items() if pa.types.is_string(array.type)
         }
-        view = self._con.from_arrow(arrow)
         numbered = exp.select(exp.alias_(exp.Window(this=exp.RowNumber()), _POSITION), *casts).from_(_ARRIVED)
         create = exp.Create(this=exp.table_(table, quoted=True), kind="TABLE", expression=numbered, replace=True)
-        view.query(_ARRIVED, create.sql("duckdb"))
+        # Not by from_arrow(...).query(...): what DuckDB 2.0 does there leaves a message on the screen if the call is stopped meanwhile.
+        self._con.register(_ARRIVED, arrow)
+        self._con.execute(create.sql("duckdb"))
+        self._con.unregister(_ARRIVED)
 
     def evaluate(self, table: str, expressions: Sequence[str]) -> list[pa.ChunkedArray]:
         """SQL expressions over every row of a loaded table, in its order."""
