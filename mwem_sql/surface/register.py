@@ -24,7 +24,7 @@ from mwem_sql.database.catalog import Place, is_read_only
 from mwem_sql.database.handles import connection_of
 from mwem_sql.database.resources import read_sql
 from mwem_sql.database.session import instance as key_of_instance
-from mwem_sql.database.session import lock, use
+from mwem_sql.database.session import lock, transaction, use
 from mwem_sql.errors import TableError, refuse
 from mwem_sql.surface import functions, words
 
@@ -197,9 +197,10 @@ def _create_macros(con: duckdb.DuckDBPyConnection) -> None:
         return
     cursor = con.cursor()
     use(cursor, Place(database, "main"))
-    cursor.execute(script)
-    for statement in words.comments():
-        cursor.execute(statement)
+    with transaction(cursor):  # one write to the file, not fifty
+        cursor.execute(script)
+        for statement in words.comments():
+            cursor.execute(statement)
 
 
 @atexit.register
