@@ -223,9 +223,8 @@ def check_functions(con: duckdb.DuckDBPyConnection, function: str) -> None:
     A macro comes before the function of its name, and a Python function is added to those that it shares a name with. Either would be
     called in private scans and views, with the rows of any table before its eyes.
     """
-    own = {name for name, _, _ in _built_in()}
     for name, kind, _ in sorted(_functions(con) - _built_in()):
-        if name in own:
+        if fold(name) in _names():
             what = "macro" if kind.endswith("macro") else "function"
             raise refuse(
                 TableError,
@@ -241,12 +240,17 @@ def _built_in() -> frozenset[tuple[str, str, str]]:
         return _functions(con)
 
 
+@cache
+def _names() -> frozenset[str]:
+    return frozenset(fold(name) for name, _, _ in _built_in())
+
+
 def _functions(con: duckdb.DuckDBPyConnection) -> frozenset[tuple[str, str, str]]:
     """All functions by name, kind and parameter types, without calling one that could be the user's."""
     rows = con.execute(
         "SELECT function_name, function_type, parameter_types::VARCHAR FROM system.main.duckdb_functions()"
     ).fetchall()
-    return frozenset((fold(name), kind, types) for name, kind, types in rows)
+    return frozenset(rows)
 
 
 def _unqualified(tree: exp.Expr) -> exp.Expr:
