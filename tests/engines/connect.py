@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow.parquet as pq
 import servers
 from random_tables import into_parquet, make
 from test_differential import compared
+from test_example import PEOPLE, printed
 
 import mwem_sql
 from mwem_sql.private.engines.spark import FilesSnapshot
@@ -35,6 +37,9 @@ def main() -> None:
             return f'w.parquet."{folder}/rows"'
 
         facts["compared"] = compared(con, load, 2, rows=50)
+        (folder / "anywhere").mkdir()
+        pq.write_table(PEOPLE, folder / "anywhere" / "0.parquet")
+        facts["example"] = printed(folder, address, f'parquet."{folder}/anywhere"')
         into_parquet(make(5), folder / "people")
         con.execute(
             "CREATE TABLE people_domain (attribute VARCHAR, low VARCHAR, high VARCHAR); INSERT INTO people_domain VALUES ('person', '0', '40')"

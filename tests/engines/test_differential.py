@@ -120,19 +120,19 @@ def in_file(con: duckdb.DuckDBPyConnection, folder: Path) -> Load:
 def test_postgresql_agrees_with_duckdb(con: duckdb.DuckDBPyConnection, postgresql: int) -> None:
     with superuser(postgresql) as connection, connection.cursor() as cursor:
         load = in_postgresql(con, postgresql, cursor)
-        assert sum(compared(con, load, seed) for seed in range(12)) > 5_000
+        assert sum(compared(con, load, seed) for seed in range(6)) > 2_000
 
 
 @pytest.mark.parametrize("ansi", ["true", "false"])
 def test_spark_agrees_with_duckdb(con: duckdb.DuckDBPyConnection, spark: Any, tmp_path: Path, ansi: str) -> None:
     spark.conf.set("spark.sql.ansi.enabled", ansi)
     load = in_spark(con, spark, tmp_path)
-    assert sum(compared(con, load, seed) for seed in ((1, 2) if ansi == "true" else (3, 4))) > 100
+    assert sum(compared(con, load, seed) for seed in ((2,) if ansi == "true" else (3,))) > 100
 
 
 def test_a_file_of_its_own_agrees_with_duckdb(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     load = in_file(con, tmp_path)
-    assert sum(compared(con, load, seed) for seed in range(12)) > 5_000
+    assert sum(compared(con, load, seed) for seed in range(6)) > 2_000
 
 
 def test_postgresql_and_spark_keep_the_same_rows_of_a_unit(

@@ -1,4 +1,4 @@
-"""One script, changed in one line, releases the same table from DuckDB, PostgreSQL and Spark: examples/anywhere.py."""
+"""One script, changed in one line, releases the same table from DuckDB, PostgreSQL and Spark: examples/anywhere.py. Spark's part is in connect.py."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 
 import duckdb
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import servers
 
@@ -40,13 +39,3 @@ def test_from_postgresql(postgresql: int, tmp_path: Path) -> None:
         cursor.adbc_ingest("people_anywhere", PEOPLE, mode="replace")
     uri = f"postgresql://postgres@127.0.0.1:{postgresql}/postgres"
     assert printed(tmp_path, uri, "public.people_anywhere") == PRINTED
-
-
-@pytest.mark.engines
-def test_from_spark(tmp_path: Path) -> None:
-    if not servers.has_spark():
-        pytest.skip(servers.MISSING)
-    (tmp_path / "people").mkdir()
-    pq.write_table(PEOPLE, tmp_path / "people" / "0.parquet")
-    with servers.spark_connect(tmp_path) as (address, _):
-        assert printed(tmp_path, address, f'parquet."{tmp_path}/people"') == PRINTED

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import servers
+import test_example
 
 import mwem_sql
 
@@ -148,3 +149,4 @@ def test_spark_connect_and_a_jvm_that_is_killed(tmp_path: Path) -> None:
     assert WITHHELD in facts["error"] and facts["reads"] == 1
     assert [status for _, status in facts["ledger"]] == ["done", "failed"] and facts["tables"] == []
     assert "does not answer" in facts["gone"]
+    assert facts["example"] == test_example.PRINTED
