@@ -105,7 +105,7 @@ class Portable:
         inner = [exp.alias_(key, f"v{k}", copy=False) for k, key in enumerate(keys)]
         if total is not None:
             inner.append(exp.alias_(total, "n"))
-            count = cast(exp.Sum(this=exp.column("n", table="__codes")), "BIGINT")
+            count = cast(self.added(exp.column("n", table="__codes")), "BIGINT")
         names = [exp.column(f"v{k}", table="__codes") for k in range(len(keys))]
         shown = [exp.alias_(name.copy(), f"c{k}") for k, name in enumerate(names)]
         rows = exp.select(*inner, copy=False).from_(source, copy=False).subquery("__codes", copy=False)
@@ -191,6 +191,10 @@ class Portable:
         if test is None:
             return exp.Count(this=exp.Star(), big_int=True)
         return exp.Count(this=exp.Case(ifs=[exp.If(this=test, true=exp.Literal.number(1))]), big_int=True)
+
+    def added(self, counts: exp.Expr) -> exp.Expr:
+        """Counts of groups, added up."""
+        return exp.Sum(this=counts)
 
     def total(self, amount: exp.Expr) -> exp.Expr:
         """A sum that saturates at what an int64 holds: of DECIMAL(38, 0), which 10^19 rows do not fill."""

@@ -23,6 +23,10 @@ class Spark(Portable):
     def text(self, value: exp.Expr, type_text: str) -> exp.Expr:  # noqa: ARG002
         return exp.Collate(this=value, expression=exp.var("UTF8_BINARY"))
 
+    def added(self, counts: exp.Expr) -> exp.Expr:
+        """Of DECIMALs: a sum of counts as they are would be merged with the GROUP BY below it, and texts be looked up for every row."""
+        return exp.Sum(this=cast(counts, "DECIMAL(38,0)"))
+
     def constant(self, text: str, type_text: str) -> exp.Expr:
         scale = scale_of(type_text)
         if scale is not None and scale.family == "timestamp":

@@ -9,7 +9,7 @@ SELECT
   __codes.v4 AS c4,
   __codes.v5 AS c5,
   __codes.v6 AS c6,
-  CAST(SUM(__codes.n) AS BIGINT) AS __count
+  CAST(SUM(CAST(__codes.n AS DECIMAL(38, 0))) AS BIGINT) AS __count
 FROM (
   SELECT
     __groups.c0 AS v0,
@@ -134,7 +134,7 @@ GROUP BY
 SELECT
   __codes.v0 AS c0,
   __codes.v1 AS c1,
-  CAST(SUM(__codes.n) AS BIGINT) AS __count
+  CAST(SUM(CAST(__codes.n AS DECIMAL(38, 0))) AS BIGINT) AS __count
 FROM (
   SELECT
     __groups.c0 AS v0,
