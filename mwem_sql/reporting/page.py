@@ -96,7 +96,7 @@ def _facts(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     out += [("protects", protects), *((name, f"{count:,}") for name, count in counts.items())]
     mean, within = facts.get("mean_error"), facts.get("mean_error_within")
     if mean is not None and within is not None:
-        out.append(("a question is off by", f"{charts.rounded(mean)} rows (± {charts.rounded(within)})"))
+        out.append(("a question is off by", f"{charts.rounded(mean)} ± {charts.rounded(within)} rows"))
     return out
 
 

@@ -130,5 +130,5 @@ def test_how_far_off_questions_are_is_said_with_how_sure_that_is(con: Connection
     con.execute("CALL mwem_release('people', workload, 0.5, output := 'certified')")
     stored = store.load(con.cursor(), "certified", Session.of(con).place, "test")
     text = page.make(stored, store.measurements_of(con.cursor(), stored).to_pylist(), [], None)
-    assert re.search(r"<dt>a question is off by</dt><dd>[\d.,]+ rows \(± [\d.,]+\)</dd>", text)
+    assert re.search(r"<dt>a question is off by</dt><dd>[\d.,]+ ± [\d.,]+ rows</dd>", text)
     assert "off by</dt>" not in made(con, [])
