@@ -142,6 +142,8 @@ class Judge:
     def _averages(self, query: CompiledQuery, sums: Intervals, counts: Intervals) -> Intervals:
         """Sums over counts; never beyond what a record can have."""
         least, most = _ends(self._known.question(query.linear))
+        if _has_zeros(query):
+            least, most = np.minimum(least, 0), np.maximum(most, 0)
         with np.errstate(divide="ignore", invalid="ignore"):
             corners = np.stack([ends / own for ends in (sums.low, sums.high) for own in (counts.low, counts.high)])
         some = counts.low > 0
@@ -261,6 +263,16 @@ def _ends(asked: LinearQuery) -> tuple[Floats, Floats]:
         )
         low, high = corners.min(axis=0), corners.max(axis=0)
     return low, high
+
+
+def _has_zeros(query: CompiledQuery) -> bool:
+    """Whether an average may count records that its sum leaves out because they add 0 to it."""
+    counted = {} if query.over is None else {block.attributes: block.labels >= 0 for block in query.over.linear.blocks}
+    return any(
+        bool((counted.get(block.attributes, np.True_) & (block.labels < 0)).any())
+        for block in query.linear.blocks
+        if block.values is not None
+    )
 
 
 def _block_ends(block: Block) -> tuple[Floats, Floats]:

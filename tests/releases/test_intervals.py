@@ -206,6 +206,24 @@ def test_an_average_that_was_not_measured_does_not_speak_for_others(passengers: 
     assert (False,) in rows[:2]
 
 
+@pytest.mark.parametrize(("sign", "truth"), [("", 0.75), ("-", -0.75)])
+def test_an_average_of_many_zeros_is_in_its_interval(connect: Open, sign: str, truth: float) -> None:
+    """Zeros are in no sum, but in every average: it may be nearer to 0 than any other value is."""
+    con = connect()
+    bounds = "BETWEEN 0 AND 8" if not sign else "BETWEEN -8 AND 0"
+    con.execute(f"CREATE TABLE trips (sib INTEGER NOT NULL CHECK (sib {bounds}), rank ENUM ('a', 'b') NOT NULL)")
+    con.execute(
+        f"INSERT INTO trips SELECT {sign}(i % 4 // 2 + i % 4 // 3)::INTEGER, ['a', 'b'][1 + i % 8 // 4] FROM range(800) t(i)"
+    )
+    release = mwem_sql.release(con, "trips", Workload((Query(group_by=("sib", "rank")),)), 50, rounds=1)
+    for asked in (Query(measure="avg(sib)"), Query(measure="avg(sib)", group_by=("rank",))):
+        for row in answers(release, asked):
+            assert row["low"] <= row["answer"] <= row["high"]
+            assert row["low"] <= truth <= row["high"]
+    (ones,) = answers(release, Query("sib <> 0", measure="avg(sib)"))
+    assert min(abs(ones["low"]), abs(ones["high"])) >= 1  # of those that are not 0 none is nearer to it
+
+
 def test_a_group_by_in_words_is_asked_again(con: Connection) -> None:
     con.execute("CREATE TABLE words AS SELECT 'age // 10' AS group_by, 'member' AS predicate, 'tens' AS name")
     con.execute("CALL mwem_release('people', words, 5, seed := 1)")
