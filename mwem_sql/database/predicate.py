@@ -158,7 +158,10 @@ def objection(node: exp.Expr) -> tuple[str, str] | None:
     if isinstance(node, exp.Star):
         return "has a star", "name the columns"
     if isinstance(node, exp.Alias):
-        return f"has an alias ({node.alias})", "leave it out: an expression has no name of its own"
+        return (
+            f"has an alias ({node.alias})",
+            "leave it out: an expression has no name of its own; a name with a space in it takes double quotes",
+        )
     if isinstance(node, exp.In) and (node.args.get("field") or node.args.get("unnest")):
         return "tests IN something other than a list", "write the list out: x IN (1, 2, 3)"
     if isinstance(node, _PLAIN_NODES):
