@@ -89,9 +89,12 @@ def _texts(found: tuple[Any, ...]) -> int:
 
 
 def _declared(con: duckdb.DuckDBPyConnection, file: str) -> list[exp.Expr]:
-    point, comma = (_sniffed(con, file, separator) for separator in ".,")
-    has_commas = _texts(comma) < _texts(point)  # 3,5 is a number there
-    *form, header, columns = comma if has_commas else point
+    found = _sniffed(con, file, ".")
+    comma = (
+        _sniffed(con, file, ",") if _texts(found) else found
+    )  # the whole file is read again only for columns that could be numbers
+    has_commas = _texts(comma) < _texts(found)  # 3,5 is a number there
+    *form, header, columns = comma if has_commas else found
     given = dict(zip(_DEFAULTS, ("" if value == _EMPTY else value for value in form), strict=True))
     if not given["escape"]:  # none was needed
         given["escape"] = _DEFAULTS["escape"]
