@@ -203,7 +203,7 @@ class Counted:
 def measured(con: duckdb.DuckDBPyConnection, place: Where, made: dict[str, Compiled], repeat: int) -> dict[str, Any]:
     from mwem_sql.private.engines.instance import SameInstance  # noqa: PLC0415
 
-    relation = relations.describe(con.cursor(), place.private, con_place(con), "benchmark")
+    relation = relations.describe(con.cursor(), place.private, Place.of(con.cursor()), "benchmark")
     columns = ", ".join(SIZES)
     tests = ", ".join(f"count(CASE WHEN pay < {k * 142857 / PREDICATES!r} AND a = 'v{k % 2}' THEN 1 END) AS n{k}" for k in range(1, SAMPLE + 1))  # fmt: skip
     bare = {
@@ -224,10 +224,6 @@ def measured(con: duckdb.DuckDBPyConnection, place: Where, made: dict[str, Compi
             own.append(place.took(lambda: place.bare(statement)) * scale)  # noqa: B023
         out[work] = {"ours": ours, "bare": own, "bytes": counted.bytes // repeat, "scans": counted.statements // repeat}
     return out
-
-
-def con_place(con: duckdb.DuckDBPyConnection) -> Place:
-    return Place(con.execute("SELECT current_database()").fetchall()[0][0], "main")
 
 
 def main() -> None:

@@ -10,9 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
-import matplotlib.pyplot as plt
 import numpy as np
+from report import axes
 
 FAR = 10**12  # rows that nobody has here
 DAY = 86_400
@@ -63,10 +62,10 @@ def models(found: list[dict[str, Any]]) -> dict[tuple[str, str], tuple[float, fl
 
 
 def plot(found: list[dict[str, Any]], fits: dict[tuple[str, str], tuple[float, float, float]], path: Path) -> None:
-    mpl.rcParams.update({"svg.hashsalt": "mwem", "svg.fonttype": "none"})
-    figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True)
+    figure, (both,) = axes(1, 2, 9, 3.6)
+    both[1].sharey(both[0])
     line = np.logspace(5, 12, 60)
-    for axis, work in zip(axes, ("cuboids", "predicates"), strict=True):
+    for axis, work in zip(both, ("cuboids", "predicates"), strict=True):
         for k, name in enumerate(dict.fromkeys(row["engine"] for row in found)):
             own = [row for row in found if row["engine"] == name]
             fixed, each, _ = fits[name, work]
@@ -77,9 +76,8 @@ def plot(found: list[dict[str, Any]], fits: dict[tuple[str, str], tuple[float, f
         axis.set(xscale="log", yscale="log", xlabel="rows", title=work)
         axis.axvspan(2e8, 1e12, color="0.93", zorder=0)
         axis.text(4e8, axis.get_ylim()[0] * 2, "not measured", color="0.4")
-    axes[0].set_ylabel("seconds of one core")
-    axes[0].legend(frameon=False)
-    figure.tight_layout()
+    both[0].set_ylabel("seconds of one core")
+    both[0].legend(frameon=False)
     figure.savefig(path, metadata={"Date": None})
 
 
