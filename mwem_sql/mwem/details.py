@@ -26,8 +26,8 @@ from all true ones, and NULLs, out of nothing; larger: few rows far from all oth
 FEWEST = 8
 """Parts of an attribute, or as many as it has. Otherwise there are as many as an even distribution would fill with one standard deviation of noise each: with
 more, noise is spread over the whole domain; with fewer, values are less close than noise allows."""
-LEAST = 1e-200
-"""The least base of a cell, of which none is expected: what is divided by it does not overflow."""
+LEAST, LEAST_OF_GROUP = 1e-200, 1e-250
+"""The least base of a cell, of which none is expected, and the least rows of a group that are divided by: neither quotient overflows."""
 FAINT = 1e-3
 """Of the noise on a part, in standard deviations: what it has if it has no rows, so that none is impossible."""
 
@@ -85,7 +85,7 @@ def refine(
     rows = (values / np.bincount(labels, base))[labels] * base
     # A group has what the state says: of it, the NULLs are as many as were measured.
     due[held[-1]] -= nulls
-    rows *= (np.maximum(due, FAINT) / np.maximum(np.bincount(held[:known], rows, minlength=len(due)), LEAST**1.25))[
+    rows *= (np.maximum(due, FAINT) / np.maximum(np.bincount(held[:known], rows, minlength=len(due)), LEAST_OF_GROUP))[
         held[:known]
     ]
     steps = list(zip(measurements, cells, strict=True))

@@ -266,13 +266,10 @@ def _quality(session: Session, arguments: dict[str, Any], _: list[str] | None) -
 
 def _report(session: Session, arguments: dict[str, Any], _: list[str] | None) -> Rows:
     compared = None if arguments["compare"] is None else _name(arguments, "compare", "mwem_report")
-    ready = answer.answerer(session, _name(arguments, "output", "mwem_report"), "mwem_report")
+    output = _name(arguments, "output", "mwem_report")
+    ready = answer.answerer(session, output, "mwem_report")
     workload = ready.workload("mwem_report")
-    rows = (
-        ready.rows(workload)
-        if compared is None
-        else compare.compare(session, compared, _name(arguments, "output", "mwem_report"), workload)
-    )
+    rows = ready.rows(workload) if compared is None else compare.compare(session, compared, output, workload)
     return report.write(session, ready.stored, rows, compared, arguments["path"])
 
 

@@ -88,7 +88,7 @@ class Spark:
     def __init__(self, session: Any, shown: str, timeout: float | None, *, is_ours: bool) -> None:
         self._session = session
         self._is_ours = is_ours
-        self._is_remote = type(session).__module__.startswith("pyspark.sql.connect")
+        self._is_remote = _is_remote(session)
         self.timeout = timeout
         self.shown = shown
         try:
@@ -118,10 +118,8 @@ class Spark:
 
     @classmethod
     def of_session(cls, session: Any, timeout: float | None) -> Spark:
-        found = cls(session, "spark connect", timeout, is_ours=False)
-        if not found._is_remote:
-            found.shown = str(session.conf.get("spark.master", "spark"))
-        return found
+        shown = "spark connect" if _is_remote(session) else str(session.conf.get("spark.master", "spark"))
+        return cls(session, shown, timeout, is_ours=False)
 
     def close(self) -> None:
         if self._is_ours:
@@ -239,6 +237,10 @@ class _Relation:
             raise ChangedError  # partitions elsewhere: their place is not in their path
         rows.createOrReplaceTempView(self._view)
         return files
+
+
+def _is_remote(session: Any) -> bool:
+    return type(session).__module__.startswith("pyspark.sql.connect")
 
 
 def _identity(session: Any) -> str:
