@@ -9,7 +9,6 @@ import argparse
 import signal
 import sys
 from collections.abc import Collection
-from importlib import metadata
 from pathlib import Path
 
 import duckdb
@@ -17,9 +16,9 @@ import duckdb
 from mwem_sql.cli.commands import obey
 from mwem_sql.cli.console import Console, connection
 from mwem_sql.cli.scripts import read, run_script, split_script
+from mwem_sql.database.resources import VERSION
 from mwem_sql.errors import did_you_mean
 
-VERSION = next((package.version for package in metadata.distributions(name="mwem-sql")), "from source")
 BANNER = f"mwem-sql {VERSION}, DuckDB {duckdb.__version__}"
 PROMPT, CONTINUATION = "mwem> ", "  ... "
 HISTORY = "~/.mwem_sql_history"

@@ -1,9 +1,11 @@
-"""The SQL files that ship with the package: beside it in a checkout, inside it in a wheel."""
+"""What ships with the package: its version, and its SQL files, beside it in a checkout, inside it in a wheel."""
 
 from __future__ import annotations
 
+from importlib import metadata
 from pathlib import Path
 
+VERSION = next((package.version for package in metadata.distributions(name="mwem-sql")), "from source")
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib import metadata
 from typing import Any
 
+from mwem_sql.database.resources import VERSION
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.releases.store import Stored
 from mwem_sql.reporting import figures, page
 from mwem_sql.reporting.charts import rounded
 
-VERSION = next((package.version for package in metadata.distributions(name="mwem-sql")), "from source")
 SHOWN = 12
 """Values of an attribute that the text lists."""
 
