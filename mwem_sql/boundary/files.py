@@ -21,6 +21,7 @@ from sqlglot.errors import SqlglotError
 from mwem_sql.database import dialect
 from mwem_sql.database.catalog import Name, Place
 from mwem_sql.database.dialect import fold, function_name
+from mwem_sql.database.metadata import Key
 
 _DECLARED = {"columns", "auto_detect"}
 _COMMON = {"hive_partitioning", "compression"}
@@ -112,6 +113,12 @@ class Files:
     def state(self) -> tuple[tuple[object, ...], ...]:
         """What changes when somebody writes to a file: its identity, size and times, and a checksum of a Parquet file's footer."""
         return tuple(_state(path, with_footer=self.types is None) for path in self.paths)
+
+
+def keys_of(path: str) -> tuple[Key, ...]:
+    """What the rows of a file are known by, whichever engine reads it: its device and inode, which links share, and its real path."""
+    facts = Path(path).stat()
+    return (f"inode {facts.st_dev}:{facts.st_ino}", "", ""), (os.path.realpath(path), "", "")
 
 
 def named(text: str, place: Place) -> tuple[FileName, exp.Table] | None:

@@ -26,8 +26,9 @@ from mwem_sql.errors import TableError, refuse
 class Facts:
     """A relation of an engine, from its catalog. Public all of it.
 
-    `keys` are the names of its rows in tiers, as `accounting.names.Source` has them. `definition` is whatever else must be the same
-    when the rows are read: a view's text, an object's number.
+    `keys` are what its rows are known by, in tiers, as `accounting.names.Source` has them: first all leaves that it reads, by
+    identities that follow them through renames; then names. `mark` is the account that the relation itself carries.
+    `definition` is whatever else must be the same when the rows are read: a view's text, an object's number.
     """
 
     schema: str
@@ -38,6 +39,7 @@ class Facts:
     checks: tuple[str, ...] = ()
     declared: dict[str, Column] = field(default_factory=dict)
     definition: object = None
+    mark: str | None = None
 
 
 class Describes(Protocol):
@@ -64,6 +66,10 @@ class Engine(Describes, Protocol):
     def shown(self) -> str: ...
     @property
     def schema(self) -> str: ...
+    def mark(self, parts: Sequence[str], account: str) -> None:
+        """Let a relation carry an account from now on, where names alone would not follow its rows; else do nothing."""
+        ...
+
     def close(self) -> None: ...
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 
 import duckdb
@@ -68,9 +68,12 @@ class Place:
 
 @dataclass(frozen=True)
 class Column:
+    """A column. `id` is what it is known by in its table however it is renamed: empty where nothing but its name tells."""
+
     name: str
     type: str
     nullable: bool
+    id: str = field(default="", compare=False)
 
 
 def split_name(text: str) -> list[str]:

@@ -104,6 +104,9 @@ class DuckDBFile:
                 "DETACH it or close other connections to it first: a file is opened once, and its tables are then named without mwem_attach",
             ) from None
 
+    def mark(self, parts: Sequence[str], account: str) -> None:
+        """Nothing is written: what its rows are known by follows them."""
+
     def close(self) -> None:
         self._con.close()
 

@@ -123,6 +123,9 @@ class PostgreSQL:
             )  # fmt: skip
         return cls(connection.adbc_clone(), None, timeout)
 
+    def mark(self, parts: Sequence[str], account: str) -> None:
+        """Nothing is written: what its rows are known by follows them."""
+
     def close(self) -> None:
         self._connection.close()
 

@@ -121,6 +121,9 @@ class Spark:
         shown = "spark connect" if _is_remote(session) else str(session.conf.get("spark.master", "spark"))
         return cls(session, shown, timeout, is_ours=False)
 
+    def mark(self, parts: Sequence[str], account: str) -> None:
+        """Nothing is written: what its rows are known by follows them."""
+
     def close(self) -> None:
         if self._is_ours:
             with suppress(Exception):
