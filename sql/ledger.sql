@@ -26,9 +26,13 @@ ALTER TABLE ledger ADD COLUMN IF NOT EXISTS rho_exact VARCHAR;         -- the fr
 ALTER TABLE ledger ADD COLUMN IF NOT EXISTS unit VARCHAR;              -- whose rows are protected together; NULL: each row
 ALTER TABLE ledger ADD COLUMN IF NOT EXISTS rows_per_unit INTEGER;
 ALTER TABLE ledger ADD COLUMN IF NOT EXISTS request VARCHAR;           -- hash of the request that was charged
-ALTER TABLE ledger ADD COLUMN IF NOT EXISTS who VARCHAR;               -- the user of the operating system
+ALTER TABLE ledger ADD COLUMN IF NOT EXISTS who VARCHAR;               -- the name of the process's user id
 ALTER TABLE ledger ADD COLUMN IF NOT EXISTS account VARCHAR;           -- that was charged; NULL: older than accounts, or only noted
 ALTER TABLE ledger ADD COLUMN IF NOT EXISTS unit_is_computed BOOLEAN;  -- by a view, so that no cap can count it
+ALTER TABLE ledger ADD COLUMN IF NOT EXISTS unit_id VARCHAR;           -- what the unit's column is known by however it is renamed
+ALTER TABLE ledger ADD COLUMN IF NOT EXISTS claimed VARCHAR;           -- who the environment says that it was, if somebody else
+ALTER TABLE ledger ADD COLUMN IF NOT EXISTS version VARCHAR;
+ALTER TABLE ledger ADD COLUMN IF NOT EXISTS workload VARCHAR;          -- in short: its first query, and how many there are
 
 CREATE TABLE IF NOT EXISTS budgets (
     database_name VARCHAR NOT NULL,
@@ -44,6 +48,7 @@ ALTER TABLE budgets DROP COLUMN IF EXISTS debits;
 ALTER TABLE budgets ADD COLUMN IF NOT EXISTS unit VARCHAR;
 ALTER TABLE budgets ADD COLUMN IF NOT EXISTS rows_per_unit INTEGER;
 ALTER TABLE budgets ADD COLUMN IF NOT EXISTS account VARCHAR;          -- whose cap it is
+ALTER TABLE budgets ADD COLUMN IF NOT EXISTS unit_id VARCHAR;
 
 -- Everything that was ever written to the other tables, in order. Two writers at once take the same number, and one of
 -- them tries again: that is what keeps a cap.
@@ -53,8 +58,8 @@ CREATE TABLE IF NOT EXISTS journal (
     checksum VARCHAR NOT NULL           -- of this event and the checksum before it
 );
 
--- Which account a name belongs to: that of a table, or the path of a file (with schema_name and table_name empty). Tables also carry
--- their account in their comment, "[mwem account ...]", which comes before the name: so it follows their rows through every rename.
+-- Which account a name belongs to: that of a table, or the inode and the path of a file (with schema_name and table_name empty). Tables also
+-- carry their account in their comment, "[mwem account ...]", which comes before the name: so it follows their rows through every rename.
 CREATE TABLE IF NOT EXISTS names (
     database_name VARCHAR NOT NULL,     -- empty: the database that the ledger is in; else the path of a file
     schema_name VARCHAR NOT NULL,

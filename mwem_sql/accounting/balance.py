@@ -55,7 +55,7 @@ def balance_of(con: duckdb.DuckDBPyConnection, home: str, account: str | None) -
 def cap_of_account(con: duckdb.DuckDBPyConnection, home: str, account: str | None) -> Cap | None:
     with legible(damaged(home)):
         for row in rows_of(con, home, "budgets", account):
-            return Cap(_budget(row), row.get("unit"), row.get("rows_per_unit") or 1)
+            return Cap(_budget(row), row.get("unit"), row.get("rows_per_unit") or 1, row.get("unit_id") or "")
     return None
 
 
@@ -81,7 +81,7 @@ def _charge(row: Row) -> Charge:
     unit = row.get("unit")
     # Before this was written down, a computed unit had the view's name before it.
     computed = "." in (unit or "") if row.get("unit_is_computed") is None else bool(row["unit_is_computed"])
-    return Charge(budget, rho, unit, row.get("rows_per_unit") or 1, computed)
+    return Charge(budget, rho, unit, row.get("rows_per_unit") or 1, computed, row.get("unit_id") or "")
 
 
 def added_up(cap: Cap, charges: list[Charge]) -> Fraction:

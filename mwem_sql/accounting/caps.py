@@ -26,7 +26,8 @@ LARGEST_DELTA = 1e-4
 class Charge:
     """What one release takes: its budget, the same in rho, and whose rows it protects together.
 
-    `unit` is a column of the protected table, or, if it is `computed`, of a view of it.
+    `unit` is a column of the protected table, or, if it is `computed`, of a view of it; `unit_id` is what that column is known by
+    however it is renamed.
     """
 
     budget: Budget
@@ -34,6 +35,7 @@ class Charge:
     unit: str | None = None
     rows_per_unit: int = 1
     computed: bool = False
+    unit_id: str = ""
 
     @classmethod
     def of(cls, split: Split, unit: str | None = None, rows_per_unit: int = 1, *, computed: bool = False) -> Charge:
@@ -52,6 +54,7 @@ class Cap:
     budget: Budget
     unit: str | None = None
     rows_per_unit: int = 1
+    unit_id: str = ""
 
     @property
     def pure(self) -> bool:
@@ -77,8 +80,13 @@ class Cap:
 
     def counts(self, charge: Charge) -> bool:
         """Whether a release protects whom this cap is for. One by a computed unit never does: what a view computes may change."""
-        capped, charged = (None if unit is None else fold(unit) for unit in (self.unit, charge.unit))
-        return (capped, self.rows_per_unit) == (charged, charge.rows_per_unit) and not charge.computed
+        if charge.computed or self.rows_per_unit != charge.rows_per_unit:
+            return False
+        if self.unit is None or charge.unit is None:
+            return self.unit == charge.unit
+        if self.unit_id or charge.unit_id:
+            return self.unit_id == charge.unit_id
+        return fold(self.unit) == fold(charge.unit)
 
     def check(self, table: str, charge: Charge, spent: Fraction) -> None:
         """Refuse what cannot be counted under this cap or does not fit it."""

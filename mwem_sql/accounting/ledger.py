@@ -9,8 +9,11 @@ Owns what is written to `mwem.ledger` and `mwem.budgets`. Must not decide which 
 from __future__ import annotations
 
 import getpass
+import os
 import uuid
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from fractions import Fraction
 
@@ -19,7 +22,15 @@ import duckdb
 from mwem_sql.accounting import integrity, journal
 from mwem_sql.accounting.balance import Balance, added_up, balance_of, cap_of_account, charges_of, rows_of
 from mwem_sql.accounting.caps import Cap, Charge, seed_refused
-from mwem_sql.accounting.names import NAME, Source, account_of_source, mark_of, named_accounts, open_account
+from mwem_sql.accounting.names import (
+    NAME,
+    Identity,
+    TableCarrier,
+    account_of_rows,
+    confirm_paths,
+    named_accounts,
+    open_account,
+)
 from mwem_sql.accounting.policy import requires_caps, set_policy
 from mwem_sql.database import metadata
 from mwem_sql.database.catalog import Name, Place
@@ -34,41 +45,48 @@ class Ledger:
     """The ledger of one private relation. `home` is the database that holds it."""
 
     home: str
-    source: Source
+    identity: Identity
 
     @classmethod
     def of_table(cls, home: str, table: Name) -> Ledger:
         """By its name alone, without a mark."""
         name = key("" if home == table.database else table.database, table.schema, table.table)
-        return cls(home, Source(table, ((name,),), (name,)))
+        return cls(home, Identity(table=table, names=((name,),), opened_with=(name,)))
 
     @property
     def _shown(self) -> dict[str, str]:
-        table = self.source.table
+        table = self.identity.table
         database = "" if self.home == table.database else table.database
         return dict(zip(NAME, (database, table.schema, table.table), strict=True))
 
     def account(self, con: duckdb.DuckDBPyConnection) -> str | None:
-        """The account that answers for these rows: the one that the table is marked with, or the one that its name belongs to."""
-        return account_of_source(con, self.home, self.source)
+        """The account that answers for these rows."""
+        return account_of_rows(con, self.home, self.identity)
 
     def debit(
-        self, con: duckdb.DuckDBPyConnection, charge: Charge, output: str | None, *, action: str, request: str = "", private: bool = True
-    ) -> str:  # fmt: skip
-        """Commit an open entry and return its number; a BudgetError if it does not fit the cap, and nothing is written."""
+        self,
+        con: duckdb.DuckDBPyConnection,
+        charge: Charge,
+        output: str | None,
+        *,
+        action: str,
+        private: bool = True,
+        **facts: str | None,
+    ) -> str:
+        """Commit an open entry and return its number; a BudgetError if it does not fit the cap, and nothing is written.
+
+        `facts` are what else the entry says of the request: request, version, workload.
+        """
 
         def write() -> str:
             with transaction(con):
                 self._check_intact(con)
                 account = self.account(con)
-                self._check_cap(con, cap_of_account(con, self.home, account), charge, account, private=private)
-                return self._open(
-                    con,
-                    open_account(con, self.home, self.source, account),
-                    charge,
-                    output,
-                    {"action": action, "request": request, "private": private, "status": "open"},
-                )
+                cap = cap_of_account(con, self.home, account)
+                counted = self._with_unit(con, charge, cap)
+                self._check_cap(con, cap, counted, account, private=private)
+                opened = open_account(con, self.home, self.identity, account)
+                return self._open(con, opened, counted, output, action=action, private=private, **facts)
 
         self._prepare(con)
         try:
@@ -77,9 +95,27 @@ class Ledger:
             raise refuse(
                 TableError,
                 RELEASE,
-                f"table ({self.source.table}) is being changed by a transaction that is still open, so nothing was charged or read",
+                f"table ({self.identity.table}) is being changed by a transaction that is still open, so nothing was charged or read",
                 'COMMIT first; in dbt, give the hook "transaction": false',
             ) from None
+
+    def _with_unit(self, con: duckdb.DuckDBPyConnection, charge: Charge, cap: Cap | None) -> Charge:
+        """A charge with what its unit's column is known by, however it is renamed; a column that can carry that does from now on."""
+        if charge.unit is None or charge.computed:
+            return charge
+        return replace(charge, unit_id=self._unit_id(con, charge.unit, cap))
+
+    def _unit_id(self, con: duckdb.DuckDBPyConnection, column: str, cap: Cap | None) -> str:
+        carrier = self.identity.carrier
+        if carrier is None:
+            return ""
+        present = carrier.unit(con, column)
+        if present:
+            return present
+        # A table that was replaced has lost its marks: its name decides, and so do those of its columns.
+        replaced = carrier.account(con) is None and cap is not None and fold(cap.unit or "") == fold(column)
+        unit = cap.unit_id if cap is not None and replaced and cap.unit_id else uuid.uuid4().hex[:8]
+        return unit if carrier.carry_unit(con, column, unit) else ""
 
     def _check_intact(self, con: duckdb.DuckDBPyConnection) -> None:
         with legible(damaged(self.home)):
@@ -95,14 +131,14 @@ class Ledger:
     def _check_cap(
         self, con: duckdb.DuckDBPyConnection, cap: Cap | None, charge: Charge, account: str | None, *, private: bool
     ) -> None:
-        table = self.source.table.table
+        table = self.identity.table.table
         capped = [home for home in holders(con, "budgets") for _ in read_rows(con, home, "budgets")]
         if cap is None:
             if capped:
                 raise refuse(
                     BudgetError,
                     RELEASE,
-                    f"table ({self.source.table}) has no cap, and database {capped[0]} has tables with one, whose rows it may hold",
+                    f"table ({self.identity.table}) has no cap, and database {capped[0]} has tables with one, whose rows it may hold",
                     f"have the curator decide: CALL mwem_budget('{table}', epsilon) gives it an account of its own",
                 )
             strict = [home for home in holders(con, "journal") if requires_caps(con, home)]
@@ -110,15 +146,16 @@ class Ledger:
                 raise refuse(
                     BudgetError,
                     RELEASE,
-                    f"table ({self.source.table}) has no cap, and the policy of database {strict[0]} requires one",
+                    f"table ({self.identity.table}) has no cap, and the policy of database {strict[0]} requires one",
                     f"have the curator decide: CALL mwem_budget('{table}', epsilon) sets it",
                 )
             return
-        if len(capped) > 1 and self.source.marked is not None and mark_of(con, self.source.marked) is None:
+        carrier = self.identity.carrier
+        if len(capped) > 1 and isinstance(carrier, TableCarrier) and carrier.account(con) is None:
             raise refuse(
                 BudgetError,
                 RELEASE,
-                f"table ({self.source.table}) was replaced, and {len(capped)} tables have caps, so that its rows may be another's",
+                f"table ({self.identity.table}) was replaced, and {len(capped)} tables have caps, so that its rows may be another's",
                 f"have the curator confirm: CALL mwem_budget('{table}', {float(cap.budget.epsilon):g}) charges them to the account of this name; TRUNCATE and INSERT keep it",
             )
         twins = [
@@ -130,41 +167,50 @@ class Ledger:
             raise refuse(
                 BudgetError,
                 RELEASE,
-                f"table ({self.source.table}) has its account in database {twins[0]}, too: one file is a copy of the other",
+                f"table ({self.identity.table}) has its account in database {twins[0]}, too: one file is a copy of the other",
                 "DETACH the copy, and release from one file only: each counts what it was asked itself",
             )
         if not private:
             raise seed_refused(table)
         cap.check(table, charge, added_up(cap, charges_of(con, self.home, account)))
 
-    def note(self, con: duckdb.DuckDBPyConnection, output: str | None, action: str) -> None:
-        """Write down that something not private was done; it spends no budget, because no budget covers it."""
+    @contextmanager
+    def noted(self, cursor: Callable[[], duckdb.DuckDBPyConnection], output: str | None, action: str) -> Iterator[None]:
+        """Write down that something not private is done, and how it ended; it spends no budget, because no budget covers it."""
 
-        def write() -> None:
+        def write() -> str:
             with transaction(con):
-                facts = {"action": action, "request": "", "private": False, "status": "done", "finished": _now()}
-                self._open(con, self.account(con), None, output, facts)
+                return self._open(con, self.account(con), None, output, action=action, private=False)
 
+        con = cursor()
         self._prepare(con)
-        journal.retried(write)
+        entry = journal.retried(write)
+        status = "failed"
+        try:
+            yield
+            status = "done"
+        finally:
+            self.close(cursor(), entry, status)
 
     def _open(
-        self, con: duckdb.DuckDBPyConnection, account: str | None, charge: Charge | None, output: str | None, facts: Row
-    ) -> str:
+        self, con: duckdb.DuckDBPyConnection, account: str | None, charge: Charge | None, output: str | None, **facts: object
+    ) -> str:  # fmt: skip
         entry = uuid.uuid4().hex
         epsilon, delta, rho = (charge.budget.epsilon, charge.budget.delta, charge.rho) if charge else (Fraction(0),) * 3
         row = {
             "entry": entry, **self._shown, "account": account, "output": output, **_numbers(epsilon, delta), "rho_exact": str(rho),
             "unit": charge.unit if charge else None, "rows_per_unit": charge.rows_per_unit if charge else 1,
-            "unit_is_computed": charge.computed if charge else False, "who": _user(), "started": _now(), **facts,
+            "unit_is_computed": charge.computed if charge else False, "unit_id": charge.unit_id if charge else None,
+            **_who(), "started": _now(), "status": "open", "request": "", **facts,
         }  # fmt: skip
         insert(con, "ledger", row)
         journal.append(con, {"event": "entry", **journal.texts(row)})
         return entry
 
-    def charged(self, con: duckdb.DuckDBPyConnection, entry: str) -> str | None:
-        """The account that an entry was charged to."""
-        return next((row["account"] for row in read_rows(con, self.home, "ledger") if row["entry"] == entry), None)
+    def charged(self, con: duckdb.DuckDBPyConnection, entry: str) -> tuple[str, str]:
+        """The account that an entry was charged to, and what its unit's column is known by."""
+        (row,) = (row for row in read_rows(con, self.home, "ledger") if row["entry"] == entry)
+        return row["account"], row["unit_id"] or ""
 
     def close(self, con: duckdb.DuckDBPyConnection, entry: str, status: str) -> None:
         """Mark an entry done or failed."""
@@ -199,16 +245,17 @@ class Ledger:
         def write() -> None:
             with transaction(con):
                 self._check_intact(con)
+                confirm_paths(con, self.home, self.identity)
                 account = self.account(con)
-                cap.check_replaces(
-                    self.source.table.table,
-                    cap_of_account(con, self.home, account),
-                    charges_of(con, self.home, account),
-                )
-                account = open_account(con, self.home, self.source, account)
+                before = cap_of_account(con, self.home, account)
+                counted = self._cap_with_unit(con, cap, before)
+                charges = charges_of(con, self.home, account)
+                counted.check_replaces(self.identity.table.table, before, charges)
+                account = open_account(con, self.home, self.identity, account)
                 row = {
                     **dict(zip(NAME, self._first_name(con, account), strict=True)), "account": account,
                     **_numbers(cap.budget.epsilon, cap.budget.delta), "unit": cap.unit, "rows_per_unit": cap.rows_per_unit,
+                    "unit_id": counted.unit_id,
                 }  # fmt: skip
                 for old in rows_of(con, self.home, "budgets", account):
                     con.execute(
@@ -216,11 +263,36 @@ class Ledger:
                         [old[column] for column in NAME],
                     )
                 insert(con, "budgets", row)
-                journal.append(con, {"event": "cap", "who": _user(), "when": str(_now()), **journal.texts(row)})
+                journal.append(con, {"event": "cap", **_who(), "when": str(_now()), **journal.texts(row)})
 
         self._prepare(con)
         journal.retried(write)
         return self.balance(con)
+
+    def _cap_with_unit(self, con: duckdb.DuckDBPyConnection, cap: Cap, before: Cap | None) -> Cap:
+        """A cap with what its unit's column is known by; refused where nothing but a name tells, which anybody may change."""
+        if cap.unit is None:
+            return cap
+        unit_id = self._unit_id(con, cap.unit, before)
+        if not unit_id:
+            raise refuse(
+                BudgetError,
+                "mwem_budget",
+                f"unit ({cap.unit!r}) is known by its name alone, because the table ({self.identity.table}) cannot be written",
+                "ATTACH its file writable and set the cap there, so that the column can be marked",
+            )
+        return replace(cap, unit_id=unit_id)
+
+    def other_names(self, con: duckdb.DuckDBPyConnection) -> dict[str, Fraction]:
+        """Under which other names the same rows were charged, and the epsilon of each."""
+        account, here = self.account(con), tuple(self._shown.values())
+        out: dict[str, Fraction] = {}
+        for row in rows_of(con, self.home, "ledger", account):
+            name = tuple(row[column] for column in NAME)
+            if row["private"] and [fold(part) for part in name] != [fold(part) for part in here]:
+                shown = ".".join(filter(None, name))
+                out[shown] = out.get(shown, Fraction(0)) + Fraction(row["epsilon_exact"])
+        return out
 
     def _first_name(self, con: duckdb.DuckDBPyConnection, account: str) -> Key:
         """A name that is this account's and no other's, and always the same one: that of its cap."""
@@ -232,23 +304,33 @@ class Ledger:
         return balance_of(con, self.home, self.account(con))
 
     def _prepare(self, con: duckdb.DuckDBPyConnection) -> None:
-        metadata.prepare(con, self.home, "ledger.sql", "names")
+        metadata.prepare(con, self.home, "ledger.sql", metadata.NEWEST)
 
 
 def write_policy(con: duckdb.DuckDBPyConnection, home: str, *, require_caps: bool) -> None:
-    """Set the policy of a database, in the name of the user of the operating system."""
-    set_policy(con, home, require_caps=require_caps, who=_user(), when=str(_now()))
+    """Set the policy of a database, in the name of the process's user."""
+    set_policy(con, home, require_caps=require_caps, who=str(_who()["who"]), when=str(_now()))
 
 
 def _now() -> datetime:
     return datetime.now(timezone.utc).replace(tzinfo=None)
 
 
-def _user() -> str:
+def _who() -> Row:
+    """Who the system says that it is, by the process's user id; and who the environment says, where that is somebody else."""
     try:
-        return getpass.getuser()
+        claimed: str | None = getpass.getuser()
     except (OSError, KeyError):  # a container's number without a name
-        return "unknown"
+        claimed = None
+    try:
+        import pwd  # noqa: PLC0415  Windows has none: there the environment is all that is asked
+
+        who = pwd.getpwuid(os.getuid()).pw_name
+    except ImportError:
+        who = claimed or "unknown"
+    except KeyError:
+        who = f"user id {os.getuid()}"
+    return {"who": who, "claimed": None if claimed == who else claimed}
 
 
 def _numbers(epsilon: Fraction, delta: Fraction) -> Row:

@@ -25,7 +25,7 @@ def set_policy(con: duckdb.DuckDBPyConnection, home: str, *, require_caps: bool,
         with transaction(con):
             journal.append(con, event)
 
-    metadata.prepare(con, home, "ledger.sql", "names")
+    metadata.prepare(con, home, "ledger.sql", metadata.NEWEST)
     journal.retried(write)
 
 

@@ -47,6 +47,7 @@ _ENDINGS = {
 _REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")  # s3://, https://, file:; a drive of Windows has one letter
 _PATTERN = re.compile(r"[*?\[{]")
 _CALL = re.compile(r"\s*\w+\s*\(")
+_INODE = "inode "
 _MAGIC = b"PAR1"  # how a Parquet file ends, with the length of its footer before it
 _TAIL = 8  # bytes of both
 
@@ -116,9 +117,17 @@ class Files:
 
 
 def keys_of(path: str) -> tuple[Key, ...]:
-    """What the rows of a file are known by, whichever engine reads it: its device and inode, which links share, and its real path."""
-    facts = Path(path).stat()
-    return (f"inode {facts.st_dev}:{facts.st_ino}", "", ""), (os.path.realpath(path), "", "")
+    """What the rows of a file are known by, whichever engine reads it: its device and inode, which links share, and last its real path."""
+    try:
+        facts = Path(path).stat()
+    except OSError:  # an address of another machine
+        return ((path, "", ""),)
+    return (f"{_INODE}{facts.st_dev}:{facts.st_ino}", "", ""), (os.path.realpath(path), "", "")
+
+
+def is_inode(key: Key) -> bool:
+    """Whether a key is the first of the two that a file has."""
+    return key[0].startswith(_INODE)
 
 
 def named(text: str, place: Place) -> tuple[FileName, exp.Table] | None:

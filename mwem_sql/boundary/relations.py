@@ -54,6 +54,7 @@ class Relation:
     odd: dict[str, str] = field(default_factory=dict)  # generated columns that may not be read, and why
     source: Source | None = None  # where it is, if not in this instance
     keys: tuple[tuple[Key, ...], ...] = ()  # what its rows are known by there
+    mark: str | None = field(default=None, compare=False)  # the account that it carries there
     definition: object = None
 
     def tree(self) -> exp.Expr:
@@ -93,10 +94,9 @@ class Relation:
             f"{did_you_mean(unit, [own.name for own in self.columns])}its columns are {', '.join(own.name for own in self.columns)}",
         )
 
-    def origin(self, unit: str, function: str) -> str | None:
-        """The protected table's own name for that column; None if a view computes it."""
-        name = self.column(unit, function).name
-        return self.declared[name].name if name in self.declared else None
+    def origin(self, unit: str, function: str) -> Column | None:
+        """The column of the protected table itself that identifies a unit; None if a view computes it."""
+        return self.declared.get(self.column(unit, function).name)
 
 
 def describe(
@@ -109,7 +109,7 @@ def describe(
         facts = (within or source.engine).describe(parts, function)
         return Relation(
             Name(source.alias, facts.schema, facts.table), facts.columns, facts.rows, facts.checks, declared=facts.declared, source=source,
-            keys=facts.keys, definition=facts.definition,
+            keys=facts.keys, mark=facts.mark, definition=facts.definition,
         )  # fmt: skip
     catalog.check_functions(con, function)
     found = catalog.find(con, text, place)

@@ -20,6 +20,8 @@ from mwem_sql.errors import TableError, did_you_mean, refuse
 
 _PART = re.compile(r'"((?:[^"]|"")*)"|([^".]+)')
 _GENERATED = "GENERATED ALWAYS AS"  # how DuckDB prints a generated column
+# In a column's comment, which DuckDB keeps through every ALTER and rename.
+_UNIT = re.compile(r"\s*\[mwem unit ([0-9a-f]+)\]")
 
 
 @dataclass(frozen=True)
@@ -133,11 +135,14 @@ def nearest(con: duckdb.DuckDBPyConnection, text: str) -> str:
 
 def columns(con: duckdb.DuckDBPyConnection, name: Name) -> tuple[Column, ...]:
     rows = con.execute(
-        """SELECT column_name, data_type, is_nullable FROM duckdb_columns()
+        """SELECT column_name, data_type, is_nullable, comment FROM duckdb_columns()
            WHERE database_name = ? AND schema_name = ? AND table_name = ? ORDER BY column_index""",
         [name.database, name.schema, name.table],
     ).fetchall()
-    return tuple(Column(*row) for row in rows)
+    marks = [_UNIT.search(row[3] or "") for row in rows]
+    return tuple(
+        Column(row[0], row[1], row[2], id=mark[1] if mark else "") for row, mark in zip(rows, marks, strict=True)
+    )
 
 
 def checks(con: duckdb.DuckDBPyConnection, name: Name) -> tuple[str, ...]:
@@ -195,6 +200,16 @@ def set_comment(con: duckdb.DuckDBPyConnection, name: Name, text: str) -> None:
 def set_column_comment(con: duckdb.DuckDBPyConnection, name: Name, column: str, text: str) -> None:
     named = exp.column(column, table=name.table, db=name.schema, catalog=name.database, quoted=True)
     con.execute(exp.Comment(this=named, kind="COLUMN", expression=exp.Literal.string(text)).sql("duckdb"))
+
+
+def mark_column(con: duckdb.DuckDBPyConnection, name: Name, column: str, mark: str) -> None:
+    """Write into a column's comment what it is known by from now on, in the place of what it was known by."""
+    rows = con.execute(
+        "SELECT column_name, comment FROM duckdb_columns() WHERE database_name = ? AND schema_name = ? AND table_name = ?",
+        [name.database, name.schema, name.table],
+    ).fetchall()
+    before = {fold(each): comment or "" for each, comment in rows}[fold(column)]
+    set_column_comment(con, name, column, f"{_UNIT.sub('', before)} [mwem unit {mark}]".strip())
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,8 @@ from mwem_sql.database.session import lock, transaction, use
 from mwem_sql.errors import BudgetError, MwemError, refuse
 
 SCHEMA = "mwem"
+NEWEST = ("ledger", "workload")
+"""The table and column that sql/ledger.sql added last."""
 
 Row = dict[str, Any]
 Key = tuple[str, str, str]
@@ -74,18 +76,27 @@ def damaged(home: str) -> MwemError:
     )
 
 
-def prepare(con: duckdb.DuckDBPyConnection, database: str, script: str, newest: str | None = None) -> None:
-    """Make the schema mwem of `database` the current one of this cursor, with the tables of a script in it; not run if its `newest` one is there.
+def prepare(con: duckdb.DuckDBPyConnection, database: str, script: str, newest: tuple[str, str] | None = None) -> None:
+    """Make the schema mwem of `database` the current one of this cursor, with the tables of a script in it.
 
-    So that its tables need no prefix: that of the schema alone would be ambiguous where a database is called mwem, too.
+    The script is not run if its `newest` column, of a table, is there. Current, so that its tables need no prefix: that of the schema
+    alone would be ambiguous where a database is called mwem, too.
     """
-    if newest is None or database not in holders(con, newest):
+    if newest is None or not _has(con, Name(database, SCHEMA, newest[0]), newest[1]):
         with lock(SCHEMA), transaction(con):  # the lock: two that make the same tables at once would conflict
             schema = exp.Table(db=exp.to_identifier(SCHEMA), catalog=exp.to_identifier(database, quoted=True))
             con.execute(exp.Create(this=schema, kind="SCHEMA", exists=True).sql("duckdb"))
             use(con, Place(database, SCHEMA))
             con.execute(read_sql(script))
     use(con, Place(database, SCHEMA))
+
+
+def _has(con: duckdb.DuckDBPyConnection, table: Name, column: str) -> bool:
+    try:
+        con.execute(exp.select(exp.column(column, quoted=True)).from_(table.tree()).limit(0).sql("duckdb"))
+    except duckdb.Error:
+        return False
+    return True
 
 
 def read_rows(con: duckdb.DuckDBPyConnection, home: str, table: str) -> list[Row]:

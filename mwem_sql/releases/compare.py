@@ -45,22 +45,17 @@ def compare(
         query.over.linear for query in compiled.queries if query.over
     ]
     pushdown = plan_pushdown(relation, compiled.classes, linear, dialect=dialect_of(relation.dialect))
-    ledger_of(con, relation, session.place, function).note(session.cursor(), str(ready.stored.name), function)
-    true = iter(
-        np.split(
-            engine.true_answers(
-                engine.engine_of(session.cursor(), relation), pushdown, engine.as_described(relation, function)
-            ),
-            pushdown.starts[1:],
-        )
-    )
+    written = list(as_written(ready.stored.domain, workload))
+    is_here = relation.source is None
+    with ledger_of(con, relation, session.place, function).noted(session.cursor, str(ready.stored.name), function):
+        reader = engine.engine_of(session.cursor(), relation)
+        answers = engine.true_answers(reader, pushdown, engine.as_described(relation, function))
+        said = truth.answers(session.meaning(), relation.tree(), written) if is_here else [None] * len(written)
+    true = iter(np.split(answers, pushdown.starts[1:]))
     sums = [next(true).astype(np.float64) for _ in compiled.queries]
     counts = [next(true).astype(np.float64) if query.over else None for query in compiled.queries]
     scaled = [query.linear.unit * own for query, own in zip(compiled.queries, sums, strict=True)]
     binned = map(divided, scaled, counts)
-    written = list(as_written(ready.stored.domain, workload))
-    is_here = relation.source is None
-    said = truth.answers(session.meaning(), relation.tree(), written) if is_here else [None] * len(written)
     judged = ready.judged(compiled, confidence)
     for query, own, cells, best, (values, intervals) in zip(
         compiled.queries, written, said, binned, judged, strict=True

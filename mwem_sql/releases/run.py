@@ -11,13 +11,14 @@ import logging
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 
-from mwem_sql.accounting.accounts import ledger_of
+from mwem_sql.accounting.accounts import identity_of, ledger_of
 from mwem_sql.accounting.caps import Charge, nominal, protected
 from mwem_sql.accounting.ledger import Ledger
 from mwem_sql.boundary import relations
@@ -46,6 +47,8 @@ from mwem_sql.synthesis.values import draw_rows
 
 _log = logging.getLogger("mwem_sql")
 
+_LABEL = 60
+"""Characters of a query that the ledger shows."""
 
 _FREE = "mwem_ledger() tells the same: nothing was charged. Call again, at no loss"
 _STORED = (
@@ -85,8 +88,10 @@ def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any
             charge,
             str(output),
             action=RELEASE,
-            request=fingerprint.hash,
             private=request.seed is None,
+            request=fingerprint.hash,
+            version=request.version,
+            workload=_in_short(plan.compiled),
         )
         calls.stands(_charged(request, output))
         status = "failed"
@@ -127,18 +132,27 @@ def _charged(request: Request, output: Name) -> str:
 def _charge(request: Request, plan: Plan) -> Charge:
     """What a release takes; its unit by the protected table's own name for it, if it has one."""
     origin = None if request.unit is None else plan.relation.origin(request.unit, RELEASE)
-    return Charge.of(
-        plan.split, origin or request.unit, request.rows_per_unit, computed=request.unit is not None and origin is None
-    )
+    unit = origin.name if origin is not None else request.unit
+    return Charge.of(plan.split, unit, request.rows_per_unit, computed=unit is not None and origin is None)
+
+
+def _in_short(compiled: Compiled) -> str:
+    """A workload as the ledger shows it: its first query, and how many more there are."""
+    label = " ".join(compiled.queries[0].label.split())
+    first = label if len(label) <= _LABEL else f"{label[: _LABEL - 3]}..."
+    return first if len(compiled.queries) == 1 else f"{first} and {len(compiled.queries) - 1:,} more"
 
 
 def _held(session: Session, request: Request, plan: Plan, ledger: Ledger, entry: str) -> engine.Held:
-    """Whether a snapshot has what was planned and charged: the same definition, under the same account. Of files, their state."""
+    """Whether a snapshot has what was planned and charged: the same definition, account and unit. Of files, their state."""
 
     def held(snapshot: Snapshot) -> engine.State:
         con = snapshot.home or session.cursor()
         relation = relations.describe(con, request.table, session.place, RELEASE, snapshot)
-        if relation != plan.relation or ledger.account(con) != ledger.charged(con, entry):
+        origin = None if request.unit is None else relation.origin(request.unit, RELEASE)
+        account, unit_id = ledger.charged(con, entry)
+        there = replace(ledger, identity=identity_of(con, relation))
+        if relation != plan.relation or there.account(con) != account or (origin.id if origin else "") != unit_id:
             raise engine.ChangedError
         return relation.files.state if relation.files else lambda: None
 
@@ -231,7 +245,7 @@ def _uncapped(session: Session, request: Request, ledger: Ledger) -> str | None:
     if balance.cap is not None or balance.spent <= request.budget.epsilon:
         return None
     delta = f" and delta {float(balance.delta):g}" if balance.delta else ""
-    table = ledger.source.table.table
+    table = ledger.identity.table.table
     return f"no cap on {table}: its releases have spent epsilon {balance.epsilon_spent:g}{delta} together (mwem_budget sets one)"
 
 

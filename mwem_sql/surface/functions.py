@@ -168,9 +168,9 @@ def _suggest_domain(session: Session, arguments: dict[str, Any], _: list[str] | 
     relation = relations.describe(con, _name(arguments, "private_table", function), session.place, function)
     with Sandbox(session.settings) as sandbox:
         declared = from_schema(relation, sandbox)
-    ledger_of(con, relation, session.place, function).note(session.cursor(), None, function)
-    rows = engine.engine_of(session.cursor(), relation)
-    suggestions = {each.attribute: each for each in suggest_domain(rows, relation, declared)}
+    with ledger_of(con, relation, session.place, function).noted(session.cursor, None, function):
+        rows = engine.engine_of(session.cursor(), relation)
+        suggestions = {each.attribute: each for each in suggest_domain(rows, relation, declared)}
     found = {name: each for name, each in suggestions.items() if not each.missing}
     if not found and not declared:
         reasons = "; ".join(f"{each.attribute}: {each.missing}" for each in suggestions.values())
@@ -286,14 +286,15 @@ def _budget(session: Session, arguments: dict[str, Any], _: list[str] | None) ->
     unit = None
     if arguments["unit"] is not None:
         given = _name(arguments, "unit", function)
-        unit = relation.origin(given, function)
-        if unit is None:
+        column = relation.origin(given, function)
+        if column is None:
             raise refuse(
                 OptionError,
                 function,
                 f"unit ({given!r}) is computed by a view, so that a cap could not count by it",
                 f"name a column of {relation.charged.table} itself, or one that the view shows unchanged",
             )
+        unit = column.name
     rows_per_unit = read_whole(function, "rows_per_unit", arguments["rows_per_unit"], 1, 10**6)
     if unit is None and rows_per_unit != 1:
         raise refuse(
@@ -304,11 +305,13 @@ def _budget(session: Session, arguments: dict[str, Any], _: list[str] | None) ->
         )
     account = ledger_of(con, relation, session.place, function)
     balance = account.set_cap(session.cursor(), Cap(budget, unit, rows_per_unit))
+    others = [f"{name} (epsilon {float(spent):g})" for name, spent in account.other_names(session.cursor()).items()]
     return [
         {
             "schema_name": relation.charged.schema, "table_name": relation.charged.table, "epsilon": float(budget.epsilon),
             "delta": float(budget.delta), "epsilon_spent": balance.epsilon_spent, "delta_spent": float(balance.delta),
             "epsilon_left": balance.epsilon_left, "unit": unit, "rows_per_unit": rows_per_unit, "seeded": balance.seeded,
+            "also_charged_as": ", ".join(others) or None,
         }
     ]  # fmt: skip
 
@@ -441,7 +444,8 @@ FUNCTIONS = (
     Function(
         "mwem_budget",
         {"schema_name": "VARCHAR", "table_name": "VARCHAR", "epsilon": "DOUBLE", "delta": "DOUBLE", "epsilon_spent": "DOUBLE",
-         "delta_spent": "DOUBLE", "epsilon_left": "DOUBLE", "unit": "VARCHAR", "rows_per_unit": "INTEGER", "seeded": "INTEGER"},
+         "delta_spent": "DOUBLE", "epsilon_left": "DOUBLE", "unit": "VARCHAR", "rows_per_unit": "INTEGER", "seeded": "INTEGER",
+         "also_charged_as": "VARCHAR"},
         _budget,
     ),
     Function("mwem_policy", {"database_name": "VARCHAR", "require_caps": "BOOLEAN"}, _policy),
@@ -450,7 +454,7 @@ FUNCTIONS = (
         {"database_name": "VARCHAR", "schema_name": "VARCHAR", "table_name": "VARCHAR", "output": "VARCHAR", "epsilon": "DOUBLE",
          "delta": "DOUBLE", "action": "VARCHAR", "private": "BOOLEAN", "status": "VARCHAR", "started": "TIMESTAMP",
          "finished": "TIMESTAMP", "who": "VARCHAR", "unit": "VARCHAR", "rows_per_unit": "INTEGER", "epsilon_spent": "DOUBLE",
-         "epsilon_left": "DOUBLE", "intact": "BOOLEAN"},
+         "epsilon_left": "DOUBLE", "intact": "BOOLEAN", "version": "VARCHAR", "workload": "VARCHAR", "claimed": "VARCHAR"},
         _ledger,
     ),
     Function("mwem_weights", {"cell": "VARCHAR[]", "weight": "DOUBLE"}, _weights),

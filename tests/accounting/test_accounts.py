@@ -16,9 +16,11 @@ import duckdb
 import pytest
 from conftest import Connection, Open
 
+import mwem_sql
 from mwem_sql.accounting.accounts import ledger_of
 from mwem_sql.accounting.budget import Budget
 from mwem_sql.accounting.caps import Cap, Charge, pure_rho
+from mwem_sql.accounting.ledger import Ledger
 from mwem_sql.boundary.relations import describe
 from mwem_sql.database.catalog import Place
 from mwem_sql.errors import MwemError
@@ -194,6 +196,142 @@ def test_what_is_released_about_the_same_rows_stays_within_their_cap(
     assert met["full"] > sequences / 4  # caps are reached, not only kept
 
 
+class Files:
+    """Parquet files, and a DuckDB file that is only read, under caps in the curator's database; what is done to them, and by which ways they are asked for.
+
+    `held` has, for every path, the first sources whose rows it may hold: each Parquet file is one, and all tables of the DuckDB file are.
+    """
+
+    def __init__(self, chance: random.Random, folder: Path) -> None:
+        self.chance, self.folder, self.count = chance, folder, 0
+        self.con = mwem_sql.connect(str(folder / "curator.duckdb"))
+        self.held: dict[Path, set[str]] = {}
+        self.spent: Counter[str] = Counter()
+        self.met: Counter[str] = Counter()
+        for _ in range(chance.randrange(1, 4)):
+            path = self.fresh("first", ".parquet")
+            self.con.execute(f"COPY (SELECT true AS x) TO '{path}'")
+            self.held[path] = {path.name}
+        self.database = self.fresh("first", ".duckdb")
+        self.tables = ["t1", "t2"]
+        with duckdb.connect(str(self.database)) as there:
+            there.execute("CREATE TABLE t1 AS SELECT true AS x; CREATE TABLE t2 AS SELECT true AS x")
+        self.held[self.database] = {self.database.name}
+        self.capped = [path.name for path in self.held]
+        for path in list(self.held):
+            self.asked_for(path, lambda ledger: ledger.set_cap(self.con.cursor(), Cap(Budget(CAP))))
+
+    def fresh(self, start: str, ending: str) -> Path:
+        self.count += 1
+        return self.folder / f"{start}_{self.count}{ending}"
+
+    def asked_for(self, path: Path, act: Callable[[Ledger], object]) -> None:
+        """Do something with the ledger of what is in a file, by one of the ways that it can be reached."""
+        here = Place("curator", "main")
+        if path.suffix == ".parquet":
+            if self.chance.random() < 0.5:
+                text = str(path)
+            else:
+                text = self.fresh("view", "").name
+                self.con.execute(f"CREATE VIEW {text} AS SELECT NOT x AS x FROM read_parquet('{path}')")
+            act(ledger_of(self.con.cursor(), describe(self.con.cursor(), text, here, "f"), here, "f"))
+            return
+        way = self.chance.choice(["source", "read only", "writable"])
+        if way == "source":
+            self.con.execute("CALL mwem_attach('w', ?)", [str(path)]).fetchall()
+        else:
+            self.con.execute(f"ATTACH '{path}' AS w{' (READ_ONLY)' if way == 'read only' else ''}")
+        try:
+            text = f"w.main.{self.chance.choice(self.tables)}"
+            act(ledger_of(self.con.cursor(), describe(self.con.cursor(), text, here, "f"), here, "f"))
+        finally:
+            self.con.execute("CALL mwem_detach('w')" if way == "source" else "DETACH w").fetchall()
+
+    def ask(self) -> None:
+        path, epsilon = self.chance.choice(sorted(self.held)), self.chance.choice(SHARES)
+        charge = Charge(Budget(epsilon), pure_rho(epsilon))
+        try:
+            self.asked_for(path, lambda ledger: ledger.debit(self.con.cursor(), charge, "o", action="mwem_release"))
+        except MwemError:
+            self.met["refused"] += 1
+            return
+        self.met["released"] += 1
+        for first in self.held[path]:
+            self.spent[first] += epsilon
+
+    def act(self) -> None:
+        act = self.chance.choice(
+            [self.move, self.exchange, self.link, self.rewrite, self.copy, self.inside, *[self.ask] * 8]
+        )
+        self.met[act.__name__] += 1
+        act()
+
+    def some(self, suffix: str = "") -> Path:
+        return self.chance.choice(sorted(path for path in self.held if path.suffix.endswith(suffix)))
+
+    def move(self) -> None:
+        old = self.some()
+        new = self.fresh("moved", old.suffix)
+        old.rename(new)
+        self.held[new] = self.held.pop(old)
+
+    def exchange(self) -> None:
+        one = self.some()
+        other = self.some(one.suffix)
+        if one != other:
+            for old, new in ((one, self.folder / "interim"), (other, one), (self.folder / "interim", other)):
+                old.rename(new)
+            self.held[one], self.held[other] = self.held[other], self.held[one]
+
+    def link(self) -> None:
+        path = self.some()
+        new = self.fresh("link", path.suffix)
+        getattr(new, self.chance.choice(["symlink_to", "hardlink_to"]))(path.resolve())
+        self.held[new] = self.held[path]  # the same set: it is the same file
+
+    def rewrite(self) -> None:
+        """By its own rows, as a nightly job does: another file takes its name."""
+        path = self.some("parquet")
+        new = self.fresh("interim", ".parquet")
+        copyfile(path, new)
+        new.rename(path)
+        self.held[path] = set(self.held[path])
+
+    def copy(self) -> None:
+        path = self.some()
+        new = self.fresh("copy", path.suffix)
+        copyfile(path, new)
+        self.held[new] = set(self.held[path])
+
+    def inside(self) -> None:
+        """Names of tables in the DuckDB file."""
+        change = "ALTER TABLE t1 RENAME TO x; ALTER TABLE t2 RENAME TO t1; ALTER TABLE x RENAME TO t2"
+        with duckdb.connect(str(self.some("duckdb"))) as there:
+            there.execute(self.chance.choice([change, "CREATE OR REPLACE TABLE t2 AS FROM t1"]))
+
+
+@pytest.mark.parametrize(("sequences", "steps"), [(6, 25), pytest.param(400, 60, marks=pytest.mark.campaign)])
+def test_what_is_released_about_the_same_files_stays_within_their_cap(
+    sequences: int, steps: int, tmp_path: Path
+) -> None:
+    met: Counter[str] = Counter()
+    for seed in range(sequences):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        files = Files(random.Random(seed), folder)
+        for _ in range(steps):
+            files.act()
+            for first in files.capped:
+                assert files.spent[first] <= CAP, (seed, first, files.met)
+        met += files.met
+        met["full"] += sum(files.spent[first] == CAP for first in files.capped)
+        files.con.close()
+    print(f"\n{sequences} sequences of {steps} steps: {dict(met)}")
+    assert met["released"] > sequences
+    assert met["refused"] > sequences
+    assert met["full"] > sequences / 4
+
+
 def test_a_copied_file_has_no_budget_of_its_own_beside_the_first(connect: Open, tmp_path: Path) -> None:
     first = connect(tmp_path / "a.duckdb")
     first.execute("CREATE TABLE t AS SELECT true AS x; CREATE TABLE w AS SELECT 'x' AS predicate")
@@ -267,6 +405,32 @@ def test_files_have_one_account_whatever_reads_them(shared: Connection, tmp_path
     shared.execute(f"CALL mwem_release('{asked}', w, 0.2, rows := 5, output := 'a.main.o')").fetchall()
 
 
+@pytest.mark.parametrize("link", ["hardlink_to", "symlink_to", "rename"])
+def test_a_file_is_one_account_under_another_name(shared: Connection, tmp_path: Path, link: str) -> None:
+    if link == "rename":
+        (tmp_path / "one.parquet").rename(tmp_path / "again.parquet")
+    else:
+        getattr(tmp_path / "again.parquet", link)(tmp_path / "one.parquet")
+    with pytest.raises(duckdb.Error, match=r"0\.2 of 1 is left"):
+        shared.execute(f"CALL mwem_release('{tmp_path}/again.parquet', w, 0.5, rows := 5, output := 'o')")
+
+
+def test_files_that_exchange_their_names_are_refused_until_the_curator_confirms(
+    shared: Connection, tmp_path: Path
+) -> None:
+    """The path says one account, the inode another: which rows are in it, nobody can tell."""
+    moved_file(shared, tmp_path, "CREATE VIEW third AS FROM 'FOLDER/three.parquet'")
+    shared.execute("CALL mwem_budget('third', 1)").fetchall()
+    for old, new in (("one", "x"), ("three", "one"), ("x", "three")):
+        (tmp_path / f"{old}.parquet").rename(tmp_path / f"{new}.parquet")
+    call = "CALL mwem_release('third', w, 0.5, rows := 5, output := 'o')"
+    with pytest.raises(duckdb.Error, match=r"table \(a\.main\.third\) reads rows of 2 accounts"):
+        shared.execute(call)
+    shared.execute("CALL mwem_budget('third', 1)").fetchall()
+    shared.execute(call).fetchall()
+    assert shared.execute("SELECT DISTINCT intact FROM mwem_ledger()").fetchall() == [(True,)]
+
+
 def test_a_view_under_the_same_name_keeps_its_account_over_new_files(shared: Connection, tmp_path: Path) -> None:
     moved_file(shared, tmp_path, "CREATE OR REPLACE VIEW people AS FROM 'FOLDER/three.parquet'")
     with pytest.raises(duckdb.Error, match=r"0\.2 of 1 is left"):
@@ -283,7 +447,7 @@ def test_files_of_two_accounts_are_not_read_together(shared: Connection, tmp_pat
         shared.execute("CALL mwem_release('third', w, 0.5, rows := 5)")
     shared.execute("CALL mwem_budget('third', 1)").fetchall()
     shared.execute("CALL mwem_release('third', w, 0.5, rows := 5)").fetchall()
-    with pytest.raises(duckdb.Error, match=r"view \(a\.main\.all_of_them\) reads files of 2 accounts"):
+    with pytest.raises(duckdb.Error, match=r"table \(a\.main\.all_of_them\) reads rows of 2 accounts"):
         shared.execute("CALL mwem_release('all_of_them', w, 0.1, rows := 5)")
 
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import pwd
+from typing import Any
+
 import duckdb
 import pytest
 from conftest import Connection, Open
+
+from mwem_sql.private import engine
 
 
 def test_a_cap_follows_a_table_by_name_and_a_renamed_one_by_its_mark(con: Connection) -> None:
@@ -125,3 +131,81 @@ def test_a_database_may_be_called_mwem(connect: Open, tmp_path_factory: pytest.T
     con.execute("CREATE TABLE t (x BOOLEAN NOT NULL); CREATE TABLE w AS SELECT 'x' AS predicate")
     con.execute("CALL mwem_release('t', w, 1, rounds := 1, rows := 5)").fetchall()
     assert con.execute("SELECT output, intact FROM mwem_ledger()").fetchall() == [("mwem.main.t_synthetic", True)]
+
+
+VISITS = """
+    CREATE TABLE visits (person INTEGER, room INTEGER, x BOOLEAN NOT NULL);
+    INSERT INTO visits SELECT 7, i, i % 2 = 0 FROM range(40) t(i);
+    CREATE TABLE w AS SELECT 'x' AS predicate;
+    COMMENT ON COLUMN visits.person IS 'who came'"""
+BY_PERSON = "CALL mwem_release('{}', w, 0.5, rows := 5, unit := '{}', rows_per_unit := 3, output := '{}')"
+
+
+def test_a_unit_is_a_column_and_not_a_name(connect: Open) -> None:
+    """Two columns that exchange their names: one person would be forty."""
+    con = connect()
+    con.execute(VISITS)
+    con.execute("CALL mwem_budget('visits', 1, unit := 'person', rows_per_unit := 3)").fetchall()
+    con.execute("ALTER TABLE visits RENAME person TO y; ALTER TABLE visits RENAME room TO person")
+    con.execute("ALTER TABLE visits RENAME y TO room; ALTER TABLE visits ALTER room TYPE BIGINT")
+    wanted = "a release that protects one person, at most 3 rows cannot be counted under the cap on visits"
+    with pytest.raises(duckdb.Error, match=wanted):
+        con.execute(BY_PERSON.format("visits", "person", "o"))
+    con.execute("CREATE VIEW v AS SELECT room AS who, person AS elsewhere, x FROM visits")
+    with pytest.raises(duckdb.Error, match=wanted):
+        con.execute(BY_PERSON.format("v", "elsewhere", "o"))
+    con.execute(BY_PERSON.format("v", "who", "o")).fetchall()
+    rows = con.execute("SELECT column_name, comment FROM duckdb_columns() WHERE table_name = 'visits'").fetchall()
+    ((mark,),) = con.execute("SELECT DISTINCT unit_id FROM mwem.ledger").fetchall()
+    assert dict(rows) == {
+        "room": f"who came [mwem unit {mark}]",
+        "person": None,
+        "x": None,
+    }  # what was refused left nothing
+
+
+def test_a_cap_counts_what_was_released_by_the_same_column_under_another_name(connect: Open) -> None:
+    con = connect()
+    con.execute(VISITS)
+    con.execute(BY_PERSON.format("visits", "person", "o")).fetchall()
+    con.execute("ALTER TABLE visits RENAME person TO visitor")
+    spent = con.execute(
+        "SELECT epsilon_spent, unit FROM mwem_budget('visits', 1, unit := 'visitor', rows_per_unit := 3)"
+    ).fetchall()
+    assert spent == [(0.5, "visitor")]
+    con.execute("CREATE OR REPLACE TABLE visits AS FROM visits")  # its marks are gone, its names are not
+    con.execute(BY_PERSON.format("visits", "visitor", "p")).fetchall()
+    assert con.execute("SELECT count(DISTINCT unit_id), max(epsilon) FROM mwem.ledger").fetchall() == [(1, 0.5)]
+    with pytest.raises(duckdb.Error, match="0 of 1 is left"):
+        con.execute(BY_PERSON.format("visits", "visitor", "q"))
+
+
+def test_columns_that_are_exchanged_after_the_debit_are_not_released(
+    connect: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    con = connect()
+    con.execute(VISITS)
+    answers = engine.true_answers
+
+    def exchanged(*given: Any, **options: Any) -> Any:
+        con.cursor().execute("ALTER TABLE visits RENAME person TO y; ALTER TABLE visits RENAME room TO person")
+        con.cursor().execute("ALTER TABLE visits RENAME y TO room")
+        return answers(*given, **options)
+
+    monkeypatch.setattr(engine, "true_answers", exchanged)
+    with pytest.raises(duckdb.Error, match="were replaced or written to while they were read"):
+        con.execute(BY_PERSON.format("visits", "person", "o"))
+
+
+def test_the_ledger_says_who_the_system_says(con: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOGNAME", "the-director")
+    con.execute("CALL mwem_release('people', workload, 1, rounds := 1, version := 'May')").fetchall()
+    con.execute("CALL mwem_release('people', workload, 1, rounds := 1, version := 'June')").fetchall()
+    con.execute("FROM mwem_compare('people', 'people_synthetic', workload)").fetchall()
+    rows = con.execute("SELECT who, claimed, version, workload, finished > started FROM mwem_ledger()").fetchall()
+    system = pwd.getpwuid(os.getuid()).pw_name
+    assert rows == [
+        (system, "the-director", "May", "age > 40 and 2 more", True),
+        (system, "the-director", "June", "age > 40 and 2 more", True),
+        (system, "the-director", None, None, True),
+    ]

@@ -80,16 +80,79 @@ def test_accounts_go_by_the_file_and_not_by_the_alias(
         con.execute("CALL mwem_release('direct.people', workload, 0.6, rows := 5, output := 'o')")
 
 
-def test_a_cap_in_the_file_itself_is_not_evaded(connect: Open, con: duckdb.DuckDBPyConnection, private: Path) -> None:
+@pytest.mark.parametrize(
+    "before",
+    [
+        "CALL mwem_budget('people', 1)",
+        "CALL mwem_budget('people', 1); ALTER TABLE people RENAME TO crowd; CREATE VIEW people AS FROM crowd",
+        "CALL mwem_budget('people', 1); CREATE TABLE copied AS FROM people; ALTER TABLE people RENAME TO x; ALTER TABLE copied RENAME TO people",
+        "CALL mwem_policy(require_caps := true)",
+        "CALL mwem_release('people', asked, 1, rows := 5)",
+    ],
+)
+def test_a_file_with_a_ledger_answers_for_its_tables_itself(
+    connect: Open, con: duckdb.DuckDBPyConnection, private: Path, before: str
+) -> None:
+    """A cap, a policy or what was spent there can neither be kept nor counted where the file is only read."""
     con.execute("CALL mwem_detach('w')").fetchall()
-    own = connect(private)
-    own.execute("CALL mwem_budget('people', 1)").fetchall()
-    own.close()
+    there = connect(private)
+    there.execute(f"CREATE TABLE asked AS SELECT 'age > 40' AS predicate; {before}").fetchall()
+    there.close()
     con.execute("CALL mwem_attach('w', ?)", [str(private)])
-    with pytest.raises(
-        duckdb.Error, match=r"table \('people'\) has a cap in its own file, which is opened to be read only"
-    ):
-        con.execute("CALL mwem_release('w.people', workload, 0.5, rows := 5)")
+    for call in ("CALL mwem_release('w.people', workload, 0.5, rows := 5)", "CALL mwem_budget('w.people', 9)"):
+        with pytest.raises(duckdb.Error, match="that has a ledger of its own, and is opened to be read only"):
+            con.execute(call)
+    con.execute("CALL mwem_detach('w')").fetchall()
+    con.execute(f"ATTACH '{private}' AS direct (READ_ONLY)")
+    with pytest.raises(duckdb.Error, match="that has a ledger of its own, which is attached READ_ONLY"):
+        con.execute("CALL mwem_budget('direct.people', 9)")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ALTER TABLE people RENAME TO crowd",
+        "CREATE TABLE crowd AS FROM people",
+        "ALTER TABLE people RENAME TO x; ALTER TABLE others RENAME TO people; ALTER TABLE x RENAME TO others; CREATE TABLE crowd AS FROM others",
+    ],
+)
+def test_tables_of_a_file_that_cannot_be_marked_are_one_account(
+    con: duckdb.DuckDBPyConnection, private: Path, tmp_path: Path, change: str
+) -> None:
+    con.execute("CALL mwem_detach('w')").fetchall()
+    with duckdb.connect(str(private)) as there:
+        there.execute("CREATE TABLE others AS FROM people LIMIT 0; DROP VIEW old")
+    con.execute("CALL mwem_attach('w', ?)", [str(private)])
+    con.execute("CALL mwem_budget('w.people', 1)").fetchall()
+    con.execute("CALL mwem_release('w.people', workload, 0.5, rows := 5)").fetchall()
+    con.execute("CALL mwem_detach('w')").fetchall()
+    with duckdb.connect(str(private)) as there:
+        there.execute(change)
+    moved = tmp_path / "moved.duckdb"
+    private.rename(moved)
+    con.execute("CREATE TABLE d AS SELECT 'age' AS attribute, 0 AS low, 99 AS high")
+    con.execute("CALL mwem_attach('w', ?)", [str(moved)])
+    call = "CALL mwem_release('{}', workload, 0.6, rows := 5, output := 'curator.main.o', domain := 'd')"
+    with pytest.raises(duckdb.Error, match=r"does not fit the cap on crowd: 0\.5 of 1 is left"):
+        con.execute(call.format("w.crowd"))
+    shown = con.execute("SELECT epsilon_spent, also_charged_as FROM mwem_budget('w.crowd', 1)").fetchall()
+    assert shown == [(0.5, f"{private}.main.people (epsilon 0.5)")]
+    con.execute("CALL mwem_detach('w')").fetchall()
+    con.execute(f"ATTACH '{moved}' AS direct")  # writable: its ledger would be its own, but the curator's is attached
+    with pytest.raises(duckdb.Error, match=r"does not fit the cap on crowd: 0\.5 of 1 is left"):
+        con.execute(call.format("direct.crowd"))
+    hard = tmp_path / "hard.duckdb"
+    con.execute("DETACH direct")
+    hard.hardlink_to(moved)
+    con.execute("CALL mwem_attach('w', ?)", [str(hard)])
+    with pytest.raises(duckdb.Error, match=r"does not fit the cap on crowd: 0\.5 of 1 is left"):
+        con.execute(call.format("w.crowd"))
+
+
+def test_a_cap_per_person_needs_a_column_that_can_be_marked(con: duckdb.DuckDBPyConnection) -> None:
+    with pytest.raises(duckdb.Error, match=r"unit \('age'\) is known by its name alone.*ATTACH its file writable"):
+        con.execute("CALL mwem_budget('w.people', 1, unit := 'age', rows_per_unit := 3)")
+    assert con.execute("FROM mwem_ledger()").fetchall() == []
 
 
 def test_what_cannot_be_attached_is_refused(con: duckdb.DuckDBPyConnection, private: Path, tmp_path: Path) -> None:

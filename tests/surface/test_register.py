@@ -260,7 +260,7 @@ def test_a_read_only_database_answers_but_cannot_be_released(connect: Open, tmp_
     assert con.execute("SELECT mwem_count('people_synthetic', 'age > 50') >= 0").fetchall() == [(True,)]
     assert con.execute(CALL).fetchall()[0][REUSED] is True
     with pytest.raises(
-        duckdb.Error, match=r"output \(a.main.other\) is in a database that cannot be written. Hint: give output"
+        duckdb.Error, match=r"is in a file that has a ledger of its own, which is attached READ_ONLY\. Hint: attach it"
     ):
         con.execute("CALL mwem_release('people', workload, 1, output := 'other')")
     mwem_sql.unregister(con)

@@ -11,12 +11,12 @@ from typing import cast
 import duckdb
 import pyarrow as pa
 
-from mwem_sql.accounting.ledger import Ledger
 from mwem_sql.boundary import relations
+from mwem_sql.boundary.files import keys_of
 from mwem_sql.boundary.sources import Facts
 from mwem_sql.database import calls
 from mwem_sql.database.catalog import Place
-from mwem_sql.database.metadata import key
+from mwem_sql.database.metadata import read_rows
 from mwem_sql.errors import BudgetError, TableError, refuse
 from mwem_sql.private.engines.protocol import Engine
 
@@ -114,23 +114,22 @@ class DuckDBFile:
         return self.facts(self._con.cursor(), parts, function)
 
     def facts(self, con: duckdb.DuckDBPyConnection, parts: Sequence[str], function: str) -> Facts:
-        """What DuckDB's own rules say of a relation, read in the file's instance; a cap in the file itself is refused.
+        """What DuckDB's own rules say of a relation, read in the file's instance. All its tables are one account, that of the file.
 
-        The file is not written to, so that a cap in it could not be kept.
+        The file is not written to: no table can be marked, and a name inside it may mean another table tomorrow. For the same reason a
+        file that has a ledger is refused: what was spent and capped there could neither be kept nor added to.
         """
         text = ".".join('"' + part.replace('"', '""') + '"' for part in parts)
         relation = relations.describe(con, text, Place.of(con), function)
-        charged = relation.charged
-        if Ledger.of_table(charged.database, charged).balance(con).cap is not None:
+        if read_rows(con, relation.charged.database, "journal"):
             raise refuse(
                 BudgetError,
                 function,
-                f"table ({charged.table!r}) has a cap in its own file, which is opened to be read only",
+                f"table ({relation.charged.table!r}) is in a file ({self.path!r}) that has a ledger of its own, and is opened to be read only",
                 "ATTACH the file writable and release it there, so that the release can be debited in it",
             )
-        keys = ((self.path, *key("", charged.schema, charged.table)[1:]),)
         return Facts(
-            relation.name.schema, relation.name.table, relation.columns, relation.tree(), (keys,), relation.checks, relation.declared,
+            relation.name.schema, relation.name.table, relation.columns, relation.tree(), (keys_of(self.path),), relation.checks, relation.declared,
             relation.below,
         )  # fmt: skip
 
