@@ -10,7 +10,7 @@ takes nothing by its printed text: rules and expressions are read as trees, whos
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlglot import exp
@@ -50,7 +50,10 @@ _COLUMNS = """
     FROM pg_attribute AS a LEFT JOIN pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
     WHERE a.attrelid = $1::oid AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"""
 # citext is a text whose cast to text runs no code. An operator class of a user's for an enum would run when it is grouped by.
-_TYPE = """
+_KINDS_OF_TYPES = """
+    WITH RECURSIVE chain(oid) AS (
+        SELECT unnest(string_to_array($1::text, ',')::oid[]) UNION SELECT t.typbasetype FROM pg_type AS t JOIN chain ON t.oid = chain.oid WHERE t.typtype = 'd'
+    )
     SELECT t.oid::bigint AS oid, t.typname::text AS name, n.nspname::text AS schema, t.typtype::text AS kind, t.typbasetype::bigint AS base,
         t.typtypmod AS modifier, t.typnotnull AS required,
         t.typname = 'citext' AND t.typtype = 'b' AND EXISTS (
@@ -60,7 +63,7 @@ _TYPE = """
             WHERE d.classid = 'pg_type'::regclass AND d.objid = t.oid AND d.deptype = 'e' AND e.extname = 'citext'
         ) AS binary_text,
         EXISTS (SELECT 1 FROM pg_opclass AS o WHERE o.opcintype = t.oid AND o.oid >= 16384) AS classed
-    FROM pg_type AS t JOIN pg_namespace AS n ON n.oid = t.typnamespace WHERE t.oid = $1::oid"""
+    FROM chain JOIN pg_type AS t ON t.oid = chain.oid JOIN pg_namespace AS n ON n.oid = t.typnamespace"""
 _LABELS = "SELECT enumlabel::text AS label FROM pg_enum WHERE enumtypid = $1::oid ORDER BY enumsortorder"
 _CHECKS = "SELECT pg_get_constraintdef(oid) AS text FROM pg_constraint WHERE conrelid = $1::oid AND contype = 'c' ORDER BY conname"
 _TYPE_CHECKS = "SELECT pg_get_constraintdef(oid) AS text FROM pg_constraint WHERE contypid = $1::oid AND contype = 'c' ORDER BY conname"
@@ -105,6 +108,7 @@ class Catalog:
     def __init__(self, ask: Ask, identity: str) -> None:
         self._ask = ask
         self._identity = identity
+        self._kinds: dict[int, Row] = {}
 
     def find(self, parts: Sequence[str], function: str) -> Row:
         """What a name stands for now, in the catalog's own spelling; refused if it could not be a private relation, whatever it reads."""
@@ -189,6 +193,7 @@ class Catalog:
         """The columns that have a type of DuckDB's, and the conditions of their domains."""
         columns: list[Column] = []
         texts: list[str] = []
+        self._look_up(row["type"] for row in listed)
         for row in listed:
             column, conditions = self._column(row, ids.get(row["name"], ""))
             if column is not None:
@@ -202,7 +207,7 @@ class Catalog:
         checks: list[str] = []
         is_domain = False
         while True:
-            (kind,) = self._ask(_TYPE, [oid])
+            kind = self._kinds[oid]
             if kind["kind"] != "d":
                 break
             is_domain = True
@@ -288,20 +293,30 @@ class Catalog:
         return facts, read | {relation["oid"]}
 
     def _numbers(self, trees: Sequence[Node]) -> Numbers:
-        """What the numbers in trees stand for. Arrays are passed as one text: drivers differ in how they pass them."""
-        functions, operators, types = (",".join(map(str, sorted(listed))) for listed in numbers_in(trees))
+        """What the numbers in trees stand for."""
+        functions, operators, types = numbers_in(trees)
+        self._look_up(types)
         return Numbers(
-            {row["oid"]: _function(row) for row in self._ask(_FUNCTIONS, [functions])},
-            {row["oid"]: (row["code"], _function(row)) for row in self._ask(_OPERATORS, [operators])},
-            {int(number): self._type_of(int(number)) for number in types.split(",") if number},
+            {row["oid"]: _function(row) for row in self._ask(_FUNCTIONS, [_listed(functions)])},
+            {row["oid"]: (row["code"], _function(row)) for row in self._ask(_OPERATORS, [_listed(operators)])},
+            {number: self._base(number) for number in types if number in self._kinds},
         )
 
-    def _type_of(self, number: int) -> Type:
-        while True:
-            (kind,) = self._ask(_TYPE, [number])
-            if kind["kind"] != "d":
-                return Type(kind["kind"], number, kind["binary_text"])
+    def _look_up(self, types: Iterable[int]) -> None:
+        """Learn what types are, and those that they are domains over."""
+        news = set(types) - self._kinds.keys()
+        if news:
+            self._kinds |= {row["oid"]: row for row in self._ask(_KINDS_OF_TYPES, [_listed(news)])}
+
+    def _base(self, number: int) -> Type:
+        while (kind := self._kinds[number])["kind"] == "d":
             number = kind["base"]
+        return Type(kind["kind"], number, kind["binary_text"])
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    """An array as one text: drivers differ in how they pass one."""
+    return ",".join(map(str, sorted(numbers)))
 
 
 def _function(row: Row) -> Function:
