@@ -18,10 +18,9 @@ from servers import MISSING
 pytest.importorskip("adbc_driver_postgresql", reason=MISSING)
 
 from mwem_sql.compiler.dialects.postgresql import PostgreSQL as Dialect
-from mwem_sql.compiler.dialects.portable import Portable
 from mwem_sql.database.ticks import cast
 from mwem_sql.private.engines import postgresql, postgresql_catalog, postgresql_rules
-from mwem_sql.private.engines.postgresql_expressions import Expressions
+from mwem_sql.private.engines.postgresql_expressions import Expressions, Function
 
 
 @pytest.mark.parametrize(
@@ -64,7 +63,7 @@ class _Everything(frozenset[str]):
 
 BROKEN: dict[str, Callable[[pytest.MonkeyPatch], object]] = {
     "functions of other rows": _no_functions,
-    "operators behind other words": lambda patch: patch.setattr(Expressions, "_operator", lambda self, number: next(((0, own) for own in [self._function(65)] if own.shipped), (0, _EQUAL))),
+    "operators behind other words": lambda patch: patch.setattr(Expressions, "_operator", lambda self, number: (_OPERATOR(self, number)[0], _EQUAL)),
     "functions that fail": lambda patch: patch.setattr(Expressions, "_cannot_fail", lambda *_: True),
     "clauses": _any_clause,
     "sets": _all_of(_no_functions, _any_clause),
@@ -78,7 +77,8 @@ BROKEN: dict[str, Callable[[pytest.MonkeyPatch], object]] = {
     ),
     "computed columns": lambda patch: patch.setattr(postgresql_catalog.Catalog, "_check_generated", lambda *_: None),
 }  # fmt: skip
-_EQUAL = __import__("mwem_sql.private.engines.postgresql_expressions", fromlist=["Function"]).Function("=", "int4eq", shipped=True)
+_OPERATOR = Expressions._operator
+_EQUAL = Function("=", "int4eq", shipped=True)
 
 
 @pytest.mark.campaign

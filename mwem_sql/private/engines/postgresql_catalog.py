@@ -71,11 +71,13 @@ _RULE = """
     SELECT rulename::text AS name, ev_enabled::text AS enabled, is_instead, ev_qual::text AS condition, ev_action::text AS action
     FROM pg_rewrite WHERE ev_class = $1::oid AND ev_type = '1'"""
 _FUNCTIONS = """
-    SELECT p.oid::bigint AS oid, p.oid::regproc::text AS name, p.prosrc::text AS source, p.oid < 16384 AND p.prolang = 12 AND p.prokind = 'f'
+    SELECT p.oid::bigint AS oid, CASE WHEN p.pronamespace = 'pg_catalog'::regnamespace THEN '' ELSE p.pronamespace::regnamespace::text || '.' END
+        || p.proname AS name, p.prosrc::text AS source, p.oid < 16384 AND p.prolang = 12 AND p.prokind = 'f'
         AND NOT p.proretset AND p.provolatile = 'i' AND p.pronamespace = 'pg_catalog'::regnamespace AS shipped
     FROM pg_proc AS p WHERE p.oid = ANY (string_to_array($1::text, ',')::oid[])"""
 _OPERATORS = """
-    SELECT o.oid::bigint AS oid, p.oid::bigint AS code, o.oid::regoper::text AS name, p.prosrc::text AS source, o.oid < 16384 AND p.oid < 16384
+    SELECT o.oid::bigint AS oid, p.oid::bigint AS code, CASE WHEN o.oprnamespace = 'pg_catalog'::regnamespace THEN ''
+        ELSE o.oprnamespace::regnamespace::text || '.' END || o.oprname AS name, p.prosrc::text AS source, o.oid < 16384 AND p.oid < 16384
         AND p.prolang = 12 AND p.prokind = 'f' AND NOT p.proretset AND p.provolatile = 'i' AND p.pronamespace = 'pg_catalog'::regnamespace AS shipped
     FROM pg_operator AS o JOIN pg_proc AS p ON p.oid = o.oprcode WHERE o.oid = ANY (string_to_array($1::text, ',')::oid[])"""
 # What scans call by name or through a type: made anew by a superuser, in pg_catalog itself, it would run for every row.
