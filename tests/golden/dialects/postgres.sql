@@ -14,12 +14,12 @@ FROM (
   SELECT
     __groups.c0 AS v0,
     CAST(CASE
-      WHEN CAST(__groups.c1 AS TEXT) COLLATE "C" IS NULL
+      WHEN CAST(ENUM_OUT(__groups.c1) AS TEXT) COLLATE "C" IS NULL
       THEN 0
       ELSE CASE
-        WHEN CAST(__groups.c1 AS TEXT) COLLATE "C" >= 'M'
-        THEN CASE WHEN CAST(__groups.c1 AS TEXT) COLLATE "C" = 'M' THEN 1 ELSE 0 END
-        ELSE CASE WHEN CAST(__groups.c1 AS TEXT) COLLATE "C" = 'F' THEN 0 ELSE 0 END
+        WHEN CAST(ENUM_OUT(__groups.c1) AS TEXT) COLLATE "C" >= 'M'
+        THEN CASE WHEN CAST(ENUM_OUT(__groups.c1) AS TEXT) COLLATE "C" = 'M' THEN 1 ELSE 0 END
+        ELSE CASE WHEN CAST(ENUM_OUT(__groups.c1) AS TEXT) COLLATE "C" = 'F' THEN 0 ELSE 0 END
       END
     END AS SMALLINT) AS v1,
     CAST(CASE
@@ -153,11 +153,17 @@ FROM (
             ROW_NUMBER() OVER (
               PARTITION BY CAST("person" AS TEXT) COLLATE "C"
               ORDER BY MD5(
-                CAST(CAST("person" AS TEXT) COLLATE "C" AS TEXT) || ' ' || CAST(CAST(CASE
-                  WHEN "age" IS NULL
-                  THEN 0
-                  ELSE CASE WHEN "age" >= 18 THEN CASE WHEN "age" >= 65 THEN 0 ELSE 1 END ELSE 0 END
-                END AS SMALLINT) AS TEXT) || ' ' || CAST(CAST(CASE WHEN "yes" = TRUE THEN 1 WHEN "yes" = FALSE THEN 0 ELSE 0 END AS SMALLINT) AS TEXT)
+                CONCAT(
+                  CAST("person" AS TEXT) COLLATE "C",
+                  ' ',
+                  CAST(CASE
+                    WHEN "age" IS NULL
+                    THEN 0
+                    ELSE CASE WHEN "age" >= 18 THEN CASE WHEN "age" >= 65 THEN 0 ELSE 1 END ELSE 0 END
+                  END AS SMALLINT),
+                  ' ',
+                  CAST(CASE WHEN "yes" = TRUE THEN 1 WHEN "yes" = FALSE THEN 0 ELSE 0 END AS SMALLINT)
+                )
               ), CAST(CASE
                 WHEN "age" IS NULL
                 THEN 0

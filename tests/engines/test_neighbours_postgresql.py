@@ -1,0 +1,127 @@
+"""Neighbours on a PostgreSQL server: what a call shows before its debit is the same, and true answers move by no more than the noise is made for.
+
+`pytest -m campaign -n0 -s tests/engines/test_neighbours_postgresql.py` asks 20,000 pairs; `neighbours_postgresql.py` says what they are.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+
+import adbc_driver_manager
+import pytest
+from neighbours import neighbours
+from neighbours_postgresql import Server, random_rows, server, world
+from servers import MISSING
+
+pytest.importorskip("adbc_driver_postgresql", reason=MISSING)
+
+from mwem_sql.compiler.dialects.postgresql import PostgreSQL as Dialect
+from mwem_sql.database.ticks import cast
+from mwem_sql.private.engines import postgresql, postgresql_catalog, postgresql_rules
+from mwem_sql.private.engines.postgresql_expressions import Expressions, Function
+
+
+@pytest.mark.parametrize(
+    ("worlds", "each"),
+    [pytest.param(40, 2, marks=pytest.mark.engines), pytest.param(2900, 8, marks=pytest.mark.campaign)],
+)
+def test_neighbours_on_a_server(worlds: int, each: int, postgresql: int) -> None:
+    met: Counter[str] = Counter()
+    with server(postgresql) as place:
+        reached = max(_world(place, seed, each, met) for seed in range(worlds))
+    pairs = met["released"] + met["refused"] + met["failed"]
+    print(f"\n{worlds} relations, {pairs} pairs of neighbours: {dict(met)}; answers move by at most {reached:.3f} of what the noise is made for")  # fmt: skip
+    assert met["released"] > pairs / 6
+    assert met["refused"] > pairs / 6
+    assert met["failed"] == 0  # no row makes a scan fail
+    assert reached > 0.99  # the bounds are not idle
+
+
+def _all_of(*patches: Callable[[pytest.MonkeyPatch], object]) -> Callable[[pytest.MonkeyPatch], object]:
+    return lambda patch: [one(patch) for one in patches]
+
+
+def _no_functions(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Expressions, "_check_function", lambda *_: None)
+
+
+def _any_clause(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(postgresql_rules, "_FILLED", _Everything())
+
+
+def _named_citext(patch: pytest.MonkeyPatch) -> None:
+    judge = postgresql_catalog.Catalog._type
+    patch.setattr(postgresql_catalog.Catalog, "_type", lambda self, kind, modifier, is_domain: "VARCHAR" if kind["name"] == "citext" else judge(self, kind, modifier, is_domain=is_domain))  # fmt: skip
+
+
+class _Everything(frozenset[str]):
+    def __contains__(self, _: object) -> bool:
+        return True
+
+
+BROKEN: dict[str, Callable[[pytest.MonkeyPatch], object]] = {
+    "functions of other rows": _no_functions,
+    "operators behind other words": lambda patch: patch.setattr(Expressions, "_operator", lambda self, number: (_OPERATOR(self, number)[0], _EQUAL)),
+    "functions that fail": lambda patch: patch.setattr(Expressions, "_cannot_fail", lambda *_: True),
+    "clauses": _any_clause,
+    "sets": _all_of(_no_functions, _any_clause),
+    "row positions": lambda patch: patch.setattr(Expressions, "_check_column", lambda *_: None),
+    "users' casts": lambda patch: patch.setattr(Dialect, "text", lambda _, value, __: cast(value, "VARCHAR")),
+    "types by their name": _named_citext,
+    "foreign tables": lambda patch: patch.setattr(postgresql_catalog, "_KINDS", {}),
+    "policies": _all_of(
+        lambda patch: patch.setattr(postgresql_catalog, "_check", lambda *_, **__: None),
+        lambda patch: patch.setattr(postgresql, "_SETTINGS", tuple(own for own in postgresql._SETTINGS if "row_security" not in own)),
+    ),
+    "computed columns": lambda patch: patch.setattr(postgresql_catalog.Catalog, "_check_generated", lambda *_: None),
+}  # fmt: skip
+_OPERATOR = Expressions._operator
+_EQUAL = Function("=", "int4eq", shipped=True)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("broken", BROKEN)
+def test_a_broken_boundary_is_caught(broken: str, postgresql: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without one of its rules, some pair of neighbours is told apart."""
+    BROKEN[broken](monkeypatch)
+    with server(postgresql) as place:
+        for seed in range(1000):
+            try:
+                _world(place, seed, 4, Counter())
+            except AssertionError:
+                print(f"\n{broken}: caught at relation {seed + 1}")
+                return
+    pytest.fail(f"{broken}: not caught")
+
+
+def _world(place: Server, seed: int, each: int, met: Counter[str]) -> float:
+    chance = random.Random(seed)
+    made, rows, reached = world(chance), random_rows(chance), 0.0
+    try:
+        place.make(made)
+        place.fill(made, rows)
+    except adbc_driver_manager.Error:  # not a relation that PostgreSQL knows
+        met["not SQL"] += 1
+        return reached
+    plan = place.plan(made)
+    whole = place.look(made, plan)
+    for fewer in neighbours(chance, made, rows, each):  # type: ignore[arg-type]
+        try:
+            place.fill(made, fewer)
+        except adbc_driver_manager.Error:  # a materialized view whose expression fails is not made anew
+            met["not made"] += 1
+            continue
+        part = place.look(made, plan)
+        assert part.public == whole.public, (seed, made)
+        if whole.answers is None or part.answers is None:
+            met["refused" if isinstance(plan, str) else "failed"] += 1
+            continue
+        met["released"] += 1
+        for one, other, bound in zip(whole.answers, part.answers, whole.bounds, strict=True):
+            moved = sum(abs(x - y) for x, y in zip(one, other, strict=True))
+            allowed = bound * made.rows_per_unit
+            assert moved <= allowed, (seed, made, moved, allowed)
+            reached = max(reached, moved / allowed)
+    return reached
