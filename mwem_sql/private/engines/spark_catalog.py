@@ -108,7 +108,7 @@ class Relation:
                 )  # fmt: skip
         frame = session.table(name)
         files = DataFiles.of_table(session, str(info["location"]), frame.inputFiles(), function)
-        found = cls(session, (info["namespace"][-1], info["table_name"]), kind, files, function)
+        found = cls(session, (fold(info["namespace"][-1]), fold(info["table_name"])), kind, files, function)
         found.schema = frame.schema
         found._is_table = True
         found._partitions = [fold(column) for column in info.get("partition_columns", [])]
