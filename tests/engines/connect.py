@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pyarrow.parquet as pq
 import servers
 from random_tables import into_parquet, make
@@ -19,7 +20,69 @@ from test_differential import compared
 from test_example import PEOPLE, printed
 
 import mwem_sql
-from mwem_sql.private.engines.spark import FilesSnapshot
+from mwem_sql.boundary.files import keys_of
+from mwem_sql.errors import MwemError
+from mwem_sql.private.engines.spark import FilesSnapshot, Spark
+
+
+def identities(address: str, folder: Path) -> dict[str, Any]:
+    """One folder under many spellings, tables that are renamed into each other, and settings of the user's session, through a server."""
+    engine = Spark.of_remote(address, None)
+    session = engine._session
+    people = folder / "anywhere"
+    (folder / "link").symlink_to(people)
+    spellings = [
+        f"{people}",
+        f"{people}/",
+        f"file:{people}",
+        f"file://{people}",
+        f"{folder}/link",
+        f"{folder}/./link/../anywhere",
+    ]
+    found = [engine.describe(["parquet", spelling], "test") for spelling in spellings]
+    write = pq.write_table
+    for value in ("1", "[x]{a,b}*"):
+        (folder / "parted" / f"k={value}").mkdir(parents=True)
+        write(pa.table({"age": pa.array([1], pa.int32())}), folder / "parted" / f"k={value}" / "0.parquet")
+    refused = []
+    for spelling in (
+        f"{people}*",
+        f"{folder}/{{anywhere,none}}",
+        f"viewfs:{people}",
+        f"{people}/none",
+        f"{folder}/parted",
+    ):
+        try:
+            engine.describe(["parquet", spelling], "test")
+        except MwemError as error:
+            refused.append(str(error))
+    for name, account in (("a", "aaaa"), ("b", "bbbb")):
+        session.sql(f"CREATE TABLE {name} (age INT) USING parquet").collect()
+        engine.mark(["default", name], account)
+    for old, new in (("a", "c"), ("b", "a"), ("c", "b")):
+        session.sql(f"ALTER TABLE {old} RENAME TO {new}").collect()
+    for name, value in (
+        ("ansi.enabled", "true"),
+        ("caseSensitive", "true"),
+        ("sources.validatePartitionColumns", "true"),
+    ):
+        session.conf.set(f"spark.sql.{name}", value)
+    session.sql(
+        f"CREATE TABLE parted (age INT, k INT) USING parquet PARTITIONED BY (k) LOCATION '{folder}/parted'"
+    ).collect()
+    session.sql("MSCK REPAIR TABLE parted").collect()
+    session.sql("CREATE TEMPORARY VIEW parted AS SELECT 1 AS age").collect()
+    with engine.snapshot() as snapshot:
+        facts = snapshot.describe(["PARTED"], "test")
+        text = f"SELECT COUNT(*) AS n, COUNT(k) AS known FROM {facts.rows.sql('spark')}"
+        (row,) = [row for batch in snapshot.run(text, 1) for row in batch.to_pylist()]
+    marks = [engine.describe(["default", name], "test").mark for name in ("a", "b")]
+    engine.close()
+    own = {key for path in people.iterdir() for key in keys_of(str(path))}
+    return {
+        "accounts": len({facts.keys for facts in found}), "same files": own <= set(found[0].keys[0]), "refused": refused, "marks": marks,
+        "settled": [*((column.name, column.type) for column in facts.columns), *row.values()], "left": 5 - len(refused),
+    }  # fmt: skip
 
 
 def main() -> None:
@@ -40,6 +103,7 @@ def main() -> None:
         (folder / "anywhere").mkdir()
         pq.write_table(PEOPLE, folder / "anywhere" / "0.parquet")
         facts["example"] = printed(folder, address, f'parquet."{folder}/anywhere"')
+        facts |= identities(address, folder)
         into_parquet(make(5), folder / "people")
         con.execute(
             "CREATE TABLE people_domain (attribute VARCHAR, low VARCHAR, high VARCHAR); INSERT INTO people_domain VALUES ('person', '0', '40')"
