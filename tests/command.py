@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -35,9 +36,12 @@ def run(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     )
 
 
-def call(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    try:
-        code = cli.main(list(arguments))
-    except SystemExit as leaving:  # argparse
-        code = int(str(leaving.code))
+def call(capsys: pytest.CaptureFixture[str], *arguments: str, stdin: str = "") -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of a call without a process of its own, which would take a second to start."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.stdin", io.StringIO(stdin))
+        try:
+            code = cli.main(list(arguments))
+        except SystemExit as leaving:  # argparse
+            code = int(str(leaving.code))
     return code, *capsys.readouterr()

@@ -9,19 +9,24 @@ import re
 
 from mwem_sql.errors import did_you_mean
 
-_ARGUMENTS = re.compile(r"Macro (mwem_\w+)\(\) does not support the supplied arguments.*?\n\s*\1\((.*)\)", re.DOTALL)
-_GIVEN = re.compile(r"\b(\w+)\s*(?::=|=>)")
+# The signature is one line. DuckDB 1.4 and 1.5 quote the statement below it, where the misspelt option stands like one of the signature.
+_ARGUMENTS = re.compile(
+    r"Macro (mwem_\w+)\(\) does not support the supplied arguments[^\n]*\n[^\n]*\n\s*\1\(([^\n]*)\)"
+)
+_GIVEN = re.compile(r'\b(\w+)"?\s*(?::=|=>)')
 _EQUALS = re.compile(r'Referenced column "(\w+)" (?:not found|was not found)')
-_OPTION = re.compile(r"(\w+) := ")
+_PARAMETER = re.compile(r"(?:^|, )(\w+)( := )?")
 
 
 def with_hint(message: str, statement: str) -> str:
     """The message, and below it which option was meant, if that can be told."""
     refused = _ARGUMENTS.search(message)
     if refused is not None:
-        options = _OPTION.findall(refused[2])
-        for name in _GIVEN.findall(statement):
-            if name not in options:
+        parameters = _PARAMETER.findall(refused[2])
+        options = [name for name, default in parameters if default]
+        names = {name.lower() for name, _ in parameters}  # whichever has no default may be given by name, too
+        for name in _GIVEN.findall(statement[max(0, statement.lower().find(refused[1])) :]):
+            if name.lower() not in names:
                 return f"{message.splitlines()[0]}\nHint: {refused[1]} has no option {name}; {did_you_mean(name, options)}it has {', '.join(options) or 'none'}"
     written = _EQUALS.search(message)
     if written is not None and re.search(rf"\bmwem_\w+\(.*\b{written[1]}\s*=(?!=)", statement, re.DOTALL):

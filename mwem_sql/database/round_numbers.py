@@ -9,6 +9,8 @@ import math
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 
+import numpy as np
+
 from mwem_sql.database.ticks import Scale, Tick
 
 MOST_BINS = 20
@@ -25,10 +27,14 @@ _LONGEST = {"decade": 3660, "year": 370, "month": 32, "day": 1, "hour": 1 / 24}
 
 
 def outwards(scale: Scale, low: Tick, high: Tick, *, keep_low: bool, keep_high: bool) -> tuple[Tick, Tick]:
-    """Round bounds around two values. An end that is round itself stays if `keep_` says that many rows share it."""
+    """Round bounds around two values. An end that is round itself stays if `keep_` says that many rows share it.
+
+    Bounds are within the limits of the type's domains, so that a value outside them is outside the bounds, too.
+    """
     rounded = _calendar if scale.family in {"date", "timestamp", "timestamptz"} else _numbers
-    below, above = rounded(scale, low, high, keep_low=keep_low, keep_high=keep_high)
     least, most = scale.limits
+    low, high = (min(max(least, end), most) for end in (low, high))
+    below, above = rounded(scale, low, high, keep_low=keep_low, keep_high=keep_high)
     return max(least, below), min(most, above)
 
 
@@ -36,6 +42,8 @@ def bins(scale: Scale, low: Tick, high: Tick, most: int = MOST_BINS) -> int | No
     """Into how many parts a range is cut, so that their ends are round where they can be; None where its values are few."""
     if scale.family in {"integer", "date"} and high - low < LISTED:
         return None
+    if low == high:
+        return 1
     if scale.family in {"date", "timestamp", "timestamptz"}:
         return most
     span = _value(scale, high) - _value(scale, low)
@@ -53,12 +61,12 @@ def text(scale: Scale, tick: Tick) -> str:
 def _numbers(scale: Scale, low: Tick, high: Tick, *, keep_low: bool, keep_high: bool) -> tuple[Tick, Tick]:
     least, most = _value(scale, low), _value(scale, high)
     span = most - least or abs(most) or Decimal(1)
-    smallest = Decimal(1).scaleb(-scale.digits) if scale.discrete else Decimal(0)
-    step = max(_round_step(span / _STEPS_OF_A_SPAN), smallest)
+    step = _round_step(max(span / _STEPS_OF_A_SPAN, _smallest(scale, low, high)))
     below, above = math.floor(least / step), math.ceil(most / step)
-    if below * step == least and not keep_low:
+    # Compared as the type holds them: between two neighbours of a real type, a round number is one of the two.
+    if not keep_low and _held(scale, below * step) == _held(scale, least):
         below -= 1
-    if above * step == most and not keep_high:
+    if not keep_high and _held(scale, above * step) == _held(scale, most):
         above += 1
     if least >= 0:  # nothing is below zero that never was
         below = max(below, 0)
@@ -73,12 +81,25 @@ def _round_step(size: Decimal) -> Decimal:
     return max(power * digit for digit in (1, 2, 5) if power * digit <= size)
 
 
+def _smallest(scale: Scale, low: Tick, high: Tick) -> Decimal:
+    """The size of the smallest step: a step less is another value of the type. `_round_step` takes off up to 3/5 of it."""
+    if scale.discrete:
+        return Decimal(1).scaleb(-scale.digits)
+    largest = max(abs(low), abs(high))
+    return 5 * Decimal(scale.after(largest) - largest)
+
+
 def _value(scale: Scale, tick: Tick) -> Decimal:
-    return Decimal(repr(tick)).scaleb(-scale.digits)
+    """The shortest number that the type takes for this value: 0.1 of a FLOAT, not 0.10000000149011612."""
+    return Decimal(str(np.float32(tick)) if scale.type == "FLOAT" else repr(tick)).scaleb(-scale.digits)
 
 
 def _tick(scale: Scale, value: Decimal) -> Tick:
     return int(value.scaleb(scale.digits)) if scale.discrete else float(value)
+
+
+def _held(scale: Scale, value: Decimal) -> Tick:
+    return scale.nearest(np.array([float(value)])).item() if scale.family == "real" else _tick(scale, value)
 
 
 def _calendar(scale: Scale, low: Tick, high: Tick, *, keep_low: bool, keep_high: bool) -> tuple[Tick, Tick]:

@@ -247,7 +247,10 @@ def even_edges(attribute: Attribute, parts: int) -> list[Tick]:
     if attribute.ordered.discrete:
         width = int(attribute.high) - int(attribute.low) + 1
         return sorted({int(attribute.low) + k * width // parts for k in range(parts)})
-    edges = attribute.low + (attribute.high - attribute.low) * np.arange(parts) / parts
+    span, numbers = attribute.high - attribute.low, np.arange(parts)
+    # Multiplied first, the edges are round where bounds are; but the widest range is as wide as the largest number.
+    offsets = span * numbers / parts if span < np.finfo(np.float64).max / parts else span / parts * numbers
+    edges = attribute.low + offsets
     return sorted(set(attribute.ordered.nearest(edges).tolist()))
 
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import math
 
-# Of a bound that is wrong, per event. The audits together make some hundreds.
 ERROR = 1e-6
+"""How often an interval is wrong at either end: good enough where a broken variant is to be caught with few draws."""
+HONEST_ERROR = 1e-12
+"""The same where nothing is to be caught. The default suite has about 80 such ends, so that one run in 1e10 fails by chance."""
 ORDERS = (1.5, 2.0, 4.0, 8.0, 16.0)  # of Renyi divergences, beside that of Kullback and Leibler
 
 
@@ -20,9 +22,9 @@ def _divergence(p: float, q: float) -> float:
     return sum(a * math.log(a / b) if a else 0.0 for a, b in parts)
 
 
-def ends(hits: int, trials: int) -> tuple[float, float]:
-    """A confidence interval of a probability (Chernoff): wrong with probability ERROR at either end."""
-    share, reach = hits / trials, math.log(1 / ERROR) / trials
+def ends(hits: int, trials: int, error: float = ERROR) -> tuple[float, float]:
+    """A confidence interval of a probability (Chernoff): wrong with probability `error` at either end."""
+    share, reach = hits / trials, math.log(1 / error) / trials
 
     def end(inner: float, outer: float) -> float:
         for _ in range(60):
@@ -35,12 +37,12 @@ def ends(hits: int, trials: int) -> tuple[float, float]:
     return low, high
 
 
-def epsilon_bound(hits: int, neighbour_hits: int, trials: int, delta: float = 0.0) -> float:
+def epsilon_bound(hits: int, neighbour_hits: int, trials: int, delta: float = 0.0, error: float = ERROR) -> float:
     """The largest epsilon that the counts rule out; 0 if they rule out none."""
     found = 0.0
     for first, second in ((hits, neighbour_hits), (neighbour_hits, hits)):
         for one, other in ((first, second), (trials - first, trials - second)):
-            low, high = ends(one, trials)[0] - delta, ends(other, trials)[1]
+            low, high = ends(one, trials, error)[0] - delta, ends(other, trials, error)[1]
             if low > 0:
                 found = max(found, math.log(low / high))
     return found
@@ -52,7 +54,7 @@ def _renyi(p: float, q: float, order: float) -> float:
     return math.log(math.fsum(map(math.exp, logs))) / (order - 1)
 
 
-def rho_bound(hits: int, neighbour_hits: int, trials: int) -> float:
+def rho_bound(hits: int, neighbour_hits: int, trials: int, error: float = ERROR) -> float:
     """The largest rho that the counts rule out; 0 if they rule out none.
 
     A divergence of coins grows with their distance, so it is at least that of the ends of the intervals that are nearest to each other.
@@ -60,7 +62,7 @@ def rho_bound(hits: int, neighbour_hits: int, trials: int) -> float:
     found = 0.0
     for first, second in ((hits, neighbour_hits), (neighbour_hits, hits)):
         for one, other in ((first, second), (trials - first, trials - second)):
-            low, high = ends(one, trials)[0], ends(other, trials)[1]
+            low, high = ends(one, trials, error)[0], ends(other, trials, error)[1]
             if low > high:
                 found = max(found, _divergence(low, high), *(_renyi(low, high, order) / order for order in ORDERS))
     return found
@@ -75,11 +77,11 @@ def claimed_tail(scale: float, kind: str) -> tuple[int, float]:
     return distance, 2 * math.fsum(masses[distance:]) / everything
 
 
-def is_large_enough(noise: list[tuple[float, float]], kind: str) -> bool:
+def is_large_enough(noise: list[tuple[float, float]], kind: str, error: float = ERROR) -> bool:
     """Whether noise may be what it claims to be: pairs of a draw and its claimed scale. False: it is smaller.
 
     The Chernoff bound holds for coins that are not alike, too (Hoeffding 1963), with the average of their probabilities.
     """
     tails = {scale: claimed_tail(scale, kind) for _, scale in noise}
     hits = sum(abs(draw) >= tails[scale][0] for draw, scale in noise)
-    return ends(hits, len(noise))[1] >= math.fsum(tails[scale][1] for _, scale in noise) / len(noise)
+    return ends(hits, len(noise), error)[1] >= math.fsum(tails[scale][1] for _, scale in noise) / len(noise)

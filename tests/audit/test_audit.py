@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from audit.estimate import ends, epsilon_bound, is_large_enough, rho_bound
+from audit.estimate import ERROR, HONEST_ERROR, ends, epsilon_bound, is_large_enough, rho_bound
 from conftest import Connection, Open, flat
 
 from mwem_sql.accounting.accountant import Accountant, AccountingError
@@ -33,7 +33,8 @@ release = importlib.import_module("mwem_sql.releases.run")  # the package has a 
 
 EPSILON, DELTA = Fraction(1), Fraction(1, 10**6)
 WIDE = Fraction(1, 100)  # at which two rounds are planned with Gaussian noise
-SHORT, MIDDLE, LONG = 4_000, 20_000, 60_000
+# MIDDLE: Gaussian noise that is too small by half goes unnoticed if both counts are 5 standard deviations off, one run in 1e11.
+SHORT, MIDDLE, LONG = 4_000, 25_000, 60_000
 WHOLE_SHORT, WHOLE_MIDDLE, WHOLE_LONG = 200, 4_000, 6_000
 WHOLE_SURE = (
     100  # of an event that always happens on one table and never on the other, which rules out an epsilon of 1.9
@@ -69,6 +70,11 @@ class OnlyNonEmpty(OpenDPNoise):
         return np.where(values == 0, 0, super().add_noise(values, scale, kind))
 
 
+def error_of(noise: type[Noise]) -> float:
+    """Of an interval: what is honest must not be caught by chance."""
+    return HONEST_ERROR if noise is OpenDPNoise else ERROR
+
+
 def share_of(kind: Kind) -> Fraction:
     return EPSILON if kind == "pure" else zcdp_rho(EPSILON, DELTA)
 
@@ -90,9 +96,9 @@ class Bounds:
     limit: Fraction | None = None
 
     @classmethod
-    def of(cls, hits: list[int], trials: int, delta: float, limit: Fraction | None) -> Bounds:
+    def of(cls, hits: list[int], trials: int, error: float, delta: float, limit: Fraction | None) -> Bounds:
         first, second = hits
-        return cls(epsilon_bound(first, second, trials, delta), rho_bound(first, second, trials), limit)
+        return cls(epsilon_bound(first, second, trials, delta, error), rho_bound(first, second, trials, error), limit)
 
     @property
     def hold(self) -> bool:
@@ -105,8 +111,10 @@ class Bounds:
         )
 
 
-def bounds(kind: Kind, hits: list[int], trials: int) -> Bounds:
-    return Bounds.of(hits, trials, *((0.0, None) if kind == "pure" else (float(DELTA), share_of(kind))))
+def bounds(kind: Kind, noise: Noise, hits: list[int], trials: int) -> Bounds:
+    return Bounds.of(
+        hits, trials, error_of(type(noise)), *((0.0, None) if kind == "pure" else (float(DELTA), share_of(kind)))
+    )
 
 
 # Measure alone: the canary's cell at or above 1, which is the likeliest side for either noise.
@@ -118,7 +126,7 @@ def measured(kind: Kind, noise: Noise, trials: int) -> Bounds:
         int((kernel([[canary] * trials], kind, noise, 1).measure(0, share_of(kind)).values >= 1).sum())
         for canary in (0, 1)
     ]
-    return bounds(kind, hits, trials)
+    return bounds(kind, noise, hits, trials)
 
 
 @kinds
@@ -153,7 +161,7 @@ def selected(kind: Kind, noise: Noise, trials: int) -> Bounds:
             own.select(range(count), guesses, np.zeros(count), np.ones(count), share_of(kind)) for _ in range(trials)
         ]
         hits.append(chosen.count(0))
-    return bounds(kind, hits, trials)
+    return bounds(kind, noise, hits, trials)
 
 
 @kinds
@@ -184,7 +192,7 @@ def test_select_from_many(trials: int) -> None:
         )
         chosen = [own.select(range(MANY), guesses, np.zeros(MANY), np.ones(MANY), EPSILON) for _ in range(trials)]
         hits.append(sum(number < MANY // 2 for number in chosen))
-    bound = epsilon_bound(*hits, trials)
+    bound = epsilon_bound(*hits, trials, error=HONEST_ERROR)
     print(
         f"\nselect from {MANY}: epsilon of at least {bound:.3f} where {float(EPSILON)} is claimed, {2 * trials} draws"
     )
@@ -201,7 +209,7 @@ def certified(kind: Kind, noise: Noise, trials: int, rank: int | None) -> Bounds
         cells = np.array([5.0, 0.0, 7.0])
         told = [own.certify([0, 1], [2, 1], cells, share_of(kind), rank=rank).value for _ in range(trials)]
         hits.append(sum(value >= 1 for value in told))
-    return bounds(kind, hits, trials)
+    return bounds(kind, noise, hits, trials)
 
 
 @kinds
@@ -285,7 +293,8 @@ def audited(made: Neighbours, trials: int, event: Callable[[Outcome], bool] = sa
     split = release.make_plan(made.session, request).split
     assert split.kind == ("zcdp" if request.budget.delta else "pure")
     hits = [sum(map(event, one)) for one in made.outcomes(trials)]
-    return Bounds.of(hits, trials, float(request.budget.delta), split.limit if split.kind == "zcdp" else None)
+    limit = split.limit if split.kind == "zcdp" else None
+    return Bounds.of(hits, trials, error_of(release.OpenDPNoise), float(request.budget.delta), limit)
 
 
 def transcript_cost(outcome: Outcome) -> Fraction:
@@ -365,7 +374,7 @@ def test_noise_is_as_large_as_the_transcript_says(
                 for value, answer in zip(values, TRUE[len(values)], strict=True)
             ]
     assert step.measurement.kind == ("zcdp" if delta else "pure")
-    assert is_large_enough(noise_seen, step.measurement.kind) is honest
+    assert is_large_enough(noise_seen, step.measurement.kind, error_of(noise)) is honest
 
 
 @deltas

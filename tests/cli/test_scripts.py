@@ -101,15 +101,16 @@ def test_piped_stdin_runs_without_prompts() -> None:
     assert done.stdout.endswith('two\n"a;\nb"\nthree\n3\n')
 
 
-def test_piped_stdin_stops_at_the_first_error() -> None:
-    done = run("--csv", stdin="SELECT 1 AS one;\n.help\n\nSELECT\n nope;\nSELECT 2 AS two;\n")
-    assert done.returncode == 1
-    assert "two" not in done.stdout
-    assert done.stderr.startswith("<stdin>:4: Binder Error: ")
-    assert "Traceback" not in done.stderr
+def test_piped_stdin_stops_at_the_first_error(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = call(capsys, "--csv", stdin="SELECT 1 AS one;\n.help\n\nSELECT\n nope;\nSELECT 2 AS two;\n")
+    assert code == 1
+    assert "two" not in out
+    assert err.startswith("<stdin>:4: Binder Error: ")
+    assert "Traceback" not in err
 
 
-def test_a_file_called_dash_is_stdin() -> None:
-    done = run("--csv", "-c", "SELECT 1 AS one", "-f", "-", stdin="SELECT 2 AS two;\nSELECT nope")
-    assert (done.returncode, done.stdout) == (1, "one\n1\ntwo\n2\n")
-    assert done.stderr.startswith("<stdin>:2: ")
+def test_a_file_called_dash_is_stdin(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--csv", "-c", "SELECT 1 AS one", "-f", "-"]
+    code, out, err = call(capsys, *arguments, stdin="SELECT 2 AS two;\nSELECT nope")
+    assert (code, out) == (1, "one\n1\ntwo\n2\n")
+    assert err.startswith("<stdin>:2: ")

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Literal
+
+import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mwem_sql.database import round_numbers
-from mwem_sql.database.ticks import Scale, scale_of
+from mwem_sql.database.ticks import Scale, Tick, scale_of
 
 
 def scale(kind: str) -> Scale:
@@ -24,12 +29,21 @@ def scale(kind: str) -> Scale:
         ("DOUBLE", (-0.5, 0.5), True, ("-0.6", "0.6"), 12),
         ("DOUBLE", (3.0, 3.0), False, ("2.5", "3.5"), 20),
         ("DOUBLE", (0.0, 0.0), False, ("0", "0.2"), 20),
+        ("DOUBLE", (3.0, 3.0), True, ("3", "3"), 1),
+        ("DOUBLE", (-0.0, 0.0), True, ("0", "0"), 1),
+        ("DOUBLE", (5e-324, 5e-324), False, ("0", "2e-323"), 20),
+        ("DOUBLE", (1.7e308, 1.7e308), False, ("8e+307", "8.988465674311579e+307"), 20),
+        ("FLOAT", (0.10000000149011612, 0.10000000149011612), True, ("0.1", "0.1"), 1),
+        ("FLOAT", (0.10000000149011612, 0.5), False, ("0.05", "0.55"), 10),
         ("INTEGER", (1, 3), True, ("1", "3"), None),
         ("INTEGER", (1, 3), False, ("0", "4"), None),
         ("INTEGER", (17, 90), True, ("10", "90"), None),
         ("INTEGER", (0, 99_999), False, ("0", "100000"), 20),
         ("UTINYINT", (0, 255), False, ("0", "255"), 20),
         ("DECIMAL(8,2)", (1999, 123_456), False, ("0.00", "1400.00"), 14),
+        ("DECIMAL(8,2)", (300, 300), True, ("3.00", "3.00"), 1),
+        ("BIGINT", (2**63 - 1, 2**63 - 1), False, ("4500000000000000000", "4611686018427387903"), 20),
+        ("DATE", (105_000_000, 105_000_000), False, ("9999-12-30", "9999-12-31"), None),
         ("DATE", (18_262, 18_262), False, ("2019-12-31", "2020-01-02"), None),
         ("DATE", (18_265, 18_400), False, ("2020-01-01", "2020-05-31"), 20),
         ("DATE", (-10_000, 18_262), False, ("1940-01-01", "2029-12-31"), 20),
@@ -43,15 +57,66 @@ def test_bounds(kind: str, seen: tuple[float, float], shared: bool, wanted: tupl
     assert round_numbers.bins(own, *ends) == bins
 
 
-@given(st.data())
-def test_bounds_lie_outside(data: st.DataObject) -> None:
-    own = scale(data.draw(st.sampled_from(["DOUBLE", "BIGINT", "DECIMAL(10,3)", "DATE", "TIMESTAMP"])))
-    least, most = own.limits
-    number = st.integers(int(least), int(most)) if own.discrete else st.floats(-1e100, 1e100)
-    low, high = sorted([data.draw(number), data.draw(number)])
-    below, above = round_numbers.outwards(own, low, high, keep_low=False, keep_high=False)
-    assert below <= low <= high <= above
-    assert below < low or low in {0, least}
-    assert above > high or high in {0, most}
-    bins = round_numbers.bins(own, below, above)
+KINDS = (
+    "DOUBLE", "FLOAT", "TINYINT", "BIGINT", "UBIGINT", "HUGEINT", "DECIMAL(4,4)", "DECIMAL(10,3)", "DECIMAL(38,10)",
+    "DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE",
+)  # fmt: skip
+LARGEST = 1.7976931348623157e308
+NEXT_TO_ONE = 1.0000000000000002
+NEXT_TO_ONE_FLOAT = 1.00000011920928955078125
+
+
+@st.composite
+def ends_seen(draw: st.DrawFn) -> tuple[str, Tick, Tick, bool, bool]:
+    """The least and the greatest value of a column, and whether each is shared. One in four is next to the other; some are beyond all bounds."""
+    kind = draw(st.sampled_from(KINDS))
+    count = scale(kind)
+    least, most = count.limits
+    width: Literal[32, 64] = 32 if kind == "FLOAT" else 64
+    numbers = st.floats(allow_nan=False, allow_infinity=False, width=width)
+    ticks: st.SearchStrategy[Tick] = st.integers(int(least) - 9, int(most) + 9) if count.discrete else numbers
+    low = draw(ticks)
+    high = draw(ticks | st.just(low) | st.just(count.after(low)) | st.just(count.before(low)))
+    return kind, min(low, high), max(low, high), draw(st.booleans()), draw(st.booleans())
+
+
+@settings(max_examples=400)
+@given(ends_seen())
+@example(("DOUBLE", 5e-324, 5e-324, False, False))  # 4e-324 and 6e-324 are 5e-324
+@example(("DOUBLE", -5e-324, 5e-324, False, False))
+@example(("DOUBLE", 5e-324, 1e-323, True, False))
+@example(("DOUBLE", 1.0, NEXT_TO_ONE, False, False))  # no round number is between them
+@example(("DOUBLE", NEXT_TO_ONE, NEXT_TO_ONE, False, False))
+@example(("DOUBLE", -0.0, 0.0, False, False))
+@example(("DOUBLE", -1.0, -0.0, False, True))
+@example(("DOUBLE", LARGEST, LARGEST, False, False))  # a domain ends at half of it
+@example(("DOUBLE", -LARGEST, LARGEST, True, True))
+@example(("DOUBLE", 3.0, 3.0, True, True))  # a column with one value
+@example(("FLOAT", 1.0, NEXT_TO_ONE_FLOAT, False, False))
+@example(("FLOAT", 1.401298464324817e-45, 1.401298464324817e-45, False, False))
+@example(("DECIMAL(10,3)", 3000, 3000, True, True))
+@example(("BIGINT", 2**63 - 1, 2**63 - 1, False, False))
+@example(("BIGINT", -(2**63), 2**63 - 1, False, True))
+@example(("DATE", 105_000_000, 105_000_000, False, False))  # DuckDB's calendar has more years than Python's
+@example(("TIMESTAMP", -(2**62), 2**62, True, False))
+def test_bounds_lie_outside(seen: tuple[str, Tick, Tick, bool, bool]) -> None:
+    kind, low, high, keep_low, keep_high = seen
+    count = scale(kind)
+    least, most = count.limits
+    ends = round_numbers.outwards(count, low, high, keep_low=keep_low, keep_high=keep_high)
+    below, above = (count.nearest(np.array([end], dtype=object if count.discrete else float)).item() for end in ends)
+    low, high = (min(max(least, end), most) for end in (low, high))
+    assert least <= below <= low <= high <= above <= most
+    assert below < low or keep_low or low in {0, least}
+    assert above > high or keep_high or high in {0, most}
+    bins = round_numbers.bins(count, *ends)
     assert bins is None or 1 <= bins <= round_numbers.MOST_BINS
+    assert all(scale_reads(count, round_numbers.text(count, end)) == end for end in ends)
+
+
+def scale_reads(count: Scale, text: str) -> Tick:
+    """The tick of a bound that a person wrote."""
+    if count.family in {"date", "timestamp", "timestamptz"}:
+        moment = datetime.fromisoformat(text.removesuffix("+00")) - datetime(1970, 1, 1)  # noqa: DTZ001
+        return moment.days if count.family == "date" else moment // timedelta(microseconds=1)
+    return float(text) if count.family == "real" else int(Decimal(text).scaleb(count.digits))

@@ -92,6 +92,13 @@ def test_steps_and_bins_of_real_numbers(kind: str, low: float, high: float, size
     assert len(stepped) == (size + 1 if high > low else 1)
 
 
+@pytest.mark.parametrize("low", [-8.988465674311579e307, 0.0, 8e307])
+def test_bins_up_to_the_greatest_bound(low: float) -> None:
+    binned = value_pieces(real(low, 8.988465674311579e307, bins=20))
+    check_cover(binned)
+    assert set(binned.bins.tolist()) == set(range(20))
+
+
 def test_listed_values() -> None:
     attribute = Attribute("a", "VARCHAR", nullable=True, values=("x", "y"))
     pieces = value_pieces(attribute)

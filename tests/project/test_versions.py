@@ -1,6 +1,7 @@
 """Other versions of what this depends on, each in an environment of its own: `pytest -m versions`, slow and online.
 
-DuckDB: the SQL files on every one that is supported. sqlglot: whatever reads or writes SQL text, on the oldest, on those that neighbours
+DuckDB: the SQL files, the command line, and what reads DuckDB's catalog, values and messages, on every version that is supported; whatever Python
+runs this. `.ci/run` has the same files on the oldest and the newest Python that are installed. sqlglot: whatever reads or writes SQL text, on the oldest, on those that neighbours
 pin, and on the newest one there is. A new sqlglot that breaks something fails here; then the range in pyproject.toml is narrowed or the code mended.
 """
 
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 from environments import ROOT, environment, run
 
-SURFACE = ("surface/test_functions.py",)
+SURFACE = ("cli", "database", "domains", "surface", "test_errors.py", "test_refusals.py", "test_workload.py")
 COMPILER = (
     "compiler/test_pipeline.py", "compiler/test_templates.py", "compiler/test_pushdown.py", "compiler/test_differential.py", "database/test_predicate.py",
     "database/test_measures.py", "database/test_catalog.py", "boundary/test_relations.py", "boundary/test_files.py", "boundary/test_hostile.py", "domains",
@@ -31,7 +32,7 @@ def passes(python: Path, folder: Path, files: tuple[str, ...]) -> None:
 
 @pytest.mark.versions
 @pytest.mark.parametrize("version", ["1.4", "1.5", "2.0"])
-def test_the_sql_files(version: str, tmp_path: Path) -> None:
+def test_the_surface(version: str, tmp_path: Path) -> None:
     python = environment(tmp_path / "environment", f"{ROOT}[test]", f"duckdb=={version}.*")
     assert run(python, "-c", "import duckdb; print(duckdb.__version__)").startswith(f"{version}.")
     passes(python, tmp_path, SURFACE)

@@ -79,3 +79,26 @@ def test_nothing_in_a_comment_ends_it(connect: Open) -> None:
         con.execute(statement).fetchall()
     assert con.execute("SELECT count(*) FROM t").fetchall() == [(99,)]
     assert re.findall("^(?!--|CREATE|INSERT|CALL).+", script, re.MULTILINE) == ["; DROP TABLE t; --', NULL, '0', '1', NULL, FALSE, FALSE);  -- CHECK a ; DROP TABLE t; --: which values are possible? Those outside count as the nearest bound."]  # fmt: skip  # the rest of a text in quotes
+
+
+@pytest.mark.parametrize(
+    ("value", "bounds"),
+    [
+        ("3.0::DOUBLE", ("3", "3", 1)),
+        ("'-0.0'::DOUBLE", ("0", "0", 1)),
+        ("5e-324::DOUBLE", ("0", "2e-323", 20)),
+        ("1.7e308::DOUBLE", ("8e+307", "8.988465674311579e+307", 20)),  # beyond every bound: it counts as the last
+        ("0.1::FLOAT", ("0.1", "0.1", 1)),
+        ("3.00::DECIMAL(8,2)", ("3.00", "3.00", 1)),
+        ("9223372036854775807::BIGINT", ("4500000000000000000", "4611686018427387903", 20)),
+        ("DATE '290000-01-01'", ("9999-12-31", "9999-12-31", None)),
+        ("TIMESTAMP '2000-01-01'", ("2000-01-01 00:00:00", "2000-01-01 00:00:00", 1)),
+    ],
+)  # fmt: skip
+def test_a_column_with_one_value_has_a_domain(connect: Open, value: str, bounds: tuple[str, str, int | None]) -> None:
+    con = connect()
+    con.execute(f"CREATE TABLE t AS SELECT {value} AS x, i % 2 = 0 AS y FROM range(100) AS r(i)")
+    for statement in duckdb.extract_statements(script_of(con, "t")):
+        con.execute(statement)
+    assert con.execute("SELECT low, high, bins FROM t_domain").fetchall() == [bounds]
+    assert con.execute("SELECT count(DISTINCT output) FROM mwem_ledger() WHERE epsilon > 0").fetchone() == (1,)
