@@ -197,7 +197,7 @@ PLANTED: dict[str, tuple[Callable[[pytest.MonkeyPatch], object], str, int]] = {
 }  # fmt: skip
 
 
-OFTEN = {"a log line", "an error's text", "a column of the summary", "a scale", "bounds of measures", "rows per unit in the noise"}  # fmt: skip
+OFTEN = {"a log line", "an error's text", "a scale", "bounds of measures", "rows per unit in the noise"}  # fmt: skip
 
 
 @pytest.mark.parametrize("planted", [planted if planted in OFTEN else pytest.param(planted, marks=pytest.mark.campaign) for planted in PLANTED])  # fmt: skip
