@@ -51,6 +51,8 @@ class Measured:
     # The same object as long as nothing new is known of a query: the fit can then tell.
     targets: dict[int, Target] = field(default_factory=dict)
     refined: dict[int, Refinement] = field(default_factory=dict)
+    # Of what was refined and then measured as it is, the target that the refinement gave.
+    replaced: dict[int, Target] = field(default_factory=dict)
 
     @classmethod
     def of(cls, kernel: Kernel, problem: Problem, split: Split) -> Measured:
@@ -82,6 +84,8 @@ class Measured:
             spread = old * spread / (old + spread)
         self.values[q], self.variances[q] = new, spread
         if self.queries[q].blocks:
+            if q in self.refined and q in self.targets:
+                self.replaced.setdefault(q, self.targets[q])
             self.targets[q] = Target(self.queries[q].shares, new, spread)
         return measurement
 
@@ -118,6 +122,7 @@ class Measured:
             partition = LinearQuery((Block(query.attributes, leaves.labels.reshape(query.shape), leaves.values.size),))
             A.take(partition, leaves.cells.reshape(query.shape))
             self.targets[q] = Target(partition, leaves.values, leaves.variances)
+            self.replaced.pop(q, None)
             self.variances[q] = float(leaves.variances.max())
         return n
 
@@ -146,8 +151,10 @@ class Measured:
         return n
 
     def _rescale(self, n: float) -> None:
-        """Let what was refined sum to another n."""
+        """Let what was refined sum to another n. What was then measured as it is stays as it is: with noise on it, it may sum to 0 or less."""
         for q in self.refined:
+            if q in self.replaced:
+                continue
             target = self.targets[q]
             if abs(target.values.sum() - n) > SAME * n:
                 self.targets[q] = Target(target.query, target.values * (n / target.values.sum()), target.variance)
@@ -155,7 +162,7 @@ class Measured:
     def shrink(self, q: int, before: Floats) -> None:
         """Take a measurement for nearer to what was known where noise explains half of the difference or more; if it explains all of it, not at all.
 
-        James and Stein would take off what noise explains of any difference: less noise in what is hardly told, and less of what is.
+        What was refined before is then known from that alone. James and Stein would take off what noise explains of any difference: less noise in what is hardly told, and less of what is.
         """
         if q not in self.targets:
             return
@@ -164,6 +171,8 @@ class Measured:
         kept = min(1.0, float(away @ away) / float(target.variances.sum()) - 1)
         if kept > 0:
             self.targets[q] = Target(target.query, before + kept * away, target.variance)
+        elif q in self.replaced:
+            self.targets[q] = self.replaced.pop(q)
 
     @property
     def _is_heard(self) -> bool:

@@ -24,9 +24,12 @@ from loops import (
 )
 from strategies import close, dense
 
+from mwem_sql.accounting.accountant import Accountant
 from mwem_sql.accounting.budget import Budget
 from mwem_sql.accounting.split import split
+from mwem_sql.model.adaptive import Adaptive
 from mwem_sql.mwem.loop import mwem
+from mwem_sql.mwem.measured import Measured
 from mwem_sql.mwem.problem import Problem
 from mwem_sql.mwem.strategy import First, whole_domain
 from mwem_sql.private.kernel import Kernel
@@ -199,3 +202,31 @@ def test_a_known_total_takes_nothing_away_from_rounds() -> None:
             ]
         )
     assert errors[1000.0] <= 1.5 * errors[None]
+
+
+@pytest.mark.parametrize(
+    ("noisy", "is_noise"), [([0, 0], True), ([7, -7], True), ([-900, -300], True), ([10**6, 10**6], False)]
+)
+def test_what_was_refined_and_is_measured_as_it_is(noisy: list[int], is_noise: bool) -> None:
+    """The distribution of an attribute of two classes is refined first, and is the partition around a count that is always measured, too.
+
+    The count's noise may sum to 0 or less, to which nothing can be rescaled; and if noise explains the count, what was refined is a target still.
+    """
+    problem = first_of({"a": 2}, [count("a", 1, 0)])
+    q, given = problem.first[0].number, [[410, 590], noisy]
+    noise = Scripted((), lambda _: np.array(given.pop(0)))
+    kernel = Kernel(np.zeros(4, np.int64), [1, 1, 2], Accountant("pure", Fraction(10)), noise)
+    m = Measured(kernel, problem.kernel_queries(), lambda share: float(2 / share**2), 2)
+    A = Adaptive.uniform(problem.sizes, 1.0)
+    m.refine("first", q, Fraction(1), A, by_cells=True, at_once=True)
+    m.give(A, [q])
+    refined = m.targets[q].values
+    m.measure("always", q, Fraction(1, 1000))
+    m.settle(A)
+    assert m.targets[q].values.tolist() == noisy
+    m.shrink(q, A.answer(m.queries[q].shares))
+    n = m.settle(A)
+    if is_noise:
+        close(m.targets[q].values, refined * (n / refined.sum()), n)
+    else:
+        assert m.targets[q].values.tolist() == noisy
