@@ -1,4 +1,4 @@
-"""Files as private tables: a Parquet file by its path, a CSV file with its types declared."""
+"""Files as private tables: a Parquet file by its path, a CSV file as the table that is made of it."""
 
 from people import PEOPLE, ROWS
 
@@ -21,10 +21,10 @@ con.execute(
 asked = mwem_sql.marginals(con, "visitors.parquet", 2)
 print(mwem_sql.release(con, "visitors.parquet", asked, epsilon=0.5).output)
 
-# DuckDB would guess a CSV file's types from private rows, so they are written down.
-csv = "read_csv('visitors.csv', header := true, auto_detect := false, columns := {age: 'INTEGER', sex: 'VARCHAR'})"
-print(mwem_sql.release(con, csv, asked, epsilon=0.5, output="from_csv").output)
+# What a record of a CSV file is depends on the others, so it is read once, into a table.
+con.execute("CREATE TABLE from_csv AS FROM read_csv('visitors.csv')")
+print(mwem_sql.release(con, "from_csv", asked, epsilon=0.5, domain="visitors_domain").output)
 
-# Each file has an account of its own, by its path.
+# Each has an account of its own; that of a file goes by its path.
 print(len(set(mwem_sql.ledger(con).column("table_name").to_pylist())))
 con.close()

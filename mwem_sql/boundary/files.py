@@ -1,7 +1,9 @@
-"""Files as private sources: which functions may read them, with which arguments, and how they are held still while they are read.
+"""Files as private sources: Parquet, how it is read, and how it is held still while it is read.
 
-An allow-list. Every argument is a constant and changes how one record is read, never which record it is. Types are declared: what DuckDB
-would sniff, it would sniff from private rows. A file is read once, however many patterns match it. Reads schemas, never rows.
+An allow-list. A row of a Parquet file is a row whatever stands in the others; one of a CSV or JSON file is what a parse of the whole gives,
+in which an open quote swallows the lines that follow: those are refused before a byte of them is read. Every argument of the call that reads a
+file is written out here, so that nothing is sniffed and no setting decides. A file is read once, however many patterns match it. Reads
+schemas, never rows.
 """
 
 from __future__ import annotations
@@ -10,8 +12,9 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import duckdb
@@ -23,27 +26,37 @@ from mwem_sql.database.catalog import Name, Place
 from mwem_sql.database.dialect import fold, function_name
 from mwem_sql.database.metadata import Key
 
-_DECLARED = {"columns", "auto_detect"}
-_COMMON = {"hive_partitioning", "compression"}
-_TIMES = {"dateformat", "date_format", "timestampformat", "timestamp_format"}
-_TEXT = {
-    "header", "delim", "sep", "delimiter", "separator", "quote", "escape", "nullstr", "null", "decimal_separator", "thousands", "encoding", "comment",
-    "new_line", "strict_mode", "force_not_null", "allow_quoted_nulls", "max_line_size", "maximum_line_size",
-}  # fmt: skip
-# Which functions may read a file, and the arguments that each may have.
-FUNCTIONS = {
-    "read_parquet": {"binary_as_string", "union_by_name", "hive_partitioning"},
-    "parquet_scan": {"binary_as_string", "union_by_name", "hive_partitioning"},
-    "read_csv": _DECLARED | _COMMON | _TIMES | _TEXT,
-    "read_json": _DECLARED | _COMMON | _TIMES | {"format", "records", "maximum_object_size"},
-    "read_ndjson": _DECLARED | _COMMON | _TIMES | {"records", "maximum_object_size"},
-}
-_SNIFFING = {"read_csv_auto": "read_csv", "read_json_auto": "read_json", "read_ndjson_auto": "read_ndjson"}
+_READER = "read_parquet"
+# Which functions may read a private file, and the arguments that each may have.
+FUNCTIONS = {name: {"binary_as_string", "union_by_name", "hive_partitioning"} for name in (_READER, "parquet_scan")}
+_TEXT = {"read_csv", "read_csv_auto", "read_json", "read_json_auto", "read_ndjson", "read_ndjson_auto", "read_json_objects", "read_json_objects_auto",
+         "read_ndjson_objects"}  # fmt: skip
 # What a plain 'people.csv' is read with.
-_ENDINGS = {
-    ".parquet": "read_parquet", ".csv": "read_csv", ".tsv": "read_csv", ".csv.gz": "read_csv", ".json": "read_json", ".jsonl": "read_ndjson",
-    ".ndjson": "read_ndjson", ".csv.zst": "read_csv", ".json.gz": "read_json", ".ndjson.gz": "read_ndjson", ".jsonl.gz": "read_ndjson",
+_ENDINGS = {".parquet": _READER} | {
+    plain + packed: reader
+    for plain, reader in ((".csv", "read_csv"), (".tsv", "read_csv"), (".json", "read_json"), (".jsonl", "read_ndjson"), (".ndjson", "read_ndjson"))
+    for packed in ("", ".gz", ".zst")
 }  # fmt: skip
+ARGUMENTS: dict[str, exp.Expr] = {
+    "binary_as_string": exp.false(), "union_by_name": exp.false(),
+    # No column that is not in the file: of its place, of its name, of its folders.
+    "file_row_number": exp.false(), "filename": exp.false(), "hive_partitioning": exp.false(), "hive_types_autocast": exp.false(),
+    # A footer's least and greatest value leave out NaN. Without this, whether 1,000 rows of NaN are read depends on the row that is greatest.
+    "can_have_nan": exp.true(),
+    # What is no UTF-8 would fail the whole read.
+    "utf8_validation": exp.Literal.string("replace"),
+    "int96_as": exp.Literal.string("timestamp"), "allow_empty": exp.false(), "column_statistics": exp.null(),
+    # No value of these changes what is read: an estimate (0 for none), in which order bytes are fetched, how keys are applied, what is for writers.
+    "explicit_cardinality": exp.Literal.number(0), "prefetch_strategy": exp.Literal.string("auto"), "debug_use_openssl": exp.true(),
+    "compression": exp.Literal.string("uncompressed"),
+}  # fmt: skip
+"""Every argument of DuckDB's `read_parquet` that has a value which stands for nothing special, with the value that is written out."""
+UNWRITTEN = {"encryption_config", "hive_types", "schema", "bound_schema", "parquet_version"}
+"""Those that have none: each is off unless it is given, whatever is set. `parquet_version` is for writers."""
+# Logical types with values that DuckDB's type has not, each of which fails the read: times beyond a day, milliseconds beyond the year 294,247.
+_PARTIAL = re.compile(
+    r"TimeType\(|TIME_|TimestampType\(.*MILLIS=Milli|TIMESTAMP_MILLIS|GEOMETRY|GEOGRAPHY|VARIANT", re.IGNORECASE
+)
 _REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")  # s3://, https://, file:; a drive of Windows has one letter
 _PATTERN = re.compile(r"[*?\[{]")
 _CALL = re.compile(r"\s*\w+\s*\(")
@@ -56,7 +69,7 @@ _TAIL = 8  # bytes of both
 class FileName(Name):
     """A file that was named where a table is: the name of a view `SELECT * FROM <file>` that nobody made. `table` is its real path.
 
-    `call` is how it is read, where that was written out: read_csv(...).
+    `call` is how it is read, where that was written out: read_parquet(...).
     """
 
     call: str = ""
@@ -75,7 +88,7 @@ class FileName(Name):
 
 
 class NotAllowedError(Exception):
-    """Which part of a source is not allowed, and what to write in its place: in words, and as a call if that can be said."""
+    """Which part of a source is not allowed, and what to write in its place: in words, and as the call that a table is to be made of."""
 
     def __init__(self, reason: str, cure: str, call: exp.Expr | None = None) -> None:
         super().__init__(reason)
@@ -85,35 +98,32 @@ class NotAllowedError(Exception):
 
 @dataclass(frozen=True)
 class Files:
-    """The files that a view reads: each once, by its real path, in an order that is theirs and not that of their rows."""
+    """The files that a view reads: each once, by its real path, in an order that is theirs and not that of their rows.
 
-    function: str
+    `odd` are columns that some value would fail to be read of, and why.
+    """
+
     paths: tuple[str, ...]
     arguments: tuple[exp.Expr, ...]
-    types: tuple[tuple[str, str], ...] | None = None
+    odd: Mapping[str, str] = field(default_factory=dict)
 
     def tree(self) -> exp.Table:
         """The call that reads them, with nothing left to be looked up."""
         listed = exp.Anonymous(this="list_value", expressions=[exp.Literal.string(path) for path in self.paths])
         arguments = [listed, *(argument.copy() for argument in self.arguments)]
-        return exp.Table(this=exp.Anonymous(this=self.function, expressions=arguments))
+        return exp.Table(this=exp.Anonymous(this=_READER, expressions=arguments))
 
     def columns(self, con: duckdb.DuckDBPyConnection) -> list[str]:
-        """The names of their columns: as declared, or as the schema in the footers of Parquet files says."""
-        if self.types is not None:
-            return [name for name, _ in self.types]
+        """The names of their columns, as the schema in their footers says."""
         try:
             rows = con.execute(exp.Describe(this=exp.select("*").from_(self.tree())).sql("duckdb")).fetchall()
         except duckdb.Error:
-            raise NotAllowedError(
-                f"reads {self.paths[0]}, whose schema cannot be read",
-                "check that it is a Parquet file and that this process may read it",
-            ) from None
+            raise _unreadable(self.paths[0]) from None
         return [row[0] for row in rows]
 
     def state(self) -> tuple[tuple[object, ...], ...]:
-        """What changes when somebody writes to a file: its identity, size and times, and a checksum of a Parquet file's footer."""
-        return tuple(_state(path, with_footer=self.types is None) for path in self.paths)
+        """What changes when somebody writes to a file: its identity, size and times, and a checksum of its footer."""
+        return tuple(map(_state, self.paths))
 
 
 def keys_of(path: str) -> tuple[Key, ...]:
@@ -158,7 +168,7 @@ def _call(text: str) -> exp.Expr | None:
         (call,) = dialect.parse(text)
     except (SqlglotError, RecursionError, ValueError):
         return None
-    known = isinstance(call, exp.Func) and function_name(call) in {*FUNCTIONS, *_SNIFFING}
+    known = isinstance(call, exp.Func) and function_name(call) in FUNCTIONS.keys() | _TEXT
     return call if known and call is not None and call.expressions else None
 
 
@@ -175,18 +185,18 @@ def read(con: duckdb.DuckDBPyConnection, source: exp.Table) -> Files | None:
         if ending is None or source.args.get("db"):
             return None
         function, arguments = _ENDINGS[ending], [exp.Literal.string(source.name)]
-    if function in _SNIFFING:
+    if function in _TEXT:
         raise NotAllowedError(
-            f"reads {function}, which sniffs types from private rows",
-            f"write {_SNIFFING[function]}, with columns := {{...}} and auto_detect := false",
-        )
+            f"reads a text file by {function}: one record of it may swallow others, or fail them all",
+            "make it a table", exp.Anonymous(this=function, expressions=arguments),
+        )  # fmt: skip
     if function not in FUNCTIONS:
         return None
     if not arguments:
         raise NotAllowedError(f"calls {function} without a file", "name one file, or several in a list")
     patterns = _texts(arguments[0], function)
     given = dict(_named(argument, function) for argument in arguments[1:])
-    # Folders called key=value would add columns whose types DuckDB reads off those names.
+    # Folders called key=value would be columns in DuckDB, of types that it reads off those names.
     if "hive_partitioning" not in given and any(
         _PATTERN.search(folder) or "=" in folder for folder in map(os.path.dirname, patterns)
     ):
@@ -194,8 +204,91 @@ def read(con: duckdb.DuckDBPyConnection, source: exp.Table) -> Files | None:
             f"reads folders by a pattern ({patterns[0]!r}), whose names may become columns",
             "add hive_partitioning := false",
         )
-    paths, types = _paths(con, patterns), _types(function, patterns, given)
-    return Files(function, paths, tuple(_argument(name, value) for name, value in given.items()), types)
+    paths = _paths(con, patterns)
+    written = {name: value for name, value in (ARGUMENTS | given).items() if name in parameters()}
+    schemas = _schemas(con, paths)
+    _check_alike(schemas, paths, by_name=_is(written["union_by_name"], True))
+    return Files(paths, tuple(_argument(name, value) for name, value in written.items()), _odd(schemas))
+
+
+@cache
+def parameters() -> frozenset[str]:
+    """The named arguments of DuckDB's `read_parquet`, in the version that runs."""
+    with duckdb.connect(":memory:") as con:
+        rows = con.execute(
+            "SELECT parameters[2:] FROM duckdb_functions() WHERE function_name = ? AND function_type = 'table'",
+            [_READER],
+        ).fetchall()
+    return frozenset(name for (names,) in rows for name in names)
+
+
+_Leaf = tuple[int, str, str | None, str | None]
+
+
+def _schemas(con: duckdb.DuckDBPyConnection, paths: Sequence[str]) -> list[dict[str, list[_Leaf]]]:
+    """For each file its columns, by folded name, with the logical types of all that is in them. From the footers.
+
+    Whether a column may be NULL is left out: DuckDB writes that off the rows.
+    """
+    listed = exp.Anonymous(this="list_value", expressions=[exp.Literal.string(path) for path in paths])
+    schema = exp.Table(this=exp.Anonymous(this="parquet_schema", expressions=[listed]))
+    asked = exp.select("file_name", "name", "num_children", "duckdb_type", "converted_type", "logical_type").from_(
+        schema
+    )
+    try:
+        rows = con.execute(asked.sql("duckdb")).fetchall()
+    except duckdb.Error:
+        raise _unreadable(paths[0]) from None
+    out: list[dict[str, list[_Leaf]]] = []
+    left: list[int] = []  # children that are still to come, by level
+    columns: dict[str, list[_Leaf]] = {}
+    column: list[_Leaf] = []
+    for _, name, children, kind, converted, logical in rows:
+        while left and left[-1] == 0:
+            left.pop()
+        if not left:
+            columns = {}
+            out.append(columns)
+        else:
+            left[-1] -= 1
+            if len(left) == 1:
+                column = columns.setdefault(fold(name), [])
+            # The names of a column's own parts count, its own may be spelt in another way.
+            column.append((len(left), "" if len(left) == 1 else name, kind, logical or converted))
+        left.append(children or 0)
+    return out
+
+
+def _check_alike(schemas: Sequence[Mapping[str, Sequence[_Leaf]]], paths: Sequence[str], *, by_name: bool) -> None:
+    """Refuse files of which one has a column of another type: DuckDB casts its values, and one that cannot be cast fails the read."""
+    types: dict[str, Sequence[_Leaf]] = {}
+    for schema, path in zip(schemas, paths, strict=True):
+        for name, own in schema.items():
+            if types.setdefault(name, own) != own:
+                raise NotAllowedError(
+                    f"reads {path}, where column {name} is of another type than in files before it",
+                    "write the files with the same types, or make a view and a release of each",
+                )
+        for name in () if by_name else schemas[0].keys() - schema.keys():
+            raise NotAllowedError(f"reads {path}, which has no column {name}", "add union_by_name := true")
+
+
+def _odd(schemas: Sequence[Mapping[str, Sequence[_Leaf]]]) -> dict[str, str]:
+    """Columns of which DuckDB cannot read every value that the file may hold, and why."""
+    return {
+        name: f"is of the Parquet type {logical or kind}, some values of which fail to be read"
+        for schema in schemas
+        for name, own in schema.items()
+        for _, _, kind, logical in own
+        if _PARTIAL.search(f"{logical} {kind}")
+    }
+
+
+def _unreadable(path: str) -> NotAllowedError:
+    return NotAllowedError(
+        f"reads {path}, whose schema cannot be read",
+        "check that it is a Parquet file and that this process may read it",
+    )
 
 
 def _named(argument: exp.Expr, function: str) -> tuple[str, exp.Expr]:
@@ -209,19 +302,14 @@ def _named(argument: exp.Expr, function: str) -> tuple[str, exp.Expr]:
             f"the arguments may be {', '.join(sorted(FUNCTIONS[function]))}",
         )
     value = inner.expression
-    if not _is_constant(value):
+    if not isinstance(value, exp.Boolean):
         raise NotAllowedError(
-            f"calls {function} with {name} := {value.sql('duckdb')}, which is not a constant", "write the value itself"
+            f"calls {function} with {name} := {value.sql('duckdb')}, which is neither true nor false", "write one of them"
         )
     if name == "hive_partitioning" and not _is(value, False):
         raise NotAllowedError(
             f"calls {function} with {name} := {value.sql('duckdb')}: columns would follow the names of folders",
             "write hive_partitioning := false",
-        )
-    if name == "format" and fold(value.name) == "auto":
-        raise NotAllowedError(
-            f"calls {function} with format := 'auto', which is sniffed from private rows",
-            "write format := 'newline_delimited' or 'array'",
         )
     return name, value
 
@@ -234,24 +322,9 @@ def _is(value: exp.Expr, truth: bool) -> bool:
     return isinstance(value, exp.Boolean) and bool(value.this) == truth
 
 
-def _is_constant(value: exp.Expr) -> bool:
-    """A literal, or a list or struct of them; as DuckDB prints them, too: it writes `struct_pack(a := 1)` and `list_value(1)`."""
-    if isinstance(value, (exp.Literal, exp.Boolean, exp.Null)):
-        return True
-    if isinstance(value, (exp.PropertyEQ, exp.Kwarg)):
-        return _is_constant(value.expression)
-    if isinstance(value, exp.Cast):
-        return _is_constant(value.this)
-    is_made = isinstance(value, exp.Struct) or _is_call(value, "struct_pack") or _is_list(value)
-    return is_made and all(map(_is_constant, value.expressions))
-
-
 def _is_list(value: exp.Expr) -> bool:
-    return isinstance(value, exp.Array) or _is_call(value, "list_value")
-
-
-def _is_call(value: exp.Expr, name: str) -> bool:
-    return isinstance(value, exp.Anonymous) and function_name(value) == name
+    """As it is written, or as DuckDB prints it."""
+    return isinstance(value, exp.Array) or (isinstance(value, exp.Anonymous) and function_name(value) == "list_value")
 
 
 def _texts(value: exp.Expr, function: str) -> list[str]:
@@ -264,36 +337,6 @@ def _texts(value: exp.Expr, function: str) -> list[str]:
             "write the name itself, or a list of names",
         )
     return [item.name for item in listed]
-
-
-def _types(function: str, patterns: Sequence[str], given: dict[str, exp.Expr]) -> tuple[tuple[str, str], ...] | None:
-    """The declared columns; None for Parquet, which declares them itself."""
-    if "columns" not in FUNCTIONS[function]:
-        return None
-    declared = given.get("columns")
-    if declared is None or not _is(given.get("auto_detect", exp.null()), False):
-        raise NotAllowedError(
-            f"lets {function} sniff the types of {patterns[0]!r} from private rows",
-            "declare every column of the file, in its order, and turn detection off", _declared(function, patterns, given),
-        )  # fmt: skip
-    return tuple((item.this.name, item.expression.name) for item in declared.expressions)
-
-
-def _declared(function: str, patterns: Sequence[str], given: dict[str, exp.Expr]) -> exp.Expr:
-    """The call as it should be, with the types to fill in. From the definition alone: what was sniffed is not shown."""
-    listed = [exp.Literal.string(path) for path in patterns]
-    blanks = [
-        exp.PropertyEQ(this=exp.to_identifier(column, quoted=True), expression=exp.Literal.string("TYPE"))
-        for column in ("first column", "second column")
-    ]
-    arguments: dict[str, exp.Expr] = {"columns": exp.Struct(expressions=blanks), "auto_detect": exp.false()}
-    if function == "read_csv":
-        arguments["header"] = exp.true()
-    arguments |= {name: value for name, value in given.items() if name != "auto_detect"}
-    path = listed[0] if len(listed) == 1 else exp.Array(expressions=listed)
-    return exp.Anonymous(
-        this=function, expressions=[path, *(_argument(name, value) for name, value in arguments.items())]
-    )
 
 
 def _paths(con: duckdb.DuckDBPyConnection, patterns: Sequence[str]) -> tuple[str, ...]:
@@ -345,10 +388,9 @@ def _matches(con: duckdb.DuckDBPyConnection, patterns: Sequence[str]) -> Iterato
         yield from (path for (path,) in rows)
 
 
-def _state(path: str, *, with_footer: bool) -> tuple[object, ...]:
+def _state(path: str) -> tuple[object, ...]:
     facts = Path(path).stat()
-    held: tuple[object, ...] = (path, facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
-    return (*held, _footer(path)) if with_footer else held
+    return path, facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, _footer(path)
 
 
 def _footer(path: str) -> str:

@@ -21,16 +21,18 @@ from sqlglot import exp
 from mwem_sql.boundary import files, sources
 from mwem_sql.boundary.files import Files, NotAllowedError
 from mwem_sql.boundary.sources import Describes, Source
-from mwem_sql.boundary.views import ROWS, NotRowWiseError, View, columns_read
+from mwem_sql.boundary.views import ROWS, NotRowWiseError, View, WrittenOut, with_generated
 from mwem_sql.database import catalog
 from mwem_sql.database.catalog import Column, Name, Place
 from mwem_sql.database.dialect import fold, function_name
+from mwem_sql.database.functions import SPECIFIED
 from mwem_sql.database.metadata import Key
+from mwem_sql.database.ticks import cast
 from mwem_sql.errors import MwemError, OptionError, TableError, did_you_mean, refuse
 
 _MOST_VIEWS = 50  # one over the other; DuckDB itself stops at a similar depth
 _ROW_WISE = "a private view must give at most one row per row of one table"
-_FILES = "private files are read whole, each once, with declared types"
+_FILES = "private files are Parquet files, read whole and each once"
 _CURE = "write a plain projection or filter of one table, or make the result a table of its own"
 # Types of units: no collation reaches into their values, or it can be taken off (`codes.source`).
 _UNIT_TYPES = ("VARCHAR", "UUID", "BLOB", "BOOLEAN", "DATE", "TIMESTAMP", "TIME", "ENUM(", "DECIMAL(", "FLOAT", "DOUBLE", "UTINYINT", "USMALLINT",
@@ -144,14 +146,24 @@ def _describe(con: duckdb.DuckDBPyConnection, name: Name, is_view: bool, functio
     if is_view:
         return _view(con, name, function, depth)
     own = catalog.columns(con, name)
-    return Relation(
-        name,
-        own,
-        name.tree(),
-        catalog.checks(con, name),
-        declared={column.name: column for column in own},
-        odd=_odd(con, name, own),
+    plain = Relation(
+        name, own, name.tree(), catalog.checks(con, name), declared={column.name: column for column in own}
     )
+    return _with_generated(con, plain)
+
+
+def _with_generated(con: duckdb.DuckDBPyConnection, table: Relation) -> Relation:
+    """A table as it is; one with generated columns written out, as a view would be."""
+    expressions = catalog.generated_columns(con, table.name)
+    if not expressions:
+        return table
+    written, odd = with_generated(table.rows, table.columns, expressions)
+    try:
+        _typed(con, written)
+    except NotRowWiseError as reason:
+        odd |= {column: str(reason) for column in expressions if column not in odd}
+    names = [column.name for column in table.columns]
+    return replace(table, rows=_subquery(written.select, names), odd=odd)
 
 
 def _file(con: duckdb.DuckDBPyConnection, text: str, place: Place, function: str) -> Relation | None:
@@ -168,33 +180,28 @@ def _file(con: duckdb.DuckDBPyConnection, text: str, place: Place, function: str
         assert read is not None  # by its ending or its function
         columns = read.columns(con)
         written = view.written_out(read.tree(), columns)
+        _check_odd(written.read, read)
+        types = _typed(con, written)
     except NotAllowedError as reason:
-        cure = _with_ddl(reason, view, name.beside(name.stem)) if view is not None else reason.cure
-        raise refuse(TableError, function, f"file ({text!r}) {reason}; {_FILES}", cure) from None
-    types = _types(con, written.select)
-    if types is None or len(types) != len(columns):
         raise refuse(
-            TableError, function, f"file ({text!r}) cannot be read as it is declared", "check the path and the types"
-        )
+            TableError,
+            function,
+            f"file ({text!r}) {reason}; {_FILES}",
+            _with_ddl(reason, view, name.beside(name.stem)),
+        ) from None
+    except NotRowWiseError as reason:
+        cure = "release a view that leaves the column out, or make the rows a table"
+        raise refuse(TableError, function, f"file ({text!r}) {reason}", cure) from None
     return _relation(name, columns, types, written.select, files=read)
 
 
-def _odd(con: duckdb.DuckDBPyConnection, name: Name, own: tuple[Column, ...]) -> dict[str, str]:
-    """The generated columns of a table whose expressions are not in the grammar, and why."""
-    out: dict[str, str] = {}
-    reads: dict[str, set[str]] = {}
-    for column, expression in catalog.generated_columns(con, name).items():
-        try:
-            reads[column] = columns_read(expression, [item.name for item in own])
-        except NotRowWiseError as reason:
-            out[column] = str(reason)
-    for _ in reads:  # one may be computed of another
-        out |= {
-            column: f"reads the generated column {min(read & set(out))}"
-            for column, read in reads.items()
-            if column not in out and read & set(out)
-        }
-    return out
+def _check_odd(columns: set[str], source: Relation | Files) -> None:
+    """Refuse to read a column that may not be read. Before anything is planned: of files, that looks at the least and the greatest value."""
+    kind = "generated column" if isinstance(source, Relation) else "column"
+    for column in sorted(columns):
+        reason = source.odd.get(column if isinstance(source, Relation) else fold(column))
+        if reason is not None:
+            raise NotRowWiseError(f"reads the {kind} {column}, which {reason}")
 
 
 def _view(con: duckdb.DuckDBPyConnection, name: Name, function: str, depth: int) -> Relation:
@@ -215,20 +222,20 @@ def _view(con: duckdb.DuckDBPyConnection, name: Name, function: str, depth: int)
             full = source.name.database, source.name.schema, source.name.table
             written = view.written_out(source.tree(), [column.name for column in source.columns], full)
         else:
-            written = view.written_out(source.tree(), source.columns(con))
+            columns = source.columns(con)
+            written = view.written_out(source.tree(), columns)
+        _check_odd(written.read, source)
+        types = _typed(con, written)
     except NotRowWiseError as reason:
         raise no(reason) from None
     except NotAllowedError as reason:
-        raise no(reason, _with_ddl(reason, view, name), _FILES) from None
+        raise no(reason, _with_ddl(reason, view, name.beside(f"{name.table}_rows")), _FILES) from None
     shown = [column.name for column in catalog.columns(con, name)]
-    types = _types(con, written.select)
-    if types is None or len(types) != len(shown):
+    if len(types) != len(shown):
         raise no("no longer has the columns that it had when it was made", "create the view again")
     relation = _relation(name, shown, types, written.select)
     if isinstance(source, Files):
         return replace(relation, files=source)
-    for column in sorted(written.read & set(source.odd)):
-        raise no(f"reads the generated column {column}, which {source.odd[column]}")
     declared = {
         column: source.declared[origin]
         for column, origin in zip(shown, written.origins, strict=True)
@@ -241,23 +248,24 @@ def _relation(
     name: Name, columns: Sequence[str], types: Sequence[str], select: exp.Select, files: Files | None = None
 ) -> Relation:
     """What a view shows, by the names of its columns."""
-    listed = exp.TableAlias(
-        this=exp.to_identifier(ROWS), columns=[exp.to_identifier(column, quoted=True) for column in columns]
-    )
     own = tuple(Column(column, kind, nullable=True) for column, kind in zip(columns, types, strict=True))
-    return Relation(name, own, exp.Subquery(this=select, alias=listed), files=files)
+    return Relation(name, own, _subquery(select, columns), files=files)
 
 
-def _with_ddl(refused: NotAllowedError, view: View, name: Name) -> str:
-    """The cure, with the view as it should be where that can be said."""
-    if refused.call is None:
+def _subquery(select: exp.Select, columns: Sequence[str]) -> exp.Subquery:
+    names = [exp.to_identifier(column, quoted=True) for column in columns]
+    return exp.Subquery(this=select, alias=exp.TableAlias(this=exp.to_identifier(ROWS), columns=names))
+
+
+def _with_ddl(refused: NotAllowedError, view: View | None, name: Name) -> str:
+    """The cure, with the statement that makes a table of it where that can be said."""
+    if refused.call is None or view is None:
         return refused.cure
     select = view.select.copy()
     select.args["from_"].this.set("this", refused.call)
-    ddl = exp.Create(
-        this=exp.table_(name.table, db=name.schema, quoted=True), kind="VIEW", replace=True, expression=select
-    )
-    return f"{refused.cure}: {ddl.sql('duckdb')}"
+    target = exp.table_(name.table, db=None if name.schema == "main" else name.schema)
+    ddl = exp.Create(this=target, kind="TABLE", expression=select)
+    return f"{refused.cure}: {ddl.sql('duckdb', normalize_functions=False)}"
 
 
 def _source(con: duckdb.DuckDBPyConnection, view: View, name: Name, function: str, depth: int) -> Relation | Files:
@@ -276,9 +284,50 @@ def _source(con: duckdb.DuckDBPyConnection, view: View, name: Name, function: st
     return read
 
 
-def _types(con: duckdb.DuckDBPyConnection, rows: exp.Select) -> list[str] | None:
-    """The types of a SELECT's columns, without running it; None where DuckDB cannot tell."""
+_SAMPLES = {
+    "INTERVAL": "1 day",
+    "TIMESTAMP": "2000-01-01",
+    "DATE": "2000-01-01",
+    "TIME": "12:00:00",
+    "VARCHAR": "2000-01-01",
+}
+"""A value of a type that parts of a date are asked of, by how the type's name begins; of any other type it is 0."""
+
+
+def _typed(con: duckdb.DuckDBPyConnection, written: WrittenOut) -> list[str]:
+    """The types of a SELECT's columns, without running it; a NotRowWiseError if some part of it cannot run, whatever the rows are.
+
+    Calls of `CALENDAR` are made with constants of their arguments' types, and the rest is planned: either would fail after the charge. No statistic
+    of a column reaches an expression (`views._total`), so that neither depends on rows.
+    """
+    source = written.select.args["from_"].this
+    for call in written.calls:
+        _check_call(con, call, source)
+    types = _described(con, written.select)
+    try:
+        con.execute(exp.Command(this="EXPLAIN", expression=written.select.sql("duckdb")).sql("duckdb")).fetchall()
+    except duckdb.Error:
+        raise NotRowWiseError("has a constant part that cannot be evaluated") from None
+    return types
+
+
+def _check_call(con: duckdb.DuckDBPyConnection, call: exp.Func, source: exp.Expr) -> None:
+    name, sample = function_name(call), call.copy()
+    parts = [part for part in sample.iter_expressions() if part.find(exp.Column) is not None]
+    kinds = _described(con, exp.select(*(part.copy() for part in parts)).from_(source.copy())) if parts else []
+    for part, kind in zip(parts, kinds, strict=True):
+        if kind == "VARCHAR" and name in SPECIFIED:
+            raise NotRowWiseError(f"calls {name} with a text that is not a constant")
+        value = next((own for start, own in _SAMPLES.items() if kind.startswith(start)), "0")
+        part.replace(cast(exp.Literal.string(value), kind))
+    try:
+        con.execute(exp.select(cast(sample, "VARCHAR")).sql("duckdb")).fetchall()
+    except duckdb.Error:
+        raise NotRowWiseError(f"calls {name} of {', '.join(kinds) or 'constants'}, which DuckDB has not") from None
+
+
+def _described(con: duckdb.DuckDBPyConnection, rows: exp.Select) -> list[str]:
     try:
         return [row[1] for row in con.execute(exp.Describe(this=rows).sql("duckdb")).fetchall()]
     except duckdb.Error:
-        return None
+        raise NotRowWiseError("has an expression or a column that DuckDB has not") from None

@@ -8,20 +8,30 @@
             STRUCT columns. Every column must be one of the source's own: `rowid`, `file_row_number` and the like are not among them, nor is
             another item's name.
 
-An allow-list: what is not named here is refused. Syntax only; looks nothing up.
+An allow-list: what is not named here is refused. What is written out is total: an expression that fails on a row is NULL there, so that no row can
+fail a scan (`_total`). Syntax only; looks nothing up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
 
+from mwem_sql.database import dialect
+from mwem_sql.database.catalog import Column
 from mwem_sql.database.dialect import fold, function_name
+from mwem_sql.database.functions import CALENDAR, ESCAPING, SPECIFIED
+from mwem_sql.database.growth import characters
 from mwem_sql.database.predicate import name_collation, objection
+from mwem_sql.database.ticks import cast
 
 ROWS = "__mwem_rows"  # an alias that no table or column of the user has
+MOST_GROWTH = 1000
+"""Characters that an expression may make of one character of its row: what follows from a value's size alone would fill memory, which TRY does not cover."""
+_LONG = 10**6  # characters of a text, for which growth is asked
 _CLAUSES = {"expressions", "from_", "where", "order"}
 _REASONS = {
     "with_": "has a WITH clause", "joins": "joins", "laterals": "joins", "group": "aggregates", "having": "aggregates",
@@ -36,11 +46,15 @@ class NotRowWiseError(Exception):
 
 @dataclass(frozen=True, eq=False)
 class WrittenOut:
-    """A view's SELECT over its source; for each of its columns the one of the source that it shows unchanged; and all that it reads."""
+    """A view's SELECT over its source; for each of its columns the one of the source that it shows unchanged; and all that it reads.
+
+    `calls` are those of `CALENDAR`: whether they are implemented depends on the types of their arguments.
+    """
 
     select: exp.Select
     origins: list[str | None]
     read: set[str]
+    calls: tuple[exp.Func, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +86,7 @@ class View:
         What is checked is what will run: columns are written out and quoted, and the source is the given one, whatever a name may mean later.
         """
         scope = _Scope(columns, self.source.alias_column_names, [self.source.alias] if self.source.alias else full)
+        scope.lengths = dict(zip(map(fold, scope.columns), _lengths(source, columns).values(), strict=True))
         items: list[exp.Expr] = []
         origins: list[str | None] = []
         for item in self.select.expressions:
@@ -81,11 +96,12 @@ class View:
         where = self.select.args.get("where")
         rows = exp.select(*items).from_(_aliased(source, scope.columns))
         if where is not None:
-            rows = rows.where(scope.checked(where.this))
+            # The cast is DuckDB's own, which it would put around the whole, where TRY does not reach.
+            rows = rows.where(_total(cast(scope.checked(where.this), "BOOLEAN")))
         _check_order(self.select.args.get("order"))
         below = dict(zip(scope.columns, columns, strict=True))
         shown = [below.get(origin) if origin is not None else None for origin in origins]
-        return WrittenOut(rows, shown, {below[name] for name in scope.read})
+        return WrittenOut(rows, shown, {below[name] for name in scope.read}, tuple(scope.calls))
 
 
 class _Scope:
@@ -94,6 +110,8 @@ class _Scope:
     def __init__(self, columns: Sequence[str], renamed: Sequence[str], name: Sequence[str]) -> None:
         self.columns = [*renamed, *columns[len(renamed) :]]  # FROM t AS x(a, b): by position, the rest keep their names
         self.read: set[str] = set()
+        self.calls: list[exp.Func] = []
+        self.lengths = {fold(name): float(_LONG) for name in self.columns}
         self._known = {fold(name): name for name in self.columns}
         # t.a, main.t.a, census.main.t.a
         self._qualifiers = [[fold(part) for part in name[start:]] for start in range(len(name))]
@@ -112,6 +130,11 @@ class _Scope:
                 tree = own
             else:
                 column.replace(own)
+        if _made(tree, self.lengths) > MOST_GROWTH * _LONG:
+            raise NotRowWiseError(
+                f"has a part ({tree.sql('duckdb')}) that may make more than {MOST_GROWTH:,} characters of one; sizes must be small constants"
+            )
+        self.calls += [node for node in tree.find_all(exp.Func) if function_name(node) in CALENDAR]
         return tree
 
     def resolved(self, column: exp.Column) -> exp.Expr:
@@ -179,12 +202,67 @@ def _items(item: exp.Expr, scope: _Scope) -> Iterator[tuple[exp.Expr, str | None
         computed = {fold(column.alias_or_name): column.unalias() for column in star.args.get("replace") or ()}
         for name in scope.columns:
             if fold(name) in computed:
-                yield scope.checked(computed[fold(name)]), None
+                yield _total(scope.checked(computed[fold(name)])), None
             elif fold(name) not in left_out:
                 yield scope.column(name), name
         return
     made = scope.checked(inner)
-    yield made, made.name if isinstance(made, exp.Column) else None
+    yield _total(made), made.name if isinstance(made, exp.Column) else None
+
+
+def _total(tree: exp.Expr) -> exp.Expr:
+    """An expression that is NULL on the rows that it fails on; a column as it is.
+
+    By DuckDB's TRY, and two things that keep the optimizer from evaluating a part of it elsewhere. Columns go through a TRY of their own, so that no
+    statistic of theirs reaches a function (date_trunc of the least and the greatest date is evaluated when a scan is planned, and raises
+    there). And the whole is in the branches of a CASE, where common parts of several expressions are not looked for: they would be
+    evaluated once for all, outside of TRY.
+    """
+    if isinstance(tree, exp.Column):
+        return tree
+    if _is_leaf(tree):
+        return _tried(tree)
+    leaves = [node for node in tree.walk(prune=_is_leaf) if _is_leaf(node)]
+    first = leaves[0].copy() if leaves else None
+    for leaf in leaves:
+        leaf.replace(_tried(leaf.copy()))
+    whole = _tried(tree)
+    if first is None:
+        return whole
+    test = exp.Is(this=_tried(first), expression=exp.null())
+    return exp.Case(ifs=[exp.If(this=test, true=whole)], default=whole.copy())
+
+
+def _tried(tree: exp.Expr) -> exp.Expr:
+    return exp.Anonymous(this="TRY", expressions=[tree])
+
+
+def _is_tried(node: exp.Expr | None) -> bool:
+    return isinstance(node, exp.Anonymous) and function_name(node) == "try"
+
+
+def _is_leaf(node: exp.Expr) -> bool:
+    """A column, or a field of one."""
+    while isinstance(node, (exp.Dot, exp.Paren)):
+        node = node.this
+    return isinstance(node, exp.Column)
+
+
+def _lengths(source: exp.Expr, columns: Sequence[str]) -> dict[str, float]:
+    """How long the columns of a source may be if those of its table have `_LONG` characters: views that it is written out of make them longer."""
+    if not isinstance(source, exp.Subquery):
+        return {fold(name): float(_LONG) for name in columns}
+    below = source.this.args["from_"].this
+    lengths = _lengths(below, below.alias_column_names)
+    return {fold(name): _made(item, lengths) for name, item in zip(columns, source.this.expressions, strict=True)}
+
+
+def _made(item: exp.Expr, lengths: Mapping[str, float]) -> float:
+    """Characters that an item may make: counted where functions make long texts of short ones, else no more than it reads."""
+    if isinstance(item, exp.Case) and _is_tried(item.args.get("default")):  # as `_total` has it: twice the same
+        item = item.args["default"]
+    read = sum(lengths.get(fold(column.name), _LONG) for column in item.find_all(exp.Column))
+    return max(read, *characters([dialect.sql(item)], lengths))
 
 
 def _objection(node: exp.Expr) -> str | None:
@@ -196,11 +274,71 @@ def _objection(node: exp.Expr) -> str | None:
         # A field; not a function of a schema, which may be the user's, nor one that is called on a value.
         is_field = isinstance(node.expression, exp.Identifier)
         return None if is_field else f"calls {function_name(node.expression)} by a qualified name"
+    if isinstance(node, (exp.Func, exp.Escape)):
+        reason = _condition(node)
+        if reason is not None:
+            return reason
     if isinstance(node, exp.Func) and objection(node) is not None:
         return f"calls {function_name(node)}, which is not on the list of functions of one row"
     if objection(node) is not None:
         return f"has a part ({node.sql('duckdb')}) that is not a plain expression of one row"
     return None
+
+
+def _condition(node: exp.Expr) -> str | None:
+    """Why a call may fail a scan in a way that TRY does not cover."""
+    name = function_name(node) if isinstance(node, exp.Func) else "LIKE"
+    if isinstance(node, exp.Escape) or name in ESCAPING:
+        pattern, escape = (
+            (node.this.expression, node.expression) if isinstance(node, exp.Escape) else node.expressions[1:]
+        )
+        if not all(isinstance(part, exp.Literal) and part.is_string for part in (pattern, escape)):
+            return f"calls {name} with a pattern or an escape character that is not a constant"
+        sign = re.escape(escape.name)
+        if len(escape.name) > 1 or (sign and not re.fullmatch(f"(?:(?!{sign}).|{sign}.)*", pattern.name, re.DOTALL)):
+            return f"calls {name} with an escape character ({escape.name}) that is not one, or that ends the pattern"
+    if name in SPECIFIED:
+        first, *rest = node.expressions or [node.this, *node.iter_expressions()]
+        if first.find(exp.Column) is not None and (rest or name != "timezone"):
+            return f"calls {name} with a first argument that is not a constant"
+    return None
+
+
+def with_generated(
+    table: exp.Expr, columns: Sequence[Column], expressions: Mapping[str, exp.Expr]
+) -> tuple[WrittenOut, dict[str, str]]:
+    """A table with its generated columns written out, and those whose expressions are not in the grammar, with the reasons: they are NULL there."""
+    names = [column.name for column in columns]
+    types = {column.name: column.type for column in columns}
+    scope = _Scope(names, (), ())
+    trees: dict[str, exp.Expr] = {}
+    odd: dict[str, str] = {}
+
+    def inlined(name: str) -> exp.Expr:
+        """What a generated column is computed of, down to plain ones: it may read others."""
+        if name not in trees:
+            tree = cast(scope.checked(expressions[name]), types[name])
+            for column in list(tree.find_all(exp.Column)):
+                if column.name in expressions:
+                    try:
+                        column.replace(inlined(column.name).copy())
+                    except NotRowWiseError:
+                        raise NotRowWiseError(f"reads the generated column {column.name}") from None
+            trees[name] = tree
+        return trees[name]
+
+    items: list[exp.Expr] = []
+    for name in names:
+        if name not in expressions:
+            items.append(scope.column(name))
+            continue
+        try:
+            items.append(_total(inlined(name).copy()))
+        except NotRowWiseError as reason:
+            odd[name] = str(reason)
+            items.append(cast(exp.null(), types[name]))
+    plain = [name if name not in expressions else None for name in names]
+    return WrittenOut(exp.select(*items).from_(table.copy()), plain, scope.read, tuple(scope.calls)), odd
 
 
 def columns_read(tree: exp.Expr, columns: Sequence[str]) -> set[str]:

@@ -8,7 +8,7 @@ interrupted inside one of these calls, so what is too much is refused before it 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 
 from sqlglot import exp
@@ -55,7 +55,7 @@ def _made(tree: exp.Expr, longest: Mapping[str, float]) -> float:
     lengths: dict[int, float] = {}
     made = 0.0
     for node in reversed(list(tree.walk())):
-        parts = [lengths[id(child)] for child in node.iter_expressions()]
+        parts = [lengths[id(child)] for child in _arguments(node)]
         if isinstance(node, exp.Column):
             lengths[id(node)] = longest.get(fold(node.name), _SCALAR)
         elif isinstance(node, exp.Condition) and isinstance(node.this, str) and not isinstance(node, exp.Func):
@@ -66,11 +66,20 @@ def _made(tree: exp.Expr, longest: Mapping[str, float]) -> float:
     return made
 
 
+def _arguments(node: exp.Expr) -> Iterator[exp.Expr]:
+    """What a node is made of; not the name of a function, which DuckDB prints in quotes where it is a keyword too: "replace"(...)."""
+    return (
+        child
+        for child in node.iter_expressions()
+        if not isinstance(node, exp.Func) or child is not node.this or not isinstance(child, exp.Identifier)
+    )
+
+
 def _length(node: exp.Expr, parts: list[float]) -> float:
     if isinstance(node, _TEXTLESS) and not isinstance(node, _TEXTS):
         return _SCALAR
     if isinstance(node, exp.Func):
-        return _called(function_name(node), list(node.iter_expressions()), parts)
+        return _called(function_name(node), list(_arguments(node)), parts)
     return sum(parts) + _SCALAR
 
 

@@ -14,7 +14,7 @@ PRINTED = {
     "sqlalchemy_engine.py": ["census.main.people_synthetic 0.5 True", "True", "True", "True", "True"],
     "ibis_backend.py": ["census.main.people_synthetic True", "['F', 'M']"],
     "frames.py": ["memory.main.people", "False True", "['query', 'name', 'cell', 'answer', 'low', 'high', 'measured']", "['age', 'sex', 'city'] True", "[('age', 100), ('sex', 2), ('city', 4)]"],
-    "files.py": ["memory.main.visitors_synthetic", "memory.main.from_csv", "2"],
+    "files.py": ["memory.main.visitors_synthetic", "memory.main.from_csv_synthetic", "2"],
 }  # fmt: skip
 EXECUTE = """
 import json, sys, nbformat
