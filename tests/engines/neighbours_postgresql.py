@@ -102,7 +102,9 @@ def world(chance: random.Random) -> World:
             made.statements += [FAR, "CREATE FOREIGN TABLE n.remote PARTITION OF n.asked FOR VALUES IN ('far') SERVER loop OPTIONS (schema_name 'n', table_name 'far')"]  # fmt: skip
     elif source == "children":
         made.statements += [f"CREATE TABLE n.asked ({COLUMNS})", "ALTER TABLE n.base INHERIT n.asked", f"CREATE TABLE n.other ({COLUMNS})"]  # fmt: skip
-        made.statements += chance.choice([[], ["ALTER TABLE n.base INHERIT n.other"], ["ALTER TABLE n.other INHERIT n.asked"]])
+        made.statements += chance.choice(
+            [[], ["ALTER TABLE n.base INHERIT n.other"], ["ALTER TABLE n.other INHERIT n.asked"]]
+        )
     elif source == "far":
         made.statements += [FAR, f"CREATE FOREIGN TABLE n.asked ({COLUMNS}) SERVER loop OPTIONS (schema_name 'n', table_name 'far')"]  # fmt: skip
     elif source == "policy":
@@ -191,7 +193,9 @@ class Server:
     def make(self, made: World) -> None:
         """Raises the driver's error where the statements are none of PostgreSQL's SQL."""
         self._run("SET search_path = pg_catalog", "DROP SCHEMA IF EXISTS n CASCADE", *TOOLS.split(";\n"))
-        self._run("SET search_path = n, pg_catalog", *made.statements, "GRANT SELECT ON ALL TABLES IN SCHEMA n TO reader")
+        self._run(
+            "SET search_path = n, pg_catalog", *made.statements, "GRANT SELECT ON ALL TABLES IN SCHEMA n TO reader"
+        )
 
     def fill(self, made: World, rows: Sequence[Row]) -> None:
         """Have exactly these rows in `base`."""
