@@ -287,8 +287,8 @@ def test_a_step_is_the_papers_in_parts_of_the_bound(seed: int) -> None:
 def test_noise_is_that_of_the_bound() -> None:
     """The mean absolute noise of many measurements of one sum: Laplace noise of scale bound / share, in units of the grid.
 
-    The absolute value of discrete Laplace noise has mean 2r / (1 - r^2) with r = exp(-1 / scale); the mean of n draws is within 5
-    standard errors of it, which fails once in two million runs.
+    The absolute value of discrete Laplace noise has mean 2r / (1 - r^2) with r = exp(-1 / scale); the mean of n draws is within 7
+    standard errors of it, which fails once in 1e10 runs.
     """
     query = LinearQuery((Block(("x",), np.arange(2000, dtype=np.int32), 2000, np.full(2000, 70)),))
     problem = Problem([query], np.ones(1), {"x": np.ones(2000)}, 10**6, total=2000.0)
@@ -305,7 +305,7 @@ def test_noise_is_that_of_the_bound() -> None:
     r = exp(-1 / scale)
     mean = 2 * r / (1 - r**2)
     deviation = sqrt(2 * r / (1 - r) ** 2 - mean**2)
-    assert abs(np.abs(step.measurement.values - truth).mean() - mean) < 5 * deviation / sqrt(2000)
+    assert abs(np.abs(step.measurement.values - truth).mean() - mean) < 7 * deviation / sqrt(2000)
 
 
 def test_what_is_large_is_not_selected_for_its_size() -> None:
@@ -322,13 +322,13 @@ def test_what_is_large_is_not_selected_for_its_size() -> None:
 
 
 def test_a_release_of_sums_keeps_its_promise(connect: Open) -> None:
-    """At epsilon 10 all sums are within what Laplace noise of bound / share reaches, but for once in 10^6 runs."""
+    """At epsilon 10 all sums are within what Laplace noise of bound / share reaches, but for three runs in 10^12."""
     con = connect()
     con.execute(STAFF)
     asked = Workload.from_rows([{"measure": "age", "group_by": ["sex"]}, {"measure": "hours"}])
     mwem_sql.release(con, "staff", asked, 10, rounds=2, total=300)
     share = 10 / 2 * float(1 - SELECT_SHARE)
-    reach = 70 / share * log(2 * 10**6), 60 / share * log(10**6)
+    reach = 70 / share * log(10**12), 60 / share * log(10**12)
     rows = con.execute(
         "SELECT \"values\", resolution FROM mwem.measurements WHERE purpose = 'round' ORDER BY query"
     ).fetchall()
