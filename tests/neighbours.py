@@ -1,12 +1,14 @@
 """Random private sources, down to files and DDL, and their neighbours: the same source with one row, or one unit's rows, less.
 
 A world is everything that a curator may have typed in: tables with generated columns, structs, collations and odd names; views of
-views; Parquet, CSV and JSON files; macros, operators included; settings. Much of it must be refused. It is built once for each set of
-rows, by the same statements, so that whatever a call shows of it before a debit must be the same.
+views, with expressions that fail on some values; Parquet, CSV and JSON files; macros, operators included; settings. Much of it must be
+refused. It is built once for each set of rows, by the same statements, so that whatever a call shows of it before a debit must be the same.
+It is looked at where it is, or in a DuckDB file that is attached as a source.
 """
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -17,7 +19,9 @@ from typing import Any
 
 import duckdb
 import numpy as np
+import pyarrow.parquet as pq
 
+import mwem_sql
 from mwem_sql.accounting.budget import Budget
 from mwem_sql.database.session import Session
 from mwem_sql.errors import EngineError, MwemError
@@ -36,20 +40,26 @@ QUERIES: list[dict[str, str]] = [
 ]  # fmt: skip
 # What an item of a view may be, by the column that it stands for: the column itself, expressions of one row, and what sees others.
 FINE = {
-    "id": ["id", "upper(id)", "id || 'x'", "s.id"], "a": ["a", "a + 1 - 1", "abs(a)", "s.a", "CASE WHEN d THEN a ELSE 0 END", "TRY_CAST(b AS INTEGER)"],
-    "b": ["b", "lower(b)", "b COLLATE NOCASE", "left(b, 1)", "nullif(b, 'y')"], "c": ["c", "c * 2", "round(c)", "a::DOUBLE", "coalesce(c, 0)"],
-    "d": ["d", "NOT d", "a > 1", "b LIKE 'x%'", "d IS NULL"],
+    "id": ["id", "upper(id)", "id || 'x'", "s.id"], "a": ["a", "a + 1 - 1", "abs(a)", "s.a", "CASE WHEN d THEN a ELSE 0 END", "TRY_CAST(b AS INTEGER)",
+          "b::INTEGER", "b::INTEGER + b::INTEGER - 12", "a + 2147483600", "c::TINYINT::INTEGER", "year(date_trunc('month', b::DATE))", "factorial(a)::INTEGER", "('x' || b)::INTEGER"],
+    "b": ["b", "lower(b)", "b COLLATE NOCASE", "left(b, 1)", "nullif(b, 'y')", "chr(a)", "b::DATE::VARCHAR", "b[:a]", "(b::INTEGER + 1)::VARCHAR"], "c": ["c", "c * 2", "round(c)", "a::DOUBLE", "coalesce(c, 0)", "b::DOUBLE", "ln(c)", "c::DECIMAL(4, 1)::DOUBLE", "asin(c)"],
+    "d": ["d", "NOT d", "a > 1", "b LIKE 'x%'", "d IS NULL", "b::BOOLEAN", "b::INTEGER > 3", "b::DATE > DATE '2020-01-01'", "b LIKE 'x!%' ESCAPE '!'"],
 }  # fmt: skip
 WRONG = {
     "id": ["rowid::VARCHAR", "peek(id)", "random()::VARCHAR"],
     "a": ["rowid", "row_number() OVER ()", "(SELECT max(a) FROM base)", "max(a)", "nextval('seq')", "hash(rowid) % 4", "stats(a)::VARCHAR::INTEGER", "peek(a)", "file_row_number",
-          "list_sum([a, 1])", "tools.peek(a)", "sum(a) OVER (ORDER BY c)", "count(*) OVER ()"],
+          "list_sum([a, 1])", "tools.peek(a)", "sum(a) OVER (ORDER BY c)", "count(*) OVER ()", "week(to_days(a))", "date_part(b, b::DATE)"],
     "b": ["json_serialize_plan('SELECT count(*) FROM base', optimize := true)::VARCHAR", "stats(b)::VARCHAR", "filename", "current_date::VARCHAR", "getvariable('x')"],
-    "c": ["random()", "(SELECT avg(c) FROM base)", "epoch(now())", "percent_rank() OVER (ORDER BY c)"], "d": ["EXISTS (FROM base)", "a > (SELECT avg(a) FROM base)", "a = ANY (SELECT a FROM base)"],
+    "c": ["random()", "(SELECT avg(c) FROM base)", "epoch(now())", "percent_rank() OVER (ORDER BY c)"], "d": ["EXISTS (FROM base)", "a > (SELECT avg(a) FROM base)", "a = ANY (SELECT a FROM base)", "b LIKE b ESCAPE 'x'",
+          "b LIKE 'ax' ESCAPE 'x'"],
 }  # fmt: skip
 MACROS = ['"-"(x, y) AS (SELECT max(a) FROM base)', '"-"(x, y) AS (SELECT count(*) FROM base)', "lower(x) AS (SELECT max(b) FROM base)", '"~~"(x, y) AS (SELECT count(*) > 5 FROM base)',
           "abs(x) AS (SELECT count(*) % 3 FROM base)", "round(x) AS (SELECT max(c) FROM base)", "my_own(x) AS x + 1"]  # fmt: skip
-DECLARED = "columns := {id: 'VARCHAR', a: 'INTEGER', b: 'VARCHAR', c: 'DOUBLE', d: 'BOOLEAN'}, auto_detect := false"
+DECLARED = "columns := {id: 'VARCHAR', a: 'INTEGER', b: 'VARCHAR', c: 'DOUBLE', d: 'BOOLEAN'}, auto_detect := false, records := true"
+
+
+FILES = {"one": "a IS NULL OR a < 1", "two": "a >= 1"}
+"""Which rows are in which file: by their own values, so that no row moves when another goes."""
 
 
 @dataclass
@@ -62,6 +72,7 @@ class World:
     before: list[str] = field(default_factory=list)
     after: list[str] = field(default_factory=list)
     file: str | None = None
+    mixed: bool = False
     settings: list[str] = field(default_factory=list)
     macro: str | None = None
 
@@ -76,14 +87,14 @@ class World:
             )
         for old in folder.iterdir():
             old.unlink()
-        if self.file is not None:
-            options = ", HEADER true" if self.file == "csv" else ""
-            for name, condition in (
-                ("one", "a IS NULL OR a < 1"),
-                ("two", "a >= 1"),
-            ):  # by its own value: no row moves when another goes
+        for name, condition in FILES.items() if self.file else ():
+            columns = "id, b AS a, b, c, d" if self.mixed and name == "two" else "id, a, b, c, d"
+            asked, path = f"SELECT {columns} FROM base WHERE {condition}", folder / f"{name}.{self.file}"
+            if self.file == "parquet":  # as Arrow writes them: NaN is in no statistic of its footers
+                pq.write_table(con.sql(asked).to_arrow_table(), path)
+            else:
                 con.execute(
-                    f"COPY (SELECT id, a, b, c, d FROM base WHERE {condition}) TO '{folder / name}.{self.file}' (FORMAT {self.file}{options})"
+                    f"COPY ({asked}) TO '{path}' (FORMAT {self.file}{', HEADER true' if self.file == 'csv' else ''})"
                 )
         for statement in self.after:
             con.execute(statement.replace("FOLDER", str(folder)))
@@ -105,13 +116,15 @@ def world(chance: random.Random) -> World:
             ", g AS (upper(b))",
             ", g AS (random())",
             ", g AS (nextval('seq'))",
+            ", g INTEGER AS (b::INTEGER), h INTEGER AS (g + b::INTEGER)",
         ]
     )
     kinds = ", ".join(f"{name} {kind}{collation if kind == 'VARCHAR' else ''}" for name, kind in TYPES.items())
     made.before = [f"CREATE OR REPLACE TABLE base ({kinds}, s STRUCT(id VARCHAR, a INTEGER){generated})", DOMAIN]
     source = chance.choice(["table", "view", "view", "views", "file", "file"])
     if source == "file":
-        made.file = chance.choice(["parquet", "csv", "json"])
+        made.file = chance.choice(["parquet", "parquet", "parquet", "csv", "json"])
+        made.mixed = chance.random() < 0.15
         read = _file(chance, made.file)
         items = _items(chance, names, unit, file=True)
         if "file_row_number" in read and chance.random() < 0.7:
@@ -179,6 +192,10 @@ def _where(chance: random.Random) -> str:
             " ORDER BY a",
             " LIMIT 5",
             " WHERE b IN ('x', 'y')",
+            " WHERE b",
+            " WHERE b::INTEGER > 3 OR b::INTEGER IS NULL",
+            " WHERE a + 2147483600 > 0",
+            " WHERE c > 5",
         ]
     )
 
@@ -222,8 +239,8 @@ def random_rows(chance: random.Random) -> list[Row]:
     ids = chance.choice([[None, "aB3", "Ab3", "AB3", "p1", "é", "É"], ["aB3", "Ab3"], ["É", "é", "e"]])
     return [
         (
-            chance.choice(ids), chance.choice([None, -9, 0, 1, 2, 3, 77]), chance.choice([None, "x", "y", "z", "X", "2020-01-01", "12", "true"]),
-            chance.choice([None, -1e300, -5.0, 0.5, 3.25, 10.0]), chance.choice([None, True, False]),
+            chance.choice(ids), chance.choice([None, -9, 0, 1, 2, 3, 77]), chance.choice([None, "x", "y", "z", "X", "2020-01-01", "12", "true", "5881580-07-10"]),
+            chance.choice([None, -1e300, -5.0, 0.5, 3.25, 10.0, math.nan]), chance.choice([None, True, False]),
         )
         for _ in range(chance.randrange(2, 16))
     ]  # fmt: skip
@@ -247,11 +264,12 @@ class Seen:
     public: object
     answers: tuple[tuple[int, ...], ...] | None
     bounds: tuple[int, ...]
+    failed: bool = False
 
 
-def look(con: duckdb.DuckDBPyConnection, made: World) -> Seen:
+def look(con: duckdb.DuckDBPyConnection, made: World, table: str = "asked") -> Seen:
     request = Request(
-        "asked", made.workload, Budget(Fraction(1)), rounds=1, unit=made.unit, rows_per_unit=made.rows_per_unit
+        table, made.workload, Budget(Fraction(1)), rounds=1, unit=made.unit, rows_per_unit=made.rows_per_unit
     )
     try:
         plan = make_plan(Session.of(con), request)
@@ -267,19 +285,56 @@ def look(con: duckdb.DuckDBPyConnection, made: World) -> Seen:
         len(plan.problem.queries),
     )
     try:
-        answers = engine.true_answers(con.cursor(), plan.pushdown)
-    except EngineError as failed:  # which is visible, and said to be
-        return Seen((shown, str(failed)), None, ())
+        answers = engine.true_answers(engine.engine_of(con.cursor(), plan.relation), plan.pushdown)
+    except EngineError as failed:
+        return Seen((shown, str(failed)), None, (), failed=True)
     split = np.split(answers, plan.pushdown.starts[1:])
     return Seen(
         shown, tuple(tuple(answer.tolist()) for answer in split), tuple(int(bound) for bound in plan.problem.bounds())
     )
 
 
+class Here:
+    """Worlds in an instance, looked at where they are."""
+
+    def __init__(self, con: duckdb.DuckDBPyConnection) -> None:
+        self._con = con
+
+    def see(self, made: World, rows: Sequence[Row], folder: Path) -> Seen:
+        """Raises DuckDB's error where the world's statements are none of its SQL."""
+        clean(self._con, made)
+        for setting in made.settings:
+            self._con.execute(setting)
+        made.build(self._con, rows, folder)
+        return look(self._con, made)
+
+
+class There:
+    """Worlds in a DuckDB file, which is then attached as a source of another instance."""
+
+    def __init__(self, con: duckdb.DuckDBPyConnection, folder: Path) -> None:
+        self._con = con
+        self._file = folder / "memory.duckdb"  # so that full names of worlds are those of the file
+        con.execute(DOMAIN)
+
+    def see(self, made: World, rows: Sequence[Row], folder: Path) -> Seen:
+        self._file.unlink(missing_ok=True)
+        clean(self._con, made)
+        for setting in made.settings:
+            self._con.execute(setting)
+        with instance(str(self._file)) as con:
+            made.build(con, rows, folder)
+        mwem_sql.attach(self._con, "there", str(self._file))
+        try:
+            return look(self._con, made, "there.main.asked")
+        finally:
+            mwem_sql.detach(self._con, "there")
+
+
 @contextmanager
-def instance() -> Iterator[duckdb.DuckDBPyConnection]:
+def instance(path: str = ":memory:") -> Iterator[duckdb.DuckDBPyConnection]:
     """A database with what worlds refer to."""
-    with duckdb.connect(config={"threads": 1}) as con:
+    with duckdb.connect(path, config={"threads": 1}) as con:
         con.execute("CREATE SEQUENCE seq; CREATE SCHEMA tools; CREATE TABLE base (a INTEGER)")
         con.execute(
             "CREATE MACRO peek(x) AS (SELECT max(a) FROM base); CREATE MACRO tools.peek(x) AS (SELECT max(a) FROM base)"
@@ -308,4 +363,6 @@ def _quietly(act: Callable[[], object]) -> None:
 
 
 def _literal(value: object) -> str:
+    if isinstance(value, float) and math.isnan(value):
+        return "'nan'::DOUBLE"
     return "NULL" if value is None else repr(value).upper() if isinstance(value, (bool, int, float)) else f"'{value}'"

@@ -304,7 +304,8 @@ def _named(argument: exp.Expr, function: str) -> tuple[str, exp.Expr]:
     value = inner.expression
     if not isinstance(value, exp.Boolean):
         raise NotAllowedError(
-            f"calls {function} with {name} := {value.sql('duckdb')}, which is neither true nor false", "write one of them"
+            f"calls {function} with {name} := {value.sql('duckdb')}, which is neither true nor false",
+            "write one of them",
         )
     if name == "hive_partitioning" and not _is(value, False):
         raise NotAllowedError(

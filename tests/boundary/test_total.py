@@ -152,7 +152,7 @@ def test_growth_adds_up_through_views(con: duckdb.DuckDBPyConnection) -> None:
 
 @pytest.mark.parametrize(
     ("seeds", "depth"),
-    [(40, 2), pytest.param(6000, 2, marks=pytest.mark.campaign), pytest.param(6000, 3, marks=pytest.mark.campaign)],
+    [(40, 2), pytest.param(1500, 2, marks=pytest.mark.campaign), pytest.param(1500, 3, marks=pytest.mark.campaign)],
 )
 def test_random_expressions_never_fail_a_scan(con: duckdb.DuckDBPyConnection, seeds: int, depth: int) -> None:
     """Two of them and a condition, over odd values; and what a row gives does not depend on the others."""
