@@ -25,9 +25,9 @@ from mwem_sql.accounting.caps import Cap, Charge, seed_refused
 from mwem_sql.accounting.names import (
     NAME,
     Identity,
-    TableCarrier,
     account_of_rows,
     confirm_paths,
+    is_known_by_name_only,
     named_accounts,
     open_account,
 )
@@ -150,8 +150,7 @@ class Ledger:
                     f"have the curator decide: CALL mwem_budget('{table}', epsilon) sets it",
                 )
             return
-        carrier = self.identity.carrier
-        if len(capped) > 1 and isinstance(carrier, TableCarrier) and carrier.account(con) is None:
+        if len(capped) > 1 and is_known_by_name_only(con, self.home, self.identity):
             raise refuse(
                 BudgetError,
                 RELEASE,

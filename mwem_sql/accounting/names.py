@@ -120,6 +120,13 @@ def account_of_rows(con: duckdb.DuckDBPyConnection, home: str, identity: Identit
     return accounts[0] if accounts else None
 
 
+def is_known_by_name_only(con: duckdb.DuckDBPyConnection, home: str, identity: Identity) -> bool:
+    """Whether nothing that follows rows is known of them: what has such a name today may be other rows."""
+    known = named_accounts(con, home)
+    is_carried = identity.carrier is not None and identity.carrier.account(con) is not None
+    return not is_carried and not any(key in known for key in identity.strong)
+
+
 def named_accounts(con: duckdb.DuckDBPyConnection, home: str) -> dict[Key, str]:
     """The account of every key."""
     with legible(damaged(home)):

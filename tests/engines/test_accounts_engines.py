@@ -81,7 +81,7 @@ class Sequence:
 
     def run(self, steps: int) -> Counter[str]:
         for _ in range(steps):
-            act = self.chance.choice([*self.acts(), *[self.ask] * len(self.acts())])
+            act = self.chance.choice([*self.acts(), *[self.ask] * 2 * len(self.acts())])
             self.met[act.__name__] += 1
             act()
             for first in self.firsts:
@@ -160,7 +160,8 @@ class PostgreSQLSequence(Sequence):
         self.made("parent")
 
     def inherit(self) -> None:
-        child, parent = self.table(), self.table()
+        parents = sorted(name for name in self.held if not self.held[name]) or [self.table()]
+        child, parent = self.table(), self.chance.choice(parents)  # of two with caps, neither could be released any more
         with suppress(Exception):  # a circle, or the child is one already
             self.cursor.execute(f"ALTER TABLE {child} INHERIT {parent}")
             self.below[parent].add(child)
@@ -299,4 +300,4 @@ def test_what_is_released_about_the_same_rows_stays_within_their_cap(
     print(f"\n{kind}: {many} sequences of {steps} steps: {dict(met)}")
     assert met["released"] > many / 2
     assert met["refused"] > many
-    assert met["full"] > many / 4
+    assert met["full"] > 0  # caps are reached, not only kept
