@@ -56,15 +56,15 @@ FINE = {
     "d": ["d", "NOT d", "a > 1", "b LIKE 'x%'", "d IS NULL", "a IS DISTINCT FROM 2", "a IN (1, 2)", "c >= 0.5"],
 }  # fmt: skip
 FAILING = {
-    "id": ["id || substr(id, 1, a)"], "a": ["b::integer", "a * 30000000", "6 / a", "ascii(chr(a))", "a::smallint * 500::smallint"], "b": ["substr(b, 1, a)", "repeat(b, a * 20000000)", "to_char(b::date, 'DD')"],
+    "id": ["id || substr(id, 1, a)"], "a": ["b::integer", "a * 30000000", "6 / a", "ascii(chr(a))", "a::smallint * 500::smallint"], "b": ["substr(b, 1, a)", "repeat(b, a * 30000)", "to_char(b::date, 'DD')"],
     "c": ["c * 1e300", "1 / c", "ln(c)", "sqrt(c)"], "d": ["b::boolean", "b ~ id", "id LIKE b || chr(92)"],
 }  # fmt: skip
 WRONG = {
     "id": ["ctid::text", "random()::text", "n.peek(a)::text"],
-    "a": ["n.peek(a)", "(SELECT max(a) FROM n.base)", "(row_number() OVER ())::integer", "generate_series(1, a)", "pg_relation_size('n.base')::integer / 8192", "max(a) OVER ()"],
+    "a": ["n.peek(a)", "(SELECT max(a) FROM n.base)", "(row_number() OVER ())::integer", "generate_series(1, a % 9)", "pg_relation_size('n.base')::integer / 8192", "max(a) OVER ()"],
     "b": ["(regexp_matches(b, '.', 'g'))[1]", "unnest(ARRAY[b, b, 'x'])", "n.spelled('x')", "query_to_xml('SELECT count(*) FROM n.base', true, true, '')::text"],
     "c": ["random()", "(SELECT avg(c) FROM n.base)", "(percent_rank() OVER (ORDER BY c))"],
-    "d": ["EXISTS (SELECT 1 FROM n.base WHERE a > 2)", "a > (SELECT avg(a) FROM n.base)", "ctid = '(0,1)'", "a OPERATOR(n.=) 2"],
+    "d": ["EXISTS (SELECT 1 FROM n.base WHERE a > 2)", "a > (SELECT avg(a) FROM n.base)", "ctid IN ('(0,1)', '(0,3)', '(0,5)', '(0,7)', '(0,9)')", "a OPERATOR(n.=) 2"],
 }  # fmt: skip
 COLUMNS = "id text, a integer, b text, c double precision, d boolean"
 
@@ -109,7 +109,7 @@ def world(chance: random.Random) -> World:
         made.statements += [FAR, f"CREATE FOREIGN TABLE n.asked ({COLUMNS}) SERVER loop OPTIONS (schema_name 'n', table_name 'far')"]  # fmt: skip
     elif source == "policy":
         made.statements += [
-            "ALTER TABLE n.base ENABLE ROW LEVEL SECURITY", "CREATE POLICY some ON n.base USING (coalesce(a, 0) < (SELECT n.peek(1)))",
+            "ALTER TABLE n.base ENABLE ROW LEVEL SECURITY", "CREATE POLICY visible ON n.base USING (coalesce(a, 0) < (SELECT n.peek(1)))",
         ]  # fmt: skip
         made.relation = "base"
     elif source == "kept":

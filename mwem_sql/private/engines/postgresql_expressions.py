@@ -1,6 +1,6 @@
 """Expressions of a private view or generated column: which ones are made of one row, and cannot fail on any value.
 
-    row-wise  columns and constants under the nodes of `_NODES`; every function, operator and cast is one that initdb made, in C, immutable, and
+    row-wise  columns and constants under the nodes of `_BELOW`; every function, operator and cast is one that initdb made, in C, immutable, and
               returns one value; every type is PostgreSQL's own, an enum, or a domain over one of them; every collation is PostgreSQL's own
     total     also, every C function is one of `_TOTAL`, or its arguments are such that it cannot fail (`_ARGUMENTS`); whole numbers are
               computed with only where the ends of their types and constants show that no result overflows
