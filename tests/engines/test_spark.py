@@ -422,16 +422,16 @@ def test_settings_views_functions_and_caches_of_others_change_nothing(
     asked = (("default", "settled"), ("settled",), ("parquet", str(tmp_path / "rows")))
     before = [rows_of(engine, *parts) for parts in asked]
     assert "code" not in [column.name for column in before[0][0].columns]
+    # Cached, and then other rows in a file of the same name.
+    reader = spark.read.schema("age INT").format("parquet").options(**spark_catalog.OPTIONS)
+    cached = reader.load([str(tmp_path / "rows" / "0.parquet")]).cache()
+    assert cached.count() == 2
+    write(tmp_path / "rows" / "0.parquet", {"age": [1, 2, 3]})
     with application(spark, HOSTILE):
         spark.sql("CREATE OR REPLACE TEMPORARY VIEW settled AS SELECT 1 AS age")
-        spark.sql("CREATE OR REPLACE TEMPORARY FUNCTION get(a ARRAY<INT>, i INT) RETURNS INT RETURN 7")
+        spark.udf.register("get", lambda _array, _index: 7, "int")
         spark.sql("CREATE OR REPLACE FUNCTION default.md5(a STRING) RETURNS STRING RETURN 'x'")
         spark.sql("DECLARE OR REPLACE VARIABLE age INT DEFAULT 5")
-        # Cached, and then other rows in a file of the same name.
-        reader = spark.read.schema("age INT").format("parquet").options(**spark_catalog.OPTIONS)
-        cached = reader.load([str(tmp_path / "rows" / "0.parquet")]).cache()
-        assert cached.count() == 2
-        write(tmp_path / "rows" / "0.parquet", {"age": [1, 2, 3]})
         found = [rows_of(engine, *parts) for parts in asked]
         with engine.snapshot() as snapshot:
             (batch,) = snapshot.run(
@@ -440,6 +440,7 @@ def test_settings_views_functions_and_caches_of_others_change_nothing(
         cached.unpersist()
         spark.catalog.dropTempView("settled")
         spark.sql("DROP FUNCTION default.md5")
+        spark.sql("DROP TEMPORARY FUNCTION get")
     assert batch.to_pylist() == [{"a": 1, "b": "0cc175b9c0f1b6a831c399e269772661", "c": "${env:HOME}", "d": None}]
     assert found[:2] == before[:2]
     assert found[2][0].columns == before[2][0].columns and len(found[2][1]) == 3
