@@ -47,9 +47,8 @@ class Release(Summary):
 
     def to_arrow(self) -> pa.Table:
         """The synthetic rows, as the table in DuckDB has them; `.to_pandas()` or `polars.from_arrow(...)` go on from here."""
-        return (
-            self._session.cursor().sql(exp.select("*").from_(self._stored.name.tree()).sql("duckdb")).to_arrow_table()
-        )
+        cursor = self._session.cursor()  # by a name: DuckDB 1.4 closes it while its relation is still to be read
+        return cursor.sql(exp.select("*").from_(self._stored.name.tree()).sql("duckdb")).to_arrow_table()
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""

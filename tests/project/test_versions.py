@@ -1,7 +1,7 @@
 """Other versions of what this depends on, each in an environment of its own: `pytest -m versions`, slow and online.
 
 DuckDB: the SQL files, the command line, and what reads DuckDB's catalog, values and messages, on every version that is supported; whatever Python
-runs this. `.ci/run` has the same files on the oldest and the newest Python that are installed. sqlglot: whatever reads or writes SQL text, on the oldest, on those that neighbours
+runs this. `.ci/run` has some of these files on the oldest and the newest Python that are installed. sqlglot: whatever reads or writes SQL text, on the oldest, on those that neighbours
 pin, and on the newest one there is. A new sqlglot that breaks something fails here; then the range in pyproject.toml is narrowed or the code mended.
 """
 
