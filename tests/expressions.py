@@ -24,7 +24,7 @@ ODD: dict[str, tuple[str, list[str]]] = {
         "VARCHAR",
         ["''", "'x'", "'12'", "'-1'", "'nan'", "'2020-02-30'", "'(['", "'\\'", "'%'", "'{'", "'{:>99}'", "'%99d'", "'é'", "chr(128512)", "'a' || chr(0) || 'b'",
          "repeat('é(', 300)", "'\\x00zz'", "'%Y-%m-%d %n %'", "'Asia/Tokyo'", "'Nowhere'", "'infinity'", "'year'", "'  '", "'x%_\\'", "NULL", "'0x1F'", "'1e400'",
-         "repeat('9', 400)", "'ß' || chr(769)", "'[1, NULL]'", "'1 KiB'", "'18446744073709551616 TB'", "'g'"],
+         "repeat('9', 400)", "'ß' || chr(769)", "'[1, NULL]'", "'1 KiB'", "'18446744073709551616 TB'", "'g'", "'2020-01-01 00:00:00 Nowhere'", "'2020 Nowhere'"],
     ),
     "b": ("BLOB", ["''", "'\\x00'", "'\\xFF\\xFE'", "'abc'", "NULL"]),
     "o": ("BOOLEAN", ["true", "false", "NULL"]),
@@ -61,7 +61,7 @@ _UNITS = [
     "t",
 ]
 _CONSTANTS = {
-    "VARCHAR": ["'%Y'", "'g'", "'('", "'{}'", "'%d'", "'x'", "'\\1'", "'UTC'"],
+    "VARCHAR": ["'%Y'", "'g'", "'('", "'{}'", "'%d'", "'x'", "'\\1'", "'UTC'", "'%Y %Z'"],
     "BIGINT": ["-1", "0", "64", "1000000", "9223372036854775807"], "INTEGER": ["-1", "0", "64"],
 }  # fmt: skip
 # Their time is the product of two texts, or more: regular expressions of the row's own.

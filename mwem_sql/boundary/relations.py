@@ -21,11 +21,11 @@ from sqlglot import exp
 from mwem_sql.boundary import files, sources
 from mwem_sql.boundary.files import Files, NotAllowedError
 from mwem_sql.boundary.sources import Describes, Source
-from mwem_sql.boundary.views import ROWS, NotRowWiseError, View, WrittenOut, with_generated
+from mwem_sql.boundary.views import ROWS, NotRowWiseError, View, WrittenOut, tried, with_generated
 from mwem_sql.database import catalog
 from mwem_sql.database.catalog import Column, Name, Place
 from mwem_sql.database.dialect import fold, function_name
-from mwem_sql.database.functions import SPECIFIED
+from mwem_sql.database.functions import SPECIFIED, ZONED
 from mwem_sql.database.metadata import Key
 from mwem_sql.database.ticks import cast
 from mwem_sql.errors import MwemError, OptionError, TableError, did_you_mean, refuse
@@ -291,7 +291,7 @@ _SAMPLES = {
     "TIME": "12:00:00",
     "VARCHAR": "2000-01-01",
 }
-"""A value of a type that parts of a date are asked of, by how the type's name begins; of any other type it is 0."""
+"""A value of a type that parts of a date are asked of, by how the type's name begins; of any other type it is 1."""
 
 
 def _typed(con: duckdb.DuckDBPyConnection, written: WrittenOut) -> list[str]:
@@ -316,12 +316,12 @@ def _check_call(con: duckdb.DuckDBPyConnection, call: exp.Func, source: exp.Expr
     parts = [part for part in sample.iter_expressions() if part.find(exp.Column) is not None]
     kinds = _described(con, exp.select(*(part.copy() for part in parts)).from_(source.copy())) if parts else []
     for part, kind in zip(parts, kinds, strict=True):
-        if kind == "VARCHAR" and name in SPECIFIED:
+        if kind == "VARCHAR" and name in SPECIFIED | ZONED:
             raise NotRowWiseError(f"calls {name} with a text that is not a constant")
-        value = next((own for start, own in _SAMPLES.items() if kind.startswith(start)), "0")
+        value = next((own for start, own in _SAMPLES.items() if kind.startswith(start)), "1")
         part.replace(cast(exp.Literal.string(value), kind))
     try:
-        con.execute(exp.select(cast(sample, "VARCHAR")).sql("duckdb")).fetchall()
+        con.execute(exp.select(cast(tried(sample), "VARCHAR")).sql("duckdb")).fetchall()
     except duckdb.Error:
         raise NotRowWiseError(f"calls {name} of {', '.join(kinds) or 'constants'}, which DuckDB has not") from None
 

@@ -124,6 +124,9 @@ class _Scope:
             if reason is not None:
                 raise NotRowWiseError(reason)
             name_collation(node)
+            if isinstance(node, exp.Anonymous) and function_name(node) == "strptime":
+                # Within TRY they are the same, but for an unknown time zone, which raises in a way that TRY does not cover.
+                node.set("this", "try_strptime")
         for column in list(tree.find_all(exp.Column)):
             own = self.resolved(column)
             if column is tree:
@@ -221,19 +224,20 @@ def _total(tree: exp.Expr) -> exp.Expr:
     if isinstance(tree, exp.Column):
         return tree
     if _is_leaf(tree):
-        return _tried(tree)
+        return tried(tree)
     leaves = [node for node in tree.walk(prune=_is_leaf) if _is_leaf(node)]
     first = leaves[0].copy() if leaves else None
     for leaf in leaves:
-        leaf.replace(_tried(leaf.copy()))
-    whole = _tried(tree)
+        leaf.replace(tried(leaf.copy()))
+    whole = tried(tree)
     if first is None:
         return whole
-    test = exp.Is(this=_tried(first), expression=exp.null())
+    test = exp.Is(this=tried(first), expression=exp.null())
     return exp.Case(ifs=[exp.If(this=test, true=whole)], default=whole.copy())
 
 
-def _tried(tree: exp.Expr) -> exp.Expr:
+def tried(tree: exp.Expr) -> exp.Expr:
+    """NULL where the tree fails in one of the ways that DuckDB's TRY covers."""
     return exp.Anonymous(this="TRY", expressions=[tree])
 
 

@@ -64,7 +64,9 @@ SPECIFIED = frozenset(
     ["date_part", "datepart", "date_trunc", "datetrunc", "date_diff", "datediff", "date_sub", "datesub", "time_bucket", "timezone"]
 )  # fmt: skip
 """Only with a constant first argument, and constant texts: an unknown unit or time zone raises, a width of 0 too."""
-CALENDAR = SPECIFIED | frozenset(
+ZONED = frozenset(["make_timestamptz"])
+"""Only with constant texts, for the same reason."""
+CALENDAR = SPECIFIED | ZONED | frozenset(
     [
         "century", "day", "dayofmonth", "dayofweek", "dayofyear", "days_in_month", "decade", "era", "hour", "isodow", "isoyear", "julian",
         "last_day", "microsecond", "millennium", "millisecond", "minute", "month", "nanosecond", "quarter", "second", "timezone_hour",

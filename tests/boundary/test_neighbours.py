@@ -48,7 +48,7 @@ def _place(where: str, folder: Path) -> Iterator[Here | There]:
 
 
 def _only_tried(tree: exp.Expr) -> exp.Expr:
-    return tree if isinstance(tree, exp.Column) else views._tried(tree)
+    return tree if isinstance(tree, exp.Column) else views.tried(tree)
 
 
 def _in_branches(tree: exp.Expr) -> exp.Expr:
@@ -56,8 +56,8 @@ def _in_branches(tree: exp.Expr) -> exp.Expr:
     column = tree.find(exp.Column)
     if isinstance(tree, exp.Column) or column is None:
         return _only_tried(tree)
-    test = exp.Is(this=views._tried(column.copy()), expression=exp.null())
-    return exp.Case(ifs=[exp.If(this=test, true=views._tried(tree))], default=views._tried(tree.copy()))
+    test = exp.Is(this=views.tried(column.copy()), expression=exp.null())
+    return exp.Case(ifs=[exp.If(this=test, true=views.tried(tree))], default=views.tried(tree.copy()))
 
 
 BROKEN = {

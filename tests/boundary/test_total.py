@@ -52,6 +52,10 @@ def rows(con: duckdb.DuckDBPyConnection, query: str) -> list[tuple[object, ...]]
         ("coalesce(b::INTEGER, 3)", [5, None, 3]),
         ("'x'::INTEGER + a", [None, None, None]),
         ("'x'::INTEGER", [None, None, None]),
+        (
+            "strptime('2020-01-01 ' || CASE WHEN a = 1 THEN 'UTC' ELSE 'Nowhere' END, '%Y-%m-%d %Z')::DATE::VARCHAR",
+            ["2020-01-01", None, None],
+        ),
     ],
 )
 def test_what_fails_on_a_row_is_null_there(con: duckdb.DuckDBPyConnection, item: str, expected: list[object]) -> None:
@@ -108,6 +112,8 @@ def test_generated_columns_are_total_too(con: duckdb.DuckDBPyConnection) -> None
         ("timezone(b, d::TIMESTAMP)", "calls timezone with a first argument that is not a constant"),
         ("time_bucket(i, d)", "calls time_bucket with a first argument that is not a constant"),
         ("time_bucket(INTERVAL 1 DAY, d::TIMESTAMPTZ, b)", "calls time_bucket with a text that is not a constant"),
+        ("make_timestamptz(a, 1, 1, 1, 1, 1, b)", "calls make_timestamptz with a text that is not a constant"),
+        ("make_timestamptz(a, 1, 1, 1, 1, 1, 'Nowhere')", "which DuckDB has not"),
         ("timezone('Nowhere', d::TIMESTAMP)", "calls timezone of TIMESTAMP, which DuckDB has not"),
         ("time_bucket(INTERVAL 0 DAY, d)", "calls time_bucket of DATE, which DuckDB has not"),
         ("CASE WHEN a = 77 THEN week(i) END", "calls week of INTERVAL, which DuckDB has not"),
@@ -128,7 +134,7 @@ def test_what_try_does_not_cover_is_refused(con: duckdb.DuckDBPyConnection, item
     "item",
     ["repeat(b, 100)", "lpad(b, 20, 'x')", "format('{:>9}', b)", "replace(b, 'x', 'yy')", "levenshtein(b, 'abc')", "date_part('year', d)", "extract(month FROM d)",
      "d::TIMESTAMP AT TIME ZONE 'UTC'", "time_bucket(INTERVAL 7 DAY, d)", "week(d)", "year(i)", "hour(d::TIMESTAMP::TIME)", "b LIKE '5xx%' ESCAPE 'x'",
-     "b NOT ILIKE 'é!%' ESCAPE '!'", "epoch_ms(a::BIGINT)", "date_diff('day', d, DATE '2020-01-01')", "last_day(d)", "month(d::TIMESTAMPTZ)"],
+     "b NOT ILIKE 'é!%' ESCAPE '!'", "epoch_ms(a::BIGINT)", "date_diff('day', d, DATE '2020-01-01')", "last_day(d)", "make_timestamptz(a % 9 + 2000, 1, 1, 1, 1, 1, 'UTC')", "month(d::TIMESTAMPTZ)"],
 )  # fmt: skip
 def test_what_people_write_is_allowed(con: duckdb.DuckDBPyConnection, item: str) -> None:
     found = view(con, f"SELECT {item} AS x FROM t").tree().sql("duckdb")
