@@ -27,9 +27,11 @@ from mwem_sql.accounting.names import (
     Identity,
     account_of_rows,
     confirm_paths,
+    give_keys,
     is_known_by_name_only,
     named_accounts,
     open_account,
+    unit_key,
 )
 from mwem_sql.accounting.policy import requires_caps, set_policy
 from mwem_sql.database import metadata
@@ -83,7 +85,7 @@ class Ledger:
                 self._check_intact(con)
                 account = self.account(con)
                 cap = cap_of_account(con, self.home, account)
-                counted = self._with_unit(con, charge, cap)
+                counted = self._with_unit(con, charge, account)
                 self._check_cap(con, cap, counted, account, private=private)
                 opened = open_account(con, self.home, self.identity, account)
                 return self._open(con, opened, counted, output, action=action, private=private, **facts)
@@ -99,23 +101,34 @@ class Ledger:
                 'COMMIT first; in dbt, give the hook "transaction": false',
             ) from None
 
-    def _with_unit(self, con: duckdb.DuckDBPyConnection, charge: Charge, cap: Cap | None) -> Charge:
+    def _with_unit(self, con: duckdb.DuckDBPyConnection, charge: Charge, account: str | None) -> Charge:
         """A charge with what its unit's column is known by, however it is renamed; a column that can carry that does from now on."""
         if charge.unit is None or charge.computed:
             return charge
-        return replace(charge, unit_id=self._unit_id(con, charge.unit, cap))
+        return replace(charge, unit_id=self._unit_id(con, charge.unit, account))
 
-    def _unit_id(self, con: duckdb.DuckDBPyConnection, column: str, cap: Cap | None) -> str:
+    def _unit_id(self, con: duckdb.DuckDBPyConnection, column: str, account: str | None) -> str:
         carrier = self.identity.carrier
         if carrier is None:
             return ""
         present = carrier.unit(con, column)
-        if present:
-            return present
-        # A table that was replaced has lost its marks: its name decides, and so do those of its columns.
-        replaced = carrier.account(con) is None and cap is not None and fold(cap.unit or "") == fold(column)
-        unit = cap.unit_id if cap is not None and replaced and cap.unit_id else uuid.uuid4().hex[:8]
-        return unit if carrier.carry_unit(con, column, unit) else ""
+        if account is not None:
+            same = named_accounts(con, self.home).get(unit_key(account, present))
+            if same is not None:
+                return same
+            # Of a table that was replaced the name decides, and so do those of its columns.
+            before = self._units(con, account).get(fold(column))
+            if before and is_known_by_name_only(con, self.home, self.identity):
+                if not carrier.carry_unit(con, column, before):
+                    give_keys(con, before, [unit_key(account, present)])
+                return before
+        unit = present or uuid.uuid4().hex[:8]
+        return unit if present or carrier.carry_unit(con, column, unit) else ""
+
+    def _units(self, con: duckdb.DuckDBPyConnection, account: str) -> dict[str, str]:
+        """What columns were known by when they were units of this account, by their names then; that of its cap comes first."""
+        counted = [*charges_of(con, self.home, account), cap_of_account(con, self.home, account)]
+        return {fold(each.unit): each.unit_id for each in counted if each is not None and each.unit is not None}
 
     def _check_intact(self, con: duckdb.DuckDBPyConnection) -> None:
         with legible(damaged(self.home)):
@@ -247,7 +260,7 @@ class Ledger:
                 confirm_paths(con, self.home, self.identity)
                 account = self.account(con)
                 before = cap_of_account(con, self.home, account)
-                counted = self._cap_with_unit(con, cap, before)
+                counted = self._cap_with_unit(con, cap, account)
                 charges = charges_of(con, self.home, account)
                 counted.check_replaces(self.identity.table.table, before, charges)
                 account = open_account(con, self.home, self.identity, account)
@@ -268,11 +281,11 @@ class Ledger:
         journal.retried(write)
         return self.balance(con)
 
-    def _cap_with_unit(self, con: duckdb.DuckDBPyConnection, cap: Cap, before: Cap | None) -> Cap:
+    def _cap_with_unit(self, con: duckdb.DuckDBPyConnection, cap: Cap, account: str | None) -> Cap:
         """A cap with what its unit's column is known by; refused where nothing but a name tells, which anybody may change."""
         if cap.unit is None:
             return cap
-        unit_id = self._unit_id(con, cap.unit, before)
+        unit_id = self._unit_id(con, cap.unit, account)
         if not unit_id:
             raise refuse(
                 BudgetError,

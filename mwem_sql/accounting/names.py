@@ -143,7 +143,7 @@ def open_account(con: duckdb.DuckDBPyConnection, home: str, identity: Identity, 
     """The account, opened if there is none, with the keys that are new to it; what can carry it does."""
     account = account or uuid.uuid4().hex[:16]
     known = {key_of(row) for row in read_rows(con, home, "names")}
-    _give(con, account, [key for key in dict.fromkeys(identity.opened_with) if key not in known])
+    give_keys(con, account, [key for key in dict.fromkeys(identity.opened_with) if key not in known])
     if identity.carrier is not None and identity.carrier.account(con) is None:
         identity.carrier.carry(con, account)
     return account
@@ -164,11 +164,17 @@ def confirm_paths(con: duckdb.DuckDBPyConnection, home: str, identity: Identity)
             journal.append(con, {"event": "names", "account": accounts[-1], "names": moved})
 
 
-def _give(con: duckdb.DuckDBPyConnection, account: str, keys: list[Key]) -> None:
+def give_keys(con: duckdb.DuckDBPyConnection, account: str, keys: list[Key]) -> None:
+    """Let keys belong to an account, or to a unit of one, from now on."""
     for each in keys:
         insert(con, "names", {**dict(zip(NAME, each, strict=True)), "account": account})
     if keys:
         journal.append(con, {"event": "names", "account": account, "names": keys})
+
+
+def unit_key(account: str, column: str) -> Key:
+    """What a column is known by in the table that took the place of another: it belongs to the unit that its name was."""
+    return f"unit of {account}", "", column
 
 
 def _text(value: str) -> str:

@@ -149,14 +149,20 @@ def _held(session: Session, request: Request, plan: Plan, ledger: Ledger, entry:
     def held(snapshot: Snapshot) -> engine.State:
         con = snapshot.home or session.cursor()
         relation = relations.describe(con, request.table, session.place, RELEASE, snapshot)
-        origin = None if request.unit is None else relation.origin(request.unit, RELEASE)
         account, unit_id = ledger.charged(con, entry)
         there = replace(ledger, identity=identity_of(con, relation))
-        if relation != plan.relation or there.account(con) != account or (origin.id if origin else "") != unit_id:
+        planned = _unit_column(plan.relation, request) or unit_id  # the debit may have marked it
+        if relation != plan.relation or there.account(con) != account or _unit_column(relation, request) != planned:
             raise engine.ChangedError
         return relation.files.state if relation.files else lambda: None
 
     return held
+
+
+def _unit_column(relation: relations.Relation, request: Request) -> str:
+    """What the column that identifies a unit is known by; empty without a unit, or where a view computes it."""
+    origin = None if request.unit is None else relation.origin(request.unit, RELEASE)
+    return origin.id if origin is not None else ""
 
 
 def _run_and_store(

@@ -138,6 +138,31 @@ def test_one_table_is_one_account_by_whatever_name(con: duckdb.DuckDBPyConnectio
     assert [name.rpartition(":")[2] for (name,) in names] == [f"{postgresql}/postgres"] * len(names)
 
 
+def test_a_unit_is_a_column_and_not_a_name(con: duckdb.DuckDBPyConnection, admin: Any) -> None:
+    """Two columns that exchange their names; and a table that is made again, as nightly jobs do, whose names decide."""
+    made = "CREATE TABLE s.visits AS SELECT 7 AS person, i AS room, i % 2 = 0 AS x FROM generate_series(1, 40) AS i"
+    admin.execute(made)
+    con.execute("CREATE TABLE asked AS SELECT 'x' AS predicate")
+    admin.execute("GRANT SELECT ON s.visits TO reader")
+    con.execute("CALL mwem_budget('w.s.visits', 1, unit := 'person', rows_per_unit := 3)")
+    call = (
+        "CALL mwem_release('w.s.visits', asked, 0.25, rows := 5, unit := 'person', rows_per_unit := 3, output := '{}')"
+    )
+    for old, new in (("person", "y"), ("room", "person"), ("y", "room")):
+        admin.execute(f"ALTER TABLE s.visits RENAME {old} TO {new}")
+    with pytest.raises(duckdb.Error, match="cannot be counted under the cap on visits"):
+        con.execute(call.format("o"))
+    for number in range(2):
+        for output in ("a", "b"):
+            if output == "a":
+                for statement in ("DROP TABLE s.visits", made, "GRANT SELECT ON s.visits TO reader"):
+                    admin.execute(statement)
+            con.execute(call.format(f"{output}{number}")).fetchall()
+    with pytest.raises(duckdb.Error, match="0 of 1 is left"):
+        con.execute(call.format("o"))
+    assert con.execute("SELECT count(DISTINCT unit_id), bool_and(intact) FROM mwem.ledger, mwem_ledger()").fetchall() == [(1, True)]  # fmt: skip
+
+
 def test_partitions_are_charged_to_their_table(con: duckdb.DuckDBPyConnection) -> None:
     con.execute("CREATE TABLE asked AS SELECT 'x' AS predicate; CALL mwem_budget('w.s.parts', 1)")
     con.execute("CALL mwem_release('w.s.part_1', asked, 0.9, rows := 5)").fetchall()
