@@ -42,7 +42,25 @@ QUERIES: list[dict[str, str]] = [
 ]  # fmt: skip
 ARROW = {"id": pa.string(), "a": pa.int32(), "b": pa.string(), "k": pa.string()}
 # Values of a partition column: some are of its declared type, some only look like folders, patterns or addresses.
-ODD = ["1", "2", "x", "a/b", "..", "[x]", "{1,2}", "*", "%31", "2020-01-01", "1e99", "true", "é", " ", "k=1", None]
+ODD = [
+    "1",
+    "2",
+    "x",
+    "12345678.999",
+    "a/b",
+    "..",
+    "[x]",
+    "{1,2}",
+    "*",
+    "%31",
+    "2020-01-01",
+    "1e99",
+    "true",
+    "é",
+    " ",
+    "k=1",
+    None,
+]
 TAME = ["1", "2", "3", None]
 DECLARED = ["STRING", "STRING", "INT", "DECIMAL(3,1)", "DATE", "BOOLEAN", "DOUBLE"]
 SPELLINGS = {

@@ -389,7 +389,7 @@ def test_a_column_is_known_by_its_name(engine: Spark, spark: Any, tmp_path: Path
 
 HOSTILE = {
     "spark.sql.ansi.enabled": "true", "spark.sql.caseSensitive": "true", "spark.sql.session.timeZone": "Asia/Tokyo", "spark.sql.timestampType": "TIMESTAMP_NTZ",
-    "spark.sql.legacy.charVarcharAsString": "true", "spark.sql.storeAssignmentPolicy": "LEGACY", "spark.sql.files.ignoredPathSegmentRegex": "0",
+    "spark.sql.legacy.charVarcharAsString": "true", "spark.sql.legacy.followThreeValuedLogicInArrayExists": "false", "spark.sql.storeAssignmentPolicy": "LEGACY", "spark.sql.files.ignoredPathSegmentRegex": "0",
     "spark.sql.sources.useV1SourceList": "", "spark.sql.parser.escapedStringLiterals": "true", "spark.sql.parquet.binaryAsString": "true",
     "spark.sql.parquet.inferTimestampNTZ.enabled": "false", "spark.sql.parquet.int96AsTimestamp": "false", "spark.sql.files.ignoreCorruptFiles": "true",
 }  # fmt: skip
@@ -435,13 +435,17 @@ def test_settings_views_functions_and_caches_of_others_change_nothing(
         found = [rows_of(engine, *parts) for parts in asked]
         with engine.snapshot() as snapshot:
             (batch,) = snapshot.run(
-                "SELECT get(array(1, 2), 0) AS a, md5('a') AS b, '${env:HOME}' AS c, CAST('x' AS INT) AS d", 1
+                """SELECT get(array(1, 2), 0) AS a, md5('a') AS b, '${env:HOME}' AS c, CAST('x' AS INT) AS d,
+                exists(array(1, NULL), v -> v > 1) AS e""",
+                1,
             )
         cached.unpersist()
         spark.catalog.dropTempView("settled")
         spark.sql("DROP FUNCTION default.md5")
         spark.sql("DROP TEMPORARY FUNCTION get")
-    assert batch.to_pylist() == [{"a": 1, "b": "0cc175b9c0f1b6a831c399e269772661", "c": "${env:HOME}", "d": None}]
+    assert batch.to_pylist() == [
+        {"a": 1, "b": "0cc175b9c0f1b6a831c399e269772661", "c": "${env:HOME}", "d": None, "e": None}
+    ]
     assert found[:2] == before[:2]
     assert found[2][0].columns == before[2][0].columns and len(found[2][1]) == 3
 
