@@ -161,7 +161,10 @@ class PostgreSQLSequence(Sequence):
 
     def inherit(self) -> None:
         parents = sorted(name for name in self.held if not self.held[name]) or [self.table()]
-        child, parent = self.table(), self.chance.choice(parents)  # of two with caps, neither could be released any more
+        child, parent = (
+            self.table(),
+            self.chance.choice(parents),
+        )  # of two with caps, neither could be released any more
         with suppress(Exception):  # a circle, or the child is one already
             self.cursor.execute(f"ALTER TABLE {child} INHERIT {parent}")
             self.below[parent].add(child)

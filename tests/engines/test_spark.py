@@ -342,6 +342,25 @@ def test_a_table_keeps_its_account_through_renames(engine: Spark, spark: Any) ->
     assert [engine.describe(["default", name], "test").mark for name in ("copied", "alike")] == [None, None]
 
 
+def test_swapped_tables_are_charged_to_their_own_accounts(con: duckdb.DuckDBPyConnection, spark: Any) -> None:
+    """Finding 8, to the end: the ledger follows the rows, whatever the tables are called."""
+    con.execute("DELETE FROM workload WHERE predicate LIKE 'sex%'")
+    con.execute("DELETE FROM people_domain WHERE attribute = 'sex'")
+    for name, cap in (("spent", 1), ("fresh", 5)):
+        spark.sql(f"DROP TABLE IF EXISTS {name}")
+        spark.sql(f"CREATE TABLE {name} USING parquet AS SELECT CAST(id AS INT) AS age FROM range(50)")
+        con.execute(f"CALL mwem_budget('w.{name}', {cap})").fetchall()
+        release(con, f"w.{name}", f"of_{name}")
+    for old, new in (("spent", "between"), ("fresh", "spent"), ("between", "fresh")):
+        spark.sql(f"ALTER TABLE {old} RENAME TO {new}")
+    with pytest.raises(duckdb.Error, match=r"0 of 1 is left"):
+        release(con, "w.fresh", "p")
+    release(con, "w.spent", "p")
+    spark.sql("INSERT OVERWRITE fresh SELECT 1")  # other files in another folder of the same name: the mark is left
+    with pytest.raises(duckdb.Error, match=r"0 of 1 is left"):
+        release(con, "w.fresh", "q")
+
+
 def test_a_table_that_cannot_be_marked_is_refused(engine: Spark, spark: Any, files: Path) -> None:
     engine.mark(["parquet", str(files)], "cccc")  # there is no table
     with pytest.raises(
