@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from mwem_sql.boundary.sources import Facts
 from mwem_sql.database import calls
-from mwem_sql.errors import EngineError, MwemError, refuse
+from mwem_sql.errors import RELEASE, EngineError, MwemError, refuse
 from mwem_sql.private.engines import spark_catalog, spark_settings
 from mwem_sql.private.engines.spark_catalog import Relation
 from mwem_sql.private.engines.spark_files import DataFiles
@@ -103,7 +103,7 @@ class Spark:
 
     def mark(self, parts: Sequence[str], account: str) -> None:
         """Let a table carry its account in a property: a rename takes it along."""
-        with self._fresh() as session:
+        with self._answering(RELEASE), self._fresh() as session:
             spark_catalog.mark(session, parts, account)
 
     def close(self) -> None:
@@ -113,9 +113,14 @@ class Spark:
 
     def describe(self, parts: Sequence[str], function: str) -> Facts:
         """All that a snapshot does before it scans: what it would refuse is refused here, and free of charge."""
+        with self._answering(function), self.snapshot() as snapshot:
+            return snapshot.describe(parts, function)
+
+    @contextmanager
+    def _answering(self, function: str) -> Iterator[None]:
+        """What Spark raises becomes one sentence without its text, which quotes paths."""
         try:
-            with self.snapshot() as snapshot:
-                return snapshot.describe(parts, function)
+            yield
         except MwemError:
             raise
         except Exception:  # noqa: BLE001  of Spark's, py4j's or gRPC's

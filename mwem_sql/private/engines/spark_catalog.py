@@ -25,7 +25,7 @@ from sqlglot import exp
 from mwem_sql.boundary.sources import Facts
 from mwem_sql.database.catalog import Column
 from mwem_sql.database.dialect import fold
-from mwem_sql.errors import MwemError, TableError, refuse
+from mwem_sql.errors import RELEASE, TableError, refuse
 from mwem_sql.private.engines.spark_files import DataFiles, escaped, identity
 from mwem_sql.private.engines.spark_settings import OPTIONS
 
@@ -62,7 +62,7 @@ class Relation:
 
     @classmethod
     def of(cls, session: Any, parts: Sequence[str], function: str) -> Relation:
-        if len(parts) == 2 and parts[0].lower() in _FORMATS and ("/" in parts[1] or "\\" in parts[1]):
+        if _is_path(parts):
             return cls._of_path(session, parts[0].lower(), parts[1], function)
         if len(parts) > 2:
             raise refuse(
@@ -89,7 +89,7 @@ class Relation:
     @classmethod
     def _of_table(cls, session: Any, parts: Sequence[str], function: str) -> Relation:
         shown = ".".join(parts)
-        name = table_text(parts)
+        name = _table(parts).sql("spark")
         try:
             info = json.loads(session.sql(f"DESCRIBE TABLE EXTENDED {name} AS JSON").collect()[0][0])
         except Exception:  # noqa: BLE001  of Spark's, py4j's or gRPC's
@@ -160,7 +160,7 @@ class Relation:
 
     def _item(self, field: Any) -> exp.Expr:
         column = exp.column(field.name, quoted=True)
-        if fold(field.name) not in self._partitions:
+        if fold(field.name) not in self._partitions or field.dataType.typeName() == "string":
             return column
         to = exp.DataType.build(field.dataType.simpleString(), dialect="spark", udt=True)
         return exp.alias_(exp.TryCast(this=column, to=to), field.name, quoted=True)
@@ -217,7 +217,9 @@ class Relation:
     def _statements(self, folders: Sequence[str]) -> str:
         """What declares a folder with partitions as a table. From names of columns and footers: no value of a row is in it."""
         keys = [unquote(folder.partition("=")[0]) for folder in folders]
-        written = [(field.name, field.dataType.simpleString()) for field in self.schema]
+        written = [
+            (field.name, field.dataType.simpleString()) for field in self.schema if self._type(field) is not None
+        ]
         columns = [
             exp.ColumnDef(this=exp.to_identifier(name, quoted=True), kind=exp.DataType.build(kind, dialect="spark", udt=True))
             for name, kind in [*(item for item in written if fold(item[0]) not in map(fold, keys)), *((key, "string") for key in keys)]
@@ -237,23 +239,27 @@ class Relation:
         return f"{made.sql('spark')}; MSCK REPAIR TABLE {table.sql('spark')}"
 
 
-def table_text(parts: Sequence[str]) -> str:
-    return exp.table_(parts[-1], db=parts[0] if len(parts) > 1 else None, quoted=True).sql("spark")
+def _table(parts: Sequence[str]) -> exp.Table:
+    return exp.table_(parts[-1], db=parts[0] if len(parts) > 1 else None, quoted=True)
+
+
+def _is_path(parts: Sequence[str]) -> bool:
+    return len(parts) == 2 and parts[0].lower() in _FORMATS and ("/" in parts[1] or "\\" in parts[1])
 
 
 def mark(session: Any, parts: Sequence[str], account: str) -> None:
     """Let a table carry an account. Files by their path have nothing that could: they are known by themselves."""
-    if len(parts) == 2 and parts[0].lower() in _FORMATS and ("/" in parts[1] or "\\" in parts[1]):
+    if _is_path(parts):
         return
-    key, value = exp.Literal.string(ACCOUNT).sql("spark"), exp.Literal.string(account).sql("spark")
+    carried = exp.Property(this=exp.Literal.string(ACCOUNT), value=exp.Literal.string(account))
+    action = exp.AlterSet(expressions=[exp.Properties(expressions=[carried])])
+    statement = exp.Alter(this=_table(parts), kind="TABLE", actions=[action]).sql("spark")
     try:
-        session.sql(f"ALTER TABLE {table_text(parts)} SET TBLPROPERTIES ({key} = {value})").collect()
-    except MwemError:
-        raise
+        session.sql(statement).collect()
     except Exception:  # noqa: BLE001  of Spark's, py4j's or gRPC's
         raise refuse(
-            TableError, "mwem_release", f"table ({'.'.join(parts)}) cannot be marked with its account, and without it a rename would change the account",
-            f"the role needs ALTER on the table; or its owner runs ALTER TABLE {table_text(parts)} SET TBLPROPERTIES ({key} = {value})",
+            TableError, RELEASE, f"table ({'.'.join(parts)}) cannot be marked with its account, and without it a rename would change the account",
+            f"the role needs ALTER on the table; or its owner runs {statement}",
         ) from None  # fmt: skip
 
 

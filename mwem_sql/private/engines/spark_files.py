@@ -52,10 +52,12 @@ class DataFiles:
         scheme, host, path = _split(text, function)
         real = os.path.realpath(path)
         if scheme == "file" or (not scheme and Path(real).exists()):
-            listed = _list(session, [f"{scheme}{':' if scheme else ''}{escaped(real)}"], text, function)
+            listed = _some(
+                _list(session, [f"{scheme}{':' if scheme else ''}{escaped(real)}"], text, function), text, function
+            )
             if scheme or _is_local(listed):  # Spark's default may be another file system
                 return cls(real, listed, True, function).checked(text)
-        listed = _list(session, [f"{scheme}://{host}{path}" if scheme else path], text, function)
+        listed = _some(_list(session, [f"{scheme}://{host}{path}" if scheme else path], text, function), text, function)
         if _is_local(listed):
             return cls(real, listed, True, function).checked(text)
         found = _SCHEME.fullmatch(listed[0].path)
@@ -76,7 +78,7 @@ class DataFiles:
 
     @property
     def folders(self) -> list[tuple[str, ...]]:
-        """The folders between the path and each file; a file that is not below it has None of them."""
+        """The folders between the path and each file; `..` for a file that is not below it."""
         return [_between(self.path, path) for path in self.paths]
 
     def keys(self) -> tuple[tuple[Key, ...], ...]:
@@ -162,15 +164,18 @@ def _normal(path: str) -> str:
     return posixpath.normpath("/" + path.lstrip("/"))
 
 
-def _list(session: Any, paths: Sequence[str], text: str, function: str) -> tuple[Listed, ...]:
-    """A listing that is not empty."""
-    try:
-        listed = _listing(session, paths)
-    except Exception:  # noqa: BLE001  of Spark's, py4j's or gRPC's; their texts quote paths, and partitions with them
-        raise _absent(text, function) from None
+def _some(listed: tuple[Listed, ...], text: str, function: str) -> tuple[Listed, ...]:
+    """What a path lists, which has no schema without a file."""
     if not listed:
         raise _absent(text, function)
     return listed
+
+
+def _list(session: Any, paths: Sequence[str], text: str, function: str) -> tuple[Listed, ...]:
+    try:
+        return _listing(session, paths)
+    except Exception:  # noqa: BLE001  of Spark's, py4j's or gRPC's; their texts quote paths, and partitions with them
+        raise _absent(text, function) from None
 
 
 def _listing(session: Any, paths: Sequence[str]) -> tuple[Listed, ...]:
