@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 
 from duckdb import DuckDBPyConnection as Connection
@@ -11,10 +12,19 @@ from duckdb import DuckDBPyConnection as Connection
 from mwem_sql.accounting.budget import Budget
 from mwem_sql.accounting.caps import Cap, Charge, pure_rho
 from mwem_sql.accounting.ledger import Ledger
+from mwem_sql.accounting.names import TableCarrier
 from mwem_sql.accounting.scales import zcdp_rho
 from mwem_sql.database.catalog import Name
 
 TABLE = Name("memory", "main", "t")
+
+
+def marked(con: Connection, table: Name = TABLE) -> Ledger:
+    """The ledger of a table that is there, and carries its marks."""
+    con.execute(f"CREATE SCHEMA IF NOT EXISTS {table.database}.{table.schema}")
+    con.execute(f"CREATE TABLE {table.quoted()} (person INTEGER, household INTEGER)")
+    names = Ledger.of_table(table.database, table).identity
+    return Ledger(table.database, replace(names, carrier=TableCarrier(table)))
 
 
 def charge(epsilon: str | Fraction, delta: str = "0", unit: str | None = None, rows_per_unit: int = 1) -> Charge:

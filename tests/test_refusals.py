@@ -111,7 +111,7 @@ TABLES = [
     release("mwem_release: view ('deep2') is over more than 50 other views; a private view", "deep52", before="; ".join(f"CREATE VIEW deep{k} AS SELECT age FROM {f'deep{k - 1}' if k else 'people'}" for k in range(53))),
     release("mwem_release: table ('odd') has the generated column n, which", "odd"),
     release("mwem_release: view ('odd_view') reads the generated column n", "odd_view"),
-    release("mwem_release: view ('from_csv') lets read_csv sniff the types", "from_csv"),
+    release("mwem_release: view ('from_csv') reads a text file by read_csv", "from_csv"),
     release("mwem_release: view ('v{n}') reads nothing_{n}, which is not a table", "v{n}", before="CREATE TABLE nothing_{n} (i INTEGER); CREATE VIEW v{n} AS FROM nothing_{n}; DROP TABLE nothing_{n}"),
     release("mwem_release: view ('v{n}') no longer has the columns that it had when it was made", "v{n}", before="CREATE TABLE t{n} (i INTEGER); CREATE VIEW v{n} AS FROM t{n}; ALTER TABLE t{n} ADD COLUMN j INTEGER"),
     replace(release("mwem_release: macro ('lower') has the name of a function of DuckDB's", before="CREATE MACRO main.lower(x, y) AS 1"), after="DROP MACRO memory.main.lower"),
@@ -248,10 +248,11 @@ UNCALLED = "no test"
 # Refusals that need another process, a damaged file, two databases or millions of rows; and those that no surface leads to. By function, module or folder, the test that calls them.
 ELSEWHERE = {
     "mwem_sql.accounting.accountant.debit": "accounting/test_budget.py", "mwem_sql.accounting.accountant.fault": "accounting/test_budget.py",
+    "mwem_sql.accounting.accounts._check_no_ledger": "sql/attached.test", "mwem_sql.accounting.ledger._cap_with_unit": "surface/test_attaching.py",
     "mwem_sql.accounting.accounts._home": UNCALLED, "mwem_sql.accounting.accounts.ledger_of": "sql/attached.test",
     "mwem_sql.accounting.budget.__post_init__": "accounting/test_budget.py", "mwem_sql.accounting.caps.check_replaces": "accounting/test_caps.py",
     "mwem_sql.accounting.ledger._check_cap": "accounting/test_accounts.py", "mwem_sql.accounting.ledger._check_intact": "accounting/test_integrity.py",
-    "mwem_sql.accounting.names.account_of_source": "accounting/test_names.py", "mwem_sql.accounting.scales._calibrate": "accounting/test_scales.py",
+    "mwem_sql.accounting.names.account_of_rows": "accounting/test_names.py", "mwem_sql.accounting.scales._calibrate": "accounting/test_scales.py",
     "mwem_sql.accounting.scales._check": "accounting/test_scales.py", "mwem_sql.accounting.split.split": "accounting/test_budget.py",
     "mwem_sql.boundary.relations._describe": "boundary/test_relations.py", "mwem_sql.cli.suggest._sniffed": "cli/test_suggest.py",
     "mwem_sql.cli.suggest.made_from": "cli/test_suggest.py", "mwem_sql.compiler.blocks._check_cells": "compiler/test_wide.py",

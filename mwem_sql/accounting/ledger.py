@@ -295,8 +295,8 @@ class Ledger:
             )
         return replace(cap, unit_id=unit_id)
 
-    def other_names(self, con: duckdb.DuckDBPyConnection) -> dict[str, Fraction]:
-        """Under which other names the same rows were charged, and the epsilon of each."""
+    def other_names(self, con: duckdb.DuckDBPyConnection) -> str | None:
+        """Under which other names the same rows were charged, and the epsilon of each, in words; None if under none."""
         account, here = self.account(con), tuple(self._shown.values())
         out: dict[str, Fraction] = {}
         for row in rows_of(con, self.home, "ledger", account):
@@ -304,7 +304,7 @@ class Ledger:
             if row["private"] and [fold(part) for part in name] != [fold(part) for part in here]:
                 shown = ".".join(filter(None, name))
                 out[shown] = out.get(shown, Fraction(0)) + Fraction(row["epsilon_exact"])
-        return out
+        return ", ".join(f"{name} (epsilon {float(spent):g})" for name, spent in out.items()) or None
 
     def _first_name(self, con: duckdb.DuckDBPyConnection, account: str) -> Key:
         """A name that is this account's and no other's, and always the same one: that of its cap."""

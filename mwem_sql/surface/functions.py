@@ -305,13 +305,12 @@ def _budget(session: Session, arguments: dict[str, Any], _: list[str] | None) ->
         )
     account = ledger_of(con, relation, session.place, function)
     balance = account.set_cap(session.cursor(), Cap(budget, unit, rows_per_unit))
-    others = [f"{name} (epsilon {float(spent):g})" for name, spent in account.other_names(session.cursor()).items()]
     return [
         {
             "schema_name": relation.charged.schema, "table_name": relation.charged.table, "epsilon": float(budget.epsilon),
             "delta": float(budget.delta), "epsilon_spent": balance.epsilon_spent, "delta_spent": float(balance.delta),
             "epsilon_left": balance.epsilon_left, "unit": unit, "rows_per_unit": rows_per_unit, "seeded": balance.seeded,
-            "also_charged_as": ", ".join(others) or None,
+            "also_charged_as": account.other_names(session.cursor()),
         }
     ]  # fmt: skip
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from fractions import Fraction
 
 import duckdb
@@ -10,12 +9,11 @@ import pytest
 from conftest import Connection
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ledgers import TABLE, cap, debit
+from ledgers import TABLE, cap, debit, marked
 
 from mwem_sql.accounting.budget import Budget
 from mwem_sql.accounting.caps import Charge, nominal
 from mwem_sql.accounting.ledger import Ledger
-from mwem_sql.accounting.names import TableCarrier
 from mwem_sql.accounting.scales import zcdp_epsilon, zcdp_rho
 from mwem_sql.accounting.statement import entries
 from mwem_sql.database.catalog import Name
@@ -97,42 +95,34 @@ def test_gaussian_releases_go_further_than_their_epsilons(plain: Connection, led
     assert spent < 30 * 0.1
 
 
-@pytest.fixture
-def marked(plain: Connection) -> Ledger:
-    """The ledger of a table that is there, and carries its marks."""
-    plain.execute("CREATE TABLE t (person INTEGER, household INTEGER)")
-    names = Ledger.of_table("memory", TABLE).identity
-    return Ledger("memory", replace(names, carrier=TableCarrier(TABLE)))
-
-
 @pytest.mark.parametrize("given", [("person", 3), (None, 1)])
 @pytest.mark.parametrize("other", [("person", 2), ("household", 3), (None, 1), ("person", 3)])
-def test_a_cap_fixes_the_unit(
-    plain: Connection, marked: Ledger, given: tuple[str | None, int], other: tuple[str | None, int]
-) -> None:
-    marked.set_cap(plain.cursor(), cap("10", "0", *given))
+def test_a_cap_fixes_the_unit(plain: Connection, given: tuple[str | None, int], other: tuple[str | None, int]) -> None:
+    ledger = marked(plain)
+    ledger.set_cap(plain.cursor(), cap("10", "0", *given))
     if given == other:
-        debit(plain, marked, "1", "0", other)
+        debit(plain, ledger, "1", "0", other)
         return
     with pytest.raises(BudgetError, match="cannot be counted under the cap on t, which is for one"):
-        debit(plain, marked, "1", "0", other)
+        debit(plain, ledger, "1", "0", other)
     assert entries(plain.cursor()) == []
 
 
-def test_a_cap_that_could_not_count_what_was_spent_is_refused(plain: Connection, marked: Ledger) -> None:
-    debit(plain, marked, "1", "1/1000000")
+def test_a_cap_that_could_not_count_what_was_spent_is_refused(plain: Connection) -> None:
+    ledger = marked(plain)
+    debit(plain, ledger, "1", "1/1000000")
     with pytest.raises(
         BudgetError, match=r"mwem_budget: delta \(0\) does not fit t: it has releases with delta above 0"
     ):
-        marked.set_cap(plain.cursor(), cap("10"))
+        ledger.set_cap(plain.cursor(), cap("10"))
     with pytest.raises(
         BudgetError, match="a cap for one person, at most 3 rows cannot count releases of t that protect one row"
     ):
-        marked.set_cap(plain.cursor(), cap("10", "1/1000000", "person", 3))
-    marked.set_cap(plain.cursor(), cap("10", "1/1000000"))
+        ledger.set_cap(plain.cursor(), cap("10", "1/1000000", "person", 3))
+    ledger.set_cap(plain.cursor(), cap("10", "1/1000000"))
     with pytest.raises(BudgetError, match=r"delta \(0\) cannot replace 1e-06: 1 releases of t were counted with it"):
-        marked.set_cap(plain.cursor(), cap("10"))
-    assert marked.set_cap(plain.cursor(), cap("10", "1/10000000")).epsilon_left > 9
+        ledger.set_cap(plain.cursor(), cap("10"))
+    assert ledger.set_cap(plain.cursor(), cap("10", "1/10000000")).epsilon_left > 9
 
 
 def test_an_accountant_is_not_changed_once_it_has_counted(plain: Connection, ledger: Ledger) -> None:

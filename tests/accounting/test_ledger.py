@@ -5,7 +5,7 @@ from __future__ import annotations
 import duckdb
 import pytest
 from conftest import Connection, Open
-from ledgers import at_once, cap, charge, debit
+from ledgers import at_once, cap, charge, debit, marked
 
 import mwem_sql
 from mwem_sql.accounting.accounts import ledger_of
@@ -72,8 +72,8 @@ def test_first_debits_at_once_make_one_ledger(plain: Connection, ledger: Ledger)
     assert plain.execute("FROM mwem.schema_version").fetchall() == [(1,)]
 
 
-def test_tables_of_one_name_in_two_schemas_have_their_own_caps(plain: Connection, ledger: Ledger) -> None:
-    other = Ledger.of_table("memory", Name("memory", "s", "t"))
+def test_tables_of_one_name_in_two_schemas_have_their_own_caps(plain: Connection) -> None:
+    ledger, other = marked(plain), marked(plain, Name("memory", "s", "t"))
     ledger.set_cap(plain.cursor(), cap("1"))
     debit(plain, ledger, "1")
     other.set_cap(plain.cursor(), cap("1"))

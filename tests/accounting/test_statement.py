@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from conftest import Connection
-from ledgers import cap, debit
+from ledgers import cap, debit, marked
 
 from mwem_sql.accounting.ledger import Ledger
 from mwem_sql.accounting.statement import entries
 from mwem_sql.database.catalog import Name
 
 
-def test_spent_and_left_of_every_table_in_every_database(plain: Connection, ledger: Ledger) -> None:
+def test_spent_and_left_of_every_table_in_every_database(plain: Connection) -> None:
     plain.execute("ATTACH ':memory:' AS b")
-    other = Ledger.of_table("b", Name("b", "main", "t"))
+    ledger, other = marked(plain), marked(plain, Name("b", "main", "t"))
     ledger.set_cap(plain.cursor(), cap("3"))
     debit(plain, ledger, "1/2")
     debit(plain, ledger, "1")

@@ -16,7 +16,7 @@ LONG = {
     # three million rows of twenty microseconds
     "scan": """
         CREATE TABLE people AS SELECT i % 100 AS age FROM range(3000000) t(i);
-        CREATE VIEW private AS SELECT age + length(md5(repeat('x', 10000 + age))) - 32 AS age FROM people;
+        CREATE VIEW private AS SELECT age + length(md5(concat(repeat('x', 10000), age))) - 32 AS age FROM people;
         CREATE TABLE private_domain AS SELECT 'age' AS attribute, 0 AS low, 99 AS high;
         CREATE TABLE workload AS SELECT 'age > 40' AS predicate""",
     "rounds": """

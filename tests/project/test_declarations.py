@@ -32,7 +32,7 @@ COLUMNS = {function.name: function.columns for function in FUNCTIONS}
 COMPUTED = {
     "mwem_release": {"seconds", "reused", "protects", "warning"},
     "mwem_ledger": {"epsilon_spent", "epsilon_left", "intact"},
-    "mwem_budget": {"epsilon_spent", "delta_spent", "epsilon_left", "seeded"},
+    "mwem_budget": {"epsilon_spent", "delta_spent", "epsilon_left", "seeded", "also_charged_as"},
 }
 HEADS = {
     name: dict(re.match(r"(\w+)(?: := (.*))?", part.strip()).groups() for part in parameters.split(",") if part.strip())  # type: ignore[union-attr]

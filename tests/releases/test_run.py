@@ -67,13 +67,15 @@ def test_debited_once_and_done(con: Connection) -> None:
     assert rows == [("people", "memory.main.people_synthetic", 0.3, 0.0, "3/10", True, "done", True, "mwem_release")]
 
 
-def test_debited_before_a_private_row_is_read(con: Connection) -> None:
-    """A view that fails on a row stays charged, and the message does not quote the row."""
-    con.execute(
-        """CREATE TABLE raw AS SELECT CASE WHEN i = 7 THEN 'Smith' ELSE i::VARCHAR END AS age FROM range(20) t(i);
-           CREATE VIEW read AS SELECT CAST(age AS INTEGER) AS age FROM raw;
-           CREATE TABLE read_domain AS SELECT 'age' AS attribute, 0 AS low, 99 AS high"""
-    )
+def test_debited_before_a_private_row_is_read(con: Connection, tmp_path: Path) -> None:
+    """A file whose pages are damaged stays charged, and the message does not quote a row."""
+    path = tmp_path / "damaged.parquet"
+    con.execute(f"COPY (SELECT 7 + i % 9 AS age FROM range(9999) t(i)) TO '{path}'")
+    with path.open("r+b") as file:  # behind the magic, far from the footer
+        file.seek(4)
+        file.write(b"Smith" * 20)
+    con.execute(f"CREATE VIEW read AS SELECT age FROM '{path}'")
+    con.execute("CREATE TABLE read_domain AS SELECT 'age' AS attribute, 0 AS low, 99 AS high")
     for tries in ("1", "2"):
         with pytest.raises(
             EngineError, match=r"the private table could not be read\. Hint: the cause is withheld"
@@ -86,7 +88,7 @@ def test_debited_before_a_private_row_is_read(con: Connection) -> None:
     with pytest.raises(duckdb.Error, match="the cause is withheld") as raised:
         con.execute("WITH w AS (SELECT 'age > 4' AS predicate) FROM mwem_release('read', w, 1)")
     assert "Smith" not in str(raised.value)
-    assert con.execute("SELECT sum(epsilon) FROM mwem.ledger WHERE table_name = 'raw'").fetchall() == [(3.0,)]
+    assert con.execute("SELECT sum(epsilon) FROM mwem.ledger WHERE table_name = 'read'").fetchall() == [(3.0,)]
     assert "main.read_synthetic" not in tables(con)
     assert "mwem.releases" not in tables(con)
 
