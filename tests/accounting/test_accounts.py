@@ -174,28 +174,6 @@ class Curator:
         self.run(f"COMMENT ON TABLE {name} IS 'seen {self.count}. {before or ''}'")
 
 
-@pytest.mark.parametrize(("sequences", "steps"), [(8, 25), pytest.param(600, 60, marks=pytest.mark.campaign)])
-def test_what_is_released_about_the_same_rows_stays_within_their_cap(
-    sequences: int, steps: int, tmp_path: Path
-) -> None:
-    met: Counter[str] = Counter()
-    for seed in range(sequences):
-        folder = tmp_path / str(seed)
-        folder.mkdir()
-        curator = Curator(random.Random(seed), folder)
-        for _ in range(steps):
-            curator.act()
-            for first in curator.capped:
-                assert curator.spent[first] <= CAP, (seed, first, curator.met)
-        met += curator.met
-        met["full"] += sum(curator.spent[first] == CAP for first in curator.capped)
-        curator.con.close()
-    print(f"\n{sequences} sequences of {steps} steps: {dict(met)}")
-    assert met["released"] > sequences
-    assert met["refused"] > sequences
-    assert met["full"] > sequences / 4  # caps are reached, not only kept
-
-
 class Files:
     """Parquet files, and a DuckDB file that is only read, under caps in the curator's database; what is done to them, and by which ways they are asked for.
 
@@ -310,26 +288,34 @@ class Files:
             there.execute(self.chance.choice([change, "CREATE OR REPLACE TABLE t2 AS FROM t1"]))
 
 
-@pytest.mark.parametrize(("sequences", "steps"), [(6, 25), pytest.param(400, 60, marks=pytest.mark.campaign)])
-def test_what_is_released_about_the_same_files_stays_within_their_cap(
-    sequences: int, steps: int, tmp_path: Path
+@pytest.mark.parametrize(
+    ("kind", "sequences", "steps"),
+    [
+        (Curator, 8, 25),
+        (Files, 6, 25),
+        pytest.param(Curator, 600, 60, marks=pytest.mark.campaign),
+        pytest.param(Files, 400, 60, marks=pytest.mark.campaign),
+    ],
+)
+def test_what_is_released_about_the_same_rows_stays_within_their_cap(
+    kind: type[Curator | Files], sequences: int, steps: int, tmp_path: Path
 ) -> None:
     met: Counter[str] = Counter()
     for seed in range(sequences):
         folder = tmp_path / str(seed)
         folder.mkdir()
-        files = Files(random.Random(seed), folder)
+        curator = kind(random.Random(seed), folder)
         for _ in range(steps):
-            files.act()
-            for first in files.capped:
-                assert files.spent[first] <= CAP, (seed, first, files.met)
-        met += files.met
-        met["full"] += sum(files.spent[first] == CAP for first in files.capped)
-        files.con.close()
+            curator.act()
+            for first in curator.capped:
+                assert curator.spent[first] <= CAP, (seed, first, curator.met)
+        met += curator.met
+        met["full"] += sum(curator.spent[first] == CAP for first in curator.capped)
+        curator.con.close()
     print(f"\n{sequences} sequences of {steps} steps: {dict(met)}")
     assert met["released"] > sequences
     assert met["refused"] > sequences
-    assert met["full"] > sequences / 4
+    assert met["full"] > sequences / 4  # caps are reached, not only kept
 
 
 def test_a_copied_file_has_no_budget_of_its_own_beside_the_first(connect: Open, tmp_path: Path) -> None:
