@@ -270,7 +270,7 @@ def test_names_that_are_patterns_or_percent_signs_are_names(engine: Spark, spark
 
 def test_values_of_partitions_make_no_scan_fail(engine: Spark, spark: Any, tmp_path: Path) -> None:
     """Under any setting of the user's: Spark itself fails on some of these, when it lists files or when it reads them."""
-    for number, kind in enumerate(("INT", "DECIMAL(3,1)", "DATE", "STRING", "TIMESTAMP", "STRING COLLATE UTF8_LCASE")):
+    for number, kind in enumerate(("INT", "DECIMAL(3,1)", "DATE", "STRING", "TIMESTAMP")):
         folder = tmp_path / str(number)
         for value in ("x", "12345678.999", "[x]{a,b}*", "__HIVE_DEFAULT_PARTITION__", "7"):
             write(folder / f"K={value}" / "0.parquet", {"age": [1]})
@@ -288,7 +288,7 @@ def test_values_of_partitions_make_no_scan_fail(engine: Spark, spark: Any, tmp_p
             "DATE": [],
             "STRING": ["12345678.999", "7", "[x]{a,b}*", "x"],
         }
-        assert kind == "TIMESTAMP" or known == expected[kind.partition(" ")[0]]
+        assert kind == "TIMESTAMP" or known == expected[kind]
         assert ("k" in [column.name for column in facts.columns]) == (kind != "TIMESTAMP")
     spark.sql(f"ALTER TABLE parted0 ADD PARTITION (k = 99) LOCATION '{tmp_path}/1/K=x'")
     assert "not in the folder of its name" in refusal(engine, "default", "parted0")
