@@ -22,9 +22,16 @@ from mwem_sql.compiler import codes
 from mwem_sql.database import catalog
 
 
-@pytest.mark.parametrize("where", ["here", "there"])
-@pytest.mark.parametrize(("worlds", "each"), [(40, 2), pytest.param(2800, 8, marks=pytest.mark.campaign)])
-def test_neighbours_of_files_and_ddl(worlds: int, each: int, where: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("where", "worlds", "each"),
+    [
+        ("here", 40, 2),
+        ("there", 12, 2),  # each is a file that is written, closed and attached
+        pytest.param("here", 2800, 8, marks=pytest.mark.campaign),
+        pytest.param("there", 2800, 8, marks=pytest.mark.campaign),
+    ],
+)
+def test_neighbours_of_files_and_ddl(where: str, worlds: int, each: int, tmp_path: Path) -> None:
     met: Counter[str] = Counter()
     reached = 0.0
     for start in range(0, worlds, 50):  # an instance does not get any faster with age

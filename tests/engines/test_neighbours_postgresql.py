@@ -9,13 +9,14 @@ import random
 from collections import Counter
 from collections.abc import Callable
 
-import adbc_driver_manager
 import pytest
 from neighbours import neighbours
 from neighbours_postgresql import Server, random_rows, server, world
 from servers import MISSING
 
 pytest.importorskip("adbc_driver_postgresql", reason=MISSING)
+
+import adbc_driver_manager
 
 from mwem_sql.compiler.dialects.postgresql import PostgreSQL as Dialect
 from mwem_sql.database.ticks import cast
