@@ -32,7 +32,7 @@ from mwem_sql.workload import Workload
 
 Row = tuple[Any, ...]
 TYPES = {"id": "VARCHAR", "a": "INTEGER", "b": "VARCHAR", "c": "DOUBLE", "d": "BOOLEAN"}
-DOMAIN = """CREATE OR REPLACE TABLE asked_domain AS FROM (VALUES ('a', NULL, '0', '3'), ('b', ['x', 'y', 'z'], NULL, NULL), ('c', NULL, '-5', '10'))
+DOMAIN = """CREATE OR REPLACE TABLE asked_domain AS FROM (VALUES ('a', NULL, '-1', '3'), ('b', ['x', 'y', 'z'], NULL, NULL), ('c', NULL, '-5', '10'))
     AS listed(attribute, "values", low, high)"""
 QUERIES: list[dict[str, str]] = [
     {"predicate": "a > 1"}, {"predicate": "a BETWEEN 1 AND 2 AND d"}, {"predicate": "b = 'x' OR NOT d"}, {"predicate": "c > 0.5"}, {"group_by": "a, b"},
@@ -41,7 +41,7 @@ QUERIES: list[dict[str, str]] = [
 # What an item of a view may be, by the column that it stands for: the column itself, expressions of one row, and what sees others.
 FINE = {
     "id": ["id", "upper(id)", "id || 'x'", "s.id"], "a": ["a", "a + 1 - 1", "abs(a)", "s.a", "CASE WHEN d THEN a ELSE 0 END", "TRY_CAST(b AS INTEGER)",
-          "b::INTEGER", "b::INTEGER + b::INTEGER - 12", "a + 2147483600", "c::TINYINT::INTEGER", "year(date_trunc('month', b::DATE))", "factorial(a)::INTEGER", "('x' || b)::INTEGER"],
+          "b::INTEGER", "b::INTEGER + b::INTEGER - 12", "a + 2147483600", "c::TINYINT::INTEGER", "year(date_trunc('month', b::DATE))", "s.a + (epoch_ns(s.t) // 10**18)::INTEGER", "factorial(a)::INTEGER", "('x' || b)::INTEGER"],
     "b": ["b", "lower(b)", "b COLLATE NOCASE", "left(b, 1)", "nullif(b, 'y')", "chr(a)", "b::DATE::VARCHAR", "b[:a]", "(b::INTEGER + 1)::VARCHAR"], "c": ["c", "c * 2", "round(c)", "a::DOUBLE", "coalesce(c, 0)", "b::DOUBLE", "ln(c)", "c::DECIMAL(4, 1)::DOUBLE", "asin(c)"],
     "d": ["d", "NOT d", "a > 1", "b LIKE 'x%'", "d IS NULL", "b::BOOLEAN", "b::INTEGER > 3", "b::DATE > DATE '2020-01-01'", "b LIKE 'x!%' ESCAPE '!'"],
 }  # fmt: skip
@@ -83,7 +83,7 @@ class World:
             con.execute(statement)
         if rows:
             con.execute(
-                f"INSERT INTO base (id, a, b, c, d, s) SELECT i, p, q, r, t, {{'id': i, 'a': p}} FROM (VALUES {listed}) AS v(i, p, q, r, t)"
+                f"INSERT INTO base (id, a, b, c, d, s) SELECT i, p, q, r, t, {{'id': i, 'a': p, 't': TRY_CAST(q AS DATE)}} FROM (VALUES {listed}) AS v(i, p, q, r, t)"
             )
         for old in folder.iterdir():
             old.unlink()
@@ -116,11 +116,14 @@ def world(chance: random.Random) -> World:
             ", g AS (upper(b))",
             ", g AS (random())",
             ", g AS (nextval('seq'))",
-            ", g INTEGER AS (b::INTEGER), h INTEGER AS (g + b::INTEGER)",
+            ", g INTEGER AS (TRY_CAST(b AS INTEGER)), h INTEGER AS (g + 1)",
         ]
     )
     kinds = ", ".join(f"{name} {kind}{collation if kind == 'VARCHAR' else ''}" for name, kind in TYPES.items())
-    made.before = [f"CREATE OR REPLACE TABLE base ({kinds}, s STRUCT(id VARCHAR, a INTEGER){generated})", DOMAIN]
+    made.before = [
+        f"CREATE OR REPLACE TABLE base ({kinds}, s STRUCT(id VARCHAR, a INTEGER, t DATE){generated})",
+        DOMAIN,
+    ]
     source = chance.choice(["table", "view", "view", "views", "file", "file"])
     if source == "file":
         made.file = chance.choice(["parquet", "parquet", "parquet", "csv", "json"])
@@ -171,7 +174,7 @@ def _items(chance: random.Random, names: Sequence[str], unit: str | None, *, fil
     out = []
     for name in names:
         chosen = chance.choice(WRONG[name] if name == wrong else FINE[name])
-        if (file and chosen.startswith("s.")) or (
+        if (file and "s." in chosen) or (
             unit == name and name != wrong
         ):  # neighbours are made by the unit's own values
             chosen = name
@@ -236,11 +239,14 @@ def _file(chance: random.Random, ending: str) -> str:
 
 def random_rows(chance: random.Random) -> list[Row]:
     """Rows, some of them odd: units that differ in their case only, values off the domain, texts that look like other types."""
+    numbers = chance.choice(
+        [[None, -1e300, -5.0, 0.5, 3.25, 10.0, math.nan], [math.nan, math.nan, math.nan, -5.0, 3.25]]
+    )
     ids = chance.choice([[None, "aB3", "Ab3", "AB3", "p1", "é", "É"], ["aB3", "Ab3"], ["É", "é", "e"]])
     return [
         (
             chance.choice(ids), chance.choice([None, -9, 0, 1, 2, 3, 77]), chance.choice([None, "x", "y", "z", "X", "2020-01-01", "12", "true", "5881580-07-10"]),
-            chance.choice([None, -1e300, -5.0, 0.5, 3.25, 10.0, math.nan]), chance.choice([None, True, False]),
+            chance.choice(numbers), chance.choice([None, True, False]),
         )
         for _ in range(chance.randrange(2, 16))
     ]  # fmt: skip
@@ -302,11 +308,13 @@ class Here:
 
     def see(self, made: World, rows: Sequence[Row], folder: Path) -> Seen:
         """Raises DuckDB's error where the world's statements are none of its SQL."""
-        clean(self._con, made)
-        for setting in made.settings:
-            self._con.execute(setting)
-        made.build(self._con, rows, folder)
-        return look(self._con, made)
+        try:
+            for setting in made.settings:
+                self._con.execute(setting)
+            made.build(self._con, rows, folder)
+            return look(self._con, made)
+        finally:
+            clean(self._con, made)
 
 
 class There:
@@ -319,16 +327,16 @@ class There:
 
     def see(self, made: World, rows: Sequence[Row], folder: Path) -> Seen:
         self._file.unlink(missing_ok=True)
-        clean(self._con, made)
-        for setting in made.settings:
-            self._con.execute(setting)
         with instance(str(self._file)) as con:
             made.build(con, rows, folder)
         mwem_sql.attach(self._con, "there", str(self._file))
         try:
+            for setting in made.settings:
+                self._con.execute(setting)
             return look(self._con, made, "there.main.asked")
         finally:
             mwem_sql.detach(self._con, "there")
+            clean(self._con, made)
 
 
 @contextmanager
