@@ -343,10 +343,3 @@ def with_generated(
             items.append(cast(exp.null(), types[name]))
     plain = [name if name not in expressions else None for name in names]
     return WrittenOut(exp.select(*items).from_(table.copy()), plain, scope.read, tuple(scope.calls)), odd
-
-
-def columns_read(tree: exp.Expr, columns: Sequence[str]) -> set[str]:
-    """What the expression of a generated column reads of the table's columns; checked as if a view computed it."""
-    scope = _Scope(columns, (), ())
-    scope.checked(tree)
-    return scope.read
