@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import signal
 import socket
+import sys
 import threading
 import time
 import weakref
@@ -66,6 +67,7 @@ class Call:
 
     def stop(self, *, by_signal: bool) -> None:
         self.stopped, self.interrupted = True, by_signal
+        _keep_quiet_of_lost_stops()
         threading.Thread(target=self._insist, daemon=True).start()
 
     def _insist(self) -> None:
@@ -123,6 +125,20 @@ class Call:
 def _raise(thread: int, kind: type[BaseException]) -> None:
     """Let a thread raise an exception when it next runs Python code."""
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(kind))
+
+
+def _keep_quiet_of_lost_stops() -> None:
+    """Let Python not print "Exception ignored" of a stop that fell into a destructor or a collector's callback: it is raised again."""
+    say = sys.unraisablehook
+    if getattr(say, "is_quiet_of_stops", False):
+        return
+
+    def hook(lost: sys.UnraisableHookArgs) -> None:
+        if lost.exc_type is not _Stop:
+            say(lost)
+
+    hook.is_quiet_of_stops = True  # type: ignore[attr-defined]
+    sys.unraisablehook = hook
 
 
 def run(function: str, work: Callable[[], Result], *, from_python: bool = False) -> Result:
