@@ -41,6 +41,7 @@ class CompiledQuery(NamedTuple):
     """A query of the workload in linear form. `groups` are, per block, the group_by values of its cells.
 
     An average is the sum that `linear` asks for, divided by the count that `over` asks for, cell by cell.
+    A sum over bins counts each record with the mean of its bin; `reach` asks how far all of them may be from that together.
     """
 
     number: int
@@ -49,6 +50,7 @@ class CompiledQuery(NamedTuple):
     groups: tuple[tuple[Cell, ...], ...]
     positions: tuple[int, ...]
     over: CompiledQuery | None = None
+    reach: LinearQuery | None = None
 
     @property
     def label(self) -> str:
@@ -84,7 +86,7 @@ class Builder:
     """Builds the blocks of all queries; queries that ask the same of a column share one block."""
 
     def __init__(self, values: Evaluated, fine: Mapping[str, Classes]) -> None:
-        self._values = values
+        self.values = values
         self.fine = fine
         self._rank = {name: k for k, name in enumerate(fine)}
         self._true: dict[Part, npt.NDArray[np.bool_]] = {}
@@ -184,7 +186,7 @@ class Builder:
         cells: list[Cell] = [()]
         for part in others:
             assert isinstance(part.what, Leaf)
-            item = self._values["group" if part.role == "group" else "factor", part.what.sql]
+            item = self.values["group" if part.role == "group" else "factor", part.what.sql]
             spread = _spread(item.array, item.columns, columns, shape)
             if part.role == "group":
                 labels, cells = _grouped(labels, cells, spread, item.labels)
@@ -212,14 +214,14 @@ class Builder:
         """Where a condition is true, on the classes of its columns."""
         if part not in self._true:
             shape = tuple(self.fine[name].count for name in part.columns)
-            self._true[part] = _truth(part.what, self._values, part.columns, shape) == TRUE
+            self._true[part] = _truth(part.what, self.values, part.columns, shape) == TRUE
         return self._true[part]
 
     def _where(self, part: Part) -> Held:
         """The same for a condition on one column; ends of stretches are all that is kept of it."""
         if part not in self._cuts:
             assert isinstance(part.what, Leaf)
-            self._cuts[part] = stretches.equal(self._values["truth", part.what.sql].held, TRUE)
+            self._cuts[part] = stretches.equal(self.values["truth", part.what.sql].held, TRUE)
         return self._cuts[part]
 
     def _count(self, columns: tuple[str, ...], mask: Held) -> Drafted:

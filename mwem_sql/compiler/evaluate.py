@@ -16,18 +16,21 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from sqlglot import exp
 
+from mwem_sql.database import dialect
 from mwem_sql.database.conditions import Leaf
 from mwem_sql.database.measures import LARGEST
 from mwem_sql.database.sandbox import BATCH, Sandbox
 from mwem_sql.database.ticks import Tick
-from mwem_sql.domains.classes import MAX_VALUES, Classes, Pieces, cut_pieces, value_pieces
+from mwem_sql.domains.classes import MAX_VALUES, Classes, Pieces, cut_pieces, is_long, value_pieces
 from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import CellsError, MwemError, PredicateError, refuse_query
 from mwem_sql.queries.stretches import Held, hold, plain
 
 MAX_JOINT = 1_000_000  # value combinations on which one expression over several columns is evaluated
 MAX_EVALUATED = 2**28  # values on which expressions are evaluated, all of them together
+MAX_INSIDE = 2**20  # values of a column's pieces that a measure is averaged over
 TRUE = 2  # three-valued logic in one byte: false 0, NULL 1, true 2, so that AND is min, OR is max, NOT is 2 - x
 
 Terms = Mapping[tuple[str, str], Leaf]  # (role, SQL) to leaf; a role is truth, group or factor
@@ -38,11 +41,15 @@ Ticks = Mapping[str, Mapping[str, Tick]]  # by column, of each constant that it 
 
 @dataclass(eq=False)
 class Values:
-    """A leaf's values on the grid of its columns: truth bytes, group numbers, or numbers with NaN for NULL."""
+    """A leaf's values on the grid of its columns: truth bytes, group numbers, or numbers with NaN for NULL.
+
+    A number is the mean of those that the values inside a piece have; `reach` is how far any of them is from it, None for nothing.
+    """
 
     columns: tuple[str, ...]
     held: Held
     labels: list[str | None] = field(default_factory=list)
+    reach: npt.NDArray[np.float64] | None = None
 
     @property
     def array(self) -> npt.NDArray[Any]:
@@ -53,29 +60,85 @@ Evaluated = Mapping[tuple[str, str], Values]  # by role and SQL
 
 
 def cut(
-    domain: Domain, used: Sequence[str], terms: Terms, ticks: Ticks, finer_than: Mapping[str, Classes]
+    domain: Domain,
+    used: Sequence[str],
+    terms: Terms,
+    ticks: Ticks,
+    *,
+    changes: Mapping[str, npt.NDArray[Any]],
+    finer_than: Mapping[str, Classes],
 ) -> dict[str, Pieces]:
-    """Each used column's pieces: its values where they can or must be listed, else what lies between constants."""
-    must_list = {name for leaf in terms.values() if leaf.compared is None for name in leaf.columns}
+    """Each used column's pieces: its values or bins where they must be told apart, else what lies between constants and changes."""
+    joined = {name: key for key, leaf in terms.items() if len(leaf.columns) > 1 for name in leaf.columns}
+    by_bin = {
+        leaf.columns[0] for (role, _), leaf in terms.items() if leaf.is_column or (role == "factor" and leaf.columns)
+    }
     out = {}
     for name in used:
         attribute = domain[name]
-        listable = attribute.cells is not None and (attribute.cells <= MAX_VALUES or name in must_list)
-        if attribute.values is not None or attribute.step is not None or (listable and attribute.bins is None):
+        if not is_long(attribute):
             out[name] = value_pieces(attribute)
             continue
-        cuts, begins = ticks[name].values(), finer_than[name].pieces.lows.tolist() if name in finer_than else ()
-        out[name] = (value_pieces if name in must_list else cut_pieces)(attribute, cuts, begins)
+        begins: list[Tick] = changes[name].tolist() if name in changes else []
+        if name in finer_than:
+            begins += finer_than[name].pieces.lows.tolist()
+        if name in joined:
+            if attribute.count is None or attribute.count > MAX_VALUES:
+                many = "endlessly many" if attribute.count is None else f"{attribute.count:,}"
+                why = f"joins {name} with another column value by value, and it has {many}, more than {MAX_VALUES:,}"
+                raise unanswerable(domain, joined[name], why)
+            assert attribute.low is not None
+            begins += range(int(attribute.low), int(attribute.low) + attribute.count)
+        out[name] = (value_pieces if name in by_bin else cut_pieces)(attribute, ticks[name].values(), begins)
     return out
 
 
-def evaluate(terms: Terms, pieces: Mapping[str, Pieces], sandbox: Sandbox) -> dict[tuple[str, str], Values]:
+def unanswerable(domain: Domain, key: tuple[str, str], why: str) -> MwemError:
+    """A refusal of an expression that would need more values than can be told apart, with a view that has it as a column."""
+    role, sql = key
+    table = dialect.sql(exp.to_identifier(domain.table, quoted=True))
+    view = f"CREATE VIEW asked AS SELECT *, {sql} AS question FROM {table}"  # noqa: S608  to be read
+    values = "" if role == "truth" else ", and the values of question in a domain table"
+    cure = f"make it a column: {view}; then release asked and ask for question, with the domain table of {table}, if any, as domain"
+    return refuse_query(f"{sql!r} {why}", f"{_floored(sql)}{cure}{values}", CellsError)
+
+
+def _floored(sql: str) -> str:
+    """The same with floor in the place of //, which does not round numbers that are no integers."""
+    tree = dialect.expression(sql)
+    if tree.find(exp.IntDiv) is None:
+        return ""
+    return f"write {dialect.sql(tree.transform(_floor))} if // is meant to round, which it does not with a DOUBLE; or "
+
+
+def _floor(node: exp.Expr) -> exp.Expr:
+    if not isinstance(node, exp.IntDiv):
+        return node
+    divided = exp.Div(this=node.this, expression=node.expression, typed=False, safe=False)
+    return exp.Anonymous(this="floor", expressions=[divided])
+
+
+def evaluate(
+    domain: Domain,
+    terms: Terms,
+    pieces: Mapping[str, Pieces],
+    finer_than: Mapping[str, Classes],
+    sandbox: Sandbox,
+) -> dict[tuple[str, str], Values]:
     """The values of leaves one by one on all combinations of their columns' pieces."""
     by_columns: dict[tuple[str, ...], list[tuple[str, str]]] = {}
+    summed: dict[str, list[tuple[str, str]]] = {}
     for key, leaf in terms.items():
-        by_columns.setdefault(leaf.columns, []).append(key)
-    _check_evaluations(by_columns, pieces)
-    out = {}
+        if key[0] == "factor" and len(leaf.columns) == 1 and not pieces[leaf.columns[0]].listed:
+            summed.setdefault(leaf.columns[0], []).append(key)
+        else:
+            by_columns.setdefault(leaf.columns, []).append(key)
+    _check_evaluations(domain, by_columns, pieces)
+    out: dict[tuple[str, str], Values] = {}
+    for name, keys in summed.items():
+        # As they were when a release was made: what else is asked now, and cuts them further, changes no sum.
+        coarse = finer_than[name].pieces if name in finer_than else pieces[name]
+        out |= _means(coarse, pieces[name], keys, sandbox)
     for columns, keys in by_columns.items():
         shape = tuple(len(pieces[name]) for name in columns)
         load_grid(sandbox, columns, np.indices(shape).reshape(len(shape), prod(shape)), pieces)
@@ -87,26 +150,50 @@ def evaluate(terms: Terms, pieces: Mapping[str, Pieces], sandbox: Sandbox) -> di
     return out
 
 
+def _means(
+    coarse: Pieces, fine: Pieces, keys: Sequence[tuple[str, str]], sandbox: Sandbox
+) -> dict[tuple[str, str], Values]:
+    """What is summed up over a column whose pieces have several values: the mean of a coarse piece, and how far its values are from that."""
+    attribute = coarse.attribute
+    values, firsts = coarse.inside(MAX_INSIDE)
+    parents = coarse.holding(fine.points)
+    arrow = attribute.ordered.arrow(values)
+    if attribute.nullable:
+        arrow, firsts = pa.concat_arrays([arrow, pa.nulls(1, arrow.type)]), np.append(firsts, len(values))
+    one = pa.array(np.zeros(len(arrow), dtype=np.int32))
+    sandbox.load("grid", {"__one": ("INTEGER", one), attribute.name: (attribute.type, arrow)})
+    out = {}
+    for key, array in zip(keys, run_typed(sandbox, keys), strict=True):
+        numbers = _read(key[0], (attribute.name,), (len(arrow),), array, key[1]).array
+        counts = np.diff(np.append(firsts, len(arrow)))
+        means = np.add.reduceat(numbers, firsts) / counts
+        reach = np.maximum.reduceat(np.abs(numbers - np.repeat(means, counts)), firsts)
+        out[key] = Values((attribute.name,), means[parents], reach=np.nan_to_num(reach)[parents])
+    return out
+
+
 def _check_evaluations(
-    by_columns: Mapping[tuple[str, ...], Sequence[tuple[str, str]]], pieces: Mapping[str, Pieces]
+    domain: Domain, by_columns: Mapping[tuple[str, ...], Sequence[tuple[str, str]]], pieces: Mapping[str, Pieces]
 ) -> None:
     left = MAX_EVALUATED
     for columns, keys in by_columns.items():
         cells = prod(len(pieces[name]) for name in columns)
         if len(columns) > 1 and cells > MAX_JOINT:
-            raise refuse_query(
-                f"{keys[0][1]!r} joins {', '.join(columns)} value by value, {cells:,} combinations, more than {MAX_JOINT:,}",
-                "declare step or bins in a domain table, or compare each column with constants",
-                CellsError,
-            )
-        left -= cells * len(keys)
-        if left < 0:
-            raise refuse_query(
-                f"{len(keys):,} expressions such as {keys[0][1]!r} are evaluated value by value on {cells:,} values of"
-                f" {', '.join(columns)}, more than {MAX_EVALUATED:,} times in all",
-                "ask fewer, declare fewer values, or compare the column with constants (=, IN, <, BETWEEN)",
-                CellsError,
-            )
+            why = f"joins {', '.join(columns)} value by value, {cells:,} combinations, more than {MAX_JOINT:,}"
+            raise unanswerable(domain, keys[0], why)
+        left = check_evaluations(", ".join(columns), keys, cells, left)
+
+
+def check_evaluations(columns: str, keys: Sequence[tuple[str, str]], cells: int, left: int = MAX_EVALUATED) -> int:
+    """Refuse expressions that would be evaluated too often; how often others still may be."""
+    if cells * len(keys) > left:
+        raise refuse_query(
+            f"{len(keys):,} expressions such as {keys[0][1]!r} are evaluated value by value on {cells:,} values of {columns},"
+            f" more than {MAX_EVALUATED:,} times in all",
+            "ask fewer, declare fewer values, or compare the column with constants (=, IN, <, BETWEEN)",
+            CellsError,
+        )
+    return left - cells * len(keys)
 
 
 def load_grid(

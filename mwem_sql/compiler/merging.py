@@ -25,6 +25,8 @@ def fine_classes(
     for item in values.values():
         for axis, name in enumerate(item.columns):
             signatures[name].add(_whole_numbers(item.held), axis)
+            if item.reach is not None:
+                signatures[name].add(_whole_numbers(item.reach), axis)
     return {
         name: Classes(own, tell_apart(_within(finer_than, name, own), signatures[name].rows()))
         for name, own in pieces.items()
@@ -34,7 +36,9 @@ def fine_classes(
 def on_classes(item: Values, fine: Mapping[str, Classes]) -> Values:
     """A leaf's values on classes, of one piece each: they are the same on all others."""
     if len(item.columns) == 1:
-        return Values(item.columns, stretches.take(item.held, fine[item.columns[0]].representatives), item.labels)
+        first = fine[item.columns[0]].representatives
+        reach = None if item.reach is None else item.reach[first]
+        return Values(item.columns, stretches.take(item.held, first), item.labels, reach)
     array = item.array
     for axis, name in enumerate(item.columns):
         array = array.take(fine[name].representatives, axis=axis)

@@ -15,9 +15,10 @@ import numpy.typing as npt
 import pyarrow as pa
 from sqlglot import exp
 
-from mwem_sql.compiler.blocks import MAX_CELLS, Builder, CompiledQuery, too_many
+from mwem_sql.compiler.blocks import MAX_CELLS, Builder, CompiledQuery, Draft, too_many
+from mwem_sql.compiler.changes import find_changes
 from mwem_sql.compiler.cuts import compare, find_ticks
-from mwem_sql.compiler.evaluate import Terms, cut, evaluate, run
+from mwem_sql.compiler.evaluate import Evaluated, Terms, Values, cut, evaluate, run
 from mwem_sql.compiler.lists import spelled_out
 from mwem_sql.compiler.merging import coarse_classes, fine_classes, on_classes
 from mwem_sql.compiler.settled import Settler
@@ -103,9 +104,12 @@ def _compiled(domain: Domain, workload: Workload, sandbox: Sandbox, finer_than: 
     mentioned = {name for leaf in terms.values() for name in leaf.columns}
     used = [name for name in domain.columns if name in mentioned]
     ticks = find_ticks(domain, used, terms, sandbox)
-    pieces = cut(domain, used, terms, ticks, finer_than)
+    changes = find_changes(domain, terms, sandbox)
+    pieces = cut(domain, used, terms, ticks, changes=changes, finer_than=finer_than)
     values = compare(terms, pieces, ticks, sandbox)
-    values |= evaluate({key: leaf for key, leaf in terms.items() if key not in values}, pieces, sandbox)
+    values |= evaluate(
+        domain, {key: leaf for key, leaf in terms.items() if key not in values}, pieces, finer_than, sandbox
+    )
     fine = fine_classes(pieces, values, finer_than)
     values = {key: on_classes(item, fine) for key, item in values.items()}
     averages = {
@@ -133,7 +137,8 @@ def _build(
     builder.check(zip(workload, parsed, strict=True))
     drafts = [builder.draft(query, parts) for query, parts in zip(workload, parsed, strict=True)]
     counts = {number: builder.draft(workload.queries[number - 1], parts) for number, parts in averages.items()}
-    drafted = [own.block for draft in (*drafts, *counts.values()) for own in draft]
+    reaches = _reaches(workload, parsed, builder)
+    drafted = [own.block for draft in (*drafts, *counts.values(), *reaches.values()) for own in draft]
     coarse = coarse_classes({id(block): block for block in drafted}.values(), builder.fine, finer_than)
     settler = Settler(builder.fine, coarse)
     queries = []
@@ -142,8 +147,42 @@ def _build(
         if number in counts:
             counted = replace(query, name=f"count of {query.label}")
             settled = settled._replace(over=settler.settle(number, counted, parts, counts[number]))
+        if number in reaches:
+            settled = settled._replace(reach=settler.settle(number, query, parts, reaches[number]).linear)
         queries.append(settled)
     return coarse, tuple(queries)
+
+
+def _reaches(workload: Workload, parsed: Sequence[Parts], builder: Builder) -> dict[int, Draft]:
+    """Of sums over bins, by their number, how far the records of each class may be from what they are counted with."""
+    one, several = (
+        Builder(_far(builder.values, add=False), builder.fine),
+        Builder(_far(builder.values, add=True), builder.fine),
+    )
+    out = {}
+    for number, (query, parts) in enumerate(zip(workload, parsed, strict=True), start=1):
+        far = [part for part in parts if part.role == "factor" and _has_reach(builder.values, part)]
+        if far:
+            # Of a product of several such factors, all that it may be.
+            out[number] = (one if len(far) == 1 else several).draft(query, parts)
+    return out
+
+
+def _has_reach(values: Evaluated, part: Part) -> bool:
+    assert isinstance(part.what, Leaf)
+    reach = values["factor", part.what.sql].reach
+    return reach is not None and bool(reach.any())
+
+
+def _far(values: Evaluated, *, add: bool) -> Evaluated:
+    """Measures by how far they may be from their means; those that are not, and with `add` all, by their size."""
+    out = dict(values)
+    for (role, sql), item in values.items():
+        if role == "factor":
+            size = np.abs(item.array)
+            far = size if item.reach is None or not item.reach.any() else item.reach + (size if add else 0 * size)
+            out[role, sql] = Values(item.columns, far)
+    return out
 
 
 def _measures(domain: Domain, workload: Workload) -> dict[str, Measure]:
@@ -218,17 +257,24 @@ def _check_as_written(compiled: Compiled, texts: Mapping[tuple[str, str], str], 
             continue  # column names only
         truth = written["truth", source.predicate] if source.predicate is not None else True
         number = written["measure", source.measure] if source.measure is not None else 1.0
-        adds = np.full(_PROBES, query.linear.unit)
-        for block in query.linear.blocks:
-            at = tuple(codes[name] for name in block.attributes)
-            adds = adds * np.where(block.labels[at] >= 0, 1 if block.values is None else block.values[at], 0)
+        adds = _added(query.linear, codes)
+        slack = _slack(query.linear) + (0 if query.reach is None else _added(query.reach, codes) + _slack(query.reach))
         listed = source.group_by is None or source.verbatim or written["group", source.group_by[0]].all()
-        if not listed or (np.abs(np.where(truth, number, 0.0) - adds) > _slack(query.linear)).any():
+        if not listed or (np.abs(np.where(truth, number, 0.0) - adds) > slack).any():
             raise refuse_query(
                 f"query ({query.label!r}) is read in two ways by the parser and by DuckDB",
                 "write it with plain operators and functions",
                 PredicateError,
             )
+
+
+def _added(query: LinearQuery, codes: Mapping[str, npt.NDArray[np.int32]]) -> npt.NDArray[np.float64]:
+    """What public rows of these classes add to a query's answer."""
+    adds = np.full(_PROBES, query.unit)
+    for block in query.blocks:
+        at = tuple(codes[name] for name in block.attributes)
+        adds = adds * np.where(block.labels[at] >= 0, 1 if block.values is None else block.values[at], 0)
+    return adds
 
 
 def _slack(query: LinearQuery) -> float:

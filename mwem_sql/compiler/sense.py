@@ -1,26 +1,21 @@
-"""Questions that would be paid for and tell nothing, or something else than was meant: both are refused on the public domain.
+"""Questions that would be paid for and tell nothing are refused on the public domain.
 
-A predicate that is the same for every value of the domain has a known answer: `city = 'Zurich'` where the list has no Zurich. A group that
-changes inside a bin cannot be told: a bin is one value to everything but comparisons with constants. Reads no private row.
+A predicate that is the same for every value of the domain has a known answer: `city = 'Zurich'` where the list has no Zurich. Reads no private row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-from sqlglot import exp
 
 from mwem_sql.compiler.blocks import CompiledQuery
-from mwem_sql.compiler.evaluate import run, run_typed
+from mwem_sql.compiler.evaluate import run
 from mwem_sql.compiler.pipeline import Compiled, compile_workload
 from mwem_sql.database import conditions, predicate
 from mwem_sql.database.conditions import Condition, Leaf
 from mwem_sql.database.sandbox import Sandbox
 from mwem_sql.domains.attribute import Attribute
-from mwem_sql.domains.classes import MAX_VALUES, Pieces
 from mwem_sql.errors import MwemError, PredicateError, did_you_mean, refuse
 from mwem_sql.workload import Workload
 
@@ -117,71 +112,3 @@ def _nearest(attribute: Attribute, text: str) -> str:
     text = flat(text)
     add = "; add it to the domain table if it is possible" if attribute.open else ""
     return f"{did_you_mean(text, attribute.values)}{attribute.name} has no value {text!r}, but {listed}{add}"
-
-
-def check_bins(compiled: Compiled, sandbox: Sandbox) -> None:
-    """Refuse group_by expressions that take several values inside a bin of a column."""
-    texts = {
-        text
-        for query in compiled.queries
-        if query.source.group_by is not None and not query.source.verbatim
-        for text in query.source.group_by
-    }
-    for text in sorted(texts):
-        for tree in predicate.parse_list(text, compiled.domain.spelling, "group_by", compiled.domain.table):
-            leaf = conditions.leaf(tree.unnest())
-            binned = [name for name in leaf.columns if compiled.domain[name].bins is not None]
-            if binned and not leaf.is_column:
-                _check_bins(compiled, leaf, tree, binned, sandbox)
-
-
-def _check_bins(compiled: Compiled, leaf: Leaf, tree: exp.Expr, binned: list[str], sandbox: Sandbox) -> None:
-    generator = np.random.default_rng(0)
-    pieces = {name: compiled.classes[name].pieces for name in leaf.columns}
-    rows = min(MAX_VALUES, max(_PROBES, *(len(own) for own in pieces.values())))
-    places = {name: generator.permutation(np.resize(np.arange(len(own)), rows)) for name, own in pieces.items()}
-    taken = {name: own.values().take(pa.array(places[name])) for name, own in pieces.items()}
-
-    def told(at: dict[str, pa.Array]) -> npt.NDArray[np.object_]:
-        one = {"__one": ("INTEGER", pa.array(np.zeros(rows, dtype=np.int32)))}
-        sandbox.load("grid", one | {name: (pieces[name].attribute.type, values) for name, values in at.items()})
-        return np.array(run_typed(sandbox, [("group", leaf.sql)])[0].to_pylist(), dtype=object)
-
-    middle = told(taken)
-    for name in binned:
-        for share in _INSIDE:
-            other = told(taken | {name: _inside(pieces[name], places[name], share)})
-            for row in np.flatnonzero(middle != other)[:1].tolist():
-                bin_ = pieces[name].label(int(places[name][row]))
-                raise refuse(
-                    PredicateError,
-                    "workload",
-                    f"group_by ({tree.sql('duckdb', normalize_functions=False)!r}) is not the same inside a bin of {name}: {middle[row]} and {other[row]} in {bin_}",
-                    f"{_rounded(tree)}declare bins or step of {name} so that it changes at their ends only",
-                )
-
-
-def _inside(own: Pieces, places: npt.NDArray[np.intp], share: float) -> pa.Array:
-    """A value of each piece, at some share of its length; NULL stays."""
-    known = np.minimum(places, own.known - 1)
-    lows, highs = own.lows[known], own.highs[known]
-    ticks = lows + ((highs - lows) * share).astype(lows.dtype)
-    if own.attribute.ordered.discrete and share > 0.5:
-        ticks = highs
-    values = pa.array(own.attribute.ordered.arrow(own.attribute.ordered.nearest(ticks)))
-    return values.take(pa.array(np.arange(len(places)), mask=places >= own.known))
-
-
-def _rounded(tree: exp.Expr) -> str:
-    """The same with floor in the place of //, which does not round numbers that are no integers."""
-    if tree.find(exp.IntDiv) is None:
-        return ""
-    floored = tree.copy().transform(_floor)
-    return f"write {floored.sql('duckdb', normalize_functions=False)}, because // does not round a DOUBLE; or "
-
-
-def _floor(node: exp.Expr) -> exp.Expr:
-    if not isinstance(node, exp.IntDiv):
-        return node
-    divided = exp.Div(this=node.this, expression=node.expression, typed=False, safe=False)
-    return exp.Anonymous(this="floor", expressions=[divided])

@@ -95,6 +95,12 @@ class Attribute:
         return "step or bins, to be grouped by" if self.cells is None else None
 
     @property
+    def count(self) -> int | None:
+        """How many values of its type lie between the bounds; None for real numbers."""
+        assert self.low is not None and self.high is not None
+        return int(self.high) - int(self.low) + 1 if self.ordered.discrete else None
+
+    @property
     def cells(self) -> int | None:
         """How many values it has, NULL included; None for a continuous range without a grid."""
         extra = int(self.nullable)
@@ -103,7 +109,6 @@ class Attribute:
         assert self.low is not None and self.high is not None
         if self.step is not None:
             return math.floor((self.high - self.low) / self.step * (1 + 1e-12)) + 1 + extra
-        ticks = int(self.high - self.low) + 1 if self.ordered.discrete else None
         if self.bins is not None:
-            return (self.bins if ticks is None else min(self.bins, ticks)) + extra
-        return None if ticks is None else ticks + extra
+            return (self.bins if self.count is None else min(self.bins, self.count)) + extra
+        return None if self.count is None else self.count + extra

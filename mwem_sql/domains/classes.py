@@ -90,6 +90,18 @@ class Pieces:
         known = pa.array(attribute.values) if attribute.values is not None else attribute.ordered.arrow(self.points)
         return pa.concat_arrays([known, pa.nulls(1, known.type)]) if attribute.nullable else known
 
+    def inside(self, most: int) -> tuple[npt.NDArray[Any], npt.NDArray[np.intp]]:
+        """Values of each piece, and where those of each begin: all of them if they are not too many, else evenly spaced ones with both ends."""
+        if self.attribute.count is not None and self.attribute.count <= most:
+            return np.arange(int(self.lows[0]), int(self.highs[-1]) + 1), (self.lows - self.lows[0]).astype(np.intp)
+        count = int(np.clip(most // max(1, self.known), 2, 65))
+        shares = np.linspace(0, 1, count)
+        values = self.lows[:, None] * (1 - shares) + self.highs[:, None] * shares
+        if self.attribute.ordered.discrete:
+            values = np.rint(values).astype(np.int64)
+        values = np.clip(self.attribute.ordered.nearest(values), self.lows[:, None], self.highs[:, None])
+        return values.reshape(-1), np.arange(self.known) * count
+
     def probe(self, pieces: npt.NDArray[np.intp], generator: np.random.Generator) -> pa.Array:
         """A value of each of some pieces on which it may be evaluated: that of a bin is the bin's own."""
         return self.draw(pieces, generator) if self.attribute.bins is None else self.values().take(pa.array(pieces))
@@ -116,7 +128,7 @@ class Pieces:
         attribute = self.attribute
         if attribute.values is not None:
             return attribute.values[piece]
-        if self.listed:
+        if self.listed and not attribute.bins:
             return attribute.text(self.points[piece].item())
         inside = np.flatnonzero(self.bins[: self.known] == self.bins[piece]) if attribute.bins else np.array([piece])
         low, high = self.lows[inside[0]].item(), self.highs[inside[-1]].item()
@@ -211,6 +223,13 @@ class Classes:
         return Classes(
             Pieces.spanning(own.attribute, own.lows[first], own.highs[last], own.bins[keep]), self.codes[keep]
         )
+
+
+def is_long(attribute: Attribute) -> bool:
+    """Whether the values of an attribute are not pieces of their own: they lie in bins, or are too many."""
+    if attribute.values is not None or attribute.step is not None:
+        return False
+    return attribute.bins is not None or attribute.cells is None or attribute.cells > MAX_VALUES
 
 
 def value_pieces(attribute: Attribute, cuts: Iterable[Tick] = (), begins: Iterable[Tick] = ()) -> Pieces:

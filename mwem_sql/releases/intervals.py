@@ -32,6 +32,9 @@ MEASURED_SUM_PART: Final = 0.75
 BOUNDS_PART: Final = 0.1
 """Of the chance to fail: what goes to the bounds of a cell that was not measured, all of them together, where the certificate or selections tell of it, too. Where they do not, bounds take all."""
 
+REACH_PART: Final = 0.1
+"""Of the chance to fail: what goes to how many records a sum over bins has in each bin, which says how far they may be from the bins' means."""
+
 
 @dataclass(frozen=True, eq=False)
 class Intervals:
@@ -93,19 +96,36 @@ class Judge:
             numbers = [plain[place] for place in places]
             sums = np.concatenate([answers[number][0] for number in numbers])
             most = np.array([within[number][0] for number in numbers])
-            own = self._around(self._sums(asked, self._miss, most), sums, most)
+            # Sums are asked one by one.
+            reach = queries[numbers[0]].reach if len(numbers) == 1 else None
+            own = self._around(self._sums(asked, self._left(self._miss, reach), most), sums, most)
+            own = self._reached(own, reach, self._miss)
             cells = asked.cells // len(numbers)
             found.update((number, own.at(k * cells, (k + 1) * cells)) for k, number in enumerate(numbers))
         for number, (query, (sums, counts)) in enumerate(zip(queries, answers, strict=True)):
             if query.over is not None and counts is not None:
-                ends = [
-                    self._around(self._sums(self._known.question(part), self._miss / 2, off), own, off)
-                    for part, own, off in zip(
-                        (query.linear, query.over.linear), (sums, counts), within[number], strict=True
-                    )
-                ]
-                found[number] = self._averages(query, *ends)
+                off, miss = within[number], self._miss / 2
+                total, count = self._known.question(query.linear), self._known.question(query.over.linear)
+                own = self._around(self._sums(total, self._left(miss, query.reach), off[0]), sums, off[0])
+                over = self._around(self._sums(count, miss, off[1]), counts, off[1])
+                found[number] = self._averages(query, self._reached(own, query.reach, miss), over)
         return [found[number] for number in range(len(queries))]
+
+    @staticmethod
+    def _left(miss: float, reach: LinearQuery | None) -> float:
+        return miss if reach is None else (1 - REACH_PART) * miss
+
+    def _reached(self, found: Intervals, reach: LinearQuery | None, miss: float) -> Intervals:
+        """Sums over bins: from the lower ends of the bins to their upper ones, so that they are measured in part at most."""
+        if reach is None:
+            return found
+        far = np.maximum(self._sums(self._known.question(reach), REACH_PART * miss, np.inf).high, 0)
+        is_far = far > 0
+        measured: list[Measured] = [
+            "in part" if far_off and own == "directly" else own
+            for far_off, own in zip(is_far.tolist(), found.measured, strict=True)
+        ]
+        return Intervals(found.low - far, found.high + far, found.is_direct & ~is_far, measured)
 
     @staticmethod
     def _around(found: Intervals, answers: Floats, within: Floats | float) -> Intervals:
@@ -142,6 +162,9 @@ class Judge:
     def _averages(self, query: CompiledQuery, sums: Intervals, counts: Intervals) -> Intervals:
         """Sums over counts; never beyond what a record can have."""
         least, most = _ends(self._known.question(query.linear))
+        if query.reach is not None:
+            far = _ends(self._known.question(query.reach))[1]
+            least, most = least - far, most + far
         if _has_zeros(query):
             least, most = np.minimum(least, 0), np.maximum(most, 0)
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -20,7 +20,7 @@ from mwem_sql.compiler.codes import Unit
 from mwem_sql.compiler.dialects.known import dialect_of
 from mwem_sql.compiler.pipeline import Compiled, compile_workload
 from mwem_sql.compiler.pushdown import Pushdown, plan_pushdown
-from mwem_sql.compiler.sense import check_bins, check_constants, flat
+from mwem_sql.compiler.sense import check_constants, flat
 from mwem_sql.database.garbage import uncollected
 from mwem_sql.database.sandbox import Sandbox
 from mwem_sql.database.session import Session
@@ -107,7 +107,6 @@ def _compile(session: Session, request: Request, relation: Relation) -> tuple[Co
         domain = read_domain(session.cursor(), relation, request.domain, session.place, sandbox)
         compiled = compile_workload(domain, request.workload, sandbox)
         idle = check_constants(compiled, sandbox)
-        check_bins(compiled, sandbox)
     if not compiled.classes:
         raise refuse(
             WorkloadError,

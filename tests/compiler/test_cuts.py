@@ -139,9 +139,9 @@ def test_the_same_as_value_by_value(name: str, few: int, sandbox: Sandbox, monke
     leaves: list[Leaf] = [leaf(parse(text, DOMAIN.spelling, "predicate", "t")) for text in CONDITIONS[name]]
     terms = {("truth", own.sql): own for own in leaves}
     ticks = cuts.find_ticks(DOMAIN, [name], terms, sandbox)
-    pieces = cut(DOMAIN, [name], terms, ticks, {})
+    pieces = cut(DOMAIN, [name], terms, ticks, changes={}, finer_than={})
     found = cuts.compare(terms, pieces, ticks, sandbox)
     assert few or len(found) == len(terms) or name in {"far", "w"}
-    expected = evaluate({key: terms[key] for key in found}, pieces, sandbox)
+    expected = evaluate(DOMAIN, {key: terms[key] for key in found}, pieces, {}, sandbox)
     for key, own in found.items():
         np.testing.assert_array_equal(own.array, expected[key].array, err_msg=key[1])

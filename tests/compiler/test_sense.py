@@ -6,8 +6,6 @@ import duckdb
 import pytest
 from conftest import Connection, Open
 
-import mwem_sql
-
 TABLE = """
     CREATE TABLE t (age INTEGER NOT NULL CHECK (age BETWEEN 0 AND 99), x DOUBLE, d DATE, city VARCHAR NOT NULL CHECK (city IN ('Bern', 'Zürich', 'Genf')), o VARCHAR);
     INSERT INTO t SELECT i % 100, i % 90, '2020-03-04', 'Bern', 'aa' FROM range(300) r(i);
@@ -68,33 +66,3 @@ def test_ranges_outside_the_domain_are_named(con: Connection) -> None:
     wanted = "asked in vain: no value of the public domain makes 'age > 200' true"
     assert planned(con, "age > 200")["warning"] == wanted
     assert con.execute("SELECT warning FROM mwem_release('t', w, 1)").fetchall() == [(wanted,)]
-
-
-@pytest.mark.parametrize(
-    ("group", "column", "hint"),
-    [
-        ("x // 10", "x", 'write floor("x" / 10), because // does not round a DOUBLE; or declare bins or step of x'),
-        ("city, floor(x / 7)", "x", "declare bins or step of x so that it changes at their ends only"),
-        ("month(d)", "d", "declare bins or step of d"),
-        ("x + age", "x", "declare bins or step of x"),
-    ],
-)
-def test_a_group_that_changes_inside_a_bin_is_refused(con: Connection, group: str, column: str, hint: str) -> None:
-    with pytest.raises(duckdb.Error, match=f"is not the same inside a bin of {column}: ") as caught:
-        planned(con, None, group)
-    assert f"Hint: {hint}" in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "group", ["x", "floor(x / 10)", "floor(x / 10) + age % 2", "year(d)", "CASE WHEN x > 33 THEN 'a' END", "d >= '2020-02-03'"]
-)  # fmt: skip
-def test_a_group_that_does_not_is_answered(con: Connection, group: str) -> None:
-    planned(con, None, group)
-
-
-def test_answers_refuse_it_too(con: Connection) -> None:
-    planned(con, None, "x")
-    con.execute("CALL mwem_release('t', w, 1)")
-    asked = mwem_sql.Workload.from_rows([{"group_by": "x // 10"}])
-    with pytest.raises(mwem_sql.PredicateError, match="is not the same inside a bin of x"):
-        mwem_sql.release(con, "t", "w", 1).answer(asked)
