@@ -63,8 +63,7 @@ class _Column:
         count = self._attribute.count
         if count is not None and count <= COUNTED:
             check_evaluations(self._attribute.name, keys, count)
-            assert self._attribute.low is not None
-            values = int(self._attribute.low) + np.arange(count)
+            values = np.arange(self._attribute.least, self._attribute.most + 1, dtype=np.int64)
             found = [values[1:][told[1:] != told[:-1]] for told in self._evaluate(keys, values)]
         else:
             found = [self._searched(key) for key in keys]
@@ -116,7 +115,7 @@ class _Column:
         spread, powers = self._spread(count), 2.0 ** np.arange(-60, 63)
         near = np.concatenate([-powers, [0], powers])
         near = near[(near >= low) & (near <= high)].astype(spread.dtype)
-        listed = [spread, _round_numbers(scale, low, high, count), near, np.array([low, high], dtype=spread.dtype)]
+        listed = [spread, _round_numbers(scale, low, high, count), near, np.array([self._attribute.least, low, high, self._attribute.most], dtype=spread.dtype)]
         return np.unique(scale.nearest(np.concatenate(listed)))
 
     def _spread(self, count: int) -> Ticks:

@@ -87,8 +87,7 @@ def cut(
                 many = "endlessly many" if attribute.count is None else f"{attribute.count:,}"
                 why = f"joins {name} with another column value by value, and it has {many}, more than {MAX_VALUES:,}"
                 raise unanswerable(domain, joined[name], why)
-            assert attribute.low is not None
-            begins += range(int(attribute.low), int(attribute.low) + attribute.count)
+            begins += range(int(attribute.least), int(attribute.most) + 1)
         out[name] = (value_pieces if name in by_bin else cut_pieces)(attribute, ticks[name].values(), begins)
     return out
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from decimal import Decimal
+
+from sqlglot import exp
 
 from mwem_sql.database.ticks import Scale, Tick, scale_of
 from mwem_sql.errors import MwemError, refuse_domain
@@ -19,8 +22,9 @@ class Attribute:
     """A column and every value it may take: either a closed list, or all values from `low` to `high`.
 
     `values` are texts as DuckDB prints them. `low`, `high` and `step` are ticks of the type. `bins` cuts a continuous
-    range into equal parts. A NULL is one more value where `nullable`. An `open` list has others beside it, which all
-    count as NULL, so that there is a NULL whatever the column says.
+    range into equal parts. A NULL is one more value where `nullable`. An `open` attribute has values off its domain, too, because
+    no type and no CHECK keeps them out: those off a list are one more value, `other`, and those beyond a bound count as the value
+    `least` or `most`, one tick beyond it, which nothing else counts as.
     """
 
     name: str
@@ -35,12 +39,6 @@ class Attribute:
     open: bool = False
 
     def __post_init__(self) -> None:
-        if self.open and self.values is None:
-            raise self.refused(
-                "is open but has no list of values", "list the values to be told apart; all others become NULL"
-            )
-        if self.open and not self.nullable:
-            raise self.refused("is open but not nullable", "the values outside the list are shown as NULL")
         if self.values is not None:
             if not self.values:
                 raise self.refused("has an empty list of values", "list at least one")
@@ -95,6 +93,54 @@ class Attribute:
         return "step or bins, to be grouped by" if self.cells is None else None
 
     @property
+    def other(self) -> str | None:
+        """A value off an open list, on which conditions are evaluated for all such values; NULL where a type has none that is known.
+
+        Conditions that compare with listed values are the same for all of them.
+        """
+        listed = self.values or ()
+        if self.type.startswith("ENUM("):
+            labels = [item.name for item in exp.DataType.build(self.type, dialect="duckdb").expressions]
+            return next((label for label in labels if label not in listed), None)
+        if self.type == "BOOLEAN":
+            return next((text for text in ("false", "true") if text not in listed), None)
+        if self.scale is not None and self.scale.family in {"integer", "decimal"}:
+            digits = self.scale.digits
+            above = max(int(Decimal(text).scaleb(digits)) for text in listed) + 1
+            return self.text(above if above <= self.scale.limits[1] else self.scale.limits[0])
+        return self.other_label if self.type == "VARCHAR" else None
+
+    @property
+    def other_label(self) -> str:
+        """What answers call the values off a list."""
+        name = "(other)"
+        while name in (self.values or ()):
+            name = f"({name})"
+        return name
+
+    @property
+    def least(self) -> Tick:
+        """The lowest tick that a value counts as: that of all values below the bound, if there may be any."""
+        assert self.low is not None
+        return self.ordered.before(self.low) if self.has_outer and self.low > self.ordered.limits[0] else self.low
+
+    @property
+    def most(self) -> Tick:
+        """The highest tick that a value counts as."""
+        assert self.high is not None
+        return self.ordered.after(self.high) if self.has_outer and self.high < self.ordered.limits[1] else self.high
+
+    @property
+    def has_outer(self) -> bool:
+        """Whether values beyond the bounds count as ticks of their own."""
+        return self.open and self.values is None and self.step is None
+
+    @property
+    def outer(self) -> int:
+        """How many cells there are beyond the bounds."""
+        return int(self.least != self.low) + int(self.most != self.high)
+
+    @property
     def count(self) -> int | None:
         """How many values of its type lie between the bounds; None for real numbers."""
         assert self.low is not None and self.high is not None
@@ -102,11 +148,12 @@ class Attribute:
 
     @property
     def cells(self) -> int | None:
-        """How many values it has, NULL included; None for a continuous range without a grid."""
+        """How many values it has, with NULL and what is beyond its bounds; None for a continuous range without a grid."""
         extra = int(self.nullable)
         if self.values is not None:
-            return len(self.values) + extra
+            return len(self.values) + int(self.open) + extra
         assert self.low is not None and self.high is not None
+        extra += self.outer
         if self.step is not None:
             return math.floor((self.high - self.low) / self.step * (1 + 1e-12)) + 1 + extra
         if self.bins is not None:

@@ -49,18 +49,22 @@ class Pieces:
         return cls(attribute, lows, highs, np.clip(middle, lows, highs), bins)
 
     def __len__(self) -> int:
-        known = len(self.attribute.values) if self.attribute.values is not None else len(self.lows)
-        return known + int(self.attribute.nullable)
+        return self.known + int(self.attribute.nullable)
 
     @property
     def known(self) -> int:
-        """Pieces other than NULL."""
-        return len(self) - int(self.attribute.nullable)
+        """Pieces other than NULL: of a list its values and, where it is open, all others together."""
+        values = self.attribute.values
+        return len(self.lows) if values is None else len(values) + int(self.attribute.open)
 
     @cached_property
     def sizes(self) -> npt.NDArray[np.float64]:
         """Base measure: number of values, or length where they cannot be counted."""
-        if self.attribute.values is not None or self.attribute.step is not None:
+        if self.attribute.values is not None:
+            known = np.ones(self.known)
+            known[self.is_outer] = POINT_SHARE * len(self.attribute.values)
+            return self._with_null(known, 1.0)
+        if self.attribute.step is not None:
             return np.ones(len(self))
         if self.attribute.ordered.discrete:
             known = (self.highs - self.lows + 1).astype(np.float64)
@@ -68,7 +72,16 @@ class Pieces:
         else:
             known = (self.highs - self.lows).astype(np.float64)
             null = NULL_SHARE * (known.sum() or 1.0)
+        known[self.is_outer] = POINT_SHARE * (known.sum() or 1.0)
         return self._with_null(known, null)
+
+    @property
+    def is_outer(self) -> npt.NDArray[np.bool_]:
+        """Which pieces, NULL aside, hold values off the domain: off a list, or beyond a bound."""
+        low, high, values = self.attribute.low, self.attribute.high, self.attribute.values
+        if values is not None:
+            return np.arange(self.known) >= len(values)
+        return (self.highs < low) | (self.lows > high)
 
     def _with_null(self, known: npt.NDArray[Any], null: float) -> npt.NDArray[Any]:
         """What holds for NULL behind what holds for all other pieces, if there is a NULL."""
@@ -87,7 +100,10 @@ class Pieces:
     def values(self) -> pa.Array:
         """A value of each piece, as text or in the attribute's own type, NULL last."""
         attribute = self.attribute
-        known = pa.array(attribute.values) if attribute.values is not None else attribute.ordered.arrow(self.points)
+        if attribute.values is None:
+            known = attribute.ordered.arrow(self.points)
+        else:
+            known = pa.array([*attribute.values, *[attribute.other] * attribute.open], pa.string())
         return pa.concat_arrays([known, pa.nulls(1, known.type)]) if attribute.nullable else known
 
     def inside(self, most: int) -> tuple[npt.NDArray[Any], npt.NDArray[np.intp]]:
@@ -109,15 +125,20 @@ class Pieces:
     def draw(self, pieces: npt.NDArray[np.intp], generator: np.random.Generator) -> pa.Array:
         """A value of each of some pieces, every value of a piece equally likely."""
         attribute = self.attribute
-        if self.listed:
+        if attribute.values is not None:
             return self.values().take(pa.array(pieces))
         inside = np.minimum(pieces, self.known - 1)
-        lows, highs = self.lows[inside], self.highs[inside]
+        if self.listed:
+            lows = highs = self.points[inside]
+        else:
+            lows, highs = self.lows[inside], self.highs[inside]
         if attribute.ordered.discrete:
             ticks = generator.integers(lows, highs, endpoint=True)
         else:
             inside_each = lows + (highs - lows) * generator.random(len(pieces))
             ticks = np.clip(attribute.ordered.nearest(inside_each), lows, highs)
+        # What lies beyond a bound is shown as the bound.
+        ticks = np.clip(ticks, attribute.low, attribute.high)
         rows = pa.array(np.arange(len(pieces)), mask=pieces >= self.known)
         return pa.array(attribute.ordered.arrow(ticks)).take(rows)
 
@@ -127,7 +148,11 @@ class Pieces:
             return None
         attribute = self.attribute
         if attribute.values is not None:
-            return attribute.values[piece]
+            return attribute.other_label if self.is_outer[piece] else attribute.values[piece]
+        if self.is_outer[piece]:
+            assert attribute.low is not None and attribute.high is not None
+            is_below = self.highs[piece] < attribute.low
+            return f"below {attribute.text(attribute.low)}" if is_below else f"above {attribute.text(attribute.high)}"
         if self.listed and not attribute.bins:
             return attribute.text(self.points[piece].item())
         inside = np.flatnonzero(self.bins[: self.known] == self.bins[piece]) if attribute.bins else np.array([piece])
@@ -249,8 +274,8 @@ def value_pieces(attribute: Attribute, cuts: Iterable[Tick] = (), begins: Iterab
     if attribute.bins is not None:
         return _between(attribute, cuts, even_edges(attribute, attribute.bins), begins)
     step = attribute.step or 1
-    points = attribute.low + np.arange(count - int(attribute.nullable)) * step
-    points = scale.nearest(np.minimum(points, attribute.high))
+    points = attribute.least + np.arange(count - int(attribute.nullable)) * step
+    points = scale.nearest(np.minimum(points, attribute.most))
     return Pieces(attribute, points, piece_ends(attribute, points), points, np.arange(count, dtype=np.int32))
 
 
@@ -273,16 +298,24 @@ def even_edges(attribute: Attribute, parts: int) -> list[Tick]:
     return sorted(set(attribute.ordered.nearest(edges).tolist()))
 
 
+def with_outer(attribute: Attribute, edges: Sequence[Tick]) -> list[Tick]:
+    """Beginnings of bins, and of what lies beyond the bounds."""
+    assert attribute.high is not None
+    beyond = {attribute.most} if attribute.most > attribute.high else set()
+    return sorted({attribute.least, *edges, *beyond})
+
+
 def _between(attribute: Attribute, cuts: Iterable[Tick], edges: Sequence[Tick], begins: Iterable[Tick]) -> Pieces:
     """Pieces that begin at each cut, one past it and one before it, at `begins`, and at `edges`, the beginnings of bins."""
     assert attribute.low is not None and attribute.high is not None
     scale = attribute.ordered
+    edges = with_outer(attribute, edges)
     begin = {*edges, *begins}
     for cut in set(cuts):
         # The truth of a comparison can only change at the constant or right beside it.
         begin |= {scale.before(cut), cut, scale.after(cut), scale.after(scale.after(cut))}
     dtype = np.int64 if scale.discrete else np.float64
-    lows = np.array(sorted(tick for tick in begin if attribute.low <= tick <= attribute.high), dtype=dtype)
+    lows = np.array(sorted(tick for tick in begin if attribute.least <= tick <= attribute.most), dtype=dtype)
     highs = piece_ends(attribute, lows)
     bins = np.searchsorted(np.array(edges, dtype=dtype), lows, side="right") - 1
     if attribute.nullable:
@@ -293,4 +326,4 @@ def _between(attribute: Attribute, cuts: Iterable[Tick], edges: Sequence[Tick], 
 def piece_ends(attribute: Attribute, lows: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Where pieces end that begin at `lows`: right before the next, the last at the attribute's end."""
     before = [attribute.ordered.before(low) for low in lows[1:].tolist()]
-    return np.array([*before, attribute.high], dtype=lows.dtype)
+    return np.array([*before, attribute.most], dtype=lows.dtype)

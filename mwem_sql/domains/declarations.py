@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -132,11 +132,16 @@ def _limit(sandbox: Sandbox, scale: Scale, operator: str, constant: exp.Expr) ->
 
 
 def from_table(
-    con: duckdb.DuckDBPyConnection, relation: Relation, table: catalog.Name, sandbox: Sandbox
+    con: duckdb.DuckDBPyConnection,
+    relation: Relation,
+    table: catalog.Name,
+    sandbox: Sandbox,
+    schema: Mapping[str, Attribute],
 ) -> dict[str, Attribute]:
+    """What a domain table declares. Nobody keeps other values out of the columns, but for what a type or a CHECK does (`schema`)."""
     columns = {fold(column.name): column for column in relation.columns}
     out: dict[str, Attribute] = {}
-    for attribute, values, low, high, step, bins, nullable, is_open in _rows(con, table):
+    for attribute, values, low, high, step, bins, nullable, _ in _rows(con, table):
         column = columns.get(fold(str(attribute)))
         if column is None or column.name in out:
             what = "which is listed twice" if column else f"which is not a column of {relation.name.table}"
@@ -146,21 +151,33 @@ def from_table(
             )
         origin = _origin(relation, column)
         made = Attribute(
-            column.name, column.type, is_open or (origin.nullable if nullable is None else nullable), ("?",),
-            source=f"table {table.table}", open=bool(is_open),
+            column.name, column.type, bool(nullable or origin.nullable), ("?",), source=f"table {table.table}",
         )  # fmt: skip
         if values is not None:
             if any(given is not None for given in (low, high, step, bins)):
                 raise made.refused("has a list of values and bounds too", "give either values, or low and high")
-            out[column.name] = replace(
-                made, values=_texts(sandbox, made, [value for value in values if value is not None])
-            )
+            made = replace(made, values=_texts(sandbox, made, [value for value in values if value is not None]))
         else:
-            out[column.name] = replace(
+            made = replace(
                 made, values=None, low=_tick(sandbox, made, low), high=_tick(sandbox, made, high), step=_step(made, step),
                 bins=_bins(made, bins),
             )  # fmt: skip
+        if not _keeps_within(schema.get(column.name), made):
+            made = replace(made, open=True)
+        out[column.name] = made
     return out
+
+
+def _keeps_within(schema: Attribute | None, made: Attribute) -> bool:
+    """Whether what a type or a CHECK lets in is all declared."""
+    if schema is None or schema.open:
+        return False
+    if made.values is not None:
+        return schema.values is not None and set(schema.values) <= set(made.values)
+    assert made.low is not None and made.high is not None
+    if schema.low is None or schema.high is None:
+        return False
+    return made.low <= schema.low and schema.high <= made.high
 
 
 def _rows(con: duckdb.DuckDBPyConnection, table: catalog.Name) -> list[tuple[Any, ...]]:

@@ -98,7 +98,7 @@ def read_domain(
     declared = declarations.from_schema(relation, sandbox)
     table = _domain_table(con, relation, domain, place)
     if table is not None:
-        declared |= declarations.from_table(con, relation, table, sandbox)
+        declared |= declarations.from_table(con, relation, table, sandbox, declared)
     names = tuple(column.name for column in relation.columns)
     return Domain(relation.name.stem, names, tuple(declared[name] for name in names if name in declared))
 

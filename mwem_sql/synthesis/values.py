@@ -54,9 +54,10 @@ def _values(classes: Classes, codes: Codes, generator: np.random.Generator) -> p
     listed = classes.attribute.values
     if listed is None:
         return pieces.draw(drawn, generator)
-    unknown = drawn >= pieces.known if pieces.known < len(pieces) else None
+    # NULL, and what is off the list.
+    unknown = drawn >= len(listed) if len(listed) < len(pieces) else None
     if classes.attribute.type == "BOOLEAN":
-        return pa.array(np.array([*(text == "true" for text in listed), False])[drawn], mask=unknown)
+        return pa.array(np.array([*(text == "true" for text in listed), False, False])[drawn], mask=unknown)
     # Each text is sent once and not with every row.
     return pa.DictionaryArray.from_arrays(pa.array(drawn, pa.int32(), mask=unknown), pa.array(listed, pa.string()))
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from sqlglot import exp
 
-from mwem_sql.compiler.codes import Reading, Rows, Unit, first_of_runs, missing
+from mwem_sql.compiler.codes import Reading, Rows, Unit, first_of_runs, missing, other
 from mwem_sql.compiler.dialects.dialect import COUNT, MOST
 from mwem_sql.database.ticks import Scale, Tick, cast, scale_of
 from mwem_sql.domains.attribute import Attribute
@@ -136,15 +136,16 @@ class Portable:
         if attribute.type == "BOOLEAN":
             known = dict(zip(attribute.values, codes, strict=True))
             yes, no = (exp.EQ(this=key.copy(), expression=exp.Boolean(this=own)) for own in (True, False))
-            tests = [exp.If(this=yes, true=exp.Literal.number(known.get("true", missing(classes))))]
-            tests += [exp.If(this=no, true=exp.Literal.number(known.get("false", missing(classes))))]
+            tests = [exp.If(this=yes, true=exp.Literal.number(known.get("true", other(classes))))]
+            tests += [exp.If(this=no, true=exp.Literal.number(known.get("false", other(classes))))]
             code: exp.Expr = exp.Case(ifs=tests, default=exp.Literal.number(missing(classes)))
         else:
-            code = self._among(attribute, key, dict(zip(attribute.values, codes, strict=True)), missing(classes))
+            listed = self._among(attribute, key, dict(zip(attribute.values, codes, strict=True)), other(classes))
+            code = self._or_missing(key, listed, missing(classes))
         return self.narrow(code, classes.count)
 
     def _among(self, attribute: Attribute, key: exp.Expr, codes: dict[str, int], otherwise: int) -> exp.Expr:
-        """The code of a listed value: a search for its place among all of them, and one comparison."""
+        """The code of a value that is not NULL: a search for its place among all that are listed, and one comparison."""
         known = sorted(codes, key=_order(attribute))
         constants = [self.constant(text, attribute.type) for text in known]
 
@@ -155,7 +156,7 @@ class Portable:
                 return exp.Case(ifs=[exp.If(this=same, true=code)], default=exp.Literal.number(otherwise))
             return _tree(key, constants, found, first, last)
 
-        return self._or_missing(key, found(0, len(known)), otherwise)
+        return found(0, len(known))
 
     def _bounded(self, classes: Classes) -> exp.Expr:
         """The code of a value between bounds; what is outside is taken for the nearest, and so is NaN, which is above all numbers."""
