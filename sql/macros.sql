@@ -10,7 +10,7 @@
 -- Example: CALL mwem_release('adult', workload, 0.5)  ->  1, census.main.adult_synthetic, 32590, 0.5, ...
 -- Cost: epsilon and delta, once per request and output
 CREATE OR REPLACE MACRO mwem_release(private_table, workload, epsilon, delta := 0.0, rounds := NULL, output := NULL, rows := NULL,
-    total := NULL, domain := NULL, unit := NULL, rows_per_unit := 1, start := 'uniform', average := false, fit := 'mirror', max_cells := NULL,
+    total := NULL, domain := NULL, unit := NULL, rows_per_unit := NULL, start := 'uniform', average := false, fit := 'mirror', max_cells := NULL,
     certify := NULL, version := NULL, seed := NULL) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_release(to_json({
@@ -29,7 +29,7 @@ CREATE OR REPLACE MACRO mwem_release(private_table, workload, epsilon, delta := 
 -- Example: FROM mwem_plan('adult', workload, 0.5)  ->  rounds 10, noise scale 42.1, ...
 -- Cost: nothing
 CREATE OR REPLACE MACRO mwem_plan(private_table, workload, epsilon, delta := 0.0, rounds := NULL, output := NULL, rows := NULL,
-    total := NULL, domain := NULL, unit := NULL, rows_per_unit := 1, start := 'uniform', average := false, fit := 'mirror', max_cells := NULL,
+    total := NULL, domain := NULL, unit := NULL, rows_per_unit := NULL, start := 'uniform', average := false, fit := 'mirror', max_cells := NULL,
     certify := NULL, version := NULL, seed := NULL) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_plan(to_json({

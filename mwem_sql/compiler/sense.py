@@ -107,7 +107,8 @@ def _nearest(attribute: Attribute, text: str) -> str:
     if attribute.values is None:
         assert attribute.low is not None and attribute.high is not None
         ends = f"{attribute.text(attribute.low)} to {attribute.text(attribute.high)}"
-        return f"{attribute.name} lies from {ends}; values outside count as the nearest of them"
+        beyond = "; what is beyond is counted by itself" if attribute.open else ""
+        return f"{attribute.name} lies from {ends}{beyond}"
     listed = ", ".join(attribute.values[:SHOWN]) + (", ..." if len(attribute.values) > SHOWN else "")
     text = flat(text)
     add = "; add it to the domain table if it is possible" if attribute.open else ""

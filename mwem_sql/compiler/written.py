@@ -12,6 +12,7 @@ from sqlglot import exp
 
 from mwem_sql.compiler.pipeline import Parts, read_workload
 from mwem_sql.database.conditions import Condition, Leaf
+from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.domain import Domain
 from mwem_sql.workload import Workload
 
@@ -27,7 +28,7 @@ class Written:
     measure: exp.Expr | None
     is_average: bool
     by_bins: bool
-    """It groups by a column that is declared in bins: SQL has no such groups."""
+    """It groups by a column that is declared in bins, or has values off its domain in one cell: SQL has no such groups."""
 
     @property
     def aggregate(self) -> exp.Expr:
@@ -62,8 +63,12 @@ def as_written(domain: Domain, workload: Workload) -> Iterator[Written]:
             _joined(exp.And, conditions) if conditions else None,
             _joined(exp.Mul, factors) if factors else None,
             query.measure is not None and measures[query.measure].is_average,
-            any(leaf.is_column and domain[leaf.columns[0]].bins is not None for leaf in groups),
+            any(leaf.is_column and _has_own_groups(domain[leaf.columns[0]]) for leaf in groups),
         )
+
+
+def _has_own_groups(attribute: Attribute) -> bool:
+    return attribute.bins is not None or attribute.open
 
 
 def _leaves(parts: Parts, role: str) -> Iterator[Leaf]:

@@ -75,7 +75,7 @@ class Pieces:
         known[self.is_outer] = POINT_SHARE * (known.sum() or 1.0)
         return self._with_null(known, null)
 
-    @property
+    @cached_property
     def is_outer(self) -> npt.NDArray[np.bool_]:
         """Which pieces, NULL aside, hold values off the domain: off a list, or beyond a bound."""
         low, high, values = self.attribute.low, self.attribute.high, self.attribute.values
@@ -120,27 +120,33 @@ class Pieces:
 
     def probe(self, pieces: npt.NDArray[np.intp], generator: np.random.Generator) -> pa.Array:
         """A value of each of some pieces on which it may be evaluated: that of a bin is the bin's own."""
-        return self.draw(pieces, generator) if self.attribute.bins is None else self.values().take(pa.array(pieces))
+        if self.attribute.bins is not None or self.attribute.values is not None:
+            return self.values().take(pa.array(pieces))
+        return self._shown(pieces, self._inside(pieces, generator))
 
     def draw(self, pieces: npt.NDArray[np.intp], generator: np.random.Generator) -> pa.Array:
-        """A value of each of some pieces, every value of a piece equally likely."""
-        attribute = self.attribute
-        if attribute.values is not None:
+        """A value of each of some pieces, every value of a piece equally likely. What lies beyond a bound is shown as the bound."""
+        if self.attribute.values is not None:
             return self.values().take(pa.array(pieces))
+        ticks = np.clip(self._inside(pieces, generator), self.attribute.low, self.attribute.high)
+        return self._shown(pieces, ticks)
+
+    def _shown(self, pieces: npt.NDArray[np.intp], ticks: npt.NDArray[Any]) -> pa.Array:
+        """Ticks as values, and NULL for those of the NULL piece."""
+        rows = pa.array(np.arange(len(pieces)), mask=pieces >= self.known)
+        return pa.array(self.attribute.ordered.arrow(ticks)).take(rows)
+
+    def _inside(self, pieces: npt.NDArray[np.intp], generator: np.random.Generator) -> npt.NDArray[Any]:
+        """A tick of each of some pieces with bounds; of the NULL piece any."""
+        attribute = self.attribute
         inside = np.minimum(pieces, self.known - 1)
         if self.listed:
-            lows = highs = self.points[inside]
-        else:
-            lows, highs = self.lows[inside], self.highs[inside]
+            return self.points[inside]
+        lows, highs = self.lows[inside], self.highs[inside]
         if attribute.ordered.discrete:
-            ticks = generator.integers(lows, highs, endpoint=True)
-        else:
-            inside_each = lows + (highs - lows) * generator.random(len(pieces))
-            ticks = np.clip(attribute.ordered.nearest(inside_each), lows, highs)
-        # What lies beyond a bound is shown as the bound.
-        ticks = np.clip(ticks, attribute.low, attribute.high)
-        rows = pa.array(np.arange(len(pieces)), mask=pieces >= self.known)
-        return pa.array(attribute.ordered.arrow(ticks)).take(rows)
+            return generator.integers(lows, highs, endpoint=True)
+        inside_each = lows + (highs - lows) * generator.random(len(pieces))
+        return np.asarray(np.clip(attribute.ordered.nearest(inside_each), lows, highs))
 
     def label(self, piece: int) -> str | None:
         """A piece in words: its value, or the bounds of its bin or interval; None for NULL."""

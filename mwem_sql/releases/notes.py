@@ -51,7 +51,8 @@ def _declared(attribute: Attribute) -> str:
     else:
         more = len(attribute.values) - MOST_VALUES
         found = "one of " + ", ".join(attribute.values[:MOST_VALUES]) + (f" and {more:,} more" if more > 0 else "")
-    return found + (", others are NULL" if attribute.open else "")
+    beyond = "others are NULL" if attribute.values is not None else "what is beyond is shown as the bound"
+    return found + (f", {beyond}" if attribute.open else "")
 
 
 def workload_rows(workload: Workload) -> pa.Table:

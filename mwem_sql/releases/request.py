@@ -149,6 +149,14 @@ class Request:
             )
         readers = {option.name: option.metadata["read"] for option in fields(cls) if option.metadata}
         request = cls(table, workload, budget, **{name: readers[name](name, value) for name, value in given.items()})
+        if request.unit is not None and "rows_per_unit" not in given:
+            raise refuse(
+                OptionError,
+                RELEASE,
+                f"unit ({request.unit}) needs rows_per_unit, the most rows of one {request.unit} that are used",
+                "give rows_per_unit := 1 if each has one row, else as many as most of them have: rows beyond are left out,"
+                " and noise grows with it",
+            )
         if request.rows_per_unit != 1 and request.unit is None:
             raise refuse(
                 OptionError,

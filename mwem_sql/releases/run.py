@@ -39,7 +39,7 @@ from mwem_sql.private import engine
 from mwem_sql.private.engines.protocol import Snapshot
 from mwem_sql.private.kernel import Kernel
 from mwem_sql.private.noise import OpenDPNoise, SeededNoise
-from mwem_sql.releases import bounds, measurements, notes, reuse, store
+from mwem_sql.releases import beyond, bounds, measurements, notes, reuse, store
 from mwem_sql.releases.plan import Plan, make_plan
 from mwem_sql.releases.request import Request
 from mwem_sql.releases.summary import SUMMARY
@@ -114,7 +114,7 @@ def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any
             ):  # an entry that stays open counts all the same, and as done if its release is there
                 ledger.close(session.cursor(), entry, status)
         say(News(request.table, "done"))
-        warnings = (plan.warning, _uncapped(session, request, ledger))
+        warnings = (plan.warning, *facts["beyond"], _uncapped(session, request, ledger))
         return output, _summary(output, facts, started, warnings, reused=False)
 
 
@@ -202,7 +202,7 @@ def _run_and_store(
             f"output ({output}) could not be written ({str(error).splitlines()[0]})",
             "make room or check the database; the budget of this call is spent",
         ) from None
-    return facts | {"release": release}
+    return facts | {"release": release, "beyond": beyond.sentences(state, classes)}
 
 
 def _run(session: Session, request: Request, plan: Plan, held: engine.Held) -> Outcome:

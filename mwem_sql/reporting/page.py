@@ -123,7 +123,9 @@ def promise(facts: Mapping[str, Any]) -> list[str]:
     if epsilon > 10:
         out.append("An epsilon above 10 promises next to nothing.")
     if unit is not None:
-        out.append(f"At most {facts['rows_per_unit']:,} rows of each {unit} were used.")
+        out.append(
+            f"At most {facts['rows_per_unit']:,} rows of each {unit} were used: all counts are of these rows, and rows beyond were left out."
+        )
     if facts["total_is_public"]:
         out.append("The number of rows was given as a public number. It is not protected.")
     return out

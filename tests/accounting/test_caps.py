@@ -170,7 +170,7 @@ def test_a_unit_under_a_view_is_the_tables(con: Connection) -> None:
     for wrong in (
         "'made_up', w, 1, unit := 'city', rows_per_unit := 2",
         "'people', w, 1",
-        "'people', w, 1, unit := 'city'",
+        "'people', w, 1, unit := 'city', rows_per_unit := 1",
         "'people', w, 1, unit := 'sex', rows_per_unit := 2",
     ):
         with pytest.raises(

@@ -68,8 +68,8 @@ def test_a_cap_per_person_is_met_by_that_column_only(connect: Open) -> None:
             duckdb.Error,
             match=rf"a release that protects one {unit}, at most 1 rows, as a view computes it cannot be counted under the cap on t",
         ):
-            con.execute(f"CALL mwem_release('v', w, 0.5, unit := '{unit}')")
-    con.execute("CALL mwem_release('v', w, 0.5, unit := 'own')").fetchall()
+            con.execute(f"CALL mwem_release('v', w, 0.5, unit := '{unit}', rows_per_unit := 1)")
+    con.execute("CALL mwem_release('v', w, 0.5, unit := 'own', rows_per_unit := 1)").fetchall()
     with pytest.raises(
         duckdb.Error, match=r"unit \('pid'\) is computed by a view, so that a cap could not count by it"
     ):
@@ -81,7 +81,7 @@ def test_a_computed_unit_cannot_be_capped_later(connect: Open) -> None:
     con.execute(
         """CREATE TABLE t (p INTEGER, x BOOLEAN NOT NULL, "v.pid" INTEGER); CREATE TABLE w AS SELECT 'x' AS predicate; CREATE VIEW v AS SELECT p % 2 AS pid, x FROM t"""
     )
-    con.execute("CALL mwem_release('v', w, 0.5, unit := 'pid', rows := 5)").fetchall()
+    con.execute("CALL mwem_release('v', w, 0.5, unit := 'pid', rows_per_unit := 1, rows := 5)").fetchall()
     with pytest.raises(
         duckdb.Error,
         match=r"a cap for one v\.pid, at most 1 rows cannot count releases of t that protect one pid, at most 1 rows, as a view computes it",

@@ -43,12 +43,17 @@ def test_a_domain_stored_before_there_were_open_lists_is_read() -> None:
     assert Domain.from_json(stored) == domain
 
 
-def test_an_open_list_has_a_null() -> None:
-    with pytest.raises(
-        DomainError,
-        match=r"^domain: attribute s is open but not nullable. Hint: the values outside the list are shown as NULL",
-    ):
-        Attribute("s", "VARCHAR", nullable=False, values=("x",), open=True)
+@pytest.mark.parametrize(
+    ("kind", "listed", "other"),
+    [
+        ("VARCHAR", ("x", "y"), "(other)"), ("VARCHAR", ("(other)", "y"), "((other))"), ("INTEGER", ("3", "-1"), "4"), ("TINYINT", ("127",), "-128"),
+        ("DECIMAL(5,2)", ("1.50", "2.00"), "2.01"), ("BOOLEAN", ("true",), "false"), ("ENUM('a', 'b', 'c')", ("a", "c"), "b"), ("UUID", ("x",), None),
+    ],
+)  # fmt: skip
+def test_an_open_list_has_a_value_that_stands_for_all_others(kind: str, listed: tuple[str, ...], other: str | None) -> None:
+    attribute = Attribute("s", kind, nullable=False, values=listed, open=True)
+    assert attribute.other == other
+    assert attribute.cells == len(listed) + 1
 
 
 @pytest.mark.parametrize(("low", "high"), [(None, 1), (0, float("nan")), (float("-inf"), 0), (2**62, 2**62), (1, 0)])

@@ -192,25 +192,25 @@ def declare(
         ("('c', [1, 5, NULL])", 'attribute, "values"', {"values": ("1", "5")}),
         ("('c', ['01', '5.0'])", 'attribute, "values"', {"values": ("1", "5")}),
         ("('s', ['x', '', 'it''s'])", 'attribute, "values"', {"values": ("x", "", "it's")}),
-        ("('x', 0, 1, 4)", "attribute, low, high, bins", {"low": 0.0, "high": 1.0, "bins": 4, "cells": 5}),
+        ("('x', 0, 1, 4)", "attribute, low, high, bins", {"low": 0.0, "high": 1.0, "bins": 4, "cells": 7}),
         ("('x', 0, 1, '4.0')", "attribute, low, high, bins", {"bins": 4}),
         ("('x', 0, 1, 0.25)", "attribute, low, high, step", {"step": 0.25, "cells": 6}),
         ("('x', 0, 1, 0.1)", "attribute, low, high, step", {"step": 0.1, "cells": 12}),
         ("('c', 0, 9, 5)", "attribute, low, high, step", {"step": 5, "cells": 3}),
-        ("('c', 0, 9, 100)", "attribute, low, high, bins", {"bins": 100, "cells": 11}),
+        ("('c', 0, 9, 100)", "attribute, low, high, bins", {"bins": 100, "cells": 13}),
         ("('d', '2020-01-01', '2020-12-31', 7)", "attribute, low, high, step", {"step": 7, "cells": 54}),
-        ("('d', DATE '2020-01-01', DATE '2020-01-31')", "attribute, low, high", {"cells": 32}),
+        ("('d', DATE '2020-01-01', DATE '2020-01-31')", "attribute, low, high", {"cells": 34}),
         ("('ts', '2020-01-01', '2020-01-02', 3600)", "attribute, low, high, step", {"step": 3_600_000_000, "cells": 26}),
         ("('p', 0, 1, 0.05)", "attribute, low, high, step", {"low": 0, "high": 100, "step": 5, "cells": 22}),
-        ("('c', 1, 9, false)", "attribute, low, high, nullable", {"nullable": False, "cells": 9}),
-        ("('n', 1, 9, true)", "attribute, low, high, nullable", {"nullable": True, "cells": 10}),
+        ("('c', 1, 9, false)", "attribute, low, high, nullable", {"nullable": True, "cells": 12}),
+        ("('n', 1, 9, true)", "attribute, low, high, nullable", {"nullable": True, "cells": 12}),
         ("('n', 1, 9, NULL)", "attribute, low, high, nullable", {"nullable": False}),
         ("('c', 1, 9, 'TRUE')", "attribute, low, high, nullable", {"nullable": True}),
-        ("('s', ['x'], true)", 'attribute, "values", open', {"open": True, "nullable": True, "cells": 2}),
-        ("('n', [1, 2], true)", 'attribute, "values", OPEN', {"open": True, "nullable": True, "cells": 3}),
-        ("('n', [1, 2], true, false)", 'attribute, "values", open, nullable', {"open": True, "nullable": True}),
-        ("('n', [1, 2], NULL)", 'attribute, "values", open', {"open": False, "nullable": False}),
-        ("('n', 1, 2, false)", "attribute, low, high, open", {"open": False, "low": 1}),
+        ("('s', ['x'], true)", 'attribute, "values", open', {"open": True, "nullable": True, "cells": 3}),
+        ("('n', [1, 2], true)", 'attribute, "values", OPEN', {"open": True, "nullable": False, "cells": 3}),
+        ("('n', [1, 2], true, false)", 'attribute, "values", open, nullable', {"open": True, "nullable": False}),
+        ("('n', [1, 2], NULL)", 'attribute, "values", open', {"open": True, "nullable": False}),
+        ("('n', 1, 2, false)", "attribute, low, high, open", {"open": True, "low": 1, "least": 0, "most": 3, "cells": 4}),
     ],
 )  # fmt: skip
 def test_domain_tables(con: duckdb.DuckDBPyConnection, rows: str, columns: str, expected: dict[str, object]) -> None:
@@ -253,7 +253,6 @@ def test_domain_tables(con: duckdb.DuckDBPyConnection, rows: str, columns: str, 
         ("('x', 0, 1, 3, 0.1)", "attribute, low, high, bins, step", "attribute x has both step and bins. Hint: give one of them"),
         ("('c', 1, 9, 'perhaps')", "attribute, low, high, nullable", "domain table ('t_domain') cannot be read: "),
         ("('c', 1, 9, 'perhaps')", "attribute, low, high, open", "domain table ('t_domain') cannot be read: "),
-        ("('c', 1, 9, true)", "attribute, low, high, open", "attribute c is open but has no list of values. Hint: list the values to be told apart"),
     ],
 )  # fmt: skip
 def test_wrong_domain_tables(con: duckdb.DuckDBPyConnection, rows: str, columns: str, message: str) -> None:
@@ -261,6 +260,26 @@ def test_wrong_domain_tables(con: duckdb.DuckDBPyConnection, rows: str, columns:
         declare(con, rows, columns)
     assert str(caught.value).startswith(f"domain: {message}")
     assert " Hint: " in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("column", "row", "is_open"),
+    [
+        ("INTEGER CHECK (c BETWEEN 1 AND 9)", "('c', NULL, 1, 9)", False), ("INTEGER CHECK (c BETWEEN 1 AND 9)", "('c', NULL, 0, 20)", False),
+        ("INTEGER CHECK (c BETWEEN 1 AND 9)", "('c', NULL, 1, 8)", True), ("INTEGER", "('c', NULL, 1, 9)", True),
+        ("BOOLEAN NOT NULL", "('c', ['true', 'false'], NULL, NULL)", False), ("BOOLEAN", "('c', ['true'], NULL, NULL)", True),
+        ("ENUM ('a', 'b')", "('c', ['b', 'a'], NULL, NULL)", False), ("ENUM ('a', 'b')", "('c', ['a'], NULL, NULL)", True),
+        ("VARCHAR CHECK (c IN ('a', 'b'))", "('c', ['a', 'b', 'd'], NULL, NULL)", False), ("VARCHAR", "('c', ['a'], NULL, NULL)", True),
+    ],
+)  # fmt: skip
+def test_a_domain_is_closed_only_where_a_type_or_a_check_closes_it(
+    con: duckdb.DuckDBPyConnection, column: str, row: str, is_open: bool
+) -> None:
+    con.execute(f"CREATE TABLE closed (c {column})")
+    con.execute(
+        f'CREATE TABLE closed_domain AS SELECT * FROM (VALUES {row}) v(attribute, "values", low, high)'  # noqa: S608
+    )
+    assert Domain.from_schema(con, "closed")["c"].open == is_open
 
 
 def test_an_empty_domain_table_declares_nothing(con: duckdb.DuckDBPyConnection) -> None:
@@ -274,4 +293,4 @@ def test_long_lists_are_read_quickly(con: duckdb.DuckDBPyConnection) -> None:
     con.execute(
         "CREATE TABLE t (zip INTEGER); CREATE TABLE t_domain AS SELECT 'zip' AS attribute, list(i) AS \"values\" FROM range(42000) r(i)"
     )
-    assert Domain.from_schema(con, "t")["zip"].cells == 42001
+    assert Domain.from_schema(con, "t")["zip"].cells == 42002

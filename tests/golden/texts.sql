@@ -13,10 +13,17 @@ one GROUP BY of all touched columns, 2 columns (my zip, state), rolled up to 3 a
 
 -- scan
 SELECT
-  LIST_EXTRACT(
-    CAST('[0,0,1,1]' AS UTINYINT[]),
-    CAST(ENUM_CODE(TRY_CAST(__groups.c0 AS ENUM('94110', '94111', '10001', 'x'))) AS BIGINT) + 1
-  ) AS c0,
+  CAST(CASE
+    WHEN __groups.c0 IS NULL
+    THEN NULL
+    ELSE COALESCE(
+      LIST_EXTRACT(
+        CAST('[0,0,1,1]' AS UTINYINT[]),
+        CAST(ENUM_CODE(TRY_CAST(__groups.c0 AS ENUM('94110', '94111', '10001', 'x'))) AS BIGINT) + 1
+      ),
+      1
+    )
+  END AS UTINYINT) AS c0,
   ENUM_CODE(TRY_CAST(__groups.c1 AS ENUM('NY', 'it''s', ''))) AS c1,
   CAST(SUM(__groups.__count) AS BIGINT) AS __count
 FROM (
@@ -32,4 +39,4 @@ GROUP BY ALL
 -- answers
 [2]
 [3, 1, 2]
-[1, 0, 1]
+[1, 0, 0]

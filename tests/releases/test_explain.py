@@ -142,7 +142,7 @@ def test_the_average_is_shared_as_in_the_paper(con: Connection) -> None:
 
 def test_a_refusal_is_that_of_the_release(con: Connection) -> None:
     with pytest.raises(duckdb.Error, match=r"unit \('who'\) is not a column of people"):
-        plan(con, ", unit := 'who'")
+        plan(con, ", unit := 'who', rows_per_unit := 1")
 
 
 def test_the_largest_measure_and_its_noise(con: Connection) -> None:

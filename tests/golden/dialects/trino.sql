@@ -24,7 +24,7 @@ FROM (
     END AS SMALLINT) AS v1,
     CAST(CASE
       WHEN __groups.c2 IS NULL
-      THEN 3
+      THEN 4
       ELSE CASE
         WHEN __groups.c2 >= 'Zürich'
         THEN CASE

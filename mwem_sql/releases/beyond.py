@@ -1,0 +1,41 @@
+"""What a release says of rows that are not as the domain declares: how many have a value off a list or beyond a bound.
+
+From released values only: these values have cells of their own, so that nothing is counted as something else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import numpy as np
+
+from mwem_sql.domains.classes import Classes
+from mwem_sql.model.mixture import Mixture
+from mwem_sql.model.state import State
+
+FEWEST: Final = 0.01
+"""The share of the rows from which on it is said. Less: noise alone would be."""
+
+
+def sentences(state: State | Mixture, classes: Mapping[str, Classes]) -> list[str]:
+    """One for each attribute and side that many rows are off, where cells tell these rows apart from all others."""
+    out = []
+    for name, own in classes.items():
+        if own.pieces.is_outer.any():
+            weights = state.marginal([name])
+            total = float(weights.sum())
+            for where, codes in _cells(own):
+                share = float(weights[codes].sum()) / total if total > 0 else 0.0
+                if share >= FEWEST:
+                    out.append(f"about {100 * share:.0f}% of the rows have a {name} {where}")
+    return out
+
+
+def _cells(own: Classes) -> Iterator[tuple[str, list[int]]]:
+    """Where values off the domain are, in words, and the classes that hold these and nothing else."""
+    pieces, attribute = own.pieces, own.attribute
+    for piece in np.flatnonzero(pieces.is_outer).tolist():
+        code = int(own.codes[piece])
+        if int(np.count_nonzero(own.codes == code)) == 1:
+            yield "that is not on its list" if attribute.values is not None else str(pieces.label(piece)), [code]
