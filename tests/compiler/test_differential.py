@@ -15,6 +15,7 @@ from typing import Any
 import duckdb
 import numpy as np
 import pytest
+from chance import sampled
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from plans import PLANS, force
@@ -322,7 +323,7 @@ def test_answers_are_duckdbs_at_length(con: duckdb.DuckDBPyConnection, sandbox: 
     check_answers(con, sandbox, table, data.draw(st.lists(predicates(table), min_size=1, max_size=4)))
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.type)
+@pytest.mark.parametrize("kind", sampled(KINDS, 6), ids=lambda kind: kind.type)
 def test_every_constant_of_every_type(con: duckdb.DuckDBPyConnection, sandbox: Sandbox, kind: Kind) -> None:
     """All odd values against all constants, both ends open and closed, for the first declaration, with NULLs and without, open where it can be."""
     declared = kind.declared[0]

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import duckdb
 import pytest
+from chance import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -133,7 +134,7 @@ def test_lists(con: duckdb.DuckDBPyConnection) -> None:
     assert all(item.cells == len(item.values) + 1 for item in found.values())
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 @given(
     st.lists(
         st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=10),

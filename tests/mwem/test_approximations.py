@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from chance import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import cuboid, domains, marginals, queries, seeds
@@ -43,7 +44,7 @@ class Kept:
         return sorted(numbers.tolist())
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(domains(), seeds, st.data(), st.sampled_from([0, 1000]))
 def test_answers_follow_the_state(sizes: dict[str, np.ndarray], seed: int, data: st.DataObject, many: int) -> None:
     """From two-way marginals where there are many, and from the state itself."""

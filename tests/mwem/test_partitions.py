@@ -7,6 +7,7 @@ from itertools import pairwise
 import numpy as np
 import oracle
 import pytest
+from chance import examples
 from conftest import Connection
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -46,7 +47,7 @@ def dense(query: LinearQuery) -> np.ndarray:
     return oracle.dense_query(query, SHAPE)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.lists(counts(), min_size=1, max_size=4))
 def test_a_record_is_in_one_cell_of_whatever_may_be_measured(asked: list[LinearQuery]) -> None:
     """The sensitivity of a partition, as of a marginal, is 1: for its noise and for its score."""
@@ -55,7 +56,7 @@ def test_a_record_is_in_one_cell_of_whatever_may_be_measured(asked: list[LinearQ
         np.testing.assert_array_equal(dense(query).sum(axis=0), 1)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(counts())
 def test_the_count_is_the_first_cell_of_its_partition_and_the_first_cells_of_a_closer_look(query: LinearQuery) -> None:
     own = Counts([query], np.ones(1))
