@@ -397,7 +397,7 @@ def test_files_have_one_account_whatever_reads_them(shared: Connection, tmp_path
     shared.execute(f"CALL mwem_release('{asked}', w, 0.2, rows := 5, output := 'a.main.o')").fetchall()
 
 
-@pytest.mark.parametrize("link", ["hardlink_to", "symlink_to", "rename"])
+@pytest.mark.parametrize("link", sampled(["hardlink_to", "symlink_to", "rename"], 1))
 def test_a_file_is_one_account_under_another_name(shared: Connection, tmp_path: Path, link: str) -> None:
     if link == "rename":
         (tmp_path / "one.parquet").rename(tmp_path / "again.parquet")
@@ -443,7 +443,7 @@ def test_files_of_two_accounts_are_not_read_together(shared: Connection, tmp_pat
         shared.execute("CALL mwem_release('all_of_them', w, 0.1, rows := 5)")
 
 
-@pytest.mark.parametrize("write", ["table", "file", "account"])
+@pytest.mark.parametrize("write", sampled(["table", "file", "account"], 1))
 def test_rows_that_change_while_they_are_read_are_not_released(
     connect: Open, tmp_path: Path, write: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

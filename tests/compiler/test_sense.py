@@ -33,18 +33,25 @@ def planned(con: Connection, *row: str | None) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     ("text", "known", "hint"),
-    [
-        (
-            "city = 'Zurich'",
-            "false or NULL",
-            "did you mean 'Zürich'? city has no value 'Zurich', but Bern, Zürich, Genf",
-        ),
-        ("age > 40 AND city = 'Paris'", "false or NULL", "city has no value 'Paris', but Bern, Zürich, Genf"),
-        ("city IN ('Paris', 'Rom')", "false or NULL", "city has no value 'Paris'"),
-        ("age = 120", "false or NULL", "age lies from 0 to 99; values outside count as the nearest of them"),
-        ("o = 'cc'", "false or NULL", "o has no value 'cc', but aa, bb; add it to the domain table if it is possible"),
-        ("age + 1", "true", "write a condition, such as age + 1 > 0; 'true' counts all rows"),
-    ],
+    sampled(
+        [
+            (
+                "city = 'Zurich'",
+                "false or NULL",
+                "did you mean 'Zürich'? city has no value 'Zurich', but Bern, Zürich, Genf",
+            ),
+            ("age > 40 AND city = 'Paris'", "false or NULL", "city has no value 'Paris', but Bern, Zürich, Genf"),
+            ("city IN ('Paris', 'Rom')", "false or NULL", "city has no value 'Paris'"),
+            ("age = 120", "false or NULL", "age lies from 0 to 99; values outside count as the nearest of them"),
+            (
+                "o = 'cc'",
+                "false or NULL",
+                "o has no value 'cc', but aa, bb; add it to the domain table if it is possible",
+            ),
+            ("age + 1", "true", "write a condition, such as age + 1 > 0; 'true' counts all rows"),
+        ],
+        3,
+    ),
 )
 def test_a_mistake_is_refused_wherever_it_stands(con: Connection, text: str, known: str, hint: str) -> None:
     for row in ((text,), (text, "city"), (text, None, "age")):
@@ -87,7 +94,7 @@ def test_a_group_that_changes_inside_a_bin_is_refused(con: Connection, group: st
 
 
 @pytest.mark.parametrize(
-    "group", ["x", "floor(x / 10)", "floor(x / 10) + age % 2", "year(d)", "CASE WHEN x > 33 THEN 'a' END", "d >= '2020-02-03'"]
+    "group", sampled(["x", "floor(x / 10)", "floor(x / 10) + age % 2", "year(d)", "CASE WHEN x > 33 THEN 'a' END", "d >= '2020-02-03'"], 2)
 )  # fmt: skip
 def test_a_group_that_does_not_is_answered(con: Connection, group: str) -> None:
     planned(con, None, group)

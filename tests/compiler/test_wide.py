@@ -16,7 +16,7 @@ from mwem_sql.errors import CellsError
 from mwem_sql.workload import Query, Workload
 
 
-@pytest.mark.parametrize("shape", sampled([shape for shape in SHAPES if shape != "decimals"], 2))
+@pytest.mark.parametrize("shape", sampled([shape for shape in SHAPES if shape != "decimals"], 1))
 def test_room_grows_with_the_constants(shape: str, sandbox: Sandbox) -> None:
     """Twice as many conditions take twice the room, or somewhat more; an array of classes for each would take four times as much."""
     compiled_from(sandbox, wide(shape, 10))  # what is made once and stays

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import duckdb
 import pytest
+from chance import sampled
 
 import mwem_sql
 from mwem_sql.database import garbage
@@ -45,7 +46,7 @@ CALLS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("call", sampled(CALLS, 2))
 def test_no_query_outlives_its_call(con: duckdb.DuckDBPyConnection, call: str) -> None:
     """Not even without the collector: they are in no cycle."""
     con.sql("CALL mwem_release('t', workload, 0.5)").fetchall()

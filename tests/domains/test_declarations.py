@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import duckdb
 import pytest
-from chance import examples
+from chance import examples, sampled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -185,7 +185,7 @@ def declare(
 
 @pytest.mark.parametrize(
     ("rows", "columns", "expected"),
-    [
+    sampled([
         ("('c', 1, 9)", "attribute, low, high", {"low": 1, "high": 9}),
         ("('C', '1', '9')", "Attribute, LOW, high", {"low": 1, "high": 9}),
         ("('c', 1.0::DOUBLE, 9.0::DOUBLE)", "attribute, low, high", {"low": 1, "high": 9}),
@@ -212,7 +212,7 @@ def declare(
         ("('n', [1, 2], true, false)", 'attribute, "values", open, nullable', {"open": True, "nullable": True}),
         ("('n', [1, 2], NULL)", 'attribute, "values", open', {"open": False, "nullable": False}),
         ("('n', 1, 2, false)", "attribute, low, high, open", {"open": False, "low": 1}),
-    ],
+    ], 10),
 )  # fmt: skip
 def test_domain_tables(con: duckdb.DuckDBPyConnection, rows: str, columns: str, expected: dict[str, object]) -> None:
     (found,) = declare(con, rows, columns).values()
@@ -222,7 +222,7 @@ def test_domain_tables(con: duckdb.DuckDBPyConnection, rows: str, columns: str, 
 
 @pytest.mark.parametrize(
     ("rows", "columns", "message"),
-    [
+    sampled([
         ("('c', 1, 9, 'x')", "attribute, low, high, note", "domain table ('t_domain') has the unknown column note. Hint: its columns are attribute"),
         ("(1, 9)", "low, high", "domain table ('t_domain') has no column attribute"),
         ("('q', 1, 9)", "attribute, low, high", "domain table ('t_domain') names the attribute 'q', which is not a column of t. Hint: one row per"),
@@ -255,7 +255,7 @@ def test_domain_tables(con: duckdb.DuckDBPyConnection, rows: str, columns: str, 
         ("('c', 1, 9, 'perhaps')", "attribute, low, high, nullable", "domain table ('t_domain') cannot be read: "),
         ("('c', 1, 9, 'perhaps')", "attribute, low, high, open", "domain table ('t_domain') cannot be read: "),
         ("('c', 1, 9, true)", "attribute, low, high, open", "attribute c is open but has no list of values. Hint: list the values to be told apart"),
-    ],
+    ], 12),
 )  # fmt: skip
 def test_wrong_domain_tables(con: duckdb.DuckDBPyConnection, rows: str, columns: str, message: str) -> None:
     with pytest.raises(DomainError) as caught:

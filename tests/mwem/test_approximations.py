@@ -109,6 +109,7 @@ def test_only_what_changed_is_asked_again(monkeypatch: pytest.MonkeyPatch, many:
     assert [count for count in counts if count] == ([] if not many else [20, 16, 19])
 
 
+@pytest.mark.thorough
 def test_half_a_million_candidates_are_cheap_to_keep() -> None:
     """With 400 attributes, 80,200 candidates: a round that changes one pair asks the state for nothing else."""
     shape = {f"b{number}": 2 for number in range(400)}

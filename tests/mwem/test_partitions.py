@@ -157,6 +157,7 @@ def test_counts_that_there_are_rounds_enough_for_have_no_grids_beside_them() -> 
     assert len(extend(asked, np.ones(3), SHAPE).queries) > 3
 
 
+@pytest.mark.thorough
 def test_without_noise_ten_rounds_answer_ten_predicates(con: Connection) -> None:
     con.execute(
         "CREATE TABLE t (x INTEGER NOT NULL CHECK (x BETWEEN 0 AND 99), y INTEGER NOT NULL CHECK (y BETWEEN 0 AND 19), z ENUM ('a', 'b', 'ab') NOT NULL)"

@@ -151,7 +151,7 @@ def test_connections_that_register_at_once(connect: Open, tmp_path: Path) -> Non
     assert errors == []
 
 
-@pytest.mark.parametrize("same", [True, False])
+@pytest.mark.parametrize("same", sampled([True, False], 1))
 def test_threads_with_cursors_of_their_own(
     con: Connection, entries: Callable[[Connection], int], *, same: bool
 ) -> None:
@@ -287,7 +287,7 @@ def test_unregister_after_use_of_another_schema(con: Connection) -> None:
 
 
 @pytest.mark.parametrize(
-    "leaves", ["con.close()", "import os; os._exit(0)"], ids=["closed", "killed with a write-ahead log"]
+    "leaves", sampled(["con.close()", "import os; os._exit(0)"], 1), ids=["closed", "killed with a write-ahead log"]
 )
 def test_a_file_opens_cleanly_in_plain_duckdb(tmp_path: Path, leaves: str) -> None:
     path = tmp_path / "a.duckdb"

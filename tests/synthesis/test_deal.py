@@ -196,6 +196,7 @@ def test_a_large_factor_does_not_come_between_small_ones() -> None:
     assert np.mean(errors) < 1 - 5 * sqrt(2 / (4 * draws))
 
 
+@pytest.mark.thorough
 def test_a_thousand_attributes_stay_independent() -> None:
     """Dealing is deterministic but for a rotation: no pair among half a million may come out related."""
     rows = 10_000

@@ -76,7 +76,7 @@ def drawn(classes: Classes, code: int, rows: int = ROWS) -> duckdb.DuckDBPyConne
     return con
 
 
-@pytest.mark.parametrize(("column", "predicates"), sampled(COLUMNS.values(), 5), ids=COLUMNS)
+@pytest.mark.parametrize(("column", "predicates"), sampled(COLUMNS.values(), 3), ids=COLUMNS)
 def test_every_value_is_of_its_class(column: str, predicates: list[str]) -> None:
     """DuckDB evaluates the predicates on the rows of a class; all must say what the class says."""
     public = compiled(column, predicates)
