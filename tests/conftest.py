@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import chance
 import duckdb
 import numpy as np
 import pytest
-from hypothesis import settings
 from ledgers import TABLE
 from numpy.typing import NDArray
 
@@ -66,31 +66,21 @@ def steps(work: Callable[[], object]) -> int:
     return count
 
 
-# Every run of the suite draws the same examples, so that it fails on a change and not by chance. Nor does it count seconds.
-# What random seeds found stands above its test as an @example, so that it is drawn in every run.
-settings.register_profile("fixed", derandomize=True, database=None, deadline=None)
-settings.register_profile("random", derandomize=False, database=None, deadline=None, print_blob=True)
-settings.load_profile("fixed")  # when this file is imported: tests take what they do not set from it when they are
+SLOW = ("versions", "integrations", "campaign", "thorough", "engines", "browser")
+"""The markers of tests that run only if the marker is asked for."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Campaigns are random; so is what `--hypothesis-profile random` runs, with `--hypothesis-seed` again."""
-    if config.getoption("--hypothesis-profile") is None and "campaign" in config.getoption("markexpr").replace(
-        "not campaign", ""
-    ):
-        settings.load_profile("random")
+    """Not here but in a module of its own: test files import a second copy of this one."""
+    chance.choose(config.getoption("markexpr"), config.getoption("--hypothesis-profile"))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     asked = config.getoption("markexpr")
-    slow = [
-        item
-        for item in items
-        if any(
-            item.get_closest_marker(name) and name not in asked
-            for name in ("versions", "integrations", "campaign", "engines", "browser")
-        )
-    ]
+    for item in items:
+        if "thorough" in asked and item.get_closest_marker("hypothesis"):
+            item.add_marker("thorough")  # properties: with all of their examples
+    slow = [item for item in items if any(item.get_closest_marker(name) and name not in asked for name in SLOW)]
     if slow:
         config.hook.pytest_deselected(items=slow)
         items[:] = [item for item in items if item not in slow]

@@ -11,6 +11,7 @@ from itertools import combinations
 import duckdb
 import pyarrow as pa
 import pytest
+from chance import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -263,7 +264,7 @@ some_queries = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(st.lists(some_queries, min_size=1, max_size=4))
 def test_arrow_round_trip(queries: list[Query]) -> None:
     """The same queries under the same names; lists become text where one row has text."""

@@ -115,7 +115,12 @@ class _Column:
         spread, powers = self._spread(count), 2.0 ** np.arange(-60, 63)
         near = np.concatenate([-powers, [0], powers])
         near = near[(near >= low) & (near <= high)].astype(spread.dtype)
-        listed = [spread, _round_numbers(scale, low, high, count), near, np.array([self._attribute.least, low, high, self._attribute.most], dtype=spread.dtype)]
+        listed = [
+            spread,
+            _round_numbers(scale, low, high, count),
+            near,
+            np.array([self._attribute.least, low, high, self._attribute.most], dtype=spread.dtype),
+        ]
         return np.unique(scale.nearest(np.concatenate(listed)))
 
     def _spread(self, count: int) -> Ticks:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
+from functools import cache, lru_cache
 from types import NoneType
 from typing import Any
 
@@ -62,8 +62,9 @@ def account_of(row: Row) -> str:
 
 def holders(con: duckdb.DuckDBPyConnection, table: str) -> list[str]:
     """The attached databases that have a table of the schema mwem."""
-    rows = con.execute("SELECT database_name, schema_name, table_name FROM duckdb_tables() ORDER BY 1").fetchall()
-    return [row[0] for row in rows if [fold(part) for part in row[1:]] == [SCHEMA, table]]
+    rows = con.execute("SELECT database_name, schema_name, table_name FROM duckdb_tables()").fetchall()
+    # Sorted here: DuckDB takes longer to sort a few rows than to list them, and a release asks dozens of times.
+    return sorted(row[0] for row in rows if [fold(part) for part in row[1:]] == [SCHEMA, table])
 
 
 def damaged(home: str) -> MwemError:
@@ -103,9 +104,15 @@ def read_rows(con: duckdb.DuckDBPyConnection, home: str, table: str) -> list[Row
     """All rows of a table of the schema mwem; none where there is no such table."""
     if home not in holders(con, table):
         return []
-    rows = con.execute(exp.select("*").from_(Name(home, SCHEMA, table).tree()).sql("duckdb"))
+    rows = con.execute(_all_of(Name(home, SCHEMA, table)))
     names = [column[0] for column in rows.description or ()]
     return [dict(zip(names, row, strict=True)) for row in rows.fetchall()]
+
+
+@lru_cache(maxsize=256)
+def _all_of(table: Name) -> str:
+    """Kept: to write it takes as long as to run it, and a release reads these tables dozens of times."""
+    return exp.select("*").from_(table.tree()).sql("duckdb")
 
 
 @cache

@@ -22,7 +22,9 @@ _FAILED = "SQL cannot evaluate it on every private row; the cause is withheld be
 _ELSEWHERE = (
     "the table is another engine's, whose SQL may mean something else: the true answer is that on the public domain"
 )
-_BY_BINS = "groups are those of the domain, which SQL does not know (bins, values off the domain): the true answer is by these"
+_BY_BINS = (
+    "groups are those of the domain, which SQL does not know (bins, values off the domain): the true answer is by these"
+)
 
 
 def compare(

@@ -12,6 +12,7 @@ import contextlib
 import uuid
 import weakref
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -198,9 +199,15 @@ def _create_macros(con: duckdb.DuckDBPyConnection) -> None:
     cursor = con.cursor()
     use(cursor, Place(database, "main"))
     with transaction(cursor):  # one write to the file, not fifty
-        cursor.execute(script)
-        for statement in words.comments():
+        for statement in _statements():
             cursor.execute(statement)
+
+
+@cache
+def _statements() -> tuple[duckdb.Statement, ...]:
+    """All that macros and their comments are made with, parsed: to parse them takes longer than the rest of `register`, so it is done once."""
+    with duckdb.connect(":memory:") as con:
+        return tuple(con.extract_statements(";".join((read_sql("macros.sql"), *words.comments()))))
 
 
 @atexit.register

@@ -14,6 +14,7 @@ from shutil import copyfile
 
 import duckdb
 import pytest
+from chance import sampled
 from conftest import Connection, Open
 
 import mwem_sql
@@ -291,8 +292,10 @@ class Files:
 @pytest.mark.parametrize(
     ("kind", "sequences", "steps"),
     [
-        (Curator, 8, 25),
-        (Files, 6, 25),
+        (Curator, 3, 20),
+        (Files, 2, 20),
+        pytest.param(Curator, 8, 25, marks=pytest.mark.thorough),
+        pytest.param(Files, 6, 25, marks=pytest.mark.thorough),
         pytest.param(Curator, 600, 60, marks=pytest.mark.campaign),
         pytest.param(Files, 400, 60, marks=pytest.mark.campaign),
     ],
@@ -375,13 +378,16 @@ def shared(connect: Open, tmp_path: Path) -> Connection:
 
 @pytest.mark.parametrize(
     "change",
-    [
-        "CREATE VIEW v AS FROM 'FOLDER/one.parquet'",
-        "CREATE VIEW v AS SELECT NOT x AS x FROM read_parquet('FOLDER/t*.parquet')",
-        "CREATE VIEW inner_view AS FROM 'FOLDER/two.parquet'; CREATE VIEW v AS FROM inner_view",
-        "ALTER VIEW people RENAME TO v",
-        "ATTACH ':memory:' AS b; CREATE VIEW b.v AS FROM 'FOLDER/one.parquet'; USE b; USE a",
-    ],
+    sampled(
+        [
+            "CREATE VIEW v AS FROM 'FOLDER/one.parquet'",
+            "CREATE VIEW v AS SELECT NOT x AS x FROM read_parquet('FOLDER/t*.parquet')",
+            "CREATE VIEW inner_view AS FROM 'FOLDER/two.parquet'; CREATE VIEW v AS FROM inner_view",
+            "ALTER VIEW people RENAME TO v",
+            "ATTACH ':memory:' AS b; CREATE VIEW b.v AS FROM 'FOLDER/one.parquet'; USE b; USE a",
+        ],
+        2,
+    ),
 )
 def test_files_have_one_account_whatever_reads_them(shared: Connection, tmp_path: Path, change: str) -> None:
     moved_file(shared, tmp_path, change)
@@ -391,7 +397,7 @@ def test_files_have_one_account_whatever_reads_them(shared: Connection, tmp_path
     shared.execute(f"CALL mwem_release('{asked}', w, 0.2, rows := 5, output := 'a.main.o')").fetchall()
 
 
-@pytest.mark.parametrize("link", ["hardlink_to", "symlink_to", "rename"])
+@pytest.mark.parametrize("link", sampled(["hardlink_to", "symlink_to", "rename"], 1))
 def test_a_file_is_one_account_under_another_name(shared: Connection, tmp_path: Path, link: str) -> None:
     if link == "rename":
         (tmp_path / "one.parquet").rename(tmp_path / "again.parquet")
@@ -437,7 +443,7 @@ def test_files_of_two_accounts_are_not_read_together(shared: Connection, tmp_pat
         shared.execute("CALL mwem_release('all_of_them', w, 0.1, rows := 5)")
 
 
-@pytest.mark.parametrize("write", ["table", "file", "account"])
+@pytest.mark.parametrize("write", sampled(["table", "file", "account"], 1))
 def test_rows_that_change_while_they_are_read_are_not_released(
     connect: Open, tmp_path: Path, write: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

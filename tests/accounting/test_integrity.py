@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import duckdb
 import pytest
+from chance import sampled
 from conftest import Connection
 from ledgers import cap, debit
 
@@ -13,14 +14,14 @@ from mwem_sql.accounting.statement import entries
 
 @pytest.mark.parametrize(
     "change",
-    [
+    sampled([
         "UPDATE mwem.ledger SET epsilon_exact = '1/1000', epsilon = 0.001 WHERE epsilon = 1", "UPDATE mwem.ledger SET status = 'failed'",
         "UPDATE mwem.ledger SET table_name = 'other'", "DELETE FROM mwem.ledger WHERE epsilon = 1", "DELETE FROM mwem.ledger",
         "DELETE FROM mwem.journal WHERE number = 2", "UPDATE mwem.budgets SET epsilon_exact = '1000'", "DELETE FROM mwem.budgets",
         "UPDATE mwem.journal SET event = replace(event, '1/2', '1/9') WHERE number = 3", "UPDATE mwem.journal SET number = number + 1 WHERE number = 6",
         "UPDATE mwem.ledger SET who = 'somebody else'", "UPDATE mwem.ledger SET private = false", "DELETE FROM mwem.journal", "DROP TABLE mwem.journal",
         "INSERT INTO mwem.ledger SELECT * REPLACE ('forged' AS entry) FROM mwem.ledger LIMIT 1",
-    ],
+    ], 5),
 )  # fmt: skip
 def test_what_is_changed_by_hand_is_seen(plain: Connection, ledger: Ledger, change: str) -> None:
     ledger.set_cap(plain.cursor(), cap("3"))
@@ -53,11 +54,11 @@ def test_nothing_on_the_surface_changes_what_was_written(con: Connection) -> Non
 
 @pytest.mark.parametrize(
     "change",
-    [
+    sampled([
         "DELETE FROM mwem.ledger", "DELETE FROM mwem.ledger WHERE epsilon = 0.5", "DELETE FROM mwem.budgets", "UPDATE mwem.budgets SET epsilon_exact = '100'",
         "UPDATE mwem.ledger SET epsilon_exact = '1/100'", "DELETE FROM mwem.names", "UPDATE mwem.names SET account = 'ffff'", "DELETE FROM mwem.journal",
         "INSERT INTO mwem.names VALUES ('', 'main', 'another', 'ffff')", "UPDATE mwem.ledger SET account = 'ffff'", "DROP TABLE mwem.journal",
-    ],
+    ], 4),
 )  # fmt: skip
 def test_where_ledger_and_journal_differ_nothing_is_debited(con: Connection, change: str) -> None:
     con.execute("CALL mwem_budget('people', 1)").fetchall()
@@ -75,12 +76,12 @@ def test_where_ledger_and_journal_differ_nothing_is_debited(con: Connection, cha
 
 @pytest.mark.parametrize(
     "change",
-    [
+    sampled([
         "UPDATE mwem.ledger SET epsilon_exact = 'abc'", "ALTER TABLE mwem.ledger DROP COLUMN epsilon_exact", "UPDATE mwem.budgets SET epsilon_exact = '1/0'",
         "ALTER TABLE mwem.ledger ALTER COLUMN started TYPE VARCHAR", "ALTER TABLE mwem.ledger ALTER COLUMN epsilon TYPE VARCHAR",
         "ALTER TABLE mwem.ledger ALTER COLUMN private TYPE INTEGER", "ALTER TABLE mwem.ledger ALTER COLUMN who TYPE VARCHAR[] USING [who]",
         "ALTER TABLE mwem.journal DROP COLUMN checksum",
-    ],
+    ], 3),
 )  # fmt: skip
 def test_a_damaged_ledger_is_said_to_be_damaged(con: Connection, ledger: Ledger, change: str) -> None:
     ledger.set_cap(con.cursor(), cap("3"))

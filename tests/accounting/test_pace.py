@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
+from chance import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -60,7 +61,7 @@ def test_a_signal_above_the_noise_keeps_the_steps_as_they_are() -> None:
     assert pace.take() == (plan.select, plan.measure)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.integers(1, 60), st.lists(st.floats(0, 3), min_size=60, max_size=60), st.sampled_from([0, "1e-6"]))
 def test_whatever_is_heard_the_whole_budget_is_spent_and_no_more(
     rounds: int, distances: list[float], delta: object

@@ -13,6 +13,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from chance import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -56,7 +57,7 @@ def test_variance_can_be_divided_by(kind: Kind) -> None:
 SHARES = st.fractions(min_value=Fraction(1, 10**15), max_value=10**6).filter(lambda share: share > 0)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(SHARES, st.sampled_from([1, 3, 1000, 3000, 2**40]), st.sampled_from(KINDS))
 def test_a_calibrated_map_is_at_most_its_share_and_close_to_it(share: Fraction, sensitivity: int, kind: Kind) -> None:
     factor = 2 if kind == "pure" else 1

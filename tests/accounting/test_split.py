@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from chance import examples
 from dp_accounting import dp_event
 from dp_accounting.rdp import RdpAccountant
 from hypothesis import given, settings
@@ -71,7 +72,7 @@ def test_a_split_that_does_not_add_up_is_refused() -> None:
         Split("pure", Fraction(1), nothing, nothing, share, share, share, 2, False, Predicted(1, None), budget)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     epsilon=EPSILONS,
     delta=DELTAS,

@@ -14,6 +14,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from chance import sampled
 from conftest import Connection
 
 import mwem_sql
@@ -154,8 +155,8 @@ def check_on_both(con: Connection, case: Case) -> None:
     assert refusal(con, case, "odd.people") == plain
 
 
-# Each costs two calls, so the default is a sample of every section; the campaign is all of them.
-@pytest.mark.parametrize("case", REFUSED[::6], ids=lambda case: f"line{case.line}")
+# Each costs two calls, so the default is a sample of every section, and the thorough suite a larger one; the campaign is all of them.
+@pytest.mark.parametrize("case", sampled(REFUSED[::6], 12), ids=lambda case: f"line{case.line}")
 def test_a_refusal_does_not_depend_on_a_row(con: Connection, before: dict[str, Any], case: Case) -> None:
     assert before["ledger"] == []
     check_on_both(con, case)

@@ -25,8 +25,10 @@ from mwem_sql.database import catalog
 @pytest.mark.parametrize(
     ("where", "worlds", "each"),
     [
-        ("here", 40, 2),
-        ("there", 12, 2),  # each is a file that is written, closed and attached
+        ("here", 12, 2),
+        ("there", 6, 2),
+        pytest.param("here", 40, 2, marks=pytest.mark.thorough),
+        pytest.param("there", 12, 2, marks=pytest.mark.thorough),  # each is a file that is written, closed and attached
         pytest.param("here", 2800, 8, marks=pytest.mark.campaign),
         pytest.param("there", 2800, 8, marks=pytest.mark.campaign),
     ],

@@ -9,6 +9,7 @@ from typing import Any
 import duckdb
 import numpy as np
 import pytest
+from chance import examples
 from compilers import (
     DOMAIN,
     TYPES,
@@ -75,7 +76,7 @@ def asked_of(con: duckdb.DuckDBPyConnection, query: Query) -> list[Any]:
     return [None if added == 0 else (added, cell) for added, cell in rows]
 
 
-@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=examples(40), suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(small_queries, min_size=1, max_size=3))
 def test_classes_are_the_coarsest(con: duckdb.DuckDBPyConnection, sandbox: Sandbox, queries: list[Query]) -> None:
     """Two values are in one class if and only if no query tells them apart, whatever the other columns are."""
@@ -179,7 +180,7 @@ def test_the_largest_weight_counts(sandbox: Sandbox) -> None:
     assert weights.tolist() == [3.0, 1.0, 2.0]
 
 
-@settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=examples(15), suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(row_values, max_size=8),
     st.lists(predicates(), min_size=1, max_size=3),

@@ -8,6 +8,7 @@ from typing import Any
 import duckdb
 import numpy as np
 import pytest
+from chance import examples, sampled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plans import PLANS, force
@@ -84,7 +85,7 @@ def counts(con: duckdb.DuckDBPyConnection, attribute: Attribute, texts: list[str
 
 
 @pytest.mark.parametrize("nullable", [True, False])
-@pytest.mark.parametrize("kind", TOTAL)
+@pytest.mark.parametrize("kind", sampled(TOTAL, 10))
 def test_numbers_are_clamped_and_none_is_lost(con: duckdb.DuckDBPyConnection, kind: str, nullable: bool) -> None:
     low, high, beyond = TOTAL[kind]
     grid = {"bins": 100} if kind in {"FLOAT", "DOUBLE"} else {"step": 10**5} if high == 10**6 else {}
@@ -98,7 +99,7 @@ def test_numbers_are_clamped_and_none_is_lost(con: duckdb.DuckDBPyConnection, ki
 
 
 @pytest.mark.parametrize("nullable", [True, False])
-@pytest.mark.parametrize("kind", LISTED)
+@pytest.mark.parametrize("kind", sampled(LISTED, 9))
 def test_unknown_values_are_null_and_none_is_lost(con: duckdb.DuckDBPyConnection, kind: str, nullable: bool) -> None:
     values, unknown = LISTED[kind]
     attribute = Attribute("c", kind, nullable, tuple(values))
@@ -109,7 +110,7 @@ def test_unknown_values_are_null_and_none_is_lost(con: duckdb.DuckDBPyConnection
     assert found == expected
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(
     values=st.lists(
         st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=6),
@@ -178,7 +179,7 @@ people = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 @given(rows=people, most=st.integers(1, 3), person=st.integers(0, 3))
 def test_units_are_bounded(
     kept: duckdb.DuckDBPyConnection, sandbox: Sandbox, rows: list[tuple[Any, ...]], most: int, person: int

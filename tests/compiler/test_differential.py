@@ -15,6 +15,7 @@ from typing import Any
 import duckdb
 import numpy as np
 import pytest
+from chance import sampled
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from plans import PLANS, force
@@ -325,7 +326,7 @@ def test_answers_are_duckdbs_at_length(con: duckdb.DuckDBPyConnection, sandbox: 
     check_answers(con, sandbox, table, data.draw(st.lists(predicates(table), min_size=1, max_size=4)))
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.type)
+@pytest.mark.parametrize("kind", sampled(KINDS, 6), ids=lambda kind: kind.type)
 def test_every_constant_of_every_type(con: duckdb.DuckDBPyConnection, sandbox: Sandbox, kind: Kind) -> None:
     """All odd values against all constants, both ends open and closed, for the first declaration, with NULLs and without, open where it can be."""
     declared = kind.declared[0]
@@ -351,8 +352,16 @@ def test_every_constant_of_every_type(con: duckdb.DuckDBPyConnection, sandbox: S
 
 
 SMALL = {
-    "x": (Kind("INTEGER", (), (), NUMBERS[:6], NUMERIC_ATOMS), "NULL, 0, 4, NULL", ["-1", "0", "1", "2", "3", "4", "5"]),
-    "y": (Kind("VARCHAR", (), (), TEXTS, TEXT_ATOMS), "['a', 'b', 'cc'], NULL, NULL, NULL", ["'a'", "'b'", "'cc'", "'(other)'"]),
+    "x": (
+        Kind("INTEGER", (), (), NUMBERS[:6], NUMERIC_ATOMS),
+        "NULL, 0, 4, NULL",
+        ["-1", "0", "1", "2", "3", "4", "5"],
+    ),
+    "y": (
+        Kind("VARCHAR", (), (), TEXTS, TEXT_ATOMS),
+        "['a', 'b', 'cc'], NULL, NULL, NULL",
+        ["'a'", "'b'", "'cc'", "'(other)'"],
+    ),
     "z": (
         Kind("BOOLEAN", (), (), ("true", "NULL"), ("{0}", "NOT {0}", "{0} IS TRUE")),
         "['false', 'true'], NULL, NULL, NULL",

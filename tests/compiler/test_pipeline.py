@@ -8,6 +8,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from chance import examples
 from compilers import (
     DOMAIN,
     TABLE,
@@ -52,7 +53,7 @@ groupings = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=examples(40), suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(row_values, max_size=12), st.lists(predicates(), min_size=1, max_size=6),
     st.lists(st.tuples(groupings, st.none() | predicates()), max_size=2),

@@ -8,6 +8,7 @@ from typing import Any
 import duckdb
 import numpy as np
 import pytest
+from chance import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plans import PLANS, force
@@ -95,7 +96,7 @@ PREDICATES = [
 ]  # fmt: skip
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 @given(
     rows=wide_rows,
     texts=st.lists(st.sampled_from(PREDICATES), min_size=1, max_size=6),

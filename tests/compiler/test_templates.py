@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import duckdb
 import pytest
+from chance import examples
 from compilers import DOMAIN, compiled_from
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -111,7 +112,7 @@ def by_parts(reader: Reader, text: str) -> list[conditions.Condition] | str:
         return str(error)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.one_of(predicates, conjunctions()), min_size=1, max_size=6))
 def test_reading_by_parts_is_reading(texts: list[str]) -> None:
     reader = Reader(COLUMNS, "t")

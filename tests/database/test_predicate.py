@@ -6,6 +6,7 @@ from contextlib import suppress
 
 import duckdb
 import pytest
+from chance import sampled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlglot import exp
@@ -193,7 +194,7 @@ def evaluated(text: str) -> bool | None:
 
 @pytest.mark.parametrize(
     "text",
-    [
+    sampled([
         "sex LIKE 'a%'", "sex NOT LIKE 'b!%' ESCAPE '!'", "sex ILIKE 'A_C'", "sex SIMILAR TO 'a.c|x'", "sex GLOB 'a*'", "sex ^@ 'a'",
         "regexp_matches(sex, 'B', 'i')", "regexp_full_match(sex, 'a.c')", "NOT sex ~ 'z'", "sex !~ 'z'", "sex ~ 'a.c'",
         "CASE WHEN age > 30 THEN b ELSE NULL END", "CASE sex WHEN 'abc' THEN true END", "if(age > 30, true, false)",
@@ -219,7 +220,7 @@ def evaluated(text: str) -> bool | None:
         "to_base(age, 16) = '28'", "unhex('41') = 'A'::BLOB", "encode(sex) = 'abc'::BLOB", "decode(encode(sex)) = 'abc'", "array_slice(sex, 1, 2) = 'ab'",
         "parse_filename('a/' || sex) = 'abc'", "format_bytes(age) = '40 bytes'", "md5_number_lower(sex) >= 0", "nanosecond(ts) = 0",
         "make_timestamp_ms(age) > TIMESTAMP '1970-01-01'", "lpad(age::VARCHAR, 5, '0') = '00040'", "printf('%05d', age) = '00040'", "format('{:>5}', sex) = '  abc'",
-    ],
+    ], 45),
 )  # fmt: skip
 def test_what_works_means_what_duckdb_says(text: str) -> None:
     assert evaluated(text) is True

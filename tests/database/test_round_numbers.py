@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 import pytest
+from chance import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -80,7 +81,7 @@ def ends_seen(draw: st.DrawFn) -> tuple[str, Tick, Tick, bool, bool]:
     return kind, min(low, high), max(low, high), draw(st.booleans()), draw(st.booleans())
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(ends_seen())
 @example(("DOUBLE", 5e-324, 5e-324, False, False))  # 4e-324 and 6e-324 are 5e-324
 @example(("DOUBLE", -5e-324, 5e-324, False, False))

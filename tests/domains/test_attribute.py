@@ -50,7 +50,9 @@ def test_a_domain_stored_before_there_were_open_lists_is_read() -> None:
         ("DECIMAL(5,2)", ("1.50", "2.00"), "2.01"), ("BOOLEAN", ("true",), "false"), ("ENUM('a', 'b', 'c')", ("a", "c"), "b"), ("UUID", ("x",), None),
     ],
 )  # fmt: skip
-def test_an_open_list_has_a_value_that_stands_for_all_others(kind: str, listed: tuple[str, ...], other: str | None) -> None:
+def test_an_open_list_has_a_value_that_stands_for_all_others(
+    kind: str, listed: tuple[str, ...], other: str | None
+) -> None:
     attribute = Attribute("s", kind, nullable=False, values=listed, open=True)
     assert attribute.other == other
     assert attribute.cells == len(listed) + 1

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import duckdb
 import pytest
+from chance import examples, sampled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -133,7 +134,7 @@ def test_lists(con: duckdb.DuckDBPyConnection) -> None:
     assert all(item.cells == len(item.values) + 1 for item in found.values())
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 @given(
     st.lists(
         st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=10),
@@ -184,7 +185,7 @@ def declare(
 
 @pytest.mark.parametrize(
     ("rows", "columns", "expected"),
-    [
+    sampled([
         ("('c', 1, 9)", "attribute, low, high", {"low": 1, "high": 9}),
         ("('C', '1', '9')", "Attribute, LOW, high", {"low": 1, "high": 9}),
         ("('c', 1.0::DOUBLE, 9.0::DOUBLE)", "attribute, low, high", {"low": 1, "high": 9}),
@@ -211,7 +212,7 @@ def declare(
         ("('n', [1, 2], true, false)", 'attribute, "values", open, nullable', {"open": True, "nullable": False}),
         ("('n', [1, 2], NULL)", 'attribute, "values", open', {"open": True, "nullable": False}),
         ("('n', 1, 2, false)", "attribute, low, high, open", {"open": True, "low": 1, "least": 0, "most": 3, "cells": 4}),
-    ],
+    ], 10),
 )  # fmt: skip
 def test_domain_tables(con: duckdb.DuckDBPyConnection, rows: str, columns: str, expected: dict[str, object]) -> None:
     (found,) = declare(con, rows, columns).values()
@@ -221,7 +222,7 @@ def test_domain_tables(con: duckdb.DuckDBPyConnection, rows: str, columns: str, 
 
 @pytest.mark.parametrize(
     ("rows", "columns", "message"),
-    [
+    sampled([
         ("('c', 1, 9, 'x')", "attribute, low, high, note", "domain table ('t_domain') has the unknown column note. Hint: its columns are attribute"),
         ("(1, 9)", "low, high", "domain table ('t_domain') has no column attribute"),
         ("('q', 1, 9)", "attribute, low, high", "domain table ('t_domain') names the attribute 'q', which is not a column of t. Hint: one row per"),
@@ -253,7 +254,7 @@ def test_domain_tables(con: duckdb.DuckDBPyConnection, rows: str, columns: str, 
         ("('x', 0, 1, 3, 0.1)", "attribute, low, high, bins, step", "attribute x has both step and bins. Hint: give one of them"),
         ("('c', 1, 9, 'perhaps')", "attribute, low, high, nullable", "domain table ('t_domain') cannot be read: "),
         ("('c', 1, 9, 'perhaps')", "attribute, low, high, open", "domain table ('t_domain') cannot be read: "),
-    ],
+    ], 12),
 )  # fmt: skip
 def test_wrong_domain_tables(con: duckdb.DuckDBPyConnection, rows: str, columns: str, message: str) -> None:
     with pytest.raises(DomainError) as caught:

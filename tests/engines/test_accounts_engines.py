@@ -288,7 +288,7 @@ def sequences(kind: str, request: pytest.FixtureRequest, folder: Path) -> Iterat
     ("kind", "many", "steps"),
     [
         ("postgresql", 4, 30),
-        ("spark", 2, 14),
+        pytest.param("spark", 2, 14, marks=pytest.mark.thorough),
         pytest.param("postgresql", 200, 60, marks=pytest.mark.campaign),
         pytest.param("spark", 40, 40, marks=pytest.mark.campaign),
     ],

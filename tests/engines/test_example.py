@@ -26,6 +26,7 @@ def printed(folder: Path, source: str, table: str) -> list[str]:
     return found.stdout.splitlines()
 
 
+@pytest.mark.thorough
 def test_from_a_duckdb_file(tmp_path: Path) -> None:
     with duckdb.connect(str(tmp_path / "census.duckdb")) as con:
         con.execute("CREATE TABLE people (age INTEGER, sex VARCHAR)")

@@ -26,7 +26,11 @@ from mwem_sql.private.engines.postgresql_expressions import Expressions, Functio
 
 @pytest.mark.parametrize(
     ("worlds", "each"),
-    [pytest.param(40, 2, marks=pytest.mark.engines), pytest.param(2900, 8, marks=pytest.mark.campaign)],
+    [
+        pytest.param(14, 2, marks=pytest.mark.engines),
+        pytest.param(40, 2, marks=[pytest.mark.engines, pytest.mark.thorough]),
+        pytest.param(2900, 8, marks=pytest.mark.campaign),
+    ],
 )
 def test_neighbours_on_a_server(worlds: int, each: int, postgresql: int) -> None:
     met: Counter[str] = Counter()

@@ -33,7 +33,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 @pytest.mark.parametrize(
     ("worlds", "each"),
     [
-        pytest.param(12, 1, marks=pytest.mark.engines),
+        pytest.param(5, 1, marks=pytest.mark.engines),
+        pytest.param(12, 1, marks=[pytest.mark.engines, pytest.mark.thorough]),
         pytest.param(1000, 6, marks=[pytest.mark.engines, pytest.mark.campaign]),
     ],
 )

@@ -483,6 +483,7 @@ def test_a_bare_name_is_looked_up_where_the_session_was_when_it_was_attached(spa
     assert (facts.schema, facts.table, facts.keys[-1]) == ("sales", "bills", ((engine.identity, "sales", "bills"),))
 
 
+@pytest.mark.thorough
 def test_spark_connect_and_a_jvm_that_is_killed(tmp_path: Path) -> None:
     if not servers.has_spark():
         pytest.skip(servers.MISSING)

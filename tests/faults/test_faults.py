@@ -47,7 +47,8 @@ def run(script: str, *arguments: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("steps", "70"),
+        ("steps", "200"),
+        pytest.param(("steps", "70"), marks=pytest.mark.thorough),
         *(
             pytest.param(each, marks=pytest.mark.campaign)
             for each in (("steps",), ("random", "300"), ("full", "24"), ("locked",))

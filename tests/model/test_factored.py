@@ -8,6 +8,7 @@ import itertools
 import numpy as np
 import oracle
 import pytest
+from chance import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import Floats, close, dense, domains, queries, states
@@ -15,7 +16,7 @@ from strategies import Floats, close, dense, domains, queries, states
 from mwem_sql.model.state import State
 from mwem_sql.queries.linear import Block, LinearQuery
 
-quick = settings(deadline=None, max_examples=60)
+quick = settings(deadline=None, max_examples=examples(60))
 
 
 def cuboid(shape: dict[str, int], *names: str) -> LinearQuery:

@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from chance import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import Floats, queries, seeds
@@ -45,7 +46,7 @@ def instances(draw: st.DrawFn) -> Instance:
     return State.uniform({name: np.ones(size) for name, size in shape.items()}, total), targets
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 @given(instances())
 def test_what_comes_out_is_a_distribution(case: Instance) -> None:
     state, targets = case
@@ -82,7 +83,14 @@ def random_instance(seed: int) -> Instance:
     return State.uniform({name: np.ones(size) for name, size in shape.items()}, total), targets
 
 
-@pytest.mark.parametrize("seeds", [range(100), pytest.param(range(100, 5000), marks=pytest.mark.campaign)])
+@pytest.mark.parametrize(
+    "seeds",
+    [
+        range(15),
+        pytest.param(range(15, 100), marks=pytest.mark.thorough),
+        pytest.param(range(100, 5000), marks=pytest.mark.campaign),
+    ],
+)
 def test_no_worse_than_replay_in_fewer_steps(seeds: range) -> None:
     """On each of them, to a millionth of what noise alone makes of one cell; in less than half of its 100 passes."""
     steps = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from chance import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import seeds
@@ -50,7 +51,7 @@ def test_a_grid(seed: int, size: int) -> None:
     )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(grids(9), st.lists(st.integers(-1, 0), min_size=9, max_size=9))
 def test_a_count_on_groups_is_its_average(grid: Grid, labels: list[int]) -> None:
     block = Block(("x",), np.array(labels, np.int32), 1)

@@ -6,6 +6,7 @@ import numpy as np
 import oracle
 import pyarrow as pa
 import pytest
+from chance import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import Floats, close, dense, domains, queries, seeds
@@ -16,7 +17,7 @@ from mwem_sql.model.state import State
 from mwem_sql.queries.linear import Block, LinearQuery
 
 Problem = tuple[dict[str, Floats], float, list[tuple[LinearQuery, Floats]]]
-quick = settings(deadline=None, max_examples=60)
+quick = settings(deadline=None, max_examples=examples(60))
 
 
 def cuboid(shape: dict[str, int], *names: str) -> LinearQuery:

@@ -10,6 +10,7 @@ import numpy as np
 import oracle
 import pyarrow as pa
 import pytest
+from chance import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import Floats, close, dense, problems, seeds, states
@@ -22,7 +23,7 @@ from mwem_sql.queries.linear import Block, LinearQuery
 Problem = tuple[dict[str, Floats], float, list[tuple[LinearQuery, Floats]]]
 
 
-quick = settings(deadline=None, max_examples=60)
+quick = settings(deadline=None, max_examples=examples(60))
 
 
 def cuboid(shape: dict[str, int], *names: str) -> LinearQuery:
@@ -60,7 +61,7 @@ def test_replay_is_the_papers_listing(problem: Problem, passes: int) -> None:
     close(dense(state), A, total)
 
 
-@settings(deadline=None, max_examples=10)
+@settings(deadline=None, max_examples=examples(10))
 @given(seeds)
 def test_whole_runs_of_the_listing(seed: int) -> None:
     """Rounds of the paper's algorithm, replayed 100 times each; the state follows from the measurements alone."""
@@ -165,7 +166,7 @@ def test_replays_of_exact_measurements_lower_the_relative_entropy(problem: Probl
             assert oracle.relative_entropy(B, A) - oracle.relative_entropy(B, dense(state)) >= gain - 1e-12
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 @given(seeds, st.sampled_from([1, 5, 40]), st.booleans())
 def test_theorem_without_noise(seed: int, T: int, parity: bool) -> None:
     """The worst query measured exactly each round: the average is within 2n sqrt(log|D| / T) on all queries."""

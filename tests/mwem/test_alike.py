@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from chance import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import domains, marginals, queries
@@ -10,7 +11,7 @@ from strategies import domains, marginals, queries
 from mwem_sql.mwem.alike import Asked
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(domains(), st.data())
 def test_groups_hold_every_query_once_with_its_attributes(sizes: dict[str, np.ndarray], data: st.DataObject) -> None:
     shape = {name: len(size) for name, size in sizes.items()}

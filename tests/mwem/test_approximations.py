@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from chance import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import cuboid, domains, marginals, queries, seeds
@@ -43,7 +44,7 @@ class Kept:
         return sorted(numbers.tolist())
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(domains(), seeds, st.data(), st.sampled_from([0, 1000]))
 def test_answers_follow_the_state(sizes: dict[str, np.ndarray], seed: int, data: st.DataObject, many: int) -> None:
     """From two-way marginals where there are many, and from the state itself."""
@@ -108,6 +109,7 @@ def test_only_what_changed_is_asked_again(monkeypatch: pytest.MonkeyPatch, many:
     assert [count for count in counts if count] == ([] if not many else [20, 16, 19])
 
 
+@pytest.mark.thorough
 def test_half_a_million_candidates_are_cheap_to_keep() -> None:
     """With 400 attributes, 80,200 candidates: a round that changes one pair asks the state for nothing else."""
     shape = {f"b{number}": 2 for number in range(400)}

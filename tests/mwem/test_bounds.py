@@ -40,14 +40,15 @@ def problem() -> Problem:
 
 
 @pytest.mark.parametrize("budget", [Budget.parse(20), Budget.parse(8, "1e-6")])
-def test_no_query_is_off_by_more(budget: Budget) -> None:
+@pytest.mark.parametrize("seeds", [range(10), pytest.param(range(10, 40), marks=pytest.mark.thorough)])
+def test_no_query_is_off_by_more(budget: Budget, seeds: range) -> None:
     """Of 40 seeds, which are fixed; each bound fails in 4 releases of 1,000."""
     data = np.random.default_rng(1).multinomial(3000, np.random.default_rng(2).dirichlet(np.full(24, 0.3)))
     own = problem()
     answers = [(oracle.dense_query(query, SHAPE) @ data).astype(np.int64) for query in own.kernel_queries()]
     how = split(budget, 3, total_is_public=False, histogram=False, selecting=Fraction(1, 2))
     told = 0
-    for seed in range(40):
+    for seed in seeds:
         kernel = Kernel(*flat(answers), how.accountant(), SeededNoise(seed), bounds=own.bounds())
         outcome = mwem(kernel, own, how)
         assert outcome.bounds is not None
@@ -55,7 +56,7 @@ def test_no_query_is_off_by_more(budget: Budget) -> None:
             error = float(np.abs(outcome.state.answer(query.shares) * query.bound - answer).sum()) / query.bound
             assert error <= bound
             told += bound < 3000
-    assert told > 100  # not idle
+    assert told > 2 * len(seeds)  # not idle
 
 
 def offered(answers: list[list[float]], noise: list[float]) -> Offered:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
+from chance import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,7 +14,7 @@ from mwem_sql.mwem.halves import Halves, rounds_of
 SHAPES = st.lists(st.integers(1, 9), min_size=1, max_size=3).map(tuple)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(SHAPES)
 def test_each_level_halves_one_attribute_and_the_last_has_single_cells(shape: tuple[int, ...]) -> None:
     tree = Halves(shape)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from chance import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import cuboid, marginals, seeds
@@ -21,7 +22,7 @@ def measure(state: Adaptive, query: LinearQuery) -> None:
     state.state.join(query.attributes)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(seeds, st.integers(0, 12), st.sampled_from([0, 10**6]), st.sampled_from([30, 60, 100, 200, 10**6]), st.data())
 def test_what_is_offered_fits(seed: int, measured: int, few: int, limit: int, data: st.DataObject) -> None:
     """Never more than the limits; all that fits if the triangulation is worked out; what lies in a clique in any case."""
@@ -50,7 +51,7 @@ def test_what_is_offered_fits(seed: int, measured: int, few: int, limit: int, da
             assert state.cells <= limit
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 @given(
     seeds,
     st.sampled_from([0, 10**6]),

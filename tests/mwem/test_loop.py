@@ -10,6 +10,7 @@ from math import log, pi, sqrt
 import numpy as np
 import oracle
 import pytest
+from chance import examples, sampled
 from conftest import flat
 from hypothesis import assume, given, settings
 from loops import (
@@ -122,7 +123,7 @@ def replayed(problem: Problem, outcome: Outcome, Q: Sequence[Floats], per_cell: 
     return A, n
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(cases())
 def test_the_loop_is_the_papers(case: tuple[Problem, Integers, int, Scripted, Budget]) -> None:
     """100 literal passes after each round, or one step of the figure and the average: weights, answers and n."""
@@ -170,9 +171,9 @@ def test_the_loop_makes_all_passes() -> None:
 @pytest.mark.parametrize("total", [None, 500.0])
 @pytest.mark.parametrize("histogram", [False, True])
 @pytest.mark.parametrize("average", [False, True])
-@pytest.mark.parametrize("rounds", [1, 3, 6])
+@pytest.mark.parametrize("rounds", sampled([6, 1, 3], 1))
 @pytest.mark.parametrize("budget", [PURE, GAUSSIAN], ids=["pure", "zcdp"])
-@pytest.mark.parametrize("sensitivity", [1, 3])
+@pytest.mark.parametrize("sensitivity", sampled([3, 1], 1))
 def test_the_budget_is_spent_exactly(
     *, total: float | None, histogram: bool, average: bool, rounds: int, budget: Budget, sensitivity: int
 ) -> None:
@@ -224,7 +225,7 @@ def test_parities_ranges_and_cuboids_in_one_run() -> None:
         assert after < max(0.1 * before, 100)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 @given(cases(), seeds)
 def test_all_that_depends_on_the_data_comes_from_the_kernel(
     case: tuple[Problem, Integers, int, Scripted, Budget], seed: int

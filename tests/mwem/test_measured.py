@@ -183,6 +183,7 @@ def test_a_known_total_takes_nothing_away(case: str) -> None:
     assert np.mean(errors[float(n)]) <= 1.1 * np.mean(errors[None])
 
 
+@pytest.mark.thorough
 def test_a_known_total_takes_nothing_away_from_rounds() -> None:
     """The share that n takes where it is not known is small, and so is what is gained without it: errors of all pairs of attributes are alike.
 

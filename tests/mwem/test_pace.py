@@ -146,6 +146,7 @@ def test_what_is_heard_is_how_far_a_measurement_is_from_what_was_known(monkeypat
     ]
 
 
+@pytest.mark.thorough
 def test_growing_steps_beat_steps_that_are_too_small() -> None:
     """Where most of what is asked is noise, so many equal steps end up worse than what becomes of them."""
     shape = dict.fromkeys("abcde", 3)
@@ -164,6 +165,7 @@ def test_growing_steps_beat_steps_that_are_too_small() -> None:
     assert np.mean(errors[True]) < np.mean(errors[False]) - 3 * np.std(errors[False]) / np.sqrt(4)
 
 
+@pytest.mark.thorough
 def test_the_share_of_selecting_has_an_effect() -> None:
     """Few candidates of different use: nearly all of a round is better spent on measuring than half of it."""
     shape = dict.fromkeys("abcde", 4)

@@ -7,6 +7,7 @@ from itertools import pairwise
 import numpy as np
 import oracle
 import pytest
+from chance import examples
 from conftest import Connection
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -46,7 +47,7 @@ def dense(query: LinearQuery) -> np.ndarray:
     return oracle.dense_query(query, SHAPE)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.lists(counts(), min_size=1, max_size=4))
 def test_a_record_is_in_one_cell_of_whatever_may_be_measured(asked: list[LinearQuery]) -> None:
     """The sensitivity of a partition, as of a marginal, is 1: for its noise and for its score."""
@@ -55,7 +56,7 @@ def test_a_record_is_in_one_cell_of_whatever_may_be_measured(asked: list[LinearQ
         np.testing.assert_array_equal(dense(query).sum(axis=0), 1)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(counts())
 def test_the_count_is_the_first_cell_of_its_partition_and_the_first_cells_of_a_closer_look(query: LinearQuery) -> None:
     own = Counts([query], np.ones(1))
@@ -156,6 +157,7 @@ def test_counts_that_there_are_rounds_enough_for_have_no_grids_beside_them() -> 
     assert len(extend(asked, np.ones(3), SHAPE).queries) > 3
 
 
+@pytest.mark.thorough
 def test_without_noise_ten_rounds_answer_ten_predicates(con: Connection) -> None:
     con.execute(
         "CREATE TABLE t (x INTEGER NOT NULL CHECK (x BETWEEN 0 AND 99), y INTEGER NOT NULL CHECK (y BETWEEN 0 AND 19), z ENUM ('a', 'b', 'ab') NOT NULL)"

@@ -9,6 +9,7 @@ from math import log, prod, sqrt
 
 import numpy as np
 import pytest
+from chance import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from loops import GAUSSIAN, MANY, PURE, Scripted, cuboid, iterates, ones, run
@@ -107,7 +108,7 @@ def test_no_cell_of_a_histogram_is_impossible() -> None:
     np.testing.assert_allclose(found[1:], weights[1:], rtol=1e-4)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.integers(1, 20), st.floats(1e-6, 1e6), seeds)
 def test_a_histogram_with_a_prior_is_at_the_minimum(cells: int, variance: float, seed: int) -> None:
     """The slopes of misfit and prior add up to the same number in all cells, and the weights to those of the base."""

@@ -10,6 +10,7 @@ from unittest import mock
 import numpy as np
 import oracle
 import pytest
+from chance import examples
 from hypothesis import given, settings
 from loops import (
     MANY,
@@ -32,7 +33,7 @@ from mwem_sql.private.noise import SeededNoise
 from mwem_sql.queries.linear import Block, LinearQuery
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(cases())
 def test_relative_entropy_falls_in_every_round_without_noise(
     case: tuple[Problem, Integers, int, Scripted, Budget],
@@ -103,6 +104,7 @@ def test_an_earlier_query_takes_the_step_when_it_is_worse_beyond_doubt(doubt: fl
     close(iterates(outcome)[2].marginal(["y"]), np.full(2, 500.0), 1000.0)
 
 
+@pytest.mark.thorough
 def test_theorem() -> None:
     """On random instances and real noise the bound fails no more often than the theorem allows.
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import pytest
+from chance import sampled
 from plans import PLANS, force
 from sqlglot import exp
 
@@ -89,7 +90,7 @@ def test_an_empty_table_has_zeros(con: duckdb.DuckDBPyConnection, compiled: Comp
     assert answers(con, compiled) == [[0] * 12, [0], [0], [0], [0]]
 
 
-@pytest.mark.parametrize("plan", [plan for plan in PLANS if plan.endswith(("by", "set", "histograms"))])
+@pytest.mark.parametrize("plan", sampled([plan for plan in PLANS if plan.endswith(("by", "set", "histograms"))], 2))
 def test_many_rows_are_counted_exactly(
     con: duckdb.DuckDBPyConnection, compiled: Compiled, plan: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from chance import examples, sampled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -37,7 +38,7 @@ def test_selection_from_many_is_the_exponential_mechanism(noise: Noise) -> None:
     check([noise.select_many(scores, 2.0) for _ in range(DRAWS)], GROUPED, 2.0)
 
 
-@pytest.mark.parametrize("noise", [OpenDPNoise(), SeededNoise(1)])
+@pytest.mark.parametrize("noise", sampled([OpenDPNoise(), SeededNoise(1)], 1))
 def test_closed_candidates_are_as_if_they_were_not_there(noise: Noise) -> None:
     """However high their scores, at either end; the others keep their proportions."""
     scores = Scores.of(np.array([10**9, 3, 5, -(10**9), 10**9], dtype=np.int64))
@@ -48,6 +49,7 @@ def test_closed_candidates_are_as_if_they_were_not_there(noise: Noise) -> None:
     assert abs(drawn.count(2) - expected) < 5 * math.sqrt(expected * (1 - expected / DRAWS))
 
 
+@pytest.mark.thorough
 def test_what_changed_between_draws_changes_them() -> None:
     """Down, up beyond the reference, to another scale: always as if sorted anew."""
     scores = Scores.of(GROUPED + 300)
@@ -63,7 +65,7 @@ def test_what_changed_between_draws_changes_them() -> None:
 Change = tuple[list[int], list[int], list[bool]]
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     st.lists(
         st.tuples(

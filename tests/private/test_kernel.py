@@ -11,6 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from chance import examples
 from conftest import flat, steps
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -375,7 +376,7 @@ def neighbours(draw: st.DrawFn) -> tuple[list[Integers], list[Integers], list[in
     return first, second, bounds, rows
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(neighbours(), st.data())
 def test_neighbours_scores_and_answers_move_by_no_more_than_the_noise_is_made_for(
     tables: tuple[list[Integers], list[Integers], list[int], int], data: st.DataObject

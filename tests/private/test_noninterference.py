@@ -199,10 +199,11 @@ PLANTED: dict[str, tuple[Callable[[pytest.MonkeyPatch], object], str, int]] = {
 }  # fmt: skip
 
 
-OFTEN = {"a log line", "an error's text", "a scale", "bounds of measures", "rows per unit in the noise"}  # fmt: skip
+OFTEN = {"a log line", "a scale"}
+THOROUGH = {"an error's text", "bounds of measures", "rows per unit in the noise"}
 
 
-@pytest.mark.parametrize("planted", [planted if planted in OFTEN else pytest.param(planted, marks=pytest.mark.campaign) for planted in PLANTED])  # fmt: skip
+@pytest.mark.parametrize("planted", [planted if planted in OFTEN else pytest.param(planted, marks=pytest.mark.thorough if planted in THOROUGH else pytest.mark.campaign) for planted in PLANTED])  # fmt: skip
 def test_a_planted_fault_is_caught(planted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plant, where, number = PLANTED[planted]
     plant(monkeypatch)

@@ -16,6 +16,8 @@ BLOCKS = {
     path.name if path.parent == ROOT else f"docs/{path.name}": blocks(path.read_text(encoding="utf-8"))
     for path in PAGES
 }
+FIRST = {"README.md", "docs/quickstart.md", "docs/reading.md"}
+"""What is read first is run in every run; the other pages with `-m thorough`."""
 APART = {"docs/engines.md": "its SQL needs servers: pytest -m engines"}
 NOT_RUN = {
     "README.md": 2, "docs/experiments.md": 5, "docs/how-it-chooses.md": 1, "docs/integrations.md": 1, "docs/intervals.md": 2, "docs/regret.md": 1, "docs/scale.md": 1, "docs/scaling.md": 1, "docs/testing.md": 3,
@@ -27,7 +29,12 @@ _COMMAND = re.compile(
 
 
 @pytest.mark.parametrize(
-    "page", [name for name in BLOCKS if name not in APART and any(b.language in RUN for b in BLOCKS[name])]
+    "page",
+    [
+        pytest.param(name, marks=[pytest.mark.thorough] * (name not in FIRST))
+        for name in BLOCKS
+        if name not in APART and any(b.language in RUN for b in BLOCKS[name])
+    ],
 )
 def test_a_page_does_what_it_shows(page: str) -> None:
     wrong = check(ROOT / page)

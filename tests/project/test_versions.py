@@ -24,7 +24,7 @@ COMPILER = (
 def passes(python: Path, folder: Path, files: tuple[str, ...]) -> None:
     # From another folder, so that the installed package is tested and not the checkout.
     report = run(
-        python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0", *(ROOT / "tests" / name for name in files), cwd=folder
+        python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0", "-m", "thorough or not thorough", *(ROOT / "tests" / name for name in files), cwd=folder
     )  # fmt: skip
     assert " passed" in report
     assert "skipped" not in report

@@ -55,6 +55,7 @@ def test_what_is_in_it(wheel: Path) -> None:
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
 
+@pytest.mark.thorough
 def test_a_release_runs_from_it(wheel: Path, tmp_path: Path) -> None:
     installed = run(
         sys.executable, "-m", "pip", "install", "--no-deps", "--no-index", "--disable-pip-version-check", "--target", tmp_path / "site", wheel,

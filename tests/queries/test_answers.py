@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from chance import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import blocks, seeds
@@ -19,7 +20,7 @@ from mwem_sql.queries.linear import Block, LinearQuery
 SHAPE = {"a": 3, "b": 2, "c": 1, "d": 4, "e": 2}
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(
     st.data(),
     st.sampled_from([["a"], ["d", "a"], ["b", "e", "d", "c", "a"]]),

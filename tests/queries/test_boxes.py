@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from chance import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -64,7 +65,7 @@ def grids(draw: st.DrawFn, size: int) -> Grid:
     return Grid(np.array([order.index(group) for group in drawn], np.int32), sizes / sizes.sum())
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(queries(), st.data())
 def test_sums_over_stretches_of_groups_are_those_over_classes(asked: list[LinearQuery], data: st.DataObject) -> None:
     own = [data.draw(grids(block.labels.size)) for block in asked[0].blocks]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from chance import sampled
 from conftest import Connection, Open
 
 import mwem_sql
@@ -105,7 +106,7 @@ REGIMES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("regime", REGIMES)
+@pytest.mark.parametrize("regime", sampled(REGIMES, 3))
 def test_a_value_is_the_count_over_the_cells_that_are_described(trips: Connection, regime: str) -> None:
     workload, options = REGIMES[regime]
     made = mwem_sql.release(trips, "trips", workload, EXACT, **options)
@@ -154,6 +155,7 @@ def test_what_is_inside_classes_is_described_by_pieces(trips: Connection) -> Non
         assert row["values"] == pytest.approx(told(trips, row), abs=0.5), row["name"]
 
 
+@pytest.mark.thorough
 def test_a_large_set_takes_no_more_room_than_its_model(connect: Open, tmp_path: Path) -> None:
     """A million class combinations: what is said of the parts of a measurement is less than what the release has anyway."""
     con = connect(tmp_path / "d.duckdb")

@@ -10,6 +10,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
+from chance import sampled
 from conftest import PEOPLE, Connection, Open
 
 import mwem_sql
@@ -76,13 +77,16 @@ def test_the_newest_is_loaded_and_all_are_kept(con: Connection) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "people_synthetic",
-        "PEOPLE_synthetic",
-        "main.people_synthetic",
-        "memory.people_synthetic",
-        '"memory"."main"."people_synthetic"',
-    ],
+    sampled(
+        [
+            "people_synthetic",
+            "PEOPLE_synthetic",
+            "main.people_synthetic",
+            "memory.people_synthetic",
+            '"memory"."main"."people_synthetic"',
+        ],
+        2,
+    ),
 )
 def test_an_output_is_found_by_any_name(con: Connection, text: str) -> None:
     mwem_sql.release(con, "people", "workload", 1, rounds=1, rows=5)
@@ -91,7 +95,9 @@ def test_an_output_is_found_by_any_name(con: Connection, text: str) -> None:
     assert load(con, text).facts["release"] == 1
 
 
-@pytest.mark.parametrize("text", ["people", "nothing", "nowhere.main.people_synthetic", "other.people_synthetic"])
+@pytest.mark.parametrize(
+    "text", sampled(["people", "nothing", "nowhere.main.people_synthetic", "other.people_synthetic"], 2)
+)
 def test_anything_else_is_not_a_release(con: Connection, text: str) -> None:
     con.execute("CREATE SCHEMA other; CREATE TABLE other.people_synthetic AS SELECT 1 AS x")
     with pytest.raises(TableError, match="is not a release of mwem_release"):
@@ -172,10 +178,10 @@ def test_batches_are_written_in_their_order(con: Connection) -> None:
 
 @pytest.mark.parametrize(
     ("text", "wanted"),
-    [
+    sampled([
         ("o", "memory.s.o"), ("main.o", "memory.main.o"), ("MAIN.o", "memory.main.o"), ("pub.o", "pub.main.o"), ("pub.deep.o", "pub.deep.o"),
         ('pub."a.b"', "pub.main.a.b"), ("twice.o", "memory.twice.o"), ("x y", "memory.s.x y"), ('"q""q"', 'memory.s.q"q'),
-    ],
+    ], 4),
 )  # fmt: skip
 def test_where_an_output_goes(con: Connection, text: str, wanted: str) -> None:
     con.execute(
@@ -195,11 +201,11 @@ def test_where_an_output_cannot_go(con: Connection, text: str) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [
+    sampled([
         "UPDATE mwem.releases SET domain = '{}'", "UPDATE mwem.releases SET grid = '[1]'", "ALTER TABLE mwem.releases DROP COLUMN cells", "DELETE FROM mwem.factors",
         "ALTER TABLE mwem.releases ALTER COLUMN rows TYPE VARCHAR", "UPDATE mwem.factors SET weights = [1.0]", "UPDATE mwem.factors SET weights = [w - 1e9 FOR w IN weights]",
         "UPDATE mwem.factors SET attributes = ['nobody']", "ALTER TABLE mwem.factors DROP COLUMN shape", "DROP TABLE mwem.factors", "UPDATE mwem.factors SET weights = ['nan'::DOUBLE FOR w IN weights]",
-    ],
+    ], 4),
 )  # fmt: skip
 def test_a_damaged_release_is_said_to_be_damaged(con: Connection, change: str) -> None:
     mwem_sql.release(con, "people", "workload", 1, rounds=1, rows=5)

@@ -13,6 +13,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from chance import sampled
 from conftest import PEOPLE, Connection, Open
 
 import mwem_sql
@@ -150,7 +151,7 @@ def test_connections_that_register_at_once(connect: Open, tmp_path: Path) -> Non
     assert errors == []
 
 
-@pytest.mark.parametrize("same", [True, False])
+@pytest.mark.parametrize("same", sampled([True, False], 1))
 def test_threads_with_cursors_of_their_own(
     con: Connection, entries: Callable[[Connection], int], *, same: bool
 ) -> None:
@@ -185,13 +186,13 @@ def test_threads_with_cursors_of_their_own(
 
 @pytest.mark.parametrize(
     ("statement", "runs"),
-    [
+    sampled([
         ("CALL {}", 1), ("FROM {}", 1), ("SELECT rows, rounds, private FROM {}", 1), ("SELECT count(*) FROM {}", 1), ("CREATE TABLE s AS FROM {}", 1),
         ("SELECT * FROM {}, range(3)", 1), ("SELECT * FROM range(5000) JOIN {} ON true", 1), ("SELECT max(rows), min(output), sum(epsilon) FROM {}", 1),
         ("SELECT * FROM {} WHERE rows > 0 AND epsilon < 2 ORDER BY seconds", 1), ("SELECT (SELECT rows FROM {}) FROM range(9)", 1),
         ("WITH r AS MATERIALIZED (FROM {}) SELECT * FROM r a, r b", 1), ("FROM {0} UNION ALL FROM {0}", 2),
         ("EXPLAIN CALL {}", 0), ("EXPLAIN FROM {}", 0), ("DESCRIBE FROM {}", 0), ("CREATE VIEW v AS FROM {}", 0), ("PREPARE p AS FROM {}", 0),
-    ],
+    ], 8),
 )  # fmt: skip
 def test_how_often_a_statement_runs_it(
     con: Connection, monkeypatch: pytest.MonkeyPatch, statement: str, runs: int
@@ -286,7 +287,7 @@ def test_unregister_after_use_of_another_schema(con: Connection) -> None:
 
 
 @pytest.mark.parametrize(
-    "leaves", ["con.close()", "import os; os._exit(0)"], ids=["closed", "killed with a write-ahead log"]
+    "leaves", sampled(["con.close()", "import os; os._exit(0)"], 1), ids=["closed", "killed with a write-ahead log"]
 )
 def test_a_file_opens_cleanly_in_plain_duckdb(tmp_path: Path, leaves: str) -> None:
     path = tmp_path / "a.duckdb"

@@ -7,6 +7,7 @@ from math import sqrt
 
 import numpy as np
 import pytest
+from chance import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import Floats, seeds, states, tree_of
@@ -38,7 +39,7 @@ def independent_attributes(*classes: int, seed: int = 1) -> tuple[State, dict[st
     return State.uniform(sizes, 100.0), dict(zip(sizes, classes, strict=True))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(states(), st.integers(0, 300), seeds, st.sampled_from([1, 7, 100, BLOCK]))
 def test_cliques_have_the_rows_of_their_tables(
     case: tuple[State, dict[str, int]], rows: int, seed: int, block: int
@@ -171,6 +172,7 @@ def test_cliques_of_a_tree_are_followed_closely(seed: int) -> None:
         assert np.mean((error / np.maximum(spread, 1)) ** 2) < 1
 
 
+@pytest.mark.thorough
 def test_a_single_row_follows_the_weights() -> None:
     """Over many draws, for all cells of three cliques together."""
     state, shape = tree_state(4, 3, 5, 1)
@@ -194,6 +196,7 @@ def test_a_large_factor_does_not_come_between_small_ones() -> None:
     assert np.mean(errors) < 1 - 5 * sqrt(2 / (4 * draws))
 
 
+@pytest.mark.thorough
 def test_a_thousand_attributes_stay_independent() -> None:
     """Dealing is deterministic but for a rotation: no pair among half a million may come out related."""
     rows = 10_000
