@@ -324,4 +324,4 @@ def test_a_guess_is_told_from_a_measurement_on_a_table_like_the_titanics(connect
         assert high - low < 400
     assert rows[0][0] > 2 * rows[2][0]
     last = con.execute("SELECT name, measured, \"round\" > 0, noise > 0 FROM mwem_quality('wanted') WHERE query = 42")
-    assert last.fetchone() == ("Pclass: avg(Fare)", "directly", True, True)
+    assert last.fetchone() == ("Pclass: avg(Fare)", "in part", True, True)
