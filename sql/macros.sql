@@ -57,7 +57,7 @@ CREATE OR REPLACE MACRO mwem_domain(private_table, domain := NULL) AS TABLE
             integer_division: current_setting('integer_division'),
             ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL), lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
--- NOT PRIVATE: a domain read off the data, for a person to review. The column script has all of it in every row: the domain table, marginals, the release.
+-- NOT PRIVATE: a domain read off the data, for a person to review. The column script has all of it, in the first row: the domain table, marginals, the release.
 -- Example: SELECT any_value(script) FROM mwem_suggest_domain('adult')  ->  -- NOT PRIVATE. ... CREATE OR REPLACE TABLE adult_domain ...
 -- Cost: no epsilon; reads private rows, and the ledger notes it
 CREATE OR REPLACE MACRO mwem_suggest_domain(private_table) AS TABLE

@@ -81,9 +81,7 @@ class Console:
         texts = relation.project("COLUMNS(*)::VARCHAR").fetchall()
         if self.style == "csv":
             csv.writer(sys.stdout, lineterminator="\n").writerows([columns, *texts])
-        elif (
-            columns[-1] == "script" and len({row[-1] for row in texts}) == 1
-        ):  # of mwem_suggest_domain: to be copied as it is
+        elif columns[-1] == "script" and texts and texts[0][-1]:  # of mwem_suggest_domain: to be copied as it is
             print(texts[0][-1], end="")
         elif columns == ["explain_key", "explain_value"]:
             print(*(plan for _, plan in texts), sep="\n")

@@ -68,7 +68,7 @@ def as_written(domain: Domain, workload: Workload) -> Iterator[Written]:
 
 
 def _has_own_groups(attribute: Attribute) -> bool:
-    return attribute.bins is not None or attribute.open
+    return attribute.has_bins or attribute.open
 
 
 def _leaves(parts: Parts, role: str) -> Iterator[Leaf]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import pairwise
 
 from sqlglot import exp
 
@@ -16,15 +17,19 @@ CURE = (
     "columns attribute, values, low, high; mwem_suggest_domain prints one to review"
 )
 
+SHOWN_EDGES = 40
+"""Beginnings of bins that are listed where people read how a range is cut."""
+
 
 @dataclass(frozen=True)
 class Attribute:
     """A column and every value it may take: either a closed list, or all values from `low` to `high`.
 
-    `values` are texts as DuckDB prints them. `low`, `high` and `step` are ticks of the type. `bins` cuts a continuous
-    range into equal parts. A NULL is one more value where `nullable`. An `open` attribute has values off its domain, too, because
-    no type and no CHECK keeps them out: those off a list are one more value, `other`, and those beyond a bound count as the value
-    `least` or `most`, one tick beyond it, which nothing else counts as.
+    `values` are texts as DuckDB prints them. `low`, `high`, `step` and `edges` are ticks of the type. `bins` cuts a range into
+    equal parts; `edges` are where bins begin, the first of which begins at `low` whether it is listed or not. A NULL is one more
+    value where `nullable`. An `open` attribute has values off its domain, too, because no type and no CHECK keeps them out: those
+    off a list are one more value, `other`, and those beyond a bound count as the value `least` or `most`, one tick beyond it, which
+    nothing else counts as.
     """
 
     name: str
@@ -35,6 +40,7 @@ class Attribute:
     high: Tick | None = None
     step: Tick | None = None
     bins: int | None = None
+    edges: tuple[Tick, ...] | None = None
     source: str = "declared"
     open: bool = False
 
@@ -57,8 +63,9 @@ class Attribute:
             )
         if self.low > self.high:
             raise self.refused(f"has low ({self.text(self.low)}) above high ({self.text(self.high)})", "swap them")
-        if self.step is not None and self.bins is not None:
-            raise self.refused("has both step and bins", "give one of them")
+        given = [name for name in ("step", "bins", "edges") if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise self.refused(f"has both {given[0]} and {given[1]}", "give one of them")
         if self.step is not None and not 0 < self.step < math.inf:
             raise self.refused(
                 f"has step ({self.step}), which must be positive", "leave it out or give a positive number"
@@ -67,6 +74,24 @@ class Attribute:
             raise self.refused(
                 f"has bins ({self.bins}), which must be at least 1", "leave it out or give a whole number"
             )
+        if self.edges is not None:
+            self._check_edges(self.edges, self.low, self.high)
+
+    def _check_edges(self, edges: tuple[Tick, ...], low: Tick, high: Tick) -> None:
+        if not edges:
+            raise self.refused("has an empty list of edges", "list where its bins begin, or leave it out")
+        for edge in edges:
+            if not low <= edge <= high:
+                raise self.refused(
+                    f"has the edge {self.text(edge)}, which is not from {self.text(low)} to {self.text(high)}",
+                    "give edges between low and high, or change low and high",
+                )
+        for first, second in pairwise(edges):
+            if first >= second:
+                raise self.refused(
+                    f"has the edge {self.text(second)} after {self.text(first)}, and edges must ascend",
+                    "list each beginning of a bin once, the least first",
+                )
 
     def refused(self, what: str, hint: str) -> MwemError:
         return refuse_domain(f"attribute {self.name} {what}", hint)
@@ -88,9 +113,38 @@ class Attribute:
         return scale.text(tick) if scale else str(tick)
 
     @property
+    def step_text(self) -> str | None:
+        """The step as a domain table has it: days for dates, seconds for timestamps, units of the value otherwise."""
+        if self.step is None:
+            return None
+        scale = self.ordered
+        if not scale.discrete:
+            return str(self.step)
+        places = {"decimal": scale.digits, "timestamp": 6, "timestamptz": 6}.get(scale.family, 0)
+        return format(Decimal(int(self.step)).scaleb(-places).normalize(), "f")
+
+    @property
+    def cut(self) -> str:
+        """How its range is cut, in words; empty where it is not."""
+        if self.step is not None:
+            return f"in steps of {self.step_text}"
+        if self.bins is not None:
+            return f"in {self.bins:,} equal bins" if self.bins > 1 else "in one bin"
+        if self.edges is None:
+            return ""
+        inner = [self.text(edge) for edge in self.edges if edge != self.low]
+        shown = inner[:SHOWN_EDGES] + ([f"... ({len(inner):,} in all)"] if len(inner) > SHOWN_EDGES else [])
+        return f"in bins that begin at {', '.join([self.text(self.low or 0), *shown])}" if inner else "in one bin"
+
+    @property
     def lacks(self) -> str | None:
         """What it would need to be grouped by, in words; None if it needs nothing."""
-        return "step or bins, to be grouped by" if self.cells is None else None
+        return "step, bins or edges, to be grouped by" if self.cells is None else None
+
+    @property
+    def has_bins(self) -> bool:
+        """Whether its values are counted in bins, even or listed ones. Where they begin: `classes.bin_edges`."""
+        return self.bins is not None or self.edges is not None
 
     @property
     def other(self) -> str | None:
@@ -158,4 +212,6 @@ class Attribute:
             return math.floor((self.high - self.low) / self.step * (1 + 1e-12)) + 1 + extra
         if self.bins is not None:
             return (self.bins if self.count is None else min(self.bins, self.count)) + extra
+        if self.edges is not None:
+            return len({self.low, *self.edges}) + extra
         return None if self.count is None else self.count + extra

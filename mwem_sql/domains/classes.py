@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from mwem_sql.database import round_numbers
 from mwem_sql.database.ticks import Tick
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.errors import refuse_domain
@@ -59,21 +60,37 @@ class Pieces:
 
     @cached_property
     def sizes(self) -> npt.NDArray[np.float64]:
-        """Base measure: number of values, or length where they cannot be counted."""
-        if self.attribute.values is not None:
+        """Base measure: number of values, or length where they cannot be counted; of bins whose edges are listed, 1 for each.
+
+        Whoever lists edges says where values are: incomes by 10,000 and then by 100,000 are not taken to be mostly above 100,000.
+        """
+        attribute = self.attribute
+        if attribute.values is not None:
             known = np.ones(self.known)
-            known[self.is_outer] = POINT_SHARE * len(self.attribute.values)
+            known[self.is_outer] = POINT_SHARE * len(attribute.values)
             return self._with_null(known, 1.0)
-        if self.attribute.step is not None:
+        if attribute.step is not None:
             return np.ones(len(self))
-        if self.attribute.ordered.discrete:
-            known = (self.highs - self.lows + 1).astype(np.float64)
-            null = 1.0 if self.listed else NULL_SHARE * known.sum()
+        if attribute.edges is not None:
+            known = self._bins_covered()
         else:
-            known = (self.highs - self.lows).astype(np.float64)
-            null = NULL_SHARE * (known.sum() or 1.0)
+            known = (self.highs - self.lows + int(attribute.ordered.discrete)).astype(np.float64)
+        null = 1.0 if attribute.ordered.discrete and self.listed else NULL_SHARE * (known.sum() or 1.0)
         known[self.is_outer] = POINT_SHARE * (known.sum() or 1.0)
         return self._with_null(known, null)
+
+    def _bins_covered(self) -> npt.NDArray[np.float64]:
+        """How many bins each piece covers, parts of them counted by their length."""
+        high = self.attribute.high
+        assert high is not None
+        extra = int(self.attribute.ordered.discrete)
+        ends = np.array([*bin_edges(self.attribute), high + extra], dtype=np.float64)
+        bins = np.arange(len(ends), dtype=np.float64)
+        covered: npt.NDArray[np.float64] = np.interp(self.highs + extra, ends, bins) - np.interp(self.lows, ends, bins)
+        if ends[-1] == ends[-2]:  # the last bin is one real number, and has no length
+            last = int(np.searchsorted(self.lows, high, side="right")) - 1
+            covered[last] = bins[-1] - np.interp(self.lows[last], ends[:-1], bins[:-1])
+        return covered
 
     @cached_property
     def is_outer(self) -> npt.NDArray[np.bool_]:
@@ -120,7 +137,7 @@ class Pieces:
 
     def probe(self, pieces: npt.NDArray[np.intp], generator: np.random.Generator) -> pa.Array:
         """A value of each of some pieces on which it may be evaluated: that of a bin is the bin's own."""
-        if self.attribute.bins is not None or self.attribute.values is not None:
+        if self.attribute.has_bins or self.attribute.values is not None:
             return self.values().take(pa.array(pieces))
         return self._shown(pieces, self._inside(pieces, generator))
 
@@ -149,7 +166,14 @@ class Pieces:
         return np.asarray(np.clip(attribute.ordered.nearest(inside_each), lows, highs))
 
     def label(self, piece: int) -> str | None:
-        """A piece in words: its value, or the bounds of its bin or interval; None for NULL."""
+        """The group_by cell of a piece in words: its value, or the bounds of its bin or interval; None for NULL."""
+        if self.attribute.has_bins and piece < self.known and not self.is_outer[piece]:
+            inside = np.flatnonzero(self.bins[: self.known] == self.bins[piece])
+            return self._interval(inside[0], inside[-1])
+        return self.label_alone(piece)
+
+    def label_alone(self, piece: int) -> str | None:
+        """A piece in words, be it part of a bin or several bins."""
         if piece >= self.known:
             return None
         attribute = self.attribute
@@ -159,10 +183,13 @@ class Pieces:
             assert attribute.low is not None and attribute.high is not None
             is_below = self.highs[piece] < attribute.low
             return f"below {attribute.text(attribute.low)}" if is_below else f"above {attribute.text(attribute.high)}"
-        if self.listed and not attribute.bins:
+        if self.listed and not attribute.has_bins:
             return attribute.text(self.points[piece].item())
-        inside = np.flatnonzero(self.bins[: self.known] == self.bins[piece]) if attribute.bins else np.array([piece])
-        low, high = self.lows[inside[0]].item(), self.highs[inside[-1]].item()
+        return self._interval(piece, piece)
+
+    def _interval(self, first: int | np.intp, last: int | np.intp) -> str:
+        """The bounds of neighbouring pieces."""
+        attribute, low, high = self.attribute, self.lows[first].item(), self.highs[last].item()
         if attribute.ordered.discrete or high == attribute.high:
             return f"[{attribute.text(low)}, {attribute.text(high)}]"
         return f"[{attribute.text(low)}, {attribute.text(attribute.ordered.after(high))})"
@@ -260,7 +287,7 @@ def is_long(attribute: Attribute) -> bool:
     """Whether the values of an attribute are not pieces of their own: they lie in bins, or are too many."""
     if attribute.values is not None or attribute.step is not None:
         return False
-    return attribute.bins is not None or attribute.cells is None or attribute.cells > MAX_VALUES
+    return attribute.has_bins or attribute.cells is None or attribute.cells > MAX_VALUES
 
 
 def value_pieces(attribute: Attribute, cuts: Iterable[Tick] = (), begins: Iterable[Tick] = ()) -> Pieces:
@@ -277,8 +304,8 @@ def value_pieces(attribute: Attribute, cuts: Iterable[Tick] = (), begins: Iterab
         return Pieces(attribute, none, none, none, np.arange(count, dtype=np.int32))
     assert attribute.low is not None and attribute.high is not None
     scale = attribute.ordered
-    if attribute.bins is not None:
-        return _between(attribute, cuts, even_edges(attribute, attribute.bins), begins)
+    if attribute.has_bins:
+        return _between(attribute, cuts, bin_edges(attribute), begins)
     step = attribute.step or 1
     points = attribute.least + np.arange(count - int(attribute.nullable)) * step
     points = scale.nearest(np.minimum(points, attribute.most))
@@ -291,17 +318,27 @@ def cut_pieces(attribute: Attribute, cuts: Iterable[Tick], begins: Iterable[Tick
     return _between(attribute, cuts, [attribute.low], begins)
 
 
+def bin_edges(attribute: Attribute) -> list[Tick]:
+    """Where the bins of an attribute begin, even or listed ones; the first at its lower bound."""
+    assert attribute.has_bins and attribute.low is not None
+    return (
+        even_edges(attribute, attribute.bins) if attribute.bins else sorted({attribute.low, *(attribute.edges or ())})
+    )
+
+
+def part_edges(attribute: Attribute, most: int) -> list[Tick]:
+    """Where parts of a range begin, at most so many: its bins, or even parts. Of more listed bins, neighbours are one part."""
+    if attribute.edges is None:
+        return even_edges(attribute, min(most, attribute.bins or most))
+    edges = bin_edges(attribute)
+    parts = min(most, len(edges))
+    return [edges[part * len(edges) // parts] for part in range(parts)]
+
+
 def even_edges(attribute: Attribute, parts: int) -> list[Tick]:
     """Where even parts of a range begin."""
     assert attribute.low is not None and attribute.high is not None
-    if attribute.ordered.discrete:
-        width = int(attribute.high) - int(attribute.low) + 1
-        return sorted({int(attribute.low) + k * width // parts for k in range(parts)})
-    span, numbers = attribute.high - attribute.low, np.arange(parts)
-    # Multiplied first, the edges are round where bounds are; but the widest range is as wide as the largest number.
-    offsets = span * numbers / parts if span < np.finfo(np.float64).max / parts else span / parts * numbers
-    edges = attribute.low + offsets
-    return sorted(set(attribute.ordered.nearest(edges).tolist()))
+    return round_numbers.even(attribute.ordered, attribute.low, attribute.high, parts)
 
 
 def with_outer(attribute: Attribute, edges: Sequence[Tick]) -> list[Tick]:

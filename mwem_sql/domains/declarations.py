@@ -23,7 +23,7 @@ from mwem_sql.database.ticks import Scale, Tick, as_text, cast, is_finite, scale
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.errors import did_you_mean, refuse_domain
 
-_DOMAIN_COLUMNS = ("attribute", "values", "low", "high", "step", "bins", "nullable", "open")
+_DOMAIN_COLUMNS = ("attribute", "values", "low", "high", "step", "bins", "edges", "nullable", "open")
 _COMPARE = {">": exp.GT, ">=": exp.GTE, "<": exp.LT, "<=": exp.LTE}
 _LOWER = {">", ">="}
 
@@ -141,7 +141,7 @@ def from_table(
     """What a domain table declares. Nobody keeps other values out of the columns, but for what a type or a CHECK does (`schema`)."""
     columns = {fold(column.name): column for column in relation.columns}
     out: dict[str, Attribute] = {}
-    for attribute, values, low, high, step, bins, nullable, _ in _rows(con, table):
+    for attribute, values, low, high, step, bins, edges, nullable, _ in _rows(con, table):
         column = columns.get(fold(str(attribute)))
         if column is None or column.name in out:
             what = "which is listed twice" if column else f"which is not a column of {relation.name.table}"
@@ -154,13 +154,13 @@ def from_table(
             column.name, column.type, bool(nullable or origin.nullable), ("?",), source=f"table {table.table}",
         )  # fmt: skip
         if values is not None:
-            if any(given is not None for given in (low, high, step, bins)):
+            if any(given is not None for given in (low, high, step, bins, edges)):
                 raise made.refused("has a list of values and bounds too", "give either values, or low and high")
             made = replace(made, values=_texts(sandbox, made, [value for value in values if value is not None]))
         else:
             made = replace(
                 made, values=None, low=_tick(sandbox, made, low), high=_tick(sandbox, made, high), step=_step(made, step),
-                bins=_bins(made, bins),
+                bins=_bins(made, bins), edges=_edges(sandbox, made, edges),
             )  # fmt: skip
         if not _keeps_within(schema.get(column.name), made):
             made = replace(made, open=True)
@@ -190,7 +190,7 @@ def _rows(con: duckdb.DuckDBPyConnection, table: catalog.Name) -> list[tuple[Any
         raise refuse_domain(
             f"domain table ({table.table!r}) {what}", f"{near}its columns are {', '.join(_DOMAIN_COLUMNS)}"
         )
-    kinds = {"values": "VARCHAR[]", "nullable": "BOOLEAN", "open": "BOOLEAN"}
+    kinds = {"values": "VARCHAR[]", "edges": "VARCHAR[]", "nullable": "BOOLEAN", "open": "BOOLEAN"}
     read = [
         cast(exp.column(present[name], quoted=True), kinds.get(name, "VARCHAR")) if name in present else exp.null()
         for name in _DOMAIN_COLUMNS
@@ -200,7 +200,7 @@ def _rows(con: duckdb.DuckDBPyConnection, table: catalog.Name) -> list[tuple[Any
     except duckdb.Error as error:
         raise refuse_domain(
             f"domain table ({table.table!r}) cannot be read: {str(error).splitlines()[0]}",
-            "values is a list of text, nullable and open are BOOLEAN, the others text or numbers",
+            "values and edges are lists of text, nullable and open are BOOLEAN, the others text or numbers",
         ) from None
 
 
@@ -217,16 +217,31 @@ def _texts(sandbox: Sandbox, made: Attribute, values: list[str]) -> tuple[str, .
 def _tick(sandbox: Sandbox, made: Attribute, text: str | None) -> Tick | None:
     if made.scale is None or text is None:
         return None
-    try:
-        (tick,) = sandbox.row([made.scale.measure(cast(exp.Literal.string(text), made.type))])
-    except duckdb.Error:
-        tick = None
-    if not is_finite(tick):
-        raise made.refused(
-            f"has the bound {text!r}, which is not a finite value of its type {made.type}",
-            "give bounds of the column's type",
-        )
+    (tick,) = _ticks(sandbox, made, made.scale, "bound", [text])
     return tick
+
+
+def _edges(sandbox: Sandbox, made: Attribute, texts: list[str | None] | None) -> tuple[Tick, ...] | None:
+    """Where bins begin, as they are listed."""
+    if made.scale is None or texts is None:
+        return None
+    return tuple(_ticks(sandbox, made, made.scale, "edge", [text for text in texts if text is not None]))
+
+
+def _ticks(sandbox: Sandbox, made: Attribute, scale: Scale, what: str, texts: Sequence[str]) -> list[Tick]:
+    """Values of the attribute's type, read from text; what they are is said where one is none."""
+    sandbox.load("listed", {"v": ("VARCHAR", pa.array(texts, pa.string()))})
+    measure = dialect.sql(scale.measure(try_cast(exp.column("v"), made.type)))
+    (column,) = sandbox.evaluate("listed", [measure])
+    ticks: list[Tick] = []
+    for text, tick in zip(texts, column.to_pylist(), strict=True):
+        if not is_finite(tick):
+            raise made.refused(
+                f"has the {what} {text!r}, which is not a finite value of its type {made.type}",
+                f"give {what}s of the column's type",
+            )
+        ticks.append(tick)
+    return ticks
 
 
 def _step(made: Attribute, text: str | None) -> Tick | None:

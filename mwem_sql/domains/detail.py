@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mwem_sql.domains.classes import Classes, Ints, Pieces, even_edges, piece_ends, with_outer
+from mwem_sql.domains.classes import Classes, Ints, Pieces, part_edges, piece_ends, with_outer
 from mwem_sql.queries.arrays import Floats
 from mwem_sql.queries.linear import Block, LinearQuery, tell_apart
 
@@ -98,8 +98,8 @@ def _cut(own: Classes, parts: int) -> Classes:
         part = np.arange(known) * min(parts, known) // known
         codes = own.codes
     else:
-        even = even_edges(own.attribute, min(parts, own.attribute.bins or parts))
-        edges = np.array(with_outer(own.attribute, even), dtype=pieces.lows.dtype)
+        begins = with_outer(own.attribute, part_edges(own.attribute, parts))
+        edges = np.array(begins, dtype=pieces.lows.dtype)
         pieces = _pieces_from(pieces, np.union1d(pieces.lows, edges))
         known, codes = pieces.known, own.holding(pieces)
         part = np.searchsorted(edges, pieces.lows, side="right") - 1

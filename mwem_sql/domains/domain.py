@@ -76,7 +76,9 @@ class Domain:
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Domain:
         attributes = tuple(
-            Attribute(**{**item, "values": None if item["values"] is None else tuple(item["values"])})
+            Attribute(
+                **{**item, **{name: tuple(item[name]) for name in ("values", "edges") if item.get(name) is not None}}
+            )
             for item in stored["attributes"]
         )
         return cls(stored["table"], tuple(stored["columns"]), attributes)

@@ -17,7 +17,7 @@ def quoted_column(name: str) -> str:
 
 
 def is_binary(attribute: Attribute) -> bool:
-    return attribute.cells == 2 and attribute.bins is None
+    return attribute.cells == 2 and not attribute.has_bins
 
 
 def random_ranges(attribute: Attribute, count: int, generator: np.random.Generator) -> list[str]:

@@ -192,7 +192,7 @@ def weights(session: Session, output: str, attributes: list[str]) -> tuple[list[
     for axis, classes in enumerate(own.values()):
         shares = shares_within(classes.codes, np.maximum(classes.densities, 1e-300))
         found = spread(found, axis, classes.codes, shares)
-    labels = [[classes.pieces.label(piece) for piece in range(len(classes.pieces))] for classes in own.values()]
+    labels = [[classes.pieces.label_alone(piece) for piece in range(len(classes.pieces))] for classes in own.values()]
     kinds = [classes.attribute.type if classes.pieces.listed else "VARCHAR" for classes in own.values()]
     rows = [
         {"cell": list(cell), "weight": weight}

@@ -48,6 +48,7 @@ def _declared(attribute: Attribute) -> str:
     if attribute.values is None:
         assert attribute.low is not None and attribute.high is not None
         found = f"from {attribute.text(attribute.low)} to {attribute.text(attribute.high)}"
+        found += f", {attribute.cut}" if attribute.cut else ""
     else:
         more = len(attribute.values) - MOST_VALUES
         found = "one of " + ", ".join(attribute.values[:MOST_VALUES]) + (f" and {more:,} more" if more > 0 else "")

@@ -35,11 +35,18 @@ def as_json(
 
 
 def _attribute(attribute: Attribute) -> dict[str, Any]:
-    bounds = (
+    bounds: dict[str, Any] = (
         {}
         if attribute.low is None or attribute.high is None
         else {"low": attribute.text(attribute.low), "high": attribute.text(attribute.high)}
     )
+    parts = {
+        "step": attribute.step_text,
+        "bins": attribute.bins,
+        "edges": None if attribute.edges is None else [attribute.text(edge) for edge in attribute.edges],
+        "cut": attribute.cut or None,
+    }
+    bounds |= {name: value for name, value in parts.items() if value is not None}
     values = {} if attribute.values is None else {"values": list(attribute.values)}
     return {"name": attribute.name, "type": attribute.type, "nullable": attribute.nullable, **values, **bounds}
 
@@ -84,7 +91,7 @@ def as_text(card: Mapping[str, Any], measurements: Sequence[Mapping[str, Any]], 
 
 def _values(item: Mapping[str, Any]) -> str:
     if "values" not in item:
-        return f"{item['low']} to {item['high']}"
+        return f"{item['low']} to {item['high']}" + (f", {item['cut']}" if "cut" in item else "")
     shown = ", ".join(item["values"][:SHOWN])
     return shown if len(item["values"]) <= SHOWN else f"{shown}, ... ({len(item['values']):,} in all)"
 

@@ -1,6 +1,6 @@
 """What a state says of attributes, coarse enough to be drawn: each attribute in a few bars, pairs as a table of them.
 
-Sees a stored release only. Numbers are cut into even bars of their declared range; of long lists the largest values are shown, and the rest as one.
+Sees a stored release only. Numbers are cut into even bars of their declared range, or at the edges that are declared; of long lists the largest values are shown, and the rest as one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from mwem_sql.database import round_numbers
 from mwem_sql.domains.attribute import Attribute
-from mwem_sql.domains.classes import Classes
+from mwem_sql.domains.classes import Classes, part_edges
 from mwem_sql.queries.arrays import Floats
 from mwem_sql.queries.marginals import shares_within
 from mwem_sql.releases.store import Stored
@@ -62,22 +62,27 @@ def _largest(classes: Classes, rows: Floats, most: int) -> tuple[list[str], Floa
 
 
 def _even(classes: Classes, most: int) -> tuple[list[str], Floats]:
-    """Even bars of a declared range, and one for NULL. By bar, what it has of each piece, whose values are taken for equally likely."""
+    """Bars of a declared range, and one for NULL: even ones, or the bins whose edges are listed. By bar, what it has of each piece, whose values are taken for equally likely."""
     pieces, attribute = classes.pieces, classes.attribute
     discrete = attribute.ordered.discrete
-    lows, ends = pieces.lows.astype(np.float64), pieces.highs.astype(np.float64) + discrete
+    assert attribute.low is not None and attribute.high is not None
+    least, most = float(attribute.low), float(attribute.high) + discrete
+    # What lies beyond a bound is in the bar beside it.
+    lows, ends = (np.clip(own, least, most) for own in (pieces.lows, pieces.highs.astype(np.float64) + discrete))
     bars = most - attribute.nullable
     # Whole numbers in bars of as many each: of fewer values, a bar would be lower.
-    edges = (
-        np.append(np.arange(lows[0], ends[-1], np.ceil((ends[-1] - lows[0]) / bars)), ends[-1])
-        if discrete
-        else np.linspace(lows[0], ends[-1], _parts(attribute, bars) + 1)
-    )
+    if attribute.edges is not None:
+        edges = np.append(np.array(part_edges(attribute, bars), dtype=np.float64), most)
+    elif discrete:
+        edges = np.append(np.arange(least, most, np.ceil((most - least) / bars)), most)
+    else:
+        edges = np.linspace(least, most, _parts(attribute, bars) + 1)
     starts, stops = edges[:-1, None], edges[1:, None]
     width = np.maximum(ends - lows, 0.0)
     overlap = np.clip(np.minimum(ends, stops) - np.maximum(lows, starts), 0.0, None)
     # A single point of a continuous range has no width: it is in the bar that holds it.
-    holds = (lows >= starts) & ((lows < stops) | (stops == edges[-1]))
+    is_last = np.arange(len(edges) - 1)[:, None] == len(edges) - 2
+    holds = (lows >= starts) & ((lows < stops) | is_last)
     of_piece = np.where(width > 0, overlap / np.where(width > 0, width, 1.0), holds / np.maximum(holds.sum(axis=0), 1))
     labels = [_range(attribute, start, stop - discrete, stop - start) for start, stop in itertools.pairwise(edges)]
     if attribute.nullable:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import duckdb
@@ -22,17 +22,13 @@ from mwem_sql.accounting.ledger import write_policy
 from mwem_sql.accounting.policy import requires_caps
 from mwem_sql.boundary import relations
 from mwem_sql.database import calls, catalog
-from mwem_sql.database.catalog import Name, Place
+from mwem_sql.database.catalog import Place
 from mwem_sql.database.sandbox import Sandbox
 from mwem_sql.database.session import Session
 from mwem_sql.database.ticks import cast
-from mwem_sql.domains.attribute import Attribute
-from mwem_sql.domains.declarations import from_schema
 from mwem_sql.domains.domain import Domain, read_domain
-from mwem_sql.errors import DomainError, MwemError, OptionError, WorkloadError, refuse
-from mwem_sql.private import engine
+from mwem_sql.errors import MwemError, OptionError, WorkloadError, refuse
 from mwem_sql.private.engines.opening import check_no_secret
-from mwem_sql.private.suggest import suggest_domain
 from mwem_sql.releases import answer, compare
 from mwem_sql.releases.explain import plan_rows
 from mwem_sql.releases.quality import QUALITY, quality
@@ -41,7 +37,7 @@ from mwem_sql.releases.run import run_release
 from mwem_sql.releases.summary import SUMMARY
 from mwem_sql.reporting import export, report
 from mwem_sql.surface.attaching import SOURCE_COLUMNS, attach_source, detach_source, source_rows
-from mwem_sql.surface.script import insert, script
+from mwem_sql.surface.domain_rows import DOMAIN_COLUMNS, SUGGESTION_COLUMNS, domain_rows, suggestion_rows
 from mwem_sql.workload import Workload
 
 Rows = Iterable[dict[str, Any]]
@@ -134,71 +130,13 @@ def _plan(session: Session, arguments: dict[str, Any], queries: list[str] | None
 
 
 def _show_domain(session: Session, arguments: dict[str, Any], _: list[str] | None) -> Rows:
-    con = session.cursor()
     domain = _domain(session, arguments, "mwem_domain")
-    relation = relations.describe(con, arguments["private_table"], session.place, "mwem_domain")
-    declared = {attribute.name: attribute for attribute in domain}
-    for column in relation.columns:
-        if column.name in declared:
-            yield _attribute(declared[column.name])
-        else:
-            yield {"attribute": column.name, "type": column.type, "lacks": domain.lacks(column.name)}
-
-
-def _attribute(attribute: Attribute) -> dict[str, Any]:
-    return {
-        "attribute": attribute.name,
-        "type": attribute.type,
-        "values": None if attribute.values is None else list(attribute.values),
-        "low": None if attribute.low is None else attribute.text(attribute.low),
-        "high": None if attribute.high is None else attribute.text(attribute.high),
-        "step": None if attribute.step is None else str(attribute.step),
-        "bins": attribute.bins,
-        "nullable": attribute.nullable,
-        "open": attribute.open,
-        "cells": attribute.cells,
-        "declared": attribute.source,
-        "lacks": attribute.lacks,
-    }
+    relation = relations.describe(session.cursor(), arguments["private_table"], session.place, "mwem_domain")
+    return domain_rows(domain, relation)
 
 
 def _suggest_domain(session: Session, arguments: dict[str, Any], _: list[str] | None) -> Rows:
-    function = "mwem_suggest_domain"
-    con = session.cursor()
-    relation = relations.describe(con, _name(arguments, "private_table", function), session.place, function)
-    with Sandbox(session.settings) as sandbox:
-        declared = from_schema(relation, sandbox)
-    with ledger_of(con, relation, session.place, function).noted(session.cursor, None, function):
-        rows = engine.engine_of(session.cursor(), relation)
-        suggestions = {each.attribute: each for each in suggest_domain(rows, relation, declared)}
-    found = {name: each for name, each in suggestions.items() if not each.missing}
-    if not found and not declared:
-        reasons = "; ".join(f"{each.attribute}: {each.missing}" for each in suggestions.values())
-        raise refuse(
-            DomainError,
-            function,
-            f"table ({relation.name.table!r}) has no column that a domain can be suggested for ({reasons})",
-            "declare the columns yourself, in the schema or in a table <name>_domain",
-        )
-    # What is declared of a source's table is kept here.
-    home = (
-        relation.name
-        if relation.source is None
-        else Name(session.place.database, session.place.schema, relation.name.table)
-    )
-    text = script(
-        relation.name,
-        home,
-        session.place,
-        list(suggestions.values()),
-        {name: attribute.source for name, attribute in declared.items()},
-    )
-    for column in relation.columns:
-        if column.name in declared:
-            yield {**_attribute(declared[column.name]), "note": "declared in the schema", "script": text}
-        elif column.name in found:
-            suggested = found[column.name]
-            yield {**asdict(suggested), "ddl": insert(home, session.place, suggested), "script": text}
+    return suggestion_rows(session, _name(arguments, "private_table", "mwem_suggest_domain"))
 
 
 def _attach(session: Session, arguments: dict[str, Any], _: list[str] | None) -> Rows:
@@ -409,22 +347,12 @@ _INTERVAL = {"low": "DOUBLE", "high": "DOUBLE", "measured": "VARCHAR"}
 COUNTED = {"answer": "DOUBLE", **_INTERVAL}
 """The fields of an answer to one predicate; without a confidence there is no interval in it."""
 _ANSWER = {"query": "INTEGER", "name": "VARCHAR", "cell": "VARCHAR[]"}
-_DECLARED = {"attribute": "VARCHAR", "values": "VARCHAR[]", "low": "VARCHAR", "high": "VARCHAR"}
 
 FUNCTIONS = (
     Function("mwem_release", SUMMARY, _release),
     Function("mwem_plan", {"item": "VARCHAR", "value": "VARCHAR"}, _plan),
-    Function(
-        "mwem_domain",
-        {"attribute": "VARCHAR", "type": "VARCHAR", "values": "VARCHAR[]", "low": "VARCHAR", "high": "VARCHAR", "step": "VARCHAR",
-         "bins": "INTEGER", "nullable": "BOOLEAN", "open": "BOOLEAN", "cells": "BIGINT", "declared": "VARCHAR", "lacks": "VARCHAR"},
-        _show_domain,
-    ),
-    Function(
-        "mwem_suggest_domain",
-        {**_DECLARED, "nullable": "BOOLEAN", "open": "BOOLEAN", "ddl": "VARCHAR", "bins": "INTEGER", "note": "VARCHAR", "script": "VARCHAR"},
-        _suggest_domain,
-    ),
+    Function("mwem_domain", DOMAIN_COLUMNS, _show_domain),
+    Function("mwem_suggest_domain", SUGGESTION_COLUMNS, _suggest_domain),
     Function("mwem_attach", SOURCE_COLUMNS, _attach),
     Function("mwem_detach", SOURCE_COLUMNS, _detach),
     Function("mwem_sources", SOURCE_COLUMNS, _sources),

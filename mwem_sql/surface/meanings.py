@@ -71,6 +71,7 @@ DOMAIN = {
     "high": "VARCHAR: the largest. Larger ones count as it.",
     "step": "VARCHAR: for a column with very many values that is grouped or summed. A value counts as the step below it.",
     "bins": "INTEGER: so many equal bins instead of a step. In groups and sums a value counts as the middle of its bin.",
+    "edges": "VARCHAR[]: where bins begin, instead of bins or step, the least first: ['10000', '100000']. The first bin begins at low, and an edge at high is a bin of that value alone.",
     "nullable": "BOOLEAN: whether NULL is a value of its own. NULL or left out: as in the schema.",
     "open": "BOOLEAN: values off the list are one class more, which reads as NULL. NULL or left out: false.",
 }
@@ -81,7 +82,9 @@ _DECLARED = {
     "values": "Its possible values; NULL where it has bounds.",
     "low": "The smallest possible value, as text.",
     "high": "The largest possible value, as text.",
-    "bins": "Bins that its values are counted in.",
+    "step": "The step that its values are counted in: days for dates, seconds for timestamps.",
+    "bins": "Equal bins that its values are counted in.",
+    "edges": "Where bins begin, after the first at low, if they are not equal.",
     "nullable": "Whether NULL is a value of its own.",
     "open": "Whether values off the list are one class more.",
 }
@@ -140,7 +143,6 @@ COLUMNS: dict[str, dict[str, str]] = {
     "mwem_domain": {
         **_DECLARED,
         "type": "The column's type.",
-        "step": "The step that its values are counted in.",
         "cells": "How many values can be told apart.",
         "declared": "Where that is declared: ENUM, BOOLEAN, CHECK or the domain table.",
         "lacks": "What is missing before the column can be asked about or grouped by; NULL: nothing.",
@@ -149,7 +151,10 @@ COLUMNS: dict[str, dict[str, str]] = {
         **_DECLARED,
         "ddl": "The INSERT that would declare it.",
         "note": "What a person has to check.",
-        "script": "A whole script, the same in every row: domain table, workload, release.",
+        "reason": "What was seen in the column, and what follows from it.",
+        "read_as": "The column in the view of the script, where it must be read in another type or with NULL for a code; NULL: as it is.",
+        "rows_per_unit": "The largest number of rows with the same value, where the column is proposed as the unit.",
+        "script": "In the first row, a whole script: a view if there must be one, domain table, workload, release.",
     },
     "mwem_attach": _SOURCE,
     "mwem_detach": _SOURCE,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
 from sqlglot import exp
@@ -18,96 +19,159 @@ EPSILON = "1.0"
 ORDER = 2
 """Of the marginals that are asked: all pairs of columns."""
 _COLUMNS = {
-    "attribute": "VARCHAR", "values": "VARCHAR[]", "low": "VARCHAR", "high": "VARCHAR", "bins": "INTEGER", "nullable": "BOOLEAN",
-    "open": "BOOLEAN",
+    "attribute": "VARCHAR", "values": "VARCHAR[]", "low": "VARCHAR", "high": "VARCHAR", "step": "VARCHAR", "bins": "INTEGER",
+    "edges": "VARCHAR[]", "nullable": "BOOLEAN", "open": "BOOLEAN",
 }  # fmt: skip
 _TITLE = (
     "NOT PRIVATE. This was made by reading the private rows, and no budget covers it: show it to nobody who may not see them.",
     "Whatever stays in here becomes public. Read every line that says CHECK, change it where you know better, then run all of it.",
 )
+VIEW = "_numbers"
+"""How the name of a view ends that has columns in other types than its table."""
 
 
-def insert(table: Name, place: Place, suggested: Suggestion) -> str:
-    """The INSERT that declares an attribute in a domain table, whichever columns that has beside those that are needed."""
-    needed = [name for name in _COLUMNS if name not in {"bins", "open"} or getattr(suggested, name)]
-    return _inserted(_beside(table, place, "_domain"), {name: getattr(suggested, name) for name in needed})
-
-
-def _inserted(table: exp.Table, row: Mapping[str, object], *, all_columns: bool = False) -> str:
-    columns = [exp.to_identifier(name, quoted=name == "values") for name in row]
-    target = table if all_columns else exp.Schema(this=table, expressions=columns)
-    values = exp.Values(expressions=[exp.Tuple(expressions=[exp.convert(value) for value in row.values()])])
-    return exp.Insert(this=target, expression=values).sql("duckdb")
-
-
-def script(
-    table: Name, home: Name, place: Place, suggestions: Sequence[Suggestion], declared: Mapping[str, str]
-) -> str:
-    """All of it: the domain, the questions, the release. `declared` has the columns that the schema declares, and by what.
+@dataclass(frozen=True)
+class Script:
+    """A release of a table, written down. `declared` has the columns that the schema declares, and by what.
 
     The domain table and the workload are made beside `home`: the table itself, or for another engine's a name where the caller is.
+    Where columns must be read in another type, so is a view, and it is released in the table's place. `file` is what FROM says of rows
+    that are in a file.
     """
-    spoken = exp.Literal.string(_beside(table, place).sql("duckdb"))
-    parts = (_domain(home, place, suggestions, declared), _workload(spoken, _asked(home, place), suggestions, declared))
-    release = _release(spoken.sql("duckdb"), _asked(home, place).sql("duckdb"))
-    return "\n\n".join("\n".join(part) for part in (map(_comment, _TITLE), *parts, release)) + "\n"
+
+    table: Name
+    home: Name
+    place: Place
+    suggestions: Sequence[Suggestion]
+    declared: Mapping[str, str]
+    file: exp.Expr | None = None
+
+    def text(self) -> str:
+        """All of it: the view if there is one, the domain, the questions, the release."""
+        parts = [self._view()] if self._has_view else []
+        parts += [self._domain(), self._workload(), self._release()]
+        blocks = [[_comment(line) for line in _TITLE]]
+        for number, (heading, *lines) in enumerate(parts, start=1):
+            blocks.append([_comment(f"{number}. {heading}"), *lines])
+        return "\n\n".join("\n".join(block) for block in blocks) + "\n"
+
+    def insert(self, suggestion: Suggestion) -> str:
+        """The INSERT that declares an attribute, with those columns of a domain table that it needs."""
+        row = {name: getattr(suggestion, name) for name in _COLUMNS}
+        if not suggestion.open:
+            del row["open"]
+        return _inserted(self._domain_table, {name: value for name, value in row.items() if value is not None})
+
+    @property
+    def _has_view(self) -> bool:
+        return any(each.read_as for each in self.suggestions)
+
+    @property
+    def _domain_table(self) -> exp.Table:
+        return _beside(self.home, self.place, f"{VIEW if self._has_view else ''}_domain")
+
+    @property
+    def _released(self) -> exp.Expr:
+        """What is released, as text in a call: the table or the view."""
+        table = _beside(self.home, self.place, VIEW) if self._has_view else _beside(self.table, self.place)
+        return exp.Literal.string(table.sql("duckdb"))
+
+    @property
+    def _workload_table(self) -> exp.Table:
+        """A call takes the name of a workload bare, and so without quotes or dots in it."""
+        stem = re.sub(r"\W+", "_", self.home.stem)
+        return _beside(Name(self.home.database, self.home.schema, stem), self.place, "_workload")
+
+    def _view(self) -> Iterator[str]:
+        """A view in which columns have the types that their values have."""
+        yield "Columns whose values are of another type than the column, and codes for missing values."
+        columns = [each for each in self.suggestions if each.read_as]
+        for each in columns:
+            yield _comment(f"CHECK {each.attribute}: {each.reason}.")
+        read = [exp.alias_(exp.Var(this=each.read_as), each.attribute, quoted=True) for each in columns]
+        rows = exp.select(exp.Star(replace=read)).from_(self.file or _beside(self.table, self.place))
+        yield _created(_beside(self.home, self.place, VIEW), rows, "VIEW") + ";"
+
+    def _domain(self) -> Iterator[str]:
+        yield "Which values are possible. This takes the place of a domain table that is there already."
+        columns = [
+            exp.ColumnDef(this=exp.to_identifier(name, quoted=name == "values"), kind=exp.var(kind))
+            for name, kind in _COLUMNS.items()
+        ]
+        yield _created(exp.Schema(this=self._domain_table, expressions=columns)) + ";"
+        for each in self.suggestions:
+            if not each.missing:
+                seen = "" if each.read_as else f"{each.reason}. "  # the view says it
+                yield f"{self.insert(each)};  {_comment(f'CHECK {each.attribute}: {seen}{each.note}')}"
+        for name, by in self.declared.items():
+            yield _comment(f"{name} is declared in the schema: {by}.")
+        for each in self.suggestions:
+            if each.rows_per_unit:
+                yield _comment(
+                    f"CHECK {each.attribute} is left out: {each.missing}. It is the unit of the release below."
+                )
+            elif each.missing:
+                yield _comment(f"CHECK {each.attribute} is left out: {each.missing}. To have it, INSERT a row for it.")
+
+    def _workload(self) -> Iterator[str]:
+        yield "The questions that the release has to answer well."
+        present = [each for each in self.suggestions if not each.missing]
+        order = exp.Literal.number(min(ORDER, len(present) + len(self.declared)))
+        marginals = exp.Anonymous(this="mwem_marginals", expressions=[self._released, order])
+        created = _created(self._workload_table, exp.select("*").from_(exp.Table(this=marginals)))
+        yield f"{created};  {_comment('CHECK: all pairs of columns. What else will be asked?')}"
+        for example in _examples(present):
+            yield _comment(f"For example: {_inserted(self._workload_table, example)};")
+
+    def _release(self) -> Iterator[str]:
+        yield "The release. A larger epsilon means less noise and less privacy."
+        capped = exp.Literal.string(_beside(self.table, self.place).sql("duckdb")).sql("duckdb")
+        yield _comment(
+            f"CALL mwem_budget({capped}, 3.0);  -- CHECK: a cap on all releases together; then every table needs one."
+        )
+        options, check = (
+            "",
+            "CHECK epsilon. If a person may have several rows, add: unit := 'person', rows_per_unit := 3, with the column's name.",
+        )
+        unit = next((each for each in self.suggestions if each.rows_per_unit), None)
+        if self._has_view:
+            output = exp.to_identifier(f"{self.home.stem}_synthetic").sql("duckdb")
+            options += f", output := {exp.Literal.string(output).sql('duckdb')}"
+        if unit is not None:
+            column = exp.Literal.string(unit.attribute).sql("duckdb")
+            options += f", unit := {column}, rows_per_unit := {unit.rows_per_unit}"
+            check = (
+                f"CHECK epsilon, and whom to protect: all rows of one {unit.attribute}, of which none has more than {unit.rows_per_unit:,}."
+                " With fewer rows_per_unit there is less noise, and rows are left out."
+            )
+        workload = self._workload_table.sql("duckdb")
+        yield f"CALL mwem_release({self._released.sql('duckdb')}, {workload}, {EPSILON}{options});  {_comment(check)}"
 
 
-def _domain(table: Name, place: Place, suggestions: Sequence[Suggestion], declared: Mapping[str, str]) -> Iterator[str]:
-    yield _comment("1. Which values are possible. This takes the place of a domain table that is there already.")
-    columns = [
-        exp.ColumnDef(this=exp.to_identifier(name, quoted=name == "values"), kind=exp.var(kind))
-        for name, kind in _COLUMNS.items()
-    ]
-    yield _created(exp.Schema(this=_beside(table, place, "_domain"), expressions=columns), None) + ";"
-    for each in suggestions:
-        if not each.missing:
-            row = {name: getattr(each, name) for name in _COLUMNS}
-            declared_as = _inserted(_beside(table, place, "_domain"), row, all_columns=True)
-            yield f"{declared_as};  {_comment(f'CHECK {each.attribute}: {each.note}.')}"
-    for name, by in declared.items():
-        yield _comment(f"{name} is declared in the schema: {by}.")
-    for each in suggestions:
-        if each.missing:
-            yield _comment(f"CHECK {each.attribute} is left out: {each.missing}. To have it, INSERT a row for it.")
+def _inserted(table: exp.Table, row: Mapping[str, object]) -> str:
+    columns = [exp.to_identifier(name, quoted=name == "values") for name in row]
+    values = exp.Values(expressions=[exp.Tuple(expressions=[exp.convert(value) for value in row.values()])])
+    return exp.Insert(this=exp.Schema(this=table, expressions=columns), expression=values).sql("duckdb")
 
 
-def _workload(
-    spoken: exp.Expr, workload: exp.Table, suggestions: Sequence[Suggestion], declared: Mapping[str, str]
-) -> Iterator[str]:
-    found = [each for each in suggestions if not each.missing]
-    order = exp.Literal.number(min(ORDER, len(found) + len(declared)))
-    marginals = exp.Anonymous(this="mwem_marginals", expressions=[spoken, order])
-    yield _comment("2. The questions that the release has to answer well.")
-    yield f"{_created(workload, exp.select('*').from_(exp.Table(this=marginals)))};  {_comment('CHECK: all pairs of columns. What else will be asked?')}"
-    for example in _examples(found):
-        yield _comment(f"For example: {_inserted(workload.copy(), example)};")
-
-
-def _release(spoken: str, workload: str) -> Iterator[str]:
-    yield _comment("3. The release. A larger epsilon means less noise and less privacy.")
-    yield _comment(
-        f"CALL mwem_budget({spoken}, 3.0);  -- CHECK: a cap on all releases together; then every table needs one."
-    )
-    unit = "CHECK epsilon. If a person may have several rows, add: unit := 'person', rows_per_unit := 3, with the column's name."
-    yield f"CALL mwem_release({spoken}, {workload}, {EPSILON});  {_comment(unit)}"
-
-
-def _examples(found: Sequence[Suggestion]) -> Iterator[dict[str, object]]:
+def _examples(present: Sequence[Suggestion]) -> Iterator[dict[str, object]]:
     """Rows that a person could add to the workload."""
-    halves = ((each, _middle(each)) for each in sorted(found, key=lambda each: not each.bins))
+    halves = ((each, _middle(each)) for each in sorted(present, key=lambda each: not (each.bins or each.edges)))
     ordered, middle = next(((each, half) for each, half in halves if half is not None), (None, None))
     if ordered is not None:
         yield {"predicate": exp.GTE(this=_column(ordered), expression=exp.convert(middle)).sql("duckdb")}
-    listed = next((each for each in found if each.values and not each.open), None)
-    others = [each.attribute for each in found if each is not listed][:1]
+    listed = next((each for each in present if each.values), None)
+    others = [each.attribute for each in present if each is not listed][:1]
     if listed is not None and others:
         asked = exp.EQ(this=_column(listed), expression=exp.Literal.string((listed.values or [""])[0]))
         yield {"predicate": asked.sql("duckdb"), "group_by": others}
 
 
 def _middle(suggested: Suggestion) -> Decimal | None:
+    """A number inside a range: the middle of its bins."""
     try:
+        if suggested.edges:
+            return Decimal(suggested.edges[len(suggested.edges) // 2])
         return (Decimal(suggested.low or "") + Decimal(suggested.high or "")) / 2
     except InvalidOperation:
         return None
@@ -117,13 +181,8 @@ def _column(suggested: Suggestion) -> exp.Expr:
     return exp.column(suggested.attribute, quoted=True)
 
 
-def _created(what: exp.Expr, rows: exp.Expr | None) -> str:
-    return exp.Create(this=what, kind="TABLE", replace=True, expression=rows).sql("duckdb", normalize_functions=False)
-
-
-def _asked(table: Name, place: Place) -> exp.Table:
-    """The workload. A call takes its name bare, and so without quotes or dots in it."""
-    return _beside(Name(table.database, table.schema, re.sub(r"\W+", "_", table.table)), place, "_workload")
+def _created(what: exp.Expr, rows: exp.Expr | None = None, kind: str = "TABLE") -> str:
+    return exp.Create(this=what, kind=kind, replace=True, expression=rows).sql("duckdb", normalize_functions=False)
 
 
 def _beside(table: Name, place: Place, ending: str = "") -> exp.Table:

@@ -38,7 +38,7 @@ def domain(con: object, table: str, *, domain: str | None = None) -> pa.Table:
 
 
 def suggest_domain(con: object, table: str) -> pa.Table:
-    """A domain read off the data, and the DDL to declare it, for a person to review.
+    """A domain read off the data, the DDL to declare it and, in the first row, a whole script, for a person to review.
 
     Privacy:
         None: this reads private rows, and the ledger notes it.

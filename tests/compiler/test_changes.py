@@ -26,11 +26,11 @@ BINNED = Domain(
     ("n", "p", "x", "f", "ts", "d", "age"),
     (
         Attribute("n", "INTEGER", nullable=True, low=-500, high=18_900, bins=13),
-        Attribute("p", "DECIMAL(8,2)", nullable=False, low=0, high=99_999, bins=7),
+        Attribute("p", "DECIMAL(8,2)", nullable=False, low=0, high=99_999, edges=(1, 2_500, 40_000)),
         Attribute("x", "DOUBLE", nullable=True, low=0.0, high=5.1, bins=20),
         Attribute("f", "FLOAT", nullable=False, low=-3.0, high=1e6),
         Attribute("ts", "TIMESTAMP", nullable=False, low=YEAR[0], high=YEAR[1], bins=10),
-        Attribute("d", "DATE", nullable=True, low=18_262, high=19_722, bins=4),
+        Attribute("d", "DATE", nullable=True, low=18_262, high=19_722, edges=(18_628, 19_722)),
         Attribute("age", "INTEGER", nullable=False, low=0, high=99, bins=5),
     ),
 )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -36,6 +39,9 @@ def scale(kind: str) -> Scale:
         ("DOUBLE", (1.7e308, 1.7e308), False, ("8e+307", "8.988465674311579e+307"), 20),
         ("FLOAT", (0.10000000149011612, 0.10000000149011612), True, ("0.1", "0.1"), 1),
         ("FLOAT", (0.10000000149011612, 0.5), False, ("0.05", "0.55"), 10),
+        ("INTEGER", (-11_900, 1_260_000), False, ("-20000", "1400000"), 20),
+        ("INTEGER", (-1_260_000, 11_900), False, ("-1400000", "20000"), 20),
+        ("DOUBLE", (-0.001, 5.0), False, ("-0.002", "6"), 20),
         ("INTEGER", (1, 3), True, ("1", "3"), None),
         ("INTEGER", (1, 3), False, ("0", "4"), None),
         ("INTEGER", (17, 90), True, ("10", "90"), None),
@@ -121,3 +127,88 @@ def scale_reads(count: Scale, text: str) -> Tick:
         moment = datetime.fromisoformat(text.removesuffix("+00")) - datetime(1970, 1, 1)  # noqa: DTZ001
         return moment.days if count.family == "date" else moment // timedelta(microseconds=1)
     return float(text) if count.family == "real" else int(Decimal(text).scaleb(count.digits))
+
+
+@st.composite
+def columns(draw: st.DrawFn) -> tuple[str, list[Tick]]:
+    """Rows of a column: evenly spread, or mostly at one end of their range, with a few far away."""
+    kind = draw(st.sampled_from(KINDS))
+    least, most = scale(kind).limits
+    generator = np.random.default_rng(draw(st.integers(0, 2**32)))
+    width = 10.0 ** draw(st.integers(-3, 6))
+    rows = generator.lognormal(0, draw(st.sampled_from([0.1, 1.0, 3.0])), 400) * width + draw(
+        st.sampled_from([0.0, -width])
+    )
+    rows = np.append(rows, draw(st.lists(st.floats(-1e9, 1e9), max_size=3)))
+    if scale(kind).discrete:
+        rows = np.rint(np.clip(rows, float(least) * 0.99, float(most) * 0.99)).astype(np.int64)
+    return kind, sorted(rows.tolist())
+
+
+@settings(deadline=None, max_examples=150)
+@given(columns())
+def test_bins_at_round_numbers_share_the_rows(column: tuple[str, list[Tick]]) -> None:
+    kind, rows = column
+    own, values = scale(kind), np.array(rows)
+    low, high = round_numbers.outwards(own, rows[0], rows[-1], keep_low=False, keep_high=False)
+    asked: list[int] = []
+
+    def above(ticks: Sequence[Tick]) -> list[int]:
+        asked.append(len(ticks))
+        return [int((values >= tick).sum()) for tick in ticks]
+
+    found, counts = np.unique(values, return_counts=True)
+    share = round_numbers.FULLEST / round_numbers.MOST_BINS * len(rows)
+    alone = [(value, own.after(value)) for value in found[counts > share].tolist()]
+    edges = round_numbers.edges(own, low, high, len(rows), above, alone=alone)
+    assert all(low < first < second for first, second in pairwise([*edges, math.inf]))
+    assert all(edge <= high for edge in edges)
+    assert len(asked) <= 25 and max(asked) <= 200  # scans, and what each asks for
+    begins = [low, *edges]
+    inside = np.diff([*np.searchsorted(values, begins), len(values)])
+    others = len(rows) - counts[counts > share].sum()
+    singles = {begin for begin, _ in alone}
+    # What is left too full has no round number in it: its values are as close as the type has them.
+    for begin, end, count in zip(begins, [*edges, high], inside, strict=True):
+        if begin not in singles and count > max(1, round_numbers.FULLEST * others / round_numbers.MOST_BINS):
+            assert round_numbers._cuts(own, begin, end) == []
+    assert len(edges) <= round_numbers.MOST_EDGES + 2 * len(alone) + round_numbers.MOST_BINS
+
+
+@pytest.mark.parametrize(
+    ("kind", "low", "high", "wanted"),
+    [
+        ("DATE", 17_897, 18_261, ["2019-02-01", "2019-03-01", "2019-04-01", "2019-05-01", "2019-06-01", "2019-07-01", "2019-08-01", "2019-09-01", "2019-10-01", "2019-11-01", "2019-12-01"]),
+        ("DATE", 18_262, 18_381, ["2020-01-11", "2020-01-21", "2020-02-01", "2020-02-11", "2020-02-21", "2020-03-01", "2020-03-11", "2020-03-21", "2020-04-01", "2020-04-11", "2020-04-21"]),
+        ("DATE", -3_653, 18_261, ["1965-01-01", "1970-01-01", "1975-01-01", "1980-01-01", "1985-01-01", "1990-01-01", "1995-01-01", "2000-01-01", "2005-01-01", "2010-01-01", "2015-01-01"]),
+        ("TIMESTAMP", 10**15 - 10**15 % 3_600_000_000, 10**15 - 10**15 % 3_600_000_000 + 7_200_000_000, [f"2001-09-09 0{h}:{m:02}:00" for h in (1, 2) for m in range(0, 60, 5)][1:]),
+    ],
+)  # fmt: skip
+def test_the_calendar_has_round_dates(kind: str, low: int, high: int, wanted: list[str]) -> None:
+    own, rows = scale(kind), 1000
+    edges = round_numbers.edges(
+        own, low, high, rows, lambda ticks: [rows * (high - int(t)) // (high - low) for t in ticks]
+    )
+    assert [round_numbers.text(own, edge) for edge in edges] == wanted
+
+
+def test_an_outlier_does_not_set_the_bins() -> None:
+    """One value of 58 made 12 equal bins of which one had everything."""
+    values = np.append(np.arange(1000) / 1000, 58.0)
+    own = scale("DOUBLE")
+    low, high = round_numbers.outwards(own, 0.0, 58.0, keep_low=False, keep_high=False)
+    edges = round_numbers.edges(
+        own, low, high, 1001, lambda ticks: [int((values >= tick).sum()) for tick in ticks], least=5
+    )
+    assert (low, high, edges) == (0, 60, [round(k * 0.05, 2) for k in range(1, 21)])
+    # However far away it is: from there, scans go by powers of ten.
+    values[-1] = 1e300
+    asked: list[int] = []
+
+    def above(ticks: Sequence[Tick]) -> list[int]:
+        asked.append(len(ticks))
+        return [int((values >= tick).sum()) for tick in ticks]
+
+    low, high = round_numbers.outwards(own, 0.0, 1e300, keep_low=False, keep_high=False)
+    assert round_numbers.edges(own, low, high, 1001, above, least=5) == edges
+    assert len(asked) < 20

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mwem_sql.domains.attribute import Attribute
-from mwem_sql.domains.classes import Classes, Pieces, cut_pieces, value_pieces
+from mwem_sql.domains.classes import Classes, Pieces, bin_edges, cut_pieces, is_long, part_edges, value_pieces
 from mwem_sql.errors import DomainError
 from mwem_sql.queries.linear import tell_apart
 
@@ -99,6 +99,44 @@ def test_bins_up_to_the_greatest_bound(low: float) -> None:
     assert set(binned.bins.tolist()) == set(range(20))
 
 
+@settings(deadline=None, max_examples=100)
+@given(st.sets(st.integers(0, 300), min_size=1), st.lists(st.integers(-5, 305), max_size=3), st.booleans())
+def test_edges_of_whole_numbers(edges: set[int], cuts: list[int], nullable: bool) -> None:
+    """A value is in the bin that begins at it or last before it, whether bins are cut or not; each bin has the same base measure."""
+    attribute = whole(0, 300, edges=tuple(sorted(edges)), nullable=nullable)
+    begins = bin_edges(attribute)
+    assert begins == sorted({0, *edges})
+    for pieces in (value_pieces(attribute), value_pieces(attribute, cuts)):
+        check_cover(pieces)
+        assert set(begins) <= set(pieces.lows.tolist())
+        expected = np.searchsorted(begins, pieces.lows, side="right") - 1
+        assert pieces.bins[: pieces.known].tolist() == expected.tolist()
+        sizes = np.bincount(pieces.bins[: pieces.known], pieces.sizes[: pieces.known])
+        assert sizes == pytest.approx(np.ones(len(begins)))
+    assert is_long(attribute)
+    whole_range = cut_pieces(attribute, cuts)
+    check_cover(whole_range)
+    assert whole_range.sizes[: whole_range.known].sum() == pytest.approx(len(begins))
+
+
+def test_edges_of_real_numbers() -> None:
+    pieces = value_pieces(real(0.0, 100.0, edges=(0.1, 1.0, 100.0)), [0.5])
+    check_cover(pieces)
+    assert [pieces.label(k) for k in np.unique(pieces.bins, return_index=True)[1]] == [
+        "[0.0, 0.1)", "[0.1, 1.0)", "[1.0, 100.0)", "[100.0, 100.0]",
+    ]  # fmt: skip
+    assert np.bincount(pieces.bins, pieces.sizes) == pytest.approx([1, 1, 1, 1])  # also of the one that is a point
+    assert {pieces.label_alone(k) for k in range(3)} == {"[0.0, 0.1)", "[0.1, 0.49999999999999994)", "[0.49999999999999994, 0.5)"}  # fmt: skip
+    assert cut_pieces(real(0.0, 100.0, edges=(0.1, 1.0, 100.0)), []).sizes == pytest.approx([4])
+
+
+def test_parts_of_a_range() -> None:
+    assert part_edges(whole(0, 99, edges=(10, 50)), 256) == [0, 10, 50]
+    assert part_edges(whole(0, 99, edges=tuple(range(1, 10))), 5) == [0, 2, 4, 6, 8]
+    assert part_edges(whole(0, 99, bins=4), 256) == [0, 25, 50, 75]
+    assert part_edges(whole(0, 99, bins=4), 2) == part_edges(whole(0, 99), 2) == [0, 50]
+
+
 def test_listed_values() -> None:
     attribute = Attribute("a", "VARCHAR", nullable=True, values=("x", "y"))
     pieces = value_pieces(attribute)
@@ -183,7 +221,7 @@ def test_every_class_has_a_size() -> None:
 @pytest.mark.parametrize(
     "attribute",
     [whole(0, 10**6, nullable=True), real(0.0, 1.0, "FLOAT", nullable=True), whole(0, 5, nullable=True), Attribute("a", "VARCHAR", nullable=True, values=("x", "y")),
-     real(0.0, 1.0, bins=4, nullable=True), whole(0, 20, step=7)],
+     real(0.0, 1.0, bins=4, nullable=True), whole(0, 20, step=7), real(0.0, 1.0, edges=(0.01, 0.1), nullable=True)],
 )  # fmt: skip
 def test_probes_lie_in_their_pieces(attribute: Attribute) -> None:
     generator = np.random.default_rng(3)

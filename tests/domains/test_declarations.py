@@ -203,6 +203,15 @@ def declare(
         ("('d', DATE '2020-01-01', DATE '2020-01-31')", "attribute, low, high", {"cells": 34}),
         ("('ts', '2020-01-01', '2020-01-02', 3600)", "attribute, low, high, step", {"step": 3_600_000_000, "cells": 26}),
         ("('p', 0, 1, 0.05)", "attribute, low, high, step", {"low": 0, "high": 100, "step": 5, "cells": 22}),
+        ("('c', 0, 99, ['10', '50'])", "attribute, low, high, edges", {"edges": (10, 50), "bins": None, "cells": 6}),
+        ("('c', 0, 99, [0, 10, 99])", "attribute, low, high, EDGES", {"edges": (0, 10, 99), "cells": 6}),
+        ("('c', 0, 99, [10, NULL])", "attribute, low, high, edges", {"edges": (10,)}),
+        ("('c', 0, 99, '[10, 20]')", "attribute, low, high, edges", {"edges": (10, 20)}),  # as CSV has a list
+        ("('x', 0, 1, ['0.1', '1e-3'][1:1])", "attribute, low, high, edges", {"edges": (0.1,)}),
+        ("('x', 0, 1, [0.001, 0.1])", "attribute, low, high, edges", {"edges": (0.001, 0.1), "cells": 6}),
+        ("('d', '2020-01-01', '2020-12-31', ['2020-02-01'])", "attribute, low, high, edges", {"edges": (18_293,), "cells": 5}),
+        ("('ts', '2020-01-01', '2020-01-02', ['2020-01-01 12:00'])", "attribute, low, high, edges", {"cells": 5}),
+        ("('p', 0, 1, ['0.05', '0.5'])", "attribute, low, high, edges", {"edges": (5, 50), "cells": 6}),
         ("('c', 1, 9, false)", "attribute, low, high, nullable", {"nullable": True, "cells": 12}),
         ("('n', 1, 9, true)", "attribute, low, high, nullable", {"nullable": True, "cells": 12}),
         ("('n', 1, 9, NULL)", "attribute, low, high, nullable", {"nullable": False}),
@@ -252,6 +261,17 @@ def test_domain_tables(con: duckdb.DuckDBPyConnection, rows: str, columns: str, 
         ("('x', 0, 1, 'many')", "attribute, low, high, bins", "attribute x has bins 'many', which is not a whole number"),
         ("('x', 0, 1, 'nan'::DOUBLE)", "attribute, low, high, bins", "attribute x has bins 'nan', which is not a whole number"),
         ("('x', 0, 1, 3, 0.1)", "attribute, low, high, bins, step", "attribute x has both step and bins. Hint: give one of them"),
+        ("('x', 0, 1, 3, ['0.5'])", "attribute, low, high, bins, edges", "attribute x has both bins and edges. Hint: give one of them"),
+        ("('x', 0, 1, 0.1, ['0.5'])", "attribute, low, high, step, edges", "attribute x has both step and edges. Hint: give one of them"),
+        ("('c', ['1'], ['1'])", 'attribute, "values", edges', "attribute c has a list of values and bounds too. Hint: give either"),
+        ("('c', 0, 9, ['3', 'x'])", "attribute, low, high, edges", "attribute c has the edge 'x', which is not a finite value of its type INTEGER. Hint: give edges of"),
+        ("('x', 0, 9, ['nan'])", "attribute, low, high, edges", "attribute x has the edge 'nan', which is not a finite value of its type DOUBLE"),
+        ("('c', 0, 9, ['5', '3'])", "attribute, low, high, edges", "attribute c has the edge 3 after 5, and edges must ascend"),
+        ("('c', 0, 9, ['5', '10'])", "attribute, low, high, edges", "attribute c has the edge 10, which is not from 0 to 9"),
+        ("('c', 0, 9, []::VARCHAR[])", "attribute, low, high, edges", "attribute c has an empty list of edges"),
+        ("('c', NULL, NULL, ['3'])", "attribute, low, high, edges", "attribute c has neither a list of values nor both bounds"),
+        ("('s', 'a', 'f', ['b'])", "attribute, low, high, edges", "attribute s has the type VARCHAR, which has no bounds"),
+        ("('c', 0, 9, '5 and 7')", "attribute, low, high, edges", "domain table ('t_domain') cannot be read: "),
         ("('c', 1, 9, 'perhaps')", "attribute, low, high, nullable", "domain table ('t_domain') cannot be read: "),
         ("('c', 1, 9, 'perhaps')", "attribute, low, high, open", "domain table ('t_domain') cannot be read: "),
     ], 12),
@@ -277,9 +297,7 @@ def test_a_domain_is_closed_only_where_a_type_or_a_check_closes_it(
     con: duckdb.DuckDBPyConnection, column: str, row: str, is_open: bool
 ) -> None:
     con.execute(f"CREATE TABLE closed (c {column})")
-    con.execute(
-        f'CREATE TABLE closed_domain AS SELECT * FROM (VALUES {row}) v(attribute, "values", low, high)'
-    )
+    con.execute(f'CREATE TABLE closed_domain AS SELECT * FROM (VALUES {row}) v(attribute, "values", low, high)')
     assert Domain.from_schema(con, "closed")["c"].open == is_open
 
 

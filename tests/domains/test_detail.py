@@ -31,6 +31,15 @@ def test_cells_are_parts_of_classes_and_null_is_the_last(monkeypatch: pytest.Mon
     assert age.scanned.sizes.tolist() == [10.0] * 10
 
 
+def test_classes_are_cut_where_bins_begin() -> None:
+    """However narrow bins are: whoever lists edges says where values are."""
+    skewed = Attribute("pay", "DOUBLE", nullable=False, low=0.0, high=1e9, edges=(10.0, 20.0, 50.0))
+    pieces = cut_pieces(skewed, [30.0])
+    found = details.details_of({"pay": Classes(pieces, (pieces.points > 30).astype(np.int32)).joined()})["pay"]
+    assert found.classes.pieces.lows[:3].tolist() == [0.0, 10.0, 20.0]
+    assert (found.count, found.parents.tolist()) == (5, [0, 0, 0, 1, 1])
+
+
 def test_narrow_classes_are_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(details, "PARTS", 10)
     pieces = value_pieces(AGE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from mwem_sql.domains.attribute import Attribute
 from mwem_sql.reporting import card
 
 
@@ -27,4 +28,8 @@ def test_long_lists_are_cut_and_bars_quoted() -> None:
         card._values({"values": [str(k) for k in range(40)]}) == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, ... (40 in all)"
     )
     assert card._values({"low": "0", "high": "9"}) == "0 to 9"
+    edges = Attribute("pay", "INTEGER", nullable=False, low=0, high=99, edges=(10, 50))
+    item = card._attribute(edges)
+    assert item == {"name": "pay", "type": "INTEGER", "nullable": False, "low": "0", "high": "99", "edges": ["10", "50"], "cut": "in bins that begin at 0, 10, 50"}  # fmt: skip
+    assert card._values(item) == "0 to 99, in bins that begin at 0, 10, 50"
     assert card._cell("a|b\nc") == "a\\|b c"

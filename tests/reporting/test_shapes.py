@@ -60,6 +60,8 @@ def test_dates_are_bars_of_days(stored: Stored) -> None:
         (Attribute("x", "DOUBLE", nullable=False, low=0.0, high=200000.0), ("0 to 20,000", "180,000 on")),
         (Attribute("x", "DOUBLE", nullable=False, low=-0.3, high=0.7, bins=4), ("-0.3 to -0.05", "0.45 to 0.7")),
         (Attribute("x", "DOUBLE", nullable=False, low=0.0, high=6e6, bins=1000), ("0 to 500,000", "5,500,000 on")),
+        (Attribute("x", "DOUBLE", nullable=False, low=0.0, high=6e6, edges=(10.0, 6e6)), ("0 to 10", "6,000,000")),
+        (Attribute("x", "INTEGER", nullable=False, low=0, high=999, edges=(10, 100)), ("0 to 9", "100 to 999")),
         (Attribute("x", "TIMESTAMP", nullable=False, low=0, high=14 * shapes.DAY - 1), ("1970-01-01", "1970-01-14")),
     ],
 )
@@ -67,3 +69,4 @@ def test_bars_end_at_round_numbers_and_say_so_briefly(declared: Attribute, label
     classes = Classes(cut_pieces(declared, ()), np.zeros(1, dtype=np.int64))
     drawn = shapes.Bars.of(classes, np.ones(1), shapes.MOST_CELLS)
     assert (drawn.labels[0], drawn.labels[-1]) == labels
+    assert drawn.shares.sum(axis=0) == pytest.approx(1.0)

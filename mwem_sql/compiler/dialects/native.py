@@ -78,6 +78,10 @@ class Native:
             return None
         return exp.Anonymous(this="isfinite", expressions=[value])
 
+    def constant(self, text: str, type_text: str) -> exp.Expr:
+        """A value as a typed constant."""
+        return cast(exp.Literal.string(text), type_text)
+
     def sql(self, tree: exp.Expr, *, pretty: bool = False) -> str:
         return tree.sql("duckdb", pretty=pretty)
 
