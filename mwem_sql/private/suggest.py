@@ -130,9 +130,7 @@ class _Suggester:
                 return Suggestion(column.name, missing="every row has another value, so it is a key and no category")
             most = self._rows_per_id(values, rows, distinct)
             if most is not None:
-                reason = (
-                    f"{distinct:,} different values, each in about as many rows as the others, {most:,} at most: an id"
-                )
+                reason = f"an id of {distinct:,} values, each in about as many rows, {most:,} at most"
                 return Suggestion(column.name, missing=reason, rows_per_unit=most)
         if scale is not None:
             return self._ordered(values, scale)

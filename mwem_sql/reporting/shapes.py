@@ -66,17 +66,17 @@ def _even(classes: Classes, most: int) -> tuple[list[str], Floats]:
     pieces, attribute = classes.pieces, classes.attribute
     discrete = attribute.ordered.discrete
     assert attribute.low is not None and attribute.high is not None
-    least, most = float(attribute.low), float(attribute.high) + discrete
+    low, high = float(attribute.low), float(attribute.high) + discrete
     # What lies beyond a bound is in the bar beside it.
-    lows, ends = (np.clip(own, least, most) for own in (pieces.lows, pieces.highs.astype(np.float64) + discrete))
+    lows, ends = (np.clip(own, low, high) for own in (pieces.lows, pieces.highs.astype(np.float64) + discrete))
     bars = most - attribute.nullable
     # Whole numbers in bars of as many each: of fewer values, a bar would be lower.
     if attribute.edges is not None:
-        edges = np.append(np.array(part_edges(attribute, bars), dtype=np.float64), most)
+        edges = np.append(np.array(part_edges(attribute, bars), dtype=np.float64), high)
     elif discrete:
-        edges = np.append(np.arange(least, most, np.ceil((most - least) / bars)), most)
+        edges = np.append(np.arange(low, high, np.ceil((high - low) / bars)), high)
     else:
-        edges = np.linspace(least, most, _parts(attribute, bars) + 1)
+        edges = np.linspace(low, high, _parts(attribute, bars) + 1)
     starts, stops = edges[:-1, None], edges[1:, None]
     width = np.maximum(ends - lows, 0.0)
     overlap = np.clip(np.minimum(ends, stops) - np.maximum(lows, starts), 0.0, None)

@@ -107,8 +107,8 @@ def _suggestion(suggestion: Suggestion, script: Script) -> dict[str, Any]:
     if not suggestion.missing:
         return {**asdict(suggestion), "ddl": script.insert(suggestion)}
     each = suggestion.rows_per_unit
-    unit = ", proposed as the unit" if each else ""
-    return {"attribute": suggestion.attribute, "reason": f"left out: {suggestion.missing}{unit}", "rows_per_unit": each}
+    unit = ", and proposed as the unit" if each else ""
+    return {"attribute": suggestion.attribute, "reason": f"left out{unit}: {suggestion.missing}", "rows_per_unit": each}
 
 
 def _home(session: Session, relation: Relation) -> Name:

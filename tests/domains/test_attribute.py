@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mwem_sql.database.ticks import Tick
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.domain import Domain
-from mwem_sql.errors import MwemError
+from mwem_sql.errors import DomainError, MwemError
 
 
 @settings(deadline=None, max_examples=100)

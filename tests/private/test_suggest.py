@@ -177,7 +177,7 @@ def test_an_id_is_proposed_as_the_unit(con: duckdb.DuckDBPyConnection, value: st
         assert con.execute(f'SELECT max(n) FROM (SELECT count(*) AS n FROM t GROUP BY "{name}")').fetchall() == [
             (most,)
         ]
-        assert f"each in about as many rows as the others, {most} at most: an id" in found.missing
+        assert f"values, each in about as many rows, {most} at most" in found.missing
 
 
 def test_of_several_ids_the_one_with_the_most_rows_is_the_unit(con: duckdb.DuckDBPyConnection) -> None:
