@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from mwem_sql.domains.classes import Classes, Ints, Pieces, part_edges, piece_ends, with_outer
+from mwem_sql.domains.classes import Classes, Ints, part_edges, with_outer
 from mwem_sql.queries.arrays import Floats
 from mwem_sql.queries.linear import Block, LinearQuery, tell_apart
 
@@ -98,9 +96,8 @@ def _cut(own: Classes, parts: int) -> Classes:
         part = np.arange(known) * min(parts, known) // known
         codes = own.codes
     else:
-        begins = with_outer(own.attribute, part_edges(own.attribute, parts))
-        edges = np.array(begins, dtype=pieces.lows.dtype)
-        pieces = _pieces_from(pieces, np.union1d(pieces.lows, edges))
+        edges = np.array(with_outer(own.attribute, part_edges(own.attribute, parts)), dtype=pieces.lows.dtype)
+        pieces = pieces.cut(np.union1d(pieces.lows, edges))
         known, codes = pieces.known, own.holding(pieces)
         part = np.searchsorted(edges, pieces.lows, side="right") - 1
     sizes = np.bincount(codes[:known], pieces.sizes[:known], minlength=own.count)
@@ -108,11 +105,6 @@ def _cut(own: Classes, parts: int) -> Classes:
     if own.attribute.nullable:
         part = np.append(part, -2)
     return Classes(pieces, tell_apart(codes, part)).joined()
-
-
-def _pieces_from(own: Pieces, lows: npt.NDArray[Any]) -> Pieces:
-    """Pieces that begin at more places."""
-    return Pieces.spanning(own.attribute, lows, piece_ends(own.attribute, lows), own.bins[own.holding(lows)])
 
 
 def _free(name: str, taken: Mapping[str, object]) -> str:

@@ -5,7 +5,7 @@ Owns their columns. Must not read a private row itself, nor write the script: th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -38,14 +38,14 @@ SUGGESTION_COLUMNS = {
 """The script is last: a shell shows it alone."""
 
 
-def domain_rows(domain: Domain, relation: Relation) -> Iterator[dict[str, Any]]:
-    """What is declared of each column, and what it lacks."""
-    for column in relation.columns:
-        attribute = domain.attribute(column.name)
+def domain_rows(domain: Domain, types: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    """What is declared of each column, and what it lacks. `types` are those of columns of which nothing is declared."""
+    for name in domain.columns:
+        attribute = domain.attribute(name)
         if attribute is not None:
             yield _attribute(attribute)
         else:
-            yield {"attribute": column.name, "type": column.type, "lacks": domain.lacks(column.name)}
+            yield {"attribute": name, "type": types[name], "lacks": domain.lacks(name)}
 
 
 def _attribute(attribute: Attribute) -> dict[str, Any]:
@@ -107,8 +107,8 @@ def _suggestion(suggestion: Suggestion, script: Script) -> dict[str, Any]:
     if not suggestion.missing:
         return {**asdict(suggestion), "ddl": script.insert(suggestion)}
     each = suggestion.rows_per_unit
-    unit = ", and proposed as the unit" if each else ""
-    return {"attribute": suggestion.attribute, "reason": f"left out{unit}: {suggestion.missing}", "rows_per_unit": each}
+    unit = ", proposed as the unit" if each else ""
+    return {"attribute": suggestion.attribute, "reason": f"left out: {suggestion.missing}{unit}", "rows_per_unit": each}
 
 
 def _home(session: Session, relation: Relation) -> Name:
