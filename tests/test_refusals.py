@@ -246,6 +246,10 @@ CASES = [*TABLES, *OPTIONS, *OUTPUTS, *WORKLOADS, *DOMAINS, *BUILDERS, *CAPS]
 UNCALLED = "no test"
 # Refusals that need another process, a damaged file, two databases or millions of rows; and those that no surface leads to. By function, module or folder, the test that calls them.
 ELSEWHERE = {
+    "mwem_sql.domains.attribute._check_edges": "domains/test_attribute.py", "mwem_sql.releases.answer.average": "sql/quantiles.test",
+    "mwem_sql.releases.answer.read_given": "sql/quantiles.test", "mwem_sql.releases.quantile": "sql/quantiles.test",
+    "mwem_sql.releases.request.parse": "releases/test_request.py", "mwem_sql.releases.sample": "sql/samples.test",
+    "mwem_sql.releases.store.check_standing": "sql/withdraw.test", "mwem_sql.releases.withdrawal": "sql/withdraw.test",
     "mwem_sql.accounting.accountant.debit": "accounting/test_budget.py", "mwem_sql.accounting.accountant.fault": "accounting/test_budget.py",
     "mwem_sql.accounting.accounts._check_no_ledger": "sql/attached.test", "mwem_sql.accounting.ledger._cap_with_unit": "surface/test_attaching.py",
     "mwem_sql.accounting.accounts._home": UNCALLED, "mwem_sql.accounting.accounts.ledger_of": "sql/attached.test",
