@@ -336,7 +336,7 @@ def _row(stretches: _Stretches, share: float, counted: _Counted, differences: _D
             most[number] = min(most[number], high + (1 - share) * counted.off_list)
         first, last = _window(least, most, counted.may_have)
     # The model has other noise, and may have parts of rows.
-    first, last = min(first, found), max(last, found)
+    first, last = (min(first, found), max(last, found)) if counted.rows > 0 else (0, len(stretches) - 1)
     before = float(at_most[found - 1]) if found else 0.0
     here = float(at_most[found]) if found < len(at_most) else counted.rows
     inside = (share * counted.rows - before) / (here - before) if here > before else 1.0
