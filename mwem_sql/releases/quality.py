@@ -21,7 +21,7 @@ QUALITY = {
 }  # fmt: skip
 """`round` is the step of mwem.measurements that first measured it directly, `noise` the standard deviation of what is known of a cell then, `width` that of an interval:
 of both the median over cells. `mean_error` is the certified mean error of the workload's queries of its kind, all of whose cells were measured or not; 95 times in 100 it is
-within `mean_error_within` of the truth. NULL without a certificate."""
+within `mean_error_within` of the truth. Both are shares of all rows: those in a wrong cell. NULL without a certificate."""
 
 
 def quality(session: Session, output: str, confidence: float) -> Iterator[dict[str, Any]]:
@@ -39,7 +39,8 @@ def quality(session: Session, output: str, confidence: float) -> Iterator[dict[s
     rows = known[0].to_pylist()
     compiled = ready.compile(Workload(tuple(map(query_of, rows))))
     measured = Known(ready.stored.classes, store.measurements_of(con, ready.stored), compiled)
-    certified = {True: mean_error(known[1], ["directly"]), False: mean_error(known[1], ["others"])}
+    total = float(ready.stored.facts["total"])
+    certified = {flag: mean_error(known[1], total, [part]) for flag, part in ((True, "directly"), (False, "others"))}
     noise, steps = np.full(len(rows), np.nan), dict[int, int | None]()
     for numbers, asked in measured.questions([query.linear for query in compiled.queries]):
         exact = measured.families.exact(asked)
