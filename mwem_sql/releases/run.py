@@ -194,7 +194,8 @@ def _run_and_store(
             "measurements": measurements.table(plan.problem, plan.asked, outcome, classes), "factors": _factors(state),
             "bounds": known, "certificates": bounds.certificate(outcome), "workloads": notes.workload_rows(spelled_out(compiled.domain, request.workload)),
         }  # fmt: skip
-        release = store.write(session.cursor(), output, facts, columns, tables)
+        off = beyond.sentences(state, classes)
+        release = store.write(session.cursor(), output, facts, columns, tables, off)
     except duckdb.Error as error:
         raise refuse(
             OutputError,
@@ -202,7 +203,7 @@ def _run_and_store(
             f"output ({output}) could not be written ({str(error).splitlines()[0]})",
             "make room or check the database; the budget of this call is spent",
         ) from None
-    return facts | {"release": release, "beyond": beyond.sentences(state, classes)}
+    return facts | {"release": release, "beyond": off}
 
 
 def _run(session: Session, request: Request, plan: Plan, held: engine.Held) -> Outcome:

@@ -22,9 +22,11 @@ def test_a_query_on_one_line(query: dict[str, object], line: str) -> None:
     assert card._asked(query) == line
 
 
-def test_long_lists_are_cut_and_bars_quoted() -> None:
-    assert (
-        card._values({"values": [str(k) for k in range(40)]}) == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, ... (40 in all)"
-    )
-    assert card._values({"low": "0", "high": "9"}) == "0 to 9"
+def test_bars_are_quoted() -> None:
     assert card._cell("a|b\nc") == "a\\|b c"
+
+
+def test_rows_off_the_domain_are_said() -> None:
+    assert card._off([]) == []
+    said = card._off([{"attribute": "cut", "where": "that is not on its list", "share": 0.1123}])
+    assert "- `cut` that is not on its list: about 11%" in said
