@@ -270,7 +270,7 @@ def _report(session: Session, arguments: dict[str, Any], _: list[str] | None) ->
     ready = answer.answerer(session, output, "mwem_report")
     workload = ready.workload("mwem_report")
     rows = ready.rows(workload) if compared is None else compare.compare(session, compared, output, workload)
-    return report.write(session, ready.stored, rows, compared, arguments["path"])
+    return report.write(session, ready, rows, compared, arguments["path"])
 
 
 def _export(session: Session, arguments: dict[str, Any], _: list[str] | None) -> Rows:
