@@ -54,7 +54,7 @@ def _wide(letter: str) -> float:
     """How wide a letter is beside a small one: signs of East Asia are twice that."""
     if letter in "WMm@" or east_asian_width(letter) in "WF":
         return 1.9
-    return 1.3 if letter.isupper() else 1.0
+    return 1.3 if letter.isupper() else 1.15 if letter.isdigit() else 1.0
 
 
 Ends: TypeAlias = Sequence[tuple[float, float] | None]
@@ -134,17 +134,17 @@ def heat(rows: Sequence[str], across: Sequence[str], values: Floats, title: str)
     for j, label in enumerate(across):  # aslant, so that each column has its name
         turned = f'transform="translate({left + (j + 0.5) * wide + 4:.1f} {foot + 10:.1f}) rotate(-40)"'
         parts.append(f"<g {turned}>{_text(0, 0, _shortened(label, 15), 'end', 'quiet')}</g>")
-    return _svg(foot + 16 + min(longest, 15) * LETTER * 0.64, parts, title)
+    return _svg(foot + 26 + min(longest, 15) * LETTER * 0.64, parts, title)
 
 
 def matrix(names: Sequence[str], shades: Sequence[Sequence[tuple[str, str]]], title: str) -> str:
     """A square for each pair of names, below the diagonal: its class of the style sheet, and what it stands for."""
     left, longest = 112.0, min(15.0, max(sum(map(_wide, name)) for name in names))
-    foot_room = 14 + longest * LETTER * 0.64
-    size = min(26.0, (WIDTH - left) / max(1, len(names)))
+    foot_room = 26 + longest * LETTER * 0.64
+    size = min(26.0, (WIDTH - left - 8) / max(1, len(names)))
     parts = []
     for i, name in enumerate(names):
-        parts.append(_text(left - 4, (i + 0.5) * size + 4, _shortened(name, 18), "end"))
+        parts.append(_text(left - 4, (i + 0.5) * size + 4, _shortened(name, 15), "end"))
         for j, (kind, said) in enumerate(shades[i][: i + 1]):
             pair = name if i == j else f"{name}, {names[j]}"
             parts.append(
@@ -169,7 +169,7 @@ def dots(values: Sequence[float], labels: Sequence[str], mark: float, title: str
     def height(value: float) -> float:
         return 8 + 100 * (top - log10(value)) / (top - bottom)
 
-    left = 40
+    left = 48
     ends = [
         value for value in (shown.max(initial=mark), shown.min(initial=mark)) if abs(height(value) - height(mark)) > 11
     ]

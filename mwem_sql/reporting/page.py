@@ -67,6 +67,7 @@ def make(
         output=escape(str(stored.name)),
         verdict=_verdict(facts, asked),
         questions=_questions(asked),
+        pairs_link='<a href="#pairs">pairs</a>' if len(stored.classes) > 1 else "",
         pairs=_known(verdict.pairs(list(stored.classes), measurements, float(facts["total"]))),
         banners="".join(f'<p class="banner" role="alert">{escape(text)}</p>' for text in _banners(facts, compared)),
         facts="".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in _facts(facts)),
@@ -135,7 +136,7 @@ def _known(found: verdict.Pairs) -> str:
         if kind in used
     )
     more = f"<p>{found.left_out:,} more attributes are not in this picture.</p>" if found.left_out else ""
-    picture = charts.matrix(found.names, found.shades, "Which pairs of attributes were measured together, and how well")
+    picture = charts.matrix(found.names, found.shades, "Pairs of attributes that are known together, and how well")
     return (
         '<section id="pairs"><h2>Which pairs are known, and how well</h2>'
         '<p class="quiet">A square for each pair of attributes; on the slope, each attribute by itself. What is not measured together is a guess from each alone.</p>'
