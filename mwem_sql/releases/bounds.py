@@ -116,9 +116,7 @@ def _noise(problem: Problem, outcome: Outcome, queries: Sequence[LinearQuery]) -
     return float(np.mean(shares)) if shares else None
 
 
-def mean_error(
-    figures: pa.Table, total: float, parts: Sequence[str] = CERTIFIED
-) -> tuple[float | None, float | None]:
+def mean_error(figures: pa.Table, total: float, parts: Sequence[str] = CERTIFIED) -> tuple[float | None, float | None]:
     """The mean error of the certified queries of some kinds, and how far the true mean is from that at most, 95 times in 100; None if there are none.
 
     Both are shares of all rows, of which there are `total`: those that are in a wrong cell. Neither is above 1.

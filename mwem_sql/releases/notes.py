@@ -25,7 +25,11 @@ MOST_VALUES = 8
 
 
 def comment(
-    con: duckdb.DuckDBPyConnection, name: Name, facts: Mapping[str, Any], classes: Mapping[str, Classes], off: Sequence[str]
+    con: duckdb.DuckDBPyConnection,
+    name: Name,
+    facts: Mapping[str, Any],
+    classes: Mapping[str, Classes],
+    off: Sequence[str],
 ) -> None:
     """Say on an output, and on each of its columns, what it is and where to look; `off` are sentences of rows off the domain."""
     budget = f"epsilon {facts['epsilon']:g}, delta {facts['delta']:g}"

@@ -195,7 +195,7 @@ def _run_and_store(
             "bounds": known, "certificates": bounds.certificate(outcome), "workloads": notes.workload_rows(spelled_out(compiled.domain, request.workload)),
         }  # fmt: skip
         off = beyond.sentences(state, classes)
-        release = store.write(session.cursor(), output, facts, columns, tables, off)
+        release = store.write(session.cursor(), output, facts, columns, tables, off=off)
     except duckdb.Error as error:
         raise refuse(
             OutputError,

@@ -65,7 +65,7 @@ class Stored:
 
 
 def write(
-    con: duckdb.DuckDBPyConnection, name: Name, facts: Mapping[str, Any], rows: Rows, tables: Mapping[str, pa.Table], off: Sequence[str] = (),
+    con: duckdb.DuckDBPyConnection, name: Name, facts: Mapping[str, Any], rows: Rows, tables: Mapping[str, pa.Table], *, off: Sequence[str] = (),
 ) -> int:  # fmt: skip
     """Store everything in one transaction and return the release's number. The output of an older version is replaced. `tables` are those of the schema mwem.
 

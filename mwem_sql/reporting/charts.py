@@ -119,7 +119,7 @@ def heat(rows: Sequence[str], across: Sequence[str], values: Floats, title: str)
     wide, high = (WIDTH - left) / len(across), max(12.0, 150 / len(rows))
     parts = []
     for i, row in enumerate(rows):
-        parts.append(_text(left - 4, (i + 0.5) * high + 4, _shortened(row, 15), "end"))
+        parts.append(_text(left - 4, (i + 0.5) * high + 4, _shortened(row, 14), "end"))
         for j, column in enumerate(across):
             share = np.sqrt(max(0.0, float(values[i, j])) / most)
             parts.append(

@@ -67,6 +67,7 @@ def make(
         output=escape(str(stored.name)),
         verdict=_verdict(facts, asked),
         questions=_questions(asked),
+        score=_score(facts, str(stored.name)),
         pairs_link='<a href="#pairs">pairs</a>' if len(stored.classes) > 1 else "",
         pairs=_known(verdict.pairs(list(stored.classes), measurements, float(facts["total"]))),
         banners="".join(f'<p class="banner" role="alert">{escape(text)}</p>' for text in _banners(facts, compared)),
@@ -122,6 +123,20 @@ def _question(own: verdict.Question) -> str:
     return (
         f'<li><span class="asked" dir="auto">{escape(own.name)}</span> <span class="use {use}">{QUOTE[use]}</span>'
         f'<br><span class="quiet small">measured: {escape(own.measured)}{off}. <span dir="auto">{escape(own.example)}</span></span></li>'
+    )
+
+
+def _score(facts: Mapping[str, Any], output: str) -> str:
+    """One figure for those who compare products: what the release says of itself, and where the others are."""
+    error = grade.mean_error(facts)
+    if error is None:
+        return ""
+    call = f"FROM mwem_quality('{output}', summary := true, compare := '...', target := '...')"
+    return (
+        '<section id="score"><h2>One score, to compare with</h2>'
+        f"<p>Rows in a wrong cell of a question, mean over the workload: <strong>{escape(error)}</strong>. It is private as the rest.</p>"
+        "<p>What others print (mean L1 distance of pairs, pMSE, difference of correlations, accuracy of a classifier) reads the private rows and is not private. "
+        f"For the curator: <code>{escape(call)}</code></p></section>"
     )
 
 

@@ -73,7 +73,7 @@ def _question(number: int, rows: Sequence[Mapping[str, Any]]) -> Question:
     order = ["directly", "in part", "never", "unknown"]
     example = ""
     if known:
-        answer, half, row = max(known, key=lambda own: own[0])
+        _, half, row = max(known, key=lambda own: own[0])
         cell = ", ".join("NULL" if part is None else part for part in row.get("cell") or ())
         example = f"{cell}: " * bool(cell) + f"{row['answer']:,.{_digits(half)}f} ± {half:,.{_digits(half)}f}"
     return Question(

@@ -33,9 +33,8 @@ from mwem_sql.errors import DomainError, MwemError, OptionError, WorkloadError, 
 from mwem_sql.private import engine
 from mwem_sql.private.engines.opening import check_no_secret
 from mwem_sql.private.suggest import suggest_domain
-from mwem_sql.releases import answer, compare
+from mwem_sql.releases import answer, compare, quality
 from mwem_sql.releases.explain import plan_rows
-from mwem_sql.releases.quality import QUALITY, quality
 from mwem_sql.releases.request import Request, read_whole
 from mwem_sql.releases.run import run_release
 from mwem_sql.releases.summary import SUMMARY
@@ -259,9 +258,7 @@ def _compare(session: Session, arguments: dict[str, Any], queries: list[str] | N
 
 
 def _quality(session: Session, arguments: dict[str, Any], _: list[str] | None) -> Rows:
-    function = "mwem_quality"
-    confidence = answer.read_confidence(arguments["confidence"], function)
-    return quality(session, _name(arguments, "output", function), confidence)
+    return quality.asked(session, _name(arguments, "output", "mwem_quality"), arguments)
 
 
 def _report(session: Session, arguments: dict[str, Any], _: list[str] | None) -> Rows:
@@ -437,7 +434,7 @@ FUNCTIONS = (
         {**_ANSWER, "true_answer": "DOUBLE", "answer": "DOUBLE", "error": "DOUBLE", **_INTERVAL, "binning_error": "DOUBLE", "note": "VARCHAR"},
         _compare,
     ),
-    Function("mwem_quality", QUALITY, _quality),
+    Function("mwem_quality", quality.QUALITY, _quality),
     Function("mwem_report", {"file": "VARCHAR", "bytes": "BIGINT", "private": "BOOLEAN"}, _report),
     Function("mwem_export", {"file": "VARCHAR", "bytes": "BIGINT"}, _export),
     Function(

@@ -52,6 +52,9 @@ PARAMETERS = {
     "mwem_ranges.count": "How many ranges.",
     "mwem_ranges.seed": "The same number makes the same ranges again.",
     "mwem_report.compare": "The private table by its name: true answers beside the released ones. NOT PRIVATE.",
+    "mwem_quality.summary": "true: scores of the whole release, a row each, instead of its queries.",
+    "mwem_quality.compare": "The private table by its name, with summary: scores that others print. NOT PRIVATE. Needs pip install 'mwem-sql[quality]'.",
+    "mwem_quality.target": "A column with a list of values, with compare: how well a classifier that was trained on synthetic rows predicts it in true ones.",
     "mwem_report.path": "The file to write: 'report.html'.",
 }
 """By name, or by function and name where the same name means something else."""
@@ -178,6 +181,10 @@ COLUMNS: dict[str, dict[str, str]] = {
         "width": "How wide an interval is, the median over cells.",
         "mean_error": "Share of the rows in a wrong cell: the certified mean over the workload's queries of this kind, those all of whose cells were measured, or the others. NULL without a certificate.",
         "mean_error_within": "95 times in 100, `mean_error` is within this of the truth.",
+        "score": "Of a summary: the figure that `name` says. NULL otherwise, as the next three.",
+        "low": "The true figure is above this and below high, 95 times in 100; NULL where that is not known.",
+        "high": "See low.",
+        "note": "What the score means, with which settings, and whether it is private.",
     },
     "mwem_report": {**_FILE, "private": "Whether the page may be published."},
     "mwem_export": _FILE,

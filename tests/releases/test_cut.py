@@ -72,7 +72,11 @@ def test_card_and_comments_say_it(sales: Connection, tmp_path: Path) -> None:
     card = json.loads((tmp_path / "r.json").read_text("utf-8"))["mwem_card"]
     price, kind = (next(own for own in card["attributes"] if own["name"] == name) for name in ("price", "kind"))
     assert [float(text) for text in price["cells_begin_at"]] == [0, 250, 500, 750]
-    assert (price["cells"], price["values_inside_a_cell"], price["off_the_domain"]) == (4, "drawn", "shown as the bound")
+    assert (price["cells"], price["values_inside_a_cell"], price["off_the_domain"]) == (
+        4,
+        "drawn",
+        "shown as the bound",
+    )
     assert (kind["values"], kind["off_the_domain"], kind["nullable"]) == (["book", "it's", "pen"], "NULL", True)
     off = {(own["attribute"], own["where"]): own["share"] for own in card["off_the_domain"]}
     assert off["kind", "that is not on its list"] == pytest.approx(0.25, abs=0.05)

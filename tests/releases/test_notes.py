@@ -88,7 +88,10 @@ def test_values_are_cut_and_open_ones_said(con: Connection) -> None:
            CREATE TABLE w AS SELECT ['city'] AS group_by; CALL mwem_release('people', w, 1)"""
     )
     (text,) = comments(con)[1].values()
-    assert "one of '0''s', '1''s', '2''s', '3''s', '4''s', '5''s', '6''s', '7''s' and 2 more or NULL; values off the list count as '(other)', and are NULL in the rows;" in text
+    assert (
+        "one of '0''s', '1''s', '2''s', '3''s', '4''s', '5''s', '6''s', '7''s' and 2 more or NULL; values off the list count as '(other)', and are NULL in the rows;"
+        in text
+    )
 
 
 def test_the_workload_is_stored_and_can_be_asked_again(con: Connection) -> None:

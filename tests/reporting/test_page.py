@@ -133,7 +133,9 @@ def test_how_far_off_questions_are_is_said_with_how_sure_that_is(con: Connection
     stored = store.load(con.cursor(), "certified", Session.of(con).place, "test")
     text = page.make(stored, store.measurements_of(con.cursor(), stored).to_pylist(), [], None)
     assert re.search(r"<dt>in wrong cells, for a question</dt><dd>(not known better than )?[\d.]+%( ± [\d.]+%)? of the rows</dd>", text)  # fmt: skip
-    assert "in wrong cells, for a question" not in made(con, [])
+    assert 'id="score"' in text and "mwem_quality(&#x27;memory.main.certified&#x27;, summary := true" in text
+    plain = made(con, [])
+    assert "in wrong cells, for a question" not in plain and 'id="score"' not in plain
 
 
 def test_the_first_screen_says_what_may_be_quoted(con: Connection) -> None:
