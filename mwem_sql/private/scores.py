@@ -14,8 +14,7 @@ import duckdb
 import numpy as np
 from sqlglot import exp
 
-from mwem_sql.database.ticks import as_text, cast
-from mwem_sql.domains.attribute import Attribute
+from mwem_sql.database.ticks import as_text, cast, scale_of
 from mwem_sql.errors import OptionError, refuse
 from mwem_sql.queries.arrays import Floats, Integers
 
@@ -40,6 +39,17 @@ class Score:
     note: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class Field:
+    """A column that both tables have: a list of texts, or all from `low` to `high`, in ticks of its type."""
+
+    name: str
+    type: str
+    values: Sequence[str] | None
+    low: float
+    high: float
+
+
 def check_library(function: str, what: str) -> None:
     """Refuse before anything is read or noted."""
     try:
@@ -58,7 +68,7 @@ def scores(
     con: duckdb.DuckDBPyConnection,
     true: exp.Expr,
     synthetic: exp.Expr,
-    attributes: Sequence[Attribute],
+    fields: Sequence[Field],
     target: str | None,
 ) -> list[Score]:
     """All scores of a table of synthetic rows.
@@ -67,7 +77,7 @@ def scores(
         None. This reads private rows, and its figures have no noise.
     """
     there, here = (
-        [_Column(own, values) for own, values in zip(attributes, _fetched(con, tree, attributes), strict=True)]
+        [_Column(own, values) for own, values in zip(fields, _fetched(con, tree, fields), strict=True)]
         for tree in (true, synthetic)
     )
     own = [_pairs(there, here), _correlations(there, here), _propensity(there, here)]
@@ -75,14 +85,14 @@ def scores(
 
 
 class _Column:
-    """The values of an attribute in some rows: texts of a list, or numbers; None and NaN for NULL."""
+    """The values of a field in some rows: texts of a list, or numbers; None and NaN for NULL."""
 
-    def __init__(self, attribute: Attribute, values: Any) -> None:
-        self.attribute = attribute
-        listed = attribute.values
+    def __init__(self, field: Field, values: Any) -> None:
+        self.field = field
+        listed = field.values
         if listed is None:
             self.numbers: Floats | None = np.array([np.nan if value is None else value for value in values])
-            low, high = float(attribute.least), float(attribute.most)
+            low, high = field.low, field.high
             place = np.floor((np.nan_to_num(self.numbers, nan=low) - low) / max(high - low, 1e-300) * BINS)
             self.codes: Integers = np.where(np.isnan(self.numbers), BINS, np.clip(place, 0, BINS - 1)).astype(np.int64)
             self.count = BINS + 1
@@ -94,11 +104,15 @@ class _Column:
             self.count = len(listed) + 2
 
 
-def _fetched(con: duckdb.DuckDBPyConnection, tree: exp.Expr, attributes: Sequence[Attribute]) -> Iterator[list[Any]]:
+def _fetched(con: duckdb.DuckDBPyConnection, tree: exp.Expr, fields: Sequence[Field]) -> Iterator[list[Any]]:
     values: list[exp.Expr] = []
-    for own in attributes:
-        column = exp.column(own.name, quoted=True)
-        value = as_text(column, own.type) if own.values is not None else cast(own.ordered.measure(column), "DOUBLE")
+    for own in fields:
+        column, scale = exp.column(own.name, quoted=True), scale_of(own.type)
+        value = (
+            as_text(column, own.type)
+            if own.values is not None or scale is None
+            else cast(scale.measure(column), "DOUBLE")
+        )
         values.append(exp.alias_(value, f"c{len(values)}"))
     size, seed = exp.Literal.number(MOST_ROWS), exp.Literal.number(SEED)
     select = exp.select(*values).from_(tree.copy())
@@ -147,12 +161,12 @@ def _features(columns: Sequence[_Column], *, without: str | None = None) -> Floa
     """A column of zeros and ones for each value of a list; numbers from 0 to 1, and whether they are NULL."""
     parts: list[Floats] = []
     for own in columns:
-        if own.attribute.name == without:
+        if own.field.name == without:
             continue
         if own.numbers is None:
             parts.append(np.eye(own.count)[own.codes])
         else:
-            low, high = float(own.attribute.least), float(own.attribute.most)
+            low, high = own.field.low, own.field.high
             scaled = np.nan_to_num((own.numbers - low) / max(high - low, 1e-300))
             parts.append(np.stack([np.clip(scaled, 0, 1), np.isnan(own.numbers)], axis=1))
     return np.concatenate(parts, axis=1) if parts else np.zeros((len(columns[0].codes), 1))
@@ -177,7 +191,7 @@ def _classifier(true: Sequence[_Column], synthetic: Sequence[_Column], target: s
     """How a classifier of one column does on true rows that it has not seen."""
     from sklearn.ensemble import HistGradientBoostingClassifier  # noqa: PLC0415
 
-    place = next(k for k, own in enumerate(true) if own.attribute.name == target)
+    place = next(k for k, own in enumerate(true) if own.field.name == target)
     generator = np.random.default_rng(SEED)
     is_tested = generator.random(len(true[place].codes)) < TESTED
     tested, labels = _features(true, without=target)[is_tested], true[place].codes[is_tested]

@@ -16,6 +16,7 @@ from mwem_sql.compiler.written import as_written
 from mwem_sql.database import catalog
 from mwem_sql.database.dialect import fold
 from mwem_sql.database.session import Session
+from mwem_sql.domains.attribute import Attribute
 from mwem_sql.errors import OptionError, TableError, did_you_mean, refuse
 from mwem_sql.private import engine, scores, truth
 from mwem_sql.releases.answer import CONFIDENCE, answerer, divided, or_null
@@ -53,9 +54,14 @@ def compare_scores(session: Session, stored: Stored, table: str, target: str | N
     if missing:
         what = f"compare ({table!r}) has no column {missing[0]!r}"
         raise refuse(OptionError, function, what, f"name the table that {stored.name.table} was made from")
-    attributes = [stored.domain[name] for name in stored.classes]
+    fields = [_field(own.attribute) for own in stored.classes.values()]
     with ledger_of(con, relation, session.place, function).noted(session.cursor, str(stored.name), function):
-        return scores.scores(session.meaning(), relation.tree(), stored.name.tree(), attributes, target)
+        return scores.scores(session.meaning(), relation.tree(), stored.name.tree(), fields, target)
+
+
+def _field(own: Attribute) -> scores.Field:
+    low, high = (0.0, 0.0) if own.values is not None else (float(own.least), float(own.most))
+    return scores.Field(name=own.name, type=own.type, values=own.values, low=low, high=high)
 
 
 def _target(stored: Stored, target: str, function: str) -> str:
