@@ -193,13 +193,18 @@ CREATE OR REPLACE MACRO mwem_compare(private_table, output, workload, confidence
                     FROM query_table(workload) AS __mwem_row)));
 
 -- Every query of a release's workload: whether it was measured, how wide its intervals are, with how much noise and in which step.
+-- With summary := true scores of the whole release instead; with compare := 'adult' also those that others print (mean L1 of pairs, pMSE, correlations), NOT PRIVATE,
+-- and with target := 'income' how well a classifier does that was trained on synthetic rows.
 -- Example: FROM mwem_quality('adult_synthetic')  ->  1, age > 40, 1, directly, 12, 17.4, 71.7
--- Cost: nothing
-CREATE OR REPLACE MACRO mwem_quality(output, confidence := 0.95) AS TABLE
+-- Cost: nothing; with compare it reads private rows, and the ledger notes it
+CREATE OR REPLACE MACRO mwem_quality(output, confidence := 0.95, summary := false, compare := NULL, target := NULL) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_quality(to_json({
             output: output::VARCHAR,
             confidence: confidence::VARCHAR,
+            summary: summary,
+            compare: compare,
+            target: target,
             context: {database: current_database(), schema: current_schema(), settings: {
             TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
             integer_division: current_setting('integer_division'),

@@ -38,10 +38,13 @@ ALTER TABLE releases ADD COLUMN IF NOT EXISTS asked JSON;              -- the re
 
 -- Files that were written before answers had intervals: what is not there is 'unknown' in them.
 ALTER TABLE releases ADD COLUMN IF NOT EXISTS measured INTEGER;      -- rows of the workload that are sums of what was measured
-ALTER TABLE releases ADD COLUMN IF NOT EXISTS mean_error DOUBLE;     -- of the certified queries, with noise; NULL without a certificate
+ALTER TABLE releases ADD COLUMN IF NOT EXISTS mean_error DOUBLE;     -- share of the rows in a wrong cell of a query, the mean over the certified ones, with noise; NULL without a certificate
 
 -- Files that were written before it was said how far off that is.
 ALTER TABLE releases ADD COLUMN IF NOT EXISTS mean_error_within DOUBLE;  -- how far the true mean is from mean_error at most, 95 times in 100
+
+-- Files that were written before the summary had a word for it.
+ALTER TABLE releases ADD COLUMN IF NOT EXISTS wrong DOUBLE;          -- share of the rows that are to be expected in a wrong cell of a query, by noise and certificate, at most 1
 
 -- One row per measurement, in the order of the rounds.
 CREATE TABLE IF NOT EXISTS measurements (
@@ -99,6 +102,8 @@ CREATE TABLE IF NOT EXISTS certificates (
     noise VARCHAR NOT NULL,             -- laplace or gaussian
     scale DOUBLE NOT NULL               -- of the noise on value
 );
+-- Files that were written before errors were shares of the rows.
+ALTER TABLE certificates ADD COLUMN IF NOT EXISTS possible DOUBLE;   -- the most that value can be without noise, in parts of all rows: 1 of a query with one cell, 2 of others, the mean over them
 
 -- What is known of each query of the workload, in its order.
 CREATE TABLE IF NOT EXISTS bounds (

@@ -29,9 +29,9 @@ MOST_CELLS: Final = 2**21
 """Queries that are certified, and their cells together. Of a workload with more, some at even distances stand for all."""
 
 
-def sampled(queries: Sequence[LinearQuery]) -> list[int]:
+def sampled(queries: Sequence[LinearQuery], most: int = MOST_QUERIES) -> list[int]:
     """The numbers of those that are certified: all, or as many as are allowed, at even distances."""
-    count = min(len(queries), MOST_QUERIES)
+    count = min(len(queries), most)
     while count:
         numbers = [k * len(queries) // count for k in range(count)]
         if sum(queries[number].cells for number in numbers) <= MOST_CELLS:
@@ -63,8 +63,14 @@ def certify(kernel: Kernel, problem: Problem, share: Fraction, outcome: Outcome)
         rank = most_beyond(len(own)) + 1 if part == "most" else None
         leading = [queries[place].cells for place in own]
         taken = share * PARTS[part] / whole
-        out.append(Figure(part, len(own), kernel.certify(numbers[own], leading, vectors, taken, rank=rank)))
+        possible = 1.0 if part == "most" else float(np.mean([most_wrong(queries[place]) for place in own]))
+        out.append(Figure(part, len(own), kernel.certify(numbers[own], leading, vectors, taken, rank=rank), possible))
     return tuple(out)
+
+
+def most_wrong(query: LinearQuery) -> int:
+    """The most that the cells of a query can be off together, in parts of all rows: a row in a wrong cell is missing in one and too many in another."""
+    return 1 if query.cells == 1 else 2
 
 
 def most_beyond(queries: int) -> int:
@@ -74,10 +80,15 @@ def most_beyond(queries: int) -> int:
 
 def measured(problem: Problem, steps: Sequence[Step], queries: Sequence[LinearQuery]) -> list[bool]:
     """Whether each query is a sum of measured cells."""
+    return families(problem, steps).are_exact(queries)
+
+
+def families(problem: Problem, steps: Sequence[Step]) -> Families:
+    """All measurements of the workload's classes, ready for its queries."""
     sizes = {name: len(own) for name, own in problem.sizes.items()}
     known = problem.kernel_queries()
     answers = [_noisy(known[step.measurement.query], step) for step in steps if step.purpose != "detail"]
-    return Families(answers, sizes).are_exact(queries)
+    return Families(answers, sizes)
 
 
 def _noisy(query: LinearQuery, step: Step) -> Noisy:

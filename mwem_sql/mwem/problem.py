@@ -79,11 +79,15 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class Figure:
-    """A noisy figure of how far the answers to some queries are off: of how many, and which."""
+    """A noisy figure of how far the answers to some queries are off: of how many, and which.
+
+    `possible` is the most that it can be without noise, in parts of all rows: the mean over the queries.
+    """
 
     part: Part
     queries: int
     certified: Certified
+    possible: float = 2.0
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,16 +20,21 @@ FEWEST: Final = 0.01
 
 def sentences(state: State | Mixture, classes: Mapping[str, Classes]) -> list[str]:
     """One for each attribute and side that many rows are off, where cells tell these rows apart from all others."""
-    out = []
+    return [
+        f"about {100 * share:.0f}% of the rows have a {name} {where}"
+        for name, where, share in shares(state, classes)
+        if share >= FEWEST
+    ]
+
+
+def shares(state: State | Mixture, classes: Mapping[str, Classes]) -> Iterator[tuple[str, str, float]]:
+    """Of each attribute and side that cells tell apart from all others: its name, where the values are, and the share of the rows that have one."""
     for name, own in classes.items():
         if own.pieces.is_outer.any():
             weights = state.marginal([name])
             total = float(weights.sum())
             for where, codes in _cells(own):
-                share = float(weights[codes].sum()) / total if total > 0 else 0.0
-                if share >= FEWEST:
-                    out.append(f"about {100 * share:.0f}% of the rows have a {name} {where}")
-    return out
+                yield name, where, float(weights[codes].sum()) / total if total > 0 else 0.0
 
 
 def _cells(own: Classes) -> Iterator[tuple[str, list[int]]]:

@@ -17,8 +17,10 @@ from mwem_sql.accounting.tails import Spread, cumulants, half_width, half_widths
 from mwem_sql.compiler.blocks import CompiledQuery
 from mwem_sql.compiler.pipeline import Compiled
 from mwem_sql.mwem.bounds import BETA
-from mwem_sql.mwem.certificate import measured, most_beyond
+from mwem_sql.mwem.certificate import families, measured, most_beyond, most_wrong, sampled
 from mwem_sql.mwem.problem import Outcome, Problem
+from mwem_sql.queries.linear import LinearQuery
+from mwem_sql.releases import grade
 from mwem_sql.releases.intervals import BOUNDS_PART
 from mwem_sql.releases.known import KINDS
 from mwem_sql.workload import Query
@@ -32,15 +34,21 @@ _BOUNDS = pa.schema(
 _CERTIFICATES = pa.schema(
     {
         "part": pa.string(), "queries": pa.int32(), "beyond": pa.int32(), "value": pa.float64(), "noise": pa.string(), "scale": pa.float64(),
+        "possible": pa.float64(),
     }
 )  # fmt: skip
 
+CERTIFIED = ("directly", "others")
+"""The figures that together are about all certified queries."""
 MISS = 0.05
 """The chance that the mean error is further off than the summary says."""
 USEFUL = 0.02
 """Of all rows: the noise on the certificate's last figure from which on intervals do without it, and bounds have all of the chance to fail. Scales and n decide, not the figure."""
 MOST_BOUNDED = 20
 """Bounded queries that later questions are looked up in. More: a question takes longer; fewer: a bound that says more is missed."""
+
+MOST_NOISES = 100
+"""Measured queries whose noise is worked out for the word of the summary, at even distances. More: it takes longer."""
 
 Text = tuple[str | None, str | None, str | None]
 
@@ -74,21 +82,45 @@ def certificate(outcome: Outcome) -> pa.Table:
         {
             "part": figure.part, "queries": figure.queries, "beyond": most_beyond(figure.queries) if figure.part == "most" else 0,
             "value": figure.certified.value, "noise": "laplace" if figure.certified.kind == "pure" else "gaussian", "scale": figure.certified.scale,
+            "possible": figure.possible,
         }
         for figure in outcome.certificate
     ]  # fmt: skip
     return pa.Table.from_pylist(rows, schema=_CERTIFICATES)
 
 
-def facts(known: pa.Table, outcome: Outcome) -> dict[str, Any]:
-    """What the summary says: how many rows of the workload were measured, and the mean error over all that were certified."""
-    mean, within = mean_error(certificate(outcome))
-    counted = int(np.count_nonzero(known.column("measured").to_numpy()))
-    return {"measured": counted, "mean_error": mean, "mean_error_within": within}
+def facts(known: pa.Table, compiled: Compiled, problem: Problem, outcome: Outcome) -> dict[str, Any]:
+    """What the summary says: how many rows of the workload were measured, the mean error over all that were certified, and the share of rows in wrong cells."""
+    figures = certificate(outcome)
+    mean, within = mean_error(figures, outcome.total)
+    flags = known.column("measured").to_pylist()
+    exact = [query.linear for query, flag in zip(compiled.queries, flags, strict=True) if flag]
+    every, others = (_at_most(figures, outcome.total, parts) for parts in (CERTIFIED, ("others",)))
+    wrong = grade.wrong(len(exact) / len(flags), _noise(problem, outcome, exact), every, others)
+    return {"measured": len(exact), "mean_error": mean, "mean_error_within": within, "wrong": wrong}
 
 
-def mean_error(figures: pa.Table, parts: Sequence[str] = ("directly", "others")) -> tuple[float | None, float | None]:
-    """The mean error of the certified queries of some kinds, and how far the true mean is from that at most, 95 times in 100; None if there are none."""
+def _at_most(figures: pa.Table, total: float, parts: Sequence[str]) -> float | None:
+    mean, within = mean_error(figures, total, parts)
+    return None if mean is None or within is None else mean + within
+
+
+def _noise(problem: Problem, outcome: Outcome, queries: Sequence[LinearQuery]) -> float | None:
+    """Of queries that were measured, the share of the rows that noise alone puts in wrong cells, on average; None if there are none."""
+    known, shares = families(problem, outcome.steps), []
+    for number in sampled(queries, MOST_NOISES):
+        own = queries[number]
+        # Of Gaussian noise, which sums of noise are nearly, the mean absolute value.
+        off = math.sqrt(2 / math.pi) * float(np.sqrt(known.exact(own).sums.variances).sum()) / own.bound
+        shares.append(min(1.0, off / (most_wrong(own) * max(1.0, outcome.total))))
+    return float(np.mean(shares)) if shares else None
+
+
+def mean_error(figures: pa.Table, total: float, parts: Sequence[str] = CERTIFIED) -> tuple[float | None, float | None]:
+    """The mean error of the certified queries of some kinds, and how far the true mean is from that at most, 95 times in 100; None if there are none.
+
+    Both are shares of all rows, of which there are `total`: those that are in a wrong cell. Neither is above 1.
+    """
     rows = [row for row in figures.to_pylist() if row["part"] in parts]
     if not rows:
         return None, None
@@ -98,7 +130,9 @@ def mean_error(figures: pa.Table, parts: Sequence[str] = ("directly", "others"))
     spread = Spread(np.array([shares**2 @ each[:, 0]]), np.array([shares**4 @ each[:, 1]]))
     # Noise may take a small mean below 0.
     mean = max(0.0, float(shares @ np.array([row["value"] for row in rows])))
-    return mean, float(half_widths(spread, MISS)[0])
+    # Older files did not keep what is possible: twice all rows, of queries with several cells.
+    possible = max(1.0, total) * float(shares @ np.array([row.get("possible") or 2.0 for row in rows]))
+    return min(1.0, mean / possible), min(1.0, float(half_widths(spread, MISS)[0]) / possible)
 
 
 def text_of(query: Query) -> Text:

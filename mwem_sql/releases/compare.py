@@ -13,9 +13,14 @@ from mwem_sql.boundary import relations
 from mwem_sql.compiler.dialects.known import dialect_of
 from mwem_sql.compiler.pushdown import plan_pushdown
 from mwem_sql.compiler.written import as_written
+from mwem_sql.database import catalog
+from mwem_sql.database.dialect import fold
 from mwem_sql.database.session import Session
-from mwem_sql.private import engine, truth
+from mwem_sql.domains.attribute import Attribute
+from mwem_sql.errors import OptionError, TableError, did_you_mean, refuse
+from mwem_sql.private import engine, scores, truth
 from mwem_sql.releases.answer import CONFIDENCE, answerer, divided, or_null
+from mwem_sql.releases.store import Stored
 from mwem_sql.workload import Workload
 
 _FAILED = "SQL cannot evaluate it on every private row; the cause is withheld because it may quote a private value"
@@ -25,6 +30,50 @@ _ELSEWHERE = (
 _BY_BINS = (
     "groups are those of the domain, which SQL does not know (bins, values off the domain): the true answer is by these"
 )
+
+
+def compare_scores(session: Session, stored: Stored, table: str, target: str | None) -> list[scores.Score]:
+    """Scores of the synthetic rows beside the private table.
+
+    Privacy:
+        None: these are true figures, for the curator. The ledger notes that it was done.
+    """
+    function = "mwem_quality"
+    scores.check_library(function, f"compare ({table!r})")
+    con = session.cursor()
+    relation = relations.describe(con, table, session.place, function)
+    if relation.source is not None:
+        what = f"compare ({table!r}) is a table of another engine, whose rows are not brought here"
+        raise refuse(OptionError, function, what, "leave compare out; mwem_compare works")
+    if target is not None:
+        target = _target(stored, target, function)
+    if catalog.find(con, stored.name.quoted(), session.place) is None:
+        what = f"output ({stored.name}) is no longer there as a table"
+        raise refuse(TableError, function, what, "make the same release again: it costs nothing and writes the table anew")  # fmt: skip
+    missing = [name for name in stored.classes if fold(name) not in {fold(own.name) for own in relation.columns}]
+    if missing:
+        what = f"compare ({table!r}) has no column {missing[0]!r}"
+        raise refuse(OptionError, function, what, f"name the table that {stored.name.table} was made from")
+    fields = [_field(own.attribute) for own in stored.classes.values()]
+    with ledger_of(con, relation, session.place, function).noted(session.cursor, str(stored.name), function):
+        return scores.scores(session.meaning(), relation.tree(), stored.name.tree(), fields, target)
+
+
+def _field(own: Attribute) -> scores.Field:
+    low, high = (0.0, 0.0) if own.values is not None else (float(own.least), float(own.most))
+    return scores.Field(name=own.name, type=own.type, values=own.values, low=low, high=high)
+
+
+def _target(stored: Stored, target: str, function: str) -> str:
+    name = stored.domain.spelling.get(fold(target))
+    if name is None or name not in stored.classes:
+        what = f"target ({target!r}) is not a column of {stored.name.table}"
+        raise refuse(OptionError, function, what, f"{did_you_mean(target, list(stored.classes))}it has {', '.join(stored.classes)}")  # fmt: skip
+    values = stored.domain[name].values
+    if values is None or len(values) > scores.MOST_CLASSES:
+        what = f"target ({target!r}) is not a list of at most {scores.MOST_CLASSES} values"
+        raise refuse(OptionError, function, what, "name a column with a short list of values, or leave it out")
+    return name
 
 
 def compare(

@@ -5,8 +5,7 @@ Public inputs and released facts only, and no clock time.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import duckdb
@@ -15,8 +14,8 @@ import pyarrow as pa
 from mwem_sql.accounting.caps import protected
 from mwem_sql.database import catalog
 from mwem_sql.database.catalog import Name
-from mwem_sql.domains.attribute import Attribute
-from mwem_sql.domains.domain import Domain
+from mwem_sql.domains.classes import Classes
+from mwem_sql.releases.cut import Cut
 from mwem_sql.workload import Query, Workload
 
 MOST_COLUMNS = 200
@@ -26,8 +25,14 @@ MOST_VALUES = 8
 _OURS = "Synthetic rows by mwem_release"
 
 
-def comment(con: duckdb.DuckDBPyConnection, name: Name, facts: Mapping[str, Any]) -> None:
-    """Say on an output, and on each of its columns, what it is and where to look."""
+def comment(
+    con: duckdb.DuckDBPyConnection,
+    name: Name,
+    facts: Mapping[str, Any],
+    classes: Mapping[str, Classes],
+    off: Sequence[str],
+) -> None:
+    """Say on an output, and on each of its columns, what it is and where to look; `off` are sentences of rows off the domain."""
     budget = f"epsilon {facts['epsilon']:g}, delta {facts['delta']:g}"
     if not facts["private"]:
         budget += ", with a seed: NOT PRIVATE"
@@ -37,12 +42,12 @@ def comment(con: duckdb.DuckDBPyConnection, name: Name, facts: Mapping[str, Any]
         name,
         f"{_OURS} ({budget}; protects {protects}). How they were made: release {facts['release']} in mwem.releases,"
         f" mwem.measurements and mwem.workloads of this database. Sharper than these rows: mwem_answer and mwem_count."
-        f" DROP TABLE takes the rows only: the release stays, answers, and is charged. mwem_withdraw takes it back.",
+        f" DROP TABLE takes the rows only: the release stays, answers, and is charged. mwem_withdraw takes it back."
+        + "".join(f" {sentence[0].upper()}{sentence[1:]}." for sentence in [*used(facts), *off]),
     )
-    attributes = list(Domain.from_json(json.loads(facts["domain"])))
-    for attribute in attributes if len(attributes) <= MOST_COLUMNS else ():
-        text = f"Synthetic ({budget}); {_declared(attribute)}; release {facts['release']} in mwem.releases"
-        catalog.set_column_comment(con, name, attribute.name, text)
+    for column, own in classes.items() if len(classes) <= MOST_COLUMNS else ():
+        text = f"Synthetic ({budget}); {Cut.of(own).words(MOST_VALUES)}; release {facts['release']} in mwem.releases"
+        catalog.set_column_comment(con, name, column, text)
 
 
 def is_output(con: duckdb.DuckDBPyConnection, name: Name) -> bool:
@@ -57,17 +62,14 @@ def comment_withdrawn(con: duckdb.DuckDBPyConnection, name: Name, withdrawal: ob
         catalog.set_comment(con, name, f"WITHDRAWN {withdrawal}. {before}")
 
 
-def _declared(attribute: Attribute) -> str:
-    """The public domain in a few words."""
-    if attribute.values is None:
-        assert attribute.low is not None and attribute.high is not None
-        found = f"from {attribute.text(attribute.low)} to {attribute.text(attribute.high)}"
-        found += f", {attribute.cut}" if attribute.cut else ""
-    else:
-        more = len(attribute.values) - MOST_VALUES
-        found = "one of " + ", ".join(attribute.values[:MOST_VALUES]) + (f" and {more:,} more" if more > 0 else "")
-    beyond = "others are NULL" if attribute.values is not None else "what is beyond is shown as the bound"
-    return found + (f", {beyond}" if attribute.open else "")
+def used(facts: Mapping[str, Any]) -> list[str]:
+    """How many rows of a unit were used, in a sentence; nothing where rows are protected one by one."""
+    unit, most = facts["unit"], facts["rows_per_unit"]
+    if unit is None:
+        return []
+    return [
+        f"at most {most:,} {'row' if most == 1 else 'rows'} of each {unit} were used: all counts are of these rows, and rows beyond were left out"
+    ]
 
 
 def workload_rows(workload: Workload) -> pa.Table:

@@ -27,7 +27,7 @@ from mwem_sql.database.dialect import fold
 from mwem_sql.database.garbage import uncollected
 from mwem_sql.database.session import Session, lock, transaction
 from mwem_sql.errors import RELEASE, BudgetError, OutputError, TableError, refuse
-from mwem_sql.releases import store
+from mwem_sql.releases import beyond, store
 from mwem_sql.releases.changes import changes, in_short
 from mwem_sql.releases.request import OPTIONS, Request
 from mwem_sql.synthesis.values import draw_rows
@@ -155,10 +155,11 @@ def restore_table(session: Session, request: Request, output: Name) -> None:
     con = session.cursor()
     if catalog.find(con, output.quoted(), session.place) is None:
         stored = store.load(con, output.quoted(), session.place, RELEASE)
-        columns = draw_rows(stored.state(), stored.classes, stored.facts["rows"], np.random.default_rng(request.seed))
+        state = stored.state()
+        columns = draw_rows(state, stored.classes, stored.facts["rows"], np.random.default_rng(request.seed))
         writing = session.cursor()
         with transaction(writing):
-            store.write_table(writing, output, stored.facts, columns)
+            store.write_table(writing, output, stored.facts, columns, beyond.sentences(state, stored.classes))
 
 
 def check_unfinished(con: duckdb.DuckDBPyConnection, ledger: Ledger, request_hash: str, output: Name) -> None:

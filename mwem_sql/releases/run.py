@@ -39,7 +39,7 @@ from mwem_sql.private import engine
 from mwem_sql.private.engines.protocol import Snapshot
 from mwem_sql.private.kernel import Kernel
 from mwem_sql.private.noise import OpenDPNoise, SeededNoise
-from mwem_sql.releases import beyond, bounds, measurements, notes, reuse, store
+from mwem_sql.releases import beyond, bounds, grade, measurements, notes, reuse, store
 from mwem_sql.releases.plan import Plan, make_plan
 from mwem_sql.releases.request import Request
 from mwem_sql.releases.summary import SUMMARY
@@ -184,7 +184,7 @@ def _run_and_store(
         "queries": len(compiled.queries), "attributes": len(compiled.classes), "cells": state.cells,
         "total": outcome.total, "total_is_public": request.total is not None, "unit": request.unit,
         "rows_per_unit": request.rows_per_unit, "private": request.seed is None,
-        **bounds.facts(known, outcome),
+        **bounds.facts(known, compiled, plan.problem, outcome),
         "domain": json.dumps(_published(compiled).to_json()), "grid": json.dumps(store.classes_to_json(classes)),
     }  # fmt: skip
     say(News(request.table, "rows"))
@@ -194,7 +194,8 @@ def _run_and_store(
             "measurements": measurements.table(plan.problem, plan.asked, outcome, classes), "factors": _factors(state),
             "bounds": known, "certificates": bounds.certificate(outcome), "workloads": notes.workload_rows(spelled_out(compiled.domain, request.workload)),
         }  # fmt: skip
-        release = store.write(session.cursor(), output, facts, columns, tables)
+        off = beyond.sentences(state, classes)
+        release = store.write(session.cursor(), output, facts, columns, tables, off=off)
     except duckdb.Error as error:
         raise refuse(
             OutputError,
@@ -202,7 +203,7 @@ def _run_and_store(
             f"output ({output}) could not be written ({str(error).splitlines()[0]})",
             "make room or check the database; the budget of this call is spent",
         ) from None
-    return facts | {"release": release, "beyond": beyond.sentences(state, classes)}
+    return facts | {"release": release, "beyond": off}
 
 
 def _run(session: Session, request: Request, plan: Plan, held: engine.Held) -> Outcome:
@@ -258,9 +259,10 @@ def _uncapped(session: Session, request: Request, ledger: Ledger) -> str | None:
 def _summary(
     output: Name, facts: Mapping[str, Any], started: float, warnings: Iterable[str | None], *, reused: bool
 ) -> dict[str, Any]:
-    listed = [nominal(facts["epsilon"], facts["delta"], facts["rows"]), *warnings]
+    listed = [nominal(facts["epsilon"], facts["delta"], facts["rows"]), grade.warning(facts), *warnings]
     shown = {
         **facts, "output": str(output), "seconds": round(time.monotonic() - started, 3), "reused": reused,
         "protects": protected(facts["unit"], facts["rows_per_unit"]), "warning": "; ".join(filter(None, listed)) or None,
+        "quality": grade.word(facts),
     }  # fmt: skip
     return {name: shown.get(name) for name in SUMMARY}

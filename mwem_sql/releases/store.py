@@ -78,9 +78,11 @@ class Withdrawal:
 
 
 def write(
-    con: duckdb.DuckDBPyConnection, name: Name, facts: Mapping[str, Any], rows: Rows, tables: Mapping[str, pa.Table],
+    con: duckdb.DuckDBPyConnection, name: Name, facts: Mapping[str, Any], rows: Rows, tables: Mapping[str, pa.Table], *, off: Sequence[str] = (),
 ) -> int:  # fmt: skip
     """Store everything in one transaction and return the release's number. The output of an older version is replaced. `tables` are those of the schema mwem.
+
+    `off` are sentences of rows off the domain, for the comment on the table.
 
     A table of that name which is not an older version makes it fail: it appeared after the release was checked.
     """
@@ -93,7 +95,7 @@ def write(
             # Both: sqlglot has called it `tables` since 30.20.
             drop = exp.Drop(this=name.tree(), tables=[name.tree()], kind="TABLE", exists=True)
             con.execute(drop.sql("duckdb"))
-        write_table(con, name, {**facts, "release": release}, rows)
+        write_table(con, name, {**facts, "release": release}, rows, off)
         row = {**facts, "output": str(name), "schema_name": name.schema, "table_name": name.table}
         _append(con, "releases", release, pa.Table.from_pylist([row]))
         for table, own in tables.items():
@@ -101,7 +103,9 @@ def write(
     return release
 
 
-def write_table(con: duckdb.DuckDBPyConnection, name: Name, facts: Mapping[str, Any], rows: Rows) -> None:
+def write_table(
+    con: duckdb.DuckDBPyConnection, name: Name, facts: Mapping[str, Any], rows: Rows, off: Sequence[str] = ()
+) -> None:
     """The synthetic rows, each column cast to its type, with comments; DuckDB asks for batches as it writes them. To be called in a transaction."""
     typed = [
         exp.alias_(cast(exp.column(arrived), kind), column, quoted=True)
@@ -110,7 +114,8 @@ def write_table(con: duckdb.DuckDBPyConnection, name: Name, facts: Mapping[str, 
     create = exp.Create(this=name.tree(), kind="TABLE", expression=exp.select(*typed).from_(_ARRIVED))
     con.register(_ARRIVED, rows.reader)
     con.execute(create.sql("duckdb"))
-    notes.comment(con, name, facts)
+    domain = Domain.from_json(json.loads(facts["domain"]))
+    notes.comment(con, name, facts, classes_from_json(domain, json.loads(facts["grid"])), off)
 
 
 def _append(con: duckdb.DuckDBPyConnection, table: str, release: int, rows: pa.Table) -> None:

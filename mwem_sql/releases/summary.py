@@ -31,6 +31,7 @@ class Summary:
     measured: Annotated[int | None, "INTEGER"]
     mean_error: Annotated[float | None, "DOUBLE"]
     mean_error_within: Annotated[float | None, "DOUBLE"]
+    quality: Annotated[str | None, "VARCHAR"]
 
 
 SUMMARY: dict[str, str] = {

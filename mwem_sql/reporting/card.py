@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mwem_sql.database.resources import VERSION
-from mwem_sql.domains.attribute import Attribute
+from mwem_sql.domains.classes import Classes
+from mwem_sql.releases import beyond, grade, notes
+from mwem_sql.releases.cut import Cut
 from mwem_sql.releases.store import Stored
 from mwem_sql.reporting import figures, page
 from mwem_sql.reporting.charts import rounded
-
-SHOWN = 12
-"""Values of an attribute that the text lists."""
 
 
 def as_json(
@@ -25,7 +24,16 @@ def as_json(
         "made_by": f"mwem-sql {VERSION}",
         **{name: facts[name] for name in ("release", "version", "epsilon", "delta", "unit", "rows_per_unit", "private", "rows", "rounds", "total_is_public")},
         "promise": page.promise(facts),
-        "attributes": [_attribute(stored.domain[name]) for name in stored.classes],
+        "quality": grade.word(facts),
+        "quality_in_words": grade.meaning(facts),
+        "mean_error": facts.get("mean_error"),
+        "mean_error_within": facts.get("mean_error_within"),
+        "rows_used": notes.used(facts),
+        "attributes": [_attribute(own) for own in stored.classes.values()],
+        "off_the_domain": [
+            {"attribute": name, "where": where, "share": share}
+            for name, where, share in beyond.shares(stored.state(), stored.classes)
+        ],
         "workload": list(workload),
         "measurements": [
             {"purpose": row["purpose"], "name": row["name"], "noise": row["noise"], "scale": row["scale"] * row["resolution"], "cells": len(row["values"])}
@@ -34,21 +42,8 @@ def as_json(
     }  # fmt: skip
 
 
-def _attribute(attribute: Attribute) -> dict[str, Any]:
-    bounds: dict[str, Any] = (
-        {}
-        if attribute.low is None or attribute.high is None
-        else {"low": attribute.text(attribute.low), "high": attribute.text(attribute.high)}
-    )
-    parts = {
-        "step": attribute.step_text,
-        "bins": attribute.bins,
-        "edges": None if attribute.edges is None else [attribute.text(edge) for edge in attribute.edges],
-        "cut": attribute.cut or None,
-    }
-    bounds |= {name: value for name, value in parts.items() if value is not None}
-    values = {} if attribute.values is None else {"values": list(attribute.values)}
-    return {"name": attribute.name, "type": attribute.type, "nullable": attribute.nullable, **values, **bounds}
+def _attribute(classes: Classes) -> dict[str, Any]:
+    return {"name": classes.attribute.name, "type": classes.attribute.type, **Cut.of(classes).as_json()}
 
 
 def as_text(card: Mapping[str, Any], measurements: Sequence[Mapping[str, Any]], file: str) -> str:
@@ -63,15 +58,19 @@ def as_text(card: Mapping[str, Any], measurements: Sequence[Mapping[str, Any]], 
     ]
     if not card["private"]:
         lines += ["**Made with a seed, for experiments. It protects nobody.**", ""]
+    if card["quality"] is not None:
+        quality = ["## How good it is", "", f"**{card['quality']}** for its questions: {card['quality_in_words']}", ""]
+        lines[-2:] = [*quality, f"({grade.limits()})", "", *lines[-2:]]
     lines += [*card["promise"], "", "## Columns", "", "| column | type | values |", "|---|---|---|"]
     lines += [
-        f"| {_cell(item['name'])} | {_cell(item['type'].split('(')[0])} | {_cell(_values(item))} |"
+        f"| {_cell(item['name'])} | {_cell(item['type'].split('(')[0])} | {_cell(item['in_words'])} |"
         for item in card["attributes"]
     ]
     lines += [
         "",
-        "Columns that the workload does not mention are not in the table. Answers to other questions are guesses.",
+        "A cell is what the release tells apart: inside one, values are made up. Columns that the workload does not mention are not in the table. Answers to other questions are guesses.",
         "",
+        *_off(card["off_the_domain"]),
     ]
     lines += [
         "## What was measured",
@@ -89,11 +88,12 @@ def as_text(card: Mapping[str, Any], measurements: Sequence[Mapping[str, Any]], 
     return "\n".join([*lines, "", f"Made by {card['made_by']}.", ""])
 
 
-def _values(item: Mapping[str, Any]) -> str:
-    if "values" not in item:
-        return f"{item['low']} to {item['high']}" + (f", {item['cut']}" if "cut" in item else "")
-    shown = ", ".join(item["values"][:SHOWN])
-    return shown if len(item["values"]) <= SHOWN else f"{shown}, ... ({len(item['values']):,} in all)"
+def _off(shares: Sequence[Mapping[str, Any]]) -> list[str]:
+    """How many rows have a value off the domain, where some may."""
+    if not shares:
+        return []
+    lines = [f"- `{own['attribute']}` {own['where']}: about {grade.percent(own['share'])}" for own in shares]
+    return ["Rows that have a value off the domain, as far as noise lets it be seen:", "", *lines, ""]
 
 
 def _asked(query: Mapping[str, Any]) -> str:

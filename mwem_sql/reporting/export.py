@@ -16,7 +16,7 @@ from mwem_sql.database.catalog import Name
 from mwem_sql.database.metadata import SCHEMA, holders, prepare
 from mwem_sql.database.session import Session, transaction
 from mwem_sql.errors import OutputError, refuse
-from mwem_sql.releases import notes, store
+from mwem_sql.releases import beyond, notes, store
 from mwem_sql.releases.store import Stored
 from mwem_sql.reporting import card, drafts
 from mwem_sql.workload import Workload
@@ -92,6 +92,7 @@ def _database(session: Session, stored: Stored, draft: Path, _: str) -> None:
     # The release's own database may be opened read-only, and a new one would be so, too.
     writable = exp.AttachOption(this=exp.var("READ_WRITE"))
     file = exp.alias_(exp.Literal.string(str(draft)), alias)
+    off = beyond.sentences(stored.state(), stored.classes)
     con.execute(exp.Attach(this=file, expressions=[writable]).sql("duckdb"))
     try:
         prepare(con, alias, "metadata.sql")
@@ -100,7 +101,7 @@ def _database(session: Session, stored: Stored, draft: Path, _: str) -> None:
             table = exp.table_(stored.name.table, db="main", catalog=alias, quoted=True)
             rows = exp.select("*").from_(stored.name.tree())
             con.execute(exp.Create(this=table, kind="TABLE", expression=rows).sql("duckdb"))
-            notes.comment(con, Name(alias, "main", stored.name.table), stored.facts)
+            notes.comment(con, Name(alias, "main", stored.name.table), stored.facts, stored.classes, off)
             for kept in _kept(con, stored.name.database):
                 source = (
                     exp.select("*")

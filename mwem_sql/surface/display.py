@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from html import escape
 
-from mwem_sql.releases.summary import Summary
+from mwem_sql.releases import grade
+from mwem_sql.releases.summary import SUMMARY, Summary
 
 _BOX = "max-width:44em;overflow-x:auto;font-family:sans-serif;font-size:90%;line-height:1.4"
 _LEFT = "text-align:left;padding:1px 12px 1px 0;font-weight:normal;opacity:.7;white-space:nowrap;vertical-align:top"
@@ -52,10 +53,11 @@ def release_html(summary: Summary) -> str:
 
 
 def _errors(summary: Summary) -> dict[str, str]:
-    """How far off its answers are, if it was certified."""
-    if summary.mean_error is None or summary.mean_error_within is None:
-        return {}
-    return {"mean error": f"{rounded(summary.mean_error)} rows a query (± {rounded(summary.mean_error_within)})"}
+    """How good it is for its workload, and how far off its answers are, if it was certified."""
+    facts = {name: getattr(summary, name) for name in SUMMARY}
+    word = {} if summary.quality is None else {"quality": f"{summary.quality}: {grade.measured(facts)}"}
+    error = grade.mean_error(facts)
+    return word if error is None else word | {"in wrong cells": f"{error}, for a query"}
 
 
 def _several(number: int, one: str, many: str) -> str:

@@ -5,6 +5,8 @@ Owns these words. Must not say what a function does: that is the comment above i
 
 from __future__ import annotations
 
+from mwem_sql.releases import grade
+
 OPTIONS = {
     "delta": "Above 0, noise may be Gaussian and is counted by zCDP, where the error will be smaller. 1e-6 is usual; it must be far below 1 over the number of people.",
     "rounds": "How many queries are selected and measured. NULL: chosen by itself.",
@@ -54,6 +56,9 @@ PARAMETERS = {
     "mwem_ranges.count": "How many ranges.",
     "mwem_ranges.seed": "The same number makes the same ranges again.",
     "mwem_report.compare": "The private table by its name: true answers beside the released ones. NOT PRIVATE.",
+    "mwem_quality.summary": "true: scores of the whole release, a row each, instead of its queries.",
+    "mwem_quality.compare": "The private table by its name, with summary: scores that others print. NOT PRIVATE. Needs pip install 'mwem-sql[quality]'.",
+    "mwem_quality.target": "A column with a list of values, with compare: how well a classifier that was trained on synthetic rows predicts it in true ones.",
     "mwem_report.path": "The file to write: 'report.html'.",
     "mwem_sample.rows": "How many rows. NULL: as many as the release counts.",
     "mwem_sample.seed": "The same number draws the same rows again. It has no part in privacy: all of this is published.",
@@ -140,8 +145,9 @@ COLUMNS: dict[str, dict[str, str]] = {
         "protects": "Whose change is hidden: one row, or all rows of one unit.",
         "warning": "What to know before it is used; NULL: nothing.",
         "measured": "Rows of the workload all of whose cells were measured.",
-        "mean_error": "How far off a query of the workload is, on average: the sum over its cells, in rows (of a sum, in parts of the most that a row adds). Told by the certificate, with noise. NULL without one.",
-        "mean_error_within": "How far off `mean_error` itself may be: 95 times in 100 it is within this of the truth. NULL without a certificate.",
+        "mean_error": "Share of the rows that are in a wrong cell of a query of the workload, on average over its queries; from 0 to 1. Told by the certificate, with noise. NULL without one.",
+        "mean_error_within": "How far off `mean_error` itself may be: 95 times in 100 it is within this of the truth. Larger than `mean_error`: that is not known better than both together. NULL without a certificate.",
+        "quality": "How good the release is for its workload, in one word. " + grade.limits(),
     },
     "mwem_plan": {
         "item": "What a line is about: expect, advice, epsilon, noise scale ...",
@@ -194,8 +200,12 @@ COLUMNS: dict[str, dict[str, str]] = {
         "round": "The step of mwem.measurements that first measured it directly.",
         "noise": "The standard deviation of what is known of a cell, the median over cells; NULL: not measured directly.",
         "width": "How wide an interval is, the median over cells.",
-        "mean_error": "The certified mean error of the workload's queries of this kind: those all of whose cells were measured, or the others. NULL without a certificate.",
+        "mean_error": "Share of the rows in a wrong cell: the certified mean over the workload's queries of this kind, those all of whose cells were measured, or the others. NULL without a certificate.",
         "mean_error_within": "95 times in 100, `mean_error` is within this of the truth.",
+        "score": "Of a summary: the figure that `name` says. NULL otherwise, as the next three.",
+        "low": "The true figure is above this and below high, 95 times in 100; NULL where that is not known.",
+        "high": "See low.",
+        "note": "What the score means, with which settings, and whether it is private.",
     },
     "mwem_report": {**_FILE, "private": "Whether the page may be published."},
     "mwem_export": _FILE,

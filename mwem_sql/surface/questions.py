@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from mwem_sql.database.session import Session
-from mwem_sql.releases import answer, compare, quantile, sample
-from mwem_sql.releases.quality import quality
+from mwem_sql.releases import answer, compare, quality, quantile, sample
 from mwem_sql.releases.sample import Sampler
 from mwem_sql.releases.withdrawal import withdraw
 from mwem_sql.reporting import export, report
@@ -31,9 +30,7 @@ def compare_rows(session: Session, arguments: Arguments, queries: list[str] | No
 
 
 def quality_rows(session: Session, arguments: Arguments, _: list[str] | None) -> Rows:
-    function = "mwem_quality"
-    confidence = answer.read_confidence(arguments["confidence"], function)
-    return quality(session, read_name(arguments, "output", function), confidence)
+    return quality.asked(session, read_name(arguments, "output", "mwem_quality"), arguments)
 
 
 def report_rows(session: Session, arguments: Arguments, _: list[str] | None) -> Rows:
@@ -42,7 +39,7 @@ def report_rows(session: Session, arguments: Arguments, _: list[str] | None) -> 
     ready = answer.answerer(session, output, "mwem_report")
     workload = ready.workload("mwem_report")
     rows = ready.rows(workload) if compared is None else compare.compare(session, compared, output, workload)
-    return report.write(session, ready.stored, rows, compared, arguments["path"])
+    return report.write(session, ready, rows, compared, arguments["path"])
 
 
 def export_rows(session: Session, arguments: Arguments, _: list[str] | None) -> Rows:

@@ -75,9 +75,16 @@ def answer(con: object, output: str, workload: WorkloadLike, *, confidence: obje
     return _table("mwem_answer", con, workload, output=table_name("mwem_answer", output), confidence=confidence)
 
 
-def quality(con: object, output: str, *, confidence: object = 0.95) -> pa.Table:
-    """Of each query that a release was made for: whether it was measured, in which round, with how much noise."""
-    return _table("mwem_quality", con, output=table_name("mwem_quality", output), confidence=confidence)
+def quality(
+    con: object, output: str, *, confidence: object = 0.95, summary: bool = False, compare: str | None = None, target: str | None = None,
+) -> pa.Table:  # fmt: skip
+    """Of each query that a release was made for: whether it was measured, in which round, with how much noise. Or, with `summary`, scores of all of it.
+
+    Privacy:
+        With `compare`, the name of the private table, none: it reads private rows, and the ledger notes it.
+    """
+    name = table_name("mwem_quality", output)
+    return _table("mwem_quality", con, output=name, confidence=confidence, summary=summary, compare=compare, target=target)  # fmt: skip
 
 
 def report(con: object, output: str, path: str | os.PathLike[str], *, compare: str | None = None) -> pa.Table:

@@ -207,13 +207,13 @@ def test_every_column_can_be_sorted(keys: tuple[str, str] | None, visit: Open) -
     page = visit("compare")
     heads = page.locator("#answers th")
     columns = page.evaluate("JSON.parse(document.getElementById('data').textContent).columns")
-    assert heads.count() == len(columns) == 9
+    assert heads.count() == len(columns) == 10
     for number in range(heads.count()):
         seen = []
         for turn, direction in enumerate(("ascending", "descending")):
             button = heads.nth(number).locator("button")
             button.click() if keys is None else button.press(keys[turn])
-            assert heads.evaluate_all("heads => heads.map(head => head.ariaSort)") == [direction if k == number else None for k in range(9)]  # fmt: skip
+            assert heads.evaluate_all("heads => heads.map(head => head.ariaSort)") == [direction if k == number else None for k in range(10)]  # fmt: skip
             seen.append(column(page, number))
             if columns[number]["number"]:
                 assert list(map(int, column(page, 0))) == expected(page, number, falling=direction == "descending")
@@ -314,8 +314,8 @@ def test_the_keyboard_reaches_everything_and_shows_where_it_is(visit: Open) -> N
         reached.append(name.split("\n")[0])
     # "Previous" is not among them: on the first page it has nothing to do.
     assert reached == [
-        "promise", "measured", "answers", "attributes", "Measurements", "Search names and cells", "all", "Next", "Answers",
-        "query", "question", "cell", "answer", "at least", "at most", "measured",
+        "attributes", "answers", "measured", "promise", "In full", "Search names and cells", "all", "Next", "Answers",
+        "query", "question", "cell", "answer", "at least", "at most", "measured", "quote", "Measurements",
     ]  # fmt: skip
 
 
@@ -351,7 +351,7 @@ def test_true_answers_come_with_a_banner_and_the_worst_on_top(visit: Open) -> No
     page.emulate_media(media="print")
     assert banner.is_visible()
     assert page.locator("#answers th").last.get_attribute("aria-sort") == "descending"
-    assert list(map(int, column(page, 0))) == expected(page, 8, falling=True)
+    assert list(map(int, column(page, 0))) == expected(page, 9, falling=True)
 
 
 def test_a_page_without_true_answers_has_no_banner(visit: Open) -> None:
@@ -381,3 +381,44 @@ def test_it_says_what_was_promised_what_it_cost_and_what_to_trust(visit: Open) -
     text = visit("plain").locator("main").inner_text()
     for said in ("almost as likely", "at most 88% sure", "It cost 2 of the private table's budget", "Trust an answer as far as", "95 times in 100"):  # fmt: skip
         assert said in text
+
+
+@pytest.mark.parametrize("name", ["plain", "mixed", "wide"])
+def test_the_first_screen_says_whether_it_may_be_used(name: str, visit: Open) -> None:
+    page = visit(name)
+    word = page.locator("#verdict .word strong")
+    assert word.inner_text() in {"good", "fair", "poor"}
+    for each in (word, page.get_by_text("The surest questions"), page.get_by_text("The promise: take any one row")):
+        box = each.bounding_box()
+        assert box["y"] + box["height"] <= 800
+
+
+@pytest.mark.parametrize("width", [PHONE, DESK])
+def test_tiles_fill_their_rows(width: int, visit: Open) -> None:
+    page = visit("mixed", width)
+    for tiles in (".facts > div", "#attributes .card"):
+        boxes = [tile.bounding_box() for tile in page.locator(tiles).all()]
+        edge = max(box["x"] + box["width"] for box in boxes)
+        for top in {box["y"] for box in boxes}:
+            assert max(box["x"] + box["width"] for box in boxes if box["y"] == top) == pytest.approx(edge, abs=1)
+
+
+def test_the_order_is_explained(visit: Open) -> None:
+    page = visit("compare")
+    order = page.locator("#order")
+    assert order.inner_text().startswith("Sorted by 'off by', the largest first. Press a column's name to sort by it")
+    page.locator("#answers th button").first.click()
+    assert order.inner_text().startswith("Sorted by 'query', the smallest first.")
+    page.locator("#answers th button").nth(1).click()
+    assert order.inner_text().startswith("Sorted by 'question', from A to Z.")
+    assert visit("plain").locator("#order").inner_text().startswith("In the order of the workload.")
+
+
+def test_a_table_that_scrolls_says_so_until_its_end(visit: Open) -> None:
+    page = visit("plain", 300)
+    table, sign = page.get_by_role("region", name="Measurements"), page.locator("#measured .scrolls")
+    assert sign.is_visible()
+    table.evaluate("table => { table.scrollLeft = table.scrollWidth; }")
+    sign.wait_for(state="hidden")
+    page.set_viewport_size({"width": DESK, "height": 800})
+    assert page.locator(".scrolls:visible").count() == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import duckdb
@@ -34,11 +35,15 @@ def test_the_output_says_what_it_is(con: Connection) -> None:
     table, columns = comments(con)
     assert table.startswith("Synthetic rows by mwem_release (epsilon 0.5, delta 1e-06; protects one row).")
     assert "release 1 in mwem.releases" in table
+    assert re.fullmatch(
+        r"Synthetic \(epsilon 0.5, delta 1e-06\); from 0 to 99 or NULL; in \d+ cells that begin at 0(, \d+)+( and \d+ more)?; "
+        "values inside a cell are drawn; release 1 in mwem.releases",
+        columns.pop("age"),
+    )
     assert columns == {
-        "age": "Synthetic (epsilon 0.5, delta 1e-06); from 0 to 99; release 1 in mwem.releases",
-        "sex": "Synthetic (epsilon 0.5, delta 1e-06); one of F, M; release 1 in mwem.releases",
-        "member": "Synthetic (epsilon 0.5, delta 1e-06); one of false, true; release 1 in mwem.releases",
-        "city": "Synthetic (epsilon 0.5, delta 1e-06); one of Bern, Basel, Genf; release 1 in mwem.releases",
+        "sex": "Synthetic (epsilon 0.5, delta 1e-06); one of 'F', 'M'; release 1 in mwem.releases",
+        "member": "Synthetic (epsilon 0.5, delta 1e-06); one of 'false', 'true'; release 1 in mwem.releases",
+        "city": "Synthetic (epsilon 0.5, delta 1e-06); one of 'Bern', 'Basel', 'Genf' or NULL; release 1 in mwem.releases",
     }
 
 
@@ -83,7 +88,10 @@ def test_values_are_cut_and_open_ones_said(con: Connection) -> None:
            CREATE TABLE w AS SELECT ['city'] AS group_by; CALL mwem_release('people', w, 1)"""
     )
     (text,) = comments(con)[1].values()
-    assert "one of 0's, 1's, 2's, 3's, 4's, 5's, 6's, 7's and 2 more, others are NULL;" in text
+    assert (
+        "one of '0''s', '1''s', '2''s', '3''s', '4''s', '5''s', '6''s', '7''s' and 2 more or NULL; values off the list count as '(other)', and are NULL in the rows;"
+        in text
+    )
 
 
 def test_the_workload_is_stored_and_can_be_asked_again(con: Connection) -> None:

@@ -140,7 +140,7 @@ def test_nothing_is_half_written(con: Connection, *, broken: bool) -> None:
     name = Name("memory", "main", "o")
     mwem_sql.release(con, "people", "workload", 1, rounds=1, rows=5, output="o")
     facts = {key: value for key, value in store.releases_of(con.cursor(), name)[0].items() if key != "release"}
-    facts |= {"domain": NO_DOMAIN}
+    facts |= {"domain": NO_DOMAIN, "grid": "{}"}
     stored = store.load(con.cursor(), "o", HERE, "f")
     measurements, factors = (
         store.measurements_of(con.cursor(), stored),
@@ -172,7 +172,7 @@ def test_batches_are_written_in_their_order(con: Connection) -> None:
     )
     mwem_sql.release(con, "people", "workload", 1, rounds=1, rows=5, output="o")
     facts = store.releases_of(con.cursor(), Name("memory", "main", "o"))[0]
-    store.write_table(con.cursor(), Name("memory", "main", "O o"), facts | {"domain": NO_DOMAIN}, rows)
+    store.write_table(con.cursor(), Name("memory", "main", "O o"), facts | {"domain": NO_DOMAIN, "grid": "{}"}, rows)
     assert con.execute('SELECT "a b" FROM "O o"').fetchnumpy()["a b"].tolist() == list(range(10_000))
 
 

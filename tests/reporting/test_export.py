@@ -118,7 +118,7 @@ def test_the_card_says_what_it_is_and_is_in_the_parquet_file_too(made: Connectio
     )
     text = (tmp_path / "r.md").read_text("utf-8")
     for part in (
-        "| sex | ENUM | F, M |",
+        "| sex | ENUM | one of 'F', 'M' or NULL |",
         "e to the power of epsilon, 1)",
         "`count(*) WHERE age > 40",
         "| what rounds measured | 2 |",

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 from conftest import Connection
 
+import mwem_sql
 from mwem_sql.database.session import Session
 from mwem_sql.releases import store
 from mwem_sql.reporting import page
@@ -24,7 +26,7 @@ class Reader(HTMLParser):
         self.open: list[str] = []
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        if tag not in {"meta", "link", "input", "br", "rect", "line", "circle"}:
+        if tag not in {"meta", "link", "input", "br", "line"}:
             self.open.append(tag)
         for name, value in attributes:
             assert name not in {"src", "href"} or value == "data:," or (value or "").startswith("#")
@@ -33,8 +35,7 @@ class Reader(HTMLParser):
         pass
 
     def handle_endtag(self, tag: str) -> None:
-        if tag not in {"rect", "circle"}:
-            assert self.open.pop() == tag
+        assert self.open.pop() == tag
 
 
 def made(con: Connection, rows: list[dict[str, object]], compared: str | None = None) -> str:
@@ -94,10 +95,7 @@ def test_the_worst_is_on_top_of_a_comparison(con: Connection) -> None:
         ({}, "can be at most 62% sure"),
         ({"delta": 1e-9}, "fail with a probability of at most 1e-09"),
         ({"unit": "person", "rows_per_unit": 3}, "all rows of any one person"),
-        (
-            {"unit": "person", "rows_per_unit": 3},
-            "At most 3 rows of each person were used: all counts are of these rows",
-        ),
+        ({"unit": "person", "rows_per_unit": 3}, "At most 3 rows of each person were used:"),
         ({"epsilon": 1000.0}, "promises next to nothing"),
         ({"total_is_public": True}, "The number of rows was given as a public number."),
     ],
@@ -111,13 +109,14 @@ def test_what_is_promised(facts: dict[str, object], said: str) -> None:
     ("mean_error", "said"),
     [
         (None, None),
-        (0.0, "no error that its own noise would not explain"),
-        (12.345, "off by 12 rows on average, all its cells together"),
+        (0.0, "on average: not known better than 1% of the rows."),
+        (0.1234, "on average: 12% ± 1% of the rows."),
     ],
 )
 def test_the_certificate_is_told(mean_error: float | None, said: str | None) -> None:
     row = {"query": 1, "name": "a", "answer": 1.0, "low": 0.0, "high": 2.0, "measured": "never"}
-    text = " ".join(page._about([row, row | {"measured": "directly"}], {"mean_error": mean_error}))
+    facts = {"mean_error": mean_error, "mean_error_within": None if mean_error is None else 0.01}
+    text = " ".join(page._about([row, row | {"measured": "directly"}], facts))
     assert ("A check at the end" in text) == (said is not None)
     assert (said or "") in text
     assert "'never' (1): a guess" in text and "'directly' (1): it was measured" in text and "in part" not in text
@@ -133,5 +132,37 @@ def test_how_far_off_questions_are_is_said_with_how_sure_that_is(con: Connection
     con.execute("CALL mwem_release('people', workload, 0.5, output := 'certified')")
     stored = store.load(con.cursor(), "certified", Session.of(con).place, "test")
     text = page.make(stored, store.measurements_of(con.cursor(), stored).to_pylist(), [], None)
-    assert re.search(r"<dt>a question is off by</dt><dd>[\d.,]+ ± [\d.,]+ rows</dd>", text)
-    assert "off by</dt>" not in made(con, [])
+    assert re.search(r"<dt>in wrong cells, for a question</dt><dd>(not known better than )?[\d.]+%( ± [\d.]+%)? of the rows</dd>", text)  # fmt: skip
+    assert 'id="score"' in text and "mwem_quality(&#x27;memory.main.certified&#x27;, summary := true" in text
+    plain = made(con, [])
+    assert "in wrong cells, for a question" not in plain and 'id="score"' not in plain
+
+
+def test_the_first_screen_says_what_may_be_quoted(con: Connection) -> None:
+    rows = [
+        {"query": k, "name": f"question <{k}>", "cell": None, "answer": 100.0, "low": 100.0 - 9 * k, "high": 100.0 + 9 * k, "measured": "directly"}
+        for k in range(1, 9)
+    ]  # fmt: skip
+    text = made(con, rows)
+    first = text[text.index('id="verdict"') : text.index('id="attributes"')]
+    word = re.search(r'<p class="word (good|fair|poor)"><strong>\1</strong>', first)
+    assert word
+    assert "Of its 8 questions, 1 may be quoted" in first and "4 as a rough figure" in first and "and 3 not." in first
+    assert re.findall(r"question &lt;(\d)&gt;", first) == ["1", "2", "3", "8", "7", "6"]
+    assert "a factor of at most 1.65" in first
+    assert [row[-1] for row in data_of(text)["rows"]] == ["yes"] + ["roughly"] * 4 + ["no"] * 3  # type: ignore[attr-defined]
+    # The order of the page: word, attributes, pairs, then the table.
+    places = [text.index(f'id="{name}"') for name in ("verdict", "attributes", "pairs", "workload", "measured", "promise")]  # fmt: skip
+    assert places == sorted(places)
+
+
+def test_every_attribute_has_error_bars(con: Connection, tmp_path: Path) -> None:
+    con.execute("CALL mwem_release('people', workload, 1, output := 'o')")
+    mwem_sql.report(con, "o", tmp_path / "r.html")
+    text = (tmp_path / "r.html").read_text("utf-8")
+    ones = text[text.index('id="attributes"') : text.index('id="pairs"')]
+    for name in ("age", "sex", "member", "city"):
+        card = ones[ones.index(f"<bdi>{name}</bdi>") :].split("</svg>")[0]
+        bars = card.count('<rect class="bar"')
+        assert bars > 1 and card.count('<path class="error"') == bars, name
+        assert len(re.findall(r"<title>[^<]+ \([\d.,]+ to [\d.,]+\)</title>", card)) == bars

@@ -14,7 +14,8 @@ from mwem_sql.surface.display import release_html, rounded
 
 MADE = Summary(
     release=1, output="memory.main.people_synthetic", rows=32590, epsilon=0.5, delta=0.0, rounds=1, queries=12, attributes=4, cells=17_458_967,
-    seconds=1.7158967, private=True, reused=False, protects="one row", warning=None, measured=12, mean_error=3.5, mean_error_within=14.0,
+    seconds=1.7158967, private=True, reused=False, protects="one row", warning=None, measured=12, mean_error=0.035, mean_error_within=0.014,
+    quality="good",
 )  # fmt: skip
 
 
@@ -54,7 +55,7 @@ def test_numbers_for_people(value: float, text: str) -> None:
 def test_what_it_says() -> None:
     assert read(release_html(MADE)) == [
         "Synthetic table ", "memory.main.people_synthetic", "promise", "ε = 0.5, for one row", "rows", "32,590", "asked",
-        "12 queries about 4 attributes", "measured in", "1 round", "mean error", "3.5 rows a query (± 14)", "model", "17,458,967 cells", "this call", "made release 1 in 1.716 s",
+        "12 queries about 4 attributes", "measured in", "1 round", "quality", "good: 12 of 12 questions were measured", "in wrong cells", "3.5% ± 1.4% of the rows, for a query", "model", "17,458,967 cells", "this call", "made release 1 in 1.716 s",
     ]  # fmt: skip
 
 

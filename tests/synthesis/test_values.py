@@ -56,7 +56,7 @@ def compiled(column: str, predicates: list[str]) -> Compiled:
 
 FACTS = {
     "epsilon": 1.0, "delta": 0.0, "private": True, "unit": None, "rows_per_unit": 1, "release": 1,
-    "domain": json.dumps({"table": "t", "columns": [], "attributes": []}),
+    "domain": json.dumps({"table": "t", "columns": [], "attributes": []}), "grid": "{}",
 }  # fmt: skip
 """What the comments on a table are made of."""
 
