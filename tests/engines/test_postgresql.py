@@ -110,6 +110,34 @@ def test_every_function_takes_a_table_of_the_source(con: duckdb.DuckDBPyConnecti
     assert con.execute("SELECT reused FROM mwem_release('w.s.parts', asked, 50)").fetchall() == [(True,)]
 
 
+def test_suggestions_are_those_of_the_rows(con: duckdb.DuckDBPyConnection, admin: Any) -> None:
+    """The same questions as of rows that are here, but for the view, which nobody can make from here."""
+    admin.execute(
+        """CREATE TABLE s.visits AS SELECT i / 8 AS person, (1 + i % 5)::double precision AS rating, (i % 800)::double precision AS minutes,
+            (i % 800)::numeric(8, 2) AS cost, CASE WHEN i = 7 THEN 58 ELSE (i % 997) / 997.0 END::double precision AS share,
+            (ARRAY[10, 20, 50, 1000])[1 + i % 4] AS coin, DATE '2020-01-01' + i % 900 AS day, TIMESTAMP '2020-01-01' + INTERVAL '1 hour' * (i % 900) AS moment,
+            CASE WHEN i % 10 = 0 THEN 'N' ELSE (i % 30)::text END AS score, CASE WHEN i % 9 > 0 THEN 0 ELSE 1 + i END AS gain,
+            CASE WHEN i % 7 = 0 THEN 'NaN'::double precision ELSE i % 4 END AS odd FROM generate_series(0, 3999) AS i"""
+    )
+    admin.execute("GRANT SELECT ON s.visits TO reader")
+    rows = con.execute(
+        """SELECT attribute, len("values"), low, high, step, bins, len(edges), read_as, rows_per_unit FROM mwem_suggest_domain('w.s.visits')"""
+    ).fetchall()
+    none = (None, None)
+    assert rows == [
+        ("person", None, None, None, None, None, None, None, 8), ("rating", None, "1", "5", "1", None, None, *none),
+        ("minutes", None, "0", "800", None, 16, None, *none), ("cost", None, "0", "800", None, 16, None, *none),
+        ("share", None, "0", "60", None, None, 20, *none), ("coin", 4, None, None, None, None, None, *none),
+        ("day", None, "2019-01-01", "2022-12-31", None, None, 11, *none),
+        ("moment", None, "2019-12-31 00:00:00", "2020-02-08 00:00:00", None, None, 24, *none), ("score", 28, None, None, None, None, None, *none),
+        ("gain", None, "0", "4000", None, None, 8, *none), ("odd", None, "0", "3", "1", None, None, *none),
+    ]  # fmt: skip
+    (script, *_), *_ = con.execute("SELECT script FROM mwem_suggest_domain('w.s.visits')").fetchall()
+    for statement in duckdb.extract_statements(script):
+        con.execute(statement).fetchall()
+    assert con.execute("SELECT count(*) > 0 FROM visits_synthetic").fetchall() == [(True,)]
+
+
 @pytest.mark.parametrize(
     ("table", "reason"),
     [

@@ -104,6 +104,26 @@ def test_tables_and_files_are_private_tables_and_share_an_account(
         release(con, f'w.parquet."{tmp_path}/none"', "p")
 
 
+@pytest.mark.thorough
+def test_suggestions_are_those_of_the_rows(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    (tmp_path / "visits").mkdir()
+    con.execute(
+        f"""COPY (SELECT i // 8 AS person, (1 + i % 5)::DOUBLE AS rating, (i % 800)::DECIMAL(8, 2) AS cost,
+            CASE WHEN i = 7 THEN 58 ELSE i % 997 / 997 END::DOUBLE AS share, [10, 20, 50, 1000][1 + i % 4] AS coin, DATE '2020-01-01' + (i % 900)::INTEGER AS day,
+            ['a', 'b', NULL][1 + i % 3] AS letter, CASE WHEN i % 7 = 0 THEN 'NaN'::DOUBLE ELSE i % 4 END AS odd FROM range(4000) AS r(i))
+            TO '{tmp_path}/visits/0.parquet'"""
+    )
+    rows = con.execute(
+        f"""SELECT attribute, "values", low, high, step, bins, len(edges), rows_per_unit FROM mwem_suggest_domain('w.parquet."{tmp_path}/visits"')"""
+    ).fetchall()
+    assert rows == [
+        ("person", None, None, None, None, None, None, 8), ("rating", None, "1", "5", "1", None, None, None),
+        ("cost", None, "0", "800", None, 16, None, None), ("share", None, "0", "60", None, None, 20, None),
+        ("coin", ["10", "20", "50", "1000"], None, None, None, None, None, None), ("day", None, "2019-01-01", "2022-12-31", None, None, 11, None),
+        ("letter", ["a", "b"], None, None, None, None, None, None), ("odd", None, "0", "3", "1", None, None, None),
+    ]  # fmt: skip
+
+
 def test_one_job_for_each_scan(con: duckdb.DuckDBPyConnection, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run, statements = FilesSnapshot.run, []
     monkeypatch.setattr(FilesSnapshot, "run", lambda self, text, rows: statements.append(text) or run(self, text, rows))

@@ -114,7 +114,7 @@ CLINIC = """
         CASE WHEN i % 7 = 0 THEN -9 ELSE i % 40 END AS pain, i % 2 = 0 AS home FROM range(1200) t(i)"""
 
 
-@pytest.mark.parametrize("table", ["clinic", '"the ""clinic"""', "elsewhere.sea.clinic"])
+@pytest.mark.parametrize("table", sampled(["clinic", '"the ""clinic"""', "elsewhere.sea.clinic"], 1))
 def test_numbers_are_read_by_a_view_and_an_id_is_the_unit(connect: Open, table: str) -> None:
     con = connect()
     con.execute("ATTACH ':memory:' AS elsewhere; CREATE SCHEMA elsewhere.sea")
