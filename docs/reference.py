@@ -29,7 +29,7 @@ with the same parameters; it returns an Arrow table, `release` a `Release` with 
 ORDER = {
     "Release": ("mwem_release", "mwem_plan"),
     "Say what is possible and what is asked": ("mwem_domain", "mwem_suggest_domain", "mwem_marginals", "mwem_ranges", "mwem_parities"),
-    "Use a release": ("mwem_answer", "mwem_count", "mwem_count_interval", "mwem_quality", "mwem_weights", "mwem_report", "mwem_export", "mwem_compare"),
+    "Use a release": ("mwem_answer", "mwem_count", "mwem_count_interval", "mwem_average", "mwem_quantile", "mwem_quality", "mwem_weights", "mwem_sample", "mwem_report", "mwem_export", "mwem_withdraw", "mwem_compare"),
     "Keep count": ("mwem_budget", "mwem_ledger", "mwem_policy"),
     "Other engines": ("mwem_attach", "mwem_detach", "mwem_sources"),
 }  # fmt: skip

@@ -21,6 +21,7 @@ from mwem_sql.surface.frames import load
 from mwem_sql.surface.register import connect, register, unregister
 from mwem_sql.surface.tables import (
     answer,
+    average,
     budget,
     compare,
     count,
@@ -33,17 +34,20 @@ from mwem_sql.surface.tables import (
     plan,
     policy,
     quality,
+    quantile,
     ranges,
     report,
+    sample,
     sources,
     suggest_domain,
     weights,
+    withdraw,
 )
 from mwem_sql.workload import Query, Workload
 
 __all__ = [
     "Attribute", "BudgetError", "CancelledError", "CellsError", "Domain", "DomainError", "EngineError", "MwemError", "OptionError", "OutputError",
-    "PredicateError", "Query", "Release", "TableError", "Workload", "WorkloadError", "answer", "attach", "budget", "cancel", "compare", "connect", "count", "count_interval",
-    "detach", "domain", "export", "ledger", "load", "marginals", "parities", "plan", "policy", "quality", "ranges", "register", "release", "report",
-    "sources", "suggest_domain", "unregister", "weights",
+    "PredicateError", "Query", "Release", "TableError", "Workload", "WorkloadError", "answer", "attach", "average", "budget", "cancel", "compare", "connect", "count", "count_interval",
+    "detach", "domain", "export", "ledger", "load", "marginals", "parities", "plan", "policy", "quality", "quantile", "ranges", "register", "release", "report", "sample",
+    "sources", "suggest_domain", "unregister", "weights", "withdraw",
 ]  # fmt: skip

@@ -33,6 +33,7 @@ ALTER TABLE ledger ADD COLUMN IF NOT EXISTS unit_id VARCHAR;           -- what t
 ALTER TABLE ledger ADD COLUMN IF NOT EXISTS claimed VARCHAR;           -- who the environment says that it was, if somebody else
 ALTER TABLE ledger ADD COLUMN IF NOT EXISTS version VARCHAR;
 ALTER TABLE ledger ADD COLUMN IF NOT EXISTS workload VARCHAR;          -- in short: its first query, and how many there are
+ALTER TABLE ledger ADD COLUMN IF NOT EXISTS reason VARCHAR;            -- why a release was withdrawn
 
 CREATE TABLE IF NOT EXISTS budgets (
     database_name VARCHAR NOT NULL,

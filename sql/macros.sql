@@ -131,6 +131,50 @@ CREATE OR REPLACE MACRO mwem_answer(output, workload, confidence := 0.95) AS TAB
               FROM (SELECT row_number() OVER () AS n, to_json(__mwem_row)::VARCHAR AS j
                     FROM query_table(workload) AS __mwem_row)));
 
+-- The average of a column, or of an expression, with its interval; of all rows, or of those for which a condition is true.
+-- Example: FROM mwem_average('adult_synthetic', 'hours', given := 'sex = ''Female''')  ->  36.4, 36.1, 36.8, in part
+-- Cost: nothing
+CREATE OR REPLACE MACRO mwem_average(output, measure, given := NULL, confidence := 0.95) AS TABLE
+    SELECT r.* EXCLUDE (err) FROM (
+        SELECT unnest(list_transform(_mwem_average(to_json({
+            output: output::VARCHAR,
+            measure: measure::VARCHAR,
+            given: given::VARCHAR,
+            confidence: confidence::VARCHAR,
+            context: {database: current_database(), schema: current_schema(), settings: {
+            TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
+            integer_division: current_setting('integer_division'),
+            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL), lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
+
+-- The median, or other quantiles, of a column with their intervals: the least value that so much of the rows lies at most at. Values have the column's own type; rows without one do not count.
+-- Example: FROM mwem_quantile('adult_synthetic', 'age', [0.25, 0.5, 0.75])  ->  0.25, 28, 28, 29, directly; 0.5, 37, ...
+-- Cost: nothing
+CREATE OR REPLACE MACRO mwem_quantile(output, attribute, share, given := NULL, confidence := 0.95) AS TABLE
+    FROM query(_mwem_quantile_sql(to_json({
+            output: output::VARCHAR,
+            attribute: attribute::VARCHAR,
+            share: to_json(share),
+            given: given::VARCHAR,
+            confidence: confidence::VARCHAR,
+            context: {database: current_database(), schema: current_schema(), settings: {
+            TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
+            integer_division: current_setting('integer_division'),
+            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR));
+
+-- Rows from a stored release: as many as you like, or of one kind. Drawn anew, as the synthetic table was; columns and types are those of the release.
+-- Example: FROM mwem_sample('adult_synthetic', rows := 10000, given := 'sex = ''Female'' AND age >= 65', seed := 1)  ->  71, Female, ...
+-- Cost: nothing
+CREATE OR REPLACE MACRO mwem_sample(output, rows := NULL, given := NULL, seed := NULL) AS TABLE
+    FROM query(_mwem_sample_sql(to_json({
+            output: output::VARCHAR,
+            "rows": "rows",
+            given: given::VARCHAR,
+            seed: seed,
+            context: {database: current_database(), schema: current_schema(), settings: {
+            TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
+            integer_division: current_setting('integer_division'),
+            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR));
+
 -- NOT PRIVATE: true and released answers side by side, for the curator. binning_error is what bins and bounds alone put an answer off by.
 -- Example: FROM mwem_compare('adult', 'adult_synthetic', workload)  ->  1, age > 40, NULL, 14237, 14211.7, 25.3, 14180.2, 14251.9, directly, 0, NULL
 -- Cost: no epsilon; reads private rows, and the ledger notes it
@@ -184,6 +228,20 @@ CREATE OR REPLACE MACRO mwem_export(output, path) AS TABLE
         SELECT unnest(list_transform(_mwem_export(to_json({
             output: output::VARCHAR,
             path: path::VARCHAR,
+            context: {database: current_database(), schema: current_schema(), settings: {
+            TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
+            integer_division: current_setting('integer_division'),
+            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL), lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
+
+-- Takes a release back: nothing is answered from it any more, and whoever asks reads when, by whom and why. Its rows stay until you drop them; dropping them alone
+-- (DROP TABLE) keeps the release, which goes on answering.
+-- Example: CALL mwem_withdraw('adult_synthetic', 'pay was in thousands before 2020')  ->  census.main.adult_synthetic, 1, 2026-06-01 12:00:00, ann, pay was ..., true
+-- Cost: nothing, and nothing is given back; the ledger notes it
+CREATE OR REPLACE MACRO mwem_withdraw(output, reason) AS TABLE
+    SELECT r.* EXCLUDE (err) FROM (
+        SELECT unnest(list_transform(_mwem_withdraw(to_json({
+            output: output::VARCHAR,
+            reason: reason::VARCHAR,
             context: {database: current_database(), schema: current_schema(), settings: {
             TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
             integer_division: current_setting('integer_division'),

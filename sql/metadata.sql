@@ -1,5 +1,5 @@
 -- What a release leaves beside its output. Everything here is differentially private output or public by assumption,
--- so the tables may be published with it: no true figure, no timing, no clock time.
+-- so the tables may be published with it: no true figure, no timing, and no clock time but that of a withdrawal.
 -- Run with the schema mwem of the output's database as the current one. Costs nothing when the tables exist.
 -- Example: SELECT output, epsilon, rounds FROM mwem.releases  ->  census.main.adult_synthetic, 0.5, 10
 
@@ -110,4 +110,12 @@ CREATE TABLE IF NOT EXISTS bounds (
     group_by VARCHAR,                   -- as JSON: a list of column names, or an SQL expression as text
     measured BOOLEAN NOT NULL,          -- whether all its cells are sums of what was measured
     bound DOUBLE                        -- how far off all its cells are together, by what selections tell; fails for some query of a release in 4 of 1,000. NULL if they tell nothing
+);
+
+-- Releases that were withdrawn (mwem_withdraw): nothing is answered from them any more. The rows stay where they are.
+CREATE TABLE IF NOT EXISTS withdrawals (
+    release INTEGER PRIMARY KEY,
+    withdrawn TIMESTAMP NOT NULL,       -- when, in UTC
+    who VARCHAR NOT NULL,               -- the name of the process's user id
+    reason VARCHAR NOT NULL
 );

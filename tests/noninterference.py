@@ -42,7 +42,8 @@ from mwem_sql.private.exponential import Scores
 from mwem_sql.private.kernel import Kernel
 from mwem_sql.private.noise import saturate
 from mwem_sql.releases import reuse
-from mwem_sql.surface import functions
+from mwem_sql.releases.summary import SUMMARY
+from mwem_sql.surface import calling
 
 run = importlib.import_module("mwem_sql.releases.run")  # the package has a function of that name
 
@@ -394,7 +395,8 @@ LATER: dict[str, str] = {
     "quality": "FROM mwem_quality(OUTPUT)", "report": "FROM mwem_report(OUTPUT, 'FOLDER/page.html')", "csv": "FROM mwem_export(OUTPUT, 'FOLDER/rows.csv')",
     "parquet": "FROM mwem_export(OUTPUT, 'FOLDER/rows.parquet')", "duckdb": "FROM mwem_export(OUTPUT, 'FOLDER/rows.duckdb')", "budget": "FROM mwem_budget('asked', 15, delta := DELTA)",
     "count": "SELECT mwem_count(OUTPUT, predicate), mwem_count_interval(OUTPUT, predicate) FROM others", "weights": "SELECT COLUMNS(*)::VARCHAR FROM mwem_weights(OUTPUT, ['COLUMN'])",
-    "sources": "FROM mwem_sources()", "policy": "FROM mwem_policy()",
+    "sources": "FROM mwem_sources()", "policy": "FROM mwem_policy()", "average": "FROM mwem_average(OUTPUT, '1', given := 'COLUMN IS NOT NULL')",
+    "quantile": "SELECT COLUMNS(*)::VARCHAR FROM mwem_quantile(OUTPUT, 'COLUMN', [0.1, 0.5])", "sample": "SELECT COLUMNS(*)::VARCHAR FROM mwem_sample(OUTPUT, rows := 5, seed := 1)",
 }  # fmt: skip
 """What is called after a release. `mwem_compare` and `mwem_suggest_domain` are not private, and say so."""
 
@@ -439,7 +441,7 @@ def _later(con: duckdb.DuckDBPyConnection, made: Case, seen: Seen, name: str, fo
     elif text == "PYTHON":
         options = {key: con.execute(f"SELECT {value}").fetchall()[0][0] for key, value in made.options.items()}
         release = mwem_sql.release(con, "asked", "workload", made.epsilon, progress=True, **{k: float(v) if k in {"delta", "certify"} else v for k, v in options.items()})  # fmt: skip
-        seen.add(name, [getattr(release, key) for key in functions.SUMMARY if key not in TIMINGS])
+        seen.add(name, [getattr(release, key) for key in SUMMARY if key not in TIMINGS])
         seen.add(name, (release.factors.to_pylist(), release.measurements.to_pylist(), release.workload))
         return
     _call(con, seen, name, text)
@@ -515,7 +517,7 @@ def _news(news: News) -> tuple[Any, ...]:
 
 def _watch(patch: pytest.MonkeyPatch, seen: Seen, noise: PublicNoise) -> None:
     """Keep each debit, what the kernel is asked, and where an error comes from that nobody foresaw."""
-    debit, sentence = Accountant.debit, functions._sentence
+    debit, sentence = Accountant.debit, calling.sentence
 
     def debited(self: Accountant, share: Fraction) -> None:
         before = self.spent
@@ -531,7 +533,7 @@ def _watch(patch: pytest.MonkeyPatch, seen: Seen, noise: PublicNoise) -> None:
         return sentence(function, error)
 
     patch.setattr(Accountant, "debit", debited)
-    patch.setattr(functions, "_sentence", explained)
+    patch.setattr(calling, "sentence", explained)
     for name in ("select", "measure", "certify"):
         asked = getattr(Kernel, name)
 

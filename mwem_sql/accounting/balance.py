@@ -44,7 +44,7 @@ def balance_of(con: duckdb.DuckDBPyConnection, home: str, account: str | None) -
     cap = cap_of_account(con, home, account)
     with legible(damaged(home)):
         rows = list(rows_of(con, home, "ledger", account))
-        charges = [_charge(row) for row in rows if row["private"]]
+        charges = [_charge(row) for row in rows if is_charge(row)]
         seeded = sum(not row["private"] and row["action"] == RELEASE for row in rows)
     deltas = sum((charge.budget.delta for charge in charges), Fraction(0))
     if cap is None:
@@ -61,11 +61,16 @@ def cap_of_account(con: duckdb.DuckDBPyConnection, home: str, account: str | Non
 
 def charges_of(con: duckdb.DuckDBPyConnection, home: str, account: str | None) -> list[Charge]:
     with legible(damaged(home)):
-        return [_charge(row) for row in rows_of(con, home, "ledger", account) if row["private"]]
+        return [_charge(row) for row in rows_of(con, home, "ledger", account) if is_charge(row)]
 
 
 def rows_of(con: duckdb.DuckDBPyConnection, home: str, table: str, account: str | None) -> Iterator[Row]:
     return (row for row in read_rows(con, home, table) if account is not None and account_of(row) == account)
+
+
+def is_charge(row: Row) -> bool:
+    """Whether a row of the ledger took anything of a budget. What is not private is only noted, and so is what costs nothing."""
+    return bool(row["private"]) and Fraction(row["epsilon_exact"]) > 0
 
 
 def _budget(row: Row) -> Budget:

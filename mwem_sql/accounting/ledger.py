@@ -20,7 +20,15 @@ from fractions import Fraction
 import duckdb
 
 from mwem_sql.accounting import integrity, journal
-from mwem_sql.accounting.balance import Balance, added_up, balance_of, cap_of_account, charges_of, rows_of
+from mwem_sql.accounting.balance import (
+    Balance,
+    added_up,
+    balance_of,
+    cap_of_account,
+    charges_of,
+    is_charge,
+    rows_of,
+)
 from mwem_sql.accounting.caps import Cap, Charge, seed_refused
 from mwem_sql.accounting.names import (
     NAME,
@@ -35,7 +43,7 @@ from mwem_sql.accounting.names import (
 )
 from mwem_sql.accounting.policy import requires_caps, set_policy
 from mwem_sql.database import metadata
-from mwem_sql.database.catalog import Name, Place
+from mwem_sql.database.catalog import Name, Place, is_read_only
 from mwem_sql.database.dialect import fold
 from mwem_sql.database.metadata import SCHEMA, Key, Row, damaged, holders, insert, key, key_of, read_rows
 from mwem_sql.database.session import transaction, use
@@ -54,6 +62,17 @@ class Ledger:
         """By its name alone, without a mark."""
         name = key("" if home == table.database else table.database, table.schema, table.table)
         return cls(home, Identity(table=table, names=((name,),), opened_with=(name,)))
+
+    @classmethod
+    def of_entry(cls, con: duckdb.DuckDBPyConnection, entry: str) -> tuple[Ledger, str | None] | None:
+        """The ledger that has an entry, and the account that the entry is of; None where no attached database that can be written has it."""
+        for home in holders(con, "ledger"):
+            with legible(damaged(home)):
+                for row in read_rows(con, home, "ledger"):
+                    if row["entry"] == entry and not is_read_only(con, home):
+                        table = Name(row["database_name"] or home, row["schema_name"], row["table_name"])
+                        return cls(home, Identity(table=table)), row.get("account")
+        return None
 
     @property
     def _shown(self) -> dict[str, str]:
@@ -187,12 +206,24 @@ class Ledger:
         cap.check(table, charge, added_up(cap, charges_of(con, self.home, account)))
 
     @contextmanager
-    def noted(self, cursor: Callable[[], duckdb.DuckDBPyConnection], output: str | None, action: str) -> Iterator[None]:
-        """Write down that something not private is done, and how it ended; it spends no budget, because no budget covers it."""
+    def noted(
+        self,
+        cursor: Callable[[], duckdb.DuckDBPyConnection],
+        output: str | None,
+        action: str,
+        *,
+        account: str | None = None,
+        **facts: object,
+    ) -> Iterator[None]:
+        """Write down that something is done, and how it ended. It spends no budget: if it is not private, because no budget covers it.
+
+        `account` is whose it is, where another entry tells; `facts` are what else the entry says.
+        """
 
         def write() -> str:
             with transaction(con):
-                return self._open(con, self.account(con), None, output, action=action, private=False)
+                noted = {"action": action, "private": False, **facts}
+                return self._open(con, account or self.account(con), None, output, **noted)
 
         con = cursor()
         self._prepare(con)
@@ -301,7 +332,7 @@ class Ledger:
         out: dict[str, Fraction] = {}
         for row in rows_of(con, self.home, "ledger", account):
             name = tuple(row[column] for column in NAME)
-            if row["private"] and [fold(part) for part in name] != [fold(part) for part in here]:
+            if is_charge(row) and [fold(part) for part in name] != [fold(part) for part in here]:
                 shown = ".".join(filter(None, name))
                 out[shown] = out.get(shown, Fraction(0)) + Fraction(row["epsilon_exact"])
         return ", ".join(f"{name} (epsilon {float(spent):g})" for name, spent in out.items()) or None
@@ -317,6 +348,11 @@ class Ledger:
 
     def _prepare(self, con: duckdb.DuckDBPyConnection) -> None:
         metadata.prepare(con, self.home, "ledger.sql", metadata.NEWEST)
+
+
+def signature() -> tuple[str, datetime]:
+    """Who the process is, and when it is: as an entry has them."""
+    return str(_who()["who"]), _now()
 
 
 def write_policy(con: duckdb.DuckDBPyConnection, home: str, *, require_caps: bool) -> None:

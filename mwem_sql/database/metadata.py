@@ -23,7 +23,7 @@ from mwem_sql.database.session import lock, transaction, use
 from mwem_sql.errors import BudgetError, MwemError, refuse
 
 SCHEMA = "mwem"
-NEWEST = ("ledger", "workload")
+NEWEST = ("ledger", "reason")
 """The table and column that sql/ledger.sql added last."""
 
 Row = dict[str, Any]

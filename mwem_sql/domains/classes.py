@@ -91,6 +91,10 @@ class Pieces:
         """The piece that each of some ticks lies in; and the NULL piece, if there is one, behind them."""
         return self._with_null(np.clip(np.searchsorted(self.lows, ticks, side="right") - 1, 0, None), self.known)
 
+    def cut(self, lows: npt.NDArray[Any]) -> Pieces:
+        """The same in more pieces, of an attribute with bounds: those that begin at `lows`, where all of these begin, too."""
+        return Pieces.spanning(self.attribute, lows, piece_ends(self.attribute, lows), self.bins[self.holding(lows)])
+
     @property
     def listed(self) -> bool:
         """Every piece is a single value of the domain."""

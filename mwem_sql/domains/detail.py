@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from mwem_sql.domains.classes import Classes, Ints, Pieces, even_edges, piece_ends, with_outer
+from mwem_sql.domains.classes import Classes, Ints, even_edges, with_outer
 from mwem_sql.queries.arrays import Floats
 from mwem_sql.queries.linear import Block, LinearQuery, tell_apart
 
@@ -100,7 +98,7 @@ def _cut(own: Classes, parts: int) -> Classes:
     else:
         even = even_edges(own.attribute, min(parts, own.attribute.bins or parts))
         edges = np.array(with_outer(own.attribute, even), dtype=pieces.lows.dtype)
-        pieces = _pieces_from(pieces, np.union1d(pieces.lows, edges))
+        pieces = pieces.cut(np.union1d(pieces.lows, edges))
         known, codes = pieces.known, own.holding(pieces)
         part = np.searchsorted(edges, pieces.lows, side="right") - 1
     sizes = np.bincount(codes[:known], pieces.sizes[:known], minlength=own.count)
@@ -108,11 +106,6 @@ def _cut(own: Classes, parts: int) -> Classes:
     if own.attribute.nullable:
         part = np.append(part, -2)
     return Classes(pieces, tell_apart(codes, part)).joined()
-
-
-def _pieces_from(own: Pieces, lows: npt.NDArray[Any]) -> Pieces:
-    """Pieces that begin at more places."""
-    return Pieces.spanning(own.attribute, lows, piece_ends(own.attribute, lows), own.bins[own.holding(lows)])
 
 
 def _free(name: str, taken: Mapping[str, object]) -> str:

@@ -19,7 +19,7 @@ from mwem_sql.model.factored import Factored, positive
 from mwem_sql.model.fit import LAG, TOLERANCE, finish, fit, is_fitted
 from mwem_sql.model.targets import Fitted, Target
 from mwem_sql.model.tree import Tree
-from mwem_sql.queries.arrays import Floats
+from mwem_sql.queries.arrays import Flags, Floats
 from mwem_sql.queries.linear import LinearQuery
 
 Measurement = tuple[LinearQuery, Floats]
@@ -96,6 +96,27 @@ class State(Factored):
         )
         growth *= self._total / float(np.vdot(marginal, growth))
         tree.multiply(home, names, growth.reshape(self.shape(names)))
+
+    def restrict(self, attributes: Sequence[str], is_kept: Flags) -> float:
+        """Keep some class combinations of some attributes only: the distribution given that it is one of these. Returns the share that they had.
+
+        What is not kept becomes very small. The attributes take one clique together.
+        """
+        self.join(attributes)
+        names = [name for name in attributes if self._classes[name] > 1]
+        kept = is_kept.reshape(self.shape(names))
+        if not names:
+            return float(kept.sum())
+        tree = self._tree[names[0]]
+        tree.rescale(self._total)
+        home = tree.home(names)
+        assert home is not None
+        marginal = tree.reach(home).marginal(names)
+        share = float(marginal[kept].sum() / self._total)
+        growth = np.where(kept, 1.0, FLOOR)
+        growth *= self._total / float(np.vdot(marginal, growth))
+        tree.multiply(home, names, growth)
+        return share
 
     def fit(self, targets: Sequence[Target], tolerance: float = TOLERANCE) -> Fitted:
         """Refit all measurements, each weighted by the inverse of its variance, until their misfit no longer falls."""

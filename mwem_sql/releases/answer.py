@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from mwem_sql.compiler.pipeline import Compiled, compile_workload
 from mwem_sql.database.dialect import fold
+from mwem_sql.database.measures import is_aggregate
 from mwem_sql.database.sandbox import Sandbox
 from mwem_sql.database.session import Session
 from mwem_sql.errors import OptionError, TableError, did_you_mean, refuse
@@ -27,7 +28,7 @@ from mwem_sql.releases.bounds import Assured
 from mwem_sql.releases.intervals import Intervals, Judge, unknown
 from mwem_sql.releases.known import Known
 from mwem_sql.releases.store import Stored
-from mwem_sql.workload import Workload
+from mwem_sql.workload import Query, Workload
 
 ANSWER = pa.schema(
     {
@@ -47,8 +48,12 @@ class Answerer:
         self.stored = stored
         self._state: State | Mixture = stored.state()
 
+    def sandbox(self) -> Sandbox:
+        """Where expressions mean what they mean to the caller."""
+        return Sandbox(self._session.settings)
+
     def compile(self, workload: Workload) -> Compiled:
-        with Sandbox(self._session.settings) as sandbox:
+        with self.sandbox() as sandbox:
             return compile_workload(self.stored.domain, workload, sandbox, finer_than=self.stored.classes)
 
     def workload(self, function: str) -> Workload:
@@ -156,6 +161,35 @@ def or_null(value: float) -> float | None:
 
 def answerer(session: Session, output: str, function: str) -> Answerer:
     return Answerer(session, store.load(session.cursor(), output, session.place, function))
+
+
+def average(
+    session: Session, output: str, measure: object, given: str | None, confidence: float
+) -> Iterator[dict[str, Any]]:
+    """One row: the average of a measure over the rows for which a condition is true, or over all."""
+    function = "mwem_average"
+    if not isinstance(measure, str) or not measure.strip() or is_aggregate(measure):
+        raise refuse(
+            OptionError,
+            function,
+            f"measure ({measure!r}) must be what is averaged: a column, or an SQL expression over columns",
+            "write 'pay', or 'pay / 12'; mwem_answer takes sums, and averages by groups",
+        )
+    ready = answerer(session, output, function)
+    for row in ready.rows(Workload((Query(predicate=given, measure=f"avg({measure}\n)"),)), confidence):
+        yield {name: row[name] for name in ("answer", "low", "high", "measured")}
+
+
+def read_given(value: object, function: str) -> str | None:
+    """A condition that rows have to meet; None for all rows."""
+    if value is None or (isinstance(value, str) and value.strip()):
+        return value
+    raise refuse(
+        OptionError,
+        function,
+        f"given ({value!r}) must be a condition in SQL, as text",
+        "write 'age >= 65', or leave it out for all rows",
+    )
 
 
 def weights(session: Session, output: str, attributes: list[str]) -> tuple[list[tuple[str, str]], list[dict[str, Any]]]:

@@ -14,9 +14,10 @@ from mwem_sql.accounting.split import Split
 from mwem_sql.compiler.pipeline import Compiled
 from mwem_sql.database.session import Session
 from mwem_sql.domains.detail import Detail
-from mwem_sql.releases import coverage
+from mwem_sql.releases import coverage, store
 from mwem_sql.releases.plan import make_plan
 from mwem_sql.releases.request import Request
+from mwem_sql.releases.store import Stored
 
 SHOWN_STATEMENTS = 3  # of one part
 SHOWN_CHARACTERS = 20_000
@@ -24,14 +25,19 @@ SHOWN_CHARACTERS = 20_000
 
 def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
     """Rows (item, value) in reading order."""
-    plan = make_plan(session, request)
+    release = None
+    if request.domain is None:
+        release = store.in_place_of_table(session.cursor(), request.table, session.place, "mwem_plan")
+    plan = make_plan(session, request, release)
     compiled, split = plan.compiled, plan.split
     counts = {name: classes.count for name, classes in compiled.classes.items()}
     widest = max(compiled.queries, key=lambda query: query.linear.domain_cells)
     noise = noise_scale(split.measure or split.always, request.rows_per_unit, split.kind)
     named = nominal(float(request.budget.epsilon), float(request.budget.delta), request.rows or request.total)
     warning = "; ".join(filter(None, (named, plan.warning)))
-    yield {"item": "table", "value": str(plan.relation.charged)}
+    yield {"item": "table", "value": str(plan.relation.charged) if release is None else release.domain.table}
+    if release is not None:
+        yield {"item": "from release", "value": _instead(release)}
     if warning:
         yield {"item": "warning", "value": warning}
     for item, value in coverage.expected(plan, request):
@@ -103,6 +109,14 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
             yield {"item": "aggregate", "value": _shortened(plan.pushdown.dialect.sql(statement, pretty=True))}
         if len(part.statements) > SHOWN_STATEMENTS:
             yield {"item": "aggregate", "value": f"... and {len(part.statements) - SHOWN_STATEMENTS:,} more like these"}
+
+
+def _instead(release: Stored) -> str:
+    """What is not known where a release stands for its private table."""
+    return (
+        f"{release.name}: a plan for its private table, with the domain and the columns that it was made with. The table itself, other columns of it and the cap on it "
+        "are not known here; mwem_release needs the table"
+    )
 
 
 def _total(request: Request, split: Split) -> str:

@@ -21,6 +21,8 @@ from mwem_sql.compiler.dialects.known import dialect_of
 from mwem_sql.compiler.pipeline import Compiled, compile_workload
 from mwem_sql.compiler.pushdown import Pushdown, plan_pushdown
 from mwem_sql.compiler.sense import check_constants, flat
+from mwem_sql.database.catalog import Column
+from mwem_sql.database.dialect import fold
 from mwem_sql.database.garbage import uncollected
 from mwem_sql.database.sandbox import Sandbox
 from mwem_sql.database.session import Session
@@ -33,6 +35,7 @@ from mwem_sql.mwem.regimes import Asked, Regime, choose
 from mwem_sql.mwem.strategy import cells_with, whole_domain
 from mwem_sql.queries.linear import LinearQuery
 from mwem_sql.releases.request import MAX_ROWS, Request
+from mwem_sql.releases.store import Stored
 
 CERTIFY_SHARE = Fraction(1, 50)
 """Of the budget: what a plain call spends on telling how far off its answers are. Larger: this is told more exactly, and answers have more noise. `python benchmarks/coverage.py --shares`"""
@@ -75,15 +78,17 @@ class Plan:
 
 
 @uncollected()
-def make_plan(session: Session, request: Request) -> Plan:
-    """What would run for a request; every refusal of the workload happens here."""
+def make_plan(session: Session, request: Request, release: Stored | None = None) -> Plan:
+    """What would run for a request; every refusal of the workload happens here. Of a table that is elsewhere, a `release` tells what is public of it."""
     con = session.cursor()
-    relation = relations.describe(con, request.table, session.place, RELEASE)
-    compiled, idle = _compile(session, request, relation)
+    relation = (
+        relations.describe(con, request.table, session.place, RELEASE) if release is None else _relation_of(release)
+    )
+    compiled, idle = _compile(session, request, relation, release)
     _check_room(request, compiled)
     regime = _regime(request, compiled)
     details = details_of(compiled.classes) if regime.detail else {}
-    cap = cap_of(con, relation, session.place, RELEASE)
+    cap = cap_of(con, relation, session.place, RELEASE) if release is None else None
     shares = _split(request, regime, has_details=bool(details), cap=cap)
     _check_rows(request, shares)
     problem = _problem(request, compiled, regime, details)
@@ -101,10 +106,26 @@ def shares_of(request: Request, plan: Plan) -> Split:
     return _split(request, regime, has_details=bool(plan.problem.details), cap=plan.cap)
 
 
-def _compile(session: Session, request: Request, relation: Relation) -> tuple[Compiled, list[str]]:
+def _relation_of(release: Stored) -> Relation:
+    """The private table of a release, as far as the release tells: its name, the columns that were released, and the unit's."""
+    domain, unit = release.domain, release.facts["unit"]
+    columns = [Column(attribute.name, attribute.type, attribute.nullable) for attribute in domain]
+    if unit is not None and fold(unit) not in domain.spelling:
+        columns.append(Column(unit, "VARCHAR", nullable=True))
+    name = release.name.beside(domain.table)
+    return Relation(name, tuple(columns), name.tree(), declared={column.name: column for column in columns})
+
+
+def _compile(
+    session: Session, request: Request, relation: Relation, release: Stored | None
+) -> tuple[Compiled, list[str]]:
     """The workload against the public domain, and predicates that are never true there."""
     with Sandbox(session.settings) as sandbox:
-        domain = read_domain(session.cursor(), relation, request.domain, session.place, sandbox)
+        domain = (
+            read_domain(session.cursor(), relation, request.domain, session.place, sandbox)
+            if release is None
+            else release.domain
+        )
         compiled = compile_workload(domain, request.workload, sandbox)
         idle = check_constants(compiled, sandbox)
     if not compiled.classes:

@@ -114,6 +114,7 @@ def stored_release(
     releases = store.releases_of(con, output)
     for facts in releases:
         if facts["request"] == asked.hash:
+            store.check_standing(con, output, facts, RELEASE)
             return facts
     if releases:
         if request.version is not None and all(facts["version"] != request.version for facts in releases):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import duckdb
@@ -62,6 +63,18 @@ class Stored:
                 raise ValueError("a factor of another shape")
         if not seen or any(names != set(counts) for names in seen.values()):
             raise ValueError("a state of other attributes")
+
+
+@dataclass(frozen=True)
+class Withdrawal:
+    """When a release was withdrawn, by whom and why."""
+
+    withdrawn: datetime
+    who: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"on {self.withdrawn:%Y-%m-%d %H:%M:%S} UTC by {self.who}: {self.reason}"
 
 
 def write(
@@ -134,17 +147,66 @@ def _damaged(name: Name) -> MwemError:
 
 
 def load(con: duckdb.DuckDBPyConnection, text: str, place: Place, function: str) -> Stored:
-    """The newest release under an output name, whether its table is still there or not."""
-    for name in catalog.candidates(text, place):
-        rows = releases_of(con, name)
-        if rows:
-            return stored(con, name, rows[0])
+    """The newest release under an output name, whether its table is still there or not; refused if it was withdrawn."""
+    name, facts = find(con, text, place, function)
+    check_standing(con, name, facts, function)
+    return stored(con, name, facts)
+
+
+def in_place_of_table(con: duckdb.DuckDBPyConnection, text: str, place: Place, function: str) -> Stored | None:
+    """A release that is named where a private table might be: what is public of that table is known from it. None if the text names any other table."""
+    found = release_named(con, text, place)
+    if found is None:
+        return None
+    name, facts = found
+    if catalog.find(con, name.quoted(), place) is not None and not notes.is_output(con, name):
+        return None
+    check_standing(con, name, facts, function)
+    return stored(con, name, facts)
+
+
+def withdrawal_of(con: duckdb.DuckDBPyConnection, name: Name, release: int) -> Withdrawal | None:
+    """Who withdrew a release, if anybody did."""
+    with legible(_damaged(name)):
+        for row in read_rows(con, name.database, "withdrawals"):
+            if row["release"] == release:
+                check_types(row, "metadata.sql", "withdrawals")
+                return Withdrawal(row["withdrawn"], row["who"], row["reason"])
+    return None
+
+
+def check_standing(con: duckdb.DuckDBPyConnection, name: Name, facts: Mapping[str, Any], function: str) -> None:
+    """Refuse to use a release that was withdrawn. An older version under its name does not take its place."""
+    withdrawal = withdrawal_of(con, name, facts["release"])
+    if withdrawal is not None:
+        raise refuse(
+            OutputError,
+            function,
+            f"output ({name}) was withdrawn {withdrawal}",
+            "use it no more: have a new release made, by mwem_release with a new version := '...' under the same name, or with another output",
+        )
+
+
+def find(con: duckdb.DuckDBPyConnection, text: str, place: Place, function: str) -> tuple[Name, dict[str, Any]]:
+    """The newest release under an output name and its facts."""
+    found = release_named(con, text, place)
+    if found is not None:
+        return found
     raise refuse(
         TableError,
         function,
         f"output ({text!r}) is not a release of mwem_release",
         f"{did_you_mean(catalog.split_name(text)[-1], _outputs(con))}name the output table of a release, in full if it is in another database",
     )
+
+
+def release_named(con: duckdb.DuckDBPyConnection, text: str, place: Place) -> tuple[Name, dict[str, Any]] | None:
+    """The same; None if the text names no release."""
+    for name in catalog.candidates(text, place):
+        rows = releases_of(con, name)
+        if rows:
+            return name, rows[0]
+    return None
 
 
 def _outputs(con: duckdb.DuckDBPyConnection) -> list[str]:

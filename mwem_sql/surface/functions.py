@@ -6,13 +6,9 @@ reads its arguments and calls the room that does.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
-
-import duckdb
-from sqlglot import exp
 
 from mwem_sql.accounting import statement
 from mwem_sql.accounting.accounts import ledger_of
@@ -22,30 +18,30 @@ from mwem_sql.accounting.ledger import write_policy
 from mwem_sql.accounting.policy import requires_caps
 from mwem_sql.boundary import relations
 from mwem_sql.database import calls, catalog
-from mwem_sql.database.catalog import Name, Place
+from mwem_sql.database.catalog import Name
 from mwem_sql.database.sandbox import Sandbox
 from mwem_sql.database.session import Session
-from mwem_sql.database.ticks import cast
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.declarations import from_schema
 from mwem_sql.domains.domain import Domain, read_domain
-from mwem_sql.errors import DomainError, MwemError, OptionError, WorkloadError, refuse
+from mwem_sql.errors import DomainError, OptionError, WorkloadError, refuse
 from mwem_sql.private import engine
 from mwem_sql.private.engines.opening import check_no_secret
 from mwem_sql.private.suggest import suggest_domain
-from mwem_sql.releases import answer, compare
+from mwem_sql.releases import answer, store
 from mwem_sql.releases.explain import plan_rows
-from mwem_sql.releases.quality import QUALITY, quality
+from mwem_sql.releases.quality import QUALITY
+from mwem_sql.releases.quantile import QUANTILE
 from mwem_sql.releases.request import Request, read_whole
 from mwem_sql.releases.run import run_release
 from mwem_sql.releases.summary import SUMMARY
-from mwem_sql.reporting import export, report
+from mwem_sql.releases.withdrawal import WITHDRAWAL
+from mwem_sql.surface import calling, questions
+from mwem_sql.surface.arguments import Rows, name_list, read_name, read_number, read_queries
 from mwem_sql.surface.attaching import SOURCE_COLUMNS, attach_source, detach_source, source_rows
 from mwem_sql.surface.script import insert, script
 from mwem_sql.workload import Workload
 
-Rows = Iterable[dict[str, Any]]
-Cursor = Callable[[], duckdb.DuckDBPyConnection]
 Body = Callable[[Session, dict[str, Any], list[str] | None], Rows]
 
 _WORKLOAD = {
@@ -65,84 +61,49 @@ class Function:
     columns: dict[str, str]
     body: Body
 
-    def run(self, cursor: Cursor, text: str, queries: list[str] | None) -> list[dict[str, Any]]:
+    def run(self, cursor: calling.Cursor, text: str, queries: list[str] | None) -> list[dict[str, Any]]:
         """The rows; or one row with the refusal in `err`, which the macro raises as an error of DuckDB's."""
         try:
-            return calls.run(self.name, lambda: list(self.body(*_call(cursor, text), queries)))
+            return calls.run(self.name, lambda: list(self.body(*calling.read(cursor, text), queries)))
         except Exception as error:  # noqa: BLE001
-            return [{"err": _sentence(self.name, error)}]
+            return [{"err": calling.sentence(self.name, error)}]
 
 
-def _call(cursor: Cursor, text: str) -> tuple[Session, dict[str, Any]]:
-    """Where a call comes from, and its arguments."""
-    arguments = json.loads(text)
-    context = arguments.pop("context")
-    return Session(cursor, Place(context["database"], context["schema"]), context["settings"]), arguments
-
-
-def _sentence(function: str, error: Exception) -> str:
-    """What the user reads. Of an error that nobody foresaw only the kind: its text could quote a private figure."""
-    if isinstance(error, MwemError):
-        return str(error)
-    if isinstance(error, duckdb.Error):
-        return f"{function}: {str(error).splitlines()[0]}"
-    return f"{function}: unexpected {type(error).__name__}. Hint: please report it"
-
-
-def _workload(queries: list[str] | None) -> Workload:
-    if queries is None:
-        raise refuse(WorkloadError, "workload", "the workload has no rows", "add at least one query")
-    return Workload.from_json(queries)
-
-
-def _domain(session: Session, arguments: dict[str, Any], function: str) -> Domain:
-    con = session.cursor()
-    relation = relations.describe(con, _name(arguments, "private_table", function), session.place, function)
-    domain = None if arguments["domain"] is None else _name(arguments, "domain", function)
+def _domain(session: Session, arguments: dict[str, Any], function: str) -> tuple[Domain, dict[str, str]]:
+    """The domain of a table, and the types of its columns. Of a table that is elsewhere, a release of it tells."""
+    con, table = session.cursor(), read_name(arguments, "private_table", function)
+    domain = None if arguments["domain"] is None else read_name(arguments, "domain", function)
+    release = store.in_place_of_table(con, table, session.place, function) if domain is None else None
+    if release is not None:
+        return release.domain, {}
+    relation = relations.describe(con, table, session.place, function)
     with Sandbox(session.settings) as sandbox:
-        return read_domain(con, relation, domain, session.place, sandbox)
-
-
-def _name(arguments: dict[str, Any], key: str, function: str) -> str:
-    value = arguments.get(key)
-    if not isinstance(value, str) or not value.strip():
-        raise refuse(
-            OptionError, function, f"{key} ({value!r}) must be the name of a table", "write it as a string, 'adult'"
-        )
-    return value
-
-
-def _whole(arguments: dict[str, Any], key: str, function: str) -> int:
-    return read_whole(function, key, arguments.get(key), 0, 10**9)
-
-
-def name_list(value: object) -> list[str] | None:
-    """A list of names from a list, or from text with commas."""
-    if isinstance(value, str):
-        value = [part.strip() for part in value.split(",")]
-    return [str(part) for part in value] if isinstance(value, list) else None
+        declared = read_domain(con, relation, domain, session.place, sandbox)
+    return declared, {column.name: column.type for column in relation.columns}
 
 
 def _release(session: Session, arguments: dict[str, Any], queries: list[str] | None) -> Rows:
-    request = Request.parse(arguments["private_table"], _workload(queries), arguments["epsilon"], arguments["options"])
+    request = Request.parse(
+        arguments["private_table"], read_queries(queries), arguments["epsilon"], arguments["options"]
+    )
     return [run_release(session, request)[1]]
 
 
 def _plan(session: Session, arguments: dict[str, Any], queries: list[str] | None) -> Rows:
-    request = Request.parse(arguments["private_table"], _workload(queries), arguments["epsilon"], arguments["options"])
+    request = Request.parse(
+        arguments["private_table"], read_queries(queries), arguments["epsilon"], arguments["options"]
+    )
     return plan_rows(session, request)
 
 
 def _show_domain(session: Session, arguments: dict[str, Any], _: list[str] | None) -> Rows:
-    con = session.cursor()
-    domain = _domain(session, arguments, "mwem_domain")
-    relation = relations.describe(con, arguments["private_table"], session.place, "mwem_domain")
-    declared = {attribute.name: attribute for attribute in domain}
-    for column in relation.columns:
-        if column.name in declared:
-            yield _attribute(declared[column.name])
+    domain, types = _domain(session, arguments, "mwem_domain")
+    for name in domain.columns:
+        attribute = domain.attribute(name)
+        if attribute is not None:
+            yield _attribute(attribute)
         else:
-            yield {"attribute": column.name, "type": column.type, "lacks": domain.lacks(column.name)}
+            yield {"attribute": name, "type": types[name], "lacks": domain.lacks(name)}
 
 
 def _attribute(attribute: Attribute) -> dict[str, Any]:
@@ -165,7 +126,7 @@ def _attribute(attribute: Attribute) -> dict[str, Any]:
 def _suggest_domain(session: Session, arguments: dict[str, Any], _: list[str] | None) -> Rows:
     function = "mwem_suggest_domain"
     con = session.cursor()
-    relation = relations.describe(con, _name(arguments, "private_table", function), session.place, function)
+    relation = relations.describe(con, read_name(arguments, "private_table", function), session.place, function)
     with Sandbox(session.settings) as sandbox:
         declared = from_schema(relation, sandbox)
     with ledger_of(con, relation, session.place, function).noted(session.cursor, None, function):
@@ -227,65 +188,33 @@ def _built(workload: Workload) -> Rows:
     return rows
 
 
-def _marginals(session: Session, arguments: dict[str, Any], _: list[str] | None) -> Rows:
-    domain = _domain(session, arguments, "mwem_marginals")
-    return _built(Workload.marginals(domain, _whole(arguments, "k", "mwem_marginals")))
+def _marginals(session: Session, arguments: dict[str, Any], __: list[str] | None) -> Rows:
+    domain, _ = _domain(session, arguments, "mwem_marginals")
+    return _built(Workload.marginals(domain, read_number(arguments, "k", "mwem_marginals")))
 
 
-def _ranges(session: Session, arguments: dict[str, Any], _: list[str] | None) -> Rows:
-    domain = _domain(session, arguments, "mwem_ranges")
-    seed = None if arguments["seed"] is None else _whole(arguments, "seed", "mwem_ranges")
-    count = _whole(arguments, "count", "mwem_ranges")
+def _ranges(session: Session, arguments: dict[str, Any], __: list[str] | None) -> Rows:
+    domain, _ = _domain(session, arguments, "mwem_ranges")
+    seed = None if arguments["seed"] is None else read_number(arguments, "seed", "mwem_ranges")
+    count = read_number(arguments, "count", "mwem_ranges")
     return _built(Workload.ranges(domain, name_list(arguments.get("columns")) or [], count, seed))
 
 
-def _parities(session: Session, arguments: dict[str, Any], _: list[str] | None) -> Rows:
-    domain = _domain(session, arguments, "mwem_parities")
+def _parities(session: Session, arguments: dict[str, Any], __: list[str] | None) -> Rows:
+    domain, _ = _domain(session, arguments, "mwem_parities")
     return _built(
-        Workload.parities(domain, _whole(arguments, "k", "mwem_parities"), name_list(arguments.get("columns")))
+        Workload.parities(domain, read_number(arguments, "k", "mwem_parities"), name_list(arguments.get("columns")))
     )
-
-
-def _answer(session: Session, arguments: dict[str, Any], queries: list[str] | None) -> Rows:
-    confidence = answer.read_confidence(arguments["confidence"], "mwem_answer")
-    ready = answer.answerer(session, _name(arguments, "output", "mwem_answer"), "mwem_answer")
-    return ready.rows(_workload(queries), confidence)
-
-
-def _compare(session: Session, arguments: dict[str, Any], queries: list[str] | None) -> Rows:
-    table = _name(arguments, "private_table", "mwem_compare")
-    confidence = answer.read_confidence(arguments["confidence"], "mwem_compare")
-    return compare.compare(session, table, _name(arguments, "output", "mwem_compare"), _workload(queries), confidence)
-
-
-def _quality(session: Session, arguments: dict[str, Any], _: list[str] | None) -> Rows:
-    function = "mwem_quality"
-    confidence = answer.read_confidence(arguments["confidence"], function)
-    return quality(session, _name(arguments, "output", function), confidence)
-
-
-def _report(session: Session, arguments: dict[str, Any], _: list[str] | None) -> Rows:
-    compared = None if arguments["compare"] is None else _name(arguments, "compare", "mwem_report")
-    output = _name(arguments, "output", "mwem_report")
-    ready = answer.answerer(session, output, "mwem_report")
-    workload = ready.workload("mwem_report")
-    rows = ready.rows(workload) if compared is None else compare.compare(session, compared, output, workload)
-    return report.write(session, ready.stored, rows, compared, arguments["path"])
-
-
-def _export(session: Session, arguments: dict[str, Any], _: list[str] | None) -> Rows:
-    ready = answer.answerer(session, _name(arguments, "output", "mwem_export"), "mwem_export")
-    return export.export(session, ready.stored, ready.workload("mwem_export"), arguments["path"])
 
 
 def _budget(session: Session, arguments: dict[str, Any], _: list[str] | None) -> Rows:
     function = "mwem_budget"
     budget = Budget.parse(arguments["epsilon"], arguments["delta"] or 0, function)
     con = session.cursor()
-    relation = relations.describe(con, _name(arguments, "private_table", function), session.place, function)
+    relation = relations.describe(con, read_name(arguments, "private_table", function), session.place, function)
     unit = None
     if arguments["unit"] is not None:
-        given = _name(arguments, "unit", function)
+        given = read_name(arguments, "unit", function)
         column = relation.origin(given, function)
         if column is None:
             raise refuse(
@@ -341,39 +270,10 @@ def _ledger(session: Session, _: dict[str, Any], __: list[str] | None) -> Rows:
     return statement.entries(session.cursor())
 
 
-def _weights(session: Session, arguments: dict[str, Any], _: list[str] | None) -> Rows:
-    return answer.weights(session, arguments["output"], name_list(arguments["attributes"]) or [])[1]
-
-
-def weights_sql(cursor: Cursor, text: str) -> str:
-    """The SELECT behind mwem_weights: its columns depend on its arguments."""
-    try:
-        session, arguments = _call(cursor, text)
-        output = _name(arguments, "output", "mwem_weights")
-        columns, _ = answer.weights(session, output, name_list(arguments["attributes"]) or [])
-    except Exception as error:  # noqa: BLE001
-        raised = exp.Literal.string(_sentence("mwem_weights", error))
-        return exp.select(exp.Anonymous(this="error", expressions=[raised])).sql("duckdb")
-    row = exp.column("r")
-    listed = exp.Dot(this=row.copy(), expression=exp.to_identifier("cell"))
-    cells = [
-        exp.alias_(
-            cast(exp.Bracket(this=listed.copy(), expressions=[exp.Literal.number(k)], offset=1), kind),
-            name,
-            quoted=True,
-        )
-        for k, (name, kind) in enumerate(columns, start=1)
-    ]
-    call = exp.Anonymous(this="_mwem_weights", expressions=[exp.Literal.string(text), exp.null()])
-    inner = exp.select(exp.alias_(exp.Anonymous(this="unnest", expressions=[call]), "r"))
-    weight = exp.alias_(exp.Dot(this=row, expression=exp.to_identifier("weight")), "weight")
-    return exp.select(*cells, weight).from_(inner.subquery("w")).sql("duckdb")
-
-
-def counts(cursor: Cursor, texts: list[str]) -> list[dict[str, Any]]:
+def counts(cursor: calling.Cursor, texts: list[str]) -> list[dict[str, Any]]:
     """One answer per row, and its interval if a confidence is given. All predicates that ask the same of the same release are compiled together."""
     out: list[dict[str, Any]] = [{} for _ in texts]
-    calls = [_call(cursor, text) for text in texts]
+    calls = [calling.read(cursor, text) for text in texts]
     groups: dict[str, list[int]] = {}
     for row, (session, arguments) in enumerate(calls):
         asked = arguments["output"], "confidence" in arguments, arguments.get("confidence")
@@ -383,7 +283,7 @@ def counts(cursor: Cursor, texts: list[str]) -> list[dict[str, Any]]:
         session, arguments = calls[rows[0]]
         function = "mwem_count_interval" if "confidence" in arguments else "mwem_count"
         try:
-            ready = answer.answerer(session, _name(arguments, "output", function), function)
+            ready = answer.answerer(session, read_name(arguments, "output", function), function)
             predicates = [_predicate(calls[row][1], function) for row in rows]
             if "confidence" in arguments:
                 confidence = answer.read_confidence(arguments["confidence"], function)
@@ -393,7 +293,7 @@ def counts(cursor: Cursor, texts: list[str]) -> list[dict[str, Any]]:
             for row, value in zip(rows, found, strict=True):
                 out[row] = {name: value[name] for name in COUNTED if name in value}
         except Exception as error:  # noqa: BLE001
-            out[rows[0]] = {"err": _sentence(function, error)}
+            out[rows[0]] = {"err": calling.sentence(function, error)}
     return out
 
 
@@ -431,15 +331,18 @@ FUNCTIONS = (
     Function("mwem_marginals", _WORKLOAD, _marginals),
     Function("mwem_ranges", _WORKLOAD, _ranges),
     Function("mwem_parities", _WORKLOAD, _parities),
-    Function("mwem_answer", {**_ANSWER, "answer": "DOUBLE", **_INTERVAL}, _answer),
+    Function("mwem_answer", {**_ANSWER, "answer": "DOUBLE", **_INTERVAL}, questions.answer_rows),
     Function(
         "mwem_compare",
         {**_ANSWER, "true_answer": "DOUBLE", "answer": "DOUBLE", "error": "DOUBLE", **_INTERVAL, "binning_error": "DOUBLE", "note": "VARCHAR"},
-        _compare,
+        questions.compare_rows,
     ),
-    Function("mwem_quality", QUALITY, _quality),
-    Function("mwem_report", {"file": "VARCHAR", "bytes": "BIGINT", "private": "BOOLEAN"}, _report),
-    Function("mwem_export", {"file": "VARCHAR", "bytes": "BIGINT"}, _export),
+    Function("mwem_average", COUNTED, questions.average_rows),
+    Function("mwem_quantile", QUANTILE, questions.quantile_rows),
+    Function("mwem_quality", QUALITY, questions.quality_rows),
+    Function("mwem_report", {"file": "VARCHAR", "bytes": "BIGINT", "private": "BOOLEAN"}, questions.report_rows),
+    Function("mwem_export", {"file": "VARCHAR", "bytes": "BIGINT"}, questions.export_rows),
+    Function("mwem_withdraw", WITHDRAWAL, questions.withdraw_rows),
     Function(
         "mwem_budget",
         {"schema_name": "VARCHAR", "table_name": "VARCHAR", "epsilon": "DOUBLE", "delta": "DOUBLE", "epsilon_spent": "DOUBLE",
@@ -453,8 +356,9 @@ FUNCTIONS = (
         {"database_name": "VARCHAR", "schema_name": "VARCHAR", "table_name": "VARCHAR", "output": "VARCHAR", "epsilon": "DOUBLE",
          "delta": "DOUBLE", "action": "VARCHAR", "private": "BOOLEAN", "status": "VARCHAR", "started": "TIMESTAMP",
          "finished": "TIMESTAMP", "who": "VARCHAR", "unit": "VARCHAR", "rows_per_unit": "INTEGER", "epsilon_spent": "DOUBLE",
-         "epsilon_left": "DOUBLE", "intact": "BOOLEAN", "version": "VARCHAR", "workload": "VARCHAR", "claimed": "VARCHAR"},
+         "epsilon_left": "DOUBLE", "intact": "BOOLEAN", "version": "VARCHAR", "workload": "VARCHAR", "claimed": "VARCHAR",
+         "reason": "VARCHAR"},
         _ledger,
     ),
-    Function("mwem_weights", {"cell": "VARCHAR[]", "weight": "DOUBLE"}, _weights),
+    Function("mwem_weights", {"cell": "VARCHAR[]", "weight": "DOUBLE"}, questions.weights_rows),
 )  # fmt: skip

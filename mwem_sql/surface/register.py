@@ -27,7 +27,7 @@ from mwem_sql.database.resources import read_sql
 from mwem_sql.database.session import instance as key_of_instance
 from mwem_sql.database.session import lock, transaction, use
 from mwem_sql.errors import TableError, refuse
-from mwem_sql.surface import functions, words
+from mwem_sql.surface import functions, selects, words
 
 Handle = TypeVar("Handle")
 
@@ -131,15 +131,17 @@ def _create_functions(con: duckdb.DuckDBPyConnection, instance: _Instance) -> No
     def name(arguments: pa.Array) -> pa.Array:
         return pa.array([instance.key] * len(arguments))
 
-    def weights_sql(arguments: pa.Array) -> pa.Array:
-        return pa.array([functions.weights_sql(instance.cursor, text) for text in arguments.to_pylist()])
+    def sampled(arguments: pa.Array) -> pa.Array:
+        return selects.sampled(instance.cursor, arguments.to_pylist())
 
     def count(arguments: pa.Array) -> pa.Array:
         kind = pa.struct({"err": pa.string(), **{column: _ARROW[text] for column, text in functions.COUNTED.items()}})
         return pa.array(functions.counts(instance.cursor, arguments.to_pylist()), type=kind)
 
     _define(con, "_mwem_instance", name, ["VARCHAR"], "VARCHAR")
-    _define(con, "_mwem_weights_sql", weights_sql, ["VARCHAR"], "VARCHAR")
+    _define(con, "_mwem_sample", sampled, ["VARCHAR"], "STRUCT(err VARCHAR, lists VARCHAR[][])")
+    for select in selects.SELECTS:
+        _define(con, f"_{select}_sql", _select(instance, select), ["VARCHAR"], "VARCHAR")
     counted = ", ".join(f"{column} {kind}" for column, kind in functions.COUNTED.items())
     _define(con, "_mwem_count", count, ["VARCHAR"], f"STRUCT(err VARCHAR, {counted})", pure=True)
     for function in functions.FUNCTIONS:
@@ -175,6 +177,13 @@ def _rows(instance: _Instance, function: functions.Function) -> Callable[[pa.Arr
     def body(arguments: pa.Array, queries: pa.Array) -> pa.Array:
         calls = zip(arguments.to_pylist(), _json_rows(queries), strict=True)
         return pa.array([function.run(instance.cursor, text, rows) for text, rows in calls], type=kind)
+
+    return body
+
+
+def _select(instance: _Instance, function: str) -> Callable[[pa.Array], pa.Array]:
+    def body(arguments: pa.Array) -> pa.Array:
+        return pa.array([selects.select_sql(function, instance.cursor, text) for text in arguments.to_pylist()])
 
     return body
 

@@ -6,7 +6,7 @@ Owns their signatures. Must not do anything itself: each calls the body of its S
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -17,13 +17,16 @@ from mwem_sql.database.session import Session
 from mwem_sql.database.ticks import cast
 from mwem_sql.errors import OptionError, refuse
 from mwem_sql.releases import answer as stored
+from mwem_sql.releases.quantile import OF_ITS_TYPE, QUANTILE
+from mwem_sql.surface import questions
+from mwem_sql.surface.arguments import name_list
 from mwem_sql.surface.frames import WorkloadLike, read_workload
-from mwem_sql.surface.functions import FUNCTIONS, name_list
+from mwem_sql.surface.functions import FUNCTIONS
 from mwem_sql.surface.register import schema_of
 from mwem_sql.workload import Workload
 
 _FUNCTIONS = {function.name: function for function in FUNCTIONS}
-_WEIGHTS = "__mwem_weights"  # a name that no table of the user has
+_ARRIVED = "__mwem_arrived"  # a name that no table of the user has
 
 
 def plan(con: object, table: str, workload: WorkloadLike, epsilon: object, **options: Any) -> pa.Table:
@@ -92,6 +95,11 @@ def export(con: object, output: str, path: str | os.PathLike[str]) -> pa.Table:
     return _table("mwem_export", con, output=table_name("mwem_export", output), path=os.fspath(path))
 
 
+def withdraw(con: object, output: str, reason: str) -> pa.Table:
+    """Take a release back: nothing is answered from it any more. Nothing is charged, and nothing is given back."""
+    return _table("mwem_withdraw", con, output=table_name("mwem_withdraw", output), reason=reason)
+
+
 def count(con: object, output: str, predicate: str) -> float:
     """One answer of a stored release, at no privacy cost."""
     name = table_name("mwem_count", output)
@@ -115,6 +123,46 @@ def count_interval(con: object, output: str, predicate: str, *, confidence: obje
     return calls.run("mwem_count_interval", work, from_python=True)
 
 
+def average(
+    con: object, output: str, measure: str, *, given: str | None = None, confidence: object = 0.95
+) -> dict[str, Any]:
+    """The average of a column or an expression with its interval: answer, low, high, measured. At no privacy cost."""
+    name = table_name("mwem_average", output)
+    (row,) = _table("mwem_average", con, output=name, measure=measure, given=given, confidence=confidence).to_pylist()
+    return dict(row)
+
+
+def quantile(
+    con: object, output: str, attribute: str, share: float | Sequence[float], *, given: str | None = None, confidence: object = 0.95,
+) -> pa.Table:  # fmt: skip
+    """The median (share 0.5), or other quantiles, of a column with their intervals: a row for each share, values in the column's own type. At no privacy cost."""
+    asked = {
+        "output": table_name("mwem_quantile", output), "attribute": attribute, "share": share if isinstance(share, (str, float, int)) else list(share),
+        "given": given, "confidence": confidence,
+    }  # fmt: skip
+    session = Session.of(con)
+
+    def work() -> pa.Table:
+        kind, rows = questions.quantiles_of(session, asked)
+        arrived = pa.Table.from_pylist(rows, schema=schema_of(_FUNCTIONS["mwem_quantile"]))
+        return _cast(session, arrived, {name: kind if name in OF_ITS_TYPE else own for name, own in QUANTILE.items()})
+
+    return calls.run("mwem_quantile", work, from_python=True)
+
+
+def sample(
+    con: object, output: str, *, rows: int | None = None, given: str | None = None, seed: int | None = None
+) -> pa.Table:
+    """Rows from a stored release, as many as you like, or those for which a condition is true. At no privacy cost."""
+    session, asked = Session.of(con), {"output": table_name("mwem_sample", output), "rows": rows, "given": given, "seed": seed}  # fmt: skip
+
+    def work() -> pa.Table:
+        sampler = questions.sampler_of(session, asked)
+        return _cast(session, sampler.draw(), sampler.types)
+
+    return calls.run("mwem_sample", work, from_python=True)
+
+
 def weights(con: object, output: str, attributes: str | Sequence[str]) -> pa.Table:
     """The weight of every value combination of some attributes of a stored release: a column each, and weight."""
     name, session = table_name("mwem_weights", output), Session.of(con)
@@ -123,12 +171,12 @@ def weights(con: object, output: str, attributes: str | Sequence[str]) -> pa.Tab
         columns, rows = stored.weights(session, name, name_list(_listed(attributes)) or [])
         cells = pa.array([row["cell"] for row in rows], pa.list_(pa.string()))
         cursor = session.cursor()
-        cursor.register(_WEIGHTS, pa.table({"cell": cells, "weight": [row["weight"] for row in rows]}))
+        cursor.register(_ARRIVED, pa.table({"cell": cells, "weight": [row["weight"] for row in rows]}))
         typed = [
             exp.alias_(cast(exp.Bracket(this=exp.column("cell"), expressions=[exp.Literal.number(k)], offset=1), kind), own, quoted=True)
             for k, (own, kind) in enumerate(columns, start=1)
         ]  # fmt: skip
-        select = exp.select(*typed, exp.column("weight")).from_(exp.table_(_WEIGHTS))
+        select = exp.select(*typed, exp.column("weight")).from_(exp.table_(_ARRIVED))
         return cursor.sql(select.sql("duckdb")).to_arrow_table()
 
     return calls.run("mwem_weights", work, from_python=True)
@@ -192,6 +240,14 @@ def _table(function: str, con: object, workload: WorkloadLike | None = None, **a
         return list(own.body(session, arguments, queries))
 
     return pa.Table.from_pylist(calls.run(function, work, from_python=True), schema=schema_of(own))
+
+
+def _cast(session: Session, arrived: pa.Table, types: Mapping[str, str]) -> pa.Table:
+    """Columns in the types that SQL gives them."""
+    cursor = session.cursor()
+    cursor.register(_ARRIVED, arrived)
+    typed = [exp.alias_(cast(exp.column(name, quoted=True), kind), name, quoted=True) for name, kind in types.items()]
+    return cursor.sql(exp.select(*typed).from_(exp.table_(_ARRIVED)).sql("duckdb")).to_arrow_table()
 
 
 def _listed(names: str | Sequence[str] | None) -> Any:

@@ -13,6 +13,7 @@ from functools import cache
 from sqlglot import exp
 
 from mwem_sql.database.resources import read_sql
+from mwem_sql.releases.quantile import OF_ITS_TYPE, QUANTILE
 from mwem_sql.surface.functions import COUNTED, FUNCTIONS
 from mwem_sql.surface.meanings import COLUMNS, OPTIONS, PARAMETERS
 
@@ -61,8 +62,11 @@ class Entry:
         return "\n".join(lines)
 
 
+# Columns that depend on arguments.
 _TABLES = {function.name: function.columns for function in FUNCTIONS} | {
-    "mwem_weights": {"<attribute>": "its type", "weight": "DOUBLE"}  # its columns depend on its arguments
+    "mwem_weights": {"<attribute>": "its type", "weight": "DOUBLE"},
+    "mwem_quantile": QUANTILE | dict.fromkeys(OF_ITS_TYPE, "the column's type"),
+    "mwem_sample": {"<column>": "its type"},
 }
 _SCALARS = {"mwem_count": {"answer": COUNTED["answer"]}, "mwem_count_interval": COUNTED}
 _MACRO = re.compile(r"((?:^--[^\n]*\n)+)^CREATE OR REPLACE MACRO (\w+)\((.*?)\) AS\b", re.MULTILINE | re.DOTALL)

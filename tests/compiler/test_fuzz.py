@@ -250,7 +250,8 @@ class Fixtures:
             for call in (
                 "FROM mwem_ledger()", "FROM mwem_answer('o', w)", "SELECT mwem_count('o', 'a > 3')", "FROM mwem_weights('o', ['b'])", "CALL mwem_budget('t', 6)",
                 "CALL mwem_release('t', w, 1, rounds := 1, rows := 5, output := 'o')", "CALL mwem_release('t', w, 1, rounds := 1, rows := 5, output := 'p')",
-                "FROM mwem_compare('t', 'o', w)",
+                "FROM mwem_compare('t', 'o', w)", "FROM mwem_quantile('o', 'a', 0.5)", "FROM mwem_average('o', 'a')", "FROM mwem_sample('o', rows := 5)", "FROM mwem_plan('o', w, 1)",
+                "CALL mwem_withdraw('o', 'spoilt')",
             ):  # fmt: skip
                 try:
                     con.execute(call).fetchall()

@@ -126,6 +126,9 @@ CALLS = (
     "mwem_plan('people', workload, 1, seed := {})",
     "mwem_domain({})", "mwem_domain('people', domain := {})", "mwem_marginals('people', {})", "mwem_ranges('people', {}, 2)", "mwem_ranges('people', 'age', {})",
     "mwem_ranges('people', 'age', 2, seed := {})", "mwem_parities('people', {})", "mwem_parities('people', 1, columns := {})", "mwem_suggest_domain({})",
+    "mwem_average({}, 'age')", "mwem_average('o', {})", "mwem_average('o', 'age', given := {})", "mwem_average('o', 'age', confidence := {})",
+    "mwem_quantile({}, 'age', 0.5)", "mwem_quantile('o', {}, 0.5)", "mwem_quantile('o', 'age', {})", "mwem_quantile('o', 'age', 0.5, given := {})", "mwem_quantile('o', 'age', 0.5, confidence := {})",
+    "mwem_sample({})", "mwem_sample('o', rows := {})", "mwem_sample('o', given := {})", "mwem_sample('o', seed := {})", "mwem_withdraw({}, 'why')",
     "mwem_answer({}, workload)", "mwem_weights({}, 'sex')", "mwem_weights('o', {})", "mwem_compare('people', {}, workload)", "mwem_compare({}, 'o', workload)",
     "mwem_budget({}, 1)", "mwem_budget('people', {})", "mwem_budget('people', 1, delta := {})", "(SELECT mwem_count({}, 'true'))", "(SELECT mwem_count('o', {}))",
 )  # fmt: skip

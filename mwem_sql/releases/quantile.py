@@ -1,0 +1,298 @@
+"""Quantiles of a column with intervals, from the counts of what lies at most at, and above, each of some values. Released values only, so that it costs no privacy.
+
+The quantile of a share s is the least value v with at least the share s of the rows at most at v: with C(v) rows at most at v and A(v) above,
+D(v) = (1 - s) C(v) - s A(v) is not negative there, and negative at every value before. Rows without a value are in neither.
+
+How often an interval misses. Values lie in stretches that were not told apart, and counts are asked at the ends of these, all in one call. `low` is where the first stretch
+begins at whose end D may be 0 or more, by the upper end of its interval; `high` is where the first one ends from whose end on D is so for certain, by the lower ends of all.
+Let the true quantile lie in stretch k. D grows with v, so that it is 0 or more at the end of k, and negative at the end of k - 1. `low` is too high only if the upper end at k
+misses: D is above it. `high` is too low only if the lower end at k - 1 misses: D is below it. These are two ends, each on one side of one count or another at a place that the
+data fixes and no noise does; noise is as likely to go up as down, so that each side has half of what an interval may miss. So the chance to miss of the interval of one D is that of
+the quantile, however many places are looked at. An interval of D is made of those of C and A, each with half of that chance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from sqlglot import exp
+
+from mwem_sql.database import dialect
+from mwem_sql.database.dialect import fold
+from mwem_sql.database.ticks import cast
+from mwem_sql.domains.attribute import Attribute
+from mwem_sql.domains.classes import Classes
+from mwem_sql.errors import OptionError, did_you_mean, refuse
+from mwem_sql.queries.arrays import Floats
+from mwem_sql.releases.answer import Answerer
+from mwem_sql.releases.intervals import Measured
+from mwem_sql.workload import Workload
+
+FUNCTION = "mwem_quantile"
+QUANTILE = {"share": "DOUBLE", "answer": "VARCHAR", "low": "VARCHAR", "high": "VARCHAR", "measured": "VARCHAR"}
+OF_ITS_TYPE = ("answer", "low", "high")
+"""The columns of a call, and those that are values of the attribute, as text."""
+MOST_STRETCHES = 500
+"""Stretches at whose ends counts are asked. More: ends of intervals are told more finely where a column has thousands of values, and a call takes longer (1,000: about 0.5 s)."""
+MOST_SHARES = 1000
+_EXACT = 1e-9
+"""Of the rows: by how much sums of the same weights may differ by rounding."""
+_RANK: dict[Measured, int] = {"directly": 0, "in part": 1, "never": 2, "unknown": 3}
+
+
+@dataclass(frozen=True, eq=False)
+class _Stretches:
+    """Neighbouring values of an attribute that counts do not tell apart: the first and the last of each stretch, as ticks or as places in the list of values.
+
+    `points` are the values that the attribute has, where these are listed.
+    """
+
+    attribute: Attribute
+    lows: npt.NDArray[Any]
+    highs: npt.NDArray[Any]
+    points: npt.NDArray[Any] | None = None
+    texts: Sequence[str] | None = None
+
+    def __len__(self) -> int:
+        return len(self.lows)
+
+    def text(self, place: float) -> str:
+        return self.attribute.text(place) if self.texts is None else self.texts[int(place)]
+
+    def literal(self, place: float) -> exp.Expr:
+        """A constant that DuckDB compares as a value of the type: a text is cast, but by an ENUM, which would be a text."""
+        constant = exp.Literal.string(self.text(place))
+        return cast(constant, self.attribute.type) if self.attribute.scale is None else constant
+
+    def first(self, number: int) -> str | None:
+        """The least value of a stretch; None for all values below the domain."""
+        attribute, tick = self.attribute, self.lows[number].item()
+        if attribute.values is not None or attribute.low is None or attribute.ordered.discrete:
+            return None if attribute.low is not None and tick < attribute.low else self.text(tick)
+        return None if tick < attribute.low else self._rounder(tick, max(attribute.ordered.before(tick), attribute.low))
+
+    def last(self, number: int) -> str | None:
+        """The greatest; None for all values above the domain."""
+        attribute, tick = self.attribute, self.highs[number].item()
+        if attribute.values is not None or attribute.high is None or attribute.ordered.discrete:
+            return None if attribute.high is not None and tick > attribute.high else self.text(tick)
+        return (
+            None if tick > attribute.high else self._rounder(tick, min(attribute.ordered.after(tick), attribute.high))
+        )
+
+    def _rounder(self, tick: float, neighbour: float) -> str:
+        """A real number, or its neighbour if that is shorter: 2000.0 and not 1999.9999999999998."""
+        return min(self.text(tick), self.text(neighbour), key=len)
+
+    def inside(self, number: int, share: float) -> str:
+        """The value of a stretch that so much of it lies at most at: evenly, or by the values that there are."""
+        low, high = self.lows[number].item(), self.highs[number].item()
+        if self.points is not None:
+            own = self.points[(self.points >= low) & (self.points <= high)]
+            tick = own[min(len(own), max(1, ceil(share * len(own)))) - 1].item()
+        elif self.attribute.ordered.discrete:
+            count = high - low + 1
+            tick = low + min(count, max(1, ceil(share * count))) - 1
+        else:
+            tick = float(self.attribute.ordered.nearest(np.array(low + share * (high - low))))
+        if self.texts is None:
+            assert self.attribute.low is not None and self.attribute.high is not None
+            tick = min(max(tick, self.attribute.low), self.attribute.high)
+        return self.text(tick)
+
+
+@dataclass(frozen=True, eq=False)
+class _Counted:
+    """Rows at most at the end of each stretch but the last, and above; all rows with a value, and those off an open list: what the model says, and between what they are."""
+
+    model: Floats
+    low: Floats
+    high: Floats
+    measured: list[Measured]
+
+    @property
+    def _ends(self) -> int:
+        return len(self.model) - 2
+
+    @property
+    def rows(self) -> float:
+        return float(self.model[-2])
+
+    def at_most(self, counts: Floats) -> Floats:
+        return counts[: self._ends : 2]
+
+    def above(self, counts: Floats) -> Floats:
+        return counts[1 : self._ends : 2]
+
+    def differences(self, share: float) -> tuple[Floats, Floats, Floats]:
+        """D at the end of each stretch but the last: what the model says, at least and at most. Rows off an open list may all be at most at a value, or above."""
+        off_list = self.high[-1]
+        return (
+            (1 - share) * self.at_most(self.model) - share * self.above(self.model),
+            (1 - share) * self.at_most(self.low) - share * (self.above(self.high) + off_list),
+            (1 - share) * (self.at_most(self.high) + off_list) - share * self.above(self.low),
+        )
+
+    def worst(self, first: int, last: int) -> Measured:
+        """How the ends of some stretches are known, from that before the first on."""
+        looked_at = self.measured[2 * max(0, first - 1) : min(self._ends, 2 * last + 2)]
+        return max(looked_at, key=lambda own: _RANK[own], default="never")
+
+
+def quantiles(
+    ready: Answerer, attribute: Attribute, shares: Sequence[float], given: str | None, confidence: float
+) -> list[dict[str, Any]]:
+    """A row for each share, in their order; values of the attribute as text."""
+    stretches = _stretches(ready, attribute, given)
+    compiled = ready.compile(Workload.from_predicates(_conditions(stretches, given)))
+    # Each of two counts has half of the chance to miss.
+    judged = ready.judged(compiled, 1 - (1 - confidence) / 2)
+    counted = _Counted(
+        np.array([values[0] for values, _ in judged]),
+        np.array([intervals.low[0] for _, intervals in judged]),
+        np.array([intervals.high[0] for _, intervals in judged]),
+        [intervals.measured[0] for _, intervals in judged],
+    )
+    return [_row(stretches, share, counted) for share in shares]
+
+
+def ordered_attribute(ready: Answerer, column: object) -> Attribute:
+    """The attribute of a column that has an order."""
+    domain, output = ready.stored.domain, ready.stored.name.table
+    found = domain.attribute(domain.spelling.get(fold(column), "")) if isinstance(column, str) else None
+    if found is None:
+        raise refuse(
+            OptionError,
+            FUNCTION,
+            f"attribute ({column!r}) is not in {output}",
+            f"{did_you_mean(column, domain.columns)}it has {', '.join(domain.columns)}",
+        )
+    if found.scale is None and not found.type.startswith("ENUM("):
+        ordered = [own.name for own in domain if own.scale is not None or own.type.startswith("ENUM(")]
+        raise refuse(
+            OptionError,
+            FUNCTION,
+            f"attribute ({column!r}) is of type {found.type}, whose values have no order",
+            f"name a number, date, timestamp or ENUM: {', '.join(ordered) or f'{output} has none'}",
+        )
+    return found
+
+
+def read_shares(value: object) -> list[float]:
+    """One share, or a list of them."""
+    listed = value if isinstance(value, list) else [value]
+    out = []
+    for item in listed:
+        number = -1.0
+        if not isinstance(item, bool) and isinstance(item, (int, float, str)):
+            with suppress(ValueError):
+                number = float(item)
+        if not 0 < number < 1:
+            raise refuse(
+                OptionError,
+                FUNCTION,
+                f"share ({item!r}) must be above 0 and below 1",
+                "write 0.5 for the median, [0.25, 0.5, 0.75] for the quartiles",
+            )
+        out.append(number)
+    if not 0 < len(out) <= MOST_SHARES:
+        raise refuse(
+            OptionError, FUNCTION, f"share has {len(out):,} items, and must have 1 to {MOST_SHARES:,}", "write [0.25, 0.5, 0.75]"
+        )  # fmt: skip
+    return out
+
+
+def _stretches(ready: Answerer, attribute: Attribute, given: str | None) -> _Stretches:
+    """Between the places where a stored class or piece begins, and those where the condition changes."""
+    asked = None if given is None else ready.compile(Workload.from_predicates([given])).classes.get(attribute.name)
+    if attribute.values is not None:
+        texts = _sorted(ready, attribute)
+        places = np.arange(len(texts))
+        return _thinned(attribute, places, len(texts) - 1, places, texts)
+    stored = ready.stored.classes[attribute.name]
+    begins = stored.pieces.lows[: stored.pieces.known][_is_begin(stored)]
+    if asked is not None:
+        begins = np.union1d(begins, asked.pieces.lows)
+    points = stored.pieces.points if stored.pieces.listed else None
+    return _thinned(attribute, begins, stored.pieces.highs[-1], points, None)
+
+
+def _is_begin(classes: Classes) -> npt.NDArray[np.bool_]:
+    """Of each piece but NULL, whether it is told apart from the one before it."""
+    known = classes.pieces.known
+    if not classes.pieces.listed:
+        return np.ones(known, dtype=np.bool_)
+    weights = classes.densities[:known]
+    return np.asarray((np.diff(classes.codes[:known], prepend=-1) != 0) | (np.diff(weights, prepend=np.nan) != 0))
+
+
+def _thinned(
+    attribute: Attribute, begins: npt.NDArray[Any], last: Any, points: npt.NDArray[Any] | None, texts: Sequence[str] | None
+) -> _Stretches:  # fmt: skip
+    """Not too many stretches: of more, several neighbours are one. Which, follows from their number."""
+    lows = begins[:: -(-len(begins) // MOST_STRETCHES)]
+    if texts is None:
+        highs = np.array([*(attribute.ordered.before(low) for low in lows[1:].tolist()), last], dtype=lows.dtype)
+    else:
+        highs = np.append(lows[1:] - 1, last)
+    return _Stretches(attribute, lows, highs, points, texts)
+
+
+def _sorted(ready: Answerer, attribute: Attribute) -> list[str]:
+    """Listed values in the order of their type."""
+    listed = pa.array(attribute.values, pa.string())
+    with ready.sandbox() as sandbox:
+        sandbox.load("listed", {attribute.name: (attribute.type, listed)})
+        rank = exp.Window(
+            this=exp.RowNumber(), order=exp.Order(expressions=[exp.Ordered(this=exp.column(attribute.name, quoted=True))])
+        )  # fmt: skip
+        (ranks,) = sandbox.evaluate("listed", [dialect.sql(rank)])
+    return [text for _, text in sorted(zip(ranks.to_pylist(), attribute.values or (), strict=True))]
+
+
+def _conditions(stretches: _Stretches, given: str | None) -> list[str]:
+    """What is counted: of each stretch but the last the rows at most at its end, and above; then all rows with a value, and those off an open list."""
+    attribute = stretches.attribute
+    column = exp.column(attribute.name, quoted=True)
+    listed = None
+    if attribute.open and stretches.texts is not None:
+        # Where others lie is not known.
+        listed = exp.In(this=column.copy(), expressions=[stretches.literal(k) for k in range(len(stretches.texts))])
+    known = exp.Not(this=exp.Is(this=column.copy(), expression=exp.null()))
+    ends = [stretches.literal(high) for high in stretches.highs[:-1].tolist()]
+    parts: list[exp.Expr] = [kind(this=column.copy(), expression=end) for end in ends for kind in (exp.LTE, exp.GT)]
+    parts = [part if listed is None else exp.and_(part, listed.copy()) for part in (*parts, known)]
+    parts.append(exp.false() if listed is None else exp.and_(known.copy(), exp.Not(this=listed.copy())))
+    texts = [dialect.sql(part) for part in parts]
+    # A newline ends a comment that a condition may close with.
+    return texts if given is None else [f"({given}\n) AND {text}" for text in texts]
+
+
+def _row(stretches: _Stretches, share: float, counted: _Counted) -> dict[str, Any]:
+    model, least, most = counted.differences(share)
+    # At the end of the last stretch all rows are at most.
+    first = _first(most >= 0)
+    last = int(np.flatnonzero(least < 0)[-1]) + 1 if (least < 0).any() else 0
+    found, at_most = _first(model >= -_EXACT * counted.rows), counted.at_most(counted.model)
+    before = float(at_most[found - 1]) if found else 0.0
+    here = float(at_most[found]) if found < len(at_most) else counted.rows
+    inside = (share * counted.rows - before) / (here - before) if here > before else 1.0
+    return {
+        "share": share,
+        "answer": stretches.inside(found, inside) if counted.rows > 0 else None,
+        "low": stretches.first(first),
+        "high": stretches.last(last),
+        "measured": counted.worst(first, last),
+    }
+
+
+def _first(flags: npt.NDArray[np.bool_]) -> int:
+    """The first that is true; behind the last if none is."""
+    return int(flags.argmax()) if flags.any() else len(flags)
