@@ -86,7 +86,7 @@ class Answerer:
             asked = self.compile(Workload(tuple([query.source for query in compiled.queries]) + tuple(bounded)))
         sums, count = self._sums(asked), len(compiled.queries)
         judge = Judge(
-            Known(self.stored.classes, store.measurements_of(con, self.stored), asked),
+            self.known(asked),
             miss,
             total,
             [
@@ -97,6 +97,10 @@ class Answerer:
         within = [assured.within(query) for query in asked.queries[:count]]
         intervals = judge.intervals(asked.queries[:count], sums[:count], within)
         return [(divided(*pair), own) for pair, own in zip(sums[:count], intervals, strict=True)]
+
+    def known(self, compiled: Compiled) -> Known:
+        """What was measured, for questions that were compiled against the release."""
+        return Known(self.stored.classes, store.measurements_of(self._session.cursor(), self.stored), compiled)
 
     def _sums(self, compiled: Compiled) -> list[tuple[Floats, Floats | None]]:
         """Of each query its sums, in what they stand for, and the counts that they are divided by if it is an average."""

@@ -309,6 +309,15 @@ def _block_ends(block: Block) -> tuple[Floats, Floats]:
     return np.where(np.isfinite(low), low, 0.0), np.where(np.isfinite(high), high, 0.0)
 
 
+def noise_alone(known: Known, query: LinearQuery, miss: float) -> tuple[float, float]:
+    """Between what a sum of measured cells is, by its noise and nothing else; endless if it is no such sum."""
+    exact = known.families.exact(known.question(query))
+    if not exact.is_exact.all():
+        return -np.inf, np.inf
+    part = JOINED_PART if exact.is_joined.any() else 1.0
+    return float(_end(exact.sums, -1, part * miss)[0]), float(_end(exact.sums, 1, part * miss)[0])
+
+
 def unknown(cells: int) -> Intervals:
     """Of a release that is older than intervals."""
     endless = np.full(cells, np.inf)

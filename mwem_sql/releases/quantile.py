@@ -6,9 +6,11 @@ D(v) = (1 - s) C(v) - s A(v) is not negative there, and negative at every value 
 How often an interval misses. Values lie in stretches that were not told apart, and counts are asked at the ends of these, all in one call. `low` is where the first stretch
 begins at whose end D may be 0 or more, by the upper end of its interval; `high` is where the first one ends from whose end on D is so for certain, by the lower ends of all.
 Let the true quantile lie in stretch k. D grows with v, so that it is 0 or more at the end of k, and negative at the end of k - 1. `low` is too high only if the upper end at k
-misses: D is above it. `high` is too low only if the lower end at k - 1 misses: D is below it. These are two ends, each on one side of one count or another at a place that the
-data fixes and no noise does; noise is as likely to go up as down, so that each side has half of what an interval may miss. So the chance to miss of the interval of one D is that of
-the quantile, however many places are looked at. An interval of D is made of those of C and A, each with half of that chance.
+misses: D is above it. `high` is too low only if the lower end at k - 1 misses: D is below it. Both places are fixed by the data, and not by noise; noise is as likely to go up as
+down, so that each of the two has half of what an interval of D may miss. So the quantile is missed no more often than D is at one place, however many are looked at.
+
+An interval of D is made of those of C and A, which share the chance to miss (`WINDOW_PART` of it). Where D is itself a sum of what was measured, its own noise tells more: it is less than
+that of C and A together. That has the rest of the chance, and is looked at where the first leaves a doubt.
 """
 
 from __future__ import annotations
@@ -16,23 +18,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from math import ceil
-from typing import Any
+from math import ceil, inf
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from sqlglot import exp
 
+from mwem_sql.compiler.pipeline import Compiled
 from mwem_sql.database import dialect
 from mwem_sql.database.dialect import fold
 from mwem_sql.database.ticks import cast
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.classes import Classes
 from mwem_sql.errors import OptionError, did_you_mean, refuse
-from mwem_sql.queries.arrays import Floats
+from mwem_sql.queries.arrays import Flags, Floats
+from mwem_sql.queries.linear import Block, LinearQuery
 from mwem_sql.releases.answer import Answerer
-from mwem_sql.releases.intervals import Measured
+from mwem_sql.releases.intervals import Measured, noise_alone
 from mwem_sql.workload import Workload
 
 FUNCTION = "mwem_quantile"
@@ -42,8 +46,10 @@ OF_ITS_TYPE = ("answer", "low", "high")
 MOST_STRETCHES = 500
 """Stretches at whose ends counts are asked. More: ends of intervals are told more finely where a column has thousands of values, and a call takes longer (1,000: about 0.5 s)."""
 MOST_SHARES = 1000
+WINDOW_PART: Final = 0.25
+"""Of the chance to miss: what goes to the counts, of which intervals of D are made where it was not measured. More: these are narrower, and those of what was measured wider."""
 _EXACT = 1e-9
-"""Of the rows: by how much sums of the same weights may differ by rounding."""
+"""In rows, or of all rows: by how much sums of the same weights may differ by rounding."""
 _RANK: dict[Measured, int] = {"directly": 0, "in part": 1, "never": 2, "unknown": 3}
 
 
@@ -125,6 +131,11 @@ class _Counted:
     def rows(self) -> float:
         return float(self.model[-2])
 
+    @property
+    def off_list(self) -> float:
+        """Rows off an open list, at most."""
+        return float(self.high[-1])
+
     def at_most(self, counts: Floats) -> Floats:
         return counts[: self._ends : 2]
 
@@ -133,17 +144,52 @@ class _Counted:
 
     def differences(self, share: float) -> tuple[Floats, Floats, Floats]:
         """D at the end of each stretch but the last: what the model says, at least and at most. Rows off an open list may all be at most at a value, or above."""
-        off_list = self.high[-1]
         return (
             (1 - share) * self.at_most(self.model) - share * self.above(self.model),
-            (1 - share) * self.at_most(self.low) - share * (self.above(self.high) + off_list),
-            (1 - share) * (self.at_most(self.high) + off_list) - share * self.above(self.low),
+            (1 - share) * self.at_most(self.low) - share * (self.above(self.high) + self.off_list),
+            (1 - share) * (self.at_most(self.high) + self.off_list) - share * self.above(self.low),
         )
+
+    @property
+    def may_have(self) -> Flags:
+        """Whether any row may be at most at the end of each stretch but the last."""
+        return np.asarray(self.at_most(self.high) + self.off_list > 0)
 
     def worst(self, first: int, last: int) -> Measured:
         """How the ends of some stretches are known, from that before the first on."""
         looked_at = self.measured[2 * max(0, first - 1) : min(self._ends, 2 * last + 2)]
         return max(looked_at, key=lambda own: _RANK[own], default="never")
+
+
+class _Differences:
+    """D as a sum of what was measured: narrower than what C and A tell, one by one."""
+
+    def __init__(self, ready: Answerer, compiled: Compiled, miss: float) -> None:
+        self._queries = [query.linear for query in compiled.queries]
+        self._miss = miss
+        self._known = ready.known(compiled)
+
+    def between(self, number: int, share: float) -> tuple[float, float]:
+        """Between what D is at the end of a stretch; endless if it is no such sum."""
+        query = _weighted(self._queries[2 * number], self._queries[2 * number + 1], share)
+        return (-inf, inf) if query is None else noise_alone(self._known, query, self._miss)
+
+
+def _weighted(at_most: LinearQuery, above: LinearQuery, share: float) -> LinearQuery | None:
+    """One query for D; None if the two counts are about more than one group of attributes in different ways."""
+    pairs = list(zip(at_most.blocks, above.blocks, strict=False))
+    differ = [k for k, (own, other) in enumerate(pairs) if own is not other]
+    if len(at_most.blocks) != len(above.blocks) or len(differ) != 1:
+        return None
+    own, other = pairs[differ[0]]
+    if own.attributes != other.attributes:
+        return None
+    is_below, is_above = own.labels >= 0, other.labels >= 0
+    labels = np.where(is_below | is_above, 0, -1).astype(np.int32)
+    values = np.where(is_below, 1 - share, -share)
+    blocks = list(at_most.blocks)
+    blocks[differ[0]] = Block(own.attributes, labels, 1, values)
+    return LinearQuery(tuple(blocks))
 
 
 def quantiles(
@@ -152,15 +198,19 @@ def quantiles(
     """A row for each share, in their order; values of the attribute as text."""
     stretches = _stretches(ready, attribute, given)
     compiled = ready.compile(Workload.from_predicates(_conditions(stretches, given)))
-    # Each of two counts has half of the chance to miss.
-    judged = ready.judged(compiled, 1 - (1 - confidence) / 2)
+    miss = 1 - confidence
+    # C and A, and what is off an open list, have equal parts.
+    judged = ready.judged(compiled, 1 - WINDOW_PART * miss / (3 if attribute.open else 2))
+    # True counts are whole numbers.
     counted = _Counted(
         np.array([values[0] for values, _ in judged]),
-        np.array([intervals.low[0] for _, intervals in judged]),
-        np.array([intervals.high[0] for _, intervals in judged]),
+        np.ceil([intervals.low[0] - _EXACT for _, intervals in judged]),
+        np.floor([intervals.high[0] + _EXACT for _, intervals in judged]),
         [intervals.measured[0] for _, intervals in judged],
     )
-    return [_row(stretches, share, counted) for share in shares]
+    is_measured = "directly" in counted.measured[:-2]
+    differences = _Differences(ready, compiled, (1 - WINDOW_PART) * miss) if is_measured else None
+    return [_row(stretches, share, counted, differences) for share in shares]
 
 
 def ordered_attribute(ready: Answerer, column: object) -> Attribute:
@@ -275,12 +325,18 @@ def _conditions(stretches: _Stretches, given: str | None) -> list[str]:
     return texts if given is None else [f"({given}\n) AND {text}" for text in texts]
 
 
-def _row(stretches: _Stretches, share: float, counted: _Counted) -> dict[str, Any]:
+def _row(stretches: _Stretches, share: float, counted: _Counted, differences: _Differences | None) -> dict[str, Any]:
     model, least, most = counted.differences(share)
-    # At the end of the last stretch all rows are at most.
-    first = _first(most >= 0)
-    last = int(np.flatnonzero(least < 0)[-1]) + 1 if (least < 0).any() else 0
     found, at_most = _first(model >= -_EXACT * counted.rows), counted.at_most(counted.model)
+    first, last = _window(least, most, counted.may_have)
+    if differences is not None:
+        for number in range(max(0, first - 1), min(last + 1, len(model))):
+            low, high = differences.between(number, share)
+            least[number] = max(least[number], low - share * counted.off_list)
+            most[number] = min(most[number], high + (1 - share) * counted.off_list)
+        first, last = _window(least, most, counted.may_have)
+    # The model has other noise, and may have parts of rows.
+    first, last = min(first, found), max(last, found)
     before = float(at_most[found - 1]) if found else 0.0
     here = float(at_most[found]) if found < len(at_most) else counted.rows
     inside = (share * counted.rows - before) / (here - before) if here > before else 1.0
@@ -291,6 +347,12 @@ def _row(stretches: _Stretches, share: float, counted: _Counted) -> dict[str, An
         "high": stretches.last(last),
         "measured": counted.worst(first, last),
     }
+
+
+def _window(least: Floats, most: Floats, may_have: Flags) -> tuple[int, int]:
+    """The first and the last stretch that the quantile may lie in. At the end of the last one, D is not negative. Of no row there is no quantile: one is at most at it at least."""
+    reaches = np.flatnonzero(least < 0)
+    return _first((most >= 0) & may_have), int(reaches[-1]) + 1 if len(reaches) else 0
 
 
 def _first(flags: npt.NDArray[np.bool_]) -> int:

@@ -23,7 +23,11 @@ def test_all_of_a_function_has_a_meaning(name: str) -> None:
 
 
 def test_no_meaning_is_left_over() -> None:
-    assert set(ENTRIES) == {function.name for function in FUNCTIONS} | {"mwem_count", "mwem_count_interval", "mwem_sample"}
+    assert set(ENTRIES) == {function.name for function in FUNCTIONS} | {
+        "mwem_count",
+        "mwem_count_interval",
+        "mwem_sample",
+    }
     assert set(meanings.COLUMNS) == set(ENTRIES)
     assert list(meanings.OPTIONS) == list(OPTIONS)
     given = {f"{entry.name}.{parameter}" for entry in ENTRIES.values() for parameter in entry.parameters}
