@@ -46,12 +46,10 @@ def _names(function: str, session: Session, arguments: Arguments) -> Sequence[st
 
 
 def _raising(sentence: str, names: Sequence[str]) -> exp.Select:
-    """Raises whatever the outer query filters or projects: in a list, before there are rows. A column that is missed is shown the sentence as the nearest one."""
+    """Raises whatever the outer query filters or projects: in a list, before there are rows. Without names, DuckDB shows the sentence as the nearest to a column that it misses."""
     raised = _called("unnest", exp.Array(expressions=[_called("error", exp.Literal.string(sentence))]))
-    first, *others = names or (sentence,)
-    return exp.select(
-        exp.alias_(raised, first, quoted=True), *(exp.alias_(exp.null(), name, quoted=True) for name in others)
-    )
+    source = exp.select(exp.alias_(raised, "r")).subquery("e")
+    return exp.select(*(exp.alias_(exp.column("r"), name, quoted=True) for name in names or (sentence,))).from_(source)
 
 
 def _select_weights(session: Session, arguments: Arguments, text: str) -> exp.Select:

@@ -36,6 +36,29 @@ def count(name: str, *counted: int) -> LinearQuery:
 
 
 @quick
+@given(problems(most=3, attributes=4), st.data())
+def test_restricted_is_conditional(problem: Problem, data: st.DataObject) -> None:
+    """What is not kept is gone, the rest is as it was but for scale, and the share is what it had; one restriction after another."""
+    sizes, total, measurements = problem
+    state = State.uniform(sizes, total)
+    state.replay(measurements, 3)
+    expected = dense(state).reshape([len(size) for size in sizes.values()])
+    for _ in range(2):
+        names = data.draw(st.lists(st.sampled_from(sorted(sizes)), min_size=1, unique=True))
+        shape = [len(sizes[name]) for name in names]
+        flags = data.draw(st.lists(st.booleans(), min_size=prod(shape), max_size=prod(shape)))
+        kept = np.array(flags, dtype=np.bool_).reshape(shape)
+        axes = [list(sizes).index(name) for name in names]
+        wide = kept.transpose(np.argsort(axes)).reshape([size if axis in axes else 1 for axis, size in enumerate(expected.shape)])  # fmt: skip
+        share = float((expected * wide).sum() / expected.sum())
+        if share < 1e-6:
+            return
+        assert state.restrict(names, kept) == pytest.approx(share, rel=1e-9)
+        expected = expected * wide / share
+        close(dense(state).reshape(expected.shape), expected, total)
+
+
+@quick
 @given(problems(fewest=1, most=1))
 def test_update_is_the_papers_step(problem: Problem) -> None:
     sizes, total, [(query, measured)] = problem

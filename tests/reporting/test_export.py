@@ -60,6 +60,42 @@ def test_a_database_answers_questions(made: Connection, tmp_path: Path) -> None:
         assert con.execute("SELECT comment FROM duckdb_tables() WHERE table_name = 'people_synthetic'").fetchall()[0][0]
 
 
+def test_a_database_plans_the_next_request(made: Connection, tmp_path: Path) -> None:
+    """What follows from the domain is what the curator's plan says; the table and its cap are not there."""
+    mwem_sql.export(made, "people_synthetic", tmp_path / "r.duckdb")
+    away = ("table", "from release", "left out", "aggregate")
+    with mwem_sql.connect(tmp_path / "r.duckdb") as con:
+        con.execute("CREATE TABLE next AS FROM mwem_marginals('people_synthetic', 1)")
+        made.execute("CREATE OR REPLACE TABLE next AS FROM mwem_marginals('people', 1)")
+        assert con.execute("FROM next").fetchall() == made.execute("FROM next").fetchall()
+        expected = made.execute("FROM mwem_plan('people', next, 0.5, rounds := 3)").fetchall()
+        found = con.execute("FROM mwem_plan('people_synthetic', next, 0.5, rounds := 3)").fetchall()
+        assert [row for row in found if row[0] not in away] == [row for row in expected if row[0] not in away]
+        assert found[:2] == [("table", "people"), ("from release", next(value for item, value in found if item == "from release"))]  # fmt: skip
+        assert "mwem_release needs the table" in found[1][1]
+        assert con.execute("FROM mwem_domain('people_synthetic')").fetchall() == made.execute("FROM mwem_domain('people')").fetchall()  # fmt: skip
+        con.execute("DROP TABLE people_synthetic")
+        assert con.execute("FROM mwem_plan('people_synthetic', next, 0.5, rounds := 3)").fetchall() == found
+        con.execute(
+            "CREATE TABLE people_synthetic (mine BOOLEAN NOT NULL); CREATE TABLE mine AS SELECT 'mine' AS predicate"
+        )
+        assert con.execute("FROM mwem_plan('people_synthetic', mine, 0.5)").fetchall()[0] == ("table", "r.main.people_synthetic")  # fmt: skip
+
+
+def test_a_plan_knows_the_unit_of_the_release() -> None:
+    with mwem_sql.connect() as con:
+        con.execute(
+            "CREATE TABLE t (person INTEGER, a BOOLEAN NOT NULL); INSERT INTO t SELECT i // 2, true FROM range(50) r(i)"
+        )
+        mwem_sql.release(con, "t", mwem_sql.Workload.from_predicates(["a"]), 1.0, unit="person", rows_per_unit=2)
+        asked = mwem_sql.Workload.from_predicates(["NOT a"])
+        rows = mwem_sql.plan(con, "t_synthetic", asked, 1, unit="person", rows_per_unit=2).to_pylist()
+        plan = {row["item"]: row["value"] for row in rows}
+        assert plan["protects"] == "one person, at most 2 rows"
+        with pytest.raises(OptionError, match=r"unit \('who'\) is not a column of t"):
+            mwem_sql.plan(con, "t_synthetic", asked, 1, unit="who")
+
+
 def test_the_card_says_what_it_is_and_is_in_the_parquet_file_too(made: Connection, tmp_path: Path) -> None:
     mwem_sql.export(made, "people_synthetic", tmp_path / "r.parquet")
     card = json.loads((tmp_path / "r.json").read_text("utf-8"))["mwem_card"]

@@ -10,7 +10,7 @@ from conftest import Connection, Open
 
 import mwem_sql
 from mwem_sql import Workload
-from mwem_sql.errors import BudgetError, OptionError, TableError
+from mwem_sql.errors import BudgetError, OptionError, OutputError, TableError
 
 ASKED = Workload.from_predicates(["age > 40", "member"])
 
@@ -79,6 +79,37 @@ def test_answer_count_weights(released: Connection) -> None:
     )
     ((expected,),) = released.execute("SELECT mwem_count('people_synthetic', 'age > 40')").fetchall()
     assert mwem_sql.count(released, "people_synthetic", "age > 40") == expected
+
+
+def test_average_quantile_sample_withdraw(released: Connection) -> None:
+    given = "sex = 'F' AND age > 20"
+    quoted = given.replace("'", "''")
+    assert (
+        mwem_sql.average(released, "people_synthetic", "age", given=given)
+        == (in_sql(released, f"mwem_average('people_synthetic', 'age', given := '{quoted}')").to_pylist()[0])
+    )
+    same(
+        mwem_sql.quantile(released, "people_synthetic", "age", (0.25, 0.5), given=given, confidence=0.9),
+        in_sql(
+            released, f"mwem_quantile('people_synthetic', 'age', [0.25, 0.5], given := '{quoted}', confidence := 0.9)"
+        ),
+    )
+    same(
+        mwem_sql.quantile(released, "people_synthetic", "sex", 0.5),
+        in_sql(released, "mwem_quantile('people_synthetic', 'sex', 0.5)"),
+    )
+    same(
+        mwem_sql.sample(released, "people_synthetic", rows=20, given=given, seed=3),
+        in_sql(released, f"mwem_sample('people_synthetic', rows := 20, given := '{quoted}', seed := 3)"),
+    )
+    found = mwem_sql.withdraw(released, "people_synthetic", "a test")
+    assert found.schema.names == in_sql_names(released, "mwem_withdraw('people_synthetic', 'again')")
+    with pytest.raises(OutputError, match=r"^mwem_sample: output \(memory\.main\.people_synthetic\) was withdrawn"):
+        mwem_sql.sample(released, "people_synthetic")
+
+
+def in_sql_names(con: Connection, call: str) -> list[str]:
+    return [row[0] for row in con.execute(f"DESCRIBE FROM {call}").fetchall()]
 
 
 def test_compare(released: Connection) -> None:
