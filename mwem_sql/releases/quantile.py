@@ -1,7 +1,7 @@
 """Quantiles of a column with intervals, from the counts of what lies at most at, and above, each of some values. Released values only, so that it costs no privacy.
 
 The quantile of a share s is the least value v with at least the share s of the rows at most at v: with C(v) rows at most at v and A(v) above,
-D(v) = (1 - s) C(v) - s A(v) is not negative there, and negative at every value before. Rows without a value are in neither.
+D(v) = (1 - s) C(v) - s A(v) is not negative there, and negative at every value before. Rows without a value are in neither; those off an open list may be in either.
 
 How often an interval misses. Values lie in stretches that were not told apart, and counts are asked at the ends of these, all in one call. `low` is where the first stretch
 begins at whose end D may be 0 or more, by the upper end of its interval; `high` is where the first one ends from whose end on D is so for certain, by the lower ends of all.
@@ -15,7 +15,7 @@ that of C and A together. That has the rest of the chance, and is looked at wher
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from math import ceil, inf
@@ -69,6 +69,11 @@ class _Stretches:
     def __len__(self) -> int:
         return len(self.lows)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether there may be values off a list, whose place among the others is not known."""
+        return self.texts is not None and self.attribute.open
+
     def text(self, place: float) -> str:
         return self.attribute.text(place) if self.texts is None else self.texts[int(place)]
 
@@ -78,23 +83,30 @@ class _Stretches:
         return cast(constant, self.attribute.type) if self.attribute.scale is None else constant
 
     def first(self, number: int) -> str | None:
-        """The least value of a stretch; None for all values below the domain."""
-        attribute, tick = self.attribute, self.lows[number].item()
-        if attribute.values is not None or attribute.low is None or attribute.ordered.discrete:
-            return None if attribute.low is not None and tick < attribute.low else self.text(tick)
-        return None if tick < attribute.low else self._rounder(tick, max(attribute.ordered.before(tick), attribute.low))
+        """The least value of a stretch; None for all values below the domain, the bound for all above."""
+        tick = self.lows[number].item()
+        if self.texts is not None:
+            return self.text(tick)
+        low, high = self._bounds
+        return None if tick < low else self._rounder(min(tick, high), self.attribute.ordered.before)
 
     def last(self, number: int) -> str | None:
-        """The greatest; None for all values above the domain."""
-        attribute, tick = self.attribute, self.highs[number].item()
-        if attribute.values is not None or attribute.high is None or attribute.ordered.discrete:
-            return None if attribute.high is not None and tick > attribute.high else self.text(tick)
-        return (
-            None if tick > attribute.high else self._rounder(tick, min(attribute.ordered.after(tick), attribute.high))
-        )
+        """The greatest value of a stretch; None for all values above the domain, the bound for all below."""
+        tick = self.highs[number].item()
+        if self.texts is not None:
+            return self.text(tick)
+        low, high = self._bounds
+        return None if tick > high else self._rounder(max(tick, low), self.attribute.ordered.after)
 
-    def _rounder(self, tick: float, neighbour: float) -> str:
-        """A real number, or its neighbour if that is shorter: 2000.0 and not 1999.9999999999998."""
+    @property
+    def _bounds(self) -> tuple[float, float]:
+        assert self.attribute.low is not None and self.attribute.high is not None
+        return self.attribute.low, self.attribute.high
+
+    def _rounder(self, tick: float, beside: Callable[[float], float]) -> str:
+        """A value. Of real numbers the neighbour if that is shorter: 2000.0 and not 1999.9999999999998."""
+        low, high = self._bounds
+        neighbour = tick if self.attribute.ordered.discrete else min(max(beside(tick), low), high)
         return min(self.text(tick), self.text(neighbour), key=len)
 
     def inside(self, number: int, share: float) -> str:
@@ -109,8 +121,8 @@ class _Stretches:
         else:
             tick = float(self.attribute.ordered.nearest(np.array(low + share * (high - low))))
         if self.texts is None:
-            assert self.attribute.low is not None and self.attribute.high is not None
-            tick = min(max(tick, self.attribute.low), self.attribute.high)
+            low, high = self._bounds
+            tick = min(max(tick, low), high)
         return self.text(tick)
 
 
@@ -200,14 +212,14 @@ def quantiles(
     compiled = ready.compile(Workload.from_predicates(_conditions(stretches, given)))
     miss = 1 - confidence
     # C and A, and what is off an open list, have equal parts.
-    judged = ready.judged(compiled, 1 - WINDOW_PART * miss / (3 if attribute.open else 2))
+    judged = ready.judged(compiled, 1 - WINDOW_PART * miss / (3 if stretches.is_open else 2))
     # True counts are whole numbers.
-    counted = _Counted(
-        np.array([values[0] for values, _ in judged]),
-        np.ceil([intervals.low[0] - _EXACT for _, intervals in judged]),
-        np.floor([intervals.high[0] + _EXACT for _, intervals in judged]),
-        [intervals.measured[0] for _, intervals in judged],
-    )
+    low = np.ceil([intervals.low[0] - _EXACT for _, intervals in judged])
+    high = np.floor([intervals.high[0] + _EXACT for _, intervals in judged])
+    if not stretches.is_open:
+        high[-1] = 0
+    model, measured = np.array([values[0] for values, _ in judged]), [own.measured[0] for _, own in judged]
+    counted = _Counted(model, low, high, measured)
     is_measured = "directly" in counted.measured[:-2]
     differences = _Differences(ready, compiled, (1 - WINDOW_PART) * miss) if is_measured else None
     return [_row(stretches, share, counted, differences) for share in shares]
@@ -312,7 +324,7 @@ def _conditions(stretches: _Stretches, given: str | None) -> list[str]:
     attribute = stretches.attribute
     column = exp.column(attribute.name, quoted=True)
     listed = None
-    if attribute.open and stretches.texts is not None:
+    if stretches.is_open and stretches.texts is not None:
         # Where others lie is not known.
         listed = exp.In(this=column.copy(), expressions=[stretches.literal(k) for k in range(len(stretches.texts))])
     known = exp.Not(this=exp.Is(this=column.copy(), expression=exp.null()))
@@ -340,11 +352,15 @@ def _row(stretches: _Stretches, share: float, counted: _Counted, differences: _D
     before = float(at_most[found - 1]) if found else 0.0
     here = float(at_most[found]) if found < len(at_most) else counted.rows
     inside = (share * counted.rows - before) / (here - before) if here > before else 1.0
+    # All that is off a list may be below its first value, or above its last.
+    sure, off_list = float(counted.low[-2]), counted.off_list
+    is_below = off_list > 0 and first == 0 and (1 - share) * off_list >= share * sure
+    is_above = off_list > 0 and (1 - share) * sure < share * off_list
     return {
         "share": share,
         "answer": stretches.inside(found, inside) if counted.rows > 0 else None,
-        "low": stretches.first(first),
-        "high": stretches.last(last),
+        "low": None if is_below else stretches.first(first),
+        "high": None if is_above else stretches.last(last),
         "measured": counted.worst(first, last),
     }
 

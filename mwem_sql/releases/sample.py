@@ -45,7 +45,7 @@ class Sampler:
 
     def __init__(self, session: Session, output: str, rows: object, given: str | None, seed: object) -> None:
         self._ready: Answerer = answerer(session, output, FUNCTION)
-        self._given = given
+        self._output, self._given = output, given
         self._compiled: Compiled | None = None
         self._seed = None if seed is None else read_whole(FUNCTION, "seed", seed, 0, MOST_SEED)
         stored, expected = self._ready.stored, float(self._ready.stored.facts["rows"])
@@ -78,7 +78,12 @@ class Sampler:
                 found.append(rows)
                 kept, drawn = kept + rows.num_rows, drawn + size
                 if drawn > MOST_DRAWN * (kept + 1) + 4 * AT_ONCE:
-                    raise _none_of(str(stored.name), self._given)
+                    raise refuse(
+                        OptionError,
+                        FUNCTION,
+                        f"given ({self._given!r}) is true of next to no row that is drawn from {self._output}",
+                        "values off the domain are drawn as the nearest bound, or as NULL; ask for more than that",
+                    )
         return pa.concat_tables(found).slice(0, self._rows)
 
 

@@ -128,6 +128,28 @@ def test_what_is_off_an_open_list_may_be_anywhere() -> None:
     assert surely["answer"] == openly["answer"]
 
 
+def test_values_off_the_domain_have_no_end() -> None:
+    """Below or above the bounds, or off a list: the interval is open on that side, and the answer is within the domain."""
+    with mwem_sql.connect() as con:
+        con.execute("""
+            CREATE TABLE t (x INTEGER NOT NULL, y DOUBLE NOT NULL, k INTEGER NOT NULL);
+            INSERT INTO t SELECT i % 120, CASE WHEN i % 10 = 0 THEN -50 WHEN i % 10 = 1 THEN 5000 ELSE i % 1000 END, [2, 10, 33, 77][1 + i % 4] FROM range(12000) r(i);
+            CREATE TABLE t_domain (attribute VARCHAR, low VARCHAR, high VARCHAR, bins INTEGER, "values" VARCHAR[]);
+            INSERT INTO t_domain VALUES ('x', '10', '99', NULL, NULL), ('y', '0', '1000', 20, NULL), ('k', NULL, NULL, NULL, ['33', '2', '10'])
+        """)
+        mwem_sql.release(con, "t", Workload(tuple(Query(group_by=(name,)) for name in "xyk")), 1000)
+
+        def ends(column: str, share: float) -> tuple[object, object, object]:
+            (row,) = mwem_sql.quantile(con, "t_synthetic", column, share).to_pylist()
+            return row["low"], row["answer"], row["high"]
+
+        assert [ends("x", share) for share in (0.05, 0.501, 0.95)] == [(None, 10, 10), (60, 60, 60), (99, 99, None)]
+        assert ends("y", 0.05) == (None, 0.0, 0.0)
+        assert ends("y", 0.95) == (1000.0, 1000.0, None)
+        # A quarter of the rows is off the list: they may be anywhere, so that little is known of a quantile, and nothing of the last.
+        assert [ends("k", share) for share in (0.1, 0.4, 0.6, 0.95)] == [(None, 2, 2), (2, 10, 10), (10, 10, 33), (33, 33, None)]  # fmt: skip
+
+
 def test_a_column_of_many_values_is_asked_in_fewer_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ends of intervals are coarser then, and still hold what the finer ones do."""
     with mwem_sql.connect() as con:
