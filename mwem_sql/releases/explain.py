@@ -15,7 +15,7 @@ from mwem_sql.compiler.blocks import CompiledQuery
 from mwem_sql.compiler.pipeline import Compiled
 from mwem_sql.database.session import Session
 from mwem_sql.domains.detail import Detail
-from mwem_sql.releases import coverage
+from mwem_sql.releases import coverage, reuse
 from mwem_sql.releases.plan import make_plan
 from mwem_sql.releases.request import Request
 
@@ -25,6 +25,7 @@ SHOWN_CHARACTERS = 20_000
 
 def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
     """Rows (item, value) in reading order."""
+    reuse.names(session.cursor(), session, request)  # an output that a release would refuse
     plan = make_plan(session, request)
     compiled, split = plan.compiled, plan.split
     counts = {name: classes.count for name, classes in compiled.classes.items()}

@@ -29,7 +29,7 @@ from mwem_sql.database.ticks import cast
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.declarations import from_schema
 from mwem_sql.domains.domain import Domain, read_domain
-from mwem_sql.errors import DomainError, MwemError, OptionError, WorkloadError, refuse
+from mwem_sql.errors import DomainError, MwemError, OptionError, WorkloadError, refuse, spoken_by
 from mwem_sql.private import engine
 from mwem_sql.private.engines.opening import check_no_secret
 from mwem_sql.private.suggest import suggest_domain
@@ -113,7 +113,7 @@ def _name(arguments: dict[str, Any], key: str, function: str) -> str:
 
 
 def _whole(arguments: dict[str, Any], key: str, function: str) -> int:
-    return read_whole(function, key, arguments.get(key), 0, 10**9)
+    return read_whole(function, key, arguments.get(key), 0, 10**9, cure="write a number such as 2")
 
 
 def name_list(value: object) -> list[str] | None:
@@ -129,8 +129,10 @@ def _release(session: Session, arguments: dict[str, Any], queries: list[str] | N
 
 
 def _plan(session: Session, arguments: dict[str, Any], queries: list[str] | None) -> Rows:
-    request = Request.parse(arguments["private_table"], _workload(queries), arguments["epsilon"], arguments["options"])
-    return plan_rows(session, request)
+    with spoken_by("mwem_plan"):
+        asked = _workload(queries)
+        request = Request.parse(arguments["private_table"], asked, arguments["epsilon"], arguments["options"])
+        return list(plan_rows(session, request))
 
 
 def _show_domain(session: Session, arguments: dict[str, Any], _: list[str] | None) -> Rows:
@@ -269,8 +271,9 @@ def _report(session: Session, arguments: dict[str, Any], _: list[str] | None) ->
     output = _name(arguments, "output", "mwem_report")
     ready = answer.answerer(session, output, "mwem_report")
     workload = ready.workload("mwem_report")
-    rows = ready.rows(workload) if compared is None else compare.compare(session, compared, output, workload)
-    return report.write(session, ready.stored, rows, compared, arguments["path"])
+    with spoken_by("mwem_report", instead_of="mwem_compare"):
+        rows = ready.rows(workload) if compared is None else compare.compare(session, compared, output, workload)
+        return list(report.write(session, ready.stored, rows, compared, arguments["path"]))
 
 
 def _export(session: Session, arguments: dict[str, Any], _: list[str] | None) -> Rows:
