@@ -6,7 +6,7 @@ fixed text may come from the private side.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 
@@ -40,7 +40,13 @@ class WorkloadError(MwemError):
 
 
 class PredicateError(WorkloadError):
-    """An SQL expression of the workload is not a deterministic scalar expression over the table's columns."""
+    """An SQL expression of the workload is not a deterministic scalar expression over the table's columns.
+
+    If it reads a column that is not there, `column` is its name, and `reader` what reads it, as messages show it.
+    """
+
+    column = ""
+    reader = ""
 
 
 class CellsError(WorkloadError):
@@ -83,13 +89,38 @@ CLOSE = 0.7
 """How alike two names must be, from 0 to 1: a letter more, less or swapped. Below, "Bern" would be meant as "member"."""
 
 
-def did_you_mean(name: object, known: Collection[str], close: float = CLOSE) -> str:
-    """The start of a hint: the public name that is nearest to one that is not known; nothing if none is near."""
+def literal(text: str) -> str:
+    """A text as SQL writes it, so that it can be pasted."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def nearest_name(name: object, known: Collection[str], close: float = CLOSE) -> str | None:
+    """The public name that is nearest to one that is not known; None if none is near."""
     if not isinstance(name, str) or len(name) > LONGEST_NAME or len(known) > MOST_NAMES:
-        return ""
+        return None
     spelled = {own.lower(): own for own in known}
     near = get_close_matches(name.lower(), spelled, n=1, cutoff=close)
-    return f"did you mean {spelled[near[0]]!r}? " if near else ""
+    return spelled[near[0]] if near else None
+
+
+def did_you_mean(
+    name: object, known: Collection[str], close: float = CLOSE, shown: Callable[[str], str] = literal
+) -> str:
+    """The start of a hint: the nearest name, `shown` so that it can be pasted; nothing if none is near."""
+    near = nearest_name(name, known, close)
+    return "" if near is None else f"did you mean {shown(near)}? "
+
+
+@contextmanager
+def spoken_by(function: str, instead_of: str = RELEASE) -> Iterator[None]:
+    """Let refusals of what a function does in the way of another one speak in its own name."""
+    try:
+        yield
+    except MwemError as error:
+        text = str(error)
+        if not text.startswith(f"{instead_of}: "):
+            raise
+        raise type(error)(function + text.removeprefix(instead_of)) from None
 
 
 @contextmanager

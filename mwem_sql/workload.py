@@ -25,7 +25,7 @@ from mwem_sql.database.predicate import bare
 from mwem_sql.domains.attribute import CURE, Attribute
 from mwem_sql.domains.domain import Domain
 from mwem_sql.domains.texts import is_binary, quoted_column, random_ranges, sign
-from mwem_sql.errors import DomainError, OptionError, WorkloadError, did_you_mean, refuse, refuse_query
+from mwem_sql.errors import DomainError, OptionError, WorkloadError, did_you_mean, literal, refuse, refuse_query
 
 COLUMNS = ("predicate", "measure", "group_by", "name", "weight", "always")
 MAX_QUERIES = 2_000_000  # rows of a workload: more take gigabytes before anything is compiled
@@ -272,7 +272,7 @@ def _spelled(names: tuple[str, ...]) -> dict[str, str]:
         if fold(name) not in COLUMNS:
             raise refuse_query(
                 f"column {name} is not a column of a workload",
-                f"{did_you_mean(name, COLUMNS)}a workload has any of {', '.join(COLUMNS)}; select just those",
+                f"{did_you_mean(name, COLUMNS, shown=str)}a workload has any of {', '.join(COLUMNS)}; select just those",
             )
     return {fold(name): name for name in names}
 
@@ -294,6 +294,6 @@ def _named(domain: Domain, columns: Sequence[str], function: str) -> list[Attrib
         if name not in domain.columns or names.count(name) > 1:
             what = "named twice" if name in domain.columns else f"not a column of {domain.table}"
             near = "" if name in domain.columns else did_you_mean(name, domain.columns)
-            listed = f"{near}the columns are {', '.join(domain.columns)}"
+            listed = f"{near}the columns are {', '.join(map(literal, domain.columns))}"
             raise refuse(OptionError, function, f"column ({name!r}) is {what}", listed)
     return [domain[name] for name in names]

@@ -192,10 +192,10 @@ def _generated(column: Column) -> Column:
     return Column("g", "INTEGER", (), (), {"low": "'0'", "high": "'2'"}, ("g = 1", "g > 0"), number=True, generated=made)  # fmt: skip
 
 
-def case(seed: int) -> Case:
+def case(seed: int, makers: Sequence[Callable[[random.Random, str], Column]] = MAKERS) -> Case:
     """One of many; the same for a seed, whatever else is asked."""
     chance = random.Random(seed)
-    columns = [maker(chance, name) for name, maker in zip("abcdef", chance.choices(MAKERS, k=chance.randrange(2, 6)))]  # noqa: B905
+    columns = [maker(chance, name) for name, maker in zip("abcdef", chance.choices(makers, k=chance.randrange(2, 6)))]  # noqa: B905
     if chance.random() < 0.3:
         columns.append(_generated(chance.choice(columns)))
     asked = list(columns)

@@ -95,7 +95,7 @@ def test_labels() -> None:
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"predicat": "age > 3"}, "column predicat is not a column of a workload. Hint: did you mean 'predicate'? a workload has any of predicate, measure, group_by"),
+        ({"predicat": "age > 3"}, "column predicat is not a column of a workload. Hint: did you mean predicate? a workload has any of predicate, measure, group_by"),
         ({"predicate": None}, "row 2 has a NULL predicate and no group_by, so it asks nothing. Hint: write a predicate"),
         ({}, "row 2 has a NULL predicate and no group_by"),
         ({"predicate": 5}, "predicate (5) of row 2 is not text. Hint: predicate is a VARCHAR"),
@@ -197,7 +197,7 @@ def test_ranges_over_several_columns() -> None:
         (["age"], 2.5, None, "mwem_ranges: count (2.5) must be from 1"),
         ([], 3, None, "mwem_ranges: no column is named"),
         (["Sex"], 3, None, "mwem_ranges: attribute Sex has a list of values, not bounds"),
-        (["nothing"], 3, None, "mwem_ranges: column ('nothing') is not a column of adult. Hint: the columns are age, Sex"),
+        (["nothing"], 3, None, "mwem_ranges: column ('nothing') is not a column of adult. Hint: the columns are 'age', 'Sex'"),
         (["age", "AGE"], 3, None, "mwem_ranges: column ('age') is named twice"),
         (["age"], 3, -1, "mwem_ranges: seed (-1) must be a whole number, not negative"),
         (["age"], 3, "x", "mwem_ranges: seed ('x') must be a whole number"),

@@ -65,6 +65,16 @@ class Split:
         if shares != self.limit or min(*once, self.select, self.measure) < 0:
             raise fault(f"the shares ({shown(shares)}) must add up to the limit ({shown(self.limit)})")
 
+    @property
+    def refined(self) -> Fraction:
+        """What is left for distributions that are refined in the place of rounds."""
+        return self.limit - self.detail - self.certify - self.always
+
+    @property
+    def power(self) -> int:
+        """Variances fall with this power of a share."""
+        return 2 if self.kind == "pure" else 1
+
     def accountant(self) -> Accountant:
         """Open the account that this split is to be spent from."""
         return Accountant(self.kind, self.limit, self.budget)

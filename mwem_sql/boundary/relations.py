@@ -28,7 +28,7 @@ from mwem_sql.database.dialect import fold, function_name
 from mwem_sql.database.functions import SPECIFIED, ZONED
 from mwem_sql.database.metadata import Key
 from mwem_sql.database.ticks import cast
-from mwem_sql.errors import MwemError, OptionError, TableError, did_you_mean, refuse
+from mwem_sql.errors import MwemError, OptionError, TableError, did_you_mean, literal, refuse
 
 _MOST_VIEWS = 50  # one over the other; DuckDB itself stops at a similar depth
 _ROW_WISE = "a private view must give at most one row per row of one table"
@@ -93,7 +93,7 @@ class Relation:
             OptionError,
             function,
             f"unit ({unit!r}) is not a column of {self.name.table}",
-            f"{did_you_mean(unit, [own.name for own in self.columns])}its columns are {', '.join(own.name for own in self.columns)}",
+            f"{did_you_mean(unit, [own.name for own in self.columns])}its columns are {', '.join(literal(own.name) for own in self.columns)}",
         )
 
     def origin(self, unit: str, function: str) -> Column | None:
@@ -121,7 +121,7 @@ def describe(
             TableError,
             function,
             f"table ({text!r}) does not exist for this call",
-            f"{catalog.nearest(con, text)}name a table of an attached database in full; a temporary table, one registered from Python or one whose "
+            f"{catalog.nearest(con, text, place)}name a table of an attached database in full; a temporary table, one registered from Python or one whose "
             "transaction is still open cannot be seen here: create it as a table and COMMIT",
         )
     for column, reason in relation.odd.items():

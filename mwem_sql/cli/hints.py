@@ -27,7 +27,7 @@ def with_hint(message: str, statement: str) -> str:
         names = {name.lower() for name, _ in parameters}  # whichever has no default may be given by name, too
         for name in _GIVEN.findall(statement[max(0, statement.lower().find(refused[1])) :]):
             if name.lower() not in names:
-                return f"{message.splitlines()[0]}\nHint: {refused[1]} has no option {name}; {did_you_mean(name, options)}it has {', '.join(options) or 'none'}"
+                return f"{message.splitlines()[0]}\nHint: {refused[1]} has no option {name}; {did_you_mean(name, options, shown=str)}it has {', '.join(options) or 'none'}"
     written = _EQUALS.search(message)
     if written is not None and re.search(rf"\bmwem_\w+\(.*\b{written[1]}\s*=(?!=)", statement, re.DOTALL):
         return f"{message}\nHint: an option takes := and not =, {written[1]} := ..."

@@ -113,9 +113,10 @@ def unanswerable(domain: Domain, key: tuple[str, str], why: str) -> MwemError:
     """A refusal of an expression that would need more values than can be told apart, with a view that has it as a column."""
     role, sql = key
     table = dialect.sql(exp.to_identifier(domain.table, quoted=True))
-    view = f"CREATE VIEW asked AS SELECT *, {sql} AS question FROM {table}"  # noqa: S608  to be read
+    named = dialect.name(f"{domain.table}_asked")
+    view = f"CREATE VIEW {named} AS SELECT *, {sql} AS question FROM {table}"  # noqa: S608  to be read
     values = "" if role == "truth" else ", and the values of question in a domain table"
-    cure = f"make it a column: {view}; then release asked and ask for question, with the domain table of {table}, if any, as domain"
+    cure = f"make it a column: {view}; then release {named} and ask for question, with the domain table of {table}, if any, as domain"
     return refuse_query(f"{sql!r} {why}", f"{_floored(sql)}{cure}{values}", CellsError)
 
 

@@ -13,7 +13,7 @@ from sqlglot import exp
 from mwem_sql.database import predicate
 from mwem_sql.database.dialect import fold
 from mwem_sql.domains.domain import Domain
-from mwem_sql.errors import WorkloadError, did_you_mean, refuse
+from mwem_sql.errors import PredicateError, WorkloadError, did_you_mean, literal, refuse
 from mwem_sql.workload import Query, Workload
 
 _OPERATOR = re.compile(r"[^\w\s]")  # what has none was meant as a name
@@ -48,11 +48,13 @@ def _item(domain: Domain, item: str) -> str:
 
 
 def _unknown(domain: Domain, item: str) -> WorkloadError:
+    listed = ", ".join(map(literal, domain.columns))
     error = refuse(
-        WorkloadError,
+        PredicateError,
         "workload",
         f"group_by names the unknown column {item!r}",
-        f"{did_you_mean(item, domain.columns)}{domain.table} has the columns {', '.join(domain.columns)}; an SQL expression over them may be an item, too",
+        f"{did_you_mean(item, domain.columns)}{domain.table} has the columns {listed}; an SQL expression over them may be an item, too",
     )
-    assert isinstance(error, WorkloadError)
+    assert isinstance(error, PredicateError)
+    error.reader, error.column = "group_by", item
     return error

@@ -16,13 +16,14 @@ from mwem_sql.database import conditions, predicate
 from mwem_sql.database.conditions import Condition, Leaf
 from mwem_sql.database.sandbox import Sandbox
 from mwem_sql.domains.attribute import Attribute
-from mwem_sql.errors import MwemError, PredicateError, did_you_mean, refuse
+from mwem_sql.errors import MwemError, PredicateError, did_you_mean, literal, refuse
 from mwem_sql.workload import Workload
 
 SHOWN = 10
 """Values that a hint lists."""
 LONGEST = 120
 """Characters of a text that a message shows."""
+_CONDITIONS = ("BOOLEAN", '"NULL"')
 _PROBES = 1024
 _INSIDE = (0.001, 0.25, 0.75, 0.999)
 """Where a bin is looked at, beside its middle. Not at its very ends: there, divisions round."""
@@ -38,12 +39,13 @@ def check_constants(compiled: Compiled, sandbox: Sandbox) -> list[str]:
     for text, truth in _constants(compiled, sandbox):
         tree = predicate.parse(text, compiled.domain.spelling, "predicate", compiled.domain.table)
         conjuncts = [conditions.condition(part) for part in conditions.conjuncts(tree)]
-        if not any(part.columns for part in conjuncts):
+        is_condition = _type(compiled, text, sandbox) in _CONDITIONS
+        if is_condition and not any(part.columns for part in conjuncts):
             continue
-        unknown = next(_unknown(compiled, conjuncts), None)
-        if not truth and unknown is not None:
+        unknown = next(_unknown(compiled, conjuncts, sandbox), None) if not truth else None
+        if unknown is not None:
             raise _refused(text, truth, _nearest(*unknown))
-        if _type(compiled, text, sandbox) != "BOOLEAN":
+        if not is_condition:
             raise _refused(text, truth, f"write a condition, such as {flat(text)} > 0; 'true' counts all rows")
         if not truth:
             out.append(text)
@@ -91,25 +93,26 @@ def _constant(query: CompiledQuery) -> Iterator[tuple[str, bool]]:
         yield query.source.predicate, False
 
 
-def _unknown(compiled: Compiled, conjuncts: Iterable[Condition]) -> Iterator[tuple[Attribute, str]]:
+def _unknown(compiled: Compiled, conjuncts: Iterable[Condition], sandbox: Sandbox) -> Iterator[tuple[Attribute, str]]:
     """Values that a column must be equal to, none of which is in its domain; the first of them."""
     for part in conjuncts:
         operator, constants = (part.test if isinstance(part, Leaf) else None) or ("", ())
-        if operator not in {"=", "in"}:
+        if operator not in {"=", "in"} or not constants or not isinstance(part, Leaf):
             continue
-        attribute = compiled.domain[part.columns[0]]
-        texts = [text[1:-1].replace("''", "'") if text[:1] == "'" else text for text in constants]
-        if attribute.values is None or not set(texts) & set(attribute.values):
-            yield attribute, texts[0]
+        alone = compile_workload(compiled.domain, Workload.from_predicates([part.sql]), sandbox).queries[0]
+        if any(not truth for _, truth in _constant(alone)):
+            text = constants[0]
+            is_text = text[:1] == "'"
+            yield compiled.domain[part.columns[0]], text[1:-1].replace("''", "'") if is_text else text
 
 
 def _nearest(attribute: Attribute, text: str) -> str:
     if attribute.values is None:
         assert attribute.low is not None and attribute.high is not None
         ends = f"{attribute.text(attribute.low)} to {attribute.text(attribute.high)}"
-        beyond = "; what is beyond is counted by itself" if attribute.open else ""
-        return f"{attribute.name} lies from {ends}{beyond}"
-    listed = ", ".join(attribute.values[:SHOWN]) + (", ..." if len(attribute.values) > SHOWN else "")
+        whole = "whole numbers " if attribute.ordered.family == "integer" else ""
+        return f"{attribute.name} has no value {flat(text)}, but {whole}from {ends}"
+    listed = ", ".join(map(literal, attribute.values[:SHOWN])) + (", ..." if len(attribute.values) > SHOWN else "")
     text = flat(text)
     add = "; add it to the domain table if it is possible" if attribute.open else ""
-    return f"{did_you_mean(text, attribute.values)}{attribute.name} has no value {text!r}, but {listed}{add}"
+    return f"{did_you_mean(text, attribute.values)}{attribute.name} has no value {literal(text)}, but {listed}{add}"

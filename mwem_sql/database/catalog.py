@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -16,7 +16,7 @@ from sqlglot.errors import SqlglotError
 
 from mwem_sql.database import dialect
 from mwem_sql.database.dialect import fold
-from mwem_sql.errors import TableError, did_you_mean, refuse
+from mwem_sql.errors import TableError, did_you_mean, literal, refuse
 
 _PART = re.compile(r'"((?:[^"]|"")*)"|([^".]+)')
 _GENERATED = "GENERATED ALWAYS AS"  # how DuckDB prints a generated column
@@ -40,6 +40,11 @@ class Name:
 
     def quoted(self) -> str:
         return self.tree().sql("duckdb")
+
+    def text(self, place: Place) -> str:
+        """What a call from a place may say for it, in quotes where a part has a dot or a quote in it."""
+        parts = [self.table] if Place(self.database, self.schema) == place else [self.database, self.schema, self.table]
+        return ".".join(f'"{part.replace(chr(34), 2 * chr(34))}"' if set(part) & {".", '"'} else part for part in parts)
 
     def beside(self, table: str) -> Name:
         return Name(self.database, self.schema, table)
@@ -125,12 +130,22 @@ def find(con: duckdb.DuckDBPyConnection, text: str, place: Place) -> tuple[Name,
     return None
 
 
-def nearest(con: duckdb.DuckDBPyConnection, text: str) -> str:
+def nearest(con: duckdb.DuckDBPyConnection, text: str, place: Place) -> str:
     """The start of a hint: the table or view whose name is nearest to one that is not there. Ours are not for calls."""
     rows = con.execute(
-        """SELECT table_name FROM duckdb_tables() WHERE schema_name <> 'mwem' UNION SELECT view_name FROM duckdb_views() WHERE NOT internal"""
+        """SELECT database_name, schema_name, table_name FROM duckdb_tables() WHERE schema_name <> 'mwem' AND NOT temporary
+           UNION SELECT database_name, schema_name, view_name FROM duckdb_views() WHERE NOT internal AND NOT temporary ORDER BY ALL"""
     ).fetchall()
-    return did_you_mean(split_name(text)[-1], sorted(name for (name,) in rows))
+    return nearest_of([Name(*row) for row in rows], text, place)
+
+
+def nearest_of(names: Iterable[Name], text: str, place: Place) -> str:
+    """The same among some names; one that is not in the caller's schema in full."""
+    known: dict[str, Name] = {}
+    for name in names:
+        if name.table not in known or Place(name.database, name.schema) == place:
+            known[name.table] = name
+    return did_you_mean(split_name(text)[-1], known, shown=lambda near: literal(known[near].text(place)))
 
 
 def columns(con: duckdb.DuckDBPyConnection, name: Name) -> tuple[Column, ...]:

@@ -12,6 +12,7 @@ import sqlglot
 from sqlglot import TokenType, exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.errors import SqlglotError
 from sqlglot.parser import binary_range_parser
 from sqlglot.parsers.duckdb import DuckDBParser
 
@@ -55,6 +56,16 @@ def sql(tree: exp.Expr) -> str:
 def fold(name: str) -> str:
     """What DuckDB compares of an identifier: it ignores the case of ASCII letters, and of no others."""
     return name.encode().lower().decode()
+
+
+def name(text: str) -> str:
+    """An identifier as it can be pasted: in double quotes where it would not be read as one, or as another."""
+    try:
+        tree = parse(text)
+    except SqlglotError:
+        tree = ()
+    is_plain = len(tree) == 1 and isinstance(tree[0], exp.Column) and tree[0].sql(DIALECT) == text
+    return text if is_plain else exp.to_identifier(text, quoted=True).sql(DIALECT)
 
 
 def function_name(node: exp.Func) -> str:

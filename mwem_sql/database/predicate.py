@@ -16,7 +16,7 @@ from sqlglot.errors import SqlglotError
 from mwem_sql.database import dialect
 from mwem_sql.database.dialect import fold, function_name
 from mwem_sql.database.functions import ALLOWED_FUNCTIONS
-from mwem_sql.errors import MwemError, PredicateError, did_you_mean, refuse
+from mwem_sql.errors import MwemError, PredicateError, did_you_mean, literal, refuse
 
 MAX_TEXT = 100_000  # characters of one expression
 MAX_DEPTH = 200  # levels of nesting: deeper trees exhaust a recursive parser
@@ -34,6 +34,11 @@ _PLAIN_NODES = (
     exp.Extract, exp.AtTimeZone, exp.StrPosition, exp.Substring, exp.Trim, exp.Overlay, exp.Bracket, exp.Slice,
 )  # fmt: skip
 _AGGREGATES = {name.lower() for name, kind in exp.FUNCTION_BY_NAME.items() if issubclass(kind, exp.AggFunc)}
+_WRITE = {
+    "predicate": "write what would follow WHERE",
+    "group_by": "write what would follow GROUP BY: sex, date_trunc('month', d)",
+    "measure": "write a number of each row, or sum(...) or avg(...) of it: avg(age); leave measure out for a count",
+}
 _CURE = "use a deterministic scalar expression over the table's own columns"
 # Everything but a quote or comment that is never closed.
 _CLOSED = re.compile(r"""(?:'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|/\*.*?\*/|(?!/\*)[^'"])*""", re.DOTALL)
@@ -62,6 +67,10 @@ class _Text:
         flat = " ".join(self.text.split())
         return f"{self.role} ({flat if len(flat) <= 120 else f'{flat[:117]}...'!r})"
 
+    @property
+    def cure(self) -> str:
+        return _WRITE.get(self.role, _WRITE["predicate"])
+
     def no(self, reason: str, hint: str = _CURE) -> MwemError:
         return refuse(PredicateError, "workload", f"{self} {reason}", hint)
 
@@ -82,9 +91,7 @@ def parse_list(text: str, columns: Mapping[str, str], role: str, table: str) -> 
     if not isinstance(selected, exp.Select) or [key for key, value in selected.args.items() if value] != [
         "expressions"
     ]:
-        raise own.no(
-            "is not a list of SQL expressions", "write what would follow GROUP BY: sex, date_trunc('month', d)"
-        )
+        raise own.no("is not a list of SQL expressions", own.cure)
     return [_checked(tree, own, columns, table) for tree in selected.expressions]
 
 
@@ -105,7 +112,8 @@ def _statement(own: _Text, before: str = "") -> exp.Expr:
         raise _too_deep(own) from None
     written = own.text.strip()
     if len(statements) != 1 or statements[0] is None or not written or written.endswith(";"):
-        raise own.no("is not one SQL expression", "write what would follow WHERE, one expression without a semicolon")
+        one = "one expression " if own.role == "predicate" else ""
+        raise own.no("is not one SQL expression", f"{own.cure}, {one}without a semicolon")
     return statements[0]
 
 
@@ -120,7 +128,8 @@ def _checked(tree: exp.Expr, own: _Text, columns: Mapping[str, str], table: str)
     for node in tree.walk():
         refused = objection(node)
         if refused is not None:
-            raise own.no(*refused)
+            reason, hint = refused
+            raise own.no(reason, own.cure if own.role == "measure" and reason.startswith("has the aggregate") else hint)
         node.pop_comments()
         name_collation(node)
     for column in tree.find_all(exp.Column):
@@ -130,15 +139,25 @@ def _checked(tree: exp.Expr, own: _Text, columns: Mapping[str, str], table: str)
                 f"reads {dialect.sql(column)}, which is not a column of {table}", "name the table's own columns"
             )
         if fold(column.name) not in columns:
-            listed = ", ".join(dict.fromkeys(columns.values()))
-            raise own.no(
-                f"reads the unknown column {_shown(column.name)}",
-                f"{did_you_mean(column.name, list(columns.values()))}{table} has the columns {listed}; a string takes single quotes",
-            )
+            raise _unknown(own, column.name, columns, table)
         for qualifier in ("table", "db"):
             column.set(qualifier, None)
         column.set("this", exp.to_identifier(columns[fold(column.name)], quoted=True))
     return tree
+
+
+def _unknown(own: _Text, column: str, columns: Mapping[str, str], table: str) -> MwemError:
+    listed = ", ".join(map(dialect.name, dict.fromkeys(columns.values())))
+    near = did_you_mean(column, list(columns.values()), shown=dialect.name)
+    error = refuse(
+        PredicateError,
+        "workload",
+        f"{own} reads the unknown column {_shown(column)}",
+        f"{near}{table} has the columns {listed}; if it is text, write {literal(column)}",
+    )
+    assert isinstance(error, PredicateError)
+    error.reader, error.column = str(own), column
+    return error
 
 
 def name_collation(node: exp.Expr) -> None:
@@ -172,7 +191,7 @@ def objection(node: exp.Expr) -> tuple[str, str] | None:
             return None
         if name in _AGGREGATES:
             return f"has the aggregate {name}; a query is asked of one row at a time", _CURE
-        near = did_you_mean(name, ALLOWED_FUNCTIONS, 0.85)  # today is not to_days
+        near = did_you_mean(name, ALLOWED_FUNCTIONS, 0.85, str)  # today is not to_days
         return f"calls {name}, which is not on the list of deterministic scalar functions", near + _CURE
     return f"has a part ({dialect.sql(node)}) that is not a scalar expression", _CURE
 
@@ -210,4 +229,4 @@ def _syntax(own: _Text, error: SqlglotError, lines_before: int) -> MwemError:
     start = max(0, column - 60)
     caret = re.sub(r"[^\t]", " ", line[start:column]) + "^"
     shown = f"  {line[start : start + 76]}\n  {caret}"
-    return PredicateError(f"workload: {own} is not valid SQL: {reason}.\n{shown}\nHint: write what would follow WHERE")
+    return PredicateError(f"workload: {own} is not valid SQL: {reason}.\n{shown}\nHint: {own.cure}")

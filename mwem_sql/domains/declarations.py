@@ -21,7 +21,7 @@ from mwem_sql.database.predicate import is_deterministic
 from mwem_sql.database.sandbox import Sandbox
 from mwem_sql.database.ticks import Scale, Tick, as_text, cast, is_finite, scale_of, try_cast
 from mwem_sql.domains.attribute import Attribute
-from mwem_sql.errors import did_you_mean, refuse_domain
+from mwem_sql.errors import did_you_mean, literal, refuse_domain
 
 _DOMAIN_COLUMNS = ("attribute", "values", "low", "high", "step", "bins", "edges", "nullable", "open")
 _COMPARE = {">": exp.GT, ">=": exp.GTE, "<": exp.LT, "<=": exp.LTE}
@@ -147,7 +147,7 @@ def from_table(
             what = "which is listed twice" if column else f"which is not a column of {relation.name.table}"
             raise refuse_domain(
                 f"domain table ({table.table!r}) names the attribute {attribute!r}, {what}",
-                f"{'' if column else did_you_mean(attribute, [item.name for item in relation.columns])}one row per column; the columns are {', '.join(item.name for item in relation.columns)}",
+                f"{'' if column else did_you_mean(attribute, [item.name for item in relation.columns])}one row per column; the columns are {', '.join(literal(item.name) for item in relation.columns)}",
             )
         origin = _origin(relation, column)
         made = Attribute(
@@ -186,7 +186,7 @@ def _rows(con: duckdb.DuckDBPyConnection, table: catalog.Name) -> list[tuple[Any
     unknown = [name for folded, name in present.items() if folded not in _DOMAIN_COLUMNS]
     if "attribute" not in present or unknown:
         what = f"has the unknown column {unknown[0]}" if unknown else "has no column attribute"
-        near = did_you_mean(unknown[0], _DOMAIN_COLUMNS) if unknown else ""
+        near = did_you_mean(unknown[0], _DOMAIN_COLUMNS, shown=str) if unknown else ""
         raise refuse_domain(
             f"domain table ({table.table!r}) {what}", f"{near}its columns are {', '.join(_DOMAIN_COLUMNS)}"
         )

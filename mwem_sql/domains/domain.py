@@ -119,5 +119,5 @@ def _domain_table(
         TableError,
         "domain",
         f"domain table ({domain!r}) does not exist for this call",
-        f"{catalog.nearest(con, domain)}create it with the columns attribute, values, low, high, and COMMIT",
+        f"{catalog.nearest(con, domain, place)}create it with the columns attribute, values, low, high, and COMMIT",
     )

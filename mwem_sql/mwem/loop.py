@@ -11,7 +11,6 @@ the theorem is about.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -20,29 +19,24 @@ from typing import TypeAlias
 import numpy as np
 
 from mwem_sql.accounting.pace import Pace
-from mwem_sql.accounting.scales import noise_scale
 from mwem_sql.accounting.split import Split
 from mwem_sql.model.adaptive import Adaptive
 from mwem_sql.model.grouped import Grouped
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.mwem import details
+from mwem_sql.mwem.ahead import doubt, refined_ahead, told_from
 from mwem_sql.mwem.bounds import Bounds
 from mwem_sql.mwem.candidates import Candidates
 from mwem_sql.mwem.certificate import certify
 from mwem_sql.mwem.measured import Measured, noise_of
-from mwem_sql.mwem.problem import Outcome, Problem, Step, is_total, shared
+from mwem_sql.mwem.problem import Outcome, Problem, Step, is_total
 from mwem_sql.mwem.start import dense, from_histogram, not_impossible, with_prior
-from mwem_sql.mwem.strategy import Always, First
+from mwem_sql.mwem.strategy import Always
 from mwem_sql.private.kernel import Kernel, Measurement
 from mwem_sql.queries.arrays import Floats
-from mwem_sql.queries.linear import LinearQuery
 
 PASSES = 100
 """Over all measurements after each round, as in the paper's listing."""
-
-TOLD = 1 / 3
-"""Noise on the cells of a cuboid, added up, as a share of n: with less, a histogram of a small domain takes everything. Larger: it does so where noise hides
-how attributes go together, and one-way distributions tell more."""
 
 Progress: TypeAlias = Callable[[int, int, int], None]
 """Told of each round: its number, how many are expected, and the kernel's number of what was measured."""
@@ -114,14 +108,14 @@ def _start(problem: Problem, split: Split, pace: Pace, candidates: Candidates, m
     else:
         measured = m.measure("histogram", 1 + len(problem.queries), split.histogram)
         A = from_histogram(problem.histogram, measured, Adaptive.uniform(problem.sizes, m.total()))
-    if problem.histogram is not None and not split.histogram and _is_told(problem, problem.histogram, split, m.total()):
+    if problem.histogram is not None and not split.histogram and m.total() >= told_from(problem, split):
         q = 1 + len(problem.queries)
         m.refine("round", q, split.first + pace.take_all(), A, by_cells=True, at_once=True)
         m.give(A, [q])
         return A
-    ahead = _ahead(problem, split.first)
+    ahead = refined_ahead(problem, split.first)
     if split.growing and ahead:
-        ahead = _ahead(problem, split.first + pace.spare(split.first, _doubt(problem, ahead, split, m.total())))
+        ahead = refined_ahead(problem, split.first + pace.spare(split.first, doubt(problem, ahead, split, m.total())))
     for first, share in ahead:
         m.refine("first", first.number, share, A, first.by_cells)
         candidates.note(first.number, share)
@@ -204,7 +198,7 @@ def _whole(kernel: Kernel, problem: Problem, split: Split, progress: Progress) -
     m = Measured.of(kernel, problem, split)
     A = Adaptive.uniform(problem.sizes, problem.total or 1.0)
     _measure_always(problem, split, m)
-    ahead = _ahead(problem, split.limit - split.detail - split.certify - split.always)
+    ahead = refined_ahead(problem, split.refined)
     for number, (first, share) in enumerate(ahead, start=1):
         m.refine("round", first.number, share, A, first.by_cells)
         m.give(A, [first.number])
@@ -241,24 +235,3 @@ def _in_detail(kernel: Kernel, problem: Problem, split: Split, outcome: Outcome)
         )
         steps += [Step("detail", measurement, labels) for measurement, labels in measured]
     return replace(outcome, steps=tuple(steps), told=told)
-
-
-def _ahead(problem: Problem, budget: Fraction) -> list[tuple[First, Fraction]]:
-    """What is refined first, and the share of each."""
-    shares = shared([first.part for first in problem.first], budget)
-    return list(zip(problem.first, shares, strict=True)) if budget else []
-
-
-def _is_told(problem: Problem, histogram: LinearQuery, split: Split, n: float) -> bool:
-    """Whether one histogram of the whole domain tells cuboids well: its noise, added up to the cells of the largest one, is at most `TOLD` of n."""
-    share = split.limit - split.total - split.detail - split.certify
-    cells = max(query.cells for query in problem.queries)
-    noise = noise_scale(share, problem.sensitivity, split.kind).scale * math.sqrt(histogram.cells * cells)
-    return noise <= TOLD * n
-
-
-def _doubt(problem: Problem, ahead: Sequence[tuple[First, Fraction]], split: Split, n: float) -> float:
-    """How large the noise on what is refined first would be, as a share of n: its absolute values over all cells, on average."""
-    scales = [noise_scale(share, problem.sensitivity, split.kind).scale for _, share in ahead]
-    noise = [problem.queries[first.query].cells * scale for (first, _), scale in zip(ahead, scales, strict=True)]
-    return float(np.mean(noise)) / n

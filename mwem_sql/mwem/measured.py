@@ -56,9 +56,7 @@ class Measured:
 
     @classmethod
     def of(cls, kernel: Kernel, problem: Problem, split: Split) -> Measured:
-        return cls(
-            kernel, problem.kernel_queries(), noise_of(problem, split), 2 if split.kind == "pure" else 1, problem.total
-        )
+        return cls(kernel, problem.kernel_queries(), noise_of(problem, split), split.power, problem.total)
 
     def take(self, purpose: Purpose, q: int, share: Fraction, A: Adaptive) -> Measurement | None:
         """Measure a query: what was refined is refined again, and given to A; anything else is measured as it is, and comes back."""
@@ -103,8 +101,10 @@ class Measured:
             self.refined[q].look(self.noise(share))
         else:
             loud = self.total() / math.sqrt(self.noise(share)) if self._is_heard else math.inf
-            self.refined[q] = Refinement(query.shape, A.marginal(query.attributes).ravel(), by_cells, at_once)
-            parts = self.refined[q].parts(self.power, loud)
+            self.refined[q] = Refinement(
+                query.shape, A.marginal(query.attributes).ravel(), by_cells=by_cells, at_once=at_once
+            )
+            parts = self.refined[q].levels.parts(power=self.power, loud=loud)
 
         def measure(labels: Labels, share: Fraction) -> tuple[Floats, float]:
             measured = self.kernel.measure(q, share, labels)

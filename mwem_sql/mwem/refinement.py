@@ -55,6 +55,35 @@ class Leaves:
         return np.asarray((self.values / np.bincount(self.labels, self.base))[self.labels] * self.base)
 
 
+@dataclass(frozen=True)
+class Levels:
+    """The partitions that are measured of a distribution if all are: how many parts the first has, and of each how many parts the side of a box cuts.
+
+    `by_cells`: only cuboids are asked for.
+    """
+
+    parts_of_first: int
+    surfaces: tuple[float, ...]
+    by_cells: bool
+
+    @property
+    def loud_from(self) -> float:
+        """How large all rows must be beside the noise that the whole share leaves for the parts of it to grow as much as they may."""
+        return (CELLS_GROWTH + 1) * self.parts_of_first if self.by_cells and len(self.surfaces) > 1 else 0.0
+
+    def parts(self, *, power: int, loud: float = inf) -> list[float]:
+        """What each measurement takes of a share, in proportion. Variances fall with this power of a share.
+
+        A box adds up the parts that its sides cut, of every level. The sum of their variances is least when shares grow as a root of their
+        number: the third one for a power of 2, the square root for 1. Single cells need the finest level, and the others to find where to look: as much
+        as makes an average part as large as its noise. `loud` is how large all rows are beside the noise that the whole share leaves.
+        """
+        if self.by_cells:
+            growth = min(max(loud / self.parts_of_first - 1, 1.0), CELLS_GROWTH)
+            return [growth**number for number in range(len(self.surfaces))]
+        return [surface ** (1 / (power + 1)) for surface in self.surfaces]
+
+
 class Refinement:
     """A partition of cells that follows the data, and all that was measured of it. `base` is what is known of the cells otherwise.
 
@@ -62,7 +91,7 @@ class Refinement:
     is measured next is a cut through the open nodes: leaves, and nodes above them whose leaves have too few rows to be told apart.
     """
 
-    def __init__(self, shape: Sequence[int], base: Floats, by_cells: bool = False, at_once: bool = False) -> None:
+    def __init__(self, shape: Sequence[int], base: Floats, *, by_cells: bool = False, at_once: bool = False) -> None:
         """Begins with the coarsest partition that is measured. `by_cells`: only cuboids are asked for; `at_once`: single cells are measured, and nothing else."""
         self.tree = Halves(shape, by_cells)
         self._levels = self.tree.levels[-1:] if at_once else self.tree.levels
@@ -78,17 +107,11 @@ class Refinement:
         self._leaf = [np.full(count, level == first) for level, count in enumerate(nodes)]
         self._cut = [own.copy() for own in self._leaf]
 
-    def parts(self, power: int, loud: float = inf) -> list[float]:
-        """What each measurement takes of a share, in proportion, if all levels are measured. Variances fall with this power of a share.
-
-        A box adds up the parts that its sides cut, of every level. The sum of their variances is least when shares grow as a root of their
-        number: the third one for a power of 2, the square root for 1. Single cells need the finest level, and the others to find where to look: as much
-        as makes an average part as large as its noise. `loud` is how large all rows are beside the noise that the whole share leaves.
-        """
-        if self._by_cells:
-            growth = min(max(loud / len(self.tree.starts[self._levels[0]]) - 1, 1.0), CELLS_GROWTH)
-            return [growth**number for number in range(len(self._levels))]
-        return [surface ** (1 / (power + 1)) for surface in self.tree.surfaces]
+    @property
+    def levels(self) -> Levels:
+        """The partitions that are measured if all are."""
+        surfaces = self.tree.surfaces[-len(self._levels) :]
+        return Levels(len(self.tree.starts[self._levels[0]]), tuple(surfaces), self._by_cells)
 
     @property
     def labels(self) -> Labels:

@@ -12,12 +12,23 @@ import numpy as np
 import pyarrow as pa
 
 from mwem_sql.compiler.pipeline import Compiled, compile_workload
+from mwem_sql.compiler.sense import check_constants
+from mwem_sql.database import dialect
 from mwem_sql.database.dialect import fold
 from mwem_sql.database.measures import is_aggregate
 from mwem_sql.database.sandbox import Sandbox
 from mwem_sql.database.session import Session
 from mwem_sql.domains.classes import Classes
-from mwem_sql.errors import OptionError, TableError, did_you_mean, refuse
+from mwem_sql.errors import (
+    MwemError,
+    OptionError,
+    PredicateError,
+    TableError,
+    WorkloadError,
+    did_you_mean,
+    literal,
+    refuse,
+)
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
 from mwem_sql.queries.answers import answer_all
@@ -53,9 +64,38 @@ class Answerer:
         """Where expressions mean what they mean to the caller."""
         return Sandbox(self._session.settings)
 
-    def compile(self, workload: Workload) -> Compiled:
+    def asked(self, workload: Workload) -> Compiled:
+        """What a person asks. Refuses what a release would refuse, too: a value that is on no list has a known answer, and was hardly meant."""
         with self.sandbox() as sandbox:
+            compiled = self._compiled(workload, sandbox)
+            check_constants(compiled, sandbox)
+            return compiled
+
+    def compile(self, workload: Workload) -> Compiled:
+        """What a release asked."""
+        with self.sandbox() as sandbox:
+            return self._compiled(workload, sandbox)
+
+    def _compiled(self, workload: Workload, sandbox: Sandbox) -> Compiled:
+        try:
             return compile_workload(self.stored.domain, workload, sandbox, finer_than=self.stored.classes)
+        except PredicateError as error:
+            if not error.column:
+                raise
+            why = f"{error.reader} reads {error.column}, and "
+            raise self.without(error.column, why, in_list=error.reader == "group_by") from None
+
+    def without(self, column: str, why: str = "", function: str = "workload", *, in_list: bool = True) -> MwemError:
+        """A refusal of a column that the release does not have, and perhaps no table ever had. `in_list`: names are text there."""
+        known, shown = self.stored.domain.columns, literal if in_list else dialect.name
+        near = did_you_mean(column, known, shown=shown)
+        text = "" if in_list else f"; if it is text, write {literal(column)}"
+        return refuse(
+            WorkloadError,
+            function,
+            f"{why}{self.stored.name.table} was made without {column}",
+            f"{near}it has {', '.join(map(shown, known))}; to have {column}, release under another output with a row about it in the workload{text}",
+        )
 
     def workload(self, function: str) -> Workload:
         """What the release was made for."""
@@ -131,10 +171,10 @@ class Answerer:
         return out
 
     def counts(self, predicates: Sequence[str]) -> list[float]:
-        return [float(values[0]) for values in self.answers(self.compile(Workload.from_predicates(predicates)))]
+        return [float(values[0]) for values in self.answers(self.asked(Workload.from_predicates(predicates)))]
 
     def rows(self, workload: Workload, confidence: float = CONFIDENCE) -> Iterator[dict[str, Any]]:
-        compiled = self.compile(workload)
+        compiled = self.asked(workload)
         for query, (values, intervals) in zip(compiled.queries, self.judged(compiled, confidence), strict=True):
             for cell, value, judged in zip(query.cells(), values.tolist(), intervals.rows(), strict=True):
                 yield {"query": query.number, "name": query.label, "cell": cell, "answer": or_null(value), **judged}
@@ -204,12 +244,7 @@ def weights(session: Session, output: str, attributes: list[str]) -> tuple[list[
     names = []
     for name in attributes:
         if fold(name) not in domain.spelling:
-            raise refuse(
-                OptionError,
-                "mwem_weights",
-                f"attribute {name!r} is not in {output}",
-                f"{did_you_mean(name, domain.columns)}it has {', '.join(domain.columns)}",
-            )
+            raise ready.without(name, function="mwem_weights")
         names.append(domain.spelling[fold(name)])
     if not names or len(set(names)) < len(names):
         raise refuse(

@@ -91,7 +91,7 @@ def compare(
     ready = answerer(session, output, function)
     con = session.cursor()
     relation = relations.describe(con, table, session.place, function)
-    compiled = ready.compile(workload)
+    compiled = ready.asked(workload)
     linear = [query.linear for query in compiled.queries] + [
         query.over.linear for query in compiled.queries if query.over
     ]

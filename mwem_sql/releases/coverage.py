@@ -6,20 +6,25 @@ guesses add to noise or take from it: it speaks of what is measured.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import lru_cache
 from itertools import pairwise
-from math import pi, prod, sqrt
+from math import ceil, inf, pi, prod, sqrt
+from typing import NamedTuple
 
 import numpy as np
 
 from mwem_sql.accounting.budget import Budget
-from mwem_sql.accounting.scales import Kind, noise_scale, typical, variance, within, zcdp_rho
+from mwem_sql.accounting.pace import CERTAIN, Pace
+from mwem_sql.accounting.scales import Kind, noise_scale, noise_variance, typical, variance, within, zcdp_rho
 from mwem_sql.accounting.split import Split
+from mwem_sql.compiler.blocks import CompiledQuery
 from mwem_sql.domains.classes import Classes
-from mwem_sql.mwem.problem import shared
-from mwem_sql.mwem.refinement import Refinement
+from mwem_sql.mwem.ahead import doubt, refined_ahead, told_from
+from mwem_sql.mwem.problem import counts_every_record
+from mwem_sql.mwem.refinement import Levels, Refinement
 from mwem_sql.releases.plan import Plan, shares_of
 from mwem_sql.releases.request import Request
 
@@ -40,6 +45,8 @@ def expected(plan: Plan, request: Request) -> Iterator[tuple[str, str]]:
     yield "expect", _measured(plan, request)
     for shown in _always(plan, request):
         yield "always", shown
+    for shown in _binned(plan, request):
+        yield "bins", shown
     for name, classes in list(plan.compiled.classes.items())[:SHOWN]:
         unasked = _unasked(classes)
         if unasked:
@@ -54,6 +61,95 @@ def expected(plan: Plan, request: Request) -> Iterator[tuple[str, str]]:
         yield "advice", advice
 
 
+def shares(plan: Plan, split: Split | None = None) -> list[Fraction]:
+    """What measuring a cell takes, from the most to the least: in a round; or of what is refined, the last partition of each distribution.
+
+    Where nothing is left to look at more closely, the last partition of a distribution takes what the others would have had.
+    """
+    split = split or plan.split
+    if plan.problem.whole and not plan.problem.at_once:
+        parts = _refined(plan, split)
+        return sorted({share for own in parts for share in (own.most, own.least)}, reverse=True)
+    return _rounds(plan, split).shares
+
+
+class _Last(NamedTuple):
+    """Of a distribution that is refined, what its last partition takes: if all others are measured, too (`least`), and if only the first is (`most`).
+
+    In a table of fewer `rows` the first partitions take more, up to what leaves `few`.
+    """
+
+    least: Fraction
+    most: Fraction
+    few: Fraction
+    rows: float
+
+
+def _refined(plan: Plan, split: Split) -> list[_Last]:
+    problem, found = plan.problem, list[_Last]()
+    # Until something tells of n, the first partitions take as little as they may.
+    is_heard = any(counts_every_record(problem.queries[own.query]) for own in problem.always)
+    for first, share in refined_ahead(problem, split.refined):
+        shape = problem.queries[first.query].shape
+        own = _levels(shape, first.by_cells)
+        noise = sqrt(noise_variance(share, problem.sensitivity, split.kind))
+        parts = own.parts(power=split.power, loud=inf if problem.total is None else problem.total / noise)
+        by_n = problem.total is None and is_heard and own.loud_from > 0
+        few = own.parts(power=split.power, loud=0.0) if by_n else parts
+        least, most, few_left = _of(parts[-1:], parts), _of(parts[1:] or parts, parts), _of(few[-1:], few)
+        found.append(_Last(share * least, share * most, share * few_left, own.loud_from * noise if by_n else 0.0))
+        is_heard = True
+    return found
+
+
+@lru_cache(maxsize=64)
+def _levels(shape: tuple[int, ...], by_cells: bool) -> Levels:
+    """A plan asks for the same ones several times, and to make the tree of a million cells takes a while."""
+    return Refinement(shape, np.ones(prod(shape)), by_cells=by_cells).levels
+
+
+def _of(some: Sequence[float], parts: Sequence[float]) -> Fraction:
+    return sum(map(Fraction, some), Fraction(0)) / sum(map(Fraction, parts))
+
+
+class _Rounds(NamedTuple):
+    """How many rounds there will be, and what measuring takes in the first of them.
+
+    In a table of fewer than `certain` rows what is refined ahead of them takes more, and less is left; in one of `enough` rows one histogram of the whole
+    domain takes the place of all, with the share `whole`. `is_told`: whether it is the histogram; None where it depends on the table, which it does not if
+    the total is public.
+    """
+
+    number: int
+    share: Fraction
+    whole: Fraction = Fraction(0)
+    certain: float = 0.0
+    enough: float = inf
+    is_told: bool | None = False
+
+    @property
+    def shares(self) -> list[Fraction]:
+        both = self.whole if self.is_told is not False else Fraction(0), self.share if not self.is_told else Fraction(0)
+        return [share for share in both if share]
+
+
+def _rounds(plan: Plan, split: Split) -> _Rounds:
+    problem, pace, n = plan.problem, Pace(split), plan.problem.total
+    ahead = refined_ahead(problem, split.first)
+    certain, enough, whole = 0.0, inf, Fraction(0)
+    if problem.histogram is not None and not split.histogram and not problem.whole:
+        enough, whole = told_from(problem, split), split.first + pace.left
+    if ahead and split.growing and n is None:
+        certain = doubt(problem, ahead, split, 1.0) / CERTAIN
+    elif ahead and split.growing and n is not None:
+        pace.spare(split.first, doubt(problem, ahead, split, n))
+    rounds = pace.rounds
+    share = pace.take()[1] if rounds else Fraction(0)
+    # If a histogram tells enough of smaller tables than rounds need, these are never all there.
+    is_told = n >= enough if n is not None else False if enough == inf else True if enough <= certain else None
+    return _Rounds(rounds, share, whole, certain, enough, is_told)
+
+
 def _measured(plan: Plan, request: Request) -> str:
     problem, split = plan.problem, plan.split
     queries = len(plan.compiled.distinct[0])
@@ -64,38 +160,88 @@ def _measured(plan: Plan, request: Request) -> str:
         off = sqrt(2 / pi * cells * variance(noise.scale, split.kind))
         return f"all {queries:,} queries are measured, as sums over one histogram of {cells:,} cells; each is off by about {_short(off)} rows"
     if problem.whole:
-        sets = f"{len(problem.first):,} joint distributions, refined" if problem.first else "by themselves"
-        told = f"; {_off(_shares(plan), request, split.kind, 'a measured part')}" if problem.first else ""
+        several = "s" if len(problem.first) > 1 else ""
+        sets = f"{len(problem.first):,} joint distribution{several}, refined" if problem.first else "by themselves"
+        told = (
+            f"; {_off(shares(plan), request, split.kind, 'a measured part')}{_of_few(plan, request)}"
+            if problem.first
+            else ""
+        )
         return f"all {queries:,} queries are about what is measured: {sets}{told}"
-    measured = min(queries, len(problem.always) + split.rounds)
-    fewer = ", or fewer and better" if split.growing else ""
-    return f"about {measured:,} of {queries:,} queries will be measured{fewer}; {_off(_shares(plan), request, split.kind, 'a measured cell')}"
+    return _in_rounds(plan, request, queries)
 
 
-def _shares(plan: Plan, split: Split | None = None) -> list[Fraction]:
-    """What measuring a cell takes: in a round; or of each set that is refined, the last of its partitions."""
-    split = split or plan.split
-    if not plan.problem.whole:
-        return [split.measure]
-    found = []
-    for first, share in zip(
-        plan.problem.first,
-        shared([first.part for first in plan.problem.first], split.rounds * split.measure),
-        strict=True,
-    ):
-        shape = plan.problem.queries[first.query].shape
-        parts = Refinement(shape, np.ones(prod(shape))).parts(first.by_cells, 2 if split.kind == "pure" else 1)
-        found.append(share * Fraction(parts[-1]) / Fraction(sum(parts)))
-    return found
+def _in_rounds(plan: Plan, request: Request, queries: int) -> str:
+    problem, split = plan.problem, plan.split
+    rounds = _rounds(plan, split)
+    few = "fewer or none, because each attribute by itself takes more"
+    large = f"in a table of {_short(ceil(rounds.enough))} rows or more" if rounds.whole else ""
+    told = ""
+    if rounds.whole and problem.histogram is not None:
+        off = _off([rounds.whole], request, split.kind, "a cell of it")
+        told = f"as sums over one histogram of {problem.histogram.cells:,} cells; {off}"
+    if rounds.is_told and problem.total is not None:
+        return f"all {queries:,} queries are measured, {told}"
+    if rounds.is_told:
+        return f"{large} all {queries:,} queries are measured, {told}; in a smaller one {few}"
+    measured = min(queries, len(problem.always) + rounds.number)
+    fewer = ", or fewer and better" if split.growing and rounds.number else ""
+    said = [f"about {measured:,} of {queries:,} queries will be measured{fewer}"]
+    if rounds.share:
+        said.append(_off([rounds.share], request, split.kind, "a measured cell"))
+    if split.histogram and problem.histogram is not None:
+        cells = f"each of {problem.histogram.cells:,} cells that it starts from"
+        said.append(_off([split.histogram], request, split.kind, cells))
+    if rounds.certain:
+        said.append(f"in a table of fewer than {_short(ceil(rounds.certain))} rows {few}")
+    if rounds.is_told is None:
+        said.append(f"{large} all of them, {told}")
+    return "; ".join(said)
 
 
-def _off(shares: list[Fraction], request: Request, kind: Kind, what: str, *, unit: float = 1.0, bound: int = 1) -> str:
+def _of_few(plan: Plan, request: Request) -> str:
+    """What is said of a table of few rows, where others would have less noise."""
+    parts = _refined(plan, plan.split)
+    few, rows = min(own.few for own in parts), max(own.rows for own in parts)
+    if few >= min(own.least for own in parts):
+        return ""
+    off = typical(noise_scale(few, request.rows_per_unit, plan.split.kind).scale, plan.split.kind)
+    return f"; in a table of fewer than {_short(ceil(rows))} rows, by up to {_short(off)}"
+
+
+def _off(
+    taken: Sequence[Fraction], request: Request, kind: Kind, what: str, *, unit: float = 1.0, bound: int = 1
+) -> str:
     """Noise in words; of several shares, from the least to the most."""
-    scales = sorted({noise_scale(share, request.rows_per_unit * bound, kind).scale for share in shares})
+    scales = sorted({noise_scale(share, request.rows_per_unit * bound, kind).scale for share in taken})
     about = [f"{_short(unit * typical(scale, kind))}" for scale in scales]
     rows = " rows" if unit == bound == 1 else ""
     listed = about[0] if about[0] == about[-1] else f"{about[0]} to {about[-1]}"
     return f"{what} is off by about {listed}{rows}, 95 of 100 within {_short(unit * within(scales[-1], kind, 0.95))}"
+
+
+def _binned(plan: Plan, request: Request) -> Iterator[str]:
+    """Sums over bins that are not measured in any case, whose line says it."""
+    always = {own.asked for own in plan.problem.always}
+    binned = [query for number, query in enumerate(plan.compiled.distinct[0]) if number not in always and query.reach]
+    for query in binned[:SHOWN]:
+        yield f"{query.label}: its interval is as wide as noise makes it{from_bins(query, request.total)}"
+    if len(binned) > SHOWN:
+        yield f"... and {len(binned) - SHOWN:,} more"
+
+
+def from_bins(query: CompiledQuery, total: float | None) -> str:
+    """How far values may lie from the means of their bins, in words; nothing if there are no bins in a sum."""
+    if query.reach is None:
+        return ""
+    most = query.reach.bound * query.reach.unit
+    if query.over is not None:
+        return f", and up to {_short(most)} from bins"
+    return (
+        f", and up to {_short(most)} a row from bins"
+        if total is None
+        else f", and up to {_short(most * total)} from bins"
+    )
 
 
 def _always(plan: Plan, request: Request) -> Iterator[str]:
@@ -109,7 +255,9 @@ def _always(plan: Plan, request: Request) -> Iterator[str]:
         cells = f"{query.linear.cells:,} cell{'s' if query.linear.cells > 1 else ''}"
         what = "each" if query.linear.cells > 1 else "it"
         off = _off([share], request, plan.split.kind, what, unit=query.linear.unit, bound=query.linear.bound)
-        yield f"{query.label}: {cells}, {off}"
+        # Of an average its sum and its count are measured.
+        name = query.label if query.over is None else f"sum of {query.label}"
+        yield f"{name}: {cells}, {off}{from_bins(query._replace(over=None), request.total)}"
     if len(owed) > SHOWN:
         yield f"... and {len(owed) - SHOWN:,} more"
 
@@ -188,7 +336,7 @@ def _advice(plan: Plan, request: Request) -> Iterator[str]:
 
 def _noise(plan: Plan, request: Request, split: Split) -> float:
     """The noise on a measured cell, or the largest of those on parts of sets; 0 if there is nothing of the kind."""
-    scales = [noise_scale(share, request.rows_per_unit, split.kind).scale for share in _shares(plan, split) if share]
+    scales = [noise_scale(share, request.rows_per_unit, split.kind).scale for share in shares(plan, split)]
     return max((typical(scale, split.kind) for scale in scales), default=0.0)
 
 

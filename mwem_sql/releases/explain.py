@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from mwem_sql.accounting.caps import nominal, protected
 from mwem_sql.accounting.scales import noise_scale, selection_scale
 from mwem_sql.accounting.split import Split
+from mwem_sql.compiler.blocks import CompiledQuery
 from mwem_sql.compiler.pipeline import Compiled
 from mwem_sql.database.session import Session
 from mwem_sql.domains.detail import Detail
-from mwem_sql.releases import coverage, store
+from mwem_sql.releases import coverage, reuse, store
 from mwem_sql.releases.plan import make_plan
 from mwem_sql.releases.request import Request
 from mwem_sql.releases.store import Stored
@@ -28,11 +29,16 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
     release = None
     if request.domain is None:
         release = store.in_place_of_table(session.cursor(), request.table, session.place, "mwem_plan")
+    if release is None:
+        reuse.names(session.cursor(), session, request)  # an output that a release would refuse
     plan = make_plan(session, request, release)
     compiled, split = plan.compiled, plan.split
     counts = {name: classes.count for name, classes in compiled.classes.items()}
     widest = max(compiled.queries, key=lambda query: query.linear.domain_cells)
-    noise = noise_scale(split.measure or split.always, request.rows_per_unit, split.kind)
+    scales = [
+        noise_scale(share, request.rows_per_unit, split.kind).scale
+        for share in coverage.shares(plan) or filter(None, [split.always])
+    ]
     named = nominal(float(request.budget.epsilon), float(request.budget.delta), request.rows or request.total)
     warning = "; ".join(filter(None, (named, plan.warning)))
     yield {"item": "table", "value": str(plan.relation.charged) if release is None else release.domain.table}
@@ -77,22 +83,14 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
         "selection scale": f"{selection_scale(split.select, request.rows_per_unit, split.kind).scale:.6g}"
         if split.select
         else "nothing to select",
-        "noise scale": f"{noise.scale:.6g} per cell of a count",
+        "noise scale": f"{_range(scales)} per cell of a count" if scales else "nothing is measured in rounds",
         "noise if pure": f"standard deviation {split.predicted.pure:.6g}",
     }
     sums = {
         query.linear.bound * query.linear.unit: query for query in compiled.queries if query.source.measure is not None
     }
     if sums:
-        largest = max(sums)
-        linear = sums[largest].linear
-        scale = (
-            noise_scale(split.measure or split.always, request.rows_per_unit * linear.bound, split.kind).scale
-            * linear.unit
-        )
-        facts["largest measure"] = (
-            f"up to {largest:g}, in steps of {linear.unit:g}, noise scale {scale:.6g} per cell: {sums[largest].label}"
-        )
+        facts["largest measure"] = _largest(sums[max(sums)], request, split, is_whole=plan.problem.whole)
     if split.predicted.zcdp is not None:
         facts["noise if zCDP"] = f"standard deviation {split.predicted.zcdp:.6g}"
     parts = plan.pushdown.parts
@@ -117,6 +115,22 @@ def _instead(release: Stored) -> str:
         f"{release.name}: a plan for its private table, with the domain and the columns that it was made with. The table itself, other columns of it and the cap on it "
         "are not known here; mwem_release needs the table"
     )
+
+
+def _range(scales: Sequence[float]) -> str:
+    least, most = f"{min(scales):.6g}", f"{max(scales):.6g}"
+    return least if least == most else f"{least} to {most}"
+
+
+def _largest(query: CompiledQuery, request: Request, split: Split, *, is_whole: bool) -> str:
+    """The sum to which a record may add most. Without rounds it is added up from what is measured of its columns."""
+    linear = query.linear
+    noise = "added up from parts"
+    if not is_whole:
+        scale = noise_scale(split.measure, request.rows_per_unit * linear.bound, split.kind).scale * linear.unit
+        noise = f"noise scale {scale:.6g} per cell"
+    bins = coverage.from_bins(query, request.total)
+    return f"up to {linear.bound * linear.unit:g}, in steps of {linear.unit:g}, {noise}{bins}: {query.label}"
 
 
 def _total(request: Request, split: Split) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -28,7 +28,7 @@ from mwem_sql.database.sandbox import Sandbox
 from mwem_sql.database.session import Session
 from mwem_sql.domains.detail import Detail, details_of
 from mwem_sql.domains.domain import read_domain
-from mwem_sql.errors import RELEASE, CellsError, OptionError, WorkloadError, refuse
+from mwem_sql.errors import RELEASE, CellsError, OptionError, WorkloadError, literal, refuse
 from mwem_sql.mwem.certificate import sampled
 from mwem_sql.mwem.problem import Problem, is_total
 from mwem_sql.mwem.regimes import Asked, Regime, choose
@@ -73,8 +73,11 @@ class Plan:
         """What the workload asks in vain, in words."""
         if not self.idle:
             return None
-        more = f" and {len(self.idle) - 1:,} more" if len(self.idle) > 1 else ""
-        return f"asked in vain: no value of the public domain makes {flat(self.idle[0])!r}{more} true"
+        return f"asked in vain: no value of the public domain makes {flat(self.idle[0])!r}{_more(self.idle)} true"
+
+
+def _more(idle: Sequence[str]) -> str:
+    return f" and {len(idle) - 1:,} more" if len(idle) > 1 else ""
 
 
 @uncollected()
@@ -128,6 +131,13 @@ def _compile(
         )
         compiled = compile_workload(domain, request.workload, sandbox)
         idle = check_constants(compiled, sandbox)
+    if idle and {query.source.predicate for query in compiled.queries} <= set(idle):
+        raise refuse(
+            WorkloadError,
+            RELEASE,
+            f"the workload asks in vain: no value of the public domain makes {flat(idle[0])!r}{_more(idle)} true",
+            f"ask for values that are possible: FROM mwem_domain({literal(request.table)}) lists them",
+        )
     if not compiled.classes:
         raise refuse(
             WorkloadError,
@@ -277,7 +287,7 @@ def _check_always(request: Request, problem: Problem, shares: Split) -> None:
         raise refuse(
             OptionError,
             RELEASE,
-            f"{len(problem.always):,} queries are always measured, and a cell would be off by about {noise:,.0f} rows,"
+            f"{len(problem.always):,} {'queries are' if len(problem.always) > 1 else 'query is'} always measured, and a cell would be off by about {noise:,.0f} rows,"
             f" more than {'total' if request.total else 'any use'} ({most:,.0f})",
             "mark fewer of them, raise epsilon, or give a delta"
             + ("" if request.total else "; of a larger table, give its total"),

@@ -21,7 +21,7 @@ MAX_ROWS = 10**9
 MAX_CERTIFY = 0.5
 
 
-def read_whole(function: str, name: str, value: object, low: int, high: int) -> int:
+def read_whole(function: str, name: str, value: object, low: int, high: int, *, cure: str = "") -> int:
     """A whole number, also as text or as 3.0."""
     number = _number(value)
     if number is None or not low <= number <= high or number % 1:
@@ -29,7 +29,7 @@ def read_whole(function: str, name: str, value: object, low: int, high: int) -> 
             OptionError,
             function,
             f"{name} ({value!r}) must be a whole number from {low:,} to {high:,}",
-            f"leave {name} out for the default",
+            cure or f"leave {name} out for the default",
         )
     return int(number)
 
@@ -75,8 +75,19 @@ def _share(name: str, value: object) -> float:
 
 def _text(name: str, value: object) -> str:
     if isinstance(value, bool) or not isinstance(value, (str, int, float)) or not str(value).strip():
-        raise refuse(OptionError, RELEASE, f"{name} ({value!r}) must be text", f"leave {name} out for the default")
+        raise refuse(
+            OptionError, RELEASE, f"{name} ({value!r}) must be text, and not empty", f"leave {name} out for the default"
+        )
     return str(value)
+
+
+def _named(what: str, cure: str) -> Callable[[str, object], str]:
+    def read(name: str, value: object) -> str:
+        if not isinstance(value, str) or not value.strip():
+            raise refuse(OptionError, RELEASE, f"{name} ({value!r}) must be the name of a {what}, as text", cure)
+        return value
+
+    return read
 
 
 def _flag(name: str, value: object) -> bool:
@@ -113,11 +124,17 @@ class Request:
     workload: Workload
     budget: Budget
     rounds: int | None = _option(None, _whole(1, 10**6))
-    output: str | None = _option(None, _text)
+    output: str | None = _option(
+        None, _named("table", "leave output out for <table>_synthetic, or write output := 'census_public'")
+    )
     rows: int | None = _option(None, _whole(1, MAX_ROWS))
     total: float | None = _option(None, _total)
-    domain: str | None = _option(None, _text)
-    unit: str | None = _option(None, _text)
+    domain: str | None = _option(
+        None, _named("table", "leave domain out for <table>_domain, or write domain := 'census_domain'")
+    )
+    unit: str | None = _option(
+        None, _named("column", "leave unit out to protect one row, or write unit := 'person_id'")
+    )
     rows_per_unit: int = _option(1, _whole(1, 10**6))
     start: str = _option("uniform", _one_of("uniform", "histogram"))
     average: bool = _option(False, _flag)
@@ -136,7 +153,7 @@ class Request:
                     OptionError,
                     RELEASE,
                     f"option {name} is unknown",
-                    f"{did_you_mean(name, OPTIONS)}the options are {', '.join(sorted(OPTIONS))}",
+                    f"{did_you_mean(name, OPTIONS, shown=str)}the options are {', '.join(sorted(OPTIONS))}",
                 )
         given = {name: value for name, value in options.items() if value is not None}
         budget = Budget.parse(epsilon, given.pop("delta", 0), RELEASE)

@@ -40,16 +40,14 @@ def names(con: duckdb.DuckDBPyConnection, session: Session, request: Request) ->
     if elsewhere is not None:
         foreign = elsewhere[0].name(elsewhere[1])
         output = request.output or exp.to_identifier(f"{foreign.table}_synthetic", quoted=True).sql("duckdb")
-        return foreign, store.output_name(con, output, here, RELEASE)
+        return foreign, store.output_name(con, output, here.beside(f"{foreign.table}_synthetic"), RELEASE)
     relation = catalog.find(con, request.table, session.place)
     private = relation[0] if relation else _file_name(request.table, session.place)
     private = private or store.locate(con, catalog.split_name(request.table), here)
     if private is None:
         private = relations.describe(con, request.table, session.place, RELEASE).name  # refuses, and says why
-    home = here if is_read_only(con, private.database) else private
-    if request.output is None:
-        return private, home.beside(f"{private.stem}_synthetic")
-    return private, store.output_name(con, request.output, home, RELEASE)
+    home = (here if is_read_only(con, private.database) else private).beside(f"{private.stem}_synthetic")
+    return private, home if request.output is None else store.output_name(con, request.output, home, RELEASE)
 
 
 def _file_name(text: str, place: Place) -> Name | None:

@@ -6,6 +6,7 @@ Owns how a release is written, in one transaction, and read back into a state th
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,7 +25,7 @@ from mwem_sql.database.session import lock, transaction
 from mwem_sql.database.ticks import cast
 from mwem_sql.domains.classes import Classes, Pieces
 from mwem_sql.domains.domain import Domain
-from mwem_sql.errors import MwemError, OutputError, TableError, did_you_mean, legible, refuse
+from mwem_sql.errors import MwemError, OutputError, TableError, legible, literal, refuse
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
 from mwem_sql.queries.arrays import Floats
@@ -33,6 +34,8 @@ from mwem_sql.synthesis.values import Rows
 from mwem_sql.workload import Workload
 
 _ARRIVED = "__mwem_arrived"  # a name that no table of the user has
+_QUOTED = re.compile(r'"(?:[^"]|"")*"')
+_FILES = ("parquet", "csv", "duckdb", "db", "json", "html")
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,7 +204,7 @@ def find(con: duckdb.DuckDBPyConnection, text: str, place: Place, function: str)
         TableError,
         function,
         f"output ({text!r}) is not a release of mwem_release",
-        f"{did_you_mean(catalog.split_name(text)[-1], _outputs(con))}name the output table of a release, in full if it is in another database",
+        f"{catalog.nearest_of(_outputs(con), text, place)}name the output table of a release, in full if it is in another database",
     )
 
 
@@ -214,11 +217,13 @@ def release_named(con: duckdb.DuckDBPyConnection, text: str, place: Place) -> tu
     return None
 
 
-def _outputs(con: duckdb.DuckDBPyConnection) -> list[str]:
+def _outputs(con: duckdb.DuckDBPyConnection) -> list[Name]:
     """The names of all releases of all attached databases."""
-    return sorted(
-        {str(row.get("table_name")) for home in holders(con, "releases") for row in read_rows(con, home, "releases")}
-    )
+    return [
+        Name(home, str(row.get("schema_name")), str(row.get("table_name")))
+        for home in holders(con, "releases")
+        for row in read_rows(con, home, "releases")
+    ]
 
 
 def stored(con: duckdb.DuckDBPyConnection, name: Name, facts: Mapping[str, Any]) -> Stored:
@@ -303,8 +308,17 @@ def classes_from_json(domain: Domain, grid: Mapping[str, Any]) -> dict[str, Clas
 
 
 def output_name(con: duckdb.DuckDBPyConnection, text: str, home: Name, function: str) -> Name:
-    """Where an output is to be written: beside `home` unless the text says otherwise, in the catalog's own spelling."""
+    """Where an output is to be written: beside `home`, the usual one, unless the text says otherwise; in the catalog's own spelling."""
     parts = catalog.split_name(text)
+    if _is_path(text, parts):
+        between = "\\" if "\\" in text else "/"
+        file = text if fold(parts[-1]) in _FILES else f"{text.rstrip(between)}{between}{home.table}.parquet"
+        raise refuse(
+            OutputError,
+            function,
+            f"output ({text!r}) is the path of a file or folder, and an output is a table",
+            f"leave output out, and write the file then: CALL mwem_export({literal(home.table)}, {literal(file)})",
+        )
     if len(parts) > 3:
         raise refuse(
             OutputError,
@@ -328,6 +342,12 @@ def output_name(con: duckdb.DuckDBPyConnection, text: str, home: Name, function:
             "choose another schema",
         )
     return name
+
+
+def _is_path(text: str, parts: Sequence[str]) -> bool:
+    """Whether a name was meant as that of a file or a folder. In double quotes any name is that of a table."""
+    bare = _QUOTED.sub("", text)
+    return "/" in bare or "\\" in bare or (len(parts) == 2 and '"' not in text and fold(parts[1]) in _FILES)
 
 
 def locate(con: duckdb.DuckDBPyConnection, parts: Sequence[str], home: Name) -> Name | None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import duckdb
 
-from mwem_sql.errors import MwemError, OptionError, OutputError, refuse
+from mwem_sql.errors import MwemError, OptionError, OutputError, literal, refuse
 
 
 def target(con: duckdb.DuckDBPyConnection, text: object, function: str, example: str, endings: Collection[str]) -> Path:
@@ -28,6 +28,9 @@ def target(con: duckdb.DuckDBPyConnection, text: object, function: str, example:
             "ask whoever runs the database",
         )
     path = Path(text).expanduser()
+    if path.is_dir():
+        inside = literal(str(path / example))
+        raise refuse(OptionError, function, f"path ({text!r}) is a folder, and not a file", f"write {inside}")
     if path.suffix.lower() not in endings:
         what = f"path ({text!r}) must end with one of {', '.join(endings)}"
         raise refuse(OptionError, function, what, f"write {example!r}")

@@ -61,7 +61,7 @@ class Release(Summary):
 
     def answer(self, workload: WorkloadLike, confidence: object = CONFIDENCE) -> pa.Table:
         """Answers to any workload over the release's attributes: query, name, cell, answer; how far off they may be: low, high, measured."""
-        sure = read_confidence(confidence, "answer")
+        sure = read_confidence(confidence, "mwem_answer")
         store.check_standing(self._session.cursor(), self._stored.name, self._stored.facts, "mwem_answer")
         asked = read_workload(self._session, workload, None, "mwem_answer")
         return pa.Table.from_pylist(list(Answerer(self._session, self._stored).rows(asked, sure)), schema=ANSWER)

@@ -61,7 +61,7 @@ def read_workload(session: Session, workload: WorkloadLike, private: str | None,
             TableError,
             function,
             f"workload ({workload!r}) does not exist for this call",
-            f"{catalog.nearest(con, workload)}create it as a table and COMMIT, or pass a Workload",
+            f"{catalog.nearest(con, workload, session.place)}create it as a table and COMMIT, or pass a Workload",
         )
     if private is not None:
         protected = catalog.find(con, private, session.place)

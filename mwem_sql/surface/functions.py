@@ -21,7 +21,7 @@ from mwem_sql.database import calls, catalog
 from mwem_sql.database.sandbox import Sandbox
 from mwem_sql.database.session import Session
 from mwem_sql.domains.domain import Domain, read_domain
-from mwem_sql.errors import OptionError, WorkloadError, refuse
+from mwem_sql.errors import OptionError, WorkloadError, refuse, spoken_by
 from mwem_sql.private.engines.opening import check_no_secret
 from mwem_sql.releases import answer, store
 from mwem_sql.releases.explain import plan_rows
@@ -85,10 +85,10 @@ def _release(session: Session, arguments: dict[str, Any], queries: list[str] | N
 
 
 def _plan(session: Session, arguments: dict[str, Any], queries: list[str] | None) -> Rows:
-    request = Request.parse(
-        arguments["private_table"], read_queries(queries), arguments["epsilon"], arguments["options"]
-    )
-    return plan_rows(session, request)
+    with spoken_by("mwem_plan"):
+        asked = read_queries(queries)
+        request = Request.parse(arguments["private_table"], asked, arguments["epsilon"], arguments["options"])
+        return list(plan_rows(session, request))
 
 
 def _show_domain(session: Session, arguments: dict[str, Any], _: list[str] | None) -> Rows:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from mwem_sql.database.session import Session
+from mwem_sql.errors import spoken_by
 from mwem_sql.releases import answer, compare, quality, quantile, sample
 from mwem_sql.releases.sample import Sampler
 from mwem_sql.releases.withdrawal import withdraw
@@ -38,8 +39,9 @@ def report_rows(session: Session, arguments: Arguments, _: list[str] | None) -> 
     output = read_name(arguments, "output", "mwem_report")
     ready = answer.answerer(session, output, "mwem_report")
     workload = ready.workload("mwem_report")
-    rows = ready.rows(workload) if compared is None else compare.compare(session, compared, output, workload)
-    return report.write(session, ready, rows, compared, arguments["path"])
+    with spoken_by("mwem_report", instead_of="mwem_compare"):
+        rows = ready.rows(workload) if compared is None else compare.compare(session, compared, output, workload)
+        return list(report.write(session, ready, rows, compared, arguments["path"]))
 
 
 def export_rows(session: Session, arguments: Arguments, _: list[str] | None) -> Rows:

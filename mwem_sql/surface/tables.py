@@ -94,12 +94,17 @@ def report(con: object, output: str, path: str | os.PathLike[str], *, compare: s
         With `compare` none: it reads private rows, and the ledger notes it.
     """
     name = table_name("mwem_report", output)
-    return _table("mwem_report", con, output=name, path=os.fspath(path), compare=compare)
+    return _table("mwem_report", con, output=name, path=_path(path), compare=compare)
 
 
 def export(con: object, output: str, path: str | os.PathLike[str]) -> pa.Table:
     """A stored release as files to publish, with a data card: .parquet, .csv or .duckdb."""
-    return _table("mwem_export", con, output=table_name("mwem_export", output), path=os.fspath(path))
+    return _table("mwem_export", con, output=table_name("mwem_export", output), path=_path(path))
+
+
+def _path(given: object) -> object:
+    """Whatever it is: the function says what it should be."""
+    return os.fspath(given) if isinstance(given, os.PathLike) else given
 
 
 def withdraw(con: object, output: str, reason: str) -> pa.Table:

@@ -15,19 +15,19 @@ TABLE = "CREATE TABLE t (a BOOLEAN); CREATE TABLE w AS SELECT 'a' AS predicate; 
     [
         (
             "CALL mwem_release('t', w, 1, round := 3)",
-            "Hint: mwem_release has no option round; did you mean 'rounds'? it has delta, rounds,",
+            "Hint: mwem_release has no option round; did you mean rounds? it has delta, rounds,",
         ),
         (
             "CALL mwem_release('t', w, 1, delta := 0, maxcells => 3)",
-            "Hint: mwem_release has no option maxcells; did you mean 'max_cells'? it has",
+            "Hint: mwem_release has no option maxcells; did you mean max_cells? it has",
         ),
         (
             "FROM mwem_domain('t', domian := 'd')",
-            "Hint: mwem_domain has no option domian; did you mean 'domain'? it has domain",
+            "Hint: mwem_domain has no option domian; did you mean domain? it has domain",
         ),
         (
             "CALL mwem_release('t', w, epsilon := 1, Delta := 0, \"round\" := 3)",
-            "Hint: mwem_release has no option round; did you mean 'rounds'? it has delta, rounds,",
+            "Hint: mwem_release has no option round; did you mean rounds? it has delta, rounds,",
         ),
         ("CALL mwem_release('t', w, 1, rounds = 3)", "Hint: an option takes := and not =, rounds := ..."),
         ("CALL mwem_release(t, w, 1)", "Hint: the first table is named as text, 't'; a workload as it stands"),
@@ -45,7 +45,7 @@ def test_the_shell_says_what_was_meant(capsys: pytest.CaptureFixture[str], state
 REFUSED = """Binder Error: Macro mwem_domain() does not support the supplied arguments. You might need to add explicit type casts.
 Candidate macros:
 	mwem_domain(private_table, domain := NULL)"""
-HINT = "Hint: mwem_domain has no option domian; did you mean 'domain'? it has domain"
+HINT = "Hint: mwem_domain has no option domian; did you mean domain? it has domain"
 
 
 @pytest.mark.parametrize(

@@ -40,10 +40,10 @@ def test_a_list_in_a_column_of_text(con: Connection) -> None:
 @pytest.mark.parametrize(
     ("item", "message"),
     [
-        ("agee", "workload: group_by names the unknown column 'agee'. Hint: did you mean 'age'? people has the columns age, sex"),
+        ("agee", "workload: group_by names the unknown column 'agee'. Hint: did you mean 'age'? people has the columns 'age', 'sex'"),
         ("my age", "group_by names the unknown column 'my age'. Hint: people has"),
-        ("agee // 10", "group_by ('agee // 10') reads the unknown column agee. Hint: did you mean 'age'?"),
-        ("flor(age)", "calls flor, which is not on the list of deterministic scalar functions. Hint: did you mean 'floor'? use a"),
+        ("agee // 10", "group_by ('agee // 10') reads the unknown column agee. Hint: did you mean age?"),
+        ("flor(age)", "calls flor, which is not on the list of deterministic scalar functions. Hint: did you mean floor? use a"),
         ("age, sex", "group_by ('age, sex') is not valid SQL"),
     ],
 )  # fmt: skip

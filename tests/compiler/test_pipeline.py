@@ -220,7 +220,7 @@ MANY = Domain("t", tuple("abcdxy"), tuple(Attribute(name, "INTEGER", nullable=Fa
         (Query("a > > 3"), PredicateError, "workload: expression ('a > > 3') cannot be evaluated on the public domain: Parser Error: syntax error"),
         (Query("a IN (1,,2)"), PredicateError, "workload: expression ('a IN (1,,2)') cannot be evaluated on the public domain: Parser Error: syntax error"),
         (Query("a = 'many'"), PredicateError, "workload: expression ('\"a\" = \\'many\\'') cannot be evaluated on the public domain: Conversion"),
-        (Query(group_by=("q",)), WorkloadError, "workload: group_by names the unknown column 'q'. Hint: t has the columns a, b, c, d, x, y; an SQL expression"),
+        (Query(group_by=("q",)), WorkloadError, "workload: group_by names the unknown column 'q'. Hint: t has the columns 'a', 'b', 'c', 'd', 'x', 'y'; an SQL expression"),
         (Query(group_by=("a,, b",), verbatim=False), PredicateError, "workload: "),
     ],
 )  # fmt: skip

@@ -36,16 +36,17 @@ def planned(con: Connection, *row: str | None) -> dict[str, str]:
             (
                 "city = 'Zurich'",
                 "false or NULL",
-                "did you mean 'Zürich'? city has no value 'Zurich', but Bern, Zürich, Genf",
+                "did you mean 'Zürich'? city has no value 'Zurich', but 'Bern', 'Zürich', 'Genf'",
             ),
-            ("age > 40 AND city = 'Paris'", "false or NULL", "city has no value 'Paris', but Bern, Zürich, Genf"),
+            ("age > 40 AND city = 'Paris'", "false or NULL", "city has no value 'Paris', but 'Bern', 'Zürich', 'Genf'"),
             ("city IN ('Paris', 'Rom')", "false or NULL", "city has no value 'Paris'"),
-            ("age = 120", "false or NULL", "age lies from 0 to 99"),
+            ("age = 120", "false or NULL", "age has no value 120, but whole numbers from 0 to 99"),
             (
                 "o = 'cc'",
                 "false or NULL",
-                "o has no value 'cc', but aa, bb; add it to the domain table if it is possible",
+                "o has no value 'cc', but 'aa', 'bb'; add it to the domain table if it is possible",
             ),
+            ("age = 4 AND age = 120", "false or NULL", "age has no value 120, but whole numbers from 0 to 99"),
             ("age + 1", "true", "write a condition, such as age + 1 > 0; 'true' counts all rows"),
         ],
         3,
@@ -68,6 +69,11 @@ def test_a_mistake_is_refused_wherever_it_stands(con: Connection, text: str, kno
 )  # fmt: skip
 def test_what_may_be_meant_is_answered(con: Connection, text: str | None) -> None:
     assert "warning" not in planned(con, text, "city")
+
+
+def test_what_no_value_is_though_each_part_is_possible_is_named(con: Connection) -> None:
+    wanted = "asked in vain: no value of the public domain makes 'age = 4 AND age = 5' true"
+    assert planned(con, "age = 4 AND age = 5")["warning"] == wanted
 
 
 def test_ranges_outside_the_domain_are_named(con: Connection) -> None:

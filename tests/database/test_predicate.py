@@ -86,7 +86,7 @@ LISTED = "which is not on the list of deterministic scalar functions"
         ("MAP {1: age} = 3", f"calls to_map, {LISTED}", ONE_ROW),
         ("lower(sex, b => 3) = 'x'", "has a part (b => 3) that is not a scalar expression", ONE_ROW),
         ("\u0430ge > 1", "reads the unknown column \u0430ge ('\\u0430ge')",
-         "adult has the columns Age, hours, sex, d, ts, x, b, my col, select, Größe; a string takes single quotes"),
+         "adult has the columns Age, hours, sex, d, ts, x, b, \"my col\", \"select\", Größe; if it is text, write '\u0430ge'"),
         ("age > 1;", "is not one SQL expression", "write what would follow WHERE, one expression without a semicolon"),
         ("#1 > 3", "has a part (#1) that is not a scalar expression", ONE_ROW),
         ("[age][1] > 3", f"calls array, {LISTED}", ONE_ROW),
@@ -120,7 +120,7 @@ def test_statements_are_refused(text: str) -> None:
 def test_an_unknown_column_is_named_with_the_known_ones() -> None:
     assert refused("agee > 3") == message(
         "agee > 3", "reads the unknown column agee",
-        "did you mean 'Age'? adult has the columns Age, hours, sex, d, ts, x, b, my col, select, Größe; a string takes single quotes",
+        "did you mean Age? adult has the columns Age, hours, sex, d, ts, x, b, \"my col\", \"select\", Größe; if it is text, write 'agee'",
     )  # fmt: skip
     assert "reads the unknown column Male;" in refused('sex = "Male"').replace(". Hint", ";")
     # DuckDB ignores the case of ASCII letters only.

@@ -67,7 +67,7 @@ def test_shares_follow_the_parts_that_the_sides_of_a_box_cut(shape: tuple[int, .
                 most = max(most, *(_beside(tree, level, shape, axis, place) for place in range(1, size)))
         assert surface == most
     if len(shape) == 1:
-        assert set(even(*shape).parts(2)) == {1}
+        assert set(even(*shape).levels.parts(power=2)) == {1}
 
 
 def _is_cut(tree: Halves, level: int, shape: tuple[int, ...], axis: int, place: int) -> bool:
@@ -84,22 +84,22 @@ def _beside(tree: Halves, level: int, shape: tuple[int, ...], axis: int, place: 
 
 
 def test_what_is_asked_for_cell_by_cell_is_known_best_at_the_finest_level() -> None:
-    assert Refinement((16, 16), np.ones(256), by_cells=True).parts(2) == [1, CELLS_GROWTH]
-    assert even(16, 16).parts(2) == pytest.approx([4 ** (1 / 3), 16 ** (1 / 3)])
-    assert even(16, 16).parts(1) == pytest.approx([2, 4])
+    assert Refinement((16, 16), np.ones(256), by_cells=True).levels.parts(power=2) == [1, CELLS_GROWTH]
+    assert even(16, 16).levels.parts(power=2) == pytest.approx([4 ** (1 / 3), 16 ** (1 / 3)])
+    assert even(16, 16).levels.parts(power=1) == pytest.approx([2, 4])
 
 
 def test_the_first_partition_takes_what_makes_an_average_part_as_large_as_its_noise() -> None:
     """Of 16 parts: all rows are 40 standard deviations of the whole share, so that 16 / 40 of it does. Never more than a half."""
     own = Refinement((16, 16), np.ones(256), by_cells=True)
-    assert own.parts(2, 40.0) == pytest.approx([1, 1.5])
-    assert own.parts(2, 1.0) == [1, 1]
-    assert own.parts(2, 1e6) == [1, CELLS_GROWTH]
+    assert own.levels.parts(power=2, loud=40.0) == pytest.approx([1, 1.5])
+    assert own.levels.parts(power=2, loud=1.0) == [1, 1]
+    assert own.levels.parts(power=2, loud=1e6) == [1, CELLS_GROWTH]
 
 
 def test_at_once_single_cells_are_measured_and_nothing_else() -> None:
     own = Refinement((16, 16), np.ones(256), by_cells=True, at_once=True)
-    assert own.parts(2) == [1]
+    assert own.levels.parts(power=2) == [1]
     assert sorted(own.labels.tolist()) == list(range(256))
 
 

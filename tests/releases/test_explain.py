@@ -148,7 +148,8 @@ def test_a_refusal_is_that_of_the_release(con: Connection) -> None:
 def test_the_largest_measure_and_its_noise(con: Connection) -> None:
     """Hidden counts of 1 have the scale of the plan; a sum has it times its largest value."""
     con.execute("CREATE OR REPLACE TABLE workload AS SELECT unnest(['age', 'age * 0.5']) AS measure")
-    found = plan(con, ", total := 400")
+    assert plan(con)["largest measure"] == "up to 99, in steps of 1, added up from parts: sum(age)"
+    found = plan(con, ", total := 400, rounds := 2")
     counts, sums = (
         float(re.search(r"([\d.]+) per cell", found[item])[1]) for item in ("noise scale", "largest measure")
     )

@@ -151,11 +151,11 @@ def test_what_only_python_can_get_wrong(con: Connection) -> None:
             OptionError,
             ONE,
             {"roundz": 3},
-            "option roundz is unknown. Hint: did you mean 'rounds'? the options are average, certify, delta, domain, fit, max_cells, output, rounds,",
+            "option roundz is unknown. Hint: did you mean rounds? the options are average, certify, delta, domain, fit, max_cells, output, rounds,",
         ),
         (OptionError, ONE, {"epsilon": [1]}, "epsilon ([1]) must be a positive finite number"),
         (OptionError, ONE, {"rounds": True}, "rounds (True) must be a whole number"),
-        (OptionError, ONE, {"output": True}, "output (True) must be text"),
+        (OptionError, ONE, {"output": True}, "output (True) must be the name of a table, as text"),
     ]:
         with pytest.raises(MwemError) as caught:
             mwem_sql.release(con, "people", workload, **{"epsilon": 1, **options})  # type: ignore[arg-type]
@@ -166,7 +166,7 @@ def test_what_only_python_can_get_wrong(con: Connection) -> None:
 
 def test_a_table_of_another_transaction_is_seen_when_it_is_committed(con: Connection) -> None:
     con.execute(
-        "BEGIN; CREATE TABLE late AS FROM people; CREATE TABLE late_domain AS SELECT 'age' AS attribute, 0 AS low, 9 AS high"
+        "BEGIN; CREATE TABLE late AS FROM people; CREATE TABLE late_domain AS SELECT 'age' AS attribute, 0 AS low, 99 AS high"
     )
     with pytest.raises(
         TableError, match="one whose transaction is still open cannot be seen here: create it as a table and COMMIT"

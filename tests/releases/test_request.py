@@ -83,7 +83,7 @@ def test_a_value_is_refused(option: str, given: object) -> None:
 def test_an_unknown_option_lists_the_known() -> None:
     with pytest.raises(
         OptionError,
-        match=r"option round is unknown\. Hint: did you mean 'rounds'\? the options are average, certify, delta, domain, fit, max_cells, output, rounds, rows, ",
+        match=r"option round is unknown\. Hint: did you mean rounds\? the options are average, certify, delta, domain, fit, max_cells, output, rounds, rows, ",
     ):
         parse(round=3)
 

@@ -9,7 +9,7 @@ from conftest import PEOPLE, Connection, Open
 
 import mwem_sql
 from mwem_sql import Domain, Query, Workload
-from mwem_sql.errors import PredicateError
+from mwem_sql.errors import WorkloadError
 
 
 def test_it_needs_no_registration(connect: Open) -> None:
@@ -88,7 +88,7 @@ def test_after_use_of_another_schema(con: Connection) -> None:
 
 def test_a_question_about_something_that_was_not_released(con: Connection) -> None:
     made = mwem_sql.release(con, "people", Workload.from_predicates(["age > 40"]), 1)
-    with pytest.raises(PredicateError, match="reads the unknown column sex"):
+    with pytest.raises(WorkloadError, match="was made without sex"):
         made.answer(Workload.from_predicates(["sex = 'F'"]))
 
 
