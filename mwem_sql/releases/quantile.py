@@ -338,6 +338,9 @@ def _conditions(stretches: _Stretches, given: str | None) -> list[str]:
 
 
 def _row(stretches: _Stretches, share: float, counted: _Counted, differences: _Differences | None) -> dict[str, Any]:
+    if counted.rows <= 0:
+        # As the model has no weight that is 0, no value of the domain meets the condition.
+        return {"share": share, "answer": None, "low": None, "high": None, "measured": counted.measured[-2]}
     model, least, most = counted.differences(share)
     found, at_most = _first(model >= -_EXACT * counted.rows), counted.at_most(counted.model)
     first, last = _window(least, most, counted.may_have)
@@ -358,7 +361,7 @@ def _row(stretches: _Stretches, share: float, counted: _Counted, differences: _D
     is_above = off_list > 0 and (1 - share) * sure < share * off_list
     return {
         "share": share,
-        "answer": stretches.inside(found, inside) if counted.rows > 0 else None,
+        "answer": stretches.inside(found, inside),
         "low": None if is_below else stretches.first(first),
         "high": None if is_above else stretches.last(last),
         "measured": counted.worst(first, last),

@@ -186,9 +186,9 @@ COLUMNS: dict[str, dict[str, str]] = {
     "mwem_average": _INTERVAL,
     "mwem_quantile": {
         "share": "The share that was asked for.",
-        "answer": "The value that so much of the rows lies at most at. NULL: there are no such rows.",
-        "low": "The true quantile is at least this and at most high, as often as confidence says. NULL: it may be below the domain.",
-        "high": "See low. NULL: it may be above the domain.",
+        "answer": "The value that so much of the rows lies at most at, by the model; values off a list are left out. NULL: there are no such rows.",
+        "low": "The true quantile is at least this and at most high, as often as confidence says. NULL: it may be below all values of the domain.",
+        "high": "See low. NULL: it may be above all values of the domain.",
         "measured": _INTERVAL["measured"],
     },
     "mwem_sample": {"<column>": "A column for each of the release."},
