@@ -26,7 +26,7 @@ from mwem_sql.compiler import changes
 from mwem_sql.errors import MwemError
 from mwem_sql.mwem import loop
 from mwem_sql.private.noise import SeededNoise
-from mwem_sql.surface import functions
+from mwem_sql.surface import calling
 
 EPSILONS = ["1e-12", "1e-4", "0.01", "0.3", "1", "1", "1", "3", "50", "1000", "1e6"]
 SHRINKING = ("measure LIKE 'CASE%'", "rowid % 2 = 0", "rowid % 3 > 0")
@@ -240,7 +240,7 @@ class Scenario:
     @contextmanager
     def _watched(self) -> Iterator[None]:
         """Noise as the scenario's seed has it, so that a defect is there again; and where errors come from that nobody foresaw."""
-        sentence = functions._sentence
+        sentence = calling.sentence
 
         def explained(function: str, error: Exception) -> str:
             if not isinstance(error, MwemError):
@@ -248,7 +248,7 @@ class Scenario:
             return sentence(function, error)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(functions, "_sentence", explained)
+            patch.setattr(calling, "sentence", explained)
             patch.setattr(run, "OpenDPNoise", functools.partial(SeededNoise, self.seed))
             patch.setattr(
                 loop, "PASSES", 3

@@ -37,13 +37,12 @@ TESTED_ELSEWHERE = {
     "mwem_sql/private/engines/postgresql_rules.py": "engines/test_boundary_postgresql.py", "mwem_sql/private/engines/protocol.py": "engines/test_differential.py",
     "mwem_sql/private/engines/spark.py": "engines/test_spark.py", "mwem_sql/private/engines/spark_catalog.py": "engines/test_spark.py",
     "mwem_sql/private/engines/spark_files.py": "engines/test_spark.py", "mwem_sql/private/engines/spark_settings.py": "engines/test_spark.py",
-    "mwem_sql/releases/beyond.py": "releases/test_cut.py", "mwem_sql/releases/bounds.py": "mwem/test_bounds.py",
+    "mwem_sql/compiler/doubts.py": "releases/test_beyond.py", "mwem_sql/releases/bounds.py": "mwem/test_bounds.py",
     "mwem_sql/releases/known.py": "releases/test_intervals.py", "mwem_sql/releases/quality.py": "sql/intervals.test",
     "mwem_sql/queries/arrays.py": "queries/test_linear.py", "mwem_sql/surface/meanings.py": "surface/test_words.py",
     "mwem_sql/queries/nested.py": "queries/test_families.py", "mwem_sql/surface/arguments.py": "surface/test_functions.py",
     "mwem_sql/surface/calling.py": "surface/test_functions.py", "mwem_sql/surface/questions.py": "surface/test_tables.py",
     "mwem_sql/private/column_facts.py": "private/test_suggest.py", "mwem_sql/surface/domain_rows.py": "sql/edges.test",
-    "mwem_sql/releases/sample.py": "sql/samples.test", "mwem_sql/releases/withdrawal.py": "sql/withdraw.test", "mwem_sql/surface/selects.py": "sql/quantiles.test",
 }  # fmt: skip
 """Modules that another file tests than that of their name; `__init__` and `__main__` need none."""
 LONGEST = 460

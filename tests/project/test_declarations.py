@@ -30,7 +30,7 @@ from mwem_sql.workload import Workload
 
 COLUMNS = {function.name: function.columns for function in FUNCTIONS}
 COMPUTED = {
-    "mwem_release": {"seconds", "reused", "protects", "warning"},
+    "mwem_release": {"seconds", "reused", "protects", "warning", "quality"},
     "mwem_ledger": {"epsilon_spent", "epsilon_left", "intact"},
     "mwem_budget": {"epsilon_spent", "delta_spent", "epsilon_left", "seeded", "also_charged_as"},
 }
