@@ -130,11 +130,11 @@ class Attribute:
             return f"in steps of {self.step_text}"
         if self.bins is not None:
             return f"in {self.bins:,} equal bins" if self.bins > 1 else "in one bin"
-        if self.edges is None:
+        if self.edges is None or self.low is None:
             return ""
         inner = [self.text(edge) for edge in self.edges if edge != self.low]
         shown = inner[:SHOWN_EDGES] + ([f"... ({len(inner):,} in all)"] if len(inner) > SHOWN_EDGES else [])
-        return f"in bins that begin at {', '.join([self.text(self.low or 0), *shown])}" if inner else "in one bin"
+        return f"in bins that begin at {', '.join([self.text(self.low), *shown])}" if inner else "in one bin"
 
     @property
     def lacks(self) -> str | None:
