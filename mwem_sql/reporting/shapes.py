@@ -1,6 +1,7 @@
 """What a state says of attributes, coarse enough to be drawn: each attribute in a few bars, pairs as a table of them.
 
-Sees a stored release only. Numbers are cut into even bars of their declared range, or at the edges that are declared; of long lists the largest values are shown, and the rest as one.
+Sees a stored release only. Numbers are cut into even bars of their declared range, or at the edges that are declared;
+of long lists the largest values are shown, and the rest as one.
 """
 
 from __future__ import annotations
@@ -62,7 +63,10 @@ def _largest(classes: Classes, rows: Floats, most: int) -> tuple[list[str], Floa
 
 
 def _even(classes: Classes, most: int) -> tuple[list[str], Floats]:
-    """Bars of a declared range, and one for NULL: even ones, or the bins whose edges are listed. By bar, what it has of each piece, whose values are taken for equally likely."""
+    """Bars of a declared range, even ones or the bins whose edges are listed, and one for NULL.
+
+    By bar, what it has of each piece, whose values are taken for equally likely.
+    """
     pieces, attribute = classes.pieces, classes.attribute
     discrete = attribute.ordered.discrete
     assert attribute.low is not None and attribute.high is not None
