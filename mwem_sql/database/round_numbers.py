@@ -1,7 +1,7 @@
 """Round numbers around what was seen: bounds that are no row's own value, and bins with round ends.
 
-Owns what counts as round: 1, 2 and 5 times a power of ten; for dates and times, periods of the calendar. Must not read a table: how many
-rows are above a number is asked of the caller.
+Owns what counts as round: 1, 2 and 5 times a power of ten; for dates and times, periods of the calendar. Must not read
+a table: how many rows are above a number is asked of the caller.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ _LONGEST = {"decade": 3660, "year": 370, "month": 32, "day": 1, "hour": 1 / 24}
 # Parts of the calendar that bins may be, the longest first: so many of a unit, and about how many seconds that is.
 _LENGTHS = {"year": 31_556_952, "month": 2_629_746, "day": 86_400, "second": 1}
 _CUTS = (
-    *(("year", number) for number in (100, 50, 20, 10, 5, 2, 1)), ("month", 6), ("month", 3), ("month", 1), ("day", 10), ("day", 1),
+    *(("year", number) for number in (100, 50, 20, 10, 5, 2, 1)),
+    *(("month", number) for number in (6, 3, 1)), ("day", 10), ("day", 1),
     *(("second", number) for number in (43_200, 21_600, 10_800, 3_600, 1_800, 600, 300, 60, 30, 10, 5, 1)),
 )  # fmt: skip
 
@@ -93,10 +94,11 @@ def edges(
     alone: Sequence[tuple[Tick, Tick]] = (),
     least: int = 1,
 ) -> list[Tick]:
-    """Where bins begin, after the first, which begins at `low`: round numbers such that no bin has many more rows than others.
+    """Where bins begin, after the first at `low`: round numbers such that no bin has many more rows than others.
 
-    `alone` are bins of one value that has very many rows, which no cut would change: where each begins, and the next after it. Their
-    rows do not count: bins are for the others. Where less than `least` rows are, or few of all, neighbours are one bin.
+    `alone` are bins of one value that has very many rows, which no cut would change: where each begins, and the next
+    after it. Their rows do not count: bins are for the others. Where less than `least` rows are, or few of all,
+    neighbours are one bin.
     """
     fixed = {tick for pair in alone for tick in pair if low < tick <= high}
     single = {begin for begin, _ in alone}
@@ -118,7 +120,8 @@ def edges(
         if not cuts | powers:
             break
         learn(sorted(cuts | powers))
-        # Powers of ten are there to find rows that are smaller by many digits, and not where no more than a bin is between them and 0.
+        # Powers of ten are there to find rows that are smaller by many digits: not where no more than a bin is between
+        # them and 0.
         zero = counts.get(0, 0)
         for power in powers:
             if abs(counts[power] - zero) <= most:
@@ -141,10 +144,10 @@ def _inside(counts: dict[Tick, int], begins: Sequence[Tick]) -> list[int]:
 def _merged(
     scale: Scale, counts: dict[Tick, int], high: Tick, *, fixed: set[Tick], single: set[Tick], least: int
 ) -> list[Tick]:
-    """The beginnings of bins that are left when neighbours with few rows are one, and as long as there are too many bins.
+    """The beginnings of bins that are left when neighbours with few rows, or too many bins, are joined.
 
-    First goes the edge that tells least: without it the fewest rows would lie elsewhere, if the rows of a bin lie evenly in it; of
-    edges that tell about the same, the one with the finest digit.
+    First goes the edge that tells least: without it the fewest rows would lie elsewhere, if the rows of a bin lie
+    evenly in it; of edges that tell about the same, the one with the finest digit.
     """
     begins = sorted(counts)
     rows = _others(begins, _inside(counts, begins), single)
@@ -178,7 +181,7 @@ def _numbers(scale: Scale, low: Tick, high: Tick, *, keep_low: bool, keep_high: 
     span = most - least or abs(most) or Decimal(1)
     smallest = _smallest(scale, low, high)
     step = _round_step(max(span / _STEPS_OF_A_SPAN, smallest))
-    # On either side of zero, an end is as coarse as itself: losses of thousands beside incomes of millions are not millions.
+    # On either side of zero, an end is as coarse as itself: losses of thousands beside incomes of millions.
     is_around = least < 0 < most
     down, up = (min(step, _round_step(max(abs(end), smallest))) if is_around else step for end in (least, most))
     below, above = math.floor(least / down), math.ceil(most / up)
@@ -291,7 +294,7 @@ def _cuts(scale: Scale, low: Tick, high: Tick) -> list[Tick]:
 
 
 def _powers(scale: Scale, low: Tick, high: Tick) -> list[Tick]:
-    """Powers of ten in a bin that begins or ends at 0, where values may be smaller than the bin by any number of digits."""
+    """Powers of ten in a bin that begins or ends at 0: values may be smaller than the bin by any number of digits."""
     if _is_calendar(scale) or (low != 0 and high != 0) or low == high:
         return []
     largest = (_value(scale, high) - _value(scale, low)).adjusted()

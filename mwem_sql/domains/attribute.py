@@ -25,11 +25,11 @@ SHOWN_EDGES = 40
 class Attribute:
     """A column and every value it may take: either a closed list, or all values from `low` to `high`.
 
-    `values` are texts as DuckDB prints them. `low`, `high`, `step` and `edges` are ticks of the type. `bins` cuts a range into
-    equal parts; `edges` are where bins begin, the first of which begins at `low` whether it is listed or not. A NULL is one more
-    value where `nullable`. An `open` attribute has values off its domain, too, because no type and no CHECK keeps them out: those
-    off a list are one more value, `other`, and those beyond a bound count as the value `least` or `most`, one tick beyond it, which
-    nothing else counts as.
+    `values` are texts as DuckDB prints them. `low`, `high`, `step` and `edges` are ticks of the type. `bins` cuts a
+    range into equal parts; `edges` are where bins begin, the first of which begins at `low` whether it is listed or
+    not. A NULL is one more value where `nullable`. An `open` attribute has values off its domain, too, because no type
+    and no CHECK keeps them out: those off a list are one more value, `other`, and those beyond a bound count as the
+    value `least` or `most`, one tick beyond it, which nothing else counts as.
     """
 
     name: str
@@ -130,11 +130,11 @@ class Attribute:
             return f"in steps of {self.step_text}"
         if self.bins is not None:
             return f"in {self.bins:,} equal bins" if self.bins > 1 else "in one bin"
-        if self.edges is None:
+        if self.edges is None or self.low is None:
             return ""
         inner = [self.text(edge) for edge in self.edges if edge != self.low]
         shown = inner[:SHOWN_EDGES] + ([f"... ({len(inner):,} in all)"] if len(inner) > SHOWN_EDGES else [])
-        return f"in bins that begin at {', '.join([self.text(self.low or 0), *shown])}" if inner else "in one bin"
+        return f"in bins that begin at {', '.join([self.text(self.low), *shown])}" if inner else "in one bin"
 
     @property
     def lacks(self) -> str | None:

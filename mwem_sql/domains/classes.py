@@ -62,9 +62,10 @@ class Pieces:
 
     @cached_property
     def sizes(self) -> npt.NDArray[np.float64]:
-        """Base measure: number of values, or length where they cannot be counted; of bins whose edges are listed, 1 for each.
+        """Base measure: number of values, or length where they cannot be counted; 1 for each bin with listed edges.
 
-        Whoever lists edges says where values are: incomes by 10,000 and then by 100,000 are not taken to be mostly above 100,000.
+        Whoever lists edges says where values are: incomes by 10,000 and then by 100,000 are not taken to be mostly
+        above 100,000.
         """
         attribute = self.attribute
         if attribute.values is not None:
@@ -334,7 +335,7 @@ def bin_edges(attribute: Attribute) -> list[Tick]:
 
 
 def part_edges(attribute: Attribute, most: int) -> list[Tick]:
-    """Where parts of a range begin, at most so many: its bins, or even parts. Of more listed bins, neighbours are one part."""
+    """Where parts of a range begin, at most so many: its bins, neighbours joined if they are more, or even parts."""
     if attribute.edges is None:
         return even_edges(attribute, min(most, attribute.bins or most))
     edges = bin_edges(attribute)

@@ -1,6 +1,7 @@
-"""What can be read off the private rows of a column: its ends, its frequent values, how its rows lie. Not private, any of it.
+"""What can be read off the private rows of a column: its ends, frequent values, how rows lie. None of it is private.
 
-Owns the SQL of these questions, for every engine. Must not decide what to suggest: that is `private/suggest.py`, the only caller.
+Owns the SQL of these questions, for every engine. Must not decide what to suggest: that is `private/suggest.py`, the
+only caller.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Values:
 
 @dataclass(frozen=True)
 class Span:
-    """The ends of numbers or dates, as they are printed and as ticks; how many rows have one, and how many different ones there are."""
+    """The ends of numbers or dates, as printed and as ticks; how many rows have one, how many different ones there are."""
 
     texts: tuple[str, str]
     low: Tick
@@ -53,9 +54,9 @@ class Span:
 
 @dataclass(frozen=True)
 class TextFacts:
-    """How many rows of a text column have a number; how many of these have one with leading zeros, with a fraction, or a very large one.
+    """How many rows of a text column have a number, one with leading zeros, with a fraction, or a very large one.
 
-    `others` are different texts that are no numbers, one more than `most` if they are more.
+    `others` are different texts that are no numbers; of very many, some.
     """
 
     rows: int
@@ -81,7 +82,7 @@ class Facts:
         return int(rows), int(distinct)
 
     def rows_per_value(self, column: Values) -> tuple[int, float]:
-        """The largest number of rows that have the same value, and the sum over values of the squares of these numbers."""
+        """The largest number of rows that have the same value, and the sum of the squares of all such numbers."""
         counts = (
             exp.select(exp.alias_(exp.Count(this=exp.Star()), "n")).from_(self._rows.copy())
             .where(_is_there(column.value)).group_by(column.value.copy())
@@ -95,7 +96,7 @@ class Facts:
         return int(most), float(squares)
 
     def text(self, column: Values, most: int) -> TextFacts:
-        """What a text column has of numbers. In DuckDB's SQL: elsewhere nobody can make a view from here that reads them."""
+        """What a text column has of numbers. In DuckDB's SQL: elsewhere nobody can make a view that reads them."""
         name, number = column.value, try_cast(column.value.copy(), "DOUBLE")
         is_number = exp.Anonymous(this="isfinite", expressions=[number])
         has_zero = exp.Anonymous(this="regexp_matches", expressions=[name.copy(), exp.Literal.string(r"^\s*[+-]?0\d")])

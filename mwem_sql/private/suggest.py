@@ -1,7 +1,7 @@
 """A domain read off the private rows, for a person to review. Not private, on purpose: only the curator may see it.
 
-Owns what is suggested of a column, the words that say why, and which columns are left out. Must not ask the rows itself, which
-`private/column_facts.py` does, nor write the script that a person reviews: that is `surface/script.py`.
+Owns what is suggested of a column, the words that say why, and which columns are left out. Must not ask the rows
+itself, which `private/column_facts.py` does, nor write the script that a person reviews: that is `surface/script.py`.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ LISTED_NUMBERS: Final = 20
 """Different numbers or dates that are listed one by one, where a range would have many others between them."""
 FEWEST_ROWS: Final = 5
 SMALLEST_SHARE: Final = 1 / 500
-"""A value is suggested if at least so many rows, and such a share of all rows, have it: names and keys are no categories."""
+"""A value is suggested if so many rows, and such a share of all rows, have it: names and keys are no categories."""
 LEAST_COVERED: Final = 1 / 20
-"""The share of rows that listed values must have together. With less, nearly all rows would be NULL, and what is listed would be a few
-people's own. Also the share of a text column that must be numbers."""
+"""The share of rows that listed values must have together. With less, nearly all rows would be NULL, and what is listed
+would be a few people's own. Also the share of a text column that must be numbers."""
 FULLEST_EVEN: Final = 4
-"""Times its part of the rows that one of several equal bins may have. Less: more columns have bins of different widths."""
+"""Times its part of the rows that one of equal bins may have. Less: more columns have bins of different widths."""
 FEWEST_CUT: Final = 100
 """Rows of a column whose bins may be of different widths: of fewer, edges would be about single rows."""
 NAMED_UNITS: Final = 20
-"""Values from which on a column that is called after a unit (`person`) is an id; others are from `SUGGESTED_VALUES` on."""
+"""Values from which on a column that is called after a unit (`person`) is an id; of others, `SUGGESTED_VALUES`."""
 EVEN_IDS: Final = 0.4
-"""The variance of how many rows have a value, as a part of its mean, below which values are as frequent as each other by design: by chance
-it is about 1."""
+"""The variance of how many rows have a value, as a part of its mean, below which values are as frequent as each other
+by design: by chance it is about 1."""
 MANY_IDS: Final = 10
 """Times the rows of a value that there are values of an id, unless its name says that it is one."""
 MOST_OF_AN_ID: Final = 20
@@ -53,13 +53,16 @@ MOST_DIGITS: Final = 6
 
 _SINGLE_SHARE: Final = round_numbers.FULLEST / round_numbers.MOST_BINS
 """The share of rows from which on one value is a bin of its own."""
-_MISSING = {"", "n", "na", "n/a", "n.a.", "nan", "null", "none", "nil", "?", "-", "--", ".", "..", "*", "missing", "unknown", "#n/a"}  # fmt: skip
+_MISSING = {
+    "", "n", "na", "n/a", "n.a.", "nan", "null", "none", "nil", "?", "-", "--", ".", "..", "*", "missing", "unknown",
+    "#n/a",
+}  # fmt: skip
 """Texts, in small letters, that stand for a missing number."""
 _NEGATIVE_CODES = re.compile(r"-(7+|8+|9+)(\.0+)?")
 _ID_WORDS = {"id", "ids", "uuid", "guid", "pid", "uid", "ssn", "serialno"}
 _UNIT_WORDS = {
-    "person", "patient", "customer", "client", "user", "member", "subject", "respondent", "participant", "household", "employee",
-    "student", "pupil", "account", "device", "visitor", "voter", "citizen", "driver", "donor",
+    "person", "patient", "customer", "client", "user", "member", "subject", "respondent", "participant", "household",
+    "employee", "student", "pupil", "account", "device", "visitor", "voter", "citizen", "driver", "donor",
 }  # fmt: skip
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _CALENDAR = {"date", "timestamp", "timestamptz"}
@@ -69,11 +72,11 @@ _LIST = "Are these all that are possible? Others are counted as one, and shown a
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A row of a domain table, `reason`: what was seen of the column and done with it, and `note`: what a person should think of.
+    """A row of a domain table; `reason`: what was seen and done; `note`: what a person should think of.
 
-    `missing` has a reason where nothing is suggested. `read_as` is SQL that gives the column's values where the column itself has them in
-    another type, or with codes in them: the domain is that of a view. `rows_per_unit` is the largest number of rows of one value, where
-    the column is proposed as the unit.
+    `missing` has a reason where nothing is suggested. `read_as` is SQL that gives the column's values where the column
+    itself has them in another type, or with codes in them: the domain is that of a view. `rows_per_unit` is the largest
+    number of rows of one value, where the column is proposed as the unit.
     """
 
     attribute: str
@@ -95,11 +98,12 @@ class Suggestion:
 def suggest_domain(
     rows: Engine | duckdb.DuckDBPyConnection, relation: Relation, declared: Collection[str] = ()
 ) -> list[Suggestion]:
-    """A suggestion for every column that is not declared already. Of several ids, the one with the most rows per value is the unit.
+    """A suggestion for every column that is not declared. Of several ids, the one with the most rows per value is the unit.
 
     Privacy:
-        None: bounds, values, edges, largest numbers of rows and whether there are NULLs are those of the private rows. Bounds are rounded
-        outwards and rare values are left out, so that hardly a line has one person's own value in it; but no budget covers any of it.
+        None: bounds, values, edges, largest numbers of rows and whether there are NULLs are those of the private rows.
+        Bounds are rounded outwards and rare values are left out, so that hardly a line has one person's own value in
+        it; but no budget covers any of it.
     """
     with as_engine(rows).snapshot() as snapshot, Sandbox() as sandbox:
         as_described(relation, "mwem_suggest_domain")(snapshot)
@@ -111,7 +115,7 @@ def suggest_domain(
 
 
 class _Suggester:
-    """What to suggest of columns. `has_views`: whether the caller can make a view of the rows, which are not elsewhere."""
+    """What to suggest of columns. `has_views`: whether the caller can make a view of the rows: they are here."""
 
     def __init__(self, facts: Facts, *, has_views: bool) -> None:
         self._facts = facts
@@ -138,7 +142,7 @@ class _Suggester:
         return self._listed(values, rows, distinct) if numbers is None else self._ordered(*numbers)
 
     def _rows_per_id(self, column: Values, rows: int, distinct: int) -> int | None:
-        """The largest number of rows of one value, if a column tells units apart: many values, each about as often as the others."""
+        """The largest number of rows of one value, if there are many values, each about as often as the others."""
         fewest = NAMED_UNITS if _names_unit(column.name) else SUGGESTED_VALUES
         mean, is_named = rows / distinct, _names_id(column.name)
         if distinct <= fewest or distinct < mean * (1 if is_named else MANY_IDS) or distinct == rows:
@@ -148,7 +152,7 @@ class _Suggester:
         return most if is_even or (is_named and most <= MOST_OF_AN_ID * mean) else None
 
     def _numbers(self, column: Values, distinct: int) -> tuple[Values, Scale] | None:
-        """A text column as numbers, if all that is no number stands for a missing one; None if it is text, or a short list of codes."""
+        """A text column as numbers, if all else stands for a missing one; None if it is text, or a few codes."""
         facts = self._facts.text(column, len(_MISSING))
         codes = facts.others
         if facts.zeros or facts.numbers < max(2, facts.rows * LEAST_COVERED) or distinct - len(codes) < 2:
@@ -286,7 +290,10 @@ class _Suggester:
                 f"{distinct:,} different values; an open list of them" if distinct > 1 else "one value; an open list"
             )
         else:
-            reason = f"{distinct:,} different values; an open list of the {len(values)} that {self._enough:,} rows or more have, {_per_cent(share)} of the rows"
+            reason = (
+                f"{distinct:,} different values; an open list of the {len(values)} that {self._enough:,} rows or more"
+            )
+            reason += f" have, {_per_cent(share)} of the rows"
         note = f"{_LIST} Take out what could name a person."
         nullable = rows < self._facts.rows
         return Suggestion(column.name, values=values, nullable=nullable, open=True, reason=reason, note=note)
@@ -322,7 +329,7 @@ def _in_words(column: Values, scale: Scale, span: Span) -> str:
 
 
 def _step_after(scale: Scale, texts: Sequence[str]) -> Callable[[Tick], Tick]:
-    """What comes after a value, in the smallest step that people would take: the last digit of any of some texts, or a second."""
+    """What comes after a value, by the last digit that any of some texts has; of a moment, a second later."""
     if scale.family in {"timestamp", "timestamptz"}:
         return lambda tick: tick + 10**6
     if scale.discrete:

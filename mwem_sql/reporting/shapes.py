@@ -1,6 +1,7 @@
 """What a state says of attributes, coarse enough to be drawn: each attribute in a few bars, pairs as a table of them.
 
-Sees a stored release only. Numbers are cut into even bars of their declared range, or at the edges that are declared; of long lists the largest values are shown, and the rest as one.
+Sees a stored release only. Numbers are cut into even bars of their declared range, or at the edges that are declared;
+of long lists the largest values are shown, and the rest as one.
 """
 
 from __future__ import annotations

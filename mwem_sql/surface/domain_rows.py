@@ -1,6 +1,7 @@
 """The rows of `mwem_domain` and `mwem_suggest_domain`: a column of the table each.
 
-Owns their columns. Must not read a private row itself, nor write the script: that is `private/suggest.py` and `surface/script.py`.
+Owns their columns. Must not read a private row itself, nor write the script: that is `private/suggest.py` and
+`surface/script.py`.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from mwem_sql.private.suggest import Suggestion, suggest_domain
 from mwem_sql.surface.script import Script
 
 DOMAIN_COLUMNS = {
-    "attribute": "VARCHAR", "type": "VARCHAR", "values": "VARCHAR[]", "low": "VARCHAR", "high": "VARCHAR", "step": "VARCHAR",
-    "bins": "INTEGER", "nullable": "BOOLEAN", "open": "BOOLEAN", "cells": "BIGINT", "declared": "VARCHAR", "lacks": "VARCHAR",
-    "edges": "VARCHAR[]",
+    "attribute": "VARCHAR", "type": "VARCHAR", "values": "VARCHAR[]", "low": "VARCHAR", "high": "VARCHAR",
+    "step": "VARCHAR", "bins": "INTEGER", "nullable": "BOOLEAN", "open": "BOOLEAN", "cells": "BIGINT",
+    "declared": "VARCHAR", "lacks": "VARCHAR", "edges": "VARCHAR[]",
 }  # fmt: skip
 SUGGESTION_COLUMNS = {
-    "attribute": "VARCHAR", "values": "VARCHAR[]", "low": "VARCHAR", "high": "VARCHAR", "nullable": "BOOLEAN", "open": "BOOLEAN",
-    "ddl": "VARCHAR", "bins": "INTEGER", "note": "VARCHAR", "step": "VARCHAR", "edges": "VARCHAR[]", "reason": "VARCHAR",
-    "read_as": "VARCHAR", "rows_per_unit": "INTEGER", "script": "VARCHAR",
+    "attribute": "VARCHAR", "values": "VARCHAR[]", "low": "VARCHAR", "high": "VARCHAR", "nullable": "BOOLEAN",
+    "open": "BOOLEAN", "ddl": "VARCHAR", "bins": "INTEGER", "note": "VARCHAR", "step": "VARCHAR",
+    "edges": "VARCHAR[]", "reason": "VARCHAR", "read_as": "VARCHAR", "rows_per_unit": "INTEGER", "script": "VARCHAR",
 }  # fmt: skip
 """The script is last: a shell shows it alone."""
 
@@ -90,7 +91,8 @@ def suggestion_rows(session: Session, table: str) -> Iterator[dict[str, Any]]:
         )
     sources = {name: attribute.source for name, attribute in declared.items()}
     script = Script(
-        relation.name, _home(session, relation), session.place, list(suggestions.values()), sources, _file(session, relation, table)
+        relation.name, _home(session, relation), session.place, list(suggestions.values()), sources,
+        _file(session, relation, table),
     )  # fmt: skip
     text: str | None = script.text()
     for column in relation.columns:

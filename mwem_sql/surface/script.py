@@ -19,8 +19,8 @@ EPSILON = "1.0"
 ORDER = 2
 """Of the marginals that are asked: all pairs of columns."""
 _COLUMNS = {
-    "attribute": "VARCHAR", "values": "VARCHAR[]", "low": "VARCHAR", "high": "VARCHAR", "step": "VARCHAR", "bins": "INTEGER",
-    "edges": "VARCHAR[]", "nullable": "BOOLEAN", "open": "BOOLEAN",
+    "attribute": "VARCHAR", "values": "VARCHAR[]", "low": "VARCHAR", "high": "VARCHAR", "step": "VARCHAR",
+    "bins": "INTEGER", "edges": "VARCHAR[]", "nullable": "BOOLEAN", "open": "BOOLEAN",
 }  # fmt: skip
 _TITLE = (
     "NOT PRIVATE. This was made by reading the private rows, and no budget covers it: show it to nobody who may not see them.",
@@ -34,9 +34,9 @@ VIEW = "_numbers"
 class Script:
     """A release of a table, written down. `declared` has the columns that the schema declares, and by what.
 
-    The domain table and the workload are made beside `home`: the table itself, or for another engine's a name where the caller is.
-    Where columns must be read in another type, so is a view, and it is released in the table's place. `file` is what FROM says of rows
-    that are in a file.
+    The domain table and the workload are made beside `home`: the table itself, or for another engine's a name where the
+    caller is. Where columns must be read in another type, so is a view, and it is released in the table's place. `file`
+    is what FROM says of rows that are in a file.
     """
 
     table: Name
@@ -129,9 +129,10 @@ class Script:
         yield _comment(
             f"CALL mwem_budget({capped}, 3.0);  -- CHECK: a cap on all releases together; then every table needs one."
         )
-        options, check = (
-            "",
-            "CHECK epsilon. If a person may have several rows, add: unit := 'person', rows_per_unit := 3, with the column's name.",
+        options = ""
+        check = (
+            "CHECK epsilon. If a person may have several rows, add: unit := 'person', rows_per_unit := 3, "
+            "with the column's name."
         )
         unit = next((each for each in self.suggestions if each.rows_per_unit), None)
         if self._has_view:
@@ -141,8 +142,8 @@ class Script:
             column = exp.Literal.string(unit.attribute).sql("duckdb")
             options += f", unit := {column}, rows_per_unit := {unit.rows_per_unit}"
             check = (
-                f"CHECK epsilon, and whom to protect: all rows of one {unit.attribute}, of which none has more than {unit.rows_per_unit:,}."
-                " With fewer rows_per_unit there is less noise, and rows are left out."
+                f"CHECK epsilon, and whom to protect: all rows of one {unit.attribute}, of which none has more than "
+                f"{unit.rows_per_unit:,}. With fewer rows_per_unit there is less noise, and rows are left out."
             )
         workload = self._workload_table.sql("duckdb")
         yield f"CALL mwem_release({self._released.sql('duckdb')}, {workload}, {EPSILON}{options});  {_comment(check)}"

@@ -99,6 +99,7 @@ def test_edges_check_themselves(more: dict[str, Any], message: str) -> None:
         (Attribute("a", "INTEGER", nullable=False, low=0, high=99, edges=(0, 10, 50)), 3, "in bins that begin at 0, 10, 50"),
         (Attribute("a", "INTEGER", nullable=False, low=0, high=99, edges=(0,)), 1, "in one bin"),
         (Attribute("a", "DATE", nullable=False, low=0, high=99, edges=(31,)), 2, "in bins that begin at 1970-01-01, 1970-02-01"),
+        (Attribute("a", "DOUBLE", nullable=False, low=0.0, high=9.0, edges=(0.5,)), 2, "in bins that begin at 0.0, 0.5"),
         (Attribute("a", "INTEGER", nullable=False, low=0, high=99, bins=10), 10, "in 10 equal bins"),
         (Attribute("a", "DECIMAL(5,2)", nullable=False, low=0, high=100, step=5), 21, "in steps of 0.05"),
         (Attribute("a", "TIMESTAMP", nullable=False, low=0, high=10**10, step=3_600_000_000), 3, "in steps of 3600"),
