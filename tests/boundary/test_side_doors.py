@@ -75,7 +75,7 @@ def test_the_published_file_has_no_canary(private: Connection, tmp_path: Path, o
         "mwem.measurements",
         "mwem.factors",
         "mwem.schema_version",
-        "mwem.workloads",
+        "mwem.withdrawals", "mwem.workloads",
         "mwem.bounds",
         "mwem.certificates",
     }
@@ -144,6 +144,7 @@ def test_nothing_is_left_behind(private: Connection) -> None:
         "people_synthetic",
         "releases",
         "schema_version",
+        "withdrawals",
         "workloads",
     }
     assert {name for _, _, name in after} == names
