@@ -7,7 +7,7 @@ value, within stated bounds.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
@@ -90,6 +90,21 @@ def cut(
             begins += range(int(attribute.least), int(attribute.most) + 1)
         out[name] = (value_pieces if name in by_bin else cut_pieces)(attribute, ticks[name].values(), begins)
     return out
+
+
+def with_stand_ins(terms: Terms, pieces: Mapping[str, Pieces], sandbox: Sandbox) -> dict[str, Pieces]:
+    """The same pieces; of open lists on whose stand-in for all other values an expression fails, these are NULL (`code::INTEGER`)."""
+    failing: set[str] = set()
+    for key, leaf in terms.items():
+        names = [name for name in leaf.columns if pieces[name].attribute.values and pieces[name].attribute.open]
+        if leaf.test is None and not leaf.is_column and not failing.issuperset(names):
+            places = [[len(pieces[name].attribute.values or ()) if name in names else 0] for name in leaf.columns]
+            load_grid(sandbox, leaf.columns, np.array(places, dtype=np.intp), pieces)
+            try:
+                run_typed(sandbox, [key])
+            except PredicateError:
+                failing.update(names)
+    return {name: replace(own, has_stand_in=False) if name in failing else own for name, own in pieces.items()}
 
 
 def unanswerable(domain: Domain, key: tuple[str, str], why: str) -> MwemError:

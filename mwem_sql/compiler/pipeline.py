@@ -18,7 +18,7 @@ from sqlglot import exp
 from mwem_sql.compiler.blocks import MAX_CELLS, Builder, CompiledQuery, Draft, too_many
 from mwem_sql.compiler.changes import find_changes
 from mwem_sql.compiler.cuts import compare, find_ticks
-from mwem_sql.compiler.evaluate import Evaluated, Terms, Values, cut, evaluate, run
+from mwem_sql.compiler.evaluate import Evaluated, Terms, Values, cut, evaluate, run, with_stand_ins
 from mwem_sql.compiler.lists import spelled_out
 from mwem_sql.compiler.merging import coarse_classes, fine_classes, on_classes
 from mwem_sql.compiler.settled import Settler
@@ -105,7 +105,7 @@ def _compiled(domain: Domain, workload: Workload, sandbox: Sandbox, finer_than: 
     used = [name for name in domain.columns if name in mentioned]
     ticks = find_ticks(domain, used, terms, sandbox)
     changes = find_changes(domain, terms, sandbox)
-    pieces = cut(domain, used, terms, ticks, changes=changes, finer_than=finer_than)
+    pieces = with_stand_ins(terms, cut(domain, used, terms, ticks, changes=changes, finer_than=finer_than), sandbox)
     values = compare(terms, pieces, ticks, sandbox)
     values |= evaluate(
         domain, {key: leaf for key, leaf in terms.items() if key not in values}, pieces, finer_than, sandbox

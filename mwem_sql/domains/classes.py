@@ -33,7 +33,8 @@ class Pieces:
     """The pieces of one attribute, in order of value; the NULL piece, if any, is last.
 
     For an attribute with bounds, piece i holds the ticks `lows[i]` to `highs[i]`, both included, and is evaluated at
-    `points[i]`; for one with a list of values all three are empty. `bins[i]` is the group_by cell of piece i.
+    `points[i]`; for one with a list of values all three are empty. `bins[i]` is the group_by cell of piece i. Values off an
+    open list are evaluated as NULL where they have no stand-in.
     """
 
     attribute: Attribute
@@ -41,6 +42,7 @@ class Pieces:
     highs: npt.NDArray[Any]
     points: npt.NDArray[Any]
     bins: Ints
+    has_stand_in: bool = True
 
     @classmethod
     def spanning(cls, attribute: Attribute, lows: npt.NDArray[Any], highs: npt.NDArray[Any], bins: Ints) -> Pieces:
@@ -103,7 +105,8 @@ class Pieces:
         if attribute.values is None:
             known = attribute.ordered.arrow(self.points)
         else:
-            known = pa.array([*attribute.values, *[attribute.other] * attribute.open], pa.string())
+            other = attribute.other if attribute.open and self.has_stand_in else None
+            known = pa.array([*attribute.values, *[other] * attribute.open], pa.string())
         return pa.concat_arrays([known, pa.nulls(1, known.type)]) if attribute.nullable else known
 
     def inside(self, most: int) -> tuple[npt.NDArray[Any], npt.NDArray[np.intp]]:

@@ -15,6 +15,7 @@ from mwem_sql.compiler.pipeline import Compiled, compile_workload
 from mwem_sql.database.dialect import fold
 from mwem_sql.database.sandbox import Sandbox
 from mwem_sql.database.session import Session
+from mwem_sql.domains.classes import Classes
 from mwem_sql.errors import OptionError, TableError, did_you_mean, refuse
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
@@ -193,9 +194,14 @@ def weights(session: Session, output: str, attributes: list[str]) -> tuple[list[
         shares = shares_within(classes.codes, np.maximum(classes.densities, 1e-300))
         found = spread(found, axis, classes.codes, shares)
     labels = [[classes.pieces.label(piece) for piece in range(len(classes.pieces))] for classes in own.values()]
-    kinds = [classes.attribute.type if classes.pieces.listed else "VARCHAR" for classes in own.values()]
+    kinds = [_kind(classes) for classes in own.values()]
     rows = [
         {"cell": list(cell), "weight": weight}
         for cell, weight in zip(itertools.product(*labels), found.ravel().tolist(), strict=True)
     ]
     return list(zip(names, kinds, strict=True)), rows
+
+
+def _kind(classes: Classes) -> str:
+    """The type of the values that an attribute's weights are listed by: its own, unless some are bins or values off its domain, in words."""
+    return classes.attribute.type if classes.pieces.listed and not classes.attribute.open else "VARCHAR"

@@ -40,7 +40,7 @@ TESTED_ELSEWHERE = {
     "mwem_sql/releases/bounds.py": "mwem/test_bounds.py",
     "mwem_sql/releases/known.py": "releases/test_intervals.py", "mwem_sql/releases/quality.py": "sql/intervals.test",
     "mwem_sql/queries/arrays.py": "queries/test_linear.py", "mwem_sql/surface/meanings.py": "surface/test_words.py",
-    "mwem_sql/queries/nested.py": "queries/test_families.py",
+    "mwem_sql/queries/nested.py": "queries/test_families.py", "mwem_sql/compiler/doubts.py": "releases/test_beyond.py",
 }  # fmt: skip
 """Modules that another file tests than that of their name; `__init__` and `__main__` need none."""
 LONGEST = 460

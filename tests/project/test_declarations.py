@@ -161,7 +161,7 @@ def test_the_reference_has_every_option_with_its_default() -> None:
     rows = reference_rows("mwem_release", "parameter | default | meaning")
     assert [name for name, _, _ in rows] == ["private_table", "workload", "epsilon", *OPTIONS]
     shown = {name: value_of(default) for name, default, _ in rows[3:]}
-    assert shown == OPTIONS | {"max_cells": None}
+    assert shown == OPTIONS | {"max_cells": None, "rows_per_unit": None}
     assert f"NULL: {OPTIONS['max_cells']:,}." in rows[3 + list(OPTIONS).index("max_cells")][2]
 
 

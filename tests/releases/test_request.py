@@ -38,13 +38,19 @@ def test_null_is_the_default() -> None:
     assert parse(**dict.fromkeys(OPTIONS)) == parse()
 
 
+def test_a_unit_asks_for_its_rows() -> None:
+    assert parse(unit="u", rows_per_unit=1).unit == "u"
+    with pytest.raises(OptionError, match=r"unit \(u\) needs rows_per_unit, .* Hint: give rows_per_unit := 1 if each"):
+        parse(unit="u")
+
+
 @pytest.mark.parametrize(
     ("option", "given", "read"),
     [
         ("rounds", 3, 3), ("rounds", 3.0, 3), ("rounds", "3", 3), ("rounds", " 1e3 ", 1000), ("rounds", np.int64(3), 3), ("rounds", 10**6, 10**6),
         ("rows", 10**9, 10**9), ("rows", np.float64(7), 7), ("seed", 0, 0), ("seed", 2**53, 2**53),
         ("total", 1, 1.0), ("total", "400.5", 400.5), ("total", np.int32(9), 9.0),
-        ("output", "a.b", "a.b"), ("domain", "d", "d"), ("unit", "u", "u"), ("version", 20260601, "20260601"), ("version", "x", "x"),
+        ("output", "a.b", "a.b"), ("domain", "d", "d"), ("version", 20260601, "20260601"), ("version", "x", "x"),
         ("average", True, True), ("start", "histogram", "histogram"),
     ],
 )  # fmt: skip

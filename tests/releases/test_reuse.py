@@ -86,7 +86,7 @@ def test_the_domain_table_is_part_of_the_request(con: Connection, entries: Entri
 @pytest.mark.parametrize(
     "other",
     [
-        {"epsilon": 1.5}, {"delta": 1e-9}, {"rounds": 2}, {"rows": 6}, {"total": 100}, {"unit": "age"}, {"start": "histogram"},
+        {"epsilon": 1.5}, {"delta": 1e-9}, {"rounds": 2}, {"rows": 6}, {"total": 100}, {"unit": "age", "rows_per_unit": 1}, {"start": "histogram"},
         {"average": True}, {"fit": "replay"}, {"max_cells": 50}, {"seed": 1}, {"workload": Workload.from_predicates(["age > 41"])}, {"domain": "narrow"}, {"table": "copy"},
     ],
     ids=lambda other: next(iter(other)),

@@ -39,7 +39,7 @@ def test_bars_have_all_rows_of_an_attribute_once(stored: Stored) -> None:
         assert rows.sum() == pytest.approx(stored.facts["total"])
         assert len(bars.labels) == len(rows) <= shapes.MOST_BARS
     assert drawn["sex"][0].labels == ["F", "M", "NULL"]
-    assert drawn["zip"][0].labels[-1] == "19 others"
+    assert drawn["zip"][0].labels[-1] == "20 others"
     assert drawn["age"][0].labels[0] == "0 to 3"
     assert drawn["pay"][0].labels[-1] == "NULL"
 

@@ -1,0 +1,69 @@
+"""Values off the domain are counted by themselves, shown, and said where they are many."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import Connection, Open
+
+DRIFT = """
+    CREATE TABLE d AS
+    SELECT (i * 7919) % 130 AS price, ['Fair', 'Good', 'Ideal', 'New'][1 + (i * 31) % 10 // 3] AS cut,
+           CASE WHEN i % 50 = 0 THEN 'nan'::DOUBLE ELSE i % 100 END AS x, CASE WHEN i % 20 > 0 THEN i % 3 END AS n
+    FROM range(20000) t(i);
+    ALTER TABLE d ALTER cut SET NOT NULL;
+    CREATE TABLE d_domain (attribute VARCHAR, "values" VARCHAR[], low VARCHAR, high VARCHAR, bins INTEGER);
+    INSERT INTO d_domain VALUES ('price', NULL, '0', '99', 10), ('cut', ['Fair', 'Good', 'Ideal'], NULL, NULL, NULL),
+        ('x', NULL, '0', '90', 9), ('n', ['0', '1', '2'], NULL, NULL, NULL);
+    CREATE TABLE w (predicate VARCHAR, group_by VARCHAR);
+    INSERT INTO w VALUES (NULL, 'price'), (NULL, 'cut'), (NULL, 'x'), (NULL, 'n')"""
+
+
+@pytest.fixture
+def con(connect: Open) -> Connection:
+    con = connect()
+    con.execute(DRIFT)
+    return con
+
+
+QUESTIONS = [
+    "cut = 'Fair'", "cut <> 'Fair'", "cut IS NULL", "cut IN ('Good', 'Ideal')", "NOT cut IN ('Good', 'Ideal')", "price > 99", "price >= 100",
+    "price < 0", "price < 200", "price BETWEEN 0 AND 99", "x > 90", "n IS NULL", "n = 2", "n <> 2",
+]  # fmt: skip
+
+
+def test_nothing_is_counted_as_something_else(con: Connection) -> None:
+    """With next to no noise, answers are those of the table, whatever its domain says."""
+    con.execute("CALL mwem_release('d', w, 1000, seed := 1)")
+    con.execute("CREATE TABLE asked (predicate VARCHAR)")
+    con.executemany("INSERT INTO asked VALUES (?)", [[text] for text in QUESTIONS])
+    answers = con.execute("SELECT name, round(answer), measured FROM mwem_answer('d_synthetic', asked)").fetchall()
+    expected = [(text, con.execute(f"SELECT count(*) FROM d WHERE {text}").fetchone()[0]) for text in QUESTIONS]  # type: ignore[index]
+    for (name, answer, measured), (text, true) in zip(answers, expected, strict=True):
+        assert (name, measured) == (text, "directly")
+        assert abs(answer - true) <= 2
+
+
+def test_the_summary_says_where_they_are_many(con: Connection) -> None:
+    (said,) = con.execute("SELECT warning FROM mwem_release('d', w, 1000, seed := 1)").fetchall()[0]
+    assert "about 10% of the rows have a cut that is not on its list" in said
+    assert "about 23% of the rows have a price above 99" in said
+    assert "about 11% of the rows have a x above 90" in said
+    assert "rows have a n" not in said  # 5% are NULL, which is no value off its list
+    assert "below" not in said
+
+
+def test_synthetic_rows_show_them_as_null_or_as_the_bound(con: Connection) -> None:
+    con.execute("CALL mwem_release('d', w, 1000, seed := 1)")
+    query = "SELECT count(*) FILTER (cut IS NULL), count(*) FILTER (price = 99), min(price), max(price) FROM d_synthetic"
+    others, bounds, least, most = con.execute(query).fetchall()[0]
+    assert abs(others - 2000) < 10
+    assert 4600 < bounds < 5000
+    assert (least, most) == (0, 99)
+
+
+def test_cells_are_named(con: Connection) -> None:
+    con.execute("CALL mwem_release('d', w, 1000, seed := 1)")
+    con.execute("CREATE TABLE asked AS SELECT 'cut' AS group_by UNION ALL SELECT 'price'")
+    cells = [cell for (cell,) in con.execute("SELECT cell[1] FROM mwem_answer('d_synthetic', asked)").fetchall()]
+    assert cells[:4] == ["Fair", "Good", "Ideal", "(other)"]
+    assert cells[4] == "below 0" and "above 99" in cells
