@@ -42,6 +42,7 @@ class CompiledQuery(NamedTuple):
 
     An average is the sum that `linear` asks for, divided by the count that `over` asks for, cell by cell.
     A sum over bins counts each record with the mean of its bin; `reach` asks how far all of them may be from that together.
+    A condition that is in doubt of values off the domain lies between the two queries of `hull`: it is false of these, or true.
     """
 
     number: int
@@ -51,6 +52,7 @@ class CompiledQuery(NamedTuple):
     positions: tuple[int, ...]
     over: CompiledQuery | None = None
     reach: LinearQuery | None = None
+    hull: tuple[LinearQuery, LinearQuery] | None = None
 
     @property
     def label(self) -> str:

@@ -44,12 +44,14 @@ class Values:
     """A leaf's values on the grid of its columns: truth bytes, group numbers, or numbers with NaN for NULL.
 
     A number is the mean of those that the values inside a piece have; `reach` is how far any of them is from it, None for nothing.
+    `doubt` is where truth may be another for some values of a piece; None for nowhere.
     """
 
     columns: tuple[str, ...]
     held: Held
     labels: list[str | None] = field(default_factory=list)
     reach: npt.NDArray[np.float64] | None = None
+    doubt: npt.NDArray[np.bool_] | None = None
 
     @property
     def array(self) -> npt.NDArray[Any]:

@@ -27,6 +27,8 @@ def fine_classes(
             signatures[name].add(_whole_numbers(item.held), axis)
             if item.reach is not None:
                 signatures[name].add(_whole_numbers(item.reach), axis)
+            if item.doubt is not None:
+                signatures[name].add(item.doubt.astype(np.int8), axis)
     return {
         name: Classes(own, tell_apart(_within(finer_than, name, own), signatures[name].rows()))
         for name, own in pieces.items()
@@ -38,11 +40,13 @@ def on_classes(item: Values, fine: Mapping[str, Classes]) -> Values:
     if len(item.columns) == 1:
         first = fine[item.columns[0]].representatives
         reach = None if item.reach is None else item.reach[first]
-        return Values(item.columns, stretches.take(item.held, first), item.labels, reach)
-    array = item.array
+        doubt = None if item.doubt is None else item.doubt[first]
+        return Values(item.columns, stretches.take(item.held, first), item.labels, reach, doubt)
+    array, doubt = item.array, item.doubt
     for axis, name in enumerate(item.columns):
         array = array.take(fine[name].representatives, axis=axis)
-    return Values(item.columns, array, item.labels)
+        doubt = None if doubt is None else doubt.take(fine[name].representatives, axis=axis)
+    return Values(item.columns, array, item.labels, doubt=doubt)
 
 
 def coarse_classes(

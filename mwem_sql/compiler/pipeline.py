@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +19,8 @@ from sqlglot import exp
 from mwem_sql.compiler.blocks import MAX_CELLS, Builder, CompiledQuery, Draft, too_many
 from mwem_sql.compiler.changes import find_changes
 from mwem_sql.compiler.cuts import compare, find_ticks
-from mwem_sql.compiler.evaluate import Evaluated, Terms, Values, cut, evaluate, run, with_stand_ins
+from mwem_sql.compiler.doubts import with_doubts
+from mwem_sql.compiler.evaluate import TRUE, Evaluated, Terms, Values, cut, evaluate, run, with_stand_ins
 from mwem_sql.compiler.lists import spelled_out
 from mwem_sql.compiler.merging import coarse_classes, fine_classes, on_classes
 from mwem_sql.compiler.settled import Settler
@@ -33,6 +35,7 @@ from mwem_sql.domains.classes import Classes
 from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import PredicateError, refuse_query
 from mwem_sql.queries.linear import LinearQuery
+from mwem_sql.queries.stretches import hold
 from mwem_sql.queries.summary import Facts
 from mwem_sql.workload import Workload
 
@@ -110,6 +113,7 @@ def _compiled(domain: Domain, workload: Workload, sandbox: Sandbox, finer_than: 
     values |= evaluate(
         domain, {key: leaf for key, leaf in terms.items() if key not in values}, pieces, finer_than, sandbox
     )
+    values = with_doubts(terms, values, pieces, ticks, sandbox)
     fine = fine_classes(pieces, values, finer_than)
     values = {key: on_classes(item, fine) for key, item in values.items()}
     averages = {
@@ -137,8 +141,9 @@ def _build(
     builder.check(zip(workload, parsed, strict=True))
     drafts = [builder.draft(query, parts) for query, parts in zip(workload, parsed, strict=True)]
     counts = {number: builder.draft(workload.queries[number - 1], parts) for number, parts in averages.items()}
-    reaches = _reaches(workload, parsed, builder)
-    drafted = [own.block for draft in (*drafts, *counts.values(), *reaches.values()) for own in draft]
+    reaches, hulls = _reaches(workload, parsed, builder), _hulls(workload, parsed, builder, drafts)
+    more = chain(counts.values(), reaches.values(), *hulls.values())
+    drafted = [own.block for draft in chain(drafts, more) for own in draft]
     coarse = coarse_classes({id(block): block for block in drafted}.values(), builder.fine, finer_than)
     settler = Settler(builder.fine, coarse)
     queries = []
@@ -149,6 +154,9 @@ def _build(
             settled = settled._replace(over=settler.settle(number, counted, parts, counts[number]))
         if number in reaches:
             settled = settled._replace(reach=settler.settle(number, query, parts, reaches[number]).linear)
+        if number in hulls:
+            no, yes = (settler.settle(number, query, parts, draft).linear for draft in hulls[number])
+            settled = settled._replace(hull=(no, yes))
         queries.append(settled)
     return coarse, tuple(queries)
 
@@ -166,6 +174,34 @@ def _reaches(workload: Workload, parsed: Sequence[Parts], builder: Builder) -> d
             # Of a product of several such factors, all that it may be.
             out[number] = (one if len(far) == 1 else several).draft(query, parts)
     return out
+
+
+def _hulls(
+    workload: Workload, parsed: Sequence[Parts], builder: Builder, drafts: Sequence[Draft]
+) -> dict[int, tuple[Draft, Draft]]:
+    """Of queries with conditions in doubt, by their number: as if these were false wherever they are in doubt, and as if they were true."""
+    if all(item.doubt is None for item in builder.values.values()):
+        return {}
+    no, yes = (Builder(_decided(builder.values, truth), builder.fine) for truth in (0, TRUE))
+    out = {}
+    for number, (query, parts, draft) in enumerate(zip(workload, parsed, drafts, strict=True), start=1):
+        leaves = [leaf for part in parts if part.role == "truth" for leaf in conditions.leaves(part.what)]
+        if any(builder.values["truth", leaf.sql].doubt is not None for leaf in leaves):
+            pair = no.draft(query, parts), yes.draft(query, parts)
+            # A group of the same column as a condition has other cells if other rows are counted.
+            if all([own.cells for own in each] == [own.cells for own in draft] for each in pair):
+                out[number] = pair
+    return out
+
+
+def _decided(values: Evaluated, truth: int) -> Evaluated:
+    """The same where nothing is in doubt."""
+    return {
+        key: item
+        if item.doubt is None
+        else Values(item.columns, hold(np.where(item.doubt, truth, item.array).astype(np.int8)))
+        for key, item in values.items()
+    }
 
 
 def _has_reach(values: Evaluated, part: Part) -> bool:

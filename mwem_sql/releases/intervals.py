@@ -109,7 +109,23 @@ class Judge:
                 own = self._around(self._sums(total, self._left(miss, query.reach), off[0]), sums, off[0])
                 over = self._around(self._sums(count, miss, off[1]), counts, off[1])
                 found[number] = self._averages(query, self._reached(own, query.reach, miss), over)
+            if query.hull is not None:
+                found[number] = self._hulled(query, found[number])
         return [found[number] for number in range(len(queries))]
+
+    def _hulled(self, query: CompiledQuery, found: Intervals) -> Intervals:
+        """A question with a condition in doubt: from what it is if that is false of values off the domain to what it is if it is true."""
+        assert query.hull is not None
+        if query.over is not None:
+            least, most = _ends(self._known.question(query.linear))
+            low, high = np.minimum(least, 0), np.maximum(most, 0)
+        else:
+            ends = [self._sums(self._known.question(part), self._miss, np.inf) for part in query.hull]
+            low, high = (np.min([own.low for own in ends], axis=0), np.max([own.high for own in ends], axis=0))
+        measured: list[Measured] = ["in part" if own == "directly" else own for own in found.measured]
+        return Intervals(
+            np.minimum(found.low, low), np.maximum(found.high, high), np.zeros_like(found.is_direct), measured
+        )
 
     @staticmethod
     def _left(miss: float, reach: LinearQuery | None) -> float:

@@ -1,0 +1,108 @@
+"""Where a condition may not say the same of all values off the domain, which one value stands for. Reads no private row.
+
+`code > 5` is true of some values off the list [3, 7] and false of others; `city LIKE 'village%'` may be either of a city that is on no list. `price > 50`
+is true of all prices above the bound 99. Where there is doubt, a question lies between the two answers that the condition would give.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from mwem_sql.compiler.evaluate import Terms, Ticks, Values, run_typed, truth_of
+from mwem_sql.database.conditions import Leaf
+from mwem_sql.database.sandbox import BATCH, Sandbox
+from mwem_sql.domains.classes import Pieces
+from mwem_sql.errors import PredicateError
+
+_DECADES: Final = 19  # powers of ten beyond a bound at which a condition is looked at
+
+Key = tuple[str, str]
+Flags = npt.NDArray[np.bool_]
+
+
+def with_doubts(
+    terms: Terms, values: Mapping[Key, Values], pieces: Mapping[str, Pieces], ticks: Ticks, sandbox: Sandbox
+) -> dict[Key, Values]:
+    """The same values; those of conditions with where they are in doubt."""
+    out = dict(values)
+    alone: dict[str, list[Key]] = {}
+    for key, leaf in terms.items():
+        outer = [name for name in leaf.columns if pieces[name].is_outer.any()]
+        if key[0] != "truth" or not outer:
+            continue
+        if len(leaf.columns) > 1:
+            out[key] = _doubted(values[key], pieces, {name: pieces[name].is_outer for name in outer})
+        elif not _is_certain(leaf, pieces[outer[0]], ticks):
+            alone.setdefault(outer[0], []).append(key)
+    for name, keys in alone.items():
+        for begin in range(0, len(keys), BATCH):
+            some = keys[begin : begin + BATCH]
+            for key, doubt in zip(some, _looked_at(pieces[name], some, sandbox), strict=True):
+                if doubt.any():
+                    out[key] = _doubted(values[key], pieces, {name: doubt})
+    return out
+
+
+def _is_certain(leaf: Leaf, own: Pieces, ticks: Ticks) -> bool:
+    """Whether a condition compares with values of the domain only: it is the same for all values off it."""
+    attribute = own.attribute
+    if leaf.compared is None:
+        return False
+    if attribute.values is not None:
+        operator, constants = leaf.test or ("", ())
+        texts = {text[1:-1].replace("''", "'") if text[:1] == "'" else text for text in constants}
+        return not leaf.compared or (operator in {"=", "<>", "in"} and texts <= set(attribute.values))
+    assert attribute.low is not None and attribute.high is not None
+    places = [ticks[attribute.name].get(text) for text in leaf.compared]
+    return all(place is not None and attribute.low <= place <= attribute.high for place in places)
+
+
+def _looked_at(own: Pieces, keys: Sequence[Key], sandbox: Sandbox) -> list[Flags]:
+    """Of each condition, the pieces off the domain on whose values it differs; on values off a list it does unless it only compares."""
+    attribute = own.attribute
+    outer = np.flatnonzero(own.is_outer)
+    if attribute.values is not None:
+        return [own.is_outer for _ in keys]
+    sides = [_beyond(own, int(piece)) for piece in outer]
+    arrow = attribute.ordered.arrow(np.concatenate(sides))
+    one = pa.array(np.zeros(len(arrow), dtype=np.int32))
+    sandbox.load("grid", {"__one": ("INTEGER", one), attribute.name: (attribute.type, arrow)})
+    ends = np.cumsum([len(side) for side in sides])[:-1]
+    out = []
+    for key in keys:
+        doubt = np.zeros(own.known, dtype=np.bool_)
+        try:
+            told = np.split(truth_of(run_typed(sandbox, [key])[0]), ends)
+            doubt[outer] = [bool((side != side[0]).any()) for side in told]
+        except PredicateError:  # it fails on some value out there
+            doubt[outer] = True
+        out.append(doubt)
+    return out
+
+
+def _beyond(own: Pieces, piece: int) -> npt.NDArray[Any]:
+    """Values on one side of the bounds: right beside it, and ever further away."""
+    attribute, scale = own.attribute, own.attribute.ordered
+    is_below = own.highs[piece] < attribute.low
+    start, end = (attribute.least, scale.limits[0]) if is_below else (attribute.most, scale.limits[1])
+    kind = np.int64 if scale.discrete else np.float64
+    away = np.array([10**k for k in range(_DECADES)], dtype=kind) * (-1 if is_below else 1)
+    inside = [tick for tick in (start + away).tolist() if min(start, end) <= tick <= max(start, end)]
+    return np.array([start, *inside, end], dtype=kind)
+
+
+def _doubted(item: Values, pieces: Mapping[str, Pieces], doubts: Mapping[str, Flags]) -> Values:
+    """Values in doubt wherever one of their columns is."""
+    shape = tuple(len(pieces[name]) for name in item.columns)
+    doubt = np.zeros(shape, dtype=np.bool_)
+    for axis, name in enumerate(item.columns):
+        if name in doubts:
+            own = np.append(doubts[name], [False] * pieces[name].attribute.nullable)
+            doubt |= own.reshape([-1 if k == axis else 1 for k in range(len(shape))])
+    return replace(item, doubt=doubt)
