@@ -31,7 +31,7 @@ def with_doubts(
 ) -> dict[Key, Values]:
     """The same values; those of conditions with where they are in doubt."""
     out = dict(values)
-    alone: dict[str, list[Key]] = {}
+    alone: dict[tuple[str, bool], list[Key]] = {}
     for key, leaf in terms.items():
         outer = [name for name in leaf.columns if pieces[name].is_outer.any()]
         if key[0] != "truth" or not outer:
@@ -39,11 +39,14 @@ def with_doubts(
         if len(leaf.columns) > 1:
             out[key] = _doubted(values[key], pieces, {name: pieces[name].is_outer for name in outer})
         elif not _is_certain(leaf, pieces[outer[0]], ticks):
-            alone.setdefault(outer[0], []).append(key)
-    for name, keys in alone.items():
+            only_compares = leaf.compared is not None and _is_listed(leaf, pieces[outer[0]])
+            alone.setdefault((outer[0], only_compares), []).append(key)
+    for (name, _), keys in alone.items():
         for begin in range(0, len(keys), BATCH):
             some = keys[begin : begin + BATCH]
-            for key, doubt in zip(some, _looked_at(pieces[name], some, sandbox), strict=True):
+            for key, doubt in zip(
+                some, _looked_at(pieces[name], some, [terms[key] for key in some], sandbox), strict=True
+            ):
                 if doubt.any():
                     out[key] = _doubted(values[key], pieces, {name: doubt})
     return out
@@ -55,22 +58,34 @@ def _is_certain(leaf: Leaf, own: Pieces, ticks: Ticks) -> bool:
     if leaf.compared is None:
         return False
     if attribute.values is not None:
-        operator, constants = leaf.test or ("", ())
-        texts = {text[1:-1].replace("''", "'") if text[:1] == "'" else text for text in constants}
-        return not leaf.compared or (operator in {"=", "<>", "in"} and texts <= set(attribute.values))
+        return not leaf.compared or (
+            leaf.test is not None and leaf.test[0] in {"=", "<>", "in"} and _is_listed(leaf, own)
+        )
     assert attribute.low is not None and attribute.high is not None
     places = [ticks[attribute.name].get(text) for text in leaf.compared]
     return all(place is not None and attribute.low <= place <= attribute.high for place in places)
 
 
-def _looked_at(own: Pieces, keys: Sequence[Key], sandbox: Sandbox) -> list[Flags]:
+def _is_listed(leaf: Leaf, own: Pieces) -> bool:
+    """Whether all constants of a condition are on the list."""
+    texts = {text[1:-1].replace("''", "'") if text[:1] == "'" else text for text in leaf.compared or ()}
+    return texts <= set(own.attribute.values or ())
+
+
+def _looked_at(own: Pieces, keys: Sequence[Key], leaves: Sequence[Leaf], sandbox: Sandbox) -> list[Flags]:
     """Of each condition, the pieces off the domain on whose values it differs; on values off a list it does unless it only compares."""
     attribute = own.attribute
     outer = np.flatnonzero(own.is_outer)
-    if attribute.values is not None:
+    if attribute.values is None:
+        sides = [_beyond(own, int(piece)) for piece in outer]
+        arrow = attribute.ordered.arrow(np.concatenate(sides))
+    elif attribute.type == "VARCHAR" and all(leaf.compared is not None and _is_listed(leaf, own) for leaf in leaves):
+        # What only compares with texts of the list changes at these: before the first, and right behind each.
+        behind = [f"{text} " for text in ("", *attribute.values) if f"{text} " not in attribute.values]
+        sides = [np.array([attribute.other, *behind], dtype=object)]
+        arrow = pa.array(sides[0], pa.string())
+    else:
         return [own.is_outer for _ in keys]
-    sides = [_beyond(own, int(piece)) for piece in outer]
-    arrow = attribute.ordered.arrow(np.concatenate(sides))
     one = pa.array(np.zeros(len(arrow), dtype=np.int32))
     sandbox.load("grid", {"__one": ("INTEGER", one), attribute.name: (attribute.type, arrow)})
     ends = np.cumsum([len(side) for side in sides])[:-1]
@@ -103,6 +118,7 @@ def _doubted(item: Values, pieces: Mapping[str, Pieces], doubts: Mapping[str, Fl
     doubt = np.zeros(shape, dtype=np.bool_)
     for axis, name in enumerate(item.columns):
         if name in doubts:
-            own = np.append(doubts[name], [False] * pieces[name].attribute.nullable)
+            own = np.zeros(shape[axis], dtype=np.bool_)  # with NULL, if there is one
+            own[: pieces[name].known] = doubts[name]
             doubt |= own.reshape([-1 if k == axis else 1 for k in range(len(shape))])
     return replace(item, doubt=doubt)

@@ -391,9 +391,12 @@ def test_classes_are_the_coarsest(con: duckdb.DuckDBPyConnection, sandbox: Sandb
     for axis, (name, listed) in enumerate(values.items(), start=1):
         profiles = [cube.take(k, axis=axis).tobytes() for k in range(len(listed))]
         if name in compiled.classes:
+            # What is off the domain is told apart from all else where a condition is in doubt of it.
+            outer = set(np.flatnonzero(compiled.classes[name].pieces.is_outer).tolist())
+            inner = [k for k in range(len(listed)) if k not in outer]
             codes = compiled.classes[name].codes
-            assert [[one == other for other in profiles] for one in profiles] == [
-                [one == other for other in codes] for one in codes
+            assert [[profiles[one] == profiles[other] for other in inner] for one in inner] == [
+                [codes[one] == codes[other] for other in inner] for one in inner
             ], texts
         else:
             assert len(set(profiles)) == 1, texts
