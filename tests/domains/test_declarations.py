@@ -277,9 +277,7 @@ def test_a_domain_is_closed_only_where_a_type_or_a_check_closes_it(
     con: duckdb.DuckDBPyConnection, column: str, row: str, is_open: bool
 ) -> None:
     con.execute(f"CREATE TABLE closed (c {column})")
-    con.execute(
-        f'CREATE TABLE closed_domain AS SELECT * FROM (VALUES {row}) v(attribute, "values", low, high)'
-    )
+    con.execute(f'CREATE TABLE closed_domain AS SELECT * FROM (VALUES {row}) v(attribute, "values", low, high)')
     assert Domain.from_schema(con, "closed")["c"].open == is_open
 
 

@@ -54,7 +54,9 @@ def test_the_summary_says_where_they_are_many(con: Connection) -> None:
 
 def test_synthetic_rows_show_them_as_null_or_as_the_bound(con: Connection) -> None:
     con.execute("CALL mwem_release('d', w, 1000, seed := 1)")
-    query = "SELECT count(*) FILTER (cut IS NULL), count(*) FILTER (price = 99), min(price), max(price) FROM d_synthetic"
+    query = (
+        "SELECT count(*) FILTER (cut IS NULL), count(*) FILTER (price = 99), min(price), max(price) FROM d_synthetic"
+    )
     others, bounds, least, most = con.execute(query).fetchall()[0]
     assert abs(others - 2000) < 10
     assert 4600 < bounds < 5000
