@@ -246,6 +246,7 @@ CASES = [*TABLES, *OPTIONS, *OUTPUTS, *WORKLOADS, *DOMAINS, *BUILDERS, *CAPS]
 UNCALLED = "no test"
 # Refusals that need another process, a damaged file, two databases or millions of rows; and those that no surface leads to. By function, module or folder, the test that calls them.
 ELSEWHERE = {
+    "mwem_sql.workload.ranges": "test_workload.py",
     "mwem_sql.releases.request.parse": "releases/test_request.py",
     "mwem_sql.accounting.accountant.debit": "accounting/test_budget.py", "mwem_sql.accounting.accountant.fault": "accounting/test_budget.py",
     "mwem_sql.accounting.accounts._check_no_ledger": "sql/attached.test", "mwem_sql.accounting.ledger._cap_with_unit": "surface/test_attaching.py",
