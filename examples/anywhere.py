@@ -24,6 +24,10 @@ con.execute(
 con.execute(
     "CALL mwem_release(?, workload, 0.5, domain := 'people_domain', output := 'people_synthetic')", [f"census.{table}"]
 )
-print(con.execute("SELECT sex, count(*) > 0 AS some FROM people_synthetic GROUP BY sex ORDER BY sex").fetchall())
+print(
+    con.execute(
+        "SELECT sex, count(*) > 0 AS some FROM people_synthetic WHERE sex IS NOT NULL GROUP BY sex ORDER BY sex"
+    ).fetchall()
+)
 print(con.execute("SELECT epsilon, status FROM mwem_ledger()").fetchall())
 con.close()

@@ -57,6 +57,7 @@ class _Column:
         self._attribute = attribute
         self._sandbox = sandbox
         self._random = np.random.default_rng(0)
+        self._numbers: dict[Key, dict[object, int]] = {}  # of each expression, of what it said in any evaluation
 
     def changes(self, keys: Sequence[Key]) -> Ticks:
         """Where at least one of some expressions changes."""
@@ -138,15 +139,18 @@ class _Column:
         return self._attribute.low, self._attribute.high, self._attribute.ordered
 
     def _evaluate(self, keys: Sequence[Key], values: Ticks) -> list[npt.NDArray[Any]]:
-        """What expressions say of values, as numbers: equal ones where they say the same."""
+        """What expressions say of values, as numbers: equal ones where they say the same, in this evaluation and in others."""
         one = pa.array(np.zeros(len(values), dtype=np.int32))
         arrow = self._attribute.ordered.arrow(values)
         self._sandbox.load("grid", {"__one": ("INTEGER", one), self._attribute.name: (self._attribute.type, arrow)})
         out = []
         for begin in range(0, len(keys), BATCH):
-            for array in run_typed(self._sandbox, keys[begin : begin + BATCH]):
+            some = keys[begin : begin + BATCH]
+            for key, array in zip(some, run_typed(self._sandbox, some), strict=True):
                 coded = array.combine_chunks().dictionary_encode(null_encoding="encode")
-                out.append(coded.indices.to_numpy(zero_copy_only=False))
+                known = self._numbers.setdefault(key, {})
+                numbers = [known.setdefault(said, len(known)) for said in coded.dictionary.to_pylist()]
+                out.append(np.array(numbers)[coded.indices.to_numpy(zero_copy_only=False)])
         return out
 
     def _too_many(self, key: Key) -> MwemError:

@@ -97,6 +97,16 @@ def test_groups_are_those_of_the_values(con: duckdb.DuckDBPyConnection, sandbox:
         assert told == dict(con.execute(f"SELECT ({text})::VARCHAR, count(*) FROM t GROUP BY 1").fetchall())
 
 
+def test_what_is_below_a_bound_may_say_another_thing_first(sandbox: Sandbox) -> None:
+    """The last day before the year is in December, and has the hour 23."""
+    open_year = Attribute("ts", "TIMESTAMP", nullable=False, low=YEAR[0], high=YEAR[1], bins=10, open=True)
+    domain = Domain("t", ("ts",), (open_year,))
+    compiled = compile_workload(
+        domain, Workload((Query("month(ts) = 12"), Query(group_by=("hour(ts)",), verbatim=False))), sandbox
+    )
+    assert len(list(compiled.queries[1].cells())) == 24
+
+
 def test_bins_keep_their_names_where_a_condition_cuts_every_value(sandbox: Sandbox) -> None:
     compiled = compile_workload(BINNED, Workload((Query("age % 2 = 0"), Query(group_by=("age",)))), sandbox)
     cells = [cell[0] for cell in compiled.queries[1].cells() if cell is not None]

@@ -21,7 +21,7 @@ SELECT
         CAST('[0,0,1,1]' AS UTINYINT[]),
         CAST(ENUM_CODE(TRY_CAST(__groups.c0 AS ENUM('94110', '94111', '10001', 'x'))) AS BIGINT) + 1
       ),
-      1
+      2
     )
   END AS UTINYINT) AS c0,
   ENUM_CODE(TRY_CAST(__groups.c1 AS ENUM('NY', 'it''s', ''))) AS c1,
