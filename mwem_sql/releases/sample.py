@@ -29,8 +29,8 @@ from mwem_sql.synthesis.values import draw_rows
 from mwem_sql.workload import Workload
 
 FUNCTION = "mwem_sample"
-MOST_VALUES = 5 * 10**7
-"""Values, rows times columns, of one call. More: a call takes more memory, some 50 bytes for each."""
+MOST_VALUES = 2 * 10**7
+"""Values, rows times columns, of one call. More: a call takes more memory, some 55 bytes for each in SQL."""
 LEAST_ROWS = 1e-3
 """Rows that the release must count for a condition before any are drawn of it: less is what fits leave where nothing is."""
 MOST_DRAWN = 1000

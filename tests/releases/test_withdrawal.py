@@ -103,12 +103,12 @@ def test_what_fails_is_noted_as_failed_and_withdraws_nothing(con: Connection, mo
 def test_a_note_is_no_charge(con: Connection) -> None:
     """Neither a cap nor what it counts by changes: a note has no unit."""
     con.execute("ALTER TABLE people ADD COLUMN person INTEGER; UPDATE people SET person = rowid")
-    mwem_sql.release(con, "people", ASKED, 1, unit="person")
+    mwem_sql.release(con, "people", ASKED, 1, unit="person", rows_per_unit=1)
     mwem_sql.withdraw(con, "people_synthetic", "too old")
     (row,) = mwem_sql.budget(con, "people", 3, unit="person").to_pylist()
     assert (row["epsilon_spent"], row["epsilon_left"], row["seeded"], row["also_charged_as"]) == (1.0, 2.0, 0, None)
     assert all(row["intact"] for row in mwem_sql.ledger(con).to_pylist())
-    mwem_sql.release(con, "people", ASKED, 1, unit="person", version="2")
+    mwem_sql.release(con, "people", ASKED, 1, unit="person", rows_per_unit=1, version="2")
 
 
 @pytest.mark.parametrize(

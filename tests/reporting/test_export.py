@@ -93,7 +93,7 @@ def test_a_plan_knows_the_unit_of_the_release() -> None:
         plan = {row["item"]: row["value"] for row in rows}
         assert plan["protects"] == "one person, at most 2 rows"
         with pytest.raises(OptionError, match=r"unit \('who'\) is not a column of t"):
-            mwem_sql.plan(con, "t_synthetic", asked, 1, unit="who")
+            mwem_sql.plan(con, "t_synthetic", asked, 1, unit="who", rows_per_unit=1)
 
 
 def test_the_card_says_what_it_is_and_is_in_the_parquet_file_too(made: Connection, tmp_path: Path) -> None:
