@@ -24,8 +24,10 @@ from noninterference import Case, Column, Row, case, run
 import mwem_sql
 from mwem_sql.compiler import changes
 from mwem_sql.errors import MwemError
-from mwem_sql.mwem import loop
+from mwem_sql.mwem import loop, regimes, strategy
+from mwem_sql.mwem.regimes import Asked, Regime
 from mwem_sql.private.noise import SeededNoise
+from mwem_sql.releases import plan
 from mwem_sql.surface import calling
 
 EPSILONS = ["1e-12", "1e-4", "0.01", "0.3", "1", "1", "1", "3", "50", "1000", "1e6"]
@@ -86,6 +88,7 @@ class Figures:
     refused: Counter[str] = field(default_factory=Counter)
     done: Counter[str] = field(default_factory=Counter)
     options: set[str] = field(default_factory=set)
+    regimes: Counter[str] = field(default_factory=Counter)
     defects: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
@@ -103,6 +106,10 @@ class Scenario:
         made.epsilon = self.chance.choice(EPSILONS)
         if self.chance.random() < 0.1:
             made.options["seed"] = str(seed)
+        if self.chance.random() < 0.5:  # a plain call, in which what is measured is ours to choose
+            made.options = {name: value for name, value in made.options.items() if name not in {"rounds", "average", "start", "fit"}}  # fmt: skip
+        self.crowded = self.chance.random() < 0.3
+        self.most_sets = self.chance.choice([strategy.MOST_SETS, 0, 0])
         self.rows = self._rows(made)
         self.told: list[str] = []
 
@@ -123,12 +130,22 @@ class Scenario:
             except duckdb.Error as refused:  # of the workload that a builder was to make
                 self._count(str(refused))
                 return
+            if self.crowded:
+                self._crowd(con)
             for part in (*SHRINKING, ""):
                 if self._call(con, self.made.call()) or not part:
                     break
                 con.execute(f"DELETE FROM workload WHERE {part} AND (SELECT count(*) FROM workload) > 1")
             for name in self.chance.choices(list(FOLLOWING), k=self.chance.choice([0, 1, 2, 3])):
                 self._follow(con, name, FOLLOWING[name])
+
+    def _crowd(self, con: duckdb.DuckDBPyConnection) -> None:
+        """Let the distributions of single columns be measured in any case: rounds refine them first, and then measure them as they are."""
+        listed = [column.name for column in self.made.columns if column.conditions and column.type.startswith(("BOOLEAN", "VARCHAR", "ENUM"))]  # fmt: skip
+        if con.execute("SELECT 1 FROM duckdb_columns() WHERE table_name = 'workload' AND column_name = 'always'").fetchall():  # fmt: skip
+            for name in listed:
+                con.execute("INSERT INTO workload (group_by, always) VALUES (?, true)", [name])
+            self.made.epsilon = self.chance.choice(["0.1", "0.3", "1"])
 
     def _follow(self, con: duckdb.DuckDBPyConnection, name: str, text: str) -> None:
         self.figures.done[name] += 1
@@ -237,6 +254,13 @@ class Scenario:
     def _defect(self, where: str, what: str) -> None:
         self.figures.defects.append(f"seed {self.seed} ({self.made.call()}): {where}: {what}")
 
+    def _chosen(self, asked: Asked) -> Regime:
+        """What a workload gets, counted."""
+        found = regimes.choose(asked)
+        kinds = {"parities": found.at_once, "sets": found.whole, "averaged": asked.average, "joint": found.joint, "growing": found.growing}  # fmt: skip
+        self.figures.regimes[next((kind for kind, is_so in kinds.items() if is_so), "rounds")] += 1
+        return found
+
     @contextmanager
     def _watched(self) -> Iterator[None]:
         """Noise as the scenario's seed has it, so that a defect is there again; and where errors come from that nobody foresaw."""
@@ -254,6 +278,8 @@ class Scenario:
                 loop, "PASSES", 3
             )  # of fit := 'replay', and fewer samples: the rest would be more of the same
             patch.setattr(changes, "SAMPLES", (2**10, 2**12))
+            patch.setattr(strategy, "MOST_SETS", self.most_sets)  # of more there are rounds: these workloads have few
+            patch.setattr(plan, "choose", self._chosen)
             yield
 
 
@@ -285,4 +311,4 @@ def campaign(seeds: Iterable[int], report: Callable[[str], object] | None = None
 
 if __name__ == "__main__":
     total = campaign(range(*map(int, sys.argv[1:])), lambda text: print(text, flush=True))
-    print(total, total.done, sorted(total.options), *total.defects, sep="\n")
+    print(total, total.done, total.regimes, sorted(total.options), *total.defects, sep="\n")

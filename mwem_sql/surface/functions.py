@@ -77,18 +77,17 @@ def _domain(session: Session, arguments: dict[str, Any], function: str) -> tuple
     return declared, {column.name: column.type for column in relation.columns}
 
 
+def _request(given: dict[str, Any], queries: list[str] | None) -> Request:
+    return Request.parse(given["private_table"], read_queries(queries), given["epsilon"], given["options"])
+
+
 def _release(session: Session, arguments: dict[str, Any], queries: list[str] | None) -> Rows:
-    request = Request.parse(
-        arguments["private_table"], read_queries(queries), arguments["epsilon"], arguments["options"]
-    )
-    return [run_release(session, request)[1]]
+    return [run_release(session, _request(arguments, queries))[1]]
 
 
 def _plan(session: Session, arguments: dict[str, Any], queries: list[str] | None) -> Rows:
     with spoken_by("mwem_plan"):
-        asked = read_queries(queries)
-        request = Request.parse(arguments["private_table"], asked, arguments["epsilon"], arguments["options"])
-        return list(plan_rows(session, request))
+        return list(plan_rows(session, _request(arguments, queries)))
 
 
 def _show_domain(session: Session, arguments: dict[str, Any], _: list[str] | None) -> Rows:
@@ -121,8 +120,7 @@ def _sources(session: Session, _: dict[str, Any], __: list[str] | None) -> Rows:
 
 
 def _built(workload: Workload) -> Rows:
-    rows: list[dict[str, Any]] = workload.to_arrow().to_pylist()
-    return rows
+    return list(workload.to_arrow().to_pylist())
 
 
 def _marginals(session: Session, arguments: dict[str, Any], __: list[str] | None) -> Rows:
@@ -163,12 +161,8 @@ def _budget(session: Session, arguments: dict[str, Any], _: list[str] | None) ->
         unit = column.name
     rows_per_unit = read_whole(function, "rows_per_unit", arguments["rows_per_unit"], 1, 10**6)
     if unit is None and rows_per_unit != 1:
-        raise refuse(
-            OptionError,
-            function,
-            f"rows_per_unit ({rows_per_unit}) needs a unit",
-            "name the column that identifies a unit",
-        )
+        what = f"rows_per_unit ({rows_per_unit}) needs a unit"
+        raise refuse(OptionError, function, what, "name the column that identifies a unit")
     account = ledger_of(con, relation, session.place, function)
     balance = account.set_cap(session.cursor(), Cap(budget, unit, rows_per_unit))
     return [
@@ -236,9 +230,8 @@ def counts(cursor: calling.Cursor, texts: list[str]) -> list[dict[str, Any]]:
 
 def _predicate(arguments: dict[str, Any], function: str) -> str:
     if arguments["predicate"] is None:
-        raise refuse(
-            WorkloadError, function, "predicate (NULL) must be an SQL expression", "write 'true' to count all rows"
-        )
+        what = "predicate (NULL) must be an SQL expression"
+        raise refuse(WorkloadError, function, what, "write 'true' to count all rows")
     return str(arguments["predicate"])
 
 

@@ -75,7 +75,8 @@ def test_the_published_file_has_no_canary(private: Connection, tmp_path: Path, o
         "mwem.measurements",
         "mwem.factors",
         "mwem.schema_version",
-        "mwem.withdrawals", "mwem.workloads",
+        "mwem.withdrawals",
+        "mwem.workloads",
         "mwem.bounds",
         "mwem.certificates",
     }

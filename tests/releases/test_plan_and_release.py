@@ -60,7 +60,7 @@ def release(
     ((text,),) = con.execute(
         f"SELECT value FROM mwem_plan('people', workload, {epsilon}{options}) WHERE item = 'expect'"
     ).fetchall()
-    con.execute(f"CALL mwem_release('people', workload, {epsilon}{options})")
+    con.execute(f"CALL mwem_release('people', workload, {epsilon}{options}, seed := 1)")
     found = con.execute(
         """SELECT name, arg_max(scale, step), any_value(noise) FROM mwem.measurements
         WHERE purpose = 'round' GROUP BY name ORDER BY min(step)"""
@@ -239,7 +239,7 @@ def test_sums_over_bins(con: Connection, options: str, always: bool) -> None:
     (text,) = re.findall(r", and up to ([\d,]+) (a row )?from bins$", line)
     reach = float(text[0].replace(",", ""))
     assert (reach, text[1]) == ((50.0, "a row ") if not options else (150_000.0, ""))
-    con.execute(f"CALL mwem_release('paid', asked, 1{options})")
+    con.execute(f"CALL mwem_release('paid', asked, 1{options}, seed := 1)")
     ((low, high, measured),) = con.execute(
         "SELECT low, high, measured FROM mwem_answer('paid_synthetic', asked) WHERE query = 1"
     ).fetchall()
