@@ -272,6 +272,8 @@ UNCALLED = "no test"
 # Refusals that need another process, a damaged file, two databases or millions of rows; and those that no surface leads to. By function, module or folder, the test that calls them.
 ELSEWHERE = {
     "mwem_sql.workload.ranges": "test_workload.py",
+    "mwem_sql.private.scores": "private/test_scores.py", "mwem_sql.releases.compare._target": "private/test_scores.py",
+    "mwem_sql.releases.compare.compare_scores": "private/test_scores.py", "mwem_sql.releases.quality.asked": "private/test_scores.py",
     "mwem_sql.domains.attribute._check_edges": "domains/test_attribute.py", "mwem_sql.releases.answer.average": "sql/quantiles.test",
     "mwem_sql.releases.answer.read_given": "sql/quantiles.test", "mwem_sql.releases.quantile": "sql/quantiles.test",
     "mwem_sql.releases.request.parse": "releases/test_request.py", "mwem_sql.releases.sample": "sql/samples.test",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from collections.abc import Iterator
 
@@ -12,8 +11,6 @@ from conftest import Connection
 
 import mwem_sql
 from mwem_sql.errors import OptionError, TableError
-
-has_library = pytest.mark.skipif(importlib.util.find_spec("sklearn") is None, reason="pip install '.[quality]'")
 
 TABLE = """
 CREATE TABLE t (a INTEGER NOT NULL CHECK (a BETWEEN 0 AND 9), b INTEGER CHECK (b BETWEEN 0 AND 9), c ENUM ('x', 'y') NOT NULL);
@@ -46,7 +43,6 @@ def test_what_the_release_itself_says_is_private(made: Connection) -> None:
     assert "mwem_quality" not in mwem_sql.ledger(made).column("action").to_pylist()
 
 
-@has_library
 def test_good_rows_have_good_scores(made: Connection) -> None:
     good = found(made, compare="t", target="C")
     assert good["mean L1 distance of pairs"] < 0.05
@@ -59,7 +55,6 @@ def test_good_rows_have_good_scores(made: Connection) -> None:
     assert noted == [(False, "done")]
 
 
-@has_library
 def test_other_rows_have_worse_scores(made: Connection) -> None:
     made.execute("CALL mwem_release('t', w, 100, output := 'spoiled')")
     made.execute("DELETE FROM spoiled; INSERT INTO spoiled SELECT i % 2, 9 - i // 100, ['y', 'x'][1 + i // 7 % 2] FROM range(1000) t(i)")  # fmt: skip
@@ -90,9 +85,9 @@ def test_without_the_library_one_sentence_says_what_to_install(
         ("summary := true, target := 'c'", "mwem_quality: target ('c') is for scores. Hint: add compare := "),
         ("summary := 'yes'", "mwem_quality: summary ('yes') must be true or false"),
         ("summary := true, compare := 3", "mwem_quality: compare (3) must be a name"),
-        pytest.param("summary := true, compare := 't', target := 'd'", "mwem_quality: target ('d') is not a column of o. Hint: ", marks=has_library),
-        pytest.param("summary := true, compare := 't', target := 'a'", "mwem_quality: target ('a') is not a list of at most 50 values", marks=has_library),
-        pytest.param("summary := true, compare := 'w'", "mwem_quality: compare ('w') has no column 'a'. Hint: name the table that o was made from", marks=has_library),
+        ("summary := true, compare := 't', target := 'd'", "mwem_quality: target ('d') is not a column of o. Hint: "),
+        ("summary := true, compare := 't', target := 'a'", "mwem_quality: target ('a') is not a list of at most 50 values"),
+        ("summary := true, compare := 'w'", "mwem_quality: compare ('w') has no column 'a'. Hint: name the table that o was made from"),
     ],
 )  # fmt: skip
 def test_what_is_refused(made: Connection, call: str, says: str) -> None:
@@ -103,7 +98,6 @@ def test_what_is_refused(made: Connection, call: str, says: str) -> None:
     assert len(mwem_sql.ledger(made)) == before
 
 
-@has_library
 def test_a_table_that_was_dropped_is_named(made: Connection) -> None:
     made.execute("CALL mwem_release('t', w, 100, output := 'gone'); DROP TABLE gone")
     with pytest.raises(TableError, match="is no longer there as a table"):

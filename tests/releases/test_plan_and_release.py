@@ -248,7 +248,7 @@ def test_sums_over_bins(con: Connection, options: str, always: bool) -> None:
     noise = float(re.search(r"95 of 100 within ([\d,]+)", line)[1].replace(",", "")) if always else 0.05 * bins  # type: ignore[index]
     assert 0.9 * bins < (high - low) / 2 < 1.1 * bins + 2 * noise
     largest = found["largest measure"]
-    assert largest.startswith("up to 950, in steps of ") and ("from bins: " in largest)
+    assert largest.startswith("up to 1000, in steps of ") and ("from bins: " in largest)
 
 
 def test_an_average_that_is_always_measured(con: Connection) -> None:

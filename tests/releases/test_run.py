@@ -318,7 +318,8 @@ def test_the_output_may_be_in_a_database_of_its_own(connect: Open, tmp_path: Pat
     assert published.execute("SELECT count(*) FROM people_synthetic").fetchall() == [(4,)]
     assert published.execute("SELECT mwem_count('people_synthetic', 'age > 40') >= 0").fetchall() == [(True,)]
     assert {name for name in tables(published) if name.startswith("mwem.")} == {
-        "mwem.bounds", "mwem.certificates", "mwem.factors", "mwem.measurements", "mwem.releases", "mwem.schema_version", "mwem.workloads",
+        "mwem.bounds", "mwem.certificates", "mwem.factors", "mwem.measurements", "mwem.releases", "mwem.schema_version", "mwem.withdrawals",
+        "mwem.workloads",
     }  # fmt: skip
 
 
