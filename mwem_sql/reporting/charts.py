@@ -169,14 +169,17 @@ def dots(values: Sequence[float], labels: Sequence[str], mark: float, title: str
     def height(value: float) -> float:
         return 8 + 100 * (top - log10(value)) / (top - bottom)
 
-    left = 48
+    left = 54  # room for 0.00044
     ends = [
         value for value in (shown.max(initial=mark), shown.min(initial=mark)) if abs(height(value) - height(mark)) > 11
     ]
     parts = [
         f'<line class="axis" x1="{left}" x2="{WIDTH}" y1="112" y2="112"/>',
         f'<line class="mark" x1="{left}" x2="{WIDTH}" y1="{height(mark):.1f}" y2="{height(mark):.1f}"/>',
-        *(_text(left - 6, height(value) + 4, rounded(value), "end", "quiet") for value in (mark, *ends)),
+        *(
+            _text(left - 6, height(value) + 4, rounded(float(f"{value:.2g}")), "end", "quiet")
+            for value in (mark, *ends)
+        ),
         _text(left, 126, "first", kind="quiet"),
         _text((left + WIDTH) / 2, 126, said, "middle", "warm"),
         _text(WIDTH, 126, "last", "end", "quiet"),

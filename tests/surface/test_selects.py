@@ -31,7 +31,10 @@ def test_a_refusal_is_raised_whatever_the_outer_query_takes(released: Connection
 def test_a_column_that_is_named_does_not_hide_a_refusal(released: Connection) -> None:
     for statement, says in (
         ("SELECT answer FROM mwem_quantile('nobody', 'age', 0.5) WHERE share > 0.1", "'nobody'. is not a release"),
-        ("SELECT age FROM mwem_sample('people_synthetic', given := 'agee > 1') WHERE sex = 'F'", "people_synthetic was made without agee"),
+        (
+            "SELECT age FROM mwem_sample('people_synthetic', given := 'agee > 1') WHERE sex = 'F'",
+            "people_synthetic was made without agee",
+        ),
         ("SELECT age FROM mwem_sample('nobody')", "mwem_sample: output .'nobody'. is not a release"),
     ):
         with pytest.raises(duckdb.Error, match=says):
