@@ -46,6 +46,10 @@ ALTER TABLE releases ADD COLUMN IF NOT EXISTS mean_error_within DOUBLE;  -- how 
 -- Files that were written before the summary had a word for it.
 ALTER TABLE releases ADD COLUMN IF NOT EXISTS wrong DOUBLE;          -- share of the rows that are to be expected in a wrong cell of a query, by noise and certificate, at most 1
 
+-- Files that were written before it was told how many units have more rows than were used.
+ALTER TABLE releases ADD COLUMN IF NOT EXISTS units_cut DOUBLE;        -- share of the units of which rows were left out, with noise
+ALTER TABLE releases ADD COLUMN IF NOT EXISTS units_cut_within DOUBLE; -- how far the true share is from units_cut at most, 95 times in 100
+
 -- One row per measurement, in the order of the rounds.
 CREATE TABLE IF NOT EXISTS measurements (
     release INTEGER NOT NULL,

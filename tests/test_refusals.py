@@ -173,7 +173,6 @@ OUTPUTS = [
     Case("workload: predicate ('pay > 3') reads pay, and people_made was made without pay. Hint: it has age; to have pay, release under another output", "SELECT mwem_count('people_made', 'pay > 3')", lambda con, _: mwem_sql.count_interval(con, "people_made", "pay > 3")),
     Case("workload: group_by reads sex, and people_made was made without sex. Hint: it has 'age'; to have sex", "FROM mwem_answer('people_made', w{n})", lambda con, n: mwem_sql.answer(con, "people_made", f"w{n}"), "CREATE TABLE w{n} AS SELECT ['sex'] AS group_by"),
     Case("workload: predicate ('age = 200') is false or NULL for every value of the public domain, so its answer is known already. Hint: age has no value 200, but whole numbers from 0 to 99", "SELECT mwem_count('people_made', 'age = 200')", lambda con, _: mwem_sql.answer(con, "people_made", Workload.from_predicates(["age = 200"]))),
-    Case("workload: predicate ('5') is true for every value of the public domain, so its answer is known already. Hint: write a condition", "SELECT mwem_count_interval('people_made', '5')", lambda con, _: mwem_sql.count(con, "people_made", "5")),
     Case("mwem_weights: attributes ([]) must be one or more, each once. Hint: write", "FROM mwem_weights('people_made', [])"),
     Case("mwem_count: predicate (NULL) must be an SQL expression. Hint: write 'true'", "SELECT mwem_count('people_made', NULL)"),
 ]  # fmt: skip

@@ -21,6 +21,8 @@ TOTAL_SHARE: Final = Fraction(1, 20)
 # The same where distributions come first, which tell it better: enough to say how much these should take.
 GLANCE_SHARE: Final = Fraction(1, 50)
 HISTOGRAM_SHARE: Final = Fraction(1, 4)
+# What it takes to tell of how many units rows are left out. One unit counts once there, however many rows it has.
+UNITS_SHARE: Final = Fraction(1, 50)
 # Of a round: what selecting takes in the paper, whose theorem is about it.
 PAPER_SHARE: Final = Fraction(1, 2)
 
@@ -34,12 +36,12 @@ class Predicted(NamedTuple):
 
 @dataclass(frozen=True)
 class Split:
-    """How the limit is shared: `total + histogram + first + always + rounds * (select + measure) + detail + certify == limit`, exactly.
+    """How the limit is shared: `total + histogram + first + always + rounds * (select + measure) + detail + certify + units == limit`, exactly.
 
     Shares are in epsilon for the pure kind and in rho for zcdp. `total` is 0 when n is public, `histogram` unless asked
     for, `first` where no marginal is measured ahead of the rounds; `select` and `measure` are for one round. If the split
     is `growing`, later rounds may take more than the first, and there are fewer. `detail` is for what attributes are inside the workload's classes,
-    `always` for queries that are measured in any case, `certify` for how far the answers are off in the end. If nothing but what is always measured is left, a
+    `always` for queries that are measured in any case, `certify` for how far the answers are off in the end, `units` for the units that have more rows than are used. If nothing but what is always measured is left, a
     round has nothing.
     """
 
@@ -57,18 +59,24 @@ class Split:
     detail: Fraction = Fraction(0)
     always: Fraction = Fraction(0)
     certify: Fraction = Fraction(0)
+    units: Fraction = Fraction(0)
 
     def __post_init__(self) -> None:
         """Refuse shares that do not add up."""
-        once = self.total, self.histogram, self.first, self.always, self.detail, self.certify
+        once = self.total, self.histogram, self.first, self.always, self.detail, self.certify, self.units
         shares = sum(once) + self.rounds * (self.select + self.measure)
         if shares != self.limit or min(*once, self.select, self.measure) < 0:
             raise fault(f"the shares ({shown(shares)}) must add up to the limit ({shown(self.limit)})")
 
     @property
+    def model(self) -> Fraction:
+        """What the model is made of: all but what is told beside it."""
+        return self.limit - self.detail - self.certify - self.units
+
+    @property
     def refined(self) -> Fraction:
         """What is left for distributions that are refined in the place of rounds."""
-        return self.limit - self.detail - self.certify - self.always
+        return self.model - self.always
 
     @property
     def power(self) -> int:
@@ -90,6 +98,7 @@ def split(
     detail: Fraction = Fraction(0),
     always: Fraction = Fraction(0),
     certify: Fraction = Fraction(0),
+    units: Fraction = Fraction(0),
     growing: bool = False,
     selecting: Fraction = PAPER_SHARE,
     sensitivity: int = 1,
@@ -113,7 +122,7 @@ def split(
         )
     total = Fraction(0) if total_is_public else GLANCE_SHARE if first else TOTAL_SHARE
     start = HISTOGRAM_SHARE if histogram else Fraction(0)
-    left = 1 - total - start - first - detail - certify
+    left = 1 - total - start - first - detail - certify - units
     each = (1 - always) * left / rounds
     measuring = (1 - selecting) * each
     typical = measuring or left
@@ -126,5 +135,5 @@ def split(
     limit = rho if better else budget.epsilon
     return Split(
         kind, limit, total * limit, start * limit, first * limit, selecting * each * limit, measuring * limit, rounds, growing, predicted, budget,
-        detail * limit, always * left * limit, certify * limit,
+        detail * limit, always * left * limit, certify * limit, units * limit,
     )  # fmt: skip

@@ -49,9 +49,7 @@ def source(table: Rows, attributes: Sequence[Attribute], unit: Unit | None) -> e
     """
     if unit is None:
         return table.tree()
-    column = exp.column(unit.column, quoted=True)
-    # The bytes of a text: under a collation 'aB3' and 'Ab3' are equal, but not one unit.
-    key = exp.Anonymous(this="encode", expressions=[column.copy()]) if unit.is_text else column
+    column, key = exp.column(unit.column, quoted=True), unit_key(unit)
     read = [_exact(attribute) for attribute in attributes]
     rank = exp.Window(
         this=exp.RowNumber(),
@@ -69,6 +67,12 @@ def source(table: Rows, attributes: Sequence[Attribute], unit: Unit | None) -> e
         .qualify(exp.LTE(this=rank, expression=exp.Literal.number(unit.rows)))
     )  # fmt: skip
     return picked.subquery("__bounded")
+
+
+def unit_key(unit: Unit) -> exp.Expr:
+    """What tells units apart: the bytes of a text. Under a collation 'aB3' and 'Ab3' are equal, but not one unit."""
+    column = exp.column(unit.column, quoted=True)
+    return exp.Anonymous(this="encode", expressions=[column]) if unit.is_text else column
 
 
 def missing(classes: Classes) -> int:

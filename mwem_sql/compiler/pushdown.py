@@ -20,7 +20,19 @@ from mwem_sql.compiler import scans
 from mwem_sql.compiler.codes import Rows, Unit
 from mwem_sql.compiler.dialects.dialect import Dialect
 from mwem_sql.compiler.dialects.native import Native
-from mwem_sql.compiler.scans import BATCH, COUNT, Aggregates, Asked, GroupBy, Histogram, Names, Part, Product
+from mwem_sql.compiler.scans import (
+    BATCH,
+    COUNT,
+    UNIT_CELLS,
+    Aggregates,
+    Asked,
+    GroupBy,
+    Histogram,
+    Names,
+    Part,
+    Product,
+    Units,
+)
 from mwem_sql.domains.classes import Classes
 from mwem_sql.queries.arrays import Integers
 from mwem_sql.queries.linear import LinearQuery
@@ -61,13 +73,18 @@ Unions = Sequence[tuple[Ranks, Sequence[Ranks]]]
 class Pushdown:
     """What to run for the answers of `queries`. Public all of it.
 
-    Answers are one vector: `cells[i]` of query i follow those of query i - 1, from `starts[i]` on.
+    Answers are one vector: `cells[i]` of query i follow those of query i - 1, from `starts[i]` on; counts of units, if there are units, come last.
     """
 
     queries: Sequence[LinearQuery]
     cells: Integers
     parts: tuple[Part, ...]
     dialect: Dialect = DUCKDB
+
+    @property
+    def size(self) -> int:
+        """How many answers there are."""
+        return int(self.cells.sum()) + sum(UNIT_CELLS for part in self.parts if isinstance(part, Units))
 
     @cached_property
     def starts(self) -> Integers:
@@ -83,7 +100,10 @@ def plan_pushdown(
 ) -> Pushdown:
     """The cheapest plan that answers every query."""
     planner = _Planner(table, classes, queries, unit, dialect)
-    return replace(planner.pushdown, parts=tuple(planner.cheapest()))
+    parts = planner.cheapest()
+    if unit is not None:
+        parts.append(scans.units(dialect, table, unit, int(planner.pushdown.cells.sum())))
+    return replace(planner.pushdown, parts=tuple(parts))
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from sqlglot import exp
 
-from mwem_sql.compiler.codes import Reading
+from mwem_sql.compiler.codes import Reading, Rows, Unit
 from mwem_sql.compiler.dialects.dialect import COUNT, Dialect
 from mwem_sql.database.ticks import cast
 from mwem_sql.domains.classes import Classes
@@ -24,6 +24,7 @@ from mwem_sql.queries.linear import Block, LinearQuery
 __all__ = ["BATCH", "COUNT", "Aggregates", "Asked", "GroupBy", "Histogram", "Names", "Part", "Product"]
 
 BATCH = 256  # aggregates of one SELECT: with thousands DuckDB plans longer than it runs
+UNIT_CELLS = 2  # units that have as many rows as are used, or fewer; units that have more
 _SHOWN_COLUMNS = 8
 _FEW = 4  # cells of a query that may be aggregates of their own
 _TABLE = 2**12  # class combinations of a block that may be written out in SQL
@@ -94,6 +95,19 @@ class Aggregates:
     @property
     def estimate(self) -> str:
         return f"{_plural(sum(map(len, self.places)), 'aggregate')} in {_plural(len(self.statements), 'statement')}"
+
+
+@dataclass(frozen=True, eq=False)
+class Units(Aggregates):
+    """How many units have as many rows as are used or fewer, and how many have more: behind all other answers."""
+
+    @property
+    def words(self) -> str:
+        return "a GROUP BY of the unit, to tell of how many of them rows are left out"
+
+    @property
+    def estimate(self) -> str:
+        return "2 aggregates in 1 statement"
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,6 +200,22 @@ def aggregates(
         statements.append(exp.select(*found).from_(rows))
         places.append(np.array([starts[number] + cell for number, cell in batch], dtype=np.int64))
     return Aggregates(tuple(statements), tuple(places), cost)
+
+
+def units(dialect: Dialect, table: Rows, unit: Unit, start: int) -> Units:
+    """The counts of units; they are the answers from `start` on. Rows without a unit are of none."""
+    column, count = exp.column(unit.column, quoted=True), exp.column(COUNT, table="__units")
+    each = (
+        exp.select(exp.alias_(dialect.count(None), COUNT))
+        .from_(table.tree())
+        .where(exp.Not(this=exp.Is(this=column, expression=exp.null())))
+        .group_by(dialect.unit_key(unit))
+    )
+    used = exp.Literal.number(unit.rows)
+    found = [exp.LTE(this=count, expression=used), exp.GT(this=count.copy(), expression=used.copy())]
+    counts = [exp.alias_(dialect.count(test), f"c{k}") for k, test in enumerate(found)]
+    statement = exp.select(*counts).from_(each.subquery("__units"))
+    return Units((statement,), (np.arange(start, start + UNIT_CELLS),), 0.0)
 
 
 def can_aggregate(query: LinearQuery) -> bool:

@@ -39,9 +39,9 @@ def check_constants(compiled: Compiled, sandbox: Sandbox) -> list[str]:
     for text, truth in _constants(compiled, sandbox):
         tree = predicate.parse(text, compiled.domain.spelling, "predicate", compiled.domain.table)
         conjuncts = [conditions.condition(part) for part in conditions.conjuncts(tree)]
-        is_condition = _type(compiled, text, sandbox) in _CONDITIONS
-        if is_condition and not any(part.columns for part in conjuncts):
+        if not any(part.columns for part in conjuncts):
             continue
+        is_condition = _type(compiled, text, sandbox) in _CONDITIONS
         unknown = next(_unknown(compiled, conjuncts, sandbox), None) if not truth else None
         if unknown is not None:
             raise _refused(text, truth, _nearest(*unknown))

@@ -30,7 +30,7 @@ def refined_ahead(problem: Problem, budget: Fraction) -> list[tuple[First, Fract
 def told_from(problem: Problem, split: Split) -> float:
     """The n from which on one histogram of the whole domain takes all that rounds have: its noise, added up to the cells of the largest cuboid, is at most `TOLD` of n."""
     assert problem.histogram is not None
-    share = split.limit - split.total - split.detail - split.certify
+    share = split.model - split.total
     cells = max(query.cells for query in problem.queries)
     noise = noise_scale(share, problem.sensitivity, split.kind).scale * math.sqrt(problem.histogram.cells * cells)
     return noise / TOLD

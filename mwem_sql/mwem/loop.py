@@ -214,7 +214,7 @@ def _whole(kernel: Kernel, problem: Problem, split: Split, progress: Progress) -
 def _at_once(kernel: Kernel, problem: Problem, split: Split, progress: Progress) -> Outcome:
     """Spend everything on the histogram of a small domain: there is nothing to select, and no loop."""
     m = Measured.of(kernel, problem, split)
-    measured = m.measure("round", 1, split.limit - split.detail - split.certify)
+    measured = m.measure("round", 1, split.model)
     uniform, histogram = Adaptive.uniform(problem.sizes, m.total()), problem.queries[0]
     base = uniform.marginal(histogram.attributes).ravel()
     weights = with_prior(measured.values.astype(np.float64), measured.variance, base)

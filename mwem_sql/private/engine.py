@@ -64,7 +64,7 @@ def as_described(relation: Relation, function: str) -> Held:
 def true_answers(
     rows: Engine | duckdb.DuckDBPyConnection, pushdown: Pushdown, held: Held = lambda _: lambda: None
 ) -> Integers:
-    """The exact answers of all queries, over all public cells, from one snapshot of the table: one vector.
+    """The exact answers of all queries, over all public cells, and the counts of units, from one snapshot of the table: one vector.
 
     `rows` says where the table is: an engine, or a connection of the instance that has it.
 
@@ -83,7 +83,7 @@ def true_answers(
 def _run(engine: Engine | SameInstance, pushdown: Pushdown, held: Held) -> Integers | str:
     """All answers; one of two fixed texts when anything failed, with nothing of why."""
     try:
-        out = np.zeros(int(pushdown.cells.sum()), dtype=np.int64)
+        out = np.zeros(pushdown.size, dtype=np.int64)
         with engine.snapshot() as snapshot, _limited(snapshot, engine.timeout):
             state = held(snapshot)
             before = state(), snapshot.state()

@@ -35,7 +35,7 @@ from mwem_sql.queries.answers import answer_all
 from mwem_sql.queries.arrays import Floats
 from mwem_sql.queries.linear import LinearQuery
 from mwem_sql.queries.marginals import shares_within, spread
-from mwem_sql.releases import store
+from mwem_sql.releases import left_out, store
 from mwem_sql.releases.bounds import Assured
 from mwem_sql.releases.intervals import Intervals, Judge, unknown
 from mwem_sql.releases.known import Known
@@ -45,7 +45,7 @@ from mwem_sql.workload import Query, Workload
 ANSWER = pa.schema(
     {
         "query": pa.int32(), "name": pa.string(), "cell": pa.list_(pa.string()), "answer": pa.float64(),
-        "low": pa.float64(), "high": pa.float64(), "measured": pa.string(),
+        "low": pa.float64(), "high": pa.float64(), "measured": pa.string(), "note": pa.string(),
     }
 )  # fmt: skip
 CONFIDENCE = 0.95
@@ -174,10 +174,17 @@ class Answerer:
         return [float(values[0]) for values in self.answers(self.asked(Workload.from_predicates(predicates)))]
 
     def rows(self, workload: Workload, confidence: float = CONFIDENCE) -> Iterator[dict[str, Any]]:
-        compiled = self.asked(workload)
+        compiled, note = self.asked(workload), left_out.sentence(self.stored.facts)
         for query, (values, intervals) in zip(compiled.queries, self.judged(compiled, confidence), strict=True):
             for cell, value, judged in zip(query.cells(), values.tolist(), intervals.rows(), strict=True):
-                yield {"query": query.number, "name": query.label, "cell": cell, "answer": or_null(value), **judged}
+                yield {
+                    "query": query.number,
+                    "name": query.label,
+                    "cell": cell,
+                    "answer": or_null(value),
+                    **judged,
+                    "note": note,
+                }
 
 
 def divided(sums: Floats, counts: Floats | None) -> Floats:

@@ -145,7 +145,7 @@ def _total(request: Request, split: Split) -> str:
 
 def _first_share(split: Split, *, is_whole: bool) -> str:
     return (
-        f"{float(1 - (split.detail + split.certify) / split.limit):.0%}"
+        f"{float(split.model / split.limit):.0%}"
         if is_whole
         else ("by n, about " if split.growing and split.first else "") + f"{float(split.first / split.limit):.0%}"
     )

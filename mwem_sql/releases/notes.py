@@ -15,6 +15,7 @@ from mwem_sql.accounting.caps import protected
 from mwem_sql.database import catalog
 from mwem_sql.database.catalog import Name
 from mwem_sql.domains.classes import Classes
+from mwem_sql.releases import left_out
 from mwem_sql.releases.cut import Cut
 from mwem_sql.workload import Query, Workload
 
@@ -43,7 +44,9 @@ def comment(
         f"{_OURS} ({budget}; protects {protects}). How they were made: release {facts['release']} in mwem.releases,"
         f" mwem.measurements and mwem.workloads of this database. Sharper than these rows: mwem_answer and mwem_count."
         f" DROP TABLE takes the rows only: the release stays, answers, and is charged. mwem_withdraw takes it back."
-        + "".join(f" {sentence[0].upper()}{sentence[1:]}." for sentence in [*used(facts), *off]),
+        + "".join(
+            f" {sentence[0].upper()}{sentence[1:]}." for sentence in filter(None, [left_out.sentence(facts), *off])
+        ),
     )
     for column, own in classes.items() if len(classes) <= MOST_COLUMNS else ():
         text = f"Synthetic ({budget}); {Cut.of(own).words(MOST_VALUES)}; release {facts['release']} in mwem.releases"
@@ -60,16 +63,6 @@ def comment_withdrawn(con: duckdb.DuckDBPyConnection, name: Name, withdrawal: ob
     before = catalog.comment(con, name)
     if before.startswith(_OURS):
         catalog.set_comment(con, name, f"WITHDRAWN {withdrawal}. {before}")
-
-
-def used(facts: Mapping[str, Any]) -> list[str]:
-    """How many rows of a unit were used, in a sentence; nothing where rows are protected one by one."""
-    unit, most = facts["unit"], facts["rows_per_unit"]
-    if unit is None:
-        return []
-    return [
-        f"at most {most:,} {'row' if most == 1 else 'rows'} of each {unit} were used: all counts are of these rows, and rows beyond were left out"
-    ]
 
 
 def workload_rows(workload: Workload) -> pa.Table:

@@ -12,7 +12,7 @@ import numpy as np
 from mwem_sql.accounting.accounts import cap_of
 from mwem_sql.accounting.caps import Cap
 from mwem_sql.accounting.scales import noise_scale, noise_variance
-from mwem_sql.accounting.split import Split, split
+from mwem_sql.accounting.split import UNITS_SHARE, Split, split
 from mwem_sql.boundary import relations
 from mwem_sql.boundary.relations import Relation
 from mwem_sql.compiler.blocks import MAX_CELLS, CompiledQuery
@@ -183,6 +183,7 @@ def _split(request: Request, regime: Regime, *, has_details: bool, cap: Cap | No
         detail=regime.detail if has_details else Fraction(0),
         always=regime.always,
         certify=_certify(request),
+        units=UNITS_SHARE if request.unit is not None else Fraction(0),
         growing=regime.growing,
         selecting=regime.selecting,
         sensitivity=request.rows_per_unit,

@@ -37,9 +37,9 @@ from mwem_sql.mwem.loop import mwem
 from mwem_sql.mwem.problem import Outcome
 from mwem_sql.private import engine
 from mwem_sql.private.engines.protocol import Snapshot
-from mwem_sql.private.kernel import Kernel
+from mwem_sql.private.kernel import Kernel, Measurement
 from mwem_sql.private.noise import OpenDPNoise, SeededNoise
-from mwem_sql.releases import beyond, bounds, grade, measurements, notes, reuse, store
+from mwem_sql.releases import beyond, bounds, grade, left_out, measurements, notes, reuse, store
 from mwem_sql.releases.plan import Plan, make_plan
 from mwem_sql.releases.request import Request
 from mwem_sql.releases.summary import SUMMARY
@@ -114,7 +114,7 @@ def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any
             ):  # an entry that stays open counts all the same, and as done if its release is there
                 ledger.close(session.cursor(), entry, status)
         say(News(request.table, "done"))
-        warnings = (plan.warning, *facts["beyond"], _uncapped(session, request, ledger))
+        warnings = (plan.warning, *facts["beyond"], left_out.warning(facts), _uncapped(session, request, ledger))
         return output, _summary(output, facts, started, warnings, reused=False)
 
 
@@ -168,7 +168,7 @@ def _unit_column(relation: relations.Relation, request: Request) -> str:
 def _run_and_store(
     session: Session, request: Request, plan: Plan, held: engine.Held, *, output: Name, marks: Mapping[str, str]
 ) -> dict[str, Any]:
-    outcome = _run(session, request, plan, held)
+    outcome, units = _run(session, request, plan, held)
     compiled, state = plan.compiled, outcome.state.state
     # What no measurement told apart is not told apart in what is stored.
     classes = {name: own.merged(outcome.state.grids[name].groups) for name, own in compiled.classes.items()}
@@ -184,7 +184,7 @@ def _run_and_store(
         "queries": len(compiled.queries), "attributes": len(compiled.classes), "cells": state.cells,
         "total": outcome.total, "total_is_public": request.total is not None, "unit": request.unit,
         "rows_per_unit": request.rows_per_unit, "private": request.seed is None,
-        **bounds.facts(known, compiled, plan.problem, outcome),
+        **bounds.facts(known, compiled, plan.problem, outcome), **left_out.facts(units),
         "domain": json.dumps(_published(compiled).to_json()), "grid": json.dumps(store.classes_to_json(classes)),
     }  # fmt: skip
     say(News(request.table, "rows"))
@@ -206,31 +206,37 @@ def _run_and_store(
     return facts | {"release": release, "beyond": off}
 
 
-def _run(session: Session, request: Request, plan: Plan, held: engine.Held) -> Outcome:
+def _run(session: Session, request: Request, plan: Plan, held: engine.Held) -> tuple[Outcome, Measurement | None]:
     """The private part: true answers into the kernel, and the loop on top of it.
 
     Privacy:
-        The debit has been committed. Only the outcome leaves, which the kernel's select, measure and certify produced.
+        The debit has been committed. Only what the kernels' select, measure and certify produced leaves: the outcome, and how many units have more
+        rows than are used.
     """
     accountant = plan.split.accountant()
     noise = OpenDPNoise() if request.seed is None else SeededNoise(request.seed)
     say(News(request.table, "reading"))
     answers = engine.true_answers(engine.engine_of(session.cursor(), plan.relation), plan.pushdown, held)
-    kernel = Kernel(answers, plan.pushdown.cells, accountant, noise, request.rows_per_unit, plan.problem.bounds())
-    del answers
+    cells = plan.pushdown.cells
+    answers, units = np.split(answers, [int(cells.sum())])
+    kernel = Kernel(answers, cells, accountant, noise, request.rows_per_unit, plan.problem.bounds())
+    # A unit is in one of the two cells, and counts once there, however many rows it has.
+    of_units = Kernel(units, [units.size], accountant, noise) if units.size else None
+    del answers, units
 
     def told(done: int, of: int, q: int) -> None:
         say(News(request.table, "rounds", done, of, measurements.label(plan.problem, plan.asked, q)))
 
     with frozen():
         outcome = mwem(kernel, plan.problem, plan.split, told)
+    cut = of_units.measure(0, plan.split.units) if of_units is not None else None
     accountant.settle()
     if outcome.count("again"):
         _log.info(
             "%d of %d rounds measured again what is in the model: no other query is left that fits max_cells (%d)",
             outcome.count("again"), outcome.count("round", "again"), request.max_cells,
         )  # fmt: skip
-    return outcome
+    return outcome, cut
 
 
 def _published(compiled: Compiled) -> Domain:

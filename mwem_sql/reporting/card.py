@@ -7,7 +7,7 @@ from typing import Any
 
 from mwem_sql.database.resources import VERSION
 from mwem_sql.domains.classes import Classes
-from mwem_sql.releases import beyond, grade, notes
+from mwem_sql.releases import beyond, grade, left_out
 from mwem_sql.releases.cut import Cut
 from mwem_sql.releases.store import Stored
 from mwem_sql.reporting import figures, page
@@ -28,7 +28,7 @@ def as_json(
         "quality_in_words": grade.meaning(facts),
         "mean_error": facts.get("mean_error"),
         "mean_error_within": facts.get("mean_error_within"),
-        "rows_used": notes.used(facts),
+        "rows_used": left_out.sentence(facts),
         "attributes": [_attribute(own) for own in stored.classes.values()],
         "off_the_domain": [
             {"attribute": name, "where": where, "share": share}

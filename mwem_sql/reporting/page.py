@@ -14,7 +14,7 @@ from math import exp
 from string import Template
 from typing import Any
 
-from mwem_sql.releases import grade, notes
+from mwem_sql.releases import grade, left_out
 from mwem_sql.releases.store import Stored
 from mwem_sql.reporting import charts, figures, shapes, verdict
 
@@ -212,7 +212,9 @@ def promise(facts: Mapping[str, Any]) -> list[str]:
     )
     if epsilon > 10:
         out.append("An epsilon above 10 promises next to nothing.")
-    out += [f"{sentence[0].upper()}{sentence[1:]}." for sentence in notes.used(facts)]
+    used = left_out.sentence(facts)
+    if used is not None:
+        out.append(f"{used[0].upper()}{used[1:]}.")
     if facts["total_is_public"]:
         out.append("The number of rows was given as a public number. It is not protected.")
     return out

@@ -251,7 +251,7 @@ FUNCTIONS = (
     Function("mwem_marginals", _WORKLOAD, _marginals),
     Function("mwem_ranges", _WORKLOAD, _ranges),
     Function("mwem_parities", _WORKLOAD, _parities),
-    Function("mwem_answer", {**_ANSWER, "answer": "DOUBLE", **_INTERVAL}, questions.answer_rows),
+    Function("mwem_answer", {**_ANSWER, "answer": "DOUBLE", **_INTERVAL, "note": "VARCHAR"}, questions.answer_rows),
     Function(
         "mwem_compare",
         {**_ANSWER, "true_answer": "DOUBLE", "answer": "DOUBLE", "error": "DOUBLE", **_INTERVAL, "binning_error": "DOUBLE", "note": "VARCHAR"},

@@ -175,7 +175,10 @@ COLUMNS: dict[str, dict[str, str]] = {
     "mwem_marginals": _WORKLOAD,
     "mwem_ranges": _WORKLOAD,
     "mwem_parities": _WORKLOAD,
-    "mwem_answer": _ANSWER,
+    "mwem_answer": {
+        **_ANSWER,
+        "note": "Which rows are counted, where units are protected and not all of their rows are used; else NULL.",
+    },
     "mwem_compare": {
         **_ANSWER,
         "true_answer": "What SQL says on the private rows. NULL where that fails.",

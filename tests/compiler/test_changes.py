@@ -121,7 +121,7 @@ def test_a_long_column_needs_no_bins(sandbox: Sandbox) -> None:
 
 @pytest.mark.parametrize("text", ["second(ts) = 5", "x // 0.00001 % 2 = 0", "x > n", "f > age"])
 def test_what_changes_too_often_is_refused_with_a_view(sandbox: Sandbox, text: str) -> None:
-    with pytest.raises(CellsError, match="make it a column: CREATE VIEW \\S+ AS SELECT \\*, ") as caught:
+    with pytest.raises(CellsError, match=r"make it a column: CREATE VIEW \S+ AS SELECT \*, ") as caught:
         compiled_from(sandbox, text, domain=BINNED)
     assert "CREATE VIEW" in str(caught.value)
 

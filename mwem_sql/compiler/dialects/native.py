@@ -32,6 +32,9 @@ class Native:
     def source(self, table: Rows, classes: Sequence[Classes], unit: Unit | None) -> exp.Expr:
         return codes.source(table, list(dict.fromkeys(own.attribute for own in classes)), unit)
 
+    def unit_key(self, unit: Unit) -> exp.Expr:
+        return codes.unit_key(unit)
+
     def grouped(self, source: exp.Expr, own: Sequence[Classes]) -> exp.Select:
         """Group by codes; where one is looked up by text, by the text, and then turn the groups into codes."""
         # Not copied: a column that was cut ten thousand times is a large tree.

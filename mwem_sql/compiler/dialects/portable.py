@@ -53,8 +53,7 @@ class Portable:
         """
         if unit is None:
             return table.tree()
-        column = exp.column(unit.column, quoted=True)
-        key = self.unit(column, unit)
+        column, key = exp.column(unit.column, quoted=True), self.unit_key(unit)
         ranked = [self.whole_code(own) for own in classes]
         order = [exp.Ordered(this=self.hash([self.as_text(key.copy()), *(self.as_text(code) for code in ranked)]))]
         order += [exp.Ordered(this=code.copy()) for code in ranked]
@@ -73,8 +72,9 @@ class Portable:
         )
         return bounded.subquery("__bounded")
 
-    def unit(self, column: exp.Expr, unit: Unit) -> exp.Expr:
+    def unit_key(self, unit: Unit) -> exp.Expr:
         """What tells units apart: a text by its bytes, other values by themselves, where all engines print them alike."""
+        column = exp.column(unit.column, quoted=True)
         if unit.type in TEXTS:
             return self.text(column, unit.type)
         scale = scale_of(unit.type)
