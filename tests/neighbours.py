@@ -23,9 +23,11 @@ import pyarrow.parquet as pq
 
 import mwem_sql
 from mwem_sql.accounting.budget import Budget
+from mwem_sql.compiler.pushdown import Pushdown
 from mwem_sql.database.session import Session
 from mwem_sql.errors import EngineError, MwemError
 from mwem_sql.private import engine
+from mwem_sql.queries.arrays import Integers
 from mwem_sql.releases.plan import make_plan
 from mwem_sql.releases.request import Request
 from mwem_sql.workload import Workload
@@ -294,9 +296,16 @@ def look(con: duckdb.DuckDBPyConnection, made: World, table: str = "asked") -> S
         answers = engine.true_answers(engine.engine_of(con.cursor(), plan.relation), plan.pushdown)
     except EngineError as failed:
         return Seen((shown, str(failed)), None, (), failed=True)
-    split = np.split(answers, plan.pushdown.starts[1:])
-    return Seen(
-        shown, tuple(tuple(answer.tolist()) for answer in split), tuple(int(bound) for bound in plan.problem.bounds())
+    split = queries_and_units(plan.pushdown, answers, made.rows_per_unit)
+    return Seen(shown, split, (*(int(bound) for bound in plan.problem.bounds()), 1))
+
+
+def queries_and_units(pushdown: Pushdown, answers: Integers, rows_per_unit: int) -> tuple[tuple[int, ...], ...]:
+    """The answers query by query; and, behind them, the counts of units, times what all others may be moved by: one unit moves these by 1 in all."""
+    inside, units = pushdown.apart(answers)
+    return (
+        *(tuple(answer.tolist()) for answer in np.split(inside, pushdown.starts[1:])),
+        tuple((units * rows_per_unit).tolist()),
     )
 
 

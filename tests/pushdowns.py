@@ -26,9 +26,11 @@ def planned(compiled: Compiled, unit: Unit | None = None, table: Name = TABLE) -
 
 
 def answers(con: duckdb.DuckDBPyConnection, pushdown: Pushdown) -> list[list[int]]:
+    """Those of each query; then, if there is a unit, how many units have as many rows as are used, and how many more."""
     found = engine.true_answers(con.cursor(), pushdown)
     assert found.dtype == np.int64
-    return [answer.tolist() for answer in np.split(found, pushdown.starts[1:])]
+    inside, units = pushdown.apart(found)
+    return [answer.tolist() for answer in [*np.split(inside, pushdown.starts[1:]), *([units] if units.size else [])]]
 
 
 def whole(classes: dict[str, Classes], *sets: Iterable[str]) -> list[LinearQuery]:

@@ -53,6 +53,7 @@ _WIDTHS = (2**12, 64, 16, 4)  # classes up to which attributes take part in the 
 ROWS = 2**20
 _STATEMENT = 2e6 / ROWS  # to plan and start one, whatever the rows
 _BOUND_UNITS = 500.0  # to rank the rows of each unit, in every statement
+_COUNT_UNITS = 85.0  # to count the rows of each unit, once
 _GROUP, _GROUP_COLUMN, _GROUP_TEXT = 3.0, 3.0, 25.0
 _GROUP_BIT, _CACHED_BITS, _MOST_BITS = 16.0, 14, 24  # for each doubling of the groups beyond what a cache holds
 _ADD, _ADD_COLUMN = 4.0, 1.5  # a group to a histogram
@@ -86,6 +87,11 @@ class Pushdown:
         """How many answers there are."""
         return int(self.cells.sum()) + sum(UNIT_CELLS for part in self.parts if isinstance(part, Units))
 
+    def apart(self, answers: Integers) -> tuple[Integers, Integers]:
+        """The answers of all queries, and the counts of units, which are none without a unit."""
+        inside, units = np.split(answers, [int(self.cells.sum())])
+        return inside, units
+
     @cached_property
     def starts(self) -> Integers:
         return np.cumsum(self.cells) - self.cells
@@ -102,7 +108,9 @@ def plan_pushdown(
     planner = _Planner(table, classes, queries, unit, dialect)
     parts = planner.cheapest()
     if unit is not None:
-        parts.append(scans.units(dialect, table, unit, int(planner.pushdown.cells.sum())))
+        parts.append(
+            scans.units(dialect, table, unit, int(planner.pushdown.cells.sum()), cost=_STATEMENT + _COUNT_UNITS)
+        )
     return replace(planner.pushdown, parts=tuple(parts))
 
 

@@ -202,7 +202,7 @@ def aggregates(
     return Aggregates(tuple(statements), tuple(places), cost)
 
 
-def units(dialect: Dialect, table: Rows, unit: Unit, start: int) -> Units:
+def units(dialect: Dialect, table: Rows, unit: Unit, start: int, *, cost: float) -> Units:
     """The counts of units; they are the answers from `start` on. Rows without a unit are of none."""
     column, count = exp.column(unit.column, quoted=True), exp.column(COUNT, table="__units")
     each = (
@@ -215,7 +215,7 @@ def units(dialect: Dialect, table: Rows, unit: Unit, start: int) -> Units:
     found = [exp.LTE(this=count, expression=used), exp.GT(this=count.copy(), expression=used.copy())]
     counts = [exp.alias_(dialect.count(test), f"c{k}") for k, test in enumerate(found)]
     statement = exp.select(*counts).from_(each.subquery("__units"))
-    return Units((statement,), (np.arange(start, start + UNIT_CELLS),), 0.0)
+    return Units((statement,), (np.arange(start, start + UNIT_CELLS),), cost)
 
 
 def can_aggregate(query: LinearQuery) -> bool:

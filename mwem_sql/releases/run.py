@@ -217,9 +217,8 @@ def _run(session: Session, request: Request, plan: Plan, held: engine.Held) -> t
     noise = OpenDPNoise() if request.seed is None else SeededNoise(request.seed)
     say(News(request.table, "reading"))
     answers = engine.true_answers(engine.engine_of(session.cursor(), plan.relation), plan.pushdown, held)
-    cells = plan.pushdown.cells
-    answers, units = np.split(answers, [int(cells.sum())])
-    kernel = Kernel(answers, cells, accountant, noise, request.rows_per_unit, plan.problem.bounds())
+    answers, units = plan.pushdown.apart(answers)
+    kernel = Kernel(answers, plan.pushdown.cells, accountant, noise, request.rows_per_unit, plan.problem.bounds())
     # A unit is in one of the two cells, and counts once there, however many rows it has.
     of_units = Kernel(units, [units.size], accountant, noise) if units.size else None
     del answers, units

@@ -15,8 +15,7 @@ from fractions import Fraction
 from typing import Any
 
 import duckdb
-import numpy as np
-from neighbours import DOMAIN, QUERIES, Row
+from neighbours import DOMAIN, QUERIES, Row, queries_and_units
 from servers import superuser
 
 import mwem_sql
@@ -237,9 +236,9 @@ class Server:
             answers = engine.true_answers(rows, pushdown, held)
         except EngineError as failed:
             return Seen((_shown(seen), str(failed)))
-        split = np.split(answers, pushdown.starts[1:])
-        bounds = tuple(int(bound) for bound in plan.problem.bounds())
-        return Seen(_shown(seen), tuple(tuple(answer.tolist()) for answer in split), bounds)
+        split = queries_and_units(pushdown, answers, made.rows_per_unit)
+        bounds = (*(int(bound) for bound in plan.problem.bounds()), 1)
+        return Seen(_shown(seen), split, bounds)
 
 
 def _shown(seen: Sequence[Facts]) -> object:

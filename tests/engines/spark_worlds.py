@@ -16,10 +16,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from neighbours import Seen
+from neighbours import Seen, queries_and_units
 from pyarrow import orc
 
 from mwem_sql.boundary.relations import Relation
@@ -245,9 +244,9 @@ def look(spark: Any, made: World, folder: Path) -> tuple[Seen, Facts | None]:
                 answers = engine.true_answers(_Opened(snapshot), pushdown)
             except EngineError as failed:
                 return Seen((shown, str(failed)), None, ()), facts
-            split = np.split(answers, pushdown.starts[1:])
-            bounds = tuple(int(query.bound) for query in queries)
-            return Seen(shown, tuple(tuple(answer.tolist()) for answer in split), bounds), facts
+            split = queries_and_units(pushdown, answers, made.rows_per_unit)
+            bounds = (*(int(query.bound) for query in queries), 1)
+            return Seen(shown, split, bounds), facts
     except MwemError:
         raise
     except Exception as broken:  # noqa: BLE001  what a call would show is not its text, but that it failed

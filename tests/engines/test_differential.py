@@ -64,12 +64,18 @@ NON_ZERO: list[int] = []
 """Of the answers of each table, those that are not 0."""
 
 
+UNITS: list[list[int]] = []
+"""The counts of units, call by call."""
+
+
 def answers(
     con: duckdb.DuckDBPyConnection, relation: Relation, classes: Any, queries: Any, unit: Unit | None = None
 ) -> Any:
     pushdown = plan_pushdown(relation, classes, queries, unit, dialect_of(relation.dialect))
     rows = engine.engine_of(con.cursor(), relation)
-    return engine.true_answers(rows, pushdown, engine.as_described(relation, "test"))
+    found, units = pushdown.apart(engine.true_answers(rows, pushdown, engine.as_described(relation, "test")))
+    UNITS.append(units.tolist())
+    return found
 
 
 @pytest.fixture
@@ -156,8 +162,9 @@ def test_postgresql_and_spark_keep_the_same_rows_of_a_unit(
         ]
         unit = Unit("person", 2, "INTEGER")
         here, there = (answers(con, relation, compiled.classes, queries, unit) for relation in places)
-        whole = answers(con, places[0], compiled.classes, queries)
         assert (here == there).all()
+        assert UNITS[-2] == UNITS[-1] and UNITS[-1][1] > 0
+        whole = answers(con, places[0], compiled.classes, queries)
         assert (here != whole).any(), "nothing was cut"
 
 

@@ -13,6 +13,9 @@ person 2
 -- plan
 one GROUP BY of all touched columns, 2 columns (visit, price), rolled up to 3 attribute sets
 
+-- plan
+a GROUP BY of the unit, to tell of how many of them rows are left out
+
 -- scan
 SELECT
   CAST("visit" AS UTINYINT) AS c0,
@@ -33,7 +36,22 @@ FROM (
 ) AS __bounded
 GROUP BY ALL
 
+-- scan
+SELECT
+  CAST(COALESCE(COUNT_IF(__units.__count <= 2), 0) AS BIGINT) AS c0,
+  CAST(COALESCE(COUNT_IF(__units.__count > 2), 0) AS BIGINT) AS c1
+FROM (
+  SELECT
+    COUNT(*) AS __count
+  FROM "memory"."main"."t"
+  WHERE
+    NOT "person" IS NULL
+  GROUP BY
+    "person"
+) AS __units
+
 -- answers
 [3]
 [3]
 [2]
+[2, 1]

@@ -186,3 +186,15 @@ FROM (
 GROUP BY
   __codes.v0,
   __codes.v1;
+SELECT
+  COUNT(CASE WHEN __units.__count <= 3 THEN 1 END) AS c0,
+  COUNT(CASE WHEN __units.__count > 3 THEN 1 END) AS c1
+FROM (
+  SELECT
+    COUNT(*) AS __count
+  FROM "census"."public"."people"
+  WHERE
+    NOT "person" IS NULL
+  GROUP BY
+    CAST("person" AS TEXT) COLLATE "C"
+) AS __units;

@@ -313,3 +313,15 @@ FROM (
 GROUP BY
   __codes.v0,
   __codes.v1;
+SELECT
+  COUNT_BIG(CASE WHEN __units.__count <= 3 THEN 1 END) AS c0,
+  COUNT_BIG(CASE WHEN __units.__count > 3 THEN 1 END) AS c1
+FROM (
+  SELECT
+    COUNT_BIG(*) AS __count
+  FROM [census].[public].[people]
+  WHERE
+    NOT [person] IS NULL
+  GROUP BY
+    [person] COLLATE Latin1_General_100_BIN2_UTF8
+) AS __units;
