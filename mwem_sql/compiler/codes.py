@@ -228,7 +228,7 @@ def first_of_runs(classes: Classes) -> npt.NDArray[np.intp]:
 def _is_counted(classes: Classes) -> bool:
     """Whether the code of a value between bounds is found by its distance from the low end."""
     attribute, cuts = classes.attribute, len(first_of_runs(classes))
-    is_range = attribute.ordered.discrete and attribute.step is None and classes.pieces.listed
+    is_range = attribute.ordered.discrete and classes.pieces.listed
     is_own_code = attribute.ordered.family == "integer" and 2 < cuts == classes.pieces.known
     return is_range and (is_own_code or cuts > _MAX_CUTS)
 

@@ -6,7 +6,10 @@ import math
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import pairwise
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from sqlglot import exp
 
 from mwem_sql.database.ticks import Scale, Tick, scale_of
@@ -27,7 +30,7 @@ class Attribute:
 
     `values` are texts as DuckDB prints them. `low`, `high`, `step` and `edges` are ticks of the type. `bins` cuts a
     range into equal parts; `edges` are where bins begin, the first of which begins at `low` whether it is listed or
-    not. A NULL is one more value where `nullable`. An `open` attribute has values off its domain, too, because no type
+    not; with a `step` alone bins begin at `low`, `low + step` and so on. Synthetic values lie on these steps, whatever the bins are. A NULL is one more value where `nullable`. An `open` attribute has values off its domain, too, because no type
     and no CHECK keeps them out: those off a list are one more value, `other`, and those beyond a bound count as the
     value `least` or `most`, one tick beyond it, which nothing else counts as.
     """
@@ -63,9 +66,8 @@ class Attribute:
             )
         if self.low > self.high:
             raise self.refused(f"has low ({self.text(self.low)}) above high ({self.text(self.high)})", "swap them")
-        given = [name for name in ("step", "bins", "edges") if getattr(self, name) is not None]
-        if len(given) > 1:
-            raise self.refused(f"has both {given[0]} and {given[1]}", "give one of them")
+        if self.bins is not None and self.edges is not None:
+            raise self.refused("has both bins and edges", "give one of them")
         if self.step is not None and not 0 < self.step < math.inf:
             raise self.refused(
                 f"has step ({self.step}), which must be positive", "leave it out or give a positive number"
@@ -126,8 +128,11 @@ class Attribute:
     @property
     def cut(self) -> str:
         """How its range is cut, in words; empty where it is not."""
-        if self.step is not None:
-            return f"in steps of {self.step_text}"
+        steps = f"in steps of {self.step_text}" if self.step is not None else ""
+        return ", ".join(filter(None, [self._bins, steps]))
+
+    @property
+    def _bins(self) -> str:
         if self.bins is not None:
             return f"in {self.bins:,} equal bins" if self.bins > 1 else "in one bin"
         if self.edges is None or self.low is None:
@@ -143,8 +148,8 @@ class Attribute:
 
     @property
     def has_bins(self) -> bool:
-        """Whether its values are counted in bins, even or listed ones. Where they begin: `classes.bin_edges`."""
-        return self.bins is not None or self.edges is not None
+        """Whether its values are counted in bins: even or listed ones, or steps. Where they begin: `classes.bin_edges`."""
+        return self.bins is not None or self.edges is not None or self.step is not None
 
     @property
     def other(self) -> str | None:
@@ -187,7 +192,7 @@ class Attribute:
     @property
     def has_outer(self) -> bool:
         """Whether values beyond the bounds count as ticks of their own."""
-        return self.open and self.values is None and self.step is None
+        return self.open and self.values is None
 
     @property
     def outer(self) -> int:
@@ -201,6 +206,20 @@ class Attribute:
         return int(self.high) - int(self.low) + 1 if self.ordered.discrete else None
 
     @property
+    def steps(self) -> int:
+        """How many steps there are from the low bound to the high one."""
+        assert self.low is not None and self.high is not None and self.step is not None
+        return math.floor((self.high - self.low) / self.step * (1 + 1e-12)) + 1
+
+    def on_steps(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+        """The ticks so many steps above the low bound. Real numbers are those that the decimals of bound and step add up to: 0.3, not 0.30000000000000004."""
+        assert self.low is not None and self.step is not None
+        if self.ordered.discrete:
+            return int(self.low) + numbers * int(self.step)
+        digits = max(_digits(self.low), _digits(self.step))
+        return self.ordered.nearest(np.round(self.low + numbers * self.step, digits))
+
+    @property
     def cells(self) -> int | None:
         """How many values it has, with NULL and what is beyond its bounds; None for a continuous range without a grid."""
         extra = int(self.nullable)
@@ -208,10 +227,15 @@ class Attribute:
             return len(self.values) + int(self.open) + extra
         assert self.low is not None and self.high is not None
         extra += self.outer
-        if self.step is not None:
-            return math.floor((self.high - self.low) / self.step * (1 + 1e-12)) + 1 + extra
         if self.bins is not None:
             return (self.bins if self.count is None else min(self.bins, self.count)) + extra
         if self.edges is not None:
             return len({self.low, *self.edges}) + extra
+        if self.step is not None:
+            return self.steps + extra
         return None if self.count is None else self.count + extra
+
+
+def _digits(number: float) -> int:
+    """Decimals of a real number, as it is written; those of 1e300 are 0."""
+    return max(0, -int(Decimal(repr(float(number))).normalize().as_tuple().exponent))

@@ -26,7 +26,11 @@ NULL_SHARE, POINT_SHARE = 0.01, 1e-4
 """Base measure of NULL and of a single point, as a share of a continuous attribute's length: they have none by themselves. Larger: more of
 the weight that nothing was measured about goes to them."""
 
+MAX_EXACT = 2.0**52
+"""Up to here real numbers count one by one."""
+
 Ints = npt.NDArray[np.int32]
+Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,12 +76,7 @@ class Pieces:
             known = np.ones(self.known)
             known[self.is_outer] = POINT_SHARE * len(attribute.values)
             return self._with_null(known, 1.0)
-        if attribute.step is not None:
-            return np.ones(len(self))
-        if attribute.edges is not None:
-            known = self._bins_covered()
-        else:
-            known = (self.highs - self.lows + int(attribute.ordered.discrete)).astype(np.float64)
+        known = self._bins_covered() if attribute.edges is not None else self.lengths.copy()
         null = 1.0 if attribute.ordered.discrete and self.listed else NULL_SHARE * (known.sum() or 1.0)
         known[self.is_outer] = POINT_SHARE * (known.sum() or 1.0)
         return self._with_null(known, null)
@@ -94,6 +93,12 @@ class Pieces:
             last = int(np.searchsorted(self.lows, high, side="right")) - 1
             covered[last] = bins[-1] - np.interp(self.lows[last], ends[:-1], bins[:-1])
         return covered
+
+    @cached_property
+    def lengths(self) -> Floats:
+        """How long each piece with bounds is: its number of values, or its length where they cannot be counted."""
+        lengths: Floats = self.highs.astype(np.float64) - self.lows + int(self.attribute.ordered.discrete)
+        return lengths
 
     @cached_property
     def is_outer(self) -> npt.NDArray[np.bool_]:
@@ -119,7 +124,7 @@ class Pieces:
     def listed(self) -> bool:
         """Every piece is a single value of the domain."""
         attribute = self.attribute
-        return attribute.values is not None or attribute.step is not None or bool((self.lows == self.highs).all())
+        return attribute.values is not None or bool((self.lows == self.highs).all())
 
     def values(self) -> pa.Array:
         """A value of each piece, as text or in the attribute's own type, NULL last."""
@@ -149,11 +154,9 @@ class Pieces:
             return self.values().take(pa.array(pieces))
         return self._shown(pieces, self._inside(pieces, generator))
 
-    def draw(self, pieces: npt.NDArray[np.intp], generator: np.random.Generator) -> pa.Array:
-        """A value of each of some pieces, every value of a piece equally likely. What lies beyond a bound is shown as the bound."""
-        if self.attribute.values is not None:
-            return self.values().take(pa.array(pieces))
-        ticks = np.clip(self._inside(pieces, generator), self.attribute.low, self.attribute.high)
+    def draw(self, pieces: npt.NDArray[np.intp], slopes: Floats, generator: np.random.Generator) -> pa.Array:
+        """A value of each of some pieces with bounds, with slopes as `Classes.slopes` has them. What lies beyond a bound is shown as the bound."""
+        ticks = np.clip(self._inside(pieces, generator, slopes), self.attribute.low, self.attribute.high)
         return self._shown(pieces, ticks)
 
     def _shown(self, pieces: npt.NDArray[np.intp], ticks: npt.NDArray[Any]) -> pa.Array:
@@ -161,17 +164,36 @@ class Pieces:
         rows = pa.array(np.arange(len(pieces)), mask=pieces >= self.known)
         return pa.array(self.attribute.ordered.arrow(ticks)).take(rows)
 
-    def _inside(self, pieces: npt.NDArray[np.intp], generator: np.random.Generator) -> npt.NDArray[Any]:
-        """A tick of each of some pieces with bounds; of the NULL piece any."""
+    def _inside(
+        self, pieces: npt.NDArray[np.intp], generator: np.random.Generator, slopes: Floats | None = None
+    ) -> npt.NDArray[Any]:
+        """A tick of each of some pieces with bounds, all equally likely without slopes; of the NULL piece any."""
         attribute = self.attribute
         inside = np.minimum(pieces, self.known - 1)
         if self.listed:
             return self.points[inside]
-        lows, highs = self.lows[inside], self.highs[inside]
+        lows, highs, shares = self.lows[inside], self.highs[inside], generator.random(len(pieces))
+        if slopes is not None:
+            shares = _sloped(shares, slopes[inside])
         if attribute.ordered.discrete:
-            return generator.integers(lows, highs, endpoint=True)
-        inside_each = lows + (highs - lows) * generator.random(len(pieces))
-        return np.asarray(np.clip(attribute.ordered.nearest(inside_each), lows, highs))
+            # Of a range wider than a real number has digits, any tick.
+            is_wide = self.lengths[inside] > MAX_EXACT
+            ticks = lows + np.floor(shares * np.where(is_wide, 1, self.lengths[inside])).astype(np.int64)
+            if is_wide.any():
+                ticks = np.where(is_wide, generator.integers(lows, highs, endpoint=True), ticks)
+        else:
+            ticks = attribute.ordered.nearest(lows + (highs - lows) * shares)
+        return np.asarray(np.clip(self._on_steps(ticks, lows, highs), lows, highs))
+
+    def _on_steps(self, ticks: npt.NDArray[Any], lows: npt.NDArray[Any], highs: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """The step below each of some ticks, or the first one inside its piece; the tick itself where no step is inside."""
+        attribute = self.attribute
+        if attribute.step is None:
+            return ticks
+        low, step = attribute.low, attribute.step
+        first, last = np.ceil((lows - low) / step - 1e-9), np.floor((highs - low) / step + 1e-9)
+        number = np.clip(np.floor((ticks - low) / step), first, last)
+        return np.where(first <= last, attribute.on_steps(number.astype(np.int64)), ticks)
 
     def label(self, piece: int) -> str | None:
         """The group_by cell of a piece in words: its value, or the bounds of its bin or interval; None for NULL."""
@@ -260,6 +282,24 @@ class Classes:
         known = np.interp(finer.highs + extra, begins, below) - np.interp(finer.lows, begins, below)
         return np.append(known, self.weights[-1]) if own.attribute.nullable else known
 
+    def slopes(self, rows: Floats) -> Floats:
+        """How steeply the rows of each piece with bounds rise through it, by those of its neighbours: from -2, where its end has none, to 2, where its beginning has none.
+
+        `rows` are those of each class. The density changes as little as it does to either side; a piece that is higher or lower than both neighbours is even.
+        """
+        own = self.pieces
+        out, inside = np.zeros(own.known), np.flatnonzero(~own.is_outer & (own.lengths > 0))
+        if len(inside) < 2:
+            return out
+        lengths, codes = own.lengths[inside], self.codes[inside]
+        shares = self.densities[inside] / np.maximum(np.bincount(self.codes, self.densities, self.count)[codes], 1e-300)
+        density = rows[codes] * shares / lengths
+        rises = np.diff(density) / np.diff(own.lows[inside] + lengths / 2)
+        before, after = np.append(rises[0], rises), np.append(rises, rises[-1])
+        rise = np.where(before * after > 0, np.sign(before) * np.minimum(np.abs(before), np.abs(after)), 0.0)
+        out[inside] = np.clip(np.divide(rise * lengths, density, out=np.zeros_like(density), where=density > 0), -2, 2)
+        return out
+
     @cached_property
     def representatives(self) -> npt.NDArray[np.intp]:
         """The first piece of each class."""
@@ -291,15 +331,21 @@ class Classes:
         )
 
 
+def _sloped(shares: Floats, slopes: Floats) -> Floats:
+    """Numbers with the density 1 + slope * (x - 1/2) between 0 and 1, from numbers that are even there."""
+    start = 1 - slopes / 2
+    return 2 * shares / (start + np.sqrt(start**2 + 2 * slopes * shares))
+
+
 def is_long(attribute: Attribute) -> bool:
     """Whether the values of an attribute are not pieces of their own: they lie in bins, or are too many."""
-    if attribute.values is not None or attribute.step is not None:
+    if attribute.values is not None:
         return False
     return attribute.has_bins or attribute.cells is None or attribute.cells > MAX_VALUES
 
 
 def value_pieces(attribute: Attribute, cuts: Iterable[Tick] = (), begins: Iterable[Tick] = ()) -> Pieces:
-    """Every value, step or bin its own piece; `cuts` and `begins` matter to bins only."""
+    """Every value or bin its own piece; `cuts` and `begins` matter to bins only."""
     count = attribute.cells
     if count is None or count > MAX_VALUES:
         many = "endlessly many values" if count is None else f"{count:,} values"
@@ -314,9 +360,7 @@ def value_pieces(attribute: Attribute, cuts: Iterable[Tick] = (), begins: Iterab
     scale = attribute.ordered
     if attribute.has_bins:
         return _between(attribute, cuts, bin_edges(attribute), begins)
-    step = attribute.step or 1
-    points = attribute.least + np.arange(count - int(attribute.nullable)) * step
-    points = scale.nearest(np.minimum(points, attribute.most))
+    points = scale.nearest(attribute.least + np.arange(count - int(attribute.nullable)))
     return Pieces(attribute, points, piece_ends(attribute, points), points, np.arange(count, dtype=np.int32))
 
 
@@ -327,16 +371,18 @@ def cut_pieces(attribute: Attribute, cuts: Iterable[Tick], begins: Iterable[Tick
 
 
 def bin_edges(attribute: Attribute) -> list[Tick]:
-    """Where the bins of an attribute begin, even or listed ones; the first at its lower bound."""
+    """Where the bins of an attribute begin, even or listed ones, or steps; the first at its lower bound."""
     assert attribute.has_bins and attribute.low is not None
-    return (
-        even_edges(attribute, attribute.bins) if attribute.bins else sorted({attribute.low, *(attribute.edges or ())})
-    )
+    if attribute.bins is not None:
+        return even_edges(attribute, attribute.bins)
+    if attribute.edges is not None:
+        return sorted({attribute.low, *attribute.edges})
+    return sorted(set(attribute.on_steps(np.arange(attribute.steps)).tolist()))
 
 
 def part_edges(attribute: Attribute, most: int) -> list[Tick]:
     """Where parts of a range begin, at most so many: its bins, neighbours joined if they are more, or even parts."""
-    if attribute.edges is None:
+    if attribute.bins is not None or not attribute.has_bins:
         return even_edges(attribute, min(most, attribute.bins or most))
     edges = bin_edges(attribute)
     parts = min(most, len(edges))

@@ -94,7 +94,8 @@ class Figure:
 class Outcome:
     """The state sums to `total`: the public constant, or the estimate from all of `steps`. `told` are the details, by attribute; `certificate` says how far off answers are.
 
-    `bounds` are, by query of the problem, what selections tell of its error: the sum over its cells, in parts of its bound.
+    `bounds` are, by query of the problem, what selections tell of its error: the sum over its cells, in parts of its bound. `units` are how many units have as
+    many rows as are used, and how many have more.
     """
 
     state: Grouped
@@ -103,6 +104,7 @@ class Outcome:
     told: Mapping[str, Told] = field(default_factory=dict)
     certificate: Sequence[Figure] = ()
     bounds: Floats | None = None
+    units: Measurement | None = None
 
     def count(self, *purposes: Purpose) -> int:
         """How many steps had one of these purposes."""

@@ -42,12 +42,11 @@ class Cut:
         first = np.append(0, np.flatnonzero(~is_same) + 1)
         lows, ends = pieces.lows[inside][first], pieces.highs[inside][np.append(first[1:], len(inside)) - 1]
         begins = tuple(attribute.text(low) for low in lows.tolist())
-        is_single = attribute.step is not None and len(first) == len(inside)
         return cls(
             attribute=attribute,
             begins=begins,
             groups=len(first),
-            draws=not is_single and bool((lows != ends).any()),
+            draws=bool((lows != ends).any()),
         )
 
     def as_json(self) -> dict[str, Any]:

@@ -37,7 +37,7 @@ from mwem_sql.mwem.loop import mwem
 from mwem_sql.mwem.problem import Outcome
 from mwem_sql.private import engine
 from mwem_sql.private.engines.protocol import Snapshot
-from mwem_sql.private.kernel import Kernel, Measurement
+from mwem_sql.private.kernel import Kernel
 from mwem_sql.private.noise import OpenDPNoise, SeededNoise
 from mwem_sql.releases import beyond, bounds, grade, left_out, measurements, notes, reuse, store
 from mwem_sql.releases.plan import Plan, make_plan
@@ -168,7 +168,7 @@ def _unit_column(relation: relations.Relation, request: Request) -> str:
 def _run_and_store(
     session: Session, request: Request, plan: Plan, held: engine.Held, *, output: Name, marks: Mapping[str, str]
 ) -> dict[str, Any]:
-    outcome, units = _run(session, request, plan, held)
+    outcome = _run(session, request, plan, held)
     compiled, state = plan.compiled, outcome.state.state
     # What no measurement told apart is not told apart in what is stored.
     classes = {name: own.merged(outcome.state.grids[name].groups) for name, own in compiled.classes.items()}
@@ -184,7 +184,7 @@ def _run_and_store(
         "queries": len(compiled.queries), "attributes": len(compiled.classes), "cells": state.cells,
         "total": outcome.total, "total_is_public": request.total is not None, "unit": request.unit,
         "rows_per_unit": request.rows_per_unit, "private": request.seed is None,
-        **bounds.facts(known, compiled, plan.problem, outcome), **left_out.facts(units),
+        **bounds.facts(known, compiled, plan.problem, outcome), **left_out.facts(outcome.units),
         "domain": json.dumps(_published(compiled).to_json()), "grid": json.dumps(store.classes_to_json(classes)),
     }  # fmt: skip
     say(News(request.table, "rows"))
@@ -206,12 +206,11 @@ def _run_and_store(
     return facts | {"release": release, "beyond": off}
 
 
-def _run(session: Session, request: Request, plan: Plan, held: engine.Held) -> tuple[Outcome, Measurement | None]:
+def _run(session: Session, request: Request, plan: Plan, held: engine.Held) -> Outcome:
     """The private part: true answers into the kernel, and the loop on top of it.
 
     Privacy:
-        The debit has been committed. Only what the kernels' select, measure and certify produced leaves: the outcome, and how many units have more
-        rows than are used.
+        The debit has been committed. Only the outcome leaves, which the kernels' select, measure and certify produced.
     """
     accountant = plan.split.accountant()
     noise = OpenDPNoise() if request.seed is None else SeededNoise(request.seed)
@@ -228,14 +227,15 @@ def _run(session: Session, request: Request, plan: Plan, held: engine.Held) -> t
 
     with frozen():
         outcome = mwem(kernel, plan.problem, plan.split, told)
-    cut = of_units.measure(0, plan.split.units) if of_units is not None else None
+    if of_units is not None:
+        outcome = replace(outcome, units=of_units.measure(0, plan.split.units))
     accountant.settle()
     if outcome.count("again"):
         _log.info(
             "%d of %d rounds measured again what is in the model: no other query is left that fits max_cells (%d)",
             outcome.count("again"), outcome.count("round", "again"), request.max_cells,
         )  # fmt: skip
-    return outcome, cut
+    return outcome
 
 
 def _published(compiled: Compiled) -> Domain:

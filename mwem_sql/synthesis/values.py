@@ -1,4 +1,4 @@
-"""From class codes to values: each synthetic row gets a value of its class, as was measured of the class's pieces; every value of a piece is equally likely."""
+"""From class codes to values: each synthetic row gets a value of its class, as was measured of the class's pieces; inside a piece the density rises or falls towards its neighbours'."""
 
 from __future__ import annotations
 
@@ -44,18 +44,19 @@ def uniform_choice(sizes: Floats, count: int, generator: np.random.Generator) ->
 def _batches(
     state: State | Mixture, classes: Mapping[str, Classes], rows: int, generator: np.random.Generator
 ) -> Iterator[pa.RecordBatch]:
+    slopes = {name: own.slopes(state.marginal([name])) for name, own in classes.items() if own.attribute.values is None}
     for codes in draw_codes(state, rows, generator):
-        arrays = [_values(own, codes.pop(name), generator) for name, own in classes.items()]
+        arrays = [_values(own, codes.pop(name), slopes.get(name), generator) for name, own in classes.items()]
         yield pa.record_batch(arrays, names=[f"c{number}" for number in range(len(arrays))])
 
 
-def _values(classes: Classes, codes: Codes, generator: np.random.Generator) -> pa.Array:
-    drawn, pieces = _pieces(classes, codes, generator), classes.pieces
-    listed = classes.attribute.values
+def _values(classes: Classes, codes: Codes, slopes: Floats | None, generator: np.random.Generator) -> pa.Array:
+    drawn, listed = _pieces(classes, codes, generator), classes.attribute.values
     if listed is None:
-        return pieces.draw(drawn, generator)
+        assert slopes is not None
+        return classes.pieces.draw(drawn, slopes, generator)
     # NULL, and what is off the list.
-    unknown = drawn >= len(listed) if len(listed) < len(pieces) else None
+    unknown = drawn >= len(listed) if len(listed) < len(classes.pieces) else None
     if classes.attribute.type == "BOOLEAN":
         return pa.array(np.array([*(text == "true" for text in listed), False, False])[drawn], mask=unknown)
     # Each text is sent once and not with every row.

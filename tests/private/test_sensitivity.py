@@ -117,7 +117,7 @@ def test_neighbours_move_scores_and_answers_by_no_more_than_the_noise_is_made_fo
             spy = Spy()
             count = len(plan.pushdown.cells)
             kernel = Kernel(
-                engine.true_answers(con.cursor(), plan.pushdown),
+                plan.pushdown.apart(engine.true_answers(con.cursor(), plan.pushdown))[0],
                 plan.pushdown.cells,
                 Accountant("pure", Fraction(100)),
                 spy,

@@ -243,7 +243,7 @@ def test_a_question_about_another_attribute_is_refused(passengers: Connection) -
 def test_arrow_has_the_columns(passengers: Connection) -> None:
     release = mwem_sql.release(passengers, "passengers", Workload(ASKED), 1, seed=5)
     schema = release.answer(Workload(ASKED)).schema
-    assert schema.names == ["query", "name", "cell", "answer", "low", "high", "measured"]
+    assert schema.names == ["query", "name", "cell", "answer", "low", "high", "measured", "note"]
     assert schema.field("low").type == pa.float64()
 
 
