@@ -213,11 +213,11 @@ class Attribute:
 
     def on_steps(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
         """The ticks so many steps above the low bound. Real numbers are those that the decimals of bound and step add up to: 0.3, not 0.30000000000000004."""
-        assert self.low is not None and self.step is not None
+        assert self.low is not None and self.high is not None and self.step is not None
         if self.ordered.discrete:
             return int(self.low) + numbers * int(self.step)
         digits = max(_digits(self.low), _digits(self.step))
-        return self.ordered.nearest(np.round(self.low + numbers * self.step, digits))
+        return self.ordered.nearest(np.minimum(np.round(self.low + numbers * self.step, digits), self.high))
 
     @property
     def cells(self) -> int | None:

@@ -289,7 +289,7 @@ class Classes:
         """
         own = self.pieces
         out, inside = np.zeros(own.known), np.flatnonzero(~own.is_outer & (own.lengths > 0))
-        if len(inside) < 2:
+        if len(inside) < 3:  # two pieces show no trend
             return out
         lengths, codes = own.lengths[inside], self.codes[inside]
         shares = self.densities[inside] / np.maximum(np.bincount(self.codes, self.densities, self.count)[codes], 1e-300)

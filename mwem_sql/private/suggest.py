@@ -212,9 +212,9 @@ class _Suggester:
     def _bounded(self, column: Values, scale: Scale, span: Span, draft: Suggestion) -> Suggestion:
         """Round bounds, and how the range between them is cut."""
         words = _in_words(column, scale, span)
-        is_whole = span.is_whole and scale.family in {"real", "decimal"}
+        is_whole, own = span.is_whole and scale.family in {"real", "decimal"}, scale
+        unit = 10**own.digits
         if is_whole:  # in a type that has others
-            unit = 10**scale.digits
             scale, span = _whole(), replace(span, low=int(span.low) // unit, high=int(span.high) // unit)
         at_low, at_high = self._facts.having(column, span.texts)
         low, high = round_numbers.outwards(
@@ -227,13 +227,17 @@ class _Suggester:
             low, high = (span.low if at_low >= many else low), (span.high if at_high >= many else high)
         draft = replace(draft, low=round_numbers.text(scale, low), high=round_numbers.text(scale, high))
         parts = round_numbers.bins(scale, low, high)
-        if parts is None and is_whole:
-            return replace(draft, step="1", reason=f"{words}; step 1")
-        if parts is None:
-            return replace(draft, reason=f"{words}; each is a value of its own")
+        if parts is None and is_whole and (high - low < LISTED_NUMBERS or not self._has_views):
+            numbers = range(int(low), int(high) + 1)
+            listed = [own.text(float(number) if own.family == "real" else number * unit) for number in numbers]
+            reason = f"{words}; an open list of them"
+            note = _LIST + draft.note.removeprefix(_BOUNDS)
+            return replace(draft, low=None, high=None, values=listed, open=True, reason=reason, note=note)
         if is_whole and self._has_views:
             words += ", which the view reads as BIGINT"
             draft = replace(draft, read_as=try_cast(column.value.copy(), scale.type).sql("duckdb"))
+        if parts is None:
+            return replace(draft, reason=f"{words}; each is a value of its own")
         even = replace(draft, bins=parts, reason=f"{words}; {parts} equal bins" if parts > 1 else f"{words}; one bin")
         if span.rows < FEWEST_CUT or parts == 1 or span.low > most or span.high < least:
             return even

@@ -70,7 +70,18 @@ def test_cuts_at_the_ends() -> None:
 def test_steps_and_bins_of_whole_numbers(low: int, width: int, size: int) -> None:
     stepped = value_pieces(whole(low, low + width, step=size))
     check_cover(stepped)
-    assert stepped.points.tolist() == list(range(low, low + width + 1, size))
+    assert stepped.lows.tolist() == list(range(low, low + width + 1, size))
+    both = value_pieces(whole(low, low + width, step=size, bins=4))
+    drawn = both.draw(np.arange(len(both)).repeat(9), np.zeros(len(both)), np.random.default_rng(1)).to_numpy()
+    inside = [
+        piece
+        for piece in range(len(both))
+        if any(both.lows[piece] <= tick <= both.highs[piece] for tick in stepped.lows)
+    ]
+    for piece in range(len(both)):
+        own = drawn[9 * piece : 9 * piece + 9]
+        assert (both.lows[piece] <= own).all() and (own <= both.highs[piece]).all()
+        assert piece not in inside or ((own - low) % size == 0).all()
     assert stepped.bins.tolist() == list(range(len(stepped)))
     binned = value_pieces(whole(low, low + width, bins=size), [low + 3, low + width])
     check_cover(binned)

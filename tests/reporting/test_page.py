@@ -95,7 +95,10 @@ def test_the_worst_is_on_top_of_a_comparison(con: Connection) -> None:
         ({}, "can be at most 62% sure"),
         ({"delta": 1e-9}, "fail with a probability of at most 1e-09"),
         ({"unit": "person", "rows_per_unit": 3}, "all rows of any one person"),
-        ({"unit": "person", "rows_per_unit": 3}, "At most 3 rows of each person were used:"),
+        (
+            {"unit": "person", "rows_per_unit": 3},
+            "At most 3 rows of each person were used, and all counts are of these rows: ",
+        ),
         ({"epsilon": 1000.0}, "promises next to nothing"),
         ({"total_is_public": True}, "The number of rows was given as a public number."),
     ],

@@ -48,7 +48,7 @@ def test_an_average_has_its_states_in_front(con: Connection) -> None:
 def test_answers_are_those_of_sql(con: Connection) -> None:
     made = mwem_sql.release(con, "people", "workload", 1, rounds=3)
     found = made.answer("workload")
-    assert found.schema.names == ["query", "name", "cell", "answer", "low", "high", "measured"]
+    assert found.schema.names == ["query", "name", "cell", "answer", "low", "high", "measured", "note"]
     assert list(found.to_pydict().values()) == [
         list(column)
         for column in zip(*con.execute("FROM mwem_answer('people_synthetic', workload)").fetchall(), strict=True)
