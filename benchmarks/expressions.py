@@ -69,7 +69,7 @@ def tables(data: Path) -> Iterator[Table]:
         yield Table("adult", adult, ("age", "fnlwgt", "hours-per-week"), texts=("workclass", "marital-status"))
         for name in ("ma2019", "tx2019"):
             read = f"read_csv('{data}/acs/{name}.csv', nullstr := 'N', sample_size := -1)"
-            people = f"SELECT AGEP, PINCP::INTEGER AS PINCP, POVPIP, RAC1P::VARCHAR AS RAC1P, coalesce(MSP::VARCHAR, 'N') AS MSP FROM {read}"
+            people = f"SELECT AGEP, PINCP::INTEGER AS PINCP, POVPIP, RAC1P::VARCHAR AS RAC1P, 'm' || coalesce(MSP::VARCHAR, 'N') AS MSP FROM {read}"
             yield Table(name, people, ("AGEP", "PINCP", "POVPIP"), texts=("MSP",))
 
 
