@@ -6,6 +6,7 @@ text an expression makes is bounded beforehand, so that none exhausts memory or 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import inf
 from typing import TypeVar
@@ -34,26 +35,39 @@ _CLOSE = """SET enable_external_access = false; SET autoload_known_extensions = 
     SET python_enable_replacements = false; SET lock_configuration = true"""
 
 
+_MOST_KEPT = 2  # instances that wait for the next call, of each combination of settings: to open one takes as long as to compile a small workload
+_MOST_ROWS = 100_000  # of a table after which an instance is closed, so that its memory comes back
+
+_Settings = tuple[tuple[str, str], ...]
+_IDLE: dict[_Settings, list[duckdb.DuckDBPyConnection]] = {}
+"""Instances without a table that no call has. A process that was forked has none: they are the parent's."""
+os.register_at_fork(after_in_child=_IDLE.clear)
+
+
 class Sandbox:
     """A private in-memory DuckDB. Errors it raises are DuckDB's and quote public text only."""
 
     def __init__(self, settings: Mapping[str, object] | None = None) -> None:
-        self._con = calls.track(duckdb.connect(":memory:", config={"threads": 1, "temp_directory": ""}))
+        given = {name: value for name, value in (settings or {}).items() if name in MEANINGFUL_SETTINGS}
+        self._settings: _Settings = tuple(sorted((name, repr(value)) for name, value in given.items()))
+        self._con = calls.track(_taken(self._settings) or _opened(given))
         self._rows: dict[str, int] = {}
         self._longest: dict[str, dict[str, float]] = {}
         # Whether equal texts are more than identical ones.
         self.collates = bool((settings or {}).get("default_collation"))
-        for name, value in (settings or {}).items():
-            if name in MEANINGFUL_SETTINGS:
-                item = exp.SetItem(this=exp.EQ(this=exp.to_identifier(name), expression=exp.convert(value)))
-                self._con.execute(exp.Set(expressions=[item]).sql("duckdb"))
-        self._con.execute(_CLOSE)
 
     def __enter__(self) -> Sandbox:  # noqa: PYI034  Self is not in Python 3.10
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._con.close()
+    def __exit__(self, error: object, *_: object) -> None:
+        """Keep the instance for the next call, without its tables; close it if something failed, or was large."""
+        kept = _IDLE.setdefault(self._settings, [])
+        if error is not None or len(kept) >= _MOST_KEPT or max(self._rows.values(), default=0) > _MOST_ROWS:
+            self._con.close()
+            return
+        for table in self._rows:
+            self._con.execute(f"DROP TABLE {exp.to_identifier(table, quoted=True).sql('duckdb')}")
+        kept.append(self._con)
 
     def row(self, expressions: Sequence[exp.Expr | str]) -> list[object]:
         """Constant expressions, evaluated."""
@@ -108,6 +122,22 @@ class Sandbox:
             ]
             out.extend(pa.concat_tables(slices).columns)
         return out
+
+
+def _taken(settings: _Settings) -> duckdb.DuckDBPyConnection | None:
+    try:
+        return _IDLE.get(settings, []).pop()
+    except IndexError:
+        return None
+
+
+def _opened(settings: Mapping[str, object]) -> duckdb.DuckDBPyConnection:
+    con = duckdb.connect(":memory:", config={"threads": 1, "temp_directory": ""})
+    for name, value in settings.items():
+        item = exp.SetItem(this=exp.EQ(this=exp.to_identifier(name), expression=exp.convert(value)))
+        con.execute(exp.Set(expressions=[item]).sql("duckdb"))
+    con.execute(_CLOSE)
+    return con
 
 
 def batches(items: Iterable[Item], size: Callable[[Item], int], most: int) -> Iterator[list[Item]]:

@@ -68,7 +68,7 @@ def _look(con: duckdb.DuckDBPyConnection, queries: list[dict[str, str]]) -> int 
     return int(engine.true_answers(con.cursor(), plan.pushdown).max())
 
 
-@pytest.mark.parametrize("kind", sampled(COLUMNS, 4))
+@pytest.mark.parametrize("kind", sampled(COLUMNS, 2))
 def test_columns_of_odd_types(con: duckdb.DuckDBPyConnection, kind: str) -> None:
     if not _made(con, kind):
         pytest.skip("this version of DuckDB has no such type, or not that value of it")

@@ -115,6 +115,7 @@ def test_the_demo_passes_a_refusal_on(capsys: pytest.CaptureFixture[str]) -> Non
     assert "Traceback" not in err
 
 
+@pytest.mark.thorough
 def test_ctrl_c_during_a_release_ends_the_demo() -> None:
     with subprocess.Popen(
         [*COMMAND, "demo", "--rows", "5000"],

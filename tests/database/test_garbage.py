@@ -60,7 +60,7 @@ def test_no_query_outlives_its_call(con: duckdb.DuckDBPyConnection, call: str) -
         gc.enable()
 
 
-@pytest.mark.parametrize("releases", [8, pytest.param(30, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("releases", [5, pytest.param(30, marks=pytest.mark.thorough)])
 def test_releases_do_not_pile_up(con: duckdb.DuckDBPyConnection, releases: int) -> None:
     """Statements are trees whose nodes know their parents; of all releases at most as many are there as a quarter of all objects."""
     counts = []

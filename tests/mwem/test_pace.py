@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 import oracle
 import pytest
+from chance import sampled
 from conftest import flat
 from loops import (
     GAUSSIAN,
@@ -35,9 +36,9 @@ from mwem_sql.private.kernel import Kernel
 from mwem_sql.private.noise import SeededNoise
 
 
-@pytest.mark.parametrize("budget", [PURE, GAUSSIAN], ids=["pure", "zcdp"])
-@pytest.mark.parametrize("total", [None, 4000.0])
-@pytest.mark.parametrize("histogram", [False, True])
+@pytest.mark.parametrize(
+    ("budget", "total", "histogram"), sampled(itertools.product([PURE, GAUSSIAN], [None, 4000.0], [False, True]), 3)
+)
 def test_first_marginals_come_first_and_tell_the_total(budget: Budget, total: float | None, histogram: bool) -> None:
     shape = {"a": 4, "b": 5, "c": 2}
     problem = first_of(

@@ -63,7 +63,9 @@ COLUMNS = ("a", "b", "c", "d", "e")
 SURE = 0.99
 
 
-@pytest.mark.parametrize("releases", [6, pytest.param(20, marks=pytest.mark.campaign)])
+@pytest.mark.parametrize(
+    "releases", [3, pytest.param(6, marks=pytest.mark.thorough), pytest.param(20, marks=pytest.mark.campaign)]
+)
 def test_intervals_hold_over_releases(releases: int) -> None:
     """Noise of columns that are asked apart is independent, and so is that of releases: misses are no more than chance allows."""
     listed = ", ".join(f"{name} INTEGER NOT NULL CHECK ({name} BETWEEN 0 AND 29)" for name in COLUMNS)

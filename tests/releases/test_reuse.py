@@ -49,7 +49,7 @@ def test_the_same_request_from_sql_and_python_is_one(con: Connection, entries: E
             "DROP TABLE people; DROP TABLE people_synthetic",
             "DROP TABLE people_synthetic; CREATE SCHEMA people_synthetic",
         ],
-        4,
+        2,
     ),
 )
 def test_a_stored_release_is_free_whatever_happened(con: Connection, entries: Entries, change: str) -> None:

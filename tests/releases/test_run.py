@@ -267,7 +267,7 @@ def test_a_private_view_over_a_file(con: Connection, tmp_path: Path) -> None:
             ("0.9", {"unit": "age", "rows_per_unit": 5, "rounds": 2}),
             ("1e-3", {"seed": 1, "rounds": 2}),
         ],
-        5,
+        3,
     ),
 )
 def test_the_maps_stay_within_epsilon(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from chance import sampled
 from conftest import Connection
 
 import mwem_sql
@@ -45,7 +46,7 @@ def distance(con: Connection, condition: str, rows: str) -> float:
 
 
 @pytest.mark.parametrize("cells", [sample.MAX_CELLS, 0], ids=["restricted", "rejected"])
-@pytest.mark.parametrize("condition", CONDITIONS)
+@pytest.mark.parametrize("condition", sampled(CONDITIONS, 3))
 def test_rows_of_one_kind_are_as_the_model_says(
     released: Connection, monkeypatch: pytest.MonkeyPatch, condition: str, cells: int
 ) -> None:

@@ -60,6 +60,7 @@ def test_a_database_answers_questions(made: Connection, tmp_path: Path) -> None:
         assert con.execute("SELECT comment FROM duckdb_tables() WHERE table_name = 'people_synthetic'").fetchall()[0][0]
 
 
+@pytest.mark.thorough
 def test_a_database_plans_the_next_request(made: Connection, tmp_path: Path) -> None:
     """What follows from the domain is what the curator's plan says; the table and its cap are not there."""
     mwem_sql.export(made, "people_synthetic", tmp_path / "r.duckdb")

@@ -124,6 +124,7 @@ def test_there_are_many_and_each_counts_some_and_not_all(expected: list[int]) ->
     assert all(0 < count < 3000 for count in expected), dict(zip(PASTED, expected, strict=True))
 
 
+@pytest.mark.thorough
 def test_a_pasted_workload_is_compiled_exactly_and_released(con: Connection, expected: list[int]) -> None:
     epsilon, rounds = 1_000_000, len(PASTED)
     con.execute("FROM mwem_release('people', pasted, ?, rounds := ?, total := 3000)", [epsilon, rounds]).fetchall()

@@ -135,7 +135,7 @@ CALLS = (
 
 
 # By default each call has a few of the values, others than the call before.
-@pytest.mark.parametrize("step", [6, pytest.param(1, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("step", [12, pytest.param(1, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("call", CALLS)
 def test_whatever_an_argument_is_the_answer_is_ours(asked: Connection, call: str, step: int) -> None:
     """No argument leads to an exception that nobody foresaw, or to one of DuckDB's without a hint."""

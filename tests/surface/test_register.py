@@ -99,6 +99,7 @@ def test_the_connection_that_registered_is_closed_while_another_goes_on(tmp_path
     assert done.stdout.split() == ["a.main.people_synthetic", "[(True,)]"]
 
 
+@pytest.mark.thorough
 def test_a_connection_left_open_at_exit_is_no_leak(tmp_path: Path) -> None:
     done = python(
         """
@@ -192,7 +193,7 @@ def test_threads_with_cursors_of_their_own(
         ("SELECT * FROM {} WHERE rows > 0 AND epsilon < 2 ORDER BY seconds", 1), ("SELECT (SELECT rows FROM {}) FROM range(9)", 1),
         ("WITH r AS MATERIALIZED (FROM {}) SELECT * FROM r a, r b", 1), ("FROM {0} UNION ALL FROM {0}", 2),
         ("EXPLAIN CALL {}", 0), ("EXPLAIN FROM {}", 0), ("DESCRIBE FROM {}", 0), ("CREATE VIEW v AS FROM {}", 0), ("PREPARE p AS FROM {}", 0),
-    ], 8),
+    ], 4),
 )  # fmt: skip
 def test_how_often_a_statement_runs_it(
     con: Connection, monkeypatch: pytest.MonkeyPatch, statement: str, runs: int
