@@ -22,7 +22,7 @@ from mwem_sql.domains.classes import MAX_VALUES, is_long
 from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import MwemError
 
-COUNTED: Final = 1_000_000
+COUNTED: Final = 2**22
 """Values of a column that are all looked at. More: each expression takes longer; fewer: more is left to samples."""
 SAMPLES: Final = (2**16, 2**20)
 """Values of a longer column that are looked at, at first, and where as many others show that these were too few."""

@@ -21,6 +21,7 @@ from mwem_sql.domains.classes import Pieces
 from mwem_sql.errors import PredicateError
 
 _DECADES: Final = 19  # powers of ten beyond a bound at which a condition is looked at
+_BESIDE: Final = 8  # values between two of them, and right beside the bound
 
 Key = tuple[str, str]
 Flags = npt.NDArray[np.bool_]
@@ -107,7 +108,13 @@ def _beyond(own: Pieces, piece: int) -> npt.NDArray[Any]:
     is_below = own.highs[piece] < attribute.low
     start, end = (attribute.least, scale.limits[0]) if is_below else (attribute.most, scale.limits[1])
     kind = np.int64 if scale.discrete else np.float64
-    away = np.array([10**k for k in range(_DECADES)], dtype=kind) * (-1 if is_below else 1)
+    # Beside each power of ten some others: of powers alone, all are even, and end in 0.
+    beside = np.random.default_rng(0).integers(1, 1000, (_DECADES, _BESIDE))
+    powers = np.array([10**k for k in range(_DECADES)], dtype=kind)
+    away = np.concatenate(
+        [powers, np.arange(1, _BESIDE), (powers[:-1, None] * (1 + beside[:-1] / 111)).ravel().astype(kind)]
+    )
+    away = away * (-1 if is_below else 1)
     inside = [tick for tick in (start + away).tolist() if min(start, end) <= tick <= max(start, end)]
     return np.array([start, *inside, end], dtype=kind)
 

@@ -297,7 +297,8 @@ class Classes:
         rises = np.diff(density) / np.diff(own.lows[inside] + lengths / 2)
         before, after = np.append(rises[0], rises), np.append(rises, rises[-1])
         rise = np.where(before * after > 0, np.sign(before) * np.minimum(np.abs(before), np.abs(after)), 0.0)
-        out[inside] = np.clip(np.divide(rise * lengths, density, out=np.zeros_like(density), where=density > 0), -2, 2)
+        limited = np.clip(rise * lengths, -2 * density, 2 * density)
+        out[inside] = np.divide(limited, density, out=np.zeros_like(density), where=density > 0)
         return out
 
     @cached_property

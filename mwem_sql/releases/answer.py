@@ -6,11 +6,13 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from mwem_sql.compiler.blocks import CompiledQuery
 from mwem_sql.compiler.pipeline import Compiled, compile_workload
 from mwem_sql.compiler.sense import check_constants
 from mwem_sql.database import dialect
@@ -35,7 +37,7 @@ from mwem_sql.queries.answers import answer_all
 from mwem_sql.queries.arrays import Floats
 from mwem_sql.queries.linear import LinearQuery
 from mwem_sql.queries.marginals import shares_within, spread
-from mwem_sql.releases import left_out, store
+from mwem_sql.releases import beyond, left_out, store
 from mwem_sql.releases.bounds import Assured
 from mwem_sql.releases.intervals import Intervals, Judge, unknown
 from mwem_sql.releases.known import Known
@@ -136,8 +138,33 @@ class Answerer:
             ],
         )
         within = [assured.within(query) for query in asked.queries[:count]]
-        intervals = judge.intervals(asked.queries[:count], sums[:count], within)
+        intervals = [
+            own if self._clamped(query).isdisjoint(self._far_off) else own.without_ends()
+            for query, own in zip(
+                asked.queries, judge.intervals(asked.queries[:count], sums[:count], within), strict=False
+            )
+        ]
         return [(divided(*pair), own) for pair, own in zip(sums[:count], intervals, strict=True)]
+
+    def _clamped(self, query: CompiledQuery) -> set[str]:
+        """The columns that a query sums up whose values beyond a bound are counted as the bound."""
+        summed = [block.attributes for block in query.linear.blocks if block.values is not None]
+        return {name for names in summed for name in names if self.stored.domain[name].has_outer}
+
+    @cached_property
+    def _far_off(self) -> set[str]:
+        """The columns of which many rows are beyond a bound, by what was released: nobody knows how far."""
+        return {name for name, _, share in beyond.shares(self._state, self.stored.classes) if share >= beyond.FEWEST}
+
+    def _note(self, query: CompiledQuery) -> str | None:
+        """What is to be known of an answer: which rows are counted, and which values are summed up as another."""
+        own = [self.stored.domain[name] for name in sorted(self._clamped(query))]
+        limits = [
+            f"a {attribute.name} beyond {attribute.text(attribute.low)} to {attribute.text(attribute.high)} counts as the bound"
+            for attribute in own
+            if attribute.low is not None and attribute.high is not None
+        ]
+        return "; ".join(filter(None, [left_out.sentence(self.stored.facts), *limits])) or None
 
     def known(self, compiled: Compiled) -> Known:
         """What was measured, for questions that were compiled against the release."""
@@ -174,8 +201,9 @@ class Answerer:
         return [float(values[0]) for values in self.answers(self.asked(Workload.from_predicates(predicates)))]
 
     def rows(self, workload: Workload, confidence: float = CONFIDENCE) -> Iterator[dict[str, Any]]:
-        compiled, note = self.asked(workload), left_out.sentence(self.stored.facts)
+        compiled = self.asked(workload)
         for query, (values, intervals) in zip(compiled.queries, self.judged(compiled, confidence), strict=True):
+            note = self._note(query)
             for cell, value, judged in zip(query.cells(), values.tolist(), intervals.rows(), strict=True):
                 yield {
                     "query": query.number,

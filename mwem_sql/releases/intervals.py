@@ -49,6 +49,12 @@ class Intervals:
         """Of some cells."""
         return Intervals(self.low[begin:end], self.high[begin:end], self.is_direct[begin:end], self.measured[begin:end])
 
+    def without_ends(self) -> Intervals:
+        """The same where nothing bounds the values that are summed up."""
+        nowhere = np.full_like(self.low, np.inf)
+        measured: list[Measured] = ["in part" if own == "directly" else own for own in self.measured]
+        return Intervals(-nowhere, nowhere, np.zeros_like(self.is_direct), measured)
+
     def rows(self) -> Iterator[dict[str, Any]]:
         """Of each cell the columns low, high and measured; NULL where there is no bound."""
         for low, high, measured in zip(self.low.tolist(), self.high.tolist(), self.measured, strict=True):

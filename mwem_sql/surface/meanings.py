@@ -177,7 +177,7 @@ COLUMNS: dict[str, dict[str, str]] = {
     "mwem_parities": _WORKLOAD,
     "mwem_answer": {
         **_ANSWER,
-        "note": "Which rows are counted, where units are protected and not all of their rows are used; else NULL.",
+        "note": "What is to be known of an answer, if anything: which rows are counted, where not all rows of a unit are; which values of a sum count as the bound.",
     },
     "mwem_compare": {
         **_ANSWER,

@@ -14,11 +14,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from chance import sampled
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mwem_sql.compiler.pipeline import Compiled, compile_workload
 from mwem_sql.database.catalog import Name
 from mwem_sql.database.sandbox import Sandbox
-from mwem_sql.domains.classes import Classes
+from mwem_sql.domains.attribute import Attribute
+from mwem_sql.domains.classes import Classes, value_pieces
 from mwem_sql.domains.domain import Domain
 from mwem_sql.model.factor import SCHEMA
 from mwem_sql.model.state import State
@@ -194,3 +197,31 @@ def test_ten_million_rows_in_bounded_memory(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, str(script), str(tmp_path)], check=True, capture_output=True, text=True)
     # All rows at once would have 140 million codes of 2 bytes and values of 4; DuckDB alone may take its 210 MB.
     assert float(done.stdout) < 140 * (2 + 4) / 2
+
+
+def test_the_density_inside_a_bin_follows_its_neighbours() -> None:
+    """Rows of a falling curve in bins: quantiles of what is drawn are nearer to those of the curve than evenly drawn ones are, and no bin gains or loses a row."""
+    attribute = Attribute("x", "INTEGER", nullable=False, low=0, high=9999, bins=8)
+    classes = Classes(value_pieces(attribute), np.arange(8, dtype=np.int32))
+    true = np.sort((10_000 * np.random.default_rng(1).beta(1, 4, 20_000)).astype(np.int64))
+    counts = np.histogram(true, np.append(classes.pieces.lows, 10_000))[0]
+    pieces, shares = np.arange(8).repeat(counts), np.linspace(0.01, 0.99, 99)
+    off = {}
+    for name, slopes in (("even", np.zeros(8)), ("sloped", classes.slopes(counts.astype(np.float64)))):
+        drawn = classes.pieces.draw(pieces, slopes, np.random.default_rng(2)).to_numpy()
+        assert (np.histogram(drawn, np.append(classes.pieces.lows, 10_000))[0] == counts).all()
+        off[name] = np.abs(np.quantile(drawn, shares) - np.quantile(true, shares)).mean()
+    assert off["sloped"] < 0.5 * off["even"]
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=9), st.booleans())
+def test_slopes_keep_within_the_bin(rows: list[float], is_real: bool) -> None:
+    """A slope is from -2 to 2: no part of a bin has fewer than no rows. Where all are as full as each other, there is none."""
+    attribute = Attribute("x", "DOUBLE" if is_real else "INTEGER", nullable=False, low=0, high=90, bins=len(rows))
+    classes = Classes(value_pieces(attribute), np.arange(len(rows), dtype=np.int32))
+    slopes = classes.slopes(np.array(rows))
+    assert (np.abs(slopes) <= 2).all()
+    assert not classes.slopes(classes.pieces.lengths).any()
+    pieces = np.arange(len(rows)).repeat(50)
+    drawn = classes.pieces.draw(pieces, slopes, np.random.default_rng(1)).to_numpy()
+    assert (classes.pieces.lows[pieces] <= drawn).all() and (drawn <= classes.pieces.highs[pieces]).all()
