@@ -97,6 +97,7 @@ class Counts:
     refused: int = 0
     covered: int = 0
     answered: int = 0
+    without_ends: int = 0
     by_kind: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     missed: list[str] = field(default_factory=list)
 
@@ -186,10 +187,15 @@ class Campaign:
         counts.answered += 1
         counts.by_kind[found["measured"]] += 1
         slack = 1e-9 * max(1.0, abs(truth))
-        if found["low"] - slack <= truth <= found["high"] + slack:
+        low, high = (
+            (-math.inf if found["low"] is None else found["low"]),
+            (math.inf if found["high"] is None else found["high"]),
+        )
+        counts.without_ends += found["low"] is None
+        if low - slack <= truth <= high + slack:
             counts.covered += 1
         else:
-            counts.missed.append(f"{table.name}: {text}: {truth} not in {found['low']:g} to {found['high']:g}, {found['measured']}")  # fmt: skip
+            counts.missed.append(f"{table.name}: {text}: {truth} not in {low:g} to {high:g}, {found['measured']}")  # fmt: skip
 
 
 def row_of(text: str) -> dict[str, object]:
@@ -210,15 +216,15 @@ def main() -> None:
     for table in tables(given.data):
         if given.tables is None or table.name in given.tables:
             campaign.run(table, given.releases)
-    print("| kind | asked | questions | refused | answered | directly | in part | never | covered |")
-    print("|---|---|---:|---:|---:|---:|---:|---:|---:|")
+    print("| kind | asked | questions | refused | answered | directly | in part | never | without ends | covered |")
+    print("|---|---|---:|---:|---:|---:|---:|---:|---:|---:|")
     for (kind, later), own in sorted(
         campaign.counts.items(), key=lambda item: (list(KINDS).index(item[0][0]), item[0][1])
     ):
         share = own.covered / own.answered if own.answered else math.nan
         error = math.sqrt(share * (1 - share) / own.answered) if own.answered else math.nan
         kinds = " | ".join(f"{own.by_kind[name]:,}" for name in ("directly", "in part", "never"))
-        print(f"| {kind} | {'later' if later else 'in the workload'} | {own.asked:,} | {own.refused:,} | {own.answered:,} | {kinds} | {share:.2%} ± {error:.2%} |")  # fmt: skip
+        print(f"| {kind} | {'later' if later else 'in the workload'} | {own.asked:,} | {own.refused:,} | {own.answered:,} | {kinds} | {own.without_ends:,} | {share:.2%} ± {error:.2%} |")  # fmt: skip
     for own in campaign.counts.values():
         for line in own.missed[:5]:
             print(f"missed: {line}", file=sys.stderr)
