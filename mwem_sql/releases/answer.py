@@ -138,13 +138,16 @@ class Answerer:
             ],
         )
         within = [assured.within(query) for query in asked.queries[:count]]
-        intervals = [
-            own if self._clamped(query).isdisjoint(self._far_off) else own.without_ends()
-            for query, own in zip(
-                asked.queries, judge.intervals(asked.queries[:count], sums[:count], within), strict=False
-            )
+        intervals = judge.intervals(asked.queries[:count], sums[:count], within)
+        return [
+            (divided(*pair), self._with_ends(query, own))
+            for query, pair, own in zip(compiled.queries, sums[:count], intervals, strict=True)
         ]
-        return [(divided(*pair), own) for pair, own in zip(sums[:count], intervals, strict=True)]
+
+    def _with_ends(self, query: CompiledQuery, found: Intervals) -> Intervals:
+        """The same, without ends where a query sums up a column of which many rows are beyond a bound."""
+        clamped = self._clamped(query)
+        return found.without_ends() if clamped and clamped & self._far_off else found
 
     def _clamped(self, query: CompiledQuery) -> set[str]:
         """The columns that a query sums up whose values beyond a bound are counted as the bound."""

@@ -53,5 +53,5 @@ def _have_more(facts: Mapping[str, Any]) -> str:
 
 def warning(facts: Mapping[str, Any]) -> str | None:
     """The same for the summary, unless hardly any unit seems to have more rows than were used."""
-    share, off = facts["units_cut"], facts["units_cut_within"]
+    share, off = facts.get("units_cut"), facts.get("units_cut_within") or 0.0
     return sentence(facts) if share is not None and (share >= FEWEST or off > LEAST_KNOWN) else None

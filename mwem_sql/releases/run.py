@@ -68,7 +68,7 @@ def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any
         if found is not None:
             reuse.check_seed(con, session, request, private)
             reuse.restore_table(session, request, output)
-            return output, _summary(output, found, started, (), reused=True)
+            return output, _summary(output, found, started, (left_out.warning(found),), reused=True)
         say(News(request.table, "planning"))
         plan = make_plan(session, request)
         if is_read_only(con, output.database):
