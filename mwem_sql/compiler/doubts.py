@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 import numpy as np
@@ -22,6 +23,8 @@ from mwem_sql.errors import PredicateError
 
 _DECADES: Final = 19  # powers of ten beyond a bound at which a condition is looked at
 _BESIDE: Final = 8  # values between two of them, and right beside the bound
+
+_NUMBERS: Final = {"integer", "decimal", "real"}
 
 Key = tuple[str, str]
 Flags = npt.NDArray[np.bool_]
@@ -70,7 +73,18 @@ def _is_certain(leaf: Leaf, own: Pieces, ticks: Ticks) -> bool:
 def _is_listed(leaf: Leaf, own: Pieces) -> bool:
     """Whether all constants of a condition are on the list."""
     texts = {text[1:-1].replace("''", "'") if text[:1] == "'" else text for text in leaf.compared or ()}
-    return texts <= set(own.attribute.values or ())
+    listed = set(own.attribute.values or ())
+    scale = own.attribute.scale
+    if scale is not None and scale.family in _NUMBERS:  # 5 is 5.0
+        return {_number(text) for text in texts} <= {_number(text) for text in listed}
+    return texts <= listed
+
+
+def _number(text: str) -> Decimal | str:
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        return text
 
 
 def _looked_at(own: Pieces, keys: Sequence[Key], leaves: Sequence[Leaf], sandbox: Sandbox) -> list[Flags]:

@@ -74,7 +74,7 @@ def test_cells_are_named(con: Connection) -> None:
 DOUBTS = {
     "cut LIKE 'N%'": "in part", "NOT cut LIKE 'N%'": "in part", "cut > 'Good'": "in part", "upper(cut) = 'FAIR'": "in part",
     "cut = 'Fair' OR cut = 'Good'": "directly", "cut IS NOT NULL": "directly", "price > 110": "in part", "price * 2 > 210": "in part", "price % 2 = 0": "in part",
-    "price::BIGINT % 10 = 5": "in part", "n * 2 > 3": "in part",
+    "price::BIGINT % 10 = 5": "in part", "n * 2 > 3": "in part", "n = 2.0": "directly",
 }  # fmt: skip
 
 
