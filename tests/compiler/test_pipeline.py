@@ -166,7 +166,7 @@ def test_bins_and_steps(con: duckdb.DuckDBPyConnection, sandbox: Sandbox) -> Non
     assert by_cell(compiled, 0, found[0]) == {
         ("[0.0, 0.25)",): 3, ("[0.25, 0.5)",): 1, ("[0.5, 0.75)",): 0, ("[0.75, 1.0]",): 2, (None,): 1,
     }  # fmt: skip
-    assert by_cell(compiled, 1, found[1]) == {("0",): 4, ("4",): 1, ("8",): 2}
+    assert by_cell(compiled, 1, found[1]) == {("[0, 3]",): 4, ("[4, 7]",): 1, ("[8, 9]",): 2}
     assert found[2:4] == [[3], [4]]
     assert found[4] == [4, 0, 3]
     assert found[5] == [4, 1, 0, 2]
