@@ -86,6 +86,7 @@ def test_an_error_of_a_release_is_its_message(capsys: pytest.CaptureFixture[str]
     assert ".py" not in err
 
 
+@pytest.mark.thorough
 def test_a_pipe_that_nobody_reads_ends_quietly() -> None:
     with subprocess.Popen(
         [*COMMAND, "--csv", "-c", "FROM range(1000000)", "-c", "FROM range(1000000)"],
@@ -220,6 +221,7 @@ def test_the_line_editor_on_a_terminal(tmp_path: Path) -> None:
     assert "+SELECT 40\n++ 2 AS answer;" in (tmp_path / ".mwem_sql_history").read_text(encoding="utf-8")
 
 
+@pytest.mark.thorough
 def test_quit_leaves_the_shell_and_no_history_file_is_needed() -> None:
     with terminal(Path("/nonexistent")) as shell:
         shell.expect(PROMPT)

@@ -103,6 +103,7 @@ except mwem_sql.CancelledError:
 """
 
 
+@pytest.mark.thorough
 def test_a_profiler_may_watch() -> None:
     """Python that looks for an exception that was taken back gets no further under a profiler."""
     done = subprocess.run(

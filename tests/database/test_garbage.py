@@ -70,6 +70,7 @@ def test_releases_do_not_pile_up(con: duckdb.DuckDBPyConnection, releases: int) 
     assert max(counts) < 1.3 * counts[2]
 
 
+@pytest.mark.thorough
 def test_what_was_frozen_is_collected(monkeypatch: pytest.MonkeyPatch) -> None:
     """Once there is a quarter more than there was; a little stays for some time."""
     gc.collect()

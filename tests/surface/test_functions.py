@@ -24,8 +24,8 @@ import mwem_sql
 from mwem_sql.releases.request import OPTIONS
 
 FILES = sorted((Path(__file__).parents[1] / "sql").glob("*.test"))
-# Long ones whose subject has tests of its own besides: accounts, requests that are made again, options and names.
-LONG = {"always", "attached", "budget", "names", "once", "options"}
+# Long ones whose subject has tests of its own besides: accounts, requests that are made again, options, names, quantiles and samples.
+LONG = {"always", "attached", "budget", "names", "once", "options", "policy", "quantiles", "samples"}
 
 
 @dataclass(frozen=True)

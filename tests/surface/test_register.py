@@ -76,6 +76,7 @@ def test_a_second_connection_to_the_same_file(
     assert entries(second) == 1
 
 
+@pytest.mark.thorough
 def test_the_connection_that_registered_is_closed_while_another_goes_on(tmp_path: Path) -> None:
     done = python(
         """
