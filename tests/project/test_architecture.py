@@ -23,7 +23,7 @@ MAKERS = {"mwem_sql/private/engine.py", "mwem_sql/private/kernel.py"}
 HOLDERS = {"mwem_sql/releases/run.py", "mwem_sql/releases/compare.py"}
 TESTED_ELSEWHERE = {
     "mwem_sql/accounting/policy.py": "sql/policy.test", "mwem_sql/boundary/sources.py": "engines/test_postgresql.py",
-    "mwem_sql/compiler/dialects/compiled.py": "compiler/test_dialects.py", "mwem_sql/compiler/dialects/dialect.py": "compiler/test_dialects.py",
+    "mwem_sql/compiler/dialects/dialect.py": "compiler/test_dialects.py",
     "mwem_sql/compiler/dialects/known.py": "compiler/test_dialects.py", "mwem_sql/compiler/dialects/native.py": "compiler/test_codes.py",
     "mwem_sql/compiler/dialects/portable.py": "compiler/test_dialects.py", "mwem_sql/compiler/dialects/postgresql.py": "compiler/test_dialects.py",
     "mwem_sql/compiler/dialects/spark.py": "compiler/test_dialects.py", "mwem_sql/compiler/merging.py": "compiler/test_pipeline.py",
