@@ -1,0 +1,27 @@
+# What people run, by name. Everything is also a command of its own: see docs/testing.md.
+.PHONY: check test thorough engines browser docs bench
+
+check:
+	ruff check .
+	ruff format --check .
+	mypy
+
+test:
+	pytest
+
+thorough:
+	pytest -m thorough
+
+engines:
+	pytest -m engines --dist loadfile tests/engines
+
+browser:
+	pytest -m browser -n0 tests/browser
+
+docs:
+	python docs/reference.py
+	python docs/architecture.py
+
+bench:
+	python benchmarks/pushdown.py
+	python benchmarks/wide.py
