@@ -40,8 +40,17 @@ _MOST_ROWS = 100_000  # of a table after which an instance is closed, so that it
 
 _Settings = tuple[tuple[str, str], ...]
 _IDLE: dict[_Settings, list[duckdb.DuckDBPyConnection]] = {}
-"""Instances without a table that no call has. A process that was forked has none: they are the parent's."""
-os.register_at_fork(after_in_child=_IDLE.clear)
+"""Instances without a table that no call has."""
+_OF_THE_PARENT: list[list[duckdb.DuckDBPyConnection]] = []
+
+
+def _leave_to_the_parent() -> None:
+    """A process that was forked has none of them. Nor does it close them: their threads are not there, and it would crash."""
+    _OF_THE_PARENT.extend(_IDLE.values())
+    _IDLE.clear()
+
+
+os.register_at_fork(after_in_child=_leave_to_the_parent)
 
 
 class Sandbox:

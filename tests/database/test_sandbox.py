@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from contextlib import suppress
+
 import duckdb
 import pyarrow as pa
 import pytest
@@ -49,3 +53,32 @@ def test_the_sandbox_takes_slices() -> None:
         assert sandbox.evaluate("t", []) == []
         sandbox.load("none", {"city": ("VARCHAR", pa.array([], pa.string()))})
         assert [len(array) for array in sandbox.evaluate("none", ["repeat(city, 9)"])] == [0]
+
+
+def test_an_instance_waits_for_the_next_call_without_what_it_was_told() -> None:
+    with Sandbox({"TimeZone": "UTC"}) as first:
+        first.load("t", {"a": ("INTEGER", pa.array([1]))})
+        kept = first._con
+    with Sandbox({"TimeZone": "UTC"}) as second, Sandbox({"TimeZone": "Asia/Tokyo"}) as other:
+        assert second._con is kept and other._con is not kept
+        assert kept.execute("SELECT count(*) FROM duckdb_tables()").fetchall() == [(0,)]
+    with suppress(ValueError), Sandbox({"TimeZone": "UTC"}) as third:
+        kept = third._con
+        raise ValueError
+    with pytest.raises(duckdb.Error, match="closed"):
+        kept.execute("SELECT 1")
+
+
+def test_a_process_that_was_forked_leaves_them_alone() -> None:
+    """Spark is started by a fork with Python code behind it; there, to close an instance of the parent's would crash."""
+    code = """
+import subprocess, sys
+from mwem_sql.database.sandbox import Sandbox
+with Sandbox() as sandbox:
+    assert sandbox.row(["1 + 1"]) == [2]
+print(subprocess.run([sys.executable, "-c", "print(7)"], preexec_fn=lambda: None, capture_output=True, text=True).stdout)
+with Sandbox() as sandbox:
+    assert sandbox.row(["1 + 1"]) == [2]
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.split(), done.stderr) == (0, ["7"], "")

@@ -125,12 +125,12 @@ def test_suggestions_are_those_of_the_rows(con: duckdb.DuckDBPyConnection, admin
     ).fetchall()
     none = (None, None)
     assert rows == [
-        ("person", None, None, None, None, None, None, None, 8), ("rating", None, "1", "5", "1", None, None, *none),
+        ("person", None, None, None, None, None, None, None, 8), ("rating", 5, None, None, None, None, None, *none),
         ("minutes", None, "0", "800", None, 16, None, *none), ("cost", None, "0", "800", None, 16, None, *none),
         ("share", None, "0", "60", None, None, 20, *none), ("coin", 4, None, None, None, None, None, *none),
         ("day", None, "2019-01-01", "2022-12-31", None, None, 11, *none),
         ("moment", None, "2019-12-31 00:00:00", "2020-02-08 00:00:00", None, None, 24, *none), ("score", 28, None, None, None, None, None, *none),
-        ("gain", None, "0", "4000", None, None, 8, *none), ("odd", None, "0", "3", "1", None, None, *none),
+        ("gain", None, "0", "4000", None, None, 8, *none), ("odd", 4, None, None, None, None, None, *none),
     ]  # fmt: skip
     (script, *_), *_ = con.execute("SELECT script FROM mwem_suggest_domain('w.s.visits')").fetchall()
     for statement in duckdb.extract_statements(script):
