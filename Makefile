@@ -1,4 +1,6 @@
 # What people run, by name. Everything is also a command of its own: see docs/testing.md.
+DATA ?= data  # a folder with adult_train.csv
+
 .PHONY: check test thorough engines browser docs bench
 
 check:
@@ -23,5 +25,5 @@ docs:
 	python docs/architecture.py
 
 bench:
-	python benchmarks/pushdown.py
-	python benchmarks/wide.py
+	python benchmarks/pushdown.py --data $(DATA) adult predicates
+	python benchmarks/scaling.py binary --attributes 1000

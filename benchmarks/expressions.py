@@ -4,7 +4,7 @@ Seven tables: two of people and one of adults (`--data`), and four that are made
 and goods of which new ones arrived after the domain was written. Domains are those that `mwem_suggest_domain` proposes. The constants of each expression are drawn anew for
 each release. Refused is refused before the charge, by `mwem_plan`.
 
-python benchmarks/expressions.py --data ../shared/data --releases 12
+python benchmarks/expressions.py --data DIR --releases 12
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ def row_of(text: str) -> dict[str, object]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--data", type=Path, default=Path("data"))
     parser.add_argument("--releases", type=int, default=6)
     parser.add_argument("--tables", nargs="*", default=None)
     parser.add_argument("--seed", type=int, default=1)
