@@ -64,7 +64,7 @@ class Rounds:
         def watched(kernel: Any, problem: Any, split: Any, _progress: Any) -> Any:
             begin = clock()
 
-            def progress(done: int, rounds: int) -> None:
+            def progress(done: int, rounds: int, _query: int) -> None:
                 nonlocal begin
                 end = clock()
                 self.seconds.append((end - begin).tolist())
