@@ -17,7 +17,7 @@ from sqlglot import exp
 
 from mwem_sql.compiler.evaluate import TRUE, Terms, Ticks, Values, load_grid, run_typed, truth_of
 from mwem_sql.database import dialect
-from mwem_sql.database.conditions import Leaf
+from mwem_sql.database.conditions import Leaf, unquoted
 from mwem_sql.database.sandbox import Sandbox, batches
 from mwem_sql.database.ticks import Scale, Tick, is_finite, try_cast
 from mwem_sql.domains.classes import Pieces
@@ -111,7 +111,7 @@ def _listed(own: Pieces, leaves: Mapping[Key, Leaf], sandbox: Sandbox) -> dict[K
     out = {}
     for key, leaf in leaves.items():
         operator, constants = leaf.test or ("", ())
-        texts = [text[1:-1].replace("''", "'") for text in constants if text[0] == "'"]
+        texts = [unquoted(text) for text in constants if text[0] == "'"]
         if operator in {"=", "<>", "in"} and len(texts) == len(constants) and all(text in place for text in texts):
             found = [place[text] for text in texts]
             around = _around(own, chain(found, (number + 1 for number in found)))

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from mwem_sql.compiler.evaluate import Terms, Ticks, Values, run_typed, truth_of
-from mwem_sql.database.conditions import Leaf
+from mwem_sql.database.conditions import Leaf, unquoted
 from mwem_sql.database.sandbox import BATCH, Sandbox
 from mwem_sql.domains.classes import Pieces
 from mwem_sql.errors import PredicateError
@@ -72,7 +72,7 @@ def _is_certain(leaf: Leaf, own: Pieces, ticks: Ticks) -> bool:
 
 def _is_listed(leaf: Leaf, own: Pieces) -> bool:
     """Whether all constants of a condition are on the list."""
-    texts = {text[1:-1].replace("''", "'") if text[:1] == "'" else text for text in leaf.compared or ()}
+    texts = set(map(unquoted, leaf.compared or ()))
     listed = set(own.attribute.values or ())
     scale = own.attribute.scale
     if scale is not None and scale.family in _NUMBERS:  # 5 is 5.0

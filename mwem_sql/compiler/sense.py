@@ -101,9 +101,7 @@ def _unknown(compiled: Compiled, conjuncts: Iterable[Condition], sandbox: Sandbo
             continue
         alone = compile_workload(compiled.domain, Workload.from_predicates([part.sql]), sandbox).queries[0]
         if any(not truth for _, truth in _constant(alone)):
-            text = constants[0]
-            is_text = text[:1] == "'"
-            yield compiled.domain[part.columns[0]], text[1:-1].replace("''", "'") if is_text else text
+            yield compiled.domain[part.columns[0]], conditions.unquoted(constants[0])
 
 
 def _nearest(attribute: Attribute, text: str) -> str:

@@ -178,3 +178,8 @@ def _compared(tree: exp.Expr) -> list[exp.Expr] | None:
     else:
         return None
     return None if any(columns_of(side) for side in compared) else compared
+
+
+def unquoted(constant: str) -> str:
+    """A constant of a condition as the value's own text: that of a text without its quotes."""
+    return constant[1:-1].replace("''", "'") if constant[:1] == "'" else constant

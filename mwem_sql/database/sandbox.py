@@ -143,10 +143,15 @@ def _taken(settings: _Settings) -> duckdb.DuckDBPyConnection | None:
 def _opened(settings: Mapping[str, object]) -> duckdb.DuckDBPyConnection:
     con = duckdb.connect(":memory:", config={"threads": 1, "temp_directory": ""})
     for name, value in settings.items():
-        item = exp.SetItem(this=exp.EQ(this=exp.to_identifier(name), expression=exp.convert(value)))
-        con.execute(exp.Set(expressions=[item]).sql("duckdb"))
+        con.execute(set_statement(name, value))
     con.execute(_CLOSE)
     return con
+
+
+def set_statement(name: str, value: object) -> str:
+    """The statement that gives a setting its value."""
+    item = exp.SetItem(this=exp.EQ(this=exp.to_identifier(name), expression=exp.convert(value)))
+    return exp.Set(expressions=[item]).sql("duckdb")
 
 
 def batches(items: Iterable[Item], size: Callable[[Item], int], most: int) -> Iterator[list[Item]]:

@@ -14,7 +14,7 @@ from mwem_sql.database import calls
 from mwem_sql.database.catalog import Place
 from mwem_sql.database.dialect import fold
 from mwem_sql.database.handles import connection_of
-from mwem_sql.database.sandbox import MEANINGFUL_SETTINGS
+from mwem_sql.database.sandbox import MEANINGFUL_SETTINGS, set_statement
 
 _LOCKS: dict[str, threading.Lock] = {}
 _LOCKS_GUARD = threading.Lock()
@@ -43,9 +43,8 @@ class Session:
         con = self.cursor()
         for name, value in self.settings.items():
             if name in MEANINGFUL_SETTINGS:
-                item = exp.SetItem(this=exp.EQ(this=exp.to_identifier(name), expression=exp.convert(value)))
                 with suppress(duckdb.Error):  # one that all connections share, or of an extension that is not loaded
-                    con.execute(exp.Set(expressions=[item]).sql("duckdb"))
+                    con.execute(set_statement(name, value))
         return con
 
     def cursor(self) -> duckdb.DuckDBPyConnection:

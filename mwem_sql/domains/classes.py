@@ -19,6 +19,7 @@ from mwem_sql.database import round_numbers
 from mwem_sql.database.ticks import Tick
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.errors import refuse_domain
+from mwem_sql.queries.arrays import Floats
 
 MAX_VALUES = 100_000
 """Values of one attribute that are listed one by one. More: each expression that is evaluated value by value takes longer."""
@@ -30,7 +31,6 @@ MAX_EXACT = 2.0**52
 """Up to here real numbers count one by one."""
 
 Ints = npt.NDArray[np.int32]
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
