@@ -23,7 +23,7 @@ import duckdb
 import numpy as np
 
 import mwem_sql
-from mwem_sql.database.catalog import Place
+from mwem_sql.platform.catalog import Place
 from mwem_sql.releases import store
 
 INCOME = ("workclass", "education", "marital-status", "occupation", "relationship", "race", "sex", "income")

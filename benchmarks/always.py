@@ -19,7 +19,7 @@ from unittest import mock
 from adult import load
 
 import mwem_sql
-from mwem_sql.mwem import regimes
+from mwem_sql.loop import regimes
 
 WORKLOADS = {
     "pairs": (

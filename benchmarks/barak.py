@@ -12,9 +12,9 @@ import itertools
 import listing
 import numpy as np
 
+from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.model.state import State
 from mwem_sql.model.targets import Target
-from mwem_sql.queries.linear import Block, LinearQuery
 
 
 def parities(attributes: int, order: int) -> np.ndarray:

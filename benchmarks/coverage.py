@@ -24,11 +24,11 @@ import numpy as np
 from adult import load, quoted
 
 import mwem_sql
-from mwem_sql.accounting.tails import Spread, half_width, half_widths
-from mwem_sql.database.session import Session
+from mwem_sql.judge.known import Known
+from mwem_sql.kernel.tails import Spread, half_width, half_widths
+from mwem_sql.platform.session import Session
 from mwem_sql.releases import store
 from mwem_sql.releases.answer import answerer
-from mwem_sql.releases.known import Known
 from mwem_sql.workload import Query, Workload
 
 PASSENGERS = """

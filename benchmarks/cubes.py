@@ -17,9 +17,9 @@ import tables
 from results import Case, Results
 
 from mwem_sql import Release, Workload
+from mwem_sql.loop.strategy import whole_domain
 from mwem_sql.model.state import State
 from mwem_sql.model.targets import Target
-from mwem_sql.mwem.strategy import whole_domain
 
 PAPER = {"average": 13.21, "maximum": 138.71}
 ROUNDS = 10

@@ -27,14 +27,14 @@ import servers
 
 import mwem_sql
 from mwem_sql.boundary import relations
-from mwem_sql.compiler.dialects.known import dialect_of
-from mwem_sql.compiler.pipeline import Compiled, compile_workload
-from mwem_sql.compiler.pushdown import plan_pushdown
-from mwem_sql.database.catalog import Place
-from mwem_sql.database.sandbox import Sandbox
+from mwem_sql.compile.pipeline import Compiled, compile_workload
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.domain import Domain
-from mwem_sql.private import engine
+from mwem_sql.platform.catalog import Place
+from mwem_sql.platform.sandbox import Sandbox
+from mwem_sql.scan import engine
+from mwem_sql.scan.dialects.known import dialect_of
+from mwem_sql.scan.pushdown import plan_pushdown
 from mwem_sql.workload import Query, Workload
 
 SIZES = {"a": 2, "b": 5, "c": 7, "d": 8, "e": 3, "f": 4, "g": 10, "h": 6}
@@ -201,7 +201,7 @@ class Counted:
 
 
 def measured(con: duckdb.DuckDBPyConnection, place: Where, made: dict[str, Compiled], repeat: int) -> dict[str, Any]:
-    from mwem_sql.private.engines.instance import SameInstance  # noqa: PLC0415
+    from mwem_sql.scan.engines.instance import SameInstance  # noqa: PLC0415
 
     relation = relations.describe(con.cursor(), place.private, Place.of(con.cursor()), "benchmark")
     columns = ", ".join(SIZES)

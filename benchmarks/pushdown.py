@@ -39,13 +39,13 @@ import numpy as np
 import sqlglot
 
 import mwem_sql
-from mwem_sql.compiler.pipeline import compile_workload
-from mwem_sql.compiler.pushdown import Pushdown, plan_pushdown
-from mwem_sql.database.catalog import Name
-from mwem_sql.database.sandbox import Sandbox
+from mwem_sql.algebra.marginals import marginals
+from mwem_sql.compile.pipeline import compile_workload
 from mwem_sql.domains.domain import Domain
-from mwem_sql.private import engine
-from mwem_sql.queries.marginals import marginals
+from mwem_sql.platform.catalog import Name
+from mwem_sql.platform.sandbox import Sandbox
+from mwem_sql.scan import engine
+from mwem_sql.scan.pushdown import Pushdown, plan_pushdown
 from mwem_sql.workload import Workload
 
 MILLION = 1_000_000

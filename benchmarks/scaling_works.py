@@ -24,7 +24,7 @@ import pyarrow as pa
 from scaling_errors import Columns, counts, discretised, distance
 
 import mwem_sql
-from mwem_sql.database.catalog import Place
+from mwem_sql.platform.catalog import Place
 from mwem_sql.releases import store
 
 ROWS = 100_000

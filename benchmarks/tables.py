@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 import mwem_sql
-from mwem_sql.database.catalog import Place
+from mwem_sql.platform.catalog import Place
 from mwem_sql.releases import store
 
 CATEGORIES = ("workclass", "education", "marital-status", "occupation", "relationship", "race", "sex", "income")

@@ -17,37 +17,54 @@ PACKAGE = ROOT / "mwem_sql"
 # From the ground up: a room may import from the rooms that it names, and from its own. What is not named is not allowed.
 RULE: dict[str, tuple[str, ...]] = {
     "errors": (),
-    "queries": ("errors",),
-    "database": ("errors",),
-    "boundary": ("database", "errors"),
-    "domains": ("boundary", "database", "queries", "errors"),
-    "workload": ("domains", "database", "errors"),
-    "accounting": ("boundary", "database", "errors"),
-    "compiler": ("workload", "domains", "queries", "database", "errors"),
-    "model": ("queries", "errors"),
-    "private": ("compiler", "queries", "accounting", "boundary", "database", "errors"),
-    "mwem": ("model", "accounting", "queries", "domains", "private", "errors"),
-    "synthesis": ("model", "domains", "queries", "errors"),
+    "algebra": ("errors",),
+    "language": ("errors",),
+    "platform": ("language", "errors"),
+    "boundary": ("platform", "language", "errors"),
+    "domains": ("boundary", "platform", "language", "algebra", "errors"),
+    "workload": ("domains", "platform", "language", "errors"),
+    "kernel": ("errors",),
+    "accounting": ("kernel", "boundary", "platform", "language", "errors"),
+    "compile": ("workload", "domains", "algebra", "platform", "language", "errors"),
+    "model": ("algebra", "errors"),
+    "scan": ("compile", "domains", "algebra", "boundary", "platform", "language", "errors"),
+    "loop": ("kernel", "model", "domains", "algebra", "errors"),
+    "synthesis": ("model", "domains", "algebra", "errors"),
+    "judge": ("loop", "kernel", "compile", "workload", "domains", "algebra", "errors"),
     "releases": (
-        "mwem", "synthesis", "model", "compiler", "private", "accounting", "boundary", "domains", "queries", "workload", "database", "errors",
+        "judge", "loop", "synthesis", "model", "scan", "kernel", "compile", "accounting", "boundary", "domains",
+        "algebra", "workload", "platform", "language", "errors",
     ),
-    "reporting": ("releases", "model", "domains", "queries", "workload", "database", "errors"),
-    "surface": ("reporting", "releases", "private", "accounting", "boundary", "domains", "workload", "database", "errors"),
-    "cli": ("surface", "releases", "database", "errors"),
+    "explain": (
+        "releases", "judge", "loop", "scan", "kernel", "compile", "accounting", "boundary", "domains", "workload",
+        "platform", "language", "errors",
+    ),
+    "reporting": (
+        "explain", "releases", "judge", "model", "domains", "algebra", "workload", "platform", "language", "errors",
+    ),
+    "surface": (
+        "reporting", "explain", "releases", "judge", "scan", "kernel", "accounting", "boundary", "domains", "workload",
+        "platform", "language", "errors",
+    ),
+    "cli": ("surface", "releases", "platform", "language", "errors"),
     "dbt": ("surface",),
 }  # fmt: skip
 # How the rooms lie in the picture, top floor first, and what is written on their doors.
 FLOORS = (
-    ("dbt", "cli"), ("surface",), ("reporting",), ("releases",), ("mwem", "synthesis"), ("private", "model"), ("compiler", "accounting"), ("workload",), ("domains",),
-    ("queries", "boundary"), ("database", "errors"),
+    ("dbt", "cli"), ("surface",), ("reporting",), ("explain",), ("releases",), ("judge", "synthesis"),
+    ("loop", "scan"), ("model", "compile", "accounting"), ("workload", "kernel"), ("domains",), ("boundary",),
+    ("algebra", "platform"), ("errors", "language"),
 )  # fmt: skip
 DOORS = {
-    "surface": "SQL functions and Python API", "cli": "the shell", "dbt": "a plugin of dbt-duckdb", "reporting": "a page and files for people", "releases": "plan, run, store, answer", "mwem": "the loop, what it measures",
-    "synthesis": "rows from the state", "private": "true answers, noise", "model": "the factored state", "compiler": "predicates to scans",
-    "accounting": "budgets, caps, ledger", "workload": "what is asked", "domains": "public values, classes", "queries": "linear queries as arrays",
-    "boundary": "what may be private", "database": "DuckDB as we talk to it", "errors": "one tree of errors",
+    "surface": "SQL functions and Python API", "cli": "the shell", "dbt": "a plugin of dbt-duckdb",
+    "reporting": "a page and files for people", "explain": "the plan in words, compare", "releases": "plan, run, store, answer",
+    "judge": "how far answers may be off", "loop": "the loop, what it measures", "synthesis": "rows from the state",
+    "scan": "SQL for engines, true answers", "kernel": "noise, scales, budgets", "model": "the factored state",
+    "compile": "predicates to queries", "accounting": "accounts, caps, ledger", "workload": "what is asked",
+    "domains": "public values, classes", "algebra": "queries and tables as arrays", "boundary": "what may be private",
+    "platform": "DuckDB as we talk to it", "language": "the SQL of a workload", "errors": "one tree of errors",
 }  # fmt: skip
-WIDTH, HEIGHT, WIDE, HIGH = 760, 800, 190, 46
+WIDTH, HEIGHT, WIDE, HIGH = 800, 940, 200, 46
 
 
 class Edge(NamedTuple):
@@ -105,7 +122,7 @@ def picture() -> str:
         )
     for room, (x, y) in places.items():
         modules = len(list((PACKAGE / room).glob("[!_]*.py"))) or 1
-        colour = "#ffe3e3" if room == "private" else "#eef3fa"
+        colour = "#ffe3e3" if room in {"scan", "kernel"} else "#eef3fa"
         lines += [
             f'<rect x="{x - WIDE / 2:.0f}" y="{y - HIGH / 2:.0f}" width="{WIDE}" height="{HIGH}" rx="6" fill="{colour}" stroke="#456"/>',
             f'<text x="{x:.0f}" y="{y - 4:.0f}" text-anchor="middle" font-weight="bold" fill="#123">{room} ({modules})</text>',

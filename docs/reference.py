@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from mwem_sql.database.resources import read_sql
+from mwem_sql.platform.resources import read_sql
 from mwem_sql.surface import meanings, words
 from mwem_sql.surface.words import Entry
 

@@ -1,6 +1,5 @@
 """Differentially private synthetic tables inside DuckDB: `CALL mwem_release('adult', workload, 0.5)`."""
 
-from mwem_sql.database.calls import cancel
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import (
@@ -16,6 +15,7 @@ from mwem_sql.errors import (
     TableError,
     WorkloadError,
 )
+from mwem_sql.platform.calls import cancel
 from mwem_sql.surface.api import Release, attach, detach, release
 from mwem_sql.surface.frames import load
 from mwem_sql.surface.register import connect, register, unregister

@@ -17,15 +17,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from mwem_sql.database.dialect import fold
-from mwem_sql.database.garbage import uncollected
-from mwem_sql.database.lists import read_list
-from mwem_sql.database.measures import is_aggregate
-from mwem_sql.database.predicate import bare
 from mwem_sql.domains.attribute import CURE, Attribute
 from mwem_sql.domains.domain import Domain
 from mwem_sql.domains.texts import is_binary, quoted_column, random_ranges, sign
 from mwem_sql.errors import DomainError, OptionError, WorkloadError, did_you_mean, literal, refuse, refuse_query
+from mwem_sql.language.dialect import fold
+from mwem_sql.language.lists import read_list
+from mwem_sql.language.measures import is_aggregate
+from mwem_sql.language.predicate import bare
+from mwem_sql.platform.garbage import uncollected
 
 COLUMNS = ("predicate", "measure", "group_by", "name", "weight", "always")
 MAX_QUERIES = 2_000_000  # rows of a workload: more take gigabytes before anything is compiled

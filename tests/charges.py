@@ -22,11 +22,11 @@ import pytest
 from noninterference import Case, Column, Row, case, run
 
 import mwem_sql
-from mwem_sql.compiler import changes
+from mwem_sql.compile import changes
 from mwem_sql.errors import MwemError
-from mwem_sql.mwem import loop, regimes, strategy
-from mwem_sql.mwem.regimes import Asked, Regime
-from mwem_sql.private.noise import SeededNoise
+from mwem_sql.kernel.noise import SeededNoise
+from mwem_sql.loop import loop, regimes, strategy
+from mwem_sql.loop.regimes import Asked, Regime
 from mwem_sql.releases import plan
 from mwem_sql.surface import calling
 

@@ -11,14 +11,14 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from mwem_sql.compiler.pipeline import Compiled, compile_workload
-from mwem_sql.compiler.pushdown import plan_pushdown
-from mwem_sql.database.catalog import Name
-from mwem_sql.database.sandbox import Sandbox
+from mwem_sql.compile.pipeline import Compiled, compile_workload
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.classes import Classes
 from mwem_sql.domains.domain import Domain
-from mwem_sql.private import engine
+from mwem_sql.platform.catalog import Name
+from mwem_sql.platform.sandbox import Sandbox
+from mwem_sql.scan import engine
+from mwem_sql.scan.pushdown import plan_pushdown
 from mwem_sql.workload import Workload
 
 TABLE = Name("memory", "main", "t")

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 import mwem_sql
 from mwem_sql.accounting.ledger import Ledger
-from mwem_sql.database.sandbox import Sandbox
+from mwem_sql.platform.sandbox import Sandbox
 
 Connection = duckdb.DuckDBPyConnection
 Open = Callable[..., Connection]

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import duckdb
 
-from mwem_sql.database.functions import ALLOWED_FUNCTIONS
+from mwem_sql.language.functions import ALLOWED_FUNCTIONS
 
 ODD: dict[str, tuple[str, list[str]]] = {
     "i1": ("TINYINT", ["(-128)", "127", "0", "NULL"]),

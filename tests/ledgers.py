@@ -9,12 +9,12 @@ from fractions import Fraction
 
 from duckdb import DuckDBPyConnection as Connection
 
-from mwem_sql.accounting.budget import Budget
 from mwem_sql.accounting.caps import Cap, Charge, pure_rho
 from mwem_sql.accounting.ledger import Ledger
 from mwem_sql.accounting.names import TableCarrier
-from mwem_sql.accounting.scales import zcdp_rho
-from mwem_sql.database.catalog import Name
+from mwem_sql.kernel.budget import Budget
+from mwem_sql.kernel.scales import zcdp_rho
+from mwem_sql.platform.catalog import Name
 
 TABLE = Name("memory", "main", "t")
 

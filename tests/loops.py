@@ -14,19 +14,19 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from strategies import Floats, domains, queries, seeds
 
-from mwem_sql.accounting.accountant import Accountant
-from mwem_sql.accounting.budget import Budget
-from mwem_sql.accounting.scales import Kind
-from mwem_sql.accounting.split import Split, split
+from mwem_sql.algebra.linear import Block, LinearQuery
+from mwem_sql.kernel.accountant import Accountant
+from mwem_sql.kernel.budget import Budget
+from mwem_sql.kernel.kernel import Kernel
+from mwem_sql.kernel.noise import Noise
+from mwem_sql.kernel.scales import Kind
+from mwem_sql.kernel.split import Split, split
+from mwem_sql.loop.loop import mwem
+from mwem_sql.loop.problem import Outcome, Problem
+from mwem_sql.loop.regimes import FIRST_SHARE
+from mwem_sql.loop.strategy import First, whole_domain
 from mwem_sql.model.grouped import Grouped
 from mwem_sql.model.mixture import Mixture
-from mwem_sql.mwem.loop import mwem
-from mwem_sql.mwem.problem import Outcome, Problem
-from mwem_sql.mwem.regimes import FIRST_SHARE
-from mwem_sql.mwem.strategy import First, whole_domain
-from mwem_sql.private.kernel import Kernel
-from mwem_sql.private.noise import Noise
-from mwem_sql.queries.linear import Block, LinearQuery
 
 Integers = NDArray[np.int64]
 

@@ -22,14 +22,14 @@ import numpy as np
 import pyarrow.parquet as pq
 
 import mwem_sql
-from mwem_sql.accounting.budget import Budget
-from mwem_sql.compiler.pushdown import Pushdown
-from mwem_sql.database.session import Session
+from mwem_sql.algebra.arrays import Integers
 from mwem_sql.errors import EngineError, MwemError
-from mwem_sql.private import engine
-from mwem_sql.queries.arrays import Integers
+from mwem_sql.kernel.budget import Budget
+from mwem_sql.platform.session import Session
 from mwem_sql.releases.plan import make_plan
 from mwem_sql.releases.request import Request
+from mwem_sql.scan import engine
+from mwem_sql.scan.pushdown import Pushdown
 from mwem_sql.workload import Workload
 
 Row = tuple[Any, ...]

@@ -32,15 +32,16 @@ import numpy as np
 import pytest
 
 import mwem_sql
-from mwem_sql.accounting import ledger, scales
-from mwem_sql.accounting.accountant import Accountant
-from mwem_sql.accounting.scales import Integers, Kind
-from mwem_sql.database.progress import News, heard_by
+from mwem_sql.accounting import ledger
 from mwem_sql.errors import MwemError
-from mwem_sql.mwem import loop
-from mwem_sql.private.exponential import Scores
-from mwem_sql.private.kernel import Kernel
-from mwem_sql.private.noise import saturate
+from mwem_sql.kernel import scales
+from mwem_sql.kernel.accountant import Accountant
+from mwem_sql.kernel.exponential import Scores
+from mwem_sql.kernel.kernel import Kernel
+from mwem_sql.kernel.noise import saturate
+from mwem_sql.kernel.scales import Integers, Kind
+from mwem_sql.loop import loop
+from mwem_sql.platform.progress import News, heard_by
 from mwem_sql.releases import reuse
 from mwem_sql.releases.summary import SUMMARY
 from mwem_sql.surface import calling

@@ -13,7 +13,7 @@ from math import log, prod, sqrt
 import numpy as np
 import numpy.typing as npt
 
-from mwem_sql.queries.linear import LinearQuery
+from mwem_sql.algebra.linear import LinearQuery
 
 Floats = npt.NDArray[np.float64]
 

@@ -36,7 +36,7 @@ import mwem_sql
 from mwem_sql import cli
 from mwem_sql.cli.console import Console
 from mwem_sql.cli.scripts import run_script
-from mwem_sql.private.noise import SeededNoise
+from mwem_sql.kernel.noise import SeededNoise
 from mwem_sql.releases import run
 
 ROOT = Path(__file__).resolve().parents[1]

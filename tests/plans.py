@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mwem_sql.compiler import pushdown
-from mwem_sql.compiler.pushdown import _Planner
+from mwem_sql.scan import pushdown
+from mwem_sql.scan.pushdown import _Planner
 
 PLANS = ("one group by", "one group by, several histograms", "group by per set", "aggregates", "product")
 

@@ -8,15 +8,15 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from mwem_sql.compiler.codes import Unit
-from mwem_sql.compiler.pipeline import Compiled
-from mwem_sql.compiler.pushdown import Pushdown, plan_pushdown
-from mwem_sql.database.catalog import Name
+from mwem_sql.algebra.linear import Block, LinearQuery
+from mwem_sql.compile.pipeline import Compiled
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.classes import Classes, value_pieces
 from mwem_sql.domains.domain import Domain
-from mwem_sql.private import engine
-from mwem_sql.queries.linear import Block, LinearQuery
+from mwem_sql.platform.catalog import Name
+from mwem_sql.scan import engine
+from mwem_sql.scan.codes import Unit
+from mwem_sql.scan.pushdown import Pushdown, plan_pushdown
 
 TABLE = Name("memory", "main", "t")
 

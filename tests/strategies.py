@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 from hypothesis import strategies as st
 
+from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.model.grouped import Grouped
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
 from mwem_sql.model.targets import Target
-from mwem_sql.queries.linear import Block, LinearQuery
 
 Floats = npt.NDArray[np.float64]
 

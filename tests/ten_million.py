@@ -11,10 +11,10 @@ import duckdb
 import numpy as np
 from strategies import tree_of
 
-from mwem_sql.compiler.pipeline import compile_workload
-from mwem_sql.database.catalog import Name
-from mwem_sql.database.sandbox import Sandbox
+from mwem_sql.compile.pipeline import compile_workload
 from mwem_sql.domains.domain import Domain
+from mwem_sql.platform.catalog import Name
+from mwem_sql.platform.sandbox import Sandbox
 from mwem_sql.releases.store import write_table
 from mwem_sql.synthesis.values import draw_rows
 from mwem_sql.workload import Workload

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mwem_sql.compiler.pipeline import Compiled, compile_workload
-from mwem_sql.database.sandbox import Sandbox
+from mwem_sql.compile.pipeline import Compiled, compile_workload
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.domain import Domain
+from mwem_sql.platform.sandbox import Sandbox
 from mwem_sql.workload import Workload
 
 DAY = 18_262

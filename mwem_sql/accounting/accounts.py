@@ -25,10 +25,10 @@ from mwem_sql.accounting.names import Identity, TableCarrier
 from mwem_sql.boundary.files import FileName, is_inode, keys_of
 from mwem_sql.boundary.relations import Relation
 from mwem_sql.boundary.sources import Source
-from mwem_sql.database import catalog
-from mwem_sql.database.catalog import Name, Place, is_read_only
-from mwem_sql.database.metadata import Key, holders, key, key_of, read_rows
 from mwem_sql.errors import BudgetError, OutputError, refuse
+from mwem_sql.platform import catalog
+from mwem_sql.platform.catalog import Name, Place, is_read_only
+from mwem_sql.platform.metadata import Key, holders, key, key_of, read_rows
 
 
 @dataclass(frozen=True)

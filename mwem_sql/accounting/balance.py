@@ -11,11 +11,11 @@ from fractions import Fraction
 
 import duckdb
 
-from mwem_sql.accounting.budget import Budget
 from mwem_sql.accounting.caps import Cap, Charge, pure_rho
-from mwem_sql.accounting.scales import zcdp_rho
-from mwem_sql.database.metadata import Row, account_of, damaged, read_rows
 from mwem_sql.errors import RELEASE, legible
+from mwem_sql.kernel.budget import Budget
+from mwem_sql.kernel.scales import zcdp_rho
+from mwem_sql.platform.metadata import Row, account_of, damaged, read_rows
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from mwem_sql.accounting.budget import Budget
-from mwem_sql.accounting.scales import LARGEST_RHO, zcdp_epsilon, zcdp_rho
-from mwem_sql.accounting.split import Split
-from mwem_sql.database.dialect import fold
 from mwem_sql.errors import RELEASE, BudgetError, MwemError, refuse
+from mwem_sql.kernel.budget import Budget
+from mwem_sql.kernel.scales import LARGEST_RHO, zcdp_epsilon, zcdp_rho
+from mwem_sql.kernel.split import Split
+from mwem_sql.language.dialect import fold
 
 # Beyond these a guarantee is a number without protection: e^20 is half a billion, and a delta of 1e-4 gives up one release in 10,000.
 LARGEST_EPSILON = 20.0

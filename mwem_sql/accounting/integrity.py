@@ -12,7 +12,7 @@ import duckdb
 
 from mwem_sql.accounting import journal
 from mwem_sql.accounting.policy import policies
-from mwem_sql.database.metadata import Row, account_of, holders, key_of, read_rows
+from mwem_sql.platform.metadata import Row, account_of, holders, key_of, read_rows
 
 
 def is_intact(con: duckdb.DuckDBPyConnection, home: str) -> bool:

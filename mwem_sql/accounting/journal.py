@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 import duckdb
 from sqlglot import exp
 
-from mwem_sql.database.catalog import Name
-from mwem_sql.database.session import lock
+from mwem_sql.platform.catalog import Name
+from mwem_sql.platform.session import lock
 
 _RETRIES = 30
 _PAUSE = 0.05  # seconds at most between two of them

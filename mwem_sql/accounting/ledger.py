@@ -42,12 +42,12 @@ from mwem_sql.accounting.names import (
     unit_key,
 )
 from mwem_sql.accounting.policy import requires_caps, set_policy
-from mwem_sql.database import metadata
-from mwem_sql.database.catalog import Name, Place, is_read_only
-from mwem_sql.database.dialect import fold
-from mwem_sql.database.metadata import SCHEMA, Key, Row, damaged, holders, insert, key, key_of, read_rows
-from mwem_sql.database.session import transaction, use
 from mwem_sql.errors import RELEASE, BudgetError, TableError, legible, refuse
+from mwem_sql.language.dialect import fold
+from mwem_sql.platform import metadata
+from mwem_sql.platform.catalog import Name, Place, is_read_only
+from mwem_sql.platform.metadata import SCHEMA, Key, Row, damaged, holders, insert, key, key_of, read_rows
+from mwem_sql.platform.session import transaction, use
 
 
 @dataclass(frozen=True)

@@ -21,11 +21,11 @@ import duckdb
 from sqlglot import exp
 
 from mwem_sql.accounting import journal
-from mwem_sql.database import catalog
-from mwem_sql.database.catalog import Name
-from mwem_sql.database.dialect import fold
-from mwem_sql.database.metadata import Key, account_of, damaged, insert, key_of, read_rows
 from mwem_sql.errors import BudgetError, legible, refuse
+from mwem_sql.language.dialect import fold
+from mwem_sql.platform import catalog
+from mwem_sql.platform.catalog import Name
+from mwem_sql.platform.metadata import Key, account_of, damaged, insert, key_of, read_rows
 
 NAME = ("database_name", "schema_name", "table_name")
 """The columns that a Key is stored in."""

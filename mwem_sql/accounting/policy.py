@@ -11,9 +11,9 @@ import duckdb
 
 from mwem_sql.accounting import journal
 from mwem_sql.accounting.names import NAME
-from mwem_sql.database import metadata
-from mwem_sql.database.metadata import Row, holders
-from mwem_sql.database.session import transaction
+from mwem_sql.platform import metadata
+from mwem_sql.platform.metadata import Row, holders
+from mwem_sql.platform.session import transaction
 
 
 def set_policy(con: duckdb.DuckDBPyConnection, home: str, *, require_caps: bool, who: str, when: str) -> None:

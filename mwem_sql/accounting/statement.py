@@ -13,9 +13,9 @@ from sqlglot import exp
 
 from mwem_sql.accounting import integrity
 from mwem_sql.accounting.balance import Balance, balance_of
-from mwem_sql.database.catalog import Name
-from mwem_sql.database.metadata import SCHEMA, Row, account_of, check_types, damaged, holders
 from mwem_sql.errors import legible
+from mwem_sql.platform.catalog import Name
+from mwem_sql.platform.metadata import SCHEMA, Row, account_of, check_types, damaged, holders
 
 
 def entries(con: duckdb.DuckDBPyConnection) -> list[Row]:

@@ -21,10 +21,10 @@ import duckdb
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from mwem_sql.database import dialect
-from mwem_sql.database.catalog import Name, Place
-from mwem_sql.database.dialect import fold, function_name
-from mwem_sql.database.metadata import Key
+from mwem_sql.language import dialect
+from mwem_sql.language.dialect import fold, function_name
+from mwem_sql.platform.catalog import Name, Place
+from mwem_sql.platform.metadata import Key
 
 _READER = "read_parquet"
 # Which functions may read a private file, and the arguments that each may have.

@@ -10,9 +10,9 @@ import duckdb
 from sqlglot import exp
 
 from mwem_sql.boundary import sources
-from mwem_sql.database import catalog
-from mwem_sql.database.catalog import Name
 from mwem_sql.errors import TableError, refuse
+from mwem_sql.platform import catalog
+from mwem_sql.platform.catalog import Name
 
 
 def domain_table(con: duckdb.DuckDBPyConnection, private: Name) -> str:

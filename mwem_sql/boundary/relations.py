@@ -22,13 +22,13 @@ from mwem_sql.boundary import files, sources
 from mwem_sql.boundary.files import Files, NotAllowedError
 from mwem_sql.boundary.sources import Describes, Source
 from mwem_sql.boundary.views import ROWS, NotRowWiseError, View, WrittenOut, tried, with_generated
-from mwem_sql.database import catalog
-from mwem_sql.database.catalog import Column, Name, Place
-from mwem_sql.database.dialect import fold, function_name
-from mwem_sql.database.functions import SPECIFIED, ZONED
-from mwem_sql.database.metadata import Key
-from mwem_sql.database.ticks import cast
 from mwem_sql.errors import MwemError, OptionError, TableError, did_you_mean, literal, refuse
+from mwem_sql.language.dialect import fold, function_name
+from mwem_sql.language.functions import SPECIFIED, ZONED
+from mwem_sql.language.ticks import cast
+from mwem_sql.platform import catalog
+from mwem_sql.platform.catalog import Column, Name, Place
+from mwem_sql.platform.metadata import Key
 
 _MOST_VIEWS = 50  # one over the other; DuckDB itself stops at a similar depth
 _ROW_WISE = "a private view must give at most one row per row of one table"

@@ -14,12 +14,12 @@ from typing import Protocol
 import duckdb
 from sqlglot import exp
 
-from mwem_sql.database import catalog
-from mwem_sql.database.catalog import Column, Name
-from mwem_sql.database.dialect import fold
-from mwem_sql.database.metadata import Key
-from mwem_sql.database.session import instance
 from mwem_sql.errors import TableError, refuse
+from mwem_sql.language.dialect import fold
+from mwem_sql.platform import catalog
+from mwem_sql.platform.catalog import Column, Name
+from mwem_sql.platform.metadata import Key
+from mwem_sql.platform.session import instance
 
 
 @dataclass(frozen=True)

@@ -20,13 +20,13 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from mwem_sql.database import dialect
-from mwem_sql.database.catalog import Column
-from mwem_sql.database.dialect import fold, function_name
-from mwem_sql.database.functions import CALENDAR, ESCAPING, SPECIFIED
-from mwem_sql.database.growth import characters
-from mwem_sql.database.predicate import name_collation, objection
-from mwem_sql.database.ticks import cast
+from mwem_sql.language import dialect
+from mwem_sql.language.dialect import fold, function_name
+from mwem_sql.language.functions import CALENDAR, ESCAPING, SPECIFIED
+from mwem_sql.language.growth import characters
+from mwem_sql.language.predicate import name_collation, objection
+from mwem_sql.language.ticks import cast
+from mwem_sql.platform.catalog import Column
 
 ROWS = "__mwem_rows"  # an alias that no table or column of the user has
 MOST_GROWTH = 1000

@@ -22,8 +22,8 @@ import pyarrow as pa
 
 import mwem_sql
 from mwem_sql.cli.hints import with_hint
-from mwem_sql.database import calls
 from mwem_sql.errors import MwemError
+from mwem_sql.platform import calls
 from mwem_sql.surface import progress_line
 
 STYLES = ("box", "record", "csv", "json")

@@ -11,7 +11,7 @@ import duckdb
 
 from mwem_sql.cli.console import Console, connection, fetch, width
 from mwem_sql.cli.scripts import run_script
-from mwem_sql.database.resources import read_sql
+from mwem_sql.platform.resources import read_sql
 
 RELEASE = "CALL mwem_release('census', workload, $epsilon)"
 SEEDED = "CALL mwem_release('census', workload, $epsilon, seed := $seed)"

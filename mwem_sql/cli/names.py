@@ -10,7 +10,7 @@ from functools import cache
 
 import duckdb
 
-from mwem_sql.database.resources import read_sql
+from mwem_sql.platform.resources import read_sql
 
 _HEAD = re.compile(r"^CREATE OR REPLACE MACRO (\w+)\(([^)]*)\)", re.MULTILINE)
 _OPTION = re.compile(r"\b(\w+)\s*:=")

@@ -16,8 +16,8 @@ import duckdb
 from mwem_sql.cli.commands import obey
 from mwem_sql.cli.console import Console, connection
 from mwem_sql.cli.scripts import read, run_script, split_script
-from mwem_sql.database.resources import VERSION
 from mwem_sql.errors import did_you_mean
+from mwem_sql.platform.resources import VERSION
 
 BANNER = f"mwem-sql {VERSION}, DuckDB {duckdb.__version__}"
 PROMPT, CONTINUATION = "mwem> ", "  ... "

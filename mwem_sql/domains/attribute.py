@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 from sqlglot import exp
 
-from mwem_sql.database.ticks import Scale, Tick, scale_of
 from mwem_sql.errors import MwemError, refuse_domain
+from mwem_sql.language.ticks import Scale, Tick, scale_of
 
 CURE = (
     "declare it in the schema (an ENUM or BOOLEAN type, or CHECK (x BETWEEN 0 AND 9)), or in a table <name>_domain with the "

@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from mwem_sql.database import round_numbers
-from mwem_sql.database.ticks import Tick
+from mwem_sql.algebra.arrays import Floats
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.errors import refuse_domain
-from mwem_sql.queries.arrays import Floats
+from mwem_sql.language import round_numbers
+from mwem_sql.language.ticks import Tick
 
 MAX_VALUES = 100_000
 """Values of one attribute that are listed one by one. More: each expression that is evaluated value by value takes longer."""

@@ -13,15 +13,16 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from mwem_sql.boundary.relations import Relation
-from mwem_sql.database import catalog, dialect
-from mwem_sql.database.catalog import Column
-from mwem_sql.database.conditions import columns_of, comparison, conjuncts
-from mwem_sql.database.dialect import fold
-from mwem_sql.database.predicate import is_deterministic
-from mwem_sql.database.sandbox import Sandbox
-from mwem_sql.database.ticks import Scale, Tick, as_text, cast, is_finite, scale_of, try_cast
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.errors import did_you_mean, literal, refuse_domain
+from mwem_sql.language import dialect
+from mwem_sql.language.conditions import columns_of, comparison, conjuncts
+from mwem_sql.language.dialect import fold
+from mwem_sql.language.predicate import is_deterministic
+from mwem_sql.language.ticks import Scale, Tick, as_text, cast, is_finite, scale_of, try_cast
+from mwem_sql.platform import catalog
+from mwem_sql.platform.catalog import Column
+from mwem_sql.platform.sandbox import Sandbox
 
 _DOMAIN_COLUMNS = ("attribute", "values", "low", "high", "step", "bins", "edges", "nullable", "open")
 _COMPARE = {">": exp.GT, ">=": exp.GTE, "<": exp.LT, "<=": exp.LTE}

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mwem_sql.algebra.arrays import Floats
+from mwem_sql.algebra.linear import Block, LinearQuery, tell_apart
 from mwem_sql.domains.classes import Classes, Ints, part_edges, with_outer
-from mwem_sql.queries.arrays import Floats
-from mwem_sql.queries.linear import Block, LinearQuery, tell_apart
 
 PARTS = 256
 """Even parts of a domain, at most; a class that is no wider than one is not cut. More: values lie closer, in one more round of more noise, and a

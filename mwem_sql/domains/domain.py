@@ -12,14 +12,14 @@ import duckdb
 from mwem_sql.boundary import relations
 from mwem_sql.boundary.public import check_public, domain_table
 from mwem_sql.boundary.relations import Relation
-from mwem_sql.database import catalog
-from mwem_sql.database.catalog import Place
-from mwem_sql.database.dialect import fold
-from mwem_sql.database.sandbox import Sandbox
-from mwem_sql.database.session import Session
 from mwem_sql.domains import declarations
 from mwem_sql.domains.attribute import CURE, Attribute
 from mwem_sql.errors import TableError, refuse, refuse_domain
+from mwem_sql.language.dialect import fold
+from mwem_sql.platform import catalog
+from mwem_sql.platform.catalog import Place
+from mwem_sql.platform.sandbox import Sandbox
+from mwem_sql.platform.session import Session
 
 __all__ = ["Attribute", "Domain", "read_domain"]
 

@@ -10,14 +10,14 @@ from dataclasses import replace
 
 import numpy as np
 
+from mwem_sql.algebra.arrays import Floats
+from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.model.fit import TOLERANCE
 from mwem_sql.model.grid import Grid
 from mwem_sql.model.grouped import Grouped
 from mwem_sql.model.state import Measurement, State
 from mwem_sql.model.targets import Fitted, Target
 from mwem_sql.model.tree import Tree
-from mwem_sql.queries.arrays import Floats
-from mwem_sql.queries.linear import Block, LinearQuery
 
 
 class Adaptive(Grouped):

@@ -12,13 +12,13 @@ from math import inf, isfinite
 
 import numpy as np
 
+from mwem_sql.algebra.answers import answer_all
+from mwem_sql.algebra.arrays import Floats, Places
+from mwem_sql.algebra.factor import Factor, outer
+from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.model.cliques import Clique, total_cells
-from mwem_sql.model.factor import Factor, outer
 from mwem_sql.model.layout import Room, added_cells, make_room, rearrange
 from mwem_sql.model.tree import Tree
-from mwem_sql.queries.answers import answer_all
-from mwem_sql.queries.arrays import Floats, Places
-from mwem_sql.queries.linear import Block, LinearQuery
 
 Part = tuple[Block, ...]
 

@@ -13,10 +13,10 @@ from math import sqrt
 
 import numpy as np
 
-from mwem_sql.model.factor import LOWEST, TINY, Factor
+from mwem_sql.algebra.arrays import Floats
+from mwem_sql.algebra.factor import LOWEST, TINY, Factor
 from mwem_sql.model.targets import Note
 from mwem_sql.model.tree import Names, Tree
-from mwem_sql.queries.arrays import Floats
 
 LAG = 0.25
 """Standard deviations of the noise on a measured cell: by so much a clique may lag behind its neighbours. Larger: faster rounds, looser fits."""

@@ -12,10 +12,10 @@ from functools import cached_property
 
 import numpy as np
 
-from mwem_sql.model.factor import base_shares
-from mwem_sql.queries.arrays import Floats, Labels, Places
-from mwem_sql.queries.linear import Block, tell_apart
-from mwem_sql.queries.marginals import shares_within, spread
+from mwem_sql.algebra.arrays import Floats, Labels, Places
+from mwem_sql.algebra.factor import base_shares
+from mwem_sql.algebra.linear import Block, tell_apart
+from mwem_sql.algebra.marginals import shares_within, spread
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,12 +7,12 @@ from math import prod
 
 import numpy as np
 
+from mwem_sql.algebra.arrays import Floats
+from mwem_sql.algebra.boxes import Boxes, many_boxes
+from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.model.grid import Grid
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
-from mwem_sql.queries.arrays import Floats
-from mwem_sql.queries.boxes import Boxes, many_boxes
-from mwem_sql.queries.linear import Block, LinearQuery
 
 MOST_RUN_CELLS = 2**20
 """Combinations of stretches of classes in one group, up to which very many queries over them are answered from prefix sums."""

@@ -12,9 +12,9 @@ from math import prod
 
 import numpy as np
 
-from mwem_sql.model.factor import Factor
+from mwem_sql.algebra.arrays import Flags, Floats, Integers
+from mwem_sql.algebra.factor import Factor
 from mwem_sql.model.tree import Names
-from mwem_sql.queries.arrays import Flags, Floats, Integers
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mwem_sql.algebra.arrays import Floats
+from mwem_sql.algebra.linear import LinearQuery
 from mwem_sql.model.state import State
-from mwem_sql.queries.arrays import Floats
-from mwem_sql.queries.linear import LinearQuery
 
 
 class Mixture:

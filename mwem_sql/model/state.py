@@ -13,14 +13,14 @@ from math import inf, log, sqrt
 import numpy as np
 import pyarrow as pa
 
+from mwem_sql.algebra.arrays import Flags, Floats
+from mwem_sql.algebra.factor import FLOOR, LOWEST, TINY, Factor, base_shares, factors_from_table, factors_to_table
+from mwem_sql.algebra.linear import LinearQuery
 from mwem_sql.model.cliques import connected, maximal
-from mwem_sql.model.factor import FLOOR, LOWEST, TINY, Factor, base_shares, factors_from_table, factors_to_table
 from mwem_sql.model.factored import Factored, positive
 from mwem_sql.model.fit import LAG, TOLERANCE, finish, fit, is_fitted
 from mwem_sql.model.targets import Fitted, Target
 from mwem_sql.model.tree import Tree
-from mwem_sql.queries.arrays import Flags, Floats
-from mwem_sql.queries.linear import LinearQuery
 
 Measurement = tuple[LinearQuery, Floats]
 # Rows of a stored table may have been added up in another order.

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mwem_sql.queries.arrays import Floats
-from mwem_sql.queries.linear import LinearQuery
+from mwem_sql.algebra.arrays import Floats
+from mwem_sql.algebra.linear import LinearQuery
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,10 +14,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from mwem_sql.model.factor import Factor
+from mwem_sql.algebra.arrays import Floats, Integers
+from mwem_sql.algebra.factor import Factor
 from mwem_sql.model.messages import Side, joint, message
 from mwem_sql.model.tree import Names, Tree
-from mwem_sql.queries.arrays import Floats, Integers
 
 Rows: TypeAlias = Sequence[Integers]
 Way: TypeAlias = tuple[int, int, int]

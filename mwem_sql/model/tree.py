@@ -13,11 +13,11 @@ from string import ascii_letters
 
 import numpy as np
 
+from mwem_sql.algebra.arrays import Floats, Places
+from mwem_sql.algebra.factor import Factor
 from mwem_sql.model.cliques import Clique
-from mwem_sql.model.factor import Factor
 from mwem_sql.model.layout import Layout, lay_out
 from mwem_sql.model.targets import Note, Target
-from mwem_sql.queries.arrays import Floats, Places
 
 Names = tuple[str, ...]
 

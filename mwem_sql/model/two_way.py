@@ -13,12 +13,12 @@ from math import prod
 
 import numpy as np
 
+from mwem_sql.algebra.arrays import Flags, Floats
+from mwem_sql.algebra.factor import Factor
 from mwem_sql.model.cliques import Clique
-from mwem_sql.model.factor import Factor
 from mwem_sql.model.grid import Grid
 from mwem_sql.model.messages import Side, grouped, joint, merged, message, passed
 from mwem_sql.model.tree import Names, Tree
-from mwem_sql.queries.arrays import Flags, Floats
 
 WIDE = 512
 """Cells of a separator beyond which all pairs of a tree are worked out again, and attributes one by one: to ask what depends on it would cost more."""

@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from mwem_sql.compiler.blocks import CompiledQuery
-from mwem_sql.compiler.pipeline import Compiled, compile_workload
-from mwem_sql.compiler.sense import check_constants
-from mwem_sql.database import dialect
-from mwem_sql.database.dialect import fold
-from mwem_sql.database.measures import is_aggregate
-from mwem_sql.database.sandbox import Sandbox
-from mwem_sql.database.session import Session
+from mwem_sql.algebra.answers import answer_all
+from mwem_sql.algebra.arrays import Floats
+from mwem_sql.algebra.linear import LinearQuery
+from mwem_sql.algebra.marginals import shares_within, spread
+from mwem_sql.compile.blocks import CompiledQuery
+from mwem_sql.compile.pipeline import Compiled, compile_workload
+from mwem_sql.compile.sense import check_constants
 from mwem_sql.domains.classes import Classes
 from mwem_sql.errors import (
     MwemError,
@@ -31,16 +30,17 @@ from mwem_sql.errors import (
     literal,
     refuse,
 )
+from mwem_sql.judge.bounds import Assured
+from mwem_sql.judge.intervals import Intervals, Judge, unknown
+from mwem_sql.judge.known import Known
+from mwem_sql.language import dialect
+from mwem_sql.language.dialect import fold
+from mwem_sql.language.measures import is_aggregate
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
-from mwem_sql.queries.answers import answer_all
-from mwem_sql.queries.arrays import Floats
-from mwem_sql.queries.linear import LinearQuery
-from mwem_sql.queries.marginals import shares_within, spread
+from mwem_sql.platform.sandbox import Sandbox
+from mwem_sql.platform.session import Session
 from mwem_sql.releases import beyond, left_out, store
-from mwem_sql.releases.bounds import Assured
-from mwem_sql.releases.intervals import Intervals, Judge, unknown
-from mwem_sql.releases.known import Known
 from mwem_sql.releases.store import Stored
 from mwem_sql.workload import Query, Workload
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from mwem_sql.accounting.scales import within
-from mwem_sql.private.kernel import Measurement
+from mwem_sql.kernel.kernel import Measurement
+from mwem_sql.kernel.scales import within
 
 CONFIDENCE: Final = 0.95
 FEWEST: Final = 0.01

@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from mwem_sql.compiler.blocks import CompiledQuery
+from mwem_sql.algebra.arrays import Labels
+from mwem_sql.algebra.linear import Block, LinearQuery
+from mwem_sql.compile.blocks import CompiledQuery
 from mwem_sql.domains.classes import Classes, Ints
+from mwem_sql.loop.problem import Outcome, Problem, Step
 from mwem_sql.model.grid import Grid
-from mwem_sql.mwem.problem import Outcome, Problem, Step
-from mwem_sql.queries.arrays import Labels
-from mwem_sql.queries.linear import Block, LinearQuery
 
 Integers = npt.NDArray[np.int64]
 

@@ -12,9 +12,9 @@ import duckdb
 import pyarrow as pa
 
 from mwem_sql.accounting.caps import protected
-from mwem_sql.database import catalog
-from mwem_sql.database.catalog import Name
 from mwem_sql.domains.classes import Classes
+from mwem_sql.platform import catalog
+from mwem_sql.platform.catalog import Name
 from mwem_sql.releases import left_out
 from mwem_sql.releases.cut import Cut
 from mwem_sql.workload import Query, Workload

@@ -11,31 +11,31 @@ import numpy as np
 
 from mwem_sql.accounting.accounts import cap_of
 from mwem_sql.accounting.caps import Cap
-from mwem_sql.accounting.scales import noise_scale, noise_variance
-from mwem_sql.accounting.split import UNITS_SHARE, Split, split
+from mwem_sql.algebra.linear import LinearQuery
 from mwem_sql.boundary import relations
 from mwem_sql.boundary.relations import Relation
-from mwem_sql.compiler.blocks import MAX_CELLS, CompiledQuery
-from mwem_sql.compiler.codes import Unit
-from mwem_sql.compiler.dialects.known import dialect_of
-from mwem_sql.compiler.pipeline import Compiled, compile_workload
-from mwem_sql.compiler.pushdown import Pushdown, plan_pushdown
-from mwem_sql.compiler.sense import check_constants, flat
-from mwem_sql.database.catalog import Column
-from mwem_sql.database.dialect import fold
-from mwem_sql.database.garbage import uncollected
-from mwem_sql.database.sandbox import Sandbox
-from mwem_sql.database.session import Session
+from mwem_sql.compile.blocks import MAX_CELLS, CompiledQuery
+from mwem_sql.compile.pipeline import Compiled, compile_workload
+from mwem_sql.compile.sense import check_constants, flat
 from mwem_sql.domains.detail import Detail, details_of
 from mwem_sql.domains.domain import read_domain
 from mwem_sql.errors import RELEASE, CellsError, OptionError, WorkloadError, literal, refuse
-from mwem_sql.mwem.certificate import sampled
-from mwem_sql.mwem.problem import Problem, is_total
-from mwem_sql.mwem.regimes import Asked, Regime, choose
-from mwem_sql.mwem.strategy import cells_with, whole_domain
-from mwem_sql.queries.linear import LinearQuery
+from mwem_sql.kernel.scales import noise_scale, noise_variance
+from mwem_sql.kernel.split import UNITS_SHARE, Split, split
+from mwem_sql.language.dialect import fold
+from mwem_sql.loop.certificate import sampled
+from mwem_sql.loop.problem import Problem, is_total
+from mwem_sql.loop.regimes import Asked, Regime, choose
+from mwem_sql.loop.strategy import cells_with, whole_domain
+from mwem_sql.platform.catalog import Column
+from mwem_sql.platform.garbage import uncollected
+from mwem_sql.platform.sandbox import Sandbox
+from mwem_sql.platform.session import Session
 from mwem_sql.releases.request import MAX_ROWS, Request
 from mwem_sql.releases.store import Stored
+from mwem_sql.scan.codes import Unit
+from mwem_sql.scan.dialects.known import dialect_of
+from mwem_sql.scan.pushdown import Pushdown, plan_pushdown
 
 CERTIFY_SHARE = Fraction(1, 50)
 """Of the budget: what a plain call spends on telling how far off its answers are. Larger: this is told more exactly, and answers have more noise. `python benchmarks/coverage.py --shares`"""

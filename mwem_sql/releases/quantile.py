@@ -26,17 +26,17 @@ import numpy.typing as npt
 import pyarrow as pa
 from sqlglot import exp
 
-from mwem_sql.compiler.pipeline import Compiled
-from mwem_sql.database import dialect
-from mwem_sql.database.dialect import fold
-from mwem_sql.database.ticks import cast
+from mwem_sql.algebra.arrays import Flags, Floats
+from mwem_sql.algebra.linear import Block, LinearQuery
+from mwem_sql.compile.pipeline import Compiled
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.classes import Classes
 from mwem_sql.errors import OptionError, did_you_mean, refuse
-from mwem_sql.queries.arrays import Flags, Floats
-from mwem_sql.queries.linear import Block, LinearQuery
+from mwem_sql.judge.intervals import Measured, noise_alone
+from mwem_sql.language import dialect
+from mwem_sql.language.dialect import fold
+from mwem_sql.language.ticks import cast
 from mwem_sql.releases.answer import Answerer
-from mwem_sql.releases.intervals import Measured, noise_alone
 from mwem_sql.workload import Workload
 
 FUNCTION = "mwem_quantile"

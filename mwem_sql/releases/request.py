@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from mwem_sql.accounting.budget import Budget
-from mwem_sql.compiler.blocks import MAX_CELLS
+from mwem_sql.compile.blocks import MAX_CELLS
 from mwem_sql.errors import RELEASE, OptionError, did_you_mean, refuse
+from mwem_sql.kernel.budget import Budget
 from mwem_sql.workload import Workload
 
 MAX_ROWS = 10**9

@@ -21,12 +21,12 @@ from mwem_sql.accounting.caps import seed_refused
 from mwem_sql.accounting.ledger import Ledger
 from mwem_sql.boundary import files, relations, sources
 from mwem_sql.boundary.public import check_public, domain_table
-from mwem_sql.database import catalog
-from mwem_sql.database.catalog import Name, Place, is_read_only
-from mwem_sql.database.dialect import fold
-from mwem_sql.database.garbage import uncollected
-from mwem_sql.database.session import Session, lock, transaction
 from mwem_sql.errors import RELEASE, BudgetError, OutputError, TableError, refuse
+from mwem_sql.language.dialect import fold
+from mwem_sql.platform import catalog
+from mwem_sql.platform.catalog import Name, Place, is_read_only
+from mwem_sql.platform.garbage import uncollected
+from mwem_sql.platform.session import Session, lock, transaction
 from mwem_sql.releases import beyond, store
 from mwem_sql.releases.changes import changes, in_short
 from mwem_sql.releases.request import OPTIONS, Request

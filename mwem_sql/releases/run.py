@@ -22,27 +22,28 @@ from mwem_sql.accounting.accounts import identity_of, ledger_of
 from mwem_sql.accounting.caps import Charge, nominal, protected
 from mwem_sql.accounting.ledger import Ledger
 from mwem_sql.boundary import relations
-from mwem_sql.compiler.lists import spelled_out
-from mwem_sql.compiler.pipeline import Compiled
-from mwem_sql.database import calls
-from mwem_sql.database.catalog import Name, is_read_only
-from mwem_sql.database.garbage import frozen
-from mwem_sql.database.progress import News, say
-from mwem_sql.database.session import Session
+from mwem_sql.compile.lists import spelled_out
+from mwem_sql.compile.pipeline import Compiled
 from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import RELEASE, OutputError, refuse
+from mwem_sql.judge import bounds, grade
+from mwem_sql.kernel.kernel import Kernel
+from mwem_sql.kernel.noise import OpenDPNoise, SeededNoise
+from mwem_sql.loop.loop import mwem
+from mwem_sql.loop.problem import Outcome
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
-from mwem_sql.mwem.loop import mwem
-from mwem_sql.mwem.problem import Outcome
-from mwem_sql.private import engine
-from mwem_sql.private.engines.protocol import Snapshot
-from mwem_sql.private.kernel import Kernel
-from mwem_sql.private.noise import OpenDPNoise, SeededNoise
-from mwem_sql.releases import beyond, bounds, grade, left_out, measurements, notes, reuse, store
+from mwem_sql.platform import calls
+from mwem_sql.platform.catalog import Name, is_read_only
+from mwem_sql.platform.garbage import frozen
+from mwem_sql.platform.progress import News, say
+from mwem_sql.platform.session import Session
+from mwem_sql.releases import beyond, left_out, measurements, notes, reuse, store
 from mwem_sql.releases.plan import Plan, make_plan
 from mwem_sql.releases.request import Request
 from mwem_sql.releases.summary import SUMMARY
+from mwem_sql.scan import engine
+from mwem_sql.scan.engines.protocol import Snapshot
 from mwem_sql.synthesis.values import draw_rows
 
 _log = logging.getLogger("mwem_sql")

@@ -13,15 +13,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from mwem_sql.compiler.blocks import MAX_CELLS
-from mwem_sql.compiler.pipeline import Compiled
-from mwem_sql.database.sandbox import Sandbox
-from mwem_sql.database.session import Session
+from mwem_sql.algebra.marginals import shares_within
+from mwem_sql.compile.blocks import MAX_CELLS
+from mwem_sql.compile.pipeline import Compiled
 from mwem_sql.domains.classes import Classes
 from mwem_sql.errors import OptionError, refuse
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
-from mwem_sql.queries.marginals import shares_within
+from mwem_sql.platform.sandbox import Sandbox
+from mwem_sql.platform.session import Session
 from mwem_sql.releases.answer import Answerer, answerer
 from mwem_sql.releases.request import read_whole
 from mwem_sql.synthesis.rounding import systematic_counts

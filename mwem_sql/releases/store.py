@@ -17,18 +17,18 @@ import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
-from mwem_sql.database import catalog
-from mwem_sql.database.catalog import Name, Place
-from mwem_sql.database.dialect import fold
-from mwem_sql.database.metadata import SCHEMA, check_types, holders, prepare, read_rows
-from mwem_sql.database.session import lock, transaction
-from mwem_sql.database.ticks import cast
+from mwem_sql.algebra.arrays import Floats
 from mwem_sql.domains.classes import Classes, Pieces
 from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import MwemError, OutputError, TableError, legible, literal, refuse
+from mwem_sql.language.dialect import fold
+from mwem_sql.language.ticks import cast
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
-from mwem_sql.queries.arrays import Floats
+from mwem_sql.platform import catalog
+from mwem_sql.platform.catalog import Name, Place
+from mwem_sql.platform.metadata import SCHEMA, check_types, holders, prepare, read_rows
+from mwem_sql.platform.session import lock, transaction
 from mwem_sql.releases import notes
 from mwem_sql.synthesis.values import Rows
 from mwem_sql.workload import Workload

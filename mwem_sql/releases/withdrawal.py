@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from mwem_sql.accounting.ledger import Ledger, signature
-from mwem_sql.database import catalog
-from mwem_sql.database.metadata import insert, prepare
-from mwem_sql.database.session import Session, lock, transaction
 from mwem_sql.errors import OptionError, OutputError, refuse
+from mwem_sql.platform import catalog
+from mwem_sql.platform.metadata import insert, prepare
+from mwem_sql.platform.session import Session, lock, transaction
 from mwem_sql.releases import notes, store
 
 FUNCTION = "mwem_withdraw"

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mwem_sql.database.resources import VERSION
 from mwem_sql.domains.classes import Classes
-from mwem_sql.releases import beyond, grade, left_out
+from mwem_sql.judge import grade
+from mwem_sql.platform.resources import VERSION
+from mwem_sql.releases import beyond, left_out
 from mwem_sql.releases.cut import Cut
 from mwem_sql.releases.store import Stored
 from mwem_sql.reporting import figures, page

@@ -14,7 +14,7 @@ from unicodedata import east_asian_width
 
 import numpy as np
 
-from mwem_sql.queries.arrays import Floats
+from mwem_sql.algebra.arrays import Floats
 
 WIDTH = 340
 """Units of a picture's own width; the page scales it to the room there is."""

@@ -12,10 +12,10 @@ from typing import Any
 import duckdb
 from sqlglot import exp
 
-from mwem_sql.database.catalog import Name
-from mwem_sql.database.metadata import SCHEMA, holders, prepare
-from mwem_sql.database.session import Session, transaction
 from mwem_sql.errors import OutputError, refuse
+from mwem_sql.platform.catalog import Name
+from mwem_sql.platform.metadata import SCHEMA, holders, prepare
+from mwem_sql.platform.session import Session, transaction
 from mwem_sql.releases import beyond, notes, store
 from mwem_sql.releases.store import Stored
 from mwem_sql.reporting import card, drafts

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from mwem_sql.algebra.arrays import Floats
+from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
-from mwem_sql.queries.arrays import Floats
-from mwem_sql.queries.linear import Block, LinearQuery
 
 PURPOSES = {
     "total": "how many rows there are", "histogram": "a histogram to start from", "first": "each attribute by itself", "round": "what rounds measured",

@@ -14,7 +14,8 @@ from math import exp
 from string import Template
 from typing import Any
 
-from mwem_sql.releases import grade, left_out
+from mwem_sql.judge import grade
+from mwem_sql.releases import left_out
 from mwem_sql.releases.store import Stored
 from mwem_sql.reporting import charts, figures, shapes, verdict
 

@@ -7,8 +7,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from mwem_sql.database.session import Session
-from mwem_sql.queries.arrays import Floats
+from mwem_sql.algebra.arrays import Floats
+from mwem_sql.platform.session import Session
 from mwem_sql.releases import store
 from mwem_sql.releases.answer import Answerer
 from mwem_sql.reporting import charts, drafts, page, shapes

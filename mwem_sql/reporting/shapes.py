@@ -15,11 +15,11 @@ from typing import TypeAlias
 import numpy as np
 from sqlglot import exp
 
-from mwem_sql.database import dialect, round_numbers
+from mwem_sql.algebra.arrays import Floats
+from mwem_sql.algebra.marginals import shares_within
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.classes import Classes, part_edges
-from mwem_sql.queries.arrays import Floats
-from mwem_sql.queries.marginals import shares_within
+from mwem_sql.language import dialect, round_numbers
 from mwem_sql.releases.store import Stored
 from mwem_sql.workload import Workload
 

@@ -12,7 +12,7 @@ from itertools import chain, combinations
 from math import prod
 from typing import Any, Final, Literal, TypeAlias
 
-from mwem_sql.releases import grade
+from mwem_sql.judge import grade
 from mwem_sql.reporting import figures
 
 Use: TypeAlias = Literal["yes", "roughly", "no"]

@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
-from mwem_sql.database import calls
-from mwem_sql.database.session import Session
 from mwem_sql.errors import RELEASE
+from mwem_sql.platform import calls
+from mwem_sql.platform.session import Session
 from mwem_sql.releases import store
 from mwem_sql.releases.answer import ANSWER, CONFIDENCE, Answerer, read_confidence
 from mwem_sql.releases.request import Request

@@ -10,11 +10,11 @@ from typing import Any
 
 from mwem_sql.boundary import sources
 from mwem_sql.boundary.sources import Source
-from mwem_sql.database import catalog
-from mwem_sql.database.dialect import fold
-from mwem_sql.database.session import Session
 from mwem_sql.errors import OptionError, OutputError, refuse
-from mwem_sql.private.engines.opening import open_engine
+from mwem_sql.language.dialect import fold
+from mwem_sql.platform import catalog
+from mwem_sql.platform.session import Session
+from mwem_sql.scan.engines.opening import open_engine
 
 SOURCE_COLUMNS = {"alias": "VARCHAR", "kind": "VARCHAR", "source": "VARCHAR", "ledger": "VARCHAR", "timeout": "DOUBLE"}
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import duckdb
 
-from mwem_sql.database.catalog import Place
-from mwem_sql.database.session import Session
 from mwem_sql.errors import MwemError
+from mwem_sql.platform.catalog import Place
+from mwem_sql.platform.session import Session
 from mwem_sql.surface.arguments import Arguments
 
 Cursor = Callable[[], duckdb.DuckDBPyConnection]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from mwem_sql.releases import grade
+from mwem_sql.judge import grade
 from mwem_sql.releases.summary import SUMMARY, Summary
 
 _BOX = "max-width:44em;overflow-x:auto;font-family:sans-serif;font-size:90%;line-height:1.4"

@@ -1,6 +1,6 @@
 """The rows of `mwem_domain` and `mwem_suggest_domain`: a column of the table each.
 
-Owns their columns. Must not read a private row itself, nor write the script: that is `private/suggest.py` and
+Owns their columns. Must not read a private row itself, nor write the script: that is `scan/suggest.py` and
 `surface/script.py`.
 """
 
@@ -15,15 +15,15 @@ from sqlglot import exp
 from mwem_sql.accounting.accounts import ledger_of
 from mwem_sql.boundary import files, relations
 from mwem_sql.boundary.relations import Relation
-from mwem_sql.database.catalog import Name
-from mwem_sql.database.sandbox import Sandbox
-from mwem_sql.database.session import Session
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.declarations import from_schema
 from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import DomainError, refuse
-from mwem_sql.private import engine
-from mwem_sql.private.suggest import Suggestion, suggest_domain
+from mwem_sql.platform.catalog import Name
+from mwem_sql.platform.sandbox import Sandbox
+from mwem_sql.platform.session import Session
+from mwem_sql.scan import engine
+from mwem_sql.scan.suggest import Suggestion, suggest_domain
 from mwem_sql.surface.script import Script
 
 DOMAIN_COLUMNS = {

@@ -14,10 +14,10 @@ import pyarrow as pa
 from sqlglot import exp
 
 from mwem_sql.boundary.public import check_public
-from mwem_sql.database import catalog
-from mwem_sql.database.catalog import Name
-from mwem_sql.database.session import Session
 from mwem_sql.errors import OptionError, TableError, refuse
+from mwem_sql.platform import catalog
+from mwem_sql.platform.catalog import Name
+from mwem_sql.platform.session import Session
 from mwem_sql.releases import store
 from mwem_sql.workload import Workload
 

@@ -12,25 +12,25 @@ from typing import Any
 
 from mwem_sql.accounting import statement
 from mwem_sql.accounting.accounts import ledger_of
-from mwem_sql.accounting.budget import Budget
 from mwem_sql.accounting.caps import Cap
 from mwem_sql.accounting.ledger import write_policy
 from mwem_sql.accounting.policy import requires_caps
 from mwem_sql.boundary import relations
-from mwem_sql.database import calls, catalog
-from mwem_sql.database.sandbox import Sandbox
-from mwem_sql.database.session import Session
 from mwem_sql.domains.domain import Domain, read_domain
 from mwem_sql.errors import OptionError, WorkloadError, refuse, spoken_by
-from mwem_sql.private.engines.opening import check_no_secret
+from mwem_sql.explain.explain import plan_rows
+from mwem_sql.explain.quality import QUALITY
+from mwem_sql.kernel.budget import Budget
+from mwem_sql.platform import calls, catalog
+from mwem_sql.platform.sandbox import Sandbox
+from mwem_sql.platform.session import Session
 from mwem_sql.releases import answer, store
-from mwem_sql.releases.explain import plan_rows
-from mwem_sql.releases.quality import QUALITY
 from mwem_sql.releases.quantile import QUANTILE
 from mwem_sql.releases.request import Request, read_whole
 from mwem_sql.releases.run import run_release
 from mwem_sql.releases.summary import SUMMARY
 from mwem_sql.releases.withdrawal import WITHDRAWAL
+from mwem_sql.scan.engines.opening import check_no_secret
 from mwem_sql.surface import calling, questions
 from mwem_sql.surface.arguments import Rows, name_list, read_name, read_number, read_queries
 from mwem_sql.surface.attaching import SOURCE_COLUMNS, attach_source, detach_source, source_rows

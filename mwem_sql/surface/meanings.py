@@ -5,7 +5,7 @@ Owns these words. Must not say what a function does: that is the comment above i
 
 from __future__ import annotations
 
-from mwem_sql.releases import grade
+from mwem_sql.judge import grade
 
 OPTIONS = {
     "delta": "Above 0, noise may be Gaussian and is counted by zCDP, where the error will be smaller. 1e-6 is usual; it must be far below 1 over the number of people.",

@@ -1,6 +1,6 @@
 """Progress for people: a line on a terminal, or a line in a notebook. Nothing in a pipe unless it is asked for.
 
-Owns how it looks. Knows only what `database/progress.py` says: public facts.
+Owns how it looks. Knows only what `platform/progress.py` says: public facts.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from shutil import get_terminal_size
 from typing import Any
 
-from mwem_sql.database.progress import News, heard_by
+from mwem_sql.platform.progress import News, heard_by
 
 REDRAWN = 0.2
 """Seconds between two looks of a line. Smaller: the terminal flickers. Larger: the clock jumps."""

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from mwem_sql.database.session import Session
 from mwem_sql.errors import spoken_by
-from mwem_sql.releases import answer, compare, quality, quantile, sample
+from mwem_sql.explain import compare, quality
+from mwem_sql.platform.session import Session
+from mwem_sql.releases import answer, quantile, sample
 from mwem_sql.releases.sample import Sampler
 from mwem_sql.releases.withdrawal import withdraw
 from mwem_sql.reporting import export, report

@@ -20,13 +20,13 @@ import duckdb
 import pyarrow as pa
 
 from mwem_sql.boundary import sources
-from mwem_sql.database import calls
-from mwem_sql.database.catalog import Place, is_read_only
-from mwem_sql.database.handles import connection_of
-from mwem_sql.database.resources import read_sql
-from mwem_sql.database.session import instance as key_of_instance
-from mwem_sql.database.session import lock, transaction, use
 from mwem_sql.errors import TableError, refuse
+from mwem_sql.platform import calls
+from mwem_sql.platform.catalog import Place, is_read_only
+from mwem_sql.platform.handles import connection_of
+from mwem_sql.platform.resources import read_sql
+from mwem_sql.platform.session import instance as key_of_instance
+from mwem_sql.platform.session import lock, transaction, use
 from mwem_sql.surface import functions, selects, words
 
 Handle = TypeVar("Handle")

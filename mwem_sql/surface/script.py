@@ -1,6 +1,6 @@
 """The script that `mwem_suggest_domain` gives: from a table without a domain to its release, for a person to review.
 
-Owns the words and the order of its lines. Must not read a row: what it writes down was read by `private/suggest.py`.
+Owns the words and the order of its lines. Must not read a row: what it writes down was read by `scan/suggest.py`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from decimal import Decimal, InvalidOperation
 
 from sqlglot import exp
 
-from mwem_sql.database.catalog import Name, Place
-from mwem_sql.private.suggest import Suggestion
+from mwem_sql.platform.catalog import Name, Place
+from mwem_sql.scan.suggest import Suggestion
 
 EPSILON = "1.0"
 ORDER = 2

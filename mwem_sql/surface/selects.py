@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
-from mwem_sql.database import calls
-from mwem_sql.database.session import Session
-from mwem_sql.database.ticks import cast
 from mwem_sql.errors import MwemError
+from mwem_sql.language.ticks import cast
+from mwem_sql.platform import calls
+from mwem_sql.platform.session import Session
 from mwem_sql.releases import answer
 from mwem_sql.releases.quantile import OF_ITS_TYPE, QUANTILE
 from mwem_sql.releases.sample import as_texts

@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
-from mwem_sql.database import calls
-from mwem_sql.database.session import Session
-from mwem_sql.database.ticks import cast
 from mwem_sql.errors import OptionError, refuse
+from mwem_sql.language.ticks import cast
+from mwem_sql.platform import calls
+from mwem_sql.platform.session import Session
 from mwem_sql.releases import answer as stored
 from mwem_sql.releases.quantile import OF_ITS_TYPE, QUANTILE
 from mwem_sql.surface import questions

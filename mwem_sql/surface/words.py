@@ -12,7 +12,7 @@ from functools import cache
 
 from sqlglot import exp
 
-from mwem_sql.database.resources import read_sql
+from mwem_sql.platform.resources import read_sql
 from mwem_sql.releases.quantile import OF_ITS_TYPE, QUANTILE
 from mwem_sql.surface.functions import COUNTED, FUNCTIONS
 from mwem_sql.surface.meanings import COLUMNS, OPTIONS, PARAMETERS

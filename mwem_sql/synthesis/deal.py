@@ -14,9 +14,9 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 
+from mwem_sql.algebra.arrays import Integers
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
-from mwem_sql.queries.arrays import Integers
 from mwem_sql.synthesis.rounding import GOLDEN, Table, golden_offsets, systematic_counts, whole_tables
 
 Codes = npt.NDArray[np.unsignedinteger]

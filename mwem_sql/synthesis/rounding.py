@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mwem_sql.algebra.arrays import Floats, Integers
 from mwem_sql.model.state import State
 from mwem_sql.model.tree import Names, Tree
-from mwem_sql.queries.arrays import Floats, Integers
 
 GOLDEN = (5**0.5 - 1) / 2
 """Multiples of it, modulo 1, are spread more evenly than those of any other number."""

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from mwem_sql.algebra.arrays import Floats, Integers
 from mwem_sql.domains.classes import Classes
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
-from mwem_sql.queries.arrays import Floats, Integers
 from mwem_sql.synthesis.deal import Codes, draw_codes, stable_order
 from mwem_sql.synthesis.rounding import systematic_counts
 

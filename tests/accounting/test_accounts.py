@@ -19,13 +19,13 @@ from conftest import Connection, Open
 
 import mwem_sql
 from mwem_sql.accounting.accounts import ledger_of
-from mwem_sql.accounting.budget import Budget
 from mwem_sql.accounting.caps import Cap, Charge, pure_rho
 from mwem_sql.accounting.ledger import Ledger
 from mwem_sql.boundary.relations import describe
-from mwem_sql.database.catalog import Place
 from mwem_sql.errors import MwemError
-from mwem_sql.private import engine
+from mwem_sql.kernel.budget import Budget
+from mwem_sql.platform.catalog import Place
+from mwem_sql.scan import engine
 
 CAP = Fraction(1)
 SHARES = [Fraction(1, 10), Fraction(3, 10), Fraction(1, 2), Fraction(1), Fraction(5)]

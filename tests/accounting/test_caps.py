@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ledgers import TABLE, cap, debit, marked
 
-from mwem_sql.accounting.budget import Budget
 from mwem_sql.accounting.caps import Charge, nominal
 from mwem_sql.accounting.ledger import Ledger
-from mwem_sql.accounting.scales import zcdp_epsilon, zcdp_rho
 from mwem_sql.accounting.statement import entries
-from mwem_sql.database.catalog import Name
 from mwem_sql.errors import BudgetError
+from mwem_sql.kernel.budget import Budget
+from mwem_sql.kernel.scales import zcdp_epsilon, zcdp_rho
+from mwem_sql.platform.catalog import Name
 
 
 def test_ten_tenths_fit_one(plain: Connection, ledger: Ledger) -> None:

@@ -11,7 +11,7 @@ import pytest
 from charges import Figures, Scenario, campaign
 from noninterference import run
 
-from mwem_sql.mwem.measured import Measured
+from mwem_sql.loop.measured import Measured
 from mwem_sql.releases import plan
 from mwem_sql.releases.request import OPTIONS
 

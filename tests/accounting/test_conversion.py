@@ -15,9 +15,9 @@ from dp_accounting.rdp import RdpAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mwem_sql.accounting.budget import Budget
-from mwem_sql.accounting.scales import zcdp_epsilon, zcdp_rho
-from mwem_sql.accounting.split import (
+from mwem_sql.kernel.budget import Budget
+from mwem_sql.kernel.scales import zcdp_epsilon, zcdp_rho
+from mwem_sql.kernel.split import (
     split,
 )
 

@@ -12,8 +12,8 @@ from mwem_sql.accounting.accounts import ledger_of
 from mwem_sql.accounting.ledger import Ledger
 from mwem_sql.accounting.statement import entries
 from mwem_sql.boundary.relations import describe
-from mwem_sql.database.catalog import Name, Place, is_read_only
 from mwem_sql.errors import BudgetError, OutputError
+from mwem_sql.platform.catalog import Name, Place, is_read_only
 
 
 def test_an_entry_is_opened_and_closed(plain: Connection, ledger: Ledger) -> None:

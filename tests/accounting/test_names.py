@@ -11,7 +11,7 @@ import pytest
 from chance import sampled
 from conftest import Connection, Open
 
-from mwem_sql.private import engine
+from mwem_sql.scan import engine
 
 
 def test_a_cap_follows_a_table_by_name_and_a_renamed_one_by_its_mark(con: Connection) -> None:

@@ -7,7 +7,7 @@ from ledgers import cap, debit, marked
 
 from mwem_sql.accounting.ledger import Ledger
 from mwem_sql.accounting.statement import entries
-from mwem_sql.database.catalog import Name
+from mwem_sql.platform.catalog import Name
 
 
 def test_spent_and_left_of_every_table_in_every_database(plain: Connection) -> None:

@@ -18,14 +18,14 @@ import pytest
 from audit.estimate import ERROR, HONEST_ERROR, ends, epsilon_bound, is_large_enough, rho_bound
 from conftest import Connection, Open, flat
 
-from mwem_sql.accounting.accountant import Accountant, AccountingError
-from mwem_sql.accounting.budget import Budget
-from mwem_sql.accounting.scales import MANY, Integers, Kind, noise_scale, selection_scale, zcdp_rho
-from mwem_sql.database.session import Session
-from mwem_sql.mwem.measured import Measured
-from mwem_sql.mwem.problem import Outcome, Step
-from mwem_sql.private.kernel import Kernel
-from mwem_sql.private.noise import Noise, OpenDPNoise
+from mwem_sql.kernel.accountant import Accountant, AccountingError
+from mwem_sql.kernel.budget import Budget
+from mwem_sql.kernel.kernel import Kernel
+from mwem_sql.kernel.noise import Noise, OpenDPNoise
+from mwem_sql.kernel.scales import MANY, Integers, Kind, noise_scale, selection_scale, zcdp_rho
+from mwem_sql.loop.measured import Measured
+from mwem_sql.loop.problem import Outcome, Step
+from mwem_sql.platform.session import Session
 from mwem_sql.releases.request import Request
 from mwem_sql.workload import Workload
 

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from conftest import Connection, Open
 
-from mwem_sql.accounting.budget import Budget
-from mwem_sql.database.session import Session
-from mwem_sql.private import engine
+from mwem_sql.kernel.budget import Budget
+from mwem_sql.platform.session import Session
 from mwem_sql.releases.plan import make_plan
 from mwem_sql.releases.request import Request
+from mwem_sql.scan import engine
 from mwem_sql.workload import Workload
 
 

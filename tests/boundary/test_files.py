@@ -16,8 +16,8 @@ from sqlglot import exp
 import mwem_sql
 from mwem_sql.boundary import files
 from mwem_sql.boundary.relations import Relation, describe
-from mwem_sql.database.catalog import Name, Place
 from mwem_sql.errors import OutputError, TableError
+from mwem_sql.platform.catalog import Name, Place
 
 HERE = Place("memory", "main")
 

@@ -18,8 +18,8 @@ from chance import sampled
 from conftest import Connection
 
 import mwem_sql
-from mwem_sql.compiler.pipeline import compile_workload
-from mwem_sql.database.sandbox import Sandbox
+from mwem_sql.compile.pipeline import compile_workload
+from mwem_sql.platform.sandbox import Sandbox
 from mwem_sql.workload import Workload
 
 PUBLIC = """

@@ -18,8 +18,8 @@ from neighbours import Here, There, instance, neighbours, random_rows, world
 from sqlglot import exp
 
 from mwem_sql.boundary import files, relations, views
-from mwem_sql.compiler import codes
-from mwem_sql.database import catalog
+from mwem_sql.platform import catalog
+from mwem_sql.scan import codes
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ import duckdb
 import pytest
 from chance import sampled
 
-from mwem_sql.accounting.budget import Budget
-from mwem_sql.database.session import Session
 from mwem_sql.errors import MwemError
-from mwem_sql.private import engine
+from mwem_sql.kernel.budget import Budget
+from mwem_sql.platform.session import Session
 from mwem_sql.releases.plan import make_plan
 from mwem_sql.releases.request import Request
+from mwem_sql.scan import engine
 from mwem_sql.workload import Workload
 
 COLUMNS = {

@@ -9,9 +9,9 @@ import pytest
 from conftest import SCHEMA
 
 from mwem_sql.boundary.relations import Relation, describe
-from mwem_sql.database import catalog
-from mwem_sql.database.catalog import Name, Place
 from mwem_sql.errors import OptionError, TableError
+from mwem_sql.platform import catalog
+from mwem_sql.platform.catalog import Name, Place
 
 HERE = Place("memory", "main")
 

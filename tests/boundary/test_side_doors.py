@@ -16,9 +16,9 @@ from conftest import Connection, Open
 
 import mwem_sql
 from mwem_sql.errors import EngineError
-from mwem_sql.private import engine
-from mwem_sql.private.kernel import Kernel
-from mwem_sql.private.noise import OpenDPNoise
+from mwem_sql.kernel.kernel import Kernel
+from mwem_sql.kernel.noise import OpenDPNoise
+from mwem_sql.scan import engine
 
 CANARIES = ("Xylophone-Quartz", "Zanzibar-7741", "271828.1828", "1987-03-29")
 ROWS = 4_243  # a count that noise will not hit on, and that no public number is

@@ -13,8 +13,8 @@ from expressions import bound, functions, odd_table
 
 import mwem_sql
 from mwem_sql.boundary.relations import Relation, describe
-from mwem_sql.database.catalog import Place
 from mwem_sql.errors import TableError
+from mwem_sql.platform.catalog import Place
 
 HERE = Place("memory", "main")
 

@@ -11,8 +11,8 @@ from chance import sampled
 from conftest import SCHEMA
 
 from mwem_sql.boundary.relations import Relation, describe
-from mwem_sql.database.catalog import Name, Place
 from mwem_sql.errors import TableError
+from mwem_sql.platform.catalog import Name, Place
 
 HERE = Place("memory", "main")
 

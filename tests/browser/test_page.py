@@ -17,7 +17,7 @@ import pytest
 from conftest import PEOPLE, Connection
 
 import mwem_sql
-from mwem_sql.database.session import Session
+from mwem_sql.platform.session import Session
 from mwem_sql.releases import store
 from mwem_sql.reporting import page as report_page
 

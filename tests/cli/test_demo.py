@@ -14,7 +14,7 @@ import duckdb
 import pytest
 from command import COMMAND, PATIENCE, ROOT, call, environment, run
 
-from mwem_sql.database.resources import read_sql
+from mwem_sql.platform.resources import read_sql
 
 
 def information(con: duckdb.DuckDBPyConnection, first: str, second: str) -> float:

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mwem_sql.database.ticks import Tick
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import DomainError, MwemError
+from mwem_sql.language.ticks import Tick
 
 
 @settings(deadline=None, max_examples=100)

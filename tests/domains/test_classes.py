@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mwem_sql.algebra.linear import tell_apart
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.classes import Classes, Pieces, bin_edges, cut_pieces, is_long, part_edges, value_pieces
 from mwem_sql.errors import DomainError
-from mwem_sql.queries.linear import tell_apart
 
 
 def whole(low: int, high: int, **more: object) -> Attribute:

@@ -22,7 +22,7 @@ from test_example import PEOPLE, printed
 import mwem_sql
 from mwem_sql.boundary.files import keys_of
 from mwem_sql.errors import MwemError
-from mwem_sql.private.engines.spark import FilesSnapshot, Spark
+from mwem_sql.scan.engines.spark import FilesSnapshot, Spark
 
 
 def identities(address: str, folder: Path) -> dict[str, Any]:

@@ -19,14 +19,14 @@ from neighbours import DOMAIN, QUERIES, Row, queries_and_units
 from servers import superuser
 
 import mwem_sql
-from mwem_sql.accounting.budget import Budget
 from mwem_sql.boundary.sources import Facts
-from mwem_sql.compiler.pushdown import Pushdown
-from mwem_sql.database.session import Session
 from mwem_sql.errors import EngineError, MwemError
-from mwem_sql.private import engine
+from mwem_sql.kernel.budget import Budget
+from mwem_sql.platform.session import Session
 from mwem_sql.releases.plan import make_plan
 from mwem_sql.releases.request import Request
+from mwem_sql.scan import engine
+from mwem_sql.scan.pushdown import Pushdown
 from mwem_sql.workload import Workload
 
 # What every world has: functions that look at other rows, and what may call them without being named.

@@ -23,16 +23,16 @@ from pyarrow import orc
 
 from mwem_sql.boundary.relations import Relation
 from mwem_sql.boundary.sources import Facts
-from mwem_sql.compiler.codes import Unit
-from mwem_sql.compiler.dialects.known import dialect_of
-from mwem_sql.compiler.pipeline import Compiled, compile_workload
-from mwem_sql.compiler.pushdown import plan_pushdown
-from mwem_sql.database.catalog import Name
-from mwem_sql.database.sandbox import Sandbox
+from mwem_sql.compile.pipeline import Compiled, compile_workload
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import EngineError, MwemError
-from mwem_sql.private import engine
+from mwem_sql.platform.catalog import Name
+from mwem_sql.platform.sandbox import Sandbox
+from mwem_sql.scan import engine
+from mwem_sql.scan.codes import Unit
+from mwem_sql.scan.dialects.known import dialect_of
+from mwem_sql.scan.pushdown import plan_pushdown
 from mwem_sql.workload import Workload
 
 Row = tuple[Any, ...]

@@ -18,12 +18,12 @@ from servers import superuser
 
 import mwem_sql
 from mwem_sql.accounting.accounts import ledger_of
-from mwem_sql.accounting.budget import Budget
 from mwem_sql.accounting.caps import Cap, Charge, pure_rho
 from mwem_sql.accounting.ledger import Ledger
 from mwem_sql.boundary.relations import describe
-from mwem_sql.database.catalog import Place
 from mwem_sql.errors import MwemError
+from mwem_sql.kernel.budget import Budget
+from mwem_sql.platform.catalog import Place
 
 pytestmark = pytest.mark.engines
 

@@ -20,12 +20,12 @@ pytest.importorskip("adbc_driver_postgresql", reason=MISSING)
 import adbc_driver_manager
 from adbc_driver_postgresql import dbapi
 
-from mwem_sql.private.engines.opening import open_engine
-from mwem_sql.private.engines.postgresql import TransactionSnapshot
-from mwem_sql.private.engines.postgresql_catalog import Catalog
-from mwem_sql.private.engines.postgresql_expressions import Expressions
-from mwem_sql.private.engines.postgresql_nodes import Node
-from mwem_sql.private.engines.postgresql_rules import Rule
+from mwem_sql.scan.engines.opening import open_engine
+from mwem_sql.scan.engines.postgresql import TransactionSnapshot
+from mwem_sql.scan.engines.postgresql_catalog import Catalog
+from mwem_sql.scan.engines.postgresql_expressions import Expressions
+from mwem_sql.scan.engines.postgresql_nodes import Node
+from mwem_sql.scan.engines.postgresql_rules import Rule
 
 pytestmark = pytest.mark.engines
 

@@ -1,4 +1,4 @@
-"""What every engine promises (`private/engines/protocol.py`), asked of each. Those that need a server are behind the marker `engines`."""
+"""What every engine promises (`scan/engines/protocol.py`), asked of each. Those that need a server are behind the marker `engines`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import pytest
 from servers import superuser
 
 from mwem_sql.boundary.sources import Facts
-from mwem_sql.compiler.dialects.known import dialect_of
 from mwem_sql.errors import TableError
-from mwem_sql.private.engines.instance import SameInstance
-from mwem_sql.private.engines.opening import open_engine
-from mwem_sql.private.engines.protocol import Snapshot
+from mwem_sql.scan.dialects.known import dialect_of
+from mwem_sql.scan.engines.instance import SameInstance
+from mwem_sql.scan.engines.opening import open_engine
+from mwem_sql.scan.engines.protocol import Snapshot
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 

@@ -18,14 +18,14 @@ from servers import SETUP, superuser
 import mwem_sql
 from mwem_sql.boundary import relations
 from mwem_sql.boundary.relations import Relation
-from mwem_sql.compiler.codes import Unit
-from mwem_sql.compiler.dialects.known import dialect_of
-from mwem_sql.compiler.pipeline import compile_workload
-from mwem_sql.compiler.pushdown import plan_pushdown
-from mwem_sql.database.catalog import Name, Place
-from mwem_sql.database.sandbox import Sandbox
+from mwem_sql.compile.pipeline import compile_workload
 from mwem_sql.errors import MwemError
-from mwem_sql.private import engine
+from mwem_sql.platform.catalog import Name, Place
+from mwem_sql.platform.sandbox import Sandbox
+from mwem_sql.scan import engine
+from mwem_sql.scan.codes import Unit
+from mwem_sql.scan.dialects.known import dialect_of
+from mwem_sql.scan.pushdown import plan_pushdown
 
 pytestmark = [pytest.mark.engines, pytest.mark.filterwarnings("ignore::FutureWarning")]
 

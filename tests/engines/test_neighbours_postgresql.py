@@ -18,10 +18,10 @@ pytest.importorskip("adbc_driver_postgresql", reason=MISSING)
 
 import adbc_driver_manager
 
-from mwem_sql.compiler.dialects.postgresql import PostgreSQL as Dialect
-from mwem_sql.database.ticks import cast
-from mwem_sql.private.engines import postgresql, postgresql_catalog, postgresql_expressions, postgresql_rules
-from mwem_sql.private.engines.postgresql_expressions import Expressions, Function
+from mwem_sql.language.ticks import cast
+from mwem_sql.scan.dialects.postgresql import PostgreSQL as Dialect
+from mwem_sql.scan.engines import postgresql, postgresql_catalog, postgresql_expressions, postgresql_rules
+from mwem_sql.scan.engines.postgresql_expressions import Expressions, Function
 
 
 @pytest.mark.parametrize(

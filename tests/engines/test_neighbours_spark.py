@@ -22,10 +22,10 @@ pytest.importorskip("pyspark", reason=servers.MISSING)
 
 from pyspark.errors import PySparkException
 
-from mwem_sql.private.engines import spark_catalog, spark_files, spark_settings
-from mwem_sql.private.engines.spark import Spark
-from mwem_sql.private.engines.spark_catalog import Relation
-from mwem_sql.private.engines.spark_files import DataFiles
+from mwem_sql.scan.engines import spark_catalog, spark_files, spark_settings
+from mwem_sql.scan.engines.spark import Spark
+from mwem_sql.scan.engines.spark_catalog import Relation
+from mwem_sql.scan.engines.spark_files import DataFiles
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 

@@ -16,7 +16,7 @@ from mwem_sql.errors import BudgetError, EngineError, TableError
 
 pytest.importorskip("adbc_driver_postgresql", reason=MISSING)
 
-from mwem_sql.private.engines.postgresql import TransactionSnapshot
+from mwem_sql.scan.engines.postgresql import TransactionSnapshot
 
 pytestmark = pytest.mark.engines
 

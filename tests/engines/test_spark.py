@@ -27,10 +27,10 @@ from pyspark.errors import PySparkException
 
 from mwem_sql.boundary.files import keys_of
 from mwem_sql.boundary.sources import Facts
-from mwem_sql.compiler.dialects.known import dialect_of
 from mwem_sql.errors import TableError
-from mwem_sql.private.engines import spark_catalog
-from mwem_sql.private.engines.spark import FilesSnapshot, Spark
+from mwem_sql.scan.dialects.known import dialect_of
+from mwem_sql.scan.engines import spark_catalog
+from mwem_sql.scan.engines.spark import FilesSnapshot, Spark
 
 pytestmark = [pytest.mark.engines, pytest.mark.filterwarnings("ignore::FutureWarning")]
 

@@ -30,10 +30,10 @@ from typing import Any
 import duckdb
 
 import mwem_sql
-from mwem_sql.database.session import Session
-from mwem_sql.private import engine
-from mwem_sql.private.kernel import Kernel
+from mwem_sql.kernel.kernel import Kernel
+from mwem_sql.platform.session import Session
 from mwem_sql.releases import store
+from mwem_sql.scan import engine
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from conftest import PEOPLE

@@ -19,19 +19,19 @@ from hypothesis import strategies as st
 from strategies import Floats, close, dense, seeds, totals
 
 import mwem_sql
-from mwem_sql.database.catalog import Place
-from mwem_sql.database.session import Session
+from mwem_sql.algebra.linear import Block, LinearQuery
+from mwem_sql.loop.problem import Outcome
 from mwem_sql.model.adaptive import Adaptive
 from mwem_sql.model.fit import TOLERANCE
 from mwem_sql.model.grid import Grid
 from mwem_sql.model.state import State
 from mwem_sql.model.targets import Target
-from mwem_sql.mwem.problem import Outcome
-from mwem_sql.private import engine
-from mwem_sql.queries.linear import Block, LinearQuery
+from mwem_sql.platform.catalog import Place
+from mwem_sql.platform.session import Session
 from mwem_sql.releases import store
 from mwem_sql.releases.plan import Plan
 from mwem_sql.releases.request import Request
+from mwem_sql.scan import engine
 from mwem_sql.workload import Query, Workload
 
 Case = tuple[dict[str, Floats], float, list[tuple[LinearQuery, Floats]]]

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import Floats, close, dense, domains, queries, states
 
+from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.model.state import State
-from mwem_sql.queries.linear import Block, LinearQuery
 
 quick = settings(deadline=None, max_examples=examples(60))
 

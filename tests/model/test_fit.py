@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import Floats, queries, seeds
 
+from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.model.fit import STEPS
 from mwem_sql.model.state import State
 from mwem_sql.model.targets import Target
-from mwem_sql.queries.linear import Block, LinearQuery
 
 Instance = tuple[State, list[Target]]
 

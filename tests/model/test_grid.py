@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import seeds
 
+from mwem_sql.algebra.linear import Block
 from mwem_sql.model.grid import Grid
-from mwem_sql.queries.linear import Block
 
 quick = settings(deadline=None, max_examples=60)
 

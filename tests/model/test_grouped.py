@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mwem_sql.algebra import boxes as module
+from mwem_sql.algebra.linear import Block, LinearQuery
+from mwem_sql.algebra.stretches import Stretches
 from mwem_sql.model.adaptive import Adaptive
-from mwem_sql.queries import boxes as module
-from mwem_sql.queries.linear import Block, LinearQuery
-from mwem_sql.queries.stretches import Stretches
 
 SIZES = (7, 4)
 

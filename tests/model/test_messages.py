@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mwem_sql.model.factor import Factor
+from mwem_sql.algebra.factor import Factor
 from mwem_sql.model.messages import Side, grouped, joint, merged, message, passed
 
 

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import Floats, close, dense, domains, queries, seeds
 
-from mwem_sql.model.factor import SCHEMA
+from mwem_sql.algebra.factor import SCHEMA
+from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
-from mwem_sql.queries.linear import Block, LinearQuery
 
 Problem = tuple[dict[str, Floats], float, list[tuple[LinearQuery, Floats]]]
 quick = settings(deadline=None, max_examples=examples(60))

@@ -10,7 +10,7 @@ import pytest
 from chance import sampled
 
 import mwem_sql
-from mwem_sql.database.catalog import Place
+from mwem_sql.platform.catalog import Place
 from mwem_sql.releases import store
 
 

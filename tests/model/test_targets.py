@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.model.state import State
 from mwem_sql.model.targets import Target
-from mwem_sql.queries.linear import Block, LinearQuery
 
 
 def cuboid(shape: dict[str, int], *names: str) -> LinearQuery:

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import Floats, seeds
 
+from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.model.state import State
-from mwem_sql.queries.linear import Block, LinearQuery
 
 Sets = list[tuple[str, ...]]
 NAMES = "abcdefg"

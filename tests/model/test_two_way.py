@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import seeds
 
+from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.model import two_way as module
 from mwem_sql.model.adaptive import Adaptive
 from mwem_sql.model.state import State
 from mwem_sql.model.targets import Target
 from mwem_sql.model.two_way import TwoWay
-from mwem_sql.queries.linear import Block, LinearQuery
 
 
 def cuboid(shape: dict[str, int], names: tuple[str, ...]) -> LinearQuery:

@@ -19,30 +19,30 @@ SOURCES = {
     for path in sorted((ROOT / "mwem_sql").rglob("*.py"))
 }
 # Where true answers are made, and where they are handed on; nowhere else are they held.
-MAKERS = {"mwem_sql/private/engine.py", "mwem_sql/private/kernel.py"}
-HOLDERS = {"mwem_sql/releases/run.py", "mwem_sql/releases/compare.py"}
+MAKERS = {"mwem_sql/scan/engine.py", "mwem_sql/kernel/kernel.py"}
+HOLDERS = {"mwem_sql/releases/run.py", "mwem_sql/explain/compare.py"}
 TESTED_ELSEWHERE = {
     "mwem_sql/accounting/policy.py": "sql/policy.test", "mwem_sql/boundary/sources.py": "engines/test_postgresql.py",
-    "mwem_sql/compiler/dialects/dialect.py": "compiler/test_dialects.py",
-    "mwem_sql/compiler/dialects/known.py": "compiler/test_dialects.py", "mwem_sql/compiler/dialects/native.py": "compiler/test_codes.py",
-    "mwem_sql/compiler/dialects/portable.py": "compiler/test_dialects.py", "mwem_sql/compiler/dialects/postgresql.py": "compiler/test_dialects.py",
-    "mwem_sql/compiler/dialects/spark.py": "compiler/test_dialects.py", "mwem_sql/compiler/merging.py": "compiler/test_pipeline.py",
-    "mwem_sql/compiler/settled.py": "compiler/test_pipeline.py", "mwem_sql/compiler/written.py": "releases/test_compare.py",
-    "mwem_sql/database/lists.py": "compiler/test_lists.py", "mwem_sql/dbt.py": "project/test_integrations.py",
-    "mwem_sql/domains/texts.py": "test_workload.py", "mwem_sql/private/engines/instance.py": "private/test_engine.py",
-    "mwem_sql/private/engines/opening.py": "engines/test_postgresql.py", "mwem_sql/private/engines/postgresql.py": "engines/test_postgresql.py",
-    "mwem_sql/private/engines/postgresql_catalog.py": "engines/test_boundary_postgresql.py",
-    "mwem_sql/private/engines/postgresql_checks.py": "engines/test_postgresql.py",
-    "mwem_sql/private/engines/postgresql_expressions.py": "engines/test_boundary_postgresql.py",
-    "mwem_sql/private/engines/postgresql_rules.py": "engines/test_boundary_postgresql.py", "mwem_sql/private/engines/protocol.py": "engines/test_differential.py",
-    "mwem_sql/private/engines/spark.py": "engines/test_spark.py", "mwem_sql/private/engines/spark_catalog.py": "engines/test_spark.py",
-    "mwem_sql/private/engines/spark_files.py": "engines/test_spark.py", "mwem_sql/private/engines/spark_settings.py": "engines/test_spark.py",
-    "mwem_sql/compiler/doubts.py": "releases/test_beyond.py", "mwem_sql/releases/bounds.py": "mwem/test_bounds.py",
-    "mwem_sql/releases/known.py": "releases/test_intervals.py", "mwem_sql/releases/quality.py": "sql/intervals.test",
-    "mwem_sql/queries/arrays.py": "queries/test_linear.py", "mwem_sql/surface/meanings.py": "surface/test_words.py",
-    "mwem_sql/queries/nested.py": "queries/test_families.py", "mwem_sql/surface/arguments.py": "surface/test_functions.py",
+    "mwem_sql/scan/dialects/dialect.py": "scan/test_dialects.py",
+    "mwem_sql/scan/dialects/known.py": "scan/test_dialects.py", "mwem_sql/scan/dialects/native.py": "scan/test_codes.py",
+    "mwem_sql/scan/dialects/portable.py": "scan/test_dialects.py", "mwem_sql/scan/dialects/postgresql.py": "scan/test_dialects.py",
+    "mwem_sql/scan/dialects/spark.py": "scan/test_dialects.py", "mwem_sql/compile/merging.py": "compile/test_pipeline.py",
+    "mwem_sql/compile/settled.py": "compile/test_pipeline.py", "mwem_sql/compile/written.py": "explain/test_compare.py",
+    "mwem_sql/language/lists.py": "compile/test_lists.py", "mwem_sql/dbt.py": "project/test_integrations.py",
+    "mwem_sql/domains/texts.py": "test_workload.py", "mwem_sql/scan/engines/instance.py": "scan/test_engine.py",
+    "mwem_sql/scan/engines/opening.py": "engines/test_postgresql.py", "mwem_sql/scan/engines/postgresql.py": "engines/test_postgresql.py",
+    "mwem_sql/scan/engines/postgresql_catalog.py": "engines/test_boundary_postgresql.py",
+    "mwem_sql/scan/engines/postgresql_checks.py": "engines/test_postgresql.py",
+    "mwem_sql/scan/engines/postgresql_expressions.py": "engines/test_boundary_postgresql.py",
+    "mwem_sql/scan/engines/postgresql_rules.py": "engines/test_boundary_postgresql.py", "mwem_sql/scan/engines/protocol.py": "engines/test_differential.py",
+    "mwem_sql/scan/engines/spark.py": "engines/test_spark.py", "mwem_sql/scan/engines/spark_catalog.py": "engines/test_spark.py",
+    "mwem_sql/scan/engines/spark_files.py": "engines/test_spark.py", "mwem_sql/scan/engines/spark_settings.py": "engines/test_spark.py",
+    "mwem_sql/compile/doubts.py": "releases/test_beyond.py", "mwem_sql/judge/bounds.py": "loop/test_bounds.py",
+    "mwem_sql/judge/known.py": "judge/test_intervals.py", "mwem_sql/explain/quality.py": "sql/intervals.test",
+    "mwem_sql/algebra/arrays.py": "algebra/test_linear.py", "mwem_sql/surface/meanings.py": "surface/test_words.py",
+    "mwem_sql/algebra/nested.py": "algebra/test_families.py", "mwem_sql/surface/arguments.py": "surface/test_functions.py",
     "mwem_sql/surface/calling.py": "surface/test_functions.py", "mwem_sql/surface/questions.py": "surface/test_tables.py",
-    "mwem_sql/private/column_facts.py": "private/test_suggest.py", "mwem_sql/surface/domain_rows.py": "sql/edges.test",
+    "mwem_sql/scan/column_facts.py": "scan/test_suggest.py", "mwem_sql/surface/domain_rows.py": "sql/edges.test",
 }  # fmt: skip
 """Modules that another file tests than that of their name; `__init__` and `__main__` need none."""
 LONGEST = 460

@@ -19,8 +19,8 @@ import pytest
 from sqlglot import exp
 
 import mwem_sql
-from mwem_sql.database.metadata import _PYTHON, declared
-from mwem_sql.database.resources import read_sql
+from mwem_sql.platform.metadata import _PYTHON, declared
+from mwem_sql.platform.resources import read_sql
 from mwem_sql.releases.answer import ANSWER
 from mwem_sql.releases.request import OPTIONS, Request
 from mwem_sql.releases.summary import SUMMARY, Summary

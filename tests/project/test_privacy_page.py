@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 
 import mwem_sql
-from mwem_sql.database.resources import read_sql
+from mwem_sql.platform.resources import read_sql
 from mwem_sql.releases.request import Request
 from mwem_sql.surface import functions
 
@@ -24,8 +24,8 @@ PAGES = "".join(
 WITHOUT = {
     "mwem_sql.cli.__main__",
     "mwem_sql.dbt",
-    "mwem_sql.private.engines.spark",
-    "mwem_sql.private.engines.postgresql",
+    "mwem_sql.scan.engines.spark",
+    "mwem_sql.scan.engines.postgresql",
 }
 """A command, and modules that need packages which are not installed with the tests."""
 MODULES: dict[str, ModuleType] = {

@@ -15,8 +15,8 @@ from environments import ROOT, environment, run
 
 SURFACE = ("cli", "database", "domains", "surface", "test_errors.py", "test_refusals.py", "test_workload.py")
 COMPILER = (
-    "compiler/test_pipeline.py", "compiler/test_templates.py", "compiler/test_pushdown.py", "compiler/test_differential.py", "database/test_predicate.py",
-    "database/test_measures.py", "database/test_catalog.py", "boundary/test_relations.py", "boundary/test_files.py", "boundary/test_hostile.py", "domains",
+    "compile/test_pipeline.py", "compile/test_templates.py", "scan/test_pushdown.py", "compile/test_differential.py", "language/test_predicate.py",
+    "language/test_measures.py", "platform/test_catalog.py", "boundary/test_relations.py", "boundary/test_files.py", "boundary/test_hostile.py", "domains",
     "test_workload.py", "surface/test_functions.py", "releases/test_store.py",
 )  # fmt: skip
 

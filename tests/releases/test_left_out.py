@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mwem_sql
-from mwem_sql.accounting.split import UNITS_SHARE
-from mwem_sql.database.session import Session
-from mwem_sql.private.engine import true_answers
-from mwem_sql.private.kernel import Measurement
+from mwem_sql.kernel.kernel import Measurement
+from mwem_sql.kernel.split import UNITS_SHARE
+from mwem_sql.platform.session import Session
 from mwem_sql.releases import left_out
 from mwem_sql.releases.plan import make_plan
 from mwem_sql.releases.request import Request
+from mwem_sql.scan.engine import true_answers
 from mwem_sql.workload import Workload
 
 VISITS = """

@@ -13,10 +13,9 @@ from chance import sampled
 from conftest import Connection, Open
 
 import mwem_sql
-from mwem_sql.accounting import pace
-from mwem_sql.mwem import strategy
-from mwem_sql.mwem.measured import Measured
-from mwem_sql.private.noise import SeededNoise
+from mwem_sql.kernel.noise import SeededNoise
+from mwem_sql.loop import pace, strategy
+from mwem_sql.loop.measured import Measured
 
 # Values of a column that are told apart by what is asked: few of some, all of others.
 TRIPS = """

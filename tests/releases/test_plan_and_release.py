@@ -10,9 +10,9 @@ import pytest
 from chance import sampled
 from conftest import Connection
 
-from mwem_sql.accounting.scales import Kind, typical, within
-from mwem_sql.accounting.tails import cumulants
-from mwem_sql.mwem import strategy
+from mwem_sql.kernel.scales import Kind, typical, within
+from mwem_sql.kernel.tails import cumulants
+from mwem_sql.loop import strategy
 
 ROWS = """
     DELETE FROM people; DELETE FROM workload; ALTER TABLE people ADD COLUMN person INTEGER; ALTER TABLE workload ADD COLUMN measure VARCHAR;

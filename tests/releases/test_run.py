@@ -15,16 +15,16 @@ from chance import sampled
 from conftest import PEOPLE, Connection, Open
 
 import mwem_sql
-from mwem_sql.accounting import split
-from mwem_sql.accounting.accountant import Accountant
-from mwem_sql.accounting.scales import zcdp_epsilon
 from mwem_sql.errors import (
     BudgetError,
     EngineError,
     OutputError,
     TableError,
 )
-from mwem_sql.mwem import strategy
+from mwem_sql.kernel import split
+from mwem_sql.kernel.accountant import Accountant
+from mwem_sql.kernel.scales import zcdp_epsilon
+from mwem_sql.loop import strategy
 from mwem_sql.workload import Workload
 
 ONE = Workload.from_predicates(["age > 40"])

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mwem_sql
-from mwem_sql.compiler.pipeline import compile_workload
-from mwem_sql.database.sandbox import Sandbox
+from mwem_sql.compile.pipeline import compile_workload
 from mwem_sql.domains.domain import Domain
+from mwem_sql.platform.sandbox import Sandbox
 from mwem_sql.workload import Workload
 
 TABLE = """

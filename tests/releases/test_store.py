@@ -14,10 +14,10 @@ from chance import sampled
 from conftest import PEOPLE, Connection, Open
 
 import mwem_sql
-from mwem_sql.database.catalog import Name, Place
 from mwem_sql.errors import OutputError, TableError
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
+from mwem_sql.platform.catalog import Name, Place
 from mwem_sql.releases import notes, store
 from mwem_sql.synthesis.values import Rows
 from mwem_sql.workload import Workload

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mwem_sql
-from mwem_sql.database.session import Session
+from mwem_sql.platform.session import Session
 from mwem_sql.releases import store
 from mwem_sql.reporting import figures
 

@@ -11,7 +11,7 @@ import pytest
 from conftest import Connection
 
 import mwem_sql
-from mwem_sql.database.session import Session
+from mwem_sql.platform.session import Session
 from mwem_sql.releases import store
 from mwem_sql.reporting import page
 

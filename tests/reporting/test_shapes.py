@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import mwem_sql
-from mwem_sql.database.session import Session
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.classes import Classes, cut_pieces
+from mwem_sql.platform.session import Session
 from mwem_sql.releases import store
 from mwem_sql.releases.store import Stored
 from mwem_sql.reporting import shapes

@@ -12,7 +12,7 @@ from chance import sampled
 
 import mwem_sql
 from mwem_sql.errors import OptionError, TableError
-from mwem_sql.private.engines import opening
+from mwem_sql.scan.engines import opening
 
 Open = Callable[..., duckdb.DuckDBPyConnection]
 

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 import mwem_sql
-from mwem_sql.database.progress import News, heard_by, say
+from mwem_sql.platform.progress import News, heard_by, say
 from mwem_sql.surface import progress_line
 from mwem_sql.surface.progress_line import Line, shown
 

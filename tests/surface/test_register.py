@@ -17,8 +17,8 @@ from chance import sampled
 from conftest import PEOPLE, Connection, Open
 
 import mwem_sql
-from mwem_sql.database.catalog import Name
-from mwem_sql.database.session import Session
+from mwem_sql.platform.catalog import Name
+from mwem_sql.platform.session import Session
 from mwem_sql.releases.request import Request
 from mwem_sql.releases.run import run_release
 from mwem_sql.surface import functions

@@ -17,14 +17,14 @@ from chance import sampled
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mwem_sql.compiler.pipeline import Compiled, compile_workload
-from mwem_sql.database.catalog import Name
-from mwem_sql.database.sandbox import Sandbox
+from mwem_sql.algebra.factor import SCHEMA
+from mwem_sql.compile.pipeline import Compiled, compile_workload
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.classes import Classes, value_pieces
 from mwem_sql.domains.domain import Domain
-from mwem_sql.model.factor import SCHEMA
 from mwem_sql.model.state import State
+from mwem_sql.platform.catalog import Name
+from mwem_sql.platform.sandbox import Sandbox
 from mwem_sql.releases.store import write_table
 from mwem_sql.synthesis import deal, values
 from mwem_sql.synthesis.values import draw_rows, uniform_choice

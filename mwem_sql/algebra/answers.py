@@ -1,0 +1,62 @@
+"""Answers to many queries over the same attributes, from one marginal over them: of weights or of counts.
+
+Owns the choice between the ways to do it. Knows nothing of where the marginal comes from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+
+from mwem_sql.algebra.arrays import Array, Floats
+from mwem_sql.algebra.boxes import Boxes, many_boxes
+from mwem_sql.algebra.linear import Block, LinearQuery
+
+ROW_NUMBERS = 1 << 20
+"""Numbers that the rows of one matrix product may hold: 8 MB. More take memory, fewer take more products."""
+
+
+def answer_all(queries: Sequence[LinearQuery], marginal: Array, *, prefix_sums: bool = True) -> list[Array]:
+    """One array per query. The marginal is row-major over the attributes of each of them, in that order; none of it is negative.
+
+    Very many counts of neighbouring classes are differences of prefix sums; of weights, queries of one cell are rows of a matrix
+    product; all others are answered one by one. Prefix sums need the marginal's axes, and take longer to set up than a product: whoever
+    asks the same queries again and again does without, or keeps the `Boxes`. Integers wrap around beyond int64.
+    """
+    out: dict[int, Array] = {}
+    for numbers in many_boxes(queries).values() if prefix_sums else ():
+        found = Boxes([queries[number] for number in numbers]).answers(marginal)
+        # Of weights, a difference of sums may be below 0 where there is nothing.
+        out.update((number, np.maximum(answer, 0)) for number, answer in zip(numbers, found, strict=True))
+    alike: dict[tuple[tuple[str, ...], ...], list[int]] = {}
+    for number, query in enumerate(queries if marginal.dtype.kind == "f" else ()):
+        if number not in out and query.blocks and all(block.size == 1 for block in query.blocks):
+            alike.setdefault(tuple([block.attributes for block in query.blocks]), []).append(number)
+    for numbers in alike.values():
+        out.update(zip(numbers, _multiplied([queries[number].blocks for number in numbers], marginal), strict=True))
+    return [out[number] if number in out else query.answer(marginal) for number, query in enumerate(queries)]
+
+
+def _multiplied(products: Sequence[tuple[Block, ...]], marginal: Array) -> Array:
+    """A row of one number for each product of one-cell blocks, all over the same attributes block by block."""
+    sizes = [block.extent for block in products[0]]
+    step = max(1, ROW_NUMBERS // max(sizes[0], prod(sizes[1:])))
+    answers = []
+    for start in range(0, len(products), step):
+        blocks = list(zip(*products[start : start + step], strict=True))
+        out = _rows(blocks[0]) @ marginal.reshape(sizes[0], -1)
+        for size, own in zip(sizes[1:], blocks[1:], strict=True):
+            out = np.einsum("qc,qcr->qr", _rows(own), out.reshape(len(own), size, -1))
+        answers.append(out)
+    return np.concatenate(answers)
+
+
+def _rows(blocks: Sequence[Block]) -> Floats:
+    """What a record of each class combination adds to each of these one-cell blocks."""
+    rows = (np.stack([block.labels.ravel() for block in blocks]) >= 0).astype(np.float64)
+    for place, block in enumerate(blocks):
+        if block.values is not None:
+            rows[place] *= block.values.ravel()
+    return rows

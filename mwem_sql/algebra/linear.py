@@ -1,0 +1,277 @@
+"""The compiled form of a query: a linear map from the cells of a few attributes to its answers.
+
+Knows nothing of SQL, data or noise. A query is a product of blocks, one per group of attributes that its
+conditions join, so that independent conditions stay apart and a factored state can answer them apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from hashlib import blake2b
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+from mwem_sql.algebra.arrays import Array, Floats, Labels, Numbers, Places
+from mwem_sql.algebra.stretches import Held, Stretches, hold, plain
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class Block:
+    """A map from the classes of `attributes` to `size` cells.
+
+    `labels` has one axis per attribute (`shape`) and holds a class combination's cell, or -1 where it is not counted. A long one is
+    held as stretches, and made anew for whoever asks.
+    `values` (same shape) is what a counted record adds to its cell, in whole numbers of `unit`; None means 1 everywhere.
+    """
+
+    attributes: tuple[str, ...]
+    size: int
+    values: Numbers | None
+    unit: float
+    held: Held = field(init=False, repr=False)
+
+    def __init__(
+        self, attributes: tuple[str, ...], labels: Held, size: int, values: Numbers | None = None, unit: float = 1.0
+    ) -> None:
+        if len(labels.shape) != len(attributes):
+            raise ValueError("a block has one label axis per attribute")
+        if values is not None and values.shape != labels.shape:
+            raise ValueError("a block's values have the shape of its labels")
+        if not isinstance(labels, Stretches) or not labels.is_worth_it:
+            labels = hold(plain(labels))
+        # Not by assignment: a block is frozen.
+        self.__dict__.update(attributes=attributes, size=size, values=values, unit=unit, held=labels)
+
+    @property
+    def labels(self) -> Labels:
+        return plain(self.held).astype(np.int32, copy=False)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.held.shape
+
+    @property
+    def extent(self) -> int:
+        """Class combinations of its attributes."""
+        return self.held.size
+
+    @cached_property
+    def _counted(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], Numbers | None]:
+        """Counted class combinations sorted by cell, their cells and their values."""
+        flat = self.labels.ravel()
+        where = np.flatnonzero(flat >= 0)
+        where = where[np.argsort(flat[where], kind="stable")]
+        return where, flat[where].astype(np.intp), None if self.values is None else self.values.ravel()[where]
+
+    @cached_property
+    def bound(self) -> int:
+        """The most that a record adds to its cell, in absolute value; at least 1."""
+        added = None if self.values is None else self.values[self.labels >= 0]
+        return 1 if added is None or not added.size else max(1, int(np.abs(added).max()))
+
+    @cached_property
+    def counts_all(self) -> bool:
+        """Every record adds 1 to a cell."""
+        used = self.held.numbers if isinstance(self.held, Stretches) else self.held
+        return bool((used >= 0).all()) and (self.values is None or bool((self.values == 1).all()))
+
+    @cached_property
+    def is_identity(self) -> bool:
+        """Every class combination is a cell of its own, in order."""
+        if self.values is not None or self.size != self.extent or isinstance(self.held, Stretches):
+            return False
+        return bool((self.held.ravel() == np.arange(self.size)).all())
+
+    def slices(self, axis: int) -> Numbers:
+        """What is asked of each class of one attribute: a row per class, equal rows where the classes are not told apart."""
+        labels = self.labels
+        asked: Numbers = labels[..., None]
+        if self.values is not None:
+            adds = (labels >= 0) & (self.values != 0)
+            asked = np.stack([np.where(adds, labels, -1), np.where(adds, self.values, 0)], axis=-1)
+        return np.moveaxis(asked, axis, 0).reshape(labels.shape[axis], -1)
+
+    @cached_property
+    def changes(self) -> tuple[int, ...]:
+        """For each attribute, how often what is asked changes from a class to the next."""
+        if self.is_identity:
+            return tuple(size - 1 for size in self.shape)
+        if len(self.shape) == 1 and self.values is None:
+            return (len(self.stretches[2]) - 1,)
+        rows = map(self.slices, range(len(self.shape)))
+        return tuple(int(np.count_nonzero((own[1:] != own[:-1]).any(axis=1))) for own in rows)
+
+    @property
+    def stretches(self) -> tuple[Places, Places, Labels]:
+        """Of one attribute, where stretches of neighbouring classes in the same cell begin and end, and that cell, or -1."""
+        found = self.held if isinstance(self.held, Stretches) else Stretches.of(self.held)
+        return found.begins, found.ends, found.numbers.astype(np.int32, copy=False)
+
+    @cached_property
+    def key(self) -> bytes:
+        """A digest of what the block asks of each record."""
+        return blake2b(_canonical(self), digest_size=16).digest()
+
+    def apply(self, weights: Array) -> Array:
+        """Sum an array (before, class combinations, after) into (before, cells, after); integers stay integers."""
+        if self.is_identity:
+            return weights
+        if isinstance(self.held, Stretches):
+            return self._apply(self.held, weights)
+        before, _, after = weights.shape
+        out = np.zeros((before, self.size, after), dtype=weights.dtype)
+        where, cells, values = self._counted
+        if not where.size:
+            return out
+        counted = weights[:, where, :]
+        if values is not None:
+            counted *= values[:, None]
+        starts = np.flatnonzero(np.diff(cells, prepend=-1))
+        out[:, cells[starts], :] = np.add.reduceat(counted, starts, axis=1)
+        return out
+
+    def _apply(self, held: Stretches, weights: Array) -> Array:
+        """The same, stretch by stretch."""
+        if self.values is not None:
+            weights = weights * self.values.reshape(-1, 1)
+        sums = np.add.reduceat(weights, held.begins, axis=1)
+        counted = held.numbers >= 0
+        if self.size == 1:
+            return np.add.reduce(sums[:, counted], axis=1, keepdims=True)
+        out = np.zeros((self.size, weights.shape[0], weights.shape[2]), dtype=weights.dtype)
+        np.add.at(out, held.numbers[counted], np.moveaxis(sums[:, counted], 1, 0))
+        return np.moveaxis(out, 0, 1)
+
+    def spread(self, cells: Floats) -> Floats:
+        """The adjoint of `apply`: (before, cells, after) to (before, class combinations, after), 0 where not counted."""
+        if self.is_identity:
+            return cells
+        before, _, after = cells.shape
+        if isinstance(self.held, Stretches):
+            entries = np.where((self.held.numbers >= 0)[:, None], cells[:, np.maximum(self.held.numbers, 0), :], 0.0)
+            out = np.repeat(entries, self.held.ends - self.held.begins, axis=1)
+            return out if self.values is None else out * self.values.reshape(-1, 1)
+        out = np.zeros((before, self.extent, after))
+        where, labels, values = self._counted
+        entries = cells[:, labels, :]
+        if values is not None:
+            entries *= values[:, None]
+        out[:, where, :] = entries
+        return out
+
+
+@dataclass(frozen=True, eq=False)
+class LinearQuery:
+    """A product of blocks over disjoint attributes; its cells are the blocks' cells in row-major order.
+
+    No block at all is the query "how many rows".
+    """
+
+    blocks: tuple[Block, ...]
+
+    @cached_property
+    def attributes(self) -> tuple[str, ...]:
+        return tuple(name for block in self.blocks for name in block.attributes)
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """Cells per block."""
+        return tuple(block.size for block in self.blocks)
+
+    @cached_property
+    def cells(self) -> int:
+        return prod(self.shape)
+
+    @cached_property
+    def domain_cells(self) -> int:
+        """Class combinations of its attributes."""
+        return prod(block.extent for block in self.blocks)
+
+    @cached_property
+    def bound(self) -> int:
+        """The most that a record adds to a cell, in absolute value: 1 for counts and parities."""
+        return prod(block.bound for block in self.blocks)
+
+    @cached_property
+    def unit(self) -> float:
+        """What an answer of 1 stands for."""
+        return prod(block.unit for block in self.blocks)
+
+    @property
+    def shares(self) -> LinearQuery:
+        """The same query with answers in parts of `bound`, so that a record adds at most 1; itself where it already does."""
+        # Not kept where it is the query itself: what refers to itself stays in memory until someone collects.
+        return self if self.bound == 1 else self._shares
+
+    @cached_property
+    def _shares(self) -> LinearQuery:
+        return LinearQuery(
+            tuple(
+                block if block.bound == 1 or block.values is None
+                else Block(block.attributes, block.held, block.size, block.values / block.bound, block.unit * block.bound)
+                for block in self.blocks
+            )
+        )  # fmt: skip
+
+    def answer(self, marginal: Array) -> Array:
+        """The answers, one per cell, from a marginal whose axes are `attributes`, in that order.
+
+        Integers wrap around beyond int64: an answer that fits is exact whatever the steps to it were.
+        """
+        out = marginal
+        done = 1
+        for block in self.blocks:
+            out = block.apply(out.reshape(done, block.extent, -1))
+            done *= block.size
+        return out.reshape(self.cells)
+
+    def spread(self, cells: Floats) -> Floats:
+        """The adjoint of `answer`: sum over cells c of q_c(x) cells[c], an array whose axes are `attributes`."""
+        out = cells
+        done = 1
+        for block in self.blocks:
+            out = block.spread(out.reshape(done, block.size, -1))
+            done *= block.extent
+        return out.reshape([axis for block in self.blocks for axis in block.shape])
+
+
+def _canonical(block: Block) -> bytes:
+    """What the block asks of each record: attributes by name, cells by first appearance, no values where none matter."""
+    names = repr(block.attributes).encode()
+    values = block.values
+    if len(block.shape) == 1 and values is None:
+        begins, _, cells = block.stretches
+        ends = np.append(begins, block.extent).astype(np.int64)
+        return names + ends.tobytes() + _by_appearance(cells, block.size).tobytes()
+    order = sorted(range(len(block.shape)), key=block.attributes.__getitem__)
+    names = repr(tuple(block.attributes[axis] for axis in order)).encode()
+    flat = _by_appearance(block.labels.transpose(order).ravel(), block.size)
+    if values is not None:
+        values = np.where(flat >= 0, values.transpose(order).ravel(), 1)
+        if block.unit == 1 and bool((values == 1).all()):
+            return _canonical(Block(block.attributes, block.held, block.size))
+    return names + flat.tobytes() + (b"" if values is None else repr(block.unit).encode() + values.tobytes())
+
+
+def _by_appearance(labels: Labels, size: int) -> Labels:
+    """Cells numbered by first appearance; -1 stays."""
+    if size == 1:
+        return labels
+    seen, first = np.unique(labels, return_index=True)
+    rank = np.full(size + 1, -1, dtype=np.int32)
+    cells = [label for _, label in sorted(zip(first, seen, strict=True)) if label >= 0]
+    rank[cells] = np.arange(len(cells), dtype=np.int32)
+    return rank[labels]
+
+
+def tell_apart(codes: Labels, signatures: Numbers) -> Labels:
+    """Split classes whose members differ in a row of `signatures` (members first); numbered by first appearance."""
+    rows = np.ascontiguousarray(signatures.reshape(len(codes), -1))
+    seen: dict[tuple[int, bytes], int] = {}
+    out = np.empty(len(codes), dtype=np.int32)
+    for k, code in enumerate(codes.tolist()):
+        out[k] = seen.setdefault((code, rows[k].tobytes()), len(seen))
+    return out

@@ -1,0 +1,116 @@
+"""Questions that would be paid for and tell nothing are refused on the public domain.
+
+A predicate that is the same for every value of the domain has a known answer: `city = 'Zurich'` where the list has no Zurich. Reads no private row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+
+from mwem_sql.compile.blocks import CompiledQuery
+from mwem_sql.compile.evaluate import run
+from mwem_sql.compile.pipeline import Compiled, compile_workload
+from mwem_sql.domains.attribute import Attribute
+from mwem_sql.errors import MwemError, PredicateError, did_you_mean, literal, refuse
+from mwem_sql.language import conditions, predicate
+from mwem_sql.language.conditions import Condition, Leaf
+from mwem_sql.platform.sandbox import Sandbox
+from mwem_sql.workload import Workload
+
+SHOWN = 10
+"""Values that a hint lists."""
+LONGEST = 120
+"""Characters of a text that a message shows."""
+_CONDITIONS = ("BOOLEAN", '"NULL"')
+_PROBES = 1024
+_INSIDE = (0.001, 0.25, 0.75, 0.999)
+"""Where a bin is looked at, beside its middle. Not at its very ends: there, divisions round."""
+
+
+def check_constants(compiled: Compiled, sandbox: Sandbox) -> list[str]:
+    """Refuse predicates that say the same of every value of the public domain and can only be a mistake; return others that are never true.
+
+    A mistake: a column is to be equal to values that its domain does not have (`city = 'Zurich'`), or the text is no condition (`age + 1`). Not
+    refused: `true` and `1 = 1`, comparisons that all values pass or none (`age >= 0`, `age > 200`), as ranges beyond the end of a domain are.
+    """
+    out = []
+    for text, truth in _constants(compiled, sandbox):
+        tree = predicate.parse(text, compiled.domain.spelling, "predicate", compiled.domain.table)
+        conjuncts = [conditions.condition(part) for part in conditions.conjuncts(tree)]
+        if not any(part.columns for part in conjuncts):
+            continue
+        is_condition = _type(compiled, text, sandbox) in _CONDITIONS
+        unknown = next(_unknown(compiled, conjuncts, sandbox), None) if not truth else None
+        if unknown is not None:
+            raise _refused(text, truth, _nearest(*unknown))
+        if not is_condition:
+            raise _refused(text, truth, f"write a condition, such as {flat(text)} > 0; 'true' counts all rows")
+        if not truth:
+            out.append(text)
+    return out
+
+
+def _refused(text: str, truth: bool, cure: str) -> MwemError:
+    known = "true" if truth else "false or NULL"
+    what = f"predicate ({flat(text)!r}) is {known} for every value of the public domain, so its answer is known already"
+    return refuse(PredicateError, "workload", what, cure)
+
+
+def flat(text: str) -> str:
+    """A text of the workload on one line, for messages."""
+    line = " ".join(text.split())
+    return line if len(line) <= LONGEST else f"{line[: LONGEST - 3]}..."
+
+
+def _type(compiled: Compiled, text: str, sandbox: Sandbox) -> object:
+    one = {name: (own.attribute.type, own.pieces.values().slice(0, 1)) for name, own in compiled.classes.items()}
+    sandbox.load(compiled.domain.table, one or {"__one": ("INTEGER", pa.array([0]))})
+    return run(sandbox, compiled.domain.table, [(text, f"typeof(({text}\n))")])[0].to_pylist()[0]
+
+
+def _constants(compiled: Compiled, sandbox: Sandbox) -> Iterator[tuple[str, bool]]:
+    """Predicates that are the same everywhere, and what they are."""
+    others: dict[str, None] = {}
+    for query in compiled.queries:
+        text = query.source.predicate
+        if text is not None and query.source.group_by is None and query.source.measure is None:
+            yield from _constant(query)
+        elif text is not None:
+            others[text] = None
+    if others:  # by themselves: beside groups and measures they cannot be seen
+        for query in compile_workload(compiled.domain, Workload.from_predicates(others), sandbox).queries:
+            yield from _constant(query)
+
+
+def _constant(query: CompiledQuery) -> Iterator[tuple[str, bool]]:
+    blocks = query.linear.blocks
+    assert query.source.predicate is not None
+    if not blocks:
+        yield query.source.predicate, True
+    elif not blocks[0].attributes and bool((blocks[0].labels < 0).all()):
+        yield query.source.predicate, False
+
+
+def _unknown(compiled: Compiled, conjuncts: Iterable[Condition], sandbox: Sandbox) -> Iterator[tuple[Attribute, str]]:
+    """Values that a column must be equal to, none of which is in its domain; the first of them."""
+    for part in conjuncts:
+        operator, constants = (part.test if isinstance(part, Leaf) else None) or ("", ())
+        if operator not in {"=", "in"} or not constants or not isinstance(part, Leaf):
+            continue
+        alone = compile_workload(compiled.domain, Workload.from_predicates([part.sql]), sandbox).queries[0]
+        if any(not truth for _, truth in _constant(alone)):
+            yield compiled.domain[part.columns[0]], conditions.unquoted(constants[0])
+
+
+def _nearest(attribute: Attribute, text: str) -> str:
+    if attribute.values is None:
+        assert attribute.low is not None and attribute.high is not None
+        ends = f"{attribute.text(attribute.low)} to {attribute.text(attribute.high)}"
+        whole = "whole numbers " if attribute.ordered.family == "integer" else ""
+        return f"{attribute.name} has no value {flat(text)}, but {whole}from {ends}"
+    listed = ", ".join(map(literal, attribute.values[:SHOWN])) + (", ..." if len(attribute.values) > SHOWN else "")
+    text = flat(text)
+    add = "; add it to the domain table if it is possible" if attribute.open else ""
+    return f"{did_you_mean(text, attribute.values)}{attribute.name} has no value {literal(text)}, but {listed}{add}"

@@ -1,0 +1,344 @@
+"""What to expect of a release, in words: how many queries are measured and how well, where nothing is asked, and what would be better.
+
+For `mwem_plan`. Every number follows from the plan's shares and the noise's own distribution: public all of it. Must not promise what fits and
+guesses add to noise or take from it: it speaks of what is measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from functools import lru_cache
+from itertools import pairwise
+from math import ceil, inf, pi, prod, sqrt
+from typing import NamedTuple
+
+import numpy as np
+
+from mwem_sql.compile.blocks import CompiledQuery
+from mwem_sql.domains.classes import Classes
+from mwem_sql.kernel.budget import Budget
+from mwem_sql.kernel.scales import Kind, noise_scale, noise_variance, typical, variance, within, zcdp_rho
+from mwem_sql.kernel.split import Split
+from mwem_sql.loop.ahead import doubt, refined_ahead, told_from
+from mwem_sql.loop.pace import CERTAIN, Pace
+from mwem_sql.loop.problem import counts_every_record
+from mwem_sql.loop.refinement import Levels, Refinement
+from mwem_sql.releases.plan import Plan, shares_of
+from mwem_sql.releases.request import Request
+
+SHOWN = 20
+"""Queries and attributes that are listed one by one."""
+FEW, WIDE = 8, 1 / 64
+"""An attribute that is told apart in at most so many stretches has those listed that are wider than this part of its domain."""
+LARGE = 0.9
+"""Of the noise: advice is given if it would bring it below."""
+DELTA = "1e-6"
+SERVED = (1, 10, 100, 1000)
+CLOSE = 0.01
+"""Of a public total: what counts as close."""
+
+
+def expected(plan: Plan, request: Request) -> Iterator[tuple[str, str]]:
+    """Rows (item, value): what a person wants to know first."""
+    yield "expect", _measured(plan, request)
+    for shown in _always(plan, request):
+        yield "always", shown
+    for shown in _binned(plan, request):
+        yield "bins", shown
+    for name, classes in list(plan.compiled.classes.items())[:SHOWN]:
+        unasked = _unasked(classes)
+        if unasked:
+            spread = (
+                "its own distribution is measured there"
+                if name in plan.problem.details
+                else "rows are spread evenly there"
+            )
+            yield "told apart", f"{name}: nothing is asked inside {unasked}; {spread}"
+    yield "serves", _served(request)
+    for advice in _advice(plan, request):
+        yield "advice", advice
+
+
+def shares(plan: Plan, split: Split | None = None) -> list[Fraction]:
+    """What measuring a cell takes, from the most to the least: in a round; or of what is refined, the last partition of each distribution.
+
+    Where nothing is left to look at more closely, the last partition of a distribution takes what the others would have had.
+    """
+    split = split or plan.split
+    if plan.problem.whole and not plan.problem.at_once:
+        parts = _refined(plan, split)
+        return sorted({share for own in parts for share in (own.most, own.least)}, reverse=True)
+    return _rounds(plan, split).shares
+
+
+class _Last(NamedTuple):
+    """Of a distribution that is refined, what its last partition takes: if all others are measured, too (`least`), and if only the first is (`most`).
+
+    In a table of fewer `rows` the first partitions take more, up to what leaves `few`.
+    """
+
+    least: Fraction
+    most: Fraction
+    few: Fraction
+    rows: float
+
+
+def _refined(plan: Plan, split: Split) -> list[_Last]:
+    problem, found = plan.problem, list[_Last]()
+    # Until something tells of n, the first partitions take as little as they may.
+    is_heard = any(counts_every_record(problem.queries[own.query]) for own in problem.always)
+    for first, share in refined_ahead(problem, split.refined):
+        shape = problem.queries[first.query].shape
+        own = _levels(shape, first.by_cells)
+        noise = sqrt(noise_variance(share, problem.sensitivity, split.kind))
+        parts = own.parts(power=split.power, loud=inf if problem.total is None else problem.total / noise)
+        by_n = problem.total is None and is_heard and own.loud_from > 0
+        few = own.parts(power=split.power, loud=0.0) if by_n else parts
+        least, most, few_left = _of(parts[-1:], parts), _of(parts[1:] or parts, parts), _of(few[-1:], few)
+        found.append(_Last(share * least, share * most, share * few_left, own.loud_from * noise if by_n else 0.0))
+        is_heard = True
+    return found
+
+
+@lru_cache(maxsize=64)
+def _levels(shape: tuple[int, ...], by_cells: bool) -> Levels:
+    """A plan asks for the same ones several times, and to make the tree of a million cells takes a while."""
+    return Refinement(shape, np.ones(prod(shape)), by_cells=by_cells).levels
+
+
+def _of(some: Sequence[float], parts: Sequence[float]) -> Fraction:
+    return sum(map(Fraction, some), Fraction(0)) / sum(map(Fraction, parts))
+
+
+class _Rounds(NamedTuple):
+    """How many rounds there will be, and what measuring takes in the first of them.
+
+    In a table of fewer than `certain` rows what is refined ahead of them takes more, and less is left; in one of `enough` rows one histogram of the whole
+    domain takes the place of all, with the share `whole`. `is_told`: whether it is the histogram; None where it depends on the table, which it does not if
+    the total is public.
+    """
+
+    number: int
+    share: Fraction
+    whole: Fraction = Fraction(0)
+    certain: float = 0.0
+    enough: float = inf
+    is_told: bool | None = False
+
+    @property
+    def shares(self) -> list[Fraction]:
+        both = self.whole if self.is_told is not False else Fraction(0), self.share if not self.is_told else Fraction(0)
+        return [share for share in both if share]
+
+
+def _rounds(plan: Plan, split: Split) -> _Rounds:
+    problem, pace, n = plan.problem, Pace(split), plan.problem.total
+    ahead = refined_ahead(problem, split.first)
+    certain, enough, whole = 0.0, inf, Fraction(0)
+    if problem.histogram is not None and not split.histogram and not problem.whole:
+        enough, whole = told_from(problem, split), split.first + pace.left
+    if ahead and split.growing and n is None:
+        certain = doubt(problem, ahead, split, 1.0) / CERTAIN
+    elif ahead and split.growing and n is not None:
+        pace.spare(split.first, doubt(problem, ahead, split, n))
+    rounds = pace.rounds
+    share = pace.take()[1] if rounds else Fraction(0)
+    # If a histogram tells enough of smaller tables than rounds need, these are never all there.
+    is_told = n >= enough if n is not None else False if enough == inf else True if enough <= certain else None
+    return _Rounds(rounds, share, whole, certain, enough, is_told)
+
+
+def _measured(plan: Plan, request: Request) -> str:
+    problem, split = plan.problem, plan.split
+    queries = len(plan.compiled.distinct[0])
+    if problem.at_once:
+        # A parity adds all cells up, with signs.
+        cells = problem.queries[0].cells
+        noise = noise_scale(split.measure, request.rows_per_unit, split.kind)
+        off = sqrt(2 / pi * cells * variance(noise.scale, split.kind))
+        return f"all {queries:,} queries are measured, as sums over one histogram of {cells:,} cells; each is off by about {_short(off)} rows"
+    if problem.whole:
+        several = "s" if len(problem.first) > 1 else ""
+        sets = f"{len(problem.first):,} joint distribution{several}, refined" if problem.first else "by themselves"
+        told = (
+            f"; {_off(shares(plan), request, split.kind, 'a measured part')}{_of_few(plan, request)}"
+            if problem.first
+            else ""
+        )
+        return f"all {queries:,} queries are about what is measured: {sets}{told}"
+    return _in_rounds(plan, request, queries)
+
+
+def _in_rounds(plan: Plan, request: Request, queries: int) -> str:
+    problem, split = plan.problem, plan.split
+    rounds = _rounds(plan, split)
+    few = "fewer or none, because each attribute by itself takes more"
+    large = f"in a table of {_short(ceil(rounds.enough))} rows or more" if rounds.whole else ""
+    told = ""
+    if rounds.whole and problem.histogram is not None:
+        off = _off([rounds.whole], request, split.kind, "a cell of it")
+        told = f"as sums over one histogram of {problem.histogram.cells:,} cells; {off}"
+    if rounds.is_told and problem.total is not None:
+        return f"all {queries:,} queries are measured, {told}"
+    if rounds.is_told:
+        return f"{large} all {queries:,} queries are measured, {told}; in a smaller one {few}"
+    measured = min(queries, len(problem.always) + rounds.number)
+    fewer = ", or fewer and better" if split.growing and rounds.number else ""
+    said = [f"about {measured:,} of {queries:,} queries will be measured{fewer}"]
+    if rounds.share:
+        said.append(_off([rounds.share], request, split.kind, "a measured cell"))
+    if split.histogram and problem.histogram is not None:
+        cells = f"each of {problem.histogram.cells:,} cells that it starts from"
+        said.append(_off([split.histogram], request, split.kind, cells))
+    if rounds.certain:
+        said.append(f"in a table of fewer than {_short(ceil(rounds.certain))} rows {few}")
+    if rounds.is_told is None:
+        said.append(f"{large} all of them, {told}")
+    return "; ".join(said)
+
+
+def _of_few(plan: Plan, request: Request) -> str:
+    """What is said of a table of few rows, where others would have less noise."""
+    parts = _refined(plan, plan.split)
+    few, rows = min(own.few for own in parts), max(own.rows for own in parts)
+    if few >= min(own.least for own in parts):
+        return ""
+    off = typical(noise_scale(few, request.rows_per_unit, plan.split.kind).scale, plan.split.kind)
+    return f"; in a table of fewer than {_short(ceil(rows))} rows, by up to {_short(off)}"
+
+
+def _off(
+    taken: Sequence[Fraction], request: Request, kind: Kind, what: str, *, unit: float = 1.0, bound: int = 1
+) -> str:
+    """Noise in words; of several shares, from the least to the most."""
+    scales = sorted({noise_scale(share, request.rows_per_unit * bound, kind).scale for share in taken})
+    about = [f"{_short(unit * typical(scale, kind))}" for scale in scales]
+    rows = " rows" if unit == bound == 1 else ""
+    listed = about[0] if about[0] == about[-1] else f"{about[0]} to {about[-1]}"
+    return f"{what} is off by about {listed}{rows}, 95 of 100 within {_short(unit * within(scales[-1], kind, 0.95))}"
+
+
+def _binned(plan: Plan, request: Request) -> Iterator[str]:
+    """Sums over bins that are not measured in any case, whose line says it."""
+    always = {own.asked for own in plan.problem.always}
+    binned = [query for number, query in enumerate(plan.compiled.distinct[0]) if number not in always and query.reach]
+    for query in binned[:SHOWN]:
+        yield f"{query.label}: its interval is as wide as noise makes it{from_bins(query, request.total)}"
+    if len(binned) > SHOWN:
+        yield f"... and {len(binned) - SHOWN:,} more"
+
+
+def from_bins(query: CompiledQuery, total: float | None) -> str:
+    """How far values may lie from the means of their bins, in words; nothing if there are no bins in a sum."""
+    if query.reach is None:
+        return ""
+    most = query.reach.bound * query.reach.unit
+    if query.over is not None:
+        return f", and up to {_short(most)} from bins"
+    return (
+        f", and up to {_short(most)} a row from bins"
+        if total is None
+        else f", and up to {_short(most * total)} from bins"
+    )
+
+
+def _always(plan: Plan, request: Request) -> Iterator[str]:
+    """What is measured in any case, and how well."""
+    queries = plan.compiled.distinct[0]
+    if plan.problem.at_once and plan.compiled.always:
+        yield "the histogram tells all of them"
+    owed = list(zip(plan.problem.always, plan.problem.always_shares(plan.split.always), strict=True))
+    for own, share in owed[:SHOWN]:
+        query = queries[own.asked]
+        cells = f"{query.linear.cells:,} cell{'s' if query.linear.cells > 1 else ''}"
+        what = "each" if query.linear.cells > 1 else "it"
+        off = _off([share], request, plan.split.kind, what, unit=query.linear.unit, bound=query.linear.bound)
+        # Of an average its sum and its count are measured.
+        name = query.label if query.over is None else f"sum of {query.label}"
+        yield f"{name}: {cells}, {off}{from_bins(query._replace(over=None), request.total)}"
+    if len(owed) > SHOWN:
+        yield f"... and {len(owed) - SHOWN:,} more"
+
+
+def _unasked(classes: Classes) -> str | None:
+    """Stretches of a domain inside which no query tells values apart, if they are wide."""
+    pieces = classes.pieces
+    sizes = np.bincount(classes.codes[: pieces.known], pieces.sizes[: pieces.known], minlength=classes.count)
+    if pieces.attribute.values is not None:
+        values, groups = pieces.known, int((sizes > 0).sum())
+        return f"{groups:,} group{'s' if groups > 1 else ''} of its {values:,} values" if groups < values else None
+    begins = np.flatnonzero(np.diff(classes.codes[: pieces.known], prepend=-1))
+    stretches = list(pairwise([*begins.tolist(), pieces.known]))
+    wide = [
+        (begin, end)
+        for begin, end in (stretches if len(stretches) <= FEW else ())
+        if end - begin > 1 or not pieces.listed
+        if pieces.sizes[begin:end].sum() > WIDE * sizes.sum()
+    ]
+    # Beside a constant of a continuous range a stretch begins one float further: nobody wants to read that.
+    text = pieces.attribute.text if pieces.attribute.ordered.discrete else _short
+    return ", ".join(f"[{text(pieces.lows[a].item())}, {text(pieces.highs[b - 1].item())}]" for a, b in wide) or None
+
+
+def _served(request: Request) -> str:
+    """How noise grows with the number of queries that share the budget, each measured as it is."""
+    listed = [f"{count:,}: {_short(_alone(request, count))}" for count in SERVED]
+    told = f"a cell of one query that is measured alone is off by about {listed[0].split(': ')[1]} rows; of each of {', '.join(listed[1:])}"
+    if request.total is None:
+        return told
+    low, high = 0, 2**40
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _alone(request, middle) <= CLOSE * request.total else (low, middle)
+    return f"{told}; {low:,} can be served with {_short(CLOSE * request.total)} rows, {CLOSE:.0%} of the total"
+
+
+def _alone(request: Request, count: int) -> float:
+    """The noise on a cell if so many queries take all of the budget in even shares."""
+    budget = request.budget
+    limits: dict[Kind, Fraction] = {"pure": budget.epsilon}
+    if budget.delta:
+        limits["zcdp"] = zcdp_rho(budget.epsilon, budget.delta)
+    return min(
+        typical(noise_scale(limit / count, request.rows_per_unit, kind).scale, kind)
+        for kind, limit in limits.items()
+        if limit
+    )
+
+
+def _advice(plan: Plan, request: Request) -> Iterator[str]:
+    """What would lower the noise of this very request: only what does, by how much."""
+    now = _noise(plan, request, plan.split)
+    if not now:
+        return
+    if not request.budget.delta and (plan.cap is None or not plan.cap.pure):
+        loose = replace(request, budget=Budget.parse(str(float(request.budget.epsilon)), DELTA))
+        then = _noise(plan, loose, shares_of(loose, plan))
+        if then < LARGE * now:
+            yield f"delta := {DELTA} would bring {_short(now)} rows down to {_short(then)}"
+    if request.rounds is not None and request.rounds > 1 and not plan.problem.whole:
+        fewer = replace(request, rounds=request.rounds // 2)
+        then = _noise(plan, fewer, shares_of(fewer, plan))
+        if then < LARGE * now:
+            yield f"fewer queries: rounds := {fewer.rounds} would bring {_short(now)} rows down to {_short(then)}"
+    if len(plan.problem.first) > 1 and plan.problem.whole:
+        largest = max(plan.problem.first, key=lambda first: first.part)
+        whole = sum(own.part for own in plan.problem.first) + sum(own.part for own in plan.problem.always)
+        left = 1 - largest.part / whole
+        names = ", ".join(plan.problem.queries[largest.query].attributes)
+        yield f"fewer queries: without those about {names} the noise on all others would be {left if plan.split.kind == 'pure' else sqrt(left):.2f} of this"
+    widest = max(query.linear.cells for query in plan.compiled.queries)
+    if widest >= 4 and not plan.problem.whole:
+        yield f"coarser groups: a sum over 4 measured cells (of up to {widest:,}) has 2 times the noise of one cell, one group in their place has it once"
+
+
+def _noise(plan: Plan, request: Request, split: Split) -> float:
+    """The noise on a measured cell, or the largest of those on parts of sets; 0 if there is nothing of the kind."""
+    scales = [noise_scale(share, request.rows_per_unit, split.kind).scale for share in shares(plan, split)]
+    return max((typical(scale, split.kind) for scale in scales), default=0.0)
+
+
+def _short(number: float) -> str:
+    return f"{number:,.0f}" if abs(number) >= 999.5 else f"{number:.3g}"

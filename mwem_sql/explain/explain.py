@@ -1,0 +1,175 @@
+"""`mwem_plan`: what a release would run and cost, as rows a person can read.
+
+Owns the words of the plan. Must show public facts only: no statistics of the table, and nothing that a plan does not have.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from mwem_sql.accounting.caps import nominal, protected
+from mwem_sql.compile.blocks import CompiledQuery
+from mwem_sql.compile.pipeline import Compiled
+from mwem_sql.domains.detail import Detail
+from mwem_sql.explain import coverage
+from mwem_sql.kernel.scales import noise_scale, selection_scale
+from mwem_sql.kernel.split import Split
+from mwem_sql.platform.session import Session
+from mwem_sql.releases import reuse, store
+from mwem_sql.releases.plan import make_plan
+from mwem_sql.releases.request import Request
+from mwem_sql.releases.store import Stored
+
+SHOWN_STATEMENTS = 3  # of one part
+SHOWN_CHARACTERS = 20_000
+
+
+def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
+    """Rows (item, value) in reading order."""
+    release = None
+    if request.domain is None:
+        release = store.in_place_of_table(session.cursor(), request.table, session.place, "mwem_plan")
+    if release is None:
+        reuse.names(session.cursor(), session, request)  # an output that a release would refuse
+    plan = make_plan(session, request, release)
+    compiled, split = plan.compiled, plan.split
+    counts = {name: classes.count for name, classes in compiled.classes.items()}
+    widest = max(compiled.queries, key=lambda query: query.linear.domain_cells)
+    scales = [
+        noise_scale(share, request.rows_per_unit, split.kind).scale
+        for share in coverage.shares(plan) or filter(None, [split.always])
+    ]
+    named = nominal(float(request.budget.epsilon), float(request.budget.delta), request.rows or request.total)
+    warning = "; ".join(filter(None, (named, plan.warning)))
+    yield {"item": "table", "value": str(plan.relation.charged) if release is None else release.domain.table}
+    if release is not None:
+        yield {"item": "from release", "value": _instead(release)}
+    if warning:
+        yield {"item": "warning", "value": warning}
+    for item, value in coverage.expected(plan, request):
+        yield {"item": item, "value": value}
+    facts = {
+        "protects": protected(request.unit, request.rows_per_unit),
+        "epsilon": f"{float(request.budget.epsilon):g}",
+        "delta": f"{float(request.budget.delta):g}",
+        "composition": "pure epsilon, Laplace noise" if split.kind == "pure" else "zCDP, Gaussian noise",
+        "rounds": f"of refining: {split.rounds}, or fewer"
+        if plan.problem.whole
+        else f"{split.rounds}"
+        + (
+            ", or others: what comes first takes more or less, and steps grow when measurements tell more noise than errors"
+            if split.growing
+            else ""
+        ),
+        "total": _total(request, split),
+        "start": request.start,
+        "queries": f"{len(compiled.queries):,} rows, {len(compiled.distinct[0]):,} distinct",
+        "attributes": ", ".join(f"{name} {count:,}" for name, count in counts.items()) + " (classes)",
+        **_left_out(compiled, [column.name for column in plan.relation.columns]),
+        "domain cells": f"{math.prod(counts.values()):,}",
+        "widest query": f"{widest.linear.domain_cells:,} cells: {widest.label}",
+        "candidates": "one histogram of the whole domain"
+        if plan.problem.at_once
+        else "none: all that is asked about is refined"
+        if plan.problem.whole
+        else f"{len(plan.problem.queries):,}, with what cuboids add up to and partitions around counts"
+        + ("; or one histogram of the whole domain, by n" if plan.problem.histogram and not split.histogram else ""),
+        "first": f"{len(plan.problem.first)} distributions, {_first_share(split, is_whole=plan.problem.whole)} of the budget",
+        "details": _details(plan.problem.details, split),
+        "certificate": f"{float(split.certify / split.limit):.0%} of the budget: how far off {len(plan.problem.certified):,} queries are"
+        if split.certify
+        else "none",
+        "selecting": f"{float(split.select / (split.select + split.measure or 1)):.0%} of a round",
+        "selection scale": f"{selection_scale(split.select, request.rows_per_unit, split.kind).scale:.6g}"
+        if split.select
+        else "nothing to select",
+        "noise scale": f"{_range(scales)} per cell of a count" if scales else "nothing is measured in rounds",
+        "noise if pure": f"standard deviation {split.predicted.pure:.6g}",
+    }
+    sums = {
+        query.linear.bound * query.linear.unit: query for query in compiled.queries if query.source.measure is not None
+    }
+    if sums:
+        facts["largest measure"] = _largest(sums[max(sums)], request, split, is_whole=plan.problem.whole)
+    if split.predicted.zcdp is not None:
+        facts["noise if zCDP"] = f"standard deviation {split.predicted.zcdp:.6g}"
+    parts = plan.pushdown.parts
+    facts["scans"] = str(sum(len(part.statements) for part in parts))
+    for item, value in facts.items():
+        yield {"item": item, "value": value}
+    for part in parts:
+        yield {"item": "plan", "value": part.words}
+        yield {
+            "item": "estimate",
+            "value": f"{part.estimate}; relative cost per row {part.cost:,.0f} (1 is to sum up a column)",
+        }
+        for statement in part.statements[:SHOWN_STATEMENTS]:
+            yield {"item": "aggregate", "value": _shortened(plan.pushdown.dialect.sql(statement, pretty=True))}
+        if len(part.statements) > SHOWN_STATEMENTS:
+            yield {"item": "aggregate", "value": f"... and {len(part.statements) - SHOWN_STATEMENTS:,} more like these"}
+
+
+def _instead(release: Stored) -> str:
+    """What is not known where a release stands for its private table."""
+    return (
+        f"{release.name}: a plan for its private table, with the domain and the columns that it was made with. The table itself, other columns of it and the cap on it "
+        "are not known here; mwem_release needs the table"
+    )
+
+
+def _range(scales: Sequence[float]) -> str:
+    least, most = f"{min(scales):.6g}", f"{max(scales):.6g}"
+    return least if least == most else f"{least} to {most}"
+
+
+def _largest(query: CompiledQuery, request: Request, split: Split, *, is_whole: bool) -> str:
+    """The sum to which a record may add most. Without rounds it is added up from what is measured of its columns."""
+    linear = query.linear
+    noise = "added up from parts"
+    if not is_whole:
+        scale = noise_scale(split.measure, request.rows_per_unit * linear.bound, split.kind).scale * linear.unit
+        noise = f"noise scale {scale:.6g} per cell"
+    bins = coverage.from_bins(query, request.total)
+    return f"up to {linear.bound * linear.unit:g}, in steps of {linear.unit:g}, {noise}{bins}: {query.label}"
+
+
+def _total(request: Request, split: Split) -> str:
+    if request.total is not None:
+        return "public constant"
+    if split.total:
+        return f"private, {float(split.total / split.limit):.0%} of the budget" + (
+            ", and from the distributions that are measured first" if split.first else ""
+        )
+    return "private, from all that is measured"
+
+
+def _first_share(split: Split, *, is_whole: bool) -> str:
+    return (
+        f"{float(split.model / split.limit):.0%}"
+        if is_whole
+        else ("by n, about " if split.growing and split.first else "") + f"{float(split.first / split.limit):.0%}"
+    )
+
+
+def _details(details: Mapping[str, Detail], split: Split) -> str:
+    if not details:
+        return "none"
+    listed = ", ".join(f"{name} {detail.count:,}" for name, detail in details.items())
+    return f"inside classes, {float(split.detail / split.limit):.0%} of the budget: {listed} (parts, or fewer)"
+
+
+def _shortened(text: str) -> str:
+    """A statement of a thousand columns would fill a hundred screens."""
+    if len(text) <= SHOWN_CHARACTERS:
+        return text
+    return f"{text[:SHOWN_CHARACTERS]}\n... ({len(text) - SHOWN_CHARACTERS:,} characters more)"
+
+
+def _left_out(compiled: Compiled, columns: Sequence[str]) -> dict[str, str]:
+    """The columns of the table that will not be in the output, and why."""
+    reasons = {
+        name: "no public domain" if compiled.domain.attribute(name) is None else "in no query"
+        for name in columns if name not in compiled.classes
+    }  # fmt: skip
+    return {"left out": ", ".join(f"{name} ({reason})" for name, reason in reasons.items())} if reasons else {}

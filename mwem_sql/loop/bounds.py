@@ -1,0 +1,94 @@
+"""What selections tell of the queries that they did not select: none is much worse than the one that was. The paper's own argument, kept as a number for each query.
+
+In a round, every open query has a score that exceeds the selected one's by at most scale (ln(queries) + ln(1 / beta)), but for a chance of beta: this is so for the exponential mechanism, and for
+permute-and-flip, which is never worse. The error of the selected one is told by what is measured of it and the noise on that. From then on a bound
+grows by as much as the state's answer moves, and the smallest over all rounds counts. Sees released values only.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Final
+
+import numpy as np
+
+from mwem_sql.algebra.arrays import Floats, Integers
+from mwem_sql.algebra.summary import Facts
+from mwem_sql.kernel.kernel import Measurement, multipliers_of
+from mwem_sql.kernel.scales import is_many, many_scale, selection_scale
+from mwem_sql.kernel.split import Split
+from mwem_sql.kernel.tails import Spread, half_widths
+from mwem_sql.loop.candidates import Offered
+from mwem_sql.loop.problem import Problem
+from mwem_sql.model.grouped import Grouped
+
+BETA: Final = 0.004
+"""The chance that any of the bounds of a release fails. Smaller: they are wider by its logarithm."""
+MOST_CELLS: Final = 2**18
+"""Of all queries together. With more, nothing is kept: it would take as long as the selections themselves."""
+
+
+class Bounds:
+    """By query, numbered from 0, how far its answer may be off: the sum over its cells, on the kernel's grid."""
+
+    def __init__(self, problem: Problem, split: Split) -> None:
+        facts = Facts.of(problem.queries)
+        self._is_kept = bool(facts.cells.sum() <= MOST_CELLS)
+        self._cells, self._limits = facts.cells, facts.bounds
+        self._ends = np.cumsum(facts.cells)
+        self._problem, self._kind = problem, split.kind
+        self._miss = BETA / split.rounds / 2
+        self._answers = np.zeros(int(facts.cells.sum()) if self._is_kept else 0)
+        self._penalties = np.zeros(len(facts.cells))
+        self._open = np.zeros(len(facts.cells), dtype=np.bool_)
+        self._bounds = np.full(len(facts.cells), np.inf)
+
+    def offer(self, offered: Offered) -> None:
+        """Take note of what a selection is about to see."""
+        if not self._is_kept:
+            return
+        news = offered.changed - 1
+        self._open = offered.is_open[1 : 1 + len(self._cells)]
+        self._penalties[news] = np.rint(offered.noise)
+        if len(news):
+            self._move(news, np.concatenate([np.asarray(own).reshape(-1) for own in offered.answers]))
+
+    def hear(self, q: int, share: Fraction, measured: Measurement | None) -> None:
+        """Take note of what was selected and measured; None if it was not measured by its own cells."""
+        if measured is None or not self._is_kept:
+            return
+        number, own = q - 1, slice(int(self._ends[q - 1] - self._cells[q - 1]), int(self._ends[q - 1]))
+        distance = np.abs(measured.values - np.rint(self._answers[own]))
+        # The mean of |d - noise| is at least |d|, and its variance at most that of the noise.
+        spread = Spread.of(measured.scale, measured.kind, distance.size)
+        error = float(distance.sum()) + float(half_widths(spread, 2 * self._miss)[0])
+        weights, limits = self._problem.weights[self._open], self._limits[self._open]
+        times = np.broadcast_to(multipliers_of(weights, limits), weights.shape).astype(np.float64)
+        unit = self._problem.sensitivity * int((times * limits).max())
+        count = int(self._open.sum())
+        calibrated = (many_scale if is_many(count, share, self._kind) else selection_scale)(share, unit, self._kind)
+        slack = calibrated.scale * (math.log(count) + math.log(1 / self._miss))
+        place = int(np.count_nonzero(self._open[:number]))
+        score = times[place] * (error - self._penalties[number]) + slack
+        found = score / times + self._penalties[self._open] + self._cells[self._open] / 2
+        self._bounds[self._open] = np.minimum(self._bounds[self._open], np.maximum(found, 0))
+        self._bounds[number] = min(self._bounds[number], error + distance.size / 2)
+
+    def final(self, state: Grouped) -> Floats | None:
+        """The bounds of the finished state, in parts of the queries' own; None if there are none."""
+        if not self._is_kept:
+            return None
+        known = np.flatnonzero(np.isfinite(self._bounds))
+        if len(known):
+            answers = state.answers([self._problem.queries[number].shares for number in known.tolist()])
+            scaled = [own * limit for own, limit in zip(answers, self._limits[known].tolist(), strict=True)]
+            self._move(known, np.concatenate(scaled))
+        return self._bounds / self._limits
+
+    def _move(self, numbers: Integers, answers: Floats) -> None:
+        cells = self._cells[numbers]
+        inside = np.cumsum(cells) - cells
+        places = np.arange(len(answers)) + np.repeat(self._ends[numbers] - cells - inside, cells)
+        self._bounds[numbers] += np.add.reduceat(np.abs(answers - self._answers[places]), inside)
+        self._answers[places] = answers

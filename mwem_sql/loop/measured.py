@@ -1,0 +1,202 @@
+"""What was released so far, and how it is asked for: the loop's only way to the kernel's measure.
+
+Owns the values by precision, the estimate of n, what is refined, and the targets that a state is fitted to. Sees released values only, and must not
+decide what is measured.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+
+from mwem_sql.algebra.arrays import Floats, Labels
+from mwem_sql.algebra.linear import Block, LinearQuery
+from mwem_sql.kernel.kernel import Kernel, Measurement
+from mwem_sql.kernel.scales import noise_variance
+from mwem_sql.kernel.split import Split
+from mwem_sql.loop.problem import Problem, Purpose, Step, counts_every_record
+from mwem_sql.loop.refinement import Refinement
+from mwem_sql.model.adaptive import Adaptive
+from mwem_sql.model.targets import Target
+
+SAME = 1e-9
+"""Totals that differ by a smaller share of n are the same."""
+SWEEPS, CLOSE, FALLS = 50, 1e-4, 0.9
+"""Proportional fitting of sets that overlap: at most so often, until the misfit per cell, in variances, is this, and while it falls by a tenth."""
+
+
+@dataclass(eq=False)
+class Measured:
+    """What was released so far: every step, and one value (in parts of its bound) for each query, by precision.
+
+    A histogram is a start and a count of all records, but no query that the loop fits.
+    """
+
+    kernel: Kernel
+    queries: Sequence[LinearQuery]
+    # The variance of a measurement with a share.
+    noise: Callable[[Fraction], float]
+    # Variances fall with this power of a share.
+    power: int
+    public: float | None = None
+    steps: list[Step] = field(default_factory=list)
+    values: dict[int, Floats] = field(default_factory=dict)
+    variances: dict[int, float] = field(default_factory=dict)
+    # Of each step that counts every record, the count and its precision.
+    counts: list[tuple[float, float]] = field(default_factory=list)
+    # The same object as long as nothing new is known of a query: the fit can then tell.
+    targets: dict[int, Target] = field(default_factory=dict)
+    refined: dict[int, Refinement] = field(default_factory=dict)
+    # Of what was refined and then measured as it is, the target that the refinement gave.
+    replaced: dict[int, Target] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, kernel: Kernel, problem: Problem, split: Split) -> Measured:
+        return cls(kernel, problem.kernel_queries(), noise_of(problem, split), split.power, problem.total)
+
+    def take(self, purpose: Purpose, q: int, share: Fraction, A: Adaptive) -> Measurement | None:
+        """Measure a query: what was refined is refined again, and given to A; anything else is measured as it is, and comes back."""
+        if q in self.refined:
+            self.refine(purpose, q, share, A)
+            self.give(A, [q])
+            return None
+        return self.measure(purpose, q, share)
+
+    def measure(self, purpose: Purpose, q: int, share: Fraction) -> Measurement:
+        measurement = self.kernel.measure(q, share)
+        self.steps.append(Step(purpose, measurement))
+        if counts_every_record(self.queries[q]):
+            sum_ = float(measurement.values.sum(dtype=np.float64))
+            self.counts.append((sum_, 1 / (measurement.variance * measurement.values.size)))
+        if purpose == "histogram":
+            return measurement
+        bound = self.queries[q].bound
+        new, spread = measurement.values / bound, measurement.variance / bound**2
+        if q in self.values:
+            old = self.variances[q]
+            new = (self.values[q] * spread + new * old) / (old + spread)
+            spread = old * spread / (old + spread)
+        self.values[q], self.variances[q] = new, spread
+        if self.queries[q].blocks:
+            if q in self.refined and q in self.targets:
+                self.replaced.setdefault(q, self.targets[q])
+            self.targets[q] = Target(self.queries[q].shares, new, spread)
+        return measurement
+
+    def refine(
+        self, purpose: Purpose, q: int, share: Fraction, A: Adaptive, by_cells: bool = False, *, at_once: bool = False
+    ) -> None:
+        """Measure a histogram by partitions that follow the data; A, before it is given what they tell, is what is known otherwise.
+
+        Where there is nothing to look at more closely, the rest of the share goes to the partition as it is. A histogram that is measured again takes
+        one partition more; `at_once` there is no partition but that of all cells.
+        """
+        query = self.queries[q]
+        parts = [1.0]
+        if q in self.refined:
+            self.refined[q].look(self.noise(share))
+        else:
+            loud = self.total() / math.sqrt(self.noise(share)) if self._is_heard else math.inf
+            self.refined[q] = Refinement(
+                query.shape, A.marginal(query.attributes).ravel(), by_cells=by_cells, at_once=at_once
+            )
+            parts = self.refined[q].levels.parts(power=self.power, loud=loud)
+
+        def measure(labels: Labels, share: Fraction) -> tuple[Floats, float]:
+            measured = self.kernel.measure(q, share, labels)
+            self.steps.append(Step(purpose, measured, labels))
+            return measured.values.astype(np.float64), measured.variance
+
+        self.refined[q].measure(share, parts, measure, self.noise)
+
+    def give(self, A: Adaptive, queries: Iterable[int]) -> float:
+        """Fit A at once to what was refined, one after the other; the estimate of n that it then has."""
+        n = self.total()
+        A.rescale(n)
+        for q in queries:
+            query, leaves = self.queries[q], self.refined[q].leaves(n)
+            partition = LinearQuery((Block(query.attributes, leaves.labels.reshape(query.shape), leaves.values.size),))
+            A.take(partition, leaves.cells.reshape(query.shape))
+            self.targets[q] = Target(partition, leaves.values, leaves.variances)
+            self.replaced.pop(q, None)
+            self.variances[q] = float(leaves.variances.max())
+        return n
+
+    def sweep(self, A: Adaptive, queries: Sequence[int]) -> None:
+        """Fit A to what was refined over and over, as long as sets of attributes that have some in common still disagree: proportional fitting.
+
+        Ends when all of it fits far closer than noise allows to tell, or no longer fits better.
+        """
+        self._rescale(A.total)
+        cells, before = sum(self.targets[q].values.size for q in queries), math.inf
+        for _ in range(SWEEPS if len(queries) > 1 else 0):
+            answers = A.answers([self.targets[q].query for q in queries])
+            misfit = sum(self.targets[q].misfit(answer) for q, answer in zip(queries, answers, strict=True))
+            if misfit <= CLOSE * cells or misfit > FALLS * before:
+                return
+            before = misfit
+            for q in queries:
+                A.match(self.targets[q].query, self.targets[q].values)
+
+    def settle(self, A: Adaptive) -> float:
+        """The estimate of n by now, which A and what was refined then sum to."""
+        n = self.total()
+        if self.public is None:
+            A.rescale(n)
+            self._rescale(n)
+        return n
+
+    def _rescale(self, n: float) -> None:
+        """Let what was refined sum to another n. What was then measured as it is stays as it is: with noise on it, it may sum to 0 or less."""
+        for q in self.refined:
+            if q in self.replaced:
+                continue
+            target = self.targets[q]
+            if abs(target.values.sum() - n) > SAME * n:
+                self.targets[q] = Target(target.query, target.values * (n / target.values.sum()), target.variance)
+
+    def shrink(self, q: int, before: Floats) -> None:
+        """Take a measurement for nearer to what was known where noise explains half of the difference or more; if it explains all of it, not at all.
+
+        What was refined before is then known from that alone. James and Stein would take off what noise explains of any difference: less noise in what is hardly told, and less of what is.
+        """
+        if q not in self.targets:
+            return
+        target = self.targets.pop(q)
+        away = target.values - before
+        kept = min(1.0, float(away @ away) / float(target.variances.sum()) - 1)
+        if kept > 0:
+            self.targets[q] = Target(target.query, before + kept * away, target.variance)
+        elif q in self.replaced:
+            self.targets[q] = self.replaced.pop(q)
+
+    @property
+    def _is_heard(self) -> bool:
+        """Whether anything is known of n."""
+        return self.public is not None or bool(self.counts) or bool(self.refined)
+
+    def total(self) -> float:
+        """The estimate of n from all that counts every record, each by its precision; at least 1. Before there is any, 1."""
+        if self.public is not None:
+            return self.public
+        counts = [
+            *self.counts,
+            *((rows, 1 / variance) for rows, variance in (own.total() for own in self.refined.values())),
+        ]
+        if not counts:
+            return 1.0
+        sums, precisions = zip(*counts, strict=True)
+        return max(1.0, float(np.average(sums, weights=precisions)))
+
+    def least_known(self) -> int:
+        """The query with the largest variance, the first measured among equals; the total only if there is no other."""
+        return max(self.variances, key=lambda q: (q > 0, self.variances[q]))
+
+
+def noise_of(problem: Problem, split: Split) -> Callable[[Fraction], float]:
+    """Of a share, the variance of what is measured with it."""
+    return lambda share: noise_variance(share, problem.sensitivity, split.kind)

@@ -1,0 +1,125 @@
+"""What the loop is given and what it gives: the problem, its steps, the outcome. Public or released, all of it. Decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Literal, TypeAlias
+
+from mwem_sql.algebra.arrays import Floats, Labels
+from mwem_sql.algebra.linear import LinearQuery
+from mwem_sql.algebra.summary import Facts
+from mwem_sql.domains.detail import Detail
+from mwem_sql.kernel.kernel import Certified, Measurement
+from mwem_sql.loop.details import Told
+from mwem_sql.loop.strategy import Always, First
+from mwem_sql.model.grouped import Grouped
+
+TOTAL = LinearQuery(())
+
+Part: TypeAlias = Literal["directly", "others", "most"]
+"""The mean error of queries that were measured, and of all others; the cell error that most of these others do not exceed."""
+Purpose: TypeAlias = Literal["total", "histogram", "always", "first", "round", "again", "detail"]
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """What the loop is given: public all of it.
+
+    Kernel query 0 is the total; `queries` follow from 1; a histogram of the whole domain, if asked for, comes after them, then what is
+    `pushed` down only to be certified, and `details`, by attribute, last. `certified` are queries of the workload, by kernel number: in the end it is told how far off they are.
+    `max_cells` is for one factor of the state; `sensitivity` is the kernel's; `first` are histograms over classes that are refined ahead of
+    the rounds, or with `whole` instead of them; `always` are measured ahead of either. `at_once`: the only query is the histogram of the whole domain.
+    """
+
+    queries: Sequence[LinearQuery]
+    weights: Floats
+    sizes: Mapping[str, Floats]
+    max_cells: int
+    total: float | None = None
+    histogram: LinearQuery | None = None
+    average: bool = False
+    sensitivity: int = 1
+    fit: str = "mirror"
+    first: Sequence[First] = ()
+    whole: bool = False
+    at_once: bool = False
+    details: Mapping[str, Detail] = field(default_factory=dict)
+    always: Sequence[Always] = ()
+    pushed: Sequence[LinearQuery] = ()
+    certified: Mapping[int, LinearQuery] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if len(self.weights) != len(self.queries):
+            raise ValueError("a problem has one weight per query")
+
+    def kernel_queries(self) -> list[LinearQuery]:
+        """The queries whose true answers the kernel must hold, in the order of their numbers."""
+        whole = [self.histogram] if self.histogram is not None else []
+        return [TOTAL, *self.queries, *whole, *self.pushed, *(detail.query for detail in self.details.values())]
+
+    def always_shares(self, budget: Fraction) -> list[Fraction]:
+        """What each query that is measured in any case takes of what they have together."""
+        return shared([own.part for own in self.always], budget)
+
+    def bounds(self) -> list[int]:
+        """For each of them, the most that a record adds to a cell."""
+        return list(map(int, Facts.of(self.kernel_queries()).bounds))
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One measurement of a run and what it was for; if it was of a partition of the query's cells, the part of each cell."""
+
+    purpose: Purpose
+    measurement: Measurement
+    parts: Labels | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Figure:
+    """A noisy figure of how far the answers to some queries are off: of how many, and which.
+
+    `possible` is the most that it can be without noise, in parts of all rows: the mean over the queries.
+    """
+
+    part: Part
+    queries: int
+    certified: Certified
+    possible: float = 2.0
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """The state sums to `total`: the public constant, or the estimate from all of `steps`. `told` are the details, by attribute; `certificate` says how far off answers are.
+
+    `bounds` are, by query of the problem, what selections tell of its error: the sum over its cells, in parts of its bound. `units` are how many units have as
+    many rows as are used, and how many have more.
+    """
+
+    state: Grouped
+    total: float
+    steps: tuple[Step, ...]
+    told: Mapping[str, Told] = field(default_factory=dict)
+    certificate: Sequence[Figure] = ()
+    bounds: Floats | None = None
+    units: Measurement | None = None
+
+    def count(self, *purposes: Purpose) -> int:
+        """How many steps had one of these purposes."""
+        return sum(step.purpose in purposes for step in self.steps)
+
+
+def shared(parts: Sequence[float], budget: Fraction) -> list[Fraction]:
+    """A budget by parts, exactly."""
+    exact = [Fraction(part) for part in parts]
+    return [budget * part / sum(exact) for part in exact]
+
+
+def is_total(query: LinearQuery) -> bool:
+    return query.cells == 1 and counts_every_record(query)
+
+
+def counts_every_record(query: LinearQuery) -> bool:
+    return all(block.counts_all for block in query.blocks)

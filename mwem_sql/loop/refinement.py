@@ -1,0 +1,344 @@
+"""The distribution of a few attributes together, by refinement: measure a partition, look closer where rows are many and uneven, measure again.
+
+Owns the decision where to look closer in the tree of halves (halves.py), and the estimate from all that was measured:
+least squares on the tree in closed form, non-negative, shrunk towards what was known before. Sees released values only; knows nothing of SQL,
+kernels or budgets. Cells are the class combinations of the attributes, in row-major order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import inf, sqrt
+
+import numpy as np
+import numpy.typing as npt
+
+from mwem_sql.algebra.arrays import Floats, Labels
+from mwem_sql.loop.halves import Halves, Numbers
+
+Flags = npt.NDArray[np.bool_]
+
+MANY = 5.0
+"""Noise of the next measurement, in standard deviations: a part of more rows may be split, halves of fewer are measured as one. Smaller: noise is
+split, too; larger: small groups stay coarse."""
+UNEVEN = 1.0
+"""The same noise: the least difference between halves that is worth a look. Smaller: what is even is split; larger: hills lose their slopes."""
+SURE, SURE_OF_CELLS = 4.0, 2.0
+"""Noise of what is known of a count by then, in standard deviations: less is no count. Smaller: noise is split; larger: the first rounds split nothing. The
+second where only cuboids are asked for: noise in a split part is one of many cells there, and in ranges it adds up."""
+SHRINK = 0.25
+"""Of a half's deviation from what was expected of it, squared, over its variance: what is taken off. 1 is James and Stein's for one number."""
+CELLS_GROWTH = 4.0
+"""Of the shares of rounds where only cuboids are asked for, each over the one before, at most. Larger: the cells are known well, where to split is not."""
+
+FAINT = 1e-3
+"""Of the noise on a part, in standard deviations: the least that is estimated of it. A part of no rows at all could never have any again."""
+
+
+@dataclass(frozen=True, eq=False)
+class Leaves:
+    """What is known of the cells: the leaf of each, and of each leaf the estimated rows and the variance of that estimate.
+
+    `base` is what cells share the rows of their leaf by.
+    """
+
+    labels: Labels
+    values: Floats
+    variances: Floats
+    base: Floats
+
+    @property
+    def cells(self) -> Floats:
+        """The rows of each cell."""
+        return np.asarray((self.values / np.bincount(self.labels, self.base))[self.labels] * self.base)
+
+
+@dataclass(frozen=True)
+class Levels:
+    """The partitions that are measured of a distribution if all are: how many parts the first has, and of each how many parts the side of a box cuts.
+
+    `by_cells`: only cuboids are asked for.
+    """
+
+    parts_of_first: int
+    surfaces: tuple[float, ...]
+    by_cells: bool
+
+    @property
+    def loud_from(self) -> float:
+        """How large all rows must be beside the noise that the whole share leaves for the parts of it to grow as much as they may."""
+        return (CELLS_GROWTH + 1) * self.parts_of_first if self.by_cells and len(self.surfaces) > 1 else 0.0
+
+    def parts(self, *, power: int, loud: float = inf) -> list[float]:
+        """What each measurement takes of a share, in proportion. Variances fall with this power of a share.
+
+        A box adds up the parts that its sides cut, of every level. The sum of their variances is least when shares grow as a root of their
+        number: the third one for a power of 2, the square root for 1. Single cells need the finest level, and the others to find where to look: as much
+        as makes an average part as large as its noise. `loud` is how large all rows are beside the noise that the whole share leaves.
+        """
+        if self.by_cells:
+            growth = min(max(loud / self.parts_of_first - 1, 1.0), CELLS_GROWTH)
+            return [growth**number for number in range(len(self.surfaces))]
+        return [surface ** (1 / (power + 1)) for surface in self.surfaces]
+
+
+class Refinement:
+    """A partition of cells that follows the data, and all that was measured of it. `base` is what is known of the cells otherwise.
+
+    A node of the tree is open if it is known: measured, or the sum of known halves. The known nodes without known halves are the leaves. What
+    is measured next is a cut through the open nodes: leaves, and nodes above them whose leaves have too few rows to be told apart.
+    """
+
+    def __init__(self, shape: Sequence[int], base: Floats, *, by_cells: bool = False, at_once: bool = False) -> None:
+        """Begins with the coarsest partition that is measured. `by_cells`: only cuboids are asked for; `at_once`: single cells are measured, and nothing else."""
+        self.tree = Halves(shape, by_cells)
+        self._levels = self.tree.levels[-1:] if at_once else self.tree.levels
+        self._by_cells = by_cells
+        self._shape = tuple(shape)
+        self._base = np.maximum(base / base.sum(), np.finfo(np.float64).tiny)
+        self._bases = self._sums_of(self._base)
+        nodes = [len(starts) for starts in self.tree.starts]
+        first = self._levels[0]
+        self._sums = [np.zeros(count) for count in nodes]
+        self._precisions = [np.zeros(count) for count in nodes]
+        self._open = [np.full(count, level <= first) for level, count in enumerate(nodes)]
+        self._leaf = [np.full(count, level == first) for level, count in enumerate(nodes)]
+        self._cut = [own.copy() for own in self._leaf]
+
+    @property
+    def levels(self) -> Levels:
+        """The partitions that are measured if all are."""
+        surfaces = self.tree.surfaces[-len(self._levels) :]
+        return Levels(len(self.tree.starts[self._levels[0]]), tuple(surfaces), self._by_cells)
+
+    @property
+    def labels(self) -> Labels:
+        """Of each cell, its part of the partition that is measured next."""
+        return self._labels(self._cut)
+
+    def tell(self, values: Floats, variance: float) -> None:
+        """Take note of a measurement of the partition: a value for each part, all with the same variance."""
+        done = 0
+        for level, cut in enumerate(self._cut):
+            count = int(cut.sum())
+            self._sums[level][cut] += values[done : done + count] / variance
+            self._precisions[level][cut] += 1 / variance
+            done += count
+
+    def look(self, variance: float) -> bool:
+        """Take the partition for the next measurement, which has this variance; whether it is another one.
+
+        A leaf is split if it has many rows, and they are likely to be uneven: as much, in proportion, as in the family of halves that it comes from.
+        """
+        values, variances = self._upwards()
+        rows = self._downwards(values, variances)
+        noise, sure = sqrt(variance), SURE_OF_CELLS if self._by_cells else SURE
+        uneven = self._unevenness(rows, variances)
+        levels = [0, *self._levels]
+        split = False
+        for above, level, finer in reversed(list(zip(levels, levels[1:], levels[2:], strict=False))):
+            family = np.arange(len(rows[level]))
+            for between in range(level, above, -1):
+                family = self.tree.parents[between][family]
+            chosen = self._leaf[level] & (rows[level] > MANY * noise) & (rows[level] > sure * np.sqrt(variances[level]))
+            chosen &= rows[level] / 2 * uneven[above][family] > UNEVEN * noise
+            if chosen.any():
+                split = True
+                self._leaf[level] &= ~chosen
+                for below in range(level + 1, finer + 1):
+                    chosen = chosen[self.tree.parents[below]]
+                    self._open[below] |= chosen
+                self._leaf[finer] |= chosen
+        before, self._cut = self._cut, self._cut_at([own <= MANY * noise for own in rows])
+        return split or any((old != new).any() for old, new in zip(before, self._cut, strict=True))
+
+    def measure(
+        self,
+        share: Fraction,
+        parts: Sequence[float],
+        measure: Callable[[Labels, Fraction], tuple[Floats, float]],
+        variance: Callable[[Fraction], float],
+    ) -> None:
+        """Spend a share in these parts, a partition each. Where there is nothing to look at more closely, the rest goes to the partition as it is.
+
+        `measure` gives a value for each part, and their variance; `variance` is what it will be.
+        """
+        while parts:
+            spent = _of(share, parts)
+            self.tell(*measure(self.labels, spent))
+            share, parts = share - spent, parts[1:]
+            if parts and not self.look(variance(_of(share, parts))):
+                parts = [1.0]
+
+    def total(self) -> tuple[float, float]:
+        """The rows of all cells, and the variance of that."""
+        values, variances = self._upwards()
+        return float(values[0][0]), float(variances[0][0])
+
+    def leaves(self, total: float) -> Leaves:
+        """The estimate: rows of each leaf, which sum to `total`.
+
+        Of several attributes, what the estimate says of each alone is a base, too, and so is the mean of both: the one that what was measured is
+        nearest to is taken.
+        """
+        values, variances = self._upwards()
+        found = self._estimated(values, variances, self._base, total)
+        if len(self._shape) > 1:
+            cells = found.cells.reshape(self._shape)
+            alone = np.ones(1)
+            for axis in range(cells.ndim):
+                own = cells.sum(axis=tuple(other for other in range(cells.ndim) if other != axis))
+                alone = np.multiply.outer(alone, own / total)
+            # A share of the other base, so that nothing is impossible.
+            independent = (1 - FAINT) * alone.reshape(-1) + FAINT * self._base
+            rows = self._downwards(values, variances)
+            best = min(
+                (self._base, (self._base + independent) / 2, independent),
+                key=lambda base: self._surprise(rows, variances, base),
+            )
+            if best is not self._base:
+                found = self._estimated(values, variances, best, total)
+        return found
+
+    def _estimated(self, values: Sequence[Floats], variances: Sequence[Floats], base: Floats, total: float) -> Leaves:
+        estimates = self._downwards(values, variances, self._sums_of(base), total)
+        parts = [
+            (rows[leaf], spread[leaf]) for rows, spread, leaf in zip(estimates, variances, self._leaf, strict=True)
+        ]
+        rows, spread = (np.concatenate(own) for own in zip(*parts, strict=True))
+        rows = np.maximum(rows, FAINT * np.sqrt(spread))
+        return Leaves(self._labels(self._leaf), rows * (total / rows.sum()), spread, base)
+
+    def _surprise(self, rows: Sequence[Floats], variances: Sequence[Floats], base: Floats) -> float:
+        """How far halves are from what a base expects of them, in logarithms, so that single ones do not decide."""
+        sums, found = self._sums_of(base), 0.0
+        for level in range(1, len(rows)):
+            away, _, noise = self._differences(rows, variances, sums, level)
+            told = noise > 0
+            found += float(np.log1p(np.square(away[told]) / noise[told]).sum())
+        return found
+
+    def _unevenness(self, rows: Sequence[Floats], variances: Sequence[Floats]) -> list[Floats]:
+        """Of each node, by how much of their rows the halves below it differ from the base, down to the next level that is measured; at most 1.
+
+        What noise adds to the differences on average is taken off.
+        """
+        # By node, sums over the halves below it: the squares of differences less their noise, and of what is expected.
+        sums: Floats = np.zeros((2, len(rows[-1])))
+        found = [sums[0]]
+        for level in range(len(rows) - 1, 0, -1):
+            away, expected, noise = self._differences(rows, variances, self._bases, level)
+            parents, count = self.tree.parents[level], len(rows[level - 1])
+            own = np.stack([away**2 - noise, expected**2]) + (0 if level in self._levels else sums)
+            sums = np.stack([np.bincount(parents, part, minlength=count) for part in own])
+            share = np.divide(np.maximum(sums[0], 0), sums[1], out=np.zeros(count), where=sums[1] > 0)
+            found.insert(0, np.minimum(1, np.sqrt(share)))
+        return found
+
+    def _differences(
+        self, rows: Sequence[Floats], variances: Sequence[Floats], base: Sequence[Floats], level: int
+    ) -> tuple[Floats, Floats, Floats]:
+        """Of the nodes of a level: how far they are from what a base expects of them, what that is, and the variance of a half given both.
+
+        Zeros where nothing is known.
+        """
+        parents, open_ = self.tree.parents[level], self._open[level]
+        expected = np.maximum(rows[level - 1][parents], 0) * base[level] / base[level - 1][parents]
+        noise = variances[level] * (1 - _shares(variances[level], parents))
+        return np.where(open_, rows[level] - expected, 0.0), np.where(open_, expected, 0.0), np.where(open_, noise, 0.0)
+
+    def _cut_at(self, few: Sequence[Flags]) -> list[Flags]:
+        """The highest nodes that are leaves, or have few rows and only leaves below them that were measured before."""
+        whole = [np.zeros(0, dtype=np.bool_)] * len(few)
+        for level in range(len(few) - 1, -1, -1):
+            whole[level] = self._leaf[level] & (self._precisions[level] > 0)
+            if level + 1 < len(few):
+                both = np.bincount(self.tree.parents[level + 1], ~whole[level + 1], minlength=len(few[level])) == 0
+                whole[level] |= self._open[level] & ~self._leaf[level] & few[level] & both
+        cut, done = list[Flags](), np.zeros(1, dtype=np.bool_)
+        for level, own in enumerate(whole):
+            done = done[self.tree.parents[level]] if level else done
+            cut.append(~done & (own | self._leaf[level]))
+            done = done | cut[-1]
+        return cut
+
+    def _labels(self, parts: Sequence[Flags]) -> Labels:
+        """Of each cell, the number of the marked node that it is in, those of upper levels first."""
+        places, whole = np.empty(len(self.tree.order), dtype=np.int32), 0
+        for starts, marked in zip(self.tree.starts, parts, strict=True):
+            if marked.any():
+                number = np.where(marked, whole + np.cumsum(marked) - 1, -1)
+                lengths = np.diff(np.append(starts, len(places)))
+                inside = np.repeat(marked, lengths)
+                places[inside] = np.repeat(number, lengths)[inside]
+                whole += int(marked.sum())
+        labels = np.empty_like(places)
+        labels[self.tree.order] = places
+        return labels
+
+    def _sums_of(self, cells: Floats) -> list[Floats]:
+        return [self.tree.sums(cells, level) for level in range(len(self.tree.starts))]
+
+    def _upwards(self) -> tuple[list[Floats], list[Floats]]:
+        """Of each node the best estimate from measurements of it and below it, and its variance."""
+        values = [np.zeros(len(own)) for own in self._sums]
+        variances = [np.zeros(len(own)) for own in self._sums]
+        for level in range(len(values) - 1, -1, -1):
+            open_ = self._open[level]
+            if not open_.any():
+                continue
+            sums, precisions = self._sums[level].copy(), self._precisions[level].copy()
+            inner = open_ & ~self._leaf[level]
+            if inner.any():
+                below, count = self.tree.parents[level + 1], len(sums)
+                own = np.bincount(below, variances[level + 1], minlength=count)[inner]
+                sums[inner] += np.bincount(below, values[level + 1], minlength=count)[inner] / own
+                precisions[inner] += 1 / own
+            values[level][open_] = sums[open_] / precisions[open_]
+            variances[level][open_] = 1 / precisions[open_]
+        return values, variances
+
+    def _downwards(
+        self,
+        values: Sequence[Floats],
+        variances: Sequence[Floats],
+        base: Sequence[Floats] | None = None,
+        total: float = 0.0,
+    ) -> list[Floats]:
+        """Least squares over the tree: what halves say beyond what their parent says is shared by variance.
+
+        With a base, halves are also non-negative, shrunk towards their parts of it, and everything sums to the total.
+        """
+        out = [values[0] if base is None else np.array([total])]
+        for level in range(1, len(values)):
+            open_ = self._open[level]
+            found = np.zeros(len(open_))
+            if open_.any():
+                parents = self.tree.parents[level]
+                count = len(out[-1])
+                above, own, spread = out[-1][parents], values[level], variances[level]
+                shares = _shares(spread, parents)
+                found = own + (above - np.bincount(parents, own, minlength=count)[parents]) * shares
+                if base is not None:
+                    expected = above * base[level] / base[level - 1][parents]
+                    away = found - expected
+                    # Of one half given both: the same for either.
+                    noise = spread * (1 - shares)
+                    lost = np.divide(SHRINK * noise, away**2, out=np.ones_like(away), where=away**2 > SHRINK * noise)
+                    found = np.clip(expected + (1 - lost) * away, 0, above)
+                found = np.where(open_, found, 0.0)
+            out.append(found)
+        return out
+
+
+def _of(share: Fraction, parts: Sequence[float]) -> Fraction:
+    """The first part of a share."""
+    return share * Fraction(parts[0]) / sum(map(Fraction, parts))
+
+
+def _shares(spread: Floats, parents: Numbers) -> Floats:
+    """Of each half, its part of the variance of both."""
+    both = np.bincount(parents, spread)[parents]
+    return np.divide(spread, both, out=np.zeros_like(spread), where=both > 0)

@@ -1,0 +1,325 @@
+"""Names, columns, definitions: what DuckDB's catalog says of its tables and views. Reads no row of them, and judges nothing.
+
+`estimated_size` and every other statistic stay untouched: they are exact, and so private.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from mwem_sql.errors import TableError, did_you_mean, literal, refuse
+from mwem_sql.language import dialect
+from mwem_sql.language.dialect import fold
+
+_PART = re.compile(r'"((?:[^"]|"")*)"|([^".]+)')
+_GENERATED = "GENERATED ALWAYS AS"  # how DuckDB prints a generated column
+# In a column's comment, which DuckDB keeps through every ALTER and rename.
+_UNIT = re.compile(r"\s*\[mwem unit ([0-9a-f]+)\]")
+
+
+@dataclass(frozen=True)
+class Name:
+    """A relation's full name, unquoted."""
+
+    database: str
+    schema: str
+    table: str
+
+    def __str__(self) -> str:
+        return f"{self.database}.{self.schema}.{self.table}"
+
+    def tree(self) -> exp.Table:
+        return exp.table_(self.table, db=self.schema, catalog=self.database, quoted=True)
+
+    def quoted(self) -> str:
+        return self.tree().sql("duckdb")
+
+    def text(self, place: Place) -> str:
+        """What a call from a place may say for it, in quotes where a part has a dot or a quote in it."""
+        parts = [self.table] if Place(self.database, self.schema) == place else [self.database, self.schema, self.table]
+        return ".".join(f'"{part.replace(chr(34), 2 * chr(34))}"' if set(part) & {".", '"'} else part for part in parts)
+
+    def beside(self, table: str) -> Name:
+        return Name(self.database, self.schema, table)
+
+    @property
+    def stem(self) -> str:
+        """What names are made of that go with this one: `<stem>_synthetic`, `<stem>_domain`."""
+        return self.table
+
+    @property
+    def identity(self) -> list[str]:
+        """What tells it from other names of its database, as DuckDB does."""
+        return [fold(self.schema), fold(self.table)]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an unqualified name is looked up: the caller's current database and schema."""
+
+    database: str
+    schema: str
+
+    @classmethod
+    def of(cls, con: duckdb.DuckDBPyConnection) -> Place:
+        database, schema = con.execute("SELECT current_database(), current_schema()").fetchall()[0]
+        return cls(database, schema)
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column. `id` is what it is known by in its table however it is renamed: empty where nothing but its name tells."""
+
+    name: str
+    type: str
+    nullable: bool
+    id: str = field(default="", compare=False)
+
+
+def split_name(text: str) -> list[str]:
+    """`a."b.c"` to its parts; a text that is not dotted identifiers is one part."""
+    parts: list[str] = []
+    position = 0
+    while True:
+        match = _PART.match(text, position)
+        if match is None:
+            return [text]
+        parts.append(match[1].replace('""', '"') if match[1] is not None else match[2].strip())
+        position = match.end()
+        if position == len(text):
+            return parts
+        if text[position] != ".":
+            return [text]
+        position += 1
+
+
+def candidates(text: str, place: Place) -> Iterator[Name]:
+    """The full names a text may mean, in DuckDB's order of preference."""
+    parts = split_name(text)
+    if len(parts) == 1:
+        yield Name(place.database, place.schema, parts[0])
+        yield Name(place.database, "main", parts[0])
+    elif len(parts) == 2:
+        yield Name(place.database, *parts)
+        yield Name(parts[0], "main", parts[1])
+    elif len(parts) == 3:
+        yield Name(*parts)
+    # Last, a name with dots or quotes in it that was written without quotes.
+    yield Name(place.database, place.schema, text)
+
+
+def find(con: duckdb.DuckDBPyConnection, text: str, place: Place) -> tuple[Name, bool] | None:
+    """The relation that exists under a text, in the catalog's own spelling, and whether it is a view."""
+    # Names are compared here and not in SQL, where a macro of the user's may be called lower.
+    rows = con.execute(
+        """SELECT database_name, schema_name, table_name, false FROM duckdb_tables()
+           UNION ALL SELECT database_name, schema_name, view_name, true FROM duckdb_views() WHERE NOT internal"""
+    ).fetchall()
+    known = {tuple(map(fold, row[:3])): row for row in rows}
+    for name in candidates(text, place):
+        row = known.get((fold(name.database), fold(name.schema), fold(name.table)))
+        if row is not None:
+            return Name(*row[:3]), row[3]
+    return None
+
+
+def nearest(con: duckdb.DuckDBPyConnection, text: str, place: Place) -> str:
+    """The start of a hint: the table or view whose name is nearest to one that is not there. Ours are not for calls."""
+    rows = con.execute(
+        """SELECT database_name, schema_name, table_name FROM duckdb_tables() WHERE schema_name <> 'mwem' AND NOT temporary
+           UNION SELECT database_name, schema_name, view_name FROM duckdb_views() WHERE NOT internal AND NOT temporary ORDER BY ALL"""
+    ).fetchall()
+    return nearest_of([Name(*row) for row in rows], text, place)
+
+
+def nearest_of(names: Iterable[Name], text: str, place: Place) -> str:
+    """The same among some names; one that is not in the caller's schema in full."""
+    known: dict[str, Name] = {}
+    for name in names:
+        if name.table not in known or Place(name.database, name.schema) == place:
+            known[name.table] = name
+    return did_you_mean(split_name(text)[-1], known, shown=lambda near: literal(known[near].text(place)))
+
+
+def columns(con: duckdb.DuckDBPyConnection, name: Name) -> tuple[Column, ...]:
+    rows = con.execute(
+        """SELECT column_name, data_type, is_nullable, comment FROM duckdb_columns()
+           WHERE database_name = ? AND schema_name = ? AND table_name = ? ORDER BY column_index""",
+        [name.database, name.schema, name.table],
+    ).fetchall()
+    marks = [_UNIT.search(row[3] or "") for row in rows]
+    return tuple(
+        Column(row[0], row[1], row[2], id=mark[1] if mark else "") for row, mark in zip(rows, marks, strict=True)
+    )
+
+
+def checks(con: duckdb.DuckDBPyConnection, name: Name) -> tuple[str, ...]:
+    rows = con.execute(
+        """SELECT expression FROM duckdb_constraints()
+           WHERE database_name = ? AND schema_name = ? AND table_name = ? AND constraint_type = 'CHECK'""",
+        [name.database, name.schema, name.table],
+    ).fetchall()
+    return tuple(row[0] for row in rows)
+
+
+def view_query(con: duckdb.DuckDBPyConnection, name: Name) -> exp.Expr:
+    """The SELECT of a view."""
+    rows = con.execute(
+        "SELECT sql FROM duckdb_views() WHERE database_name = ? AND schema_name = ? AND view_name = ?",
+        [name.database, name.schema, name.table],
+    ).fetchall()
+    created = _parsed(rows[0][0], f"view ({name.table!r})")
+    query = created.args.get("expression")
+    return _unqualified(query if isinstance(query, exp.Expr) else created)
+
+
+def generated_columns(con: duckdb.DuckDBPyConnection, name: Name) -> dict[str, exp.Expr]:
+    """The expressions of a table's generated columns, by column."""
+    created, _ = _noted(con, name)
+    # Most tables have none, and the text of a thousand columns takes long to parse.
+    if _GENERATED not in created:
+        return {}
+    return {
+        column.name: _unqualified(kind.expression)
+        for column in _parsed(created, f"table ({name.table!r})").find_all(exp.ColumnDef)
+        for kind in (constraint.args.get("kind") for constraint in column.args.get("constraints") or ())
+        if isinstance(kind, exp.GeneratedAsIdentityColumnConstraint)
+    }
+
+
+def comment(con: duckdb.DuckDBPyConnection, name: Name) -> str:
+    """What was noted on a table; nothing if it is not there."""
+    return _noted(con, name)[1]
+
+
+def _noted(con: duckdb.DuckDBPyConnection, name: Name) -> tuple[str, str]:
+    """How a table was created, and its comment; nothing if it is not there."""
+    rows = con.execute(
+        "SELECT sql, comment FROM duckdb_tables() WHERE database_name = ? AND schema_name = ? AND table_name = ?",
+        [name.database, name.schema, name.table],
+    ).fetchall()
+    return (rows[0][0], rows[0][1] or "") if rows else ("", "")
+
+
+def set_comment(con: duckdb.DuckDBPyConnection, name: Name, text: str) -> None:
+    con.execute(exp.Comment(this=name.tree(), kind="TABLE", expression=exp.Literal.string(text)).sql("duckdb"))
+
+
+def set_column_comment(con: duckdb.DuckDBPyConnection, name: Name, column: str, text: str) -> None:
+    named = exp.column(column, table=name.table, db=name.schema, catalog=name.database, quoted=True)
+    con.execute(exp.Comment(this=named, kind="COLUMN", expression=exp.Literal.string(text)).sql("duckdb"))
+
+
+def mark_column(con: duckdb.DuckDBPyConnection, name: Name, column: str, mark: str) -> None:
+    """Write into a column's comment what it is known by from now on, in the place of what it was known by."""
+    rows = con.execute(
+        "SELECT column_name, comment FROM duckdb_columns() WHERE database_name = ? AND schema_name = ? AND table_name = ?",
+        [name.database, name.schema, name.table],
+    ).fetchall()
+    before = {fold(each): comment or "" for each, comment in rows}[fold(column)]
+    set_column_comment(con, name, column, f"{_UNIT.sub('', before)} [mwem unit {mark}]".strip())
+
+
+@dataclass(frozen=True)
+class Database:
+    """An attached database: its file (None in memory), whether it can be written, and what kind of engine holds it."""
+
+    name: str
+    path: str | None
+    read_only: bool
+    type: str
+
+
+def databases(con: duckdb.DuckDBPyConnection) -> dict[str, Database]:
+    """All attached databases but DuckDB's own, by name."""
+    rows = con.execute(
+        "SELECT database_name, path, readonly, type FROM duckdb_databases() WHERE NOT internal"
+    ).fetchall()
+    return {row[0]: Database(*row) for row in rows}
+
+
+def is_read_only(con: duckdb.DuckDBPyConnection, database: str) -> bool:
+    found = databases(con).get(database)
+    return found is not None and found.read_only
+
+
+def check_functions(con: duckdb.DuckDBPyConnection, function: str) -> None:
+    """Refuse to go on where a name of DuckDB's own functions, operators included, may mean something of the user's.
+
+    A macro comes before the function of its name, and a Python function is added to those that it shares a name with. Either would be
+    called in private scans and views, with the rows of any table before its eyes.
+    """
+    found = _functions(con)
+    others = found.filter(pc.invert(pc.is_in(_texts(found), _texts(_built_in()))))
+    for name, kind in sorted(zip(others[0].to_pylist(), others[1].to_pylist(), strict=True)):
+        if fold(name) in _names():
+            what = "macro" if kind.endswith("macro") else "function"
+            raise refuse(
+                TableError,
+                function,
+                f"{what} ({name!r}) has the name of a function of DuckDB's that private rows may be read with",
+                f"drop the {what} or give it another name",
+            )
+
+
+@cache
+def _built_in() -> pa.Table:
+    with duckdb.connect(":memory:") as con:
+        return _functions(con)
+
+
+@cache
+def _names() -> frozenset[str]:
+    return frozenset(map(fold, _built_in()[0].to_pylist()))
+
+
+def _functions(con: duckdb.DuckDBPyConnection) -> pa.Table:
+    """All functions by name, kind and parameter types, without calling one that could be the user's."""
+    return con.sql(
+        "SELECT function_name, function_type, parameter_types::VARCHAR FROM system.main.duckdb_functions()"
+    ).to_arrow_table()
+
+
+def _texts(functions: pa.Table) -> pa.ChunkedArray:
+    """Each function as one text, as Arrow compares them."""
+    columns = [pc.fill_null(column.cast(pa.string()), "") for column in functions.columns]
+    return pc.binary_join_element_wise(*columns, "\n")
+
+
+def _unqualified(tree: exp.Expr) -> exp.Expr:
+    """Older versions of DuckDB print `main.list_value(1)` for `[1]`, and a truth value as a cast of its first letter."""
+    return tree.transform(
+        lambda node: (
+            node.expression
+            if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Func) and node.this.sql("duckdb") == "main"
+            else exp.Boolean(this=node.this.name == "t")
+            if isinstance(node, exp.Cast)
+            and node.to.this == exp.DType.BOOLEAN
+            and node.this.sql("duckdb") in {"'t'", "'f'"}
+            else node
+        )
+    )
+
+
+def _parsed(text: str, what: str) -> exp.Expr:
+    try:
+        statements = dialect.parse(text)
+    except (SqlglotError, RecursionError):
+        statements = ()
+    if len(statements) != 1 or statements[0] is None:
+        raise refuse(
+            TableError,
+            "catalog",
+            f"{what} has a definition that cannot be read",
+            "use the table under it, or a plain SELECT of columns FROM one table",
+        )
+    return statements[0]

@@ -1,0 +1,290 @@
+"""Portable: how SQL that many engines share says what a scan needs. The base of every dialect but DuckDB's. Runs nothing.
+
+One primitive carries all of it: a function of a value that is constant between given starts (`steps`). Values are compared with typed
+constants, texts byte by byte. A code is never NULL: unknown and missing values have theirs. No code is told apart on the client, so what
+leaves the engine is one row for each combination of classes that occurs, never one for each row.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+from sqlglot import exp
+
+from mwem_sql.domains.attribute import Attribute
+from mwem_sql.domains.classes import Classes
+from mwem_sql.errors import DomainError, OptionError, refuse
+from mwem_sql.language.ticks import Scale, Tick, cast, scale_of
+from mwem_sql.scan.codes import Reading, Rows, Unit, first_of_runs, missing, other
+from mwem_sql.scan.dialects.dialect import COUNT, MOST
+
+TEXTS = ("VARCHAR", "UUID")
+_UNIT_FAMILIES = {"integer", "date"}  # whose texts are the same everywhere
+_LATE = re.compile(r"\d{4}-")
+
+
+class Portable:
+    """SQL of CASE, comparisons, GROUP BY and COUNT. What differs between engines are the methods without an underscore."""
+
+    name = "ansi"
+    streams = False
+    most_groups: int | None = 2**20
+
+    def is_text(self, classes: Classes) -> bool:
+        """Whether the code of a value is looked up in a list: done for groups, not for rows."""
+        return classes.attribute.values is not None
+
+    def is_wide(self, classes: Classes) -> bool:  # noqa: ARG002  all codes are told apart by the engine
+        return False
+
+    def reading(self, classes: Classes) -> Reading:
+        return Reading(missing(classes))
+
+    def source(self, table: Rows, classes: Sequence[Classes], unit: Unit | None) -> exp.Expr:
+        """The private relation, or at most `unit.rows` rows of each unit.
+
+        A unit's rows are ranked by a hash of the unit and of their codes, which are all that a scan reads of them: every scan keeps rows
+        with the same codes, and no unit's choice depends on another's. Rows without a unit are left out.
+        """
+        if unit is None:
+            return table.tree()
+        column, key = exp.column(unit.column, quoted=True), self.unit_key(unit)
+        ranked = [self.whole_code(own) for own in classes]
+        order = [exp.Ordered(this=self.hash([self.as_text(key.copy()), *(self.as_text(code) for code in ranked)]))]
+        order += [exp.Ordered(this=code.copy()) for code in ranked]
+        rank = exp.Window(this=exp.RowNumber(), partition_by=[key], order=exp.Order(expressions=order))
+        names = list(dict.fromkeys(own.attribute.name for own in classes))
+        kept = [exp.column(name, quoted=True) for name in names]
+        inner = (
+            exp.select(*kept, exp.alias_(rank, "__rank"))
+            .from_(table.tree())
+            .where(exp.Not(this=exp.Is(this=column.copy(), expression=exp.null())))
+        )
+        bounded = (
+            exp.select(*(own.copy() for own in kept))
+            .from_(inner.subquery("__ranked"))
+            .where(exp.LTE(this=exp.column("__rank"), expression=exp.Literal.number(unit.rows)))
+        )
+        return bounded.subquery("__bounded")
+
+    def unit_key(self, unit: Unit) -> exp.Expr:
+        """What tells units apart: a text by its bytes, other values by themselves, where all engines print them alike."""
+        column = exp.column(unit.column, quoted=True)
+        if unit.type in TEXTS:
+            return self.text(column, unit.type)
+        scale = scale_of(unit.type)
+        if scale is None or scale.family not in _UNIT_FAMILIES:
+            raise refuse(
+                OptionError,
+                "mwem_release",
+                f"unit ({unit.column!r}) is of type {unit.type}, of which engines print the same value in different ways",
+                "identify units by a whole number, text, date or UUID",
+            )
+        return column
+
+    def grouped(self, source: exp.Expr, own: Sequence[Classes]) -> exp.Select:
+        """Group by codes; where one is looked up in a list, by the value itself, and then turn the groups into codes."""
+        listed = any(map(self.is_text, own))
+        keys = [self._key(item) if listed else self.whole_code(item) for item in own]
+        query = self._counted(keys, source.copy(), self.count(None))
+        if listed:
+            found = [self._of_key(item, exp.column(f"c{k}", table="__groups")) for k, item in enumerate(own)]
+            total = exp.column(COUNT, table="__groups")
+            query = self._counted(found, query.subquery("__groups"), total=total)
+        return query
+
+    def _counted(
+        self, keys: Sequence[exp.Expr], source: exp.Expr, count: exp.Expr | None = None, total: exp.Expr | None = None
+    ) -> exp.Select:
+        """How many rows of a source have each combination of keys. In a subquery: names of the table's own columns cannot get in between."""
+        inner = [exp.alias_(key, f"v{k}", copy=False) for k, key in enumerate(keys)]
+        if total is not None:
+            inner.append(exp.alias_(total, "n"))
+            count = cast(self.added(exp.column("n", table="__codes")), "BIGINT")
+        names = [exp.column(f"v{k}", table="__codes") for k in range(len(keys))]
+        shown = [exp.alias_(name.copy(), f"c{k}") for k, name in enumerate(names)]
+        rows = exp.select(*inner, copy=False).from_(source, copy=False).subquery("__codes", copy=False)
+        assert count is not None
+        return exp.select(*shown, exp.alias_(count, COUNT)).from_(rows, copy=False).group_by(*names)
+
+    def coded(self, source: exp.Expr, own: Sequence[Classes]) -> exp.Select:
+        raise NotImplementedError  # rows are not streamed over a wire, see `streams`
+
+    def whole_code(self, classes: Classes) -> exp.Expr:
+        return self._of_key(classes, self._key(classes)) if self.is_text(classes) else self._bounded(classes)
+
+    def _key(self, classes: Classes) -> exp.Expr:
+        """What to group by so that a group has one code."""
+        column = exp.column(classes.attribute.name, quoted=True)
+        if not self.is_text(classes):
+            return self.whole_code(classes)
+        return self.text(column, classes.attribute.type) if classes.attribute.type in TEXTS else column
+
+    def _of_key(self, classes: Classes, key: exp.Expr) -> exp.Expr:
+        """The code of a key."""
+        attribute = classes.attribute
+        if attribute.values is None:
+            return key
+        if attribute.type.startswith("ENUM("):
+            key = self.text(key, attribute.type)
+        codes = classes.codes[: len(attribute.values)].tolist()
+        if attribute.type == "BOOLEAN":
+            known = dict(zip(attribute.values, codes, strict=True))
+            yes, no = (exp.EQ(this=key.copy(), expression=exp.Boolean(this=own)) for own in (True, False))
+            tests = [exp.If(this=yes, true=exp.Literal.number(known.get("true", other(classes))))]
+            tests += [exp.If(this=no, true=exp.Literal.number(known.get("false", other(classes))))]
+            code: exp.Expr = exp.Case(ifs=tests, default=exp.Literal.number(missing(classes)))
+        else:
+            listed = self._among(attribute, key, dict(zip(attribute.values, codes, strict=True)), other(classes))
+            code = self._or_missing(key, listed, missing(classes))
+        return self.narrow(code, classes.count)
+
+    def _among(self, attribute: Attribute, key: exp.Expr, codes: dict[str, int], otherwise: int) -> exp.Expr:
+        """The code of a value that is not NULL: a search for its place among all that are listed, and one comparison."""
+        known = sorted(codes, key=_order(attribute))
+        constants = [self.constant(text, attribute.type) for text in known]
+
+        def found(first: int, last: int) -> exp.Expr:
+            if last - first == 1:
+                same = exp.EQ(this=key.copy(), expression=constants[first])
+                code = exp.Literal.number(codes[known[first]])
+                return exp.Case(ifs=[exp.If(this=same, true=code)], default=exp.Literal.number(otherwise))
+            return _tree(key, constants, found, first, last)
+
+        return found(0, len(known))
+
+    def _bounded(self, classes: Classes) -> exp.Expr:
+        """The code of a value between bounds; what is outside is taken for the nearest, and so is NaN, which is above all numbers."""
+        attribute = classes.attribute
+        column = exp.column(attribute.name, quoted=True)
+        runs = first_of_runs(classes)
+        starts, codes = classes.pieces.lows[runs].tolist(), classes.codes[runs].tolist()
+        known = self.steps(column, attribute.ordered, starts, codes)
+        return self.narrow(self._or_missing(column, known, missing(classes)), classes.count)
+
+    def _or_missing(self, value: exp.Expr, known: exp.Expr, otherwise: int) -> exp.Expr:
+        test = exp.Is(this=value.copy(), expression=exp.null())
+        return exp.Case(ifs=[exp.If(this=test, true=exp.Literal.number(otherwise))], default=known)
+
+    def steps(self, value: exp.Expr, scale: Scale, starts: Sequence[Tick], results: Sequence[int]) -> exp.Expr:
+        """`results[i]` for the last start that is not above a value; the first for what is below all of them. By a tree of comparisons."""
+        constants = [self.constant(scale.text(tick), scale.type) for tick in starts]
+
+        def found(first: int, last: int) -> exp.Expr:
+            if last - first == 1:
+                return exp.Literal.number(results[first])
+            return _tree(value, constants, found, first, last)
+
+        return found(0, len(starts))
+
+    def lookup(self, table: Sequence[int], place: exp.Expr, kind: str) -> exp.Expr:  # noqa: ARG002  one type serves
+        """`table[place]`, counted from 0: constant between the places where the table changes."""
+        values = np.array(table, dtype=np.int64)
+        starts = np.flatnonzero(np.diff(values, prepend=~values[:1]))
+        return self.steps(place, Scale("BIGINT", "integer"), starts.tolist(), values[starts].tolist())
+
+    def count(self, test: exp.Expr | None) -> exp.Expr:
+        if test is None:
+            return exp.Count(this=exp.Star(), big_int=True)
+        return exp.Count(this=exp.Case(ifs=[exp.If(this=test, true=exp.Literal.number(1))]), big_int=True)
+
+    def added(self, counts: exp.Expr) -> exp.Expr:
+        """Counts of groups, added up."""
+        return exp.Sum(this=counts)
+
+    def total(self, amount: exp.Expr) -> exp.Expr:
+        """A sum that saturates at what an int64 holds: of DECIMAL(38, 0), which 10^19 rows do not fill."""
+        whole = exp.Coalesce(this=exp.Sum(this=cast(amount, "DECIMAL(38,0)")), expressions=[exp.Literal.number(0)])
+        most, least = (cast(exp.Literal.string(str(end)), "DECIMAL(38,0)") for end in (MOST, -MOST))
+        cases = [
+            exp.If(this=exp.GT(this=whole.copy(), expression=most), true=exp.Literal.number(MOST)),
+            exp.If(this=exp.LT(this=whole.copy(), expression=least), true=exp.Literal.number(-MOST)),
+        ]
+        return exp.Case(ifs=cases, default=cast(whole, "BIGINT"))
+
+    def narrow(self, code: exp.Expr, count: int) -> exp.Expr:
+        """A code in a type that is no wider than needed: it goes over the wire."""
+        return cast(code, "SMALLINT" if count <= 2**15 else "INTEGER")
+
+    def constant(self, text: str, type_text: str) -> exp.Expr:
+        """A value as a typed constant. Texts and labels of an ENUM are compared as texts."""
+        if type_text in TEXTS or type_text.startswith("ENUM("):
+            return self.text_constant(text)
+        scale = scale_of(type_text)
+        if scale is None:
+            raise _unsupported(type_text)
+        if scale.family == "integer":
+            return exp.Literal.number(text)
+        return cast(exp.Literal.string(text), type_text)
+
+    def text_constant(self, text: str) -> exp.Expr:
+        return exp.Literal.string(text)
+
+    def text(self, value: exp.Expr, type_text: str) -> exp.Expr:  # noqa: ARG002  of a type whose texts the dialect knows
+        """A text that is compared by its bytes, in UTF-8."""
+        return value
+
+    def as_text(self, value: exp.Expr) -> exp.Expr:
+        """A whole number, a date or a text as text."""
+        return cast(value, "VARCHAR")
+
+    def hash(self, texts: Sequence[exp.Expr]) -> exp.Expr:
+        """MD5 of texts with a separator between them, as hexadecimal digits: engines agree on it."""
+        joined = texts[0]
+        for own in texts[1:]:
+            joined = exp.DPipe(this=exp.DPipe(this=joined, expression=exp.Literal.string(" ")), expression=own)
+        return exp.MD5(this=joined)
+
+    def finite(self, value: exp.Expr, scale: Scale) -> exp.Expr | None:
+        """Whether a value is neither infinite nor NaN; None where the type has no such values."""
+        if scale.family != "real":
+            return None
+        low, high = (self.constant(text, scale.type) for text in ("-Infinity", "Infinity"))
+        return exp.and_(exp.GT(this=value, expression=low), exp.LT(this=value.copy(), expression=high))
+
+    def sql(self, tree: exp.Expr, *, pretty: bool = False) -> str:
+        return tree.sql(self.name, pretty=pretty)
+
+
+def _tree(
+    value: exp.Expr, starts: Sequence[exp.Expr], found: Callable[[int, int], exp.Expr], first: int, last: int
+) -> exp.Expr:
+    """A balanced tree of comparisons with starts, over those from `first` to before `last`."""
+    middle = (first + last) // 2
+    test = exp.GTE(this=value.copy(), expression=starts[middle].copy())
+    return exp.Case(ifs=[exp.If(this=test, true=found(middle, last))], default=found(first, middle))
+
+
+def _order(attribute: Attribute) -> Callable[[str], Any]:
+    """How an engine orders the listed values of an attribute, which are texts as DuckDB prints them."""
+    scale = attribute.scale
+    if scale is None:
+        if attribute.type not in TEXTS and not attribute.type.startswith("ENUM("):
+            raise _unsupported(attribute.type)
+        return str.encode
+    if scale.family == "real":
+        return lambda text: (math.isnan(float(text)), float(text) if not math.isnan(float(text)) else 0.0)
+    if scale.family in {"integer", "decimal"}:
+        return Decimal
+    if not all(map(_LATE.match, attribute.values or ())):
+        raise refuse(
+            DomainError,
+            "domain",
+            f"attribute {attribute.name} lists a date or time that has no year of four digits, which engines write in different ways",
+            "leave the value out",
+        )
+    return str
+
+
+def _unsupported(type_text: str) -> Exception:
+    return refuse(
+        DomainError,
+        "domain",
+        f"values of type {type_text} are not compared alike by all engines",
+        "cast the column in a view, to a number, text, date or timestamp",
+    )

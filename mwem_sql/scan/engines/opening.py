@@ -1,0 +1,77 @@
+"""From what a user names to an engine: URIs, files, ADBC connections and Spark sessions. Owns what counts as a secret.
+
+Drivers are imported only when they are needed: they come with `pip install 'mwem-sql[engines]'`.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from urllib.parse import parse_qsl, urlsplit
+
+from mwem_sql.errors import OptionError, refuse
+from mwem_sql.scan.engines.instance import DuckDBFile
+from mwem_sql.scan.engines.protocol import Engine
+
+_POSTGRESQL = ("postgresql://", "postgres://")
+_SPARK = "sc://"
+_KEYED = re.compile(r"\b(password|passwd|pwd|token)\s*=", re.IGNORECASE)
+
+
+def check_no_secret(source: str) -> None:
+    """Refuse a text with a password in it, without repeating it: SQL is logged, and kept in histories."""
+    keys = [key.lower() for key, _ in parse_qsl(urlsplit(source).query.replace(";", "&"), keep_blank_values=True)]
+    keys += [part.partition("=")[0].lower() for part in source.split(";")[1:]]  # sc://host:15002/;token=...
+    if _password(source) or set(keys) & {"password", "sslpassword", "token"} or _KEYED.search(source):
+        raise refuse(
+            OptionError,
+            "mwem_attach",
+            "source has a password or token in it, and SQL text is written to logs and histories",
+            "leave it out: set PGPASSWORD or PGPASSFILE in the environment, or use mwem_sql.attach(con, alias, source) in Python",
+        )
+
+
+def open_engine(source: object, timeout: float | None) -> Engine:
+    """The engine of a source."""
+    if isinstance(source, Path):
+        return DuckDBFile(source, timeout)
+    if isinstance(source, str):
+        if source.startswith(_POSTGRESQL):
+            return _module("postgresql").PostgreSQL.of_uri(source, timeout)  # type: ignore[no-any-return]
+        if source.startswith(_SPARK):
+            return _module("spark").Spark.of_remote(source, timeout)  # type: ignore[no-any-return]
+        if "://" not in source:
+            return DuckDBFile(source, timeout)
+    kind = type(source)
+    if kind.__module__.startswith("adbc_driver_manager"):
+        return _module("postgresql").PostgreSQL.of_connection(source, timeout)  # type: ignore[no-any-return]
+    if kind.__module__.startswith("pyspark.sql") and kind.__name__ == "SparkSession":
+        return _module("spark").Spark.of_session(source, timeout)  # type: ignore[no-any-return]
+    scheme = source.partition("://")[0] + "://..." if isinstance(source, str) else kind.__name__
+    raise refuse(
+        OptionError,
+        "mwem_attach",
+        f"source ({scheme!r}) is not of a kind that can be attached",
+        "give postgresql://user@host/database, sc://host:15002, the path of a DuckDB file, or in Python an ADBC connection or a SparkSession",
+    )
+
+
+def _module(name: str) -> ModuleType:
+    try:
+        return import_module(f"mwem_sql.private.engines.{name}")
+    except ImportError:
+        raise refuse(
+            OptionError,
+            "mwem_attach",
+            f"the driver for {name} is not installed",
+            "pip install 'mwem-sql[engines]'",
+        ) from None
+
+
+def _password(source: str) -> str | None:
+    try:
+        return urlsplit(source).password
+    except ValueError:
+        return "?"  # what cannot be read may have one

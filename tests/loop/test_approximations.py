@@ -1,0 +1,128 @@
+"""What the state answers to a workload, kept from round to round, against asking the state afresh."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from chance import examples
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import cuboid, domains, marginals, queries, seeds
+
+from mwem_sql.algebra.linear import Block, LinearQuery
+from mwem_sql.loop import approximations as module
+from mwem_sql.loop.alike import Asked
+from mwem_sql.loop.approximations import Approximations
+from mwem_sql.loop.limits import Limits
+from mwem_sql.model.adaptive import Adaptive
+from mwem_sql.model.state import State
+from mwem_sql.model.targets import Target
+
+
+def fresh(state: Adaptive, asked: list[LinearQuery]) -> np.ndarray:
+    return np.concatenate([*state.answers(asked), np.empty(0)])
+
+
+class Kept:
+    """All answers, as somebody has them who is told only what is new."""
+
+    def __init__(self, asked: list[LinearQuery], shape: dict[str, int], lag: float = 0.0) -> None:
+        self.asked = Asked(asked, shape)
+        self.approximations = Approximations(self.asked, lag)
+        self.answers: list[np.ndarray] = [np.empty(0)] * len(asked)
+        self.cells = [query.cells for query in asked]
+
+    def follow(self, state: Adaptive) -> list[int]:
+        numbers, answers = self.approximations.news(state)
+        told = np.split(
+            np.concatenate([*answers, np.empty(0)]), np.cumsum([self.cells[number] for number in numbers])[:-1]
+        )
+        for number, answer in zip(numbers, told, strict=len(numbers) > 0):
+            self.answers[number] = answer
+        return sorted(numbers.tolist())
+
+
+@settings(deadline=None, max_examples=examples(60))
+@given(domains(), seeds, st.data(), st.sampled_from([0, 1000]))
+def test_answers_follow_the_state(sizes: dict[str, np.ndarray], seed: int, data: st.DataObject, many: int) -> None:
+    """From two-way marginals where there are many, and from the state itself."""
+    generator = np.random.default_rng(seed)
+    shape = {name: len(size) for name, size in sizes.items()}
+    asked = marginals(shape, *data.draw(st.sampled_from([(0, 1, 2, 3), (3, 1)]))) + data.draw(
+        st.lists(queries(shape), max_size=8)
+    )
+    state = Adaptive.uniform(sizes, 100.0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "MANY", many)
+        kept = Kept(asked, shape)
+    targets = []
+    for _ in range(5):
+        kept.follow(state)
+        np.testing.assert_allclose(
+            np.concatenate([*kept.answers, np.empty(0)]), fresh(state, asked), rtol=1e-9, atol=1e-9
+        )
+        assert kept.follow(state) == []
+        if asked:
+            query = asked[generator.integers(len(asked))]
+            targets.append(Target(query, 100 * generator.dirichlet(np.ones(query.cells)), 4.0))
+            state.fit(targets)
+        if generator.random() < 0.5:
+            state.rescale(float(generator.uniform(50, 200)))
+
+
+def test_answers_may_lag_behind() -> None:
+    """By the records that are allowed: less is not told, more is."""
+    shape = dict.fromkeys("abc", 2)
+    asked = marginals(shape, 1, 2)
+    state = Adaptive.uniform({name: np.ones(2) for name in shape}, 100.0)
+    kept = Kept(asked, shape, lag=5.0)
+    assert kept.follow(state) == [0, 1, 2, 3, 4, 5]
+    state.rescale(104.0)
+    assert kept.follow(state) == []
+    state.rescale(106.0)
+    assert kept.follow(state) == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("many", [0, 1000])
+def test_only_what_changed_is_asked_again(monkeypatch: pytest.MonkeyPatch, many: int) -> None:
+    monkeypatch.setattr(module, "MANY", many)
+    monkeypatch.setattr(module, "BULK", 0)
+    shape = dict.fromkeys("abcdef", 3)
+    asked = marginals(shape, 3)
+    kept = Kept(asked, shape)
+    state = Adaptive.uniform({name: np.ones(3) for name in shape}, 100.0)
+    counts = []
+    answers = State.answers
+    monkeypatch.setattr(State, "answers", lambda self, queries: counts.append(len(queries)) or answers(self, queries))
+    assert len(kept.follow(state)) == 20
+    assert kept.follow(state) == []
+    state.rescale(120.0)
+    assert len(kept.follow(state)) == 20
+    state.update(cuboid(shape, ("a", "b")), np.arange(9.0))
+    # Those with a or b: all but the 4 triples of c, d, e, f.
+    assert len(kept.follow(state)) == 16
+    state.update(cuboid(shape, ("a", "c")), np.arange(9.0))
+    assert len(kept.follow(state)) == 19
+    # The state is asked for all, all but 4, all but 1; or for none, because they are products or worked out together.
+    assert [count for count in counts if count] == ([] if not many else [20, 16, 19])
+
+
+@pytest.mark.thorough
+def test_half_a_million_candidates_are_cheap_to_keep() -> None:
+    """With 400 attributes, 80,200 candidates: a round that changes one pair asks the state for nothing else."""
+    shape = {f"b{number}": 2 for number in range(400)}
+    identity = {name: Block((name,), np.arange(2, dtype=np.int32), 2) for name in shape}
+    asked = [
+        LinearQuery(tuple(identity[n] for n in names)) for way in (1, 2) for names in itertools.combinations(shape, way)
+    ]
+    state = Adaptive.uniform({name: np.array([0.9, 0.1]) for name in shape}, 1000.0)
+    kept = Kept(asked, shape)
+    kept.follow(state)
+    assert Limits(kept.asked, 10**7).fitting(state).all()
+    state.fit([Target(asked[-1], np.array([700.0, 100.0, 100.0, 100.0]), 2.0)])
+    assert len(kept.follow(state)) == 2 * 399 - 1 + 2
+    np.testing.assert_allclose(kept.answers[-1], state.answer(asked[-1]), rtol=1e-9)
+    np.testing.assert_allclose(kept.answers[-2], state.answer(asked[-2]), rtol=1e-9)
+    assert np.concatenate(kept.answers).sum() == pytest.approx(1000.0 * len(asked))

@@ -1,0 +1,116 @@
+"""What a round is offered: what fits the model, by its error and importance, less the noise expected."""
+
+# ruff: noqa: N806  the paper's letters
+from __future__ import annotations
+
+from math import pi, sqrt
+
+import numpy as np
+import oracle
+import pytest
+from loops import (
+    MANY,
+    Scripted,
+    asked,
+    cuboid,
+    iterates,
+    ones,
+    points,
+    purposes,
+    run,
+    shares,
+)
+from strategies import close, dense
+
+from mwem_sql.kernel.budget import Budget
+from mwem_sql.kernel.noise import OpenDPNoise
+from mwem_sql.kernel.scales import noise_scale
+from mwem_sql.loop.problem import Problem
+
+
+def chain(max_cells: int, total: float | None, average: bool = False) -> Problem:
+    """Cuboids a-b, b-c, c-d of three classes each: 4 cells at the start, then 11, 19 or 18 for two of them, 27 for all."""
+    shape = dict.fromkeys("abcd", 3)
+    workload = [cuboid(shape, *pair) for pair in ("ab", "bc", "cd")]
+    return Problem(workload, np.ones(3), ones(shape), max_cells, total, average=average)
+
+
+@pytest.mark.parametrize("total", [None, 300.0])
+@pytest.mark.parametrize("average", [False, True])
+def test_queries_that_would_not_fit_are_not_offered(total: float | None, average: bool) -> None:
+    B = np.random.default_rng(3).multinomial(300, np.full(81, 1 / 81))
+    for max_cells, rounds, again in [(26, [2, 1], [2, 1, 2]), (18, [2], [2, 2, 2, 2]), (27, [2, 1, 3], [2, 1])]:
+        script = Scripted([1, 0, 0])
+        outcome, accountant = run(chain(max_cells, total, average), B, 5, script)
+        assert asked(outcome, "round") == rounds
+        assert asked(outcome, "again") == again
+        assert accountant.remaining == 0
+        assert max(state.cells for state in iterates(outcome)) <= max_cells
+    # a-b and c-d share no attribute: both fit, and then b-c would be one clique too many.
+    script = Scripted([0, 1])
+    outcome, _ = run(chain(26, total, average), B, 3, script)
+    assert asked(outcome, "round") == [1, 3]
+    assert [scores.size for scores in script.scores] == [3, 2]
+
+
+@pytest.mark.parametrize("average", [False, True])
+def test_no_query_fits_and_the_total_is_private(average: bool) -> None:
+    B = np.full(81, 10)
+    given = iter([100, 40, 40, 40])
+    outcome, accountant = run(chain(8, None, average), B, 3, Scripted((), lambda _: np.array([next(given)])))
+    assert purposes(outcome) == ["total", "again", "again", "again"]
+    assert asked(outcome, "total", "again") == [0, 0, 0, 0]
+    assert accountant.remaining == 0
+    assert 850 < outcome.total < 855  # nearly all of the budget went to the last three
+    close(dense(outcome.state), np.full(81, outcome.total / 81), outcome.total)
+
+
+@pytest.mark.parametrize("average", [False, True])
+def test_no_query_fits_and_the_total_is_public(average: bool) -> None:
+    """There is nothing to measure: the start is the result, and the account is not touched."""
+    outcome, accountant = run(chain(8, 810.0, average), np.full(81, 10), 3, OpenDPNoise())
+    assert outcome.steps == ()
+    assert accountant.remaining == accountant.limit
+    close(dense(outcome.state), np.full(81, 10.0), 810.0)
+
+
+def test_the_worst_query_is_selected() -> None:
+    """Scores are the errors of A_{i-1}; with no noise to speak of, the worst comes first, and then what is left."""
+    B = np.array([700, 200, 60, 40])
+    problem = Problem(points(4), np.ones(4), {"x": np.ones(4)}, MANY, 1000.0)
+    script = Scripted()
+    outcome, _ = run(problem, B, 4, script, Budget.parse(1000))
+    assert asked(outcome, "round")[0] == 1
+    np.testing.assert_array_equal(script.scores[0], np.abs(B - 250))
+    A = oracle.multiplicative_weights(np.full(4, 250.0), [(np.eye(4)[:1], np.array([700.0]))])
+    np.testing.assert_array_equal(script.scores[1], np.abs(np.rint(A[1:]) - B[1:]))
+
+
+def test_importance_changes_what_is_selected() -> None:
+    B = np.array([500, 260, 140, 100])
+    for weights, first in [([1, 1, 1, 1], 1), ([1, 1, 1, 3], 4), ([0.01, 0.01, 5, 0.01], 3)]:
+        problem = Problem(points(4), np.array(weights, dtype=np.float64), {"x": np.ones(4)}, MANY, 1000.0)
+        assert asked(run(problem, B, 1, Scripted(), Budget.parse(100))[0], "round") == [first]
+
+
+@pytest.mark.parametrize("sensitivity", [1, 3])
+@pytest.mark.parametrize("delta", [0, "0.01"])
+def test_a_cuboid_whose_noise_exceeds_its_error_is_not_selected(sensitivity: int, delta: object) -> None:
+    shape = {"a": 2, "wide": 100}
+    generator = np.random.default_rng(4)
+    B = generator.multinomial(10_000, np.repeat([0.52, 0.48], 100) / 100)
+    workload = [cuboid(shape, "wide"), cuboid(shape, "a")]
+    error = [float(np.abs(oracle.dense_query(query, shape) @ B - 10_000 / query.cells).sum()) for query in workload]
+    assert error[0] > 1.2 * error[1] > 300
+    problem = Problem(workload, np.ones(2), ones(shape), MANY, 10_000.0, sensitivity=sensitivity)
+    for epsilon, first in [(1000, 1), ("0.2", 2)]:
+        script = Scripted()
+        budget = Budget.parse(epsilon, delta)
+        outcome, _ = run(problem, B, 1, script, budget)
+        assert asked(outcome, "round") == [first]
+        how = shares(problem, 1, budget)
+        assert how.kind == ("zcdp" if delta and first == 2 else "pure")
+        # The mean of the absolute value of Laplace and of Gaussian noise.
+        per_cell = noise_scale(how.measure, sensitivity, how.kind).scale * (1 if how.kind == "pure" else sqrt(2 / pi))
+        penalised = [e - per_cell * query.cells for e, query in zip(error, workload, strict=True)]
+        np.testing.assert_allclose(script.scores[0], penalised, atol=1)

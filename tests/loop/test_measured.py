@@ -1,0 +1,233 @@
+"""What was measured: combined by precision, and the total from all that counts every record."""
+
+# ruff: noqa: N806  the paper's letters
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import oracle
+import pytest
+from loops import (
+    MANY,
+    Scripted,
+    asked,
+    count,
+    cuboid,
+    first_of,
+    grown,
+    ones,
+    parity,
+    purposes,
+    run,
+)
+from strategies import close, dense
+
+from mwem_sql.algebra.linear import LinearQuery
+from mwem_sql.kernel.accountant import Accountant
+from mwem_sql.kernel.budget import Budget
+from mwem_sql.kernel.kernel import Kernel
+from mwem_sql.kernel.noise import SeededNoise
+from mwem_sql.kernel.split import split
+from mwem_sql.loop.loop import mwem
+from mwem_sql.loop.measured import Measured
+from mwem_sql.loop.problem import Problem
+from mwem_sql.loop.strategy import First, whole_domain
+from mwem_sql.model.adaptive import Adaptive
+
+
+def test_what_is_measured_again() -> None:
+    """The least known first, the first measured among equals; the total has its own share and is left alone."""
+    shape = {"a": 2, "b": 2}
+    workload = [count("a", 0, 1), count("b", 0, 1), cuboid(shape, "a", "b")]
+    for total, values in itertools.product([None, 50.0], [-9, 1000]):
+        problem = Problem(workload, np.ones(3), ones(shape), MANY, total)
+        outcome, _ = run(problem, np.full(4, 10), 10, Scripted([2, 0, 0], lambda size, v=values: np.full(size, v)))
+        assert asked(outcome, "round") == [3, 1, 2]
+        assert asked(outcome, "again") == [3, 1, 2, 3, 1, 2, 3]
+
+
+def test_measurements_of_a_query_are_combined_by_their_precision() -> None:
+    problem = Problem([count("a", 1, 0)], np.ones(1), {"a": np.ones(2)}, MANY, 1000.0, fit="replay")
+    given = iter([300, 60, 0])
+    outcome, _ = run(problem, np.array([400, 600]), 3, Scripted((), lambda _: np.array([next(given)])))
+    first, *again = (step.measurement for step in outcome.steps)
+    assert [int(m.values[0]) for m in (first, *again)] == [700, 460, 400]
+    # Select and measure have equal shares: twice the share, and noise of about a quarter of the variance.
+    assert again[0].share == again[1].share == 2 * first.share
+    precision = [1 / m.variance for m in (first, *again)]
+    assert precision[1] / precision[0] == pytest.approx(4, rel=0.05)
+    combined = np.average([700, 460, 400], weights=precision)
+    # All that pulls on the state in the last 100 passes is the combined value, and by then it is nearly there.
+    A = np.array([1000 / 2, 1000 / 2])
+    for upto in (1, 2, 3):
+        m = np.array([np.average([700, 460, 400][:upto], weights=precision[:upto])])
+        A = oracle.multiplicative_weights(A, [(np.array([[1.0, 0.0]]), m)])
+    close(dense(outcome.state), A, 1000.0)
+    assert dense(outcome.state)[0] == pytest.approx(combined, abs=0.01)
+
+
+def test_total_is_estimated_from_all_that_counts_every_record() -> None:
+    """By hand: the total itself, a cuboid of three cells, and not a count, a parity or a cuboid of a part."""
+    shape = {"a": 3, "b": 2}
+    part = LinearQuery((*cuboid(shape, "a").blocks, *count("b", 0, 1).blocks))
+    workload = [cuboid(shape, "a"), count("b", 0, 1), parity(shape, "b"), part]
+    problem = Problem(workload, np.ones(4), ones(shape), MANY)
+    given = iter([np.array([60]), np.array([30, 0, 0]), np.array([-500]), np.array([700]), np.array([900, 900, 900])])
+    outcome, _ = run(problem, np.full(6, 100), 4, Scripted([0] * 4, lambda _: next(given)))
+    assert asked(outcome, "total", "round") == [0, 1, 2, 3, 4]
+    variance = [step.measurement.variance for step in outcome.steps]
+    expected = np.average([660, 630], weights=[1 / variance[0], 1 / (3 * variance[1])])
+    assert outcome.total == pytest.approx(expected, rel=1e-12)
+    assert outcome.state.total == outcome.total
+    assert dense(outcome.state).sum() == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_histogram_counts_every_record_too() -> None:
+    problem = Problem([count("a", 0, 1)], np.ones(1), {"a": np.ones(2)}, MANY, histogram=whole_domain({"a": 2}))
+    given = iter([np.array([0]), np.array([100, 100]), np.array([0])])
+    outcome, _ = run(problem, np.array([500, 500]), 1, Scripted((), lambda _: next(given)))
+    assert purposes(outcome) == ["total", "histogram", "round"]
+    variance = [step.measurement.variance for step in outcome.steps]
+    assert outcome.total == pytest.approx(np.average([1000, 1200], weights=[1 / variance[0], 1 / (2 * variance[1])]))
+    # A share of 1/4 for two cells tells more of n than one of 1/20.
+    assert outcome.total > 1150
+
+
+@pytest.mark.parametrize("average", [False, True])
+@pytest.mark.parametrize("histogram", [False, True])
+def test_total_is_at_least_1(average: bool, histogram: bool) -> None:
+    shape = {"a": 2}
+    histogram_query = whole_domain(shape) if histogram else None
+    problem = Problem([cuboid(shape, "a")], np.ones(1), ones(shape), MANY, None, histogram_query, average)
+    outcome, accountant = run(problem, np.zeros(2, np.int64), 3, Scripted((), lambda size: np.full(size, -40)))
+    assert outcome.total == 1.0
+    assert dense(outcome.state).sum() == pytest.approx(1.0, rel=1e-12)
+    assert accountant.remaining == 0
+
+
+@pytest.mark.parametrize("average", [False, True])
+def test_a_public_total_is_never_measured(average: bool) -> None:
+    """Not even when the workload asks for it, in whatever words; nor does wrong data change it."""
+    shape = {"a": 2, "b": 2}
+    workload = [LinearQuery(()), count("a", 1, 1), cuboid(shape, "a")]
+    problem = Problem(workload, np.ones(3), ones(shape), MANY, 77.0, average=average)
+    outcome, accountant = run(problem, np.full(4, 1000), 4, SeededNoise(0))
+    assert purposes(outcome) == ["round", "again", "again", "again"]
+    assert asked(outcome, "round", "again") == [3, 3, 3, 3]
+    assert outcome.total == outcome.state.total == 77.0
+    assert outcome.state.answer(workload[1])[0] == pytest.approx(77.0)
+    assert accountant.remaining == 0
+    private = Problem(workload, np.ones(3), ones(shape), MANY, average=average)
+    assert set(asked(run(private, np.full(4, 1000), 4, SeededNoise(0))[0], "round")) == {1, 2, 3}
+
+
+def test_a_workload_of_totals_alone() -> None:
+    for sizes, total in itertools.product([{}, {"a": np.ones(2)}], [None, 40.0]):
+        problem = Problem([LinearQuery(())], np.ones(1), sizes, MANY, total)
+        outcome, accountant = run(problem, np.full(2 ** len(sizes), 40), 3, Scripted())
+        assert accountant.remaining == (0 if total is None else accountant.limit)
+        assert outcome.state.answer(LinearQuery(()))[0] == pytest.approx(total or 40 * 2 ** len(sizes))
+
+
+@pytest.mark.parametrize("total", [None, 1.0, 1e9])
+@pytest.mark.parametrize("average", [False, True])
+@pytest.mark.parametrize("histogram", [False, True])
+def test_noise_beyond_all_data_breaks_nothing(total: float | None, average: bool, histogram: bool) -> None:
+    shape = {"a": 3, "b": 4}
+    workload = [cuboid(shape, "a", "b"), parity(shape, "a", "b"), count("b", 0, 1, 1, 0)]
+    whole = whole_domain(shape) if histogram else None
+    problem = Problem(workload, np.ones(3), ones(shape), MANY, total, whole, average)
+    for seed in range(2):
+        outcome, _ = run(problem, np.arange(12), 4, SeededNoise(seed), Budget.parse("1e-9"))
+        weights = dense(outcome.state)
+        assert np.isfinite(weights).all()
+        assert weights.min() >= 0
+        assert weights.sum() == pytest.approx(outcome.total, rel=1e-9)
+
+
+HILL = np.exp(-((np.arange(64) - 20.0) ** 2) / 50)
+
+
+KNOWN = {
+    "one attribute": ({"a": 64}, 10**3, HILL / HILL.sum()),
+    "one attribute, many rows": ({"a": 64}, 10**5, HILL / HILL.sum()),
+    "two attributes": ({"a": 16, "b": 16}, 10**4, np.random.default_rng(4).dirichlet(np.full(256, 0.05))),
+    "even": ({"a": 16, "b": 16}, 10**3, np.full(256, 1 / 256)),
+}
+
+
+@pytest.mark.parametrize("case", KNOWN)
+def test_a_known_total_takes_nothing_away(case: str) -> None:
+    """What is refined with n and without it: the same measurements under the same seed, and an estimate that is no worse."""
+    shape, n, weights = KNOWN[case]
+    B = np.random.default_rng(9).multinomial(n, weights)
+    plan = split(Budget.parse(0.1, 0), 4, total_is_public=True, histogram=False, selecting=Fraction(0))
+    ends = np.cumsum(B)
+    errors: dict[float | None, list[float]] = {None: [], float(n): []}
+    for seed in range(20):
+        outcomes = []
+        for total, found in errors.items():
+            problem = Problem(
+                [whole_domain(shape)], np.ones(1), ones(shape), MANY, total, first=[First(0, 1.0)], whole=True
+            )
+            kernel = Kernel(
+                np.concatenate([[n], B]), [1, B.size], plan.accountant(), SeededNoise(seed), 1, problem.bounds()
+            )
+            outcomes.append(mwem(kernel, problem, plan))
+            found.append(float(np.square(np.cumsum(dense(outcomes[-1].state)) - ends).mean()))
+        assert outcomes[1].total == n
+        one, other = ([step.measurement.values for step in outcome.steps] for outcome in outcomes)
+        assert list(map(list, one)) == list(map(list, other))
+    assert np.mean(errors[float(n)]) <= 1.1 * np.mean(errors[None])
+
+
+@pytest.mark.thorough
+def test_a_known_total_takes_nothing_away_from_rounds() -> None:
+    """The share that n takes where it is not known is small, and so is what is gained without it: errors of all pairs of attributes are alike.
+
+    Errors of single runs spread by two fifths, means of ten by an eighth: half as much again is four times that away.
+    """
+    shape = dict.fromkeys("abcde", 3)
+    workload = [cuboid(shape, *pair) for pair in itertools.combinations("abcde", 2)]
+    B = np.random.default_rng(6).multinomial(1000, np.random.default_rng(7).dirichlet(np.full(243, 0.3)))
+    errors = {}
+    for total in (None, 1000.0):
+        outcomes = [grown(first_of(shape, workload, total), B, 6, SeededNoise(seed))[0] for seed in range(10)]
+        errors[total] = np.mean(
+            [
+                np.square(outcome.state.answer(query) - oracle.dense_query(query, shape) @ B).sum()
+                for outcome in outcomes
+                for query in workload
+            ]
+        )
+    assert errors[1000.0] <= 1.5 * errors[None]
+
+
+@pytest.mark.parametrize(
+    ("noisy", "is_noise"), [([0, 0], True), ([7, -7], True), ([-900, -300], True), ([10**6, 10**6], False)]
+)
+def test_what_was_refined_and_is_measured_as_it_is(noisy: list[int], is_noise: bool) -> None:
+    """The distribution of an attribute of two classes is refined first, and is the partition around a count that is always measured, too.
+
+    The count's noise may sum to 0 or less, to which nothing can be rescaled; and if noise explains the count, what was refined is a target still.
+    """
+    problem = first_of({"a": 2}, [count("a", 1, 0)])
+    q, given = problem.first[0].number, [[410, 590], noisy]
+    noise = Scripted((), lambda _: np.array(given.pop(0)))
+    kernel = Kernel(np.zeros(4, np.int64), [1, 1, 2], Accountant("pure", Fraction(10)), noise)
+    m = Measured(kernel, problem.kernel_queries(), lambda share: float(2 / share**2), 2)
+    A = Adaptive.uniform(problem.sizes, 1.0)
+    m.refine("first", q, Fraction(1), A, by_cells=True, at_once=True)
+    m.give(A, [q])
+    refined = m.targets[q].values
+    m.measure("always", q, Fraction(1, 1000))
+    m.settle(A)
+    assert m.targets[q].values.tolist() == noisy
+    m.shrink(q, A.answer(m.queries[q].shares))
+    n = m.settle(A)
+    if is_noise:
+        close(m.targets[q].values, refined * (n / refined.sum()), n)
+    else:
+        assert m.targets[q].values.tolist() == noisy

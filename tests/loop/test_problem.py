@@ -1,0 +1,29 @@
+"""A problem: one weight per query, and the kernel's numbers."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import oracle
+import pytest
+from loops import MANY, cuboid, ones, shares
+
+from mwem_sql.algebra.linear import LinearQuery
+from mwem_sql.loop.problem import Problem
+from mwem_sql.loop.strategy import whole_domain
+
+
+def test_a_problem_has_one_weight_per_query() -> None:
+    with pytest.raises(ValueError, match="one weight per query"):
+        Problem([LinearQuery(())], np.ones(2), {}, MANY)
+
+
+def test_numbers_of_the_kernels_queries() -> None:
+    shape = {"a": 2, "b": 3}
+    workload = [cuboid(shape, "a"), cuboid(shape, "b")]
+    whole = whole_domain(shape)
+    assert Problem(workload, np.ones(2), ones(shape), MANY).kernel_queries()[1:] == workload
+    assert Problem(workload, np.ones(2), ones(shape), MANY, histogram=whole).kernel_queries()[1:] == [*workload, whole]
+    np.testing.assert_array_equal(oracle.dense_query(whole, shape), np.eye(6))
+    assert Fraction(1, 20) == shares(Problem(workload, np.ones(2), ones(shape), MANY), 2).total

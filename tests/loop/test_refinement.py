@@ -1,0 +1,233 @@
+"""Refinement: partitions of cells that follow the data, and least squares on the tree that they are taken from."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mwem_sql.loop import refinement
+from mwem_sql.loop.halves import Halves, rounds_of
+from mwem_sql.loop.refinement import CELLS_GROWTH, FAINT, MANY, Refinement
+
+SHAPES = st.lists(st.integers(1, 9), min_size=1, max_size=3).map(tuple)
+
+
+def measure(own: Refinement, counts: np.ndarray, scale: float, generator: np.random.Generator) -> np.ndarray:
+    labels = own.labels
+    values = np.bincount(labels, counts) + generator.laplace(scale=scale, size=labels.max() + 1)
+    own.tell(values, 2 * scale**2)
+    return labels
+
+
+def even(*shape: int) -> Refinement:
+    return Refinement(shape, np.ones(int(np.prod(shape))))
+
+
+def refined(
+    shape: tuple[int, ...], counts: np.ndarray, scale: float, seed: int, base: np.ndarray | None = None
+) -> tuple[Refinement, list[np.ndarray]]:
+    generator, own, partitions = (
+        np.random.default_rng(seed),
+        even(*shape) if base is None else Refinement(shape, base),
+        [],
+    )
+    for number in range(rounds_of(shape)):
+        partitions.append(measure(own, counts, scale, generator))
+        if number + 1 == rounds_of(shape) or not own.look(2 * scale**2):
+            break
+    return own, partitions
+
+
+@settings(max_examples=60, deadline=None)
+@given(SHAPES, st.integers(0, 999), st.sampled_from([0.1, 3.0, 100.0]))
+def test_a_partition_has_every_cell_once_and_its_parts_are_made_of_leaves(
+    shape: tuple[int, ...], seed: int, scale: float
+) -> None:
+    counts = np.random.default_rng(seed).geometric(0.02, int(np.prod(shape)))
+    own, partitions = refined(shape, counts, scale, seed)
+    assert len(partitions) <= rounds_of(shape)
+    leaves = own.leaves(float(counts.sum())).labels
+    for labels in (*partitions, leaves):
+        assert sorted(set(labels.tolist())) == list(range(labels.max() + 1))
+    for labels in partitions:
+        assert len(set(zip(leaves.tolist(), labels.tolist(), strict=True))) == leaves.max() + 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from([1, 2, 4, 8, 16]), min_size=1, max_size=3).map(tuple))
+def test_shares_follow_the_parts_that_the_sides_of_a_box_cut(shape: tuple[int, ...]) -> None:
+    """Counted for every place at which a box may end, attribute by attribute."""
+    tree = Halves(shape)
+    for level, above, surface in zip(tree.levels, [0, *tree.levels], tree.surfaces, strict=False):
+        most = 1
+        for axis, size in enumerate(shape):
+            if any(_is_cut(tree, above, shape, axis, place) for place in range(1, size)):
+                most = max(most, *(_beside(tree, level, shape, axis, place) for place in range(1, size)))
+        assert surface == most
+    if len(shape) == 1:
+        assert set(even(*shape).levels.parts(power=2)) == {1}
+
+
+def _is_cut(tree: Halves, level: int, shape: tuple[int, ...], axis: int, place: int) -> bool:
+    """Whether a node of this level has cells on both sides of a place."""
+    upper = (np.unravel_index(tree.order, shape)[axis] >= place).astype(float)
+    sums = np.add.reduceat(upper, tree.starts[level])
+    return bool(((sums > 0) & (sums < np.diff(np.append(tree.starts[level], len(upper))))).any())
+
+
+def _beside(tree: Halves, level: int, shape: tuple[int, ...], axis: int, place: int) -> int:
+    """How many nodes of this level have a cell right below a place."""
+    below = (np.unravel_index(tree.order, shape)[axis] == place - 1).astype(float)
+    return int((np.add.reduceat(below, tree.starts[level]) > 0).sum())
+
+
+def test_what_is_asked_for_cell_by_cell_is_known_best_at_the_finest_level() -> None:
+    assert Refinement((16, 16), np.ones(256), by_cells=True).levels.parts(power=2) == [1, CELLS_GROWTH]
+    assert even(16, 16).levels.parts(power=2) == pytest.approx([4 ** (1 / 3), 16 ** (1 / 3)])
+    assert even(16, 16).levels.parts(power=1) == pytest.approx([2, 4])
+
+
+def test_the_first_partition_takes_what_makes_an_average_part_as_large_as_its_noise() -> None:
+    """Of 16 parts: all rows are 40 standard deviations of the whole share, so that 16 / 40 of it does. Never more than a half."""
+    own = Refinement((16, 16), np.ones(256), by_cells=True)
+    assert own.levels.parts(power=2, loud=40.0) == pytest.approx([1, 1.5])
+    assert own.levels.parts(power=2, loud=1.0) == [1, 1]
+    assert own.levels.parts(power=2, loud=1e6) == [1, CELLS_GROWTH]
+
+
+def test_at_once_single_cells_are_measured_and_nothing_else() -> None:
+    own = Refinement((16, 16), np.ones(256), by_cells=True, at_once=True)
+    assert own.levels.parts(power=2) == [1]
+    assert sorted(own.labels.tolist()) == list(range(256))
+
+
+def test_only_counts_above_noise_are_split() -> None:
+    """The first of four parts has rows, the others have fewer than the noise of the next measurement could make up, and are measured as one."""
+    own = even(64)
+    first = own.tree.levels[0]
+    assert own.labels.tolist() == (np.arange(64) * 2**first // 64).tolist()
+    values = np.zeros(2**first)
+    values[0], values[1] = 1000 * MANY, 0.9 * MANY
+    own.tell(values, 1e-6)
+    assert own.look(1.0)
+    single = 64 // 2**first
+    assert np.bincount(own.labels)[own.labels][:single].tolist() == [1] * single
+    # Those whose sum with the first part is large stay apart; the upper half is one part.
+    assert len(set(own.labels[32:])) == 1
+    assert own.labels.max() + 1 == single + first
+
+
+def test_what_is_even_is_not_split_however_many_rows_it_has() -> None:
+    """Even is as the base has it."""
+    base = np.arange(1.0, 65.0)
+    own = Refinement((64,), base)
+    counts = 1e6 * base
+    measure(own, counts, 10.0, np.random.default_rng(0))
+    assert not own.look(200.0)
+    counts[:8] *= 2
+    own = Refinement((64,), base)
+    measure(own, counts, 10.0, np.random.default_rng(0))
+    assert own.look(200.0)
+
+
+def test_what_is_known_badly_is_not_split_whatever_the_next_noise() -> None:
+    own = even(64)
+    own.tell(np.array([300.0, 100.0, 300.0, 50.0]), 100.0**2)
+    assert not own.look(1e-9)
+
+
+@settings(max_examples=40, deadline=None)
+@given(SHAPES, st.integers(0, 999))
+def test_least_squares_on_the_tree_is_that_of_dense_algebra(shape: tuple[int, ...], seed: int) -> None:
+    """Without shrinking, and where no estimate is negative: all measurements of all partitions, each by its precision."""
+    generator = np.random.default_rng(seed)
+    counts = generator.integers(5000, 9000, int(np.prod(shape))).astype(float)
+    own, rows, targets, precisions = even(*shape), [], [], []
+    rounds = rounds_of(shape)
+    for number in range(rounds + 1):
+        scale = float(generator.uniform(1, 20))
+        labels = own.labels
+        values = np.bincount(labels, counts) + generator.normal(scale=scale, size=labels.max() + 1)
+        own.tell(values, scale**2)
+        rows.append(np.eye(labels.max() + 1)[labels].T / scale)
+        targets.append(values / scale)
+        precisions.append(scale)
+        if number < rounds - 1:
+            own.look(scale**2)
+    assert own.labels.max() + 1 == counts.size  # so many rows are split to the last cell
+    dense = np.linalg.lstsq(np.concatenate(rows), np.concatenate(targets), rcond=None)[0]
+    total, variance = own.total()
+    assert total == pytest.approx(dense.sum(), rel=1e-9)
+    covariance = np.linalg.inv(np.concatenate(rows).T @ np.concatenate(rows))
+    assert variance == pytest.approx(covariance.sum(), rel=1e-9)
+    shrink, refinement.SHRINK = refinement.SHRINK, 0.0
+    try:
+        leaves = own.leaves(total)
+    finally:
+        refinement.SHRINK = shrink
+    np.testing.assert_allclose(leaves.values[leaves.labels], dense, rtol=1e-7)
+
+
+@settings(max_examples=60, deadline=None)
+@given(SHAPES, st.integers(0, 999), st.sampled_from([0.01, 3.0, 1000.0]), st.floats(1, 1e6))
+def test_estimates_are_positive_and_sum_to_the_total(
+    shape: tuple[int, ...], seed: int, scale: float, total: float
+) -> None:
+    generator = np.random.default_rng(seed)
+    counts = generator.geometric(0.02, int(np.prod(shape)))
+    own, _ = refined(shape, counts, scale, seed, generator.dirichlet(np.full(counts.size, 0.2)))
+    leaves = own.leaves(total)
+    assert leaves.values.sum() == pytest.approx(total)
+    assert (leaves.values > 0).all() and (leaves.variances > 0).all()
+
+
+def test_what_noise_explains_stays_with_the_base_measure_and_what_it_does_not_is_told() -> None:
+    base = np.array([1.0, 3.0, 1.0, 3.0])
+    for away, expected in ((0.0, [100, 300, 100, 300]), (1e4, [0, 0, 0, 800])):
+        own = Refinement((4,), base)
+        values = np.array([100.0, 300.0, 100.0, 300.0]) + np.array([-away, -away, -away, 3 * away])
+        own.tell(values, 500.0**2)
+        np.testing.assert_allclose(own.leaves(800.0).values, expected, atol=FAINT * 4000)
+
+
+def test_no_noise_is_exact() -> None:
+    counts = np.random.default_rng(1).multinomial(5000, np.random.default_rng(2).dirichlet(np.full(60, 0.05)))
+    own, _ = refined((5, 12), counts, 1e-9, 0)
+    leaves = own.leaves(own.total()[0])
+    inside = np.bincount(leaves.labels)[leaves.labels]
+    np.testing.assert_allclose((leaves.values[leaves.labels] / inside)[counts > 0], counts[counts > 0], atol=1e-5)
+
+
+def test_error_falls_as_noise_does() -> None:
+    """By about a hundred for a tenth of the noise, in the squared error of prefixes; where everything is told, by exactly that."""
+    counts = (
+        np.random.default_rng(3).multinomial(10**6, 1 / np.arange(1, 513) / (1 / np.arange(1, 513)).sum()).astype(float)
+    )
+    errors = []
+    for scale in (300.0, 30.0, 3.0):
+        found = []
+        for seed in range(8):
+            own, _ = refined((512,), counts, scale, seed)
+            leaves = own.leaves(own.total()[0])
+            estimate = leaves.values[leaves.labels] / np.bincount(leaves.labels)[leaves.labels]
+            found.append(np.mean(np.cumsum(estimate - counts) ** 2))
+        errors.append(np.mean(found))
+    assert errors[1] < errors[0] / 30 and errors[2] < errors[1] / 30
+
+
+def test_what_attributes_say_alone_is_a_base_where_it_is_nearer_to_what_was_measured() -> None:
+    """A spike of one attribute in each of the other's values: inside a coarse part, rows are where the attribute has them elsewhere."""
+    hours = np.full(16, 1.0)
+    hours[9] = 400
+    counts = np.multiply.outer(np.repeat([1000.0, 5.0], 4), hours / hours.sum()).ravel()
+    own, _ = refined((8, 16), counts, 4.0, 0)
+    leaves = own.leaves(counts.sum())
+    assert len(set(leaves.labels.reshape(8, 16)[4:, 8:12].ravel())) == 1
+    found = leaves.cells.reshape(8, 16)[4:, 8:12]
+    assert found[:, 1].sum() > found.sum() / 2
+    # Where they go together otherwise, it is not.
+    mixed = np.diag(np.full(8, 1000.0)).ravel()
+    own, _ = refined((8, 8), mixed, 4.0, 0)
+    assert np.abs(own.leaves(8000.0).cells - mixed).sum() < 1000

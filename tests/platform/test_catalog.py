@@ -1,0 +1,108 @@
+"""Names, and what the catalog says of what they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+from conftest import SCHEMA
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mwem_sql.boundary.relations import describe
+from mwem_sql.platform.catalog import Name, Place, find, split_name
+
+HERE = Place("memory", "main")
+
+
+@pytest.fixture
+def con() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as con:
+        con.execute(SCHEMA)
+        yield con
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [("a", ["a"]), ("a.b", ["a", "b"]), ('a."b.c"', ["a", "b.c"]), ('"a""b"', ['a"b']), ('"a"."b"."c"', ["a", "b", "c"]),
+     ("my table", ["my table"]), ("a . b", ["a", "b"]), ('"a', ['"a']), ('"a"b', ['"a"b']), ("a.", ["a."]), ("", [""]),
+     ("ünï.täble", ["ünï", "täble"])],
+)  # fmt: skip
+def test_split_name(text: str, parts: list[str]) -> None:
+    assert split_name(text) == parts
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(
+        st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=8),
+        min_size=1,
+        max_size=3,
+    )
+)
+def test_quoted_names_split_into_what_was_quoted(parts: list[str]) -> None:
+    assert split_name(".".join('"' + part.replace('"', '""') + '"' for part in parts)) == parts
+
+
+@pytest.mark.parametrize(
+    "table", ["two words", 'a "quoted" one', "select", "Größe", "s.u", "a.b.c.d", "'single'", "t;--", "日本"]
+)
+def test_odd_names_are_found(con: duckdb.DuckDBPyConnection, table: str) -> None:
+    name = Name("memory", "main", table)
+    con.execute(f'CREATE TABLE {name.quoted()} ("my ""col""" INTEGER, "order" VARCHAR)')
+    assert find(con, name.quoted(), HERE) == (name, False)
+    quoted = '"' + table.replace('"', '""') + '"'
+    assert find(con, quoted, HERE) == (name, False)
+    described = describe(con, quoted, HERE, "f")
+    assert [column.name for column in described.columns] == ['my "col"', "order"]
+
+
+def test_an_unquoted_name_with_dots_is_read_as_duckdb_reads_it(con: duckdb.DuckDBPyConnection) -> None:
+    con.execute('CREATE TABLE "s.u" (c INTEGER); CREATE TABLE "p.q" (c INTEGER)')
+    assert find(con, "s.u", HERE) == (Name("memory", "s", "u"), False)
+    assert find(con, '"s.u"', HERE) == (Name("memory", "main", "s.u"), False)
+    assert find(con, "p.q", HERE) == (Name("memory", "main", "p.q"), False)
+    con.execute("CREATE VIEW v AS SELECT * FROM s.u")
+    assert describe(con, "v", HERE, "f").below == (Name("memory", "s", "u"),)
+
+
+def test_names_ignore_case_as_duckdb_does(con: duckdb.DuckDBPyConnection) -> None:
+    assert find(con, "MEMORY.Main.T", HERE) == (Name("memory", "main", "t"), False)
+    con.execute('CREATE TABLE "É" (a INTEGER); CREATE TABLE "é" (b INTEGER)')
+    assert find(con, "é", HERE) == (Name("memory", "main", "é"), False)
+    assert find(con, "É", HERE) == (Name("memory", "main", "É"), False)
+
+
+def test_order_of_preference(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    con.execute(
+        f"ATTACH '{tmp_path / 'other.duckdb'}' AS other; CREATE TABLE other.t (b INTEGER); CREATE TABLE s.t (c INTEGER)"
+    )
+    assert find(con, "t", HERE) == (Name("memory", "main", "t"), False)
+    assert find(con, "t", Place("memory", "s")) == (Name("memory", "s", "t"), False)
+    assert find(con, "t", Place("other", "main")) == (Name("other", "main", "t"), False)
+    assert find(con, "other.t", HERE) == (Name("other", "main", "t"), False)
+    assert find(con, "u", HERE) is None
+    con.execute("CREATE TABLE s.only_here (a INTEGER)")
+    assert find(con, "numbers", HERE) is None
+    assert find(con, "duckdb_tables", HERE) is None
+    con.execute("CREATE TABLE only_main (a INTEGER)")
+    assert find(con, "only_main", Place("memory", "s")) == (Name("memory", "main", "only_main"), False)
+
+
+def test_place_of_a_connection(con: duckdb.DuckDBPyConnection) -> None:
+    con.execute("USE memory.s")
+    assert Place.of(con) == Place("memory", "s")
+
+
+def test_a_macro_cannot_change_what_is_found(con: duckdb.DuckDBPyConnection) -> None:
+    con.execute("CREATE MACRO lower(x) AS 'same'")
+    assert find(con, "nothing", HERE) is None
+    assert find(con, "T", HERE) == (Name("memory", "main", "t"), False)
+
+
+def test_names_quote_themselves() -> None:
+    name = Name("my db", 'a"b', "select")
+    assert name.quoted() == '"my db"."a""b"."select"'
+    assert str(name.beside("x.y")) == 'my db.a"b.x.y'
