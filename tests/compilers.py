@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from mwem_sql.compile.pipeline import Compiled, compile_workload
+from mwem_sql.compile.compiled import Compiled
+from mwem_sql.compile.pipeline import compile_workload
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.classes import Classes
 from mwem_sql.domains.domain import Domain

@@ -101,7 +101,7 @@ def run(
 ) -> tuple[Outcome, Accountant]:
     """A run on the dense data B, one entry per element of the domain."""
     shape = shape_of(problem)
-    answers = [(oracle.dense_query(query, shape) @ B).astype(np.int64) for query in problem.kernel_queries()]
+    answers = [(oracle.dense_query(query, shape) @ B).astype(np.int64) for query in problem.kernel_queries]
     how = shares(problem, rounds, budget)
     accountant = how.accountant()
     outcome = mwem(Kernel(*flat(answers), accountant, noise, problem.sensitivity), problem, how)
@@ -176,9 +176,7 @@ def grown(
         budget, rounds, total_is_public=problem.total is not None, histogram=problem.histogram is not None, first=FIRST_SHARE if problem.first else Fraction(0),
         growing=growing, selecting=selecting, sensitivity=problem.sensitivity,
     )  # fmt: skip
-    answers = [
-        (oracle.dense_query(query, shape_of(problem)) @ B).astype(np.int64) for query in problem.kernel_queries()
-    ]
+    answers = [(oracle.dense_query(query, shape_of(problem)) @ B).astype(np.int64) for query in problem.kernel_queries]
     accountant = how.accountant()
     outcome = mwem(Kernel(*flat(answers), accountant, noise, problem.sensitivity), problem, how)
     accountant.settle()

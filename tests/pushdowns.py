@@ -9,7 +9,7 @@ import duckdb
 import numpy as np
 
 from mwem_sql.algebra.linear import Block, LinearQuery
-from mwem_sql.compile.pipeline import Compiled
+from mwem_sql.compile.compiled import Compiled
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.classes import Classes, value_pieces
 from mwem_sql.domains.domain import Domain

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mwem_sql.compile.pipeline import Compiled, compile_workload
+from mwem_sql.compile.compiled import Compiled
+from mwem_sql.compile.pipeline import compile_workload
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.domain import Domain
 from mwem_sql.platform.sandbox import Sandbox

@@ -163,11 +163,11 @@ class Block:
         return out
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class LinearQuery:
     """A product of blocks over disjoint attributes; its cells are the blocks' cells in row-major order.
 
-    No block at all is the query "how many rows".
+    No block at all is the query "how many rows". Queries are equal if they are products of the same blocks.
     """
 
     blocks: tuple[Block, ...]

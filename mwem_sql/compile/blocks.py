@@ -6,9 +6,9 @@ blocks on coarse classes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
@@ -16,8 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from mwem_sql.algebra import stretches
+from mwem_sql.algebra.arrays import Integers
 from mwem_sql.algebra.linear import Block, LinearQuery
+from mwem_sql.algebra.queries import Queries
 from mwem_sql.algebra.stretches import Held, Stretches
+from mwem_sql.compile.compiled import Cell
 from mwem_sql.compile.evaluate import TRUE, Evaluated
 from mwem_sql.domains.classes import Classes
 from mwem_sql.errors import CellsError, MwemError, refuse_query
@@ -32,40 +35,8 @@ MAX_VALUED = 2**25
 MAX_CELLS = 10_000_000
 """Cells of the whole state, and so of one query's attributes together: 80 MB of weights."""
 
-Cell = tuple[str | None, ...]
 # By columns, what is asked of them and the first query that asks it.
 _Examples = dict[tuple[str, ...], dict[tuple[Part, ...], Query]]
-
-
-class CompiledQuery(NamedTuple):
-    """A query of the workload in linear form. `groups` are, per block, the group_by values of its cells.
-
-    An average is the sum that `linear` asks for, divided by the count that `over` asks for, cell by cell.
-    A sum over bins counts each record with the mean of its bin; `reach` asks how far all of them may be from that together.
-    A condition that is in doubt of values off the domain lies between the two queries of `hull`: it is false of these, or true.
-    """
-
-    number: int
-    source: Query
-    linear: LinearQuery
-    groups: tuple[tuple[Cell, ...], ...]
-    positions: tuple[int, ...]
-    over: CompiledQuery | None = None
-    reach: LinearQuery | None = None
-    hull: tuple[LinearQuery, LinearQuery] | None = None
-
-    @property
-    def label(self) -> str:
-        return self.source.label
-
-    def cells(self) -> Iterator[list[str | None] | None]:
-        """The group_by values of every answer, in the answers' order; None for a scalar query."""
-        if self.source.group_by is None:
-            yield None
-            return
-        for parts in product(*self.groups):
-            flat = [value for part in parts for value in part]
-            yield [flat[position] for position in self.positions]
 
 
 class Drafted(NamedTuple):
@@ -84,6 +55,35 @@ class Drafted(NamedTuple):
 Draft = tuple[Drafted, ...]  # a query over fine classes
 
 
+@dataclass(frozen=True, eq=False)
+class Drafts:
+    """Queries over fine classes, one for each row of a workload, and the group_by values of each of their blocks."""
+
+    queries: Queries
+    cells: dict[Block, tuple[Cell, ...]]
+
+    @classmethod
+    def of(cls, drafted: Sequence[Drafted], members: Integers, counts: Integers) -> Drafts:
+        """The blocks of a query are in the order of their columns in the table."""
+        rank = np.argsort(sorted(range(len(drafted)), key=lambda number: drafted[number].rank))
+        rows = np.repeat(np.arange(len(counts)), counts)
+        cells = {each.block: each.cells for each in drafted}
+        # Conditions in other words may be the same block.
+        number = {block: place for place, block in enumerate(cells)}
+        block_of = np.array([number[each.block] for each in drafted], dtype=np.int64)
+        return cls(Queries(list(cells), block_of[members[np.lexsort((rank[members], rows))]], counts), cells)
+
+    def replaced(self, rows: Mapping[int, Draft]) -> Drafts:
+        """With other drafts in the place of some."""
+        if not rows:
+            return self
+        others = Queries.of([LinearQuery(tuple([each.block for each in draft])) for draft in rows.values()])
+        order = np.arange(len(self.queries))
+        order[list(rows)] = len(self.queries) + np.arange(len(rows))
+        cells = self.cells | {each.block: each.cells for draft in rows.values() for each in draft}
+        return Drafts(Queries.joined([self.queries, others]).take(order), cells)
+
+
 class Builder:
     """Builds the blocks of all queries; queries that ask the same of a column share one block."""
 
@@ -96,19 +96,44 @@ class Builder:
         self._counting: dict[tuple[tuple[str, ...], bytes], Drafted] = {}
         self._blocks: dict[tuple[Part, ...], Drafted] = {}
 
-    def check(self, asked: Iterable[tuple[Query, Sequence[Part]]]) -> None:
-        """Refuse, before the first block is made, queries that take too many cells together.
+    def batch(self, workload: Sequence[Query], parsed: Sequence[Sequence[Part]]) -> Drafts:
+        """All queries of a workload. What queries have in common is worked out once.
 
-        A condition on one column takes as much room as it has constants. What joins columns, and groups and measures under
-        conditions of their own, is worked out cell by cell: cells times queries.
+        Refuses, before the first block is made, queries that take too many cells together. A condition on one column takes as much room as it has
+        constants. What joins columns, and groups and measures under conditions of their own, is worked out cell by cell: cells times queries.
         """
+        numbers: dict[tuple[Part, ...], int] = {}
+        columns: list[tuple[str, ...]] = []
+        examples: list[Query] = []
+        members: list[int] = []
+        counts: list[int] = []
+        for query, parts in zip(workload, parsed, strict=True):
+            together = self._together(parts)
+            counts.append(len(together))
+            for names, own in together.items():
+                number = numbers.get(own)
+                if number is None:
+                    number = numbers[own] = len(numbers)
+                    columns.append(names)
+                    examples.append(query)
+                members.append(number)
+        asked = list(zip(examples, columns, numbers, strict=True))
+        self._check(asked)
+        drafted = [self._drafted(*each) for each in asked]
+        drafts = Drafts.of(drafted, np.array(members, dtype=np.int64), np.array(counts, dtype=np.int64))
+        has_measure = np.fromiter((query.measure is not None for query in workload), np.bool_, len(counts))
+        nothing = {each.block for each in drafted if not each.counts}
+        counting = np.array([block not in nothing for block in drafts.queries.blocks], dtype=np.bool_)
+        rows = np.flatnonzero(has_measure | ~drafts.queries.are_all(counting)).tolist()
+        return drafts.replaced({row: self.draft(workload[row], parsed[row]) for row in rows})
+
+    def _check(self, asked: Iterable[tuple[Query, tuple[str, ...], tuple[Part, ...]]]) -> None:
         joined: _Examples = {}
         valued: _Examples = {}
-        for query, parts in asked:
-            for columns, own in self._together(parts).items():
-                if not is_cuts(columns, own):
-                    kind = joined if all(part.role == "truth" for part in own) else valued
-                    kind.setdefault(columns, {}).setdefault(own, query)
+        for query, columns, own in asked:
+            if not is_cuts(columns, own):
+                kind = joined if all(part.role == "truth" for part in own) else valued
+                kind.setdefault(columns, {})[own] = query
         self._check_cells(joined, MAX_JOINED, "join conditions on several columns by AND instead of OR")
         self._check_cells(valued, MAX_VALUED, "declare step or bins in a domain table")
 
@@ -127,14 +152,8 @@ class Builder:
             )
 
     def draft(self, query: Query, parts: Sequence[Part]) -> Draft:
-        blocks: list[Drafted] = []
-        counts = True
-        for columns, own in self._together(parts).items():
-            drafted = self._blocks.get(own)
-            if drafted is None:
-                drafted = self._blocks[own] = self._block(query, columns, own)
-            blocks.append(drafted)
-            counts = counts and drafted.counts
+        blocks = [self._drafted(query, columns, own) for columns, own in self._together(parts).items()]
+        counts = all(own.counts for own in blocks)
         blocks.sort()
         if query.measure is not None:
             blocks = _within_levels(blocks)
@@ -143,6 +162,12 @@ class Builder:
             blocks = [own._replace(block=_counting_nothing(own.block)) for own in blocks if own.grouped]
             blocks = blocks or [Drafted((), Block((), np.array(-1, dtype=np.int32), 1), ((),))]
         return tuple(blocks)
+
+    def _drafted(self, query: Query, columns: tuple[str, ...], own: tuple[Part, ...]) -> Drafted:
+        found = self._blocks.get(own)
+        if found is None:
+            found = self._blocks[own] = self._block(query, columns, own)
+        return found
 
     def _together(self, parts: Sequence[Part]) -> dict[tuple[str, ...], tuple[Part, ...]]:
         """Parts that make one block, by its columns."""

@@ -6,10 +6,9 @@ leaves on them; group pieces into classes; build each query's blocks; merge clas
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import chain
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +17,9 @@ from sqlglot import exp
 
 from mwem_sql.algebra.linear import LinearQuery
 from mwem_sql.algebra.stretches import hold
-from mwem_sql.algebra.summary import Facts
-from mwem_sql.compile.blocks import MAX_CELLS, Builder, CompiledQuery, Draft, too_many
+from mwem_sql.compile.blocks import MAX_CELLS, Builder, Draft, too_many
 from mwem_sql.compile.changes import find_changes
+from mwem_sql.compile.compiled import Compiled, CompiledQuery, Rows
 from mwem_sql.compile.cuts import compare, find_ticks
 from mwem_sql.compile.doubts import with_doubts
 from mwem_sql.compile.evaluate import TRUE, Evaluated, Terms, Values, cut, evaluate, run, with_stand_ins
@@ -42,45 +41,6 @@ from mwem_sql.workload import Workload
 Parts = tuple[Part, ...]
 
 _PROBES = 1024  # public rows on which every text is evaluated a second time, as written
-
-
-@dataclass(frozen=True, eq=False)
-class Compiled:
-    """What the private side and the loop need of a workload."""
-
-    domain: Domain
-    classes: dict[str, Classes]
-    queries: tuple[CompiledQuery, ...]
-
-    @cached_property
-    def facts(self) -> Facts:
-        return Facts.of([query.linear for query in self.queries])
-
-    @cached_property
-    def distinct(self) -> tuple[tuple[CompiledQuery, ...], npt.NDArray[np.float64]]:
-        """One query for each thing asked, and its weight: the largest among the rows that ask it. An average asks two."""
-        asked, firsts = self._asked
-        weights = np.zeros(len(asked))
-        np.maximum.at(weights, firsts, np.fromiter((query.source.weight for query in asked), np.float64, len(asked)))
-        numbers = np.flatnonzero(firsts == np.arange(len(asked)))
-        return tuple(asked[number] for number in numbers.tolist()), weights[numbers]
-
-    @cached_property
-    def always(self) -> list[int]:
-        """Which of these are to be measured in any case: those that a row asks for always."""
-        asked, firsts = self._asked
-        marked = np.unique(firsts[[query.source.always for query in asked]])
-        return list(map(int, np.searchsorted(np.flatnonzero(firsts == np.arange(len(asked))), marked)))
-
-    @cached_property
-    def _asked(self) -> tuple[list[CompiledQuery], npt.NDArray[np.int64]]:
-        """Everything asked, and of each the number of the first that asks the same."""
-        asked = [part for query in self.queries for part in ((query,) if query.over is None else (query, query.over))]
-        return asked, Facts.of([query.linear for query in asked]).firsts()
-
-    @property
-    def sizes(self) -> dict[str, npt.NDArray[np.float64]]:
-        return {name: classes.sizes for name, classes in self.classes.items()}
 
 
 @uncollected()
@@ -117,8 +77,8 @@ def _compiled(domain: Domain, workload: Workload, sandbox: Sandbox, finer_than: 
     fine = fine_classes(pieces, values, finer_than)
     values = {key: on_classes(item, fine) for key, item in values.items()}
     averages = {
-        number: tuple(reader.part("known", part.what) if part.role == "factor" else part for part in parts)
-        for number, (query, parts) in enumerate(zip(workload, parsed, strict=True), start=1)
+        row: tuple(reader.part("known", part.what) if part.role == "factor" else part for part in parts)
+        for row, (query, parts) in enumerate(zip(workload, parsed, strict=True))
         if query.measure is not None and measures[query.measure].is_average
     }
     coarse, queries = _build(workload, parsed, averages, Builder(values, fine), finer_than)
@@ -136,61 +96,73 @@ def read_workload(domain: Domain, workload: Workload) -> tuple[list[Parts], dict
 
 def _build(
     workload: Workload, parsed: Sequence[Parts], averages: Mapping[int, Parts], builder: Builder, finer_than: Mapping[str, Classes]
-) -> tuple[dict[str, Classes], tuple[CompiledQuery, ...]]:  # fmt: skip
+) -> tuple[dict[str, Classes], Rows]:  # fmt: skip
     """The classes that the queries tell apart, and the queries on them. `averages` are the counts that some divide by."""
-    builder.check(zip(workload, parsed, strict=True))
-    drafts = [builder.draft(query, parts) for query, parts in zip(workload, parsed, strict=True)]
-    counts = {number: builder.draft(workload.queries[number - 1], parts) for number, parts in averages.items()}
-    reaches, hulls = _reaches(workload, parsed, builder), _hulls(workload, parsed, builder, drafts)
+    queries = workload.queries
+    drafts = builder.batch(queries, parsed)
+    counts = {row: builder.draft(queries[row], parts) for row, parts in averages.items()}
+    reaches, hulls = _reaches(workload, parsed, builder), _hulls(workload, parsed, builder)
     more = chain(counts.values(), reaches.values(), *hulls.values())
-    drafted = [own.block for draft in chain(drafts, more) for own in draft]
-    coarse = coarse_classes({id(block): block for block in drafted}.values(), builder.fine, finer_than)
+    blocks = dict.fromkeys(chain(drafts.queries.blocks, (each.block for draft in more for each in draft)))
+    coarse = coarse_classes(blocks, builder.fine, finer_than)
     settler = Settler(builder.fine, coarse)
-    queries = []
-    for number, (query, parts, draft) in enumerate(zip(workload, parsed, drafts, strict=True), start=1):
-        settled = settler.settle(number, query, parts, draft)
-        if number in counts:
+    special: dict[int, CompiledQuery] = {}
+    rows = Rows(workload, settler.settle_all(drafts), settler.groups, special)
+    for row in sorted({*counts, *reaches, *hulls, *_rows_out_of_order(parsed, builder)}):
+        query, parts = queries[row], parsed[row]
+        found = settler.settle(row + 1, query, parts, builder.draft(query, parts))
+        if row in counts:
             counted = replace(query, name=f"count of {query.label}")
-            settled = settled._replace(over=settler.settle(number, counted, parts, counts[number]))
-        if number in reaches:
-            settled = settled._replace(reach=settler.settle(number, query, parts, reaches[number]).linear)
-        if number in hulls:
-            no, yes = (settler.settle(number, query, parts, draft).linear for draft in hulls[number])
-            settled = settled._replace(hull=(no, yes))
-        queries.append(settled)
-    return coarse, tuple(queries)
+            found = found._replace(over=settler.settle(row + 1, counted, parts, counts[row]))
+        if row in reaches:
+            found = found._replace(reach=settler.settle(row + 1, query, parts, reaches[row]).linear)
+        if row in hulls:
+            no, yes = (settler.settle(row + 1, query, parts, draft).linear for draft in hulls[row])
+            found = found._replace(hull=(no, yes))
+        special[row] = found._replace(linear=rows.linear[row])
+    return coarse, rows
+
+
+def _rows_out_of_order(parsed: Sequence[Parts], builder: Builder) -> Iterator[int]:
+    """Rows whose group_by values are not in the order of the table's columns, one each."""
+    rank = {name: place for place, name in enumerate(builder.fine)}
+    for row, parts in enumerate(parsed):
+        groups = [part for part in parts if part.role == "group"]
+        if groups and (
+            any(len(part.columns) != 1 for part in parts)
+            or any(rank[one.columns[0]] >= rank[other.columns[0]] for one, other in pairwise(groups))
+        ):
+            yield row
 
 
 def _reaches(workload: Workload, parsed: Sequence[Parts], builder: Builder) -> dict[int, Draft]:
-    """Of sums over bins, by their number, how far the records of each class may be from what they are counted with."""
+    """Of sums over bins, by row, how far the records of each class may be from what they are counted with."""
     one, several = (
         Builder(_far(builder.values, add=False), builder.fine),
         Builder(_far(builder.values, add=True), builder.fine),
     )
     out = {}
-    for number, (query, parts) in enumerate(zip(workload, parsed, strict=True), start=1):
+    for row, (query, parts) in enumerate(zip(workload, parsed, strict=True)):
         far = [part for part in parts if part.role == "factor" and _has_reach(builder.values, part)]
         if far:
             # Of a product of several such factors, all that it may be.
-            out[number] = (one if len(far) == 1 else several).draft(query, parts)
+            out[row] = (one if len(far) == 1 else several).draft(query, parts)
     return out
 
 
-def _hulls(
-    workload: Workload, parsed: Sequence[Parts], builder: Builder, drafts: Sequence[Draft]
-) -> dict[int, tuple[Draft, Draft]]:
-    """Of queries with conditions in doubt, by their number: as if these were false wherever they are in doubt, and as if they were true."""
+def _hulls(workload: Workload, parsed: Sequence[Parts], builder: Builder) -> dict[int, tuple[Draft, Draft]]:
+    """Of queries with conditions in doubt, by row: as if these were false wherever they are in doubt, and as if they were true."""
     if all(item.doubt is None for item in builder.values.values()):
         return {}
     no, yes = (Builder(_decided(builder.values, truth), builder.fine) for truth in (0, TRUE))
     out = {}
-    for number, (query, parts, draft) in enumerate(zip(workload, parsed, drafts, strict=True), start=1):
+    for row, (query, parts) in enumerate(zip(workload, parsed, strict=True)):
         leaves = [leaf for part in parts if part.role == "truth" for leaf in conditions.leaves(part.what)]
         if any(builder.values["truth", leaf.sql].doubt is not None for leaf in leaves):
-            pair = no.draft(query, parts), yes.draft(query, parts)
+            draft, *pair = (each.draft(query, parts) for each in (builder, no, yes))
             # A group of the same column as a condition has other cells if other rows are counted.
             if all([own.cells for own in each] == [own.cells for own in draft] for each in pair):
-                out[number] = pair
+                out[row] = pair[0], pair[1]
     return out
 
 
@@ -264,7 +236,7 @@ def _terms(parsed: Sequence[Parts]) -> Terms:
 
 
 def _check_cells(compiled: Compiled) -> None:
-    for number in np.flatnonzero(compiled.facts.domain_cells > MAX_CELLS)[:1].tolist():
+    for number in np.flatnonzero(compiled.linear.domain_cells > MAX_CELLS)[:1].tolist():
         query = compiled.queries[number]
         raise too_many(query.label, query.linear.attributes, query.linear.domain_cells)
 
@@ -285,12 +257,12 @@ def _check_as_written(compiled: Compiled, texts: Mapping[tuple[str, str], str], 
     sandbox.load(compiled.domain.table, columns)
     arrays = run(sandbox, compiled.domain.table, [(text, expression) for (_, text), expression in texts.items()])
     written = {key: array.to_numpy() for key, array in zip(texts, arrays, strict=True)}
-    for query in compiled.queries:
-        source = query.source
+    for row, source in enumerate(compiled.queries.workload):
         if source.predicate is not None and ("truth", source.predicate) not in written:
             continue
         if source.predicate is None and source.measure is None and source.verbatim:
             continue  # column names only
+        query = compiled.queries[row]
         truth = written["truth", source.predicate] if source.predicate is not None else True
         number = written["measure", source.measure] if source.measure is not None else 1.0
         adds = _added(query.linear, codes)

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+import numpy as np
 import pyarrow as pa
 
-from mwem_sql.compile.blocks import CompiledQuery
+from mwem_sql.compile.compiled import Compiled
 from mwem_sql.compile.evaluate import run
-from mwem_sql.compile.pipeline import Compiled, compile_workload
+from mwem_sql.compile.pipeline import compile_workload
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.errors import MwemError, PredicateError, did_you_mean, literal, refuse
 from mwem_sql.language import conditions, predicate
@@ -73,24 +74,25 @@ def _type(compiled: Compiled, text: str, sandbox: Sandbox) -> object:
 def _constants(compiled: Compiled, sandbox: Sandbox) -> Iterator[tuple[str, bool]]:
     """Predicates that are the same everywhere, and what they are."""
     others: dict[str, None] = {}
-    for query in compiled.queries:
-        text = query.source.predicate
-        if text is not None and query.source.group_by is None and query.source.measure is None:
-            yield from _constant(query)
-        elif text is not None:
-            others[text] = None
+    constant = _constant(compiled)
+    for row, query in enumerate(compiled.queries.workload):
+        if query.predicate is not None and query.group_by is None and query.measure is None:
+            if row in constant:
+                yield query.predicate, constant[row]
+        elif query.predicate is not None:
+            others[query.predicate] = None
     if others:  # by themselves: beside groups and measures they cannot be seen
-        for query in compile_workload(compiled.domain, Workload.from_predicates(others), sandbox).queries:
-            yield from _constant(query)
+        found = _constant(compile_workload(compiled.domain, Workload.from_predicates(others), sandbox))
+        yield from ((text, found[row]) for row, text in enumerate(others) if row in found)
 
 
-def _constant(query: CompiledQuery) -> Iterator[tuple[str, bool]]:
-    blocks = query.linear.blocks
-    assert query.source.predicate is not None
-    if not blocks:
-        yield query.source.predicate, True
-    elif not blocks[0].attributes and bool((blocks[0].labels < 0).all()):
-        yield query.source.predicate, False
+def _constant(compiled: Compiled) -> dict[int, bool]:
+    """Rows whose condition is the same everywhere, and what it is."""
+    queries = compiled.linear
+    counts_nothing = [not block.attributes and bool((block.labels < 0).all()) for block in queries.blocks]
+    never = ~queries.are_all(~np.array(counts_nothing, dtype=np.bool_))
+    rows = np.flatnonzero(never | (queries.counts == 0))
+    return dict(zip(rows.tolist(), (~never[rows]).tolist(), strict=True))
 
 
 def _unknown(compiled: Compiled, conjuncts: Iterable[Condition], sandbox: Sandbox) -> Iterator[tuple[Attribute, str]]:
@@ -99,8 +101,8 @@ def _unknown(compiled: Compiled, conjuncts: Iterable[Condition], sandbox: Sandbo
         operator, constants = (part.test if isinstance(part, Leaf) else None) or ("", ())
         if operator not in {"=", "in"} or not constants or not isinstance(part, Leaf):
             continue
-        alone = compile_workload(compiled.domain, Workload.from_predicates([part.sql]), sandbox).queries[0]
-        if any(not truth for _, truth in _constant(alone)):
+        alone = compile_workload(compiled.domain, Workload.from_predicates([part.sql]), sandbox)
+        if not _constant(alone).get(0, True):
             yield compiled.domain[part.columns[0]], conditions.unquoted(constants[0])
 
 

@@ -1,4 +1,4 @@
-"""Queries on coarse classes: the drafts of `blocks` without what does not matter to them. Pure array work on public values."""
+"""Queries on coarse classes: drafts over fine classes without what does not matter to them. Pure array work on public values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import numpy.typing as npt
 
 from mwem_sql.algebra import stretches
 from mwem_sql.algebra.linear import Block, LinearQuery
-from mwem_sql.compile.blocks import Cell, CompiledQuery, Draft
+from mwem_sql.algebra.queries import Queries
+from mwem_sql.compile.blocks import Draft, Drafts
+from mwem_sql.compile.compiled import Cell, CompiledQuery
 from mwem_sql.compile.simplify import counts_all, simplified
 from mwem_sql.domains.classes import Classes
 from mwem_sql.language.conditions import Part
@@ -18,32 +20,42 @@ from mwem_sql.workload import Query
 
 
 class Settler:
-    """Puts drafts on coarse classes; a block that several queries share is put there once."""
+    """Puts drafts on coarse classes; a block that several queries share is put there once.
+
+    `groups` are the group_by values of the cells of each block that was put there.
+    """
 
     def __init__(self, fine: Mapping[str, Classes], coarse: Mapping[str, Classes]) -> None:
         # Of attributes that have fewer classes by now, a fine class of each. Both are numbered by first appearance over pieces.
         self._firsts: dict[str, npt.NDArray[np.intp]] = {
-            name: fine[name].codes[own.representatives].astype(np.intp)
-            for name, own in coarse.items()
-            if own.count < fine[name].count
+            name: fine[name].codes[classes.representatives].astype(np.intp)
+            for name, classes in coarse.items()
+            if classes.count < fine[name].count
         }
-        self._settled: dict[int, tuple[tuple[Block, ...], tuple[tuple[Cell, ...], ...]]] = {}
+        self._blocks: dict[Block, tuple[Block, ...]] = {}
+        self.groups: dict[Block, tuple[Cell, ...]] = {}
+
+    def settle_all(self, drafts: Drafts) -> Queries:
+        """The drafts on coarse classes, without attributes that do not matter to them."""
+        blocks = drafts.queries.blocks
+        return drafts.queries.substituted([self._settled(block, drafts.cells[block]) for block in blocks])
 
     def settle(self, number: int, query: Query, parts: Sequence[Part], draft: Draft) -> CompiledQuery:
-        """The draft on coarse classes, without attributes that do not matter to it."""
-        blocks: tuple[Block, ...] = ()
-        groups: tuple[tuple[Cell, ...], ...] = ()
-        for drafted in draft:
-            settled = self._settled.get(id(drafted.block))
-            if settled is None:
-                settled = self._settled[id(drafted.block)] = self._settle(drafted.block, drafted.cells)
-            blocks += settled[0]
-            groups += settled[1]
+        """The same of one draft."""
+        blocks = tuple([block for each in draft for block in self._settled(each.block, each.cells)])
         if query.group_by is None:
             return CompiledQuery(number, query, LinearQuery(blocks), (), ())
-        return CompiledQuery(number, query, LinearQuery(blocks), groups, _positions(parts, draft))
+        groups = tuple([self.groups[block] for block in blocks])
+        return CompiledQuery(number, query, LinearQuery(blocks), groups, positions(parts, draft))
 
-    def _settle(self, block: Block, cells: tuple[Cell, ...]) -> tuple[tuple[Block, ...], tuple[tuple[Cell, ...], ...]]:
+    def _settled(self, block: Block, cells: tuple[Cell, ...]) -> tuple[Block, ...]:
+        if block not in self._blocks:
+            found = self._settle(block, cells)
+            self._blocks[block] = found
+            self.groups |= zip(found, (cells, *[((),)] * len(found)), strict=False)
+        return self._blocks[block]
+
+    def _settle(self, block: Block, cells: tuple[Cell, ...]) -> tuple[Block, ...]:
         labels, values = block.held, block.values
         for axis, name in enumerate(block.attributes):
             first = self._firsts.get(name)
@@ -52,17 +64,13 @@ class Settler:
                 labels = stretches.take(labels, first) if is_long else stretches.plain(labels).take(first, axis=axis)
                 values = None if values is None else values.take(first, axis=axis)
         parts = simplified(Block(block.attributes, labels, block.size, values, block.unit))
-        if cells == ((),):
-            parts = [part for part in parts if not counts_all(part)]
-        return tuple(parts), (cells, *[((),)] * (len(parts) - 1))[: len(parts)]
+        return tuple(parts if cells != ((),) else [part for part in parts if not counts_all(part)])
 
 
-def _positions(parts: Sequence[Part], draft: Draft) -> tuple[int, ...]:
+def positions(parts: Sequence[Part], draft: Draft) -> tuple[int, ...]:
     """Where each group_by value of a row stands among those of the blocks."""
     listed = [part.columns for part in parts if part.role == "group"]
-    if listed == [drafted.block.attributes for drafted in draft]:
-        return _inverse(range(len(listed)))  # as most are: a column each, in the table's order
-    block_of = {name: drafted.rank for drafted in draft for name in drafted.block.attributes}
+    block_of = {name: each.rank for each in draft for name in each.block.attributes}
     return _inverse(tuple(sorted(range(len(listed)), key=lambda k: block_of[listed[k][0]] if listed[k] else ())))
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mwem_sql.compile.blocks import CompiledQuery
+from mwem_sql.compile.compiled import CompiledQuery
 from mwem_sql.domains.classes import Classes
 from mwem_sql.kernel.budget import Budget
 from mwem_sql.kernel.scales import Kind, noise_scale, noise_variance, typical, variance, within, zcdp_rho
@@ -152,7 +152,7 @@ def _rounds(plan: Plan, split: Split) -> _Rounds:
 
 def _measured(plan: Plan, request: Request) -> str:
     problem, split = plan.problem, plan.split
-    queries = len(plan.compiled.distinct[0])
+    queries = len(plan.compiled.distinct.queries)
     if problem.at_once:
         # A parity adds all cells up, with signs.
         cells = problem.queries[0].cells
@@ -223,7 +223,13 @@ def _off(
 def _binned(plan: Plan, request: Request) -> Iterator[str]:
     """Sums over bins that are not measured in any case, whose line says it."""
     always = {own.asked for own in plan.problem.always}
-    binned = [query for number, query in enumerate(plan.compiled.distinct[0]) if number not in always and query.reach]
+    distinct = plan.compiled.distinct
+    rows = [
+        row
+        for row, query in plan.compiled.queries.special.items()
+        if query.reach and distinct.rows[distinct.of_row[row]] == row
+    ]
+    binned = [plan.compiled.queries[row] for row in sorted(rows) if distinct.of_row[row] not in always]
     for query in binned[:SHOWN]:
         yield f"{query.label}: its interval is as wide as noise makes it{from_bins(query, request.total)}"
     if len(binned) > SHOWN:
@@ -246,12 +252,11 @@ def from_bins(query: CompiledQuery, total: float | None) -> str:
 
 def _always(plan: Plan, request: Request) -> Iterator[str]:
     """What is measured in any case, and how well."""
-    queries = plan.compiled.distinct[0]
-    if plan.problem.at_once and plan.compiled.always:
+    if plan.problem.at_once and plan.compiled.distinct.always:
         yield "the histogram tells all of them"
     owed = list(zip(plan.problem.always, plan.problem.always_shares(plan.split.always), strict=True))
     for own, share in owed[:SHOWN]:
-        query = queries[own.asked]
+        query = plan.compiled.asked(own.asked)
         cells = f"{query.linear.cells:,} cell{'s' if query.linear.cells > 1 else ''}"
         what = "each" if query.linear.cells > 1 else "it"
         off = _off([share], request, plan.split.kind, what, unit=query.linear.unit, bound=query.linear.bound)

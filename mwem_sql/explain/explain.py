@@ -9,8 +9,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from mwem_sql.accounting.caps import nominal, protected
-from mwem_sql.compile.blocks import CompiledQuery
-from mwem_sql.compile.pipeline import Compiled
+from mwem_sql.compile.compiled import Compiled, CompiledQuery
 from mwem_sql.domains.detail import Detail
 from mwem_sql.explain import coverage
 from mwem_sql.kernel.scales import noise_scale, selection_scale
@@ -64,7 +63,7 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
         ),
         "total": _total(request, split),
         "start": request.start,
-        "queries": f"{len(compiled.queries):,} rows, {len(compiled.distinct[0]):,} distinct",
+        "queries": f"{len(compiled.queries):,} rows, {len(compiled.distinct.queries):,} distinct",
         "attributes": ", ".join(f"{name} {count:,}" for name, count in counts.items()) + " (classes)",
         **_left_out(compiled, [column.name for column in plan.relation.columns]),
         "domain cells": f"{math.prod(counts.values()):,}",

@@ -14,8 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from mwem_sql.algebra.linear import LinearQuery
-from mwem_sql.compile.blocks import CompiledQuery
-from mwem_sql.compile.pipeline import Compiled
+from mwem_sql.compile.compiled import Compiled, CompiledQuery
 from mwem_sql.judge import grade
 from mwem_sql.judge.intervals import BOUNDS_PART
 from mwem_sql.judge.known import KINDS
@@ -55,25 +54,22 @@ Text = tuple[str | None, str | None, str | None]
 
 def table(compiled: Compiled, problem: Problem, outcome: Outcome) -> pa.Table:
     """A row for each row of the workload."""
-    parts = [part for query in compiled.queries for part in ((query,) if query.over is None else (query, query.over))]
-    flags = iter(measured(problem, outcome.steps, [part.linear for part in parts]))
-    # What selections tell is by distinct query; the problem's queries begin with these unless nothing was selected.
-    asked = () if problem.whole or outcome.bounds is None else compiled.distinct[0]
-    known = {
-        id(query.linear): float(outcome.bounds[place])
-        for place, query in enumerate(asked)
-        if outcome.bounds is not None
-    }
-    columns = [list[Any]() for _ in _BOUNDS]
-    for query in compiled.queries:
+    distinct, linear, sources = compiled.distinct, compiled.linear, compiled.queries.workload.queries
+    flags = np.array(measured(problem, outcome.steps, distinct.queries), dtype=np.bool_)
+    is_measured, bounds = flags[distinct.of_row], np.full(len(sources), np.inf)
+    # The problem's queries begin with the distinct ones unless nothing was selected.
+    if not problem.whole and outcome.bounds is not None:
+        bounds = outcome.bounds[distinct.of_row] * linear.bounds * linear.units
+    for row, number in distinct.of_count.items():
         # An average is measured if both its sum and its count are.
-        each = [next(flags) for _ in range(1 if query.over is None else 2)]
-        bound = known.get(id(query.linear), math.inf) * query.linear.bound * query.linear.unit
-        told = bound if math.isfinite(bound) and query.over is None else None
-        row = query.number, query.label, *text_of(query.source), all(each), told
-        for column, value in zip(columns, row, strict=True):
-            column.append(value)
-    return pa.table([pa.array(own, field.type) for own, field in zip(columns, _BOUNDS, strict=True)], schema=_BOUNDS)
+        is_measured[row] &= flags[number]
+        bounds[row] = np.inf
+    texts = list(zip(*map(text_of, sources), strict=True))
+    columns = [
+        pa.array(np.arange(1, len(sources) + 1, dtype=np.int32)), pa.array([query.label for query in sources], pa.string()),
+        *(pa.array(text, pa.string()) for text in texts), pa.array(is_measured), pa.array(bounds, mask=~np.isfinite(bounds)),
+    ]  # fmt: skip
+    return pa.table(columns, schema=_BOUNDS)
 
 
 def certificate(outcome: Outcome) -> pa.Table:
@@ -94,7 +90,7 @@ def facts(known: pa.Table, compiled: Compiled, problem: Problem, outcome: Outcom
     figures = certificate(outcome)
     mean, within = mean_error(figures, outcome.total)
     flags = known.column("measured").to_pylist()
-    exact = [query.linear for query, flag in zip(compiled.queries, flags, strict=True) if flag]
+    exact = compiled.linear.take(np.flatnonzero(flags))
     every, others = (_at_most(figures, outcome.total, parts) for parts in (CERTIFIED, ("others",)))
     wrong = grade.wrong(len(exact) / len(flags), _noise(problem, outcome, exact), every, others)
     return {"measured": len(exact), "mean_error": mean, "mean_error_within": within, "wrong": wrong}

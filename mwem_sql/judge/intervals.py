@@ -18,7 +18,7 @@ from mwem_sql.algebra.counts import Counts
 from mwem_sql.algebra.families import MOST_ASKED, Asked, Family
 from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.algebra.nested import Noisy, Sums
-from mwem_sql.compile.blocks import CompiledQuery
+from mwem_sql.compile.compiled import CompiledQuery
 from mwem_sql.judge.known import Known
 from mwem_sql.kernel.tails import Spread, half_widths
 

@@ -20,7 +20,7 @@ from mwem_sql.algebra.counts import together
 from mwem_sql.algebra.families import Asked, Families, Family
 from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.algebra.nested import Noisy
-from mwem_sql.compile.pipeline import Compiled
+from mwem_sql.compile.compiled import Compiled
 from mwem_sql.domains.classes import Classes
 from mwem_sql.kernel.scales import Kind
 from mwem_sql.kernel.tails import cumulants

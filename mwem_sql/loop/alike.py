@@ -13,7 +13,7 @@ import numpy as np
 
 from mwem_sql.algebra.arrays import Flags, Floats, Integers
 from mwem_sql.algebra.linear import LinearQuery
-from mwem_sql.algebra.summary import Facts, distinct_rows
+from mwem_sql.algebra.queries import Queries, distinct_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,20 +59,19 @@ class Asked:
 
     def __init__(self, queries: Sequence[LinearQuery], sizes: Mapping[str, int]) -> None:
         """`sizes` are the class counts of all attributes."""
-        self.queries = queries
+        self.queries = Queries.of(queries)
         self.names = list(sizes)
         self.index = {name: place for place, name in enumerate(sizes)}
         self.sizes = np.array(list(sizes.values()), dtype=np.int64)
-        facts = Facts.of(queries)
         # Of each query, its cells and the most that a record adds to one of them.
-        self.cells, self.bounds = facts.cells, facts.bounds
-        self.groups = list(self._groups(facts))
+        self.cells, self.bounds = self.queries.cells, self.queries.bounds
+        self.groups = list(self._groups())
 
-    def _groups(self, facts: Facts) -> Iterator[Alike]:
-        (widths, members), changes = facts.places(self.index), facts.changes()
+    def _groups(self) -> Iterator[Alike]:
+        (widths, members), changes = self.queries.attribute_ranks(self.index), self.queries.changes()
         begins = np.cumsum(widths) - widths
         for width, is_plain in product(np.unique(widths).tolist(), (True, False)):
-            numbers = np.flatnonzero((widths == width) & (facts.plain == is_plain))
+            numbers = np.flatnonzero((widths == width) & (self.queries.are_marginals == is_plain))
             if not len(numbers):
                 continue
             places = begins[numbers, None] + np.arange(width)

@@ -14,7 +14,6 @@ from typing import Final
 import numpy as np
 
 from mwem_sql.algebra.arrays import Floats, Integers
-from mwem_sql.algebra.summary import Facts
 from mwem_sql.kernel.kernel import Measurement, multipliers_of
 from mwem_sql.kernel.scales import is_many, many_scale, selection_scale
 from mwem_sql.kernel.split import Split
@@ -33,16 +32,16 @@ class Bounds:
     """By query, numbered from 0, how far its answer may be off: the sum over its cells, on the kernel's grid."""
 
     def __init__(self, problem: Problem, split: Split) -> None:
-        facts = Facts.of(problem.queries)
-        self._is_kept = bool(facts.cells.sum() <= MOST_CELLS)
-        self._cells, self._limits = facts.cells, facts.bounds
-        self._ends = np.cumsum(facts.cells)
+        queries = problem.queries
+        self._is_kept = bool(queries.cells.sum() <= MOST_CELLS)
+        self._cells, self._limits = queries.cells, queries.bounds
+        self._ends = np.cumsum(queries.cells)
         self._problem, self._kind = problem, split.kind
         self._miss = BETA / split.rounds / 2
-        self._answers = np.zeros(int(facts.cells.sum()) if self._is_kept else 0)
-        self._penalties = np.zeros(len(facts.cells))
-        self._open = np.zeros(len(facts.cells), dtype=np.bool_)
-        self._bounds = np.full(len(facts.cells), np.inf)
+        self._answers = np.zeros(int(queries.cells.sum()) if self._is_kept else 0)
+        self._penalties = np.zeros(len(queries.cells))
+        self._open = np.zeros(len(queries.cells), dtype=np.bool_)
+        self._bounds = np.full(len(queries.cells), np.inf)
 
     def offer(self, offered: Offered) -> None:
         """Take note of what a selection is about to see."""

@@ -58,7 +58,7 @@ class Candidates:
         # A public total needs no measurement.
         for scalar in np.flatnonzero(asked.cells == 1).tolist() if problem.total is not None else ():
             self._known[scalar + 1] = math.inf if is_total(problem.queries[scalar]) else 0.0
-        self._others = len(problem.kernel_queries()) - len(self._known)
+        self._others = len(problem.kernel_queries) - len(self._known)
         self._outdated = True
 
     def offer(self, state: Adaptive, measure: Fraction) -> Offered | None:

@@ -86,7 +86,7 @@ def measured(problem: Problem, steps: Sequence[Step], queries: Sequence[LinearQu
 def families(problem: Problem, steps: Sequence[Step]) -> Families:
     """All measurements of the workload's classes, ready for its queries."""
     sizes = {name: len(own) for name, own in problem.sizes.items()}
-    known = problem.kernel_queries()
+    known = problem.kernel_queries
     answers = [_noisy(known[step.measurement.query], step) for step in steps if step.purpose != "detail"]
     return Families(answers, sizes)
 

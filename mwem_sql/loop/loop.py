@@ -227,7 +227,7 @@ def _in_detail(kernel: Kernel, problem: Problem, split: Split, outcome: Outcome)
     """With what attributes are inside the classes of a state; shares grow as the third root of the cells, as those of distributions that come first."""
     parts = {name: Fraction(detail.count ** (1 / 3)) for name, detail in problem.details.items()}
     steps, told = list(outcome.steps), {}
-    for q, (name, part) in enumerate(parts.items(), start=len(problem.kernel_queries()) - len(parts)):
+    for q, (name, part) in enumerate(parts.items(), start=len(problem.kernel_queries) - len(parts)):
         share = split.detail * part / sum(parts.values())
         expected, groups = outcome.state.marginal([name]), outcome.state.grids[name].groups
         measured, told[name] = details.refine(

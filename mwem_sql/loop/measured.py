@@ -56,7 +56,7 @@ class Measured:
 
     @classmethod
     def of(cls, kernel: Kernel, problem: Problem, split: Split) -> Measured:
-        return cls(kernel, problem.kernel_queries(), noise_of(problem, split), split.power, problem.total)
+        return cls(kernel, problem.kernel_queries, noise_of(problem, split), split.power, problem.total)
 
     def take(self, purpose: Purpose, q: int, share: Fraction, A: Adaptive) -> Measurement | None:
         """Measure a query: what was refined is refined again, and given to A; anything else is measured as it is, and comes back."""

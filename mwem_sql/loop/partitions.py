@@ -15,7 +15,7 @@ import numpy as np
 
 from mwem_sql.algebra.arrays import Floats
 from mwem_sql.algebra.linear import Block, LinearQuery
-from mwem_sql.algebra.summary import Facts
+from mwem_sql.algebra.queries import Queries
 
 PIECES = 4
 """Cells that a closer look cuts what is counted along an attribute into. More: finer answers inside a count, each with the same noise."""
@@ -30,16 +30,12 @@ class Counts:
     """The queries of a workload that count the records for which something holds: products of conditions."""
 
     def __init__(self, queries: Sequence[LinearQuery], weights: Floats) -> None:
-        facts = Facts.of(queries)
-        self._queries = queries
+        self._queries = queries = Queries.of(queries)
         self._weights = weights
-        self._conditions = {id(block): block for block in facts.blocks if _is_condition(block)}
-        self._sides = {key: sides_of(block) for key, block in self._conditions.items()}
-        is_condition = np.array([id(block) in self._conditions for block in facts.blocks], dtype=np.bool_)
-        others = np.zeros(len(queries), dtype=np.int64)
-        np.add.at(others, np.repeat(np.arange(len(queries)), facts.counts), ~is_condition[facts.members])
+        self._sides = {block: sides_of(block) for block in queries.blocks if _is_condition(block)}
+        is_condition = np.array([block in self._sides for block in queries.blocks], dtype=np.bool_)
         self._sets: dict[tuple[str, ...], list[int]] = {}
-        for number in np.flatnonzero((others == 0) & (facts.counts > 0)).tolist():
+        for number in np.flatnonzero(queries.are_all(is_condition) & (queries.counts > 0)).tolist():
             self._sets.setdefault(tuple(sorted(queries[number].attributes)), []).append(number)
         for names, numbers in list(self._sets.items()):
             cells = queries[numbers[0]].domain_cells
@@ -52,12 +48,10 @@ class Counts:
 
     def closer(self) -> Iterator[tuple[int, LinearQuery]]:
         """The same with a closer look at what is counted, where that is more than one class."""
-        cut = {key: _cut(block, self._sides[key]) for key, block in self._conditions.items()}
-        finer = {key for key, sides in self._sides.items() if cut[key].size > sides.size}
+        cut = {block: _cut(block, sides) for block, sides in self._sides.items()}
+        finer = {block for block, sides in self._sides.items() if cut[block].size > sides.size}
         return (
-            (number, query)
-            for number, query in self._each(cut)
-            if not finer.isdisjoint(map(id, self._queries[number].blocks))
+            (number, query) for number, query in self._each(cut) if not finer.isdisjoint(self._queries[number].blocks)
         )
 
     def grids(self) -> Iterator[tuple[float, LinearQuery]]:
@@ -79,10 +73,10 @@ class Counts:
             for blocks in product(*(levels.get(name, ()) for name in names)):
                 yield largest[names], LinearQuery(blocks)
 
-    def _each(self, blocks: dict[int, Block]) -> Iterator[tuple[int, LinearQuery]]:
+    def _each(self, blocks: dict[Block, Block]) -> Iterator[tuple[int, LinearQuery]]:
         for numbers in self._sets.values():
             for number in numbers:
-                own = tuple([blocks[id(block)] for block in self._queries[number].blocks])
+                own = tuple([blocks[block] for block in self._queries[number].blocks])
                 if prod([block.size for block in own]) <= MOST_CELLS:
                     yield number, LinearQuery(own)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from typing import Literal, TypeAlias
 
 from mwem_sql.algebra.arrays import Floats, Labels
 from mwem_sql.algebra.linear import LinearQuery
-from mwem_sql.algebra.summary import Facts
+from mwem_sql.algebra.queries import Queries
 from mwem_sql.domains.detail import Detail
 from mwem_sql.kernel.kernel import Certified, Measurement
 from mwem_sql.loop.details import Told
@@ -33,7 +34,7 @@ class Problem:
     the rounds, or with `whole` instead of them; `always` are measured ahead of either. `at_once`: the only query is the histogram of the whole domain.
     """
 
-    queries: Sequence[LinearQuery]
+    queries: Queries
     weights: Floats
     sizes: Mapping[str, Floats]
     max_cells: int
@@ -51,13 +52,16 @@ class Problem:
     certified: Mapping[int, LinearQuery] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "queries", Queries.of(self.queries))
         if len(self.weights) != len(self.queries):
             raise ValueError("a problem has one weight per query")
 
-    def kernel_queries(self) -> list[LinearQuery]:
+    @cached_property
+    def kernel_queries(self) -> Queries:
         """The queries whose true answers the kernel must hold, in the order of their numbers."""
         whole = [self.histogram] if self.histogram is not None else []
-        return [TOTAL, *self.queries, *whole, *self.pushed, *(detail.query for detail in self.details.values())]
+        details = [detail.query for detail in self.details.values()]
+        return Queries.joined([Queries.of([TOTAL]), self.queries, Queries.of([*whole, *self.pushed, *details])])
 
     def always_shares(self, budget: Fraction) -> list[Fraction]:
         """What each query that is measured in any case takes of what they have together."""
@@ -65,7 +69,7 @@ class Problem:
 
     def bounds(self) -> list[int]:
         """For each of them, the most that a record adds to a cell."""
-        return list(map(int, Facts.of(self.kernel_queries()).bounds))
+        return list(map(int, self.kernel_queries.bounds))
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,6 +26,7 @@ import numpy as np
 
 from mwem_sql.algebra.arrays import Floats
 from mwem_sql.algebra.linear import LinearQuery
+from mwem_sql.algebra.queries import Queries
 from mwem_sql.kernel.split import PAPER_SHARE, TOTAL_SHARE
 from mwem_sql.loop.halves import rounds_of
 from mwem_sql.loop.strategy import (
@@ -120,7 +121,7 @@ def _averaged(asked: Asked) -> Regime | None:
         return None
     # The theorem wants each known as well as a round's query.
     always = [Always(number, 1.0, number) for number in asked.always]
-    strategy = Strategy(list(asked.queries), asked.weights, [], always=always)
+    strategy = Strategy(Queries.of(asked.queries), asked.weights, [], always=always)
     return Regime(strategy, asked.expected_rounds, PAPER_SHARE, always=asked.always_share)
 
 
@@ -133,7 +134,9 @@ def _parities(asked: Asked) -> Regime | None:
     share = (1 - SELECT_SHARE) * (1 if asked.is_total_public else 1 - TOTAL_SHARE) / measured
     if cells > asked.max_cells or not is_told_at_once(cells, float(share)):
         return None
-    return Regime(Strategy([whole_domain(asked.shape)], np.ones(1), []), 1, NOTHING, at_once=True, whole=True)
+    return Regime(
+        Strategy(Queries.of([whole_domain(asked.shape)]), np.ones(1), []), 1, NOTHING, at_once=True, whole=True
+    )
 
 
 def _sets(asked: Asked) -> Regime | None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from mwem_sql.algebra.arrays import Floats
 from mwem_sql.algebra.linear import Block, LinearQuery
-from mwem_sql.algebra.summary import Facts
+from mwem_sql.algebra.queries import Queries
 from mwem_sql.loop.marginals import MOST_ADDED, MOST_CELLS, with_marginals
 from mwem_sql.loop.partitions import MOST_HELD, Counts, even_block, sides_of
 from mwem_sql.model.grid import Grid
@@ -43,7 +43,7 @@ class Strategy:
     ahead of everything, as it is.
     """
 
-    queries: list[LinearQuery]
+    queries: Queries
     weights: Floats
     first: list[First]
     whole: bool = False
@@ -87,7 +87,7 @@ def part_of(weight: float, cells: int) -> float:
 
 
 def are_parities(queries: Sequence[LinearQuery]) -> bool:
-    blocks = Facts.of(queries).blocks
+    blocks = Queries.of(queries).blocks
     return bool(blocks) and all(map(_is_sign, blocks))
 
 
@@ -148,7 +148,7 @@ def together(
     whole = sum(refined) + sum(measured)
     partitions = dict(Counts([queries[number] for number in always], weights[list(always)]).partitions())
     return Strategy(
-        [*found, *(partitions.get(place, queries[number]) for place, number in enumerate(always))],
+        Queries.of([*found, *(partitions.get(place, queries[number]) for place, number in enumerate(always))]),
         np.ones(len(found) + len(always)),
         [
             First(number, part / whole, is_cells[names])
@@ -202,18 +202,21 @@ def extend(
     queries: Sequence[LinearQuery], weights: Floats, sizes: Mapping[str, int], rounds: int | None = None
 ) -> Strategy:
     """All that may be measured for a workload in rounds, as long as there is room for it. If their number is given, nothing comes first."""
-    found = _with_partitions(queries, Strategy(*with_marginals(queries, weights), []), rounds)
-    return found if rounds is not None else _with_first(_with_sums(found, queries), queries, sizes)
+    workload = Queries.of(queries)
+    found = _with_partitions(workload, Strategy(*with_marginals(workload, weights), []), rounds)
+    return found if rounds is not None else _with_first(_with_sums(found, workload), workload, sizes)
 
 
-def _with_sums(strategy: Strategy, queries: Sequence[LinearQuery]) -> Strategy:
+def _with_sums(strategy: Strategy, queries: Queries) -> Strategy:
     """With a partition beside each sum that joins attributes: what is summed in a few even pieces, the rest as it is asked.
 
     A sum counts in parts of the largest value that a record can have, and what is off by ten times may be a small part of that: next to counts it is
     never the worst. How many records have which values is on the scale of counts.
     """
     added, weights = list[LinearQuery](), list[float]()
-    for number, query in enumerate(queries[:MOST_ADDED]):
+    has_values = np.array([block.values is not None for block in queries.blocks], dtype=np.bool_)
+    for number in np.flatnonzero(~queries.are_all(~has_values))[:MOST_ADDED].tolist():
+        query = queries[number]
         summed = [block for block in query.blocks if block.values is not None and not _is_sign(block)]
         if summed and len(query.attributes) > 1:
             pieces = [
@@ -226,7 +229,11 @@ def _with_sums(strategy: Strategy, queries: Sequence[LinearQuery]) -> Strategy:
             weights.append(float(strategy.weights[number]))
     if sum(query.cells for query in added) > MOST_CELLS:
         return strategy
-    return replace(strategy, queries=[*strategy.queries, *added], weights=np.concatenate([strategy.weights, weights]))
+    return replace(
+        strategy,
+        queries=Queries.joined([strategy.queries, Queries.of(added)]),
+        weights=np.concatenate([strategy.weights, weights]),
+    )
 
 
 def _with_rest(block: Block) -> Block:
@@ -240,44 +247,41 @@ def _with_rest(block: Block) -> Block:
     )
 
 
-def _with_first(strategy: Strategy, queries: Sequence[LinearQuery], sizes: Mapping[str, int]) -> Strategy:
+def _with_first(strategy: Strategy, queries: Queries, sizes: Mapping[str, int]) -> Strategy:
     """With the distribution of each attribute that is counted by, refined first; shares grow as the third root of the cells.
 
     That is what makes the sum of cells / share^2 smallest, which the noise of all of them together is in proportion to.
     """
     by_cells, by_ranges = set[str](), set[str]()
-    for block in Facts.of(queries).blocks:
+    for block in queries.blocks:
         if block.values is None or not _is_sign(block):
             (by_cells if block.size > 1 and block.values is None else by_ranges).update(
                 name for name in block.attributes if 1 < sizes[name] <= MOST_HELD
             )
-    plain = {
-        query.attributes[0]: number
-        for number, query in enumerate(strategy.queries)
-        if len(query.blocks) == 1 and len(query.attributes) == 1 and query.blocks[0].is_identity
-    }
-    found, weights, first = strategy.queries.copy(), [strategy.weights], []
+    one_way = np.flatnonzero(strategy.queries.are_marginals & (strategy.queries.counts == 1)).tolist()
+    plain = {strategy.queries[number].attributes[0]: number for number in one_way}
+    count, added, weights, first = len(strategy.queries), list[LinearQuery](), [strategy.weights], []
     for name in (name for name in sizes if name in by_cells | by_ranges):
-        number = plain.get(name, len(found))
+        number = plain.get(name, count + len(added))
         if name not in plain:
-            found.append(whole_domain({name: sizes[name]}))
+            added.append(whole_domain({name: sizes[name]}))
             weights.append(np.ones(1))
         first.append(First(number, sizes[name] ** (1 / 3), name not in by_ranges))
     whole = sum(own.part for own in first)
     return replace(
         strategy,
-        queries=found,
+        queries=Queries.joined([strategy.queries, Queries.of(added)]),
         weights=np.concatenate(weights),
         first=[replace(own, part=own.part / whole) for own in first],
     )
 
 
-def _with_partitions(queries: Sequence[LinearQuery], strategy: Strategy, rounds: int | None) -> Strategy:
+def _with_partitions(queries: Queries, strategy: Strategy, rounds: int | None) -> Strategy:
     """Put partitions in the place of a workload's counts; where these are more than the rounds, add grids, and closer looks at what is counted."""
     if len(queries) > MOST_ADDED:
         return strategy
     counts = Counts(queries, strategy.weights)
-    found, importance = strategy.queries.copy(), list[float]()
+    found, importance = list(strategy.queries), list[float]()
     partitions = dict(counts.partitions())
     for number, partition in partitions.items():
         found[number] = partition
@@ -290,18 +294,18 @@ def _with_partitions(queries: Sequence[LinearQuery], strategy: Strategy, rounds:
         found.append(query)
         importance.append(weight)
     weights = np.concatenate([strategy.weights, importance])
-    return _without_equals(Strategy(found, weights, []), len(strategy.queries))
+    return _without_equals(Strategy(Queries.of(found), weights, []), len(strategy.queries))
 
 
 def _without_equals(strategy: Strategy, kept: int) -> Strategy:
     """Without what is there before; all up to a number stay. Of many classes few partitions are equal, and all are long."""
     numbers = np.arange(len(strategy.queries))
-    small = numbers[[query.domain_cells <= SMALL for query in strategy.queries]]
-    equal = small[Facts.of([strategy.queries[number] for number in small.tolist()]).firsts()]
+    small = np.flatnonzero(strategy.queries.domain_cells <= SMALL)
+    equal = small[strategy.queries.take(small).firsts()]
     np.maximum.at(strategy.weights, equal, strategy.weights[small])
     # By number, the one that stays for it.
     stays = numbers.copy()
     stays[small] = np.where(small < kept, small, equal)
     is_new = stays == numbers
-    queries = [strategy.queries[number] for number in np.flatnonzero(is_new).tolist()]
+    queries = strategy.queries.take(np.flatnonzero(is_new))
     return replace(strategy, queries=queries, weights=strategy.weights[is_new])

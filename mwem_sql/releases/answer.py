@@ -16,8 +16,8 @@ from mwem_sql.algebra.answers import answer_all
 from mwem_sql.algebra.arrays import Floats
 from mwem_sql.algebra.linear import LinearQuery
 from mwem_sql.algebra.marginals import shares_within, spread
-from mwem_sql.compile.blocks import CompiledQuery
-from mwem_sql.compile.pipeline import Compiled, compile_workload
+from mwem_sql.compile.compiled import Compiled, CompiledQuery
+from mwem_sql.compile.pipeline import compile_workload
 from mwem_sql.compile.sense import check_constants
 from mwem_sql.domains.classes import Classes
 from mwem_sql.errors import (
@@ -179,15 +179,12 @@ class Answerer:
         for query in compiled.queries:
             for part in (query,) if query.over is None else (query, query.over):
                 alike.setdefault(part.linear.attributes, []).append(part.linear)
-        found: dict[int, Floats] = {}
+        found: dict[LinearQuery, Floats] = {}
         for queries in alike.values():
             answers = answer_all(queries, self._marginal(queries[0].attributes, compiled))
-            found.update(zip(map(id, queries), answers, strict=True))
+            found.update(zip(queries, answers, strict=True))
         return [
-            (
-                found[id(query.linear)] * query.linear.unit,
-                None if query.over is None else found[id(query.over.linear)],
-            )
+            (found[query.linear] * query.linear.unit, None if query.over is None else found[query.over.linear])
             for query in compiled.queries
         ]
 

@@ -6,7 +6,7 @@ and a value belongs to one cell of every block. Classes are those of the stored 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from mwem_sql.algebra.arrays import Labels
 from mwem_sql.algebra.linear import Block, LinearQuery
-from mwem_sql.compile.blocks import CompiledQuery
+from mwem_sql.compile.compiled import CompiledQuery
 from mwem_sql.domains.classes import Classes, Ints
 from mwem_sql.loop.problem import Outcome, Problem, Step
 from mwem_sql.model.grid import Grid
@@ -35,22 +35,23 @@ SCHEMA = pa.schema(
     }
 )  # fmt: skip
 
+Asked = Callable[[int], CompiledQuery | None]
+"""The workload's query that one of the problem's is, by number there, if it is one."""
 
-def table(
-    problem: Problem, asked: Mapping[int, CompiledQuery], outcome: Outcome, classes: Mapping[str, Classes]
-) -> pa.Table:
-    """A row per measurement; `asked` are those of the problem's queries that the workload asks, by number; `classes` are those that are stored."""
-    rows, queries = [], problem.kernel_queries()
+
+def table(problem: Problem, asked: Asked, outcome: Outcome, classes: Mapping[str, Classes]) -> pa.Table:
+    """A row per measurement; `classes` are those that are stored."""
+    rows, queries = [], problem.kernel_queries
     details = dict(enumerate(problem.details, start=len(queries) - len(problem.details)))
     for number, step in enumerate(outcome.steps, start=1):
         measured = step.measurement
         place = measured.query - 1 if step.purpose not in {"total", "histogram", "detail"} else -1
-        query = asked.get(place)
+        query = asked(place)
         if step.purpose == "detail":
             added = details[measured.query]
             values, blocks = _by_pieces(added, problem.details[added].cells_of(classes[added]), step)
         else:
-            added = label(problem, {}, measured.query) if place >= 0 else step.purpose
+            added = label(problem, lambda _: None, measured.query) if place >= 0 else step.purpose
             values, blocks = _described(queries[measured.query], step, outcome.state.grids)
         rows.append(
             {
@@ -62,13 +63,13 @@ def table(
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
-def label(problem: Problem, asked: Mapping[int, CompiledQuery], q: int) -> str:
+def label(problem: Problem, asked: Asked, q: int) -> str:
     """What the kernel's query q is called: as the workload calls it, or by its attributes."""
     if q == 0:
         return "total"
-    query = asked.get(q - 1)
+    query = asked(q - 1)
     # A histogram of the whole domain comes after the queries.
-    measured = problem.queries[q - 1] if q <= len(problem.queries) else problem.kernel_queries()[q]
+    measured = problem.queries[q - 1] if q <= len(problem.queries) else problem.kernel_queries[q]
     return ", ".join(measured.attributes) if query is None else query.label
 
 

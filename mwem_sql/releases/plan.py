@@ -14,8 +14,9 @@ from mwem_sql.accounting.caps import Cap
 from mwem_sql.algebra.linear import LinearQuery
 from mwem_sql.boundary import relations
 from mwem_sql.boundary.relations import Relation
-from mwem_sql.compile.blocks import MAX_CELLS, CompiledQuery
-from mwem_sql.compile.pipeline import Compiled, compile_workload
+from mwem_sql.compile.blocks import MAX_CELLS
+from mwem_sql.compile.compiled import Compiled, CompiledQuery
+from mwem_sql.compile.pipeline import compile_workload
 from mwem_sql.compile.sense import check_constants, flat
 from mwem_sql.domains.detail import Detail, details_of
 from mwem_sql.domains.domain import read_domain
@@ -60,13 +61,11 @@ class Plan:
     idle: tuple[str, ...] = ()
     """Predicates that no value of the public domain makes true."""
 
-    @property
-    def asked(self) -> dict[int, CompiledQuery]:
-        """The workload's queries among those of the problem, by number there: all of them, or (without a loop) those that are always measured."""
-        queries = self.compiled.distinct[0]
+    def asked(self, number: int) -> CompiledQuery | None:
+        """The workload's query that one of the problem's is, if it is one: without a loop, those that are always measured are."""
         if not self.problem.at_once and not self.problem.whole:
-            return dict(enumerate(queries))
-        return {own.query: queries[own.asked] for own in self.problem.always}
+            return self.compiled.asked(number) if 0 <= number < len(self.compiled.distinct.queries) else None
+        return next((self.compiled.asked(own.asked) for own in self.problem.always if own.query == number), None)
 
     @property
     def warning(self) -> str | None:
@@ -98,7 +97,7 @@ def make_plan(session: Session, request: Request, release: Stored | None = None)
     _check_always(request, problem, shares)
     scanned = compiled.classes | {detail.name: detail.scanned for detail in details.values()}
     pushdown = plan_pushdown(
-        relation, scanned, problem.kernel_queries(), _unit(request, relation), dialect_of(relation.dialect)
+        relation, scanned, problem.kernel_queries, _unit(request, relation), dialect_of(relation.dialect)
     )
     return Plan(relation, compiled, problem, shares, pushdown, regime, cap, tuple(idle))
 
@@ -131,7 +130,7 @@ def _compile(
         )
         compiled = compile_workload(domain, request.workload, sandbox)
         idle = check_constants(compiled, sandbox)
-    if idle and {query.source.predicate for query in compiled.queries} <= set(idle):
+    if idle and {query.predicate for query in request.workload} <= set(idle):
         raise refuse(
             WorkloadError,
             RELEASE,
@@ -149,12 +148,12 @@ def _compile(
 
 
 def _regime(request: Request, compiled: Compiled) -> Regime:
-    queries, weights = compiled.distinct
+    distinct = compiled.distinct
     shape = {name: classes.count for name, classes in compiled.classes.items()}
     return choose(
         Asked(
-            [query.linear for query in queries],
-            weights,
+            distinct.queries,
+            distinct.weights,
             shape,
             request.max_cells,
             request.rounds,
@@ -169,8 +168,8 @@ def _regime(request: Request, compiled: Compiled) -> Regime:
 
 def _always(request: Request, compiled: Compiled) -> list[int]:
     """The queries that are measured in any case, by number among the distinct ones. A public total needs no measurement."""
-    queries = compiled.distinct[0]
-    return [number for number in compiled.always if request.total is None or not is_total(queries[number].linear)]
+    distinct = compiled.distinct
+    return [number for number in distinct.always if request.total is None or not is_total(distinct.queries[number])]
 
 
 def _split(request: Request, regime: Regime, *, has_details: bool, cap: Cap | None) -> Split:
@@ -201,7 +200,7 @@ def _certify(request: Request) -> Fraction:
 def _problem(request: Request, compiled: Compiled, regime: Regime, details: Mapping[str, Detail]) -> Problem:
     shape = {name: classes.count for name, classes in compiled.classes.items()}
     strategy = regime.strategy
-    asked = [query.linear for query in compiled.distinct[0]]
+    asked = compiled.distinct.queries
     numbers = sampled(asked) if _certify(request) else []
     histogram = whole_domain(shape) if regime.joint else _histogram(request, shape)
     # Where sets of attributes are refined, the workload's queries are not among what is measured: their answers come from the same scans.
@@ -229,7 +228,7 @@ def _problem(request: Request, compiled: Compiled, regime: Regime, details: Mapp
 
 def _check_room(request: Request, compiled: Compiled) -> None:
     """The model can hold what any query of the workload tells apart beside the cell that it starts from for each attribute."""
-    cells = len(compiled.classes) + compiled.facts.told_cells - compiled.facts.widths
+    cells = len(compiled.classes) + compiled.linear.model_cells - compiled.linear.widths
     for number in np.flatnonzero(cells > request.max_cells)[:1].tolist():
         raise refuse(
             CellsError,

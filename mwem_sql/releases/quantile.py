@@ -28,7 +28,7 @@ from sqlglot import exp
 
 from mwem_sql.algebra.arrays import Flags, Floats
 from mwem_sql.algebra.linear import Block, LinearQuery
-from mwem_sql.compile.pipeline import Compiled
+from mwem_sql.compile.compiled import Compiled
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.classes import Classes
 from mwem_sql.errors import OptionError, did_you_mean, refuse

@@ -22,8 +22,8 @@ from mwem_sql.accounting.accounts import identity_of, ledger_of
 from mwem_sql.accounting.caps import Charge, nominal, protected
 from mwem_sql.accounting.ledger import Ledger
 from mwem_sql.boundary import relations
+from mwem_sql.compile.compiled import Compiled
 from mwem_sql.compile.lists import spelled_out
-from mwem_sql.compile.pipeline import Compiled
 from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import RELEASE, OutputError, refuse
 from mwem_sql.judge import bounds, grade

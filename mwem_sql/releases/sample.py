@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from mwem_sql.algebra.marginals import shares_within
 from mwem_sql.compile.blocks import MAX_CELLS
-from mwem_sql.compile.pipeline import Compiled
+from mwem_sql.compile.compiled import Compiled
 from mwem_sql.domains.classes import Classes
 from mwem_sql.errors import OptionError, refuse
 from mwem_sql.model.mixture import Mixture

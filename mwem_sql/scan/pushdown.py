@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from mwem_sql.algebra.arrays import Integers
 from mwem_sql.algebra.linear import LinearQuery
-from mwem_sql.algebra.summary import Facts
+from mwem_sql.algebra.queries import Queries
 from mwem_sql.domains.classes import Classes
 from mwem_sql.scan import scans
 from mwem_sql.scan.codes import Rows, Unit
@@ -77,7 +77,7 @@ class Pushdown:
     Answers are one vector: `cells[i]` of query i follow those of query i - 1, from `starts[i]` on; counts of units, if there are units, come last.
     """
 
-    queries: Sequence[LinearQuery]
+    queries: Queries
     cells: Integers
     parts: tuple[Part, ...]
     dialect: Dialect = DUCKDB
@@ -141,10 +141,10 @@ class _Planner:
         self.texts = [dialect.is_text(own) for own in classes.values()]
         self.source = dialect.source(table, list(classes.values()), unit)
         self.statement = _STATEMENT + (_BOUND_UNITS if unit else 0.0)
-        facts = Facts.of(queries)
-        self.pushdown = Pushdown(queries, facts.cells, (), dialect)
+        queries = Queries.of(queries)
+        self.pushdown = Pushdown(queries, queries.cells, (), dialect)
         rank = {name: place for place, name in enumerate(self.names)}
-        self.pairs = self._certain_pairs(*facts.places(rank), facts.plain)
+        self.pairs = self._certain_pairs(*queries.attribute_ranks(rank), queries.are_marginals)
         self.paired = frozenset(self.pairs[:, 1:].ravel().tolist()) - {-1}
         others = np.ones(len(queries), dtype=np.bool_)
         others[self.pairs[:, 0]] = False

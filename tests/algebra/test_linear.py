@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from strategies import domains, queries, seeds
 
 from mwem_sql.algebra.linear import Block, LinearQuery
-from mwem_sql.algebra.summary import Facts
+from mwem_sql.algebra.queries import Queries
 
 
 def labels(*values: object) -> np.ndarray:
@@ -81,7 +81,7 @@ def test_key_ignores_how_a_query_is_written(
         values = np.where(block.labels >= 0, values, generator.choice([-1, 0, 1], values.shape)).astype(np.int8)
         names = tuple(block.attributes[axis] for axis in axes)
         rewritten.append(Block(names, np.asarray(renumbered.transpose(axes)), block.size, values.transpose(axes)))
-    assert Facts.of([query, LinearQuery(tuple(rewritten))]).firsts().tolist() == [0, 0]
+    assert Queries.of([query, LinearQuery(tuple(rewritten))]).firsts().tolist() == [0, 0]
 
 
 def test_key_tells_queries_apart() -> None:
@@ -102,7 +102,7 @@ def test_key_tells_queries_apart() -> None:
         LinearQuery(()),
     ]
     alone = len(different)
-    assert Facts.of(asked).firsts().tolist() == [*range(alone + 2), alone + 1, alone]
+    assert Queries.of(asked).firsts().tolist() == [*range(alone + 2), alone + 1, alone]
 
 
 def test_refusals() -> None:

@@ -23,7 +23,8 @@ from compilers import (
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mwem_sql.compile.pipeline import Compiled, compile_workload
+from mwem_sql.compile.compiled import Compiled
+from mwem_sql.compile.pipeline import compile_workload
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.classes import Classes
 from mwem_sql.domains.domain import Domain
@@ -132,9 +133,10 @@ SAME = [
 
 def test_queries_that_say_the_same_are_one(sandbox: Sandbox) -> None:
     texts = [text for group in SAME for text in group]
-    queries, weights = compiled_from(sandbox, *texts).distinct
-    assert [query.source.predicate for query in queries] == [group[0] for group in SAME]
-    assert weights.tolist() == [1.0] * len(SAME)
+    compiled = compiled_from(sandbox, *texts)
+    first = [compiled.asked(number).source.predicate for number in range(len(compiled.distinct.queries))]
+    assert first == [group[0] for group in SAME]
+    assert compiled.distinct.weights.tolist() == [1.0] * len(SAME)
 
 
 def test_queries_share_blocks(sandbox: Sandbox) -> None:
@@ -148,7 +150,7 @@ def test_queries_share_blocks(sandbox: Sandbox) -> None:
         "t", columns, tuple(Attribute(name, "BOOLEAN", nullable=False, values=("false", "true")) for name in columns)
     )
     marginals = compile_workload(domain, Workload.marginals(domain, 1) + Workload.marginals(domain, 2), sandbox)
-    assert len(marginals.distinct[0]) == 30 + 30 * 29 // 2
+    assert len(marginals.distinct.queries) == 30 + 30 * 29 // 2
     assert count(marginals) == 30
     words = [
         "a > 3 AND a <= 6",
@@ -161,7 +163,7 @@ def test_queries_share_blocks(sandbox: Sandbox) -> None:
     asked = compiled_from(
         sandbox, *words, *(f"{text} AND s = 'x'" for text in words), *(f"s = 'x' AND {text}" for text in words)
     )
-    assert len(asked.distinct[0]) == 2
+    assert len(asked.distinct.queries) == 2
     assert count(asked) == 2
 
 
@@ -175,9 +177,10 @@ def test_the_largest_weight_counts(sandbox: Sandbox) -> None:
             Query(group_by=("E", "S"), weight=2),
         )
     )
-    queries, weights = compile_workload(DOMAIN, asked, sandbox).distinct
-    assert [query.number for query in queries] == [1, 3, 4]
-    assert weights.tolist() == [3.0, 1.0, 2.0]
+    distinct = compile_workload(DOMAIN, asked, sandbox).distinct
+    assert distinct.rows.tolist() == [0, 2, 3]
+    assert distinct.of_row.tolist() == [0, 0, 1, 2, 2]
+    assert distinct.weights.tolist() == [3.0, 1.0, 2.0]
 
 
 @settings(deadline=None, max_examples=examples(15), suppress_health_check=[HealthCheck.too_slow])

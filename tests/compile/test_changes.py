@@ -85,7 +85,7 @@ def test_conditions_are_those_of_the_values(con: duckdb.DuckDBPyConnection, sand
 def test_two_spellings_are_one_question(sandbox: Sandbox, one: str, other: str) -> None:
     """They are one query to whatever comes after the compiler: same classes, same blocks."""
     compiled = compiled_from(sandbox, one, other, domain=BINNED)
-    assert len(compiled.distinct[0]) == 1
+    assert len(compiled.distinct.queries) == 1
 
 
 def test_groups_are_those_of_the_values(con: duckdb.DuckDBPyConnection, sandbox: Sandbox) -> None:

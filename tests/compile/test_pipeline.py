@@ -24,7 +24,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mwem_sql.compile import blocks
-from mwem_sql.compile.pipeline import Compiled, compile_workload
+from mwem_sql.compile.compiled import Compiled
+from mwem_sql.compile.pipeline import compile_workload
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import CellsError, DomainError, PredicateError, WorkloadError

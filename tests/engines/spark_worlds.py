@@ -23,7 +23,8 @@ from pyarrow import orc
 
 from mwem_sql.boundary.relations import Relation
 from mwem_sql.boundary.sources import Facts
-from mwem_sql.compile.pipeline import Compiled, compile_workload
+from mwem_sql.compile.compiled import Compiled
+from mwem_sql.compile.pipeline import compile_workload
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import EngineError, MwemError

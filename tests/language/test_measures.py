@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 
 import mwem_sql
 from mwem_sql.algebra.linear import Block, LinearQuery
-from mwem_sql.compile.pipeline import Compiled, compile_workload
+from mwem_sql.compile.compiled import Compiled
+from mwem_sql.compile.pipeline import compile_workload
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import DomainError

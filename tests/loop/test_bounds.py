@@ -45,7 +45,7 @@ def test_no_query_is_off_by_more(budget: Budget, seeds: range) -> None:
     """Of 40 seeds, which are fixed; each bound fails in 4 releases of 1,000."""
     data = np.random.default_rng(1).multinomial(3000, np.random.default_rng(2).dirichlet(np.full(24, 0.3)))
     own = problem()
-    answers = [(oracle.dense_query(query, SHAPE) @ data).astype(np.int64) for query in own.kernel_queries()]
+    answers = [(oracle.dense_query(query, SHAPE) @ data).astype(np.int64) for query in own.kernel_queries]
     how = split(budget, 3, total_is_public=False, histogram=False, selecting=Fraction(1, 2))
     told = 0
     for seed in seeds:
@@ -92,6 +92,6 @@ def test_of_very_many_cells_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(module, "MOST_CELLS", 3)
     data = np.ones(24, dtype=np.int64)
     own = problem()
-    answers = [(oracle.dense_query(query, SHAPE) @ data).astype(np.int64) for query in own.kernel_queries()]
+    answers = [(oracle.dense_query(query, SHAPE) @ data).astype(np.int64) for query in own.kernel_queries]
     how = split(Budget.parse(1), 2, total_is_public=False, histogram=False)
     assert mwem(Kernel(*flat(answers), how.accountant(), SeededNoise(0), bounds=own.bounds()), own, how).bounds is None

@@ -34,7 +34,7 @@ def certified(queries: list[LinearQuery], measure: int) -> tuple[tuple[certifica
     sizes = {name: np.ones(size) for name, size in SHAPE.items()}
     problem = Problem(queries, np.ones(len(queries)), sizes, 100, certified=dict(enumerate(queries, start=1)))
     account = Accountant("pure", Fraction(1))
-    answers = [(oracle.dense_query(own, SHAPE) @ TRUE.ravel()).astype(np.int64) for own in problem.kernel_queries()]
+    answers = [(oracle.dense_query(own, SHAPE) @ TRUE.ravel()).astype(np.int64) for own in problem.kernel_queries]
     kernel = Kernel(*flat(answers), account, NoNoise(0))
     step = Step("round", kernel.measure(measure, SHARE))
     outcome = Outcome(Adaptive.uniform(sizes, 50.0), 50.0, (step,))

@@ -65,7 +65,7 @@ def estimate(problem: Problem, steps: Sequence[tuple[int, Floats, float]]) -> fl
     """N from the measurements (query, values, variance) of queries that count every record."""
     if problem.total is not None:
         return problem.total
-    kernel_queries = problem.kernel_queries()
+    kernel_queries = problem.kernel_queries
     sums = [(m.sum(), 1 / (len(m) * variance)) for q, m, variance in steps if counts_all(kernel_queries[q])]
     return max(1.0, sum(m * w for m, w in sums) / sum(w for _, w in sums))
 
@@ -129,7 +129,7 @@ def test_the_loop_is_the_papers(case: tuple[Problem, Integers, int, Scripted, Bu
     """100 literal passes after each round, or one step of the figure and the average: weights, answers and n."""
     problem, B, rounds, script, budget = case
     outcome, accountant = run(problem, B, rounds, script, budget)
-    Q = [oracle.dense_query(query, shape_of(problem)) for query in problem.kernel_queries()]
+    Q = [oracle.dense_query(query, shape_of(problem)) for query in problem.kernel_queries]
     how = shares(problem, rounds, budget)
     scale = noise_scale(how.measure, problem.sensitivity, how.kind).scale
     A, n = replayed(problem, outcome, Q, scale if how.kind == "pure" else scale * sqrt(2 / pi))
@@ -157,7 +157,7 @@ def test_the_loop_makes_all_passes() -> None:
     problem = Problem(workload, np.ones(9), {"x": np.ones(8)}, MANY, 1000.0, fit="replay")
     script = Scripted([0] * 9, lambda size: generator.integers(-60, 60, size))
     outcome, _ = run(problem, B, 9, script)
-    Q = [oracle.dense_query(query, {"x": 8}) for query in problem.kernel_queries()]
+    Q = [oracle.dense_query(query, {"x": 8}) for query in problem.kernel_queries]
     A, _ = replayed(problem, outcome, Q, 0.0)
     close(dense(outcome.state), A[-1], 1000.0)
     stopped = State.uniform(problem.sizes, 1000.0)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mwem_sql.algebra.linear import Block, LinearQuery
+from mwem_sql.algebra.queries import Queries
 from mwem_sql.loop.marginals import with_marginals
 from mwem_sql.loop.strategy import extend
 
@@ -84,7 +85,7 @@ def test_only_cuboids_of_every_record_add_up() -> None:
         LinearQuery((BLOCKS["a"], summed)),
     ]
     found = extend(asked, np.ones(len(asked)), SHAPE, rounds=len(asked))
-    assert (found.queries, found.first) == (asked, [])
+    assert (list(found.queries), found.first) == (asked, [])
 
 
 @pytest.mark.parametrize(
@@ -92,7 +93,7 @@ def test_only_cuboids_of_every_record_add_up() -> None:
     [("most_added", 4, 1), ("most_added", 10, 2), ("most_cells", 11, 1), ("most_cells", 10**6, 4)],
 )
 def test_what_is_added_is_bounded_and_narrow_ones_come_first(limit: str, most: int, widest: int) -> None:
-    found, weights = with_marginals([cuboid("abcd")], np.ones(1), **{limit: most})
+    found, weights = with_marginals(Queries.of([cuboid("abcd")]), np.ones(1), **{limit: most})
     assert {len(query.attributes) for query in found[1:]} == set(range(1, widest + 1)) - {4}
     assert len(weights) == len(found)
 

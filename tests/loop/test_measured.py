@@ -217,7 +217,7 @@ def test_what_was_refined_and_is_measured_as_it_is(noisy: list[int], is_noise: b
     q, given = problem.first[0].number, [[410, 590], noisy]
     noise = Scripted((), lambda _: np.array(given.pop(0)))
     kernel = Kernel(np.zeros(4, np.int64), [1, 1, 2], Accountant("pure", Fraction(10)), noise)
-    m = Measured(kernel, problem.kernel_queries(), lambda share: float(2 / share**2), 2)
+    m = Measured(kernel, problem.kernel_queries, lambda share: float(2 / share**2), 2)
     A = Adaptive.uniform(problem.sizes, 1.0)
     m.refine("first", q, Fraction(1), A, by_cells=True, at_once=True)
     m.give(A, [q])

@@ -75,7 +75,7 @@ def test_a_histogram_of_a_small_domain_takes_everything_where_its_noise_is_small
     how = split(PURE, 8, total_is_public=False, histogram=False, first=FIRST_SHARE, growing=True)
     B = np.full(16, rows // 16)
     B[0] += rows - B.sum()
-    answers = [(oracle.dense_query(query, shape) @ B).astype(np.int64) for query in problem.kernel_queries()]
+    answers = [(oracle.dense_query(query, shape) @ B).astype(np.int64) for query in problem.kernel_queries]
     accountant = how.accountant()
     outcome = mwem(
         Kernel(*flat(answers), accountant, Scripted(noise=lambda size: np.zeros(size, dtype=np.int64))), problem, how

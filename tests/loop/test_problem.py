@@ -23,7 +23,10 @@ def test_numbers_of_the_kernels_queries() -> None:
     shape = {"a": 2, "b": 3}
     workload = [cuboid(shape, "a"), cuboid(shape, "b")]
     whole = whole_domain(shape)
-    assert Problem(workload, np.ones(2), ones(shape), MANY).kernel_queries()[1:] == workload
-    assert Problem(workload, np.ones(2), ones(shape), MANY, histogram=whole).kernel_queries()[1:] == [*workload, whole]
+    assert list(Problem(workload, np.ones(2), ones(shape), MANY).kernel_queries[1:]) == workload
+    assert list(Problem(workload, np.ones(2), ones(shape), MANY, histogram=whole).kernel_queries[1:]) == [
+        *workload,
+        whole,
+    ]
     np.testing.assert_array_equal(oracle.dense_query(whole, shape), np.eye(6))
     assert Fraction(1, 20) == shares(Problem(workload, np.ones(2), ones(shape), MANY), 2).total

@@ -112,7 +112,7 @@ def test_a_sum_that_joins_attributes_has_a_partition_of_what_is_summed_beside_it
     for query in found.queries[4:]:
         np.testing.assert_array_equal(oracle.dense_query(query, SHAPE).sum(axis=0), 1)
     assert sorted(sets([found.queries[own.query] for own in found.first])) == ["a", "b", "c", "d"]
-    assert extend(asked, np.ones(4), SHAPE, rounds=2).queries[:4] == asked
+    assert list(extend(asked, np.ones(4), SHAPE, rounds=2).queries[:4]) == asked
 
 
 def test_what_is_always_measured_has_a_part_beside_the_sets() -> None:

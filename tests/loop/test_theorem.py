@@ -42,7 +42,7 @@ def test_relative_entropy_falls_in_every_round_without_noise(
     problem, B, rounds, script, _ = case
     n = float(B.sum())
     problem = Problem(problem.queries, problem.weights, problem.sizes, MANY, n, average=problem.average)
-    Q = [oracle.dense_query(query, shape_of(problem)) for query in problem.kernel_queries()]
+    Q = [oracle.dense_query(query, shape_of(problem)) for query in problem.kernel_queries]
     A = oracle.uniform(problem.sizes, n)
     for T in range(1, rounds + 1):
         # Without noise a run of T rounds begins with the run of T - 1, but for the fit after the last.

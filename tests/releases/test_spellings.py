@@ -90,4 +90,4 @@ def test_two_spellings_have_one_answer(released: Connection, texts: tuple[str, s
 def test_two_spellings_are_one_query(released: Connection, texts: tuple[str, str]) -> None:
     domain = Domain.from_schema(released, "t")
     with Sandbox({"TimeZone": "UTC"}) as sandbox:
-        assert len(compile_workload(domain, Workload.from_predicates(texts), sandbox).distinct[0]) == 1
+        assert len(compile_workload(domain, Workload.from_predicates(texts), sandbox).distinct.queries) == 1

@@ -13,7 +13,8 @@ from chance import sampled
 from plans import PLANS, force
 from sqlglot import exp
 
-from mwem_sql.compile.pipeline import Compiled, compile_workload
+from mwem_sql.compile.compiled import Compiled
+from mwem_sql.compile.pipeline import compile_workload
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import EngineError

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mwem_sql.algebra.linear import Block, LinearQuery
-from mwem_sql.algebra.summary import Facts, distinct_rows
+from mwem_sql.algebra.queries import Queries, distinct_rows
 
 NAMES = "abcde"
 
@@ -34,27 +34,52 @@ def query_lists(draw: st.DrawFn) -> list[LinearQuery]:
 
 
 @given(query_lists())
-def test_facts_are_those_of_each_query(queries: Sequence[LinearQuery]) -> None:
-    facts = Facts.of(queries)
+def test_a_batch_says_of_each_query_what_it_says_of_itself(queries: Sequence[LinearQuery]) -> None:
+    batch = Queries.of(queries)
     rank = {name: place for place, name in enumerate(NAMES)}
-    widths, places = facts.places(rank)
-    assert facts.cells.tolist() == [query.cells for query in queries]
-    assert facts.domain_cells.tolist() == [query.domain_cells for query in queries]
-    assert facts.bounds.tolist() == [query.bound for query in queries]
+    widths, places = batch.attribute_ranks(rank)
+    assert batch.cells.tolist() == [query.cells for query in queries]
+    assert batch.domain_cells.tolist() == [query.domain_cells for query in queries]
+    assert batch.bounds.tolist() == [query.bound for query in queries]
     assert widths.tolist() == [len(query.attributes) for query in queries]
     assert places.tolist() == [rank[name] for query in queries for name in query.attributes]
-    assert facts.changes().tolist() == [
+    assert batch.changes().tolist() == [
         changes for query in queries for block in query.blocks for changes in block.changes
     ]
-    assert facts.told_cells.tolist() == [
+    assert batch.model_cells.tolist() == [
         prod(1 + changes for block in query.blocks for changes in block.changes) for query in queries
     ]
-    assert facts.plain.tolist() == [
+    assert batch.are_marginals.tolist() == [
         bool(query.blocks) and all(len(block.attributes) == 1 and block.is_identity for block in query.blocks)
         for query in queries
     ]
     keys = [sorted(block.key for block in query.blocks) for query in queries]
-    assert facts.firsts().tolist() == [keys.index(key) for key in keys]
+    assert batch.firsts().tolist() == [keys.index(key) for key in keys]
+
+
+@given(query_lists(), st.data())
+def test_a_batch_is_a_sequence_of_its_queries(queries: list[LinearQuery], data: st.DataObject) -> None:
+    batch = Queries.of(queries)
+    assert list(batch) == queries == [batch[number] for number in range(len(queries))]
+    numbers = data.draw(st.lists(st.integers(0, len(queries) - 1), max_size=9)) if queries else []
+    some = batch.take(numbers)
+    assert list(some) == [queries[number] for number in numbers]
+    assert set(some.blocks) == {block for number in numbers for block in queries[number].blocks}
+    both = Queries.joined([some, batch, batch[1:3]])
+    assert list(both) == [*some, *queries, *queries[1:3]]
+    assert len(both.blocks) == len(set(both.blocks)) == len(batch.blocks)
+
+
+@given(query_lists())
+def test_blocks_give_way_to_others(queries: list[LinearQuery]) -> None:
+    """The third block to nothing, every other to itself and one more."""
+    batch = Queries.of(queries)
+    more = Block(("z",), np.arange(2, dtype=np.int32), 2)
+    others = {block: () if place == 2 else (block, more) for place, block in enumerate(batch.blocks)}
+    found = batch.substituted([others[block] for block in batch.blocks])
+    assert [query.blocks for query in found] == [
+        tuple(other for block in query.blocks for other in others[block]) for query in queries
+    ]
 
 
 def test_rows_with_numbers_too_large_for_one_code() -> None:

@@ -1,0 +1,158 @@
+"""A workload in linear form: one query per row as a batch of arrays, and single rows for whoever shows them. Public all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import product
+from typing import NamedTuple, overload
+
+import numpy as np
+
+from mwem_sql.algebra.arrays import Floats, Integers
+from mwem_sql.algebra.linear import Block, LinearQuery
+from mwem_sql.algebra.queries import Queries
+from mwem_sql.domains.classes import Classes
+from mwem_sql.domains.domain import Domain
+from mwem_sql.workload import Query, Workload
+
+Cell = tuple[str | None, ...]
+"""The group_by values of a cell."""
+
+
+class CompiledQuery(NamedTuple):
+    """A query of the workload in linear form. `groups` are, per block, the group_by values of its cells.
+
+    An average is the sum that `linear` asks for, divided by the count that `over` asks for, cell by cell.
+    A sum over bins counts each record with the mean of its bin; `reach` asks how far all of them may be from that together.
+    A condition that is in doubt of values off the domain lies between the two queries of `hull`: it is false of these, or true.
+    """
+
+    number: int
+    source: Query
+    linear: LinearQuery
+    groups: tuple[tuple[Cell, ...], ...]
+    positions: tuple[int, ...]
+    over: CompiledQuery | None = None
+    reach: LinearQuery | None = None
+    hull: tuple[LinearQuery, LinearQuery] | None = None
+
+    @property
+    def label(self) -> str:
+        return self.source.label
+
+    def cells(self) -> Iterator[list[str | None] | None]:
+        """The group_by values of every answer, in the answers' order; None for a scalar query."""
+        if self.source.group_by is None:
+            yield None
+            return
+        for parts in product(*self.groups):
+            flat = [value for part in parts for value in part]
+            yield [flat[position] for position in self.positions]
+
+
+@dataclass(frozen=True, eq=False)
+class Rows(Sequence[CompiledQuery]):
+    """The rows of a workload, each made when somebody asks for it: of hundreds of thousands few are ever shown.
+
+    `groups` are the group_by values of the cells of each block. `special` are rows that are more than that, by place: averages,
+    sums over bins, conditions in doubt, and groups in another order than the table's columns.
+    """
+
+    workload: Workload
+    linear: Queries
+    groups: Mapping[Block, tuple[Cell, ...]]
+    special: Mapping[int, CompiledQuery] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.linear)
+
+    @overload
+    def __getitem__(self, place: int) -> CompiledQuery: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[CompiledQuery]: ...
+
+    def __getitem__(self, place: int | slice) -> CompiledQuery | list[CompiledQuery]:
+        if isinstance(place, slice):
+            return [self[each] for each in range(*place.indices(len(self)))]
+        place = range(len(self))[place]
+        return self.special.get(place) or self.plain(place)
+
+    def plain(self, place: int) -> CompiledQuery:
+        """The row as the batch has it."""
+        source = self.workload.queries[place]
+        if source.group_by is None:
+            return CompiledQuery(place + 1, source, self.linear[place], (), ())
+        linear = self.linear[place]
+        groups = tuple([self.groups[block] for block in linear.blocks])
+        return CompiledQuery(place + 1, source, linear, groups, tuple(range(sum(len(cells[0]) for cells in groups))))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Distinct:
+    """One query for each thing that a workload asks, and its weight: the largest among the rows that ask it.
+
+    `of_row` is its number for each row. An average asks two things, its sum and its count.
+    """
+
+    queries: Queries
+    weights: Floats
+    of_row: Integers
+    rows: Integers
+    """Of each, the first row that asks it."""
+    of_count: Mapping[int, int]
+    """Of each row that is an average, the number of its count."""
+    always: list[int]
+    """Those that are measured in any case: a row asks for them always."""
+
+
+@dataclass(frozen=True, eq=False)
+class Compiled:
+    """What the private side and the loop need of a workload."""
+
+    domain: Domain
+    classes: dict[str, Classes]
+    queries: Rows
+
+    @property
+    def linear(self) -> Queries:
+        """The query of each row."""
+        return self.queries.linear
+
+    @cached_property
+    def distinct(self) -> Distinct:
+        sources = self.queries.workload.queries
+        averages = sorted(row for row, query in self.queries.special.items() if query.over is not None)
+        overs = [query.over.linear for row in averages if (query := self.queries[row]).over is not None]
+        # The count of an average follows its sum.
+        rows = np.insert(np.arange(len(self.linear)), np.array(averages, dtype=np.int64) + 1, averages)
+        is_count = np.zeros(len(rows), dtype=np.bool_)
+        is_count[np.array(averages, dtype=np.int64) + 1 + np.arange(len(averages))] = True
+        order = rows.copy()
+        order[is_count] = len(self.linear) + np.arange(len(averages))
+        everything = Queries.joined([self.linear, Queries.of(overs)]).take(order) if overs else self.linear
+        firsts = everything.firsts()
+        weights = np.zeros(len(rows))
+        np.maximum.at(weights, firsts, np.fromiter((query.weight for query in sources), np.float64, len(sources))[rows])
+        kept, number = np.unique(firsts, return_inverse=True)
+        always = np.fromiter((query.always for query in sources), np.bool_, len(sources))[rows]
+        return Distinct(
+            queries=everything.take(kept) if len(kept) < len(rows) else everything,
+            weights=weights[kept],
+            of_row=number.reshape(-1)[~is_count],
+            rows=rows[kept],
+            of_count=dict(zip(averages, number.reshape(-1)[is_count].tolist(), strict=True)),
+            always=np.unique(number.reshape(-1)[always]).tolist(),
+        )
+
+    def asked(self, number: int) -> CompiledQuery:
+        """The first row that asks one of the distinct queries; the count of an average where that is what it asks."""
+        row = int(self.distinct.rows[number])
+        query = self.queries[row]
+        return query.over if query.over is not None and self.distinct.of_row[row] != number else query
+
+    @property
+    def sizes(self) -> dict[str, Floats]:
+        return {name: classes.sizes for name, classes in self.classes.items()}
