@@ -19,9 +19,9 @@ import pyarrow as pa
 
 from mwem_sql.domains.attribute import CURE, Attribute
 from mwem_sql.domains.domain import Domain
-from mwem_sql.domains.texts import is_binary, quoted_column, random_ranges, sign
+from mwem_sql.domains.texts import is_binary, random_ranges, sign
 from mwem_sql.errors import DomainError, OptionError, WorkloadError, did_you_mean, literal, refuse, refuse_query
-from mwem_sql.language.dialect import fold
+from mwem_sql.language.dialect import fold, quoted
 from mwem_sql.language.lists import read_list
 from mwem_sql.language.measures import is_aggregate
 from mwem_sql.language.predicate import bare
@@ -92,7 +92,7 @@ class Query:
         """What would follow GROUP BY."""
         if self.group_by is None:
             return None
-        return ", ".join(map(quoted_column, self.group_by)) if self.verbatim else self.group_by[0]
+        return ", ".join(map(quoted, self.group_by)) if self.verbatim else self.group_by[0]
 
     @property
     def label(self) -> str:

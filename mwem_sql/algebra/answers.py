@@ -5,6 +5,7 @@ Owns the choice between the ways to do it. Knows nothing of where the marginal c
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from math import prod
 
@@ -14,6 +15,8 @@ from mwem_sql.algebra.arrays import Array, Floats
 from mwem_sql.algebra.boxes import Boxes, many_boxes
 from mwem_sql.algebra.linear import Block, LinearQuery
 
+EXACT = 2.0**53
+"""Whole numbers up to here are float64."""
 ROW_NUMBERS = 1 << 20
 """Numbers that the rows of one matrix product may hold: 8 MB. More take memory, fewer take more products."""
 
@@ -21,9 +24,9 @@ ROW_NUMBERS = 1 << 20
 def answer_all(queries: Sequence[LinearQuery], marginal: Array, *, prefix_sums: bool = True) -> list[Array]:
     """One array per query. The marginal is row-major over the attributes of each of them, in that order; none of it is negative.
 
-    Very many counts of neighbouring classes are differences of prefix sums; of weights, queries of one cell are rows of a matrix
-    product; all others are answered one by one. Prefix sums need the marginal's axes, and take longer to set up than a product: whoever
-    asks the same queries again and again does without, or keeps the `Boxes`. Integers wrap around beyond int64.
+    Very many counts of neighbouring classes are differences of prefix sums; queries of one cell are rows of a matrix product, of
+    integers where float64 has every sum exactly; all others are answered one by one. Prefix sums need the marginal's axes, and take longer to
+    set up than a product: whoever asks the same queries again and again does without, or keeps the `Boxes`. Integers wrap around beyond int64.
     """
     out: dict[int, Array] = {}
     for numbers in many_boxes(queries).values() if prefix_sums else ():
@@ -31,11 +34,15 @@ def answer_all(queries: Sequence[LinearQuery], marginal: Array, *, prefix_sums: 
         # Of weights, a difference of sums may be below 0 where there is nothing.
         out.update((number, np.maximum(answer, 0)) for number, answer in zip(numbers, found, strict=True))
     alike: dict[tuple[tuple[str, ...], ...], list[int]] = {}
-    for number, query in enumerate(queries if marginal.dtype.kind == "f" else ()):
-        if number not in out and query.blocks and all(block.size == 1 for block in query.blocks):
+    is_whole = marginal.dtype.kind != "f"
+    # Below the first float64 that is not followed by the next whole number.
+    most = EXACT / max(1.0, float(np.abs(marginal).sum(dtype=np.float64))) if is_whole else math.inf
+    for number, query in enumerate(queries):
+        if number not in out and query.blocks and all(block.size == 1 for block in query.blocks) and query.bound < most:
             alike.setdefault(tuple([block.attributes for block in query.blocks]), []).append(number)
     for numbers in alike.values():
-        out.update(zip(numbers, _multiplied([queries[number].blocks for number in numbers], marginal), strict=True))
+        found = _multiplied([queries[number].blocks for number in numbers], marginal)
+        out.update(zip(numbers, np.rint(found).astype(np.int64) if is_whole else found, strict=True))
     return [out[number] if number in out else query.answer(marginal) for number, query in enumerate(queries)]
 
 

@@ -7,10 +7,10 @@ private rows at every look, and so could a generated column. Rows that somebody 
 from __future__ import annotations
 
 import duckdb
-from sqlglot import exp
 
 from mwem_sql.boundary import sources
 from mwem_sql.errors import TableError, refuse
+from mwem_sql.language.dialect import quoted
 from mwem_sql.platform import catalog
 from mwem_sql.platform.catalog import Name
 
@@ -19,7 +19,7 @@ def domain_table(con: duckdb.DuckDBPyConnection, private: Name) -> str:
     """The name of a private table's own domain table, `<table>_domain`: beside it, and for a source in the caller's current schema."""
     table = f"{private.stem}_domain"
     if sources.named(con, private.quoted()) is not None:
-        return exp.to_identifier(table, quoted=True).sql("duckdb")
+        return quoted(table)
     return private.beside(table).quoted()
 
 

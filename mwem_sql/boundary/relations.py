@@ -23,7 +23,7 @@ from mwem_sql.boundary.files import Files, NotAllowedError
 from mwem_sql.boundary.sources import Describes, Source
 from mwem_sql.boundary.views import ROWS, NotRowWiseError, View, WrittenOut, tried, with_generated
 from mwem_sql.errors import MwemError, OptionError, TableError, did_you_mean, literal, refuse
-from mwem_sql.language.dialect import fold, function_name
+from mwem_sql.language.dialect import fold, function_name, quoted
 from mwem_sql.language.functions import SPECIFIED, ZONED
 from mwem_sql.language.ticks import cast
 from mwem_sql.platform import catalog
@@ -270,7 +270,7 @@ def _with_ddl(refused: NotAllowedError, view: View | None, name: Name) -> str:
 
 def _source(con: duckdb.DuckDBPyConnection, view: View, name: Name, function: str, depth: int) -> Relation | Files:
     """What a view selects from: a relation, or files."""
-    dotted = ".".join(exp.to_identifier(part.name, quoted=True).sql("duckdb") for part in view.source.parts)
+    dotted = ".".join(quoted(part.name) for part in view.source.parts)
     found = (
         None if isinstance(view.source.this, exp.Func) else catalog.find(con, dotted, Place(name.database, name.schema))
     )

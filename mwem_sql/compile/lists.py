@@ -8,12 +8,10 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from sqlglot import exp
-
 from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import PredicateError, WorkloadError, did_you_mean, literal, refuse
 from mwem_sql.language import predicate
-from mwem_sql.language.dialect import fold
+from mwem_sql.language.dialect import fold, quoted
 from mwem_sql.workload import Query, Workload
 
 _OPERATOR = re.compile(r"[^\w\s]")  # what has none was meant as a name
@@ -37,7 +35,7 @@ def _as_text(domain: Domain, query: Query) -> Query:
 
 def _item(domain: Domain, item: str) -> str:
     if fold(item) in domain.spelling:
-        return exp.column(domain.spelling[fold(item)], quoted=True).sql("duckdb")
+        return quoted(domain.spelling[fold(item)])
     try:
         predicate.parse(item, domain.spelling, "group_by", domain.table)
     except WorkloadError:

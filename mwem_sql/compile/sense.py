@@ -5,7 +5,7 @@ A predicate that is the same for every value of the domain has a known answer: `
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -37,12 +37,14 @@ def check_constants(compiled: Compiled, sandbox: Sandbox) -> list[str]:
     refused: `true` and `1 = 1`, comparisons that all values pass or none (`age >= 0`, `age > 200`), as ranges beyond the end of a domain are.
     """
     out = []
-    for text, truth in _constants(compiled, sandbox):
+    constants = list(_constants(compiled, sandbox))
+    types = _types(compiled, [text for text, _ in constants], sandbox)
+    for (text, truth), type_ in zip(constants, types, strict=True):
         tree = predicate.parse(text, compiled.domain.spelling, "predicate", compiled.domain.table)
         conjuncts = [conditions.condition(part) for part in conditions.conjuncts(tree)]
         if not any(part.columns for part in conjuncts):
             continue
-        is_condition = _type(compiled, text, sandbox) in _CONDITIONS
+        is_condition = type_ in _CONDITIONS
         unknown = next(_unknown(compiled, conjuncts, sandbox), None) if not truth else None
         if unknown is not None:
             raise _refused(text, truth, _nearest(*unknown))
@@ -65,10 +67,13 @@ def flat(text: str) -> str:
     return line if len(line) <= LONGEST else f"{line[: LONGEST - 3]}..."
 
 
-def _type(compiled: Compiled, text: str, sandbox: Sandbox) -> object:
+def _types(compiled: Compiled, texts: Sequence[str], sandbox: Sandbox) -> list[object]:
+    if not texts:
+        return []
     one = {name: (own.attribute.type, own.pieces.values().slice(0, 1)) for name, own in compiled.classes.items()}
     sandbox.load(compiled.domain.table, one or {"__one": ("INTEGER", pa.array([0]))})
-    return run(sandbox, compiled.domain.table, [(text, f"typeof(({text}\n))")])[0].to_pylist()[0]
+    found = run(sandbox, compiled.domain.table, [(text, f"typeof(({text}\n))") for text in texts])
+    return [array[0].as_py() for array in found]
 
 
 def _constants(compiled: Compiled, sandbox: Sandbox) -> Iterator[tuple[str, bool]]:

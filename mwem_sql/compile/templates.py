@@ -1,4 +1,4 @@
-"""Predicates read part by part: a text is taken apart at AND, and parts that differ in their constants only are parsed once.
+"""Predicates read part by part: a text is taken apart at OR and AND, and parts that differ in their constants only are parsed once.
 
 A workload of 100,000 predicates has some thousand parts and a few dozen shapes, and parsing is what costs. A text is taken apart
 only where that is plainly safe: words, quoted names, numbers, strings and simple operators. Anything else is parsed as it stands.
@@ -7,7 +7,7 @@ only where that is plainly safe: words, quoted names, numbers, strings and simpl
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -35,22 +35,18 @@ _MARK = re.compile(r"'mwem:(\d+)'|\b77(\d{9})\b")
 
 @dataclass(frozen=True)
 class Conjunct:
-    """A part of a text: as it was written, with marks for its constants, and the constants.
-
-    One that is not `joinable` has an OR at its top, so it is no part of a longer text.
-    """
+    """A part of a text: as it was written, with marks for its constants, and the constants."""
 
     text: str
     shape: str
     constants: tuple[str, ...]
-    joinable: bool
 
 
-def take_apart(text: str, at_and: bool = True) -> list[Conjunct] | None:
-    """The parts that AND joins at the top of a text (all of it where OR is there too), or None where it is not plain enough."""
+def take_apart(text: str) -> list[list[Conjunct]] | None:
+    """The parts that OR joins at the top of a text, each as the parts that AND joins; None where the text is not plain enough."""
     if len(text) > MAX_TEXT or _TAKEN.search(text):
         return None
-    parts: list[Conjunct] = []
+    parts: list[list[Conjunct]] = [[]]
     shape: list[str] = []
     constants: list[str] = []
     opened: list[str] = []  # what has no end yet, innermost last
@@ -68,11 +64,10 @@ def take_apart(text: str, at_and: bool = True) -> list[Conjunct] | None:
                     return None
             elif word == "and" and opened and opened[-1] == "between":
                 opened.pop()
-            elif at_and and not opened:
-                if word == "or":
-                    return take_apart(text, at_and=False)
+            elif not opened:
                 shape.append(between[done:start])
-                parts.append(Conjunct(text[begin : position + start], "".join(shape), tuple(constants), True))
+                parts[-1].append(Conjunct(text[begin : position + start], "".join(shape), tuple(constants)))
+                parts += [[]] if word == "or" else []
                 shape, constants, begin, done = [], [], position + end, end
         shape.append(between[done:])
         if constant and not gap.binds and "arguments" not in opened:
@@ -81,7 +76,8 @@ def take_apart(text: str, at_and: bool = True) -> list[Conjunct] | None:
         else:
             shape.append(constant)
         position += len(between) + len(constant)
-    return None if opened else [*parts, Conjunct(text[begin:], "".join(shape), tuple(constants), at_and)]
+    parts[-1].append(Conjunct(text[begin:], "".join(shape), tuple(constants)))
+    return None if opened else parts
 
 
 def _gaps(text: str) -> Iterator[tuple[str, str]]:
@@ -145,7 +141,9 @@ class Reader:
         self._table = table
         self._conjuncts: dict[str, tuple[Part, ...]] = {}
         self._wholes: dict[str, tuple[Part, ...]] = {}
-        self._forms: dict[str, tuple[_Form, ...] | None] = {}
+        self._forms: dict[tuple[str, bool], tuple[_Form, ...] | None] = {}
+        # Shapes as they are written, and how many conjuncts the parts of an OR have: a text is read in these ways.
+        self._ways: set[str | tuple[int, ...]] = set()
         self._parts: dict[tuple[str, Condition], Part] = {}
         # For every way in which texts were read, one text that was read so.
         self.examples: list[str] = []
@@ -168,40 +166,72 @@ class Reader:
         return found
 
     def _read(self, text: str) -> tuple[Part, ...]:
-        conjuncts = take_apart(text)
-        known = len(self._forms)
-        filled = [self._fill(conjunct) for conjunct in conjuncts or ()]
-        if not filled or None in filled:
+        disjuncts = take_apart(text) or []
+        found = self._conjunction(disjuncts[0]) if len(disjuncts) == 1 else self._disjunction(disjuncts)
+        if found is None:
             self.examples.append(text)
-            return tuple(self.part("truth", own) for own in self._parse(text))
-        if len(self._forms) > known:
+            return tuple(self.part("truth", condition) for condition in self._parse(text))
+        ways = {conjunct.shape for conjuncts in disjuncts for conjunct in conjuncts} | {tuple(map(len, disjuncts))}
+        if not ways <= self._ways:
+            self._ways |= ways
             self.examples.append(text)
-        return tuple(part for parts in filled for part in parts or ())
+        return found
 
-    def _fill(self, conjunct: Conjunct) -> tuple[Part, ...] | None:
-        """The parts of a conjunct, by its shape; None if that is refused or loses a constant."""
-        if conjunct.joinable and conjunct.text in self._conjuncts:
-            return self._conjuncts[conjunct.text]
-        if conjunct.shape not in self._forms:
-            self._forms[conjunct.shape] = self._form(conjunct.shape, len(conjunct.constants))
-        forms = self._forms[conjunct.shape]
-        if forms is None:
-            return None
-        filled = tuple(self.part("truth", form.fill(conjunct.constants)) for form in forms)
-        if conjunct.joinable:
-            self._conjuncts[conjunct.text] = filled
-        return filled
+    def _conjunction(self, conjuncts: Sequence[Conjunct]) -> tuple[Part, ...] | None:
+        """The parts of all conjuncts; None if a shape is refused or loses a constant."""
+        out: tuple[Part, ...] = ()
+        for conjunct in conjuncts:
+            parts = self._conjuncts.get(conjunct.text)
+            if parts is None:
+                filled = self._fill(conjunct, at_and=True)
+                if filled is None:
+                    return None
+                parts = self._conjuncts[conjunct.text] = tuple([self.part("truth", each) for each in filled])
+            out += parts
+        return out
 
-    def _form(self, shape: str, places: int) -> tuple[_Form, ...] | None:
+    def _disjunction(self, disjuncts: Sequence[Sequence[Conjunct]]) -> tuple[Part, ...] | None:
+        """One part, an OR of several; None if two neighbours are about one column, because they are one leaf then."""
+        either: Condition | None = None
+        for conjuncts in disjuncts:
+            both: Condition | None = None
+            for conjunct in conjuncts:
+                filled = self._fill(conjunct, at_and=False)
+                both = None if filled is None else _joined("and", both, filled[0])
+                if both is None:
+                    return None
+            assert both is not None
+            either = _joined("or", either, both)
+            if either is None:
+                return None
+        return None if either is None else (self.part("truth", either),)
+
+    def _fill(self, conjunct: Conjunct, *, at_and: bool) -> list[Condition] | None:
+        """The conditions of a conjunct by its shape: taken apart at the AND inside its brackets, or as one; None if that is not possible."""
+        key = conjunct.shape.strip(), at_and
+        if key not in self._forms:
+            self._forms[key] = self._form(*key, len(conjunct.constants))
+        forms = self._forms[key]
+        return None if forms is None else [form.fill(conjunct.constants) for form in forms]
+
+    def _form(self, shape: str, at_and: bool, places: int) -> tuple[_Form, ...] | None:
         try:
-            forms = tuple(map(_Form, self._parse(shape)))
+            forms = tuple(map(_Form, self._parse(shape, at_and=at_and)))
         except PredicateError:
             return None  # the text itself will be refused, in its own words
         return forms if sorted(slot for form in forms for slot in form.slots) == list(range(places)) else None
 
-    def _parse(self, text: str) -> Iterator[Condition]:
+    def _parse(self, text: str, *, at_and: bool = True) -> Iterator[Condition]:
         tree = predicate.parse(text, self._columns, "predicate", self._table)
-        return map(conditions.condition, conditions.conjuncts(tree))
+        return map(conditions.condition, conditions.conjuncts(tree) if at_and else [tree])
+
+
+def _joined(connective: str, one: Condition | None, other: Condition) -> Condition | None:
+    """Two conditions as one, as `conditions.condition` has it; None if they are about one column, or about none."""
+    if one is None:
+        return other
+    joined = Compound(connective, (one, other))
+    return joined if len(joined.columns) > 1 else None
 
 
 class _Form:

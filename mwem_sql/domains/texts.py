@@ -10,10 +10,7 @@ from sqlglot import exp
 
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.errors import OptionError, refuse
-
-
-def quoted_column(name: str) -> str:
-    return exp.column(name, quoted=True).sql("duckdb")
+from mwem_sql.language.dialect import quoted
 
 
 def is_binary(attribute: Attribute) -> bool:
@@ -36,7 +33,7 @@ def random_ranges(attribute: Attribute, count: int, generator: np.random.Generat
     else:
         ends = generator.uniform(attribute.low, attribute.high, (count, 2))
     ends.sort(axis=1)
-    column = quoted_column(attribute.name)
+    column = quoted(attribute.name)
     quote = "" if scale.family in {"integer", "decimal", "real"} else "'"
     return [
         f"{column} BETWEEN {quote}{scale.text(low)}{quote} AND {quote}{scale.text(high)}{quote}"
@@ -48,4 +45,4 @@ def sign(attribute: Attribute) -> str:
     """SQL that is 1 on the first of two values and -1 on the second."""
     first = attribute.values[0] if attribute.values is not None else attribute.text(attribute.low or 0)
     literal = exp.Literal.string(first).sql("duckdb")
-    return f"CASE WHEN {quoted_column(attribute.name)} = {literal} THEN 1 ELSE -1 END"
+    return f"CASE WHEN {quoted(attribute.name)} = {literal} THEN 1 ELSE -1 END"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -135,8 +136,14 @@ def text_of(query: Query) -> Text:
     """What a query asks, as it was written: it is the same question if it is the same text."""
     group_by = None
     if query.group_by is not None:
-        group_by = json.dumps(list(query.group_by) if query.verbatim else query.group_by[0])
+        group_by = f"[{', '.join(map(_json, query.group_by))}]" if query.verbatim else _json(query.group_by[0])
     return query.predicate, query.measure, group_by
+
+
+@lru_cache(maxsize=10_000)
+def _json(name: str) -> str:
+    """A workload names the same columns in many rows."""
+    return json.dumps(name)
 
 
 def _asked(query: Query) -> Text:

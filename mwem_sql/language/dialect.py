@@ -58,6 +58,11 @@ def fold(name: str) -> str:
     return name.encode().lower().decode()
 
 
+def quoted(name: str) -> str:
+    """An identifier in double quotes."""
+    return '"' + name.replace('"', '""') + '"'
+
+
 def name(text: str) -> str:
     """An identifier as it can be pasted: in double quotes where it would not be read as one, or as another."""
     try:
@@ -65,7 +70,7 @@ def name(text: str) -> str:
     except SqlglotError:
         tree = ()
     is_plain = len(tree) == 1 and isinstance(tree[0], exp.Column) and tree[0].sql(DIALECT) == text
-    return text if is_plain else exp.to_identifier(text, quoted=True).sql(DIALECT)
+    return text if is_plain else quoted(text)
 
 
 def function_name(node: exp.Func) -> str:

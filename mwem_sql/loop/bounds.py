@@ -8,6 +8,7 @@ grows by as much as the state's answer moves, and the smallest over all rounds c
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Final
 
@@ -20,7 +21,6 @@ from mwem_sql.kernel.split import Split
 from mwem_sql.kernel.tails import Spread, half_widths
 from mwem_sql.loop.candidates import Offered
 from mwem_sql.loop.problem import Problem
-from mwem_sql.model.grouped import Grouped
 
 BETA: Final = 0.004
 """The chance that any of the bounds of a release fails. Smaller: they are wider by its logarithm."""
@@ -74,15 +74,13 @@ class Bounds:
         self._bounds[self._open] = np.minimum(self._bounds[self._open], np.maximum(found, 0))
         self._bounds[number] = min(self._bounds[number], error + distance.size / 2)
 
-    def final(self, state: Grouped) -> Floats | None:
-        """The bounds of the finished state, in parts of the queries' own; None if there are none."""
+    def final(self, answers: Callable[[], tuple[Integers, Sequence[Floats]]]) -> Floats | None:
+        """The bounds of a state with these answers, in parts of the queries' own; None if there are none."""
         if not self._is_kept:
             return None
-        known = np.flatnonzero(np.isfinite(self._bounds))
-        if len(known):
-            answers = state.answers([self._problem.queries[number].shares for number in known.tolist()])
-            scaled = [own * limit for own, limit in zip(answers, self._limits[known].tolist(), strict=True)]
-            self._move(known, np.concatenate(scaled))
+        if np.isfinite(self._bounds).any():
+            numbers, vectors = answers()
+            self._move(numbers, np.concatenate([np.asarray(vector).reshape(-1) for vector in vectors]))
         return self._bounds / self._limits
 
     def _move(self, numbers: Integers, answers: Floats) -> None:

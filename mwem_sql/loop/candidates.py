@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mwem_sql.algebra.arrays import Floats
+from mwem_sql.algebra.arrays import Floats, Integers
 from mwem_sql.kernel.scales import noise_scale, selection_scale
 from mwem_sql.kernel.split import Split
 from mwem_sql.loop.alike import Asked
@@ -22,6 +22,7 @@ from mwem_sql.loop.approximations import Approximations
 from mwem_sql.loop.limits import Limits
 from mwem_sql.loop.problem import Problem, is_total
 from mwem_sql.model.adaptive import Adaptive
+from mwem_sql.model.grouped import Grouped
 
 STEP_SHARE = 100
 """Beside the cells of its own query a round may add at most this many even shares of the room over all rounds and attributes: entangled models of
@@ -48,7 +49,7 @@ class Candidates:
         step = STEP_SHARE * problem.max_cells // (split.rounds * max(1, len(sizes)))
         lag = LAG * selection_scale(split.select, problem.sensitivity, split.kind).scale
         self._weights = problem.weights
-        asked = Asked(problem.queries, sizes)
+        self._asked = asked = Asked(problem.queries, sizes)
         self._limits = Limits(asked, problem.max_cells, step)
         self._approximations = Approximations(asked, lag)
         self.penalties = Penalties(problem, split, asked)
@@ -72,6 +73,13 @@ class Candidates:
         news, answers = self._approximations.news(state, everything=self._outdated)
         self._outdated = False
         return Offered(is_open, answers, self.penalties.noise[news + 1], self._weights[news], news + 1)
+
+    def answers(self, state: Grouped) -> tuple[Integers, Sequence[Floats]]:
+        """The answers of a finished state to all queries: their numbers, from 0, and vectors that hold the answers one after the other."""
+        if isinstance(state, Adaptive):
+            return Approximations(self._asked).news(state)
+        scaled = zip(state.answers([query.shares for query in self._asked.queries]), self._asked.bounds, strict=True)
+        return np.arange(len(self._asked.queries)), [answer * bound for answer, bound in scaled]
 
     def note(self, q: int, share: Fraction) -> None:
         """A query was measured with a share."""

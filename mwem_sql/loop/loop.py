@@ -96,7 +96,7 @@ def _rounds(kernel: Kernel, problem: Problem, split: Split, progress: Progress) 
         A.finish()
     # Output: the average of A_0 .. A_{T-1}, or the last A.
     state = _average(iterates, A, m) if problem.average else A
-    return Outcome(state, m.total(), tuple(m.steps), bounds=bounds.final(state))
+    return Outcome(state, m.total(), tuple(m.steps), bounds=bounds.final(lambda: candidates.answers(state)))
 
 
 def _start(problem: Problem, split: Split, pace: Pace, candidates: Candidates, m: Measured) -> Adaptive:

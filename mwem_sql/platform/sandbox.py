@@ -76,7 +76,7 @@ class Sandbox:
             self._con.close()
             return
         for table in self._rows:
-            self._con.execute(f"DROP TABLE {exp.to_identifier(table, quoted=True).sql('duckdb')}")
+            self._con.execute(f"DROP TABLE {dialect.quoted(table)}")
         kept.append(self._con)
 
     def row(self, expressions: Sequence[exp.Expr | str]) -> list[object]:
@@ -117,7 +117,7 @@ class Sandbox:
     def evaluate(self, table: str, expressions: Sequence[str]) -> list[pa.ChunkedArray]:
         """SQL expressions over every row of a loaded table, in its order."""
         out: list[pa.ChunkedArray] = []
-        source = exp.to_identifier(table, quoted=True).sql("duckdb")
+        source = dialect.quoted(table)
         rows = self._rows[table]
         for batch in batches(expressions, len, _MOST_TEXT):
             made = _bounded(batch, self._longest[table], rows)

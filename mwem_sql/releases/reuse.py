@@ -22,7 +22,7 @@ from mwem_sql.accounting.ledger import Ledger
 from mwem_sql.boundary import files, relations, sources
 from mwem_sql.boundary.public import check_public, domain_table
 from mwem_sql.errors import RELEASE, BudgetError, OutputError, TableError, refuse
-from mwem_sql.language.dialect import fold
+from mwem_sql.language.dialect import fold, quoted
 from mwem_sql.platform import catalog
 from mwem_sql.platform.catalog import Name, Place, is_read_only
 from mwem_sql.platform.garbage import uncollected
@@ -39,7 +39,7 @@ def names(con: duckdb.DuckDBPyConnection, session: Session, request: Request) ->
     elsewhere = sources.named(con, request.table)
     if elsewhere is not None:
         foreign = elsewhere[0].name(elsewhere[1])
-        output = request.output or exp.to_identifier(f"{foreign.table}_synthetic", quoted=True).sql("duckdb")
+        output = request.output or quoted(f"{foreign.table}_synthetic")
         return foreign, store.output_name(con, output, here.beside(f"{foreign.table}_synthetic"), RELEASE)
     relation = catalog.find(con, request.table, session.place)
     private = relation[0] if relation else _file_name(request.table, session.place)

@@ -92,3 +92,9 @@ def test_many_answers_are_those_of_each() -> None:
     assert len(found) == 200
     assert min(answer for _, answer in found) >= 0
     np.testing.assert_allclose(few, [answer for _, answer in found[::20]], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("large", [2**52, 2**53, 2**53 + 1, 2**60])
+def test_counts_that_float64_does_not_have_stay_exact(large: int) -> None:
+    query = LinearQuery((Block(("a",), np.array([0, 0, -1], np.int32), 1),))
+    assert answer_all([query], np.array([large, 1, 0]))[0].tolist() == [large + 1]

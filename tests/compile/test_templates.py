@@ -161,11 +161,9 @@ def test_what_was_read_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> N
         reader.read(f"city = 'y{k}' AND age > {k}")
     assert sorted(parsed) == sorted(
         [
-            "age > 77000000000 ",
-            " hours BETWEEN 77000000000 AND 77000000001 ",
-            " city = 'mwem:0'",
-            "city = 'mwem:0' ",
-            " age > 77000000000",
+            "age > 77000000000",
+            "hours BETWEEN 77000000000 AND 77000000001",
+            "city = 'mwem:0'",
         ]
     )
 
@@ -174,8 +172,8 @@ def test_one_shape_for_all_constants() -> None:
     found = [
         take_apart(f"age > {number} AND city = '{city}'") or [] for number, city in [(1, "a"), (22, "it''s"), (3.5, "")]
     ]
-    assert {tuple(part.shape for part in parts) for parts in found} == {("age > 77000000000 ", " city = 'mwem:0'")}
-    assert [[part.constants for part in parts] for parts in found] == [
+    assert {tuple(part.shape for part in parts) for (parts,) in found} == {("age > 77000000000 ", " city = 'mwem:0'")}
+    assert [[part.constants for part in parts] for (parts,) in found] == [
         [("1",), ("'a'",)],
         [("22",), ("'it''s'",)],
         [("3.5",), ("''",)],
@@ -207,7 +205,20 @@ def test_odd_texts_are_not_taken_apart(text: str) -> None:
 def test_constants_that_belong_to_something_stay() -> None:
     found = take_apart("round(age, 2) > 3 AND age::DECIMAL(9,2) = 1 AND hours > INTERVAL 5 day")
     assert found is not None
-    assert [part.constants for part in found] == [("3",), ("1",), ()]
+    assert [part.constants for (parts,) in [found] for part in parts] == [("3",), ("1",), ()]
+
+
+def test_one_shape_for_every_part_that_or_joins(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed = []
+    parse = predicate.parse
+    monkeypatch.setattr(predicate, "parse", lambda text, *rest: parsed.append(text) or parse(text, *rest))
+    reader = Reader(COLUMNS, "t")
+    for k in range(50):
+        reader.read(f"age > {k} OR city = 'x{k}' AND hours < {k}")
+        reader.read(f"city = 'y{k}' OR age > {k}")
+    assert sorted(parsed) == ["age > 77000000000", "city = 'mwem:0'", "hours < 77000000000"]
+    # One text for each new shape as it is written, and for each nesting of AND in OR.
+    assert reader.examples == ["age > 0 OR city = 'x0' AND hours < 0", "city = 'y0' OR age > 0"]
 
 
 def test_a_refusal_quotes_the_text_and_not_its_shape() -> None:
