@@ -41,8 +41,8 @@ def answer_all(queries: Sequence[LinearQuery], marginal: Array, *, prefix_sums: 
         if number not in out and query.blocks and all(block.size == 1 for block in query.blocks) and query.bound < most:
             alike.setdefault(tuple([block.attributes for block in query.blocks]), []).append(number)
     for numbers in alike.values():
-        found = _multiplied([queries[number].blocks for number in numbers], marginal)
-        out.update(zip(numbers, np.rint(found).astype(np.int64) if is_whole else found, strict=True))
+        products = _multiplied([queries[number].blocks for number in numbers], marginal)
+        out.update(zip(numbers, np.rint(products).astype(np.int64) if is_whole else products, strict=True))
     return [out[number] if number in out else query.answer(marginal) for number, query in enumerate(queries)]
 
 
