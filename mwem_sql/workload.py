@@ -7,12 +7,12 @@ import json
 import logging
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -34,22 +34,40 @@ _HALF = re.compile("[\ud800-\udfff]")
 _UNREADABLE = "a NUL or half of a surrogate pair in it"
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class _Row(NamedTuple):
+    predicate: str | None
+    measure: str | None
+    group_by: tuple[str, ...] | None
+    verbatim: bool
+    name: str | None
+    weight: float
+    always: bool
+
+
+class Query(_Row):
     """One row of a workload: `SELECT group_by, SUM(measure) FROM t WHERE predicate GROUP BY group_by`.
 
     `group_by` holds column names where `verbatim`, otherwise one text with SQL expressions. What is asked for `always` is measured in any case.
+    Its parts are checked, unless `_make` makes it of parts that were.
     """
 
-    predicate: str | None = None
-    measure: str | None = None
-    group_by: tuple[str, ...] | None = None
-    verbatim: bool = True
-    name: str | None = None
-    weight: float = 1.0
-    always: bool = False
+    __slots__ = ()
 
-    def __post_init__(self) -> None:
+    def __new__(  # noqa: PLR0917, PYI034  as users write it: Query("age > 40")
+        cls,
+        predicate: str | None = None,
+        measure: str | None = None,
+        group_by: tuple[str, ...] | None = None,
+        verbatim: bool = True,
+        name: str | None = None,
+        weight: float = 1.0,
+        always: bool = False,
+    ) -> Query:
+        query = super().__new__(cls, predicate, measure, group_by, verbatim, name, weight, always)
+        query._check()
+        return query
+
+    def _check(self) -> None:
         for part in ("predicate", "measure", "name"):
             value = getattr(self, part)
             if value is not None and not isinstance(value, str):
@@ -136,7 +154,20 @@ class Workload:
     @uncollected()
     def from_rows(cls, rows: Iterable[Mapping[str, Any]]) -> Workload:
         """From mappings of column names to values, as a workload table has them."""
-        return cls(tuple(_query(number, row) for number, row in enumerate(rows, start=1)))
+        listed = list(rows)
+        names = tuple(listed[0]) if listed else ()
+        if all(tuple(row) == names for row in listed):
+            return cls._from_columns({name: [row[name] for row in listed] for name in names}, len(listed))
+        return cls(tuple(_query(number, row) for number, row in enumerate(listed, start=1)))
+
+    @classmethod
+    def _from_columns(cls, columns: Mapping[str, Sequence[Any]], count: int) -> Workload:
+        """Rows are checked by their distinct values; one by one only if something is wrong, to say in which row."""
+        checked = _checked(columns, count)
+        if checked is None:
+            rows = ({name: values[row] for name, values in columns.items()} for row in range(count))
+            return cls(tuple(_query(number, row) for number, row in enumerate(rows, start=1)))
+        return cls(tuple(map(Query._make, zip(*checked, strict=True))))
 
     @classmethod
     @uncollected()
@@ -146,7 +177,13 @@ class Workload:
 
     @classmethod
     def from_arrow(cls, table: pa.Table) -> Workload:
-        return cls.from_rows(table.to_pylist())
+        columns = {
+            name: _tuples(column) if pa.types.is_list(column.type) else column.to_pylist()
+            for name, column in zip(table.column_names, table.columns, strict=True)
+        }
+        if len(columns) < table.num_columns:  # two columns of one name
+            return cls.from_rows(table.to_pylist())
+        return cls._from_columns(columns, table.num_rows)
 
     @classmethod
     def from_predicates(cls, predicates: Iterable[str], *, always: bool = False) -> Workload:
@@ -242,6 +279,63 @@ def _is_readable(text: str) -> bool:
     return "\0" not in text and (text.isascii() or not _HALF.search(text))
 
 
+def _tuples(column: pa.ChunkedArray) -> list[tuple[Any, ...] | None]:
+    """The lists of a column."""
+    out: list[tuple[Any, ...] | None] = []
+    for chunk in column.chunks:
+        values, ends = chunk.values.to_pylist(), chunk.offsets.to_pylist()
+        lists = [tuple(values[begin:end]) for begin, end in itertools.pairwise(ends)]
+        out += [own if is_list else None for own, is_list in zip(lists, chunk.is_valid().to_pylist(), strict=True)]
+    return out
+
+
+def _checked(columns: Mapping[str, Sequence[Any]], count: int) -> tuple[Sequence[Any], ...] | None:
+    """The columns of queries from those of a workload table; None if a row has to be refused."""
+    spelled = _spelled(tuple(columns))
+    given = {name: columns[spelled[name]] for name in COLUMNS if name in spelled}
+    nothing = [None] * count
+    lists = [tuple(value) if isinstance(value, list) else value for value in given.get("group_by", nothing)]
+    try:
+        texts = [_distinct(given.get(name, nothing), _text) for name in ("predicate", "measure", "name")]
+        groups = _distinct(lists, _group)
+        weights = _distinct(given.get("weight", nothing), lambda weight: Query("true", weight=_weight(weight)).weight)
+        always = _distinct(
+            given.get("always", nothing), lambda flag: Query("true", always=False if flag is None else flag).always
+        )
+    except (TypeError, WorkloadError):
+        return None
+    predicates, measures, names = texts
+    bare_texts = _distinct(predicates, lambda text: None if text is None else bare(text))
+    if (None, None, (None, True)) in set(zip(bare_texts, measures, groups, strict=True)):
+        return None
+    tuples, verbatim = [own for own, _ in groups], [flag for _, flag in groups]
+    return bare_texts, measures, tuples, verbatim, names, weights, always
+
+
+def _distinct(values: Sequence[Any], made: Callable[[Any], Any]) -> list[Any]:
+    """What is made of each value, once for equal ones."""
+    found = {(type(value), value): None for value in values}
+    found = {key: made(key[1]) for key in found}
+    return [found[type(value), value] for value in values]
+
+
+def _text(text: object) -> str | None:
+    return None if text is None else Query("true", name=text).name  # type: ignore[arg-type]
+
+
+def _group(given: object) -> tuple[tuple[str, ...] | None, bool]:
+    """A group_by as a query has it, and whether it lists names."""
+    if isinstance(given, str):
+        listed = read_list(given)
+        given = given if not listed else tuple(listed)
+    names = None if given is None else (given,) if isinstance(given, str) else given
+    return Query("true", group_by=names).group_by, not isinstance(given, str)  # type: ignore[arg-type]
+
+
+def _weight(weight: Any) -> Any:
+    return 1.0 if weight is None else float(weight) if isinstance(weight, Decimal) else weight
+
+
 def _query(number: int, row: Mapping[str, Any]) -> Query:
     spelled = _spelled(tuple(row))
     written, measure, group_by, name, weight, always = (row.get(spelled.get(column, column)) for column in COLUMNS)
@@ -258,7 +352,7 @@ def _query(number: int, row: Mapping[str, Any]) -> Query:
             text, measure,
             (group_by,) if isinstance(group_by, str) else None if group_by is None else tuple(group_by),
             not isinstance(group_by, str), name,
-            1.0 if weight is None else float(weight) if isinstance(weight, Decimal) else weight,
+            _weight(weight),
             False if always is None else always,
         )  # fmt: skip
     except WorkloadError as error:

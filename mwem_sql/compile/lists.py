@@ -6,7 +6,6 @@ An item that is a column's name is that column, whatever it looks like; any othe
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import PredicateError, WorkloadError, did_you_mean, literal, refuse
@@ -30,7 +29,7 @@ def _is_names(domain: Domain, query: Query) -> bool:
 
 def _as_text(domain: Domain, query: Query) -> Query:
     texts = [_item(domain, item) for item in query.group_by or ()]
-    return replace(query, group_by=(", ".join(texts),), verbatim=False, name=query.label)
+    return query._replace(group_by=(", ".join(texts),), verbatim=False, name=query.label)
 
 
 def _item(domain: Domain, item: str) -> str:

@@ -7,7 +7,6 @@ leaves on them; group pieces into classes; build each query's blocks; merge clas
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import chain, pairwise
 
 import numpy as np
@@ -112,7 +111,7 @@ def _build(
         query, parts = queries[row], parsed[row]
         found = settler.settle(row + 1, query, parts, builder.draft(query, parts))
         if row in counts:
-            counted = replace(query, name=f"count of {query.label}")
+            counted = query._replace(name=f"count of {query.label}")
             found = found._replace(over=settler.settle(row + 1, counted, parts, counts[row]))
         if row in reaches:
             found = found._replace(reach=settler.settle(row + 1, query, parts, reaches[row]).linear)

@@ -28,8 +28,8 @@ def in_short(asked: Mapping[str, Any]) -> str:
     short = dict(asked)
     if "seed" in short:
         short["seed"] = "given"
-    queries = [_hash(query) for query in short["workload"]]
-    short["workload"] = queries if len(queries) <= MOST_QUERIES else [_hash(short["workload"])]
+    queries = short["workload"]
+    short["workload"] = list(map(_hash, queries)) if len(queries) <= MOST_QUERIES else [_hash(queries)]
     short["table"] = _hash(short["table"])  # it may be the path of a private file
     short["declared"] = None if short["declared"] is None else _hash(short["declared"])
     return json.dumps(short, sort_keys=True)

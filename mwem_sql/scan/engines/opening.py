@@ -60,7 +60,7 @@ def open_engine(source: object, timeout: float | None) -> Engine:
 
 def _module(name: str) -> ModuleType:
     try:
-        return import_module(f"mwem_sql.private.engines.{name}")
+        return import_module(f"mwem_sql.scan.engines.{name}")
     except ImportError:
         raise refuse(
             OptionError,
