@@ -21,7 +21,8 @@ from mwem_sql.kernel.split import Split
 from mwem_sql.kernel.tails import Spread, half_widths
 from mwem_sql.loop.candidates import Offered
 from mwem_sql.loop.problem import Problem
-from mwem_sql.model.grouped import Grouped
+from mwem_sql.model.mixture import Mixture
+from mwem_sql.model.state import State
 
 BETA: Final = 0.004
 """The chance that any of the bounds of a release fails. Smaller: they are wider by its logarithm."""
@@ -75,7 +76,7 @@ class Bounds:
         self._bounds[self._open] = np.minimum(self._bounds[self._open], np.maximum(found, 0))
         self._bounds[number] = min(self._bounds[number], error + distance.size / 2)
 
-    def final(self, state: Grouped) -> Floats | None:
+    def final(self, state: State | Mixture) -> Floats | None:
         """The bounds of the finished state, in parts of the queries' own; None if there are none."""
         if not self._is_kept:
             return None

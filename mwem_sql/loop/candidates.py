@@ -21,7 +21,7 @@ from mwem_sql.loop.alike import Asked
 from mwem_sql.loop.approximations import Approximations
 from mwem_sql.loop.limits import Limits
 from mwem_sql.loop.problem import Problem, is_total
-from mwem_sql.model.adaptive import Adaptive
+from mwem_sql.model.state import State
 
 STEP_SHARE = 100
 """Beside the cells of its own query a round may add at most this many even shares of the room over all rounds and attributes: entangled models of
@@ -61,7 +61,7 @@ class Candidates:
         self._others = len(problem.kernel_queries()) - len(self._known)
         self._outdated = True
 
-    def offer(self, state: Adaptive, measure: Fraction) -> Offered | None:
+    def offer(self, state: State, measure: Fraction) -> Offered | None:
         """What a round that measures with this share may select; None if there is nothing."""
         self._outdated |= self.penalties.change_to(measure)
         is_open = np.zeros(len(self._known) + self._others, dtype=np.bool_)
