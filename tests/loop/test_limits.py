@@ -36,7 +36,12 @@ def test_what_is_offered_fits(seed: int, measured: int, few: int, limit: int, da
         patch.setattr(module, "FEW", few)
         for _ in range(measured):
             offered = limits.fitting(state)
-            cells = np.array([state.cells_with({name: shape[name] for name in query.attributes}) for query in asked])
+            cells = np.array(
+                [
+                    state.cells_with(query.attributes, {name: shape[name] for name in query.attributes})
+                    for query in asked
+                ]
+            )
             own = np.array([query.cells for query in asked])
             exact = (cells <= limit) & (cells - state.cells <= (limit if step is None else step) + own)
             cliques = [set(table.names) - state.grids.coarse for table in state.tables]
