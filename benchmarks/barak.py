@@ -13,8 +13,8 @@ import listing
 import numpy as np
 
 from mwem_sql.algebra.linear import Block, LinearQuery
+from mwem_sql.model.fit import Fit, Target
 from mwem_sql.model.state import State
-from mwem_sql.model.targets import Target
 
 
 def parities(attributes: int, order: int) -> np.ndarray:
@@ -45,6 +45,7 @@ def released_with_our_fit(
         for own, value in zip(sets, measured, strict=True)
     ]
     state = State.uniform({name: np.ones(2) for name in names}, float(histogram.sum()))
-    state.fit(targets)
-    state.finish()
+    fit = Fit(state)
+    fit.fit(targets)
+    fit.finish()
     return state.marginal(names)

@@ -18,8 +18,8 @@ from results import Case, Results
 
 from mwem_sql import Release, Workload
 from mwem_sql.loop.strategy import whole_domain
+from mwem_sql.model.fit import Fit, Target
 from mwem_sql.model.state import State
-from mwem_sql.model.targets import Target
 
 PAPER = {"average": 13.21, "maximum": 138.71}
 ROUNDS = 10
@@ -137,13 +137,14 @@ def cuboid_errors(difference: np.ndarray) -> tuple[float, float]:
 def _by_round(table: tables.Table, made: Release) -> Iterator[np.ndarray]:
     """The weights before the first round and after each. A measured marginal is named by its attributes; n is public."""
     state = State.uniform({name: np.ones(size) for name, size in table.sizes.items()}, table.rows)
+    fit = Fit(state)
     steps = made.measurements.to_pylist()
     targets = [_target(table, step) for step in steps]
     first = next(number for number, step in enumerate(steps) if step["purpose"] == "round")
     for number in range(first, len(steps) + 1):
-        state.fit(targets[:number])
+        fit.fit(targets[:number])
         if number == len(steps):
-            state.finish()
+            fit.finish()
         yield state.marginal(tuple(table.sizes))
 
 

@@ -39,7 +39,7 @@ import numpy as np
 import sqlglot
 
 import mwem_sql
-from mwem_sql.algebra.marginals import marginals
+from mwem_sql.algebra.table import Table
 from mwem_sql.compile.pipeline import compile_workload
 from mwem_sql.domains.domain import Domain
 from mwem_sql.platform.catalog import Name
@@ -341,7 +341,7 @@ def all_sums(histogram: np.ndarray) -> None:
     """The cuboids from one histogram, by the same roll-ups as ours: what is compared is how the histogram is made."""
     names = tuple(map(str, range(histogram.ndim)))
     wanted = [kept for size in (1, 2, 3) for kept in itertools.combinations(names, size)]
-    marginals(histogram.reshape(-1), names, histogram.shape, wanted)
+    Table(tuple(names), histogram).projections(wanted)
 
 
 def random_predicates(con: duckdb.DuckDBPyConnection, table: str, count: int) -> list[str]:

@@ -25,8 +25,8 @@ from mwem_sql.loop.loop import mwem
 from mwem_sql.loop.problem import Outcome, Problem
 from mwem_sql.loop.regimes import FIRST_SHARE
 from mwem_sql.loop.strategy import First, whole_domain
-from mwem_sql.model.grouped import Grouped
 from mwem_sql.model.mixture import Mixture
+from mwem_sql.model.state import State
 
 Integers = NDArray[np.int64]
 
@@ -109,10 +109,9 @@ def run(
     return outcome, accountant
 
 
-def iterates(outcome: Outcome) -> list[Grouped]:
+def iterates(outcome: Outcome) -> list[State]:
     """The states that an average is of; or the one that there is."""
-    inner = outcome.state.state
-    return [Grouped(state, outcome.state.grids) for state in (inner.states if isinstance(inner, Mixture) else [inner])]
+    return list(outcome.state.states) if isinstance(outcome.state, Mixture) else [outcome.state]
 
 
 def asked(outcome: Outcome, *purposes: str) -> list[int]:

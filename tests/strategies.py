@@ -10,10 +10,9 @@ import numpy.typing as npt
 from hypothesis import strategies as st
 
 from mwem_sql.algebra.linear import Block, LinearQuery
-from mwem_sql.model.grouped import Grouped
+from mwem_sql.model.fit import Fit, Target
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
-from mwem_sql.model.targets import Target
 
 Floats = npt.NDArray[np.float64]
 
@@ -21,7 +20,7 @@ seeds = st.integers(0, 2**32 - 1)
 totals = st.sampled_from([1.0, 10.0, 1234.5, 3e6])
 
 
-def dense(state: State | Mixture | Grouped) -> Floats:
+def dense(state: State | Mixture) -> Floats:
     return state.marginal(state.attributes).ravel()
 
 
@@ -98,7 +97,7 @@ def tree_of(shape: Mapping[str, int], sets: Sequence[Sequence[str]], seed: int, 
             tuple(Block((name,), np.arange(shape[name], dtype=np.int32), shape[name]) for name in names)
         )
         targets.append(Target(query, total * generator.dirichlet(np.full(query.cells, 0.5)), 1.0))
-    state.fit(targets)
+    Fit(state).fit(targets)
     return state
 
 

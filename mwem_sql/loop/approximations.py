@@ -12,8 +12,8 @@ import numpy as np
 
 from mwem_sql.algebra.arrays import Flags, Floats, Integers
 from mwem_sql.loop.alike import Alike, Asked
-from mwem_sql.model.adaptive import Adaptive
-from mwem_sql.model.three_way import three_way
+from mwem_sql.model.marginals import three_way
+from mwem_sql.model.state import State
 from mwem_sql.model.tree import Tree
 from mwem_sql.model.two_way import TwoWay
 
@@ -40,10 +40,10 @@ class Approximations:
             self._pairs = TwoWay(sizes, {asked.names[place] for place in plain})
         self._answers: dict[int, Floats] = {}
         self._total = 0.0
-        self._regridded = 0
+        self._splits = 0
         self._seen = 0
 
-    def news(self, state: Adaptive, *, everything: bool = False) -> tuple[Integers, list[Floats]]:
+    def news(self, state: State, *, everything: bool = False) -> tuple[Integers, list[Floats]]:
         """The queries whose answers are not what they were, or `everything`; and vectors that hold their answers one after the other.
 
         They are on loan: the next call writes to them.
@@ -72,12 +72,12 @@ class Approximations:
                     answers.append(self._products(group, part, products) * state.total)
         return np.concatenate(numbers), answers
 
-    def _changed(self, state: Adaptive) -> Flags:
+    def _changed(self, state: State) -> Flags:
         """Pairs of attributes whose joint distribution is not what it was; on the diagonal, attributes."""
         if self._pairs is not None:
-            for name in state.regridded[self._regridded :]:
+            for name in state.grids.splits[self._splits :]:
                 self._pairs.regrid(name, state.grids[name])
-            self._regridded = len(state.regridded)
+            self._splits = len(state.grids.splits)
             return self._pairs.refresh(state.trees, self._lag / state.total)
         changed = np.zeros((len(self._asked.index), len(self._asked.index)), dtype=np.bool_)
         seen = self._seen
@@ -89,7 +89,7 @@ class Approximations:
         return changed
 
     def _parts(
-        self, state: Adaptive, group: Alike, where: Integers
+        self, state: State, group: Alike, where: Integers
     ) -> Iterator[tuple[Integers, list[tuple[int, ...]] | Tree | None]]:
         """Some queries of a group, by how they are products of one- and two-way marginals; if they are not, with their tree, or None."""
         if not len(where):
@@ -121,10 +121,10 @@ class Approximations:
             else:
                 for number in np.unique(owners[alike, 0]).tolist():
                     tree = state.trees[number]
-                    is_whole = state.coarse.isdisjoint(tree.attributes)
+                    is_whole = state.grids.coarse.isdisjoint(tree.attributes)
                     yield where[alike & (owners[:, 0] == number)], tree if is_whole else None
 
-    def _from_state(self, state: Adaptive, group: Alike, where: Integers, stale: Integers) -> list[Floats]:
+    def _from_state(self, state: State, group: Alike, where: Integers, stale: Integers) -> list[Floats]:
         """Answers that only the state can give; those that are not stale are remembered."""
         numbers = group.numbers[where].tolist()
         old = set(group.numbers[stale].tolist())

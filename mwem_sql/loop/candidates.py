@@ -21,8 +21,8 @@ from mwem_sql.loop.alike import Asked
 from mwem_sql.loop.approximations import Approximations
 from mwem_sql.loop.limits import Limits
 from mwem_sql.loop.problem import Problem, is_total
-from mwem_sql.model.adaptive import Adaptive
-from mwem_sql.model.grouped import Grouped
+from mwem_sql.model.mixture import Mixture
+from mwem_sql.model.state import State
 
 STEP_SHARE = 100
 """Beside the cells of its own query a round may add at most this many even shares of the room over all rounds and attributes: entangled models of
@@ -62,7 +62,7 @@ class Candidates:
         self._others = len(problem.kernel_queries) - len(self._known)
         self._outdated = True
 
-    def offer(self, state: Adaptive, measure: Fraction) -> Offered | None:
+    def offer(self, state: State, measure: Fraction) -> Offered | None:
         """What a round that measures with this share may select; None if there is nothing."""
         self._outdated |= self.penalties.change_to(measure)
         is_open = np.zeros(len(self._known) + self._others, dtype=np.bool_)
@@ -74,9 +74,9 @@ class Candidates:
         self._outdated = False
         return Offered(is_open, answers, self.penalties.noise[news + 1], self._weights[news], news + 1)
 
-    def answers(self, state: Grouped) -> tuple[Integers, Sequence[Floats]]:
+    def answers(self, state: State | Mixture) -> tuple[Integers, Sequence[Floats]]:
         """The answers of a finished state to all queries: their numbers, from 0, and vectors that hold the answers one after the other."""
-        if isinstance(state, Adaptive):
+        if isinstance(state, State):
             return Approximations(self._asked).news(state)
         scaled = zip(state.answers([query.shares for query in self._asked.queries]), self._asked.bounds, strict=True)
         return np.arange(len(self._asked.queries)), [answer * bound for answer, bound in scaled]

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from mwem_sql.algebra.arrays import Flags, Floats, Integers
 from mwem_sql.loop.alike import Alike, Asked
-from mwem_sql.model.adaptive import Adaptive
+from mwem_sql.model.state import State
 from mwem_sql.model.tree import Tree
 
 FEW = 5_000
@@ -46,15 +46,15 @@ class Limits:
         self._runs = np.ones(attributes, dtype=np.int64)
         self._held = np.zeros(attributes, dtype=np.int64)
         self._partial = np.zeros(attributes, dtype=np.bool_)
-        self._regridded = 0
+        self._splits = 0
 
-    def fitting(self, state: Adaptive) -> Flags:
+    def fitting(self, state: State) -> Flags:
         """For each query, whether the state would keep to its limits if it were measured."""
         room = max(0, self._max_cells - state.cells)
         moved = self._follow(state)
         fits = [self._surely_fitting(place, state, room, moved) for place in range(len(self._asked.groups))]
         open_sets = sum(len(own) - np.count_nonzero(own) for own in fits)
-        if open_sets * max((len(tree.cliques) for tree in state.trees), default=0) <= FEW:
+        if open_sets * max((len(tree.potentials) for tree in state.trees), default=0) <= FEW:
             fits = [own.copy() for own in fits]
             for group, own in zip(self._asked.groups, fits, strict=True):
                 open_ = np.flatnonzero(~own)
@@ -64,22 +64,22 @@ class Limits:
             offered[group.span] = own[group.set_of]
         return offered
 
-    def _follow(self, state: Adaptive) -> Integers | None:
+    def _follow(self, state: State) -> Integers | None:
         """Bring grids and ways up to date with the state: places of the ways that changed, or None if these are many."""
         attributes = len(self._asked.index)
         whole = []
-        for name in state.regridded[self._regridded :]:
+        for name in state.grids.splits[self._splits :]:
             place, grid = self._asked.index[name], state.grids[name]
             self._groups[place], self._runs[place] = grid.count, grid.runs
             if grid.is_whole:
                 self._way[place, place] = 0
                 whole.append(place * (attributes + 1))
-        self._regridded = len(state.regridded)
+        self._splits = len(state.grids.splits)
         self._held[:], self._partial[:] = 0, False
-        for name in state.partial:
-            (tree,) = state.state.trees_of([name])
+        for name in state.grids.partial:
+            (tree,) = state.trees_of([name])
             holders = tree.layout.holders[name] if len(tree.attributes) > 1 else ()
-            self._held[self._asked.index[name]] = sum(tree.cliques[number].weights.size for number in holders)
+            self._held[self._asked.index[name]] = sum(tree.potentials[number].cells for number in holders)
             self._partial[self._asked.index[name]] = True
         trees = self._measure_ways(state.trees)
         if sum(len(places) ** 2 for places in trees) >= self._way.size // 4:
@@ -108,7 +108,7 @@ class Limits:
             moved.append(places)
         return moved
 
-    def _surely_fitting(self, place: int, state: Adaptive, room: int, moved: Integers | None) -> Flags:
+    def _surely_fitting(self, place: int, state: State, room: int, moved: Integers | None) -> Flags:
         """Whether there is room for the sets of a group even at worst. What did not move is as it was."""
         group = self._asked.groups[place]
         if group.cells is None:
@@ -124,7 +124,7 @@ class Limits:
         else:
             fits = self._ways(group, slice(None)) <= most
         self._surely[place] = fits, most
-        if state.partial:
+        if state.grids.partial:
             partly = np.flatnonzero(self._partial[group.sets].any(axis=1))
             fits = fits.copy()
             fits[partly] = self._is_room(group, partly, room)
@@ -163,22 +163,25 @@ class Limits:
         longest = np.maximum(np.maximum(ways[0], ways[1]), ways[2])
         return np.asarray(np.maximum(longest, ways[0] + ways[1] + ways[2] - longest))
 
-    def _added(self, state: Adaptive, group: Alike, number: int) -> float:
+    def _added(self, state: State, group: Alike, number: int) -> float:
         """By how many cells the state would grow, or infinity if that is more than it may at a time."""
         members, counts = group.sets[number].tolist(), self._counts(group, number).tolist()
         names = [self._asked.names[member] for member in members]
-        trees = [(tree.layout, tree.sets, tree.cells) for tree in state.state.trees_of(names)]
+        trees = [(tree.layout, tree.sets, tree.cells) for tree in state.trees_of(names)]
         key = (*members, *counts)
         known = self._exact.get(key)
         # Kept while the trees of the set's attributes are cut in the same way, for the same reasons, and as large.
         if known is None or known[0] != trees:
-            known = self._exact[key] = (trees, state.cells_with(dict(zip(names, counts, strict=True))) - state.cells)
+            known = self._exact[key] = (
+                trees,
+                state.cells_with(names, dict(zip(names, counts, strict=True))) - state.cells,
+            )
         return known[1] if known[1] <= prod(counts) + self._step else inf
 
 
 def _ways(tree: Tree) -> npt.NDArray[np.float32]:
     """For every two cliques of a tree, the cells of all cliques from one to the other."""
-    cells = [clique.weights.size for clique in tree.cliques]
+    cells = [potential.cells for potential in tree.potentials]
     ways = np.zeros((len(cells), len(cells)), dtype=np.float32)
     for number, (size, parent) in enumerate(zip(cells, tree.layout.parents, strict=True)):
         ways[number, :number] = ways[:number, number] = ways[parent, :number] + size if number else 0

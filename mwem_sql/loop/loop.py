@@ -31,9 +31,9 @@ from mwem_sql.loop.pace import Pace
 from mwem_sql.loop.problem import Outcome, Problem, Step, is_total
 from mwem_sql.loop.start import dense, from_histogram, not_impossible, with_prior
 from mwem_sql.loop.strategy import Always
-from mwem_sql.model.adaptive import Adaptive
-from mwem_sql.model.grouped import Grouped
+from mwem_sql.model.fit import Fit
 from mwem_sql.model.mixture import Mixture
+from mwem_sql.model.state import State
 
 PASSES = 100
 """Over all measurements after each round, as in the paper's listing."""
@@ -58,8 +58,9 @@ def _rounds(kernel: Kernel, problem: Problem, split: Split, progress: Progress) 
     """The paper's figure."""
     pace, candidates, m = Pace(split), Candidates(problem, split), Measured.of(kernel, problem, split)
     # Let n denote ||B||, and A_0 n times the uniform distribution over D, or what was measured first tells of B.
-    A = _start(problem, split, pace, candidates, m)
-    iterates: list[Adaptive] = []
+    fit = _start(problem, split, pace, candidates, m)
+    A = fit.state
+    iterates: list[State] = []
     bounds = Bounds(problem, split)
     # For iteration i = 1..T:
     for i in itertools.count(1):
@@ -90,29 +91,29 @@ def _rounds(kernel: Kernel, problem: Problem, split: Split, progress: Progress) 
             k = _worst_fit(A, m, q_i, candidates.penalties.doubt)
             A.update(m.queries[k].shares, m.values[k])
         else:
-            _fit(A, problem, m)
+            _refit(fit, problem, m)
         progress(i, i + pace.rounds, q_i)
     if problem.fit == "mirror":
-        A.finish()
+        fit.finish()
     # Output: the average of A_0 .. A_{T-1}, or the last A.
     state = _average(iterates, A, m) if problem.average else A
     return Outcome(state, m.total(), tuple(m.steps), bounds=bounds.final(lambda: candidates.answers(state)))
 
 
-def _start(problem: Problem, split: Split, pace: Pace, candidates: Candidates, m: Measured) -> Adaptive:
+def _start(problem: Problem, split: Split, pace: Pace, candidates: Candidates, m: Measured) -> Fit:
     """A_0, from what is measured ahead of the rounds: n, a histogram of the whole domain, the distribution of each attribute."""
     if split.total:
         m.measure("total", 0, split.total)
     if problem.histogram is None or not split.histogram:
-        A = Adaptive.uniform(problem.sizes, m.total())
+        A = State.unsplit(problem.sizes, m.total())
     else:
         measured = m.measure("histogram", 1 + len(problem.queries), split.histogram)
-        A = from_histogram(problem.histogram, measured, Adaptive.uniform(problem.sizes, m.total()))
+        A = from_histogram(problem.histogram, measured, State.unsplit(problem.sizes, m.total()))
     if problem.histogram is not None and not split.histogram and m.total() >= told_from(problem, split):
         q = 1 + len(problem.queries)
         m.refine("round", q, split.first + pace.take_all(), A, by_cells=True, at_once=True)
         m.give(A, [q])
-        return A
+        return Fit(A)
     ahead = refined_ahead(problem, split.first)
     if split.growing and ahead:
         ahead = refined_ahead(problem, split.first + pace.spare(split.first, doubt(problem, ahead, split, m.total())))
@@ -131,9 +132,10 @@ def _start(problem: Problem, split: Split, pace: Pace, candidates: Candidates, m
         A.refine(m.queries[own.number])
         if problem.average:
             A.update(m.queries[own.number].shares, m.values[own.number])
+    fit = Fit(A)
     if always and not problem.average:
-        _fit(A, problem, m)
-    return A
+        _refit(fit, problem, m)
+    return fit
 
 
 def _measure_always(problem: Problem, split: Split, m: Measured) -> list[tuple[Always, Fraction]]:
@@ -145,7 +147,7 @@ def _measure_always(problem: Problem, split: Split, m: Measured) -> list[tuple[A
 
 
 def _measure(
-    A: Adaptive, m: Measured, q_i: int, share: Fraction, *, noise: float, pace: Pace | None
+    A: State, m: Measured, q_i: int, share: Fraction, *, noise: float, pace: Pace | None
 ) -> Measurement | None:
     """Measure what was selected. If steps may grow, the pace hears how far it is from what was known, and what noise explains of that is left out."""
     query = m.queries[q_i]
@@ -161,22 +163,22 @@ def _measure(
     return measured
 
 
-def _average(iterates: Sequence[Adaptive], A: Adaptive, m: Measured) -> Grouped:
+def _average(iterates: Sequence[State], A: State, m: Measured) -> Mixture:
     for A_i in iterates:
         if m.public is None:
             A_i.rescale(m.total())
         A_i.follow(A)
-    return Grouped(Mixture([A_i.state for A_i in iterates]), A.grids)
+    return Mixture(iterates)
 
 
-def _fit(A: Adaptive, problem: Problem, m: Measured) -> None:
+def _refit(fit: Fit, problem: Problem, m: Measured) -> None:
     if problem.fit == "replay":
-        A.replay([(target.query, target.values) for target in m.targets.values()], PASSES, tolerance=None)
+        fit.state.replay([(target.query, target.values) for target in m.targets.values()], PASSES, tolerance=None)
     else:
-        A.fit(list(m.targets.values()))
+        fit.fit(list(m.targets.values()))
 
 
-def _worst_fit(A: Adaptive, m: Measured, q_i: int, doubt: Floats) -> int:
+def _worst_fit(A: State, m: Measured, q_i: int, doubt: Floats) -> int:
     """The query that takes step 3: q_i, unless A answers one measured earlier worse beyond doubt.
 
     The figure selects a query again until it fits. Here none is selected twice, so an earlier one that fits badly must
@@ -196,7 +198,7 @@ def _worst_fit(A: Adaptive, m: Measured, q_i: int, doubt: Floats) -> int:
 def _whole(kernel: Kernel, problem: Problem, split: Split, progress: Progress) -> Outcome:
     """Spend everything on the joint distributions of a few sets of attributes: there is nothing to select, and no loop."""
     m = Measured.of(kernel, problem, split)
-    A = Adaptive.uniform(problem.sizes, problem.total or 1.0)
+    A = State.unsplit(problem.sizes, problem.total or 1.0)
     _measure_always(problem, split, m)
     ahead = refined_ahead(problem, split.refined)
     for number, (first, share) in enumerate(ahead, start=1):
@@ -206,8 +208,9 @@ def _whole(kernel: Kernel, problem: Problem, split: Split, progress: Progress) -
     m.sweep(A, [first.number for first, _ in ahead])
     if problem.always:
         m.settle(A)
-        _fit(A, problem, m)
-        A.finish()
+        fit = Fit(A)
+        _refit(fit, problem, m)
+        fit.finish()
     return Outcome(A, A.total, tuple(m.steps))
 
 
@@ -215,7 +218,7 @@ def _at_once(kernel: Kernel, problem: Problem, split: Split, progress: Progress)
     """Spend everything on the histogram of a small domain: there is nothing to select, and no loop."""
     m = Measured.of(kernel, problem, split)
     measured = m.measure("round", 1, split.model)
-    uniform, histogram = Adaptive.uniform(problem.sizes, m.total()), problem.queries[0]
+    uniform, histogram = State.unsplit(problem.sizes, m.total()), problem.queries[0]
     base = uniform.marginal(histogram.attributes).ravel()
     weights = with_prior(measured.values.astype(np.float64), measured.variance, base)
     A = dense(histogram, not_impossible(weights, measured.variance, base), uniform)

@@ -20,8 +20,8 @@ from mwem_sql.kernel.scales import noise_variance
 from mwem_sql.kernel.split import Split
 from mwem_sql.loop.problem import Problem, Purpose, Step, counts_every_record
 from mwem_sql.loop.refinement import Refinement
-from mwem_sql.model.adaptive import Adaptive
-from mwem_sql.model.targets import Target
+from mwem_sql.model.fit import Target
+from mwem_sql.model.state import State
 
 SAME = 1e-9
 """Totals that differ by a smaller share of n are the same."""
@@ -58,7 +58,7 @@ class Measured:
     def of(cls, kernel: Kernel, problem: Problem, split: Split) -> Measured:
         return cls(kernel, problem.kernel_queries, noise_of(problem, split), split.power, problem.total)
 
-    def take(self, purpose: Purpose, q: int, share: Fraction, A: Adaptive) -> Measurement | None:
+    def take(self, purpose: Purpose, q: int, share: Fraction, A: State) -> Measurement | None:
         """Measure a query: what was refined is refined again, and given to A; anything else is measured as it is, and comes back."""
         if q in self.refined:
             self.refine(purpose, q, share, A)
@@ -88,7 +88,7 @@ class Measured:
         return measurement
 
     def refine(
-        self, purpose: Purpose, q: int, share: Fraction, A: Adaptive, by_cells: bool = False, *, at_once: bool = False
+        self, purpose: Purpose, q: int, share: Fraction, A: State, by_cells: bool = False, *, at_once: bool = False
     ) -> None:
         """Measure a histogram by partitions that follow the data; A, before it is given what they tell, is what is known otherwise.
 
@@ -113,7 +113,7 @@ class Measured:
 
         self.refined[q].measure(share, parts, measure, self.noise)
 
-    def give(self, A: Adaptive, queries: Iterable[int]) -> float:
+    def give(self, A: State, queries: Iterable[int]) -> float:
         """Fit A at once to what was refined, one after the other; the estimate of n that it then has."""
         n = self.total()
         A.rescale(n)
@@ -126,7 +126,7 @@ class Measured:
             self.variances[q] = float(leaves.variances.max())
         return n
 
-    def sweep(self, A: Adaptive, queries: Sequence[int]) -> None:
+    def sweep(self, A: State, queries: Sequence[int]) -> None:
         """Fit A to what was refined over and over, as long as sets of attributes that have some in common still disagree: proportional fitting.
 
         Ends when all of it fits far closer than noise allows to tell, or no longer fits better.
@@ -142,7 +142,7 @@ class Measured:
             for q in queries:
                 A.match(self.targets[q].query, self.targets[q].values)
 
-    def settle(self, A: Adaptive) -> float:
+    def settle(self, A: State) -> float:
         """The estimate of n by now, which A and what was refined then sum to."""
         n = self.total()
         if self.public is None:

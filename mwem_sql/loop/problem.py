@@ -15,7 +15,8 @@ from mwem_sql.domains.detail import Detail
 from mwem_sql.kernel.kernel import Certified, Measurement
 from mwem_sql.loop.details import Told
 from mwem_sql.loop.strategy import Always, First
-from mwem_sql.model.grouped import Grouped
+from mwem_sql.model.mixture import Mixture
+from mwem_sql.model.state import State
 
 TOTAL = LinearQuery(())
 
@@ -102,7 +103,7 @@ class Outcome:
     many rows as are used, and how many have more.
     """
 
-    state: Grouped
+    state: State | Mixture
     total: float
     steps: tuple[Step, ...]
     told: Mapping[str, Told] = field(default_factory=dict)

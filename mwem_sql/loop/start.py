@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import pyarrow as pa
 
 from mwem_sql.algebra.arrays import Floats
-from mwem_sql.algebra.factor import LOWEST, SCHEMA, TINY
 from mwem_sql.algebra.linear import LinearQuery
+from mwem_sql.algebra.table import Table
 from mwem_sql.kernel.kernel import Measurement
-from mwem_sql.model.adaptive import Adaptive
 from mwem_sql.model.state import State
+from mwem_sql.model.tree import LOWEST, TINY
 
 REST_SHARE = 0.05
 """Of n: what a histogram start keeps at least for the cells that it cannot tell from noise."""
@@ -57,7 +56,7 @@ def not_impossible(weights: Floats, variance: float, base: Floats) -> Floats:
     return np.asarray(found * (weights.sum() / found.sum()))
 
 
-def from_histogram(query: LinearQuery, measured: Measurement, uniform: Adaptive) -> Adaptive:
+def from_histogram(query: LinearQuery, measured: Measurement, uniform: State) -> State:
     """A_0 from a noisy histogram: cells above what noise reaches keep their count, the others share the rest of n."""
     n = uniform.total
     h = measured.values.astype(np.float64)
@@ -71,11 +70,8 @@ def from_histogram(query: LinearQuery, measured: Measurement, uniform: Adaptive)
     return dense(query, weights, uniform)
 
 
-def dense(query: LinearQuery, weights: Floats, uniform: Adaptive) -> Adaptive:
-    """A state of one factor over the whole domain."""
-    table = pa.Table.from_pydict(
-        {"factor": [0], "attributes": [query.attributes], "shape": [query.shape], "weights": [weights]}, schema=SCHEMA
-    )
-    state = State.from_table(table, uniform.attributes)
+def dense(query: LinearQuery, weights: Floats, uniform: State) -> State:
+    """A state of one clique over the whole domain."""
+    state = State.of([Table(query.attributes, weights.reshape(query.shape))], uniform.attributes)
     state.rescale(uniform.total)
-    return Adaptive.whole(state)
+    return state

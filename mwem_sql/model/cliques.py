@@ -1,14 +1,19 @@
-"""Which sets of attributes the state keeps weights for: the cliques of a triangulated graph.
+"""Cliques of a triangulated graph and the junction tree that joins them; and how the tree makes room for new cliques.
 
-Attributes are vertices, and those that share a measured query are neighbours. Pure combinatorics on names and class counts; how
-cliques are joined to a tree is the layout's business.
+Attributes are vertices, and those that share a measured query are neighbours. Pure combinatorics on names and numbers of
+groups: sees no weights.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import combinations
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from heapq import heapify, heappop, heappush
+from itertools import chain, combinations
 from math import prod
+
+from mwem_sql.algebra.table import Names
 
 Clique = frozenset[str]
 Sizes = Mapping[str, int]
@@ -80,14 +85,265 @@ def maximal(cliques: Iterable[Clique]) -> list[Clique]:
     return sorted(found, key=sorted)
 
 
-def connected(sets: Sequence[Collection[str]]) -> list[list[int]]:
-    """Numbers of the sets, grouped so that no attribute is in two groups; groups in the order of their first sets."""
-    group: dict[str, list[int]] = {}
-    groups: list[list[int]] = []
+def connected(sets: Sequence[Collection[Hashable]]) -> list[list[int]]:
+    """Numbers of the sets, grouped so that no member is in two groups; groups in the order of their first sets."""
+    leaders = list(range(len(sets)))
+
+    def leader(number: int) -> int:
+        while leaders[number] != number:
+            leaders[number] = number = leaders[leaders[number]]
+        return number
+
+    first: dict[Hashable, int] = {}
     for number, one in enumerate(sets):
-        met = {id(group[name]): group[name] for name in one if name in group}
-        joined = sorted([number, *(old for own in met.values() for old in own)])
-        groups = [own for own in groups if id(own) not in met] + [joined]
-        for old in joined:
-            group.update(dict.fromkeys(sets[old], joined))
-    return sorted(groups)
+        for member in one:
+            low, high = sorted((leader(first.setdefault(member, number)), leader(number)))
+            leaders[high] = low
+    groups: dict[int, list[int]] = {}
+    for number in range(len(sets)):
+        groups.setdefault(leader(number), []).append(number)
+    return list(groups.values())
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Cliques in an order in which each comes after its parent; -1 has none. `tops` gives the first clique of an attribute."""
+
+    cliques: tuple[Clique, ...]
+    parents: tuple[int, ...]
+    depths: tuple[int, ...]
+    tops: Mapping[str, int]
+    holders: Mapping[str, set[int]]
+
+    @cached_property
+    def neighbours(self) -> list[list[int]]:
+        found: list[list[int]] = [[] for _ in self.cliques]
+        for number, parent in enumerate(self.parents):
+            if parent >= 0:
+                found[number].append(parent)
+                found[parent].append(number)
+        return found
+
+    @cached_property
+    def separators(self) -> list[Names]:
+        """What each clique shares with its parent."""
+        return [
+            tuple(sorted(clique & self.cliques[parent])) if parent >= 0 else ()
+            for clique, parent in zip(self.cliques, self.parents, strict=True)
+        ]
+
+    def separator(self, one: int, other: int) -> Names:
+        """What two neighbours share. The one with the higher number is the child."""
+        return self.separators[max(one, other)]
+
+    def holding(self, attributes: Iterable[str]) -> set[int]:
+        """The cliques that hold all of these attributes, of which there is at least one."""
+        return set.intersection(*(self.holders[name] for name in attributes))
+
+    def path(self, start: int, end: int) -> list[int]:
+        """The cliques from one to another, both included."""
+        left, right = [start], [end]
+        while left[-1] != right[-1]:
+            if self.depths[left[-1]] >= self.depths[right[-1]]:
+                left.append(self.parents[left[-1]])
+            else:
+                right.append(self.parents[right[-1]])
+        return left + right[-2::-1]
+
+    def spanning(self, numbers: Iterable[int]) -> list[int]:
+        """The smallest subtree that has these cliques, every clique after its parent; the first one is its root."""
+        seen = set(numbers)
+        ends = [-number for number in seen]
+        heapify(ends)
+        found = []
+        while len(ends) > 1:
+            # Parents have lower numbers: the highest has no other clique of the subtree behind it that is still to come.
+            found.append(-heappop(ends))
+            parent = self.parents[found[-1]]
+            if parent not in seen:
+                seen.add(parent)
+                heappush(ends, -parent)
+        return [*(-end for end in ends), *reversed(found)]
+
+    def connected(self, numbers: Collection[int]) -> list[list[int]]:
+        """These cliques in groups of neighbours, every clique after its parent."""
+        groups: list[list[int]] = []
+        group_of: dict[int, list[int]] = {}
+        for number in sorted(numbers):
+            if self.parents[number] not in group_of:
+                groups.append([])
+            group_of[number] = group_of.get(self.parents[number], groups[-1])
+            group_of[number].append(number)
+        return groups
+
+    def between(self, attributes: Iterable[str]) -> list[int]:
+        """The smallest subtree that has all of these attributes, every clique after its parent."""
+        wanted = frozenset(attributes)
+        found = self.spanning(self.tops[name] for name in wanted)
+        # An attribute's first clique may be far from where the others are.
+        while len(found) > 1 and (len(found) == 2 or self.parents[found[2]] != found[0]):
+            if not wanted & self.cliques[found[0]] <= self.cliques[found[1]]:
+                break
+            del found[0]
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Room:
+    """How one tree makes room for attributes: some of its cliques, side by side, and those that take their place; or None."""
+
+    old: Sequence[int]
+    new: Sequence[Clique] | None
+
+
+def lay_out(cliques: Sequence[Clique]) -> Layout:
+    """The tree in which neighbours have most in common; the cliques may come out in another order.
+
+    A ValueError if there is none with all cliques of an attribute side by side, or if the cliques are not connected.
+    """
+    links: dict[Clique, list[Clique]] = {clique: [] for clique in cliques}
+    _link_closest(cliques, links)
+    return _rooted(links, cliques[0])
+
+
+def make_room(layout: Layout, needed: Clique, sets: Iterable[Clique], sizes: Sizes) -> Room:
+    """Where some attributes of a tree must be in one clique: only the cliques that lie between theirs are cut anew.
+
+    `sets` are those that a measurement needs side by side.
+    """
+    between = layout.between(needed)
+    inside = [layout.cliques[number] for number in between]
+    if len(between) == 1:
+        return Room(between, [] if inside[0] <= needed else None)
+    span = frozenset[str]().union(*inside)
+    kept = [one for one in sets if one <= span and any(one <= own for own in inside)]
+    # What they share with cliques outside must stay in one clique.
+    for number in between:
+        kept += [
+            layout.cliques[number] & layout.cliques[other]
+            for other in layout.neighbours[number]
+            if other not in between
+        ]
+    choices = [
+        triangulate([needed, *kept], sizes),
+        *(_stretched(layout, between, needed, name) for name in sorted(needed)),
+    ]
+    return Room(between, min(choices, key=lambda cliques: total_cells(cliques, sizes)))
+
+
+def _stretched(layout: Layout, between: Sequence[int], needed: Clique, host: str) -> list[Clique]:
+    """Cliques that lie between some attributes, each of which is added to all on its way to one of them."""
+    grown = {number: set(layout.cliques[number]) for number in between}
+    holders = {name: [number for number in between if name in layout.cliques[number]] for name in needed}
+    for name in needed:
+        for number in min((layout.path(holders[host][0], holder) for holder in holders[name]), key=len):
+            grown[number].add(name)
+    return maximal(map(frozenset, grown.values()))
+
+
+def added_cells(layouts: Sequence[Layout], rooms: Sequence[Room], needed: Clique, sizes: Sizes) -> int:
+    """By how many cells `rearrange` lets the trees grow."""
+    added = 0
+    beside: set[Clique] = set()
+    for layout, room in zip(layouts, rooms, strict=True):
+        if room.new is not None:
+            added -= total_cells((layout.cliques[number] for number in room.old), sizes)
+            beside.update(
+                layout.cliques[other]
+                for number in room.old
+                for other in layout.neighbours[number]
+                if other not in room.old
+            )
+    news = maximal([needed, *chain.from_iterable(room.new or () for room in rooms)])
+    return added + total_cells((new for new in news if not any(new <= other for other in beside)), sizes)
+
+
+def rearrange(layouts: Sequence[Layout], rooms: Sequence[Room], needed: Clique) -> Layout:
+    """One tree of several, each with room for its part of `needed`, which is in one clique then."""
+    news = maximal([needed, *chain.from_iterable(room.new or () for room in rooms)])
+    links: dict[Clique, list[Clique]] = {clique: [] for clique in news}
+    core = list(news)
+    loose: list[tuple[Clique, Clique]] = []
+    for layout, room in zip(layouts, rooms, strict=True):
+        gone = frozenset(room.old if room.new is not None else ())
+        if room.new is None:
+            core.append(layout.cliques[room.old[0]])
+        for number, (clique, parent) in enumerate(zip(layout.cliques, layout.parents, strict=True)):
+            if number not in gone:
+                links.setdefault(clique, [])
+            if parent < 0 or (number in gone and parent in gone):
+                continue
+            above = layout.cliques[parent]
+            if number in gone or parent in gone:
+                loose.append((above if number in gone else clique, clique & above))
+            else:
+                links.setdefault(above, []).append(clique)
+                links[clique].append(above)
+    _link_closest(core, links)
+    for clique, shared in loose:
+        host = next(new for new in news if shared <= new)
+        links[host].append(clique)
+        links[clique].append(host)
+    start = news[0]
+    for new in news:
+        # Once cut, a clique may be no more than what it shares with a neighbour.
+        host = next((other for other in links[new] if new <= other), new)
+        if host is not new:
+            others = [other for other in links.pop(new) if other != host]
+            links[host] = [other for other in links[host] if other != new] + others
+            for other in others:
+                links[other][links[other].index(new)] = host
+            start = host if start == new else start
+    return _rooted(links, start)
+
+
+def _link_closest(cliques: Sequence[Clique], links: Mapping[Clique, list[Clique]]) -> None:
+    """Join cliques to a tree in which neighbours have most in common."""
+    holders: dict[str, list[int]] = {}
+    for number, clique in enumerate(cliques):
+        for name in clique:
+            holders.setdefault(name, []).append(number)
+    common: list[dict[int, int]] = [{} for _ in cliques]
+    for own in holders.values():
+        for a in own:
+            for b in own:
+                common[a][b] = common[a].get(b, 0) + 1
+    for number, parent in _grow(common):
+        if parent >= 0:
+            links[cliques[number]].append(cliques[parent])
+            links[cliques[parent]].append(cliques[number])
+
+
+def _rooted(links: Mapping[Clique, Sequence[Clique]], start: Clique) -> Layout:
+    order, parents, depths, shared = [start], [-1], [0], 0
+    holders: dict[str, set[int]] = {}
+    tops: dict[str, int] = {}
+    for number, clique in enumerate(order):
+        for name in clique:
+            tops.setdefault(name, number)
+            holders.setdefault(name, set()).add(number)
+        above = order[parents[number]] if number else None
+        for other in links[clique]:
+            if other != above:
+                order.append(other)
+                parents.append(number)
+                depths.append(depths[number] + 1)
+                shared += len(clique & other)
+    if len(order) < len(links) or shared != sum(map(len, order)) - len(holders):
+        raise ValueError("cliques form a tree in which those of an attribute are side by side")
+    return Layout(tuple(order), tuple(parents), tuple(depths), tops, holders)
+
+
+def _grow(common: Sequence[Mapping[int, int]]) -> Iterator[tuple[int, int]]:
+    """Prim's algorithm for the tree of largest weight: its vertices and their parents."""
+    seen: set[int] = set()
+    waiting = [(0, 0, -1)]
+    while waiting:
+        _, number, parent = heappop(waiting)
+        if number in seen:
+            continue
+        seen.add(number)
+        yield number, parent
+        for other, count in common[number].items():
+            if other not in seen:
+                heappush(waiting, (-count, other, number))

@@ -1,4 +1,4 @@
-"""Fitting a tree of cliques to all its measurements at once: mirror descent on the noise-weighted squared misfit.
+"""A fit of a state to all its measurements at once: mirror descent on the noise-weighted squared misfit.
 
 Where the paper replays exp(q(x) (m - q(A)) / 2n) a hundred times over, this takes the same step for all measurements
 together, with a step size found by search and momentum (Nesterov's), and stops when the misfit no longer falls. The
@@ -14,9 +14,12 @@ from math import sqrt
 import numpy as np
 
 from mwem_sql.algebra.arrays import Floats
-from mwem_sql.algebra.factor import LOWEST, TINY, Factor
-from mwem_sql.model.targets import Note
-from mwem_sql.model.tree import Names, Tree
+from mwem_sql.algebra.linear import LinearQuery
+from mwem_sql.algebra.table import Names, Table
+from mwem_sql.model.cliques import Clique
+from mwem_sql.model.grid import Grid
+from mwem_sql.model.state import State, one_per_cell
+from mwem_sql.model.tree import LOWEST, TINY, Potential, Tree, propagate
 
 LAG = 0.25
 """Standard deviations of the noise on a measured cell: by so much a clique may lag behind its neighbours. Larger: faster rounds, looser fits."""
@@ -52,125 +55,256 @@ FARTHEST = 10.0
 larger number would hide what all other measurements say."""
 SMALLEST = 1e-9
 """The largest exponent of a step below which the misfit is taken to be at its minimum."""
+AT_ONCE = 32
+"""Cells of a new measurement from which on it is fitted at once before the descent: of few, the descent finds as much in its first steps."""
+EMPTIED = 0.1
+"""Of what a cell has: what is left of it at least when a new measurement is fitted at once. Later measurements may say otherwise."""
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """What a state is fitted to: a query, its measured values and their variance, one for all or one each."""
+
+    query: LinearQuery
+    values: Floats
+    variance: float | Floats
+
+    @property
+    def variances(self) -> Floats:
+        return np.full(len(self.values), self.variance)
+
+    @property
+    def sharpest(self) -> float:
+        return float(self.variance.min()) if isinstance(self.variance, np.ndarray) else self.variance
+
+    def misfit(self, answer: Floats) -> float:
+        """The sum over all cells of (q(A) - m)^2 / variance."""
+        return float((np.square(answer - self.values) / self.variance).sum())
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """The misfit is the sum over all cells of (q(A) - m)^2 / variance."""
+
+    misfit: float
+    steps: int
+
+
+@dataclass(frozen=True)
+class _Note:
+    """The misfit of a clique's targets when they were last fitted and at this total, and the number of their cells."""
+
+    last: float
+    now: float
+    cells: int
+    total: float
+
+    @property
+    def scale(self) -> float:
+        return max(self.last, self.cells)
+
+
+class Fit:
+    """A state and what it is fitted to. Remembers how well each clique fits, so that the next fit does what is new."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        # What it was last fitted to: each target with the grids of its attributes, and on their groups.
+        self._targets: dict[Target, tuple[list[Grid], Target]] = {}
+        # By the clique that they are fitted in, targets on groups; and how well they fit, once they were fitted.
+        self._by_clique: dict[Clique, list[Target]] = {}
+        self._notes: dict[Clique, _Note] = {}
+
+    def fit(self, targets: Sequence[Target], tolerance: float = TOLERANCE) -> Fitted:
+        """Refit all measurements, each weighted by the inverse of its variance, until their misfit no longer falls."""
+        self._take(targets)
+        state, misfit, steps = self.state, 0.0, 0
+        lag = LAG * sqrt(min((target.sharpest for target in targets), default=0.0)) / state.total
+        for tree in state.trees:
+            cliques = [clique for clique in tree.layout.cliques if clique in self._by_clique]
+            if cliques and not all(self._is_current(clique, lag) for clique in cliques):
+                tree.rescale(state.total)
+                steps = max(steps, self._fit_tree(tree, cliques, lag, tolerance))
+            misfit += sum(self._notes[clique].now for clique in cliques)
+        for _, target in self._targets.values():
+            if not state.several(target.query.attributes):
+                misfit += target.misfit(state.group_answers([target.query])[0])
+        return Fitted(misfit, steps)
+
+    def finish(self) -> None:
+        """Fit once more, and closely: there is no next fit that would go on from here. A large tree was never fitted as a whole."""
+        for tree in self.state.trees:
+            if len(tree.potentials) <= SMALL and not self._by_clique.keys().isdisjoint(tree.layout.cliques):
+                tree.rescale(self.state.total)
+                self._fit_region(tree, range(len(tree.potentials)), CLOSE, CLOSE_STEPS)
+
+    def _take(self, targets: Sequence[Target]) -> None:
+        """Note what is to be fitted, on the groups that it needs, and make room for it; what is new fits at once."""
+        state, old = self.state, {target for _, target in self._targets.values()}
+        for target in targets:
+            if target not in self._targets:
+                state.refine(target.query)
+        current = {}
+        for target in targets:
+            grids = [state.grids[name] for name in target.query.attributes]
+            before, on_groups = self._targets.get(target, (None, target))
+            if before != grids:
+                on_groups = replace(target, query=state.grids.exact(target.query))
+            current[target] = grids, on_groups
+        self._targets = current
+        wanted = {target for _, target in current.values()}
+        for clique, members in list(self._by_clique.items()):
+            self._set(clique, [target for target in members if target in wanted])
+        new = [target for _, target in current.values() if target not in old]
+        for target in new:
+            one_per_cell(target.query, target.values)
+            state.join(target.query.attributes)
+        # Cliques that were cut anew leave their targets to others.
+        present = {clique for tree in state.trees for clique in tree.layout.cliques}
+        for clique in self._by_clique.keys() - present:
+            for target in self._by_clique[clique]:
+                self._add(target)
+            self._set(clique, [])
+        for target in new:
+            self._add(target)
+            if target.query.cells >= AT_ONCE and all(block.counts_all for block in target.query.blocks):
+                # As far as noise does not explain it, and no cell is emptied; the descent goes on from there.
+                here, noise = state.group_answers([target.query])[0], np.sqrt(target.variances)
+                near = np.clip(here, target.values - noise, target.values + noise)
+                state.match_groups(target.query, np.maximum(near, EMPTIED * here))
+
+    def _add(self, target: Target) -> None:
+        """Give a target to the clique that it is fitted in, which has to be fitted again."""
+        names = self.state.several(target.query.attributes)
+        for tree in self.state.trees_of(names[:1]):
+            home = tree.home(names)
+            assert home is not None
+            clique = tree.layout.cliques[home]
+            self._set(clique, [*self._by_clique.get(clique, ()), target])
+
+    def _set(self, clique: Clique, targets: list[Target]) -> None:
+        if targets != self._by_clique.get(clique, []):
+            self._notes.pop(clique, None)
+            self._by_clique[clique] = targets
+        if not targets:
+            self._by_clique.pop(clique, None)
+
+    def _is_current(self, clique: Clique, lag: float) -> bool:
+        """Whether nothing has changed that a fit would look at."""
+        note, total = self._notes.get(clique), self.state.total
+        return note is not None and abs(total - note.total) <= lag * total
+
+    def _fit_tree(self, tree: Tree, cliques: Sequence[Clique], lag: float, tolerance: float) -> int:
+        """Fit a tree to its targets until the misfit no longer falls, where anything has changed since it last did; in how many steps.
+
+        A small tree is fitted as a whole; of a large one, the cliques that know something of the same attributes as a new target, and
+        all of it once the misfit of the others has risen by more than the drift allows. A clique is left as it is while
+        its neighbours say the same to within `lag`, as a share of the total.
+        """
+        everything = range(len(tree.potentials))
+        is_large = len(everything) > SMALL
+        drift = max(tolerance, DRIFT) if is_large else tolerance
+        tree.settle(lag)
+        self._look(tree, [number for number in everything if not self._is_current(tree.layout.cliques[number], lag)])
+        steps = 0
+        if is_large:
+            new = [target for clique in cliques if clique not in self._notes for target in self._by_clique[clique]]
+            names = set(self.state.several({name for target in new for name in target.query.attributes}))
+            for region in tree.layout.connected({number for name in names for number in tree.layout.holders[name]}):
+                steps += self._fit_region(tree, region, tolerance)
+                self._look(tree, set(tree.settle(lag)).difference(region))
+        notes = [self._notes[clique] for clique in cliques if clique in self._notes]
+        risen = sum(note.now - note.last for note in notes)
+        if len(notes) < len(cliques) or risen > drift * sum(note.scale for note in notes):
+            steps += self._fit_region(tree, everything, tolerance)
+        return steps
+
+    def _look(self, tree: Tree, numbers: Iterable[int]) -> None:
+        """Note the misfit of some cliques' targets as it is now."""
+        for number in numbers:
+            clique = tree.layout.cliques[number]
+            note = self._notes.get(clique)
+            if note is not None:
+                placed = self._placed(number, clique)
+                tables = tree.potentials[number].table.projections({names for _, names, _ in placed})
+                now = sum(target.misfit(target.query.answer(tables[names].cells)) for _, names, target in placed)
+                self._notes[clique] = replace(note, now=now, total=tree.total)
+
+    def _placed(self, number: int, clique: Clique) -> list[tuple[int, Names, Target]]:
+        """Targets of a clique with its number and their attributes of several groups."""
+        targets = self._by_clique.get(clique, ())
+        return [(number, tuple(self.state.several(target.query.attributes)), target) for target in targets]
+
+    def _fit_region(self, tree: Tree, numbers: Sequence[int], tolerance: float, most_steps: int = STEPS) -> int:
+        """Change cliques, side by side, until the misfit of their targets no longer falls; the number of steps."""
+        cliques = [tree.layout.cliques[number] for number in numbers]
+        placed = [one for place, clique in enumerate(cliques) for one in self._placed(place, clique)]
+        region = _Region(tree, numbers, placed)
+        steps = region.fit(tolerance, most_steps)
+        for place, squares in region.squares().items():
+            misfit = float(squares.sum())
+            self._notes[cliques[place]] = _Note(misfit, misfit, squares.size, tree.total)
+        return steps
 
 
 @dataclass(frozen=True, eq=False)
 class _Point:
-    """A distribution over the region: its cliques, what each shares with its parent, and all targets' answers as shares."""
+    """A distribution over the region: its cliques, the marginals of their separators, and all targets' answers as shares."""
 
-    cliques: list[Factor]
-    separators: list[Floats]
+    potentials: list[Potential]
+    separators: list[Table]
     answers: Floats
 
 
-def fit(tree: Tree, lag: float, tolerance: float = TOLERANCE) -> int:
-    """Fit a tree to its targets until the misfit no longer falls, where anything has changed since it last did; in how many steps.
-
-    A small tree is fitted as a whole; of a large one, the cliques that know something of the same attributes as a new target, and
-    all of it once the misfit of the others has risen by more than the drift allows. A clique is left as it is while
-    its neighbours say the same to within `lag`, as a share of the total.
-    """
-    everything = range(len(tree.cliques))
-    drift = max(tolerance, DRIFT) if len(everything) > SMALL else tolerance
-    tree.settle(lag)
-    if abs(tree.total - tree.checked) > lag * tree.total:
-        _look(tree, everything)
-        tree.checked = tree.total
-    steps = 0
-    if len(everything) > SMALL:
-        new = [target for clique, targets in tree.targets.items() if clique not in tree.fitted for target in targets]
-        names = {name for target in new for name in target.query.attributes}.intersection(tree.attributes)
-        for region in tree.layout.connected({number for name in names for number in tree.layout.holders[name]}):
-            steps += _Region(tree, region).fit(tolerance)
-            _look(tree, set(tree.settle(lag)).difference(region))
-    risen = sum(note.now - note.last for note in tree.fitted.values())
-    if len(tree.fitted) < len(tree.targets) or risen > drift * sum(note.scale for note in tree.fitted.values()):
-        steps += _Region(tree, everything).fit(tolerance)
-    tree.misfit = sum(note.now for note in tree.fitted.values())
-    return steps
-
-
-def finish(tree: Tree) -> None:
-    """Fit a small tree once more, with more steps than one of many fits may take; a large one was never fitted as a whole."""
-    if len(tree.cliques) <= SMALL:
-        _Region(tree, range(len(tree.cliques))).fit(CLOSE, CLOSE_STEPS)
-        tree.misfit = sum(note.now for note in tree.fitted.values())
-
-
-def is_fitted(tree: Tree, total: float, lag: float) -> bool:
-    """Whether nothing has changed that a fit would look at."""
-    return len(tree.fitted) == len(tree.targets) and abs(total - tree.checked) <= lag * total
-
-
-def _look(tree: Tree, numbers: Iterable[int]) -> None:
-    """Note the misfit of some cliques' targets as it is now."""
-    for number in numbers:
-        clique = tree.layout.cliques[number]
-        note = tree.fitted.get(clique)
-        if note is not None:
-            targets = tree.targets[clique]
-            names = [tuple(name for name in target.query.attributes if name in clique) for target in targets]
-            marginals = tree.cliques[number].marginals(names)
-            now = sum(
-                target.misfit(target.query.answer(marginals[own])) for own, target in zip(names, targets, strict=True)
-            )
-            tree.fitted[clique] = replace(note, now=now)
-
-
 class _Region:
-    """Cliques of a tree that lie side by side, each after its parent, and all their targets."""
+    """Cliques of a tree that lie side by side, each after its parent, and all their targets with the places of their cliques."""
 
-    def __init__(self, tree: Tree, numbers: Sequence[int]) -> None:
-        """Changes nothing yet."""
-        self._tree = tree
-        self._numbers = numbers
+    def __init__(self, tree: Tree, numbers: Sequence[int], placed: Sequence[tuple[int, Names, Target]]) -> None:
+        """Makes the cliques agree on their separators; the distribution stays as it is."""
+        self._tree, self._numbers = tree, numbers
         place = {number: position for position, number in enumerate(numbers)}
         self._parents = [place.get(tree.layout.parents[number], -1) for number in numbers]
-        cliques = [tree.layout.cliques[number] for number in numbers]
-        self._shared = [
-            (),
-            *(tuple(sorted(own & cliques[up])) for own, up in zip(cliques[1:], self._parents[1:], strict=True)),
-        ]
-        homes = [(home, target) for home, clique in enumerate(cliques) for target in tree.targets.get(clique, ())]
-        self._homes = [home for home, _ in homes]
-        self._targets = [target for _, target in homes]
-        self._queries = [target.query for target in self._targets]
+        self._placed = [(home, names, target.query) for home, names, target in placed]
+        self._wanted: dict[int, set[Names]] = {}
+        for home, names, _ in placed:
+            self._wanted.setdefault(home, set()).add(names)
+        targets = [target for _, _, target in placed]
         # All in shares of the total, and in units of the smallest noise: step sizes then hardly depend on either.
-        sharpest = min(target.sharpest for target in self._targets)
+        sharpest = min(target.sharpest for target in targets)
         self._unit = tree.total**2 / sharpest
-        cells = [query.cells for query in self._queries]
-        self._ends = np.cumsum(cells).tolist()
-        variances = [target.variance for target in self._targets]
-        if any(isinstance(own, np.ndarray) for own in variances):
-            self._precisions = np.concatenate([sharpest / target.variances for target in self._targets])
-        else:
-            self._precisions = np.repeat([sharpest / own for own in variances], cells)
+        self._ends = np.cumsum([target.query.cells for target in targets]).tolist()
+        self._precisions = np.concatenate([sharpest / target.variances for target in targets])
         self._noise = self._ends[-1] / self._unit
-        self._values = np.clip(
-            np.concatenate([target.values for target in self._targets]) / tree.total, -FARTHEST, FARTHEST
-        )
-        self._names = [tuple(name for name in query.attributes if name in tree.attributes) for query in self._queries]
-        is_small = tree.cells <= CHEAP_CELLS and len(tree.cliques) <= SMALL
+        values = np.concatenate([target.values for target in targets])
+        self._values = np.clip(values / tree.total, -FARTHEST, FARTHEST)
+        is_small = tree.cells <= CHEAP_CELLS and len(tree.potentials) <= SMALL
         self._cheap = min(CHEAP_STEPS, CHEAP_WORK // len(numbers)) if is_small else 0
+        potentials = tree.refocus(numbers)
+        separators = [
+            potential.table.project(tree.layout.separators[number] if position else ())
+            for position, (number, potential) in enumerate(zip(numbers, potentials, strict=True))
+        ]
+        self._here = _Point(potentials, separators, self._answers(potentials))
 
-    def fit(self, tolerance: float, steps_each: int = STEPS) -> int:
+    def fit(self, tolerance: float, most_steps: int) -> int:
         """Change the cliques until the misfit of their targets no longer falls; the number of steps."""
-        here = self._start()
-        steps = 0
-        weighted = self._precisions
+        here, steps, weighted = self._here, 0, self._precisions
         if weighted.min() < EVEN:
             # The sharpest alone would set the pace: what all measurements agree on is found sooner without weights.
             self._precisions = np.ones_like(weighted)
-            here, steps = self._descend(here, tolerance, steps_each)
+            here, steps = self._descend(here, tolerance, most_steps)
             self._precisions = weighted
-        here, more = self._descend(here, tolerance, steps_each)
-        self._tree.replace(dict(zip(self._numbers, here.cliques, strict=True)))
-        squares = np.split(self._unit * weighted * np.square(here.answers - self._values), self._ends[:-1])
-        for home in set(self._homes):
-            own = np.concatenate([square for place, square in zip(self._homes, squares, strict=True) if place == home])
-            misfit = float(own.sum())
-            self._tree.fitted[self._tree.layout.cliques[self._numbers[home]]] = Note(misfit, misfit, own.size)
+        self._here, more = self._descend(here, tolerance, most_steps)
+        self._tree.replace(dict(zip(self._numbers, self._here.potentials, strict=True)))
         return steps + more
+
+    def squares(self) -> dict[int, Floats]:
+        """By place of the clique, what each cell of its targets adds to the misfit."""
+        squares = self._unit * self._precisions * np.square(self._here.answers - self._values)
+        found: dict[int, list[Floats]] = {}
+        for (home, _, _), cells in zip(self._placed, np.split(squares, self._ends[:-1]), strict=True):
+            found.setdefault(home, []).append(cells)
+        return {home: np.concatenate(cells) for home, cells in found.items()}
 
     def _descend(self, here: _Point, tolerance: float, most_steps: int) -> tuple[_Point, int]:
         """Lower the misfit from one point on: the last point and the number of steps.
@@ -204,52 +338,25 @@ class _Region:
                 break
         return here, len(misfits) - 1
 
-    def _start(self) -> _Point:
-        cliques = self._tree.refocus(self._numbers)
-        separators = [clique.marginal(shared) for clique, shared in zip(cliques, self._shared, strict=True)]
-        return _Point(cliques, separators, self._answers(cliques))
-
     def _misfit(self, point: _Point) -> float:
         return float(self._precisions @ np.square(point.answers - self._values))
 
     def _largest_slope(self, point: _Point) -> float:
         return float((self._precisions * np.abs(point.answers - self._values)).max())
 
-    def _answers(self, cliques: Sequence[Factor]) -> Floats:
-        wanted: dict[int, set[Names]] = {}
-        for home, names in zip(self._homes, self._names, strict=True):
-            wanted.setdefault(home, set()).add(names)
-        marginals = {home: cliques[home].marginals(sets) for home, sets in wanted.items()}
-        answers = [
-            query.answer(marginals[home][names])
-            for query, home, names in zip(self._queries, self._homes, self._names, strict=True)
-        ]
+    def _answers(self, potentials: Sequence[Potential]) -> Floats:
+        tables = {home: potentials[home].table.projections(sets) for home, sets in self._wanted.items()}
+        answers = [query.answer(tables[home][names].cells) for home, names, query in self._placed]
         return np.concatenate(answers) / self._tree.total
 
     def _moved(self, point: _Point, shift: Floats) -> _Point:
-        """The distribution times exp(q(x) shift) over all targets: one pass up to the root of the tree and one down."""
-        cliques = [clique.share() for clique in point.cliques]
-        separators = list(point.separators)
-        total = self._tree.total
+        """The distribution times exp(q(x) shift) over all targets."""
+        potentials, total = [potential.share() for potential in point.potentials], self._tree.total
         shift = np.clip(shift, LOWEST, -LOWEST)
-        for query, home, names, end in zip(self._queries, self._homes, self._names, self._ends, strict=True):
+        for (home, names, query), end in zip(self._placed, self._ends, strict=True):
             exponent = query.spread(shift[end - query.cells : end])
             growth = np.exp(np.maximum(exponent - exponent.max(), LOWEST))
-            cliques[home].multiply(names, growth.reshape([cliques[home].size(name) for name in names]))
-            cliques[home].lift(total)
-        for number in range(len(cliques) - 1, 0, -1):
-            shared = self._shared[number]
-            own = cliques[number].marginal(shared)
-            grown = own / separators[number]
-            separators[number] = own
-            parent = cliques[self._parents[number]]
-            parent.multiply(shared, grown / grown.max())
-            parent.lift(total)
-        cliques[0].multiply((), np.array(total / cliques[0].weights.sum()))
-        for number in range(1, len(cliques)):
-            shared = self._shared[number]
-            new = cliques[self._parents[number]].marginal(shared)
-            cliques[number].multiply(shared, new / separators[number])
-            cliques[number].lift(total)
-            separators[number] = new
-        return _Point(cliques, separators, self._answers(cliques))
+            shape = potentials[home].table.sizes(names)
+            potentials[home].multiply(Table(names, growth.reshape(shape)), total)
+        separators = propagate(potentials, self._parents, point.separators, total)
+        return _Point(potentials, separators, self._answers(potentials))

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from mwem_sql.algebra.arrays import Floats
 from mwem_sql.algebra.linear import LinearQuery
+from mwem_sql.model.grid import Grids
 from mwem_sql.model.state import State
 
 
@@ -23,6 +24,14 @@ class Mixture:
         self.attributes = self.states[0].attributes
         if any(s.attributes != self.attributes or s.shape(s.attributes) != self.shape(self.attributes) for s in states):
             raise ValueError("the states of a mixture have the same attributes and classes")
+
+    @property
+    def grids(self) -> Grids:
+        return self.states[0].grids
+
+    def merged(self) -> Mixture:
+        """One class for each group: merges classes that no measurement distinguishes."""
+        return Mixture([state.merged() for state in self.states])
 
     @property
     def total(self) -> float:

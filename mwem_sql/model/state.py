@@ -1,59 +1,264 @@
-"""The approximation A: a factored distribution that follows measurements.
+"""The approximation A: a factored distribution over groups of classes, which are split as measurements need it.
 
-Owns the multiplicative-weights step, the fit of all measurements, and the table that a state is stored as. It sees public classes and
-released measurements only, and knows nothing of SQL, noise or budgets.
+Owns how questions about classes are answered, when groups are split, how junction trees make room for attributes that have to be
+together, the multiplicative-weights step, and the table that a state is stored as. It sees public classes and released
+measurements only, and knows nothing of SQL, noise or budgets.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from math import inf, log, sqrt
+from math import inf, isfinite, log, prod
 
 import numpy as np
 import pyarrow as pa
 
-from mwem_sql.algebra.arrays import Flags, Floats
-from mwem_sql.algebra.factor import FLOOR, LOWEST, TINY, Factor, base_shares, factors_from_table, factors_to_table
-from mwem_sql.algebra.linear import LinearQuery
-from mwem_sql.model.cliques import connected, maximal
-from mwem_sql.model.factored import Factored, positive
-from mwem_sql.model.fit import LAG, TOLERANCE, finish, fit, is_fitted
-from mwem_sql.model.targets import Fitted, Target
-from mwem_sql.model.tree import Tree
+from mwem_sql.algebra.answers import answer_all
+from mwem_sql.algebra.arrays import Flags, Floats, Places
+from mwem_sql.algebra.boxes import Boxes, many_boxes
+from mwem_sql.algebra.linear import Block, LinearQuery
+from mwem_sql.algebra.table import Names, Table, independent, tables_from_arrow, tables_to_arrow
+from mwem_sql.model.cliques import (
+    Clique,
+    Room,
+    added_cells,
+    connected,
+    make_room,
+    maximal,
+    rearrange,
+    total_cells,
+)  # fmt: skip
+from mwem_sql.model.grid import Grid, Grids, base_shares
+from mwem_sql.model.marginals import marginals
+from mwem_sql.model.tree import FLOOR, LOWEST, TINY, Potential, Tree
 
 Measurement = tuple[LinearQuery, Floats]
-# Rows of a stored table may have been added up in another order.
+
 SUMS_AGREE = 1e-6
-AT_ONCE = 32
-"""Cells of a new measurement from which on it is fitted at once before the descent: of few, the descent finds as much in its first steps."""
-EMPTIED = 0.1
-"""Of what a cell has: what is left of it at least when a new measurement is fitted at once. Later measurements may say otherwise."""
+"""Of the total: by so much the sums of a stored table's rows may differ, which were added up in another order."""
+MOST_RUN_CELLS = 2**20
+"""Combinations of stretches of classes in one group, up to which very many queries over them are answered from prefix sums."""
 
 
-class State(Factored):
-    """A distribution that multiplicative weights move; made by `uniform` or `from_table`."""
+class State:
+    """Junction trees over disjoint sets of attributes; the distribution is their product, scaled to `total`.
 
-    def __init__(self, trees: Iterable[Tree], attributes: Sequence[str], total: float) -> None:
-        super().__init__(trees, attributes, total)
-        # What it was last fitted to.
-        self._targets: dict[int, Target] = {}
+    Attributes that no measured query has in common, directly or through others, are in different trees; a tree of one clique is the
+    paper's form. The values of an attribute in a tree are the groups of its grid; inside a group weight follows the base measure.
+    Attributes of one group are never a reason to join anything.
+    """
+
+    def __init__(
+        self, trees: Iterable[Tree], attributes: Sequence[str], total: float, grids: Mapping[str, Grid] | None = None
+    ) -> None:
+        """For the class methods below. Without grids each value in a tree is a class."""
+        self._trees = list(trees)
+        self.attributes = tuple(attributes)
+        self._total = _positive(total)
+        self._tree = {name: tree for tree in self._trees for name in tree.attributes}
+        names = sorted(chain.from_iterable(tree.attributes for tree in self._trees))
+        if names != sorted(self.attributes) or len(names) != len(self._tree):
+            raise ValueError("a state has every attribute in one tree")
+        self._sizes = {
+            name: tree.potentials[top].table.size(name)
+            for tree in self._trees
+            for name, top in tree.layout.tops.items()
+        }
+        self.grids = Grids(grids or {name: Grid.whole(size) for name, size in self._sizes.items()})
+        # What was last asked in very many queries, by attributes.
+        self._boxes: dict[Names, Boxes] = {}
 
     @classmethod
     def uniform(cls, sizes: Mapping[str, Floats], total: float) -> State:
-        """Weight in proportion to the classes' base measure: the number of values in each, or its length."""
+        """Weight in proportion to the classes' base measure (the number of values in each, or its length); each class a group."""
         trees = []
         for name, size in sizes.items():
             base = base_shares(size)
-            factor = Factor((name,), base.shape, base * positive(total), log(base.min()))
-            trees.append(Tree([factor], [], total))
+            potential = Potential(Table((name,), base * _positive(total)), log(base.min()))
+            trees.append(Tree([potential], [], total))
         return cls(trees, tuple(sizes), total)
+
+    @classmethod
+    def unsplit(cls, sizes: Mapping[str, Floats], total: float) -> State:
+        """The same distribution, with all classes of an attribute in one group."""
+        single = cls.uniform(dict.fromkeys(sizes, np.ones(1)), total)
+        return cls(single.trees, tuple(sizes), total, {name: Grid.single(size) for name, size in sizes.items()})
+
+    @classmethod
+    def of(cls, tables: Sequence[Table], attributes: Sequence[str] | None = None) -> State:
+        """A state on the memory of positive tables that agree where they overlap. `attributes` gives their order; without it, it is the tables'."""
+        if not tables:
+            raise ValueError("a state has at least one row in its table")
+        total = float(tables[0].cells.sum())
+        if any(abs(table.cells.sum() - total) > SUMS_AGREE * total for table in tables):
+            raise ValueError("all factors of a state have the same sum")
+        trees = []
+        for group in connected([table.names for table in tables]):
+            members = [tables[number] for number in group]
+            sets = [frozenset(table.names) for table in members]
+            if len(set(maximal(sets))) < len(members):
+                raise ValueError("a state has no factor inside another")
+            potentials = [Potential(table, log(table.cells.min() / table.cells.sum())) for table in members]
+            trees.append(Tree(potentials, sets if len(members) > 1 or len(sets[0]) > 1 else [], total))
+        order = dict.fromkeys(chain.from_iterable(table.names for table in tables))
+        return cls([tree for tree in trees if tree.attributes], tuple(attributes or order), total)
+
+    @classmethod
+    def from_table(cls, table: pa.Table, attributes: Sequence[str] | None = None) -> State:
+        """Reads the table's memory in place, where its lists hold doubles."""
+        return cls.of(tables_from_arrow(table), attributes)
+
+    def table(self) -> pa.Table:
+        """One row per clique, over groups, on the state's own memory: the state takes new memory when it next changes."""
+        # A state without attributes still has a total.
+        return tables_to_arrow(self.tables or [Table((), np.array(self._total))])
 
     def copy(self) -> State:
         """Shares the weights with the original until one of the two changes them."""
-        twin = State([tree.copy() for tree in self.trees], self.attributes, self._total)
-        twin._targets = self._targets
-        return twin
+        return State([tree.copy() for tree in self._trees], self.attributes, self._total, self.grids)
+
+    def merged(self) -> State:
+        """A copy that has one class for each group: merges classes that no measurement distinguishes."""
+        return State([tree.copy() for tree in self._trees], self.attributes, self._total)
+
+    @property
+    def total(self) -> float:
+        return self._total
+
+    @property
+    def trees(self) -> list[Tree]:
+        """For reading. Their totals are their own: what counts is the shares of it."""
+        return self._trees
+
+    @property
+    def tables(self) -> list[Table]:
+        """The weights of all cliques of all trees, up to date. For reading."""
+        for tree in self._trees:
+            tree.calibrate()
+            tree.rescale(self._total)
+        return [potential.table for tree in self._trees for potential in tree.potentials]
+
+    @property
+    def cells(self) -> int:
+        """Of groups: what is held in memory."""
+        return sum(tree.cells for tree in self._trees)
+
+    def shape(self, attributes: Iterable[str]) -> tuple[int, ...]:
+        """Numbers of groups."""
+        return tuple([self._sizes[name] for name in attributes])
+
+    def rescale(self, total: float) -> None:
+        # The trees follow when someone looks at them.
+        self._total = _positive(total)
+
+    def trees_of(self, attributes: Iterable[str]) -> list[Tree]:
+        """The trees that hold these attributes. For reading."""
+        return list(dict.fromkeys(map(self._tree.__getitem__, attributes)))
+
+    def marginal(self, attributes: Sequence[str]) -> Floats:
+        """Axes in that order, an entry per class; sums to the total."""
+        return self.grids.spread(self.group_marginal(attributes), attributes)
+
+    def group_marginal(self, attributes: Sequence[str]) -> Floats:
+        """Axes in that order, an entry per group; sums to the total."""
+        names = tuple(attributes)
+        return np.array(self._marginals([names])[names].cells).reshape(self.shape(names))
+
+    def answer(self, query: LinearQuery) -> Floats:
+        """One number per cell of a query on classes."""
+        return self.answers([query])[0]
+
+    def answers(self, queries: Sequence[LinearQuery]) -> list[Floats]:
+        """One array per query on classes; what queries have in common is computed once."""
+        out: dict[int, Floats] = {}
+        for attributes, numbers in many_boxes(queries).items():
+            if prod(self.grids[name].runs for name in attributes) <= MOST_RUN_CELLS:
+                boxes = [queries[number] for number in numbers]
+                out.update(zip(numbers, self._box_answers(boxes, attributes), strict=True))
+        others = [number for number in range(len(queries)) if number not in out]
+        coarse = [self.grids.coarser(queries[number]) for number in others]
+        for number, query, answer in zip(others, coarse, self.group_answers(coarse), strict=True):
+            out[number] = answer if query is queries[number] else self.grids.answer(queries[number], answer)
+        return [out[number] for number in range(len(queries))]
+
+    def group_answers(self, queries: Sequence[LinearQuery]) -> list[Floats]:
+        """One array per query on groups."""
+        split = [self._parts(query.blocks) for query in queries]
+        answers_of = self._answer_parts(dict.fromkeys(part for parts in split for _, part in parts))
+        similar: dict[tuple[tuple[int, ...], ...], list[int]] = {}
+        for number, (query, parts) in enumerate(zip(queries, split, strict=True)):
+            similar.setdefault((query.shape, *[axes for axes, _ in parts]), []).append(number)
+        answers: dict[int, Floats] = {}
+        for (shape, *places), numbers in similar.items():
+            tables = []
+            for part, axes in enumerate(places):
+                cells = np.stack([answers_of[split[number][part][1]] for number in numbers])
+                long = [axis for axis in axes if shape[axis] != 1]
+                tables.append(
+                    Table(("", *map(str, long)), cells.reshape(len(numbers), *(shape[axis] for axis in long)))
+                )
+            tables = tables or [Table(("",), np.full(len(numbers), self._total))]
+            # Without axes of size 1: a query may have more blocks than numpy allows axes.
+            names = ("", *(str(axis) for axis, size in enumerate(shape) if size != 1))
+            together = independent(tables, names, self._total).cells
+            answers.update(zip(numbers, together.reshape(len(numbers), -1), strict=True))
+        return [answers[number] for number in range(len(queries))]
+
+    def refine(self, query: LinearQuery) -> set[str]:
+        """Split groups whose classes a query tells apart, of which attributes is returned; the distribution stays as it is."""
+        split = set()
+        for block in query.blocks:
+            for axis, name in enumerate(block.attributes):
+                if name in self.grids.coarse and self._regrid(name, self.grids[name].split(block, axis)):
+                    split.add(name)
+        return split
+
+    def follow(self, other: State) -> None:
+        """Split groups as in another one, which came out of a copy."""
+        for name in self.grids.coarse.copy():
+            self._regrid(name, other.grids[name])
+
+    def split(self, attribute: str, parents: Places, shares: Floats) -> None:
+        """Give an attribute without coarse groups more classes: new class i has its share of what class `parents[i]` had."""
+        self._tree[attribute].split(attribute, parents, shares)
+        self._sizes[attribute] = len(parents)
+        self.grids[attribute] = Grid.whole(len(parents))
+
+    def cells_with(self, attributes: Sequence[str], split: Mapping[str, int] | None = None) -> int:
+        """Cells of the whole state if a query over these attributes were measured, after attributes are split to so many groups."""
+        more = {name: count for name, count in (split or {}).items() if count > self._sizes[name]}
+        sizes = {**self._sizes, **more} if more else self._sizes
+        needed = frozenset(name for name in attributes if sizes[name] > 1)
+        trees, rooms = self._plan(needed, sizes)
+        cells = self.cells
+        for tree in self.trees_of(more):
+            for number in {number for name in more.keys() & tree.attributes for number in tree.layout.holders[name]}:
+                cells += total_cells([tree.layout.cliques[number]], sizes) - tree.potentials[number].cells
+        return cells + (added_cells([tree.layout for tree in trees], rooms, needed, sizes) if rooms else 0)
+
+    def join(self, attributes: Sequence[str]) -> None:
+        """Make room for these attributes in one clique; the distribution stays as it is."""
+        needed = frozenset(name for name in attributes if self._sizes[name] > 1)
+        trees, rooms = self._plan(needed, self._sizes)
+        if rooms:
+            layout = rearrange([tree.layout for tree in trees], rooms, needed)
+            old = {clique for tree in trees for clique in tree.layout.cliques}
+            # Long axes last: that makes for long inner loops in every sum.
+            new = [
+                tuple(sorted(clique, key=lambda name: (self._sizes[name], name)))
+                for clique in layout.cliques if clique not in old
+            ]  # fmt: skip
+            for tree, room in zip(trees, rooms, strict=True):
+                tree.rescale(self._total)
+                tree.refocus(room.old)
+            tables = self._marginals(new)
+            potentials = [Potential.of(tables[names], self._total) for names in new]
+            joined = Tree.joined(trees, layout, potentials, needed)
+            self._tree.update(dict.fromkeys(joined.attributes, joined))
+            self._trees = [*(tree for tree in self._trees if tree not in trees), joined]
+        elif needed:
+            self._tree[min(needed)].need(needed)
 
     def update(self, query: LinearQuery, measured: Floats) -> None:
         """One step of the paper: A(x) *= exp(sum over cells c of q_c(x) (m_c - q_c(A)) / 2n), renormalised to n."""
@@ -65,124 +270,62 @@ class State(Factored):
         A tree is done when a pass lowers its squared misfit by no more than `tolerance` times that of the pass
         before; the misfit is what the updates of a pass find. With None it makes all `passes`, as the paper does.
         """
-        checked = [(query, _one_per_cell(query, measured)) for query, measured in measurements]
+        for query, _ in measurements:
+            self.refine(query)
+        checked = [(self.grids.exact(query), one_per_cell(query, measured)) for query, measured in measurements]
         for query, _ in checked:
             self.join(query.attributes)
-        apart: dict[int, list[Measurement]] = {}
+        by_tree: dict[Tree, list[Measurement]] = {}
         for query, measured in checked:
-            for name in self._telling(query)[:1]:
-                apart.setdefault(id(self._tree[name]), []).append((query, measured))
-        return max((self._replay(group, passes, tolerance) for group in apart.values()), default=0)
+            for name in self.several(query.attributes)[:1]:
+                by_tree.setdefault(self._tree[name], []).append((query, measured))
+        return max((self._replay(group, passes, tolerance) for group in by_tree.values()), default=0)
 
     def match(self, query: LinearQuery, values: Floats) -> None:
         """Give each cell of a partition its value, in proportion everywhere inside: the step of multiplicative weights that fits at once.
 
         The values sum to the total; one that is 0 becomes very small.
         """
+        self.refine(query)
+        self.match_groups(self.grids.exact(query), values)
+
+    def match_groups(self, query: LinearQuery, values: Floats) -> None:
+        """The same for a partition of groups."""
         self.join(query.attributes)
-        names = self._telling(query)
-        if not names:
+        if not self.several(query.attributes):
             return
-        tree = self._tree[names[0]]
-        tree.rescale(self._total)
-        home = tree.home(names)
-        assert home is not None
-        marginal = tree.reach(home).marginal(names)
-        wanted = np.maximum(_one_per_cell(query, values), FLOOR * self._total)
-        here = query.answer(marginal)
+        tree, home, marginal = self._home(query.attributes)
+        wanted = np.maximum(one_per_cell(query, values), FLOOR * self._total)
+        here = query.answer(marginal.cells)
         # A cell that no class is in has nothing to grow.
-        growth = query.spread(
-            np.divide(wanted, here, out=np.ones_like(wanted), where=here > TINY * np.maximum(wanted, 1))
-        )
-        growth *= self._total / float(np.vdot(marginal, growth))
-        tree.multiply(home, names, growth.reshape(self.shape(names)))
+        growth = np.divide(wanted, here, out=np.ones_like(wanted), where=here > TINY * np.maximum(wanted, 1))
+        self._grow(tree, home, marginal, query.spread(growth))
+
+    def take(self, query: LinearQuery, weights: Floats) -> None:
+        """Give class combinations of a partition's attributes their weights, as far as it tells them apart: those of a group share what they have by base measure."""
+        self.refine(query)
+        for axis, name in enumerate(query.attributes):
+            weights = self.grids[name].gather(weights, axis)
+        self.match_groups(LinearQuery((self.grids.identity(query.attributes),)), weights.reshape(-1))
 
     def restrict(self, attributes: Sequence[str], is_kept: Flags) -> float:
-        """Keep some class combinations of some attributes only: the distribution given that it is one of these. Returns the share that they had.
+        """Keep some group combinations of some attributes only: the distribution given that it is one of these. Returns the share that they had.
 
         What is not kept becomes very small. The attributes take one clique together.
         """
         self.join(attributes)
-        names = [name for name in attributes if self._classes[name] > 1]
+        names = self.several(attributes)
         kept = is_kept.reshape(self.shape(names))
         if not names:
             return float(kept.sum())
-        tree = self._tree[names[0]]
-        tree.rescale(self._total)
-        home = tree.home(names)
-        assert home is not None
-        marginal = tree.reach(home).marginal(names)
-        share = float(marginal[kept].sum() / self._total)
-        growth = np.where(kept, 1.0, FLOOR)
-        growth *= self._total / float(np.vdot(marginal, growth))
-        tree.multiply(home, names, growth)
+        tree, home, marginal = self._home(attributes)
+        share = float(marginal.cells[kept].sum() / self._total)
+        self._grow(tree, home, marginal, np.where(kept, 1.0, FLOOR))
         return share
 
-    def fit(self, targets: Sequence[Target], tolerance: float = TOLERANCE) -> Fitted:
-        """Refit all measurements, each weighted by the inverse of its variance, until their misfit no longer falls."""
-        known = {id(target): target for target in targets}
-        for target in [target for key, target in self._targets.items() if key not in known]:
-            for tree in self.trees_of(target.query.attributes):
-                tree.drop(target)
-        new = [target for key, target in known.items() if key not in self._targets]
-        for target in new:
-            _one_per_cell(target.query, target.values)
-            self.join(target.query.attributes)
-            for name in self._telling(target.query)[:1]:
-                self._tree[name].take(target)
-            if target.query.cells >= AT_ONCE and all(block.counts_all for block in target.query.blocks):
-                # What is new fits at once, as far as noise does not explain it, and no cell is emptied; the descent goes on from there.
-                here, noise = self.answer(target.query), np.sqrt(target.variances)
-                near = np.clip(here, target.values - noise, target.values + noise)
-                self.match(target.query, np.maximum(near, EMPTIED * here))
-        self._targets = known
-        misfit, steps = 0.0, 0
-        lag = LAG * sqrt(min((target.sharpest for target in targets), default=0.0)) / self._total
-        for tree in self.trees:
-            if tree.targets:
-                if not is_fitted(tree, self._total, lag):
-                    tree.rescale(self._total)
-                    steps = max(steps, fit(tree, lag, tolerance))
-                misfit += tree.misfit
-        for target in targets:
-            if not self._telling(target.query):
-                misfit += target.misfit(self.answer(target.query))
-        return Fitted(misfit, steps)
-
-    def finish(self) -> None:
-        """Fit once more, and closely: there is no next fit that would go on from here."""
-        for tree in self.trees:
-            if tree.targets:
-                tree.rescale(self._total)
-                finish(tree)
-
-    def table(self) -> pa.Table:
-        """One row per factor, on the state's own memory: the state takes new memory when it next changes."""
-        # A state without attributes still has a total.
-        return factors_to_table(self.factors or [Factor((), (), np.array([self._total]), 0.0)])
-
-    @classmethod
-    def from_table(cls, table: pa.Table, attributes: Sequence[str] | None = None) -> State:
-        """Reads the table's memory in place. `attributes` gives their order; without it, it is the table's."""
-        factors = factors_from_table(table)
-        if not factors:
-            raise ValueError("a state has at least one row in its table")
-        total = float(factors[0].weights.sum())
-        if any(abs(factor.weights.sum() - total) > SUMS_AGREE * total for factor in factors):
-            raise ValueError("all factors of a state have the same sum")
-        trees = []
-        for group in connected([frozenset(factor.attributes) for factor in factors]):
-            own = [factors[number] for number in group]
-            sets = [frozenset(factor.attributes) for factor in own]
-            if len(set(maximal(sets))) < len(own):
-                raise ValueError("a state has no factor inside another")
-            trees.append(Tree(own, sets if len(own) > 1 or len(sets[0]) > 1 else [], total))
-        named = chain.from_iterable(factor.attributes for factor in factors)
-        order = tuple(dict.fromkeys(named)) if attributes is None else attributes
-        return cls([tree for tree in trees if tree.attributes], order, total)
-
-    def _telling(self, query: LinearQuery) -> list[str]:
-        return [name for name in query.attributes if self._classes[name] > 1]
+    def several(self, attributes: Iterable[str]) -> list[str]:
+        """Those of several groups."""
+        return [name for name in attributes if self._sizes[name] > 1]
 
     def _replay(self, measurements: list[Measurement], passes: int, tolerance: float | None) -> int:
         before = inf
@@ -195,23 +338,99 @@ class State(Factored):
 
     def _step(self, query: LinearQuery, measured: Floats) -> float:
         """One update inside the clique that holds the query; returns the squared misfit it found, in units of 2n."""
-        names = self._telling(query)
+        tree, home, marginal = self._home(query.attributes)
+        error = np.clip((measured - query.answer(marginal.cells)) / (2 * self._total), -1e150, 1e150)
+        exponent = query.spread(error)
+        self._grow(tree, home, marginal, np.exp(np.maximum(exponent - exponent.max(), LOWEST)))
+        return float(error @ error)
+
+    def _home(self, attributes: Sequence[str]) -> tuple[Tree, int, Table]:
+        """The tree and the clique that have these attributes together, and their marginal."""
+        names = self.several(attributes)
         tree = self._tree[names[0]]
         tree.rescale(self._total)
         home = tree.home(names)
         assert home is not None
-        marginal = tree.reach(home).marginal(names)
-        error = np.clip((measured - query.answer(marginal)) / (2 * self._total), -1e150, 1e150)
-        exponent = query.spread(error)
-        growth = np.exp(np.maximum(exponent - exponent.max(), LOWEST))
+        return tree, home, tree.reach(home).project(names)
+
+    def _grow(self, tree: Tree, home: int, marginal: Table, growth: Floats) -> None:
+        """Multiply the weights of a clique by numbers for the cells of a marginal of it, and renormalise."""
         # The new sum is known before any weight is touched, so that renormalising takes no pass of its own.
-        scale = self._total / float(np.vdot(marginal, growth))
-        tree.multiply(home, names, (growth * scale).reshape(self.shape(names)))
-        return float(error @ error)
+        scale = self._total / float(np.vdot(marginal.cells, growth))
+        tree.multiply(home, Table(marginal.names, (growth * scale).reshape(marginal.shape)))
+
+    def _regrid(self, name: str, finer: Grid) -> bool:
+        """Give an attribute a grid whose groups are parts of those that it has; whether they are more."""
+        old = self.grids[name]
+        if finer.count == old.count:
+            return False
+        parents = old.groups[finer.firsts]
+        self.split(name, parents, finer.sums / old.sums[parents])
+        self.grids.split(name, finer)
+        return True
+
+    def _plan(self, needed: Clique, sizes: Mapping[str, int]) -> tuple[list[Tree], list[Room]]:
+        """The trees that measuring a query over these attributes would replace by one, and where; maybe none."""
+        trees = self.trees_of(sorted(needed))
+        if not trees or (len(trees) == 1 and trees[0].home(needed) is not None):
+            return [], []
+        return trees, [make_room(tree.layout, needed.intersection(tree.attributes), tree.sets, sizes) for tree in trees]
+
+    def _parts(self, blocks: tuple[Block, ...]) -> list[tuple[tuple[int, ...], tuple[Block, ...]]]:
+        """A product as parts that have no tree in common: positions of the blocks, and the blocks."""
+        groups = connected([{self._tree[name] for name in block.attributes} for block in blocks])
+        return [(tuple(group), tuple([blocks[position] for position in group])) for group in groups]
+
+    def _answer_parts(self, parts: Iterable[tuple[Block, ...]]) -> dict[tuple[Block, ...], Floats]:
+        similar: dict[tuple[Names, ...], list[tuple[Block, ...]]] = {}
+        for part in parts:
+            similar.setdefault(tuple([block.attributes for block in part]), []).append(part)
+        flat = {names: tuple(chain.from_iterable(names)) for names in similar}
+        found = self._marginals(set(flat.values()))
+        answers_of: dict[tuple[Block, ...], Floats] = {}
+        for names, group in similar.items():
+            answers = answer_all(list(map(LinearQuery, group)), found[flat[names]].cells, prefix_sums=False)
+            answers_of.update(zip(group, answers, strict=True))
+        return answers_of
+
+    def _marginals(self, wanted: Iterable[Names]) -> dict[Names, Table]:
+        """By what is wanted, tables in that order, without axes of one group; they may be views of the weights."""
+        long = {names: tuple(self.several(names)) for names in wanted}
+        parts = {
+            names: [(tree, tuple(name for name in axes if name in tree.attributes)) for tree in self.trees_of(axes)]
+            for names, axes in long.items()
+        }
+        by_tree: dict[Tree, set[Names]] = {}
+        for tree, axes in chain.from_iterable(parts.values()):
+            tree.rescale(self._total)
+            by_tree.setdefault(tree, set()).add(axes)
+        found = {tree: marginals(tree, sets) for tree, sets in by_tree.items()}
+        return {
+            names: independent([found[tree][axes] for tree, axes in pieces], long[names], self._total)
+            for names, pieces in parts.items()
+        }
+
+    def _box_answers(self, queries: list[LinearQuery], attributes: Names) -> list[Floats]:
+        """Answers from prefix sums over classes or, where these are in groups, over stretches of those: as many as there are, whatever the classes."""
+        boxes = self._boxes.get(attributes)
+        if boxes is None or boxes.queries != queries:
+            boxes = self._boxes[attributes] = Boxes(queries)
+        weights = self.group_marginal(attributes)
+        if self.grids.coarse.isdisjoint(attributes):
+            return boxes.answers(weights)
+        for axis, name in enumerate(attributes):
+            weights = self.grids[name].spread_to_runs(weights, axis)
+        return boxes.spread(weights, [self.grids[name].places for name in attributes])
 
 
-def _one_per_cell(query: LinearQuery, measured: Floats) -> Floats:
+def one_per_cell(query: LinearQuery, measured: Floats) -> Floats:
     values = np.asarray(measured, dtype=np.float64)
     if values.shape != (query.cells,) or not np.isfinite(values).all():
         raise ValueError("a measurement has one finite number per cell of its query")
     return values
+
+
+def _positive(total: float) -> float:
+    if not (isfinite(total) and total > 0):
+        raise ValueError("a state's total is positive")
+    return total

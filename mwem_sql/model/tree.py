@@ -1,177 +1,220 @@
-"""A connected part of the state: factors over overlapping cliques of attributes that agree on what they share.
+"""A junction tree: the weights of overlapping cliques of attributes, which agree on their separators.
 
-Owns messages between neighbours and marginals across them. The distribution is the weights of one clique, the focus,
-times the conditional weights of every other clique given what it shares with its neighbour on the way to the focus. An
-update of the focus therefore leaves all other cliques as they are: they are brought up to date when someone looks at them.
+Owns the messages between neighbours that change weights. The distribution is the weights of one clique, the focus, times
+the conditional weights of every other clique given its separator on the way to the focus. An update of the focus
+therefore leaves all other cliques as they are: they are brought up to date when someone looks at them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, KeysView, Mapping, Sequence
-from itertools import chain, pairwise
-from string import ascii_letters
+from dataclasses import dataclass, field
+from itertools import chain, count, pairwise
+from math import log
 
 import numpy as np
 
 from mwem_sql.algebra.arrays import Floats, Places
-from mwem_sql.algebra.factor import Factor
-from mwem_sql.model.cliques import Clique
-from mwem_sql.model.layout import Layout, lay_out
-from mwem_sql.model.targets import Note, Target
+from mwem_sql.algebra.table import Names, Table
+from mwem_sql.model.cliques import Clique, Layout, lay_out
 
-Names = tuple[str, ...]
-
+LOWEST = log(1e-300)
+TINY = float(np.finfo(np.float64).tiny)
+FLOOR = 1e-260
+"""A weight that falls below exp(LOWEST), as a share of the total, comes back to FLOOR: from 0 it could never rise
+again. The gap between the two keeps the check for it rare."""
 ROUNDING = 1e-14
 """The difference between two marginals, as a share of the total, up to which they are the same for those who look at them."""
+_CLOCK = count(1)
+
+
+@dataclass(slots=True, eq=False)
+class Potential:
+    """The positive weights of a clique; their sum is the tree's total.
+
+    A read-only array is shared with another tree or an Arrow table: it is replaced, never written to.
+    `lowest` is the logarithm of a lower bound on the weights as shares of the total. `stamp` goes up, over all potentials,
+    with every change of the distribution; a new total is the same distribution. `hidden` is what changed without that.
+    """
+
+    table: Table
+    lowest: float
+    stamp: int = field(default_factory=_CLOCK.__next__)
+    hidden: float = 0.0
+
+    @classmethod
+    def of(cls, table: Table, total: float) -> Potential:
+        """Weights that nothing is known of; next to 0 they come to the floor."""
+        potential = cls(table, -np.inf)
+        potential.lift(total)
+        return potential
+
+    @property
+    def cells(self) -> int:
+        return self.table.cells.size
+
+    def multiply(self, by: Table, total: float) -> None:
+        """Multiply each weight by the positive entry for its cell."""
+        self.stamp, self.hidden = next(_CLOCK), 0.0
+        self.lowest += log(max(by.cells.min(), TINY))
+        cells = self.table.cells
+        self.table = self.table.multiply(by, out=cells if cells.flags.writeable else None)
+        self.lift(total)
+
+    def absorb(self, message: Table, before: Table, total: float) -> None:
+        """Follow a neighbour: `message` is the marginal of their separator that it has, `before` the one that this has."""
+        self.multiply(Table(message.names, message.cells / before.cells), total)
+
+    def split(self, attribute: str, parents: Places, shares: Floats, total: float) -> Potential:
+        """The same distribution on more values: new value i has its share of what value `parents[i]` had."""
+        lowest = self.lowest + log(max(shares.min(), TINY))
+        potential = Potential(self.table.split(attribute, parents, shares), lowest)
+        potential.lift(total)
+        return potential
+
+    def lift(self, total: float) -> None:
+        """Keep the weights away from 0, once the bound says that one may have come near it."""
+        if self.lowest < LOWEST:
+            self.table = Table(self.table.names, np.maximum(self.table.cells, FLOOR * total, order="C"))
+            self.lowest = log(self.table.cells.min() / total)
+
+    def share(self) -> Potential:
+        """Another one on the same memory; neither writes to it from now on."""
+        self.table.cells.flags.writeable = False
+        return Potential(self.table, self.lowest, self.stamp, self.hidden)
+
+
+def propagate(
+    potentials: Sequence[Potential], parents: Sequence[int], separators: Sequence[Table], total: float
+) -> list[Table]:
+    """Make cliques agree after all of them were multiplied at will: messages run up to the first one, then down again.
+
+    `separators` are the marginals that each clique and its parent agreed on before; the new ones are returned.
+    """
+    sums = list(separators)
+    for number in range(len(potentials) - 1, 0, -1):
+        sums[number] = potentials[number].table.project(separators[number].names)
+        growth = sums[number].cells / separators[number].cells
+        potentials[parents[number]].multiply(Table(sums[number].names, growth / growth.max()), total)
+    root = potentials[0]
+    root.multiply(Table((), np.array(total / root.table.cells.sum())), total)
+    for number in range(1, len(potentials)):
+        message = potentials[parents[number]].table.project(sums[number].names)
+        potentials[number].absorb(message, sums[number], total)
+        sums[number] = message
+    return sums
 
 
 class Tree:
     """Cliques over connected attributes. `sets` are those that a measurement needs side by side; they are in a clique each."""
 
     def __init__(
-        self, factors: Iterable[Factor], sets: Iterable[Clique], total: float, layout: Layout | None = None
+        self, potentials: Iterable[Potential], sets: Iterable[Clique], total: float, layout: Layout | None = None
     ) -> None:
-        """Factors that agree on what they share, each summing to the total; a ValueError if they form no tree."""
-        own = {frozenset(factor.attributes): factor for factor in factors}
-        self.layout = layout or lay_out(list(own))
-        self.cliques = [own[clique] for clique in self.layout.cliques]
-        self.place = {clique: number for number, clique in enumerate(self.layout.cliques)}
-        self.cells = sum(clique.weights.size for clique in self.cliques)
+        """Potentials that agree on their separators, each summing to the total; a ValueError if they form no tree."""
+        by_clique = {frozenset(potential.table.names): potential for potential in potentials}
+        self.layout = layout or lay_out(list(by_clique))
+        self.potentials = [by_clique[clique] for clique in self.layout.cliques]
+        self.cells = sum(potential.cells for potential in self.potentials)
         self.sets = tuple(sets)
         self.total = total
         # That of its clique which changed last.
-        self.stamp = max(clique.stamp for clique in self.cliques)
+        self.stamp = max(potential.stamp for potential in self.potentials)
+        # The others are conditional on the way to the focus; those that are fresh are up to date with it.
         self._focus = 0
-        self._fresh = set(range(len(self.cliques)))
+        self.fresh = set(range(len(self.potentials)))
         # Places at which weights changed since the others were last brought up to date: none, one or several.
         self._moves = 0
         # The most by which anybody who looks lets cliques differ from what their neighbours say.
         self.lag = 0.0
-        # The fit's own notes: what each clique is fitted to, and its misfit after its last fit.
-        self.targets: dict[Clique, tuple[Target, ...]] = {}
-        self.fitted: dict[Clique, Note] = {}
-        self.misfit = 0.0
-        self.checked = total
 
     @classmethod
-    def joined(
-        cls, trees: Sequence[Tree], layout: Layout, new: Mapping[Clique, Factor], needed: Clique, total: float
-    ) -> Tree:
+    def joined(cls, trees: Sequence[Tree], layout: Layout, new: Sequence[Potential], needed: Clique) -> Tree:
         """Several trees, focused on the place, as one in which some cliques are new; the distribution must be the same."""
-        held = {frozenset(factor.attributes): factor for tree in trees for factor in tree.cliques}
-        whole = cls([*held.values(), *new.values()], chain.from_iterable(tree.sets for tree in trees), total, layout)
+        old = chain.from_iterable(tree.potentials for tree in trees)
+        sets = chain.from_iterable(tree.sets for tree in trees)
+        whole = cls([*old, *new], sets, trees[0].total, layout)
         whole.need(needed)
-        whole._fresh = {whole.place[clique] for clique in new}
+        fresh = {frozenset(potential.table.names) for potential in new}
         for tree in trees:
-            whole._fresh |= {whole.place[clique] for clique in tree.fresh if clique in whole.place}
+            fresh.update(tree.layout.cliques[number] for number in tree.fresh)
             whole.lag = max(whole.lag, tree.lag)
-            whole.targets.update((clique, targets) for clique, targets in tree.targets.items() if clique in whole.place)
-            whole.fitted.update((clique, note) for clique, note in tree.fitted.items() if clique in whole.place)
-        for tree in trees:
-            for clique in tree.targets.keys() - whole.targets.keys():
-                for target in tree.targets[clique]:
-                    whole.take(target)
-        whole._focus = min(whole._fresh)
+        whole.fresh = {number for number, clique in enumerate(layout.cliques) if clique in fresh}
+        whole._focus = min(whole.fresh)
         return whole
-
-    def take(self, target: Target) -> None:
-        """Note a target, whose clique has to be fitted again."""
-        number = self.home([name for name in target.query.attributes if name in self.attributes])
-        assert number is not None
-        clique = self.layout.cliques[number]
-        self.targets[clique] = (*self.targets.get(clique, ()), target)
-        self.fitted.pop(clique, None)
-
-    def drop(self, target: Target) -> None:
-        """Forget a target."""
-        for clique, targets in list(self.targets.items()):
-            if any(own is target for own in targets):
-                self.fitted.pop(clique, None)
-                self.targets[clique] = tuple(own for own in targets if own is not target)
-                if not self.targets[clique]:
-                    del self.targets[clique]
 
     @property
     def attributes(self) -> KeysView[str]:
         return self.layout.tops.keys()
 
-    @property
-    def fresh(self) -> list[Clique]:
-        """The cliques that are up to date with the focus."""
-        return [self.layout.cliques[number] for number in self._fresh]
-
     def copy(self) -> Tree:
         """Shares the weights with the original until one of the two changes them."""
         twin = object.__new__(Tree)
         twin.__dict__.update(self.__dict__)
-        twin.cliques = [clique.share() for clique in self.cliques]
-        twin._fresh = set(self._fresh)
-        twin.targets, twin.fitted = dict(self.targets), dict(self.fitted)
+        twin.potentials = [potential.share() for potential in self.potentials]
+        twin.fresh = set(self.fresh)
         return twin
 
     def home(self, attributes: Collection[str]) -> int | None:
         """The smallest clique that holds all of these attributes."""
-        found = self.layout.holding(attributes) if attributes else range(1)
-        return min(found, key=lambda number: (self.cliques[number].weights.size, number), default=None)
+        holders = self.layout.holding(attributes) if attributes else range(1)
+        return min(holders, key=lambda number: (self.potentials[number].cells, number), default=None)
 
     def need(self, attributes: Clique) -> None:
         """Note that a measurement needs these attributes, which are in a clique, side by side."""
-        if not any(attributes <= own for own in self.sets):
-            self.sets = (*(own for own in self.sets if not own <= attributes), attributes)
+        if not any(attributes <= one for one in self.sets):
+            self.sets = (*(one for one in self.sets if not one <= attributes), attributes)
 
     def split(self, attribute: str, parents: Places, shares: Floats) -> None:
-        """Give an attribute more classes; the distribution stays as it is. Targets of the old ones must be dropped before a fit."""
+        """Give an attribute more values; the distribution stays as it is."""
         for number in self.layout.holders[attribute]:
-            self.cliques[number] = self.cliques[number].split(attribute, parents, shares, self.total)
-            self.stamp = max(self.stamp, self.cliques[number].stamp)
-        self.cells = sum(clique.weights.size for clique in self.cliques)
+            self.potentials[number] = self.potentials[number].split(attribute, parents, shares, self.total)
+            self.stamp = max(self.stamp, self.potentials[number].stamp)
+        self.cells = sum(potential.cells for potential in self.potentials)
 
-    def reach(self, number: int) -> Factor:
-        """One clique, brought up to date."""
-        if number not in self._fresh:
-            path = self.layout.path(self._focus, number)
-            for before, after in pairwise(path):
+    def reach(self, number: int) -> Table:
+        """The weights of one clique, brought up to date."""
+        if number not in self.fresh:
+            for before, after in pairwise(self.layout.path(self._focus, number)):
                 self._pass(before, after)
-        return self.cliques[number]
+        return self.potentials[number].table
 
-    def refocus(self, numbers: Sequence[int]) -> list[Factor]:
-        """Some cliques side by side, each after its parent, made to agree on what they share.
+    def refocus(self, numbers: Sequence[int]) -> list[Potential]:
+        """Some cliques side by side, each after its parent, made to agree on their separators.
 
         What they lag behind others, by no more than the last `settle` allowed, is forgotten; after changes since then, nothing.
         """
         if self._moves:
             self.calibrate()
-        self._focus, self._fresh = numbers[0], {numbers[0]}
+        self._focus, self.fresh = numbers[0], {numbers[0]}
         for number in numbers[1:]:
             self._pass(self.layout.parents[number], number)
-        return [self.cliques[number] for number in numbers]
+        return [self.potentials[number] for number in numbers]
 
-    def multiply(self, number: int, attributes: Sequence[str], by: Floats) -> None:
+    def multiply(self, number: int, by: Table) -> None:
         """Multiply a clique that is up to date; `by` keeps its sum at the total. All others fall behind."""
-        self.cliques[number].multiply(attributes, by)
-        self.cliques[number].lift(self.total)
-        self.stamp = self.cliques[number].stamp
-        self._move(number)
-        self._fresh = {number}
+        self.potentials[number].multiply(by, self.total)
+        self.replace({number: self.potentials[number]})
 
-    def replace(self, cliques: Mapping[int, Factor]) -> None:
-        """Take other weights for some cliques, side by side, which agree on what they share. All others fall behind."""
-        for number, clique in cliques.items():
-            self.cliques[number] = clique
-            self.stamp = max(self.stamp, clique.stamp)
-        self._move(next(iter(cliques)))
-        self._fresh = set(cliques)
+    def replace(self, potentials: Mapping[int, Potential]) -> None:
+        """Take other weights for some cliques, side by side, which agree on their separators. All others fall behind."""
+        for number, potential in potentials.items():
+            self.potentials[number] = potential
+            self.stamp = max(self.stamp, potential.stamp)
+        first = next(iter(potentials))
+        self._moves = 2 if self._moves and first != self._focus else max(self._moves, 1)
+        self._focus, self.fresh = first, set(potentials)
 
     def rescale(self, total: float) -> None:
         if total == self.total:
             return
         growth = total / self.total
-        for clique in self.cliques:
-            clique.weights = clique.weights * growth
+        for potential in self.potentials:
+            potential.table = Table(potential.table.names, potential.table.cells * growth)
         self.total = total
 
     def calibrate(self) -> None:
-        """Bring all cliques up to date: after it, neighbours agree on what they share."""
+        """Bring all cliques up to date: after it, neighbours agree on their separators."""
         self.settle(-1.0)
 
     def settle(self, lag: float) -> list[int]:
@@ -182,7 +225,7 @@ class Tree:
             return done
         if self._moves > 1:
             lag = -1.0  # what lags behind need not be next to what has changed last
-        waiting = list(self._fresh) if len(self._fresh) < len(self.cliques) else []
+        waiting = list(self.fresh) if len(self.fresh) < len(self.potentials) else []
         while waiting:
             number = waiting.pop()
             reached = [other for other in self.layout.neighbours[number] if self._pass(number, other, lag)]
@@ -191,86 +234,31 @@ class Tree:
         self._moves = 0
         return done
 
-    def walk(self, start: int) -> Iterator[tuple[Factor, Names]]:
+    def walk(self, start: int) -> Iterator[tuple[Table, Names]]:
         """All cliques from one on, each with what it shares with those before it."""
         waiting = [(start, start)]
         while waiting:
             number, before = waiting.pop()
-            shared = self.layout.cliques[number] & self.layout.cliques[before] if number != start else frozenset()
-            clique = self.cliques[number]
-            yield clique, tuple(name for name in clique.attributes if name in shared)
+            shared = self.layout.separator(number, before) if number != start else ()
+            table = self.potentials[number].table
+            yield table, tuple(name for name in table.names if name in shared)
             waiting += [(other, number) for other in self.layout.neighbours[number] if other != before]
-
-    def marginals(self, wanted: Iterable[Names]) -> dict[Names, Floats]:
-        """Axes in the order asked for; maybe views of the weights. Brings up to date what it needs."""
-        inside: dict[int, list[Names]] = {}
-        found: dict[Names, Floats] = {}
-        for names in wanted:
-            home = self.home(names)
-            if home is None:
-                found[names] = self._across(names)
-            else:
-                inside.setdefault(home, []).append(names)
-        for home, sets in inside.items():
-            found.update(self.reach(home).marginals(sets))
-        return found
-
-    def _move(self, number: int) -> None:
-        self._moves = 2 if self._moves and number != self._focus else max(self._moves, 1)
-        self._focus = number
 
     def _pass(self, before: int, after: int, lag: float = -1.0) -> bool:
         """Bring one clique up to date with a neighbour that is, if they differ by more than `lag`; whether it was done."""
-        if after in self._fresh:
+        if after in self.fresh:
             return False
-        shared = sorted(self.layout.cliques[before] & self.layout.cliques[after])
-        clique = self.cliques[after]
+        separator, potential = self.layout.separator(before, after), self.potentials[after]
         # Measured against its own weights, not against the last message: errors of rounding then never add up.
-        new, own = self.cliques[before].marginal(shared), clique.marginal(shared)
-        difference = float(np.abs(new - own).sum()) / self.total
+        message, here = self.potentials[before].table.project(separator), potential.table.project(separator)
+        difference = float(np.abs(message.cells - here.cells).sum()) / self.total
         if difference <= lag:
             return False
-        stamp, hidden = clique.stamp, clique.hidden + difference
-        clique.multiply(shared, new / own)
-        clique.lift(self.total)
+        stamp, hidden = potential.stamp, potential.hidden + difference
+        potential.absorb(message, here, self.total)
         # A change this small keeps its old stamp, so that nobody works anything out again; `hidden` adds such changes up.
         if hidden <= max(self.lag, ROUNDING):
-            clique.stamp, clique.hidden = stamp, hidden
-        self.stamp = max(self.stamp, clique.stamp)
-        self._fresh.add(after)
+            potential.stamp, potential.hidden = stamp, hidden
+        self.stamp = max(self.stamp, potential.stamp)
+        self.fresh.add(after)
         return True
-
-    def _across(self, names: Names) -> Floats:
-        """A marginal over attributes of several cliques.
-
-        One of them gets messages from all sides: the distribution of what is asked for behind a separator, given that.
-        """
-        nodes = self.layout.between(names)[::-1]
-        messages: dict[int, list[tuple[Names, Floats]]] = {number: [] for number in nodes}
-        wanted = set(names)
-        axes: Names = ()
-        table = np.array(self.total)
-        for number in nodes:
-            shared = self.layout.separator(number) if number != nodes[-1] else frozenset()
-            arrived = messages[number]
-            asked = wanted.union(shared, *(own for own, _ in arrived))
-            clique = self.reach(number)
-            axes = tuple(name for name in clique.attributes if name in asked)
-            table = clique.marginal(axes)
-            if number != nodes[-1]:
-                behind = tuple(place for place, name in enumerate(axes) if name not in shared)
-                table = table / table.sum(axis=behind, keepdims=True)
-            for place, (own, message) in enumerate(arrived):
-                later = wanted.union(shared, *(own for own, _ in arrived[place + 1 :]))
-                axes, table = _contract(axes, table, own, message, later)
-            if number != nodes[-1]:
-                messages[self.layout.parents[number]].append((axes, table))
-        return table.transpose([axes.index(name) for name in names])
-
-
-def _contract(left: Names, one: Floats, right: Names, other: Floats, kept: Collection[str]) -> tuple[Names, Floats]:
-    """The product of two tables, summed over what need not be kept."""
-    letters = dict(zip(dict.fromkeys(left + right), ascii_letters, strict=False))
-    out = tuple(name for name in letters if name in kept)
-    first, second, result = ("".join(letters[name] for name in names) for names in (left, right, out))
-    return out, np.asarray(np.einsum(f"{first},{second}->{result}", one, other, optimize=True))

@@ -15,7 +15,7 @@ import pyarrow as pa
 from mwem_sql.algebra.answers import answer_all
 from mwem_sql.algebra.arrays import Floats
 from mwem_sql.algebra.linear import LinearQuery
-from mwem_sql.algebra.marginals import shares_within, spread
+from mwem_sql.algebra.table import shares_within, spread
 from mwem_sql.compile.compiled import Compiled, CompiledQuery
 from mwem_sql.compile.pipeline import compile_workload
 from mwem_sql.compile.sense import check_constants

@@ -170,8 +170,8 @@ def _run_and_store(
     session: Session, request: Request, plan: Plan, held: engine.Held, *, output: Name, marks: Mapping[str, str]
 ) -> dict[str, Any]:
     outcome = _run(session, request, plan, held)
-    compiled, state = plan.compiled, outcome.state.state
-    # What no measurement told apart is not told apart in what is stored.
+    compiled, state = plan.compiled, outcome.state.merged()
+    # Merge classes that no measurement distinguishes.
     classes = {name: own.merged(outcome.state.grids[name].groups) for name, own in compiled.classes.items()}
     for name, told in outcome.told.items():
         classes[name] = plan.problem.details[name].told(outcome.state.grids[name].groups, told.labels, told.rows)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from mwem_sql.algebra.marginals import shares_within
+from mwem_sql.algebra.table import shares_within
 from mwem_sql.compile.blocks import MAX_CELLS
 from mwem_sql.compile.compiled import Compiled
 from mwem_sql.domains.classes import Classes

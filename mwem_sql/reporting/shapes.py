@@ -16,7 +16,7 @@ import numpy as np
 from sqlglot import exp
 
 from mwem_sql.algebra.arrays import Floats
-from mwem_sql.algebra.marginals import shares_within
+from mwem_sql.algebra.table import shares_within
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.classes import Classes, part_edges
 from mwem_sql.language import dialect, round_numbers

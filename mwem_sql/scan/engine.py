@@ -19,7 +19,7 @@ from sqlglot import exp
 from mwem_sql.algebra.answers import answer_all
 from mwem_sql.algebra.arrays import Integers
 from mwem_sql.algebra.linear import LinearQuery
-from mwem_sql.algebra.marginals import marginals
+from mwem_sql.algebra.table import Table
 from mwem_sql.boundary.relations import Relation
 from mwem_sql.errors import EngineError
 from mwem_sql.scan.codes import Reading
@@ -149,9 +149,9 @@ def _grouped(snapshot: Snapshot, part: GroupBy, pushdown: Pushdown, out: Integer
                 index += codes[place]
             np.add.at(cells, index, rows)
     for histogram, cells in zip(part.histograms, counts, strict=True):
-        found = marginals(cells, histogram.attributes, histogram.shape, histogram.asked)
+        found = Table(tuple(histogram.attributes), cells.reshape(histogram.shape)).projections(histogram.asked)
         for names, numbers in histogram.asked.items():
-            _answer(pushdown, numbers, found[names], out)
+            _answer(pushdown, numbers, found[names].cells, out)
 
 
 def _aggregated(snapshot: Snapshot, part: Aggregates, pushdown: Pushdown, out: Integers) -> None:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from mwem_sql.algebra.arrays import Integers
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
-from mwem_sql.synthesis.rounding import GOLDEN, Table, golden_offsets, systematic_counts, whole_tables
+from mwem_sql.synthesis.rounding import GOLDEN, Counts, golden_offsets, systematic_counts, whole_tables
 
 Codes = npt.NDArray[np.unsignedinteger]
 
@@ -37,7 +37,7 @@ def draw_codes(
     states = state.states if isinstance(state, Mixture) else (state,)
     left = systematic_counts(np.ones(len(states)), rows, generator)
     decks = [
-        [_Deck(table) for table in whole_tables(one, own, generator)]
+        [_Deck(counts) for counts in whole_tables(one, own, generator)]
         for one, own in zip(states, left.tolist(), strict=True)
     ]
     blocks = max(1, -(-rows * len(state.attributes) // block))
@@ -77,12 +77,13 @@ def _deal(decks: Sequence[_Deck], codes: dict[str, Codes], order: Integers, gene
 class _Deck:
     """The cells of a clique with rows to deal, sorted by what the clique shares with those dealt before it."""
 
-    def __init__(self, table: Table) -> None:
-        """A table's cells without the empty ones."""
-        self.shared, self.sizes = table.shared, table.rows.shape[: len(table.shared)]
-        new, shape = table.attributes[len(table.shared) :], table.rows.shape[len(table.shared) :]
-        cells = np.flatnonzero(table.rows)
-        self.left = table.rows.reshape(-1)[cells]
+    def __init__(self, counts: Counts) -> None:
+        """A clique's cells without the empty ones."""
+        rows, many = counts.table.cells, len(counts.shared)
+        self.shared, self.sizes = counts.shared, rows.shape[:many]
+        new, shape = counts.table.names[many:], rows.shape[many:]
+        cells = np.flatnonzero(rows)
+        self.left = rows.reshape(-1)[cells]
         self.groups, own = np.divmod(cells, prod(shape))
         axes = np.unravel_index(own, shape)
         self.codes = {name: axis.astype(_kind(size)) for name, axis, size in zip(new, axes, shape, strict=True)}

@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mwem_sql.algebra.arrays import Floats, Integers
+from mwem_sql.algebra.table import Names, Table
 from mwem_sql.model.state import State
-from mwem_sql.model.tree import Names, Tree
+from mwem_sql.model.tree import Tree
 
 GOLDEN = (5**0.5 - 1) / 2
 """Multiples of it, modulo 1, are spread more evenly than those of any other number."""
@@ -28,17 +29,16 @@ TINY = 1e-300
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
-    """Rows in each cell of a clique; an axis per attribute, those in a table before it (`shared`) in front."""
+class Counts:
+    """Rows in each cell of a clique; the attributes of a clique before it (`shared`) are in front."""
 
-    attributes: Names
+    table: Table
     shared: Names
-    rows: Integers
 
 
-def whole_tables(state: State, rows: int, generator: np.random.Generator) -> Iterator[Table]:
-    """A table for each clique, in an order in which they can be dealt; the trees with the largest cliques first."""
-    for tree in sorted(state.trees, key=lambda tree: -max(clique.weights.size for clique in tree.cliques)):
+def whole_tables(state: State, rows: int, generator: np.random.Generator) -> Iterator[Counts]:
+    """Counts for each clique, in an order in which they can be dealt; the trees with the largest cliques first."""
+    for tree in sorted(state.trees, key=lambda tree: -max(one.cells for one in tree.potentials)):
         yield from _tree_tables(tree, rows, generator)
 
 
@@ -56,48 +56,47 @@ def golden_offsets(count: int, generator: np.random.Generator) -> Floats:
     return np.asarray((np.arange(count) * GOLDEN + generator.random()) % 1)
 
 
-def _tree_tables(tree: Tree, rows: int, generator: np.random.Generator) -> Iterator[Table]:
+def _tree_tables(tree: Tree, rows: int, generator: np.random.Generator) -> Iterator[Counts]:
     tree.calibrate()
-    walk = list(tree.walk(max(range(len(tree.cliques)), key=lambda number: tree.cliques[number].weights.size)))
-    done: list[Table] = []
-    for clique, shared in walk:
-        taken, counts = shared, np.array(rows)
+    walk = list(tree.walk(max(range(len(tree.potentials)), key=lambda number: tree.potentials[number].cells)))
+    done: list[Counts] = []
+    for weights, shared in walk:
+        counts = Table((), np.array(rows))
         if shared:
-            before = next(table for table in done if set(shared) <= set(table.attributes))
-            counts = _summed(before.rows, [before.attributes.index(name) for name in shared])
-        separators = [other for _, other in walk if set(other) <= set(clique.attributes)]
-        for name in clique.attributes:
+            counts = next(one.table for one in done if set(shared) <= set(one.table.names)).project(shared)
+        separators = [other for _, other in walk if set(other) <= set(weights.names)]
+        for name in weights.names:
             if name not in shared:
+                taken = counts.names
                 kept = {(other,) for other in taken} | {
                     tuple(part for part in taken if part in own) for own in separators if name in own
                 }
-                axes = sorted([taken.index(part) for part in own] for own in kept if 0 < len(own) < len(taken))
-                counts = _share_out(clique.marginal([*taken, name]), counts, axes, generator)
-                taken = (*taken, name)
-        done.append(Table(taken, shared, counts))
+                sets = sorted(
+                    (own for own in kept if 0 < len(own) < len(taken)), key=lambda own: [taken.index(n) for n in own]
+                )
+                counts = _share_out(weights.project([*taken, name]), counts.cells, sets, generator)
+        done.append(Counts(counts, shared))
         yield done[-1]
 
 
-def _share_out(
-    weights: Floats, rows: Integers, kept: Sequence[Sequence[int]], generator: np.random.Generator
-) -> Integers:
+def _share_out(weights: Table, rows: Integers, kept: Sequence[Names], generator: np.random.Generator) -> Table:
     """Rows per cell of `weights`, whose last axis is a new attribute, given those per cell of the other axes.
 
     A class gets its share of a cell's rows rounded down or up. Half of the cells are decided first, then half of the
     rest, and so on; each time, the fractions of those still open are moved towards what is then missing from the
-    marginals: of the attribute alone, and with each set of axes in `kept`. What is still missing from the former at
+    marginals: of the attribute alone, and with each set of others in `kept`. What is still missing from the former at
     the end is settled by moving single rows, where that takes a count least far from its share.
     """
     classes, total = weights.shape[-1], int(rows.sum())
-    weights = weights * (total / weights.sum())
+    weights = Table(weights.names, weights.cells * (total / weights.cells.sum()))
     places = generator.permutation(np.flatnonzero(rows))
     sizes = rows.reshape(-1)[places]
-    shares = weights.reshape(-1, classes)[places]
+    shares = weights.cells.reshape(-1, classes)[places]
     shares *= (sizes / shares.sum(axis=1))[:, None]
-    coordinates = np.unravel_index(places, (*rows.shape, 1))
+    coordinates = dict(zip(weights.names, np.unravel_index(places, (*rows.shape, 1)), strict=True))
     margins = [
-        _Margin(_summed(weights, [*axes, weights.ndim - 1]), [coordinates[axis] for axis in axes], shares)
-        for axes in [*kept, ()]
+        _Margin(weights.project((*names, weights.names[-1])).cells, [coordinates[name] for name in names], shares)
+        for names in [*kept, ()]
     ]
     due = margins[-1].decide(total, generator)
     counts = np.floor(shares).astype(np.int64)
@@ -120,7 +119,7 @@ def _share_out(
     _settle(counts, shares, due)
     out = np.zeros(weights.shape, dtype=np.int64)
     out.reshape(-1, classes)[places] = counts
-    return out
+    return Table(weights.names, out)
 
 
 class _Margin:
@@ -190,9 +189,3 @@ def _settle(counts: Integers, shares: Floats, due: Integers) -> None:
         row = np.argmax(np.where(counts[:, source] > 0, np.minimum(above, below), -np.inf))
         counts[row, source] -= 1
         counts[row, target] += 1
-
-
-def _summed(table: npt.NDArray[Any], axes: Sequence[int]) -> npt.NDArray[Any]:
-    """Sums over all other axes; these in the order given."""
-    sums = table.sum(axis=tuple(axis for axis in range(table.ndim) if axis not in axes))
-    return np.asarray(sums.transpose([sorted(axes).index(axis) for axis in axes]))

@@ -16,12 +16,11 @@ from mwem_sql.loop import approximations as module
 from mwem_sql.loop.alike import Asked
 from mwem_sql.loop.approximations import Approximations
 from mwem_sql.loop.limits import Limits
-from mwem_sql.model.adaptive import Adaptive
+from mwem_sql.model.fit import Fit, Target
 from mwem_sql.model.state import State
-from mwem_sql.model.targets import Target
 
 
-def fresh(state: Adaptive, asked: list[LinearQuery]) -> np.ndarray:
+def fresh(state: State, asked: list[LinearQuery]) -> np.ndarray:
     return np.concatenate([*state.answers(asked), np.empty(0)])
 
 
@@ -34,7 +33,7 @@ class Kept:
         self.answers: list[np.ndarray] = [np.empty(0)] * len(asked)
         self.cells = [query.cells for query in asked]
 
-    def follow(self, state: Adaptive) -> list[int]:
+    def follow(self, state: State) -> list[int]:
         numbers, answers = self.approximations.news(state)
         told = np.split(
             np.concatenate([*answers, np.empty(0)]), np.cumsum([self.cells[number] for number in numbers])[:-1]
@@ -53,10 +52,11 @@ def test_answers_follow_the_state(sizes: dict[str, np.ndarray], seed: int, data:
     asked = marginals(shape, *data.draw(st.sampled_from([(0, 1, 2, 3), (3, 1)]))) + data.draw(
         st.lists(queries(shape), max_size=8)
     )
-    state = Adaptive.uniform(sizes, 100.0)
+    state = State.unsplit(sizes, 100.0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "MANY", many)
         kept = Kept(asked, shape)
+    fit = Fit(state)
     targets = []
     for _ in range(5):
         kept.follow(state)
@@ -67,7 +67,7 @@ def test_answers_follow_the_state(sizes: dict[str, np.ndarray], seed: int, data:
         if asked:
             query = asked[generator.integers(len(asked))]
             targets.append(Target(query, 100 * generator.dirichlet(np.ones(query.cells)), 4.0))
-            state.fit(targets)
+            fit.fit(targets)
         if generator.random() < 0.5:
             state.rescale(float(generator.uniform(50, 200)))
 
@@ -76,7 +76,7 @@ def test_answers_may_lag_behind() -> None:
     """By the records that are allowed: less is not told, more is."""
     shape = dict.fromkeys("abc", 2)
     asked = marginals(shape, 1, 2)
-    state = Adaptive.uniform({name: np.ones(2) for name in shape}, 100.0)
+    state = State.unsplit({name: np.ones(2) for name in shape}, 100.0)
     kept = Kept(asked, shape, lag=5.0)
     assert kept.follow(state) == [0, 1, 2, 3, 4, 5]
     state.rescale(104.0)
@@ -92,7 +92,7 @@ def test_only_what_changed_is_asked_again(monkeypatch: pytest.MonkeyPatch, many:
     shape = dict.fromkeys("abcdef", 3)
     asked = marginals(shape, 3)
     kept = Kept(asked, shape)
-    state = Adaptive.uniform({name: np.ones(3) for name in shape}, 100.0)
+    state = State.unsplit({name: np.ones(3) for name in shape}, 100.0)
     counts = []
     answers = State.answers
     monkeypatch.setattr(State, "answers", lambda self, queries: counts.append(len(queries)) or answers(self, queries))
@@ -117,11 +117,11 @@ def test_half_a_million_candidates_are_cheap_to_keep() -> None:
     asked = [
         LinearQuery(tuple(identity[n] for n in names)) for way in (1, 2) for names in itertools.combinations(shape, way)
     ]
-    state = Adaptive.uniform({name: np.array([0.9, 0.1]) for name in shape}, 1000.0)
+    state = State.unsplit({name: np.array([0.9, 0.1]) for name in shape}, 1000.0)
     kept = Kept(asked, shape)
     kept.follow(state)
     assert Limits(kept.asked, 10**7).fitting(state).all()
-    state.fit([Target(asked[-1], np.array([700.0, 100.0, 100.0, 100.0]), 2.0)])
+    Fit(state).fit([Target(asked[-1], np.array([700.0, 100.0, 100.0, 100.0]), 2.0)])
     assert len(kept.follow(state)) == 2 * 399 - 1 + 2
     np.testing.assert_allclose(kept.answers[-1], state.answer(asked[-1]), rtol=1e-9)
     np.testing.assert_allclose(kept.answers[-2], state.answer(asked[-2]), rtol=1e-9)

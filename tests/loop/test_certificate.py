@@ -16,7 +16,7 @@ from mwem_sql.kernel.noise import SeededNoise
 from mwem_sql.loop import certificate
 from mwem_sql.loop.problem import Outcome, Problem, Step
 from mwem_sql.loop.strategy import whole_domain
-from mwem_sql.model.adaptive import Adaptive
+from mwem_sql.model.state import State
 
 SHAPE = {"a": 3, "b": 2}
 TRUE = np.array([[30, 0], [0, 10], [5, 5]])
@@ -37,7 +37,7 @@ def certified(queries: list[LinearQuery], measure: int) -> tuple[tuple[certifica
     answers = [(oracle.dense_query(own, SHAPE) @ TRUE.ravel()).astype(np.int64) for own in problem.kernel_queries]
     kernel = Kernel(*flat(answers), account, NoNoise(0))
     step = Step("round", kernel.measure(measure, SHARE))
-    outcome = Outcome(Adaptive.uniform(sizes, 50.0), 50.0, (step,))
+    outcome = Outcome(State.unsplit(sizes, 50.0), 50.0, (step,))
     return certificate.certify(kernel, problem, SHARE, outcome), account
 
 
@@ -65,14 +65,14 @@ def test_a_partition_in_the_place_of_a_count_is_certified_by_its_first_cell() ->
     kernel = Kernel(*flat([np.array([50]), np.array([10, 30, 10])]), Accountant("pure", Fraction(1)), NoNoise(0))
     sizes = {"a": np.ones(3), "b": np.ones(2)}
     problem = Problem([partition], np.ones(1), sizes, 100, certified={1: counted})
-    (figure, _) = certificate.certify(kernel, problem, SHARE, Outcome(Adaptive.uniform(sizes, 50.0), 50.0, ()))
+    (figure, _) = certificate.certify(kernel, problem, SHARE, Outcome(State.unsplit(sizes, 50.0), 50.0, ()))
     assert figure.certified.value == 17 - 10
 
 
 def test_nothing_is_spent_on_nothing() -> None:
     problem = Problem([ONE], np.ones(1), {"a": np.ones(3)}, 100)
     kernel = Kernel(*flat([np.array([50]), np.array([10, 30, 10])]), Accountant("pure", Fraction(1)), NoNoise(0))
-    outcome = Outcome(Adaptive.uniform({"a": np.ones(3)}, 50.0), 50.0, ())
+    outcome = Outcome(State.unsplit({"a": np.ones(3)}, 50.0), 50.0, ())
     assert certificate.certify(kernel, problem, SHARE, outcome) == ()
 
 

@@ -13,13 +13,13 @@ from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.loop import limits as module
 from mwem_sql.loop.alike import Asked
 from mwem_sql.loop.limits import Limits
-from mwem_sql.model.adaptive import Adaptive
+from mwem_sql.model.state import State
 
 
-def measure(state: Adaptive, query: LinearQuery) -> None:
+def measure(state: State, query: LinearQuery) -> None:
     """Make room for a query, as its measurement does."""
     state.refine(query)
-    state.state.join(query.attributes)
+    state.join(query.attributes)
 
 
 @settings(deadline=None, max_examples=examples(60))
@@ -29,17 +29,22 @@ def test_what_is_offered_fits(seed: int, measured: int, few: int, limit: int, da
     generator = np.random.default_rng(seed)
     shape = {name: int(generator.integers(2, 4)) for name in "abcdef"}
     asked = marginals(shape, 1, 2, 3)
-    state = Adaptive.uniform({name: np.ones(size) for name, size in shape.items()}, 100.0)
+    state = State.unsplit({name: np.ones(size) for name, size in shape.items()}, 100.0)
     step = data.draw(st.sampled_from([None, 0, 20]))
     limits = Limits(Asked(asked, shape), limit, step)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "FEW", few)
         for _ in range(measured):
             offered = limits.fitting(state)
-            cells = np.array([state.cells_with({name: shape[name] for name in query.attributes}) for query in asked])
+            cells = np.array(
+                [
+                    state.cells_with(query.attributes, {name: shape[name] for name in query.attributes})
+                    for query in asked
+                ]
+            )
             own = np.array([query.cells for query in asked])
             exact = (cells <= limit) & (cells - state.cells <= (limit if step is None else step) + own)
-            cliques = [set(factor.attributes) - state.coarse for factor in state.state.factors]
+            cliques = [set(table.names) - state.grids.coarse for table in state.tables]
             inside = np.array([any(clique.issuperset(query.attributes) for clique in cliques) for query in asked])
             assert not (offered & ~exact).any()
             assert offered[inside].all()
@@ -82,7 +87,7 @@ def test_what_is_offered_fits_however_it_splits(
                     tuple(Block((name,), own.astype(np.int32) - 1, 1) for name, own in zip(names, places, strict=True))
                 )
             )
-    state = Adaptive.uniform({name: np.ones(size) for name, size in shape.items()}, 100.0)
+    state = State.unsplit({name: np.ones(size) for name, size in shape.items()}, 100.0)
     limits = Limits(Asked(asked, shape), limit, step)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "FEW", few)
@@ -102,7 +107,7 @@ def test_what_is_offered_fits_however_it_splits(
 def test_what_was_worked_out_holds_for_the_same_groups_only() -> None:
     """a - b - c in two cliques: with b in two groups there is room for a and c side by side, with b in five there is none."""
     shape = {"a": 3, "b": 5, "c": 3}
-    state = Adaptive.uniform({name: np.ones(size) for name, size in shape.items()}, 100.0)
+    state = State.unsplit({name: np.ones(size) for name, size in shape.items()}, 100.0)
     low = Block(("b",), np.array([0, 0, -1, -1, -1], np.int32), 1)
     for name in "ac":
         measure(state, LinearQuery((*cuboid(shape, (name,)).blocks, low)))

@@ -194,7 +194,7 @@ def test_the_budget_is_spent_exactly(
     share = {"total": how.total, "histogram": how.histogram, "round": how.measure, "again": how.select + how.measure}
     assert [step.measurement.share for step in outcome.steps] == [share[purpose] for purpose in purposes(outcome)]
     assert Counter(asked(outcome, "round")) == Counter(set(asked(outcome, "round")))
-    assert isinstance(outcome.state.state, Mixture) == average
+    assert isinstance(outcome.state, Mixture) == average
     scale = noise_scale(how.measure, sensitivity, how.kind).scale
     assert {s.measurement.scale for s in outcome.steps if s.purpose == "round"} == {scale}
 
@@ -244,14 +244,14 @@ def test_all_that_depends_on_the_data_comes_from_the_kernel(
         for a, b in zip(first.steps, other.steps, strict=True):
             assert (a.measurement.query, a.measurement.share) == (b.measurement.query, b.measurement.share)
             np.testing.assert_array_equal(a.measurement.values, b.measurement.values)
-        assert other.state.state.table().equals(first.state.state.table())
+        assert other.state.table().equals(first.state.table())
 
 
 def test_seeded_runs_repeat() -> None:
     shape = {"a": 3, "b": 2}
     problem = Problem([cuboid(shape, "a"), cuboid(shape, "b"), parity(shape, "a", "b")], np.ones(3), ones(shape), MANY)
     B = np.array([9, 80, 7, 60, 5, 40])
-    tables = [run(problem, B, 2, SeededNoise(seed))[0].state.state.table() for seed in (1, 1, 2)]
+    tables = [run(problem, B, 2, SeededNoise(seed))[0].state.table() for seed in (1, 1, 2)]
     assert tables[0].equals(tables[1])
     assert not tables[0].equals(tables[2])
 

@@ -34,7 +34,7 @@ from mwem_sql.loop.loop import mwem
 from mwem_sql.loop.measured import Measured
 from mwem_sql.loop.problem import Problem
 from mwem_sql.loop.strategy import First, whole_domain
-from mwem_sql.model.adaptive import Adaptive
+from mwem_sql.model.state import State
 
 
 def test_what_is_measured_again() -> None:
@@ -218,7 +218,7 @@ def test_what_was_refined_and_is_measured_as_it_is(noisy: list[int], is_noise: b
     noise = Scripted((), lambda _: np.array(given.pop(0)))
     kernel = Kernel(np.zeros(4, np.int64), [1, 1, 2], Accountant("pure", Fraction(10)), noise)
     m = Measured(kernel, problem.kernel_queries, lambda share: float(2 / share**2), 2)
-    A = Adaptive.uniform(problem.sizes, 1.0)
+    A = State.unsplit(problem.sizes, 1.0)
     m.refine("first", q, Fraction(1), A, by_cells=True, at_once=True)
     m.give(A, [q])
     refined = m.targets[q].values

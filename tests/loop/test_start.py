@@ -24,12 +24,10 @@ from mwem_sql.loop.loop import mwem
 from mwem_sql.loop.problem import Problem
 from mwem_sql.loop.start import FAINT, not_impossible, with_prior
 from mwem_sql.loop.strategy import whole_domain
-from mwem_sql.model.grouped import Grouped
+from mwem_sql.model.state import State
 
 
-def after_start(
-    B: Sequence[int], total: float, sizes: dict[str, Floats], noise: Noise, budget: Budget = PURE
-) -> Grouped:
+def after_start(B: Sequence[int], total: float, sizes: dict[str, Floats], noise: Noise, budget: Budget = PURE) -> State:
     """A_0 itself: of one round the average keeps nothing else."""
     shape = {name: len(size) for name, size in sizes.items()}
     problem = Problem([cuboid(shape, "a")], np.ones(1), sizes, MANY, total, whole_domain(shape), average=True)

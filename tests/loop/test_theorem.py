@@ -30,7 +30,7 @@ from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.kernel.budget import Budget
 from mwem_sql.kernel.noise import SeededNoise
 from mwem_sql.loop.problem import Outcome, Problem
-from mwem_sql.model.adaptive import Adaptive
+from mwem_sql.model.fit import Fit
 
 
 @settings(deadline=None, max_examples=examples(40))
@@ -46,7 +46,7 @@ def test_relative_entropy_falls_in_every_round_without_noise(
     A = oracle.uniform(problem.sizes, n)
     for T in range(1, rounds + 1):
         # Without noise a run of T rounds begins with the run of T - 1, but for the fit after the last.
-        with mock.patch.object(Adaptive, "finish"):
+        with mock.patch.object(Fit, "finish"):
             outcome, _ = run(problem, B, T + problem.average, Scripted(script.picks), Budget.parse(MANY))
         if not outcome.steps:
             return

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import Floats, close, dense, domains, queries, seeds
 
-from mwem_sql.algebra.factor import SCHEMA
 from mwem_sql.algebra.linear import Block, LinearQuery
+from mwem_sql.algebra.table import SCHEMA
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from math import prod
+from math import log, prod
 
 import numpy as np
 import oracle
@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from strategies import Floats, seeds
 
 from mwem_sql.algebra.linear import Block, LinearQuery
+from mwem_sql.algebra.table import Table
 from mwem_sql.model.state import State
+from mwem_sql.model.tree import FLOOR, Potential, propagate
 
 Sets = list[tuple[str, ...]]
 NAMES = "abcdefg"
@@ -73,17 +75,18 @@ def test_marginals_are_those_of_the_product(case: tuple[dict[str, int], Sets], s
 
     for tree in state.trees:
         tree.calibrate()
-        for number, clique in enumerate(tree.cliques):
-            joint = joint * spread(clique.attributes, clique.weights.reshape(clique.shape))
+        for number, potential in enumerate(tree.potentials):
+            joint = joint * spread(potential.table.names, potential.table.cells)
             if number:
-                shared = tuple(sorted(tree.layout.separator(number)))
-                joint = joint / spread(shared, clique.marginal(shared))
-                parent = tree.cliques[tree.layout.parents[number]]
-                np.testing.assert_allclose(parent.marginal(shared), clique.marginal(shared), rtol=1e-12)
+                shared = tree.layout.separators[number]
+                agreed = potential.table.project(shared).cells
+                joint = joint / spread(shared, agreed)
+                parent = tree.potentials[tree.layout.parents[number]]
+                np.testing.assert_allclose(parent.table.project(shared).cells, agreed, rtol=1e-12)
     asked = data.draw(st.permutations(names))[: data.draw(st.integers(0, len(names)))]
     letters = "".join(names)
     np.testing.assert_allclose(state.marginal(asked), np.einsum(f"{letters}->{''.join(asked)}", joint), rtol=1e-9)
-    assert all(factor.weights.sum() == pytest.approx(100.0, rel=1e-12) for factor in state.factors)
+    assert all(table.cells.sum() == pytest.approx(100.0, rel=1e-12) for table in state.tables)
 
 
 @quick
@@ -131,12 +134,70 @@ def test_thousands_of_adversarial_updates(updates: int) -> None:
         query = queries[generator.integers(len(queries))]
         wild = generator.choice([-1e300, -1e6, -1.0, 0.0, 3.0, 1e3, 1e6, 1e300], query.cells)
         state.update(query, wild if number % 7 else generator.uniform(-300, 1300, query.cells))
-    for factor in state.factors:
-        assert np.isfinite(factor.weights).all()
-        assert (factor.weights > 0).all()
-        assert factor.weights.sum() == pytest.approx(1000.0, rel=1e-9)
+    for table in state.tables:
+        assert np.isfinite(table.cells).all()
+        assert (table.cells > 0).all()
+        assert table.cells.sum() == pytest.approx(1000.0, rel=1e-9)
     assert dense(state).sum() == pytest.approx(1000.0, rel=1e-9)
     # It still learns.
     calm = [(query, np.full(query.cells, 1000.0 / query.cells)) for query in queries]
     state.replay(calm, 5000, tolerance=None)
     np.testing.assert_allclose(state.marginal("ae"), np.full((3, 3), 1000 / 9), rtol=0.1)
+
+
+def potential() -> Potential:
+    cells = np.random.default_rng(5).uniform(0.1, 1.1, (3, 2, 4))
+    return Potential(Table(("a", "b", "c"), cells), log(cells.min() / cells.sum()))
+
+
+def test_weights_are_multiplied_in_place_unless_they_are_shared() -> None:
+    alone, by = potential(), Table(("a",), np.array([1.0, 2.0, 3.0]))
+    memory, before = alone.table.cells, alone.table.cells.copy()
+    alone.multiply(by, 1.0)
+    assert np.shares_memory(alone.table.cells, memory)
+    np.testing.assert_allclose(memory, before * np.array([1.0, 2.0, 3.0])[:, None, None])
+    other = alone.share()
+    assert other.table.cells is alone.table.cells
+    before = other.table.cells.copy()
+    alone.multiply(by, 1.0)
+    np.testing.assert_array_equal(other.table.cells, before)
+    assert (alone.table.cells != before).any()
+    assert alone.stamp > other.stamp
+
+
+def test_weights_near_0_come_back_to_the_floor() -> None:
+    """Others, and weights that the bound vouches for, stay."""
+    low = Potential(Table(("a",), np.array([0.0, 1e-305, 10.0])), -1.0)
+    low.lift(10.0)
+    assert low.table.cells.tolist() == [0.0, 1e-305, 10.0]
+    low.lowest = -1000.0
+    low.lift(10.0)
+    assert low.table.cells.tolist() == [10 * FLOOR, 10 * FLOOR, 10.0]
+    assert low.lowest == pytest.approx(log(FLOOR))
+
+
+@quick
+@given(set_systems(), seeds)
+def test_two_passes_make_cliques_agree(case: tuple[dict[str, int], Sets], seed: int) -> None:
+    """Cliques that are multiplied at will, all at once: the joint is the product of what each was multiplied by, and the separators are marginals of it."""
+    sizes, sets = case
+    state = State.uniform({name: np.ones(size) for name, size in sizes.items()}, 100.0)
+    state.replay(measured(sizes, sets, seed), 2, tolerance=None)
+    generator = np.random.default_rng(seed)
+    for tree in state.trees:
+        tree.calibrate()
+        names = tuple(tree.attributes)
+        joint = state.marginal(names)
+        potentials = [one.share() for one in tree.potentials]
+        separators = [one.table.project(own) for one, own in zip(potentials, tree.layout.separators, strict=True)]
+        for one in potentials:
+            by = Table(one.table.names, generator.uniform(0.1, 10, one.table.shape))
+            joint = joint * by.align(names)
+            one.multiply(by, 100.0)
+        joint *= 100 / joint.sum()
+        agreed = propagate(potentials, tree.layout.parents, separators, 100.0)
+        for number, (one, shared) in enumerate(zip(potentials, agreed, strict=True)):
+            expected = Table(names, joint).project(one.table.names).cells
+            np.testing.assert_allclose(one.table.cells, expected, rtol=1e-9)
+            if number:
+                np.testing.assert_allclose(shared.cells, one.table.project(shared.names).cells, rtol=1e-9)

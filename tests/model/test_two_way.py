@@ -13,9 +13,8 @@ from strategies import seeds
 
 from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.model import two_way as module
-from mwem_sql.model.adaptive import Adaptive
+from mwem_sql.model.fit import Fit, Target
 from mwem_sql.model.state import State
-from mwem_sql.model.targets import Target
 from mwem_sql.model.two_way import TwoWay
 
 
@@ -70,16 +69,16 @@ def test_pairs_follow_a_state_whose_groups_are_split(seed: int, measured: int, l
     """Ranges over one to three attributes: pairs are kept of classes, or of groups where nobody reads classes."""
     generator = np.random.default_rng(seed)
     shape = {name: int(generator.integers(2, 8)) for name in "abcdef"}
-    state = Adaptive.uniform({name: np.ones(size) for name, size in shape.items()}, 50.0)
+    state = State.unsplit({name: np.ones(size) for name, size in shape.items()}, 50.0)
     read = set(generator.choice(list(shape), 3, replace=False).tolist())
     pairs, followed = TwoWay(shape, read), 0
     for _ in range(measured + 1):
-        for name in state.regridded[followed:]:
+        for name in state.grids.splits[followed:]:
             pairs.regrid(name, state.grids[name])
-        followed = len(state.regridded)
+        followed = len(state.grids.splits)
         pairs.refresh(state.trees, lag)
         for names in itertools.chain(itertools.combinations(shape, 1), itertools.permutations(shape, 2)):
-            inner = state if read.issuperset(names) else state.state if read.isdisjoint(names) else None
+            inner = state if read.issuperset(names) else state.merged() if read.isdisjoint(names) else None
             if inner is not None:
                 exact = inner.marginal(names) / 50
                 places = [
@@ -100,7 +99,7 @@ def test_pairs_follow_a_state_whose_groups_are_split(seed: int, measured: int, l
 
 def test_other_groups_are_a_change_whatever_they_weigh() -> None:
     """Half of the records in two values, then all of that half in one: the weights of groups, one after the other, are the same."""
-    state = Adaptive.uniform({"a": np.ones(4)}, 100.0)
+    state = State.unsplit({"a": np.ones(4)}, 100.0)
     pairs = TwoWay({"a": 4}, read=())
     measurements = []
     for high in (4, 3):
@@ -109,7 +108,7 @@ def test_other_groups_are_a_change_whatever_they_weigh() -> None:
         state.replay(measurements, 2000)
         pairs.regrid("a", state.grids["a"])
         assert pairs.refresh(state.trees, 1e-2).all()
-        np.testing.assert_allclose(state.state.marginal("a")[:2], 50.0, rtol=1e-2)
+        np.testing.assert_allclose(state.group_marginal("a")[:2], 50.0, rtol=1e-2)
 
 
 @pytest.mark.parametrize("length", [24, pytest.param(60, marks=pytest.mark.thorough)])
@@ -118,7 +117,7 @@ def test_what_is_far_away_is_left_alone(length: int) -> None:
     shape = {f"x{number}": 2 for number in range(length)}
     state = State.uniform({name: np.ones(2) for name in shape}, 1000.0)
     weak = np.array([300.0, 200.0, 200.0, 300.0])
-    state.fit([Target(cuboid(shape, pair), weak, 1.0) for pair in itertools.pairwise(shape)], tolerance=1e-10)
+    Fit(state).fit([Target(cuboid(shape, pair), weak, 1.0) for pair in itertools.pairwise(shape)], tolerance=1e-10)
     for pair in itertools.pairwise(shape):
         np.testing.assert_allclose(state.marginal(pair).ravel(), weak, rtol=1e-3)
     pairs = TwoWay(shape)

@@ -55,7 +55,7 @@ def test_cliques_have_the_rows_of_their_tables(
         assert code.shape == (rows,)
         assert (code < shape[name]).all()
     for table in tables:
-        assert (counts(codes, shape, *table.attributes) == table.rows).all()
+        assert (counts(codes, shape, *table.table.names) == table.table.cells).all()
 
 
 @pytest.mark.parametrize("attributes", [1, 3, 300])
@@ -159,9 +159,9 @@ def test_cliques_of_a_tree_are_followed_closely(seed: int) -> None:
     rows = 20_000
     state, shape = tree_state(8, 4, 9, seed)
     codes = draw(state, rows, np.random.default_rng(seed))
-    for factor in state.factors:
-        expected = rows * state.marginal(factor.attributes) / state.total
-        error = np.abs(counts(codes, shape, *factor.attributes) - expected)
+    for table in state.tables:
+        expected = rows * state.marginal(table.names) / state.total
+        error = np.abs(counts(codes, shape, *table.names) - expected)
         assert error.mean() < 1
         assert error.max() < 8
     for names in itertools.combinations(shape, 2):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from strategies import seeds, states, tree_of
 
 from mwem_sql.model.state import State
-from mwem_sql.synthesis.rounding import Table, golden_offsets, systematic_counts, whole_tables
+from mwem_sql.synthesis.rounding import Counts, golden_offsets, systematic_counts, whole_tables
 
 EXACT = 1e-6
 """Weights are floats, and sums of them are compared with whole numbers."""
@@ -21,32 +21,30 @@ PER_ATTRIBUTE = 2
 """A share is rounded down or up, and one row may have to move for the attribute's own marginal."""
 
 
-def summed(table: Table, names: tuple[str, ...]) -> np.ndarray:
+def summed(table: Counts, names: tuple[str, ...]) -> np.ndarray:
     """Rows of a table by some of its attributes."""
-    axes = [table.attributes.index(name) for name in names]
+    axes = [table.table.names.index(name) for name in names]
     kept = sorted(axes)
-    return table.rows.sum(axis=tuple(set(range(table.rows.ndim)) - set(axes))).transpose(
+    return table.table.cells.sum(axis=tuple(set(range(table.table.cells.ndim)) - set(axes))).transpose(
         [kept.index(axis) for axis in axes]
     )
 
 
-def home(tables: list[Table], names: tuple[str, ...]) -> Table:
-    return next(table for table in tables if set(names) <= set(table.attributes))
+def home(tables: list[Counts], names: tuple[str, ...]) -> Counts:
+    return next(table for table in tables if set(names) <= set(table.table.names))
 
 
-def errors(state: State, tables: list[Table], names: tuple[str, ...], rows: int) -> np.ndarray:
+def errors(state: State, tables: list[Counts], names: tuple[str, ...], rows: int) -> np.ndarray:
     return np.abs(summed(home(tables, names), names) - rows * state.marginal(names) / state.total)
 
 
-def check(state: State, tables: list[Table], rows: int) -> None:
+def check(state: State, tables: list[Counts], rows: int) -> None:
     """What holds for every state and every number of rows."""
-    assert {frozenset(table.attributes) for table in tables} == {
-        frozenset(factor.attributes) for factor in state.factors
-    }
+    assert {frozenset(table.table.names) for table in tables} == {frozenset(table.names) for table in state.tables}
     for number, table in enumerate(tables):
-        assert table.rows.sum() == rows
-        assert table.rows.min() >= 0
-        weights = state.marginal(table.attributes)
+        assert table.table.cells.sum() == rows
+        assert table.table.cells.min() >= 0
+        weights = state.marginal(table.table.names)
         given = weights.sum(axis=tuple(range(len(table.shared), weights.ndim)), keepdims=True)
         held = summed(table, table.shared)
         if table.shared:
@@ -54,7 +52,7 @@ def check(state: State, tables: list[Table], rows: int) -> None:
         shares = weights / given * held.reshape(given.shape)
         new = sum(size > 1 for size in weights.shape[len(table.shared) :])
         # The error that an attribute takes over from those before it, its part of a count's error, is never larger.
-        assert np.abs(table.rows - shares).max() < PER_ATTRIBUTE * max(new, 1) + EXACT
+        assert np.abs(table.table.cells - shares).max() < PER_ATTRIBUTE * max(new, 1) + EXACT
     for name in state.attributes:
         assert errors(state, tables, (name,), rows).max() < 1 + EXACT * max(1, rows)
 
@@ -109,8 +107,8 @@ def test_few_rows_follow_the_joint_on_average(rows: int) -> None:
     state = tree_of({"a": 3, "b": 2, "c": 3}, [("a", "b", "c")], 4)
     generator = np.random.default_rng(rows)
     tables = [next(whole_tables(state, rows, generator)) for _ in range(1000)]
-    drawn = np.array([table.rows for table in tables])
-    expected = rows * state.marginal(tables[0].attributes) / state.total
+    drawn = np.array([table.table.cells for table in tables])
+    expected = rows * state.marginal(tables[0].table.names) / state.total
     error = drawn.mean(axis=0) - expected
     if rows == 1:
         common = expected * len(drawn) > 10
@@ -125,14 +123,14 @@ def test_weights_of_all_sizes() -> None:
     state = State.uniform(sizes, 5.0)
     state.join(["a", "b"])
     (table,) = whole_tables(state, 1000, np.random.default_rng(0))
-    assert table.rows[(0, 1) if table.attributes == ("a", "b") else (1, 0)] == 1000
+    assert table.table.cells[(0, 1) if table.table.names == ("a", "b") else (1, 0)] == 1000
 
 
 def test_same_generator_same_tables() -> None:
     state = tree_of({"a": 4, "b": 5, "c": 3}, [("a", "b"), ("b", "c")], 1)
     first, second, other = (list(whole_tables(state, 500, np.random.default_rng(seed))) for seed in (7, 7, 8))
-    assert all((one.rows == two.rows).all() for one, two in zip(first, second, strict=True))
-    assert any((one.rows != two.rows).any() for one, two in zip(first, other, strict=True))
+    assert all((one.table.cells == two.table.cells).all() for one, two in zip(first, second, strict=True))
+    assert any((one.table.cells != two.table.cells).any() for one, two in zip(first, other, strict=True))
 
 
 @settings(deadline=None)

@@ -17,7 +17,7 @@ from chance import sampled
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mwem_sql.algebra.factor import SCHEMA
+from mwem_sql.algebra.table import SCHEMA
 from mwem_sql.compile.compiled import Compiled
 from mwem_sql.compile.pipeline import compile_workload
 from mwem_sql.domains.attribute import Attribute

@@ -1,4 +1,4 @@
-"""A state over groups of classes against the dense listing over all of them, and what a release makes of it."""
+"""A state over groups of classes: against the dense listing over all of them, asked very much, and what a release makes of it."""
 
 # ruff: noqa: N806  the paper's letters
 from __future__ import annotations
@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 from strategies import Floats, close, dense, seeds, totals
 
 import mwem_sql
+from mwem_sql.algebra import boxes
 from mwem_sql.algebra.linear import Block, LinearQuery
+from mwem_sql.algebra.stretches import Stretches
 from mwem_sql.loop.problem import Outcome
-from mwem_sql.model.adaptive import Adaptive
-from mwem_sql.model.fit import TOLERANCE
+from mwem_sql.model.fit import TOLERANCE, Fit, Target
 from mwem_sql.model.grid import Grid
 from mwem_sql.model.state import State
-from mwem_sql.model.targets import Target
 from mwem_sql.platform.catalog import Place
 from mwem_sql.platform.session import Session
 from mwem_sql.releases import store
@@ -108,7 +108,7 @@ def test_a_state_over_groups_is_the_listing_over_classes(case: Case, data: st.Da
     """After every measurement: the distribution, answers to other questions, and no group more than was told apart."""
     sizes, total, measurements = case
     shape = {name: len(size) for name, size in sizes.items()}
-    state, A = Adaptive.uniform(sizes, total), oracle.uniform(sizes, total)
+    state, A = State.unsplit(sizes, total), oracle.uniform(sizes, total)
     assert state.cells == len(sizes)
     for done in range(1, len(measurements) + 1):
         made = measurements[:done]
@@ -126,8 +126,8 @@ def test_a_state_over_groups_is_the_listing_over_classes(case: Case, data: st.Da
         )
         groups = {name: told_apart([query for query, _ in made], shape, name) for name in shape}
         assert {name: grid.count for name, grid in state.grids.items()} == groups
-        assert state.cells == sum(factor.weights.size for factor in state.state.factors)
-        assert all(factor.shape == tuple(groups[name] for name in factor.attributes) for factor in state.state.factors)
+        assert state.cells == sum(table.cells.size for table in state.tables)
+        assert all(table.shape == tuple(groups[name] for name in table.names) for table in state.tables)
 
 
 @quick
@@ -136,15 +136,15 @@ def test_a_fit_over_groups_is_one_over_classes(case: Case, seed: int) -> None:
     """Targets that come one by one, so that groups are split under those that are already there."""
     sizes, total, measurements = case
     shape = {name: len(size) for name, size in sizes.items()}
-    state = Adaptive.uniform(sizes, total)
-    full = State.uniform(sizes, total)
+    state = State.unsplit(sizes, total)
+    fit, full = Fit(state), Fit(State.uniform(sizes, total))
     generator = np.random.default_rng(seed)
     B = total * generator.dirichlet(np.ones(prod(shape.values())))
     targets: list[Target] = []
     for query, _ in measurements:
         exact = oracle.evaluate(oracle.dense_query(query, shape), B) / query.bound
         targets.append(Target(query.shares, exact + 0.02 * total * generator.normal(size=query.cells), total))
-        found, expected = state.fit(targets), full.fit(targets)
+        found, expected = fit.fit(targets), full.fit(targets)
         A = dense(state)
         answers = [
             oracle.evaluate(oracle.dense_query(query, shape) / query.bound, A)
@@ -170,7 +170,7 @@ def test_a_fit_over_groups_is_one_over_classes(case: Case, seed: int) -> None:
 @given(cases())
 def test_order_of_attributes_changes_nothing(case: Case) -> None:
     sizes, total, measurements = case
-    forth, back = Adaptive.uniform(sizes, total), Adaptive.uniform(dict(reversed(sizes.items())), total)
+    forth, back = State.unsplit(sizes, total), State.unsplit(dict(reversed(sizes.items())), total)
     for state in (forth, back):
         state.replay(measurements, passes=3, tolerance=None)
     assert back.attributes == forth.attributes[::-1]
@@ -183,20 +183,20 @@ def test_order_of_attributes_changes_nothing(case: Case) -> None:
 def test_splitting_and_merging_change_nothing(case: Case, first: bool) -> None:
     """Two copies go their own ways; the coarser one then follows the finer one, and its groups merge back to what they were."""
     sizes, total, measurements = case
-    state = Adaptive.uniform(sizes, total)
+    state = State.unsplit(sizes, total)
     state.replay(measurements[:1], passes=2)
     twin = state.copy()
     finer, kept = (state, twin) if first else (twin, state)
     A, groups = dense(kept), kept.grids.copy()
     finer.replay(measurements, passes=2)
     np.testing.assert_array_equal(dense(kept), A)
-    before = kept.state.marginal(kept.attributes)
+    before = kept.group_marginal(kept.attributes)
     kept.follow(finer)
     assert {name: grid.count for name, grid in kept.grids.items()} == {
         name: grid.count for name, grid in finer.grids.items()
     }
     close(dense(kept), A, total)
-    merged = kept.state.marginal(kept.attributes)
+    merged = kept.group_marginal(kept.attributes)
     for axis, name in enumerate(kept.attributes):
         parents = groups[name].groups[kept.grids[name].firsts]
         merged = np.stack([merged.compress(parents == k, axis).sum(axis) for k in range(groups[name].count)], axis)
@@ -214,13 +214,14 @@ def test_only_what_differs_is_told_apart() -> None:
 
 def test_an_attribute_that_does_not_matter_is_not_joined() -> None:
     """Neither when it has one group nor after another query has split it: what was measured before then does not depend on it."""
-    state = Adaptive.uniform({"a": np.ones(6), "b": np.ones(4)}, 100.0)
+    state = State.unsplit({"a": np.ones(6), "b": np.ones(4)}, 100.0)
     everywhere = LinearQuery((*count("a", 6, 0, 6).blocks, *count("b", 4, 1, 3).blocks))
     targets = [Target(everywhere, np.array([30.0]), 1.0)]
-    state.fit(targets)
+    fit = Fit(state)
+    fit.fit(targets)
     assert state.cells == 3
     targets.append(Target(count("a", 6, 0, 2), np.array([50.0]), 1.0))
-    state.fit(targets)
+    fit.fit(targets)
     state.replay([(target.query, target.values) for target in targets])
     assert state.cells == 4
     np.testing.assert_allclose([state.answer(target.query)[0] for target in targets], [30, 50], rtol=1e-6)
@@ -230,16 +231,16 @@ def test_an_attribute_that_does_not_matter_is_not_joined() -> None:
                 LinearQuery((Block((name,), np.arange(size, dtype=np.int32), size),)), np.full(size, 100 / size), 1.0
             )
         )
-    state.fit(targets)
+    fit.fit(targets)
     assert state.cells == 10
 
 
 def test_tiny_weights_are_split_and_stay_positive() -> None:
-    state = Adaptive.uniform({"a": np.array([1.0, 1e-200, 1.0]), "b": np.ones(2)}, 1.0)
+    state = State.unsplit({"a": np.array([1.0, 1e-200, 1.0]), "b": np.ones(2)}, 1.0)
     for _ in range(100):
         state.update(LinearQuery((*count("a", 3, 0, 2).blocks, *count("b", 2, 0, 1).blocks)), np.array([-1e6]))
     state.update(count("a", 3, 1, 2), np.array([0.5]))
-    weights = state.state.factors[0].weights
+    weights = state.tables[0].cells
     assert state.cells == 6
     assert (weights > 0).all()
     assert weights.sum() == pytest.approx(1.0)
@@ -249,13 +250,13 @@ def test_ranges_over_thousands_of_classes_keep_few_cells() -> None:
     """Each range adds at most two groups to its attribute; three such attributes in one clique are far from their classes."""
     generator = np.random.default_rng(0)
     sizes = dict.fromkeys("abc", np.ones(4000))
-    state = Adaptive.uniform(sizes, 1000.0)
+    state = State.unsplit(sizes, 1000.0)
     targets = []
     for _ in range(6):
         ends = [np.sort(generator.choice(4001, 2, replace=False)) for _ in sizes]
         parts = [count(name, 4000, low, high).blocks[0] for name, (low, high) in zip(sizes, ends, strict=True)]
         targets.append(Target(LinearQuery(tuple(parts)), np.array([100.0]), 1.0))
-    state.fit(targets)
+    Fit(state).fit(targets)
     assert state.cells <= 13**3
     assert all(2 <= grid.count <= 13 for grid in state.grids.values())
 
@@ -327,7 +328,7 @@ def test_a_release_answers_as_its_state_did(
     con.execute(TABLE)
     made = mwem_sql.release(con, "t", asked(), 5, rounds=12, seed=1, **options)
     ((plan, outcome),) = outcomes
-    assert outcome.state.coarse
+    assert outcome.state.grids.coarse
     assert made.cells == outcome.state.cells
     expected = []
     for query in plan.compiled.queries:
@@ -338,7 +339,7 @@ def test_a_release_answers_as_its_state_did(
     kept = load(con).state()
     back = type(kept).from_table(pq.read_table(tmp_path / "factors.parquet"), kept.attributes)
     np.testing.assert_array_equal(back.marginal(["i", "city"]), kept.marginal(["i", "city"]))
-    np.testing.assert_allclose(kept.marginal(["i", "city"]), outcome.state.state.marginal(["i", "city"]), rtol=1e-12)
+    np.testing.assert_allclose(kept.marginal(["i", "city"]), outcome.state.merged().marginal(["i", "city"]), rtol=1e-12)
 
 
 def test_a_release_of_ranges_is_small(connect: Open, outcomes: list[tuple[Plan, Outcome]]) -> None:
@@ -368,7 +369,7 @@ def test_a_release_of_ranges_is_small(connect: Open, outcomes: list[tuple[Plan, 
 def test_matching_a_partition_gives_each_cell_its_value_and_keeps_what_is_inside() -> None:
     """One proportional step: cells have their values, and inside each everything is in the proportions that it was in."""
     sizes = {"a": np.array([1.0, 2.0, 3.0, 1.0]), "b": np.array([1.0, 1.0, 4.0])}
-    state = Adaptive.uniform(sizes, 50.0)
+    state = State.unsplit(sizes, 50.0)
     state.match(LinearQuery((Block(("a",), np.array([0, 0, 1, 1], np.int32), 2),)), np.array([20.0, 30.0]))
     labels = np.array([[0, 0, 1], [0, 2, 1], [0, 2, 2], [2, 2, 2]], np.int32)
     before = state.marginal(("a", "b"))
@@ -381,7 +382,7 @@ def test_matching_a_partition_gives_each_cell_its_value_and_keeps_what_is_inside
 
 
 def test_a_cell_that_is_matched_to_nothing_is_very_small_and_can_be_matched_again() -> None:
-    state = Adaptive.uniform({"a": np.ones(2)}, 10.0)
+    state = State.unsplit({"a": np.ones(2)}, 10.0)
     both = LinearQuery((Block(("a",), np.array([0, 1], np.int32), 2),))
     state.match(both, np.array([10.0, 0.0]))
     assert 0 < state.answer(both)[1] < 1e-200
@@ -392,13 +393,14 @@ def test_a_cell_that_is_matched_to_nothing_is_very_small_and_can_be_matched_agai
 def test_what_is_fitted_again_follows_a_split_in_between() -> None:
     """Groups that were split by what is not fitted, too: a target of before is then asked on the new ones."""
     target = Target(count("x", 9, 0, 4), np.array([70.0]), 1.0)
-    once, twice = (Adaptive.uniform({"x": np.ones(9)}, 100.0) for _ in range(2))
-    once.fit([target])
-    twice.fit([target])
+    once, twice = (State.unsplit({"x": np.ones(9)}, 100.0) for _ in range(2))
+    fits = [Fit(once), Fit(twice)]
+    for fit in fits:
+        fit.fit([target])
     twice.refine(count("x", 9, 2, 6))
     other = Target(count("x", 9, 1, 5), np.array([50.0]), 1.0)
-    for state in (once, twice):
-        state.fit([target, other])
+    for fit in fits:
+        fit.fit([target, other])
     assert twice.grids["x"].count > once.grids["x"].count
     np.testing.assert_allclose(twice.marginal(["x"]), once.marginal(["x"]), rtol=1e-6)
 
@@ -410,13 +412,59 @@ def test_what_was_fitted_follows_groups_that_were_split_since() -> None:
     )
     pair = LinearQuery((even.blocks[0], Block(("y",), np.arange(3, dtype=np.int32), 3)))
     counts = np.array([[30.0, 5, 5], [10, 20, 30]])
-    state = Adaptive.uniform({"x": np.ones(8), "y": np.ones(3)}, 100.0)
+    state = State.unsplit({"x": np.ones(8), "y": np.ones(3)}, 100.0)
     target = Target(pair, counts.ravel(), 1.0)
-    state.fit([target])
+    fit = Fit(state)
+    fit.fit([target])
     weights = np.arange(8.0) * 100 / 28
     state.take(finer, weights)
-    state.fit([target, Target(even, counts.sum(axis=1), 0.01)])
+    fit.fit([target, Target(even, counts.sum(axis=1), 0.01)])
     np.testing.assert_allclose(state.answer(pair), counts.ravel(), rtol=1e-2)
     # Inside a group that was fitted, what was taken stays in proportion.
     inside = state.marginal(["x"])[:4]
     np.testing.assert_allclose(inside / inside.sum(), weights[:4] / weights[:4].sum(), atol=1e-6)
+
+
+def test_a_state_answers_many_queries_as_it_answers_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng(3)
+    sizes = {f"x{axis}": generator.uniform(1, 2, size) for axis, size in enumerate((7, 4))}
+    state = State.unsplit(sizes, 100.0)
+    parts = {
+        name: [Block((name,), generator.integers(-1, 2, len(size)).astype(np.int32), 2) for _ in range(6)]
+        for name, size in sizes.items()
+    }
+    asked = [LinearQuery((one, other)) for one in parts["x0"] for other in parts["x1"]] + [
+        LinearQuery((one,)) for one in parts["x0"]
+    ]
+    asked.append(LinearQuery((Block(("x1",), np.zeros(4, np.int32), 1, np.array([1, -1, 1, -1])),)))
+    for query in (asked[0], asked[7]):
+        state.update(query, np.array([10.0, 20.0, 30.0, 5.0]))
+        each = [state.answer(own) for own in asked]
+        monkeypatch.setattr(boxes, "MANY_BOXES", 5)
+        for own, one in zip(state.answers(asked), each, strict=True):
+            np.testing.assert_allclose(own, one, atol=1e-9)
+        monkeypatch.undo()
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_many_conditions_on_many_classes_are_no_walk_over_both(
+    monkeypatch: pytest.MonkeyPatch, *, together: bool
+) -> None:
+    """As many classes as conditions, of which the state has ten groups: no condition is laid out over all classes."""
+    size = 3000
+    sizes = {"x": np.ones(size), "y": np.ones(2)}
+    state = State.unsplit(sizes, 100.0)
+    state.refine(LinearQuery((Block(("x",), (np.arange(size) * 10 // size).astype(np.int32), 10),)))
+    half = Block(("y",), np.array([0, -1], np.int32), 1)
+    asked = [
+        LinearQuery((half, Block(("x",), Stretches(np.array([0, k]), np.array([0, -1], np.int32), (size,)), 1)))
+        for k in range(1, size)
+    ]
+    if not together:
+        monkeypatch.setattr(boxes, "MANY_BOXES", size)
+    laid_out = list[int]()
+    plain = Stretches.array
+    monkeypatch.setattr(Stretches, "array", lambda self: laid_out.append(self.size) or plain(self))
+    found = np.concatenate(state.answers(asked))
+    np.testing.assert_allclose(found, 100 * np.arange(1, size) / size / 2, rtol=1e-9)
+    assert sum(laid_out) <= 10 * size

@@ -1,0 +1,135 @@
+"""Tables: sums, products and orders of axes against einsum, with inner loops cut at every length; and how they are stored."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from mwem_sql.algebra import table as module
+from mwem_sql.algebra.table import (
+    SCHEMA,
+    Table,
+    independent,
+    shares_within,
+    spread,
+    tables_from_arrow,
+    tables_to_arrow,
+)  # fmt: skip
+
+SHAPE = {"a": 3, "b": 2, "c": 1, "d": 4, "e": 2}
+
+
+@pytest.fixture(params=[1, 2, 5, 9, 17, 512])
+def long(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LONG", request.param)
+    module._reductions.cache_clear()
+
+
+def make(*names: str, seed: int = 5) -> Table:
+    names = names or tuple(SHAPE)
+    return Table(names, np.random.default_rng(seed).uniform(0.1, 1.1, [SHAPE[name] for name in names]))
+
+
+def orders() -> list[tuple[str, ...]]:
+    return [names for size in range(6) for names in itertools.permutations(SHAPE, size)]
+
+
+@pytest.mark.usefixtures("long")
+@pytest.mark.parametrize("kind", [np.float64, np.int64])
+def test_projections_in_every_order(kind: type) -> None:
+    table = Table(tuple(SHAPE), (100 * make().cells).astype(kind))
+    together = table.projections(orders())
+    for names in orders():
+        expected = np.einsum(table.cells, list(range(5)), [list(SHAPE).index(name) for name in names])
+        for found in (table.project(names), together[names]):
+            assert found.names == names
+            assert found.cells.dtype == kind
+            np.testing.assert_allclose(found.cells, expected, rtol=1e-13)
+
+
+@pytest.mark.usefixtures("long")
+def test_multiply_in_every_order() -> None:
+    for names in orders():
+        table, by = make(), make(*names, seed=6) if names else Table((), np.array(2.5))
+        expected = np.einsum(f"abcde,{''.join(names)}->abcde", table.cells, by.cells)
+        before, out = table.cells.copy(), np.empty_like(table.cells)
+        np.testing.assert_allclose(table.multiply(by).cells, expected, rtol=1e-15)
+        np.testing.assert_array_equal(table.cells, before)
+        found = table.multiply(by, out=out)
+        assert np.shares_memory(found.cells, out)
+        np.testing.assert_allclose(out, expected, rtol=1e-15)
+
+
+@pytest.mark.parametrize(("left", "right"), [("abd", "bde"), ("ab", "de"), ("abde", "b"), ("e", "bade"), ("a", "a")])
+def test_contract_keeps_any_axes_in_any_order(left: str, right: str) -> None:
+    one, other = make(*left), make(*right, seed=7)
+    union = sorted({*left, *right})
+    for size in range(len(union) + 1):
+        for kept in itertools.permutations(union, size):
+            found = one.contract(other, kept)
+            assert found.names == kept
+            expected = np.einsum(f"{left},{right}->{''.join(kept)}", one.cells, other.cells)
+            np.testing.assert_allclose(found.cells, expected, rtol=1e-12)
+
+
+def test_align_and_independent() -> None:
+    one, other = make("d", "a"), make("b", seed=8)
+    assert one.align(("a", "b", "d")).shape == (3, 1, 4)
+    np.testing.assert_array_equal(one.align(("a", "b", "d"))[:, 0], one.cells.T)
+    scaled = [Table(table.names, table.cells * (10 / table.cells.sum())) for table in (one, other)]
+    found = independent(scaled, ("a", "b", "d"), 10.0)
+    np.testing.assert_allclose(found.cells, np.einsum("da,b->abd", scaled[0].cells, scaled[1].cells) / 10)
+    assert found.cells.sum() == pytest.approx(10)
+    np.testing.assert_array_equal(independent(scaled[:1], ("a", "d"), 10.0).cells, scaled[0].cells.T)
+
+
+def test_finer_classes_share_what_there_was_by_base_measure() -> None:
+    parents, base = np.array([1, 0, 1, 2]), np.array([1.0, 5.0, 3.0, 2.0])
+    shares = shares_within(parents, base)
+    assert shares.tolist() == [0.25, 1.0, 0.75, 1.0]
+    weights = np.arange(12.0).reshape(2, 3, 2)
+    found = spread(weights, 1, parents, shares)
+    assert found.shape == (2, 4, 2)
+    np.testing.assert_allclose(found[:, 0], weights[:, 1] / 4)
+    np.testing.assert_allclose(found[:, [1, 3]], weights[:, [0, 2]])
+    np.testing.assert_allclose(found.sum(axis=1), weights.sum(axis=1))
+    assert weights.tolist() == np.arange(12.0).reshape(2, 3, 2).tolist()
+    np.testing.assert_array_equal(Table(("x", "y", "z"), weights).split("y", parents, shares).cells, found)
+
+
+def test_what_is_stored_shares_memory() -> None:
+    table = make()
+    arrow = tables_to_arrow([table, make("a")])
+    assert arrow.schema == SCHEMA
+    assert arrow["factor"].to_pylist() == [0, 1]
+    assert np.shares_memory(arrow["weights"].chunk(0).values.to_numpy(), table.cells)
+    assert not table.cells.flags.writeable
+    first, second = tables_from_arrow(arrow)
+    assert np.shares_memory(first.cells, table.cells)
+    assert not first.cells.flags.writeable
+    assert (first.names, first.shape) == (table.names, table.shape)
+    np.testing.assert_array_equal(second.cells, make("a").cells)
+
+
+def test_table_from_elsewhere() -> None:
+    """DuckDB gives lists with 32-bit offsets, in one chunk, and slices of them."""
+    weights = pa.array([[9.0], [1.0, 2.0, 3.0, 4.0], [5.0, 5.0]], pa.list_(pa.float64()))
+    table = pa.table({"factor": [7, 8, 9], "attributes": [["z"], ["a", "b"], ["c"]], "shape": [[1], [2, 2], [2]]})
+    tables = tables_from_arrow(table.append_column("weights", weights).slice(1))
+    assert [(one.names, one.shape, one.cells.ravel().tolist()) for one in tables] == [
+        (("a", "b"), (2, 2), [1.0, 2.0, 3.0, 4.0]),
+        (("c",), (2,), [5.0, 5.0]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("names", "shape", "weights"),
+    [(["a"], [2], [1.0]), (["a", "b"], [2], [1.0, 1.0]), (["a"], [2], [1.0, 0.0]), (["a"], [2], [1.0, float("nan")])],
+)
+def test_table_refusals(names: list[str], shape: list[int], weights: list[float]) -> None:
+    rows = {"factor": [0], "attributes": [names], "shape": [shape], "weights": [weights]}
+    with pytest.raises(ValueError, match="a positive weight for each cell"):
+        tables_from_arrow(pa.Table.from_pydict(rows, schema=SCHEMA))
