@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from html import escape
 from pathlib import Path
 from typing import NamedTuple
@@ -81,8 +82,13 @@ def room_of(module: str) -> str:
     return module.split(".")[1]
 
 
-def edges() -> Iterator[Edge]:
+@cache
+def edges() -> tuple[Edge, ...]:
     """All imports from one room to another, by module; those of the package's own front door are left out."""
+    return tuple(_edges())
+
+
+def _edges() -> Iterator[Edge]:
     for path in sorted(PACKAGE.rglob("*.py")):
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         if module == "mwem_sql":

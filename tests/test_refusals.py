@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -312,6 +313,7 @@ ELSEWHERE = {
 }  # fmt: skip
 
 
+@cache
 def sites() -> dict[str, set[tuple[str, int]]]:
     """Where the package refuses: by module and function, the lines of each call."""
     found: dict[str, set[tuple[str, int]]] = {}
@@ -319,22 +321,20 @@ def sites() -> dict[str, set[tuple[str, int]]]:
         module = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
         for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(function, ast.FunctionDef) and function.name not in HELPERS:
-                helping = {
-                    id(node)
-                    for inner in ast.walk(function)
-                    if getattr(inner, "name", "") in HELPERS
-                    for node in ast.walk(inner)
-                }
-                for call in ast.walk(function):
-                    if (
-                        id(call) not in helping
-                        and isinstance(call, ast.Call)
-                        and _called(call) in {"refuse", *HELPERS}
-                        and call.end_lineno
-                    ):
+                for call in _calls(function):
+                    if _called(call) in {"refuse", *HELPERS} and call.end_lineno:
                         lines = {(str(path), line) for line in range(call.lineno, call.end_lineno + 1)}
                         found[f"{module}.{function.name}:{call.lineno - function.lineno}"] = lines
     return found
+
+
+def _calls(tree: ast.AST) -> Iterator[ast.Call]:
+    """The calls inside a tree, without those of helpers that are defined in it."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Call):
+            yield node
+        if getattr(node, "name", "") not in HELPERS:
+            yield from _calls(node)
 
 
 HELPERS = {"no", "_no", "refused", "refuse_query", "refuse_domain"}

@@ -26,6 +26,8 @@ COUNTED: Final = 2**22
 """Values of a column that are all looked at. More: each expression takes longer; fewer: more is left to samples."""
 SAMPLES: Final = (2**16, 2**20)
 """Values of a longer column that are looked at, at first, and where as many others show that these were too few."""
+_DENSE: Final = 4
+"""Samples per change, on average, below which more samples are taken at once. Larger: fewer searches that are in vain."""
 _PARTS: Final = 16  # parts of a gap between two neighbours that are looked at in one step of the search
 _DAY: Final = 86_400_000_000  # ticks of a timestamp
 _ROUND_TIMES: Final = (1_000_000, 60_000_000, 3_600_000_000, _DAY)
@@ -84,6 +86,8 @@ class _Column:
             before = np.flatnonzero(told[1:] != told[:-1])
             if len(before) > MAX_VALUES:
                 break
+            if _DENSE * len(before) > len(values):
+                continue
             places = self._between(key, values[before], values[before + 1])
             runs = np.concatenate([told[:1], told[before + 1]])
             others = self._spread(count)
@@ -148,6 +152,8 @@ class _Column:
             some = keys[begin : begin + BATCH]
             for key, array in zip(some, run_typed(self._sandbox, some), strict=True):
                 coded = array.combine_chunks().dictionary_encode(null_encoding="encode")
+                if len(coded.dictionary) > MAX_VALUES + 1:  # each of them begins at another value
+                    raise self._too_many(key)
                 known = self._numbers.setdefault(key, {})
                 numbers = [known.setdefault(said, len(known)) for said in coded.dictionary.to_pylist()]
                 out.append(np.array(numbers)[coded.indices.to_numpy(zero_copy_only=False)])

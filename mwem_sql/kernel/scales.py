@@ -18,12 +18,15 @@ from statistics import NormalDist
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import numpy as np
-import opendp.prelude as dp
 from numpy.typing import NDArray
+
+# Module by module: `opendp.prelude` imports scikit-learn where it is installed, which takes longer than all the rest.
+from opendp import combinators, domains, measurements, measures, metrics
+from opendp.mod import enable_features
 
 from mwem_sql.errors import RELEASE, OptionError, refuse
 
-dp.enable_features("contrib")
+enable_features("contrib")
 
 Kind: TypeAlias = Literal["pure", "zcdp"]
 Integers: TypeAlias = NDArray[np.int64]
@@ -226,30 +229,30 @@ def _check(share: Fraction, sensitivity: int) -> None:
 
 def make_selection(scale: float, kind: Kind) -> Any:
     """Permute-and-flip (pure) or Gumbel noisy max (zcdp)."""
-    measure = dp.max_divergence() if kind == "pure" else dp.zero_concentrated_divergence()
-    return dp.m.make_noisy_max(_vectors(), dp.linf_distance(T="i64"), measure, scale)
+    measure = measures.max_divergence() if kind == "pure" else measures.zero_concentrated_divergence()
+    return measurements.make_noisy_max(_vectors(), metrics.linf_distance(T="i64"), measure, scale)
 
 
 def make_noise(scale: float, kind: Kind) -> Any:
     """Discrete Laplace (pure) or discrete Gaussian (zcdp) noise on a vector."""
     if kind == "pure":
-        return dp.m.make_laplace(_vectors(), dp.l1_distance(T="i64"), scale)
-    return dp.m.make_gaussian(_vectors(), dp.l2_distance(T="i64"), scale)
+        return measurements.make_laplace(_vectors(), metrics.l1_distance(T="i64"), scale)
+    return measurements.make_gaussian(_vectors(), metrics.l2_distance(T="i64"), scale)
 
 
 def _vectors() -> Any:
     # T="i64" by name: T=int is OpenDP's i32, which raises above 2^31.
-    return dp.vector_domain(dp.atom_domain(T="i64"))
+    return domains.vector_domain(domains.atom_domain(T="i64"))
 
 
 def _profile(rho: float) -> Any:
     # OpenDP converts measurements, not numbers (one with a map of our own needs the process-wide "honest-but-curious"
     # flag): take the unit Gaussian at the distance where its own map, rounded upwards, reaches rho.
-    gaussian: Any = dp.m.make_gaussian(dp.atom_domain(T="i64"), dp.absolute_distance(T="f64"), 1.0)
+    gaussian: Any = measurements.make_gaussian(domains.atom_domain(T="i64"), metrics.absolute_distance(T="f64"), 1.0)
     distance = math.sqrt(2 * rho)
     while gaussian.map(distance) < rho:
         distance = math.nextafter(distance, math.inf)
-    converted: Any = dp.c.make_zCDP_to_approxDP(gaussian)
+    converted: Any = combinators.make_zCDP_to_approxDP(gaussian)
     return converted.map(distance)
 
 

@@ -7,13 +7,14 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import opendp.prelude as dp
 import pytest
 from dp_accounting import dp_event
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from opendp import combinators, domains, measurements, measures, metrics
+from opendp.mod import disable_features, enable_features
 
 from mwem_sql.kernel.budget import Budget
 from mwem_sql.kernel.scales import zcdp_epsilon, zcdp_rho
@@ -47,13 +48,15 @@ def test_rho_is_the_largest_that_opendps_own_curve_allows(epsilon: str, delta: s
 @given(st.floats(1e-8, 1e3), st.sampled_from([1e-12, 1e-6, 1e-3]))
 def test_the_conversion_is_never_below_opendps_at_that_very_rho(rho: float, delta: float) -> None:
     """OpenDP converts a bare rho only behind a process-wide flag, which the package leaves alone and this test sets."""
-    space = dp.atom_domain(T="i64"), dp.absolute_distance(T="f64"), dp.zero_concentrated_divergence()
-    dp.enable_features("honest-but-curious")
+    space = domains.atom_domain(T="i64"), metrics.absolute_distance(T="f64"), measures.zero_concentrated_divergence()
+    enable_features("honest-but-curious")
     try:
-        bare: Any = dp.c.make_zCDP_to_approxDP(dp.m.make_user_measurement(*space, lambda _: 0, lambda d_in: d_in))
+        bare: Any = combinators.make_zCDP_to_approxDP(
+            measurements.make_user_measurement(*space, lambda _: 0, lambda d_in: d_in)
+        )
         exact = bare.map(rho).epsilon(delta)
     finally:
-        dp.disable_features("honest-but-curious")
+        disable_features("honest-but-curious")
     assert exact <= zcdp_epsilon(Fraction(rho), Fraction(delta)) <= exact * (1 + 1e-12)
 
 
@@ -84,7 +87,7 @@ def test_rho_stops_where_opendps_conversion_overflows() -> None:
 
 def opendp_curve(rho: float) -> Any:
     """OpenDP's conversion of a Gaussian that costs rho, built without the code under test."""
-    space = dp.atom_domain(T="i64"), dp.absolute_distance(T="f64")
+    space = domains.atom_domain(T="i64"), metrics.absolute_distance(T="f64")
     sigma = 1 / math.sqrt(2 * rho)
-    converted: Any = dp.c.make_zCDP_to_approxDP(dp.m.make_gaussian(*space, sigma))
+    converted: Any = combinators.make_zCDP_to_approxDP(measurements.make_gaussian(*space, sigma))
     return converted.map(1.0)

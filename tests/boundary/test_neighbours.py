@@ -25,7 +25,7 @@ from mwem_sql.scan import codes
 @pytest.mark.parametrize(
     ("where", "worlds", "each"),
     [
-        ("here", 12, 2),
+        ("here", 8, 2),
         ("there", 6, 2),
         pytest.param("here", 40, 2, marks=pytest.mark.thorough),
         pytest.param("there", 12, 2, marks=pytest.mark.thorough),  # each is a file that is written, closed and attached

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from command import COMMAND, PATIENCE, ROOT, call, environment, run
+from command import COMMAND, PATIENCE, ROOT, call, environment
 
 from mwem_sql.platform.resources import read_sql
 
@@ -81,18 +81,21 @@ def test_the_demo_census_is_the_same_each_time_and_has_as_many_rows_as_asked() -
     assert prints[0][0][0] == 500
 
 
-def test_the_demo_tells_its_story(tmp_path: Path) -> None:
+def test_the_demo_tells_its_story(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     path = str(tmp_path / "demo.duckdb")
-    done = run("demo", "--rows", "3000", "--epsilon", "2", "--seed", "1", "--database", path)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "CALL mwem_release('census', workload, 2.0, seed := 1);" in done.stdout
-    assert "NOT private" in done.stdout
-    assert "made up" in done.stdout
-    assert "Doctorate, >50K" in done.stdout
-    assert "█" in done.stdout
-    assert "rows on\naverage" in done.stdout
-    assert "\033" not in done.stdout
-    assert [line for line in done.stdout.splitlines() if len(line) > 80] == []
+    code, out, err = call(capsys, "demo", "--rows", "3000", "--epsilon", "2", "--seed", "1", "--database", path)
+    assert (code, err) == (0, "")
+    assert "CALL mwem_release('census', workload, 2.0, seed := 1);" in out
+    assert "NOT private" in out
+    assert "made up" in out
+    assert "Doctorate, >50K" in out
+    assert "█" in out
+    assert "rows on\naverage" in out
+    assert "\033" not in out
+    assert [line for line in out.splitlines() if len(line) > 80] == []
     with contextlib.closing(duckdb.connect(path, read_only=True)) as con:
         (rows,) = con.execute("SELECT count(*) FROM census_synthetic").fetchall()[0]
         assert 2000 < rows < 4000

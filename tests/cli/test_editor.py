@@ -17,7 +17,7 @@ from mwem_sql.cli.editor import Editor, Names, is_usable
 from mwem_sql.cli.shell import is_whole
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def con() -> Iterator[duckdb.DuckDBPyConnection]:
     with mwem_sql.connect() as con:
         con.execute('CREATE TABLE adult (age INTEGER, "agé" INTEGER); CREATE VIEW adults AS FROM adult')

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import duckdb
 import numpy as np
@@ -12,6 +13,7 @@ from compilers import TABLE, answers, compiled_from
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mwem_sql.compile import changes
 from mwem_sql.compile.changes import _ranks, _round_numbers, _values
 from mwem_sql.compile.pipeline import compile_workload
 from mwem_sql.domains.attribute import Attribute
@@ -125,6 +127,23 @@ def test_what_changes_too_often_is_refused_with_a_view(sandbox: Sandbox, text: s
     with pytest.raises(CellsError, match=r"make it a column: CREATE VIEW \S+ AS SELECT \*, ") as caught:
         compiled_from(sandbox, text, domain=BINNED)
     assert "CREATE VIEW" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("query", "searches"),
+    [(Query("x * 2 > 1.3"), 1), (Query("x // 0.00001 % 2 = 0"), 0), (Query(group_by=("x // 10",), verbatim=False), 0)],
+    ids=["few", "too many changes", "too many values"],
+)
+def test_a_change_is_searched_for_only_where_there_are_few(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, query: Query, searches: int
+) -> None:
+    """The place of each change takes many evaluations; of what changes at nearly every sample they would be in vain."""
+    counted = []
+    search = changes._Column._between
+    monkeypatch.setattr(changes._Column, "_between", lambda *given: counted.append(given) or search(*given))
+    with nullcontext() if searches else pytest.raises(CellsError, match="changes at too many values of x"):
+        compile_workload(BINNED, Workload((query,)), sandbox)
+    assert len(counted) == searches
 
 
 numbers = st.integers(-60, 60).filter(bool)

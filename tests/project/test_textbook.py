@@ -133,7 +133,7 @@ def test_greedyh_fits_its_budget_to_the_workload(boxes):
     assert expected_error(queries, shares) < min(expected_error(queries, even), expected_error(queries, single))
 
 
-@pytest.mark.parametrize("whole", [1, 400, 4000])
+@pytest.mark.parametrize("whole", [1, 400, pytest.param(4000, marks=pytest.mark.thorough)])
 def test_greedyh_splits_between_a_pair_and_its_cells_as_trying_all_would(whole):
     queries = np.array([[1.0, 1.0]] * whole + [[1.0, 0.0], [0.0, 1.0]])
     tried = [expected_error(queries, [part, 1 - part]) for part in PARTS]

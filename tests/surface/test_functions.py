@@ -24,8 +24,10 @@ import mwem_sql
 from mwem_sql.releases.request import OPTIONS
 
 FILES = sorted((Path(__file__).parents[1] / "sql").glob("*.test"))
-# Long ones whose subject has tests of its own besides: accounts, requests that are made again, options, names, quantiles and samples.
-LONG = {"always", "attached", "budget", "names", "once", "options", "policy", "quantiles", "samples"}
+LONG = {
+    "always", "attached", "budget", "builders", "compare", "measures", "names", "once", "options", "policy", "quantiles", "refusals", "samples",
+}  # fmt: skip
+"""Those whose subject has tests of its own in the default suite: accounts, builders, refusals and so on."""
 
 
 @dataclass(frozen=True)
