@@ -294,9 +294,9 @@ ELSEWHERE = {
     "mwem_sql.accounting.ledger.debit": "sql/policy.test",
     "mwem_sql.boundary.relations._file": "boundary/test_files.py",
     "mwem_sql.boundary.sources": "surface/test_attaching.py",
-    "mwem_sql.compiler.dialects": "scan/test_dialects.py",
+    "mwem_sql.scan.dialects": "scan/test_dialects.py",
     "mwem_sql.platform.handles.connection_of": "platform/test_handles.py",
-    "mwem_sql.private.engines": "engines/test_contract.py",
+    "mwem_sql.scan.engines": "engines/test_contract.py",
     "mwem_sql.releases.answer.read_confidence": "sql/intervals.test",
     "mwem_sql.releases.answer.workload": "reporting/test_export.py",
     "mwem_sql.releases.plan._check_always": "releases/test_plan.py",
@@ -305,10 +305,10 @@ ELSEWHERE = {
     "mwem_sql.reporting": "reporting/test_export.py",
     "mwem_sql.surface.attaching": "surface/test_attaching.py",
     "mwem_sql.surface.frames.load": "surface/test_frames.py",
-    "mwem_sql.surface.functions._attach": "surface/test_attaching.py",
-    "mwem_sql.surface.tables.table_name": "surface/test_tables.py",
+    "mwem_sql.surface.bodies.attach": "surface/test_attaching.py",
+    "mwem_sql.surface.api.table_name": "surface/test_tables.py",
     "mwem_sql.workload.__post_init__": "sql/always.test",
-    "mwem_sql.surface.functions._policy": "sql/policy.test", "mwem_sql.surface.register.cursor": "surface/test_register.py",
+    "mwem_sql.surface.bodies.policy": "sql/policy.test", "mwem_sql.surface.register.cursor": "surface/test_register.py",
 }  # fmt: skip
 
 
