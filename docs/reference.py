@@ -1,6 +1,6 @@
-"""docs/reference.md, from what the package declares: the same words are the comments on the functions in the database (`mwem_sql/surface/words.py`).
+"""docs/reference.md and sql/macros.sql, from what `mwem_sql/surface/spec.py` declares.
 
-python docs/reference.py        # writes docs/reference.md; tests/project/test_reference.py fails where it is not up to date
+python docs/reference.py        # writes both; tests/project/test_reference.py fails where one is not up to date
 """
 
 from __future__ import annotations
@@ -10,43 +10,69 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from mwem_sql.platform.resources import read_sql
-from mwem_sql.surface import meanings, words
-from mwem_sql.surface.words import Entry
+from mwem_sql.surface import spec
+from mwem_sql.surface.function import Function, script
 
 HERE = Path(__file__).resolve().parent
 TITLE = """\
 # Reference
 
-Every function, parameter and column. This page is written by `python docs/reference.py` from the same words that the database has as comments on the functions:
+Every function, parameter and column. This page is written by `python docs/reference.py` from the same words that the
+database has as comments on the functions:
 
 ```sql
 SELECT comment FROM duckdb_functions() WHERE function_name = 'mwem_detach';
 ```
 
-`name := value` gives a parameter that has a default; the others are given by their place. In Python, `mwem_sql.<name>(con, ...)` is `mwem_<name>(...)`,
-with the same parameters; it returns an Arrow table, `release` a `Release` with the columns as attributes, `count` a number.
+`name := value` gives a parameter that has a default; the others are given by their place. In Python,
+`mwem_sql.<name>(con, ...)` is `mwem_<name>(...)`, with the same parameters; it returns an Arrow table, `release` a
+`Release` with the columns as attributes, `count` a number.
 """
-ORDER = {
-    "Release": ("mwem_release", "mwem_plan"),
-    "Say what is possible and what is asked": ("mwem_domain", "mwem_suggest_domain", "mwem_marginals", "mwem_ranges", "mwem_parities"),
-    "Use a release": ("mwem_answer", "mwem_count", "mwem_count_interval", "mwem_average", "mwem_quantile", "mwem_quality", "mwem_weights", "mwem_sample", "mwem_report", "mwem_export", "mwem_withdraw", "mwem_compare"),
-    "Keep count": ("mwem_budget", "mwem_ledger", "mwem_policy"),
-    "Other engines": ("mwem_attach", "mwem_detach", "mwem_sources"),
-}  # fmt: skip
 WORKLOAD = """\
 ## A workload
 
-Any table or view with any of these columns, one query per row, read as `SELECT group_by, sum(measure) FROM t WHERE predicate GROUP BY group_by`.
+Any table or view with any of these columns, one query per row, read as
+`SELECT group_by, sum(measure) FROM t WHERE predicate GROUP BY group_by`.
 """
+WORKLOAD_COLUMNS = {
+    "predicate": "VARCHAR: a condition in SQL, as it would follow WHERE. NULL: all rows.",
+    "measure": "VARCHAR: what is summed up, pay or sum(pay) or avg(pay). NULL: rows are counted.",
+    "group_by": (
+        "VARCHAR[]: column names and SQL expressions, ['sex', 'age // 10']; or VARCHAR: the same as text, 'sex, age "
+        "// 10'. NULL: one number."
+    ),
+    "name": "VARCHAR: what answers call the query. NULL: its text.",
+    "weight": "DOUBLE above 0: how important it is when queries are selected. NULL: 1.",
+    "always": "BOOLEAN: measured in any case, ahead of all that is selected. NULL: false.",
+}
 DOMAIN = """\
 ## A domain table
 
-Declares which values are possible where the schema does not (ENUM, BOOLEAN, CHECK, NOT NULL), or overrides it. Called `<table>_domain`, it is found by itself.
+Declares which values are possible where the schema does not (ENUM, BOOLEAN, CHECK, NOT NULL), or overrides it. Called
+`<table>_domain`, it is found by itself.
 """
+DOMAIN_COLUMNS = {
+    "attribute": "VARCHAR: the column of the private table.",
+    "values": "VARCHAR[]: all values that are possible. Or:",
+    "low": "VARCHAR: the smallest possible value, of a number, date or timestamp. Smaller ones count as it.",
+    "high": "VARCHAR: the largest. Larger ones count as it.",
+    "step": (
+        "VARCHAR: synthetic values lie at low, low + step and so on: days for dates, seconds for timestamps. "
+        "Without bins and edges, bins begin there, too."
+    ),
+    "bins": "INTEGER: so many equal bins, for a column with very many values that is grouped or summed.",
+    "edges": (
+        "VARCHAR[]: where bins begin, instead of bins, the least first: ['10000', '100000']. The first bin begins "
+        "at low, and an edge at high is a bin of that value alone."
+    ),
+    "nullable": "BOOLEAN: whether NULL is a value of its own. NULL or left out: as in the schema.",
+    "open": "BOOLEAN: values off the list are one class more, which reads as NULL. NULL or left out: false.",
+}
 STORED = """\
 ## What is stored
 
-In the schema `mwem` of the output's database. All of it but `mwem.ledger`, `mwem.budgets`, `mwem.journal` and `mwem.names` may be published with the output; those four are beside the private table and are the curator's.
+In the schema `mwem` of the output's database. All of it but `mwem.ledger`, `mwem.budgets`, `mwem.journal` and
+`mwem.names` may be published with the output; those four are beside the private table and are the curator's.
 """
 _TABLE = re.compile(r"((?:^--[^\n]*\n)*)^CREATE TABLE IF NOT EXISTS (\w+) \(\n(.*?)^\);", re.MULTILINE | re.DOTALL)
 _COLUMN = re.compile(r"^ {4}\"?([a-z_]+)\"? ([A-Z]+(?:\([^\n]*\))?(?:\[\])?)[^\n]*?(?:-- ([^\n]*))?$", re.MULTILINE)
@@ -55,36 +81,41 @@ _ADDED = r"^ALTER TABLE {} ADD COLUMN IF NOT EXISTS (\w+) ([A-Z]+)[^\n]*?;(?: *-
 
 def page() -> str:
     """The whole text."""
-    found = {entry.name: entry for entry in words.entries()}
-    parts = [TITLE, *_index(found)]
-    for title, names in ORDER.items():
+    parts = [TITLE, *_index()]
+    for title, functions in spec.SECTIONS.items():
         parts.append(f"## {title}\n")
-        parts += [part for name in names for part in _function(found[name])]
-    parts += [WORKLOAD, _listed("column", meanings.WORKLOAD), DOMAIN, _listed("column", meanings.DOMAIN), STORED]
-    parts += [part for script in ("metadata.sql", "ledger.sql") for part in _stored(read_sql(script))]
+        parts += [part for function in functions for part in _function(function)]
+    parts += [WORKLOAD, _listed("column", WORKLOAD_COLUMNS), DOMAIN, _listed("column", DOMAIN_COLUMNS), STORED]
+    parts += [part for file in ("metadata.sql", "ledger.sql") for part in _stored(read_sql(file))]
     return "\n".join(parts)
 
 
-def _index(found: Mapping[str, Entry]) -> Iterator[str]:
-    for title, names in ORDER.items():
-        yield f"- {title}: " + ", ".join(f"[{name}](#{name})" for name in names if found[name])
+def macros() -> str:
+    """The script that `register` runs."""
+    return script(tuple(spec.FUNCTIONS.values()))
+
+
+def _index() -> Iterator[str]:
+    for title, functions in spec.SECTIONS.items():
+        yield f"- {title}: " + ", ".join(f"[{function.name}](#{function.name})" for function in functions)
     yield "- [A workload](#a-workload), [a domain table](#a-domain-table), [what is stored](#what-is-stored)\n"
 
 
-def _function(entry: Entry) -> Iterator[str]:
-    yield f"### {entry.name}\n"
-    yield f"{entry.purpose}\n"
-    yield f"- Example: `{entry.example}`\n- Cost: {entry.cost}\n"
-    if entry.name == "mwem_plan":
+def _function(function: Function) -> Iterator[str]:
+    yield f"### {function.name}\n"
+    yield f"{function.purpose}\n"
+    yield f"- Example: `{function.example}`\n- Cost: {function.cost}\n"
+    if function is spec.PLAN:
         yield "The parameters are those of [mwem_release](#mwem_release).\n"
-    elif entry.parameters:
+    elif function.signature:
         yield "| parameter | default | meaning |\n|---|---|---|"
-        for name, default in entry.parameters.items():
-            yield f"| `{name}` | {'must be given' if default is None else f'`{default}`'} | {_cell(entry.means(name))} |"
+        for each in function.signature:
+            default = "must be given" if each.default is None else f"`{each.default}`"
+            yield f"| `{each.name}` | {default} | {_cell(each.words)} |"
         yield ""
     yield "| column | type | meaning |\n|---|---|---|"
-    for name, kind in entry.columns.items():
-        yield f"| `{name}` | {kind} | {_cell(entry.tells(name))} |"
+    for column in function.columns:
+        yield f"| `{column.name}` | {column.type} | {_cell(column.words)} |"
     yield ""
 
 
@@ -117,3 +148,4 @@ def _cell(text: str) -> str:
 
 if __name__ == "__main__":
     (HERE / "reference.md").write_text(page(), encoding="utf-8")
+    (HERE.parent / "sql" / "macros.sql").write_text(macros(), encoding="utf-8")

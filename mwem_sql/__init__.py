@@ -16,16 +16,16 @@ from mwem_sql.errors import (
     WorkloadError,
 )
 from mwem_sql.platform.calls import cancel
-from mwem_sql.surface.api import Release, attach, detach, release
-from mwem_sql.surface.frames import load
-from mwem_sql.surface.register import connect, register, unregister
-from mwem_sql.surface.tables import (
+from mwem_sql.surface.api import (
+    Release,
     answer,
+    attach,
     average,
     budget,
     compare,
     count,
     count_interval,
+    detach,
     domain,
     export,
     ledger,
@@ -36,6 +36,7 @@ from mwem_sql.surface.tables import (
     quality,
     quantile,
     ranges,
+    release,
     report,
     sample,
     sources,
@@ -43,6 +44,8 @@ from mwem_sql.surface.tables import (
     weights,
     withdraw,
 )
+from mwem_sql.surface.frames import load
+from mwem_sql.surface.register import connect, register, unregister
 from mwem_sql.workload import Query, Workload
 
 __all__ = [

@@ -1,359 +1,713 @@
--- The SQL surface of mwem_sql: table macros over Python functions. Run verbatim by register().
--- Why each body looks as it does: the function returns a LIST of STRUCT that is unnested, because unnesting a plain STRUCT runs
--- it once per field, and every run of a release is charged; the workload is read in FROM, ordered, because a subquery as an
--- argument cannot be copied; an error comes back as the field err, so that the user reads our sentence and no Python stack. It is raised
--- inside the list, before there are rows: whatever the outer query filters, projects or limits comes after that.
--- The context is written out each time: after USE of another database, a macro is still found by its full name, but not one
--- that it calls.
+-- The SQL surface of mwem_sql, run by register(). Written by `python docs/reference.py` from mwem_sql/surface/spec.py.
+-- Why each body looks as it does: the function returns a LIST of STRUCT that is unnested, because unnesting a plain
+-- STRUCT runs it once per field, and every run of a release is charged; the workload is read in FROM, ordered, because
+-- a subquery as an argument cannot be copied; an error comes back as the field err, so that the user reads our sentence
+-- and no Python stack. It is raised inside the list, before there are rows: whatever the outer query filters, projects
+-- or limits comes after that. The context is in every body: after USE of another database, a macro is still found by
+-- its full name, but not one that it calls.
 
--- A private synthetic table that answers the workload: one summary row.
--- Example: CALL mwem_release('adult', workload, 0.5)  ->  1, census.main.adult_synthetic, 32590, 0.5, ...
--- Cost: epsilon and delta, once per request and output
-CREATE OR REPLACE MACRO mwem_release(private_table, workload, epsilon, delta := 0.0, rounds := NULL, output := NULL, rows := NULL,
-    total := NULL, domain := NULL, unit := NULL, rows_per_unit := NULL, start := 'uniform', average := false, fit := 'mirror', max_cells := NULL,
-    certify := NULL, version := NULL, seed := NULL) AS TABLE
+CREATE OR REPLACE MACRO mwem_release(private_table, workload, epsilon, delta := 0.0, rounds := NULL, output :=
+        NULL, rows := NULL, total := NULL, domain := NULL, unit := NULL, rows_per_unit := NULL, start :=
+        'uniform', average := false, fit := 'mirror', max_cells := NULL, certify := NULL, version := NULL, seed
+        := NULL) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
-        SELECT unnest(list_transform(_mwem_release(to_json({
-            private_table: private_table::VARCHAR,
-            epsilon: epsilon::VARCHAR,
-            options: {delta: delta::VARCHAR, rounds: rounds, output: output, "rows": "rows", total: total, domain: domain, unit: unit, rows_per_unit: rows_per_unit, "start": "start", average: average, fit: fit, max_cells: max_cells, certify: certify, version: version::VARCHAR, seed: seed},
-            context: {database: current_database(), schema: current_schema(), settings: {
-            TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
-            integer_division: current_setting('integer_division'),
-            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, queries), lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r
+        SELECT unnest(list_transform(_mwem_release(
+        to_json({"private_table": "private_table"::VARCHAR, "epsilon": "epsilon"::VARCHAR, "options": {"delta":
+        "delta"::VARCHAR, "rounds": "rounds", "output": "output", "rows": "rows", "total": "total", "domain":
+        "domain", "unit": "unit", "rows_per_unit": "rows_per_unit", "start": "start", "average": "average",
+        "fit": "fit", "max_cells": "max_cells", "certify": "certify", "version": "version"::VARCHAR, "seed":
+        "seed"}, context: {database: current_database(), schema: current_schema(), settings: {TimeZone:
+        current_setting('TimeZone'), default_collation: current_setting('default_collation'), integer_division:
+        current_setting('integer_division'), ieee_floating_point_ops:
+        current_setting('ieee_floating_point_ops')}}})::VARCHAR, queries),
+            lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r
         FROM (SELECT list({n: n, j: j} ORDER BY n) AS queries
               FROM (SELECT row_number() OVER () AS n, to_json(__mwem_row)::VARCHAR AS j
                     FROM query_table(workload) AS __mwem_row)));
 
--- What a release would run and cost, as rows (item, value). Reads no private row.
--- Example: FROM mwem_plan('adult', workload, 0.5)  ->  rounds 10, noise scale 42.1, ...
--- Cost: nothing
-CREATE OR REPLACE MACRO mwem_plan(private_table, workload, epsilon, delta := 0.0, rounds := NULL, output := NULL, rows := NULL,
-    total := NULL, domain := NULL, unit := NULL, rows_per_unit := NULL, start := 'uniform', average := false, fit := 'mirror', max_cells := NULL,
-    certify := NULL, version := NULL, seed := NULL) AS TABLE
+COMMENT ON MACRO TABLE mwem_release IS 'A private synthetic table that answers the workload: one summary row.
+
+Example: CALL mwem_release(''adult'', workload, 0.5)  ->  1, census.main.adult_synthetic, 32590, 0.5, ...
+Cost: epsilon and delta, once per request and output
+
+private_table  The private table by its name, as text: ''adult'' or ''census.main.adult''. Or the path of a Parquet file, or a table of an attached source.
+workload  The questions: a table or view, by its bare name. In Python also a frame or a Workload.
+epsilon  The privacy budget of this release. Smaller is more private, and noisier.
+delta := 0.0  Above 0, noise may be Gaussian and is counted by zCDP, where the error will be smaller. 1e-6 is usual; it must be far below 1 over the number of people.
+rounds := NULL  How many queries are selected and measured. NULL: chosen by itself.
+output := NULL  The name of the output; database.schema.table for another database. NULL: <table>_synthetic.
+rows := NULL  The rows of the output. NULL: as many as the noisy count says.
+total := NULL  The number of rows, if it is public. If you give the true count, you have published it. NULL: estimated from what is measured, or with 1/20 of the budget.
+domain := NULL  The name of a domain table. NULL: <table>_domain, if there is one.
+unit := NULL  The column that identifies a person: all rows of a person are protected together. NULL: each row by itself.
+rows_per_unit := NULL  How many rows of one person count. Needs unit.
+start := ''uniform''  What the first round starts from. ''histogram'': a noisy histogram of the whole domain, for a quarter of the budget.
+average := false  true: release the average of all rounds, not the last one. This is the paper''s figure and its theorem, without replays.
+fit := ''mirror''  How measurements are fitted after each round. ''mirror'': all at once, until the misfit no longer falls. ''replay'': 100 passes of the paper''s fixed step.
+max_cells := NULL  The largest model, in cells. NULL: 10,000,000. A query that would exceed it is not asked. If none is left, rounds measure again what was measured.
+certify := NULL  The share of the budget that tells how far off the answers are in the end, 0 to 0.5. NULL: 0.02, or 0 if rounds or average is given.
+version := NULL  A new version makes, and charges, a new release under the same output name.
+seed := NULL  Repeatable noise, for experiments. The release is marked private = false.
+
+-> release INTEGER  Its number in mwem.releases.
+-> output VARCHAR  The table that was written: database.schema.table.
+-> rows BIGINT  Rows of that table: the noisy count, or the option rows.
+-> epsilon DOUBLE  What was charged, and is promised.
+-> delta DOUBLE  What was charged, and is promised.
+-> rounds INTEGER  How often was selected and measured, or refined.
+-> queries INTEGER  Rows of the workload.
+-> attributes INTEGER  Columns of the output: those that the workload asks about.
+-> cells BIGINT  Size of the model.
+-> seconds DOUBLE  How long the call took.
+-> private BOOLEAN  false: made with a seed, for experiments. It protects nobody.
+-> reused BOOLEAN  true: the stored release of the same request, which cost nothing.
+-> protects VARCHAR  Whose change is hidden: one row, or all rows of one unit.
+-> warning VARCHAR  What to know before it is used; NULL: nothing.
+-> measured INTEGER  Rows of the workload all of whose cells were measured.
+-> mean_error DOUBLE  Share of the rows that are in a wrong cell of a query of the workload, on average over its queries; from 0 to 1. Told by the certificate, with noise. NULL without one.
+-> mean_error_within DOUBLE  How far off `mean_error` itself may be: 95 times in 100 it is within this of the truth. Larger than `mean_error`: that is not known better than both together. NULL without a certificate.
+-> quality VARCHAR  How good the release is for its workload, in one word. good: at most 5% of the rows in wrong cells, and at least 50% of the questions were measured; fair: at most 20%; poor: more, or not known.';
+
+CREATE OR REPLACE MACRO mwem_plan(private_table, workload, epsilon, delta := 0.0, rounds := NULL, output :=
+        NULL, rows := NULL, total := NULL, domain := NULL, unit := NULL, rows_per_unit := NULL, start :=
+        'uniform', average := false, fit := 'mirror', max_cells := NULL, certify := NULL, version := NULL, seed
+        := NULL) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
-        SELECT unnest(list_transform(_mwem_plan(to_json({
-            private_table: private_table::VARCHAR,
-            epsilon: epsilon::VARCHAR,
-            options: {delta: delta::VARCHAR, rounds: rounds, output: output, "rows": "rows", total: total, domain: domain, unit: unit, rows_per_unit: rows_per_unit, "start": "start", average: average, fit: fit, max_cells: max_cells, certify: certify, version: version::VARCHAR, seed: seed},
-            context: {database: current_database(), schema: current_schema(), settings: {
-            TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
-            integer_division: current_setting('integer_division'),
-            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, queries), lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r
+        SELECT unnest(list_transform(_mwem_plan(
+        to_json({"private_table": "private_table"::VARCHAR, "epsilon": "epsilon"::VARCHAR, "options": {"delta":
+        "delta"::VARCHAR, "rounds": "rounds", "output": "output", "rows": "rows", "total": "total", "domain":
+        "domain", "unit": "unit", "rows_per_unit": "rows_per_unit", "start": "start", "average": "average",
+        "fit": "fit", "max_cells": "max_cells", "certify": "certify", "version": "version"::VARCHAR, "seed":
+        "seed"}, context: {database: current_database(), schema: current_schema(), settings: {TimeZone:
+        current_setting('TimeZone'), default_collation: current_setting('default_collation'), integer_division:
+        current_setting('integer_division'), ieee_floating_point_ops:
+        current_setting('ieee_floating_point_ops')}}})::VARCHAR, queries),
+            lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r
         FROM (SELECT list({n: n, j: j} ORDER BY n) AS queries
               FROM (SELECT row_number() OVER () AS n, to_json(__mwem_row)::VARCHAR AS j
                     FROM query_table(workload) AS __mwem_row)));
 
--- The public domain of a table: every column, where it is declared and what it lacks. Reads no private row.
--- Example: FROM mwem_domain('adult')  ->  age, INTEGER, NULL, 17, 90, ..., CHECK, NULL
--- Cost: nothing
+COMMENT ON MACRO TABLE mwem_plan IS 'What a release would run and cost, as rows (item, value). Reads no private row.
+
+Example: FROM mwem_plan(''adult'', workload, 0.5)  ->  rounds 10, noise scale 42.1, ...
+Cost: nothing
+
+private_table  The private table by its name, as text: ''adult'' or ''census.main.adult''. Or the path of a Parquet file, or a table of an attached source.
+workload  The questions: a table or view, by its bare name. In Python also a frame or a Workload.
+epsilon  The privacy budget of this release. Smaller is more private, and noisier.
+delta := 0.0  Above 0, noise may be Gaussian and is counted by zCDP, where the error will be smaller. 1e-6 is usual; it must be far below 1 over the number of people.
+rounds := NULL  How many queries are selected and measured. NULL: chosen by itself.
+output := NULL  The name of the output; database.schema.table for another database. NULL: <table>_synthetic.
+rows := NULL  The rows of the output. NULL: as many as the noisy count says.
+total := NULL  The number of rows, if it is public. If you give the true count, you have published it. NULL: estimated from what is measured, or with 1/20 of the budget.
+domain := NULL  The name of a domain table. NULL: <table>_domain, if there is one.
+unit := NULL  The column that identifies a person: all rows of a person are protected together. NULL: each row by itself.
+rows_per_unit := NULL  How many rows of one person count. Needs unit.
+start := ''uniform''  What the first round starts from. ''histogram'': a noisy histogram of the whole domain, for a quarter of the budget.
+average := false  true: release the average of all rounds, not the last one. This is the paper''s figure and its theorem, without replays.
+fit := ''mirror''  How measurements are fitted after each round. ''mirror'': all at once, until the misfit no longer falls. ''replay'': 100 passes of the paper''s fixed step.
+max_cells := NULL  The largest model, in cells. NULL: 10,000,000. A query that would exceed it is not asked. If none is left, rounds measure again what was measured.
+certify := NULL  The share of the budget that tells how far off the answers are in the end, 0 to 0.5. NULL: 0.02, or 0 if rounds or average is given.
+version := NULL  A new version makes, and charges, a new release under the same output name.
+seed := NULL  Repeatable noise, for experiments. The release is marked private = false.
+
+-> item VARCHAR  What a line is about: expect, advice, epsilon, noise scale ...
+-> value VARCHAR  What there is to say about it.';
+
 CREATE OR REPLACE MACRO mwem_domain(private_table, domain := NULL) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
-        SELECT unnest(list_transform(_mwem_domain(to_json({
-            private_table: private_table::VARCHAR,
-            domain: domain,
-            context: {database: current_database(), schema: current_schema(), settings: {
-            TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
-            integer_division: current_setting('integer_division'),
-            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL), lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
+        SELECT unnest(list_transform(_mwem_domain(
+        to_json({"private_table": "private_table"::VARCHAR, "domain": "domain", context: {database: current_database(),
+        schema: current_schema(), settings: {TimeZone: current_setting('TimeZone'), default_collation:
+        current_setting('default_collation'), integer_division: current_setting('integer_division'),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
+            lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
--- NOT PRIVATE: a domain read off the data, for a person to review. The column script has all of it, in the first row: the domain table, marginals, the release.
--- Example: SELECT any_value(script) FROM mwem_suggest_domain('adult')  ->  -- NOT PRIVATE. ... CREATE OR REPLACE TABLE adult_domain ...
--- Cost: no epsilon; reads private rows, and the ledger notes it
+COMMENT ON MACRO TABLE mwem_domain IS 'The public domain of a table: every column, where it is declared and what it lacks. Reads no private row.
+
+Example: FROM mwem_domain(''adult'')  ->  age, INTEGER, NULL, 17, 90, ..., CHECK, NULL
+Cost: nothing
+
+private_table  The private table by its name, as text: ''adult'' or ''census.main.adult''. Or the path of a Parquet file, or a table of an attached source.
+domain := NULL  The name of a domain table. NULL: <table>_domain, if there is one.
+
+-> attribute VARCHAR  The column.
+-> type VARCHAR  The column''s type.
+-> values VARCHAR[]  Its possible values; NULL where it has bounds.
+-> low VARCHAR  The smallest possible value, as text.
+-> high VARCHAR  The largest possible value, as text.
+-> step VARCHAR  What synthetic values are multiples of, from low on: days for dates, seconds for timestamps. Without bins and edges, bins begin there, too.
+-> bins INTEGER  Equal bins that its values are counted in.
+-> nullable BOOLEAN  Whether NULL is a value of its own.
+-> open BOOLEAN  Whether values off the list are one class more.
+-> cells BIGINT  How many values can be told apart.
+-> declared VARCHAR  Where that is declared: ENUM, BOOLEAN, CHECK or the domain table.
+-> lacks VARCHAR  What is missing before the column can be asked about or grouped by; NULL: nothing.
+-> edges VARCHAR[]  Where bins begin, after the first at low, if they are not equal.';
+
 CREATE OR REPLACE MACRO mwem_suggest_domain(private_table) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
-        SELECT unnest(list_transform(_mwem_suggest_domain(to_json({
-            private_table: private_table::VARCHAR,
-            context: {database: current_database(), schema: current_schema(), settings: {
-            TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
-            integer_division: current_setting('integer_division'),
-            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL), lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
+        SELECT unnest(list_transform(_mwem_suggest_domain(
+        to_json({"private_table": "private_table"::VARCHAR, context: {database: current_database(), schema:
+        current_schema(), settings: {TimeZone: current_setting('TimeZone'), default_collation:
+        current_setting('default_collation'), integer_division: current_setting('integer_division'),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
+            lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
--- Workload rows: all k-way marginals of the columns that can be grouped by; a warning in the log names the others. Reads no private row.
--- Example: CREATE TABLE workload AS FROM mwem_marginals('adult', 3)
--- Cost: nothing
+COMMENT ON MACRO TABLE mwem_suggest_domain IS 'NOT PRIVATE: a domain read off the data, for a person to review. The column script has all of it, in the first row: the domain table, marginals, the release.
+
+Example: SELECT any_value(script) FROM mwem_suggest_domain(''adult'')  ->  -- NOT PRIVATE. ... CREATE OR REPLACE TABLE adult_domain ...
+Cost: no epsilon; reads private rows, and the ledger notes it
+
+private_table  The private table by its name, as text: ''adult'' or ''census.main.adult''. Or the path of a Parquet file, or a table of an attached source.
+
+-> attribute VARCHAR  The column.
+-> values VARCHAR[]  Its possible values; NULL where it has bounds.
+-> low VARCHAR  The smallest possible value, as text.
+-> high VARCHAR  The largest possible value, as text.
+-> nullable BOOLEAN  Whether NULL is a value of its own.
+-> open BOOLEAN  Whether values off the list are one class more.
+-> ddl VARCHAR  The INSERT that would declare it.
+-> bins INTEGER  Equal bins that its values are counted in.
+-> note VARCHAR  What a person has to check.
+-> step VARCHAR  What synthetic values are multiples of, from low on: days for dates, seconds for timestamps. Without bins and edges, bins begin there, too.
+-> edges VARCHAR[]  Where bins begin, after the first at low, if they are not equal.
+-> reason VARCHAR  What was seen in the column, and what follows from it.
+-> read_as VARCHAR  The column in the view of the script, where it must be read in another type or with NULL for a code; NULL: as it is.
+-> rows_per_unit INTEGER  The largest number of rows with the same value, where the column is proposed as the unit.
+-> script VARCHAR  In the first row, a whole script: a view if there must be one, domain table, workload, release.';
+
 CREATE OR REPLACE MACRO mwem_marginals(private_table, k, domain := NULL) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
-        SELECT unnest(list_transform(_mwem_marginals(to_json({
-            private_table: private_table::VARCHAR,
-            k: k,
-            domain: domain,
-            context: {database: current_database(), schema: current_schema(), settings: {
-            TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
-            integer_division: current_setting('integer_division'),
-            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL), lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
+        SELECT unnest(list_transform(_mwem_marginals(
+        to_json({"private_table": "private_table"::VARCHAR, "k": "k", "domain": "domain", context: {database:
+        current_database(), schema: current_schema(), settings: {TimeZone: current_setting('TimeZone'),
+        default_collation: current_setting('default_collation'), integer_division:
+        current_setting('integer_division'), ieee_floating_point_ops:
+        current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
+            lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
--- Workload rows: random ranges over a column, or over several ('age, hours' or ['age', 'hours']).
--- Example: CREATE TABLE workload AS FROM mwem_ranges('adult', 'age', 2000)
--- Cost: nothing
+COMMENT ON MACRO TABLE mwem_marginals IS 'Workload rows: all k-way marginals of the columns that can be grouped by; a warning in the log names the others. Reads no private row.
+
+Example: CREATE TABLE workload AS FROM mwem_marginals(''adult'', 3)
+Cost: nothing
+
+private_table  The private table by its name, as text: ''adult'' or ''census.main.adult''. Or the path of a Parquet file, or a table of an attached source.
+k  How many columns are asked about together: 2 for all pairs.
+domain := NULL  The name of a domain table. NULL: <table>_domain, if there is one.
+
+-> predicate VARCHAR  The condition; NULL: all rows.
+-> measure VARCHAR  What is summed up; NULL: rows are counted.
+-> group_by VARCHAR[]  The columns.
+-> name VARCHAR  The query''s text.
+-> weight DOUBLE  1.';
+
 CREATE OR REPLACE MACRO mwem_ranges(private_table, columns, count, seed := NULL, domain := NULL) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
-        SELECT unnest(list_transform(_mwem_ranges(to_json({
-            private_table: private_table::VARCHAR,
-            "columns": to_json("columns"),
-            count: count,
-            seed: seed,
-            domain: domain,
-            context: {database: current_database(), schema: current_schema(), settings: {
-            TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
-            integer_division: current_setting('integer_division'),
-            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL), lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
+        SELECT unnest(list_transform(_mwem_ranges(
+        to_json({"private_table": "private_table"::VARCHAR, "columns": to_json("columns"), "count": "count", "seed":
+        "seed", "domain": "domain", context: {database: current_database(), schema: current_schema(), settings:
+        {TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
+        integer_division: current_setting('integer_division'), ieee_floating_point_ops:
+        current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
+            lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
--- Workload rows: parities of one to k attributes that have two values each.
--- Example: CREATE TABLE workload AS FROM mwem_parities('votes', 3)
--- Cost: nothing
+COMMENT ON MACRO TABLE mwem_ranges IS 'Workload rows: random ranges over a column, or over several (''age, hours'' or [''age'', ''hours'']).
+
+Example: CREATE TABLE workload AS FROM mwem_ranges(''adult'', ''age'', 2000)
+Cost: nothing
+
+private_table  The private table by its name, as text: ''adult'' or ''census.main.adult''. Or the path of a Parquet file, or a table of an attached source.
+columns  A column, or several: ''age, hours'' or [''age'', ''hours''].
+count  How many ranges.
+seed := NULL  The same number makes the same ranges again.
+domain := NULL  The name of a domain table. NULL: <table>_domain, if there is one.
+
+-> predicate VARCHAR  The condition; NULL: all rows.
+-> measure VARCHAR  What is summed up; NULL: rows are counted.
+-> group_by VARCHAR[]  The columns.
+-> name VARCHAR  The query''s text.
+-> weight DOUBLE  1.';
+
 CREATE OR REPLACE MACRO mwem_parities(private_table, k, columns := NULL, domain := NULL) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
-        SELECT unnest(list_transform(_mwem_parities(to_json({
-            private_table: private_table::VARCHAR,
-            k: k,
-            "columns": to_json("columns"),
-            domain: domain,
-            context: {database: current_database(), schema: current_schema(), settings: {
-            TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
-            integer_division: current_setting('integer_division'),
-            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL), lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
+        SELECT unnest(list_transform(_mwem_parities(
+        to_json({"private_table": "private_table"::VARCHAR, "k": "k", "columns": to_json("columns"), "domain": "domain",
+        context: {database: current_database(), schema: current_schema(), settings: {TimeZone:
+        current_setting('TimeZone'), default_collation: current_setting('default_collation'), integer_division:
+        current_setting('integer_division'), ieee_floating_point_ops:
+        current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
+            lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
--- Answers of a stored release to any workload, in its order.
--- low and high: where the true answer is, 95 times in 100; measured: directly, in part or never.
--- Example: FROM mwem_answer('adult_synthetic', workload)  ->  1, age > 40, NULL, 14211.7, 14180.2, 14251.9, directly
--- Cost: nothing
+COMMENT ON MACRO TABLE mwem_parities IS 'Workload rows: parities of one to k attributes that have two values each.
+
+Example: CREATE TABLE workload AS FROM mwem_parities(''votes'', 3)
+Cost: nothing
+
+private_table  The private table by its name, as text: ''adult'' or ''census.main.adult''. Or the path of a Parquet file, or a table of an attached source.
+k  The most attributes in one parity.
+columns := NULL  The attributes to use. NULL: all that have two values.
+domain := NULL  The name of a domain table. NULL: <table>_domain, if there is one.
+
+-> predicate VARCHAR  The condition; NULL: all rows.
+-> measure VARCHAR  What is summed up; NULL: rows are counted.
+-> group_by VARCHAR[]  The columns.
+-> name VARCHAR  The query''s text.
+-> weight DOUBLE  1.';
+
 CREATE OR REPLACE MACRO mwem_answer(output, workload, confidence := 0.95) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
-        SELECT unnest(list_transform(_mwem_answer(to_json({
-            output: output::VARCHAR,
-            confidence: confidence::VARCHAR,
-            context: {database: current_database(), schema: current_schema(), settings: {
-            TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
-            integer_division: current_setting('integer_division'),
-            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, queries), lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r
+        SELECT unnest(list_transform(_mwem_answer(
+        to_json({"output": "output"::VARCHAR, "confidence": "confidence"::VARCHAR, context: {database:
+        current_database(), schema: current_schema(), settings: {TimeZone: current_setting('TimeZone'),
+        default_collation: current_setting('default_collation'), integer_division:
+        current_setting('integer_division'), ieee_floating_point_ops:
+        current_setting('ieee_floating_point_ops')}}})::VARCHAR, queries),
+            lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r
         FROM (SELECT list({n: n, j: j} ORDER BY n) AS queries
               FROM (SELECT row_number() OVER () AS n, to_json(__mwem_row)::VARCHAR AS j
                     FROM query_table(workload) AS __mwem_row)));
 
--- The average of a column, or of an expression, with its interval; of all rows, or of those for which a condition is true.
--- Example: FROM mwem_average('adult_synthetic', 'hours', given := 'sex = ''Female''')  ->  36.4, 36.1, 36.8, in part
--- Cost: nothing
-CREATE OR REPLACE MACRO mwem_average(output, measure, given := NULL, confidence := 0.95) AS TABLE
-    SELECT r.* EXCLUDE (err) FROM (
-        SELECT unnest(list_transform(_mwem_average(to_json({
-            output: output::VARCHAR,
-            measure: measure::VARCHAR,
-            given: given::VARCHAR,
-            confidence: confidence::VARCHAR,
-            context: {database: current_database(), schema: current_schema(), settings: {
-            TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
-            integer_division: current_setting('integer_division'),
-            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL), lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
+COMMENT ON MACRO TABLE mwem_answer IS 'Answers of a stored release to any workload, in its order. low and high: where the true answer is, 95 times in 100; measured: directly, in part or never.
 
--- The median, or other quantiles, of a column with their intervals: the least value that so much of the rows lies at most at. Values have the column's own type; rows without one do not count.
--- Example: FROM mwem_quantile('adult_synthetic', 'age', [0.25, 0.5, 0.75])  ->  0.25, 28, 28, 29, directly; 0.5, 37, ...
--- Cost: nothing
-CREATE OR REPLACE MACRO mwem_quantile(output, attribute, share, given := NULL, confidence := 0.95) AS TABLE
-    FROM query(_mwem_quantile_sql(to_json({
-            output: output::VARCHAR,
-            attribute: attribute::VARCHAR,
-            share: to_json(share),
-            given: given::VARCHAR,
-            confidence: confidence::VARCHAR,
-            context: {database: current_database(), schema: current_schema(), settings: {
-            TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
-            integer_division: current_setting('integer_division'),
-            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR));
+Example: FROM mwem_answer(''adult_synthetic'', workload)  ->  1, age > 40, NULL, 14211.7, 14180.2, 14251.9, directly
+Cost: nothing
 
--- Rows from a stored release: as many as you like, or of one kind. Drawn anew, as the synthetic table was; columns and types are those of the release.
--- Example: FROM mwem_sample('adult_synthetic', rows := 10000, given := 'sex = ''Female'' AND age >= 65', seed := 1)  ->  71, Female, ...
--- Cost: nothing
-CREATE OR REPLACE MACRO mwem_sample(output, rows := NULL, given := NULL, seed := NULL) AS TABLE
-    FROM query(_mwem_sample_sql(to_json({
-            output: output::VARCHAR,
-            "rows": "rows",
-            given: given::VARCHAR,
-            seed: seed,
-            context: {database: current_database(), schema: current_schema(), settings: {
-            TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
-            integer_division: current_setting('integer_division'),
-            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR));
+output  The output of a release by its name, as text: ''adult_synthetic''.
+workload  The questions: a table or view, by its bare name. In Python also a frame or a Workload.
+confidence := 0.95  How often the true answer is to be between low and high: above 0 and below 1.
 
--- NOT PRIVATE: true and released answers side by side, for the curator. binning_error is what bins and bounds alone put an answer off by.
--- Example: FROM mwem_compare('adult', 'adult_synthetic', workload)  ->  1, age > 40, NULL, 14237, 14211.7, 25.3, 14180.2, 14251.9, directly, 0, NULL
--- Cost: no epsilon; reads private rows, and the ledger notes it
-CREATE OR REPLACE MACRO mwem_compare(private_table, output, workload, confidence := 0.95) AS TABLE
-    SELECT r.* EXCLUDE (err) FROM (
-        SELECT unnest(list_transform(_mwem_compare(to_json({
-            private_table: private_table::VARCHAR,
-            output: output::VARCHAR,
-            confidence: confidence::VARCHAR,
-            context: {database: current_database(), schema: current_schema(), settings: {
-            TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
-            integer_division: current_setting('integer_division'),
-            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, queries), lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r
-        FROM (SELECT list({n: n, j: j} ORDER BY n) AS queries
-              FROM (SELECT row_number() OVER () AS n, to_json(__mwem_row)::VARCHAR AS j
-                    FROM query_table(workload) AS __mwem_row)));
+-> query INTEGER  The row of the workload, from 1.
+-> name VARCHAR  The query''s name, or its text.
+-> cell VARCHAR[]  The group_by values, in their order; NULL for a query without.
+-> answer DOUBLE  What the release says. A count need not be whole.
+-> low DOUBLE  The true answer is above this and below high, as often as confidence says.
+-> high DOUBLE  See low.
+-> measured VARCHAR  directly: it was measured, and only noise is in the way. in part: some of it was. never: a guess of the model. unknown: the release is from an older version.
+-> note VARCHAR  What is to be known of an answer, if anything: which rows are counted, where not all rows of a unit are; which values of a sum count as the bound.';
 
--- Every query of a release's workload: whether it was measured, how wide its intervals are, with how much noise and in which step.
--- With summary := true scores of the whole release instead; with compare := 'adult' also those that others print (mean L1 of pairs, pMSE, correlations), NOT PRIVATE,
--- and with target := 'income' how well a classifier does that was trained on synthetic rows.
--- Example: FROM mwem_quality('adult_synthetic')  ->  1, age > 40, 1, directly, 12, 17.4, 71.7
--- Cost: nothing; with compare it reads private rows, and the ledger notes it
-CREATE OR REPLACE MACRO mwem_quality(output, confidence := 0.95, summary := false, compare := NULL, target := NULL) AS TABLE
-    SELECT r.* EXCLUDE (err) FROM (
-        SELECT unnest(list_transform(_mwem_quality(to_json({
-            output: output::VARCHAR,
-            confidence: confidence::VARCHAR,
-            summary: summary,
-            compare: compare,
-            target: target,
-            context: {database: current_database(), schema: current_schema(), settings: {
-            TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
-            integer_division: current_setting('integer_division'),
-            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL), lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
-
--- One page about a stored release, for people: what is promised, what was measured, the workload's answers and how sure they are.
--- With compare := 'adult' the page shows true answers beside them and is NOT PRIVATE. A file that is there is replaced only if it is such a page.
--- Example: CALL mwem_report('adult_synthetic', 'report.html')  ->  report.html, 91284, true
--- Cost: nothing; with compare it reads private rows, and the ledger notes it
-CREATE OR REPLACE MACRO mwem_report(output, path, compare := NULL) AS TABLE
-    SELECT r.* EXCLUDE (err) FROM (
-        SELECT unnest(list_transform(_mwem_report(to_json({
-            output: output::VARCHAR,
-            path: path::VARCHAR,
-            compare: compare,
-            context: {database: current_database(), schema: current_schema(), settings: {
-            TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
-            integer_division: current_setting('integer_division'),
-            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL), lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
-
--- A stored release as files to publish: the rows as .parquet, .csv or .duckdb, and a data card beside them, for people (.md) and as data (.json).
--- Example: CALL mwem_export('adult_synthetic', 'release.parquet')  ->  release.parquet, 48211; release.md, 2310; release.json, 20944
--- Cost: nothing
-CREATE OR REPLACE MACRO mwem_export(output, path) AS TABLE
-    SELECT r.* EXCLUDE (err) FROM (
-        SELECT unnest(list_transform(_mwem_export(to_json({
-            output: output::VARCHAR,
-            path: path::VARCHAR,
-            context: {database: current_database(), schema: current_schema(), settings: {
-            TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
-            integer_division: current_setting('integer_division'),
-            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL), lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
-
--- Takes a release back: nothing is answered from it any more, and whoever asks reads when, by whom and why. Its rows stay until you drop them; dropping them alone
--- (DROP TABLE) keeps the release, which goes on answering.
--- Example: CALL mwem_withdraw('adult_synthetic', 'pay was in thousands before 2020')  ->  census.main.adult_synthetic, 1, 2026-06-01 12:00:00, ann, pay was ..., true
--- Cost: nothing, and nothing is given back; the ledger notes it
-CREATE OR REPLACE MACRO mwem_withdraw(output, reason) AS TABLE
-    SELECT r.* EXCLUDE (err) FROM (
-        SELECT unnest(list_transform(_mwem_withdraw(to_json({
-            output: output::VARCHAR,
-            reason: reason::VARCHAR,
-            context: {database: current_database(), schema: current_schema(), settings: {
-            TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
-            integer_division: current_setting('integer_division'),
-            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL), lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
-
--- Sets the cap on what all releases of a table may spend together, how they are counted, and for whom.
--- Example: CALL mwem_budget('adult', 3.0)  ->  main, adult, 3.0, 0.0, 0.5, 0.0, 2.5, NULL, 1
--- Cost: nothing
-CREATE OR REPLACE MACRO mwem_budget(private_table, epsilon, delta := 0.0, unit := NULL, rows_per_unit := 1) AS TABLE
-    SELECT r.* EXCLUDE (err) FROM (
-        SELECT unnest(list_transform(_mwem_budget(to_json({
-            private_table: private_table::VARCHAR,
-            epsilon: epsilon::VARCHAR,
-            delta: delta::VARCHAR,
-            unit: unit,
-            rows_per_unit: rows_per_unit,
-            context: {database: current_database(), schema: current_schema(), settings: {
-            TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
-            integer_division: current_setting('integer_division'),
-            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL), lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
-
--- Whether every private table of the current database needs a cap before it is released; shows it, or sets it.
--- Example: CALL mwem_policy(require_caps := true)  ->  census, true
--- Cost: nothing
-CREATE OR REPLACE MACRO mwem_policy(require_caps := NULL) AS TABLE
-    SELECT r.* EXCLUDE (err) FROM (
-        SELECT unnest(list_transform(_mwem_policy(to_json({
-            require_caps: require_caps,
-            context: {database: current_database(), schema: current_schema(), settings: {
-            TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
-            integer_division: current_setting('integer_division'),
-            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL), lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
-
--- What was spent, by whom, when, on what, and what is left, over all attached databases.
--- Example: FROM mwem_ledger()  ->  census, main, adult, census.main.adult_synthetic, 0.5, ...
--- Cost: nothing
-CREATE OR REPLACE MACRO mwem_ledger() AS TABLE
-    SELECT r.* EXCLUDE (err) FROM (
-        SELECT unnest(list_transform(_mwem_ledger(to_json({
-            context: {database: current_database(), schema: current_schema(), settings: {
-            TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
-            integer_division: current_setting('integer_division'),
-            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL), lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
-
--- Lets an alias stand for another engine's database, whose tables are then private tables: a PostgreSQL server, Spark Connect, or a DuckDB file apart.
--- Example: CALL mwem_attach('warehouse', 'postgresql://curator@db/census')  ->  warehouse, postgresql, postgresql://db:5432/census, memory, NULL
--- Cost: nothing; the ledger of its tables is in the database that `ledger` names
-CREATE OR REPLACE MACRO mwem_attach(alias, source, ledger := NULL, timeout := NULL) AS TABLE
-    SELECT r.* EXCLUDE (err) FROM (
-        SELECT unnest(list_transform(_mwem_attach(to_json({
-            "alias": "alias"::VARCHAR,
-            source: source::VARCHAR,
-            ledger: ledger,
-            timeout: timeout,
-            context: {database: current_database(), schema: current_schema(), settings: {
-            TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
-            integer_division: current_setting('integer_division'),
-            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL), lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
-
--- Takes an alias back. Accounts, caps and releases stay.
--- Example: CALL mwem_detach('warehouse')  ->  warehouse, postgresql, postgresql://db:5432/census, memory, NULL
--- Cost: nothing
-CREATE OR REPLACE MACRO mwem_detach(alias) AS TABLE
-    SELECT r.* EXCLUDE (err) FROM (
-        SELECT unnest(list_transform(_mwem_detach(to_json({
-            "alias": "alias"::VARCHAR,
-            context: {database: current_database(), schema: current_schema(), settings: {
-            TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
-            integer_division: current_setting('integer_division'),
-            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL), lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
-
--- The sources that are attached: alias, kind, where they are (without secrets), and the database that has their ledger.
--- Example: FROM mwem_sources()  ->  warehouse, postgresql, postgresql://db:5432/census, memory, NULL
--- Cost: nothing
-CREATE OR REPLACE MACRO mwem_sources() AS TABLE
-    SELECT r.* EXCLUDE (err) FROM (
-        SELECT unnest(list_transform(_mwem_sources(to_json({
-            context: {database: current_database(), schema: current_schema(), settings: {
-            TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
-            integer_division: current_setting('integer_division'),
-            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL), lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
-
--- The fractional weighting of a stored release over some attributes: a column each, and weight.
--- Example: FROM mwem_weights('adult_synthetic', ['sex', 'race'])  ->  Female, White, 8640.2
--- Cost: nothing
-CREATE OR REPLACE MACRO mwem_weights(output, attributes) AS TABLE
-    FROM query(_mwem_weights_sql(to_json({output: output::VARCHAR, attributes: to_json(attributes), context: {database: current_database(), schema: current_schema(), settings: {
-            TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
-            integer_division: current_setting('integer_division'),
-            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR));
-
--- One answer of a stored release.
--- Example: SELECT mwem_count('adult_synthetic', 'age > 40')  ->  14211.7
--- Cost: nothing
 CREATE OR REPLACE MACRO mwem_count(output, predicate) AS
-    list_transform([_mwem_count(to_json({output: output::VARCHAR, predicate: predicate::VARCHAR, context: {database: current_database(), schema: current_schema(), settings: {
-            TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
-            integer_division: current_setting('integer_division'),
-            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR)],
+    list_transform([_mwem_count(
+        to_json({"output": "output"::VARCHAR, "predicate": "predicate"::VARCHAR, context: {database: current_database(),
+        schema: current_schema(), settings: {TimeZone: current_setting('TimeZone'), default_collation:
+        current_setting('default_collation'), integer_division: current_setting('integer_division'),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR)],
         lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r.answer END)[1];
 
--- The same with its interval, as a struct: answer, low, high, measured.
--- Example: SELECT mwem_count_interval('adult_synthetic', 'age > 40')  ->  {'answer': 14211.7, 'low': 14180.2, 'high': 14251.9, 'measured': directly}
--- Cost: nothing
+COMMENT ON MACRO mwem_count IS 'One answer of a stored release.
+
+Example: SELECT mwem_count(''adult_synthetic'', ''age > 40'')  ->  14211.7
+Cost: nothing
+
+output  The output of a release by its name, as text: ''adult_synthetic''.
+predicate  A condition in SQL, as text: ''age > 40''.
+
+-> answer DOUBLE  What the release says. A count need not be whole.';
+
 CREATE OR REPLACE MACRO mwem_count_interval(output, predicate, confidence := 0.95) AS
-    list_transform([_mwem_count(to_json({output: output::VARCHAR, predicate: predicate::VARCHAR, confidence: confidence::VARCHAR, context: {database: current_database(), schema: current_schema(), settings: {
-            TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
-            integer_division: current_setting('integer_division'),
-            ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR)],
+    list_transform([_mwem_count_interval(
+        to_json({"output": "output"::VARCHAR, "predicate": "predicate"::VARCHAR, "confidence": "confidence"::VARCHAR,
+        context: {database: current_database(), schema: current_schema(), settings: {TimeZone:
+        current_setting('TimeZone'), default_collation: current_setting('default_collation'), integer_division:
+        current_setting('integer_division'), ieee_floating_point_ops:
+        current_setting('ieee_floating_point_ops')}}})::VARCHAR)],
         lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE {answer: r.answer, low: r.low, high: r.high, measured: r.measured} END)[1];
+
+COMMENT ON MACRO mwem_count_interval IS 'The same with its interval, as a struct: answer, low, high, measured.
+
+Example: SELECT mwem_count_interval(''adult_synthetic'', ''age > 40'')  ->  {''answer'': 14211.7, ''low'': 14180.2, ''high'': 14251.9, ''measured'': directly}
+Cost: nothing
+
+output  The output of a release by its name, as text: ''adult_synthetic''.
+predicate  A condition in SQL, as text: ''age > 40''.
+confidence := 0.95  How often the true answer is to be between low and high: above 0 and below 1.
+
+-> answer DOUBLE  What the release says. A count need not be whole.
+-> low DOUBLE  The true answer is above this and below high, as often as confidence says.
+-> high DOUBLE  See low.
+-> measured VARCHAR  directly: it was measured, and only noise is in the way. in part: some of it was. never: a guess of the model. unknown: the release is from an older version.';
+
+CREATE OR REPLACE MACRO mwem_average(output, measure, given := NULL, confidence := 0.95) AS TABLE
+    SELECT r.* EXCLUDE (err) FROM (
+        SELECT unnest(list_transform(_mwem_average(
+        to_json({"output": "output"::VARCHAR, "measure": "measure"::VARCHAR, "given": "given"::VARCHAR, "confidence":
+        "confidence"::VARCHAR, context: {database: current_database(), schema: current_schema(), settings:
+        {TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
+        integer_division: current_setting('integer_division'), ieee_floating_point_ops:
+        current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
+            lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
+
+COMMENT ON MACRO TABLE mwem_average IS 'The average of a column, or of an expression, with its interval; of all rows, or of those for which a condition is true.
+
+Example: FROM mwem_average(''adult_synthetic'', ''hours'', given := ''sex = ''''Female'''''')  ->  36.4, 36.1, 36.8, in part
+Cost: nothing
+
+output  The output of a release by its name, as text: ''adult_synthetic''.
+measure  What is averaged: a column, or an SQL expression, as text: ''pay'' or ''pay / 12''.
+given := NULL  A condition in SQL, as text, that rows have to meet: ''sex = ''''F'''' AND age >= 65''. NULL: all rows.
+confidence := 0.95  How often the true answer is to be between low and high: above 0 and below 1.
+
+-> answer DOUBLE  What the release says. A count need not be whole.
+-> low DOUBLE  The true answer is above this and below high, as often as confidence says.
+-> high DOUBLE  See low.
+-> measured VARCHAR  directly: it was measured, and only noise is in the way. in part: some of it was. never: a guess of the model. unknown: the release is from an older version.';
+
+CREATE OR REPLACE MACRO mwem_quantile(output, attribute, share, given := NULL, confidence := 0.95) AS TABLE
+    FROM query(_mwem_quantile_sql(
+        to_json({"output": "output"::VARCHAR, "attribute": "attribute"::VARCHAR, "share": to_json("share"), "given":
+        "given"::VARCHAR, "confidence": "confidence"::VARCHAR, context: {database: current_database(), schema:
+        current_schema(), settings: {TimeZone: current_setting('TimeZone'), default_collation:
+        current_setting('default_collation'), integer_division: current_setting('integer_division'),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR));
+
+COMMENT ON MACRO TABLE mwem_quantile IS 'The median, or other quantiles, of a column with their intervals: the least value that so much of the rows lies at most at. Values have the column''s own type; rows without one do not count.
+
+Example: FROM mwem_quantile(''adult_synthetic'', ''age'', [0.25, 0.5, 0.75])  ->  0.25, 28, 28, 29, directly; 0.5, 37, ...
+Cost: nothing
+
+output  The output of a release by its name, as text: ''adult_synthetic''.
+attribute  The column, as text: a number, date, timestamp or ENUM.
+share  Which quantile: 0.5 for the median. Or several: [0.25, 0.5, 0.75]. Above 0 and below 1.
+given := NULL  A condition in SQL, as text, that rows have to meet: ''sex = ''''F'''' AND age >= 65''. NULL: all rows.
+confidence := 0.95  How often the true answer is to be between low and high: above 0 and below 1.
+
+-> share DOUBLE  The share that was asked for.
+-> answer the column''s type  The value that so much of the rows lies at most at, by the model; values off a list are left out. NULL: there are no such rows.
+-> low the column''s type  The true quantile is at least this and at most high, as often as confidence says. NULL: it may be below all values of the domain.
+-> high the column''s type  See low. NULL: it may be above all values of the domain.
+-> measured VARCHAR  directly: it was measured, and only noise is in the way. in part: some of it was. never: a guess of the model. unknown: the release is from an older version.';
+
+CREATE OR REPLACE MACRO mwem_quality(output, confidence := 0.95, summary := false, compare := NULL, target :=
+        NULL) AS TABLE
+    SELECT r.* EXCLUDE (err) FROM (
+        SELECT unnest(list_transform(_mwem_quality(
+        to_json({"output": "output"::VARCHAR, "confidence": "confidence"::VARCHAR, "summary": "summary", "compare":
+        "compare", "target": "target", context: {database: current_database(), schema: current_schema(),
+        settings: {TimeZone: current_setting('TimeZone'), default_collation:
+        current_setting('default_collation'), integer_division: current_setting('integer_division'),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
+            lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
+
+COMMENT ON MACRO TABLE mwem_quality IS 'Every query of a release''s workload: whether it was measured, how wide its intervals are, with how much noise and in which step. With summary := true scores of the whole release instead; with compare := ''adult'' also those that others print (mean L1 of pairs, pMSE, correlations), NOT PRIVATE, and with target := ''income'' how well a classifier does that was trained on synthetic rows.
+
+Example: FROM mwem_quality(''adult_synthetic'')  ->  1, age > 40, 1, directly, 12, 17.4, 71.7
+Cost: nothing; with compare it reads private rows, and the ledger notes it
+
+output  The output of a release by its name, as text: ''adult_synthetic''.
+confidence := 0.95  How often the true answer is to be between low and high: above 0 and below 1.
+summary := false  true: scores of the whole release, a row each, instead of its queries.
+compare := NULL  The private table by its name, with summary: scores that others print. NOT PRIVATE. Needs pip install ''mwem-sql[quality]''.
+target := NULL  A column with a list of values, with compare: how well a classifier that was trained on synthetic rows predicts it in true ones.
+
+-> query INTEGER  The row of the workload, from 1.
+-> name VARCHAR  The query''s name, or its text.
+-> cells BIGINT  How many numbers it asks for.
+-> measured VARCHAR  As in mwem_answer, of its worst cell.
+-> round INTEGER  The step of mwem.measurements that first measured it directly.
+-> noise DOUBLE  The standard deviation of what is known of a cell, the median over cells; NULL: not measured directly.
+-> width DOUBLE  How wide an interval is, the median over cells.
+-> mean_error DOUBLE  Share of the rows in a wrong cell: the certified mean over the workload''s queries of this kind, those all of whose cells were measured, or the others. NULL without a certificate.
+-> mean_error_within DOUBLE  95 times in 100, `mean_error` is within this of the truth.
+-> score DOUBLE  Of a summary: the figure that `name` says. NULL otherwise, as the next three.
+-> low DOUBLE  The true figure is above this and below high, 95 times in 100; NULL where that is not known.
+-> high DOUBLE  See low.
+-> note VARCHAR  What the score means, with which settings, and whether it is private.';
+
+CREATE OR REPLACE MACRO mwem_weights(output, attributes) AS TABLE
+    FROM query(_mwem_weights_sql(
+        to_json({"output": "output"::VARCHAR, "attributes": to_json("attributes"), context: {database:
+        current_database(), schema: current_schema(), settings: {TimeZone: current_setting('TimeZone'),
+        default_collation: current_setting('default_collation'), integer_division:
+        current_setting('integer_division'), ieee_floating_point_ops:
+        current_setting('ieee_floating_point_ops')}}})::VARCHAR));
+
+COMMENT ON MACRO TABLE mwem_weights IS 'The fractional weighting of a stored release over some attributes: a column each, and weight.
+
+Example: FROM mwem_weights(''adult_synthetic'', [''sex'', ''race''])  ->  Female, White, 8640.2
+Cost: nothing
+
+output  The output of a release by its name, as text: ''adult_synthetic''.
+attributes  Columns of the output: [''sex'', ''race''] or ''sex, race''.
+
+-> <attribute> its type  A column for each attribute that was named.
+-> weight DOUBLE  Rows with these values. Need not be whole.';
+
+CREATE OR REPLACE MACRO mwem_sample(output, rows := NULL, given := NULL, seed := NULL) AS TABLE
+    FROM query(_mwem_sample_sql(
+        to_json({"output": "output"::VARCHAR, "rows": "rows", "given": "given"::VARCHAR, "seed": "seed", context:
+        {database: current_database(), schema: current_schema(), settings: {TimeZone:
+        current_setting('TimeZone'), default_collation: current_setting('default_collation'), integer_division:
+        current_setting('integer_division'), ieee_floating_point_ops:
+        current_setting('ieee_floating_point_ops')}}})::VARCHAR));
+
+COMMENT ON MACRO TABLE mwem_sample IS 'Rows from a stored release: as many as you like, or of one kind. Drawn anew, as the synthetic table was; columns and types are those of the release.
+
+Example: FROM mwem_sample(''adult_synthetic'', rows := 10000, given := ''sex = ''''Female'''' AND age >= 65'', seed := 1)  ->  71, Female, ...
+Cost: nothing
+
+output  The output of a release by its name, as text: ''adult_synthetic''.
+rows := NULL  How many rows. NULL: as many as the release counts.
+given := NULL  A condition in SQL, as text, that rows have to meet: ''sex = ''''F'''' AND age >= 65''. NULL: all rows.
+seed := NULL  The same number draws the same rows again. It has no part in privacy: all of this is published.
+
+-> <column> its type  A column for each of the release.';
+
+CREATE OR REPLACE MACRO mwem_report(output, path, compare := NULL) AS TABLE
+    SELECT r.* EXCLUDE (err) FROM (
+        SELECT unnest(list_transform(_mwem_report(
+        to_json({"output": "output"::VARCHAR, "path": "path"::VARCHAR, "compare": "compare", context: {database:
+        current_database(), schema: current_schema(), settings: {TimeZone: current_setting('TimeZone'),
+        default_collation: current_setting('default_collation'), integer_division:
+        current_setting('integer_division'), ieee_floating_point_ops:
+        current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
+            lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
+
+COMMENT ON MACRO TABLE mwem_report IS 'One page about a stored release, for people: what is promised, what was measured, the workload''s answers and how sure they are. With compare := ''adult'' the page shows true answers beside them and is NOT PRIVATE. A file that is there is replaced only if it is such a page.
+
+Example: CALL mwem_report(''adult_synthetic'', ''report.html'')  ->  report.html, 91284, true
+Cost: nothing; with compare it reads private rows, and the ledger notes it
+
+output  The output of a release by its name, as text: ''adult_synthetic''.
+path  The file to write: ''report.html''.
+compare := NULL  The private table by its name: true answers beside the released ones. NOT PRIVATE.
+
+-> file VARCHAR  What was written.
+-> bytes BIGINT  Its size.
+-> private BOOLEAN  Whether the page may be published.';
+
+CREATE OR REPLACE MACRO mwem_export(output, path) AS TABLE
+    SELECT r.* EXCLUDE (err) FROM (
+        SELECT unnest(list_transform(_mwem_export(
+        to_json({"output": "output"::VARCHAR, "path": "path"::VARCHAR, context: {database: current_database(), schema:
+        current_schema(), settings: {TimeZone: current_setting('TimeZone'), default_collation:
+        current_setting('default_collation'), integer_division: current_setting('integer_division'),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
+            lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
+
+COMMENT ON MACRO TABLE mwem_export IS 'A stored release as files to publish: the rows as .parquet, .csv or .duckdb, and a data card beside them, for people (.md) and as data (.json).
+
+Example: CALL mwem_export(''adult_synthetic'', ''release.parquet'')  ->  release.parquet, 48211; release.md, 2310; release.json, 20944
+Cost: nothing
+
+output  The output of a release by its name, as text: ''adult_synthetic''.
+path  The file to write: .parquet, .csv or .duckdb. The data card goes beside it, .md and .json.
+
+-> file VARCHAR  What was written.
+-> bytes BIGINT  Its size.';
+
+CREATE OR REPLACE MACRO mwem_withdraw(output, reason) AS TABLE
+    SELECT r.* EXCLUDE (err) FROM (
+        SELECT unnest(list_transform(_mwem_withdraw(
+        to_json({"output": "output"::VARCHAR, "reason": "reason"::VARCHAR, context: {database: current_database(),
+        schema: current_schema(), settings: {TimeZone: current_setting('TimeZone'), default_collation:
+        current_setting('default_collation'), integer_division: current_setting('integer_division'),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
+            lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
+
+COMMENT ON MACRO TABLE mwem_withdraw IS 'Takes a release back: nothing is answered from it any more, and whoever asks reads when, by whom and why. Its rows stay until you drop them; dropping them alone (DROP TABLE) keeps the release, which goes on answering.
+
+Example: CALL mwem_withdraw(''adult_synthetic'', ''pay was in thousands before 2020'')  ->  census.main.adult_synthetic, 1, 2026-06-01 12:00:00, ann, pay was ..., true
+Cost: nothing, and nothing is given back; the ledger notes it
+
+output  The output of a release by its name, as text: ''adult_synthetic''.
+reason  Why, in words, up to 1,000 characters. Every refusal quotes it, wherever the release has gone: nothing private in it.
+
+-> output VARCHAR  The output of the release: database.schema.table.
+-> release INTEGER  Its number in mwem.releases.
+-> withdrawn TIMESTAMP  When, in UTC.
+-> who VARCHAR  The user, as the system says by the process''s user id.
+-> reason VARCHAR  Why.
+-> noted BOOLEAN  Whether the ledger of the private table has it, too; false: that ledger is not attached, or cannot be written.';
+
+CREATE OR REPLACE MACRO mwem_compare(private_table, output, workload, confidence := 0.95) AS TABLE
+    SELECT r.* EXCLUDE (err) FROM (
+        SELECT unnest(list_transform(_mwem_compare(
+        to_json({"private_table": "private_table"::VARCHAR, "output": "output"::VARCHAR, "confidence":
+        "confidence"::VARCHAR, context: {database: current_database(), schema: current_schema(), settings:
+        {TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
+        integer_division: current_setting('integer_division'), ieee_floating_point_ops:
+        current_setting('ieee_floating_point_ops')}}})::VARCHAR, queries),
+            lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r
+        FROM (SELECT list({n: n, j: j} ORDER BY n) AS queries
+              FROM (SELECT row_number() OVER () AS n, to_json(__mwem_row)::VARCHAR AS j
+                    FROM query_table(workload) AS __mwem_row)));
+
+COMMENT ON MACRO TABLE mwem_compare IS 'NOT PRIVATE: true and released answers side by side, for the curator. binning_error is what bins and bounds alone put an answer off by.
+
+Example: FROM mwem_compare(''adult'', ''adult_synthetic'', workload)  ->  1, age > 40, NULL, 14237, 14211.7, 25.3, 14180.2, 14251.9, directly, 0, NULL
+Cost: no epsilon; reads private rows, and the ledger notes it
+
+private_table  The private table by its name, as text: ''adult'' or ''census.main.adult''. Or the path of a Parquet file, or a table of an attached source.
+output  The output of a release by its name, as text: ''adult_synthetic''.
+workload  The questions: a table or view, by its bare name. In Python also a frame or a Workload.
+confidence := 0.95  How often the true answer is to be between low and high: above 0 and below 1.
+
+-> query INTEGER  The row of the workload, from 1.
+-> name VARCHAR  The query''s name, or its text.
+-> cell VARCHAR[]  The group_by values, in their order; NULL for a query without.
+-> true_answer DOUBLE  What SQL says on the private rows. NULL where that fails.
+-> answer DOUBLE  What the release says. A count need not be whole.
+-> error DOUBLE  How far answer is from true_answer. Never below 0.
+-> low DOUBLE  The true answer is above this and below high, as often as confidence says.
+-> high DOUBLE  See low.
+-> measured VARCHAR  directly: it was measured, and only noise is in the way. in part: some of it was. never: a guess of the model. unknown: the release is from an older version.
+-> binning_error DOUBLE  The part of the error that bins and bounds alone cause, without any noise.
+-> note VARCHAR  Why there is no true answer, or what it is about.';
+
+CREATE OR REPLACE MACRO mwem_budget(private_table, epsilon, delta := 0.0, unit := NULL, rows_per_unit := 1) AS TABLE
+    SELECT r.* EXCLUDE (err) FROM (
+        SELECT unnest(list_transform(_mwem_budget(
+        to_json({"private_table": "private_table"::VARCHAR, "epsilon": "epsilon"::VARCHAR, "delta": "delta"::VARCHAR,
+        "unit": "unit", "rows_per_unit": "rows_per_unit", context: {database: current_database(), schema:
+        current_schema(), settings: {TimeZone: current_setting('TimeZone'), default_collation:
+        current_setting('default_collation'), integer_division: current_setting('integer_division'),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
+            lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
+
+COMMENT ON MACRO TABLE mwem_budget IS 'Sets the cap on what all releases of a table may spend together, how they are counted, and for whom.
+
+Example: CALL mwem_budget(''adult'', 3.0)  ->  main, adult, 3.0, 0.0, 0.5, 0.0, 2.5, NULL, 1
+Cost: nothing
+
+private_table  The private table by its name, as text: ''adult'' or ''census.main.adult''. Or the path of a Parquet file, or a table of an attached source.
+epsilon  What all releases of the table may spend together.
+delta := 0.0  0: epsilons are added up, and a release with a delta is refused. Above 0: everything is counted in rho (zCDP) and converted once at this delta.
+unit := NULL  Makes it a cap per person: every release of the table must give the same unit.
+rows_per_unit := 1  As many as every release of the table must give.
+
+-> schema_name VARCHAR  The table''s schema.
+-> table_name VARCHAR  The table.
+-> epsilon DOUBLE  The cap.
+-> delta DOUBLE  The delta of the cap.
+-> epsilon_spent DOUBLE  What its releases have spent, as the cap counts.
+-> delta_spent DOUBLE  The delta at which that was worked out.
+-> epsilon_left DOUBLE  What is left.
+-> unit VARCHAR  Whose rows are protected together; NULL: each row by itself.
+-> rows_per_unit INTEGER  How many rows of one unit count.
+-> seeded INTEGER  Releases with a seed from before the cap, which no budget covers.
+-> also_charged_as VARCHAR  Other names under which the same rows were charged, and what was spent there.';
+
+CREATE OR REPLACE MACRO mwem_ledger() AS TABLE
+    SELECT r.* EXCLUDE (err) FROM (
+        SELECT unnest(list_transform(_mwem_ledger(
+        to_json({context: {database: current_database(), schema: current_schema(), settings: {TimeZone:
+        current_setting('TimeZone'), default_collation: current_setting('default_collation'), integer_division:
+        current_setting('integer_division'), ieee_floating_point_ops:
+        current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
+            lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
+
+COMMENT ON MACRO TABLE mwem_ledger IS 'What was spent, by whom, when, on what, and what is left, over all attached databases.
+
+Example: FROM mwem_ledger()  ->  census, main, adult, census.main.adult_synthetic, 0.5, ...
+Cost: nothing
+
+
+-> database_name VARCHAR  Where the private table is.
+-> schema_name VARCHAR  Its schema.
+-> table_name VARCHAR  Its name, when it was charged.
+-> output VARCHAR  What was written; NULL where nothing was.
+-> epsilon DOUBLE  What was charged.
+-> delta DOUBLE  What was charged.
+-> action VARCHAR  The function: mwem_release, or one that is only noted: not private, or mwem_withdraw.
+-> private BOOLEAN  false: a seed, or a function that is not private.
+-> status VARCHAR  done; open: running, or killed; failed. All of them count.
+-> started TIMESTAMP  When.
+-> finished TIMESTAMP  When; NULL while it is open.
+-> who VARCHAR  The user, as the system says by the process''s user id.
+-> unit VARCHAR  Whose rows were protected together; NULL: each row by itself.
+-> rows_per_unit INTEGER  How many rows of one unit counted.
+-> epsilon_spent DOUBLE  What all releases of the table have spent, to this day.
+-> epsilon_left DOUBLE  What the cap leaves; NULL without one.
+-> intact BOOLEAN  false: somebody changed the row by hand. NULL: older than the journal.
+-> version VARCHAR  The version that was asked for; NULL without one.
+-> workload VARCHAR  What was asked: its first query, and how many more there are.
+-> claimed VARCHAR  The user that the environment names (USER, LOGNAME), where that is another one.
+-> reason VARCHAR  Why a release was withdrawn; NULL for all else.';
+
+CREATE OR REPLACE MACRO mwem_policy(require_caps := NULL) AS TABLE
+    SELECT r.* EXCLUDE (err) FROM (
+        SELECT unnest(list_transform(_mwem_policy(
+        to_json({"require_caps": "require_caps", context: {database: current_database(), schema: current_schema(),
+        settings: {TimeZone: current_setting('TimeZone'), default_collation:
+        current_setting('default_collation'), integer_division: current_setting('integer_division'),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
+            lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
+
+COMMENT ON MACRO TABLE mwem_policy IS 'Whether every private table of the current database needs a cap before it is released; shows it, or sets it.
+
+Example: CALL mwem_policy(require_caps := true)  ->  census, true
+Cost: nothing
+
+require_caps := NULL  true or false sets it. NULL only shows it.
+
+-> database_name VARCHAR  The current database.
+-> require_caps BOOLEAN  Whether every private table in it needs a cap before it is released.';
+
+CREATE OR REPLACE MACRO mwem_attach(alias, source, ledger := NULL, timeout := NULL) AS TABLE
+    SELECT r.* EXCLUDE (err) FROM (
+        SELECT unnest(list_transform(_mwem_attach(
+        to_json({"alias": "alias"::VARCHAR, "source": "source"::VARCHAR, "ledger": "ledger", "timeout": "timeout",
+        context: {database: current_database(), schema: current_schema(), settings: {TimeZone:
+        current_setting('TimeZone'), default_collation: current_setting('default_collation'), integer_division:
+        current_setting('integer_division'), ieee_floating_point_ops:
+        current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
+            lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
+
+COMMENT ON MACRO TABLE mwem_attach IS 'Lets an alias stand for another engine''s database, whose tables are then private tables: a PostgreSQL server, Spark Connect, or a DuckDB file apart.
+
+Example: CALL mwem_attach(''warehouse'', ''postgresql://curator@db/census'')  ->  warehouse, postgresql, postgresql://db:5432/census, memory, NULL
+Cost: nothing; the ledger of its tables is in the database that `ledger` names
+
+alias  A plain name that stands for the source: its tables are alias.schema.table.
+source  ''postgresql://user@host/database'', ''sc://host:15002'' for Spark Connect, or the path of a DuckDB file. Without a password: that comes from PGPASSWORD or PGPASSFILE.
+ledger := NULL  The attached DuckDB database that keeps the accounts of its tables. NULL: the current one.
+timeout := NULL  Seconds that all scans of one call may take together. NULL: no limit.
+
+-> alias VARCHAR  What stands for the source.
+-> kind VARCHAR  postgresql, spark or duckdb.
+-> source VARCHAR  Where it is, without secrets.
+-> ledger VARCHAR  The database that keeps its accounts.
+-> timeout DOUBLE  Seconds for all scans of a call; NULL: no limit.';
+
+CREATE OR REPLACE MACRO mwem_detach(alias) AS TABLE
+    SELECT r.* EXCLUDE (err) FROM (
+        SELECT unnest(list_transform(_mwem_detach(
+        to_json({"alias": "alias"::VARCHAR, context: {database: current_database(), schema: current_schema(), settings:
+        {TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
+        integer_division: current_setting('integer_division'), ieee_floating_point_ops:
+        current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
+            lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
+
+COMMENT ON MACRO TABLE mwem_detach IS 'Takes an alias back. Accounts, caps and releases stay.
+
+Example: CALL mwem_detach(''warehouse'')  ->  warehouse, postgresql, postgresql://db:5432/census, memory, NULL
+Cost: nothing
+
+alias  A plain name that stands for the source: its tables are alias.schema.table.
+
+-> alias VARCHAR  What stands for the source.
+-> kind VARCHAR  postgresql, spark or duckdb.
+-> source VARCHAR  Where it is, without secrets.
+-> ledger VARCHAR  The database that keeps its accounts.
+-> timeout DOUBLE  Seconds for all scans of a call; NULL: no limit.';
+
+CREATE OR REPLACE MACRO mwem_sources() AS TABLE
+    SELECT r.* EXCLUDE (err) FROM (
+        SELECT unnest(list_transform(_mwem_sources(
+        to_json({context: {database: current_database(), schema: current_schema(), settings: {TimeZone:
+        current_setting('TimeZone'), default_collation: current_setting('default_collation'), integer_division:
+        current_setting('integer_division'), ieee_floating_point_ops:
+        current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
+            lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
+
+COMMENT ON MACRO TABLE mwem_sources IS 'The sources that are attached: alias, kind, where they are (without secrets), and the database that has their ledger.
+
+Example: FROM mwem_sources()  ->  warehouse, postgresql, postgresql://db:5432/census, memory, NULL
+Cost: nothing
+
+
+-> alias VARCHAR  What stands for the source.
+-> kind VARCHAR  postgresql, spark or duckdb.
+-> source VARCHAR  Where it is, without secrets.
+-> ledger VARCHAR  The database that keeps its accounts.
+-> timeout DOUBLE  Seconds for all scans of a call; NULL: no limit.';

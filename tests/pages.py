@@ -35,7 +35,6 @@ import duckdb
 import mwem_sql
 from mwem_sql import cli
 from mwem_sql.cli.console import Console
-from mwem_sql.cli.scripts import run_script
 from mwem_sql.kernel.noise import SeededNoise
 from mwem_sql.releases import run
 
@@ -103,7 +102,7 @@ class Session:
         if self._con is None:
             self._con = mwem_sql.connect(self.database)
             self._con.execute("SET SESSION python_enable_replacements = false")
-        return run_script(Console(self._con), text, "")
+        return Console(self._con).run_script(text, "")
 
     def _python(self, text: str) -> bool:
         try:

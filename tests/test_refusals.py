@@ -306,10 +306,10 @@ ELSEWHERE = {
     "mwem_sql.reporting": "reporting/test_export.py",
     "mwem_sql.surface.attaching": "surface/test_attaching.py",
     "mwem_sql.surface.frames.load": "surface/test_frames.py",
-    "mwem_sql.surface.functions._attach": "surface/test_attaching.py",
-    "mwem_sql.surface.tables.table_name": "surface/test_tables.py",
+    "mwem_sql.surface.bodies.attach": "surface/test_attaching.py",
+    "mwem_sql.surface.api.table_name": "surface/test_tables.py",
     "mwem_sql.workload.__post_init__": "sql/always.test", "mwem_sql.workload._check": "sql/always.test",
-    "mwem_sql.surface.functions._policy": "sql/policy.test", "mwem_sql.surface.register.cursor": "surface/test_register.py",
+    "mwem_sql.surface.bodies.policy": "sql/policy.test", "mwem_sql.surface.register.cursor": "surface/test_register.py",
 }  # fmt: skip
 
 

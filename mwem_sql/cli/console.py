@@ -1,6 +1,7 @@
-"""The console: a registered connection, and how results, messages and errors of its statements are printed.
+"""The console: a registered connection that runs statements and scripts, and prints results, messages and errors.
 
-Owns text tables, records, CSV, JSON, colours and what Ctrl-C says. Must not know where a statement comes from.
+Owns where a statement of a script begins and ends; text tables, records, CSV, JSON, colours, hints beside DuckDB's
+errors and what Ctrl-C says. Must not know where a statement comes from.
 """
 
 from __future__ import annotations
@@ -21,22 +22,25 @@ import duckdb
 import pyarrow as pa
 
 import mwem_sql
-from mwem_sql.cli.hints import with_hint
-from mwem_sql.errors import MwemError
+from mwem_sql.errors import MwemError, did_you_mean
 from mwem_sql.platform import calls
 from mwem_sql.surface import progress_line
+from mwem_sql.surface.spec import FUNCTIONS
 
 STYLES = ("box", "record", "csv", "json")
 SHOWN_ROWS, RECORD_COLUMNS = 40, 6
 DIGITS = 6
 """Digits of a number that people are shown. CSV and JSON have all of them."""
 KEPT_LETTERS = 12
-"""Letters that a column may be cut to, so that none is left out. By default DuckDB would leave out the answer of mwem_answer; where there is room, a column has more."""
+"""Letters that a column may be cut to, so that none is left out. DuckDB's default leaves out that of mwem_answer."""
 LEAST = 1e-12
 """Smaller numbers are shown as 0: they come from weights that are next to nothing."""
 PLAN = ["item", "value"]
 SQL_ITEMS = {"plan", "estimate", "aggregate"}
 """Items of a plan that are about its SQL: pages of it, which few want to read."""
+_ARGUMENTS = re.compile(r"Macro (mwem_\w+)\(\) does not support the supplied arguments")
+_GIVEN = re.compile(r'\b(\w+)"?\s*(?::=|=>)')
+_EQUALS = re.compile(r'Referenced column "(\w+)" (?:not found|was not found)')
 SHOW_SQL = "SELECT value FROM mwem_plan(...) WHERE item = 'aggregate'"
 
 
@@ -60,6 +64,13 @@ class Console:
         elif self.interactive:
             print("OK")
         return True
+
+    def run_script(self, text: str, source: str) -> bool:
+        """Run a script up to its first error. Its last `;` may be missing."""
+        statements, rest = split_script(text := text + "\n;")
+        if rest := rest.lstrip():  # an open quote or comment: DuckDB says which
+            statements.append((1 + text.removesuffix(rest).count("\n"), rest))
+        return all(self.run(each, f"{source}:{line}: " if source else "") for line, each in statements)
 
     def fail(self, message: str) -> bool:
         """Say on stderr that something went wrong, after what stdout already has."""
@@ -96,6 +107,47 @@ class Console:
                 print("Some columns are left out: .mode record shows all of them.\n")
         if total > len(texts):
             print(f"These are the first {len(texts)} of {total:,} rows.\n")
+
+
+def split_script(script: str, line: int = 1) -> tuple[list[tuple[int, str]], str]:
+    """Take a script apart: statements that a `;` ends, each with its line, and the rest. The script starts on `line`.
+
+    DuckDB's own tokens decide what is a quote, a dollar quote or a comment; it reports none inside one that is open.
+    """
+    data = script.encode()  # offsets are in bytes
+    statements: list[tuple[int, str]] = []
+    first, end = -1, 0
+    for offset, kind in duckdb.tokenize(script):
+        if data[offset] == ord(";"):
+            end = offset + 1
+            if first >= 0:
+                statements.append((line + data.count(b"\n", 0, first), data[first:end].decode()))
+            first = -1
+        elif first < 0 and not str(kind).endswith("comment"):
+            first = offset
+    return statements, data[end:].decode()
+
+
+def with_hint(message: str, statement: str) -> str:
+    """The message, and below it which option was meant, if that can be told.
+
+    An option of ours that is misspelt never reaches us: DuckDB refuses the call before.
+    """
+    refused = _ARGUMENTS.search(message)
+    if refused is not None and refused[1] in FUNCTIONS:
+        function = FUNCTIONS[refused[1]]
+        names = {parameter.name for parameter in function.signature}  # one without a default may be given by name, too
+        for name in _GIVEN.findall(statement[max(0, statement.lower().find(function.name)) :]):
+            if name.lower() not in names:
+                options = function.optional
+                meant = f"{did_you_mean(name, options, shown=str)}it has {', '.join(options) or 'none'}"
+                return f"{message.splitlines()[0]}\nHint: {function.name} has no option {name}; {meant}"
+    written = _EQUALS.search(message)
+    if written is not None and re.search(rf"\bmwem_\w+\(.*\b{written[1]}\s*=(?!=)", statement, re.DOTALL):
+        return f"{message}\nHint: an option takes := and not =, {written[1]} := ..."
+    if written is not None and re.search(rf"\bmwem_\w+\(\s*{written[1]}\s*[,)]", statement):
+        return f"{message}\nHint: the first table is named as text, '{written[1]}'; a workload as it stands"
+    return message
 
 
 def fits(columns: Sequence[str], types: Sequence[str], rows: Sequence[Sequence[str | None]]) -> bool:

@@ -10,7 +10,6 @@ import argparse
 import duckdb
 
 from mwem_sql.cli.console import Console, connection, fetch, width
-from mwem_sql.cli.scripts import run_script
 from mwem_sql.platform.resources import read_sql
 
 RELEASE = "CALL mwem_release('census', workload, $epsilon)"
@@ -40,7 +39,7 @@ def run(arguments: list[str]) -> int:
         parser.error(f"--rows ({options.rows}) must be at least 1")
     with connection(parser, options.database, read_only=False) as con:
         con.execute("SET VARIABLE demo_rows = $rows", {"rows": options.rows})
-        if not run_script(Console(con), read_sql("demo.sql"), "sql/demo.sql"):
+        if not Console(con).run_script(read_sql("demo.sql"), "sql/demo.sql"):
             return 1
         tell(con, options.epsilon, options.seed)
     return 0

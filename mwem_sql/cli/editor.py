@@ -1,10 +1,14 @@
-"""The line editor of the shell: a whole statement is edited, remembered and completed as one. Must not run anything."""
+"""The line editor of the shell: a whole statement is edited, remembered and completed as one.
+
+What is completed comes from the catalog and from the declarations of our functions. Must not run anything.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 
 import duckdb
@@ -16,19 +20,25 @@ from prompt_toolkit.input import Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import Output
 
-from mwem_sql.cli import names
+from mwem_sql.surface.spec import FUNCTIONS
 
 _WORD = re.compile(r"[\w.$]*$")
+_CALL = re.compile(r"\b(mwem_\w+)\s*\(")
+_COMMENT = re.compile(r"'(?:[^']|'')*'|--[^\n]*")
+_TABLES = "SELECT DISTINCT table_name FROM information_schema.tables WHERE table_schema <> 'mwem' ORDER BY 1"
+_COLUMNS = "SELECT DISTINCT column_name FROM information_schema.columns WHERE table_schema <> 'mwem' ORDER BY 1"
 COMMANDS = (".help", ".mode", ".quit", ".schema", ".tables")
 
 
 class Names(Completer):
-    """Completes what is before the cursor: dot commands, options of the function that it is inside of, tables, columns, functions, keywords."""
+    """Completes dot commands, options of the function that the cursor is inside of, and all other names."""
 
     def __init__(self, con: duckdb.DuckDBPyConnection) -> None:
         self._con = con
 
-    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:  # noqa: ARG002
+    def get_completions(
+        self, document: Document, complete_event: CompleteEvent  # noqa: ARG002
+    ) -> Iterable[Completion]:  # fmt: skip
         before = document.text_before_cursor
         match = _WORD.search(before)
         word = match[0] if match else ""
@@ -45,17 +55,17 @@ class Names(Completer):
         if before.lstrip().startswith("."):
             yield "command", COMMANDS
             return
-        function = names.called(before[: len(before) - len(word)])
+        function = called(before[: len(before) - len(word)])
         if function:
-            yield "option", names.options()[function]
-        yield "table", names.tables(self._con)
-        yield "column", names.columns(self._con)
-        yield "function", names.options()
-        yield "keyword", names.keywords()
+            yield "option", FUNCTIONS[function].optional
+        yield "table", _column(self._con, _TABLES)
+        yield "column", _column(self._con, _COLUMNS)
+        yield "function", FUNCTIONS
+        yield "keyword", _keywords()
 
 
 class Editor:
-    """Reads statements, or a line that begins with a dot. History is by statement, in a file where there is a place for it."""
+    """Reads statements, or a line that begins with a dot. History is by statement, in a file if one can be written."""
 
     def __init__(
         self, con: duckdb.DuckDBPyConnection, is_whole: Callable[[str], bool], prompts: tuple[str, str], history: Path,
@@ -99,3 +109,23 @@ def _keys(is_whole: Callable[[str], bool]) -> KeyBindings:
 def is_usable() -> bool:
     """Whether the terminal can do more than print lines."""
     return os.environ.get("TERM", "dumb") not in {"", "dumb", "unknown"}
+
+
+def called(text: str) -> str | None:
+    """Which of our functions the end of a text is inside of, if any."""
+    plain = _COMMENT.sub("''", text)
+    for match in reversed(list(_CALL.finditer(plain))):
+        inside = plain[match.end() :]
+        if inside.count("(") >= inside.count(")"):
+            return match[1] if match[1] in FUNCTIONS else None
+    return None
+
+
+@cache
+def _keywords() -> list[str]:
+    with duckdb.connect(":memory:") as con:
+        return [word.upper() for word in _column(con, "SELECT keyword_name FROM duckdb_keywords() ORDER BY 1")]
+
+
+def _column(con: duckdb.DuckDBPyConnection, query: str) -> list[str]:
+    return [str(row[0]) for row in con.cursor().execute(query).fetchall()]

@@ -1,6 +1,6 @@
 """`mwem-sql [database]`: its options, and the shell that reads statements from a person or from a pipe.
 
-Owns prompts and the history file. Must not print results: that is the console's.
+Owns prompts, the history file and the dot commands. Must not print results: that is the console's.
 """
 
 from __future__ import annotations
@@ -13,15 +13,27 @@ from pathlib import Path
 
 import duckdb
 
-from mwem_sql.cli.commands import obey
-from mwem_sql.cli.console import Console, connection
-from mwem_sql.cli.scripts import read, run_script, split_script
+from mwem_sql.cli.console import STYLES, Console, connection, split_script
 from mwem_sql.errors import did_you_mean
 from mwem_sql.platform.resources import VERSION
 
 BANNER = f"mwem-sql {VERSION}, DuckDB {duckdb.__version__}"
 PROMPT, CONTINUATION = "mwem> ", "  ... "
 HISTORY = "~/.mwem_sql_history"
+HELP = """\
+A statement ends with ; and may take several lines. Ctrl-C drops or stops it. Tab completes names and options.
+
+  .tables          tables and views         .mode [NAME]     how rows are shown: box, record, csv, json
+  .schema [NAME]   how they were declared   .help            this text
+  .quit  Ctrl-D    leave
+
+  CALL mwem_release('t', workload, 0.5);           makes t_synthetic, privately
+  FROM mwem_plan('t', workload, 0.5);              what that would run and cost
+  SELECT mwem_count('t_synthetic', 'age > 40');    an answer, free of charge
+  FROM mwem_ledger();                              what was spent
+"""
+TABLES = "SELECT table_schema, table_name, table_type FROM information_schema.tables ORDER BY ALL"
+SCHEMA = "SELECT sql FROM sqlite_master WHERE $name::VARCHAR IS NULL OR name = $name::VARCHAR ORDER BY name"
 
 
 def run(arguments: list[str], commands: Collection[str]) -> int:
@@ -29,8 +41,8 @@ def run(arguments: list[str], commands: Collection[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="mwem-sql",
         description="A DuckDB shell with differentially private synthetic tables: mwem_release and its family.",
-        epilog="`mwem-sql demo` shows on a made-up census what that is; `mwem-sql suggest FILE` prints a script that releases a CSV or"
-        " Parquet file, to review. (A database called demo is ./demo.)",
+        epilog="`mwem-sql demo` shows on a made-up census what that is; `mwem-sql suggest FILE` prints a script that "
+        "releases a CSV or Parquet file, to review. (A database called demo is ./demo.)",
     )
     add = parser.add_argument
     add("database", nargs="?", default=":memory:", help="a DuckDB file; in memory without one")
@@ -51,10 +63,44 @@ def run(arguments: list[str], commands: Collection[str]) -> int:
             converse(console)
             return 0
         scripts = (
-            obey(console, text) if text.startswith(".") else run_script(console, text, source)
+            obey(console, text) if text.startswith(".") else console.run_script(text, source)
             for source, text in options.scripts or []
         )
         return 0 if (all(scripts) if options.scripts else run_lines(console)) else 1
+
+
+def read(file: str) -> tuple[str, str]:
+    """Read a script for argparse: what to call it in messages, and its text."""
+    try:
+        return ("<stdin>", sys.stdin.read()) if file == "-" else (file, Path(file).read_text(encoding="utf-8-sig"))
+    except (OSError, UnicodeError) as error:
+        raise argparse.ArgumentTypeError(error) from None
+
+
+def obey(console: Console, line: str) -> bool:
+    """Do what a line that starts with a dot says. EOFError: leave."""
+    words = line.rstrip("; \n").split()
+    if words in ([".quit"], [".exit"]):
+        raise EOFError
+    if words == [".help"]:
+        print(HELP)
+    elif words == [".tables"]:
+        return console.run(TABLES)
+    elif words[0] == ".schema" and len(words) <= 2:
+        declared = console.con.execute(SCHEMA, {"name": words[1] if words[1:] else None}).fetchall()
+        if words[1:] and not declared:
+            return console.fail(f".schema: no table or view has this name ({words[1]}). Hint: .tables lists them")
+        print(*(sql for (sql,) in declared), sep="\n")
+    elif words[0] == ".mode" and len(words) <= 2:
+        if not words[1:]:
+            print(console.style)
+        elif words[1] in STYLES:
+            console.style = words[1]
+        else:
+            return console.fail(f".mode: rows cannot be shown as this ({words[1]}). Hint: {', '.join(STYLES)}")
+    else:
+        return console.fail(f"{line.strip()}: this is no command. Hint: .help lists them")
+    return True
 
 
 def converse(console: Console) -> None:
@@ -113,7 +159,7 @@ def run_lines(console: Console) -> bool:
     while well:
         line = sys.stdin.readline()
         if not line:
-            return run_script(console, "\n" * (line_number - 1) + buffer, "<stdin>")
+            return console.run_script("\n" * (line_number - 1) + buffer, "<stdin>")
         if not buffer and line.startswith("."):
             line_number += 1
             try:

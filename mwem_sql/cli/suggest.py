@@ -1,7 +1,7 @@
 """`mwem-sql suggest titanic.csv > titanic.sql`: a script that goes from a file to its release, for a person to review.
 
-Owns how the table is made from the file: with the types that are found now, so that nothing is found out when the script runs. The rest of
-the script is what `mwem_suggest_domain` gives.
+Owns how the table is made from the file: with the types that the file has now, so that the script reads no types when
+it runs. The rest of the script is what `mwem_suggest_domain` gives.
 """
 
 from __future__ import annotations
@@ -36,8 +36,10 @@ def run(arguments: list[str]) -> int:
     """Print the script."""
     parser = argparse.ArgumentParser(
         prog="mwem-sql suggest",
-        description="Print a script that makes a table from a file and releases it. NOT PRIVATE: it reads the rows; review it.",
-        epilog="mwem-sql suggest titanic.csv > titanic.sql; then read it, change it, and: mwem-sql titanic.duckdb -f titanic.sql",
+        description="Print a script that makes a table from a file and releases it. NOT PRIVATE: it reads the rows; "
+        "review it.",
+        epilog="mwem-sql suggest titanic.csv > titanic.sql; then read it, change it, and: mwem-sql titanic.duckdb -f "
+        "titanic.sql",
     )
     parser.add_argument("file", help="a CSV or Parquet file")
     parser.add_argument("--table", metavar="NAME", help="what the table is to be called; the file's name without one")
@@ -48,10 +50,8 @@ def run(arguments: list[str]) -> int:
         con.execute(created)
         ((script,),) = con.execute(SCRIPT, [exp.to_identifier(name).sql("duckdb")]).fetchall()
     title, _, rest = script.partition("\n\n")
-    print(
-        f"{title}\n\n-- 0. The table. CHECK the types: nothing is found out from the file when this runs.\n{created};\n\n{rest}",
-        end="",
-    )
+    heading = "-- 0. The table. CHECK the types: nothing is found out from the file when this runs."
+    print(f"{title}\n\n{heading}\n{created};\n\n{rest}", end="")
     return 0
 
 
@@ -73,11 +73,11 @@ def _sniffed(con: duckdb.DuckDBPyConnection, file: str, separator: str) -> tuple
         (found,) = con.execute(SNIFF, [file, separator]).fetchall()
     except duckdb.Error as error:
         text = str(error)
-        reason, hint = (
-            ("it is not in UTF-8", "save it as UTF-8, for example: iconv -f latin1 -t utf-8 old.csv > new.csv")
-            if "not utf-8" in text
-            else (text.splitlines()[0], "name a CSV or Parquet file; or write the CREATE TABLE yourself, and call mwem_suggest_domain")
-        )  # fmt: skip
+        reason = text.splitlines()[0]
+        hint = "name a CSV or Parquet file; or write the CREATE TABLE yourself, and call mwem_suggest_domain"
+        if "not utf-8" in text:
+            reason = "it is not in UTF-8"
+            hint = "save it as UTF-8, for example: iconv -f latin1 -t utf-8 old.csv > new.csv"
         what = f"file ({file!r}) cannot be read as CSV: {reason}"
         raise refuse(OptionError, "mwem-sql suggest", what, hint) from None
     return tuple(found)

@@ -17,13 +17,6 @@ from mwem_sql.releases import store
 from mwem_sql.releases.answer import answerer, or_null, read_confidence
 from mwem_sql.workload import Workload
 
-QUALITY = {
-    "query": "INTEGER", "name": "VARCHAR", "cells": "BIGINT", "measured": "VARCHAR", "round": "INTEGER", "noise": "DOUBLE", "width": "DOUBLE",
-    "mean_error": "DOUBLE", "mean_error_within": "DOUBLE", "score": "DOUBLE", "low": "DOUBLE", "high": "DOUBLE", "note": "VARCHAR",
-}  # fmt: skip
-"""`round` is the step of mwem.measurements that first measured it directly, `noise` the standard deviation of what is known of a cell then, `width` that of an interval:
-of both the median over cells. `mean_error` is the certified mean error of the workload's queries of its kind, all of whose cells were measured or not; 95 times in 100 it is
-within `mean_error_within` of the truth. Both are shares of all rows: those in a wrong cell. NULL without a certificate. The last four are of a summary: a row for each score, with `name` and these."""
 FUNCTION = "mwem_quality"
 
 
@@ -62,7 +55,7 @@ def _summary(session: Session, output: str, table: str | None, target: str | Non
 
 
 def _score(name: str, value: float | None, low: float | None, high: float | None, note: str) -> dict[str, Any]:
-    return dict.fromkeys(QUALITY) | {"name": name, "score": value, "low": low, "high": high, "note": note}
+    return {"name": name, "score": value, "low": low, "high": high, "note": note}
 
 
 def quality(session: Session, output: str, confidence: float) -> Iterator[dict[str, Any]]:

@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from mwem_sql.algebra.answers import answer_all
 from mwem_sql.algebra.arrays import Floats
@@ -44,12 +43,6 @@ from mwem_sql.releases import beyond, left_out, store
 from mwem_sql.releases.store import Stored
 from mwem_sql.workload import Query, Workload
 
-ANSWER = pa.schema(
-    {
-        "query": pa.int32(), "name": pa.string(), "cell": pa.list_(pa.string()), "answer": pa.float64(),
-        "low": pa.float64(), "high": pa.float64(), "measured": pa.string(), "note": pa.string(),
-    }
-)  # fmt: skip
 CONFIDENCE = 0.95
 MAX_WEIGHTS = 5_000_000
 

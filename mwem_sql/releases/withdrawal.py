@@ -20,10 +20,6 @@ from mwem_sql.releases import notes, store
 FUNCTION = "mwem_withdraw"
 LONGEST = 1000
 """Characters of a reason: every refusal quotes it."""
-WITHDRAWAL = {
-    "output": "VARCHAR", "release": "INTEGER", "withdrawn": "TIMESTAMP", "who": "VARCHAR", "reason": "VARCHAR", "noted": "BOOLEAN",
-}  # fmt: skip
-"""The columns that a call returns."""
 
 
 def withdraw(session: Session, output: str, reason: object) -> dict[str, Any]:

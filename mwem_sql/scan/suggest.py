@@ -1,7 +1,7 @@
 """A domain read off the private rows, for a person to review. Not private, on purpose: only the curator may see it.
 
 Owns what is suggested of a column, the words that say why, and which columns are left out. Must not ask the rows
-itself, which `scan/column_facts.py` does, nor write the script that a person reviews: that is `surface/script.py`.
+itself, which `scan/column_facts.py` does, nor write the script that a person reviews: that is `explain/suggest.py`.
 """
 
 from __future__ import annotations

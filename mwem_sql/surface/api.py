@@ -1,31 +1,43 @@
-"""`mwem_sql.release` and the Release it returns.
+"""The SQL functions in Python: `mwem_sql.plan` is `mwem_plan`, and so on, with the same arguments and columns.
 
-Owns what a release offers in Python. Must not do more than SQL does: both call `run_release`. The other functions are in `tables.py`.
+Owns their signatures, and what a release offers in Python: the Release that `mwem_sql.release` returns, and how a
+notebook shows it. Must not do more than SQL does: both call the body that the function has in `spec.py`, whose words
+are the documentation here, too.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from typing import Any
 
 import pyarrow as pa
 from sqlglot import exp
 
-from mwem_sql.errors import RELEASE
+from mwem_sql.errors import OptionError, refuse
+from mwem_sql.judge import grade
 from mwem_sql.platform import calls
 from mwem_sql.platform.session import Session
 from mwem_sql.releases import store
-from mwem_sql.releases.answer import ANSWER, CONFIDENCE, Answerer, read_confidence
-from mwem_sql.releases.request import Request
+from mwem_sql.releases.answer import CONFIDENCE, Answerer, read_confidence
 from mwem_sql.releases.run import run_release
-from mwem_sql.releases.summary import Summary
-from mwem_sql.surface.attaching import attach_source, detach_source
-from mwem_sql.surface.display import release_html
+from mwem_sql.releases.summary import SUMMARY, Summary
+from mwem_sql.surface import bodies, selects, spec
+from mwem_sql.surface.attaching import attach_source
+from mwem_sql.surface.calling import Arguments
 from mwem_sql.surface.frames import WorkloadLike, read_workload
 from mwem_sql.surface.progress_line import shown
 from mwem_sql.surface.register import register
-from mwem_sql.surface.tables import table_name
 from mwem_sql.workload import Workload
+
+_TABLES = {"table": "private_table", "output": "output"}
+"""Arguments that name a table, and their names in SQL."""
+_BOX = "max-width:44em;overflow-x:auto;font-family:sans-serif;font-size:90%;line-height:1.4"
+_LEFT = "text-align:left;padding:1px 12px 1px 0;font-weight:normal;opacity:.7;white-space:nowrap;vertical-align:top"
+_RIGHT = "text-align:left;padding:1px 0;overflow-wrap:anywhere"
+_NOTE = "border-left:3px solid #c60;padding:2px 8px;margin:4px 0"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -46,7 +58,7 @@ class Release(Summary):
         return store.measurements_of(self._session.cursor(), self._stored)
 
     def to_arrow(self) -> pa.Table:
-        """The synthetic rows, as the table in DuckDB has them; `.to_pandas()` or `polars.from_arrow(...)` go on from here."""
+        """The synthetic rows, as the table in DuckDB has them; `.to_pandas()` or `polars.from_arrow(...)` take them."""
         cursor = self._session.cursor()  # by a name: DuckDB 1.4 closes it while its relation is still to be read
         return cursor.sql(exp.select("*").from_(self._stored.name.tree()).sql("duckdb")).to_arrow_table()
 
@@ -60,62 +72,266 @@ class Release(Summary):
         return store.workload_of(self._session.cursor(), self._stored)
 
     def answer(self, workload: WorkloadLike, confidence: object = CONFIDENCE) -> pa.Table:
-        """Answers to any workload over the release's attributes: query, name, cell, answer; how far off they may be: low, high, measured."""
-        sure = read_confidence(confidence, "mwem_answer")
-        store.check_standing(self._session.cursor(), self._stored.name, self._stored.facts, "mwem_answer")
-        asked = read_workload(self._session, workload, None, "mwem_answer")
-        return pa.Table.from_pylist(list(Answerer(self._session, self._stored).rows(asked, sure)), schema=ANSWER)
+        """Answers to any workload over the release's attributes, as `mwem_sql.answer` gives them."""
+        sure = read_confidence(confidence, spec.ANSWER.name)
+        store.check_standing(self._session.cursor(), self._stored.name, self._stored.facts, spec.ANSWER.name)
+        workload = read_workload(self._session, workload, None, spec.ANSWER.name)
+        rows = Answerer(self._session, self._stored).rows(workload, sure)
+        return pa.Table.from_pylist(list(rows), schema=spec.ANSWER.schema)
 
 
 def release(
-    con: object,
-    table: str,
-    workload: WorkloadLike,
-    epsilon: object,
-    *,
-    progress: bool | None = None,
-    **options: Any,
+    con: object, table: str, workload: WorkloadLike, epsilon: object, *, progress: bool | None = None, **options: Any
 ) -> Release:
-    """Release a table with the options of `CALL mwem_release`; the same request returns the stored release.
-
-    `con` is a connection of DuckDB, or of SQLAlchemy, Ibis, dbt or jupysql on DuckDB; `table` is the name of a table, or the path of a file;
-    `workload` is the name of a table, a Workload, or a frame of pandas, Polars or Arrow.
+    """`con` is a connection of DuckDB, or of SQLAlchemy, Ibis, dbt or jupysql on DuckDB; `table` is the name of a
+    table, or the path of a file; `workload` is the name of a table, a Workload, or a frame of pandas, Polars or Arrow.
     `progress` shows a line about how far it is: True always, False never, None on a terminal and in a notebook.
 
     Privacy:
-        (epsilon, delta)-differential privacy, per row or per `unit`; debited in the ledger before a private row is read.
-    """
-    name, session = table_name(RELEASE, table), Session.of(con)
+        (epsilon, delta)-differential privacy, per row or per `unit`; debited before a private row is read.
+    """  # noqa: D205
+    function = spec.RELEASE.name
+    name, session = table_name(function, table), Session.of(con)
+    values = {"private_table": name, "epsilon": epsilon, "options": options}
 
     def work() -> Release:
-        asked = read_workload(session, workload, name, RELEASE)
-        output, summary = run_release(session, Request.parse(name, asked, epsilon, options))
+        queries = read_workload(session, workload, name, function)
+        output, summary = run_release(session, bodies.request(Arguments(function, session, values, queries)))
         con = session.cursor()
         facts = next(facts for facts in store.releases_of(con, output) if facts["release"] == summary["release"])
         return Release(**summary, _session=session, _stored=store.stored(con, output, facts))
 
     with shown(progress):
-        return calls.run(RELEASE, work, from_python=True)
+        return calls.run(function, work, from_python=True)
 
 
-def attach(
-    con: object,
-    alias: str,
-    source: object,
-    *,
-    ledger: str | None = None,
-    timeout: float | None = None,
-) -> None:
-    """Let `alias` stand for another engine's database: `alias.schema.table` is then a private table of every function.
+def plan(con: object, table: str, workload: WorkloadLike, epsilon: object, **options: Any) -> pa.Table:
+    return _table("mwem_plan", locals())
 
-    `source` is an ADBC connection to PostgreSQL, a SparkSession, or what `mwem_attach` takes as text; here a URI may have a password in it, which
-    is kept in memory only. `ledger` names the attached DuckDB database that keeps the accounts of its tables: by default the current one.
-    `timeout` is in seconds, for all scans of one call together.
-    """
+
+def domain(con: object, table: str, *, domain: str | None = None) -> pa.Table:
+    return _table("mwem_domain", locals())
+
+
+def suggest_domain(con: object, table: str) -> pa.Table:
+    return _table("mwem_suggest_domain", locals())
+
+
+def marginals(con: object, table: str, k: int, *, domain: str | None = None) -> pa.Table:
+    return _table("mwem_marginals", locals())
+
+
+def ranges(
+    con: object, table: str, columns: str | Sequence[str], count: int, *, seed: int | None = None,
+    domain: str | None = None,
+) -> pa.Table:  # fmt: skip
+    return _table("mwem_ranges", locals())
+
+
+def parities(
+    con: object, table: str, k: int, *, columns: str | Sequence[str] | None = None, domain: str | None = None
+) -> pa.Table:
+    return _table("mwem_parities", locals())
+
+
+def answer(con: object, output: str, workload: WorkloadLike, *, confidence: object = 0.95) -> pa.Table:
+    return _table("mwem_answer", locals())
+
+
+def count(con: object, output: str, predicate: str) -> float:
+    return float(_value("mwem_count", locals())["answer"])
+
+
+def count_interval(con: object, output: str, predicate: str, *, confidence: object = 0.95) -> dict[str, Any]:
+    row = _value("mwem_count_interval", locals())
+    return {column.name: row[column.name] for column in spec.COUNT_INTERVAL.columns}
+
+
+def average(
+    con: object, output: str, measure: str, *, given: str | None = None, confidence: object = 0.95
+) -> dict[str, Any]:
+    (row,) = _table("mwem_average", locals()).to_pylist()
+    return dict(row)
+
+
+def quantile(
+    con: object, output: str, attribute: str, share: float | Sequence[float], *, given: str | None = None,
+    confidence: object = 0.95,
+) -> pa.Table:  # fmt: skip
+    return _table("mwem_quantile", locals())
+
+
+def quality(
+    con: object, output: str, *, confidence: object = 0.95, summary: bool = False, compare: str | None = None,
+    target: str | None = None,
+) -> pa.Table:  # fmt: skip
+    return _table("mwem_quality", locals())
+
+
+def weights(con: object, output: str, attributes: str | Sequence[str]) -> pa.Table:
+    return _table("mwem_weights", locals())
+
+
+def sample(
+    con: object, output: str, *, rows: int | None = None, given: str | None = None, seed: int | None = None
+) -> pa.Table:
+    return _table("mwem_sample", locals())
+
+
+def report(con: object, output: str, path: str | os.PathLike[str], *, compare: str | None = None) -> pa.Table:
+    return _table("mwem_report", locals())
+
+
+def export(con: object, output: str, path: str | os.PathLike[str]) -> pa.Table:
+    return _table("mwem_export", locals())
+
+
+def withdraw(con: object, output: str, reason: str) -> pa.Table:
+    return _table("mwem_withdraw", locals())
+
+
+def compare(con: object, table: str, output: str, workload: WorkloadLike, *, confidence: object = 0.95) -> pa.Table:
+    return _table("mwem_compare", locals())
+
+
+def budget(
+    con: object, table: str, epsilon: object, *, delta: object = 0, unit: str | None = None, rows_per_unit: int = 1
+) -> pa.Table:
+    return _table("mwem_budget", locals())
+
+
+def ledger(con: object) -> pa.Table:
+    return _table("mwem_ledger", locals())
+
+
+def policy(con: object, *, require_caps: bool | None = None) -> pa.Table:
+    return _table("mwem_policy", locals())
+
+
+def attach(con: object, alias: str, source: object, *, ledger: str | None = None, timeout: float | None = None) -> None:
+    """`source` may also be an ADBC connection to PostgreSQL or a SparkSession. A URI may have a password in it here,
+    which is kept in memory only.
+    """  # noqa: D205
     session = Session.of(register(con))
     calls.run("mwem_attach", lambda: attach_source(session, alias, source, ledger, timeout), from_python=True)
 
 
 def detach(con: object, alias: str) -> None:
-    """Take an alias back. Accounts, caps and releases stay."""
-    detach_source(Session.of(con), alias)
+    _table("mwem_detach", locals())
+
+
+def sources(con: object) -> pa.Table:
+    return _table("mwem_sources", locals())
+
+
+for _function in spec.FUNCTIONS.values():
+    _python = globals()[_function.name.removeprefix("mwem_")]
+    _python.__doc__ = "\n\n".join(filter(None, (_function.comment, _python.__doc__)))
+
+
+def _table(function: str, given: dict[str, Any]) -> pa.Table:
+    """The rows of an SQL function, with its columns and types; `given` are the arguments of the Python function."""
+    declaration = spec.FUNCTIONS[function]
+
+    def work(call: Arguments) -> pa.Table:
+        result = declaration.body(call)
+        if isinstance(result, bodies.Typed):
+            return selects.table(call.session, result)
+        return pa.Table.from_pylist(list(result), schema=declaration.schema)
+
+    return _run(function, given, work)
+
+
+def _value(function: str, given: dict[str, Any]) -> dict[str, Any]:
+    """The one row of a function that gives a value."""
+    row: dict[str, Any] = _run(function, given, lambda call: spec.FUNCTIONS[function].body([call])[0])
+    return row
+
+
+def _run(function: str, given: dict[str, Any], work: Callable[[Arguments], Any]) -> Any:
+    session = Session.of(given["con"])
+    values: dict[str, Any] = {
+        name: _plain(value) for name, value in given.items() if name not in {"con", "workload", *_TABLES}
+    }
+    values |= {name: table_name(function, given[key]) for key, name in _TABLES.items() if key in given}
+
+    def with_workload() -> Any:
+        queries = None
+        if "workload" in given:
+            queries = read_workload(session, given["workload"], values.get("private_table"), function)
+        return work(Arguments(function, session, values, queries))
+
+    return calls.run(function, with_workload, from_python=True)
+
+
+def _plain(value: object) -> object:
+    """An argument as it would come from SQL: a path as text, and whatever has items as a list."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    return list(value) if isinstance(value, Iterable) and not isinstance(value, (str, bytes, dict)) else value
+
+
+def table_name(function: str, table: object) -> str:
+    """The name of a table, or a path. Anything else is refused unseen: the text of a frame would show its rows."""
+    if isinstance(table, os.PathLike):
+        return str(os.fspath(table))
+    if not isinstance(table, str):
+        raise refuse(
+            OptionError,
+            function,
+            f"table ({type(table).__name__}) must be the name of a table, or the path of a file",
+            "mwem_sql.load(con, frame, 'name') copies a frame into a table",
+        )
+    return table
+
+
+def rounded(value: float) -> str:
+    """A number for people: thousands apart, and as many digits as tell something."""
+    if isinstance(value, int) or float(value).is_integer():
+        return f"{value:,.0f}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def release_html(summary: Summary) -> str:
+    """What was released, what it promises and what it cost, in a box that fits a narrow column."""
+    facts = {
+        "promise": f"ε = {rounded(summary.epsilon)}"
+        + (f", δ = {rounded(summary.delta)}" if summary.delta else "")
+        + f", for {summary.protects}",
+        "rows": rounded(summary.rows),
+        "asked": f"{_several(summary.queries, 'query', 'queries')} about "
+        + _several(summary.attributes, "attribute", "attributes"),
+        "measured in": _several(summary.rounds, "round", "rounds"),
+        **_errors(summary),
+        "model": _several(summary.cells, "cell", "cells"),
+        "this call": "returned the stored release, at no cost"
+        if summary.reused
+        else f"made release {summary.release} in {rounded(summary.seconds)} s",
+    }
+    notes = (
+        []
+        if summary.private
+        else ["Not private: a seed was given, so the noise can be repeated. For experiments only."]
+    )
+    notes += [summary.warning] if summary.warning else []
+    rows = "".join(
+        f'<tr><th style="{_LEFT}">{name}</th><td style="{_RIGHT}">{escape(text)}</td></tr>'
+        for name, text in facts.items()
+    )
+    said = "".join(f'<div style="{_NOTE}" role="note">{escape(note)}</div>' for note in notes)
+    return (
+        f'<div style="{_BOX}"><div>Synthetic table <code>{escape(summary.output)}</code></div>{said}'
+        f'<table style="border-collapse:collapse">{rows}</table></div>'
+    )
+
+
+def _errors(summary: Summary) -> dict[str, str]:
+    """How good it is for its workload, and how far off its answers are, if it was certified."""
+    facts = {name: getattr(summary, name) for name in SUMMARY}
+    word = {} if summary.quality is None else {"quality": f"{summary.quality}: {grade.measured(facts)}"}
+    error = grade.mean_error(facts)
+    return word if error is None else word | {"in wrong cells": f"{error}, for a query"}
+
+
+def _several(number: int, one: str, many: str) -> str:
+    return f"{rounded(number)} {one if number == 1 else many}"

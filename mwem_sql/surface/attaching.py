@@ -16,16 +16,13 @@ from mwem_sql.platform import catalog
 from mwem_sql.platform.session import Session
 from mwem_sql.scan.engines.opening import open_engine
 
-SOURCE_COLUMNS = {"alias": "VARCHAR", "kind": "VARCHAR", "source": "VARCHAR", "ledger": "VARCHAR", "timeout": "DOUBLE"}
-
 
 def attach_source(session: Session, alias: object, source: object, ledger: object, timeout: object) -> dict[str, Any]:
     """Open a source and let an alias stand for it; the row that shows it."""
     con = session.cursor()
     if not isinstance(alias, str) or not alias.strip() or "." in alias or '"' in alias:
-        raise refuse(
-            OptionError, "mwem_attach", f"alias ({alias!r}) must be a plain name", "write 'warehouse', without dots or quotes"
-        )  # fmt: skip
+        what = f"alias ({alias!r}) must be a plain name"
+        raise refuse(OptionError, "mwem_attach", what, "write 'warehouse', without dots or quotes")
     home = _home(session, ledger)
     engine = open_engine(source, _seconds(timeout))
     attached = Source(alias, engine, home)
@@ -93,7 +90,6 @@ def _seconds(timeout: object) -> float | None:
     except ValueError:
         seconds = 0.0
     if isinstance(timeout, bool) or not 0 < seconds < math.inf:
-        raise refuse(
-            OptionError, "mwem_attach", f"timeout ({timeout!r}) must be a number of seconds above 0", "leave it out for no limit"
-        )  # fmt: skip
+        what = f"timeout ({timeout!r}) must be a number of seconds above 0"
+        raise refuse(OptionError, "mwem_attach", what, "leave it out for no limit")
     return seconds

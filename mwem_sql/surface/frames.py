@@ -1,7 +1,7 @@
-"""Frames of pandas, Polars, Arrow and whatever else shows its rows as Arrow: as a workload as they are, as a table after `load`.
+"""Frames of pandas, Polars, Arrow and whatever else shows its rows as Arrow: workloads as is, tables after `load`.
 
-Owns what counts as a frame and how one becomes rows of DuckDB. Must not take a frame for a private table: a private table has a
-name, and under it an account.
+Owns what counts as a frame and how one becomes rows of DuckDB. Must not take a frame for a private table: a private
+table has a name, and under it an account.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _UNNAMED = re.compile(r"__index_level_\d+__")  # what Arrow calls an index of pa
 
 
 def as_arrow(frame: Frame) -> pa.Table | None:
-    """The rows of a frame; None if it is none. An index of pandas is a column if it has a name, and left out otherwise."""
+    """The rows of a frame; None if it is none. An index of pandas is a column only if it has a name."""
     try:
         table = pa.table(frame)
     except (TypeError, ValueError, pa.ArrowException):  # an error of Arrow's may quote a value
@@ -50,7 +50,8 @@ def read_workload(session: Session, workload: WorkloadLike, private: str | None,
             raise refuse(
                 OptionError,
                 function,
-                f"workload ({type(workload).__name__}) must be a table name, a Workload or a frame (pandas, Polars, Arrow)",
+                f"workload ({type(workload).__name__}) must be a table name, a Workload or a frame (pandas, Polars, "
+                "Arrow)",
                 "Workload.from_predicates([...]) makes one from texts; collect() a lazy frame",
             )
         return Workload.from_arrow(rows)
@@ -72,9 +73,10 @@ def read_workload(session: Session, workload: WorkloadLike, private: str | None,
 def load(con: object, frame: Frame, table: str, *, append: bool = False) -> str:
     """Copy a frame into a table of DuckDB, and commit; the table's full name.
 
-    A private table must be a table: only this copies one there, under the name that you give it. It is made anew and refused if it
-    exists; with `append`, rows are added to one that exists, column by column by name. Categories of pandas and Polars become text:
-    they were read off the data, so they are no public domain. Declare one in the table that you append to, or in a domain table.
+    A private table must be a table: only this copies one there, under the name that you give it. It is made anew and
+    refused if it exists; with `append`, rows are added to one that exists, column by column by name. Categories of
+    pandas and Polars become text: they were read off the data, so they are no public domain. Declare one in the table
+    that you append to, or in a domain table.
     """
     session = Session.of(con)
     cursor = session.cursor()
@@ -83,7 +85,8 @@ def load(con: object, frame: Frame, table: str, *, append: bool = False) -> str:
         raise refuse(
             OptionError,
             _LOAD,
-            f"frame ({type(frame).__name__}) must be a frame of pandas, Polars or Arrow, with columns that Arrow has types for",
+            f"frame ({type(frame).__name__}) must be a frame of pandas, Polars or Arrow, with columns that Arrow has "
+            "types for",
             "collect() a lazy frame; a file needs no copy: name its path where a table is asked for",
         )
     name = store.output_name(cursor, table, Name(session.place.database, session.place.schema, ""), _LOAD)

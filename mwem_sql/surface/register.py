@@ -2,7 +2,7 @@
 
 The Python functions live in the instance, are shared by all its connections and must outlive the one that registered
 them, or the process crashes; so they are kept for good and look up a live connection at each call.
-Owns what DuckDB knows of us. Must not know what a function does: that is in `functions.py`.
+Owns what DuckDB knows of us. Must not know what a function does: that is in `spec.py`.
 """
 
 from __future__ import annotations
@@ -27,17 +27,14 @@ from mwem_sql.platform.handles import connection_of
 from mwem_sql.platform.resources import read_sql
 from mwem_sql.platform.session import instance as key_of_instance
 from mwem_sql.platform.session import lock, transaction, use
-from mwem_sql.surface import functions, selects, words
+from mwem_sql.surface import calling, selects, spec
+from mwem_sql.surface.calling import Arguments
+from mwem_sql.surface.function import Function
 
 Handle = TypeVar("Handle")
 
 _PATIENCE = 10.0  # seconds that calls have to end when Python ends
-_CREATE = "CREATE OR REPLACE MACRO"
-_QUERIES = "STRUCT(n BIGINT, j VARCHAR)[]"
-_ARROW = {
-    "VARCHAR": pa.string(), "VARCHAR[]": pa.list_(pa.string()), "INTEGER": pa.int32(), "BIGINT": pa.int64(),
-    "DOUBLE": pa.float64(), "BOOLEAN": pa.bool_(), "TIMESTAMP": pa.timestamp("us"),
-}  # fmt: skip
+_TEXT, _QUERIES = "VARCHAR", "STRUCT(n BIGINT, j VARCHAR)[]"
 
 _INSTANCES: dict[str, _Instance] = {}
 _KEPT: list[Callable[..., Any]] = []  # DuckDB calls these as long as the instance lives
@@ -54,12 +51,7 @@ class _Instance:
     def add(self, con: duckdb.DuckDBPyConnection) -> None:
         if all(known() is not con for known in self._connections):
             self._connections.append(weakref.ref(con))
-        rows = (
-            con.cursor()
-            .execute("SELECT path FROM duckdb_databases() WHERE NOT internal ORDER BY database_oid")
-            .fetchall()
-        )
-        self._path = rows[0][0]
+        self._path = min(con.cursor().execute("PRAGMA database_list").fetchall())[-1]
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
         """A fresh connection of this instance, from whichever connection is still open."""
@@ -89,19 +81,14 @@ class _Instance:
 
 
 def register(handle: Handle) -> Handle:
-    """Add the whole SQL surface to a connection, its cursors and its database; safe to call again. Returns what it was given.
+    """Add the whole SQL surface to a connection, its cursors and its database; safe to call again. Returns `handle`.
 
-    A connection or cursor of DuckDB, a connection or engine of SQLAlchemy (duckdb-engine), an Ibis backend, the handle of
-    dbt-duckdb, or jupysql's connection.
+    That is a connection or cursor of DuckDB, a connection or engine of SQLAlchemy (duckdb-engine), an Ibis backend, the
+    handle of dbt-duckdb, or jupysql's connection.
     """
     con = connection_of(handle)
     with lock("register"):  # two at once on one file would make the same functions
-        instance = _instance_of(con)
-        if instance is None:
-            instance = _Instance()
-            _INSTANCES[instance.key] = instance
-            _create_functions(con, instance)
-        instance.add(con)
+        _instance_of(con).add(con)
         _create_macros(con)
     calls.listen()
     return handle
@@ -112,10 +99,10 @@ def unregister(handle: object) -> None:
     con = connection_of(handle)
     cursor = con.cursor()
     use(cursor, Place(Place.of(con).database, "main"))
-    for entry in words.entries():
+    for function in spec.FUNCTIONS.values():
         for target in (con, cursor):
             with contextlib.suppress(duckdb.Error):
-                target.execute(f"DROP {entry.kind} IF EXISTS {entry.name}")
+                target.execute(f"DROP {function.ddl_kind} IF EXISTS {function.name}")
 
 
 def connect(database: str | Path = ":memory:", **options: Any) -> duckdb.DuckDBPyConnection:
@@ -123,36 +110,32 @@ def connect(database: str | Path = ":memory:", **options: Any) -> duckdb.DuckDBP
     return register(duckdb.connect(str(database), **options))
 
 
-def _instance_of(con: duckdb.DuckDBPyConnection) -> _Instance | None:
-    return _INSTANCES.get(key_of_instance(con) or "")
+def _instance_of(con: duckdb.DuckDBPyConnection) -> _Instance:
+    """The instance that a connection belongs to, with all functions: created once, outside of the caller's transaction.
+
+    To create the function that tells the instance fails where it exists. To call it would fail where it does not, and
+    then DuckDB searches for similar names, which takes longer than to create all functions.
+    """
+    instance, cursor = _Instance(), con.cursor()
+    try:
+        _define(cursor, "_mwem_instance", lambda texts: pa.array([instance.key] * len(texts)), [_TEXT], _TEXT)
+    except duckdb.CatalogException:
+        return _INSTANCES[str(key_of_instance(con))]
+    _INSTANCES[instance.key] = instance
+    _create_functions(cursor, instance)
+    return instance
 
 
 def _create_functions(con: duckdb.DuckDBPyConnection, instance: _Instance) -> None:
-    def name(arguments: pa.Array) -> pa.Array:
-        return pa.array([instance.key] * len(arguments))
-
-    def sampled(arguments: pa.Array) -> pa.Array:
-        return selects.sampled(instance.cursor, arguments.to_pylist())
-
-    def count(arguments: pa.Array) -> pa.Array:
-        kind = pa.struct({"err": pa.string(), **{column: _ARROW[text] for column, text in functions.COUNTED.items()}})
-        return pa.array(functions.counts(instance.cursor, arguments.to_pylist()), type=kind)
-
-    _define(con, "_mwem_instance", name, ["VARCHAR"], "VARCHAR")
-    _define(con, "_mwem_sample", sampled, ["VARCHAR"], "STRUCT(err VARCHAR, lists VARCHAR[][])")
-    for select in selects.SELECTS:
-        _define(con, f"_{select}_sql", _select(instance, select), ["VARCHAR"], "VARCHAR")
-    counted = ", ".join(f"{column} {kind}" for column, kind in functions.COUNTED.items())
-    _define(con, "_mwem_count", count, ["VARCHAR"], f"STRUCT(err VARCHAR, {counted})", pure=True)
-    for function in functions.FUNCTIONS:
-        listed = ", ".join(f'"{column}" {kind}' for column, kind in function.columns.items())
-        _define(
-            con,
-            f"_{function.name}",
-            _rows(instance, function),
-            ["VARCHAR", _QUERIES],
-            f"STRUCT(err VARCHAR, {listed})[]",
-        )
+    for function in spec.FUNCTIONS.values():
+        name = f"_{function.name}"
+        if function.kind == "typed":
+            _define(con, f"{name}_sql", _selects(instance, function), [_TEXT], _TEXT)
+            _define(con, name, _lists(instance, function), [_TEXT], "STRUCT(err VARCHAR, lists VARCHAR[][])")
+        elif function.kind == "scalar":
+            _define(con, name, _values(instance, function), [_TEXT], function.struct, pure=True)
+        else:
+            _define(con, name, _rows(instance, function), [_TEXT, _QUERIES], f"{function.struct}[]")
 
 
 def _define(
@@ -161,31 +144,69 @@ def _define(
 ) -> None:  # fmt: skip
     """A function that is not `pure` is run once per row; DuckDB folds the calls of one that is."""
     _KEPT.append(body)
+    types = [_type(text) for text in (*parameters, returns)]
     con.create_function(  # type: ignore[call-overload]
-        name, body, list(parameters), returns, type="arrow", null_handling="special", side_effects=not pure
+        name, body, types[:-1], types[-1], type="arrow", null_handling="special", side_effects=not pure
     )
 
 
-def schema_of(function: functions.Function) -> pa.Schema:
-    """The columns of a function in Arrow's types."""
-    return pa.schema({column: _ARROW[text] for column, text in function.columns.items()})
+@cache
+def _type(text: str) -> Any:
+    """A type, parsed once: to parse those of all functions takes longer than to create these."""
+    with duckdb.connect(":memory:") as con:
+        return con.type(text)
 
 
-def _rows(instance: _Instance, function: functions.Function) -> Callable[[pa.Array, pa.Array], pa.Array]:
-    kind = pa.list_(pa.struct([pa.field("err", pa.string()), *schema_of(function)]))
+def _rows(instance: _Instance, function: Function) -> Callable[[pa.Array, pa.Array], pa.Array]:
+    kind = pa.list_(_row(function))
+
+    def run(text: str, queries: list[str] | None) -> list[dict[str, Any]]:
+        try:
+            call = Arguments.of_sql(function.name, instance.cursor, text, queries)
+            return calls.run(function.name, lambda: list(function.body(call)))
+        except Exception as error:  # noqa: BLE001
+            return [{"err": calling.sentence(function.name, error)}]  # which the macro raises as an error of DuckDB's
 
     def body(arguments: pa.Array, queries: pa.Array) -> pa.Array:
-        calls = zip(arguments.to_pylist(), _json_rows(queries), strict=True)
-        return pa.array([function.run(instance.cursor, text, rows) for text, rows in calls], type=kind)
+        return pa.array(map(run, arguments.to_pylist(), _json_rows(queries)), type=kind)
 
     return body
 
 
-def _select(instance: _Instance, function: str) -> Callable[[pa.Array], pa.Array]:
+def _values(instance: _Instance, function: Function) -> Callable[[pa.Array], pa.Array]:
+    """One value per row. All that ask the same of the same release are requests together."""
+    kind = _row(function)
+
     def body(arguments: pa.Array) -> pa.Array:
-        return pa.array([selects.select_sql(function, instance.cursor, text) for text in arguments.to_pylist()])
+        requests = [Arguments.of_sql(function.name, instance.cursor, text) for text in arguments.to_pylist()]
+        out: list[dict[str, Any]] = [{} for _ in requests]
+        groups: dict[str, list[int]] = {}
+        for row, call in enumerate(requests):
+            same = {name: value for name, value in call.values.items() if name != "predicate"}
+            groups.setdefault(repr((call.session.place, call.session.settings, same)), []).append(row)
+        for rows in groups.values():
+            try:
+                for row, value in zip(rows, function.body([requests[row] for row in rows]), strict=True):
+                    out[row] = value
+            except Exception as error:  # noqa: BLE001
+                out[rows[0]] = {"err": calling.sentence(function.name, error)}
+        return pa.array(out, type=kind)
 
     return body
+
+
+def _row(function: Function) -> pa.DataType:
+    return pa.struct([pa.field("err", pa.string()), *function.schema])
+
+
+def _selects(instance: _Instance, function: Function) -> Callable[[pa.Array], pa.Array]:
+    return lambda arguments: pa.array(
+        [selects.select_sql(function, instance.cursor, text) for text in arguments.to_pylist()]
+    )
+
+
+def _lists(instance: _Instance, function: Function) -> Callable[[pa.Array], pa.Array]:
+    return lambda arguments: selects.lists(function, instance.cursor, arguments.to_pylist())
 
 
 def _json_rows(queries: pa.Array) -> list[list[str] | None]:
@@ -199,11 +220,12 @@ def _json_rows(queries: pa.Array) -> list[list[str] | None]:
 
 
 def _create_macros(con: duckdb.DuckDBPyConnection) -> None:
-    """Persistent macros with comments, so that cursors find them; TEMP ones, for this connection only, on a read-only database."""
+    """Lasting macros with comments, which cursors find, too; on a read-only database TEMP ones, for this connection."""
     database = Place.of(con).database
-    script = read_sql("macros.sql")
     if is_read_only(con.cursor(), database):
-        con.execute(script.replace(_CREATE, "CREATE OR REPLACE TEMP MACRO"))
+        for statement in _statements():
+            if statement.type == duckdb.StatementType.CREATE:
+                con.execute(statement.query.replace("CREATE OR REPLACE MACRO", "CREATE OR REPLACE TEMP MACRO"))
         return
     cursor = con.cursor()
     use(cursor, Place(database, "main"))
@@ -214,9 +236,9 @@ def _create_macros(con: duckdb.DuckDBPyConnection) -> None:
 
 @cache
 def _statements() -> tuple[duckdb.Statement, ...]:
-    """All that macros and their comments are made with, parsed: to parse them takes longer than the rest of `register`, so it is done once."""
+    """The script, parsed: that takes longer than the rest of `register`, so it is done once."""
     with duckdb.connect(":memory:") as con:
-        return tuple(con.extract_statements(";".join((read_sql("macros.sql"), *words.comments()))))
+        return tuple(con.extract_statements(read_sql("macros.sql")))
 
 
 @atexit.register
@@ -226,3 +248,4 @@ def _close_all() -> None:
     # A connection that holds Python functions and is still open at exit makes DuckDB 2.0 report leaks.
     for instance in _INSTANCES.values():
         instance.close()
+    _type.cache_clear()

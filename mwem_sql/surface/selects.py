@@ -1,11 +1,12 @@
-"""Functions whose columns depend on their arguments: each is a SELECT that is made when DuckDB binds the call.
+"""Functions whose columns depend on their arguments: a SELECT is made when DuckDB binds a call, rows when it runs.
 
-Owns these statements, and how rows of any type come from Python: as text that the statement casts. Must not work anything out itself: rooms below do.
+Owns these statements, and how rows of any type come from Python: as text that the statement casts. Must not work
+anything out itself: rooms below do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 import numpy as np
@@ -16,76 +17,68 @@ from mwem_sql.errors import MwemError
 from mwem_sql.language.ticks import cast
 from mwem_sql.platform import calls
 from mwem_sql.platform.session import Session
-from mwem_sql.releases import answer
-from mwem_sql.releases.quantile import OF_ITS_TYPE, QUANTILE
 from mwem_sql.releases.sample import as_texts
-from mwem_sql.surface import calling, questions
-from mwem_sql.surface.arguments import Arguments, name_list, read_name
-from mwem_sql.surface.calling import Cursor
+from mwem_sql.surface import calling
+from mwem_sql.surface.bodies import Typed
+from mwem_sql.surface.calling import Arguments, Cursor
+from mwem_sql.surface.function import Function
+
+_ARRIVED = "__mwem_arrived"  # a name that no table of the user has
 
 
-def select_sql(function: str, cursor: Cursor, text: str) -> str:
+def select_sql(function: Function, cursor: Cursor, text: str) -> str:
     """The SELECT of a call; one that raises the refusal if there is none."""
     names: Sequence[str] = ()
     try:
-        session, arguments = calling.read(cursor, text)
-        names = _names(function, session, arguments)
-        return calls.run(function, lambda: _SELECTS[function](session, arguments, text)).sql("duckdb")
+        call = Arguments.of_sql(function.name, cursor, text)
+        names = _names(function, call)
+        typed: Typed = calls.run(function.name, lambda: function.body(call))
+        return _select(function, typed.types, text).sql("duckdb")
     except Exception as error:  # noqa: BLE001
-        return _raising(calling.sentence(function, error), names).sql("duckdb")
+        return _raising(calling.sentence(function.name, error), names).sql("duckdb")
 
 
-def _names(function: str, session: Session, arguments: Arguments) -> Sequence[str]:
-    """The columns that a call is to have, whatever else it asks for: where DuckDB misses one, it says so in the place of our refusal. None if they are not known."""
-    if function == "mwem_quantile":
-        return list(QUANTILE)
-    if function == "mwem_sample":
+def _names(function: Function, call: Arguments) -> Sequence[str]:
+    """The columns that a call has, as far as they are known before it is read.
+
+    Where DuckDB misses a column, it says so in the place of our refusal.
+    """
+    names = [column.name for column in function.columns]
+    if names == ["<column>"]:  # all of the release
         with suppress(MwemError):
-            return list(answer.answerer(session, read_name(arguments, "output", function), function).stored.classes)
-    return ()
+            return list(call.answerer().stored.classes)
+    return () if any(name.startswith("<") for name in names) else names
 
 
 def _raising(sentence: str, names: Sequence[str]) -> exp.Select:
-    """Raises whatever the outer query filters or projects: in a list, before there are rows. Without names, DuckDB shows the sentence as the nearest to a column that it misses."""
-    raised = _called("unnest", exp.Array(expressions=[_called("error", exp.Literal.string(sentence))]))
-    source = exp.select(exp.alias_(raised, "r")).subquery("e")
+    """Raises whatever the outer query filters or projects: in a list, before there are rows.
+
+    Without names, DuckDB shows the sentence as the nearest to a column that it misses.
+    """
+    error = _call("unnest", exp.Array(expressions=[_call("error", exp.Literal.string(sentence))]))
+    source = exp.select(exp.alias_(error, "r")).subquery("e")
     return exp.select(*(exp.alias_(exp.column("r"), name, quoted=True) for name in names or (sentence,))).from_(source)
 
 
-def _select_weights(session: Session, arguments: Arguments, text: str) -> exp.Select:
-    output = read_name(arguments, "output", "mwem_weights")
-    columns, _ = answer.weights(session, output, name_list(arguments["attributes"]) or [])
-    inner = exp.select(
-        exp.alias_(_called("unnest", _called("_mwem_weights", exp.Literal.string(text), exp.null())), "r")
-    )
-    cells = [_typed(_item(_field("cell"), k), kind, name) for k, (name, kind) in enumerate(columns, start=1)]
-    return exp.select(*cells, exp.alias_(_field("weight"), "weight")).from_(inner.subquery("w"))
-
-
-def _select_quantiles(session: Session, arguments: Arguments, _: str) -> exp.Select:
-    """Written out: they are few, and worked out by now."""
-    kind, rows = questions.quantiles_of(session, arguments)
-    types = {name: kind if name in OF_ITS_TYPE else own for name, own in QUANTILE.items()}
-    source = exp.values([tuple(row[name] for name in types) for row in rows], alias="q", columns=list(types))
-    return exp.select(*(_typed(exp.column(name), own, name) for name, own in types.items())).from_(source)
-
-
-def _select_sample(session: Session, arguments: Arguments, text: str) -> exp.Select:
+def _select(function: Function, types: Mapping[str, str], text: str) -> exp.Select:
     """A list of values for each column, side by side."""
-    types = questions.sampler_of(session, arguments).types
-    call = exp.select(exp.alias_(_called("_mwem_sample", exp.Literal.string(text)), "r"))
-    # All that can be refused was refused above, unless somebody was faster.
+    call = exp.select(exp.alias_(_call(f"_{function.name}", exp.Literal.string(text)), "r"))
+    # What is not refused when it is bound may be when it runs.
     failed = exp.Not(this=exp.Is(this=_field("err"), expression=exp.null()))
-    lists = exp.Case(ifs=[exp.If(this=failed, true=_called("error", _field("err")))], default=_field("lists"))
+    lists = exp.Case(ifs=[exp.If(this=failed, true=_call("error", _field("err")))], default=_field("lists"))
     source = exp.select(exp.alias_(lists, "v")).from_(call.subquery("c")).subquery("s")
-    columns = [
-        _typed(_called("unnest", _item(exp.column("v"), k)), kind, name)
-        for k, (name, kind) in enumerate(types.items(), start=1)
-    ]
+    items = (
+        exp.Bracket(this=exp.column("v"), expressions=[exp.Literal.number(k)], offset=1)
+        for k in range(1, len(types) + 1)
+    )
+    columns = (
+        exp.alias_(cast(_call("unnest", item), kind), name, quoted=True)
+        for item, (name, kind) in zip(items, types.items(), strict=True)
+    )
     return exp.select(*columns).from_(source)
 
 
-def _called(function: str, *arguments: exp.Expr) -> exp.Anonymous:
+def _call(function: str, *arguments: exp.Expr) -> exp.Anonymous:
     return exp.Anonymous(this=function, expressions=list(arguments))
 
 
@@ -93,41 +86,34 @@ def _field(name: str) -> exp.Dot:
     return exp.Dot(this=exp.column("r"), expression=exp.to_identifier(name))
 
 
-def _item(listed: exp.Expr, number: int) -> exp.Bracket:
-    """From 1."""
-    return exp.Bracket(this=listed, expressions=[exp.Literal.number(number)], offset=1)
-
-
-def _typed(value: exp.Expr, kind: str, name: str) -> exp.Expr:
-    return exp.alias_(cast(value, kind), name, quoted=True)
-
-
-def sampled(cursor: Cursor, texts: list[str]) -> pa.Array:
+def lists(function: Function, cursor: Cursor, texts: list[str]) -> pa.Array:
     """Of each call a struct with its refusal, or with a list of values for each column."""
-    made = [_sample(cursor, text) for text in texts]
-    lists = [column for _, columns in made for column in columns]
+    results = [_columns(function, cursor, text) for text in texts]
+    columns = [column for _, each in results for column in each]
     inner = pa.ListArray.from_arrays(
-        _offsets([len(column) for column in lists]), pa.concat_arrays([pa.array([], pa.string()), *lists])
+        _offsets([len(column) for column in columns]), pa.concat_arrays([pa.array([], pa.string()), *columns])
     )
-    outer = pa.ListArray.from_arrays(_offsets([len(columns) for _, columns in made]), inner)
-    return pa.StructArray.from_arrays([pa.array([error for error, _ in made], pa.string()), outer], ["err", "lists"])
+    outer = pa.ListArray.from_arrays(_offsets([len(each) for _, each in results]), inner)
+    return pa.StructArray.from_arrays([pa.array([error for error, _ in results], pa.string()), outer], ["err", "lists"])
 
 
-def _sample(cursor: Cursor, text: str) -> tuple[str | None, list[pa.Array]]:
+def _columns(function: Function, cursor: Cursor, text: str) -> tuple[str | None, list[pa.Array]]:
     try:
-        session, arguments = calling.read(cursor, text)
-        return None, calls.run("mwem_sample", lambda: as_texts(questions.sampler_of(session, arguments).draw()))
+        call = Arguments.of_sql(function.name, cursor, text)
+        return None, calls.run(function.name, lambda: as_texts(function.body(call).rows()))
     except Exception as error:  # noqa: BLE001
-        return calling.sentence("mwem_sample", error), []
+        return calling.sentence(function.name, error), []
 
 
 def _offsets(lengths: list[int]) -> pa.Array:
     return pa.array(np.cumsum([0, *lengths]), pa.int32())
 
 
-_Select = Callable[[Session, Arguments, str], exp.Select]
-_SELECTS: dict[str, _Select] = {
-    "mwem_weights": _select_weights, "mwem_quantile": _select_quantiles, "mwem_sample": _select_sample,
-}  # fmt: skip
-SELECTS = tuple(_SELECTS)
-"""Functions whose columns depend on their arguments."""
+def table(session: Session, typed: Typed) -> pa.Table:
+    """The same for Python, where nothing need be registered: rows in the types that SQL gives them."""
+    cursor = session.cursor()
+    cursor.register(_ARRIVED, typed.rows())
+    columns = (
+        exp.alias_(cast(exp.column(name, quoted=True), kind), name, quoted=True) for name, kind in typed.types.items()
+    )
+    return cursor.sql(exp.select(*columns).from_(exp.table_(_ARRIVED)).sql("duckdb")).to_arrow_table()

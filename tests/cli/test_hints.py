@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mwem_sql import cli
-from mwem_sql.cli import hints
+from mwem_sql.cli.console import with_hint
 
 TABLE = "CREATE TABLE t (a BOOLEAN); CREATE TABLE w AS SELECT 'a' AS predicate; "
 
@@ -59,9 +59,9 @@ HINT = "Hint: mwem_domain has no option domian; did you mean domain? it has doma
 )  # fmt: skip
 def test_messages_of_every_version_are_read(quoted: str, statement: str) -> None:
     """Whichever version is installed: the words are those that each of them printed."""
-    assert hints.with_hint(REFUSED + quoted, statement) == f"{REFUSED.splitlines()[0]}\n{HINT}"
+    assert with_hint(REFUSED + quoted, statement) == f"{REFUSED.splitlines()[0]}\n{HINT}"
 
 
 def test_a_required_argument_may_have_its_name() -> None:
     """What is wrong is not a name: nothing is said."""
-    assert hints.with_hint(REFUSED, "FROM mwem_domain(private_table := 't', 3)") == REFUSED
+    assert with_hint(REFUSED, "FROM mwem_domain(private_table := 't', 3)") == REFUSED

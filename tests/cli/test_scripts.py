@@ -8,7 +8,7 @@ import duckdb
 import pytest
 from command import call, run
 
-from mwem_sql.cli.scripts import split_script
+from mwem_sql.cli.console import split_script
 from mwem_sql.platform.resources import read_sql
 
 

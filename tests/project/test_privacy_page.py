@@ -12,7 +12,7 @@ from types import ModuleType
 import mwem_sql
 from mwem_sql.platform.resources import read_sql
 from mwem_sql.releases.request import Request
-from mwem_sql.surface import functions
+from mwem_sql.surface import spec
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = "".join(
@@ -36,7 +36,7 @@ TABLES = {
     for script in ("ledger.sql", "metadata.sql")
     for table in re.findall(r"CREATE TABLE IF NOT EXISTS (\w+)", read_sql(script))
 }
-FUNCTIONS = {function.name for function in functions.FUNCTIONS}
+FUNCTIONS = set(spec.FUNCTIONS)
 OPTIONS = {option.name for option in fields(Request)}
 DUCKDB = {
     "READ_ONLY",

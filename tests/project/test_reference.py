@@ -1,4 +1,4 @@
-"""docs/reference.md is what docs/reference.py writes, and names everything that there is."""
+"""docs/reference.md and sql/macros.sql are what docs/reference.py writes, and the page names everything that there is."""
 
 from __future__ import annotations
 
@@ -6,21 +6,24 @@ import sys
 
 from pages import ROOT
 
-from mwem_sql.surface import words
+from mwem_sql.domains import declarations
+from mwem_sql.platform.resources import read_sql
+from mwem_sql.workload import COLUMNS
 
 sys.path.append(str(ROOT / "docs"))
 
 import reference
 
 
-def test_the_page_is_up_to_date() -> None:
-    written = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
-    assert written == reference.page(), "run: python docs/reference.py"
+def test_what_is_written_is_up_to_date() -> None:
+    page = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+    assert page == reference.page(), "run: python docs/reference.py"
+    assert read_sql("macros.sql") == reference.macros(), "run: python docs/reference.py"
 
 
-def test_the_page_has_every_function_once() -> None:
-    listed = [name for names in reference.ORDER.values() for name in names]
-    assert sorted(listed) == sorted(entry.name for entry in words.entries())
+def test_tables_that_a_user_writes_have_these_columns() -> None:
+    assert tuple(reference.WORKLOAD_COLUMNS) == COLUMNS
+    assert tuple(reference.DOMAIN_COLUMNS) == declarations._DOMAIN_COLUMNS
 
 
 def test_the_page_has_every_stored_table() -> None:

@@ -10,7 +10,7 @@ from conftest import Connection
 
 import mwem_sql
 from mwem_sql.releases.summary import Summary
-from mwem_sql.surface.display import release_html, rounded
+from mwem_sql.surface.api import release_html, rounded
 
 MADE = Summary(
     release=1, output="memory.main.people_synthetic", rows=32590, epsilon=0.5, delta=0.0, rounds=1, queries=12, attributes=4, cells=17_458_967,

@@ -1,0 +1,272 @@
+"""What each SQL function does: the arguments of a call in, rows out. A body has the name of its function.
+
+Owns in which order arguments are read. Must not do the work: a body calls the room that does. Must not know which
+columns a function has: that is in `spec.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from mwem_sql.accounting import statement
+from mwem_sql.accounting.accounts import ledger_of
+from mwem_sql.accounting.caps import Cap
+from mwem_sql.accounting.ledger import write_policy
+from mwem_sql.accounting.policy import requires_caps
+from mwem_sql.boundary import relations
+from mwem_sql.domains.domain import Domain, read_domain
+from mwem_sql.errors import OptionError, WorkloadError, refuse, spoken_by
+from mwem_sql.explain import compare as comparison
+from mwem_sql.explain import quality as scores
+from mwem_sql.explain.explain import plan_rows
+from mwem_sql.explain.suggest import domain_rows, suggestion_rows
+from mwem_sql.kernel.budget import Budget
+from mwem_sql.platform import catalog
+from mwem_sql.platform.sandbox import Sandbox
+from mwem_sql.releases import answer as answers
+from mwem_sql.releases import quantile as quantiles
+from mwem_sql.releases import store, withdrawal
+from mwem_sql.releases.request import Request, read_whole
+from mwem_sql.releases.run import run_release
+from mwem_sql.releases.sample import Sampler
+from mwem_sql.reporting import export as files
+from mwem_sql.reporting import report as page
+from mwem_sql.scan.engines.opening import check_no_secret
+from mwem_sql.surface.attaching import attach_source, detach_source, source_rows
+from mwem_sql.surface.calling import Arguments
+from mwem_sql.workload import Workload
+
+Rows = Iterable[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Typed:
+    """Rows whose columns depend on the arguments: their types, and values as Arrow has them, to be cast to these."""
+
+    types: Mapping[str, str]
+    rows: Callable[[], pa.Table]
+
+
+def request(call: Arguments) -> Request:
+    return Request.parse(call["private_table"], call.workload(), call["epsilon"], call["options"])
+
+
+def release(call: Arguments) -> Rows:
+    return [run_release(call.session, request(call))[1]]
+
+
+def plan(call: Arguments) -> Rows:
+    with spoken_by(call.function):
+        return list(plan_rows(call.session, request(call)))
+
+
+def _domain(call: Arguments) -> tuple[Domain, dict[str, str]]:
+    """The domain of a table, and its columns' types. A table that is elsewhere has the domain of its release."""
+    session, function, table = call.session, call.function, call.name("private_table")
+    con = session.cursor()
+    name = None if call["domain"] is None else call.name("domain")
+    stored = store.in_place_of_table(con, table, session.place, function) if name is None else None
+    if stored is not None:
+        return stored.domain, {}
+    relation = relations.describe(con, table, session.place, function)
+    with Sandbox(session.settings) as sandbox:
+        declared = read_domain(con, relation, name, session.place, sandbox)
+    return declared, {column.name: column.type for column in relation.columns}
+
+
+def domain(call: Arguments) -> Rows:
+    return domain_rows(*_domain(call))
+
+
+def suggest_domain(call: Arguments) -> Rows:
+    return suggestion_rows(call.session, call.name("private_table"))
+
+
+def _rows_of(workload: Workload) -> Rows:
+    return list(workload.to_arrow().to_pylist())
+
+
+def marginals(call: Arguments) -> Rows:
+    return _rows_of(Workload.marginals(_domain(call)[0], call.number("k")))
+
+
+def ranges(call: Arguments) -> Rows:
+    public, _ = _domain(call)
+    seed = None if call["seed"] is None else call.number("seed")
+    return _rows_of(Workload.ranges(public, call.names("columns") or [], call.number("count"), seed))
+
+
+def parities(call: Arguments) -> Rows:
+    return _rows_of(Workload.parities(_domain(call)[0], call.number("k"), call.names("columns")))
+
+
+def answer(call: Arguments) -> Rows:
+    confidence = call.confidence()
+    return call.answerer().rows(call.workload(), confidence)
+
+
+def count(calls: Sequence[Arguments]) -> list[dict[str, Any]]:
+    """All predicates that are asked of one release, compiled together."""
+    ready = calls[0].answerer()
+    return [{"answer": value} for value in ready.counts([_predicate(call) for call in calls])]
+
+
+def count_interval(calls: Sequence[Arguments]) -> list[dict[str, Any]]:
+    """All predicates that are asked of one release with one confidence, compiled together."""
+    ready = calls[0].answerer()
+    predicates = [_predicate(call) for call in calls]
+    return list(ready.rows(Workload.from_predicates(predicates), calls[0].confidence()))
+
+
+def _predicate(call: Arguments) -> str:
+    if call["predicate"] is None:
+        what = "predicate (NULL) must be an SQL expression"
+        raise refuse(WorkloadError, call.function, what, "write 'true' to count all rows")
+    return str(call["predicate"])
+
+
+def average(call: Arguments) -> Rows:
+    confidence, given = call.confidence(), call.given()
+    return answers.average(call.session, call.name("output"), call["measure"], given, confidence)
+
+
+def quantile(call: Arguments) -> Typed:
+    confidence, shares, given = call.confidence(), quantiles.read_shares(call["share"]), call.given()
+    ready = call.answerer()
+    attribute = quantiles.ordered_attribute(ready, call["attribute"])
+    types = quantiles.QUANTILE | dict.fromkeys(quantiles.OF_ITS_TYPE, attribute.type)
+
+    def table() -> pa.Table:
+        rows = quantiles.quantiles(ready, attribute, shares, given, confidence)
+        return pa.table({name: [row[name] for row in rows] for name in types})
+
+    return Typed(types, table)
+
+
+def quality(call: Arguments) -> Rows:
+    return scores.asked(call.session, call.name("output"), call.values)
+
+
+def weights(call: Arguments) -> Typed:
+    columns, rows = answers.weights(call.session, call.name("output"), call.names("attributes") or [])
+
+    def table() -> pa.Table:
+        cells = zip(*(row["cell"] for row in rows), strict=True)
+        values = {name: list(column) for (name, _), column in zip(columns, cells, strict=True)}
+        return pa.table({**values, "weight": [row["weight"] for row in rows]})
+
+    return Typed({**dict(columns), "weight": "DOUBLE"}, table)
+
+
+def sample(call: Arguments) -> Typed:
+    given = call.given()
+    sampler = Sampler(call.session, call.name("output"), call["rows"], given, call["seed"])
+    return Typed(sampler.types, sampler.draw)
+
+
+def report(call: Arguments) -> Rows:
+    compared = None if call["compare"] is None else call.name("compare")
+    output, ready = call.name("output"), call.answerer()
+    workload = ready.workload(call.function)
+    with spoken_by(call.function, instead_of="mwem_compare"):
+        rows = (
+            ready.rows(workload) if compared is None else comparison.compare(call.session, compared, output, workload)
+        )
+        return list(page.write(call.session, ready, rows, compared, call["path"]))
+
+
+def export(call: Arguments) -> Rows:
+    ready = call.answerer()
+    return files.export(call.session, ready.stored, ready.workload(call.function), call["path"])
+
+
+def withdraw(call: Arguments) -> Rows:
+    return [withdrawal.withdraw(call.session, call.name("output"), call["reason"])]
+
+
+def compare(call: Arguments) -> Rows:
+    table, confidence = call.name("private_table"), call.confidence()
+    return comparison.compare(call.session, table, call.name("output"), call.workload(), confidence)
+
+
+def budget(call: Arguments) -> Rows:
+    session, function = call.session, call.function
+    cap = Budget.parse(call["epsilon"], call["delta"] or 0, function)
+    con = session.cursor()
+    relation = relations.describe(con, call.name("private_table"), session.place, function)
+    unit = None
+    if call["unit"] is not None:
+        given = call.name("unit")
+        column = relation.origin(given, function)
+        if column is None:
+            raise refuse(
+                OptionError,
+                function,
+                f"unit ({given!r}) is computed by a view, so that a cap could not count by it",
+                f"name a column of {relation.charged.table} itself, or one that the view shows unchanged",
+            )
+        unit = column.name
+    rows_per_unit = read_whole(function, "rows_per_unit", call["rows_per_unit"], 1, 10**6)
+    if unit is None and rows_per_unit != 1:
+        what = f"rows_per_unit ({rows_per_unit}) needs a unit"
+        raise refuse(OptionError, function, what, "name the column that identifies a unit")
+    account = ledger_of(con, relation, session.place, function)
+    balance = account.set_cap(session.cursor(), Cap(cap, unit, rows_per_unit))
+    return [
+        {
+            "schema_name": relation.charged.schema,
+            "table_name": relation.charged.table,
+            "epsilon": float(cap.epsilon),
+            "delta": float(cap.delta),
+            "epsilon_spent": balance.epsilon_spent,
+            "delta_spent": float(balance.delta),
+            "epsilon_left": balance.epsilon_left,
+            "unit": unit,
+            "rows_per_unit": rows_per_unit,
+            "seeded": balance.seeded,
+            "also_charged_as": account.other_names(session.cursor()),
+        }
+    ]
+
+
+def ledger(call: Arguments) -> Rows:
+    return statement.entries(call.session.cursor())
+
+
+def policy(call: Arguments) -> Rows:
+    session, function, home = call.session, call.function, call.session.place.database
+    flag = call["require_caps"]
+    if flag is not None:
+        if not isinstance(flag, bool):
+            what = f"require_caps ({flag!r}) must be true or false"
+            raise refuse(OptionError, function, what, "leave it out to see what holds")
+        if catalog.is_read_only(session.cursor(), home):
+            what = f"database ({home!r}) cannot be written"
+            raise refuse(OptionError, function, what, "USE the database whose tables are private")
+        write_policy(session.cursor(), home, require_caps=flag)
+    return [{"database_name": home, "require_caps": requires_caps(session.cursor(), home)}]
+
+
+def attach(call: Arguments) -> Rows:
+    source = call["source"]
+    if not isinstance(source, str) or not source.strip():
+        raise refuse(
+            OptionError,
+            call.function,
+            "source must be text",
+            "write 'postgresql://user@host/database', 'sc://host:15002' or the path of a DuckDB file",
+        )
+    check_no_secret(source)
+    return [attach_source(call.session, call["alias"], source, call["ledger"], call["timeout"])]
+
+
+def detach(call: Arguments) -> Rows:
+    return [detach_source(call.session, call["alias"])]
+
+
+def sources(call: Arguments) -> Rows:
+    return source_rows(call.session)
