@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from mwem_sql.accounting import statement
-from mwem_sql.accounting.accounts import ledger_of
 from mwem_sql.accounting.caps import Cap
-from mwem_sql.accounting.ledger import write_policy
-from mwem_sql.accounting.policy import requires_caps
+from mwem_sql.accounting.ledger import ledger_of, requires_caps, set_policy
 from mwem_sql.boundary import relations
 from mwem_sql.domains.domain import Domain, read_domain
 from mwem_sql.errors import OptionError, WorkloadError, refuse, spoken_by
@@ -163,14 +161,15 @@ def _budget(session: Session, arguments: dict[str, Any], _: list[str] | None) ->
     if unit is None and rows_per_unit != 1:
         what = f"rows_per_unit ({rows_per_unit}) needs a unit"
         raise refuse(OptionError, function, what, "name the column that identifies a unit")
-    account = ledger_of(con, relation, session.place, function)
-    balance = account.set_cap(session.cursor(), Cap(budget, unit, rows_per_unit))
+    ledger = ledger_of(con, relation, session.place, function)
+    ledger = ledger.set_cap(session.cursor(), Cap(budget, unit, rows_per_unit))
+    balance = ledger.balance
     return [
         {
             "schema_name": relation.charged.schema, "table_name": relation.charged.table, "epsilon": float(budget.epsilon),
             "delta": float(budget.delta), "epsilon_spent": balance.epsilon_spent, "delta_spent": float(balance.delta),
             "epsilon_left": balance.epsilon_left, "unit": unit, "rows_per_unit": rows_per_unit, "seeded": balance.seeded,
-            "also_charged_as": account.other_names(session.cursor()),
+            "also_charged_as": ledger.other_names,
         }
     ]  # fmt: skip
 
@@ -193,7 +192,7 @@ def _policy(session: Session, arguments: dict[str, Any], _: list[str] | None) ->
                 f"database ({home!r}) cannot be written",
                 "USE the database whose tables are private",
             )
-        write_policy(session.cursor(), home, require_caps=wanted)
+        set_policy(session.cursor(), home, require_caps=wanted)
     return [{"database_name": home, "require_caps": requires_caps(session.cursor(), home)}]
 
 

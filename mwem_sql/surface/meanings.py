@@ -254,7 +254,7 @@ COLUMNS: dict[str, dict[str, str]] = {
         "rows_per_unit": "How many rows of one unit counted.",
         "epsilon_spent": "What all releases of the table have spent, to this day.",
         "epsilon_left": "What the cap leaves; NULL without one.",
-        "intact": "false: somebody changed the row by hand. NULL: older than the journal.",
+        "intact": "false: somebody changed the journal by hand.",
         "version": "The version that was asked for; NULL without one.",
         "workload": "What was asked: its first query, and how many more there are.",
         "claimed": "The user that the environment names (USER, LOGNAME), where that is another one.",

@@ -39,7 +39,7 @@ def report_rows(session: Session, arguments: Arguments, _: list[str] | None) -> 
     compared = None if arguments["compare"] is None else read_name(arguments, "compare", "mwem_report")
     output = read_name(arguments, "output", "mwem_report")
     ready = answer.answerer(session, output, "mwem_report")
-    workload = ready.workload("mwem_report")
+    workload = ready.workload()
     with spoken_by("mwem_report", instead_of="mwem_compare"):
         rows = ready.rows(workload) if compared is None else compare.compare(session, compared, output, workload)
         return list(report.write(session, ready, rows, compared, arguments["path"]))
@@ -47,7 +47,7 @@ def report_rows(session: Session, arguments: Arguments, _: list[str] | None) -> 
 
 def export_rows(session: Session, arguments: Arguments, _: list[str] | None) -> Rows:
     ready = answer.answerer(session, read_name(arguments, "output", "mwem_export"), "mwem_export")
-    return export.export(session, ready.stored, ready.workload("mwem_export"), arguments["path"])
+    return export.export(session, ready.stored, ready.workload(), arguments["path"])
 
 
 def weights_rows(session: Session, arguments: Arguments, _: list[str] | None) -> Rows:

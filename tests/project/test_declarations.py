@@ -31,7 +31,7 @@ from mwem_sql.workload import Workload
 COLUMNS = {function.name: function.columns for function in FUNCTIONS}
 COMPUTED = {
     "mwem_release": {"seconds", "reused", "protects", "warning", "quality"},
-    "mwem_ledger": {"epsilon_spent", "epsilon_left", "intact"},
+    "mwem_ledger": {"started", "finished", "epsilon_spent", "epsilon_left", "intact"},
     "mwem_budget": {"epsilon_spent", "delta_spent", "epsilon_left", "seeded", "also_charged_as"},
 }
 HEADS = {
@@ -59,8 +59,8 @@ def value_of(default: str | None) -> object:
     ("function", "script", "table"),
     [
         ("mwem_release", "metadata.sql", "releases"),
-        ("mwem_ledger", "ledger.sql", "ledger"),
-        ("mwem_budget", "ledger.sql", "budgets"),
+        ("mwem_ledger", "ledger.sql", "journal"),
+        ("mwem_budget", "ledger.sql", "journal"),
     ],
 )
 def test_columns_that_are_stored_have_their_name_and_type(function: str, script: str, table: str) -> None:
@@ -80,7 +80,7 @@ def test_python_types_of_the_summary_are_those_of_its_columns() -> None:
         assert kind in {_PYTHON[spelled(SUMMARY[name])], _PYTHON[spelled(SUMMARY[name])] | None}, name
 
 
-@pytest.mark.parametrize(("script", "table"), [("metadata.sql", "releases"), ("ledger.sql", "ledger")])
+@pytest.mark.parametrize(("script", "table"), [("metadata.sql", "releases"), ("ledger.sql", "journal")])
 def test_every_type_that_is_stored_can_be_checked(script: str, table: str) -> None:
     assert {column.type for column in declared(script, table).values()} <= _PYTHON.keys()
 
