@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import getpass
 import hashlib
-import json
 import os
 import random
 import time
@@ -208,9 +207,8 @@ def _broken(lines: Sequence[Sequence[Any]], rows: Sequence[Sequence[Any]]) -> in
 
 
 def _checksum(before: str, line: Sequence[Any]) -> str:
-    """Of a line's values in the order of its columns. A TypeError if a value has a type that no column has."""
-    text = json.dumps(line, default=datetime.isoformat)
-    return hashlib.sha256(f"{before}\n{text}".encode()).hexdigest()
+    """Of a line's values in the order of its columns, as Python writes them in every version; a value of another type is another text."""
+    return hashlib.sha256(f"{before}\n{tuple(line)!a}".encode()).hexdigest()
 
 
 def _budget(row: Row) -> Budget:

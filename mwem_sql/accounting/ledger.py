@@ -9,7 +9,7 @@ Owns what is written to the journal. Must not decide which account rows have (`a
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -24,7 +24,7 @@ from mwem_sql.boundary.relations import Relation
 from mwem_sql.errors import RELEASE, BudgetError, OutputError, TableError, refuse
 from mwem_sql.language.dialect import fold
 from mwem_sql.platform import catalog, metadata
-from mwem_sql.platform.catalog import Name, Place
+from mwem_sql.platform.catalog import Database, Name, Place
 from mwem_sql.platform.metadata import Key, Row, key
 from mwem_sql.platform.session import transaction
 
@@ -105,8 +105,8 @@ class Ledger:
         ]  # fmt: skip
         return max(rows, key=lambda row: row["started"], default=None)
 
-    def check_writable(self, con: duckdb.DuckDBPyConnection, place: Place, function: str) -> None:
-        if catalog.is_read_only(con, self.home):
+    def check_writable(self, databases: Mapping[str, Database], place: Place, function: str) -> None:
+        if databases[self.home].read_only:
             raise refuse(
                 OutputError,
                 function,
@@ -363,7 +363,7 @@ class Ledger:
 def ledger_of(con: duckdb.DuckDBPyConnection, relation: Relation, place: Place, function: str) -> Ledger:
     """The ledger that answers for a relation; refused where it could not be written."""
     ledger = read_ledger(con, relation, place, function)
-    ledger.check_writable(con, place, function)
+    ledger.check_writable(catalog.databases(con), place, function)
     return ledger
 
 

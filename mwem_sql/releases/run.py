@@ -34,7 +34,7 @@ from mwem_sql.loop.problem import Outcome
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
 from mwem_sql.platform import calls, catalog
-from mwem_sql.platform.catalog import Name, is_read_only
+from mwem_sql.platform.catalog import Name
 from mwem_sql.platform.garbage import frozen
 from mwem_sql.platform.progress import News, say
 from mwem_sql.platform.session import Session
@@ -72,7 +72,8 @@ def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any
             return output, _summary(output, found, started, (left_out.warning(found),), reused=True)
         say(News(request.table, "planning"))
         plan = make_plan(session, request)
-        if is_read_only(con, output.database):
+        databases = catalog.databases(con)
+        if databases[output.database].read_only:
             raise refuse(
                 OutputError,
                 RELEASE,
@@ -81,7 +82,7 @@ def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any
             )
         ledger = plan.ledger
         assert ledger is not None  # the plan is of the table itself
-        ledger.check_writable(con, session.place, RELEASE)
+        ledger.check_writable(databases, session.place, RELEASE)
         if request.seed is None:
             reuse.check_unfinished(ledger, fingerprint.hash, output)
         charge = _charge(request, plan)

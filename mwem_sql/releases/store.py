@@ -94,7 +94,7 @@ def write(
     with lock("mwem.releases"), transaction(con):
         ((number,),) = con.execute("SELECT coalesce(max(release), 0) + 1 FROM releases").fetchall()
         release = int(number)
-        if releases_of(con, name):
+        if _releases_in(con, [name.database], name):
             # Both: sqlglot has called it `tables` since 30.20.
             drop = exp.Drop(this=name.tree(), tables=[name.tree()], kind="TABLE", exists=True)
             con.execute(drop.sql("duckdb"))

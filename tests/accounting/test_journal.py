@@ -204,4 +204,4 @@ def test_reading_takes_as_many_steps_for_each_line(plain: Connection) -> None:
         counts.append(steps(lambda: journal.read(plain, "memory")))
         assert len(journal.read(plain, "memory").lines) == size
     assert counts[2] - counts[1] == pytest.approx(counts[1] - counts[0], rel=0.05)
-    assert 500 < counts[1] - counts[0] < 2000
+    assert 100 < counts[1] - counts[0] < 1000
