@@ -27,8 +27,8 @@ import servers
 
 import mwem_sql
 from mwem_sql.boundary import relations
-from mwem_sql.compile.pipeline import compile_workload
 from mwem_sql.compile.compiled import Compiled
+from mwem_sql.compile.pipeline import compile_workload
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.domain import Domain
 from mwem_sql.platform.catalog import Place

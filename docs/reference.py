@@ -9,6 +9,9 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import sqlglot
+from sqlglot import exp
+
 from mwem_sql.platform.resources import read_sql
 from mwem_sql.surface import spec
 from mwem_sql.surface.function import Function, script
@@ -72,11 +75,11 @@ STORED = """\
 ## What is stored
 
 In the schema `mwem` of the output's database. All of it but `mwem.ledger`, `mwem.budgets`, `mwem.journal` and
-`mwem.names` may be published with the output; those four are beside the private table and are the curator's.
+`mwem.journal_head` may be published with the output; those four are beside the private table and are the curator's.
 """
 _TABLE = re.compile(r"((?:^--[^\n]*\n)*)^CREATE TABLE IF NOT EXISTS (\w+) \(\n(.*?)^\);", re.MULTILINE | re.DOTALL)
 _COLUMN = re.compile(r"^ {4}\"?([a-z_]+)\"? ([A-Z]+(?:\([^\n]*\))?(?:\[\])?)[^\n]*?(?:-- ([^\n]*))?$", re.MULTILINE)
-_ADDED = r"^ALTER TABLE {} ADD COLUMN IF NOT EXISTS (\w+) ([A-Z]+)[^\n]*?;(?: *-- ([^\n]*))?$"
+_VIEW = re.compile(r"((?:^--[^\n]*\n)+)^CREATE VIEW IF NOT EXISTS (\w+)", re.MULTILINE)
 
 
 def page() -> str:
@@ -87,6 +90,7 @@ def page() -> str:
         parts += [part for function in functions for part in _function(function)]
     parts += [WORKLOAD, _listed("column", WORKLOAD_COLUMNS), DOMAIN, _listed("column", DOMAIN_COLUMNS), STORED]
     parts += [part for file in ("metadata.sql", "ledger.sql") for part in _stored(read_sql(file))]
+    parts += _views(read_sql("ledger.sql"))
     return "\n".join(parts)
 
 
@@ -121,11 +125,8 @@ def _function(function: Function) -> Iterator[str]:
 
 def _stored(script: str) -> Iterator[str]:
     for head, name, body in _TABLE.findall(script):
-        if name == "schema_version":
-            continue
         said = " ".join(line.removeprefix("--").strip() for line in head.splitlines())
-        added = re.findall(_ADDED.format(name), script, re.MULTILINE)
-        columns = {column: (kind, meaning) for column, kind, meaning in [*added, *_COLUMN.findall(body)]}
+        columns = {column: (kind, meaning) for column, kind, meaning in _COLUMN.findall(body)}
         yield f"### mwem.{name}\n"
         if said:
             yield f"{said}\n"
@@ -135,6 +136,17 @@ def _stored(script: str) -> Iterator[str]:
                 yield f"| `{column}` | {kind} | {_cell(meaning)} |"
         others = ", ".join(f"`{column}` {kind}" for column, (kind, meaning) in columns.items() if not meaning)
         yield f"\nAnd {others}.\n" if others else ""
+
+
+def _views(script: str) -> Iterator[str]:
+    """What is a view of the journal has its columns."""
+    heads = {name: head for head, name in _VIEW.findall(script)}
+    for statement in sqlglot.parse(script, read="duckdb"):
+        if isinstance(statement, exp.Create) and statement.kind == "VIEW":
+            name = statement.this.name
+            said = " ".join(line.removeprefix("--").strip() for line in heads[name].splitlines())
+            columns = ", ".join(f"`{column.alias_or_name}`" for column in statement.expression.selects)
+            yield f"### mwem.{name}\n\nA view of `mwem.journal`. {said} Its columns: {columns}.\n"
 
 
 def _listed(title: str, rows: Mapping[str, str]) -> str:

@@ -618,7 +618,7 @@ Cost: nothing
 -> rows_per_unit INTEGER  How many rows of one unit counted.
 -> epsilon_spent DOUBLE  What all releases of the table have spent, to this day.
 -> epsilon_left DOUBLE  What the cap leaves; NULL without one.
--> intact BOOLEAN  false: somebody changed the row by hand. NULL: older than the journal.
+-> intact BOOLEAN  false: somebody changed the journal by hand.
 -> version VARCHAR  The version that was asked for; NULL without one.
 -> workload VARCHAR  What was asked: its first query, and how many more there are.
 -> claimed VARCHAR  The user that the environment names (USER, LOGNAME), where that is another one.

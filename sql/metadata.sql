@@ -3,9 +3,6 @@
 -- Run with the schema mwem of the output's database as the current one. Costs nothing when the tables exist.
 -- Example: SELECT output, epsilon, rounds FROM mwem.releases  ->  census.main.adult_synthetic, 0.5, 10
 
-CREATE TABLE IF NOT EXISTS schema_version (version INTEGER PRIMARY KEY);
-INSERT OR IGNORE INTO schema_version VALUES (1), (2);   -- 2: with workloads
-
 CREATE TABLE IF NOT EXISTS releases (
     release INTEGER PRIMARY KEY,
     entry VARCHAR NOT NULL,             -- in the ledger beside the private table
@@ -14,11 +11,12 @@ CREATE TABLE IF NOT EXISTS releases (
     table_name VARCHAR NOT NULL,
     version VARCHAR,
     request VARCHAR NOT NULL,           -- hash of the request: the same request is answered from here
+    asked JSON NOT NULL,                -- the request in short: options, a hash of each query and of the domain table
     rows BIGINT NOT NULL,
     epsilon DOUBLE NOT NULL,
     delta DOUBLE NOT NULL,
     rounds INTEGER NOT NULL,
-    again INTEGER DEFAULT 0,            -- of those, how many measured again what was known: nothing else had room in the model
+    again INTEGER NOT NULL,             -- of those, how many measured again what was known: nothing else had room in the model
     queries INTEGER NOT NULL,
     attributes INTEGER NOT NULL,
     cells BIGINT NOT NULL,
@@ -27,28 +25,15 @@ CREATE TABLE IF NOT EXISTS releases (
     unit VARCHAR,
     rows_per_unit INTEGER NOT NULL,
     private BOOLEAN NOT NULL,
+    measured INTEGER NOT NULL,          -- rows of the workload that are sums of what was measured
+    mean_error DOUBLE,                  -- share of the rows in a wrong cell of a query, the mean over the certified ones, with noise; NULL without a certificate
+    mean_error_within DOUBLE,           -- how far the true mean is from mean_error at most, 95 times in 100
+    wrong DOUBLE,                       -- share of the rows that are to be expected in a wrong cell of a query, by noise and certificate, at most 1
+    units_cut DOUBLE,                   -- share of the units of which rows were left out, with noise
+    units_cut_within DOUBLE,            -- how far the true share is from units_cut at most, 95 times in 100
     domain JSON NOT NULL,
     grid JSON NOT NULL                  -- per attribute its pieces, and in which class each is: those that no measurement told apart are in one; weights, where pieces of a class were measured, as (how many pieces, weight of each)
 );
-
--- Files that were written before rounds were told apart.
-ALTER TABLE releases ADD COLUMN IF NOT EXISTS again INTEGER DEFAULT 0;
--- Files that were written before a changed request was told what it changed.
-ALTER TABLE releases ADD COLUMN IF NOT EXISTS asked JSON;              -- the request in short: options, a hash of each query and of the domain table
-
--- Files that were written before answers had intervals: what is not there is 'unknown' in them.
-ALTER TABLE releases ADD COLUMN IF NOT EXISTS measured INTEGER;      -- rows of the workload that are sums of what was measured
-ALTER TABLE releases ADD COLUMN IF NOT EXISTS mean_error DOUBLE;     -- share of the rows in a wrong cell of a query, the mean over the certified ones, with noise; NULL without a certificate
-
--- Files that were written before it was said how far off that is.
-ALTER TABLE releases ADD COLUMN IF NOT EXISTS mean_error_within DOUBLE;  -- how far the true mean is from mean_error at most, 95 times in 100
-
--- Files that were written before the summary had a word for it.
-ALTER TABLE releases ADD COLUMN IF NOT EXISTS wrong DOUBLE;          -- share of the rows that are to be expected in a wrong cell of a query, by noise and certificate, at most 1
-
--- Files that were written before it was told how many units have more rows than were used.
-ALTER TABLE releases ADD COLUMN IF NOT EXISTS units_cut DOUBLE;        -- share of the units of which rows were left out, with noise
-ALTER TABLE releases ADD COLUMN IF NOT EXISTS units_cut_within DOUBLE; -- how far the true share is from units_cut at most, 95 times in 100
 
 -- One row per measurement, in the order of the rounds.
 CREATE TABLE IF NOT EXISTS measurements (
@@ -59,7 +44,7 @@ CREATE TABLE IF NOT EXISTS measurements (
     name VARCHAR,
     noise VARCHAR NOT NULL,             -- laplace or gaussian, on integers
     scale DOUBLE NOT NULL,              -- of the noise on "values"
-    resolution DOUBLE DEFAULT 1.0,      -- what a value of 1 stands for: 1, or the grid of the query's measure
+    resolution DOUBLE NOT NULL,         -- what a value of 1 stands for: 1, or the grid of the query's measure
     "values" BIGINT[] NOT NULL,         -- one per cell of the query, or of the partition of its attributes that was measured
     -- What each value counts. A value has one cell of every block, in row-major order: with sizes 2 and 3, "values"[1 + 3 * i + j] has cells i and j.
     -- A block is a list of stretches of the class combinations of its attributes, in row-major order and numbered from 0, classes as in the grid of the release:
@@ -68,10 +53,6 @@ CREATE TABLE IF NOT EXISTS measurements (
     -- A record adds 1, or if there are adds, adds[k] times resolution (of several blocks, their product). Without blocks a value counts all records.
     blocks STRUCT(attributes VARCHAR[], shape INTEGER[], size INTEGER, begins INTEGER[], cells INTEGER[], adds BIGINT[])[]
 );
--- Files that were written before measures had a grid.
-ALTER TABLE measurements ADD COLUMN IF NOT EXISTS resolution DOUBLE DEFAULT 1.0;
--- Files that were written before measurements said what they count.
-ALTER TABLE measurements ADD COLUMN IF NOT EXISTS blocks STRUCT(attributes VARCHAR[], shape INTEGER[], size INTEGER, begins INTEGER[], cells INTEGER[], adds BIGINT[])[];
 
 -- What was asked, as the call had it: its text is public, and whoever has the release can ask it again. These columns are those of a workload:
 -- SELECT predicate, measure, group_by, name, weight, always FROM mwem.workloads WHERE release = 1 ORDER BY query
@@ -104,10 +85,9 @@ CREATE TABLE IF NOT EXISTS certificates (
     beyond INTEGER NOT NULL,            -- of most: the cells of so many of them may be off by more
     value DOUBLE NOT NULL,
     noise VARCHAR NOT NULL,             -- laplace or gaussian
-    scale DOUBLE NOT NULL               -- of the noise on value
+    scale DOUBLE NOT NULL,              -- of the noise on value
+    possible DOUBLE NOT NULL            -- the most that value can be without noise, in parts of all rows: 1 of a query with one cell, 2 of others, the mean over them
 );
--- Files that were written before errors were shares of the rows.
-ALTER TABLE certificates ADD COLUMN IF NOT EXISTS possible DOUBLE;   -- the most that value can be without noise, in parts of all rows: 1 of a query with one cell, 2 of others, the mean over them
 
 -- What is known of each query of the workload, in its order.
 CREATE TABLE IF NOT EXISTS bounds (

@@ -9,9 +9,9 @@ from fractions import Fraction
 
 from duckdb import DuckDBPyConnection as Connection
 
+from mwem_sql.accounting.accounts import TableCarrier
 from mwem_sql.accounting.caps import Cap, Charge, pure_rho
 from mwem_sql.accounting.ledger import Ledger
-from mwem_sql.accounting.names import TableCarrier
 from mwem_sql.kernel.budget import Budget
 from mwem_sql.kernel.scales import zcdp_rho
 from mwem_sql.platform.catalog import Name
@@ -31,7 +31,7 @@ def charge(epsilon: str | Fraction, delta: str = "0", unit: str | None = None, r
     """As Laplace noise costs, or with delta as Gaussian noise does."""
     budget = Budget(Fraction(epsilon), Fraction(delta))
     rho = zcdp_rho(budget.epsilon, budget.delta) if budget.delta else pure_rho(budget.epsilon)
-    return Charge(budget, rho, unit, rows_per_unit)
+    return Charge(budget=budget, rho=rho, unit=unit, rows_per_unit=rows_per_unit)
 
 
 def cap(epsilon: str | Fraction, delta: str = "0", unit: str | None = None, rows_per_unit: int = 1) -> Cap:
@@ -41,7 +41,7 @@ def cap(epsilon: str | Fraction, delta: str = "0", unit: str | None = None, rows
 def debit(
     con: Connection, ledger: Ledger, epsilon: str, delta: str = "0", unit: tuple[str | None, int] = (None, 1)
 ) -> str:
-    return ledger.debit(con.cursor(), charge(epsilon, delta, *unit), "memory.main.o", action="mwem_release")
+    return ledger.debit(con.cursor(), charge(epsilon, delta, *unit), "memory.main.o", action="mwem_release").entry
 
 
 def at_once(count: int, act: Callable[[int], object]) -> list[Exception]:

@@ -2,33 +2,87 @@
 
 | the rows are in | the ledger is in | the account is |
 |---|---|---|
-| a table | its database; where another attached database knows its file, in that one | the one that the table carries, or that its file is known by; else the one its name belongs to, or that of a view above it; else a new one |
-| a table of a DuckDB file that cannot be written (attached READ_ONLY, or a source) | the attached database that knows the file, else the default one, or the one named at attach | that of the file, for all its tables: names inside it may change unseen. A file that has a ledger of its own is refused |
-| another source (`mwem_attach`) | the attached database that knows its rows, else the one named at attach | the one that it carries, or that its leaves are known by; else that of their names; else a new one |
-| files, read by a view or named in the place of a table | the database that knows one of them, else the view's, else the current one | the one that the files are known by; else that of the view's name; else a new one |
+| a table | its database; where another attached database has a key of its file, in that one | the one that the table carries, or that its file's keys belong to; else the one its name belongs to, or that of a view above it; else a new one |
+| a table of a DuckDB file that cannot be written (attached READ_ONLY, or a source) | the attached database that has a key of the file, else the default one, or the one named at attach | that of the file, for all its tables: names inside it may change unseen. A file that has a ledger of its own is refused |
+| another source (`mwem_attach`) | the attached database that has a key of its rows, else the one named at attach | the one that it carries, or that the keys of its leaves belong to; else that of their names; else a new one |
+| files, read by a view or named in the place of a table | the database that has a key of one of them, else the view's, else the current one | the one that the files' keys belong to; else that of the view's name; else a new one |
 
-What rows are known by is in `names`. While any attached database has a cap, nothing is charged to an account without one (`Ledger.debit`): what is
-in no account may be a copy. A table that was replaced, and so is known by its name only, is refused where there are several caps: its rows
-may be another account's.
+What rows are known by:
+
+| | strong: it follows the rows through every rename | weak: asked only where nothing strong is there |
+|---|---|---|
+| a DuckDB table | the mark in its comment | its name, and those of views above it |
+| a file, a DuckDB file without a ledger included | device and inode, and its real path | the name of the view |
+| a PostgreSQL table | the numbers of all leaves that it reads, and of their parents | their names |
+| a Spark table | the mark in its properties; its folder and files | its name |
+
+While any attached database has a cap, nothing is charged to an account without one (`Ledger.debit`): what is in no account may be a copy.
+A table that was replaced, and so is known by its name only, is refused where there are several caps: its rows may be another account's.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import duckdb
 
-from mwem_sql.accounting.balance import cap_of_account
-from mwem_sql.accounting.caps import Cap
-from mwem_sql.accounting.ledger import Ledger
-from mwem_sql.accounting.names import Identity, TableCarrier
+from mwem_sql.accounting.journal import Journal
 from mwem_sql.boundary.files import FileName, is_inode, keys_of
 from mwem_sql.boundary.relations import Relation
 from mwem_sql.boundary.sources import Source
-from mwem_sql.errors import BudgetError, OutputError, refuse
+from mwem_sql.errors import BudgetError, literal, refuse
+from mwem_sql.language.dialect import fold
 from mwem_sql.platform import catalog
-from mwem_sql.platform.catalog import Name, Place, is_read_only
-from mwem_sql.platform.metadata import Key, holders, key, key_of, read_rows
+from mwem_sql.platform.catalog import Database, Name
+from mwem_sql.platform.metadata import Key, key
+
+# In a table's comment, which DuckDB keeps through every ALTER and rename.
+_MARK = re.compile(r"\s*\[mwem account ([0-9a-f]+)\]")
+
+
+class Carrier(Protocol):
+    """What carries an account along with its rows."""
+
+    def account(self, con: duckdb.DuckDBPyConnection) -> str | None:
+        """The account that it carries."""
+        ...
+
+    def carry(self, con: duckdb.DuckDBPyConnection, account: str) -> None:
+        """Carry an account from now on."""
+        ...
+
+    def unit(self, con: duckdb.DuckDBPyConnection, column: str) -> str:
+        """What a column is known by however it is renamed; empty where nothing but its name tells."""
+        ...
+
+    def carry_unit(self, con: duckdb.DuckDBPyConnection, column: str, unit: str) -> bool:
+        """Let a column be known by `unit` from now on; false where that cannot be."""
+        ...
+
+
+@dataclass(frozen=True)
+class TableCarrier:
+    """A DuckDB table that can be written: comments carry marks, and DuckDB keeps them through every ALTER and rename."""
+
+    table: Name
+
+    def account(self, con: duckdb.DuckDBPyConnection) -> str | None:
+        mark = _MARK.search(catalog.comment(con, self.table))
+        return mark[1] if mark else None
+
+    def carry(self, con: duckdb.DuckDBPyConnection, account: str) -> None:
+        before = catalog.comment(con, self.table)
+        catalog.set_comment(con, self.table, f"{before} [mwem account {account}]".strip())
+
+    def unit(self, con: duckdb.DuckDBPyConnection, column: str) -> str:
+        return next((each.id for each in catalog.columns(con, self.table) if fold(each.name) == fold(column)), "")
+
+    def carry_unit(self, con: duckdb.DuckDBPyConnection, column: str, unit: str) -> bool:
+        catalog.mark_column(con, self.table, column, unit)
+        return True
 
 
 @dataclass(frozen=True)
@@ -51,26 +105,36 @@ class SourceCarrier:
         return False
 
 
-def ledger_of(con: duckdb.DuckDBPyConnection, relation: Relation, place: Place, function: str) -> Ledger:
-    """The ledger that answers for a relation; refused where it could not be written."""
-    ledger = _answering(con, relation, place, function)
-    if not is_read_only(con, ledger.home):
-        return ledger
-    raise refuse(
-        OutputError,
-        function,
-        f"default database ({place.database}) cannot be written, and neither can {relation.charged.database}",
-        "USE a writable database: the ledger of a READ_ONLY table is kept in the default one",
-    )
+@dataclass(frozen=True, kw_only=True)
+class Identity:
+    """What the rows of a private relation are known by. `table` is how it is shown.
+
+    `leaves` has for every leaf that is read its strong keys: all that belong to an account must belong to the same. `names` are weak
+    keys in tiers: the first tier with an account answers. `opened_with` are the keys that a new account gets.
+    """
+
+    table: Name
+    leaves: tuple[tuple[Key, ...], ...] = ()
+    names: tuple[tuple[Key, ...], ...] = ()
+    opened_with: tuple[Key, ...] = ()
+    carrier: Carrier | None = None
+
+    @property
+    def strong(self) -> tuple[Key, ...]:
+        return tuple(key for leaf in self.leaves for key in leaf)
+
+    @property
+    def elsewhere(self) -> Identity:
+        """The same to a ledger in another database. DuckDB writes to one per transaction: a debit there cannot mark the table, whose file answers for it."""
+        return replace(self, opened_with=_all(self.leaves), names=(), carrier=None)
+
+    def mark(self, con: duckdb.DuckDBPyConnection) -> str | None:
+        """The account that the rows carry."""
+        return None if self.carrier is None else self.carrier.account(con)
 
 
-def cap_of(con: duckdb.DuckDBPyConnection, relation: Relation, place: Place, function: str) -> Cap | None:
-    """The cap on what a request is charged to."""
-    return _answering(con, relation, place, function).balance(con).cap
-
-
-def identity_of(con: duckdb.DuckDBPyConnection, relation: Relation) -> Identity:
-    """What the rows of a relation are known by."""
+def identity_of(relation: Relation, databases: Mapping[str, Database]) -> Identity:
+    """What the rows of a relation are known by. `databases` are those that are attached."""
     table = relation.charged
     if relation.source is not None:
         # Shown by its server's name and not by the alias, which is this session's.
@@ -88,46 +152,94 @@ def identity_of(con: duckdb.DuckDBPyConnection, relation: Relation) -> Identity:
         views = tuple((_name(name),) for name in reversed(relation.names) if not isinstance(name, FileName))
         leaves = tuple(keys_of(path) for path in relation.files.paths)
         return Identity(table=table, leaves=leaves, names=views, opened_with=_all(leaves, *views[:1]))
-    leaves = _file_of(con, table.database)
-    if is_read_only(con, table.database):
+    database = databases[table.database]
+    leaves = (keys_of(database.path),) if database.path else ()
+    if database.read_only:
         return Identity(table=table, leaves=leaves, opened_with=_all(leaves))
     # A name that a table has lost to a view above it still speaks for it.
     names = tuple((_name(name),) for name in reversed(relation.names) if name.database == table.database)
     return Identity(table=table, leaves=leaves, names=names, opened_with=names[0], carrier=TableCarrier(table))
 
 
-def _answering(con: duckdb.DuckDBPyConnection, relation: Relation, place: Place, function: str) -> Ledger:
-    table, identity = relation.charged, identity_of(con, relation)
-    if relation.source is not None:
-        return Ledger(_home(con, identity, relation.source.home, function), identity)
-    read_only = is_read_only(con, table.database)
-    if relation.files is not None:
-        return Ledger(_home(con, identity, place.database if read_only else table.database, function), identity)
-    if read_only:
-        _check_no_ledger(con, table, function)
-        return Ledger(_home(con, identity, place.database, function), identity)
-    home = _home(con, identity, table.database, function)
-    if home == table.database:
-        return Ledger(home, identity)
-    # DuckDB writes to one database per transaction: the debit cannot mark the table, whose file answers for it anyway.
-    return Ledger(home, replace(identity, opened_with=_all(identity.leaves), names=(), carrier=None))
+@dataclass(frozen=True)
+class Books:
+    """What was read at one time of all that says which account rows have: the journals, by database, and the mark that the rows carry."""
+
+    journals: Mapping[str, Journal]
+    mark: str | None = None
+
+    def account(self, home: str, identity: Identity) -> str | None:
+        """The account that answers for these rows; a BudgetError where they belong to two."""
+        keys = self.journals[home].keys if home in self.journals else {}
+        if self.mark is not None and self.mark not in keys.values():
+            raise refuse(
+                BudgetError,
+                "ledger",
+                f"table ({identity.table}) carries the account {self.mark}, which the ledger in database ({home}) does not know",
+                "ATTACH the database that has its ledger, or restore the schema mwem from a backup; if the rows are new, the curator takes the mark off",
+            )
+        strong = _accounts(keys, identity.strong) | ({self.mark} if self.mark is not None else set())
+        weak = (_accounts(keys, tier) for tier in identity.names)
+        accounts = sorted(next((tier for tier in (strong, *weak) if tier), set()))
+        if len(accounts) > 1:
+            raise refuse(
+                BudgetError,
+                "ledger",
+                f"table ({identity.table}) reads rows of {len(accounts)} accounts ({', '.join(accounts)})",
+                "release each account's rows by themselves: mwem_ledger() shows what was charged where. "
+                f"If it is one file that was replaced, the curator confirms it with CALL mwem_budget({literal(identity.table.table)}, epsilon)",
+            )
+        return accounts[0] if accounts else None
+
+    def is_known_by_name_only(self, home: str, identity: Identity) -> bool:
+        """Whether nothing that follows rows is known of them: what has such a name today may be other rows."""
+        return self.mark is None and not _accounts(self.journals[home].keys, identity.strong)
+
+    def home(self, identity: Identity, default: str, function: str) -> str:
+        """The database whose ledger knows these rows; one with a cap comes first."""
+        accounts = {home: _accounts(journal.keys, identity.strong) for home, journal in self.journals.items()}
+        by_key = [home for home in accounts if accounts[home]]
+        by_mark = [home for home, journal in self.journals.items() if self.mark in journal.keys.values()]
+        other = [home for home in by_key if home not in by_mark]
+        if by_mark and other:
+            raise refuse(
+                BudgetError,
+                function,
+                f"the rows of {identity.table} are counted in two ledgers, those of {by_mark[0]} and {other[0]}",
+                "have the curator decide which one goes on and lower its cap by what the other has spent; then DETACH the other",
+            )
+        if default in by_mark:  # a copy of the file may know the mark, too
+            return default
+        knowing = by_mark or by_key
+        capped = [
+            home for home in knowing if any(self.journals[home].cap(each) for each in (*accounts[home], self.mark))
+        ]
+        if len(capped) > 1:
+            raise refuse(
+                BudgetError,
+                function,
+                f"the rows of {identity.table} have caps in {len(capped)} databases ({', '.join(capped)})",
+                "DETACH all but one: a release is charged to one account",
+            )
+        return (capped or ([default] if default in knowing else knowing) or [default])[0]
 
 
-def _check_no_ledger(con: duckdb.DuckDBPyConnection, table: Name, function: str) -> None:
-    """One file has one ledger: what its own would count, another must not count apart."""
-    if read_rows(con, table.database, "journal"):
-        raise refuse(
-            BudgetError,
-            function,
-            f"table ({table}) is in a file that has a ledger of its own, which is attached READ_ONLY",
-            "attach it writable, so that the release can be debited there",
-        )
+def moved_keys(journal: Journal, identity: Identity) -> dict[Key, str]:
+    """The curator's word for a file that was replaced: its path says whose rows it has, and its inode no longer does."""
+    out: dict[Key, str] = {}
+    for leaf in identity.leaves:
+        known = [each for each in leaf if each in journal.keys]
+        out |= {each: journal.keys[known[-1]] for each in known if journal.keys[each] != journal.keys[known[-1]]}
+    return out
 
 
-def _file_of(con: duckdb.DuckDBPyConnection, database: str) -> tuple[tuple[Key, ...], ...]:
-    """The file of a database, as a leaf; none in memory."""
-    path = catalog.databases(con)[database].path
-    return (keys_of(path),) if path else ()
+def unit_key(account: str, column: str) -> Key:
+    """What a column is known by in the table that took the place of another: it belongs to the unit that its name was."""
+    return f"unit of {account}", "", column
+
+
+def _accounts(keys: Mapping[Key, str], some: Iterable[Key]) -> set[str]:
+    return {keys[each] for each in some if each in keys}
 
 
 def _leaves(keys: tuple[Key, ...]) -> tuple[tuple[Key, ...], ...]:
@@ -142,37 +254,3 @@ def _name(name: Name) -> Key:
 
 def _all(leaves: tuple[tuple[Key, ...], ...], *names: tuple[Key, ...]) -> tuple[Key, ...]:
     return tuple(each for keys in (*names, *leaves) for each in keys)
-
-
-def _home(con: duckdb.DuckDBPyConnection, identity: Identity, default: str, function: str) -> str:
-    """The database whose ledger knows these rows; one with a cap comes first."""
-    keys = set(identity.strong)
-    mark = identity.carrier.account(con) if identity.carrier is not None else None
-    rows = {home: read_rows(con, home, "names") for home in holders(con, "names")}
-    by_key = [home for home in rows if any(key_of(row) in keys for row in rows[home])]
-    by_mark = [home for home in rows if any(row["account"] == mark for row in rows[home])]
-    other = [home for home in by_key if home not in by_mark]
-    if by_mark and other:
-        raise refuse(
-            BudgetError,
-            function,
-            f"the rows of {identity.table} are counted in two ledgers, those of {by_mark[0]} and {other[0]}",
-            "have the curator decide which one goes on and lower its cap by what the other has spent; then DETACH the other",
-        )
-    if default in by_mark:  # a copy of the file may know the mark, too
-        return default
-    knowing = by_mark or by_key
-    capped = [
-        home
-        for home in knowing
-        for account in {row["account"] for row in rows[home] if key_of(row) in keys or row["account"] == mark}
-        if cap_of_account(con, home, account) is not None
-    ]
-    if len(set(capped)) > 1:
-        raise refuse(
-            BudgetError,
-            function,
-            f"the rows of {identity.table} have caps in {len(capped)} databases ({', '.join(capped)})",
-            "DETACH all but one: a release is charged to one account",
-        )
-    return (capped or ([default] if default in knowing else knowing) or [default])[0]

@@ -1,4 +1,6 @@
-"""What a release costs and what a cap allows: exact, public arithmetic, and the refusals that follow. Must not read or write a database.
+"""What releases cost and what a cap allows: exact, public arithmetic, and the refusals that follow.
+
+Must not read or write a database.
 
 A cap fixes its accountant when it is set; to take whichever turns out tighter afterwards would not be sound. Without delta, epsilons
 are added up. With delta everything is kept in rho (zCDP), added up, and converted once, at the cap's delta.
@@ -22,7 +24,7 @@ LARGEST_EPSILON = 20.0
 LARGEST_DELTA = 1e-4
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Charge:
     """What one release takes: its budget, the same in rho, and whose rows it protects together.
 
@@ -40,7 +42,7 @@ class Charge:
     @classmethod
     def of(cls, split: Split, unit: str | None = None, rows_per_unit: int = 1, *, computed: bool = False) -> Charge:
         rho = split.limit if split.kind == "zcdp" else pure_rho(split.budget.epsilon)
-        return cls(split.budget, rho, unit, rows_per_unit, computed)
+        return cls(budget=split.budget, rho=rho, unit=unit, rows_per_unit=rows_per_unit, computed=computed)
 
     @property
     def protects(self) -> str:
@@ -139,6 +141,35 @@ class Cap:
         return refuse(
             BudgetError, RELEASE, f"{asked}: {rest}", "ask for less, or have the curator raise the cap with mwem_budget"
         )
+
+
+@dataclass(frozen=True)
+class Balance:
+    """What an account's releases have taken together, and its cap. Without a cap epsilons and deltas are added up.
+
+    `seeded` releases were made with a known seed before there was a cap: no budget covers them.
+    """
+
+    cap: Cap | None
+    spent: Fraction
+    delta: Fraction
+    seeded: int = 0
+
+    @classmethod
+    def of(cls, cap: Cap | None, charges: Sequence[Charge], seeded: int = 0) -> Balance:
+        if cap is None:
+            deltas = sum((charge.budget.delta for charge in charges), Fraction(0))
+            return cls(None, sum((charge.budget.epsilon for charge in charges), Fraction(0)), deltas, seeded)
+        spent = sum((cap.cost(charge) for charge in charges), Fraction(0))
+        return cls(cap, spent, Fraction(0) if cap.pure or not charges else cap.budget.delta, seeded)
+
+    @property
+    def epsilon_spent(self) -> float:
+        return float(self.spent) if self.cap is None else self.cap.epsilon(self.spent)
+
+    @property
+    def epsilon_left(self) -> float | None:
+        return None if self.cap is None else self.cap.epsilon(max(self.cap.limit - self.spent, Fraction(0)))
 
 
 def seed_refused(table: str) -> MwemError:

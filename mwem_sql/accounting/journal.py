@@ -1,24 +1,35 @@
-"""The journal: everything that was ever written to the ledger of a database, in one chain of checksums.
+"""The journal: every event of a database's ledger, one line each, in one chain of checksums; and what its lines say together.
 
-Owns `mwem.journal` and must not judge budgets. A chain without a key shows a changed, missing or added line; whoever can write to the
-file can also forge all of it, unless somebody has noted down a checksum elsewhere.
+Owns `mwem.journal`, of which `mwem.ledger` and `mwem.budgets` are views. Must not judge what fits a cap. A chain without a key shows a
+changed, missing or added line; whoever can write to the file can also forge all of it, unless somebody has noted a checksum elsewhere.
 """
 
 from __future__ import annotations
 
+import getpass
 import hashlib
-import json
+import os
 import random
 import time
-from collections.abc import Callable, Mapping
-from datetime import datetime
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from fractions import Fraction
+from functools import cached_property, lru_cache
 from typing import Any, TypeVar
 
 import duckdb
 from sqlglot import exp
 
+from mwem_sql.accounting.caps import Balance, Cap, Charge
+from mwem_sql.errors import RELEASE, BudgetError, MwemError, legible, refuse
+from mwem_sql.kernel.budget import Budget
 from mwem_sql.platform.catalog import Name
+from mwem_sql.platform.metadata import SCHEMA, Key, Row, check_types, declared, holders, insert
 from mwem_sql.platform.session import lock
+
+NAME = ("database_name", "schema_name", "table_name")
+"""The columns that a Key is stored in."""
 
 _RETRIES = 30
 _PAUSE = 0.05  # seconds at most between two of them
@@ -26,30 +37,118 @@ _PAUSE = 0.05  # seconds at most between two of them
 Result = TypeVar("Result")
 
 
-def append(con: duckdb.DuckDBPyConnection, event: dict[str, Any]) -> None:
-    """Write an event into the open transaction of a connection that uses the ledger's schema.
+@dataclass(frozen=True)
+class Journal:
+    """What was read of one journal. `broken` is the first line that is not as it was written; None where the chain is whole."""
 
-    Of two transactions that do so at once, one fails to commit: both want the next number.
-    """
-    last = con.execute("SELECT number, checksum FROM journal ORDER BY number DESC LIMIT 1").fetchall()
-    number, before = (last[0][0] + 1, last[0][1]) if last else (1, "")
-    text = json.dumps(event, sort_keys=True)
-    con.execute("INSERT INTO journal VALUES (?, ?, ?)", [number, text, _checksum(before, number, text)])
+    home: str
+    lines: Sequence[Row]
+    broken: int | None
+
+    @cached_property
+    def entries(self) -> dict[str, Row]:
+        """All entries, by their id, with status, start and end."""
+        out: dict[str, Row] = {}
+        for line in self.lines:
+            if line["event"] == "entry":
+                out[line["entry"]] = {**line, "status": "open", "started": line["moment"], "finished": None}
+            elif line["event"] == "end" and line["entry"] in out:
+                out[line["entry"]].update(status=line["status"], finished=line["moment"])
+        return out
+
+    @cached_property
+    def caps(self) -> dict[str, list[Row]]:
+        """All caps that were ever set, by account, the last one in force."""
+        out: dict[str, list[Row]] = {}
+        for line in self._of("cap"):
+            out.setdefault(line["account"], []).append(line)
+        return out
+
+    @cached_property
+    def keys(self) -> dict[Key, str]:
+        """The account of every key."""
+        return {(line[NAME[0]], line[NAME[1]], line[NAME[2]]): line["account"] for line in self._of("key")}
+
+    @property
+    def policies(self) -> list[Row]:
+        return list(self._of("policy"))
+
+    @property
+    def requires_caps(self) -> bool:
+        """Whether releases need a cap by the policy of the database; where nobody set one, they do not."""
+        return any(line["require_caps"] for line in self.policies[-1:])
+
+    def cap(self, account: str | None) -> Cap | None:
+        with legible(damaged(self.home)):
+            for line in self.caps.get(account or "", [])[-1:]:
+                return Cap(_budget(line), line["unit"], line["rows_per_unit"], line["unit_id"])
+        return None
+
+    def charged(self, account: str | None) -> list[Row]:
+        """The entries that took something of an account's budget. What is not private is only noted, and so is what costs nothing."""
+        return [row for row in self._entries_of(account) if row["private"] and Fraction(row["epsilon_exact"]) > 0]
+
+    def charges(self, account: str | None) -> list[Charge]:
+        with legible(damaged(self.home)):
+            return [_charge(row) for row in self.charged(account)]
+
+    def balance(self, account: str | None) -> Balance:
+        """What all private entries of an account add up to, whatever became of them."""
+        seeded = sum(not row["private"] and row["action"] == RELEASE for row in self._entries_of(account))
+        return Balance.of(self.cap(account), self.charges(account), seeded)
+
+    def _entries_of(self, account: str | None) -> Iterable[Row]:
+        return (row for row in self.entries.values() if account is not None and row["account"] == account)
+
+    def _of(self, event: str) -> Iterable[Row]:
+        return (line for line in self.lines if line["event"] == event)
 
 
-def read(con: duckdb.DuckDBPyConnection, database: str) -> tuple[list[dict[str, Any]], bool]:
-    """All events in order, and whether the chain of their checksums is whole."""
-    lines = exp.select("number", "event", "checksum").from_(Name(database, "mwem", "journal").tree()).order_by("number")
-    events: list[dict[str, Any]] = []
-    before, whole = "", True
-    for expected, (number, text, checksum) in enumerate(con.execute(lines.sql("duckdb")).fetchall(), start=1):
-        whole = whole and number == expected and checksum == _checksum(before, number, text)
-        before = checksum
-        try:
-            events.append(dict(json.loads(text)))
-        except ValueError:
-            whole = False
-    return events, whole
+def read(con: duckdb.DuckDBPyConnection, home: str) -> Journal:
+    """The journal of a database that has one: lines and head in one statement, as another connection may write in between."""
+    names = list(declared("ledger.sql", "journal"))
+    with legible(damaged(home)):
+        rows = con.execute(_lines_of(home)).fetchall()
+        lines = [row[2:] for row in rows if row[2] is not None]
+        journal = Journal(home, [dict(zip(names, line, strict=True)) for line in lines], _broken(lines, rows))
+        if journal.broken is not None:
+            for line in journal.lines:
+                check_types(line, "ledger.sql", "journal")
+    return journal
+
+
+@lru_cache(maxsize=256)
+def _lines_of(home: str) -> str:
+    """Kept: to write it takes as long as to run it."""
+    columns = [exp.column(name, table="journal") for name in declared("ledger.sql", "journal")]
+    head = [exp.column(name, table="journal_head") for name in ("number", "checksum")]
+    query = (
+        exp.select(*head, *columns).from_(Name(home, SCHEMA, "journal_head").tree())
+        .join(Name(home, SCHEMA, "journal").tree(), join_type="left", on=exp.true())
+        .order_by(exp.column("number", table="journal"))
+    )  # fmt: skip
+    return query.sql("duckdb")
+
+
+def read_all(con: duckdb.DuckDBPyConnection) -> dict[str, Journal]:
+    """The journals of all attached databases that have one."""
+    return {home: read(con, home) for home in holders(con, "journal_head")}
+
+
+def append(con: duckdb.DuckDBPyConnection, home: str, *events: Row) -> None:
+    """Write events into the open transaction of a connection. Of two transactions that do so at once, one fails: both want the next number."""
+    table, head = Name(home, SCHEMA, "journal"), Name(home, SCHEMA, "journal_head")
+    rows = con.execute(exp.select("number", "checksum").from_(head.tree()).sql("duckdb")).fetchall()
+    if len(rows) != 1:
+        raise damaged(home)
+    ((number, checksum),) = rows
+    for event in events:
+        number += 1
+        line = dict.fromkeys(declared("ledger.sql", "journal")) | {"number": number, "moment": now(), **who()} | event
+        checksum = _checksum(checksum, tuple(line.values())[:-1])
+        insert(con, table, line | {"checksum": checksum})
+    set_head = exp.update(head.tree(), {"number": exp.Placeholder(), "checksum": exp.Placeholder()})
+    con.execute(set_head.sql("duckdb"), [number, checksum])
 
 
 def retried(attempt: Callable[[], Result]) -> Result:
@@ -66,10 +165,62 @@ def retried(attempt: Callable[[], Result]) -> Result:
     return attempt()
 
 
-def _checksum(before: str, number: int, text: str) -> str:
-    return hashlib.sha256(f"{before}\n{number}\n{text}".encode()).hexdigest()
+def damaged(home: str) -> MwemError:
+    """Nothing can be counted any more."""
+    return refuse(
+        BudgetError,
+        "ledger",
+        f"the tables journal and journal_head in the schema mwem of database ({home}) cannot be read",
+        "they were changed by hand: restore them from a backup",
+    )
 
 
-def texts(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row as the journal writes it: JSON has no times."""
-    return {name: str(value) if isinstance(value, datetime) else value for name, value in row.items()}
+def now() -> datetime:
+    return datetime.now(timezone.utc).replace(tzinfo=None)
+
+
+def who() -> Row:
+    """Who the system says that it is, by the process's user id; and who the environment says, where that is somebody else."""
+    try:
+        claimed: str | None = getpass.getuser()
+    except (OSError, KeyError):  # a container's number without a name
+        claimed = None
+    try:
+        import pwd  # noqa: PLC0415  Windows has none: there the environment is all that is asked
+
+        user = pwd.getpwuid(os.getuid()).pw_name
+    except ImportError:
+        user = claimed or "unknown"
+    except KeyError:
+        user = f"user id {os.getuid()}"
+    return {"who": user, "claimed": None if claimed == user else claimed}
+
+
+def _broken(lines: Sequence[Sequence[Any]], rows: Sequence[Sequence[Any]]) -> int | None:
+    """The first line that does not follow from the one before it; the one after the last where the head has another."""
+    checksum = ""
+    for number, line in enumerate(lines, start=1):
+        if line[0] != number or line[-1] != _checksum(checksum, line[:-1]):
+            return number
+        checksum = line[-1]
+    return None if [row[:2] for row in rows[:1]] == [(len(lines), checksum)] else len(lines) + 1
+
+
+def _checksum(before: str, line: Sequence[Any]) -> str:
+    """Of a line's values in the order of its columns, as Python writes them in every version; a value of another type is another text."""
+    return hashlib.sha256(f"{before}\n{tuple(line)!a}".encode()).hexdigest()
+
+
+def _budget(row: Row) -> Budget:
+    return Budget(Fraction(row["epsilon_exact"]), Fraction(row["delta_exact"]))
+
+
+def _charge(row: Row) -> Charge:
+    return Charge(
+        budget=_budget(row),
+        rho=Fraction(row["rho_exact"]),
+        unit=row["unit"],
+        rows_per_unit=row["rows_per_unit"],
+        computed=row["unit_is_computed"],
+        unit_id=row["unit_id"] or "",
+    )

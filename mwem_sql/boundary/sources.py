@@ -26,7 +26,7 @@ from mwem_sql.platform.session import instance
 class Facts:
     """A relation of an engine, from its catalog. Public all of it.
 
-    `keys` are what its rows are known by, in tiers, as `accounting.names.Source` has them: first all leaves that it reads, by
+    `keys` are what its rows are known by, in tiers, as `accounting.accounts.Identity` has them: first all leaves that it reads, by
     identities that follow them through renames; then names. `mark` is the account that the relation itself carries.
     `definition` is whatever else must be the same when the rows are read: a view's text, an object's number.
     """

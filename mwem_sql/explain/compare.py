@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mwem_sql.accounting.accounts import ledger_of
+from mwem_sql.accounting.ledger import ledger_of
 from mwem_sql.boundary import relations
 from mwem_sql.compile.written import as_written
 from mwem_sql.domains.attribute import Attribute

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mwem_sql.errors import OptionError, TableError, refuse
+from mwem_sql.errors import OptionError, refuse
 from mwem_sql.explain.compare import compare_scores
 from mwem_sql.judge import grade
 from mwem_sql.judge.bounds import mean_error, query_of
@@ -63,13 +63,6 @@ def quality(session: Session, output: str, confidence: float) -> Iterator[dict[s
     ready = answerer(session, output, "mwem_quality")
     con = session.cursor()
     known = store.bounds_of(con, ready.stored)
-    if known is None:
-        raise refuse(
-            TableError,
-            "mwem_quality",
-            f"output ({output!r}) was released by an older version, which kept nothing of its workload",
-            "release it again with a new version; mwem_answer works, and says 'unknown'",
-        )
     rows = known[0].to_pylist()
     compiled = ready.compile(Workload(tuple(map(query_of, rows))))
     measured = Known(ready.stored.classes, store.measurements_of(con, ready.stored), compiled)

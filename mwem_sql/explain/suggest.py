@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from mwem_sql.accounting.accounts import ledger_of
+from mwem_sql.accounting.ledger import ledger_of
 from mwem_sql.boundary import files, relations
 from mwem_sql.boundary.relations import Relation
 from mwem_sql.domains.attribute import Attribute

@@ -338,9 +338,3 @@ def noise_alone(known: Known, query: LinearQuery, miss: float) -> tuple[float, f
         return -np.inf, np.inf
     part = JOINED_PART if exact.is_joined.any() else 1.0
     return float(_end(exact.sums, -1, part * miss)[0]), float(_end(exact.sums, 1, part * miss)[0])
-
-
-def unknown(cells: int) -> Intervals:
-    """Of a release that is older than intervals."""
-    endless = np.full(cells, np.inf)
-    return Intervals(-endless, endless, np.zeros(cells, dtype=np.bool_), ["unknown"] * cells)

@@ -1,11 +1,10 @@
-"""The schema `mwem` that each database may have: which of its tables are there, their rows, and how they are made and upgraded.
+"""The schema `mwem` that each database may have: its format, which of its tables are there, their rows, and how they are made.
 
 `sql/metadata.sql` and `sql/ledger.sql` declare its tables; what is read back is checked against them. Must not judge what a row means.
 """
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, lru_cache
@@ -16,15 +15,15 @@ import duckdb
 import sqlglot
 from sqlglot import exp
 
-from mwem_sql.errors import BudgetError, MwemError, refuse
+from mwem_sql.errors import TableError, literal, refuse
 from mwem_sql.language.dialect import fold
 from mwem_sql.platform.catalog import Name, Place
 from mwem_sql.platform.resources import read_sql
 from mwem_sql.platform.session import lock, transaction, use
 
 SCHEMA = "mwem"
-NEWEST = ("ledger", "reason")
-"""The table and column that sql/ledger.sql added last."""
+FORMAT = 3
+"""The number of the format of the schema mwem, in `mwem.schema_version`; it grows with every change of `sql/ledger.sql` or `sql/metadata.sql`."""
 
 Row = dict[str, Any]
 Key = tuple[str, str, str]
@@ -37,73 +36,70 @@ _PYTHON: dict[str, type] = {
 
 @dataclass(frozen=True)
 class Column:
-    """A column as a script declares it. `later`: added to tables that were there before, so that older files may lack it."""
+    """A column as a script declares it."""
 
     type: str
     nullable: bool
-    later: bool
 
 
 def key(database: str, schema: str, table: str) -> Key:
-    """A table's name as a ledger knows it: DuckDB ignores case. The ledger's own database is the empty one, whatever it is attached as."""
+    """A table's name as a journal has it: DuckDB ignores case. The journal's database is the empty one, whatever it is attached as."""
     return fold(database), fold(schema), fold(table)
 
 
-def key_of(row: Row) -> Key:
-    """The name of a row as it was stored: what has an account was stored as a key, and a path keeps its case."""
-    parts = row["database_name"], row["schema_name"], row["table_name"]
-    return parts if row.get("account") else key(*parts)
+def tables(con: duckdb.DuckDBPyConnection) -> dict[str, set[str]]:
+    """The tables of the schema mwem of every attached database that has any, in the order of names. Another format is refused."""
+    rows = con.execute("SELECT database_name, schema_name, table_name FROM duckdb_tables()").fetchall()
+    out: dict[str, set[str]] = {}
+    for database, schema, table in sorted(rows):
+        if fold(schema) == SCHEMA:
+            out.setdefault(database, set()).add(fold(table))
+    for database, names in out.items():
+        _check_format(con, database, names)
+    return out
 
 
-def account_of(row: Row) -> str:
-    """The account of a row of the ledger or of budgets; of one that is older than accounts, one that follows from its table's name."""
-    return str(row.get("account") or hashlib.sha256("\n".join(key_of(row)).encode()).hexdigest()[:16])
+def _check_format(con: duckdb.DuckDBPyConnection, database: str, names: set[str]) -> None:
+    number = None
+    if "schema_version" in names:
+        query = exp.select("max(version)").from_(Name(database, SCHEMA, "schema_version").tree())
+        ((number,),) = con.execute(query.sql("duckdb")).fetchall()
+    elif not names & {"ledger", "journal", "releases"}:
+        return  # a schema of the user's
+    if number != FORMAT:
+        kept = next((name for name in ("ledger", "journal", "releases") if name in names), "schema_version")
+        copy = f"COPY {Name(database, SCHEMA, kept).quoted()} TO {literal(f'{database}_{kept}.csv')}"
+        raise refuse(
+            TableError,
+            "mwem",
+            f"the schema mwem of database ({database}) has format {number or 'none'}, and this version of mwem_sql reads and writes "
+            f"format {FORMAT} only",
+            f"{copy} exports what it says; go on in a new file, with caps that are lower by what was spent",
+        )
 
 
 def holders(con: duckdb.DuckDBPyConnection, table: str) -> list[str]:
     """The attached databases that have a table of the schema mwem."""
-    rows = con.execute("SELECT database_name, schema_name, table_name FROM duckdb_tables()").fetchall()
-    # Sorted here: DuckDB takes longer to sort a few rows than to list them, and a release asks dozens of times.
-    return sorted(row[0] for row in rows if [fold(part) for part in row[1:]] == [SCHEMA, table])
+    return [database for database, names in tables(con).items() if table in names]
 
 
-def damaged(home: str) -> MwemError:
-    """Nothing can be counted any more."""
-    return refuse(
-        BudgetError,
-        "ledger",
-        f"the tables ledger, budgets, names and journal in the schema mwem of database ({home}) cannot be read",
-        "they were changed by hand: restore them from a backup",
-    )
-
-
-def prepare(con: duckdb.DuckDBPyConnection, database: str, script: str, newest: tuple[str, str] | None = None) -> None:
+def prepare(con: duckdb.DuckDBPyConnection, database: str, script: str) -> None:
     """Make the schema mwem of `database` the current one of this cursor, with the tables of a script in it.
 
-    The script is not run if its `newest` column, of a table, is there. Current, so that its tables need no prefix: that of the schema
-    alone would be ambiguous where a database is called mwem, too.
+    Current, so that its tables need no prefix: that of the schema alone would be ambiguous where a database is called mwem, too.
     """
-    if newest is None or not _has(con, Name(database, SCHEMA, newest[0]), newest[1]):
+    if not created(script).keys() <= tables(con).get(database, set()):
         with lock(SCHEMA), transaction(con):  # the lock: two that make the same tables at once would conflict
             schema = exp.Table(db=exp.to_identifier(SCHEMA), catalog=exp.to_identifier(database, quoted=True))
             con.execute(exp.Create(this=schema, kind="SCHEMA", exists=True).sql("duckdb"))
             use(con, Place(database, SCHEMA))
+            con.execute(f"CREATE TABLE IF NOT EXISTS schema_version AS SELECT {FORMAT} AS version")
             con.execute(read_sql(script))
     use(con, Place(database, SCHEMA))
 
 
-def _has(con: duckdb.DuckDBPyConnection, table: Name, column: str) -> bool:
-    try:
-        con.execute(exp.select(exp.column(column, quoted=True)).from_(table.tree()).limit(0).sql("duckdb"))
-    except duckdb.Error:
-        return False
-    return True
-
-
 def read_rows(con: duckdb.DuckDBPyConnection, home: str, table: str) -> list[Row]:
-    """All rows of a table of the schema mwem; none where there is no such table."""
-    if home not in holders(con, table):
-        return []
+    """All rows of a table of the schema mwem."""
     rows = con.execute(_all_of(Name(home, SCHEMA, table)))
     names = [column[0] for column in rows.description or ()]
     return [dict(zip(names, row, strict=True)) for row in rows.fetchall()]
@@ -111,38 +107,44 @@ def read_rows(con: duckdb.DuckDBPyConnection, home: str, table: str) -> list[Row
 
 @lru_cache(maxsize=256)
 def _all_of(table: Name) -> str:
-    """Kept: to write it takes as long as to run it, and a release reads these tables dozens of times."""
+    """Kept: to write it takes as long as to run it."""
     return exp.select("*").from_(table.tree()).sql("duckdb")
 
 
-@cache
 def declared(script: str, table: str) -> dict[str, Column]:
-    """The columns of a table of the schema mwem, from its CREATE TABLE and its ALTER TABLE ... ADD COLUMN."""
-    columns: dict[str, Column] = {}
+    """The columns of a table of the schema mwem, from its CREATE TABLE."""
+    return created(script)[table]
+
+
+@cache
+def created(script: str) -> dict[str, dict[str, Column]]:
+    """The tables that a script creates, and their columns."""
+    out: dict[str, dict[str, Column]] = {}
     for statement in sqlglot.parse(read_sql(script), read="duckdb"):
-        later = isinstance(statement, exp.Alter)
-        target = statement.find(exp.Table) if isinstance(statement, (exp.Create, exp.Alter)) else None
-        if statement is None or target is None or target.name != table:
-            continue
-        for column in statement.args["actions"] if later else statement.this.expressions:
-            if isinstance(column, exp.ColumnDef) and column.kind is not None:
-                required = column.find(exp.NotNullColumnConstraint, exp.PrimaryKeyColumnConstraint) is not None
-                columns[column.name] = Column(column.kind.sql("duckdb"), nullable=not required, later=later)
-    return columns
+        if isinstance(statement, exp.Create) and statement.kind == "TABLE":
+            table = statement.this
+            out[table.this.name] = {
+                column.name: Column(
+                    column.kind.sql("duckdb"),
+                    nullable=column.find(exp.NotNullColumnConstraint, exp.PrimaryKeyColumnConstraint) is None,
+                )
+                for column in table.expressions
+                if isinstance(column, exp.ColumnDef) and column.kind is not None
+            }
+    return out
 
 
 def check_types(row: Row, script: str, table: str) -> None:
     """A LookupError or TypeError if a row has not the columns that a script declares for its table: somebody changed it by hand."""
     for name, column in declared(script, table).items():
         python = _PYTHON[column.type]
-        value = row.get(name) if column.later else row[name]
-        if not isinstance(value, (python, NoneType) if column.nullable else python):
+        if not isinstance(row[name], (python, NoneType) if column.nullable else python):
             raise TypeError("a value of another type")
 
 
-def insert(con: duckdb.DuckDBPyConnection, table: str, row: Row) -> None:
-    """One row, its columns by name: older files have them in another order."""
+def insert(con: duckdb.DuckDBPyConnection, table: Name, row: Row) -> None:
+    """One row, its columns by name."""
     columns = [exp.to_identifier(name, quoted=True) for name in row]
     values = exp.Values(expressions=[exp.Tuple(expressions=[exp.Placeholder() for _ in row])])
-    target = exp.Schema(this=exp.table_(table), expressions=columns)
+    target = exp.Schema(this=table.tree(), expressions=columns)
     con.execute(exp.Insert(this=target, expression=values).sql("duckdb"), list(row.values()))

@@ -23,14 +23,13 @@ from mwem_sql.errors import (
     MwemError,
     OptionError,
     PredicateError,
-    TableError,
     WorkloadError,
     did_you_mean,
     literal,
     refuse,
 )
 from mwem_sql.judge.bounds import Assured
-from mwem_sql.judge.intervals import Intervals, Judge, unknown
+from mwem_sql.judge.intervals import Intervals, Judge
 from mwem_sql.judge.known import Known
 from mwem_sql.language import dialect
 from mwem_sql.language.dialect import fold
@@ -92,17 +91,9 @@ class Answerer:
             f"{near}it has {', '.join(map(shown, known))}; to have {column}, release under another output with a row about it in the workload{text}",
         )
 
-    def workload(self, function: str) -> Workload:
+    def workload(self) -> Workload:
         """What the release was made for."""
-        asked = store.workload_of(self._session.cursor(), self.stored)
-        if asked is None:
-            raise refuse(
-                TableError,
-                function,
-                f"output ({self.stored.name}) was made by an older version, which did not store its workload",
-                "release again under another output name, or use mwem_answer",
-            )
-        return asked
+        return store.workload_of(self._session.cursor(), self.stored)
 
     def answers(self, compiled: Compiled) -> list[Floats]:
         """One vector per query, its cells in order; NaN for the average of nothing."""
@@ -112,8 +103,6 @@ class Answerer:
         """The same with how far each answer may be off."""
         con = self._session.cursor()
         known = store.bounds_of(con, self.stored)
-        if known is None:
-            return [(divided(*pair), unknown(len(pair[0]))) for pair in self._sums(compiled)]
         miss, total = 1 - confidence, float(self.stored.facts["total"])
         assured = Assured(*known, miss, total)
         asked, bounded = compiled, assured.bounded()

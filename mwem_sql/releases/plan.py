@@ -9,8 +9,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from mwem_sql.accounting.accounts import cap_of
 from mwem_sql.accounting.caps import Cap
+from mwem_sql.accounting.ledger import Ledger, read_ledger
 from mwem_sql.algebra.linear import LinearQuery
 from mwem_sql.boundary import relations
 from mwem_sql.boundary.relations import Relation
@@ -60,6 +60,8 @@ class Plan:
     cap: Cap | None = None
     idle: tuple[str, ...] = ()
     """Predicates that no value of the public domain makes true."""
+    ledger: Ledger | None = None
+    """As it was read for this plan; None if a release tells of the table."""
 
     def asked(self, number: int) -> CompiledQuery | None:
         """The workload's query that one of the problem's is, if it is one: without a loop, those that are always measured are."""
@@ -90,7 +92,8 @@ def make_plan(session: Session, request: Request, release: Stored | None = None)
     _check_room(request, compiled)
     regime = _regime(request, compiled)
     details = details_of(compiled.classes) if regime.detail else {}
-    cap = cap_of(con, relation, session.place, RELEASE) if release is None else None
+    ledger = read_ledger(con, relation, session.place, RELEASE) if release is None else None
+    cap = ledger.cap if ledger is not None else None
     shares = _split(request, regime, has_details=bool(details), cap=cap)
     _check_rows(request, shares)
     problem = _problem(request, compiled, regime, details)
@@ -99,7 +102,7 @@ def make_plan(session: Session, request: Request, release: Stored | None = None)
     pushdown = plan_pushdown(
         relation, scanned, problem.kernel_queries, _unit(request, relation), dialect_of(relation.dialect)
     )
-    return Plan(relation, compiled, problem, shares, pushdown, regime, cap, tuple(idle))
+    return Plan(relation, compiled, problem, shares, pushdown, regime, cap, tuple(idle), ledger)
 
 
 def shares_of(request: Request, plan: Plan) -> Split:

@@ -16,9 +16,8 @@ import duckdb
 import numpy as np
 from sqlglot import exp
 
-from mwem_sql.accounting.accounts import cap_of
 from mwem_sql.accounting.caps import seed_refused
-from mwem_sql.accounting.ledger import Ledger
+from mwem_sql.accounting.ledger import Ledger, read_ledger
 from mwem_sql.boundary import files, relations, sources
 from mwem_sql.boundary.public import check_public, domain_table
 from mwem_sql.errors import RELEASE, BudgetError, OutputError, TableError, refuse
@@ -139,11 +138,12 @@ def check_seed(con: duckdb.DuckDBPyConnection, session: Session, request: Reques
     if request.seed is None:
         return
     try:
-        cap = cap_of(con, relations.describe(con, request.table, session.place, RELEASE), session.place, RELEASE)
+        relation = relations.describe(con, request.table, session.place, RELEASE)
+        cap = read_ledger(con, relation, session.place, RELEASE).cap
     except TableError:  # there is no such table any more: its name answers
         if sources.named(con, request.table) is not None:
             raise
-        cap = Ledger.of_table(private.database, private).balance(con).cap
+        cap = Ledger.of_table(private.database, private).at(con).cap
     if cap is not None:
         raise seed_refused(private.table)
 
@@ -160,9 +160,9 @@ def restore_table(session: Session, request: Request, output: Name) -> None:
             store.write_table(writing, output, stored.facts, columns, beyond.sentences(state, stored.classes))
 
 
-def check_unfinished(con: duckdb.DuckDBPyConnection, ledger: Ledger, request_hash: str, output: Name) -> None:
+def check_unfinished(ledger: Ledger, request_hash: str, output: Name) -> None:
     """A request that was charged and did not come to its end is not charged again: nothing of it was kept."""
-    lost = ledger.unfinished(con, request_hash, output)
+    lost = ledger.unfinished(request_hash, output)
     if lost is not None:
         raise refuse(
             BudgetError,

@@ -18,9 +18,9 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from mwem_sql.accounting.accounts import identity_of, ledger_of
+from mwem_sql.accounting.accounts import identity_of
 from mwem_sql.accounting.caps import Charge, nominal, protected
-from mwem_sql.accounting.ledger import Ledger
+from mwem_sql.accounting.ledger import Ledger, Receipt
 from mwem_sql.boundary import relations
 from mwem_sql.compile.compiled import Compiled
 from mwem_sql.compile.lists import spelled_out
@@ -33,8 +33,8 @@ from mwem_sql.loop.loop import mwem
 from mwem_sql.loop.problem import Outcome
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
-from mwem_sql.platform import calls
-from mwem_sql.platform.catalog import Name, is_read_only
+from mwem_sql.platform import calls, catalog
+from mwem_sql.platform.catalog import Name
 from mwem_sql.platform.garbage import frozen
 from mwem_sql.platform.progress import News, say
 from mwem_sql.platform.session import Session
@@ -72,19 +72,22 @@ def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any
             return output, _summary(output, found, started, (left_out.warning(found),), reused=True)
         say(News(request.table, "planning"))
         plan = make_plan(session, request)
-        if is_read_only(con, output.database):
+        databases = catalog.databases(con)
+        if databases[output.database].read_only:
             raise refuse(
                 OutputError,
                 RELEASE,
                 f"output ({output}) is in a database that cannot be written",
                 "give output := 'database.schema.table' in a writable one, or USE one",
             )
-        ledger = ledger_of(con, plan.relation, session.place, RELEASE)
+        ledger = plan.ledger
+        assert ledger is not None  # the plan is of the table itself
+        ledger.check_writable(databases, session.place, RELEASE)
         if request.seed is None:
-            reuse.check_unfinished(con, ledger, fingerprint.hash, output)
+            reuse.check_unfinished(ledger, fingerprint.hash, output)
         charge = _charge(request, plan)
         calls.stands(calls.UNKNOWN)  # between here and the next line that says so, it may be charged
-        entry = ledger.debit(
+        receipt = ledger.debit(
             session.cursor(),
             charge,
             str(output),
@@ -97,14 +100,14 @@ def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any
         calls.stands(_charged(request, output))
         status = "failed"
         try:
-            held = _held(session, request, plan, ledger, entry)
+            held = _held(session, request, plan, ledger, receipt)
             facts = _run_and_store(
                 session,
                 request,
                 plan,
                 held,
                 output=output,
-                marks={"entry": entry, "request": fingerprint.hash, "asked": fingerprint.asked},
+                marks={"entry": receipt.entry, "request": fingerprint.hash, "asked": fingerprint.asked},
             )
             status = "done"
             calls.stands(_STORED)
@@ -113,9 +116,9 @@ def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any
                 calls.shielded(),
                 suppress(duckdb.Error),
             ):  # an entry that stays open counts all the same, and as done if its release is there
-                ledger.close(session.cursor(), entry, status)
+                ledger.close(session.cursor(), receipt.entry, status)
         say(News(request.table, "done"))
-        warnings = (plan.warning, *facts["beyond"], left_out.warning(facts), _uncapped(session, request, ledger))
+        warnings = (plan.warning, *facts["beyond"], left_out.warning(facts), _uncapped(request, ledger, receipt))
         return output, _summary(output, facts, started, warnings, reused=False)
 
 
@@ -144,16 +147,15 @@ def _in_short(compiled: Compiled) -> str:
     return first if len(compiled.queries) == 1 else f"{first} and {len(compiled.queries) - 1:,} more"
 
 
-def _held(session: Session, request: Request, plan: Plan, ledger: Ledger, entry: str) -> engine.Held:
+def _held(session: Session, request: Request, plan: Plan, ledger: Ledger, receipt: Receipt) -> engine.Held:
     """Whether a snapshot has what was planned and charged: the same definition, account and unit. Of files, their state."""
 
     def held(snapshot: Snapshot) -> engine.State:
         con = snapshot.home or session.cursor()
         relation = relations.describe(con, request.table, session.place, RELEASE, snapshot)
-        account, unit_id = ledger.charged(con, entry)
-        there = replace(ledger, identity=identity_of(con, relation))
-        planned = _unit_column(plan.relation, request) or unit_id  # the debit may have marked it
-        if relation != plan.relation or there.account(con) != account or _unit_column(relation, request) != planned:
+        there = replace(ledger, identity=identity_of(relation, catalog.databases(con))).at(con)
+        planned = _unit_column(plan.relation, request) or receipt.unit_id  # the debit may have marked it
+        if relation != plan.relation or there.account != receipt.account or _unit_column(relation, request) != planned:
             raise engine.ChangedError
         return relation.files.state if relation.files else lambda: None
 
@@ -252,9 +254,9 @@ def _factors(state: State | Mixture) -> pa.Table:
     return table
 
 
-def _uncapped(session: Session, request: Request, ledger: Ledger) -> str | None:
+def _uncapped(request: Request, ledger: Ledger, receipt: Receipt) -> str | None:
     """What a table without a cap has spent in all, in words; nothing if this was its first release."""
-    balance = ledger.balance(session.cursor())
+    balance = receipt.balance
     if balance.cap is not None or balance.spent <= request.budget.epsilon:
         return None
     delta = f" and delta {float(balance.delta):g}" if balance.delta else ""

@@ -94,7 +94,7 @@ def write(
     with lock("mwem.releases"), transaction(con):
         ((number,),) = con.execute("SELECT coalesce(max(release), 0) + 1 FROM releases").fetchall()
         release = int(number)
-        if releases_of(con, name):
+        if _releases_in(con, [name.database], name):
             # Both: sqlglot has called it `tables` since 30.20.
             drop = exp.Drop(this=name.tree(), tables=[name.tree()], kind="TABLE", exists=True)
             con.execute(drop.sql("duckdb"))
@@ -130,19 +130,21 @@ def _append(con: duckdb.DuckDBPyConnection, table: str, release: int, rows: pa.T
 
 def releases_of(con: duckdb.DuckDBPyConnection, name: Name) -> list[dict[str, Any]]:
     """All releases under an output name, newest first; none where nothing was ever released."""
-    if fold(name.database) not in map(fold, holders(con, "releases")):
+    return _releases_in(con, holders(con, "releases"), name)
+
+
+def _releases_in(con: duckdb.DuckDBPyConnection, databases: Sequence[str], name: Name) -> list[dict[str, Any]]:
+    """The same among databases that have releases."""
+    if fold(name.database) not in map(fold, databases):
         return []
-    stored_as = fold(name.schema), fold(name.table)
     with legible(_damaged(name)):
-        stored_rows = [
-            row
-            for row in read_rows(con, name.database, "releases")
-            if (fold(row["schema_name"]), fold(row["table_name"])) == stored_as
-        ]
-        rows = sorted(stored_rows, key=lambda row: -int(row["release"]))
+        rows = [
+            row for row in read_rows(con, name.database, "releases")
+            if [fold(row["schema_name"]), fold(row["table_name"])] == name.identity
+        ]  # fmt: skip
         for row in rows:
             check_types(row, "metadata.sql", "releases")
-    return rows
+        return sorted(rows, key=lambda row: -int(row["release"]))
 
 
 def _damaged(name: Name) -> MwemError:
@@ -210,8 +212,9 @@ def find(con: duckdb.DuckDBPyConnection, text: str, place: Place, function: str)
 
 def release_named(con: duckdb.DuckDBPyConnection, text: str, place: Place) -> tuple[Name, dict[str, Any]] | None:
     """The same; None if the text names no release."""
+    databases = holders(con, "releases")
     for name in catalog.candidates(text, place):
-        rows = releases_of(con, name)
+        rows = _releases_in(con, databases, name)
         if rows:
             return name, rows[0]
     return None
@@ -220,7 +223,7 @@ def release_named(con: duckdb.DuckDBPyConnection, text: str, place: Place) -> tu
 def _outputs(con: duckdb.DuckDBPyConnection) -> list[Name]:
     """The names of all releases of all attached databases."""
     return [
-        Name(home, str(row.get("schema_name")), str(row.get("table_name")))
+        Name(home, row["schema_name"], row["table_name"])
         for home in holders(con, "releases")
         for row in read_rows(con, home, "releases")
     ]
@@ -238,19 +241,17 @@ def measurements_of(con: duckdb.DuckDBPyConnection, release: Stored) -> pa.Table
         return _rows(con, release.name, "measurements", release.facts["release"], ("step",))
 
 
-def workload_of(con: duckdb.DuckDBPyConnection, release: Stored) -> Workload | None:
-    """What a release was made for, as a workload; None if it is older than the table that has it."""
-    if release.name.database not in holders(con, "workloads"):
-        return None
+def workload_of(con: duckdb.DuckDBPyConnection, release: Stored) -> Workload:
+    """What a release was made for, as a workload."""
     with legible(_damaged(release.name)):
         rows = _rows(con, release.name, "workloads", release.facts["release"], ("query",)).drop_columns(["query"])
-        return Workload.from_arrow(rows) if rows.num_rows else None
+        if not rows.num_rows:
+            raise ValueError("a release of nothing")
+        return Workload.from_arrow(rows)
 
 
-def bounds_of(con: duckdb.DuckDBPyConnection, release: Stored) -> tuple[pa.Table, pa.Table] | None:
-    """What is known of the workload's queries, and the certificate; None of a release that is older than these."""
-    if release.facts.get("measured") is None:
-        return None
+def bounds_of(con: duckdb.DuckDBPyConnection, release: Stored) -> tuple[pa.Table, pa.Table]:
+    """What is known of the workload's queries, and the certificate."""
     with legible(_damaged(release.name)):
         number = release.facts["release"]
         return _rows(con, release.name, "bounds", number, ("query",)), _rows(

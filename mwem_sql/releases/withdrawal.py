@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from mwem_sql.accounting.ledger import Ledger, signature
+from mwem_sql.accounting import journal
+from mwem_sql.accounting.ledger import Ledger
 from mwem_sql.errors import OptionError, OutputError, refuse
 from mwem_sql.platform import catalog
-from mwem_sql.platform.metadata import insert, prepare
+from mwem_sql.platform.metadata import SCHEMA, insert, prepare
 from mwem_sql.platform.session import Session, lock, transaction
 from mwem_sql.releases import notes, store
 
@@ -42,12 +43,12 @@ def withdraw(session: Session, output: str, reason: object) -> dict[str, Any]:
                 "there is nothing left to do; mwem_release with a new version := '...' makes a new release under this name",
             )
         with _noted(session, facts["entry"], str(name), why) as noted:
-            who, now = signature()
+            now, who = journal.now(), str(journal.who()["who"])
             row = {"release": release, "withdrawn": now, "who": who, "reason": why}
             writing = session.cursor()
             prepare(writing, name.database, "metadata.sql")
             with transaction(writing):
-                insert(writing, "withdrawals", row)
+                insert(writing, catalog.Name(name.database, SCHEMA, "withdrawals"), row)
                 notes.comment_withdrawn(writing, name, store.Withdrawal(now, who, why))
     return {"output": str(name), **row, "noted": noted}
 

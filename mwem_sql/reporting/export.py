@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from mwem_sql.errors import OutputError, refuse
 from mwem_sql.platform.catalog import Name
-from mwem_sql.platform.metadata import SCHEMA, holders, prepare
+from mwem_sql.platform.metadata import SCHEMA, created, prepare
 from mwem_sql.platform.session import Session, transaction
 from mwem_sql.releases import beyond, notes, store
 from mwem_sql.releases.store import Stored
@@ -102,7 +102,7 @@ def _database(session: Session, stored: Stored, draft: Path, _: str) -> None:
             rows = exp.select("*").from_(stored.name.tree())
             con.execute(exp.Create(this=table, kind="TABLE", expression=rows).sql("duckdb"))
             notes.comment(con, Name(alias, "main", stored.name.table), stored.facts, stored.classes, off)
-            for kept in _kept(con, stored.name.database):
+            for kept in created("metadata.sql"):
                 source = (
                     exp.select("*")
                     .from_(Name(stored.name.database, SCHEMA, kept).tree())
@@ -118,15 +118,6 @@ def _database(session: Session, stored: Stored, draft: Path, _: str) -> None:
     finally:
         con.execute(exp.Use(this=exp.table_("main", db=stored.name.database, quoted=True)).sql("duckdb"))
         con.execute(exp.Detach(this=exp.to_identifier(alias)).sql("duckdb"))
-
-
-def _kept(con: duckdb.DuckDBPyConnection, database: str) -> list[str]:
-    """The tables of the schema mwem that have something of each release."""
-    rows = con.execute(
-        "SELECT DISTINCT table_name FROM duckdb_columns() WHERE database_name = ? AND schema_name = ? AND column_name = 'release' ORDER BY 1",
-        [database, SCHEMA],
-    ).fetchall()
-    return [name for (name,) in rows if database in holders(con, name)]
 
 
 _Writer = Callable[[Session, Stored, Path, str], None]

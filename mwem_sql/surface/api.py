@@ -67,8 +67,8 @@ class Release(Summary):
         return release_html(self)
 
     @property
-    def workload(self) -> Workload | None:
-        """What was asked, as it is stored; None if an older version made the release."""
+    def workload(self) -> Workload:
+        """What was asked, as it is stored."""
         return store.workload_of(self._session.cursor(), self._stored)
 
     def answer(self, workload: WorkloadLike, confidence: object = CONFIDENCE) -> pa.Table:

@@ -13,10 +13,8 @@ from typing import Any
 import pyarrow as pa
 
 from mwem_sql.accounting import statement
-from mwem_sql.accounting.accounts import ledger_of
 from mwem_sql.accounting.caps import Cap
-from mwem_sql.accounting.ledger import write_policy
-from mwem_sql.accounting.policy import requires_caps
+from mwem_sql.accounting.ledger import ledger_of, requires_caps, set_policy
 from mwem_sql.boundary import relations
 from mwem_sql.domains.domain import Domain, read_domain
 from mwem_sql.errors import OptionError, WorkloadError, refuse, spoken_by
@@ -171,7 +169,7 @@ def sample(call: Arguments) -> Typed:
 def report(call: Arguments) -> Rows:
     compared = None if call["compare"] is None else call.name("compare")
     output, ready = call.name("output"), call.answerer()
-    workload = ready.workload(call.function)
+    workload = ready.workload()
     with spoken_by(call.function, instead_of="mwem_compare"):
         rows = (
             ready.rows(workload) if compared is None else comparison.compare(call.session, compared, output, workload)
@@ -181,7 +179,7 @@ def report(call: Arguments) -> Rows:
 
 def export(call: Arguments) -> Rows:
     ready = call.answerer()
-    return files.export(call.session, ready.stored, ready.workload(call.function), call["path"])
+    return files.export(call.session, ready.stored, ready.workload(), call["path"])
 
 
 def withdraw(call: Arguments) -> Rows:
@@ -214,8 +212,9 @@ def budget(call: Arguments) -> Rows:
     if unit is None and rows_per_unit != 1:
         what = f"rows_per_unit ({rows_per_unit}) needs a unit"
         raise refuse(OptionError, function, what, "name the column that identifies a unit")
-    account = ledger_of(con, relation, session.place, function)
-    balance = account.set_cap(session.cursor(), Cap(cap, unit, rows_per_unit))
+    ledger = ledger_of(con, relation, session.place, function)
+    ledger = ledger.set_cap(session.cursor(), Cap(cap, unit, rows_per_unit))
+    balance = ledger.balance
     return [
         {
             "schema_name": relation.charged.schema,
@@ -228,7 +227,7 @@ def budget(call: Arguments) -> Rows:
             "unit": unit,
             "rows_per_unit": rows_per_unit,
             "seeded": balance.seeded,
-            "also_charged_as": account.other_names(session.cursor()),
+            "also_charged_as": ledger.other_names,
         }
     ]
 
@@ -247,7 +246,7 @@ def policy(call: Arguments) -> Rows:
         if catalog.is_read_only(session.cursor(), home):
             what = f"database ({home!r}) cannot be written"
             raise refuse(OptionError, function, what, "USE the database whose tables are private")
-        write_policy(session.cursor(), home, require_caps=flag)
+        set_policy(session.cursor(), home, require_caps=flag)
     return [{"database_name": home, "require_caps": requires_caps(session.cursor(), home)}]
 
 

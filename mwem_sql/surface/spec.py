@@ -390,7 +390,7 @@ LEDGER = Function(
         Column("rows_per_unit", "INTEGER", "How many rows of one unit counted."),
         Column("epsilon_spent", "DOUBLE", "What all releases of the table have spent, to this day."),
         Column("epsilon_left", "DOUBLE", "What the cap leaves; NULL without one."),
-        Column("intact", "BOOLEAN", "false: somebody changed the row by hand. NULL: older than the journal."),
+        Column("intact", "BOOLEAN", "false: somebody changed the journal by hand."),
         Column("version", "VARCHAR", "The version that was asked for; NULL without one."),
         Column("workload", "VARCHAR", "What was asked: its first query, and how many more there are."),
         Column("claimed", "VARCHAR", "The user that the environment names (USER, LOGNAME), where that is another one."),

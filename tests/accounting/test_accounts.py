@@ -18,9 +18,8 @@ from chance import sampled
 from conftest import Connection, Open
 
 import mwem_sql
-from mwem_sql.accounting.accounts import ledger_of
 from mwem_sql.accounting.caps import Cap, Charge, pure_rho
-from mwem_sql.accounting.ledger import Ledger
+from mwem_sql.accounting.ledger import Ledger, ledger_of
 from mwem_sql.boundary.relations import describe
 from mwem_sql.errors import MwemError
 from mwem_sql.kernel.budget import Budget
@@ -70,7 +69,7 @@ class Curator:
         epsilon = self.chance.choice(SHARES)
         try:
             self.account(name).debit(
-                self.con.cursor(), Charge(Budget(epsilon), pure_rho(epsilon)), "o", action="mwem_release"
+                self.con.cursor(), Charge(budget=Budget(epsilon), rho=pure_rho(epsilon)), "o", action="mwem_release"
             )
         except MwemError:
             self.met["refused"] += 1
@@ -228,7 +227,7 @@ class Files:
 
     def ask(self) -> None:
         path, epsilon = self.chance.choice(sorted(self.held)), self.chance.choice(SHARES)
-        charge = Charge(Budget(epsilon), pure_rho(epsilon))
+        charge = Charge(budget=Budget(epsilon), rho=pure_rho(epsilon))
         try:
             self.asked_for(path, lambda ledger: ledger.debit(self.con.cursor(), charge, "o", action="mwem_release"))
         except MwemError:

@@ -46,7 +46,7 @@ def test_a_cap_holds_exactly(asked: list[Fraction], most: Fraction) -> None:
         else:
             with pytest.raises(BudgetError):
                 debit(con, ledger, str(epsilon))
-    assert ledger.balance(con.cursor()).spent == spent
+    assert ledger.at(con.cursor()).balance.spent == spent
     con.close()
 
 
@@ -66,18 +66,20 @@ def test_a_cap_with_delta_counts_rho_and_converts_once(plain: Connection, ledger
     debit(plain, ledger, "1", "1/1000000000")
     debit(plain, ledger, "1/10")
     spent = zcdp_rho(Fraction(1), Fraction(1, 10**9)) + Fraction(1, 200)
-    assert ledger.balance(plain.cursor()).spent == spent
+    assert ledger.at(plain.cursor()).balance.spent == spent
     left = own.limit - spent
     with pytest.raises(
         BudgetError,
         match=rf"and {float(left):g} of {float(own.limit):g} is left: enough for epsilon {own.epsilon(left):g} at delta 1e-06",
     ):
         debit(plain, ledger, "1")
-    ledger.debit(plain.cursor(), Charge(Budget(Fraction(1)), left), "o", action="mwem_release")
-    assert ledger.balance(plain.cursor()).epsilon_left == 0
-    assert ledger.balance(plain.cursor()).epsilon_spent == pytest.approx(2, rel=1e-9)
+    ledger.debit(plain.cursor(), Charge(budget=Budget(Fraction(1)), rho=left), "o", action="mwem_release")
+    assert ledger.at(plain.cursor()).balance.epsilon_left == 0
+    assert ledger.at(plain.cursor()).balance.epsilon_spent == pytest.approx(2, rel=1e-9)
     with pytest.raises(BudgetError):
-        ledger.debit(plain.cursor(), Charge(Budget(Fraction(1)), Fraction(1, 10**40)), "o", action="mwem_release")
+        ledger.debit(
+            plain.cursor(), Charge(budget=Budget(Fraction(1)), rho=Fraction(1, 10**40)), "o", action="mwem_release"
+        )
 
 
 def test_one_release_of_all_that_a_cap_allows_fits_it(plain: Connection, ledger: Ledger) -> None:
@@ -90,7 +92,7 @@ def test_gaussian_releases_go_further_than_their_epsilons(plain: Connection, led
     ledger.set_cap(plain.cursor(), cap("20", "1/1000000"))
     for _ in range(30):
         debit(plain, ledger, "1/10", "1/1000000")
-    spent = ledger.balance(plain.cursor()).epsilon_spent
+    spent = ledger.at(plain.cursor()).balance.epsilon_spent
     assert spent == zcdp_epsilon(30 * zcdp_rho(Fraction(1, 10), Fraction(1, 10**6)), Fraction(1, 10**6))
     assert spent < 30 * 0.1
 
@@ -122,7 +124,7 @@ def test_a_cap_that_could_not_count_what_was_spent_is_refused(plain: Connection)
     ledger.set_cap(plain.cursor(), cap("10", "1/1000000"))
     with pytest.raises(BudgetError, match=r"delta \(0\) cannot replace 1e-06: 1 releases of t were counted with it"):
         ledger.set_cap(plain.cursor(), cap("10"))
-    assert ledger.set_cap(plain.cursor(), cap("10", "1/10000000")).epsilon_left > 9
+    assert ledger.set_cap(plain.cursor(), cap("10", "1/10000000")).balance.epsilon_left > 9
 
 
 def test_an_accountant_is_not_changed_once_it_has_counted(plain: Connection, ledger: Ledger) -> None:
@@ -194,7 +196,7 @@ def test_under_a_cap_with_delta_a_release_with_delta_has_gaussian_noise(con: Con
         con.execute(
             f"CALL mwem_release('people', workload, 0.5, delta := 1e-6, rounds := 2, output := 'o{number}')"
         ).fetchall()
-    assert Ledger.of_table("memory", Name("memory", "main", "people")).balance(con).spent == 3 * zcdp_rho(
+    assert Ledger.of_table("memory", Name("memory", "main", "people")).at(con).balance.spent == 3 * zcdp_rho(
         Fraction(1, 2), Fraction(1, 10**6)
     )
 

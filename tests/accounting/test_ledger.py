@@ -8,8 +8,7 @@ from conftest import Connection, Open
 from ledgers import at_once, cap, charge, debit, marked
 
 import mwem_sql
-from mwem_sql.accounting.accounts import ledger_of
-from mwem_sql.accounting.ledger import Ledger
+from mwem_sql.accounting.ledger import Ledger, ledger_of
 from mwem_sql.accounting.statement import entries
 from mwem_sql.boundary.relations import describe
 from mwem_sql.errors import BudgetError, OutputError
@@ -35,7 +34,7 @@ def test_an_entry_is_opened_and_closed(plain: Connection, ledger: Ledger) -> Non
 
 def test_what_is_not_private_is_refused_under_a_cap_and_not_counted_without(plain: Connection, ledger: Ledger) -> None:
     ledger.debit(plain.cursor(), charge("1"), "o", action="mwem_release", private=False)
-    assert ledger.set_cap(plain.cursor(), cap("1")).spent == 0
+    assert ledger.set_cap(plain.cursor(), cap("1")).balance.spent == 0
     with pytest.raises(
         BudgetError, match=r"a seeded release of t is refused, because the table has a cap\. Hint: leave seed out"
     ):
@@ -69,7 +68,7 @@ def test_first_debits_at_once_make_one_ledger(plain: Connection, ledger: Ledger)
     cursors = [plain.cursor() for _ in range(8)]
     assert at_once(8, lambda k: ledger.debit(cursors[k], charge("1"), f"o{k}", action="mwem_release")) == []
     assert len(entries(plain.cursor())) == 8
-    assert plain.execute("FROM mwem.schema_version").fetchall() == [(1,)]
+    assert plain.execute("FROM mwem.journal_head").fetchall()[0][0] == 9  # a key, and eight entries
 
 
 def test_tables_of_one_name_in_two_schemas_have_their_own_caps(plain: Connection) -> None:
@@ -82,15 +81,15 @@ def test_tables_of_one_name_in_two_schemas_have_their_own_caps(plain: Connection
         debit(plain, ledger, "1")
 
 
-def test_an_open_entry_whose_release_exists_is_done(con: Connection) -> None:
+def test_an_open_entry_whose_release_exists_is_done(con: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     """The process may have died after storing and before writing so."""
+    monkeypatch.setattr(Ledger, "close", lambda *_: None)
     mwem_sql.release(con, "people", "workload", 1, rounds=1)
     mwem_sql.release(con, "people", "workload", 1, rounds=1, output="lost")
-    con.execute("UPDATE mwem.ledger SET status = 'open', finished = NULL")
     con.execute("DELETE FROM mwem.releases WHERE table_name = 'lost'")
-    assert con.execute("SELECT output, status FROM mwem_ledger()").fetchall() == [
-        ("memory.main.people_synthetic", "done"), ("memory.main.lost", "open"),
-    ]  # fmt: skip
+    listed = [("memory.main.people_synthetic", "open"), ("memory.main.lost", "open")]
+    assert con.execute("SELECT output, status FROM mwem.ledger").fetchall() == listed
+    assert con.execute("SELECT output, status FROM mwem_ledger()").fetchall() == [(listed[0][0], "done"), listed[1]]
 
 
 def test_where_the_ledger_is(connect: Open, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -117,7 +116,7 @@ def test_where_the_ledger_is(connect: Open, tmp_path_factory: pytest.TempPathFac
     # Its account is that of the file: under another alias, and with another default database, it is the same.
     con.execute(f"DETACH a; ATTACH '{path}' AS other (READ_ONLY)")
     again = ledger_of(con, describe(con, "other.t", here, "f"), here, "f")
-    assert (again.home, again.balance(con).spent) == ("b", 1)
+    assert (again.home, again.balance.spent) == ("b", 1)
 
 
 def test_a_table_that_an_open_transaction_replaces_is_not_charged(con: Connection) -> None:
@@ -131,3 +130,27 @@ def test_a_table_that_an_open_transaction_replaces_is_not_charged(con: Connectio
     assert list(entries(con.cursor())) == []
     con.execute("CALL mwem_release('people', workload, 1, rounds := 1)").fetchall()
     assert len(list(entries(con.cursor()))) == 1
+
+
+def test_failed_and_open_entries_count(plain: Connection, ledger: Ledger) -> None:
+    ledger.set_cap(plain.cursor(), cap("2"))
+    ledger.close(plain.cursor(), debit(plain, ledger, "1"), "failed")
+    debit(plain, ledger, "1")
+    with pytest.raises(BudgetError):
+        debit(plain, ledger, "1/100")
+
+
+def test_a_note_spends_nothing(plain: Connection, ledger: Ledger) -> None:
+    with ledger.noted(plain.cursor, "o", "mwem_compare"):
+        (row,) = entries(plain.cursor())
+        assert (row["status"], row["finished"]) == ("open", None)
+    assert ledger.set_cap(plain.cursor(), cap("1")).balance.spent == 0
+    (row,) = entries(plain.cursor())
+    assert (row["action"], row["epsilon"], row["private"], row["status"]) == ("mwem_compare", 0.0, False, "done")
+    assert row["finished"] >= row["started"]
+
+
+def test_a_note_of_what_failed_says_so(plain: Connection, ledger: Ledger) -> None:
+    with pytest.raises(ZeroDivisionError), ledger.noted(plain.cursor, "o", "mwem_compare"):
+        raise ZeroDivisionError
+    assert [row["status"] for row in entries(plain.cursor())] == ["failed"]

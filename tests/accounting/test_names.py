@@ -69,7 +69,7 @@ def test_a_mark_that_nobody_knows_is_refused(con: Connection) -> None:
     con.execute("COMMENT ON TABLE people IS 'our people'")
     con.execute("CALL mwem_release('people', workload, 1, rounds := 1)").fetchall()
     ((comment,),) = con.execute("SELECT comment FROM duckdb_tables() WHERE table_name = 'people'").fetchall()
-    ((account,),) = con.execute("SELECT DISTINCT account FROM mwem.names").fetchall()
+    ((account,),) = con.execute("SELECT DISTINCT account FROM mwem.journal WHERE event = 'key'").fetchall()
     assert comment == f"our people [mwem account {account}]"
     con.execute("DROP SCHEMA mwem CASCADE; DROP TABLE people_synthetic")
     with pytest.raises(

@@ -17,9 +17,8 @@ import pytest
 from servers import superuser
 
 import mwem_sql
-from mwem_sql.accounting.accounts import ledger_of
 from mwem_sql.accounting.caps import Cap, Charge, pure_rho
-from mwem_sql.accounting.ledger import Ledger
+from mwem_sql.accounting.ledger import Ledger, ledger_of
 from mwem_sql.boundary.relations import describe
 from mwem_sql.errors import MwemError
 from mwem_sql.kernel.budget import Budget
@@ -70,7 +69,7 @@ class Sequence:
     def ask(self) -> None:
         name, epsilon = self.chance.choice(self.names()), self.chance.choice(SHARES)
         try:
-            charge = Charge(Budget(epsilon), pure_rho(epsilon))
+            charge = Charge(budget=Budget(epsilon), rho=pure_rho(epsilon))
             self.ledger(name).debit(self.con.cursor(), charge, "o", action="mwem_release")
         except MwemError:
             self.met["refused"] += 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import duckdb
 import pyarrow as pa
 import pytest
 from chance import sampled
@@ -113,29 +112,6 @@ def test_a_confidence_is_between_0_and_1(passengers: Connection) -> None:
     for confidence in (0, 1, 1.5, -1, "x", True, float("nan"), [0.9]):
         with pytest.raises(OptionError, match=r"answer: confidence \(.*\) must be between 0 and 1"):
             release.answer(Workload(ASKED), confidence)
-
-
-def test_a_release_of_an_older_version_says_unknown_and_the_next_one_upgrades(passengers: Connection) -> None:
-    """As files were written before there were intervals."""
-    con = passengers
-    workload = Workload(ASKED)
-    mwem_sql.release(con, "passengers", workload, 1, seed=5)
-    for statement in (
-        "ALTER TABLE mwem.releases DROP COLUMN measured", "ALTER TABLE mwem.releases DROP COLUMN mean_error",
-        "DROP TABLE mwem.bounds", "DROP TABLE mwem.certificates",
-    ):  # fmt: skip
-        con.execute(statement)
-    old = mwem_sql.release(con, "passengers", workload, 1, seed=5)
-    assert (old.reused, old.measured, old.mean_error) == (True, None, None)
-    assert {(row["low"], row["high"], row["measured"]) for row in answers(old, *ASKED, AVERAGE)} == {
-        (None, None, "unknown")
-    }
-    with pytest.raises(duckdb.Error, match=r"mwem_quality: output .* was released by an older version"):
-        con.execute("FROM mwem_quality('passengers_synthetic')")
-    new = mwem_sql.release(con, "passengers", workload, 1, seed=5, output="again")
-    assert new.measured == 4
-    assert {row["measured"] for row in answers(new, *ASKED)} == {"directly"}
-    assert {row["measured"] for row in answers(old, *ASKED)} == {"unknown"}
 
 
 def test_nothing_private_is_read(passengers: Connection) -> None:

@@ -113,7 +113,7 @@ def test_a_release_as_it_is_has_no_difference(tmp_path: Path) -> None:
 def _everything_is_looked_at(seen: Seen) -> None:
     assert {what for what, _ in seen.visible} == {"news", "log", "debit", "release", "ledger", "stored", "printed", "warnings"}  # fmt: skip
     stored = dict(seen.visible)["stored"]
-    assert all(f"'{name}'" in stored for name in ("asked_synthetic", "releases", "measurements", "factors", "bounds", "certificates", "workloads", "ledger", "journal", "names"))  # fmt: skip
+    assert all(f"'{name}'" in stored for name in ("asked_synthetic", "releases", "measurements", "factors", "bounds", "certificates", "workloads", "journal", "journal_head"))  # fmt: skip
     assert "Synthetic rows by mwem_release" in stored  # comments
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
 import pytest
-from conftest import SCHEMA
+from conftest import PEOPLE, SCHEMA, Open
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mwem_sql.accounting import journal
 from mwem_sql.boundary.relations import describe
+from mwem_sql.platform import catalog
 from mwem_sql.platform.catalog import Name, Place, find, split_name
 
 HERE = Place("memory", "main")
@@ -106,3 +110,38 @@ def test_names_quote_themselves() -> None:
     name = Name("my db", 'a"b', "select")
     assert name.quoted() == '"my db"."a""b"."select"'
     assert str(name.beside("x.y")) == 'my db.a"b.x.y'
+
+
+# The catalog is read once for each purpose, and not once for each question.
+
+CATALOG = Counter(
+    {
+        "duckdb_tables": 16,  # what is in our schema 6, names of relations 5, how tables were made and what is noted on them 5
+        "duckdb_databases": 7,
+        "duckdb_columns": 2,
+        "duckdb_constraints": 2,
+    }
+)
+"""How often a release reads each list, from a table that has been released before."""
+
+
+def catalog_statements(con: duckdb.DuckDBPyConnection, version: str) -> Counter[str]:
+    con.execute("CALL enable_logging('QueryLog'); CALL truncate_duckdb_logs()")
+    con.execute(f"CALL mwem_release('people', workload, 1, rounds := 1, rows := 5, version := '{version}')").fetchall()
+    con.execute("CALL disable_logging()")
+    logged = con.execute("SELECT message FROM duckdb_logs WHERE type = 'QueryLog'").fetchall()
+    lists = [re.search(r"FROM (duckdb_\w+)\(\)", text) for (text,) in logged]
+    return Counter(match[1] for match in lists if match)
+
+
+def test_a_release_reads_the_catalog_once_for_each_purpose(connect: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    con = connect()
+    con.execute(PEOPLE)
+    con.execute("CALL mwem_release('people', workload, 1, rounds := 1, rows := 5)").fetchall()
+    functions, listed = catalog._functions, list[object]()
+    monkeypatch.setattr(catalog, "_functions", lambda con: listed.append(con) or functions(con))
+    assert catalog_statements(con, "2") == CATALOG
+    assert len(listed) == 2  # before the debit, and in the snapshot that is scanned
+    read = journal.read_all
+    monkeypatch.setattr(journal, "read_all", lambda con: read(con) and read(con))
+    assert catalog_statements(con, "3") == CATALOG + Counter(duckdb_tables=3)

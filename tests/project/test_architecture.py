@@ -22,7 +22,7 @@ SOURCES = {
 MAKERS = {"mwem_sql/scan/engine.py", "mwem_sql/kernel/kernel.py"}
 HOLDERS = {"mwem_sql/releases/run.py", "mwem_sql/explain/compare.py"}
 TESTED_ELSEWHERE = {
-    "mwem_sql/accounting/policy.py": "sql/policy.test", "mwem_sql/boundary/sources.py": "engines/test_postgresql.py",
+    "mwem_sql/boundary/sources.py": "engines/test_postgresql.py",
     "mwem_sql/scan/dialects/dialect.py": "scan/test_dialects.py",
     "mwem_sql/scan/dialects/known.py": "scan/test_dialects.py", "mwem_sql/scan/dialects/native.py": "scan/test_codes.py",
     "mwem_sql/scan/dialects/portable.py": "scan/test_dialects.py", "mwem_sql/scan/dialects/postgresql.py": "scan/test_dialects.py",

@@ -27,8 +27,8 @@ from mwem_sql.workload import Workload
 
 STORED = [
     (spec.RELEASE, "metadata.sql", "releases", {"seconds", "reused", "protects", "warning", "quality"}),
-    (spec.LEDGER, "ledger.sql", "ledger", {"epsilon_spent", "epsilon_left", "intact"}),
-    (spec.BUDGET, "ledger.sql", "budgets", {"epsilon_spent", "delta_spent", "epsilon_left", "seeded", "also_charged_as"}),
+    (spec.LEDGER, "ledger.sql", "journal", {"started", "finished", "epsilon_spent", "epsilon_left", "intact"}),
+    (spec.BUDGET, "ledger.sql", "journal", {"epsilon_spent", "delta_spent", "epsilon_left", "seeded", "also_charged_as"}),
 ]  # fmt: skip
 """Functions that show a stored table, and the columns that they compute."""
 
@@ -54,9 +54,9 @@ def test_python_types_of_the_summary_are_those_of_its_columns() -> None:
         assert kind in {_PYTHON[spelled(SUMMARY[name])], _PYTHON[spelled(SUMMARY[name])] | None}, name
 
 
-def test_every_type_that_is_stored_can_be_checked() -> None:
-    for script, table in (("metadata.sql", "releases"), ("ledger.sql", "ledger")):
-        assert {column.type for column in declared(script, table).values()} <= _PYTHON.keys()
+@pytest.mark.parametrize(("script", "table"), [("metadata.sql", "releases"), ("ledger.sql", "journal")])
+def test_every_type_that_is_stored_can_be_checked(script: str, table: str) -> None:
+    assert {column.type for column in declared(script, table).values()} <= _PYTHON.keys()
 
 
 def test_what_builds_workloads_gives_the_columns_of_one() -> None:

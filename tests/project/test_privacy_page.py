@@ -31,10 +31,10 @@ MODULES: dict[str, ModuleType] = {
     for found in pkgutil.walk_packages(mwem_sql.__path__, "mwem_sql.")
     if found.name not in WITHOUT
 }
-TABLES = {
+TABLES = {"mwem.schema_version"} | {
     f"mwem.{table}"
     for script in ("ledger.sql", "metadata.sql")
-    for table in re.findall(r"CREATE TABLE IF NOT EXISTS (\w+)", read_sql(script))
+    for table in re.findall(r"CREATE (?:TABLE|VIEW) IF NOT EXISTS (\w+)", read_sql(script))
 }
 FUNCTIONS = set(spec.FUNCTIONS)
 OPTIONS = {option.name for option in fields(Request)}

@@ -168,13 +168,3 @@ def test_a_large_set_takes_no_more_room_than_its_model(connect: Open, tmp_path: 
     made = mwem_sql.release(con, "t", "w", 1, seed=1, rows=10)
     described = [sum(len(block["begins"]) for block in row["blocks"]) for row in made.measurements.to_pylist()]
     assert 1000 < max(described) <= sum(np.prod(row["shape"]) for row in made.factors.to_pylist())
-
-
-def test_an_older_file_has_measurements_that_say_nothing(trips: Connection) -> None:
-    trips.execute(
-        'CREATE SCHEMA mwem; CREATE TABLE mwem.measurements (release INTEGER, step INTEGER, purpose VARCHAR, query INTEGER, name VARCHAR, noise VARCHAR, scale DOUBLE, "values" BIGINT[])'
-    )
-    trips.execute("INSERT INTO mwem.measurements VALUES (0, 1, 'total', NULL, 'total', 'laplace', 1, [7])")
-    mwem_sql.release(trips, "trips", "ranges", 1)
-    found = trips.execute("SELECT release, blocks IS NULL FROM mwem.measurements GROUP BY ALL ORDER BY ALL").fetchall()
-    assert found == [(0, True), (1, False)]

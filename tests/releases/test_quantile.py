@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import comb
 
-import duckdb
 import numpy as np
 import pytest
 from conftest import Connection
@@ -177,16 +176,3 @@ def test_real_numbers_end_at_round_ones_and_one_stretch_says_nothing() -> None:
         assert (row["low"], row["high"]) == (62.5, 64.75)
         (row,) = mwem_sql.quantile(con, "t_synthetic", "y", 0.5).to_pylist()
         assert (row["low"], row["high"]) == (0.0, 1.0)
-
-
-def test_a_release_of_an_older_version_has_no_intervals() -> None:
-    with mwem_sql.connect() as con:
-        con.execute(
-            "CREATE TABLE t (x INTEGER NOT NULL CHECK (x BETWEEN 0 AND 9)); INSERT INTO t SELECT 3 FROM range(50)"
-        )
-        mwem_sql.release(con, "t", Workload((Query(group_by=("x",)),)), 100)
-        con.execute("UPDATE mwem.releases SET measured = NULL")
-        (row,) = mwem_sql.quantile(con, "t_synthetic", "x", 0.5).to_pylist()
-        assert row == {"share": 0.5, "answer": 3, "low": 0, "high": 9, "measured": "unknown"}
-        with pytest.raises(duckdb.Error, match="attribute"):
-            con.execute("FROM mwem_quantile('t_synthetic', 'y', 0.5)")

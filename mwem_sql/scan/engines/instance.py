@@ -17,7 +17,7 @@ from mwem_sql.boundary.sources import Facts
 from mwem_sql.errors import BudgetError, TableError, refuse
 from mwem_sql.platform import calls
 from mwem_sql.platform.catalog import Place
-from mwem_sql.platform.metadata import read_rows
+from mwem_sql.platform.metadata import holders
 from mwem_sql.scan.engines.protocol import Engine
 
 # A private file is opened with nothing but itself: no other file, no extension, and no setting that a view could lean on.
@@ -121,7 +121,7 @@ class DuckDBFile:
         """
         text = ".".join('"' + part.replace('"', '""') + '"' for part in parts)
         relation = relations.describe(con, text, Place.of(con), function)
-        if read_rows(con, relation.charged.database, "journal"):
+        if relation.charged.database in holders(con, "journal"):
             raise refuse(
                 BudgetError,
                 function,
