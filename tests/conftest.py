@@ -135,6 +135,14 @@ def con(connect: Open) -> Connection:
     return con
 
 
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Connection]:
+    """The database of `con`, once for all tests of a module that change nothing of what the others read."""
+    with mwem_sql.connect() as con:
+        con.execute(PEOPLE)
+        yield con
+
+
 @pytest.fixture
 def entries() -> Callable[[Connection], int]:
     """How many entries the ledger has: 0 where there is none."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,21 @@ from command import call
 import mwem_sql
 
 
-@pytest.fixture
-def census(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    with mwem_sql.connect("census.duckdb") as con:
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database with a release."""
+    path = tmp_path_factory.mktemp("database") / "census.duckdb"
+    with mwem_sql.connect(path) as con:
         con.execute("CREATE TABLE t (a BOOLEAN NOT NULL); INSERT INTO t SELECT i % 2 = 0 FROM range(50) t(i)")
         mwem_sql.release(con, "t", mwem_sql.Workload.from_predicates(["a"]), 1.0)
+    return path
+
+
+@pytest.fixture
+def census(database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with a copy of it."""
+    shutil.copy(database, tmp_path)
+    monkeypatch.chdir(tmp_path)
     return tmp_path
 
 

@@ -47,8 +47,8 @@ def test_a_list_in_a_column_of_text(con: Connection) -> None:
         ("age, sex", "group_by ('age, sex') is not valid SQL"),
     ],
 )  # fmt: skip
-def test_neither_name_nor_expression(con: Connection, item: str, message: str) -> None:
-    con.execute("CREATE TABLE w AS SELECT [?] AS group_by", [item])
+def test_neither_name_nor_expression(shared: Connection, item: str, message: str) -> None:
+    shared.execute("CREATE OR REPLACE TABLE w AS SELECT [?] AS group_by", [item])
     with pytest.raises(duckdb.Error) as caught:
-        con.execute("FROM mwem_plan('people', w, 1)").fetchall()
+        shared.execute("FROM mwem_plan('people', w, 1)").fetchall()
     assert message in str(caught.value)

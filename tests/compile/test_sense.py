@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import duckdb
 import pytest
 from chance import sampled
-from conftest import Connection, Open
+from conftest import Connection
+
+import mwem_sql
 
 TABLE = """
     CREATE TABLE t (age INTEGER NOT NULL CHECK (age BETWEEN 0 AND 99), x DOUBLE, d DATE, city VARCHAR NOT NULL CHECK (city IN ('Bern', 'Zürich', 'Genf')), o VARCHAR);
@@ -15,11 +19,11 @@ TABLE = """
     CREATE TABLE w (predicate VARCHAR, group_by VARCHAR, measure VARCHAR)"""
 
 
-@pytest.fixture
-def con(connect: Open) -> Connection:
-    con = connect()
-    con.execute(TABLE)
-    return con
+@pytest.fixture(scope="module")
+def con() -> Iterator[Connection]:
+    with mwem_sql.connect() as con:
+        con.execute(TABLE)
+        yield con
 
 
 def planned(con: Connection, *row: str | None) -> dict[str, str]:

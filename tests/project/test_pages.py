@@ -16,7 +16,7 @@ BLOCKS = {
     path.name if path.parent == ROOT else f"docs/{path.name}": blocks(path.read_text(encoding="utf-8"))
     for path in PAGES
 }
-FIRST = {"README.md", "docs/quickstart.md", "docs/reading.md"}
+FIRST = {"README.md", "docs/quickstart.md"}
 """What is read first is run in every run; the other pages with `-m thorough`."""
 APART = {"docs/engines.md": "its SQL needs servers: pytest -m engines"}
 NOT_RUN = {

@@ -46,7 +46,7 @@ def distance(con: Connection, condition: str, rows: str) -> float:
 
 
 @pytest.mark.parametrize("cells", [sample.MAX_CELLS, 0], ids=["restricted", "rejected"])
-@pytest.mark.parametrize("condition", sampled(CONDITIONS, 3))
+@pytest.mark.parametrize("condition", sampled(CONDITIONS, 2))
 def test_rows_of_one_kind_are_as_the_model_says(
     released: Connection, monkeypatch: pytest.MonkeyPatch, condition: str, cells: int
 ) -> None:

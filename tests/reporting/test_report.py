@@ -11,10 +11,10 @@ import mwem_sql
 from mwem_sql.errors import OptionError, OutputError
 
 
-@pytest.fixture
-def made(con: Connection) -> Connection:
-    con.execute("CALL mwem_release('people', workload, 1, rounds := 2, rows := 30)")
-    return con
+@pytest.fixture(scope="module")
+def made(shared: Connection) -> Connection:
+    shared.execute("CALL mwem_release('people', workload, 1, rounds := 2, rows := 30)")
+    return shared
 
 
 def test_a_page_is_written_and_written_again(made: Connection, tmp_path: Path) -> None:

@@ -45,9 +45,9 @@ def test_a_relation_of_duckdb_is_a_workload(con: Connection) -> None:
 
 
 @pytest.mark.parametrize("workload", [3, None, ["age > 40"], [{"predicate": "age > 40"}]])
-def test_no_workload(con: Connection, workload: object) -> None:
+def test_no_workload(shared: Connection, workload: object) -> None:
     with pytest.raises(OptionError, match=r"must be a table name, a Workload or a frame"):
-        mwem_sql.release(con, "people", workload, 1)
+        mwem_sql.release(shared, "people", workload, 1)
 
 
 def test_an_index_without_a_name_is_left_out(con: Connection) -> None:
@@ -95,9 +95,9 @@ def test_categories_are_no_domain(con: Connection) -> None:
 
 
 @pytest.mark.parametrize("frame", ["people.csv", None, [1], object()])
-def test_load_takes_frames_only(con: Connection, frame: object) -> None:
+def test_load_takes_frames_only(shared: Connection, frame: object) -> None:
     with pytest.raises(OptionError, match=r"^load: frame \(\w+\) must be a frame of pandas, Polars or Arrow"):
-        mwem_sql.load(con, frame, "t")
+        mwem_sql.load(shared, frame, "t")
 
 
 def test_nothing_is_left_behind(con: Connection) -> None:

@@ -15,10 +15,10 @@ BAD = (
 OUTER = ("FROM {}", "SELECT count(*) FROM {}", "SELECT 1 FROM {}", "SELECT * FROM {} ORDER BY ALL LIMIT 1")
 
 
-@pytest.fixture
-def released(con: Connection) -> Connection:
-    con.execute("CALL mwem_release('people', workload, 1, rounds := 2)").fetchall()
-    return con
+@pytest.fixture(scope="module")
+def released(shared: Connection) -> Connection:
+    shared.execute("CALL mwem_release('people', workload, 1, rounds := 2)").fetchall()
+    return shared
 
 
 def test_a_refusal_is_raised_whatever_the_outer_query_takes(released: Connection) -> None:

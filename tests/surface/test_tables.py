@@ -15,10 +15,10 @@ from mwem_sql.errors import BudgetError, OptionError, OutputError, TableError
 ASKED = Workload.from_predicates(["age > 40", "member"])
 
 
-@pytest.fixture
-def released(con: Connection) -> Connection:
-    con.execute("CALL mwem_release('people', workload, 1, rounds := 2)").fetchall()
-    return con
+@pytest.fixture(scope="module")
+def released(shared: Connection) -> Connection:
+    shared.execute("CALL mwem_release('people', workload, 1, rounds := 2)").fetchall()
+    return shared
 
 
 def in_sql(con: Connection, call: str) -> pa.Table:
@@ -31,10 +31,10 @@ def same(found: pa.Table, expected: pa.Table) -> None:
     assert found.schema.types == expected.schema.types
 
 
-def test_plan(con: Connection) -> None:
+def test_plan(shared: Connection) -> None:
     same(
-        mwem_sql.plan(con, "people", "workload", 1, rounds=2),
-        in_sql(con, "mwem_plan('people', workload, 1, rounds := 2)"),
+        mwem_sql.plan(shared, "people", "workload", 1, rounds=2),
+        in_sql(shared, "mwem_plan('people', workload, 1, rounds := 2)"),
     )
 
 
@@ -81,7 +81,7 @@ def test_answer_count_weights(released: Connection) -> None:
     assert mwem_sql.count(released, "people_synthetic", "age > 40") == expected
 
 
-def test_average_quantile_sample_withdraw(released: Connection) -> None:
+def test_average_quantile_sample(released: Connection) -> None:
     given = "sex = 'F' AND age > 20"
     quoted = given.replace("'", "''")
     assert (
@@ -102,10 +102,14 @@ def test_average_quantile_sample_withdraw(released: Connection) -> None:
         mwem_sql.sample(released, "people_synthetic", rows=20, given=given, seed=3),
         in_sql(released, f"mwem_sample('people_synthetic', rows := 20, given := '{quoted}', seed := 3)"),
     )
-    found = mwem_sql.withdraw(released, "people_synthetic", "a test")
-    assert found.schema.names == in_sql_names(released, "mwem_withdraw('people_synthetic', 'again')")
-    with pytest.raises(OutputError, match=r"^mwem_sample: output \(memory\.main\.people_synthetic\) was withdrawn"):
-        mwem_sql.sample(released, "people_synthetic")
+
+
+def test_withdraw(shared: Connection) -> None:
+    shared.execute("CALL mwem_release('people', workload, 1, rounds := 1, output := 'gone')").fetchall()
+    found = mwem_sql.withdraw(shared, "gone", "a test")
+    assert found.schema.names == in_sql_names(shared, "mwem_withdraw('gone', 'again')")
+    with pytest.raises(OutputError, match=r"^mwem_sample: output \(memory\.main\.gone\) was withdrawn"):
+        mwem_sql.sample(shared, "gone")
 
 
 def in_sql_names(con: Connection, call: str) -> list[str]:
@@ -137,22 +141,22 @@ def test_they_need_no_registration(connect: Open) -> None:
     assert mwem_sql.domain(con, "t").column("attribute").to_pylist() == ["x"]
 
 
-def test_sentences_are_those_of_sql(con: Connection) -> None:
+def test_sentences_are_those_of_sql(shared: Connection) -> None:
     with pytest.raises(OptionError, match=r"^mwem_marginals: order \(9\) must be from 1 to 4"):
-        mwem_sql.marginals(con, "people", 9)
+        mwem_sql.marginals(shared, "people", 9)
     with pytest.raises(TableError, match=r"^mwem_plan: workload \('nothing'\) does not exist"):
-        mwem_sql.plan(con, "people", "nothing", 1)
+        mwem_sql.plan(shared, "people", "nothing", 1)
     with pytest.raises(OptionError, match="option round is unknown"):
-        mwem_sql.plan(con, "people", ASKED, 1, round=3)
+        mwem_sql.plan(shared, "people", ASKED, 1, round=3)
 
 
-def test_a_frame_in_the_place_of_a_table_is_not_shown(con: Connection) -> None:
+def test_a_frame_in_the_place_of_a_table_is_not_shown(shared: Connection) -> None:
     secret = pa.table({"name": ["Smith"]})
     for call in (
-        lambda: mwem_sql.release(con, secret, ASKED, 1),
-        lambda: mwem_sql.plan(con, secret, ASKED, 1),
-        lambda: mwem_sql.compare(con, secret, "people_synthetic", ASKED),
-        lambda: mwem_sql.domain(con, secret),
+        lambda: mwem_sql.release(shared, secret, ASKED, 1),
+        lambda: mwem_sql.plan(shared, secret, ASKED, 1),
+        lambda: mwem_sql.compare(shared, secret, "people_synthetic", ASKED),
+        lambda: mwem_sql.domain(shared, secret),
     ):
         with pytest.raises(
             OptionError, match=r"table \(Table\) must be .* mwem_sql\.load\(con, frame, 'name'\)"
