@@ -6,20 +6,21 @@
 -- or limits comes after that. The context is in every body: after USE of another database, a macro is still found by
 -- its full name, but not one that it calls.
 
-CREATE OR REPLACE MACRO mwem_release(private_table, workload, epsilon, delta := 0.0, rounds := NULL, output :=
-        NULL, rows := NULL, total := NULL, domain := NULL, unit := NULL, rows_per_unit := NULL, start :=
-        'uniform', average := false, fit := 'mirror', max_cells := NULL, certify := NULL, version := NULL, seed
-        := NULL) AS TABLE
+CREATE OR REPLACE MACRO mwem_release(private_table, workload, epsilon, delta := 0.0, rounds := NULL,
+        output := NULL, rows := NULL, total := NULL, domain := NULL, unit := NULL, rows_per_unit := NULL,
+        start := 'uniform', average := false, fit := 'mirror', max_cells := NULL, certify := NULL,
+        version := NULL, seed := NULL) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_release(
-        to_json({"private_table": "private_table"::VARCHAR, "epsilon": "epsilon"::VARCHAR, "options": {"delta":
-        "delta"::VARCHAR, "rounds": "rounds", "output": "output", "rows": "rows", "total": "total", "domain":
-        "domain", "unit": "unit", "rows_per_unit": "rows_per_unit", "start": "start", "average": "average",
-        "fit": "fit", "max_cells": "max_cells", "certify": "certify", "version": "version"::VARCHAR, "seed":
-        "seed"}, context: {database: current_database(), schema: current_schema(), settings: {TimeZone:
-        current_setting('TimeZone'), default_collation: current_setting('default_collation'), integer_division:
-        current_setting('integer_division'), ieee_floating_point_ops:
-        current_setting('ieee_floating_point_ops')}}})::VARCHAR, queries),
+        to_json({"private_table": "private_table"::VARCHAR, "epsilon": "epsilon"::VARCHAR,
+        "options": {"delta": "delta"::VARCHAR, "rounds": "rounds", "output": "output", "rows": "rows",
+        "total": "total", "domain": "domain", "unit": "unit", "rows_per_unit": "rows_per_unit",
+        "start": "start", "average": "average", "fit": "fit", "max_cells": "max_cells", "certify": "certify",
+        "version": "version"::VARCHAR, "seed": "seed"}, context: {database: current_database(),
+        schema: current_schema(), settings: {TimeZone: current_setting('TimeZone'),
+        default_collation: current_setting('default_collation'),
+        integer_division: current_setting('integer_division'),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, queries),
             lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r
         FROM (SELECT list({n: n, j: j} ORDER BY n) AS queries
               FROM (SELECT row_number() OVER () AS n, to_json(__mwem_row)::VARCHAR AS j
@@ -68,20 +69,21 @@ seed := NULL  Repeatable noise, for experiments. The release is marked private =
 -> mean_error_within DOUBLE  How far off `mean_error` itself may be: 95 times in 100 it is within this of the truth. Larger than `mean_error`: that is not known better than both together. NULL without a certificate.
 -> quality VARCHAR  How good the release is for its workload, in one word. good: at most 5% of the rows in wrong cells, and at least 50% of the questions were measured; fair: at most 20%; poor: more, or not known.';
 
-CREATE OR REPLACE MACRO mwem_plan(private_table, workload, epsilon, delta := 0.0, rounds := NULL, output :=
-        NULL, rows := NULL, total := NULL, domain := NULL, unit := NULL, rows_per_unit := NULL, start :=
-        'uniform', average := false, fit := 'mirror', max_cells := NULL, certify := NULL, version := NULL, seed
-        := NULL) AS TABLE
+CREATE OR REPLACE MACRO mwem_plan(private_table, workload, epsilon, delta := 0.0, rounds := NULL,
+        output := NULL, rows := NULL, total := NULL, domain := NULL, unit := NULL, rows_per_unit := NULL,
+        start := 'uniform', average := false, fit := 'mirror', max_cells := NULL, certify := NULL,
+        version := NULL, seed := NULL) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_plan(
-        to_json({"private_table": "private_table"::VARCHAR, "epsilon": "epsilon"::VARCHAR, "options": {"delta":
-        "delta"::VARCHAR, "rounds": "rounds", "output": "output", "rows": "rows", "total": "total", "domain":
-        "domain", "unit": "unit", "rows_per_unit": "rows_per_unit", "start": "start", "average": "average",
-        "fit": "fit", "max_cells": "max_cells", "certify": "certify", "version": "version"::VARCHAR, "seed":
-        "seed"}, context: {database: current_database(), schema: current_schema(), settings: {TimeZone:
-        current_setting('TimeZone'), default_collation: current_setting('default_collation'), integer_division:
-        current_setting('integer_division'), ieee_floating_point_ops:
-        current_setting('ieee_floating_point_ops')}}})::VARCHAR, queries),
+        to_json({"private_table": "private_table"::VARCHAR, "epsilon": "epsilon"::VARCHAR,
+        "options": {"delta": "delta"::VARCHAR, "rounds": "rounds", "output": "output", "rows": "rows",
+        "total": "total", "domain": "domain", "unit": "unit", "rows_per_unit": "rows_per_unit",
+        "start": "start", "average": "average", "fit": "fit", "max_cells": "max_cells", "certify": "certify",
+        "version": "version"::VARCHAR, "seed": "seed"}, context: {database: current_database(),
+        schema: current_schema(), settings: {TimeZone: current_setting('TimeZone'),
+        default_collation: current_setting('default_collation'),
+        integer_division: current_setting('integer_division'),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, queries),
             lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r
         FROM (SELECT list({n: n, j: j} ORDER BY n) AS queries
               FROM (SELECT row_number() OVER () AS n, to_json(__mwem_row)::VARCHAR AS j
@@ -118,8 +120,9 @@ CREATE OR REPLACE MACRO mwem_domain(private_table, domain := NULL) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_domain(
         to_json({"private_table": "private_table"::VARCHAR, "domain": "domain", context: {database: current_database(),
-        schema: current_schema(), settings: {TimeZone: current_setting('TimeZone'), default_collation:
-        current_setting('default_collation'), integer_division: current_setting('integer_division'),
+        schema: current_schema(), settings: {TimeZone: current_setting('TimeZone'),
+        default_collation: current_setting('default_collation'),
+        integer_division: current_setting('integer_division'),
         ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
             lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
@@ -148,9 +151,10 @@ domain := NULL  The name of a domain table. NULL: <table>_domain, if there is on
 CREATE OR REPLACE MACRO mwem_suggest_domain(private_table) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_suggest_domain(
-        to_json({"private_table": "private_table"::VARCHAR, context: {database: current_database(), schema:
-        current_schema(), settings: {TimeZone: current_setting('TimeZone'), default_collation:
-        current_setting('default_collation'), integer_division: current_setting('integer_division'),
+        to_json({"private_table": "private_table"::VARCHAR, context: {database: current_database(),
+        schema: current_schema(), settings: {TimeZone: current_setting('TimeZone'),
+        default_collation: current_setting('default_collation'),
+        integer_division: current_setting('integer_division'),
         ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
             lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
@@ -180,11 +184,12 @@ private_table  The private table by its name, as text: ''adult'' or ''census.mai
 CREATE OR REPLACE MACRO mwem_marginals(private_table, k, domain := NULL) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_marginals(
-        to_json({"private_table": "private_table"::VARCHAR, "k": "k", "domain": "domain", context: {database:
-        current_database(), schema: current_schema(), settings: {TimeZone: current_setting('TimeZone'),
-        default_collation: current_setting('default_collation'), integer_division:
-        current_setting('integer_division'), ieee_floating_point_ops:
-        current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
+        to_json({"private_table": "private_table"::VARCHAR, "k": "k", "domain": "domain",
+        context: {database: current_database(), schema: current_schema(),
+        settings: {TimeZone: current_setting('TimeZone'),
+        default_collation: current_setting('default_collation'),
+        integer_division: current_setting('integer_division'),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
             lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
 COMMENT ON MACRO TABLE mwem_marginals IS 'Workload rows: all k-way marginals of the columns that can be grouped by; a warning in the log names the others. Reads no private row.
@@ -205,11 +210,12 @@ domain := NULL  The name of a domain table. NULL: <table>_domain, if there is on
 CREATE OR REPLACE MACRO mwem_ranges(private_table, columns, count, seed := NULL, domain := NULL) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_ranges(
-        to_json({"private_table": "private_table"::VARCHAR, "columns": to_json("columns"), "count": "count", "seed":
-        "seed", "domain": "domain", context: {database: current_database(), schema: current_schema(), settings:
-        {TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
-        integer_division: current_setting('integer_division'), ieee_floating_point_ops:
-        current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
+        to_json({"private_table": "private_table"::VARCHAR, "columns": to_json("columns"), "count": "count",
+        "seed": "seed", "domain": "domain", context: {database: current_database(), schema: current_schema(),
+        settings: {TimeZone: current_setting('TimeZone'),
+        default_collation: current_setting('default_collation'),
+        integer_division: current_setting('integer_division'),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
             lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
 COMMENT ON MACRO TABLE mwem_ranges IS 'Workload rows: random ranges over a column, or over several (''age, hours'' or [''age'', ''hours'']).
@@ -233,10 +239,11 @@ CREATE OR REPLACE MACRO mwem_parities(private_table, k, columns := NULL, domain 
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_parities(
         to_json({"private_table": "private_table"::VARCHAR, "k": "k", "columns": to_json("columns"), "domain": "domain",
-        context: {database: current_database(), schema: current_schema(), settings: {TimeZone:
-        current_setting('TimeZone'), default_collation: current_setting('default_collation'), integer_division:
-        current_setting('integer_division'), ieee_floating_point_ops:
-        current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
+        context: {database: current_database(), schema: current_schema(),
+        settings: {TimeZone: current_setting('TimeZone'),
+        default_collation: current_setting('default_collation'),
+        integer_division: current_setting('integer_division'),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
             lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
 COMMENT ON MACRO TABLE mwem_parities IS 'Workload rows: parities of one to k attributes that have two values each.
@@ -258,11 +265,12 @@ domain := NULL  The name of a domain table. NULL: <table>_domain, if there is on
 CREATE OR REPLACE MACRO mwem_answer(output, workload, confidence := 0.95) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_answer(
-        to_json({"output": "output"::VARCHAR, "confidence": "confidence"::VARCHAR, context: {database:
-        current_database(), schema: current_schema(), settings: {TimeZone: current_setting('TimeZone'),
-        default_collation: current_setting('default_collation'), integer_division:
-        current_setting('integer_division'), ieee_floating_point_ops:
-        current_setting('ieee_floating_point_ops')}}})::VARCHAR, queries),
+        to_json({"output": "output"::VARCHAR, "confidence": "confidence"::VARCHAR,
+        context: {database: current_database(), schema: current_schema(),
+        settings: {TimeZone: current_setting('TimeZone'),
+        default_collation: current_setting('default_collation'),
+        integer_division: current_setting('integer_division'),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, queries),
             lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r
         FROM (SELECT list({n: n, j: j} ORDER BY n) AS queries
               FROM (SELECT row_number() OVER () AS n, to_json(__mwem_row)::VARCHAR AS j
@@ -289,8 +297,9 @@ confidence := 0.95  How often the true answer is to be between low and high: abo
 CREATE OR REPLACE MACRO mwem_count(output, predicate) AS
     list_transform([_mwem_count(
         to_json({"output": "output"::VARCHAR, "predicate": "predicate"::VARCHAR, context: {database: current_database(),
-        schema: current_schema(), settings: {TimeZone: current_setting('TimeZone'), default_collation:
-        current_setting('default_collation'), integer_division: current_setting('integer_division'),
+        schema: current_schema(), settings: {TimeZone: current_setting('TimeZone'),
+        default_collation: current_setting('default_collation'),
+        integer_division: current_setting('integer_division'),
         ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR)],
         lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r.answer END)[1];
 
@@ -307,10 +316,11 @@ predicate  A condition in SQL, as text: ''age > 40''.
 CREATE OR REPLACE MACRO mwem_count_interval(output, predicate, confidence := 0.95) AS
     list_transform([_mwem_count_interval(
         to_json({"output": "output"::VARCHAR, "predicate": "predicate"::VARCHAR, "confidence": "confidence"::VARCHAR,
-        context: {database: current_database(), schema: current_schema(), settings: {TimeZone:
-        current_setting('TimeZone'), default_collation: current_setting('default_collation'), integer_division:
-        current_setting('integer_division'), ieee_floating_point_ops:
-        current_setting('ieee_floating_point_ops')}}})::VARCHAR)],
+        context: {database: current_database(), schema: current_schema(),
+        settings: {TimeZone: current_setting('TimeZone'),
+        default_collation: current_setting('default_collation'),
+        integer_division: current_setting('integer_division'),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR)],
         lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE {answer: r.answer, low: r.low, high: r.high, measured: r.measured} END)[1];
 
 COMMENT ON MACRO mwem_count_interval IS 'The same with its interval, as a struct: answer, low, high, measured.
@@ -330,11 +340,12 @@ confidence := 0.95  How often the true answer is to be between low and high: abo
 CREATE OR REPLACE MACRO mwem_average(output, measure, given := NULL, confidence := 0.95) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_average(
-        to_json({"output": "output"::VARCHAR, "measure": "measure"::VARCHAR, "given": "given"::VARCHAR, "confidence":
-        "confidence"::VARCHAR, context: {database: current_database(), schema: current_schema(), settings:
-        {TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
-        integer_division: current_setting('integer_division'), ieee_floating_point_ops:
-        current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
+        to_json({"output": "output"::VARCHAR, "measure": "measure"::VARCHAR, "given": "given"::VARCHAR,
+        "confidence": "confidence"::VARCHAR, context: {database: current_database(), schema: current_schema(),
+        settings: {TimeZone: current_setting('TimeZone'),
+        default_collation: current_setting('default_collation'),
+        integer_division: current_setting('integer_division'),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
             lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
 COMMENT ON MACRO TABLE mwem_average IS 'The average of a column, or of an expression, with its interval; of all rows, or of those for which a condition is true.
@@ -354,10 +365,11 @@ confidence := 0.95  How often the true answer is to be between low and high: abo
 
 CREATE OR REPLACE MACRO mwem_quantile(output, attribute, share, given := NULL, confidence := 0.95) AS TABLE
     FROM query(_mwem_quantile_sql(
-        to_json({"output": "output"::VARCHAR, "attribute": "attribute"::VARCHAR, "share": to_json("share"), "given":
-        "given"::VARCHAR, "confidence": "confidence"::VARCHAR, context: {database: current_database(), schema:
-        current_schema(), settings: {TimeZone: current_setting('TimeZone'), default_collation:
-        current_setting('default_collation'), integer_division: current_setting('integer_division'),
+        to_json({"output": "output"::VARCHAR, "attribute": "attribute"::VARCHAR, "share": to_json("share"),
+        "given": "given"::VARCHAR, "confidence": "confidence"::VARCHAR, context: {database: current_database(),
+        schema: current_schema(), settings: {TimeZone: current_setting('TimeZone'),
+        default_collation: current_setting('default_collation'),
+        integer_division: current_setting('integer_division'),
         ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR));
 
 COMMENT ON MACRO TABLE mwem_quantile IS 'The median, or other quantiles, of a column with their intervals: the least value that so much of the rows lies at most at. Values have the column''s own type; rows without one do not count.
@@ -377,14 +389,15 @@ confidence := 0.95  How often the true answer is to be between low and high: abo
 -> high the column''s type  See low. NULL: it may be above all values of the domain.
 -> measured VARCHAR  directly: it was measured, and only noise is in the way. in part: some of it was. never: a guess of the model. unknown: the release is from an older version.';
 
-CREATE OR REPLACE MACRO mwem_quality(output, confidence := 0.95, summary := false, compare := NULL, target :=
-        NULL) AS TABLE
+CREATE OR REPLACE MACRO mwem_quality(output, confidence := 0.95, summary := false, compare := NULL,
+        target := NULL) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_quality(
-        to_json({"output": "output"::VARCHAR, "confidence": "confidence"::VARCHAR, "summary": "summary", "compare":
-        "compare", "target": "target", context: {database: current_database(), schema: current_schema(),
-        settings: {TimeZone: current_setting('TimeZone'), default_collation:
-        current_setting('default_collation'), integer_division: current_setting('integer_division'),
+        to_json({"output": "output"::VARCHAR, "confidence": "confidence"::VARCHAR, "summary": "summary",
+        "compare": "compare", "target": "target", context: {database: current_database(),
+        schema: current_schema(), settings: {TimeZone: current_setting('TimeZone'),
+        default_collation: current_setting('default_collation'),
+        integer_division: current_setting('integer_division'),
         ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
             lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
@@ -415,11 +428,12 @@ target := NULL  A column with a list of values, with compare: how well a classif
 
 CREATE OR REPLACE MACRO mwem_weights(output, attributes) AS TABLE
     FROM query(_mwem_weights_sql(
-        to_json({"output": "output"::VARCHAR, "attributes": to_json("attributes"), context: {database:
-        current_database(), schema: current_schema(), settings: {TimeZone: current_setting('TimeZone'),
-        default_collation: current_setting('default_collation'), integer_division:
-        current_setting('integer_division'), ieee_floating_point_ops:
-        current_setting('ieee_floating_point_ops')}}})::VARCHAR));
+        to_json({"output": "output"::VARCHAR, "attributes": to_json("attributes"),
+        context: {database: current_database(), schema: current_schema(),
+        settings: {TimeZone: current_setting('TimeZone'),
+        default_collation: current_setting('default_collation'),
+        integer_division: current_setting('integer_division'),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR));
 
 COMMENT ON MACRO TABLE mwem_weights IS 'The fractional weighting of a stored release over some attributes: a column each, and weight.
 
@@ -434,11 +448,12 @@ attributes  Columns of the output: [''sex'', ''race''] or ''sex, race''.
 
 CREATE OR REPLACE MACRO mwem_sample(output, rows := NULL, given := NULL, seed := NULL) AS TABLE
     FROM query(_mwem_sample_sql(
-        to_json({"output": "output"::VARCHAR, "rows": "rows", "given": "given"::VARCHAR, "seed": "seed", context:
-        {database: current_database(), schema: current_schema(), settings: {TimeZone:
-        current_setting('TimeZone'), default_collation: current_setting('default_collation'), integer_division:
-        current_setting('integer_division'), ieee_floating_point_ops:
-        current_setting('ieee_floating_point_ops')}}})::VARCHAR));
+        to_json({"output": "output"::VARCHAR, "rows": "rows", "given": "given"::VARCHAR, "seed": "seed",
+        context: {database: current_database(), schema: current_schema(),
+        settings: {TimeZone: current_setting('TimeZone'),
+        default_collation: current_setting('default_collation'),
+        integer_division: current_setting('integer_division'),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR));
 
 COMMENT ON MACRO TABLE mwem_sample IS 'Rows from a stored release: as many as you like, or of one kind. Drawn anew, as the synthetic table was; columns and types are those of the release.
 
@@ -455,11 +470,12 @@ seed := NULL  The same number draws the same rows again. It has no part in priva
 CREATE OR REPLACE MACRO mwem_report(output, path, compare := NULL) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_report(
-        to_json({"output": "output"::VARCHAR, "path": "path"::VARCHAR, "compare": "compare", context: {database:
-        current_database(), schema: current_schema(), settings: {TimeZone: current_setting('TimeZone'),
-        default_collation: current_setting('default_collation'), integer_division:
-        current_setting('integer_division'), ieee_floating_point_ops:
-        current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
+        to_json({"output": "output"::VARCHAR, "path": "path"::VARCHAR, "compare": "compare",
+        context: {database: current_database(), schema: current_schema(),
+        settings: {TimeZone: current_setting('TimeZone'),
+        default_collation: current_setting('default_collation'),
+        integer_division: current_setting('integer_division'),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
             lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
 COMMENT ON MACRO TABLE mwem_report IS 'One page about a stored release, for people: what is promised, what was measured, the workload''s answers and how sure they are. With compare := ''adult'' the page shows true answers beside them and is NOT PRIVATE. A file that is there is replaced only if it is such a page.
@@ -478,9 +494,10 @@ compare := NULL  The private table by its name: true answers beside the released
 CREATE OR REPLACE MACRO mwem_export(output, path) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_export(
-        to_json({"output": "output"::VARCHAR, "path": "path"::VARCHAR, context: {database: current_database(), schema:
-        current_schema(), settings: {TimeZone: current_setting('TimeZone'), default_collation:
-        current_setting('default_collation'), integer_division: current_setting('integer_division'),
+        to_json({"output": "output"::VARCHAR, "path": "path"::VARCHAR, context: {database: current_database(),
+        schema: current_schema(), settings: {TimeZone: current_setting('TimeZone'),
+        default_collation: current_setting('default_collation'),
+        integer_division: current_setting('integer_division'),
         ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
             lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
@@ -499,8 +516,9 @@ CREATE OR REPLACE MACRO mwem_withdraw(output, reason) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_withdraw(
         to_json({"output": "output"::VARCHAR, "reason": "reason"::VARCHAR, context: {database: current_database(),
-        schema: current_schema(), settings: {TimeZone: current_setting('TimeZone'), default_collation:
-        current_setting('default_collation'), integer_division: current_setting('integer_division'),
+        schema: current_schema(), settings: {TimeZone: current_setting('TimeZone'),
+        default_collation: current_setting('default_collation'),
+        integer_division: current_setting('integer_division'),
         ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
             lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
@@ -522,11 +540,12 @@ reason  Why, in words, up to 1,000 characters. Every refusal quotes it, wherever
 CREATE OR REPLACE MACRO mwem_compare(private_table, output, workload, confidence := 0.95) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_compare(
-        to_json({"private_table": "private_table"::VARCHAR, "output": "output"::VARCHAR, "confidence":
-        "confidence"::VARCHAR, context: {database: current_database(), schema: current_schema(), settings:
-        {TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
-        integer_division: current_setting('integer_division'), ieee_floating_point_ops:
-        current_setting('ieee_floating_point_ops')}}})::VARCHAR, queries),
+        to_json({"private_table": "private_table"::VARCHAR, "output": "output"::VARCHAR,
+        "confidence": "confidence"::VARCHAR, context: {database: current_database(), schema: current_schema(),
+        settings: {TimeZone: current_setting('TimeZone'),
+        default_collation: current_setting('default_collation'),
+        integer_division: current_setting('integer_division'),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, queries),
             lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r
         FROM (SELECT list({n: n, j: j} ORDER BY n) AS queries
               FROM (SELECT row_number() OVER () AS n, to_json(__mwem_row)::VARCHAR AS j
@@ -558,9 +577,10 @@ CREATE OR REPLACE MACRO mwem_budget(private_table, epsilon, delta := 0.0, unit :
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_budget(
         to_json({"private_table": "private_table"::VARCHAR, "epsilon": "epsilon"::VARCHAR, "delta": "delta"::VARCHAR,
-        "unit": "unit", "rows_per_unit": "rows_per_unit", context: {database: current_database(), schema:
-        current_schema(), settings: {TimeZone: current_setting('TimeZone'), default_collation:
-        current_setting('default_collation'), integer_division: current_setting('integer_division'),
+        "unit": "unit", "rows_per_unit": "rows_per_unit", context: {database: current_database(),
+        schema: current_schema(), settings: {TimeZone: current_setting('TimeZone'),
+        default_collation: current_setting('default_collation'),
+        integer_division: current_setting('integer_division'),
         ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
             lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
@@ -590,10 +610,11 @@ rows_per_unit := 1  As many as every release of the table must give.
 CREATE OR REPLACE MACRO mwem_ledger() AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_ledger(
-        to_json({context: {database: current_database(), schema: current_schema(), settings: {TimeZone:
-        current_setting('TimeZone'), default_collation: current_setting('default_collation'), integer_division:
-        current_setting('integer_division'), ieee_floating_point_ops:
-        current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
+        to_json({context: {database: current_database(), schema: current_schema(),
+        settings: {TimeZone: current_setting('TimeZone'),
+        default_collation: current_setting('default_collation'),
+        integer_division: current_setting('integer_division'),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
             lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
 COMMENT ON MACRO TABLE mwem_ledger IS 'What was spent, by whom, when, on what, and what is left, over all attached databases.
@@ -628,8 +649,9 @@ CREATE OR REPLACE MACRO mwem_policy(require_caps := NULL) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_policy(
         to_json({"require_caps": "require_caps", context: {database: current_database(), schema: current_schema(),
-        settings: {TimeZone: current_setting('TimeZone'), default_collation:
-        current_setting('default_collation'), integer_division: current_setting('integer_division'),
+        settings: {TimeZone: current_setting('TimeZone'),
+        default_collation: current_setting('default_collation'),
+        integer_division: current_setting('integer_division'),
         ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
             lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
@@ -647,10 +669,11 @@ CREATE OR REPLACE MACRO mwem_attach(alias, source, ledger := NULL, timeout := NU
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_attach(
         to_json({"alias": "alias"::VARCHAR, "source": "source"::VARCHAR, "ledger": "ledger", "timeout": "timeout",
-        context: {database: current_database(), schema: current_schema(), settings: {TimeZone:
-        current_setting('TimeZone'), default_collation: current_setting('default_collation'), integer_division:
-        current_setting('integer_division'), ieee_floating_point_ops:
-        current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
+        context: {database: current_database(), schema: current_schema(),
+        settings: {TimeZone: current_setting('TimeZone'),
+        default_collation: current_setting('default_collation'),
+        integer_division: current_setting('integer_division'),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
             lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
 COMMENT ON MACRO TABLE mwem_attach IS 'Lets an alias stand for another engine''s database, whose tables are then private tables: a PostgreSQL server, Spark Connect, or a DuckDB file apart.
@@ -672,10 +695,11 @@ timeout := NULL  Seconds that all scans of one call may take together. NULL: no 
 CREATE OR REPLACE MACRO mwem_detach(alias) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_detach(
-        to_json({"alias": "alias"::VARCHAR, context: {database: current_database(), schema: current_schema(), settings:
-        {TimeZone: current_setting('TimeZone'), default_collation: current_setting('default_collation'),
-        integer_division: current_setting('integer_division'), ieee_floating_point_ops:
-        current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
+        to_json({"alias": "alias"::VARCHAR, context: {database: current_database(), schema: current_schema(),
+        settings: {TimeZone: current_setting('TimeZone'),
+        default_collation: current_setting('default_collation'),
+        integer_division: current_setting('integer_division'),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
             lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
 COMMENT ON MACRO TABLE mwem_detach IS 'Takes an alias back. Accounts, caps and releases stay.
@@ -694,10 +718,11 @@ alias  A plain name that stands for the source: its tables are alias.schema.tabl
 CREATE OR REPLACE MACRO mwem_sources() AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_sources(
-        to_json({context: {database: current_database(), schema: current_schema(), settings: {TimeZone:
-        current_setting('TimeZone'), default_collation: current_setting('default_collation'), integer_division:
-        current_setting('integer_division'), ieee_floating_point_ops:
-        current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
+        to_json({context: {database: current_database(), schema: current_schema(),
+        settings: {TimeZone: current_setting('TimeZone'),
+        default_collation: current_setting('default_collation'),
+        integer_division: current_setting('integer_division'),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
             lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
 COMMENT ON MACRO TABLE mwem_sources IS 'The sources that are attached: alias, kind, where they are (without secrets), and the database that has their ledger.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -10,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from mwem_sql.algebra.answers import answer_all
 from mwem_sql.algebra.arrays import Floats
@@ -254,8 +254,8 @@ def read_given(value: object, function: str) -> str | None:
     )
 
 
-def weights(session: Session, output: str, attributes: list[str]) -> tuple[list[tuple[str, str]], list[dict[str, Any]]]:
-    """Column names and types, and the rows of the weighting over some attributes."""
+def weights(session: Session, output: str, attributes: list[str]) -> tuple[list[tuple[str, str]], list[pa.Array]]:
+    """The weighting over some attributes: names and types of its columns, and their values, of attributes as text."""
     ready = answerer(session, output, "mwem_weights")
     domain = ready.stored.domain
     names = []
@@ -283,13 +283,12 @@ def weights(session: Session, output: str, attributes: list[str]) -> tuple[list[
     for axis, classes in enumerate(own.values()):
         shares = shares_within(classes.codes, np.maximum(classes.densities, 1e-300))
         found = spread(found, axis, classes.codes, shares)
-    labels = [[classes.pieces.label_alone(piece) for piece in range(len(classes.pieces))] for classes in own.values()]
-    kinds = [_kind(classes) for classes in own.values()]
-    rows = [
-        {"cell": list(cell), "weight": weight}
-        for cell, weight in zip(itertools.product(*labels), found.ravel().tolist(), strict=True)
-    ]
-    return list(zip(names, kinds, strict=True)), rows
+    columns = []
+    for classes, places in zip(own.values(), np.indices(found.shape), strict=True):
+        labels = [classes.pieces.label_alone(piece) for piece in range(len(classes.pieces))]
+        columns.append(pa.array(labels, pa.string()).take(pa.array(places.ravel())))
+    types = [(name, _kind(classes)) for name, classes in own.items()]
+    return [*types, ("weight", "DOUBLE")], [*columns, pa.array(found.ravel())]
 
 
 def _kind(classes: Classes) -> str:

@@ -6,7 +6,7 @@ columns a function has: that is in `spec.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,9 +43,12 @@ Rows = Iterable[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Typed:
-    """Rows whose columns depend on the arguments: their types, and values as Arrow has them, to be cast to these."""
+    """Rows whose columns depend on the arguments: their names and types, and values as Arrow has them, to be cast.
 
-    types: Mapping[str, str]
+    Two columns may have one name: an attribute may be called weight.
+    """
+
+    types: Sequence[tuple[str, str]]
     rows: Callable[[], pa.Table]
 
 
@@ -142,7 +145,7 @@ def quantile(call: Arguments) -> Typed:
         rows = quantiles.quantiles(ready, attribute, shares, given, confidence)
         return pa.table({name: [row[name] for row in rows] for name in types})
 
-    return Typed(types, table)
+    return Typed(list(types.items()), table)
 
 
 def quality(call: Arguments) -> Rows:
@@ -150,20 +153,14 @@ def quality(call: Arguments) -> Rows:
 
 
 def weights(call: Arguments) -> Typed:
-    columns, rows = answers.weights(call.session, call.name("output"), call.names("attributes") or [])
-
-    def table() -> pa.Table:
-        cells = zip(*(row["cell"] for row in rows), strict=True)
-        values = {name: list(column) for (name, _), column in zip(columns, cells, strict=True)}
-        return pa.table({**values, "weight": [row["weight"] for row in rows]})
-
-    return Typed({**dict(columns), "weight": "DOUBLE"}, table)
+    types, columns = answers.weights(call.session, call.name("output"), call.names("attributes") or [])
+    return Typed(types, lambda: pa.Table.from_arrays(columns, [name for name, _ in types]))
 
 
 def sample(call: Arguments) -> Typed:
     given = call.given()
     sampler = Sampler(call.session, call.name("output"), call["rows"], given, call["seed"])
-    return Typed(sampler.types, sampler.draw)
+    return Typed(list(sampler.types.items()), sampler.draw)
 
 
 def report(call: Arguments) -> Rows:

@@ -5,6 +5,7 @@ Owns what macros look like. Must not know any function: these are in `spec.py`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import fill
@@ -159,7 +160,11 @@ def _argument(parameter: Parameter) -> str:
 
 
 def _wrap(text: str) -> str:
-    return fill(text, 112, subsequent_indent=" " * 8, break_long_words=False, break_on_hyphens=False)
+    """Lines that end between items, never between a name and its value."""
+    whole = re.sub(" ?:=? ", lambda colon: colon[0].replace(" ", "\0"), text)
+    return fill(whole, 112, subsequent_indent=" " * 8, break_long_words=False, break_on_hyphens=False).replace(
+        "\0", " "
+    )
 
 
 def script(functions: Sequence[Function]) -> str:

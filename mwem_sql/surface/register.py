@@ -143,11 +143,11 @@ def _define(
     *, pure: bool = False,
 ) -> None:  # fmt: skip
     """A function that is not `pure` is run once per row; DuckDB folds the calls of one that is."""
-    _KEPT.append(body)
     types = [_type(text) for text in (*parameters, returns)]
     con.create_function(  # type: ignore[call-overload]
         name, body, types[:-1], types[-1], type="arrow", null_handling="special", side_effects=not pure
     )
+    _KEPT.append(body)
 
 
 @cache

@@ -6,7 +6,7 @@ anything out itself: rooms below do.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 import numpy as np
@@ -60,22 +60,22 @@ def _raising(sentence: str, names: Sequence[str]) -> exp.Select:
     return exp.select(*(exp.alias_(exp.column("r"), name, quoted=True) for name in names or (sentence,))).from_(source)
 
 
-def _select(function: Function, types: Mapping[str, str], text: str) -> exp.Select:
+def _select(function: Function, types: Sequence[tuple[str, str]], text: str) -> exp.Select:
     """A list of values for each column, side by side."""
     call = exp.select(exp.alias_(_call(f"_{function.name}", exp.Literal.string(text)), "r"))
     # What is not refused when it is bound may be when it runs.
     failed = exp.Not(this=exp.Is(this=_field("err"), expression=exp.null()))
     lists = exp.Case(ifs=[exp.If(this=failed, true=_call("error", _field("err")))], default=_field("lists"))
     source = exp.select(exp.alias_(lists, "v")).from_(call.subquery("c")).subquery("s")
-    items = (
-        exp.Bracket(this=exp.column("v"), expressions=[exp.Literal.number(k)], offset=1)
+    items = [
+        _call("unnest", exp.Bracket(this=exp.column("v"), expressions=[exp.Literal.number(k)], offset=1))
         for k in range(1, len(types) + 1)
-    )
-    columns = (
-        exp.alias_(cast(_call("unnest", item), kind), name, quoted=True)
-        for item, (name, kind) in zip(items, types.items(), strict=True)
-    )
-    return exp.select(*columns).from_(source)
+    ]
+    return exp.select(*_cast(items, types)).from_(source)
+
+
+def _cast(values: Sequence[exp.Expr], types: Sequence[tuple[str, str]]) -> list[exp.Expr]:
+    return [exp.alias_(cast(value, kind), name, quoted=True) for value, (name, kind) in zip(values, types, strict=True)]
 
 
 def _call(function: str, *arguments: exp.Expr) -> exp.Anonymous:
@@ -111,9 +111,8 @@ def _offsets(lengths: list[int]) -> pa.Array:
 
 def table(session: Session, typed: Typed) -> pa.Table:
     """The same for Python, where nothing need be registered: rows in the types that SQL gives them."""
+    names = [f"c{k}" for k in range(len(typed.types))]
     cursor = session.cursor()
-    cursor.register(_ARRIVED, typed.rows())
-    columns = (
-        exp.alias_(cast(exp.column(name, quoted=True), kind), name, quoted=True) for name, kind in typed.types.items()
-    )
+    cursor.register(_ARRIVED, typed.rows().rename_columns(names))
+    columns = _cast([exp.column(name) for name in names], typed.types)
     return cursor.sql(exp.select(*columns).from_(exp.table_(_ARRIVED)).sql("duckdb")).to_arrow_table()

@@ -6,6 +6,7 @@ import duckdb
 import pytest
 from conftest import Connection
 
+import mwem_sql
 from mwem_sql.releases.sample import Sampler
 
 BAD = (
@@ -60,3 +61,15 @@ def test_rows_are_drawn_once_however_many_columns_there_are(
 def test_parameters(released: Connection) -> None:
     assert len(released.execute("FROM mwem_quantile(?, ?, ?)", ["people_synthetic", "age", [0.1, 0.9]]).fetchall()) == 2
     assert len(released.execute("FROM mwem_sample(?, rows := ?)", ["people_synthetic", 4]).fetchall()) == 4
+
+
+def test_an_attribute_may_be_called_weight(con: Connection) -> None:
+    con.execute(
+        "CREATE TABLE t (weight INTEGER NOT NULL CHECK (weight BETWEEN 0 AND 1)); INSERT INTO t VALUES (0), (1)"
+    )
+    con.execute("CREATE TABLE w AS FROM mwem_marginals('t', 1)")
+    con.execute("CALL mwem_release('t', w, 1)").fetchall()
+    in_sql = con.execute("FROM mwem_weights('t_synthetic', 'weight')").fetchall()
+    assert [row[0] for row in in_sql] == [0, 1]
+    found = mwem_sql.weights(con, "t_synthetic", "weight")
+    assert list(zip(*(column.to_pylist() for column in found.columns), strict=True)) == in_sql
