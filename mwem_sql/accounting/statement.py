@@ -43,7 +43,7 @@ def _rows(lines: Journal, stored: set[str]) -> Iterator[Row]:
             "status": "done" if row["entry"] in stored else row["status"],
             "epsilon_spent": balance.epsilon_spent,
             "epsilon_left": balance.epsilon_left,
-            "intact": lines.broken is None,
+            "intact": lines.fault is None,
         }
 
 
@@ -52,15 +52,15 @@ def _events(lines: Journal) -> Iterator[Row]:
     yield from lines.entries.values()
     for history in lines.caps.values():
         for before, cap in zip([None, *history], history, strict=False):
-            if before is not None or lines.broken is not None:
+            if before is not None or lines.fault is not None:
                 was = "none" if before is None else before["epsilon"]
                 yield _note(cap, f"mwem_budget: epsilon {was} to {cap['epsilon']}")
     for policy in lines.policies:
         yield _note(policy, f"mwem_policy: require_caps {str(policy['require_caps']).lower()}")
-    if lines.broken is not None:
+    if lines.fault is not None:
         last = lines.lines[-1]["moment"] if lines.lines else datetime.min  # noqa: DTZ901  times of the journal have no zone
-        line = {"number": lines.broken, "account": None, "moment": last, "schema_name": "", "table_name": ""}
-        yield _note(line, f"mwem_ledger: the journal was changed by hand at line {lines.broken}")
+        line = {"number": lines.fault, "account": None, "moment": last, "schema_name": "", "table_name": ""}
+        yield _note(line, f"mwem_ledger: the journal was changed by hand at line {lines.fault}")
 
 
 def _note(line: Row, action: str) -> Row:

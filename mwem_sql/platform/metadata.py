@@ -144,7 +144,11 @@ def check_types(row: Row, script: str, table: str) -> None:
 
 def insert(con: duckdb.DuckDBPyConnection, table: Name, row: Row) -> None:
     """One row, its columns by name."""
-    columns = [exp.to_identifier(name, quoted=True) for name in row]
-    values = exp.Values(expressions=[exp.Tuple(expressions=[exp.Placeholder() for _ in row])])
-    target = exp.Schema(this=table.tree(), expressions=columns)
-    con.execute(exp.Insert(this=target, expression=values).sql("duckdb"), list(row.values()))
+    con.execute(_insert_into(table, tuple(row)), list(row.values()))
+
+
+@lru_cache(maxsize=256)
+def _insert_into(table: Name, columns: tuple[str, ...]) -> str:
+    values = exp.Values(expressions=[exp.Tuple(expressions=[exp.Placeholder() for _ in columns])])
+    target = exp.Schema(this=table.tree(), expressions=[exp.to_identifier(name, quoted=True) for name in columns])
+    return exp.Insert(this=target, expression=values).sql("duckdb")
