@@ -1,11 +1,16 @@
-"""Which account a request is charged to, whatever engine or spelling it comes by: only this module says so. Must not write.
+"""Which account a request is charged to, whatever engine or spelling it comes by. Must not write.
 
-| the rows are in | the ledger is in | the account is |
-|---|---|---|
-| a table | its database; where another attached database has a key of its file, in that one | the one that the table carries, or that its file's keys belong to; else the one its name belongs to, or that of a view above it; else a new one |
-| a table of a DuckDB file that cannot be written (attached READ_ONLY, or a source) | the attached database that has a key of the file, else the default one, or the one named at attach | that of the file, for all its tables: names inside it may change unseen. A file that has a ledger of its own is refused |
-| another source (`mwem_attach`) | the attached database that has a key of its rows, else the one named at attach | the one that it carries, or that the keys of its leaves belong to; else that of their names; else a new one |
-| files, read by a view or named in the place of a table | the database that has a key of one of them, else the view's, else the current one | the one that the files' keys belong to; else that of the view's name; else a new one |
+Only this module says so. Where the ledger is, and which account its rows have:
+
+- A table: in its database, or in an attached one that has a key of its file. The account that the table carries, or
+  that its file's keys belong to; else the one that its name belongs to, or the name of a view above it; else a new one.
+- A table of a DuckDB file that cannot be written (attached READ_ONLY, or a source): in the attached database that has
+  a key of the file, else in the default one, or the one named at attach. The account of the file, for all its tables:
+  names inside it may change unseen. A file that has a ledger of its own is refused.
+- Another source (`mwem_attach`): in the attached database that has a key of its rows, else in the one named at attach.
+  The account that it carries, or that the keys of its leaves belong to; else that of their names; else a new one.
+- Files, read by a view or named in the place of a table: in the database that has a key of one of them, else in the
+  view's, else in the current one. The account of the files' keys; else that of the view's name; else a new one.
 
 What rows are known by:
 
@@ -16,9 +21,9 @@ What rows are known by:
 | a PostgreSQL table | the numbers of all leaves that it reads, and of their parents | their names |
 | a Spark table | the mark in its properties; its folder and files | its name |
 
-While any attached database has a cap, nothing is charged to an account without one (`Ledger.debit`): what is in no account
-may be a copy. A table that was replaced, and so is known by its name only, is refused where there are several caps: its rows
-may be another account's.
+While any attached database has a cap, nothing is charged to an account without one (`Ledger.debit`): what is in no
+account may be a copy. A table that was replaced, and so is known by its name only, is refused where there are several
+caps: its rows may be another account's.
 """
 
 from __future__ import annotations
@@ -111,7 +116,7 @@ class Identity:
     """What the rows of a private relation are known by. `table` is how it is shown.
 
     `leaves` has for every leaf that is read its strong keys: all that belong to an account must belong to the same.
-    `names` are weak keys in tiers: the first tier with an account answers. `first_keys` are those that a new account gets.
+    `names` are weak keys in tiers: the first tier with an account answers. `first_keys` are those of a new account.
     """
 
     table: Name
@@ -167,7 +172,7 @@ def identity_of(relation: Relation, databases: Mapping[str, Database]) -> Identi
 
 @dataclass(frozen=True)
 class Books:
-    """What says which account rows have, as it was at one time: the journals, by database, and the mark that the rows carry."""
+    """What says which account rows have, as it was read: the journals by database, and the mark on the rows."""
 
     journals: Mapping[str, Journal]
     mark: str | None = None
@@ -181,8 +186,8 @@ class Books:
                 "ledger",
                 f"table ({identity.table}) carries the account {self.mark}, which the ledger in database ({home}) does "
                 "not know",
-                "ATTACH the database that has its ledger, or restore the schema mwem from a backup; if the rows are new, "
-                "the curator takes the mark off",
+                "ATTACH the database that has its ledger, or restore the schema mwem from a backup; if the rows are "
+                "new, the curator takes the mark off",
             )
         strong = _accounts(keys, identity.strong) | ({self.mark} if self.mark is not None else set())
         weak = (_accounts(keys, tier) for tier in identity.names)
@@ -233,7 +238,7 @@ class Books:
 
 
 def moved_keys(journal: Journal, identity: Identity) -> dict[Key, str]:
-    """By the curator's word for a file that was replaced its path says whose rows it has, and its inode no longer does."""
+    """Of a file that was replaced, as the curator confirms, the path says whose rows it has, no longer the inode."""
     out: dict[Key, str] = {}
     for leaf in identity.leaves:
         known = [each for each in leaf if each in journal.keys]

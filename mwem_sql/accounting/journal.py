@@ -1,8 +1,8 @@
 """The journal: every event of a database's ledger, one line each, in one chain of checksums.
 
-Owns `mwem.journal`, of which `mwem.ledger` and `mwem.budgets` are views, and what its lines say together. Must not judge
-what fits a cap. A chain without a key shows a changed, missing or added line; whoever can write to the file can also forge
-all of it, unless somebody has noted a checksum elsewhere.
+Owns `mwem.journal`, of which `mwem.ledger` and `mwem.budgets` are views, and what its lines say together. Must not
+judge what fits a cap. A chain without a key shows a changed, missing or added line; whoever can write to the file can
+also forge all of it, unless somebody has noted a checksum elsewhere.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Journal:
-    """One journal as it was read. `fault` is the first line that is not as it was written; None where the chain holds."""
+    """A journal as it was read. `fault` is the first line that is not as it was written; None where the chain holds."""
 
     home: str
     lines: Sequence[Row]
@@ -86,7 +86,7 @@ class Journal:
         return None
 
     def charge_rows(self, account: str | None) -> list[Row]:
-        """The entries that took something of an account's budget: what is not private or costs nothing is only noted."""
+        """The entries that took something of an account's budget. Seeded releases and notes take nothing."""
         return [row for row in self._entries_of(account) if row["private"] and Fraction(row["epsilon_exact"]) > 0]
 
     def charges(self, account: str | None) -> list[Charge]:
@@ -137,7 +137,7 @@ def read_all(con: duckdb.DuckDBPyConnection) -> dict[str, Journal]:
 
 
 def append(con: duckdb.DuckDBPyConnection, home: str, *events: Row) -> None:
-    """Write events in an open transaction. Of two transactions that do so at once one fails: both want the next number."""
+    """Write events in an open transaction. Of two that do so at once one fails, because both want the next number."""
     table, head = Name(home, SCHEMA, "journal"), Name(home, SCHEMA, "journal_head")
     rows = con.execute(exp.select("number", "checksum").from_(head.tree()).sql("duckdb")).fetchall()
     if len(rows) != 1:

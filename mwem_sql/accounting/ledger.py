@@ -31,7 +31,7 @@ from mwem_sql.platform.session import transaction
 
 @dataclass(frozen=True)
 class Receipt:
-    """A debit that was committed: its entry, the account, what the unit's column is known by, and the balance after it."""
+    """A committed debit: its entry, the account, what the unit's column is known by, and the balance after it."""
 
     entry: str
     account: str
@@ -41,7 +41,7 @@ class Receipt:
 
 @dataclass(frozen=True)
 class Ledger:
-    """The ledger of one private relation, in the database `home`. `books` are as they were read once: `at` reads them again."""
+    """The ledger of one private relation, in the database `home`. `books` are as they were read; `at` reads again."""
 
     home: str
     identity: Identity
@@ -174,7 +174,7 @@ class Ledger:
         account: str | None = None,
         **facts: object,
     ) -> Iterator[None]:
-        """Write down that something is done, and how it ended. It spends no budget: what is not private, no budget covers.
+        """Write down that something is done, and how it ended. It spends no budget: none covers what is not private.
 
         `account` is whose it is, where another entry tells; `facts` are what else the entry says.
         """
@@ -233,9 +233,13 @@ class Ledger:
 
     def _check_whole(self) -> None:
         if self.journal.fault is not None:
-            where = f"the journal in the schema mwem of database ({self.home}) was changed by hand at line {self.journal.fault}"
-            hint = "restore the schema mwem from a backup; mwem_ledger() shows what is left, with intact = false"
-            raise refuse(BudgetError, "ledger", f"{where}, so nothing is debited", hint)
+            raise refuse(
+                BudgetError,
+                "ledger",
+                f"the journal in the schema mwem of database ({self.home}) "
+                f"was changed by hand at line {self.journal.fault}, so nothing is debited",
+                "restore the schema mwem from a backup; mwem_ledger() shows what is left, with intact = false",
+            )
 
     def _check_cap(self, charge: Charge, *, private: bool) -> None:
         """Refuse what the caps of all attached databases, and their policies, do not allow."""
@@ -254,8 +258,8 @@ class Ledger:
         if len(caps) > 1 and self.books.is_known_by_name_only(self.home, self.identity):
             raise self._refused(
                 f"was replaced, and {len(caps)} tables have caps, so that its rows may be another's",
-                f"have the curator confirm: CALL mwem_budget('{table.table}', {float(cap.budget.epsilon):g}) charges them to "
-                "the account of this name; TRUNCATE and INSERT keep it",
+                f"have the curator confirm: CALL mwem_budget('{table.table}', {float(cap.budget.epsilon):g}) charges "
+                "them to the account of this name; TRUNCATE and INSERT keep it",
             )
         twins = [home for home, lines in journals.items() if home != self.home and self.account in lines.keys.values()]
         if twins:
@@ -280,7 +284,7 @@ class Ledger:
             same = self.journal.keys.get(unit_key(account, present))
             if same is not None:
                 return same
-            # Of a table that was replaced the name decides, and so do those of its columns; that of the cap comes first.
+            # Of a table that was replaced its name decides, and so do those of its columns: the cap's comes first.
             units = [*self.journal.charges(account), self.journal.cap(account)]
             before = {fold(each.unit): each.unit_id for each in units if each and each.unit}.get(fold(column))
             if before and self.books.is_known_by_name_only(self.home, self.identity):
@@ -335,8 +339,9 @@ class Ledger:
             }
         else:
             line |= {
-                **_numbers(charge.budget.epsilon, charge.budget.delta), "rho_exact": str(charge.rho), "unit": charge.unit,
-                "rows_per_unit": charge.rows_per_unit, "unit_is_computed": charge.computed, "unit_id": charge.unit_id,
+                **_numbers(charge.budget.epsilon, charge.budget.delta), "rho_exact": str(charge.rho),
+                "unit": charge.unit, "rows_per_unit": charge.rows_per_unit, "unit_is_computed": charge.computed,
+                "unit_id": charge.unit_id,
             }  # fmt: skip
         journal.append(con, self.home, line | {"request": ""} | facts)
         return str(line["entry"])
