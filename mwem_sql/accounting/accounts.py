@@ -1,11 +1,16 @@
-"""Which account a request is charged to: only this module says so, whatever engine or spelling the request comes by. Must not write.
+"""Which account a request is charged to, whatever engine or spelling it comes by. Must not write.
 
-| the rows are in | the ledger is in | the account is |
-|---|---|---|
-| a table | its database; where another attached database has a key of its file, in that one | the one that the table carries, or that its file's keys belong to; else the one its name belongs to, or that of a view above it; else a new one |
-| a table of a DuckDB file that cannot be written (attached READ_ONLY, or a source) | the attached database that has a key of the file, else the default one, or the one named at attach | that of the file, for all its tables: names inside it may change unseen. A file that has a ledger of its own is refused |
-| another source (`mwem_attach`) | the attached database that has a key of its rows, else the one named at attach | the one that it carries, or that the keys of its leaves belong to; else that of their names; else a new one |
-| files, read by a view or named in the place of a table | the database that has a key of one of them, else the view's, else the current one | the one that the files' keys belong to; else that of the view's name; else a new one |
+Only this module says so. Where the ledger is, and which account its rows have:
+
+- A table: in its database, or in an attached one that has a key of its file. The account that the table carries, or
+  that its file's keys belong to; else the one that its name belongs to, or the name of a view above it; else a new one.
+- A table of a DuckDB file that cannot be written (attached READ_ONLY, or a source): in the attached database that has
+  a key of the file, else in the default one, or the one named at attach. The account of the file, for all its tables:
+  names inside it may change unseen. A file that has a ledger of its own is refused.
+- Another source (`mwem_attach`): in the attached database that has a key of its rows, else in the one named at attach.
+  The account that it carries, or that the keys of its leaves belong to; else that of their names; else a new one.
+- Files, read by a view or named in the place of a table: in the database that has a key of one of them, else in the
+  view's, else in the current one. The account of the files' keys; else that of the view's name; else a new one.
 
 What rows are known by:
 
@@ -16,8 +21,9 @@ What rows are known by:
 | a PostgreSQL table | the numbers of all leaves that it reads, and of their parents | their names |
 | a Spark table | the mark in its properties; its folder and files | its name |
 
-While any attached database has a cap, nothing is charged to an account without one (`Ledger.debit`): what is in no account may be a copy.
-A table that was replaced, and so is known by its name only, is refused where there are several caps: its rows may be another account's.
+While any attached database has a cap, nothing is charged to an account without one (`Ledger.debit`): what is in no
+account may be a copy. A table that was replaced, and so is known by its name only, is refused where there are several
+caps: its rows may be another account's.
 """
 
 from __future__ import annotations
@@ -65,7 +71,7 @@ class Carrier(Protocol):
 
 @dataclass(frozen=True)
 class TableCarrier:
-    """A DuckDB table that can be written: comments carry marks, and DuckDB keeps them through every ALTER and rename."""
+    """A DuckDB table that can be written. Comments carry marks: DuckDB keeps them through every ALTER and rename."""
 
     table: Name
 
@@ -109,14 +115,14 @@ class SourceCarrier:
 class Identity:
     """What the rows of a private relation are known by. `table` is how it is shown.
 
-    `leaves` has for every leaf that is read its strong keys: all that belong to an account must belong to the same. `names` are weak
-    keys in tiers: the first tier with an account answers. `opened_with` are the keys that a new account gets.
+    `leaves` has for every leaf that is read its strong keys: all that belong to an account must belong to the same.
+    `names` are weak keys in tiers: the first tier with an account answers. `first_keys` are those of a new account.
     """
 
     table: Name
     leaves: tuple[tuple[Key, ...], ...] = ()
     names: tuple[tuple[Key, ...], ...] = ()
-    opened_with: tuple[Key, ...] = ()
+    first_keys: tuple[Key, ...] = ()
     carrier: Carrier | None = None
 
     @property
@@ -125,8 +131,11 @@ class Identity:
 
     @property
     def elsewhere(self) -> Identity:
-        """The same to a ledger in another database. DuckDB writes to one per transaction: a debit there cannot mark the table, whose file answers for it."""
-        return replace(self, opened_with=_all(self.leaves), names=(), carrier=None)
+        """The same to a ledger in another database.
+
+        DuckDB writes to one database per transaction: a debit there cannot mark the table, whose file answers for it.
+        """
+        return replace(self, first_keys=_all(self.leaves), names=(), carrier=None)
 
     def mark(self, con: duckdb.DuckDBPyConnection) -> str | None:
         """The account that the rows carry."""
@@ -144,26 +153,26 @@ def identity_of(relation: Relation, databases: Mapping[str, Database]) -> Identi
             table=shown,
             leaves=_leaves(strong),
             names=weak,
-            opened_with=_all(relation.keys),
+            first_keys=_all(relation.keys),
             carrier=SourceCarrier(relation.source, relation),
         )
     if relation.files is not None:
         # A file that was named in the place of a table has no view whose name could speak for it.
         views = tuple((_name(name),) for name in reversed(relation.names) if not isinstance(name, FileName))
         leaves = tuple(keys_of(path) for path in relation.files.paths)
-        return Identity(table=table, leaves=leaves, names=views, opened_with=_all(leaves, *views[:1]))
+        return Identity(table=table, leaves=leaves, names=views, first_keys=_all(leaves, *views[:1]))
     database = databases[table.database]
     leaves = (keys_of(database.path),) if database.path else ()
     if database.read_only:
-        return Identity(table=table, leaves=leaves, opened_with=_all(leaves))
+        return Identity(table=table, leaves=leaves, first_keys=_all(leaves))
     # A name that a table has lost to a view above it still speaks for it.
     names = tuple((_name(name),) for name in reversed(relation.names) if name.database == table.database)
-    return Identity(table=table, leaves=leaves, names=names, opened_with=names[0], carrier=TableCarrier(table))
+    return Identity(table=table, leaves=leaves, names=names, first_keys=names[0], carrier=TableCarrier(table))
 
 
 @dataclass(frozen=True)
 class Books:
-    """What was read at one time of all that says which account rows have: the journals, by database, and the mark that the rows carry."""
+    """What says which account rows have, as it was read: the journals by database, and the mark on the rows."""
 
     journals: Mapping[str, Journal]
     mark: str | None = None
@@ -175,8 +184,10 @@ class Books:
             raise refuse(
                 BudgetError,
                 "ledger",
-                f"table ({identity.table}) carries the account {self.mark}, which the ledger in database ({home}) does not know",
-                "ATTACH the database that has its ledger, or restore the schema mwem from a backup; if the rows are new, the curator takes the mark off",
+                f"table ({identity.table}) carries the account {self.mark}, which the ledger in database ({home}) does "
+                "not know",
+                "ATTACH the database that has its ledger, or restore the schema mwem from a backup; if the rows are "
+                "new, the curator takes the mark off",
             )
         strong = _accounts(keys, identity.strong) | ({self.mark} if self.mark is not None else set())
         weak = (_accounts(keys, tier) for tier in identity.names)
@@ -187,7 +198,8 @@ class Books:
                 "ledger",
                 f"table ({identity.table}) reads rows of {len(accounts)} accounts ({', '.join(accounts)})",
                 "release each account's rows by themselves: mwem_ledger() shows what was charged where. "
-                f"If it is one file that was replaced, the curator confirms it with CALL mwem_budget({literal(identity.table.table)}, epsilon)",
+                "If it is one file that was replaced, the curator confirms it with "
+                f"CALL mwem_budget({literal(identity.table.table)}, epsilon)",
             )
         return accounts[0] if accounts else None
 
@@ -206,7 +218,8 @@ class Books:
                 BudgetError,
                 function,
                 f"the rows of {identity.table} are counted in two ledgers, those of {by_mark[0]} and {other[0]}",
-                "have the curator decide which one goes on and lower its cap by what the other has spent; then DETACH the other",
+                "have the curator decide which one goes on and lower its cap by what the other has spent; then DETACH "
+                "the other",
             )
         if default in by_mark:  # a copy of the file may know the mark, too
             return default
@@ -225,7 +238,7 @@ class Books:
 
 
 def moved_keys(journal: Journal, identity: Identity) -> dict[Key, str]:
-    """The curator's word for a file that was replaced: its path says whose rows it has, and its inode no longer does."""
+    """Of a file that was replaced, as the curator confirms, the path says whose rows it has, no longer the inode."""
     out: dict[Key, str] = {}
     for leaf in identity.leaves:
         known = [each for each in leaf if each in journal.keys]
@@ -234,7 +247,7 @@ def moved_keys(journal: Journal, identity: Identity) -> dict[Key, str]:
 
 
 def unit_key(account: str, column: str) -> Key:
-    """What a column is known by in the table that took the place of another: it belongs to the unit that its name was."""
+    """The key of a column in the table that took the place of another: it belongs to the unit that its name was."""
     return f"unit of {account}", "", column
 
 

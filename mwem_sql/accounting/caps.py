@@ -2,8 +2,8 @@
 
 Must not read or write a database.
 
-A cap fixes its accountant when it is set; to take whichever turns out tighter afterwards would not be sound. Without delta, epsilons
-are added up. With delta everything is kept in rho (zCDP), added up, and converted once, at the cap's delta.
+A cap fixes its accountant when it is set; to take whichever turns out tighter afterwards would not be sound. Without
+delta, epsilons are added up. With delta everything is kept in rho (zCDP), added up, and converted once, at its delta.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from mwem_sql.kernel.scales import LARGEST_RHO, zcdp_epsilon, zcdp_rho
 from mwem_sql.kernel.split import Split
 from mwem_sql.language.dialect import fold
 
-# Beyond these a guarantee is a number without protection: e^20 is half a billion, and a delta of 1e-4 gives up one release in 10,000.
+# Beyond these a guarantee is a number without protection: e^20 is half a billion, and a delta of 1e-4 gives up one
+# release in 10,000.
 LARGEST_EPSILON = 20.0
 LARGEST_DELTA = 1e-4
 
@@ -28,8 +29,8 @@ LARGEST_DELTA = 1e-4
 class Charge:
     """What one release takes: its budget, the same in rho, and whose rows it protects together.
 
-    `unit` is a column of the protected table, or, if it is `computed`, of a view of it; `unit_id` is what that column is known by
-    however it is renamed.
+    `unit` is a column of the protected table, or, if it is `computed`, of a view of it; `unit_id` is what that column
+    is known by however it is renamed.
     """
 
     budget: Budget
@@ -81,7 +82,7 @@ class Cap:
         return _converted(cost, self.budget.delta)
 
     def counts(self, charge: Charge) -> bool:
-        """Whether a release protects whom this cap is for. One by a computed unit never does: what a view computes may change."""
+        """Whether a release protects whom this cap is for. One by a computed unit never does: the view may change."""
         if charge.computed or self.rows_per_unit != charge.rows_per_unit:
             return False
         if self.unit is None or charge.unit is None:
@@ -93,54 +94,52 @@ class Cap:
     def check(self, table: str, charge: Charge, spent: Fraction) -> None:
         """Refuse what cannot be counted under this cap or does not fit it."""
         if not self.counts(charge):
-            raise refuse(
-                BudgetError, RELEASE, f"a release that protects {charge.protects} cannot be counted under the cap on {table}, which is for {self.protects}",
-                f"give unit := {self.unit!r}, rows_per_unit := {self.rows_per_unit}" if self.unit else "leave unit out",
-            )  # fmt: skip
+            hint = (
+                f"give unit := {self.unit!r}, rows_per_unit := {self.rows_per_unit}" if self.unit else "leave unit out"
+            )
+            what = f"a release that protects {charge.protects} cannot be counted under the cap on {table}"
+            raise refuse(BudgetError, RELEASE, f"{what}, which is for {self.protects}", hint)
         if self.pure and charge.budget.delta:
-            raise refuse(
-                BudgetError, RELEASE, f"delta ({float(charge.budget.delta):g}) does not fit the cap on {table}, which has none (delta 0)",
-                "leave delta out; a table's cap fixes from the start whether delta may be used",
-            )  # fmt: skip
+            what = f"delta ({float(charge.budget.delta):g}) does not fit the cap on {table}, which has none (delta 0)"
+            hint = "leave delta out; a table's cap fixes from the start whether delta may be used"
+            raise refuse(BudgetError, RELEASE, what, hint)
         if spent + self.cost(charge) > self.limit:
             raise self._too_much(table, charge, max(self.limit - spent, Fraction(0)))
 
     def check_replaces(self, table: str, before: Cap | None, charges: Sequence[Charge]) -> None:
-        """Refuse to be set where it could not be kept: what another accountant or another unit was counted by cannot be added up."""
+        """Refuse to be set where it could not be kept: what another accountant or unit counted cannot be added up."""
         if charges and before is not None and before.pure != self.pure:
-            raise refuse(
-                BudgetError, "mwem_budget", f"delta ({float(self.budget.delta):g}) cannot be changed to or from 0: {len(charges)} releases of {table} were counted without it"
-                if before.pure else f"delta (0) cannot replace {float(before.budget.delta):g}: {len(charges)} releases of {table} were counted with it",
-                f"keep delta := {float(before.budget.delta):g}; which way of counting is the tighter one must not be chosen afterwards",
-            )  # fmt: skip
-        if self.pure and any(charge.budget.delta for charge in charges):
-            raise refuse(
-                BudgetError,
-                "mwem_budget",
-                f"delta (0) does not fit {table}: it has releases with delta above 0",
-                "give delta := 1e-6, or another small number, so that they can be counted",
+            was, delta = float(before.budget.delta), float(self.budget.delta)
+            counted = f"{len(charges)} releases of {table} were counted {'without' if before.pure else 'with'} it"
+            change = (
+                f"delta ({delta:g}) cannot be changed to or from 0"
+                if before.pure
+                else f"delta (0) cannot replace {was:g}"
             )
+            hint = f"keep delta := {was:g}; which way of counting is the tighter one must not be chosen afterwards"
+            raise refuse(BudgetError, "mwem_budget", f"{change}: {counted}", hint)
+        if self.pure and any(charge.budget.delta for charge in charges):
+            hint = "give delta := 1e-6, or another small number, so that they can be counted"
+            what = f"delta (0) does not fit {table}: it has releases with delta above 0"
+            raise refuse(BudgetError, "mwem_budget", what, hint)
         other = {charge.protects for charge in charges if not self.counts(charge)}
         if other:
-            raise refuse(
-                BudgetError,
-                "mwem_budget",
-                f"a cap for {self.protects} cannot count releases of {table} that protect {min(other)}",
-                "set it with their unit and rows_per_unit",
-            )
+            what = f"a cap for {self.protects} cannot count releases of {table} that protect {min(other)}"
+            raise refuse(BudgetError, "mwem_budget", what, "set it with their unit and rows_per_unit")
 
     def _too_much(self, table: str, charge: Charge, left: Fraction) -> MwemError:
-        asked = f"epsilon ({float(charge.budget.epsilon):g}, delta {float(charge.budget.delta):g}) does not fit the cap on {table}"
+        epsilon, delta = float(charge.budget.epsilon), float(charge.budget.delta)
+        what = f"epsilon ({epsilon:g}, delta {delta:g}) does not fit the cap on {table}"
         if self.pure:
             rest = f"{float(left):g} of {float(self.limit):g} is left (delta 0)"
         else:
             rest = (
-                f"its cost in rho is {float(charge.rho):g}, and {float(left):g} of {float(self.limit):g} is left: enough for epsilon "
-                f"{self.epsilon(left):g} at delta {float(self.budget.delta):g} by Gaussian noise, or for {math.sqrt(2 * left):g} by Laplace noise"
+                f"its cost in rho is {float(charge.rho):g}, and {float(left):g} of {float(self.limit):g} is left: "
+                f"enough for epsilon {self.epsilon(left):g} at delta {float(self.budget.delta):g} by Gaussian noise, "
+                f"or for {math.sqrt(2 * left):g} by Laplace noise"
             )
-        return refuse(
-            BudgetError, RELEASE, f"{asked}: {rest}", "ask for less, or have the curator raise the cap with mwem_budget"
-        )
+        hint = "ask for less, or have the curator raise the cap with mwem_budget"
+        return refuse(BudgetError, RELEASE, f"{what}: {rest}", hint)
 
 
 @dataclass(frozen=True)
@@ -192,7 +191,7 @@ def protected(unit: str | None, rows_per_unit: int) -> str:
 
 
 def nominal(epsilon: float, delta: float, rows: float | None) -> str | None:
-    """Why a guarantee is one in name only, in words; None if it is not. `rows` are those that were released, if that is known."""
+    """Why a guarantee is one in name only, in words; None if it is not. `rows` are those that were released, if any."""
     reasons = []
     if epsilon > LARGEST_EPSILON:
         reasons.append(

@@ -1,7 +1,8 @@
-"""The journal: every event of a database's ledger, one line each, in one chain of checksums; and what its lines say together.
+"""The journal: every event of a database's ledger, one line each, in one chain of checksums.
 
-Owns `mwem.journal`, of which `mwem.ledger` and `mwem.budgets` are views. Must not judge what fits a cap. A chain without a key shows a
-changed, missing or added line; whoever can write to the file can also forge all of it, unless somebody has noted a checksum elsewhere.
+Owns `mwem.journal`, of which `mwem.ledger` and `mwem.budgets` are views, and what its lines say together. Must not
+judge what fits a cap. A chain without a key shows a changed, missing or added line; whoever can write to the file can
+also forge all of it, unless somebody has noted a checksum elsewhere.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from mwem_sql.accounting.caps import Balance, Cap, Charge
 from mwem_sql.errors import RELEASE, BudgetError, MwemError, legible, refuse
 from mwem_sql.kernel.budget import Budget
 from mwem_sql.platform.catalog import Name
-from mwem_sql.platform.metadata import SCHEMA, Key, Row, check_types, declared, holders, insert
+from mwem_sql.platform.metadata import SCHEMA, Key, Row, check_types, created, declared, insert, tables
 from mwem_sql.platform.session import lock
 
 NAME = ("database_name", "schema_name", "table_name")
@@ -39,11 +40,11 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Journal:
-    """What was read of one journal. `broken` is the first line that is not as it was written; None where the chain is whole."""
+    """A journal as it was read. `fault` is the first line that is not as it was written; None where the chain holds."""
 
     home: str
     lines: Sequence[Row]
-    broken: int | None
+    fault: int | None
 
     @cached_property
     def entries(self) -> dict[str, Row]:
@@ -67,7 +68,7 @@ class Journal:
     @cached_property
     def keys(self) -> dict[Key, str]:
         """The account of every key."""
-        return {(line[NAME[0]], line[NAME[1]], line[NAME[2]]): line["account"] for line in self._of("key")}
+        return {key_of(line): line["account"] for line in self._of("key")}
 
     @property
     def policies(self) -> list[Row]:
@@ -84,13 +85,13 @@ class Journal:
                 return Cap(_budget(line), line["unit"], line["rows_per_unit"], line["unit_id"])
         return None
 
-    def charged(self, account: str | None) -> list[Row]:
-        """The entries that took something of an account's budget. What is not private is only noted, and so is what costs nothing."""
+    def charge_rows(self, account: str | None) -> list[Row]:
+        """The entries that took something of an account's budget. Seeded releases and notes take nothing."""
         return [row for row in self._entries_of(account) if row["private"] and Fraction(row["epsilon_exact"]) > 0]
 
     def charges(self, account: str | None) -> list[Charge]:
         with legible(damaged(self.home)):
-            return [_charge(row) for row in self.charged(account)]
+            return [_charge(row) for row in self.charge_rows(account)]
 
     def balance(self, account: str | None) -> Balance:
         """What all private entries of an account add up to, whatever became of them."""
@@ -105,13 +106,13 @@ class Journal:
 
 
 def read(con: duckdb.DuckDBPyConnection, home: str) -> Journal:
-    """The journal of a database that has one: lines and head in one statement, as another connection may write in between."""
+    """The journal of a database that has one. Lines and head in one statement: others may write in between."""
     names = list(declared("ledger.sql", "journal"))
     with legible(damaged(home)):
         rows = con.execute(_lines_of(home)).fetchall()
         lines = [row[2:] for row in rows if row[2] is not None]
-        journal = Journal(home, [dict(zip(names, line, strict=True)) for line in lines], _broken(lines, rows))
-        if journal.broken is not None:
+        journal = Journal(home, [dict(zip(names, line, strict=True)) for line in lines], _fault(lines, rows))
+        if journal.fault is not None:
             for line in journal.lines:
                 check_types(line, "ledger.sql", "journal")
     return journal
@@ -131,12 +132,12 @@ def _lines_of(home: str) -> str:
 
 
 def read_all(con: duckdb.DuckDBPyConnection) -> dict[str, Journal]:
-    """The journals of all attached databases that have one."""
-    return {home: read(con, home) for home in holders(con, "journal_head")}
+    """The journals of all attached databases that have one; one of which a table was dropped cannot be read."""
+    return {home: read(con, home) for home, names in tables(con).items() if names & created("ledger.sql").keys()}
 
 
 def append(con: duckdb.DuckDBPyConnection, home: str, *events: Row) -> None:
-    """Write events into the open transaction of a connection. Of two transactions that do so at once, one fails: both want the next number."""
+    """Write events in an open transaction. Of two that do so at once one fails, because both want the next number."""
     table, head = Name(home, SCHEMA, "journal"), Name(home, SCHEMA, "journal_head")
     rows = con.execute(exp.select("number", "checksum").from_(head.tree()).sql("duckdb")).fetchall()
     if len(rows) != 1:
@@ -144,15 +145,16 @@ def append(con: duckdb.DuckDBPyConnection, home: str, *events: Row) -> None:
     ((number, checksum),) = rows
     for event in events:
         number += 1
-        line = dict.fromkeys(declared("ledger.sql", "journal")) | {"number": number, "moment": now(), **who()} | event
-        checksum = _checksum(checksum, tuple(line.values())[:-1])
-        insert(con, table, line | {"checksum": checksum})
+        line: Row = dict.fromkeys(declared("ledger.sql", "journal"))
+        line |= {"number": number, "moment": now(), **who()} | event
+        line["checksum"] = checksum = _checksum(checksum, tuple(line.values())[:-1])
+        insert(con, table, line)
     set_head = exp.update(head.tree(), {"number": exp.Placeholder(), "checksum": exp.Placeholder()})
     con.execute(set_head.sql("duckdb"), [number, checksum])
 
 
 def retried(attempt: Callable[[], Result]) -> Result:
-    """Run a short transaction that writes to the journal; the loser of a conflict tries again, and sees what the winner wrote."""
+    """Run a short transaction that writes; the loser of a conflict tries again, and sees what the winner wrote."""
     for _ in range(_RETRIES):
         try:
             with lock("mwem.journal"):  # spares the threads of one process most conflicts
@@ -175,12 +177,17 @@ def damaged(home: str) -> MwemError:
     )
 
 
+def key_of(line: Row) -> Key:
+    """The name or key that a line is about."""
+    return line[NAME[0]], line[NAME[1]], line[NAME[2]]
+
+
 def now() -> datetime:
     return datetime.now(timezone.utc).replace(tzinfo=None)
 
 
 def who() -> Row:
-    """Who the system says that it is, by the process's user id; and who the environment says, where that is somebody else."""
+    """Who the system says that it is, by the process's user id; and who the environment says, if somebody else."""
     try:
         claimed: str | None = getpass.getuser()
     except (OSError, KeyError):  # a container's number without a name
@@ -196,7 +203,7 @@ def who() -> Row:
     return {"who": user, "claimed": None if claimed == user else claimed}
 
 
-def _broken(lines: Sequence[Sequence[Any]], rows: Sequence[Sequence[Any]]) -> int | None:
+def _fault(lines: Sequence[Sequence[Any]], rows: Sequence[Sequence[Any]]) -> int | None:
     """The first line that does not follow from the one before it; the one after the last where the head has another."""
     checksum = ""
     for number, line in enumerate(lines, start=1):
@@ -207,7 +214,7 @@ def _broken(lines: Sequence[Sequence[Any]], rows: Sequence[Sequence[Any]]) -> in
 
 
 def _checksum(before: str, line: Sequence[Any]) -> str:
-    """Of a line's values in the order of its columns, as Python writes them in every version; a value of another type is another text."""
+    """Of a line's values in the order of its columns, in ASCII: a value of another type is another text."""
     return hashlib.sha256(f"{before}\n{tuple(line)!a}".encode()).hexdigest()
 
 

@@ -1,9 +1,9 @@
 """The ledger of one private relation: debits, notes and caps, each written to the journal in one transaction.
 
 The ledger lives beside the private table; for a database attached READ_ONLY, in the connection's default database.
-A debit is committed before the first private row is read and is never undone. Lines of the journal are added and never changed; where
-its chain is broken nothing is debited.
-Owns what is written to the journal. Must not decide which account rows have (`accounts.py`) or what fits a cap (`caps.py`).
+A debit is committed before the first private row is read and is never undone. Lines of the journal are added and never
+changed; where its chain does not hold nothing is debited.
+Owns what is written to the journal. Must not decide which account rows have (`accounts`) or what fits a cap (`caps`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mwem_sql.accounting.accounts import Books, Identity, identity_of, moved_key
 from mwem_sql.accounting.caps import Balance, Cap, Charge, seed_refused
 from mwem_sql.accounting.journal import NAME, Journal
 from mwem_sql.boundary.relations import Relation
-from mwem_sql.errors import RELEASE, BudgetError, OutputError, TableError, refuse
+from mwem_sql.errors import RELEASE, BudgetError, MwemError, OutputError, TableError, refuse
 from mwem_sql.language.dialect import fold
 from mwem_sql.platform import catalog, metadata
 from mwem_sql.platform.catalog import Database, Name, Place
@@ -31,7 +31,7 @@ from mwem_sql.platform.session import transaction
 
 @dataclass(frozen=True)
 class Receipt:
-    """A debit that was committed: its entry, the account that it is charged to, what its unit's column is known by, and the balance after it."""
+    """A committed debit: its entry, the account, what the unit's column is known by, and the balance after it."""
 
     entry: str
     account: str
@@ -41,7 +41,7 @@ class Receipt:
 
 @dataclass(frozen=True)
 class Ledger:
-    """The ledger of one private relation, in the database `home`. `books` are as they were read when it was opened: `at` reads them again."""
+    """The ledger of one private relation, in the database `home`. `books` are as they were read; `at` reads again."""
 
     home: str
     identity: Identity
@@ -51,11 +51,11 @@ class Ledger:
     def of_table(cls, home: str, table: Name) -> Ledger:
         """By its name alone, without a mark."""
         name = key("" if home == table.database else table.database, table.schema, table.table)
-        return cls(home, Identity(table=table, names=((name,),), opened_with=(name,)))
+        return cls(home, Identity(table=table, names=((name,),), first_keys=(name,)))
 
     @classmethod
     def of_entry(cls, con: duckdb.DuckDBPyConnection, entry: str) -> tuple[Ledger, str | None] | None:
-        """The ledger that has an entry, and the account that the entry is of; None where no attached database that can be written has it."""
+        """The ledger that has an entry, and the entry's account; None where no database that can be written has it."""
         for home, lines in journal.read_all(con).items():
             row = lines.entries.get(entry)
             if row is not None and not catalog.is_read_only(con, home):
@@ -87,32 +87,33 @@ class Ledger:
     @property
     def other_names(self) -> str | None:
         """Under which other names the same rows were charged, and the epsilon of each, in words; None if under none."""
-        here = [fold(part) for part in self._shown.values()]
         out: dict[str, Fraction] = {}
-        for row in self.journal.charged(self.account):
-            name = [row[column] for column in NAME]
-            if [fold(part) for part in name] != here:
-                shown = ".".join(filter(None, name))
-                out[shown] = out.get(shown, Fraction(0)) + Fraction(row["epsilon_exact"])
+        for row in self.journal.charge_rows(self.account):
+            name = journal.key_of(row)
+            if key(*name) != key(*self._name):
+                text = ".".join(filter(None, name))
+                out[text] = out.get(text, Fraction(0)) + Fraction(row["epsilon_exact"])
         return ", ".join(f"{name} (epsilon {float(spent):g})" for name, spent in out.items()) or None
 
     def unfinished(self, request: str, output: Name) -> Row | None:
         """The latest private entry of a request that was charged and did not come to its end."""
         ending = fold(f".{output.schema}.{output.table}")
         rows = [
-            row for row in self.journal.entries.values()
-            if row["request"] == request and row["private"] and row["status"] != "done" and fold(row["output"]).endswith(ending)
-        ]  # fmt: skip
+            row
+            for row in self.journal.entries.values()
+            if (row["request"], row["private"]) == (request, True)
+            and row["status"] != "done"
+            and fold(row["output"]).endswith(ending)
+        ]
         return max(rows, key=lambda row: row["started"], default=None)
 
     def check_writable(self, databases: Mapping[str, Database], place: Place, function: str) -> None:
         if databases[self.home].read_only:
-            raise refuse(
-                OutputError,
-                function,
-                f"default database ({place.database}) cannot be written, and neither can {self.identity.table.database}",
-                "USE a writable database: the ledger of a READ_ONLY table is kept in the default one",
+            what = (
+                f"default database ({place.database}) cannot be written, and neither can {self.identity.table.database}"
             )
+            hint = "USE a writable database: the ledger of a READ_ONLY table is kept in the default one"
+            raise refuse(OutputError, function, what, hint)
 
     def debit(
         self,
@@ -137,12 +138,9 @@ class Ledger:
         try:
             return journal.retried(write)
         except duckdb.TransactionException:
-            raise refuse(
-                TableError,
-                RELEASE,
-                f"table ({self.identity.table}) is being changed by a transaction that is still open, so nothing was charged or read",
-                'COMMIT first; in dbt, give the hook "transaction": false',
-            ) from None
+            what = f"table ({self.identity.table}) is being changed by a transaction that is still open"
+            hint = 'COMMIT first; in dbt, give the hook "transaction": false'
+            raise refuse(TableError, RELEASE, f"{what}, so nothing was charged or read", hint) from None
 
     def enter(
         self, con: duckdb.DuckDBPyConnection, charge: Charge, output: str | None, *, private: bool, **facts: str | None
@@ -167,7 +165,7 @@ class Ledger:
         journal.retried(write)
 
     @contextmanager
-    def noted(
+    def note(
         self,
         cursor: Callable[[], duckdb.DuckDBPyConnection],
         output: str | None,
@@ -176,15 +174,15 @@ class Ledger:
         account: str | None = None,
         **facts: object,
     ) -> Iterator[None]:
-        """Write down that something is done, and how it ended. It spends no budget: if it is not private, because no budget covers it.
+        """Write down that something is done, and how it ended. It spends no budget: none covers what is not private.
 
         `account` is whose it is, where another entry tells; `facts` are what else the entry says.
         """
 
         def write() -> str:
             with transaction(con):
-                note = {"action": action, "private": False, **facts}
-                return self._open(con, account or self.at(con).account, None, output, **note)
+                row = {"action": action, "private": False, **facts}
+                return self._open(con, account or self.at(con).account, None, output, **row)
 
         con = cursor()
         self._prepare(con)
@@ -212,70 +210,69 @@ class Ledger:
         return self.at(con)
 
     def confirm_files(self, con: duckdb.DuckDBPyConnection) -> None:
-        """The curator's word for files that were replaced; to be called in a transaction, on a ledger that was read in it."""
+        """The curator's word for files that were replaced: to be called in a transaction, as `enter`."""
         self._check_whole()
         self._give_keys(con, moved_keys(self.journal, self.identity))
 
     def enter_cap(self, con: duckdb.DuckDBPyConnection, cap: Cap) -> None:
-        """Write what `set_cap` commits: to be called in its transaction, on a ledger that was read in it."""
+        """Write what `set_cap` commits: to be called in a transaction, as `enter`."""
         if cap.unit is not None:
-            cap = replace(cap, unit_id=self._unit_of_cap(con, cap.unit))
+            cap = replace(cap, unit_id=self._unit_id(con, cap.unit))
+            if not cap.unit_id:  # nothing but a name tells, which anybody may change
+                why = f"because the table ({self.identity.table}) cannot be written"
+                hint = "ATTACH its file writable and set the cap there, so that the column can be marked"
+                raise refuse(BudgetError, "mwem_budget", f"unit ({cap.unit!r}) is known by its name alone, {why}", hint)
         cap.check_replaces(self.identity.table.table, self.cap, self.journal.charges(self.account))
         account = self._open_account(con)
         line = {
-            "event": "cap", "account": account, **dict(zip(NAME, self._first_name(account), strict=True)),
+            "event": "cap", "account": account, **_named(self._first_name(account)),
             **_numbers(cap.budget.epsilon, cap.budget.delta), "unit": cap.unit, "rows_per_unit": cap.rows_per_unit,
             "unit_id": cap.unit_id,
         }  # fmt: skip
         journal.append(con, self.home, line)
 
     def _check_whole(self) -> None:
-        if self.journal.broken is not None:
+        if self.journal.fault is not None:
             raise refuse(
                 BudgetError,
                 "ledger",
-                f"the journal in the schema mwem of database ({self.home}) was changed by hand at line {self.journal.broken}, so nothing is debited",
+                f"the journal in the schema mwem of database ({self.home}) "
+                f"was changed by hand at line {self.journal.fault}, so nothing is debited",
                 "restore the schema mwem from a backup; mwem_ledger() shows what is left, with intact = false",
             )
 
     def _check_cap(self, charge: Charge, *, private: bool) -> None:
-        table, journals, cap = self.identity.table.table, self.books.journals, self.cap
-        capped = [home for home, lines in journals.items() for _ in lines.caps]
+        """Refuse what the caps of all attached databases, and their policies, do not allow."""
+        journals, cap, table = self.books.journals, self.cap, self.identity.table
+        caps = [home for home, lines in journals.items() for _ in lines.caps]
         if cap is None:
-            if capped:
-                raise refuse(
-                    BudgetError,
-                    RELEASE,
-                    f"table ({self.identity.table}) has no cap, and database {capped[0]} has tables with one, whose rows it may hold",
-                    f"have the curator decide: CALL mwem_budget('{table}', epsilon) gives it an account of its own",
-                )
             strict = [home for home, lines in journals.items() if lines.requires_caps]
+            decide = f"have the curator decide: CALL mwem_budget('{table.table}', epsilon)"
+            if caps:
+                what = f"has no cap, and database {caps[0]} has tables with one, whose rows it may hold"
+                raise self._refused(what, f"{decide} gives it an account of its own")
             if strict:
-                raise refuse(
-                    BudgetError,
-                    RELEASE,
-                    f"table ({self.identity.table}) has no cap, and the policy of database {strict[0]} requires one",
-                    f"have the curator decide: CALL mwem_budget('{table}', epsilon) sets it",
-                )
+                what = f"has no cap, and the policy of database {strict[0]} requires one"
+                raise self._refused(what, f"{decide} sets it")
             return
-        if len(capped) > 1 and self.books.is_known_by_name_only(self.home, self.identity):
-            raise refuse(
-                BudgetError,
-                RELEASE,
-                f"table ({self.identity.table}) was replaced, and {len(capped)} tables have caps, so that its rows may be another's",
-                f"have the curator confirm: CALL mwem_budget('{table}', {float(cap.budget.epsilon):g}) charges them to the account of this name; TRUNCATE and INSERT keep it",
+        if len(caps) > 1 and self.books.is_known_by_name_only(self.home, self.identity):
+            raise self._refused(
+                f"was replaced, and {len(caps)} tables have caps, so that its rows may be another's",
+                f"have the curator confirm: CALL mwem_budget('{table.table}', {float(cap.budget.epsilon):g}) charges "
+                "them to the account of this name; TRUNCATE and INSERT keep it",
             )
         twins = [home for home, lines in journals.items() if home != self.home and self.account in lines.keys.values()]
         if twins:
-            raise refuse(
-                BudgetError,
-                RELEASE,
-                f"table ({self.identity.table}) has its account in database {twins[0]}, too: one file is a copy of the other",
+            raise self._refused(
+                f"has its account in database {twins[0]}, too: one file is a copy of the other",
                 "DETACH the copy, and release from one file only: each counts what it was asked itself",
             )
         if not private:
-            raise seed_refused(table)
-        cap.check(table, charge, self.balance.spent)
+            raise seed_refused(table.table)
+        cap.check(table.table, charge, self.balance.spent)
+
+    def _refused(self, what: str, hint: str) -> MwemError:
+        return refuse(BudgetError, RELEASE, f"table ({self.identity.table}) {what}", hint)
 
     def _unit_id(self, con: duckdb.DuckDBPyConnection, column: str) -> str:
         """What a unit's column is known by, however it is renamed; a column that can carry that does from now on."""
@@ -287,8 +284,9 @@ class Ledger:
             same = self.journal.keys.get(unit_key(account, present))
             if same is not None:
                 return same
-            # Of a table that was replaced the name decides, and so do those of its columns.
-            before = self._units(account).get(fold(column))
+            # Of a table that was replaced its name decides, and so do those of its columns: the cap's comes first.
+            units = [*self.journal.charges(account), self.journal.cap(account)]
+            before = {fold(each.unit): each.unit_id for each in units if each and each.unit}.get(fold(column))
             if before and self.books.is_known_by_name_only(self.home, self.identity):
                 if not carrier.carry_unit(con, column, before):
                     self._give_keys(con, {unit_key(account, present): before})
@@ -296,65 +294,63 @@ class Ledger:
         unit = present or uuid.uuid4().hex[:8]
         return unit if present or carrier.carry_unit(con, column, unit) else ""
 
-    def _unit_of_cap(self, con: duckdb.DuckDBPyConnection, column: str) -> str:
-        """The same for a cap; refused where nothing but a name tells, which anybody may change."""
-        unit_id = self._unit_id(con, column)
-        if not unit_id:
-            raise refuse(
-                BudgetError,
-                "mwem_budget",
-                f"unit ({column!r}) is known by its name alone, because the table ({self.identity.table}) cannot be written",
-                "ATTACH its file writable and set the cap there, so that the column can be marked",
-            )
-        return unit_id
-
-    def _units(self, account: str) -> dict[str, str]:
-        """What columns were known by when they were units of this account, by their names then; that of its cap comes first."""
-        counted = [*self.journal.charges(account), self.journal.cap(account)]
-        return {fold(each.unit): each.unit_id for each in counted if each is not None and each.unit is not None}
-
     def _open_account(self, con: duckdb.DuckDBPyConnection) -> str:
         """The account, opened if there is none, with the keys that are new to it; what can carry it does."""
         account = self.account or uuid.uuid4().hex[:16]
-        known = self.journal.keys
-        self._give_keys(con, {each: account for each in self.identity.opened_with if each not in known})
+        fresh = [each for each in self.identity.first_keys if each not in self.journal.keys]
+        self._give_keys(con, dict.fromkeys(fresh, account))
         if self.identity.carrier is not None and self.books.mark is None:
             self.identity.carrier.carry(con, account)
         return account
 
     def _give_keys(self, con: duckdb.DuckDBPyConnection, accounts: dict[Key, str]) -> None:
         """Let keys belong to an account, or to a unit of one, from now on."""
-        lines = [
-            {"event": "key", "account": account, **dict(zip(NAME, each, strict=True))} for each, account in accounts.items()
-        ]  # fmt: skip
+        lines = [{"event": "key", "account": account, **_named(each)} for each, account in accounts.items()]
         if lines:
             journal.append(con, self.home, *lines)
 
     def _first_name(self, account: str) -> Key:
         """A name that is this account's and no other's, and always the same one: that of its cap."""
-        capped = [(line[NAME[0]], line[NAME[1]], line[NAME[2]]) for line in self.journal.caps.get(account, [])]
-        named = [name for name, holder in self.journal.keys.items() if holder == account]
-        return (*capped, *named, *self.identity.opened_with)[0]
+        of_caps = [journal.key_of(line) for line in self.journal.caps.get(account, [])]
+        of_keys = [each for each, holder in self.journal.keys.items() if holder == account]
+        return (*of_caps, *of_keys, *self.identity.first_keys)[0]
 
     def _open(
-        self, con: duckdb.DuckDBPyConnection, account: str | None, charge: Charge | None, output: str | None, **facts: object
-    ) -> str:  # fmt: skip
-        entry = uuid.uuid4().hex
-        epsilon, delta, rho = (charge.budget.epsilon, charge.budget.delta, charge.rho) if charge else (Fraction(0),) * 3
-        line = {
-            "event": "entry", "entry": entry, **self._shown, "account": account, "output": output, **_numbers(epsilon, delta),
-            "rho_exact": str(rho), "unit": charge.unit if charge else None, "rows_per_unit": charge.rows_per_unit if charge else 1,
-            "unit_is_computed": charge.computed if charge else False, "unit_id": charge.unit_id if charge else None, "request": "",
-            **facts,
-        }  # fmt: skip
-        journal.append(con, self.home, line)
-        return entry
+        self,
+        con: duckdb.DuckDBPyConnection,
+        account: str | None,
+        charge: Charge | None,
+        output: str | None,
+        **facts: object,
+    ) -> str:
+        line: Row = {
+            "event": "entry",
+            "entry": uuid.uuid4().hex,
+            **_named(self._name),
+            "account": account,
+            "output": output,
+        }
+        if charge is None:
+            line |= {
+                **_numbers(Fraction(0), Fraction(0)),
+                "rho_exact": "0",
+                "rows_per_unit": 1,
+                "unit_is_computed": False,
+            }
+        else:
+            line |= {
+                **_numbers(charge.budget.epsilon, charge.budget.delta), "rho_exact": str(charge.rho),
+                "unit": charge.unit, "rows_per_unit": charge.rows_per_unit, "unit_is_computed": charge.computed,
+                "unit_id": charge.unit_id,
+            }  # fmt: skip
+        journal.append(con, self.home, line | {"request": ""} | facts)
+        return str(line["entry"])
 
     @property
-    def _shown(self) -> dict[str, str]:
+    def _name(self) -> Key:
+        """How the table is shown."""
         table = self.identity.table
-        database = "" if self.home == table.database else table.database
-        return dict(zip(NAME, (database, table.schema, table.table), strict=True))
+        return "" if self.home == table.database else table.database, table.schema, table.table
 
     def _prepare(self, con: duckdb.DuckDBPyConnection) -> None:
         metadata.prepare(con, self.home, "ledger.sql")
@@ -377,12 +373,8 @@ def read_ledger(con: duckdb.DuckDBPyConnection, relation: Relation, place: Place
     read_only = table.database in databases and databases[table.database].read_only
     is_table = relation.files is None
     if is_table and read_only and table.database in books.journals and books.journals[table.database].lines:
-        raise refuse(
-            BudgetError,
-            function,
-            f"table ({table}) is in a file that has a ledger of its own, which is attached READ_ONLY",
-            "attach it writable, so that the release can be debited there",
-        )
+        what = f"table ({table}) is in a file that has a ledger of its own, which is attached READ_ONLY"
+        raise refuse(BudgetError, function, what, "attach it writable, so that the release can be debited there")
     home = books.home(identity, place.database if read_only else table.database, function)
     if is_table and not read_only and home != table.database:
         return Ledger(home, identity.elsewhere).at(con)
@@ -408,6 +400,10 @@ def requires_caps(con: duckdb.DuckDBPyConnection, home: str) -> bool:
 
 def _read(con: duckdb.DuckDBPyConnection, identity: Identity) -> Books:
     return Books(journal.read_all(con), identity.mark(con))
+
+
+def _named(name: Key) -> Row:
+    return dict(zip(NAME, name, strict=True))
 
 
 def _numbers(epsilon: Fraction, delta: Fraction) -> Row:

@@ -1,4 +1,4 @@
-"""The ledger as the curator reads it: every entry, what its table has spent and has left, and whether anybody changed the journal by hand.
+"""The ledger as the curator reads it: every entry, what its table has spent and has left, and whether it is intact.
 
 Owns the rows of `mwem_ledger`, over all attached databases. Must not write.
 """
@@ -21,8 +21,8 @@ from mwem_sql.platform.metadata import SCHEMA, Row, holders
 def entries(con: duckdb.DuckDBPyConnection) -> list[Row]:
     """Every entry of every attached database, oldest first, with what its table has spent and has left.
 
-    A release that exists is done, even if nobody wrote so. A cap that replaced another and a policy are rows, too. `intact` is false for
-    all rows of a journal that was changed by hand, and one more row says at which line.
+    A release that exists is done, even if nobody wrote so. A cap that replaced another and a policy are rows, too.
+    `intact` is false for all rows of a journal that was changed by hand, and one more row says at which line.
     """
     stored: set[str] = set()
     for home in holders(con, "releases"):
@@ -43,31 +43,31 @@ def _rows(lines: Journal, stored: set[str]) -> Iterator[Row]:
             "status": "done" if row["entry"] in stored else row["status"],
             "epsilon_spent": balance.epsilon_spent,
             "epsilon_left": balance.epsilon_left,
-            "intact": lines.broken is None,
+            "intact": lines.fault is None,
         }
 
 
 def _events(lines: Journal) -> Iterator[Row]:
-    """What the curator is shown of a journal; of caps those that replaced another, and all of them where the journal is broken."""
+    """What the curator sees of a journal. Of caps those that replaced another; all of them where there is a fault."""
     yield from lines.entries.values()
     for history in lines.caps.values():
         for before, cap in zip([None, *history], history, strict=False):
-            if before is not None or lines.broken is not None:
+            if before is not None or lines.fault is not None:
                 was = "none" if before is None else before["epsilon"]
                 yield _note(cap, f"mwem_budget: epsilon {was} to {cap['epsilon']}")
     for policy in lines.policies:
         yield _note(policy, f"mwem_policy: require_caps {str(policy['require_caps']).lower()}")
-    if lines.broken is not None:
-        last = lines.lines[-1]["moment"] if lines.lines else datetime.min  # noqa: DTZ901  times of the journal have no zone
-        line = {"number": lines.broken, "account": None, "moment": last, "schema_name": "", "table_name": ""}
-        yield _note(line, f"mwem_ledger: the journal was changed by hand at line {lines.broken}")
+    if lines.fault is not None:
+        last = lines.lines[-1]["moment"] if lines.lines else datetime.min  # noqa: DTZ901  no time here has a zone
+        line = {"number": lines.fault, "account": None, "moment": last, "schema_name": "", "table_name": ""}
+        yield _note(line, f"mwem_ledger: the journal was changed by hand at line {lines.fault}")
 
 
 def _note(line: Row, action: str) -> Row:
     """A line that is not an entry, as a row that costs nothing."""
     names = {name: line.get(name) or "" for name in journal.NAME}
     return {
-        **dict.fromkeys(("who", "claimed", "unit", "rows_per_unit", "version", "workload", "reason")), **line, **names, "entry": "",
-        "output": None, "epsilon": 0.0, "delta": 0.0, "private": False, "status": "done", "action": action,
+        **dict.fromkeys(("who", "claimed", "unit", "rows_per_unit", "version", "workload", "reason")), **line, **names,
+        "entry": "", "output": None, "epsilon": 0.0, "delta": 0.0, "private": False, "status": "done", "action": action,
         "started": line["moment"], "finished": line["moment"],
     }  # fmt: skip

@@ -55,7 +55,7 @@ def compare_scores(session: Session, stored: Stored, table: str, target: str | N
         what = f"compare ({table!r}) has no column {missing[0]!r}"
         raise refuse(OptionError, function, what, f"name the table that {stored.name.table} was made from")
     fields = [_field(own.attribute) for own in stored.classes.values()]
-    with ledger_of(con, relation, session.place, function).noted(session.cursor, str(stored.name), function):
+    with ledger_of(con, relation, session.place, function).note(session.cursor, str(stored.name), function):
         return scores.scores(session.meaning(), relation.tree(), stored.name.tree(), fields, target)
 
 
@@ -98,7 +98,7 @@ def compare(
     pushdown = plan_pushdown(relation, compiled.classes, linear, dialect=dialect_of(relation.dialect))
     written = list(as_written(ready.stored.domain, workload))
     is_here = relation.source is None
-    with ledger_of(con, relation, session.place, function).noted(session.cursor, str(ready.stored.name), function):
+    with ledger_of(con, relation, session.place, function).note(session.cursor, str(ready.stored.name), function):
         reader = engine.engine_of(session.cursor(), relation)
         answers = engine.true_answers(reader, pushdown, engine.as_described(relation, function))
         said = truth.answers(session.meaning(), relation.tree(), written) if is_here else [None] * len(written)

@@ -82,7 +82,7 @@ def suggestion_rows(session: Session, table: str) -> Iterator[dict[str, Any]]:
     relation = relations.describe(con, table, session.place, function)
     with Sandbox(session.settings) as sandbox:
         declared = from_schema(relation, sandbox)
-    with ledger_of(con, relation, session.place, function).noted(session.cursor, None, function):
+    with ledger_of(con, relation, session.place, function).note(session.cursor, None, function):
         rows = engine.engine_of(session.cursor(), relation)
         suggestions = {each.attribute: each for each in suggest_domain(rows, relation, declared)}
     if not declared and all(each.missing for each in suggestions.values()):

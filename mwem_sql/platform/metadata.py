@@ -1,6 +1,7 @@
-"""The schema `mwem` that each database may have: its format, which of its tables are there, their rows, and how they are made.
+"""The schema `mwem` that each database may have: its format, which tables are there, their rows, and how they are made.
 
-`sql/metadata.sql` and `sql/ledger.sql` declare its tables; what is read back is checked against them. Must not judge what a row means.
+`sql/metadata.sql` and `sql/ledger.sql` declare its tables; what is read back is checked against them. Must not judge
+what a row means.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from mwem_sql.platform.session import lock, transaction, use
 
 SCHEMA = "mwem"
 FORMAT = 3
-"""The number of the format of the schema mwem, in `mwem.schema_version`; it grows with every change of `sql/ledger.sql` or `sql/metadata.sql`."""
+"""The number of the schema's format, in `mwem.schema_version`. It grows with every change of the two scripts."""
 
 Row = dict[str, Any]
 Key = tuple[str, str, str]
@@ -43,12 +44,12 @@ class Column:
 
 
 def key(database: str, schema: str, table: str) -> Key:
-    """A table's name as a journal has it: DuckDB ignores case. The journal's database is the empty one, whatever it is attached as."""
+    """A table's name as a journal has it: without case, and with an empty name for the journal's database."""
     return fold(database), fold(schema), fold(table)
 
 
 def tables(con: duckdb.DuckDBPyConnection) -> dict[str, set[str]]:
-    """The tables of the schema mwem of every attached database that has any, in the order of names. Another format is refused."""
+    """The tables of the schema mwem of every attached database that has any, by name. Another format is refused."""
     rows = con.execute("SELECT database_name, schema_name, table_name FROM duckdb_tables()").fetchall()
     out: dict[str, set[str]] = {}
     for database, schema, table in sorted(rows):
@@ -72,8 +73,8 @@ def _check_format(con: duckdb.DuckDBPyConnection, database: str, names: set[str]
         raise refuse(
             TableError,
             "mwem",
-            f"the schema mwem of database ({database}) has format {number or 'none'}, and this version of mwem_sql reads and writes "
-            f"format {FORMAT} only",
+            f"the schema mwem of database ({database}) has format {number or 'none'}, "
+            f"and this version of mwem_sql reads and writes format {FORMAT} only",
             f"{copy} exports what it says; go on in a new file, with caps that are lower by what was spent",
         )
 
@@ -86,7 +87,7 @@ def holders(con: duckdb.DuckDBPyConnection, table: str) -> list[str]:
 def prepare(con: duckdb.DuckDBPyConnection, database: str, script: str) -> None:
     """Make the schema mwem of `database` the current one of this cursor, with the tables of a script in it.
 
-    Current, so that its tables need no prefix: that of the schema alone would be ambiguous where a database is called mwem, too.
+    Current, so that its tables need no prefix: the schema alone is ambiguous where a database is called mwem, too.
     """
     if not created(script).keys() <= tables(con).get(database, set()):
         with lock(SCHEMA), transaction(con):  # the lock: two that make the same tables at once would conflict
@@ -135,7 +136,7 @@ def created(script: str) -> dict[str, dict[str, Column]]:
 
 
 def check_types(row: Row, script: str, table: str) -> None:
-    """A LookupError or TypeError if a row has not the columns that a script declares for its table: somebody changed it by hand."""
+    """A LookupError or TypeError if a row has not the columns that a script declares: somebody changed it by hand."""
     for name, column in declared(script, table).items():
         python = _PYTHON[column.type]
         if not isinstance(row[name], (python, NoneType) if column.nullable else python):
@@ -144,7 +145,11 @@ def check_types(row: Row, script: str, table: str) -> None:
 
 def insert(con: duckdb.DuckDBPyConnection, table: Name, row: Row) -> None:
     """One row, its columns by name."""
-    columns = [exp.to_identifier(name, quoted=True) for name in row]
-    values = exp.Values(expressions=[exp.Tuple(expressions=[exp.Placeholder() for _ in row])])
-    target = exp.Schema(this=table.tree(), expressions=columns)
-    con.execute(exp.Insert(this=target, expression=values).sql("duckdb"), list(row.values()))
+    con.execute(_insert_into(table, tuple(row)), list(row.values()))
+
+
+@lru_cache(maxsize=256)
+def _insert_into(table: Name, columns: tuple[str, ...]) -> str:
+    values = exp.Values(expressions=[exp.Tuple(expressions=[exp.Placeholder() for _ in columns])])
+    target = exp.Schema(this=table.tree(), expressions=[exp.to_identifier(name, quoted=True) for name in columns])
+    return exp.Insert(this=target, expression=values).sql("duckdb")

@@ -61,7 +61,7 @@ def _noted(session: Session, entry: str, output: str, reason: str) -> Iterator[b
         yield False
         return
     ledger, account = found
-    with ledger.noted(session.cursor, output, FUNCTION, account=account, private=True, reason=reason):
+    with ledger.note(session.cursor, output, FUNCTION, account=account, private=True, reason=reason):
         yield True
 
 

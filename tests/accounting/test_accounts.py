@@ -226,7 +226,7 @@ class Files:
             self.con.execute("CALL mwem_detach('w')" if way == "source" else "DETACH w").fetchall()
 
     def ask(self) -> None:
-        path, epsilon = self.chance.choice(sorted(self.held)), self.chance.choice(SHARES)
+        path, epsilon = self.some(), self.chance.choice(SHARES)
         charge = Charge(budget=Budget(epsilon), rho=pure_rho(epsilon))
         try:
             self.asked_for(path, lambda ledger: ledger.debit(self.con.cursor(), charge, "o", action="mwem_release"))
@@ -245,7 +245,8 @@ class Files:
         act()
 
     def some(self, suffix: str = "") -> Path:
-        return self.chance.choice(sorted(path for path in self.held if path.suffix.endswith(suffix)))
+        """A path that is there: that of a link is not, once its file has moved."""
+        return self.chance.choice(sorted(path for path in self.held if path.suffix.endswith(suffix) and path.exists()))
 
     def move(self) -> None:
         old = self.some()

@@ -40,7 +40,7 @@ DAMAGE = [
     "UPDATE mwem.journal SET epsilon_exact = '1/0' WHERE event = 'cap'", "ALTER TABLE mwem.journal ALTER COLUMN moment TYPE VARCHAR",
     "ALTER TABLE mwem.journal ALTER COLUMN epsilon TYPE VARCHAR", "ALTER TABLE mwem.journal ALTER COLUMN private TYPE INTEGER",
     "ALTER TABLE mwem.journal ALTER COLUMN output TYPE VARCHAR[] USING [output]", "ALTER TABLE mwem.journal DROP COLUMN checksum",
-    "DROP TABLE mwem.journal",
+    "DROP TABLE mwem.journal", "DROP TABLE mwem.journal_head",
 ]  # fmt: skip
 
 
@@ -58,7 +58,7 @@ def test_one_line_for_each_event(written: Connection) -> None:
     assert written.execute("SELECT number, event FROM mwem.journal ORDER BY 1").fetchall() == list(
         enumerate(["key", "cap", "entry", "end", "entry", "entry", "end"], start=1)
     )
-    assert journal.read(written, "memory").broken is None
+    assert journal.read(written, "memory").fault is None
     assert all(row["intact"] for row in entries(written.cursor()))
 
 
@@ -66,7 +66,7 @@ def test_one_line_for_each_event(written: Connection) -> None:
 def test_what_is_changed_by_hand_is_seen(written: Connection, ledger: Ledger, change: str) -> None:
     written.execute(change)
     line = BY_HAND[change]
-    assert journal.read(written, "memory").broken == line
+    assert journal.read(written, "memory").fault == line
     rows = entries(written.cursor())
     assert rows and not any(row["intact"] for row in rows)
     assert f"mwem_ledger: the journal was changed by hand at line {line}" in [row["action"] for row in rows]
@@ -95,9 +95,12 @@ def test_a_damaged_journal_is_said_to_be_damaged(con: Connection, ledger: Ledger
         con.execute("FROM mwem_ledger()")
 
 
-def test_a_journal_that_was_dropped_is_not_begun_anew(written: Connection, ledger: Ledger) -> None:
-    written.execute("DROP TABLE mwem.journal")
-    with pytest.raises(BudgetError, match="was changed by hand at line 1, so nothing is debited"):
+@pytest.mark.parametrize(("table", "line"), [("journal", 1), ("journal_head", 8)])
+def test_a_journal_that_was_dropped_is_not_begun_anew(
+    written: Connection, ledger: Ledger, table: str, line: int
+) -> None:
+    written.execute(f"DROP TABLE mwem.{table}")
+    with pytest.raises(BudgetError, match=f"was changed by hand at line {line}, so nothing is debited"):
         debit(written, ledger, "1/100")
 
 

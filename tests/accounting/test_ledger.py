@@ -141,7 +141,7 @@ def test_failed_and_open_entries_count(plain: Connection, ledger: Ledger) -> Non
 
 
 def test_a_note_spends_nothing(plain: Connection, ledger: Ledger) -> None:
-    with ledger.noted(plain.cursor, "o", "mwem_compare"):
+    with ledger.note(plain.cursor, "o", "mwem_compare"):
         (row,) = entries(plain.cursor())
         assert (row["status"], row["finished"]) == ("open", None)
     assert ledger.set_cap(plain.cursor(), cap("1")).balance.spent == 0
@@ -151,6 +151,6 @@ def test_a_note_spends_nothing(plain: Connection, ledger: Ledger) -> None:
 
 
 def test_a_note_of_what_failed_says_so(plain: Connection, ledger: Ledger) -> None:
-    with pytest.raises(ZeroDivisionError), ledger.noted(plain.cursor, "o", "mwem_compare"):
+    with pytest.raises(ZeroDivisionError), ledger.note(plain.cursor, "o", "mwem_compare"):
         raise ZeroDivisionError
     assert [row["status"] for row in entries(plain.cursor())] == ["failed"]

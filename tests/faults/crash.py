@@ -214,7 +214,7 @@ def locked_out(folder: Path, output: str) -> None:
 
 def written(folder: Path, steps: int) -> int:
     """How large a file a release writes before DuckDB takes stock: what is left if it is killed at its last step."""
-    killed_at(steps - 1, folder, OUTPUTS[0])
+    killed_at(steps - 1, folder, OUTPUTS[1])  # of which the steps are
     return max(path.stat().st_size for path in folder.glob("*.wal"))
 
 
