@@ -20,7 +20,8 @@ from mwem_sql.algebra.arrays import Floats, Numbers, Places
 Names: TypeAlias = tuple[str, ...]
 
 LONG = 512
-"""Cells that an inner loop should have: numpy takes some 20 ns to start one. Larger: fewer loops, of axes merged by a copy."""
+"""Cells that an inner loop should have: numpy takes some 20 ns to start one. Larger: fewer loops, over axes merged by
+a copy."""
 PLANS = 1 << 16
 """Arrangements of axes that are remembered: for a small table working one out takes longer than following it."""
 SCHEMA = pa.schema(
@@ -61,13 +62,14 @@ class Table:
 
     def projections(self, wanted: Iterable[Names]) -> dict[Names, Table]:
         """Many at once, each summed from the smallest array that has it; maybe views."""
+        wanted = list(wanted)
+        if len(wanted) == 1:
+            return {wanted[0]: self.project(wanted[0])}
         axes = {names: [self.names.index(name) for name in names] for names in wanted}
-        if len(axes) == 1:
-            return {names: self.project(names) for names in axes}
         sums = _sum_out_all(self.cells, tuple(range(len(self.names))), list(set(map(frozenset, axes.values()))))
         return {
-            names: Table(names, sums[frozenset(own)].transpose([sorted(own).index(axis) for axis in own]))
-            for names, own in axes.items()
+            names: Table(names, sums[frozenset(order)].transpose([sorted(order).index(axis) for axis in order]))
+            for names, order in axes.items()
         }
 
     def align(self, names: Names) -> Numbers:
@@ -79,17 +81,21 @@ class Table:
         """Each cell times the entry of `by` for it, in the array `out` if one is given."""
         wide, cells = by.align(self.names), self.cells
         head = _head(cells.shape)
-        if head:
-            # In one row what a long inner loop runs over.
-            if prod(wide.shape[head:]) > 1:
-                wide = np.broadcast_to(wide, wide.shape[:head] + cells.shape[head:])
-            wide = wide.reshape(*wide.shape[:head], -1)
-            cells = cells.reshape(*cells.shape[:head], -1)
-            out = None if out is None else out.reshape(cells.shape)
+        if not head:
+            return Table(self.names, np.multiply(cells, wide, out=out))
+        # In one row what a long inner loop runs over.
+        if prod(wide.shape[head:]) > 1:
+            wide = np.broadcast_to(wide, wide.shape[:head] + cells.shape[head:])
+        wide = wide.reshape(*wide.shape[:head], -1)
+        cells = cells.reshape(*cells.shape[:head], -1)
+        out = None if out is None else out.reshape(cells.shape)
         return Table(self.names, np.multiply(cells, wide, out=out).reshape(self.cells.shape))
 
     def contract(self, other: Table, kept: Names) -> Table:
-        """The product of two tables, summed over all axes but `kept`: one matrix product for each cell of common axes that are kept."""
+        """The product of two tables, summed over all axes but `kept`.
+
+        That is one matrix product for each cell of the kept axes that both have.
+        """
         left, right, out = _contraction(self.names, other.names, kept)
         one, two = self.project(left[0] + left[1] + left[2]), other.project(right[0] + right[1] + right[2])
         common, rows = one.shape[: len(left[0])], one.shape[len(left[0]) : len(left[0] + left[1])]
@@ -130,7 +136,7 @@ def tables_to_arrow(tables: Sequence[Table]) -> pa.Table:
 
 
 def tables_from_arrow(arrow: pa.Table) -> list[Table]:
-    """The rows in their order, on the table's memory where its lists hold doubles; a ValueError if a weight is not positive."""
+    """The rows in their order, on the table's memory where its lists hold doubles; all weights must be positive."""
     tables = []
     all_names, all_shapes = arrow["attributes"].to_pylist(), arrow["shape"].to_pylist()
     for names, shape, weights in zip(all_names, all_shapes, arrow["weights"], strict=True):
@@ -153,7 +159,8 @@ def spread(weights: Floats, axis: int, parents: Places, shares: Floats) -> Float
     return np.asarray(out)
 
 
-def _head(shape: Sequence[int]) -> int:
+@lru_cache(maxsize=PLANS)
+def _head(shape: tuple[int, ...]) -> int:
     """The number of axes before those that together make a long inner loop."""
     head, cells = len(shape), 1
     while head and cells < LONG:
@@ -181,7 +188,10 @@ def _alignment(names: Names, wanted: Names) -> tuple[tuple[int, ...], tuple[slic
 def _contraction(
     left: Names, right: Names, kept: Names
 ) -> tuple[tuple[Names, Names, Names], tuple[Names, Names, Names], Names]:
-    """The axes of the two tables: common and kept, then kept and summed of the left one, summed and kept of the right one; those of the product."""
+    """The axes of both tables in the order that a matrix product takes, and those of the product.
+
+    Of the left one: common and kept, kept, summed; of the right one: common and kept, summed, kept.
+    """
     common = tuple(name for name in kept if name in left and name in right)
     rows = tuple(name for name in kept if name in left and name not in right)
     columns = tuple(name for name in kept if name in right and name not in left)

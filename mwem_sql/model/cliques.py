@@ -1,7 +1,7 @@
 """Cliques of a triangulated graph and the junction tree that joins them; and how the tree makes room for new cliques.
 
-Attributes are vertices, and those that share a measured query are neighbours. Pure combinatorics on names and numbers of
-groups: sees no weights.
+Attributes are vertices, and those that share a measured query are neighbours. Pure combinatorics on names and numbers
+of groups: sees no weights.
 """
 
 from __future__ import annotations
@@ -37,52 +37,52 @@ def triangulate(sets: Iterable[Collection[str]], sizes: Sizes) -> list[Clique]:
     for one in sets:
         for name in one:
             neighbours.setdefault(name, set()).update(one)
-    for name, own in neighbours.items():
-        own.discard(name)
-    found = [maximal(_eliminate(neighbours, sizes, least_fill=rule)) for rule in (True, False)]
-    return min(found, key=lambda cliques: total_cells(cliques, sizes))
+    for name, others in neighbours.items():
+        others.discard(name)
+    choices = [maximal(_eliminate(neighbours, sizes, least_fill=rule)) for rule in (True, False)]
+    return min(choices, key=lambda cliques: total_cells(cliques, sizes))
 
 
 def _eliminate(neighbours: Mapping[str, set[str]], sizes: Sizes, *, least_fill: bool) -> list[Clique]:
-    graph = {name: set(own) for name, own in neighbours.items()}
+    graph = {name: set(beside) for name, beside in neighbours.items()}
 
     def cost(name: str) -> tuple[int, int, str]:
-        own = graph[name]
-        clique = cells(own, sizes) * sizes[name]
-        fill = sum(sizes[a] * sizes[b] for a, b in combinations(own, 2) if b not in graph[a]) if least_fill else 0
+        beside = graph[name]
+        clique = cells(beside, sizes) * sizes[name]
+        fill = sum(sizes[a] * sizes[b] for a, b in combinations(beside, 2) if b not in graph[a]) if least_fill else 0
         # The name last: the order in which attributes were declared must not matter.
         return fill, clique, name
 
     costs = {name: cost(name) for name in graph}
-    found = []
+    cliques = []
     while graph:
         name = min(costs.values())[2]
-        own = graph.pop(name)
+        beside = graph.pop(name)
         del costs[name]
-        found.append(frozenset(own | {name}))
-        stale = set(own)
-        for a in own:
+        cliques.append(frozenset(beside | {name}))
+        stale = set(beside)
+        for a in beside:
             graph[a].discard(name)
-            added = own - graph[a] - {a}
+            added = beside - graph[a] - {a}
             if added:
                 graph[a] |= added
                 stale |= graph[a]
         for a in stale:
             costs[a] = cost(a)
-    return found
+    return cliques
 
 
 def maximal(cliques: Iterable[Clique]) -> list[Clique]:
     """Those that are not inside another one, in the order of their names; of equal ones, one."""
-    found: list[Clique] = []
+    kept: list[Clique] = []
     holders: dict[str, list[int]] = {}
     for clique in sorted(set(cliques), key=lambda clique: (-len(clique), sorted(clique))):
         rarest = min((holders.get(name, []) for name in clique), key=len, default=[])
-        if not any(clique <= found[number] for number in rarest):
+        if not any(clique <= kept[number] for number in rarest):
             for name in clique:
-                holders.setdefault(name, []).append(len(found))
-            found.append(clique)
-    return sorted(found, key=sorted)
+                holders.setdefault(name, []).append(len(kept))
+            kept.append(clique)
+    return sorted(kept, key=sorted)
 
 
 def connected(sets: Sequence[Collection[Hashable]]) -> list[list[int]]:
@@ -107,7 +107,7 @@ def connected(sets: Sequence[Collection[Hashable]]) -> list[list[int]]:
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Cliques in an order in which each comes after its parent; -1 has none. `tops` gives the first clique of an attribute."""
+    """Cliques, each after its parent; the root has -1. `tops` gives the first clique of an attribute."""
 
     cliques: tuple[Clique, ...]
     parents: tuple[int, ...]
@@ -117,12 +117,12 @@ class Layout:
 
     @cached_property
     def neighbours(self) -> list[list[int]]:
-        found: list[list[int]] = [[] for _ in self.cliques]
+        links: list[list[int]] = [[] for _ in self.cliques]
         for number, parent in enumerate(self.parents):
             if parent >= 0:
-                found[number].append(parent)
-                found[parent].append(number)
-        return found
+                links[number].append(parent)
+                links[parent].append(number)
+        return links
 
     @cached_property
     def separators(self) -> list[Names]:
@@ -155,15 +155,15 @@ class Layout:
         seen = set(numbers)
         ends = [-number for number in seen]
         heapify(ends)
-        found = []
+        order = []
         while len(ends) > 1:
-            # Parents have lower numbers: the highest has no other clique of the subtree behind it that is still to come.
-            found.append(-heappop(ends))
-            parent = self.parents[found[-1]]
+            # Parents have lower numbers: no clique of the subtree that is still to come lies behind the highest.
+            order.append(-heappop(ends))
+            parent = self.parents[order[-1]]
             if parent not in seen:
                 seen.add(parent)
                 heappush(ends, -parent)
-        return [*(-end for end in ends), *reversed(found)]
+        return [*(-end for end in ends), *reversed(order)]
 
     def connected(self, numbers: Collection[int]) -> list[list[int]]:
         """These cliques in groups of neighbours, every clique after its parent."""
@@ -179,18 +179,18 @@ class Layout:
     def between(self, attributes: Iterable[str]) -> list[int]:
         """The smallest subtree that has all of these attributes, every clique after its parent."""
         wanted = frozenset(attributes)
-        found = self.spanning(self.tops[name] for name in wanted)
+        subtree = self.spanning(self.tops[name] for name in wanted)
         # An attribute's first clique may be far from where the others are.
-        while len(found) > 1 and (len(found) == 2 or self.parents[found[2]] != found[0]):
-            if not wanted & self.cliques[found[0]] <= self.cliques[found[1]]:
+        while len(subtree) > 1 and (len(subtree) == 2 or self.parents[subtree[2]] != subtree[0]):
+            if not wanted & self.cliques[subtree[0]] <= self.cliques[subtree[1]]:
                 break
-            del found[0]
-        return found
+            del subtree[0]
+        return subtree
 
 
 @dataclass(frozen=True, eq=False)
 class Room:
-    """How one tree makes room for attributes: some of its cliques, side by side, and those that take their place; or None."""
+    """How a tree makes room for attributes: some cliques, side by side, and those that take their place; or None."""
 
     old: Sequence[int]
     new: Sequence[Clique] | None
@@ -216,7 +216,7 @@ def make_room(layout: Layout, needed: Clique, sets: Iterable[Clique], sizes: Siz
     if len(between) == 1:
         return Room(between, [] if inside[0] <= needed else None)
     span = frozenset[str]().union(*inside)
-    kept = [one for one in sets if one <= span and any(one <= own for own in inside)]
+    kept = [one for one in sets if one <= span and any(one <= clique for clique in inside)]
     # What they share with cliques outside must stay in one clique.
     for number in between:
         kept += [
@@ -304,9 +304,9 @@ def _link_closest(cliques: Sequence[Clique], links: Mapping[Clique, list[Clique]
         for name in clique:
             holders.setdefault(name, []).append(number)
     common: list[dict[int, int]] = [{} for _ in cliques]
-    for own in holders.values():
-        for a in own:
-            for b in own:
+    for members in holders.values():
+        for a in members:
+            for b in members:
                 common[a][b] = common[a].get(b, 0) + 1
     for number, parent in _grow(common):
         if parent >= 0:

@@ -22,19 +22,22 @@ from mwem_sql.model.state import State, one_per_cell
 from mwem_sql.model.tree import LOWEST, TINY, Potential, Tree, propagate
 
 LAG = 0.25
-"""Standard deviations of the noise on a measured cell: by so much a clique may lag behind its neighbours. Larger: faster rounds, looser fits."""
+"""Standard deviations of the noise on a measured cell: by so much a clique may lag behind its neighbours. Larger:
+faster rounds, looser fits."""
 SMALL = 32
 """Cliques up to which a tree is fitted as a whole. Larger: closer fits of large trees, in more time per round."""
 DRIFT = 0.2
-"""The rise of a large tree's misfit, as a share of it or of what noise alone makes, from which on it is fitted as a whole."""
+"""The rise of a large tree's misfit, as a share of it or of what noise alone makes, from which on it is fitted as a
+whole."""
 TOLERANCE = 1e-2
-"""Fitting ends when `PATIENCE` steps together lower the misfit by less than this share of it, or of what noise alone makes:
-1 per measured cell. Below that a closer fit is a fit to the noise."""
+"""Fitting ends when `PATIENCE` steps together lower the misfit by less than this share of it, or of what noise alone
+makes: 1 per measured cell. Below that a closer fit is a fit to the noise."""
 TIGHT = 1e-8
 CHEAP_CELLS = 10_000
 CHEAP_STEPS = 40
 CHEAP_WORK = 160
-"""A model of so few cells is fitted to the tolerance TIGHT, as far as that takes no more than CHEAP_STEPS, or CHEAP_WORK steps times cliques."""
+"""A model of so few cells is fitted to the tolerance TIGHT, as far as that takes no more than CHEAP_STEPS steps, or
+CHEAP_WORK steps times cliques."""
 PATIENCE = 5
 """Steps over which the fall of the misfit is measured: a single step may gain little and the next ones more."""
 STEPS = 45
@@ -47,18 +50,20 @@ START = 1.0
 SLOW = 1.1
 """Factor by which the step size grows from step to step, once a step was too long; before that it doubles."""
 EVEN = 1e-3
-"""The ratio of smallest to largest precision below which the weights are left out of a first fit: where some measurements have next to no noise, the
-others would never be heard. Larger: more is fitted to the noise of the others, in up to twice the time; at 0.1 the average cuboid error of
-`python benchmarks/adult.py --data DIR` is 7.25 instead of 7.15, in 1.3 seconds instead of 0.9."""
+"""The ratio of smallest to largest precision below which a first fit leaves the weights out: where some measurements
+have next to no noise, they alone would set the pace. Larger: closer to the noise of the others, in up to twice the
+time; at 0.1 the average cuboid error of `python benchmarks/adult.py --data DIR` is 7.25 instead of 7.15."""
 FARTHEST = 10.0
-"""Totals that a measured value may be away from 0; one beyond counts as that. No answer is beyond 1, and the square of a
-larger number would hide what all other measurements say."""
+"""Totals that a measured value may be away from 0; one beyond counts as that. No answer is beyond 1, and the square of
+a larger number would hide what all other measurements say."""
 SMALLEST = 1e-9
 """The largest exponent of a step below which the misfit is taken to be at its minimum."""
 AT_ONCE = 32
-"""Cells of a new measurement from which on it is fitted at once before the descent: of few, the descent finds as much in its first steps."""
+"""Cells of a new measurement from which on it is fitted at once before the descent: of few, the descent finds as much
+in its first steps."""
 EMPTIED = 0.1
-"""Of what a cell has: what is left of it at least when a new measurement is fitted at once. Later measurements may say otherwise."""
+"""Of what a cell has: what is left of it at least when a new measurement is fitted at once. Later measurements may say
+otherwise."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +137,7 @@ class Fit:
         return Fitted(misfit, steps)
 
     def finish(self) -> None:
-        """Fit once more, and closely: there is no next fit that would go on from here. A large tree was never fitted as a whole."""
+        """Fit once more, and closely: no next fit goes on from here. A large tree was never fitted as a whole."""
         for tree in self.state.trees:
             if len(tree.potentials) <= SMALL and not self._by_clique.keys().isdisjoint(tree.layout.cliques):
                 tree.rescale(self.state.total)
@@ -195,11 +200,11 @@ class Fit:
         return note is not None and abs(total - note.total) <= lag * total
 
     def _fit_tree(self, tree: Tree, cliques: Sequence[Clique], lag: float, tolerance: float) -> int:
-        """Fit a tree to its targets until the misfit no longer falls, where anything has changed since it last did; in how many steps.
+        """Fit a tree to its targets where anything has changed since it last was; the number of steps.
 
-        A small tree is fitted as a whole; of a large one, the cliques that know something of the same attributes as a new target, and
-        all of it once the misfit of the others has risen by more than the drift allows. A clique is left as it is while
-        its neighbours say the same to within `lag`, as a share of the total.
+        A small tree is fitted as a whole; of a large one, the cliques that have attributes of a new target, and all of
+        it once the misfit of the others has risen by more than the drift allows. A clique is left as it is while its
+        neighbours agree to within `lag`, as a share of the total.
         """
         everything = range(len(tree.potentials))
         is_large = len(everything) > SMALL
@@ -249,7 +254,7 @@ class Fit:
 
 @dataclass(frozen=True, eq=False)
 class _Point:
-    """A distribution over the region: its cliques, the marginals of their separators, and all targets' answers as shares."""
+    """A distribution over the region: its cliques, their separators' marginals, and all targets' answers as shares."""
 
     potentials: list[Potential]
     separators: list[Table]
@@ -257,7 +262,7 @@ class _Point:
 
 
 class _Region:
-    """Cliques of a tree that lie side by side, each after its parent, and all their targets with the places of their cliques."""
+    """Cliques of a tree, side by side, each after its parent, and their targets with the places of the cliques."""
 
     def __init__(self, tree: Tree, numbers: Sequence[int], placed: Sequence[tuple[int, Names, Target]]) -> None:
         """Makes the cliques agree on their separators; the distribution stays as it is."""
@@ -268,6 +273,9 @@ class _Region:
         self._wanted: dict[int, set[Names]] = {}
         for home, names, _ in placed:
             self._wanted.setdefault(home, set()).add(names)
+        # By clique and set of attributes, the largest set that has it: exponents are added up there, so that weights
+        # are multiplied once for each such set, however many targets there are.
+        self._largest = {home: _largest(sets) for home, sets in self._wanted.items()}
         targets = [target for _, _, target in placed]
         # All in shares of the total, and in units of the smallest noise: step sizes then hardly depend on either.
         sharpest = min(target.sharpest for target in targets)
@@ -301,16 +309,17 @@ class _Region:
     def squares(self) -> dict[int, Floats]:
         """By place of the clique, what each cell of its targets adds to the misfit."""
         squares = self._unit * self._precisions * np.square(self._here.answers - self._values)
-        found: dict[int, list[Floats]] = {}
+        by_home: dict[int, list[Floats]] = {}
         for (home, _, _), cells in zip(self._placed, np.split(squares, self._ends[:-1]), strict=True):
-            found.setdefault(home, []).append(cells)
-        return {home: np.concatenate(cells) for home, cells in found.items()}
+            by_home.setdefault(home, []).append(cells)
+        return {home: np.concatenate(cells) for home, cells in by_home.items()}
 
     def _descend(self, here: _Point, tolerance: float, most_steps: int) -> tuple[_Point, int]:
         """Lower the misfit from one point on: the last point and the number of steps.
 
         Nesterov's iteration on the numbers y that the targets' cells are multiplied by: x' = y + size * slope and
-        y' = x' + ahead * (x' - x). Where the misfit would rise, it starts again without momentum, then with a smaller size.
+        y' = x' + ahead * (x' - x). Where the misfit would rise, it starts again without momentum, then with a smaller
+        size.
         """
         misfits = [self._misfit(here)]
         size, growth = START / max(self._largest_slope(here), TINY), 2.0
@@ -322,13 +331,13 @@ class _Region:
             step = size * self._precisions * (self._values - here.answers)
             leads = ahead * (lead + step)
             there = self._moved(here, step + leads)
-            found = self._misfit(there)
-            if found < misfits[-1]:
+            misfit = self._misfit(there)
+            if misfit < misfits[-1]:
                 here, lead, momentum = there, leads, following
-                misfits.append(found)
+                misfits.append(misfit)
                 size *= growth
                 most = TIGHT if len(misfits) <= self._cheap else tolerance
-                if len(misfits) > PATIENCE and misfits[-1 - PATIENCE] - found <= most * max(found, self._noise):
+                if len(misfits) > PATIENCE and misfits[-1 - PATIENCE] - misfit <= most * max(misfit, self._noise):
                     break
             elif momentum > 1:
                 lead, momentum = still, 1.0
@@ -353,10 +362,23 @@ class _Region:
         """The distribution times exp(q(x) shift) over all targets."""
         potentials, total = [potential.share() for potential in point.potentials], self._tree.total
         shift = np.clip(shift, LOWEST, -LOWEST)
+        exponents: dict[tuple[int, Names], Floats] = {}
         for (home, names, query), end in zip(self._placed, self._ends, strict=True):
-            exponent = query.spread(shift[end - query.cells : end])
-            growth = np.exp(np.maximum(exponent - exponent.max(), LOWEST))
-            shape = potentials[home].table.sizes(names)
-            potentials[home].multiply(Table(names, growth.reshape(shape)), total)
+            table, largest = potentials[home].table, self._largest[home][names]
+            exponent = query.spread(shift[end - query.cells : end]).reshape(table.sizes(names))
+            if (home, largest) in exponents:
+                exponent = exponents[home, largest] + Table(names, exponent).align(largest)
+            elif names != largest:
+                exponent = np.broadcast_to(Table(names, exponent).align(largest), table.sizes(largest))
+            exponents[home, largest] = exponent
+        for (home, largest), total_exponent in exponents.items():
+            growth = np.exp(np.maximum(total_exponent - total_exponent.max(), LOWEST))
+            potentials[home].multiply(Table(largest, growth), total)
         separators = propagate(potentials, self._parents, point.separators, total)
         return _Point(potentials, separators, self._answers(potentials))
+
+
+def _largest(sets: Iterable[Names]) -> dict[Names, Names]:
+    """By set of attributes, the first of the largest ones that has it."""
+    order = sorted(sets, key=lambda names: (-len(names), names))
+    return {names: next(one for one in order if set(names) <= set(one)) for names in order}

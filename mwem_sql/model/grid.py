@@ -1,8 +1,8 @@
 """Which classes the state tells apart: groups of them, split only when a measured query needs it.
 
 The compiler's classes are the finest grid. Inside a group weight follows the base measure: no measurement has said
-otherwise, and no step of the loop moves weight within a group. A state over groups therefore answers every question about classes
-as one over classes would. Here is all that translates between the two; trees and fits see groups only.
+otherwise, and no step of the loop moves weight within a group. A state over groups therefore answers every question
+about classes as one over classes would. Here is all that translates between the two; trees and fits see groups only.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Grid:
 
     @cached_property
     def runs(self) -> int:
-        """Stretches of neighbouring classes in one group. A query that changes c times along them makes at most c more."""
+        """Runs of neighbouring classes in one group. A query that changes c times along them makes at most c more."""
         return 1 + int(np.count_nonzero(np.diff(self.groups)))
 
     @cached_property
@@ -64,7 +64,10 @@ class Grid:
 
     @cached_property
     def places(self) -> tuple[Places, Floats]:
-        """Of each place before, between and after classes: the stretch of the class that follows, or the last one, and which share of it comes before."""
+        """Of each place before, between and after classes: the run of the next class, and the share of it before.
+
+        After the last class, that is the last run.
+        """
         run = np.repeat(np.arange(self.runs), np.diff(self.run_begins, append=len(self.groups)))
         before = np.cumsum(self.shares) - self.shares
         inside = (before - before[self.run_begins][run]) / self.run_shares[run]
@@ -108,7 +111,7 @@ class Grid:
         return np.asarray(np.add.reduceat(weights.take(order, axis=axis), starts, axis=axis))
 
     def counted(self, begins: Places, ends: Places) -> Floats:
-        """The share of each group that is in some stretches of neighbouring classes, which have none in common: `average` of a count, without its classes."""
+        """The share of each group in some disjoint runs of classes: `average` of a count, without its classes."""
         runs, inside = self.places
         # What comes before a place is a part of its own run and all runs before that.
         steps, parts = np.zeros(self.runs + 1), np.zeros(self.runs)
@@ -139,7 +142,7 @@ class Grids(dict[str, Grid]):
 
     def __init__(self, grids: Mapping[str, Grid]) -> None:
         super().__init__(grids)
-        # Attributes with more classes than groups; of these, those of several groups; and all, each time that one got a grid.
+        # Attributes with more classes than groups; of these, those of several groups; all, whenever one got a grid.
         self.coarse = {name for name, grid in grids.items() if not grid.is_whole}
         self.partial = {name for name in self.coarse if grids[name].count > 1}
         self.splits = list(grids)
@@ -157,7 +160,7 @@ class Grids(dict[str, Grid]):
             self.coarse.discard(name)
 
     def exact(self, query: LinearQuery) -> LinearQuery:
-        """A query that tells no classes of a group apart, on groups; without attributes along which it is the same everywhere."""
+        """A query that tells no classes of a group apart, on groups; without attributes along which it is constant."""
         blocks = tuple(map(self._exact_block, query.blocks))
         return query if blocks == query.blocks else LinearQuery(blocks)
 

@@ -1,7 +1,7 @@
 """Marginals of a junction tree over attributes that no clique has together: one pass of messages. Only reads the tree.
 
-A message says of attributes behind a clique how their values are distributed, given each cell of a separator. `marginals` gives
-any marginal, `three_way` very many of three attributes; `two_way` keeps those of all pairs.
+A message says of attributes behind a clique how their values are distributed, given each cell of a separator.
+`marginals` gives any marginal, `three_way` very many of three attributes; `two_way` keeps those of all pairs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ ROWS, COLUMNS = "", "\0"
 AT_A_TIME = 1 << 19
 """Numbers that are multiplied at a time: what a cache holds, or nearly."""
 WASTE = 4
-"""Times its own cells that a clique's marginals may have, each with a neighbour's separator, before they are worked out together."""
+"""Times its own cells that a clique's marginals may have, each with a neighbour's separator, before they are worked out
+together."""
 SPARSE = 8
 """Times as many marginals that are worked out as are wanted, where that is one product for all of them."""
 
@@ -33,20 +34,20 @@ Way: TypeAlias = tuple[int, int, int]
 def marginals(tree: Tree, wanted: Iterable[Names]) -> dict[Names, Table]:
     """Axes in the order asked for; maybe views of the weights. Brings up to date what it needs."""
     inside: dict[int, list[Names]] = {}
-    found: dict[Names, Table] = {}
+    tables: dict[Names, Table] = {}
     for names in wanted:
         home = tree.home(names)
         if home is None:
-            found[names] = _across(tree, names)
+            tables[names] = _across(tree, names)
         else:
             inside.setdefault(home, []).append(names)
     for home, sets in inside.items():
-        found.update(tree.reach(home).projections(sets))
-    return found
+        tables.update(tree.reach(home).projections(sets))
+    return tables
 
 
 def _across(tree: Tree, names: Names) -> Table:
-    """A marginal over attributes of several cliques: each tells its parent of those behind it, given their separator."""
+    """A marginal over attributes of several cliques: each tells its parent of those behind it, given the separator."""
     numbers = tree.layout.between(names)
     arrived: dict[int, list[Table]] = {number: [] for number in numbers}
     for number in reversed(numbers):
@@ -70,7 +71,7 @@ def _across(tree: Tree, names: Names) -> Table:
 class Message:
     """The distribution of values, a row each, given the cells of a separator: axes ROWS and those of the separator.
 
-    `attributes` are the numbers of the attributes that have these values, and `places` where the receiver keeps each value.
+    `attributes` are the numbers of the attributes that have these values, `places` where the receiver keeps each value.
     `close` says whether more than a trace of an attribute depends on the separator.
     """
 
@@ -136,18 +137,18 @@ def collect(
 ) -> Iterator[tuple[int, list[Message]]]:
     """The pass: cliques side by side, each with what it knows of itself, and all messages that arrive there.
 
-    `inside` are the attributes of a clique; `outside` are messages by receiver and sender. Messages run up to the first clique, and a
-    clique is given once those behind it have arrived: all pairs of attributes meet. With `both_ways` they then run down again, and a
-    clique is given once all have arrived: all triples meet.
+    `inside` are the attributes of a clique; `outside` are messages by receiver and sender. Messages run up to the first
+    clique, and a clique is given once those behind it have arrived: all pairs of attributes meet. With `both_ways` they
+    then run down again, and a clique is given once all have arrived: all triples meet.
     """
     layout = tree.layout
     arrived = {number: dict(outside.get(number, {})) for number in region}
 
     def send(sender: int, receiver: int) -> None:
         separator = layout.separator(sender, receiver)
-        known = [one for one in inside(sender) if set(separator).isdisjoint(one.separator)]
-        known += [one for other, one in arrived[sender].items() if other != receiver]
-        arrived[receiver][sender] = message(tree.potentials[sender].table, known, separator)
+        messages = [one for one in inside(sender) if set(separator).isdisjoint(one.separator)]
+        messages += [one for other, one in arrived[sender].items() if other != receiver]
+        arrived[receiver][sender] = message(tree.potentials[sender].table, messages, separator)
 
     for number in reversed(region):
         if not both_ways:
@@ -161,10 +162,10 @@ def collect(
 
 
 def three_way(tree: Tree, index: Mapping[str, int], members: Integers, shape: Sequence[int]) -> Floats:
-    """Marginals of three attributes each, a row of numbers by `index`, all of that shape: as shares, one after the other.
+    """Marginals of three attributes each, a row of numbers by `index`, all of that shape: as shares, in a row.
 
-    The ways from three attributes meet in one clique, and each of the three is in it or behind another neighbour of it. What is
-    summed out there, is for all marginals that meet by the same ways.
+    The ways from three attributes meet in one clique, and each of the three is in it or behind another neighbour of it.
+    What is summed out there is for all marginals that meet by the same ways.
     """
     sizes, tops = (np.zeros(max(index.values()) + 1, dtype=np.int64) for _ in range(2))
     for name, top in tree.layout.tops.items():
@@ -176,7 +177,7 @@ def three_way(tree: Tree, index: Mapping[str, int], members: Integers, shape: Se
     out = np.empty((len(members), prod(shape)))
     message_of, row_of = np.zeros(len(tops), dtype=np.int64), np.zeros(starts[-1], dtype=np.int64)
 
-    known = {
+    alone = {
         name: Message(
             given=Table((ROWS, name), np.eye(sizes[number])),
             attributes=np.array([number]),
@@ -186,7 +187,7 @@ def three_way(tree: Tree, index: Mapping[str, int], members: Integers, shape: Se
         for name, number in index.items()
         if name in tree.attributes
     }
-    inside = [[known[name] for name in potential.table.names] for potential in tree.potentials]
+    inside = [[alone[name] for name in potential.table.names] for potential in tree.potentials]
     for number, messages in collect(tree, range(len(inside)), inside.__getitem__, {}, both_ways=True):
         met = by_clique[number]
         if not len(met):
@@ -203,20 +204,20 @@ def three_way(tree: Tree, index: Mapping[str, int], members: Integers, shape: Se
             for part in by_way
         ]
         tables = [one.given for one in messages]
-        for place, found in _meet(tree.potentials[number].table, tables, ways, rows):
-            out[by_way[place]] = found.reshape(len(by_way[place]), -1) / tree.total
+        for place, weights in _meet(tree.potentials[number].table, tables, ways, rows):
+            out[by_way[place]] = weights.reshape(len(by_way[place]), -1) / tree.total
     return out.reshape(-1)
 
 
 def _meetings(tree: Tree, tops: Integers) -> Integers:
-    """For every three cliques, the one in which the ways between them meet: the deepest of the three common ancestors."""
+    """For every three cliques, the one in which the ways between them meet: the deepest common ancestor of two."""
     parents, depths = tree.layout.parents, np.array(tree.layout.depths)
     common = np.zeros((len(parents), len(parents)), dtype=np.int64)
     for number, parent in enumerate(parents):
         common[number, :number] = common[:number, number] = common[parent, :number] if number else 0
         common[number, number] = number
-    found = np.stack([common[tops[:, one], tops[:, other]] for one, other in ((0, 1), (0, 2), (1, 2))], axis=1)
-    return np.asarray(np.take_along_axis(found, depths[found].argmax(axis=1)[:, None], axis=1)[:, 0])
+    ancestors = np.stack([common[tops[:, one], tops[:, other]] for one, other in ((0, 1), (0, 2), (1, 2))], axis=1)
+    return np.asarray(np.take_along_axis(ancestors, depths[ancestors].argmax(axis=1)[:, None], axis=1)[:, 0])
 
 
 def _meet(
@@ -249,26 +250,26 @@ def _meet(
 def _meet_all(
     table: Table, given: Sequence[Table], leader: int, ways: Mapping[int, Way], rows: Sequence[Rows]
 ) -> Iterator[tuple[int, Floats]]:
-    """The same for all ways of one message: each of its values is a table of its own, whose marginals are summed out together."""
+    """The same for all ways of one message: each value of it is a table, whose marginals are summed out together."""
     lead = given[leader].align((ROWS, *table.names))
     others = {
         number: [given[place] for place in sorted(way, key=lambda place: place != leader)[1:]]
         for number, way in ways.items()
     }
     unions = {number: ("lead\0", *_union(*both)) for number, both in others.items()}
-    found = {number: np.empty((len(lead), len(one.cells), len(other.cells))) for number, (one, other) in others.items()}
+    dense = {number: np.empty((len(lead), len(one.cells), len(other.cells))) for number, (one, other) in others.items()}
     step = max(1, AT_A_TIME // table.cells.size)
     for begin in range(0, len(lead), step):
         some = slice(begin, begin + step)
         sums = Table(("lead\0", *table.names), lead[some] * table.cells).projections(set(unions.values()))
         for number, (one, other) in others.items():
-            found[number][some] = joint(sums[unions[number]], one, other, beside=("lead\0",))
+            dense[number][some] = joint(sums[unions[number]], one, other, beside=("lead\0",))
     for number, way in ways.items():
-        yield number, _picked(np.moveaxis(found[number], 0, way.index(leader)), rows[number])
+        yield number, _picked(np.moveaxis(dense[number], 0, way.index(leader)), rows[number])
 
 
 def _met(given: Sequence[Floats], weights: Floats, rows: Rows) -> Floats:
-    """Joint weights of three attributes each, whose values are some rows of what is given for cells with these weights."""
+    """Joint weights of three attributes each: their values are rows of what is given for cells with these weights."""
     count, sizes = len(rows[0]), [one.shape[1] for one in rows]
     out = np.empty((count, *sizes))
     if prod(map(len, given)) <= SPARSE * out.size:
@@ -282,7 +283,7 @@ def _met(given: Sequence[Floats], weights: Floats, rows: Rows) -> Floats:
         return _picked(dense, rows)
     step = max(1, AT_A_TIME // (sizes[0] * sizes[1] * weights.size))
     for begin in range(0, count, step):
-        one, two, three = (side[own[begin : begin + step]] for side, own in zip(given, rows, strict=True))
+        one, two, three = (side[picks[begin : begin + step]] for side, picks in zip(given, rows, strict=True))
         both = ((one[:, :, None, :] * weights) * two[:, None, :, :]).reshape(len(one), -1, weights.size)
         out[begin : begin + step] = (both @ three.transpose(0, 2, 1)).reshape(-1, *sizes)
     return out

@@ -1,8 +1,8 @@
 """The approximation A: a factored distribution over groups of classes, which are split as measurements need it.
 
-Owns how questions about classes are answered, when groups are split, how junction trees make room for attributes that have to be
-together, the multiplicative-weights step, and the table that a state is stored as. It sees public classes and released
-measurements only, and knows nothing of SQL, noise or budgets.
+Owns how questions about classes are answered, when groups are split, how junction trees make room for attributes that
+have to be together, the multiplicative-weights step, and the table that a state is stored as. It sees public classes
+and released measurements only, and knows nothing of SQL, noise or budgets.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ Measurement = tuple[LinearQuery, Floats]
 SUMS_AGREE = 1e-6
 """Of the total: by so much the sums of a stored table's rows may differ, which were added up in another order."""
 MOST_RUN_CELLS = 2**20
-"""Combinations of stretches of classes in one group, up to which very many queries over them are answered from prefix sums."""
+"""Combinations of runs of classes in one group up to which very many queries are answered from prefix sums."""
 
 
 class State:
     """Junction trees over disjoint sets of attributes; the distribution is their product, scaled to `total`.
 
-    Attributes that no measured query has in common, directly or through others, are in different trees; a tree of one clique is the
-    paper's form. The values of an attribute in a tree are the groups of its grid; inside a group weight follows the base measure.
-    Attributes of one group are never a reason to join anything.
+    Attributes that no measured query has in common, directly or through others, are in different trees; a tree of one
+    clique is the paper's form. The values of an attribute in a tree are the groups of its grid; inside a group weight
+    follows the base measure. Attributes of one group are never a reason to join anything.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class State:
 
     @classmethod
     def uniform(cls, sizes: Mapping[str, Floats], total: float) -> State:
-        """Weight in proportion to the classes' base measure (the number of values in each, or its length); each class a group."""
+        """Weight in proportion to the classes' base measure, their numbers of values or lengths; each class a group."""
         trees = []
         for name, size in sizes.items():
             base = base_shares(size)
@@ -87,7 +87,7 @@ class State:
 
     @classmethod
     def of(cls, tables: Sequence[Table], attributes: Sequence[str] | None = None) -> State:
-        """A state on the memory of positive tables that agree where they overlap. `attributes` gives their order; without it, it is the tables'."""
+        """A state on the memory of positive tables that agree where they overlap. `attributes` gives an order."""
         if not tables:
             raise ValueError("a state has at least one row in its table")
         total = float(tables[0].cells.sum())
@@ -110,7 +110,7 @@ class State:
         return cls.of(tables_from_arrow(table), attributes)
 
     def table(self) -> pa.Table:
-        """One row per clique, over groups, on the state's own memory: the state takes new memory when it next changes."""
+        """One row per clique, over groups, on the state's memory: it takes new memory when it next changes."""
         # A state without attributes still has a total.
         return tables_to_arrow(self.tables or [Table((), np.array(self._total))])
 
@@ -206,7 +206,7 @@ class State:
         return [answers[number] for number in range(len(queries))]
 
     def refine(self, query: LinearQuery) -> set[str]:
-        """Split groups whose classes a query tells apart, of which attributes is returned; the distribution stays as it is."""
+        """Split groups whose classes a query tells apart; of which attributes. The distribution stays as it is."""
         split = set()
         for block in query.blocks:
             for axis, name in enumerate(block.attributes):
@@ -220,13 +220,13 @@ class State:
             self._regrid(name, other.grids[name])
 
     def split(self, attribute: str, parents: Places, shares: Floats) -> None:
-        """Give an attribute without coarse groups more classes: new class i has its share of what class `parents[i]` had."""
+        """Give an attribute more groups, each a class: group i has its share of what group `parents[i]` had."""
         self._tree[attribute].split(attribute, parents, shares)
         self._sizes[attribute] = len(parents)
         self.grids[attribute] = Grid.whole(len(parents))
 
     def cells_with(self, attributes: Sequence[str], split: Mapping[str, int] | None = None) -> int:
-        """Cells of the whole state if a query over these attributes were measured, after attributes are split to so many groups."""
+        """Cells of the state if a query over these attributes were measured, after a split to so many groups."""
         more = {name: count for name, count in (split or {}).items() if count > self._sizes[name]}
         sizes = {**self._sizes, **more} if more else self._sizes
         needed = frozenset(name for name in attributes if sizes[name] > 1)
@@ -282,7 +282,7 @@ class State:
         return max((self._replay(group, passes, tolerance) for group in by_tree.values()), default=0)
 
     def match(self, query: LinearQuery, values: Floats) -> None:
-        """Give each cell of a partition its value, in proportion everywhere inside: the step of multiplicative weights that fits at once.
+        """Give each cell of a partition its value, in proportion everywhere inside: the step that fits at once.
 
         The values sum to the total; one that is 0 becomes very small.
         """
@@ -302,14 +302,14 @@ class State:
         self._grow(tree, home, marginal, query.spread(growth))
 
     def take(self, query: LinearQuery, weights: Floats) -> None:
-        """Give class combinations of a partition's attributes their weights, as far as it tells them apart: those of a group share what they have by base measure."""
+        """Give class combinations of a partition's attributes their weights, as far as it tells them apart."""
         self.refine(query)
         for axis, name in enumerate(query.attributes):
             weights = self.grids[name].gather(weights, axis)
         self.match_groups(LinearQuery((self.grids.identity(query.attributes),)), weights.reshape(-1))
 
     def restrict(self, attributes: Sequence[str], is_kept: Flags) -> float:
-        """Keep some group combinations of some attributes only: the distribution given that it is one of these. Returns the share that they had.
+        """Keep some group combinations of some attributes only: the distribution given these. The share that they had.
 
         What is not kept becomes very small. The attributes take one clique together.
         """
@@ -386,10 +386,10 @@ class State:
         for part in parts:
             similar.setdefault(tuple([block.attributes for block in part]), []).append(part)
         flat = {names: tuple(chain.from_iterable(names)) for names in similar}
-        found = self._marginals(set(flat.values()))
+        tables = self._marginals(set(flat.values()))
         answers_of: dict[tuple[Block, ...], Floats] = {}
         for names, group in similar.items():
-            answers = answer_all(list(map(LinearQuery, group)), found[flat[names]].cells, prefix_sums=False)
+            answers = answer_all(list(map(LinearQuery, group)), tables[flat[names]].cells, prefix_sums=False)
             answers_of.update(zip(group, answers, strict=True))
         return answers_of
 
@@ -404,14 +404,14 @@ class State:
         for tree, axes in chain.from_iterable(parts.values()):
             tree.rescale(self._total)
             by_tree.setdefault(tree, set()).add(axes)
-        found = {tree: marginals(tree, sets) for tree, sets in by_tree.items()}
+        tables = {tree: marginals(tree, sets) for tree, sets in by_tree.items()}
         return {
-            names: independent([found[tree][axes] for tree, axes in pieces], long[names], self._total)
+            names: independent([tables[tree][axes] for tree, axes in pieces], long[names], self._total)
             for names, pieces in parts.items()
         }
 
     def _box_answers(self, queries: list[LinearQuery], attributes: Names) -> list[Floats]:
-        """Answers from prefix sums over classes or, where these are in groups, over stretches of those: as many as there are, whatever the classes."""
+        """Answers from prefix sums over classes or, where these are in groups, over their runs."""
         boxes = self._boxes.get(attributes)
         if boxes is None or boxes.queries != queries:
             boxes = self._boxes[attributes] = Boxes(queries)

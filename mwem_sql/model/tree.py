@@ -1,8 +1,8 @@
 """A junction tree: the weights of overlapping cliques of attributes, which agree on their separators.
 
-Owns the messages between neighbours that change weights. The distribution is the weights of one clique, the focus, times
-the conditional weights of every other clique given its separator on the way to the focus. An update of the focus
-therefore leaves all other cliques as they are: they are brought up to date when someone looks at them.
+Owns the messages between neighbours that change weights. The distribution is the weights of one clique, the focus,
+times the conditional weights of every other clique given its separator on the way to the focus. An update of the
+focus therefore leaves all other cliques as they are: they are brought up to date when someone reads them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FLOOR = 1e-260
 """A weight that falls below exp(LOWEST), as a share of the total, comes back to FLOOR: from 0 it could never rise
 again. The gap between the two keeps the check for it rare."""
 ROUNDING = 1e-14
-"""The difference between two marginals, as a share of the total, up to which they are the same for those who look at them."""
+"""The difference between two marginals, as a share of the total, up to which they are the same for their readers."""
 _CLOCK = count(1)
 
 
@@ -33,8 +33,9 @@ class Potential:
     """The positive weights of a clique; their sum is the tree's total.
 
     A read-only array is shared with another tree or an Arrow table: it is replaced, never written to.
-    `lowest` is the logarithm of a lower bound on the weights as shares of the total. `stamp` goes up, over all potentials,
-    with every change of the distribution; a new total is the same distribution. `hidden` is what changed without that.
+    `lowest` is the logarithm of a lower bound on the weights as shares of the total. `stamp` goes up, over all
+    potentials, with every change of the distribution; a new total is the same distribution. `hidden` is what changed
+    without that.
     """
 
     table: Table
@@ -59,10 +60,11 @@ class Potential:
         self.lowest += log(max(by.cells.min(), TINY))
         cells = self.table.cells
         self.table = self.table.multiply(by, out=cells if cells.flags.writeable else None)
-        self.lift(total)
+        if self.lowest < LOWEST:
+            self.lift(total)
 
     def absorb(self, message: Table, before: Table, total: float) -> None:
-        """Follow a neighbour: `message` is the marginal of their separator that it has, `before` the one that this has."""
+        """Follow a neighbour: `message` is its marginal of their separator, `before` the one of this clique."""
         self.multiply(Table(message.names, message.cells / before.cells), total)
 
     def split(self, attribute: str, parents: Places, shares: Floats, total: float) -> Potential:
@@ -106,7 +108,7 @@ def propagate(
 
 
 class Tree:
-    """Cliques over connected attributes. `sets` are those that a measurement needs side by side; they are in a clique each."""
+    """Cliques over connected attributes. `sets` are those that a measurement needs in one clique."""
 
     def __init__(
         self, potentials: Iterable[Potential], sets: Iterable[Clique], total: float, layout: Layout | None = None
@@ -130,7 +132,7 @@ class Tree:
 
     @classmethod
     def joined(cls, trees: Sequence[Tree], layout: Layout, new: Sequence[Potential], needed: Clique) -> Tree:
-        """Several trees, focused on the place, as one in which some cliques are new; the distribution must be the same."""
+        """Several trees, focused on the place, as one with some new cliques; the distribution must be the same."""
         old = chain.from_iterable(tree.potentials for tree in trees)
         sets = chain.from_iterable(tree.sets for tree in trees)
         whole = cls([*old, *new], sets, trees[0].total, layout)
@@ -182,7 +184,8 @@ class Tree:
     def refocus(self, numbers: Sequence[int]) -> list[Potential]:
         """Some cliques side by side, each after its parent, made to agree on their separators.
 
-        What they lag behind others, by no more than the last `settle` allowed, is forgotten; after changes since then, nothing.
+        What they lag behind others, by no more than the last `settle` allowed, is forgotten; after changes since then,
+        nothing.
         """
         if self._moves:
             self.calibrate()
@@ -197,7 +200,7 @@ class Tree:
         self.replace({number: self.potentials[number]})
 
     def replace(self, potentials: Mapping[int, Potential]) -> None:
-        """Take other weights for some cliques, side by side, which agree on their separators. All others fall behind."""
+        """Take other weights for some cliques, side by side, that agree on their separators. All others fall behind."""
         for number, potential in potentials.items():
             self.potentials[number] = potential
             self.stamp = max(self.stamp, potential.stamp)
@@ -218,7 +221,7 @@ class Tree:
         self.settle(-1.0)
 
     def settle(self, lag: float) -> list[int]:
-        """Bring up to date all cliques whose neighbours say otherwise by more than `lag`, as a share of the total; which."""
+        """Bring up to date all cliques whose neighbours differ by more than `lag`, as a share of the total; which."""
         done: list[int] = []
         self.lag = max(lag, self.lag)
         if lag >= 0 and not self._moves:
@@ -245,7 +248,7 @@ class Tree:
             waiting += [(other, number) for other in self.layout.neighbours[number] if other != before]
 
     def _pass(self, before: int, after: int, lag: float = -1.0) -> bool:
-        """Bring one clique up to date with a neighbour that is, if they differ by more than `lag`; whether it was done."""
+        """Bring a clique up to date with a neighbour that is, if they differ by more than `lag`; whether they did."""
         if after in self.fresh:
             return False
         separator, potential = self.layout.separator(before, after), self.potentials[after]
@@ -256,7 +259,7 @@ class Tree:
             return False
         stamp, hidden = potential.stamp, potential.hidden + difference
         potential.absorb(message, here, self.total)
-        # A change this small keeps its old stamp, so that nobody works anything out again; `hidden` adds such changes up.
+        # A change this small keeps its old stamp: no reader works anything out again. `hidden` adds such changes up.
         if hidden <= max(self.lag, ROUNDING):
             potential.stamp, potential.hidden = stamp, hidden
         self.stamp = max(self.stamp, potential.stamp)

@@ -1,4 +1,4 @@
-"""The two-way marginals of a whole state as shares of the total, to score every pair in every round. Only reads the trees."""
+"""The two-way marginals of a whole state as shares of the total, to score every pair in every round. Only reads it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from mwem_sql.model.marginals import ROWS, Message, by_separator, collect, condi
 from mwem_sql.model.tree import Tree
 
 WIDE = 512
-"""Cells of a separator beyond which all pairs of a tree are worked out again, and attributes one by one: to ask what depends on it would cost more."""
+"""Cells of a separator beyond which all pairs of a tree are worked out again, and attributes one by one: to ask what
+depends on it would cost more."""
 
 
 class TwoWay:
-    """One-way marginals, and the excess of two-way marginals over their products, as shares, by place: an attribute's values in a row.
+    """One-way marginals, and the excess of two-way marginals over their products, as shares.
 
-    Most pairs have no excess. What changed in a tree is worked out from the cliques that changed outwards, as far as anything
-    depends on them. An attribute's values are its classes; or, if these are not in `read`, the groups of them that the state has.
+    By place: an attribute's values in a row. Most pairs have no excess. What changed in a tree is worked out from the
+    cliques that changed outwards, as far as anything depends on them. An attribute's values are its classes; or, if it
+    is not in `read`, the groups of them that the state has.
     """
 
     def __init__(self, sizes: Mapping[str, int], read: Collection[str] | None = None) -> None:
@@ -36,7 +38,7 @@ class TwoWay:
         self._close = np.zeros((len(sizes), len(sizes)), dtype=np.bool_)
         self._seen = 0
         self._inside: dict[Names, list[Message]] = {}
-        # Of each attribute, the groups that its cliques have, and its values; the grid between the two where they differ.
+        # Of each attribute, the groups in its cliques, and its values; the grid between the two where they differ.
         self._read = sizes.keys() if read is None else read
         self._groups, self._values = self.sizes.copy(), self.sizes.copy()
         self._coarse: dict[str, Grid] = {}
@@ -56,7 +58,10 @@ class TwoWay:
             self._coarse[name] = grid
 
     def refresh(self, trees: Iterable[Tree], lag: float) -> Flags:
-        """Follow the trees, to within `lag` in the sum over a pair's cells. Which pairs changed; on the diagonal, which attributes."""
+        """Follow the trees, to within `lag` in the sum over a pair's cells.
+
+        Which pairs changed; on the diagonal, which attributes.
+        """
         changed = np.zeros_like(self._close)
         regions: list[tuple[Tree, list[int]]] = []
         latest = self._seen
@@ -79,14 +84,14 @@ class TwoWay:
 
     def _one_way(self, tree: Tree, region: Sequence[int], lag: float) -> list[int]:
         """Write the marginals of the region's attributes that differ by more than `lag`; their numbers."""
-        found: dict[Names, Table] = {}
+        tables: dict[Names, Table] = {}
         for number in region:
             table = tree.potentials[number].table
-            wanted = [(name,) for name in table.names if (name,) not in found]
+            wanted = [(name,) for name in table.names if (name,) not in tables]
             if wanted:
-                found.update(table.projections(wanted))
+                tables.update(table.projections(wanted))
         moved = []
-        for (name,), marginal in found.items():
+        for (name,), marginal in tables.items():
             share = marginal.cells / tree.total
             if name in self._coarse:
                 share = self._coarse[name].spread(share, 0)
@@ -112,7 +117,7 @@ class TwoWay:
         inside = {}
         for number in region:
             names = tree.potentials[number].table.names
-            inside[number] = self._known(tuple(name for name in names if tops.setdefault(name, number) == number))
+            inside[number] = self._messages(tuple(name for name in names if tops.setdefault(name, number) == number))
         for number, messages in collect(tree, region, inside.__getitem__, outside, both_ways=False):
             self._write(tree.potentials[number].table, by_separator(messages), tree.total, changed)
 
@@ -131,11 +136,11 @@ class TwoWay:
     def _cells(self, names: Iterable[str]) -> int:
         return prod(int(self._groups[self.index[name]]) for name in names)
 
-    def _known(self, names: Names) -> Sequence[Message]:
+    def _messages(self, names: Names) -> Sequence[Message]:
         """Attributes of a clique: all as one message, or one by one if they have many cells."""
         if names not in self._inside:
             if len(names) > 1 and self._cells(names) > WIDE:
-                self._inside[names] = [one for name in names for one in self._known((name,))]
+                self._inside[names] = [one for name in names for one in self._messages((name,))]
             elif names:
                 sizes = [int(self._groups[self.index[name]]) for name in names]
                 given = []
@@ -157,7 +162,7 @@ class TwoWay:
         return self._inside[names]
 
     def _branch(self, tree: Tree, start: int, first: int, former: Collection[int], lag: float) -> Message:
-        """What lies beyond the region, given the separator of a clique of it and one outside; as far as it depends on that."""
+        """What lies beyond the region, given the separator of a clique and one outside; as far as it depends on it."""
         layout = tree.layout
         separator = layout.separator(start, first)
         border = tree.potentials[start].table.project(separator)
@@ -165,12 +170,12 @@ class TwoWay:
         # The other way round on the way out: the distribution of the border's cells, given the next separator.
         outward = Table((ROWS, *separator), np.eye(shares.size).reshape(-1, *border.shape))
         waiting = [(start, first, outward, True)]
-        found: list[tuple[Message, Floats, bool]] = []
+        branches: list[tuple[Message, Floats, bool]] = []
         while waiting:
             before, number, outward, near = waiting.pop()
             table = tree.potentials[number].table
             names = tuple(name for name in table.names if name not in layout.cliques[before])
-            found += [(one, joint(table, one.given, outward) / tree.total, near) for one in self._known(names)]
+            branches += [(one, joint(table, one.given, outward) / tree.total, near) for one in self._messages(names)]
             for other in layout.neighbours[number]:
                 if other == before:
                     continue
@@ -182,12 +187,12 @@ class TwoWay:
                 if depends or other in former:
                     waiting.append((number, other, further, depends))
         nothing = np.empty(0, dtype=np.int64)
-        rows = np.concatenate([np.empty((0, shares.size)), *(cells for _, cells, _ in found)]) / shares
+        rows = np.concatenate([np.empty((0, shares.size)), *(cells for _, cells, _ in branches)]) / shares
         return Message(
             given=Table((ROWS, *separator), rows.reshape(-1, *border.shape)),
-            attributes=np.concatenate([nothing, *(known.attributes for known, _, _ in found)]),
-            places=np.concatenate([nothing, *(known.places for known, _, _ in found)]),
-            close=np.concatenate([nothing > 0, *(np.full(len(known.attributes), near) for known, _, near in found)]),
+            attributes=np.concatenate([nothing, *(one.attributes for one, _, _ in branches)]),
+            places=np.concatenate([nothing, *(one.places for one, _, _ in branches)]),
+            close=np.concatenate([nothing > 0, *(np.full(len(one.attributes), near) for one, _, near in branches)]),
         )
 
     def _write(self, table: Table, groups: Sequence[Sequence[Message]], total: float, changed: Flags) -> None:

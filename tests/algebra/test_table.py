@@ -1,4 +1,4 @@
-"""Tables: sums, products and orders of axes against einsum, with inner loops cut at every length; and how they are stored."""
+"""Tables: sums, products and orders of axes against einsum, with inner loops of every length; what is stored."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ SHAPE = {"a": 3, "b": 2, "c": 1, "d": 4, "e": 2}
 @pytest.fixture(params=[1, 2, 5, 9, 17, 512])
 def long(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LONG", request.param)
+    module._head.cache_clear()
     module._reductions.cache_clear()
 
 

@@ -1,4 +1,4 @@
-"""A state over groups of classes: against the dense listing over all of them, asked very much, and what a release makes of it."""
+"""A state over groups of classes against the dense listing over all of them, and what a release makes of it."""
 
 # ruff: noqa: N806  the paper's letters
 from __future__ import annotations

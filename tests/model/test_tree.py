@@ -179,7 +179,7 @@ def test_weights_near_0_come_back_to_the_floor() -> None:
 @quick
 @given(set_systems(), seeds)
 def test_two_passes_make_cliques_agree(case: tuple[dict[str, int], Sets], seed: int) -> None:
-    """Cliques that are multiplied at will, all at once: the joint is the product of what each was multiplied by, and the separators are marginals of it."""
+    """Cliques that are multiplied at will, all at once, have the marginals of the product, and so do separators."""
     sizes, sets = case
     state = State.uniform({name: np.ones(size) for name, size in sizes.items()}, 100.0)
     state.replay(measured(sizes, sets, seed), 2, tolerance=None)
