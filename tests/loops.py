@@ -116,11 +116,11 @@ def iterates(outcome: Outcome) -> list[Grouped]:
 
 
 def asked(outcome: Outcome, *purposes: str) -> list[int]:
-    return [step.measurement.query for step in outcome.steps if step.purpose in purposes]
+    return [step.number for step in outcome.measurements if step.purpose in purposes]
 
 
 def purposes(outcome: Outcome) -> list[str]:
-    return [step.purpose for step in outcome.steps]
+    return [step.purpose for step in outcome.measurements]
 
 
 @st.composite

@@ -19,6 +19,7 @@ from typing import Any, Final, NoReturn, SupportsIndex, TypeAlias, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from mwem_sql.algebra.measurement import NoisyValues
 from mwem_sql.errors import RELEASE, EngineError, MwemError, refuse
 from mwem_sql.kernel.accountant import Accountant
 from mwem_sql.kernel.exponential import Flags, Scores
@@ -26,7 +27,6 @@ from mwem_sql.kernel.noise import Noise
 from mwem_sql.kernel.scales import (
     SATURATION,
     Integers,
-    Kind,
     is_many,
     many_scale,
     noise_scale,
@@ -54,25 +54,16 @@ _MOST_CERTIFIED: Final = 2**20
 
 
 @dataclass(frozen=True, eq=False)
-class Measurement:
-    """A noisy answer: safe to publish. `variance` is that of the noise on each cell; `share` is in epsilon or rho."""
+class Selection:
+    """The number of a selected query, and the calibration of the selection: public, and safe to publish with the number.
+
+    A score is a `multipliers` times the sum of a candidate's errors less its penalty: one for each candidate in the order
+    of their numbers, or a single one for all. `scale` is that of the noise on scores.
+    """
 
     query: int
-    values: Integers
     scale: float
-    variance: float
-    share: Fraction
-    kind: Kind
-
-
-@dataclass(frozen=True, eq=False)
-class Certified:
-    """A noisy figure of the errors of some queries: safe to publish. `value` is in parts of their bounds, and so is `scale`, that of the noise on it."""
-
-    value: float
-    scale: float
-    share: Fraction
-    kind: Kind
+    multipliers: Integers
 
 
 @final
@@ -146,8 +137,8 @@ class Kernel:
         share: Fraction,
         *,
         changed: Sequence[int] | Integers | None = None,
-    ) -> int:
-        """Choose a candidate that the approximation answers badly; gives the number of its query.
+    ) -> Selection:
+        """Choose a candidate that the approximation answers badly; gives the number of its query, and the calibration.
 
         `candidates` are numbers of queries, or a flag for every query. `approximations`, `penalties` and `weights` go with `changed`, one each: with all candidates, or with the queries for
         which they are not what they were in the last call. A vector may hold the approximations of several, one after the other.
@@ -203,9 +194,9 @@ class Kernel:
         self.__accountant.debit(share)
         selected = _shielded(draw)
         self.__accountant.record(calibrated.map, share)
-        return selected
+        return Selection(selected, calibrated.scale, multipliers)
 
-    def measure(self, query: int, share: Fraction, parts: NDArray[np.integer[Any]] | None = None) -> Measurement:
+    def measure(self, query: int, share: Fraction, parts: NDArray[np.integer[Any]] | None = None) -> NoisyValues:
         """Answer one query with noise on each of its cells; or on each part of a partition of them.
 
         `parts` gives the part of every cell, from 0 on. It may have been chosen by what was released before.
@@ -242,7 +233,13 @@ class Kernel:
         values = _shielded(draw)
         self.__accountant.record(calibrated.map, share)
         values.setflags(write=False)
-        return Measurement(int(query), values, calibrated.scale, variance(calibrated.scale, kind), share, kind)
+        return NoisyValues(
+            values=values,
+            kind=kind,
+            scale=calibrated.scale,
+            variance=variance(calibrated.scale, kind),
+            share=share,
+        )
 
     def certify(
         self,
@@ -252,11 +249,11 @@ class Kernel:
         share: Fraction,
         *,
         rank: int | None = None,
-    ) -> Certified:
+    ) -> NoisyValues:
         """Tell with noise how far approximations are off: the mean error of some queries or, with a `rank`, the rank-th largest cell error, counted from 1.
 
         Of each query only the first `leading` cells count. The error of a query is the sum over these of |round(q_c(A)) - q_c(B)| and its cell error the largest of them, both
-        in parts of its bound. `approximations` are those of all these cells, query after query.
+        in parts of its bound: what is returned is one value. `approximations` are those of all these cells, query after query.
 
         Privacy:
             Queries, cells, A and the rank are public. A row is in one cell of a query and moves q_c(B) there by at most b_j, hence the sum over cells and the largest of them by at
@@ -285,15 +282,22 @@ class Kernel:
             errors = np.clip(guess, -saturation, saturation)
             errors -= self.__flat[_spans(self.__starts[chosen], first, inside)]
             together = np.add if rank is None else np.maximum
-            own = np.minimum(together.reduceat(np.abs(errors, out=errors), inside), _LARGEST_ERROR)
-            own = np.minimum(own * grid // bounds, _LARGEST_PART)
-            figure = own.sum() if rank is None else np.sort(own)[-rank]
+            each = np.minimum(together.reduceat(np.abs(errors, out=errors), inside), _LARGEST_ERROR)
+            each = np.minimum(each * grid // bounds, _LARGEST_PART)
+            figure = each.sum() if rank is None else np.sort(each)[-rank]
             return int(self.__noise.add_noise(np.array([figure], dtype=np.int64), calibrated.scale, kind)[0])
 
         self.__accountant.debit(share)
         value = _shielded(draw)
         self.__accountant.record(calibrated.map, share)
-        return Certified(value / (terms * grid), calibrated.scale / (terms * grid), share, kind)
+        parts = terms * grid
+        return NoisyValues(
+            values=np.array([value / parts]),
+            kind=kind,
+            scale=calibrated.scale / parts,
+            variance=variance(calibrated.scale, kind) / parts**2,
+            share=share,
+        )
 
     def __rescore(self) -> None:
         """Bring the scores, before multipliers, up to date with all approximations that have come in."""

@@ -15,17 +15,18 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from statistics import NormalDist
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 import opendp.prelude as dp
 from numpy.typing import NDArray
 
+from mwem_sql.algebra import measurement
 from mwem_sql.errors import RELEASE, OptionError, refuse
 
 dp.enable_features("contrib")
 
-Kind: TypeAlias = Literal["pure", "zcdp"]
+Kind: TypeAlias = measurement.Kind
 Integers: TypeAlias = NDArray[np.int64]
 
 # The difference of two saturated values still fits an int64.

@@ -14,9 +14,10 @@ from math import sqrt
 import numpy as np
 
 from mwem_sql.algebra.arrays import Floats, Labels
+from mwem_sql.algebra.measurement import Measurement, NoisyValues
 from mwem_sql.domains.classes import Ints
 from mwem_sql.domains.detail import Detail
-from mwem_sql.kernel.kernel import Kernel, Measurement
+from mwem_sql.kernel.kernel import Kernel
 from mwem_sql.loop.halves import rounds_of
 from mwem_sql.loop.refinement import Leaves, Refinement
 
@@ -33,8 +34,8 @@ FAINT = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
-class Told:
-    """Rows of each cell of a detail. Cells of one label were not told apart."""
+class DetailRows:
+    """Rows of each cell of a detail. No measurement distinguishes cells of one label."""
 
     labels: Ints
     rows: Floats
@@ -49,7 +50,7 @@ def refine(
     expected: Floats,
     groups: Ints,
     noise: Callable[[Fraction], float],
-) -> tuple[list[tuple[Measurement, Labels]], Told]:
+) -> tuple[list[Measurement], DetailRows]:
     """Measure a detail, which is query q of the kernel, by partitions that follow the data.
 
     NULL is a part of each of them: it is no neighbour of any value. `expected` is what each class has by all that was measured before: the base that
@@ -65,20 +66,21 @@ def refine(
     sizes, parents = detail.scanned.sizes[:known], detail.parents[:known]
     base = np.maximum(expected[parents] * sizes / np.bincount(parents, sizes)[parents], LEAST)
     own = Refinement((stretches,), np.bincount(stretch, base).astype(np.float64, copy=False))
-    taken = list[tuple[Labels, Measurement]]()
-    cells = list[Labels]()
+    taken = list[tuple[Labels, NoisyValues]]()
+    measurements = list[Measurement]()
 
     def measure(labels: Labels, part: Fraction) -> tuple[Floats, float]:
-        inside = labels[stretch]
-        cells.append(np.append(inside, labels.max() + 1).astype(np.int32) if detail.has_null else inside)
-        measured = kernel.measure(q, part, cells[-1])
-        taken.append((labels, measured))
-        return measured.values[: int(labels.max()) + 1].astype(np.float64), measured.variance
+        parts = labels[stretch]
+        if detail.has_null:
+            parts = np.append(parts, labels.max() + 1).astype(np.int32)
+        drawn = kernel.measure(q, part, parts)
+        taken.append((labels, drawn))
+        measurements.append(Measurement.of(drawn, detail.query, "detail", q, parts))
+        return drawn.values[: int(labels.max()) + 1].astype(np.float64), drawn.variance
 
     own.measure(share, [1.0] * rounds_of((stretches,)), measure, noise)
-    measurements = [measured for _, measured in taken]
     held, due = groups[detail.parents], np.bincount(groups, expected)
-    nulls = min(_nulls(measurements), due[held[-1]]) if detail.has_null else 0.0
+    nulls = min(_nulls([drawn for _, drawn in taken]), due[held[-1]]) if detail.has_null else 0.0
     leaves = own.leaves(max(n - nulls, 1.0))
     values = _without_noise(leaves, taken, is_flat=rounds_of((stretches,)) == 1)
     labels = leaves.labels[stretch]
@@ -88,20 +90,19 @@ def refine(
     rows *= (np.maximum(due, FAINT) / np.maximum(np.bincount(held[:known], rows, minlength=len(due)), LEAST_OF_GROUP))[
         held[:known]
     ]
-    steps = list(zip(measurements, cells, strict=True))
     if not detail.has_null:
-        return steps, Told(labels, rows)
-    return steps, Told(np.append(labels, labels.max() + 1), np.append(rows, nulls))
+        return measurements, DetailRows(labels, rows)
+    return measurements, DetailRows(np.append(labels, labels.max() + 1), np.append(rows, nulls))
 
 
-def _nulls(taken: Sequence[Measurement]) -> float:
+def _nulls(taken: Sequence[NoisyValues]) -> float:
     """The number of NULLs by all measurements; 0 if it is no more than noise explains."""
     precisions = np.array([1 / measured.variance for measured in taken])
     found = float(np.average([measured.values[-1] for measured in taken], weights=precisions))
     return found if found > SURE / np.sqrt(precisions.sum()) else 0.0
 
 
-def _without_noise(leaves: Leaves, taken: Sequence[tuple[Labels, Measurement]], *, is_flat: bool) -> Floats:
+def _without_noise(leaves: Leaves, taken: Sequence[tuple[Labels, NoisyValues]], *, is_flat: bool) -> Floats:
     """The leaves' rows, and none where neighbours that were never split have, together, no more than noise explains.
 
     An estimate is not negative, so noise adds up: over an empty half of a wide domain, to values far from all true ones. Of leaves at the finest

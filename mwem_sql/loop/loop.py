@@ -19,16 +19,16 @@ from typing import TypeAlias
 import numpy as np
 
 from mwem_sql.algebra.arrays import Floats
-from mwem_sql.kernel.kernel import Kernel, Measurement
+from mwem_sql.algebra.measurement import Measurement
+from mwem_sql.kernel.kernel import Kernel
 from mwem_sql.kernel.split import Split
 from mwem_sql.loop import details
 from mwem_sql.loop.ahead import doubt, refined_ahead, told_from
 from mwem_sql.loop.bounds import Bounds
 from mwem_sql.loop.candidates import Candidates
-from mwem_sql.loop.certificate import certify
 from mwem_sql.loop.measured import Measured, noise_of
 from mwem_sql.loop.pace import Pace
-from mwem_sql.loop.problem import Outcome, Problem, Step, is_total
+from mwem_sql.loop.problem import Outcome, Problem, is_total
 from mwem_sql.loop.start import dense, from_histogram, not_impossible, with_prior
 from mwem_sql.loop.strategy import Always
 from mwem_sql.model.adaptive import Adaptive
@@ -45,13 +45,12 @@ Progress: TypeAlias = Callable[[int, int, int], None]
 def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Progress | None = None) -> Outcome:
     """Run all rounds. The kernel debits; what is asked and when it ends depends on released values only.
 
-    All of `split` is spent, unless there is nothing at all to measure: a public total, and no query whose factor fits.
+    All of `split` is spent but for what is certified afterwards (judge/certificate.py), and for what counts units. If there is nothing
+    at all to measure, a public total and no query whose factor fits, the rounds spend nothing.
     """
     run = _at_once if problem.at_once else _whole if problem.whole else _rounds
-    outcome = _in_detail(
-        kernel, problem, split, run(kernel, problem, split, progress or (lambda _i, _rounds, _q: None))
-    )
-    return replace(outcome, certificate=certify(kernel, problem, split.certify, outcome))
+    outcome = run(kernel, problem, split, progress or (lambda _i, _rounds, _q: None))
+    return _in_detail(kernel, problem, split, outcome)
 
 
 def _rounds(kernel: Kernel, problem: Problem, split: Split, progress: Progress) -> Outcome:
@@ -72,12 +71,13 @@ def _rounds(kernel: Kernel, problem: Problem, split: Split, progress: Progress) 
         if offered is not None:
             bounds.offer(offered)
             # 1. Exponential Mechanism: sample q_i with score |q(A_{i-1}) - q(B)|.
-            q_i = kernel.select(*offered[:-1], select, changed=offered.changed)
+            selection = kernel.select(*offered[:-1], select, changed=offered.changed)
+            q_i = selection.query
             candidates.note(q_i, measure)
             # 2. Laplace Mechanism: m_i = q_i(B) + Laplace(2T/eps).
             noise = candidates.penalties.noise[q_i]
             measured = _measure(A, m, q_i, measure, noise=noise, pace=pace if split.growing else None)
-            bounds.hear(q_i, select, measured)
+            bounds.hear(selection, measured)
         elif m.variances:
             # Nothing new can be asked: the whole round goes to what is in the state.
             q_i = m.least_known()
@@ -96,7 +96,7 @@ def _rounds(kernel: Kernel, problem: Problem, split: Split, progress: Progress) 
         A.finish()
     # Output: the average of A_0 .. A_{T-1}, or the last A.
     state = _average(iterates, A, m) if problem.average else A
-    return Outcome(state, m.total(), tuple(m.steps), bounds=bounds.final(state))
+    return Outcome(state=state, total=m.total(), measurements=tuple(m.measurements), bounds=bounds.final(state))
 
 
 def _start(problem: Problem, split: Split, pace: Pace, candidates: Candidates, m: Measured) -> Adaptive:
@@ -208,7 +208,7 @@ def _whole(kernel: Kernel, problem: Problem, split: Split, progress: Progress) -
         m.settle(A)
         _fit(A, problem, m)
         A.finish()
-    return Outcome(A, A.total, tuple(m.steps))
+    return Outcome(state=A, total=A.total, measurements=tuple(m.measurements))
 
 
 def _at_once(kernel: Kernel, problem: Problem, split: Split, progress: Progress) -> Outcome:
@@ -220,18 +220,18 @@ def _at_once(kernel: Kernel, problem: Problem, split: Split, progress: Progress)
     weights = with_prior(measured.values.astype(np.float64), measured.variance, base)
     A = dense(histogram, not_impossible(weights, measured.variance, base), uniform)
     progress(1, 1, 1)
-    return Outcome(A, m.total(), tuple(m.steps))
+    return Outcome(state=A, total=m.total(), measurements=tuple(m.measurements))
 
 
 def _in_detail(kernel: Kernel, problem: Problem, split: Split, outcome: Outcome) -> Outcome:
     """With what attributes are inside the classes of a state; shares grow as the third root of the cells, as those of distributions that come first."""
     parts = {name: Fraction(detail.count ** (1 / 3)) for name, detail in problem.details.items()}
-    steps, told = list(outcome.steps), {}
+    measurements, rows = list(outcome.measurements), {}
     for q, (name, part) in enumerate(parts.items(), start=len(problem.kernel_queries()) - len(parts)):
         share = split.detail * part / sum(parts.values())
         expected, groups = outcome.state.marginal([name]), outcome.state.grids[name].groups
-        measured, told[name] = details.refine(
+        measured, rows[name] = details.refine(
             kernel, q, share, problem.details[name], expected=expected, groups=groups, noise=noise_of(problem, split)
         )
-        steps += [Step("detail", measurement, labels) for measurement, labels in measured]
-    return replace(outcome, steps=tuple(steps), told=told)
+        measurements += measured
+    return replace(outcome, measurements=tuple(measurements), details=rows)

@@ -15,10 +15,11 @@ import numpy as np
 
 from mwem_sql.algebra.arrays import Floats, Labels
 from mwem_sql.algebra.linear import Block, LinearQuery
-from mwem_sql.kernel.kernel import Kernel, Measurement
+from mwem_sql.algebra.measurement import Measurement, Purpose
+from mwem_sql.kernel.kernel import Kernel
 from mwem_sql.kernel.scales import noise_variance
 from mwem_sql.kernel.split import Split
-from mwem_sql.loop.problem import Problem, Purpose, Step, counts_every_record
+from mwem_sql.loop.problem import Problem, counts_every_record
 from mwem_sql.loop.refinement import Refinement
 from mwem_sql.model.adaptive import Adaptive
 from mwem_sql.model.targets import Target
@@ -31,7 +32,7 @@ SWEEPS, CLOSE, FALLS = 50, 1e-4, 0.9
 
 @dataclass(eq=False)
 class Measured:
-    """What was released so far: every step, and one value (in parts of its bound) for each query, by precision.
+    """What was released so far: every measurement, and one value (in parts of its bound) for each query, by precision.
 
     A histogram is a start and a count of all records, but no query that the loop fits.
     """
@@ -43,10 +44,10 @@ class Measured:
     # Variances fall with this power of a share.
     power: int
     public: float | None = None
-    steps: list[Step] = field(default_factory=list)
+    measurements: list[Measurement] = field(default_factory=list)
     values: dict[int, Floats] = field(default_factory=dict)
     variances: dict[int, float] = field(default_factory=dict)
-    # Of each step that counts every record, the count and its precision.
+    # Of each measurement that counts every record, the count and its precision.
     counts: list[tuple[float, float]] = field(default_factory=list)
     # The same object as long as nothing new is known of a query: the fit can then tell.
     targets: dict[int, Target] = field(default_factory=dict)
@@ -67,8 +68,8 @@ class Measured:
         return self.measure(purpose, q, share)
 
     def measure(self, purpose: Purpose, q: int, share: Fraction) -> Measurement:
-        measurement = self.kernel.measure(q, share)
-        self.steps.append(Step(purpose, measurement))
+        measurement = Measurement.of(self.kernel.measure(q, share), self.queries[q], purpose, q)
+        self.measurements.append(measurement)
         if counts_every_record(self.queries[q]):
             sum_ = float(measurement.values.sum(dtype=np.float64))
             self.counts.append((sum_, 1 / (measurement.variance * measurement.values.size)))
@@ -107,9 +108,9 @@ class Measured:
             parts = self.refined[q].levels.parts(power=self.power, loud=loud)
 
         def measure(labels: Labels, share: Fraction) -> tuple[Floats, float]:
-            measured = self.kernel.measure(q, share, labels)
-            self.steps.append(Step(purpose, measured, labels))
-            return measured.values.astype(np.float64), measured.variance
+            drawn = self.kernel.measure(q, share, labels)
+            self.measurements.append(Measurement.of(drawn, query, purpose, q, labels))
+            return drawn.values.astype(np.float64), drawn.variance
 
         self.refined[q].measure(share, parts, measure, self.noise)
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from mwem_sql.algebra.arrays import Floats
 from mwem_sql.algebra.factor import LOWEST, SCHEMA, TINY
 from mwem_sql.algebra.linear import LinearQuery
-from mwem_sql.kernel.kernel import Measurement
+from mwem_sql.algebra.measurement import Measurement
 from mwem_sql.model.adaptive import Adaptive
 from mwem_sql.model.state import State
 

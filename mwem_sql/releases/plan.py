@@ -20,10 +20,10 @@ from mwem_sql.compile.sense import check_constants, flat
 from mwem_sql.domains.detail import Detail, details_of
 from mwem_sql.domains.domain import read_domain
 from mwem_sql.errors import RELEASE, CellsError, OptionError, WorkloadError, literal, refuse
+from mwem_sql.judge.certificate import sampled
 from mwem_sql.kernel.scales import noise_scale, noise_variance
 from mwem_sql.kernel.split import UNITS_SHARE, Split, split
 from mwem_sql.language.dialect import fold
-from mwem_sql.loop.certificate import sampled
 from mwem_sql.loop.problem import Problem, is_total
 from mwem_sql.loop.regimes import Asked, Regime, choose
 from mwem_sql.loop.strategy import cells_with, whole_domain

@@ -9,7 +9,7 @@ Let the true quantile lie in stretch k. D grows with v, so that it is 0 or more 
 misses: D is above it. `high` is too low only if the lower end at k - 1 misses: D is below it. Both places are fixed by the data, and not by noise; noise is as likely to go up as
 down, so that each of the two has half of what an interval of D may miss. So the quantile is missed no more often than D is at one place, however many are looked at.
 
-An interval of D is made of those of C and A, which share the chance to miss (`WINDOW_PART` of it). Where D is itself a sum of what was measured, its own noise tells more: it is less than
+An interval of D is made of those of C and A, which share the chance to miss (`WINDOW` of it). Where D is itself a sum of what was measured, its own noise tells more: it is less than
 that of C and A together. That has the rest of the chance, and is looked at where the first leaves a doubt.
 """
 
@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from math import ceil, inf
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,12 +27,13 @@ import pyarrow as pa
 from sqlglot import exp
 
 from mwem_sql.algebra.arrays import Flags, Floats
+from mwem_sql.algebra.chance import WINDOW, Chance
 from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.compile.pipeline import Compiled
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.classes import Classes
 from mwem_sql.errors import OptionError, did_you_mean, refuse
-from mwem_sql.judge.intervals import Measured, noise_alone
+from mwem_sql.judge.intervals import RANK, Measured, noise_alone
 from mwem_sql.language import dialect
 from mwem_sql.language.dialect import fold
 from mwem_sql.language.ticks import cast
@@ -46,11 +47,8 @@ OF_ITS_TYPE = ("answer", "low", "high")
 MOST_STRETCHES = 500
 """Stretches at whose ends counts are asked. More: ends of intervals are told more finely where a column has thousands of values, and a call takes longer (500: about 1.2 s of a processor; 100: 0.3 s)."""
 MOST_SHARES = 1000
-WINDOW_PART: Final = 0.25
-"""Of the chance to miss: what goes to the counts, of which intervals of D are made where it was not measured. More: these are narrower, and those of what was measured wider."""
 _EXACT = 1e-9
 """In rows, or of all rows: by how much sums of the same weights may differ by rounding."""
-_RANK: dict[Measured, int] = {"directly": 0, "in part": 1, "never": 2, "unknown": 3}
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,7 +168,7 @@ class _Counted:
     def worst(self, first: int, last: int) -> Measured:
         """How the ends of some stretches are known, from that before the first on."""
         looked_at = self.measured[2 * max(0, first - 1) : min(self._ends, 2 * last + 2)]
-        return max(looked_at, key=lambda own: _RANK[own], default="never")
+        return max(looked_at, key=lambda own: RANK[own], default="never")
 
 
 class _Differences:
@@ -210,9 +208,10 @@ def quantiles(
     """A row for each share, in their order; values of the attribute as text."""
     stretches = _stretches(ready, attribute, given)
     compiled = ready.compile(Workload.from_predicates(_conditions(stretches, given)))
-    miss = 1 - confidence
+    chance = Chance(1 - confidence)
     # C and A, and what is off an open list, have equal parts.
-    judged = ready.judged(compiled, 1 - WINDOW_PART * miss / (3 if stretches.is_open else 2))
+    window = chance.part("counts", WINDOW)
+    judged = ready.judged(compiled, 1 - window.take("each count", 1 / (3 if stretches.is_open else 2)))
     # True counts are whole numbers.
     low = np.ceil([intervals.low[0] - _EXACT for _, intervals in judged])
     high = np.floor([intervals.high[0] + _EXACT for _, intervals in judged])
@@ -221,7 +220,7 @@ def quantiles(
     model, measured = np.array([values[0] for values, _ in judged]), [own.measured[0] for _, own in judged]
     counted = _Counted(model, low, high, measured)
     is_measured = "directly" in counted.measured[:-2]
-    differences = _Differences(ready, compiled, (1 - WINDOW_PART) * miss) if is_measured else None
+    differences = _Differences(ready, compiled, chance.rest("differences")) if is_measured else None
     return [_row(stretches, share, counted, differences) for share in shares]
 
 

@@ -14,6 +14,7 @@ from math import exp
 from string import Template
 from typing import Any
 
+from mwem_sql.algebra.measurement import Measurement
 from mwem_sql.judge import grade
 from mwem_sql.releases import left_out
 from mwem_sql.releases.store import Stored
@@ -44,7 +45,7 @@ NUMBERS = {"query", "answer", "low", "high", "true_answer", "error"}
 
 def make(
     stored: Stored,
-    measurements: Sequence[Mapping[str, Any]],
+    measurements: Sequence[Measurement],
     answers: Iterable[Mapping[str, Any]],
     compared: str | None,
     ends: Mapping[str, charts.Ends] | None = None,

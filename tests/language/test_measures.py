@@ -300,13 +300,13 @@ def test_noise_is_that_of_the_bound() -> None:
         Kernel(*flat([np.array([2000]), truth]), accountant, OpenDPNoise(), bounds=problem.bounds()), problem, how
     )
     accountant.settle()
-    (step,) = outcome.steps
+    (step,) = outcome.measurements
     scale = noise_scale(how.measure, 70, "pure").scale
-    assert step.measurement.scale == scale == pytest.approx(70 / float(how.measure), rel=1e-6)
+    assert step.scale == scale == pytest.approx(70 / float(how.measure), rel=1e-6)
     r = exp(-1 / scale)
     mean = 2 * r / (1 - r**2)
     deviation = sqrt(2 * r / (1 - r) ** 2 - mean**2)
-    assert abs(np.abs(step.measurement.values - truth).mean() - mean) < 7 * deviation / sqrt(2000)
+    assert abs(np.abs(step.values - truth).mean() - mean) < 7 * deviation / sqrt(2000)
 
 
 def test_what_is_large_is_not_selected_for_its_size() -> None:
@@ -319,7 +319,7 @@ def test_what_is_large_is_not_selected_for_its_size() -> None:
     # At epsilon 100 the better of the two by hundreds of records is selected but once in e^thousands.
     answers = [np.array([1000]), incomes.answer(truth), count.answer(truth)]
     outcome = mwem(Kernel(*flat(answers), how.accountant(), OpenDPNoise(), bounds=problem.bounds()), problem, how)
-    assert [step.measurement.query for step in outcome.steps] == [2]
+    assert [step.number for step in outcome.measurements] == [2]
 
 
 def test_a_release_of_sums_keeps_its_promise(connect: Open) -> None:

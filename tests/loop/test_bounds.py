@@ -10,16 +10,18 @@ import numpy as np
 import oracle
 import pytest
 from conftest import flat
+from measurements import measurement
 
+from mwem_sql.algebra.chance import SELECTIONS
 from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.kernel.budget import Budget
-from mwem_sql.kernel.kernel import Kernel, Measurement
+from mwem_sql.kernel.kernel import Kernel, Selection
 from mwem_sql.kernel.noise import SeededNoise
 from mwem_sql.kernel.scales import noise_scale, selection_scale
 from mwem_sql.kernel.split import split
-from mwem_sql.kernel.tails import Spread, half_widths
+from mwem_sql.kernel.tails import cumulants, half_width
 from mwem_sql.loop import bounds as module
-from mwem_sql.loop.bounds import BETA, Bounds
+from mwem_sql.loop.bounds import Bounds
 from mwem_sql.loop.candidates import Offered
 from mwem_sql.loop.loop import mwem
 from mwem_sql.loop.problem import Problem
@@ -70,22 +72,27 @@ def test_a_bound_is_the_papers_and_grows_as_the_state_moves() -> None:
     bounds = Bounds(two, how)
     bounds.offer(offered([[10.0, 10.0, 10.0], [15.0, 15.0]], [6.0, 4.0]))
     scale = noise_scale(how.measure, 1, "pure").scale
-    measured = Measurement(1, np.array([14, 8, 10]), scale, 2 * scale**2, how.measure, "pure")
-    bounds.hear(1, how.select, measured)
+    measured = measurement(two.queries[0], np.array([14, 8, 10]), 2 * scale**2)
+    selecting, once = selection_scale(how.select, 1, "pure").scale, np.ones(1, dtype=np.int64)
+    bounds.hear(Selection(1, selecting, once), measured)
     error = 4 + 2 + _width(scale, 3)
-    slack = selection_scale(how.select, 1, "pure").scale * (math.log(2) + math.log(2 / BETA))
+    slack = selecting * (math.log(2) + math.log(2 / SELECTIONS))
     expected = error - 6 + slack + 4 + 2 / 2
     bounds.offer(offered([[10.0, 10.0, 10.0], [12.0, 18.0]], [6.0, 4.0]))
     assert bounds._bounds[1] == pytest.approx(expected + 6)
     assert bounds._bounds[0] == pytest.approx(error + 3 / 2)
     # One that was not measured by its own cells tells nothing.
     before = bounds._bounds.copy()
-    bounds.hear(2, how.select, None)
+    bounds.hear(Selection(2, selecting, once), None)
+    assert (bounds._bounds == before).all()
+    # Nor does one that the chance to fail is not enough for: it was for one round.
+    bounds.hear(Selection(1, selecting, once), measured)
     assert (bounds._bounds == before).all()
 
 
 def _width(scale: float, cells: int) -> float:
-    return float(half_widths(Spread.of(scale, "pure", cells), BETA)[0])
+    variance, fourth = cumulants(scale, "pure")
+    return half_width(cells * variance, cells * fourth, SELECTIONS)
 
 
 def test_of_very_many_cells_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,7 +69,7 @@ def test_no_query_fits_and_the_total_is_private(average: bool) -> None:
 def test_no_query_fits_and_the_total_is_public(average: bool) -> None:
     """There is nothing to measure: the start is the result, and the account is not touched."""
     outcome, accountant = run(chain(8, 810.0, average), np.full(81, 10), 3, OpenDPNoise())
-    assert outcome.steps == ()
+    assert outcome.measurements == ()
     assert accountant.remaining == accountant.limit
     close(dense(outcome.state), np.full(81, 10.0), 810.0)
 

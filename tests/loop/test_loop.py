@@ -88,15 +88,13 @@ def replayed(problem: Problem, outcome: Outcome, Q: Sequence[Floats], per_cell: 
 
     `per_cell` is the absolute noise expected on a cell.
     """
-    steps = [
-        (s.measurement.query, s.measurement.values.astype(np.float64), s.measurement.variance) for s in outcome.steps
-    ]
+    steps = [(s.number, s.values.astype(np.float64), s.variance) for s in outcome.measurements]
     kinds = purposes(outcome)
     done = sum(kind in {"total", "histogram"} for kind in kinds)
     n = estimate(problem, steps[:done])
     h, reach = None, 0.0
     if problem.histogram is not None:
-        histogram = outcome.steps[done - 1].measurement
+        histogram = outcome.measurements[done - 1]
         h, cells = steps[done - 1][1], max(2, histogram.values.size)
         reach = histogram.scale * (log(cells) if histogram.kind == "pure" else sqrt(2 * log(cells)))
     A = [start(problem, n, h, reach)]
@@ -162,8 +160,8 @@ def test_the_loop_makes_all_passes() -> None:
     close(dense(outcome.state), A[-1], 1000.0)
     stopped = State.uniform(problem.sizes, 1000.0)
     measurements: list[tuple[LinearQuery, Floats]] = []
-    for step in outcome.steps:
-        measurements.append((workload[step.measurement.query - 1], step.measurement.values.astype(np.float64)))
+    for step in outcome.measurements:
+        measurements.append((workload[step.number - 1], step.values.astype(np.float64)))
         stopped.replay(measurements, PASSES, tolerance=0.0)
     assert np.abs(dense(stopped) - A[-1]).max() > 0.1
 
@@ -192,11 +190,11 @@ def test_the_budget_is_spent_exactly(
     first = ["total"] * (total is None) + ["histogram"] * histogram
     assert purposes(outcome) == first + ["round"] * new + ["again"] * (rounds - new)
     share = {"total": how.total, "histogram": how.histogram, "round": how.measure, "again": how.select + how.measure}
-    assert [step.measurement.share for step in outcome.steps] == [share[purpose] for purpose in purposes(outcome)]
+    assert [step.share for step in outcome.measurements] == [share[purpose] for purpose in purposes(outcome)]
     assert Counter(asked(outcome, "round")) == Counter(set(asked(outcome, "round")))
     assert isinstance(outcome.state.state, Mixture) == average
     scale = noise_scale(how.measure, sensitivity, how.kind).scale
-    assert {s.measurement.scale for s in outcome.steps if s.purpose == "round"} == {scale}
+    assert {s.scale for s in outcome.measurements if s.purpose == "round"} == {scale}
 
 
 def test_both_kinds_of_plan_are_tried() -> None:
@@ -241,9 +239,9 @@ def test_all_that_depends_on_the_data_comes_from_the_kernel(
     for other, also_spent in others:
         assert also_spent.spent == spent.spent
         assert (other.total, purposes(other)) == (first.total, purposes(first))
-        for a, b in zip(first.steps, other.steps, strict=True):
-            assert (a.measurement.query, a.measurement.share) == (b.measurement.query, b.measurement.share)
-            np.testing.assert_array_equal(a.measurement.values, b.measurement.values)
+        for a, b in zip(first.measurements, other.measurements, strict=True):
+            assert (a.number, a.share) == (b.number, b.share)
+            np.testing.assert_array_equal(a.values, b.values)
         assert other.state.state.table().equals(first.state.state.table())
 
 

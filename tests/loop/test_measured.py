@@ -52,7 +52,7 @@ def test_measurements_of_a_query_are_combined_by_their_precision() -> None:
     problem = Problem([count("a", 1, 0)], np.ones(1), {"a": np.ones(2)}, MANY, 1000.0, fit="replay")
     given = iter([300, 60, 0])
     outcome, _ = run(problem, np.array([400, 600]), 3, Scripted((), lambda _: np.array([next(given)])))
-    first, *again = (step.measurement for step in outcome.steps)
+    first, *again = outcome.measurements
     assert [int(m.values[0]) for m in (first, *again)] == [700, 460, 400]
     # Select and measure have equal shares: twice the share, and noise of about a quarter of the variance.
     assert again[0].share == again[1].share == 2 * first.share
@@ -77,7 +77,7 @@ def test_total_is_estimated_from_all_that_counts_every_record() -> None:
     given = iter([np.array([60]), np.array([30, 0, 0]), np.array([-500]), np.array([700]), np.array([900, 900, 900])])
     outcome, _ = run(problem, np.full(6, 100), 4, Scripted([0] * 4, lambda _: next(given)))
     assert asked(outcome, "total", "round") == [0, 1, 2, 3, 4]
-    variance = [step.measurement.variance for step in outcome.steps]
+    variance = [step.variance for step in outcome.measurements]
     expected = np.average([660, 630], weights=[1 / variance[0], 1 / (3 * variance[1])])
     assert outcome.total == pytest.approx(expected, rel=1e-12)
     assert outcome.state.total == outcome.total
@@ -89,7 +89,7 @@ def test_a_histogram_counts_every_record_too() -> None:
     given = iter([np.array([0]), np.array([100, 100]), np.array([0])])
     outcome, _ = run(problem, np.array([500, 500]), 1, Scripted((), lambda _: next(given)))
     assert purposes(outcome) == ["total", "histogram", "round"]
-    variance = [step.measurement.variance for step in outcome.steps]
+    variance = [step.variance for step in outcome.measurements]
     assert outcome.total == pytest.approx(np.average([1000, 1200], weights=[1 / variance[0], 1 / (2 * variance[1])]))
     # A share of 1/4 for two cells tells more of n than one of 1/20.
     assert outcome.total > 1150
@@ -178,7 +178,7 @@ def test_a_known_total_takes_nothing_away(case: str) -> None:
             outcomes.append(mwem(kernel, problem, plan))
             found.append(float(np.square(np.cumsum(dense(outcomes[-1].state)) - ends).mean()))
         assert outcomes[1].total == n
-        one, other = ([step.measurement.values for step in outcome.steps] for outcome in outcomes)
+        one, other = ([step.values for step in outcome.measurements] for outcome in outcomes)
         assert list(map(list, one)) == list(map(list, other))
     assert np.mean(errors[float(n)]) <= 1.1 * np.mean(errors[None])
 

@@ -142,7 +142,7 @@ def test_at_once_all_goes_to_one_histogram(total: float | None, budget: Budget) 
     outcome = mwem(Kernel(answers, [1, 6], accountant, SeededNoise(1), 1, problem.bounds()), problem, plan)
     accountant.settle()
     assert accountant.remaining == 0
-    (step,) = outcome.steps
-    assert (step.purpose, step.measurement.query, step.measurement.share) == ("round", 1, plan.limit)
-    assert outcome.total == (total or max(1.0, step.measurement.values.sum()))
+    (step,) = outcome.measurements
+    assert (step.purpose, step.number, step.share) == ("round", 1, plan.limit)
+    assert outcome.total == (total or max(1.0, step.values.sum()))
     assert outcome.state.total == pytest.approx(outcome.total)

@@ -48,10 +48,10 @@ def test_relative_entropy_falls_in_every_round_without_noise(
         # Without noise a run of T rounds begins with the run of T - 1, but for the fit after the last.
         with mock.patch.object(Adaptive, "finish"):
             outcome, _ = run(problem, B, T + problem.average, Scripted(script.picks), Budget.parse(MANY))
-        if not outcome.steps:
+        if not outcome.measurements:
             return
         A_i = dense(iterates(outcome)[-1])
-        q = Q[outcome.steps[T - 1].measurement.query]
+        q = Q[outcome.measurements[T - 1].number]
         error = (oracle.evaluate(q, A) - oracle.evaluate(q, B)) / (2 * n)
         fall = oracle.relative_entropy(B, A) - oracle.relative_entropy(B, A_i)
         assert fall >= -1e-12

@@ -37,10 +37,9 @@ TESTED_ELSEWHERE = {
     "mwem_sql/scan/engines/postgresql_rules.py": "engines/test_boundary_postgresql.py", "mwem_sql/scan/engines/protocol.py": "engines/test_differential.py",
     "mwem_sql/scan/engines/spark.py": "engines/test_spark.py", "mwem_sql/scan/engines/spark_catalog.py": "engines/test_spark.py",
     "mwem_sql/scan/engines/spark_files.py": "engines/test_spark.py", "mwem_sql/scan/engines/spark_settings.py": "engines/test_spark.py",
-    "mwem_sql/compile/doubts.py": "releases/test_beyond.py", "mwem_sql/judge/bounds.py": "loop/test_bounds.py",
-    "mwem_sql/judge/known.py": "judge/test_intervals.py", "mwem_sql/explain/quality.py": "sql/intervals.test",
+    "mwem_sql/compile/doubts.py": "releases/test_beyond.py", "mwem_sql/explain/quality.py": "sql/intervals.test",
     "mwem_sql/algebra/arrays.py": "algebra/test_linear.py", "mwem_sql/surface/meanings.py": "surface/test_words.py",
-    "mwem_sql/algebra/nested.py": "algebra/test_families.py", "mwem_sql/surface/arguments.py": "surface/test_functions.py",
+    "mwem_sql/surface/arguments.py": "surface/test_functions.py",
     "mwem_sql/surface/calling.py": "surface/test_functions.py", "mwem_sql/surface/questions.py": "surface/test_tables.py",
     "mwem_sql/scan/column_facts.py": "scan/test_suggest.py", "mwem_sql/surface/domain_rows.py": "sql/edges.test",
 }  # fmt: skip
