@@ -133,14 +133,14 @@ def cases(draw: st.DrawFn) -> tuple[Problem, Integers, int, Scripted, Budget]:
     B = generator.multinomial(n, generator.dirichlet(np.full(prod(shape.values()), 0.3)))
     workload = draw(st.lists(queries(shape), min_size=1, max_size=4))
     problem = Problem(
-        workload,
-        np.ones(len(workload)),
-        sizes,
-        MANY,
-        draw(st.sampled_from([None, float(n)])),
-        whole_domain(shape) if draw(st.booleans()) else None,
-        draw(st.booleans()),
-        draw(st.sampled_from([1, 3])),
+        queries=workload,
+        weights=np.ones(len(workload)),
+        sizes=sizes,
+        max_cells=MANY,
+        total=draw(st.sampled_from([None, float(n)])),
+        histogram=whole_domain(shape) if draw(st.booleans()) else None,
+        average=draw(st.booleans()),
+        sensitivity=draw(st.sampled_from([1, 3])),
         fit="replay",
     )
     script = Scripted(
@@ -157,7 +157,13 @@ def first_of(
     ahead = [cuboid(shape, name) for name in shape]
     first = [First(number, float(query.cells)) for number, query in enumerate(ahead, start=len(workload))]
     return Problem(
-        [*workload, *ahead], np.ones(len(workload) + len(ahead)), ones(shape), MANY, total, first=first, **options
+        queries=[*workload, *ahead],
+        weights=np.ones(len(workload) + len(ahead)),
+        sizes=ones(shape),
+        max_cells=MANY,
+        total=total,
+        first=first,
+        **options,
     )
 
 

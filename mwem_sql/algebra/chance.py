@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
+SUMMARY: Final = 0.05
+"""The chance that a figure of the summary is further off than the summary says. Smaller: it says more."""
 SELECTIONS: Final = 0.004
 """The chance that any bound of a release which follows from its selections fails, over all rounds. Smaller: these bounds grow by its logarithm."""
 JOINED: Final = 0.75

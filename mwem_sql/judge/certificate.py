@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from mwem_sql.algebra.chance import BOUNDS, REACH, SELECTIONS, Chance
+from mwem_sql.algebra.chance import BOUNDS, REACH, SELECTIONS, SUMMARY, Chance
 from mwem_sql.algebra.linear import LinearQuery
 from mwem_sql.algebra.measurement import KINDS, NOISE
 from mwem_sql.compile.blocks import CompiledQuery
@@ -31,8 +31,7 @@ MOST: Final = Fraction(193, 200)
 """Of the queries that were not measured: those whose cells are off by no more than the last figure."""
 PARTS: Final[Mapping[Part, int]] = {"directly": 1, "others": 1, "most": 2}
 """What each figure takes of the share, in proportion: intervals are made of the last."""
-MOST_QUERIES: Final = 2_000
-MOST_CELLS: Final = 2**21
+MOST_CERTIFIED, MOST_CERTIFIED_CELLS = 2_000, 2**21
 """Queries that are certified, and their cells together. Of a workload with more, some at even distances stand for all."""
 
 _BOUNDS = pa.schema(
@@ -50,8 +49,6 @@ _CERTIFICATES = pa.schema(
 
 CERTIFIED = ("directly", "others")
 """The figures that together are about all certified queries."""
-MISS = 0.05
-"""The chance that the mean error is further off than the summary says."""
 USEFUL = 0.02
 """Of all rows: the noise on the certificate's last figure from which on intervals do without it, and bounds have all of the chance to fail. Scales and n decide, not the figure."""
 MOST_BOUNDED = 20
@@ -63,12 +60,14 @@ MOST_NOISES = 100
 Text = tuple[str | None, str | None, str | None]
 
 
-def sampled(queries: Sequence[LinearQuery], most: int = MOST_QUERIES) -> list[int]:
+def sampled(
+    queries: Sequence[LinearQuery], most: int = MOST_CERTIFIED, most_cells: int = MOST_CERTIFIED_CELLS
+) -> list[int]:
     """The numbers of those that are certified: all, or as many as are allowed, at even distances."""
     count = min(len(queries), most)
     while count:
         numbers = [k * len(queries) // count for k in range(count)]
-        if sum(queries[number].cells for number in numbers) <= MOST_CELLS:
+        if sum(queries[number].cells for number in numbers) <= most_cells:
             return numbers
         count //= 2
     return []
@@ -191,7 +190,7 @@ def mean_error(figures: pa.Table, total: float, parts: Sequence[str] = CERTIFIED
     shares = np.array([row["queries"] for row in rows], dtype=np.float64)
     shares /= shares.sum()
     each = np.array([cumulants(row["scale"], KINDS[row["noise"]]) for row in rows])
-    width = half_width(float(shares**2 @ each[:, 0]), float(shares**4 @ each[:, 1]), MISS)
+    width = half_width(float(shares**2 @ each[:, 0]), float(shares**4 @ each[:, 1]), SUMMARY)
     # Noise may take a small mean below 0.
     mean = max(0.0, float(shares @ np.array([row["value"] for row in rows])))
     # Older files did not keep what is possible: twice all rows, of queries with several cells.

@@ -23,10 +23,10 @@ from mwem_sql.judge.contained import Counts
 from mwem_sql.judge.known import Exact, Family, Known, Question
 from mwem_sql.kernel.tails import half_widths
 
-Measured: TypeAlias = Literal["directly", "in part", "never", "unknown"]
-RANK: Final[Mapping[Measured, int]] = {"directly": 0, "in part": 1, "never": 2, "unknown": 3}
+Status: TypeAlias = Literal["directly", "in part", "never", "unknown"]
+RANK: Final[Mapping[Status, int]] = {"directly": 0, "in part": 1, "never": 2, "unknown": 3}
 """The best first."""
-Bounds: TypeAlias = tuple[Floats, Floats]
+LowHigh: TypeAlias = tuple[Floats, Floats]
 """Of each cell, at least and at most."""
 
 
@@ -37,7 +37,7 @@ class Intervals:
     low: Floats
     high: Floats
     is_direct: Flags
-    measured: list[Measured]
+    measured: list[Status]
 
     def at(self, begin: int, end: int) -> Intervals:
         """Of some cells."""
@@ -46,7 +46,7 @@ class Intervals:
     def widened(self, low: Floats, high: Floats, cells: Flags | None = None) -> Intervals:
         """With other ends, because of more than the noise of a measurement: these cells, or all, are measured in part at most."""
         is_direct = self.is_direct & (False if cells is None else ~cells)
-        measured: list[Measured] = [
+        measured: list[Status] = [
             "in part" if own == "directly" and not direct else own
             for own, direct in zip(self.measured, is_direct.tolist(), strict=True)
         ]
@@ -82,7 +82,7 @@ class Judge:
         self._miss = miss
         self._of_condition = CONDITION * BOUNDS * miss
         self._bounded = [(_without_noise(known.question(query), answers), bound) for query, answers, bound in bounded]
-        self._alone: dict[Block, Bounds] = {}
+        self._alone: dict[Block, LowHigh] = {}
         self._counts: dict[Block, Block] = {}
         self._rows = self._total(total)
 
@@ -176,7 +176,7 @@ class Judge:
         status = self._status(question)
         return Intervals(low, high, is_exact, ["directly" if own else status for own in is_exact.tolist()])
 
-    def _status(self, question: Question) -> Measured:
+    def _status(self, question: Question) -> Status:
         """Of what was not measured: whether some of its attributes were, together; of a single one, whether it was."""
         names = [name for name in question.attributes if self._known.sizes[name] > 1]
         return "in part" if names and self._known.families.sharing(names, min(2, len(names))) else "never"
@@ -197,7 +197,7 @@ class Judge:
         worse = [max(pair, key=RANK.__getitem__) for pair in zip(sums.measured, counts.measured, strict=True)]
         return Intervals(low, high, sums.is_direct & counts.is_direct, worse)
 
-    def _bounds(self, question: Question, chance: Chance, whole: float, within: Floats | float) -> Bounds:
+    def _bounds(self, question: Question, chance: Chance, whole: float, within: Floats | float) -> LowHigh:
         """Between what a cell certainly is, but for the chance. `whole` is that of the interval; `within` is what the certificate says of it, at a chance of its own."""
         of_bounds = BOUNDS * whole
         selected = [own for own in self._bounded if not own[0].attributes.isdisjoint(question.attributes)]
@@ -227,11 +227,11 @@ class Judge:
     def _count_bounds(
         self,
         question: Question,
-        conditions: Sequence[Bounds],
+        conditions: Sequence[LowHigh],
         chance: Chance,
         selected: Sequence[tuple[Family, float]],
         of_families: float,
-    ) -> Bounds:
+    ) -> LowHigh:
         """`conditions`: of each cell the bounds of its conditions, each by itself. `of_families`: what they take of what is left."""
         of_each = self._of_condition / chance.whole
         chance.take("rows", of_each)
@@ -262,13 +262,13 @@ class Judge:
             self._counts[block] = Block(block.attributes, block.labels, block.size)
         return self._counts[block]
 
-    def _block_by_itself(self, block: Block) -> Bounds:
+    def _block_by_itself(self, block: Block) -> LowHigh:
         """The bounds of a condition by itself, for all questions that have it."""
         if block not in self._alone:
             self._alone[block] = self._by_itself(LinearQuery((block,)))
         return self._alone[block]
 
-    def _by_itself(self, question: Question) -> Bounds:
+    def _by_itself(self, question: Question) -> LowHigh:
         exact = self._known.families.exact(question)
         low = high = exact.estimates.values
         if exact.is_exact.any():
@@ -278,7 +278,7 @@ class Judge:
             low, high = np.where(exact.is_exact, low, least), np.where(exact.is_exact, high, most)
         return np.maximum(low, 0), np.clip(high, 0, self._rows[1])
 
-    def _by_families(self, question: Question, miss: float) -> Bounds:
+    def _by_families(self, question: Question, miss: float) -> LowHigh:
         """Between which sums of measured cells each cell is, by any family that has some of its attributes together."""
         low, high = np.full(question.cells, -np.inf), np.full(question.cells, np.inf)
         families = self._known.families.sharing(question.attributes, min(2, len(question.attributes)))
@@ -304,7 +304,7 @@ def _without_noise(query: LinearQuery, answers: Floats) -> Family:
     return Family([Measurement(values=answers, kind="pure", scale=0.0, variance=0.0, query=query, purpose="round")])
 
 
-def _by_noise(exact: Exact, miss: float) -> Bounds:
+def _by_noise(exact: Exact, miss: float) -> LowHigh:
     """By the noise of the estimates. Where several measurements say the same, a part of the chance is for their choice."""
     one, several = Chance(miss), Chance(miss)
     several.take("choice", 1 - JOINED)

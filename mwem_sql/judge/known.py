@@ -22,13 +22,12 @@ from mwem_sql.algebra.nested import Estimates, NestedPartitions, is_nested
 from mwem_sql.compile.pipeline import Compiled
 from mwem_sql.domains.classes import Classes
 from mwem_sql.judge.contained import MOST_COMBINATIONS, Bits, Counts, Parts, contained, flags, summed, together
+from mwem_sql.kernel.scales import MINIMUM_VARIANCE
 from mwem_sql.kernel.tails import cumulants
 
 Question: TypeAlias = LinearQuery | Counts
 """What both have: `attributes`, and a number of `cells`."""
 
-LEAST = 1e-30
-"""The least variance, in rows squared: what no measured cell is part of has none."""
 MOST_FAMILIES = 16
 """Families that a question is looked up in, those with the least noise on all their cells first. More: slower, and a little less noise where many say the same."""
 
@@ -205,7 +204,8 @@ class Families:
             cells, low = enclosure.is_exact, enclosure.low
             is_joined |= cells & (is_exact | family.is_joined)
             is_exact |= cells
-            precision = 1 / np.maximum(low.variances[cells], LEAST)
+            # What no measured cell is part of has no noise.
+            precision = 1 / np.maximum(low.variances[cells], MINIMUM_VARIANCE)
             values[cells] += low.values[cells] * precision
             precisions[cells] += precision
             fourths[cells] += low.fourths[cells] * precision**4

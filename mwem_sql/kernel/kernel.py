@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from mwem_sql.algebra.measurement import NoisyValues
 from mwem_sql.errors import RELEASE, EngineError, MwemError, refuse
 from mwem_sql.kernel.accountant import Accountant
-from mwem_sql.kernel.exponential import Flags, Scores
+from mwem_sql.kernel.exponential import BATCH, Flags, Scores
 from mwem_sql.kernel.noise import Noise
 from mwem_sql.kernel.scales import (
     SATURATION,
@@ -43,8 +43,6 @@ WEIGHT_GRID: Final = 1000
 MAXIMUM_BOUND: Final = 2**24
 # Twice this, summed over the cells of any query, and a penalty on top still fit an int64.
 _HEADROOM: Final = 2**61
-# Cells that are scored at a time: they stay in a cache.
-_BATCH: Final = 2**15
 # Errors of queries with other bounds than 1 are certified in parts of these, as whole numbers of such a part of a bound.
 CERTIFIED_GRID: Final = 1000
 # An error beyond the first, and in parts of a bound beyond the second, is certified as it: sums over so many queries still fit an int64.
@@ -392,7 +390,7 @@ def _batches(cells: Integers) -> Iterator[tuple[int, int]]:
     ends = np.cumsum(cells)
     begin = 0
     while begin < cells.size:
-        limit = int(ends[begin] - cells[begin]) + _BATCH
+        limit = int(ends[begin] - cells[begin]) + BATCH
         end = max(begin + 1, int(np.searchsorted(ends, limit, side="right")))
         yield begin, end
         begin = end

@@ -21,11 +21,10 @@ Floats = npt.NDArray[np.float64]
 
 HALF_A_STEP: Final = 0.5
 """Noise is on whole numbers. Discrete Laplace noise is no further off than continuous noise of its scale and half a step (tests/kernel/test_tails.py)."""
-MANY_TERMS: Final = 100.0
-"""From here on a sum of Laplace terms is taken for Gaussian: quantiles up to 1e-6 differ by less than 2%, which `SLACK` covers."""
-SLACK: Final = 0.02
+_GRID: Final = (1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 20.0, 40.0, 100.0)
+"""Numbers of Laplace terms whose quantiles are worked out. A sum of more is taken for Gaussian: quantiles up to 1e-6 differ by less than 2%."""
+_SLACK: Final = 0.02
 """Of a quantile of one Laplace term, on top; of more terms, in proportion less."""
-_GRID: Final = (1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 20.0, 40.0, MANY_TERMS)
 _LEAST: Final = 1e-9
 _HALVINGS: Final = 40
 _POINTS: Final = 240
@@ -67,7 +66,7 @@ def _of_terms(terms: float, miss: float) -> float:
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         low, high = (middle, high) if _beyond(middle, terms) > miss else (low, middle)
-    return high * (1 + SLACK / terms)
+    return high * (1 + _SLACK / terms)
 
 
 def _beyond(x: float, terms: float) -> float:

@@ -23,16 +23,16 @@ from mwem_sql.loop.candidates import Offered
 from mwem_sql.loop.problem import Problem
 from mwem_sql.model.grouped import Grouped
 
-MOST_CELLS: Final = 2**18
-"""Of all queries together. With more, nothing is kept: it would take as long as the selections themselves."""
+MOST_BOUNDED_CELLS: Final = 2**18
+"""Cells of all queries together. With more, nothing is kept: it would take as long as the selections themselves."""
 
 
 class Bounds:
     """By query, numbered from 0, how far its answer may be off: the sum over its cells, on the kernel's grid."""
 
-    def __init__(self, problem: Problem, split: Split) -> None:
+    def __init__(self, problem: Problem, split: Split, most_cells: int = MOST_BOUNDED_CELLS) -> None:
         facts = Facts.of(problem.queries)
-        self._is_kept = bool(facts.cells.sum() <= MOST_CELLS)
+        self._is_kept = bool(facts.cells.sum() <= most_cells)
         self._cells, self._limits = facts.cells, facts.bounds
         self._ends = np.cumsum(facts.cells)
         self._problem = problem

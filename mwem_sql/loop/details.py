@@ -19,18 +19,16 @@ from mwem_sql.domains.classes import Ints
 from mwem_sql.domains.detail import Detail
 from mwem_sql.kernel.kernel import Kernel
 from mwem_sql.loop.halves import rounds_of
-from mwem_sql.loop.refinement import Leaves, Refinement
+from mwem_sql.loop.refinement import FLOOR, Leaves, Refinement
 
-SURE = 3.0
-"""Of the noise on a number of rows, in standard deviations: what that number has to exceed to be one, of values and of NULLs. Smaller: values far
-from all true ones, and NULLs, out of nothing; larger: few rows far from all others, and few NULLs, are lost."""
+SIGNIFICANT = 3.0
+"""Counts of values or of NULLs below this many standard deviations are treated as zero. Smaller: values far from all true ones, and NULLs, out of noise; larger:
+few rows far from all others, and few NULLs, are lost (`python benchmarks/ordinary.py`)."""
 FEWEST = 8
 """Parts of an attribute, or as many as it has. Otherwise there are as many as an even distribution would fill with one standard deviation of noise each: with
 more, noise is spread over the whole domain; with fewer, values are less close than noise allows."""
 LEAST, LEAST_OF_GROUP = 1e-200, 1e-250
 """The least base of a cell, of which none is expected, and the least rows of a group that are divided by: neither quotient overflows."""
-FAINT = 1e-3
-"""Of the noise on a part, in standard deviations: what it has if it has no rows, so that none is impossible."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +85,7 @@ def refine(
     rows = (values / np.bincount(labels, base))[labels] * base
     # A group has what the state says: of it, the NULLs are as many as were measured.
     due[held[-1]] -= nulls
-    rows *= (np.maximum(due, FAINT) / np.maximum(np.bincount(held[:known], rows, minlength=len(due)), LEAST_OF_GROUP))[
+    rows *= (np.maximum(due, FLOOR) / np.maximum(np.bincount(held[:known], rows, minlength=len(due)), LEAST_OF_GROUP))[
         held[:known]
     ]
     if not detail.has_null:
@@ -99,7 +97,7 @@ def _nulls(taken: Sequence[NoisyValues]) -> float:
     """The number of NULLs by all measurements; 0 if it is no more than noise explains."""
     precisions = np.array([1 / measured.variance for measured in taken])
     found = float(np.average([measured.values[-1] for measured in taken], weights=precisions))
-    return found if found > SURE / np.sqrt(precisions.sum()) else 0.0
+    return found if found > SIGNIFICANT / np.sqrt(precisions.sum()) else 0.0
 
 
 def _without_noise(leaves: Leaves, taken: Sequence[tuple[Labels, NoisyValues]], *, is_flat: bool) -> Floats:
@@ -116,10 +114,10 @@ def _without_noise(leaves: Leaves, taken: Sequence[tuple[Labels, NoisyValues]], 
         sums += same * measured.values[labels[starts]] / measured.variance
         precisions += same / measured.variance
     found, variances = sums / precisions, 1 / precisions
-    is_small = (found < SURE * np.sqrt(variances)) & (is_flat | (lengths > 1))
+    is_small = (found < SIGNIFICANT * np.sqrt(variances)) & (is_flat | (lengths > 1))
     order, values = np.argsort(starts), leaves.values.copy()
     ends = np.flatnonzero(np.diff(is_small[order])) + 1
     for run in np.split(order, ends):
-        if is_small[run[0]] and found[run].sum() < SURE * np.sqrt(variances[run].sum()):
-            values[run] = FAINT * np.sqrt(variances[run])
+        if is_small[run[0]] and found[run].sum() < SIGNIFICANT * np.sqrt(variances[run].sum()):
+            values[run] = FLOOR * np.sqrt(variances[run])
     return np.asarray(values * (leaves.values.sum() / values.sum()))

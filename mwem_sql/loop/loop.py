@@ -26,11 +26,11 @@ from mwem_sql.loop import details
 from mwem_sql.loop.ahead import doubt, refined_ahead, told_from
 from mwem_sql.loop.bounds import Bounds
 from mwem_sql.loop.candidates import Candidates
-from mwem_sql.loop.measured import Measured, noise_of
 from mwem_sql.loop.pace import Pace
 from mwem_sql.loop.problem import Outcome, Problem, is_total
 from mwem_sql.loop.start import dense, from_histogram, not_impossible, with_prior
 from mwem_sql.loop.strategy import Always
+from mwem_sql.loop.transcript import Transcript, noise_of
 from mwem_sql.model.adaptive import Adaptive
 from mwem_sql.model.grouped import Grouped
 from mwem_sql.model.mixture import Mixture
@@ -55,7 +55,7 @@ def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Progress | No
 
 def _rounds(kernel: Kernel, problem: Problem, split: Split, progress: Progress) -> Outcome:
     """The paper's figure."""
-    pace, candidates, m = Pace(split), Candidates(problem, split), Measured.of(kernel, problem, split)
+    pace, candidates, m = Pace(split), Candidates(problem, split), Transcript.of(kernel, problem, split)
     # Let n denote ||B||, and A_0 n times the uniform distribution over D, or what was measured first tells of B.
     A = _start(problem, split, pace, candidates, m)
     iterates: list[Adaptive] = []
@@ -99,7 +99,7 @@ def _rounds(kernel: Kernel, problem: Problem, split: Split, progress: Progress) 
     return Outcome(state=state, total=m.total(), measurements=tuple(m.measurements), bounds=bounds.final(state))
 
 
-def _start(problem: Problem, split: Split, pace: Pace, candidates: Candidates, m: Measured) -> Adaptive:
+def _start(problem: Problem, split: Split, pace: Pace, candidates: Candidates, m: Transcript) -> Adaptive:
     """A_0, from what is measured ahead of the rounds: n, a histogram of the whole domain, the distribution of each attribute."""
     if split.total:
         m.measure("total", 0, split.total)
@@ -136,7 +136,7 @@ def _start(problem: Problem, split: Split, pace: Pace, candidates: Candidates, m
     return A
 
 
-def _measure_always(problem: Problem, split: Split, m: Measured) -> list[tuple[Always, Fraction]]:
+def _measure_always(problem: Problem, split: Split, m: Transcript) -> list[tuple[Always, Fraction]]:
     """Measure what is asked for in any case, as it is; what was measured, and the share of each."""
     ahead = list(zip(problem.always, problem.always_shares(split.always), strict=True))
     for own, share in ahead:
@@ -145,7 +145,7 @@ def _measure_always(problem: Problem, split: Split, m: Measured) -> list[tuple[A
 
 
 def _measure(
-    A: Adaptive, m: Measured, q_i: int, share: Fraction, *, noise: float, pace: Pace | None
+    A: Adaptive, m: Transcript, q_i: int, share: Fraction, *, noise: float, pace: Pace | None
 ) -> Measurement | None:
     """Measure what was selected. If steps may grow, the pace hears how far it is from what was known, and what noise explains of that is left out."""
     query = m.queries[q_i]
@@ -161,7 +161,7 @@ def _measure(
     return measured
 
 
-def _average(iterates: Sequence[Adaptive], A: Adaptive, m: Measured) -> Grouped:
+def _average(iterates: Sequence[Adaptive], A: Adaptive, m: Transcript) -> Grouped:
     for A_i in iterates:
         if m.public is None:
             A_i.rescale(m.total())
@@ -169,14 +169,14 @@ def _average(iterates: Sequence[Adaptive], A: Adaptive, m: Measured) -> Grouped:
     return Grouped(Mixture([A_i.state for A_i in iterates]), A.grids)
 
 
-def _fit(A: Adaptive, problem: Problem, m: Measured) -> None:
+def _fit(A: Adaptive, problem: Problem, m: Transcript) -> None:
     if problem.fit == "replay":
         A.replay([(target.query, target.values) for target in m.targets.values()], PASSES, tolerance=None)
     else:
         A.fit(list(m.targets.values()))
 
 
-def _worst_fit(A: Adaptive, m: Measured, q_i: int, doubt: Floats) -> int:
+def _worst_fit(A: Adaptive, m: Transcript, q_i: int, doubt: Floats) -> int:
     """The query that takes step 3: q_i, unless A answers one measured earlier worse beyond doubt.
 
     The figure selects a query again until it fits. Here none is selected twice, so an earlier one that fits badly must
@@ -195,7 +195,7 @@ def _worst_fit(A: Adaptive, m: Measured, q_i: int, doubt: Floats) -> int:
 
 def _whole(kernel: Kernel, problem: Problem, split: Split, progress: Progress) -> Outcome:
     """Spend everything on the joint distributions of a few sets of attributes: there is nothing to select, and no loop."""
-    m = Measured.of(kernel, problem, split)
+    m = Transcript.of(kernel, problem, split)
     A = Adaptive.uniform(problem.sizes, problem.total or 1.0)
     _measure_always(problem, split, m)
     ahead = refined_ahead(problem, split.refined)
@@ -213,7 +213,7 @@ def _whole(kernel: Kernel, problem: Problem, split: Split, progress: Progress) -
 
 def _at_once(kernel: Kernel, problem: Problem, split: Split, progress: Progress) -> Outcome:
     """Spend everything on the histogram of a small domain: there is nothing to select, and no loop."""
-    m = Measured.of(kernel, problem, split)
+    m = Transcript.of(kernel, problem, split)
     measured = m.measure("round", 1, split.model)
     uniform, histogram = Adaptive.uniform(problem.sizes, m.total()), problem.queries[0]
     base = uniform.marginal(histogram.attributes).ravel()

@@ -22,7 +22,7 @@ Part: TypeAlias = Literal["directly", "others", "most"]
 """The mean error of queries that were measured, and of all others; the cell error that most of these others do not exceed."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Problem:
     """What the loop is given: public all of it.
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from mwem_sql.algebra.chance import Chance
+from mwem_sql.algebra.chance import SUMMARY, Chance
 from mwem_sql.algebra.measurement import NoisyValues
 from mwem_sql.kernel.scales import within
 
-CONFIDENCE: Final = 0.95
 FEWEST: Final = 0.01
 """The share of the units from which on the summary warns."""
 LEAST_KNOWN: Final = 0.25
@@ -21,7 +20,7 @@ def facts(units: NoisyValues | None) -> dict[str, float | None]:
     if units is None:
         return {"units_cut": None, "units_cut_within": None}
     # Each of the two counts may fail with half of the chance; the share grows with one and falls with the other.
-    off = within(units.scale, units.kind, 1 - Chance(1 - CONFIDENCE).take("a count", 1 / 2))
+    off = within(units.scale, units.kind, 1 - Chance(SUMMARY).take("a count", 1 / 2))
     whole, cut = (max(0.0, float(count)) for count in units.values)
     least, share, most = _share(cut - off, whole + off), _share(cut, whole), _share(cut + off, whole - off)
     return {"units_cut": share, "units_cut_within": max(share - least, most - share)}

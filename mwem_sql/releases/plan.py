@@ -208,22 +208,22 @@ def _problem(request: Request, compiled: Compiled, regime: Regime, details: Mapp
     before = 1 + len(strategy.queries) + (histogram is not None) if regime.whole else 1
     places = range(len(numbers)) if regime.whole else numbers
     return Problem(
-        strategy.queries,
-        strategy.weights,
-        compiled.sizes,
-        request.max_cells,
-        request.total,
-        histogram,
-        request.average,
-        request.rows_per_unit,
-        request.fit,
-        strategy.first,
-        strategy.whole,
-        regime.at_once,
-        details,
-        strategy.always,
-        [asked[number] for number in numbers] if regime.whole else (),
-        {before + place: asked[number] for place, number in zip(places, numbers, strict=True)},
+        queries=strategy.queries,
+        weights=strategy.weights,
+        sizes=compiled.sizes,
+        max_cells=request.max_cells,
+        total=request.total,
+        histogram=histogram,
+        average=request.average,
+        sensitivity=request.rows_per_unit,
+        fit=request.fit,
+        first=strategy.first,
+        whole=strategy.whole,
+        at_once=regime.at_once,
+        details=details,
+        always=strategy.always,
+        pushed=[asked[number] for number in numbers] if regime.whole else (),
+        certified={before + place: asked[number] for place, number in zip(places, numbers, strict=True)},
     )
 
 

@@ -33,7 +33,7 @@ from mwem_sql.compile.pipeline import Compiled
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.classes import Classes
 from mwem_sql.errors import OptionError, did_you_mean, refuse
-from mwem_sql.judge.intervals import RANK, Measured, noise_alone
+from mwem_sql.judge.intervals import RANK, Status, noise_alone
 from mwem_sql.language import dialect
 from mwem_sql.language.dialect import fold
 from mwem_sql.language.ticks import cast
@@ -131,7 +131,7 @@ class _Counted:
     model: Floats
     low: Floats
     high: Floats
-    measured: list[Measured]
+    measured: list[Status]
 
     @property
     def _ends(self) -> int:
@@ -165,7 +165,7 @@ class _Counted:
         """Whether any row may be at most at the end of each stretch but the last."""
         return np.asarray(self.at_most(self.high) + self.off_list > 0)
 
-    def worst(self, first: int, last: int) -> Measured:
+    def worst(self, first: int, last: int) -> Status:
         """How the ends of some stretches are known, from that before the first on."""
         looked_at = self.measured[2 * max(0, first - 1) : min(self._ends, 2 * last + 2)]
         return max(looked_at, key=lambda own: RANK[own], default="never")

@@ -23,7 +23,7 @@ PURPOSES = {
 
 
 @dataclass(frozen=True)
-class Kind:
+class PurposeNoise:
     """All measurements of one purpose: how many, their cells, and by how many rows a cell is off by noise: on average, and 95 times in 100 at most."""
 
     purpose: str
@@ -33,7 +33,7 @@ class Kind:
     most: float
 
 
-def kinds(measurements: Sequence[Measurement]) -> list[Kind]:
+def kinds(measurements: Sequence[Measurement]) -> list[PurposeNoise]:
     """By purpose, in the order in which they were measured first. The noise is the mean over them."""
     grouped: dict[str, list[Measurement]] = {}
     for measurement in measurements:
@@ -43,7 +43,9 @@ def kinds(measurements: Sequence[Measurement]) -> list[Kind]:
         most = [each.scale * each.query.unit * _DEVIATIONS[each.kind][1] for each in own]
         cells = sum(len(each.values) for each in own)
         words = PURPOSES.get(purpose, purpose)
-        out.append(Kind(words, len(own), cells, float(np.mean([typical(each) for each in own])), float(np.mean(most))))
+        out.append(
+            PurposeNoise(words, len(own), cells, float(np.mean([typical(each) for each in own])), float(np.mean(most)))
+        )
     return out
 
 

@@ -226,7 +226,7 @@ def _percent(value: float) -> str:
     return f"{value:.0f}%" if value < 99 else f"{min(value, 99.9999):.4g}%"
 
 
-def _measured(kinds: Sequence[figures.Kind], names: Sequence[str], misfits: Sequence[float]) -> str:
+def _measured(kinds: Sequence[figures.PurposeNoise], names: Sequence[str], misfits: Sequence[float]) -> str:
     head = "".join(
         f'<th scope="col"{" class=number" if k else ""}>{name}</th>'
         for k, name in enumerate(("what", "how many", "cells", "off by, on average", "95 of 100 within"))

@@ -24,8 +24,8 @@ from mwem_sql.kernel.budget import Budget
 from mwem_sql.kernel.kernel import Kernel
 from mwem_sql.kernel.noise import Noise, OpenDPNoise
 from mwem_sql.kernel.scales import MANY, Integers, Kind, noise_scale, selection_scale, zcdp_rho
-from mwem_sql.loop.measured import Measured
 from mwem_sql.loop.problem import Outcome
+from mwem_sql.loop.transcript import Transcript
 from mwem_sql.platform.session import Session
 from mwem_sql.releases.request import Request
 from mwem_sql.workload import Workload
@@ -408,7 +408,7 @@ def test_a_query_measured_twice_for_one_debit(
     neighbours: Callable[[Budget], Neighbours], monkeypatch: pytest.MonkeyPatch, delta: Fraction
 ) -> None:
     """The account does not settle; and if that were broken too, the transcript would tell."""
-    once = Measured.measure
+    once = Transcript.measure
     forgotten = ["_spent", "_recorded"]
 
     def twice(self: Any, purpose: Any, q: int, share: Fraction) -> None:
@@ -419,7 +419,7 @@ def test_a_query_measured_twice_for_one_debit(
             setattr(account, name, value)
         once(self, purpose, q, share)
 
-    monkeypatch.setattr(Measured, "measure", twice)
+    monkeypatch.setattr(Transcript, "measure", twice)
     made = neighbours(Budget(EPSILON, delta))
     with pytest.raises(AccountingError, match="must not exceed the limit"):
         made.outcomes(1, tables=1)

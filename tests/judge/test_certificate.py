@@ -33,7 +33,13 @@ class NoNoise(SeededNoise):
 def certified(queries: list[LinearQuery], measure: int) -> tuple[tuple[certificate.Figure, ...], Accountant]:
     """The certificate of a uniform state after one query was measured."""
     sizes = {name: np.ones(size) for name, size in SHAPE.items()}
-    problem = Problem(queries, np.ones(len(queries)), sizes, 100, certified=dict(enumerate(queries, start=1)))
+    problem = Problem(
+        queries=queries,
+        weights=np.ones(len(queries)),
+        sizes=sizes,
+        max_cells=100,
+        certified=dict(enumerate(queries, start=1)),
+    )
     account = Accountant("pure", Fraction(1))
     answers = [(oracle.dense_query(own, SHAPE) @ TRUE.ravel()).astype(np.int64) for own in problem.kernel_queries()]
     kernel = Kernel(*flat(answers), account, NoNoise(0))
@@ -70,13 +76,13 @@ def test_a_partition_in_the_place_of_a_count_is_certified_by_its_first_cell() ->
     partition = LinearQuery((Block(("a",), np.array([1, 0, 2], dtype=np.int32), 3),))
     kernel = Kernel(*flat([np.array([50]), np.array([10, 30, 10])]), Accountant("pure", Fraction(1)), NoNoise(0))
     sizes = {"a": np.ones(3), "b": np.ones(2)}
-    problem = Problem([partition], np.ones(1), sizes, 100, certified={1: counted})
+    problem = Problem(queries=[partition], weights=np.ones(1), sizes=sizes, max_cells=100, certified={1: counted})
     (figure, _) = certificate.certify(kernel, problem, SHARE, unmeasured(sizes))
     assert figure.drawn.values == 17 - 10
 
 
 def test_nothing_is_spent_on_nothing() -> None:
-    problem = Problem([ONE], np.ones(1), {"a": np.ones(3)}, 100)
+    problem = Problem(queries=[ONE], weights=np.ones(1), sizes={"a": np.ones(3)}, max_cells=100)
     kernel = Kernel(*flat([np.array([50]), np.array([10, 30, 10])]), Accountant("pure", Fraction(1)), NoNoise(0))
     assert certificate.certify(kernel, problem, SHARE, unmeasured({"a": np.ones(3)})) == ()
 
@@ -86,9 +92,8 @@ def test_how_many_may_be_further_off(queries: int, beyond: int) -> None:
     assert certificate.most_beyond(queries) == beyond
 
 
-def test_of_very_many_queries_some_are_certified(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_very_many_queries_some_are_certified() -> None:
     assert certificate.sampled([ONE] * 3) == [0, 1, 2]
     assert certificate.sampled([ONE] * 9, 4) == [0, 2, 4, 6]
-    monkeypatch.setattr(certificate, "MOST_CELLS", 7)
-    assert certificate.sampled([ONE] * 9, 4) == [0, 4]
-    assert certificate.sampled([whole_domain({"a": 3, "b": 2, "c": 2})]) == []
+    assert certificate.sampled([ONE] * 9, 4, most_cells=7) == [0, 4]
+    assert certificate.sampled([whole_domain({"a": 3, "b": 2, "c": 2})], most_cells=7) == []

@@ -20,12 +20,12 @@ from mwem_sql.kernel.noise import SeededNoise
 from mwem_sql.kernel.scales import noise_scale, selection_scale
 from mwem_sql.kernel.split import split
 from mwem_sql.kernel.tails import cumulants, half_width
-from mwem_sql.loop import bounds as module
 from mwem_sql.loop.bounds import Bounds
 from mwem_sql.loop.candidates import Offered
 from mwem_sql.loop.loop import mwem
 from mwem_sql.loop.problem import Problem
 from mwem_sql.loop.strategy import whole_domain
+from mwem_sql.model.adaptive import Adaptive
 
 SHAPE = {"a": 3, "b": 2, "c": 4}
 SIZES = {name: np.ones(size) for name, size in SHAPE.items()}
@@ -38,7 +38,7 @@ def problem() -> Problem:
         LinearQuery((Block(("c",), np.array(row, dtype=np.int32) - 1, 1),)) for row in ([1, 0, 0, 1], [0, 1, 0, 0])
     ]
     asked.append(LinearQuery((Block(("c",), np.zeros(4, dtype=np.int32), 1, np.array([0, 2, 5, 9])),)))
-    return Problem(asked, np.array([1.0, 1.0, 2.0, 1.0, 0.5, 1.0]), SIZES, 1000)
+    return Problem(queries=asked, weights=np.array([1.0, 1.0, 2.0, 1.0, 0.5, 1.0]), sizes=SIZES, max_cells=1000)
 
 
 @pytest.mark.parametrize("budget", [Budget.parse(20), Budget.parse(8, "1e-6")])
@@ -67,7 +67,9 @@ def offered(answers: list[list[float]], noise: list[float]) -> Offered:
 
 
 def test_a_bound_is_the_papers_and_grows_as_the_state_moves() -> None:
-    two = Problem([whole_domain({"a": 3}), whole_domain({"b": 2})], np.ones(2), SIZES, 1000)
+    two = Problem(
+        queries=[whole_domain({"a": 3}), whole_domain({"b": 2})], weights=np.ones(2), sizes=SIZES, max_cells=1000
+    )
     how = split(Budget.parse(1), 1, total_is_public=True, histogram=False)
     bounds = Bounds(two, how)
     bounds.offer(offered([[10.0, 10.0, 10.0], [15.0, 15.0]], [6.0, 4.0]))
@@ -95,10 +97,14 @@ def _width(scale: float, cells: int) -> float:
     return half_width(cells * variance, cells * fourth, SELECTIONS)
 
 
-def test_of_very_many_cells_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_CELLS", 3)
-    data = np.ones(24, dtype=np.int64)
-    own = problem()
-    answers = [(oracle.dense_query(query, SHAPE) @ data).astype(np.int64) for query in own.kernel_queries()]
-    how = split(Budget.parse(1), 2, total_is_public=False, histogram=False)
-    assert mwem(Kernel(*flat(answers), how.accountant(), SeededNoise(0), bounds=own.bounds()), own, how).bounds is None
+@pytest.mark.parametrize(("most", "is_kept"), [(5, True), (4, False)])
+def test_of_very_many_cells_nothing_is_kept(most: int, is_kept: bool) -> None:
+    two = Problem(
+        queries=[whole_domain({"a": 3}), whole_domain({"b": 2})], weights=np.ones(2), sizes=SIZES, max_cells=1000
+    )
+    how = split(Budget.parse(1), 1, total_is_public=True, histogram=False)
+    bounds = Bounds(two, how, most)
+    bounds.offer(offered([[10.0, 10.0, 10.0], [15.0, 15.0]], [6.0, 4.0]))
+    bounds.hear(Selection(1, 1.0, np.ones(1, dtype=np.int64)), measurement(two.queries[0], np.array([14, 8, 10]), 2.0))
+    final = bounds.final(Adaptive.uniform(SIZES, 30.0))
+    assert (final is not None) == is_kept

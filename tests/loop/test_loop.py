@@ -152,7 +152,9 @@ def test_the_loop_makes_all_passes() -> None:
     signs = generator.choice([-1, 1], 8) * np.where(generator.random((9, 8)) < 0.15, -1, 1)
     workload = [LinearQuery((Block(("x",), np.zeros(8, np.int32), 1, row.astype(np.int8)),)) for row in signs]
     B = generator.multinomial(1000, generator.dirichlet(np.ones(8)))
-    problem = Problem(workload, np.ones(9), {"x": np.ones(8)}, MANY, 1000.0, fit="replay")
+    problem = Problem(
+        queries=workload, weights=np.ones(9), sizes={"x": np.ones(8)}, max_cells=MANY, total=1000.0, fit="replay"
+    )
     script = Scripted([0] * 9, lambda size: generator.integers(-60, 60, size))
     outcome, _ = run(problem, B, 9, script)
     Q = [oracle.dense_query(query, {"x": 8}) for query in problem.kernel_queries()]
@@ -178,7 +180,14 @@ def test_the_budget_is_spent_exactly(
     shape = {"a": 3, "b": 2}
     workload = [cuboid(shape, "a"), cuboid(shape, "a", "b"), count("b", 0, 1), parity(shape, "a", "b")]
     problem = Problem(
-        workload, np.ones(4), ones(shape), MANY, total, whole_domain(shape) if histogram else None, average, sensitivity
+        queries=workload,
+        weights=np.ones(4),
+        sizes=ones(shape),
+        max_cells=MANY,
+        total=total,
+        histogram=whole_domain(shape) if histogram else None,
+        average=average,
+        sensitivity=sensitivity,
     )
     B = np.random.default_rng(0).multinomial(500, np.full(6, 1 / 6))
     outcome, accountant = run(problem, B, rounds, SeededNoise(1), budget)
@@ -198,7 +207,7 @@ def test_the_budget_is_spent_exactly(
 
 
 def test_both_kinds_of_plan_are_tried() -> None:
-    problem = Problem([], np.ones(0), {}, MANY, 1.0)
+    problem = Problem(queries=[], weights=np.ones(0), sizes={}, max_cells=MANY, total=1.0)
     assert {shares(problem, 6, budget).kind for budget in (PURE, GAUSSIAN)} == {"pure", "zcdp"}
 
 
@@ -210,7 +219,7 @@ def test_parities_ranges_and_cuboids_in_one_run() -> None:
     workload = [*ranges, *cuboids, *parities]
     generator = np.random.default_rng(11)
     B = generator.multinomial(20_000, generator.dirichlet(np.full(48, 0.5)))
-    problem = Problem(workload, np.ones(8), ones(shape), MANY)
+    problem = Problem(queries=workload, weights=np.ones(8), sizes=ones(shape), max_cells=MANY)
     script = Scripted()
     outcome, accountant = run(problem, B, 8, script)
     assert [scores.size for scores in script.scores] == [8, 7, 6, 5, 4, 3, 2, 1]
@@ -247,7 +256,12 @@ def test_all_that_depends_on_the_data_comes_from_the_kernel(
 
 def test_seeded_runs_repeat() -> None:
     shape = {"a": 3, "b": 2}
-    problem = Problem([cuboid(shape, "a"), cuboid(shape, "b"), parity(shape, "a", "b")], np.ones(3), ones(shape), MANY)
+    problem = Problem(
+        queries=[cuboid(shape, "a"), cuboid(shape, "b"), parity(shape, "a", "b")],
+        weights=np.ones(3),
+        sizes=ones(shape),
+        max_cells=MANY,
+    )
     B = np.array([9, 80, 7, 60, 5, 40])
     tables = [run(problem, B, 2, SeededNoise(seed))[0].state.state.table() for seed in (1, 1, 2)]
     assert tables[0].equals(tables[1])
@@ -258,7 +272,7 @@ def test_average_and_last_differ() -> None:
     shape = {"a": 2, "b": 2}
     B = np.array([70, 10, 10, 10])
     last, average = (
-        run(Problem([cuboid(shape, "a"), cuboid(shape, "b")], np.ones(2), ones(shape), MANY, 100.0, average=a), B, 2, Scripted())[0]
+        run(Problem(queries=[cuboid(shape, "a"), cuboid(shape, "b")], weights=np.ones(2), sizes=ones(shape), max_cells=MANY, total=100.0, average=a), B, 2, Scripted())[0]
         for a in (False, True)
     )  # fmt: skip
     assert len(iterates(average)) == 2
@@ -268,7 +282,7 @@ def test_average_and_last_differ() -> None:
 
 def test_progress() -> None:
     shape = {"a": 2}
-    problem = Problem([cuboid(shape, "a")], np.ones(1), ones(shape), MANY, 10.0)
+    problem = Problem(queries=[cuboid(shape, "a")], weights=np.ones(1), sizes=ones(shape), max_cells=MANY, total=10.0)
     how = shares(problem, 3)
     told: list[tuple[int, int, int]] = []
     answers = [np.array([10]), np.array([5, 5])]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mwem_sql.loop import refinement
 from mwem_sql.loop.halves import Halves, rounds_of
-from mwem_sql.loop.refinement import CELLS_GROWTH, FAINT, MANY, Refinement
+from mwem_sql.loop.refinement import CELLS_GROWTH, FLOOR, MANY, Refinement
 
 SHAPES = st.lists(st.integers(1, 9), min_size=1, max_size=3).map(tuple)
 
@@ -189,7 +189,7 @@ def test_what_noise_explains_stays_with_the_base_measure_and_what_it_does_not_is
         own = Refinement((4,), base)
         values = np.array([100.0, 300.0, 100.0, 300.0]) + np.array([-away, -away, -away, 3 * away])
         own.tell(values, 500.0**2)
-        np.testing.assert_allclose(own.leaves(800.0).values, expected, atol=FAINT * 4000)
+        np.testing.assert_allclose(own.leaves(800.0).values, expected, atol=FLOOR * 4000)
 
 
 def test_no_noise_is_exact() -> None:

@@ -30,8 +30,8 @@ SWEEPS, CLOSE, FALLS = 50, 1e-4, 0.9
 """Proportional fitting of sets that overlap: at most so often, until the misfit per cell, in variances, is this, and while it falls by a tenth."""
 
 
-@dataclass(eq=False)
-class Measured:
+@dataclass(eq=False, kw_only=True)
+class Transcript:
     """What was released so far: every measurement, and one value (in parts of its bound) for each query, by precision.
 
     A histogram is a start and a count of all records, but no query that the loop fits.
@@ -56,8 +56,14 @@ class Measured:
     replaced: dict[int, Target] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, kernel: Kernel, problem: Problem, split: Split) -> Measured:
-        return cls(kernel, problem.kernel_queries(), noise_of(problem, split), split.power, problem.total)
+    def of(cls, kernel: Kernel, problem: Problem, split: Split) -> Transcript:
+        return cls(
+            kernel=kernel,
+            queries=problem.kernel_queries(),
+            noise=noise_of(problem, split),
+            power=split.power,
+            public=problem.total,
+        )
 
     def take(self, purpose: Purpose, q: int, share: Fraction, A: Adaptive) -> Measurement | None:
         """Measure a query: what was refined is refined again, and given to A; anything else is measured as it is, and comes back."""
