@@ -1,7 +1,8 @@
-"""A measurement: noisy values and the query that they answer. It goes from the kernel to the fit, the store, the report and the intervals.
+"""A measurement: noisy values and the query that they answer.
 
-The kernel knows queries by their numbers alone, so that a proof looks at nothing else: it returns `NoisyValues`. Whoever asked for them knows
-the query and the purpose, and joins both to the values at once: `Measurement.of`. Nothing here draws noise or sees private data.
+It goes from the kernel to the fit, the store, the report and the intervals. The kernel knows queries by their numbers
+alone, so that a proof looks at nothing else: it returns `NoisyValues`. Whoever asked for them knows the query and the
+purpose, and joins both to the values at once: `Measurement.of`. Nothing here draws noise or sees private data.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from mwem_sql.algebra.arrays import Numbers, Places
 from mwem_sql.algebra.linear import Block, LinearQuery
 
 Kind: TypeAlias = Literal["pure", "zcdp"]
-"""Of a plan, and so of its noise: discrete Laplace noise under pure differential privacy, discrete Gaussian noise under zCDP."""
+"""Of a plan, and so of its noise: discrete Laplace noise under pure differential privacy, discrete Gaussian noise under
+zCDP."""
 KINDS: Final[Mapping[str, Kind]] = {"laplace": "pure", "gaussian": "zcdp"}
 NOISE: Final[Mapping[Kind, str]] = {kind: name for name, kind in KINDS.items()}
 """The stored name of each kind's noise."""
@@ -53,9 +55,10 @@ class Measurement(NoisyValues):
     def of(
         cls, drawn: NoisyValues, query: LinearQuery, purpose: Purpose, number: int, parts: Places | None = None
     ) -> Measurement:
-        """Join what the kernel returned to the query with that number. `parts`: the part of each cell, if parts were measured.
+        """Join what the kernel returned to the query with that number.
 
-        Parts are numbered by their first cell from then on, so that numbers tell nothing about how a partition was made.
+        `parts`: the part of each cell, if parts were measured. Parts are numbered by their first cell from then on, so
+        that numbers tell nothing about how a partition was made.
         """
         values = drawn.values
         if parts is not None:

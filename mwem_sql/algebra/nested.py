@@ -1,8 +1,8 @@
 """Least squares on a tree, and nested partitions of the same attributes as such a tree. Pure array work.
 
-A node is the sum of the nodes below it, and some nodes were measured. Two passes solve the normal equations: up, the best estimate of each node from it and
-all below it; down, what the nodes below another say beyond that one is shared among them by variance. Refinement estimates rows by it, and intervals the weight
-of each measurement in a sum.
+A node is the sum of the nodes below it, and some nodes were measured. Two passes solve the normal equations: up, the
+best estimate of each node from it and all below it; down, what the nodes below another say beyond that one is shared
+among them by variance. Refinement estimates rows by it, and intervals the weight of each measurement in a sum.
 """
 
 from __future__ import annotations
@@ -21,10 +21,16 @@ _AT_ONCE = 2**17
 
 
 class LeastSquares:
-    """A tree by levels, the top first. `variances` are those of the best estimate of each node from it and below it; 0 where there is none."""
+    """A tree by levels, the top first.
+
+    `variances` are those of the best estimate of each node from it and below it; 0 where there is none.
+    """
 
     def __init__(self, parents: Sequence[Places], precisions: Sequence[Floats]) -> None:
-        """`parents`: of each node of a level, its parent in the level above, ascending; `precisions`: those of its measurements, 0 without one."""
+        """`parents`: of each node of a level, its parent in the level above, ascending; `precisions`.
+
+        Those of its measurements, 0 without one.
+        """
         self._parents = parents
         self._begins = [np.flatnonzero(np.diff(each, prepend=-1)) for each in parents]
         self._counts = [len(each) for each in precisions]
@@ -38,7 +44,10 @@ class LeastSquares:
             np.divide(1, whole, out=self.variances[level], where=whole > 0)
 
     def up(self, sums: Sequence[Floats]) -> list[Floats]:
-        """Of each node the best estimate from it and below it. `sums` are values times precision, by node and any further axis."""
+        """Of each node the best estimate from it and below it.
+
+        `sums` are values times precision, by node and any further axis.
+        """
         estimates = list(sums)
         for level in range(len(sums) - 1, -1, -1):
             own, variances = sums[level], self.variances[level]
@@ -55,8 +64,9 @@ class LeastSquares:
         top: Floats | None = None,
         correct: Callable[[int, Floats, Floats], Floats] | None = None,
     ) -> list[Floats]:
-        """The least squares estimates of all nodes, from those of `up`; `top`: those of the first level, if they are given.
+        """The least squares estimates of all nodes, from those of `up`; `top`.
 
+        Those of the first level, if they are given.
         `correct` may change those of a level: it gets the level, the estimates of its nodes' parents, and their own.
         """
         out = [estimates[0] if top is None else top]
@@ -88,7 +98,10 @@ def _by_node(numbers: Floats, like: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Estimates:
-    """Of each of several sums of measured cells: its value, the variance of its noise and the fourth cumulant of that."""
+    """Of each of several sums of measured cells.
+
+    Its value, the variance of its noise and the fourth cumulant of that.
+    """
 
     values: Floats
     variances: Floats
@@ -104,7 +117,10 @@ class Estimates:
 
 
 class NestedPartitions:
-    """Measured partitions as a tree of nodes, each a stretch of atoms: the parts that are not split any more. `block` has the atom of each class combination."""
+    """Measured partitions as a tree of nodes, each a stretch of atoms: the parts that are not split any more.
+
+    `block` has the atom of each class combination.
+    """
 
     def __init__(self, partitions: Sequence[Measurement], cumulants: Sequence[tuple[float, float]]) -> None:
         """`cumulants`: of each, the variance and the fourth cumulant of the noise on a value."""
@@ -137,15 +153,17 @@ class NestedPartitions:
         ordered, parents = _levels(_parents(begin, length))
         ends = np.cumsum([len(each) for each in parents])[:-1]
         self._tree = LeastSquares(parents, np.split(precisions[ordered], ends))
-        # Of each node, what a unit of the normal equations' solution takes of its measurements, and adds to variance and fourth cumulant.
+        # Of each node, what a unit of the normal equations' solution takes of its measurements, and adds to variance
+        # and fourth cumulant.
         self._worth = np.stack([sums, precisions, fourths])[:, ordered]
         leaves = np.flatnonzero(length[ordered] == 1)
         self._leaves, self._ends = leaves[np.argsort(begin[ordered][leaves])], ends
 
     def estimates(self, factors: Floats | Flags) -> Estimates:
-        """The least squares estimates of sums of atoms, by all measurements: `factors` has a row per atom and a column per sum.
+        """The least squares estimates of sums of atoms, by all measurements.
 
-        Least squares are linear in the values, with weights that scales alone decide: no bias, and a variance and a fourth cumulant that are known.
+        `factors` has a row per atom and a column per sum. Least squares are linear in the values, with weights that
+        scales alone decide: no bias, and a variance and a fourth cumulant that are known.
         """
         out = np.zeros((3, factors.shape[1]))
         step = max(1, _AT_ONCE // self._worth.shape[1])
@@ -187,7 +205,7 @@ def _parents(begin: Integers, length: Integers) -> Integers:
 
 
 def is_nested(one: Measurement, other: Measurement) -> bool:
-    """Whether two partitions are of the same attributes, and of any two parts with a class combination in common one is inside the other."""
+    """Whether two partitions are of the same attributes, and of any two parts that overlap one is inside the other."""
     names = one.query.attributes
     if frozenset(names) != frozenset(other.query.attributes):
         return False

@@ -1,7 +1,9 @@
-"""The certificate, and what selections say: how far the finished state is off, of queries of the workload. Owns the rows of mwem.bounds and mwem.certificates.
+"""The certificate, and what selections say: how far the finished state is off, of queries of the workload.
 
-The certificate has three figures, drawn with noise by the kernel: the mean error of the queries that were measured, the mean error of the others, and the cell error that
-most of the others do not exceed. Intervals of answers that were not measured are made of the last. What is certified follows from public and released values alone.
+Owns the rows of mwem.bounds and mwem.certificates. The certificate has three figures, drawn with noise by the kernel:
+the mean error of the queries that were measured, the mean error of the others, and the cell error that most of the
+others do not exceed. Intervals of answers that were not measured are made of the last. What is certified follows from
+public and released values alone.
 """
 
 from __future__ import annotations
@@ -32,27 +34,30 @@ MOST: Final = Fraction(193, 200)
 PARTS: Final[Mapping[Part, int]] = {"directly": 1, "others": 1, "most": 2}
 """What each figure takes of the share, in proportion: intervals are made of the last."""
 MOST_CERTIFIED, MOST_CERTIFIED_CELLS = 2_000, 2**21
-"""Queries that are certified, and their cells together. Of a workload with more, some at even distances stand for all."""
+"""Queries that are certified, and their cells together. Of a workload with more, some at even distances stand for
+all."""
 
 _BOUNDS = pa.schema(
     {
-        "query": pa.int32(), "name": pa.string(), "predicate": pa.string(), "measure": pa.string(), "group_by": pa.string(),
-        "measured": pa.bool_(), "bound": pa.float64(),
+        "query": pa.int32(), "name": pa.string(), "predicate": pa.string(), "measure": pa.string(),
+        "group_by": pa.string(), "measured": pa.bool_(), "bound": pa.float64(),
     }
 )  # fmt: skip
 _CERTIFICATES = pa.schema(
     {
-        "part": pa.string(), "queries": pa.int32(), "beyond": pa.int32(), "value": pa.float64(), "noise": pa.string(), "scale": pa.float64(),
-        "possible": pa.float64(),
+        "part": pa.string(), "queries": pa.int32(), "beyond": pa.int32(), "value": pa.float64(), "noise": pa.string(),
+        "scale": pa.float64(), "possible": pa.float64(),
     }
 )  # fmt: skip
 
 CERTIFIED = ("directly", "others")
 """The figures that together are about all certified queries."""
 USEFUL = 0.02
-"""Of all rows: the noise on the certificate's last figure from which on intervals do without it, and bounds have all of the chance to fail. Scales and n decide, not the figure."""
+"""Of all rows: the noise on the certificate's last figure from which on intervals do without it, and bounds have all of
+the chance to fail. Scales and n decide, not the figure."""
 MOST_BOUNDED = 20
-"""Bounded queries that later questions are looked up in. More: a question takes longer; fewer: a bound that says more is missed."""
+"""Bounded queries that later questions are looked up in. More: a question takes longer; fewer: a bound that says more
+is missed."""
 
 MOST_NOISES = 100
 """Measured queries whose noise is worked out for the word of the summary, at even distances. More: it takes longer."""
@@ -103,7 +108,10 @@ def certify(kernel: Kernel, problem: Problem, share: Fraction, outcome: Outcome)
 
 
 def most_wrong(query: LinearQuery) -> int:
-    """The most that the cells of a query can be off together, in parts of all rows: a row in a wrong cell is missing in one and too many in another."""
+    """The most that the cells of a query can be off together, in parts of all rows.
+
+    A row in a wrong cell is missing in one and too many in another.
+    """
     return 1 if query.cells == 1 else 2
 
 
@@ -142,7 +150,8 @@ def table(outcome: Outcome) -> pa.Table:
     """A row for each figure."""
     rows = [
         {
-            "part": figure.part, "queries": figure.queries, "beyond": most_beyond(figure.queries) if figure.part == "most" else 0,
+            "part": figure.part, "queries": figure.queries,
+            "beyond": most_beyond(figure.queries) if figure.part == "most" else 0,
             "value": float(figure.drawn.values[0]), "noise": NOISE[figure.drawn.kind], "scale": figure.drawn.scale,
             "possible": figure.possible,
         }
@@ -152,7 +161,11 @@ def table(outcome: Outcome) -> pa.Table:
 
 
 def facts(known: pa.Table, compiled: Compiled, problem: Problem, outcome: Outcome) -> dict[str, Any]:
-    """What the summary says: how many rows of the workload were measured, the mean error over all that were certified, and the share of rows in wrong cells."""
+    """What the summary says.
+
+    How many rows of the workload were measured, the mean error over all that were certified, and the share of rows in
+    wrong cells.
+    """
     figures = table(outcome)
     mean, within = mean_error(figures, outcome.total)
     flags = known.column("measured").to_pylist()
@@ -168,7 +181,10 @@ def _at_most(figures: pa.Table, total: float, parts: Sequence[str]) -> float | N
 
 
 def _noise(problem: Problem, outcome: Outcome, queries: Sequence[LinearQuery]) -> float | None:
-    """Of queries that were measured, the share of the rows that noise alone puts in wrong cells, on average; None if there are none."""
+    """Of queries that were measured, the share of the rows that noise alone puts in wrong cells, on average.
+
+    None if there are none.
+    """
     measured, shares = families(problem, outcome), []
     for number in sampled(queries, MOST_NOISES):
         query = queries[number]
@@ -180,7 +196,7 @@ def _noise(problem: Problem, outcome: Outcome, queries: Sequence[LinearQuery]) -
 
 
 def mean_error(figures: pa.Table, total: float, parts: Sequence[str] = CERTIFIED) -> tuple[float | None, float | None]:
-    """The mean error of the certified queries of some kinds, and how far the true mean is from that at most, 95 times in 100; None if there are none.
+    """The mean error of the certified queries of some kinds, and how far the true mean is from that 95 times in 100.
 
     Both are shares of all rows, of which there are `total`: those that are in a wrong cell. Neither is above 1.
     """
@@ -235,7 +251,10 @@ class Assured:
         self._selections_hold = _beside_bounds(miss).allows(SELECTIONS / miss)
 
     def bounded(self) -> dict[Query, float]:
-        """Counts with the smallest bounds, if these say more than that they are no more than all rows; and the bounds."""
+        """Counts with the smallest bounds, if these say more than that they are no more than all rows.
+
+        And the bounds.
+        """
         if not self._selections_hold:
             return {}
         rows = [
@@ -247,7 +266,10 @@ class Assured:
         return {query_of(row): float(row["bound"]) for row in rows[:MOST_BOUNDED]}
 
     def within(self, query: CompiledQuery) -> tuple[float, float]:
-        """How far a cell of a query, and of the count that it is divided by, is off at most if it was not measured; endless where nothing is known."""
+        """How far a cell of a query, and of the count that it is divided by, is off at most if it was not measured.
+
+        Endless where nothing is known.
+        """
         row = self._known.get(_asked(query.source))
         if row is None:
             return math.inf, math.inf
@@ -266,7 +288,10 @@ def _beside_bounds(miss: float, has_bins: bool = False) -> Chance:
 
 
 def _most(figures: pa.Table, chance: Chance, useful: float, queries: int) -> float:
-    """How far cells of one query, or of each of two, are off, but for a chance of which selections take, too. Endless if the noise is not below `useful`."""
+    """How far cells of one query, or of each of two, are off, but for a chance of which selections take, too.
+
+    Endless if the noise is not below `useful`.
+    """
     row = next((row for row in figures.to_pylist() if row["part"] == "most"), None)
     beyond = 0.0 if row is None else queries * row["beyond"] / row["queries"]
     if row is None or not chance.allows((SELECTIONS + beyond) / chance.whole):

@@ -1,10 +1,12 @@
-"""How the cells of one query make up those of another: exactly, or between two sums. Pure array work on classes that both are about.
+"""How the cells of one query make up those of another: exactly, or between two sums.
 
-A record that a measured query puts in cell v adds to a cell c of an asked query at least `low` and at most `high` times what it adds to v. Where the two are equal for
-all v of a cell, the cell is a sum of measured ones. An attribute that was not measured may have any value: that, too, is between a low and a high.
-Blocks with no attribute in common are worked out apart (`Piece`), because both queries are products of them.
+Pure array work on classes that both are about. A record that a measured query puts in cell v adds to a cell c of an
+asked query at least `low` and at most `high` times what it adds to v. Where the two are equal for all v of a cell, the
+cell is a sum of measured ones. An attribute that was not measured may have any value: that, too, is between a low and a
+high. Blocks with no attribute in common are worked out apart (`Piece`), because both queries are products of them.
 
-Many counts are asked together, a bit each (`Counts`): thousands of conditions on the same attributes take one pass over the classes, not one each.
+Many counts are asked together, a bit each (`Counts`): thousands of conditions on the same attributes take one pass over
+the classes, not one each.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ Bits: TypeAlias = npt.NDArray[np.uint64]
 """The last axis has a bit for each count, 64 to a word."""
 
 MOST_COMBINATIONS = 2**22
-"""Class combinations of blocks that are worked out together; of more, nothing is said. More: a question takes more memory."""
+"""Class combinations of blocks that are worked out together; of more, nothing is said. More: a question takes more
+memory."""
 DENSE = 2**20
 """Entries of a matrix, up to which sums are a product with it. More: sparse sums are slower than they need be."""
 AT_ONCE = 2**22
@@ -37,10 +40,12 @@ _EVERY = np.uint64(2**64 - 1)
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Piece:
-    """Blocks that have attributes in common. A record of measured cell `measured[k]` adds `low[k]` to `high[k]` times what it adds there to asked cell `asked[k]`.
+    """Blocks that have attributes in common.
 
-    `is_open` are asked cells that records count in which no measured cell has. `is_bounded` is whether what is measured is never negative: only then do
-    low and high mean anything where they differ. `counts` are the measured cells' and asked cells' numbers.
+    A record of measured cell `measured[k]` adds `low[k]` to `high[k]` times what it adds there to asked cell
+    `asked[k]`. `is_open` are asked cells that records count in which no measured cell has. `is_bounded` is whether what
+    is measured is never negative: only then do low and high mean anything where they differ. `counts` are the measured
+    cells' and asked cells' numbers.
     """
 
     asked: Integers
@@ -76,12 +81,18 @@ class Contained:
 
     @cached_property
     def is_open(self) -> Flags:
-        """Of each asked cell, whether it has records that no measured cell has, or may have: there is no upper bound, and none below but what is counted."""
+        """Of each asked cell, whether it has records that no measured cell has, or may have.
+
+        There is no upper bound, and none below but what is counted.
+        """
         return self._in_order([piece.is_open for piece in self.pieces], np.logical_or)
 
     @property
     def is_bounded(self) -> bool:
-        """Whether cells that are not exact lie between the two sums: nothing that is added, in any piece, is negative."""
+        """Whether cells that are not exact lie between the two sums.
+
+        Nothing that is added, in any piece, is negative.
+        """
         return all(piece.is_bounded and not (piece.low < 0).any() for piece in self.pieces)
 
     @cached_property
@@ -97,13 +108,15 @@ class Contained:
         return self._sums(cells, [piece.high for piece in self.pieces])
 
     def of_tree(self, tree: NestedPartitions) -> tuple[Contained, Estimates, Estimates]:
-        """The same with least squares estimates in the place of a tree's atoms: one for each asked cell of the piece that has them, by its lower and by its higher factors."""
+        """The same with least squares estimates in the place of a tree's atoms.
+
+        One for each asked cell of the piece that has them, by its lower and by its higher factors.
+        """
         number = next(k for k, piece in enumerate(self.pieces) if piece.counts[1] == tree.block.size)
         piece = self.pieces[number]
         cells = np.arange(piece.counts[0])
-        once = replace(
-            piece, asked=cells, measured=cells, low=np.ones(len(cells)), high=np.ones(len(cells)), counts=(len(cells), len(cells))
-        )  # fmt: skip
+        ones, counts = np.ones(len(cells)), (len(cells), len(cells))
+        once = replace(piece, asked=cells, measured=cells, low=ones, high=ones, counts=counts)
         pieces = (*self.pieces[:number], once, *self.pieces[number + 1 :])
         low = _by_tree(tree, piece, piece.low)
         high = low if (piece.low == piece.high).all() else _by_tree(tree, piece, piece.high)
@@ -159,7 +172,10 @@ def _applied(piece: Piece, factors: Floats, cells: Floats) -> Floats:
 
 
 def contained(asked: Sequence[Block], measured: Sequence[Block], sizes: Mapping[str, int]) -> Contained | None:
-    """How the cells of `measured` make up those of `asked`; `sizes` has the classes of each attribute. None if that is too much to work out."""
+    """How the cells of `measured` make up those of `asked`; `sizes` has the classes of each attribute.
+
+    None if that is too much to work out.
+    """
     together = _together([frozenset(block.attributes) for block in (*asked, *measured)])
     pieces, asked_order, measured_order = [], list[int](), list[int]()
     for numbers in together:
@@ -227,10 +243,13 @@ def _piece(asked: Sequence[Block], measured: Sequence[Block], sizes: Mapping[str
 
 
 def _flat(blocks: Sequence[Block], names: Sequence[str], shape: Sequence[int]) -> tuple[Integers, Floats]:
-    """Of each class combination its cell, or -1, and what a record of it adds there. A record that adds 0 is in no cell."""
+    """Of each class combination its cell, or -1, and what a record of it adds there.
+
+    A record that adds 0 is in no cell.
+    """
     cell, adds = np.zeros(shape, dtype=np.int64), np.ones(shape)
     for block in blocks:
-        axes = sorted(range(len(block.attributes)), key=lambda axis, own=block: names.index(own.attributes[axis]))  # type: ignore[misc]
+        axes = np.argsort([names.index(name) for name in block.attributes])
         wide = [block.shape[block.attributes.index(name)] if name in block.attributes else 1 for name in names]
         labels = block.labels.transpose(axes).reshape(wide).astype(np.int64)
         if block.values is not None:
@@ -245,7 +264,8 @@ def _flat(blocks: Sequence[Block], names: Sequence[str], shape: Sequence[int]) -
 class Counts:
     """Counts about the same attributes, joined in the same way, as one question with a cell for each.
 
-    `groups` are attributes that conditions join. Of each, `bits` has their classes' axes, and which counts have a record of those classes.
+    `groups` are attributes that conditions join. Of each, `bits` has their classes' axes, and which counts have a
+    record of those classes.
     """
 
     groups: tuple[tuple[str, ...], ...]
@@ -285,7 +305,10 @@ class Counts:
 def together(
     queries: Sequence[LinearQuery], places: Mapping[str, Integers] | None = None
 ) -> Iterator[tuple[list[int], Counts]]:
-    """The counts among some queries, as few questions as possible, each with its queries' numbers. `places`: by attribute, the class of each of its finer classes."""
+    """The counts among some queries, as few questions as possible, each with its queries' numbers.
+
+    `places`: by attribute, the class of each of its finer classes.
+    """
     alike: dict[tuple[tuple[str, ...], ...], list[int]] = {}
     for number, query in enumerate(queries):
         if all(block.values is None and block.size == 1 for block in query.blocks):
@@ -336,7 +359,10 @@ class Parts:
         return prod(self._shape)
 
     def made_of(self, counts: Counts) -> tuple[Bits, Bits, Bits]:
-        """Of each part, and each count: whether the count has all of it; whether it has some of it, or may have. Then whether the count has what is in no part."""
+        """Of each part, and each count: whether the count has all of it; whether it has some of it, or may have.
+
+        Then whether the count has what is in no part.
+        """
         some, every = (self._spread(counts, own) for own in (np.bitwise_or, np.bitwise_and))
         beyond = np.bitwise_or.reduce(some[self._rest], axis=0) if len(self._rest) else np.zeros_like(some[0])
         if not len(self._begins):
@@ -352,7 +378,7 @@ class Parts:
             absent = tuple(axis for axis, name in enumerate(names) if name not in self.attributes)
             own = over.reduce(bits, axis=absent) if absent else bits
             kept = [name for name in names if name in self.attributes]
-            kept_order = sorted(range(len(kept)), key=lambda axis, kept=kept: self.attributes.index(kept[axis]))  # type: ignore[misc]
+            kept_order = np.argsort([self.attributes.index(name) for name in kept])
             wide = [size if name in kept else 1 for name, size in zip(self.attributes, self._shape, strict=True)]
             out = out & own.transpose(*kept_order, len(kept)).reshape(*wide, -1)
         return np.broadcast_to(out, (*self._shape, counts.words)).reshape(-1, counts.words)

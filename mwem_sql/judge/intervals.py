@@ -1,7 +1,9 @@
-"""How far an answer may be off: an interval for each, and whether it was measured. From released values only, so that it costs no privacy.
+"""How far an answer may be off: an interval for each, and whether it was measured.
 
-A cell that is a sum of measured ones has an estimate without bias, whose noise has a known distribution: the interval lies around that. Any other lies between bounds: sums of measured
-cells that it is part of or has as parts, the total, and what was certified. docs/intervals.md says which chance of failure goes where.
+From released values only, so that it costs no privacy. A cell that is a sum of measured ones has an estimate without
+bias, whose noise has a known distribution: the interval lies around that. Any other lies between bounds: sums of
+measured cells that it is part of or has as parts, the total, and what was certified. docs/intervals.md says which
+chance of failure goes where.
 """
 
 from __future__ import annotations
@@ -44,7 +46,10 @@ class Intervals:
         return Intervals(self.low[begin:end], self.high[begin:end], self.is_direct[begin:end], self.measured[begin:end])
 
     def widened(self, low: Floats, high: Floats, cells: Flags | None = None) -> Intervals:
-        """With other ends, because of more than the noise of a measurement: these cells, or all, are measured in part at most."""
+        """With other ends, because of more than the noise of a measurement.
+
+        These cells, or all, are measured in part at most.
+        """
         is_direct = self.is_direct & (False if cells is None else ~cells)
         measured: list[Status] = [
             "in part" if own == "directly" and not direct else own
@@ -68,7 +73,10 @@ class Intervals:
 
 
 class Judge:
-    """Gives intervals. `miss` is the chance that an interval fails; `total` the number of rows if no measurement says it."""
+    """Gives intervals.
+
+    `miss` is the chance that an interval fails; `total` the number of rows if no measurement says it.
+    """
 
     def __init__(
         self,
@@ -77,7 +85,7 @@ class Judge:
         total: float,
         bounded: Sequence[tuple[LinearQuery, Floats, float]] = (),
     ) -> None:
-        """`bounded` are counts of the workload, what the state answers to them, and how far all their cells are off together at most, by what selections say."""
+        """`bounded` are counts of the workload, the state's answers to them, and a bound of their errors by selections."""
         self._known = known
         self._miss = miss
         self._of_condition = CONDITION * BOUNDS * miss
@@ -135,8 +143,9 @@ class Judge:
         return sums if reach is None else self._reached(sums, reach, of_reach)
 
     def _hulled(self, query: CompiledQuery, interval: Intervals) -> Intervals:
-        """A question with a condition in doubt: from what it is if that is false of values off the domain to what it is if it is true.
+        """A question with a condition in doubt.
 
+        From what it is if that is false of values off the domain to what it is if it is true.
         Each end is that of another interval, and fails on one side only: together no more often than one.
         """
         assert query.hull is not None
@@ -149,12 +158,18 @@ class Judge:
         return interval.widened(np.minimum(interval.low, low), np.maximum(interval.high, high))
 
     def _reached(self, sums: Intervals, reach: LinearQuery, miss: float) -> Intervals:
-        """Sums over bins: from the lower ends of the bins to their upper ones, so that they are measured in part at most."""
+        """Sums over bins.
+
+        From the lower ends of the bins to their upper ones, so that they are measured in part at most.
+        """
         far = np.maximum(self._sums(self._known.question(reach), miss, np.inf).high, 0)
         return sums.widened(sums.low - far, sums.high + far, far > 0)
 
     def _sums(self, question: Question, miss: float, within: Floats | float) -> Intervals:
-        """By noise where a cell was measured, by bounds elsewhere; a sum that was measured by both. `miss` is the chance of each cell."""
+        """By noise where a cell was measured, by bounds elsewhere; a sum that was measured by both.
+
+        `miss` is the chance of each cell.
+        """
         is_count = isinstance(question, Counts) or all(block.values is None for block in question.blocks)
         exact = self._known.families.exact(question)
         is_exact = exact.is_exact
@@ -198,7 +213,10 @@ class Judge:
         return Intervals(low, high, sums.is_direct & counts.is_direct, worse)
 
     def _bounds(self, question: Question, chance: Chance, whole: float, within: Floats | float) -> LowHigh:
-        """Between what a cell certainly is, but for the chance. `whole` is that of the interval; `within` is what the certificate says of it, at a chance of its own."""
+        """Between what a cell certainly is, but for the chance.
+
+        `whole` is that of the interval; `within` is what the certificate says of it, at a chance of its own.
+        """
         of_bounds = BOUNDS * whole
         selected = [own for own in self._bounded if not own[0].attributes.isdisjoint(question.attributes)]
         # Not for a small part of an interval, where the number of rows would have to do without its chance.
@@ -232,10 +250,14 @@ class Judge:
         selected: Sequence[tuple[Family, float]],
         of_families: float,
     ) -> LowHigh:
-        """`conditions`: of each cell the bounds of its conditions, each by itself. `of_families`: what they take of what is left."""
+        """`conditions`: of each cell the bounds of its conditions, each by itself.
+
+        `of_families`: what they take of what is left.
+        """
         of_each = self._of_condition / chance.whole
         chance.take("rows", of_each)
-        # Rows and conditions take no more than half; where there are more conditions, the first ones bound a count from above.
+        # Rows and conditions take no more than half; where there are more conditions, the first ones bound a count from
+        # above.
         used = min(len(conditions), round(1 / 2 / of_each) - 1)
         chance.take("conditions by themselves", used * of_each)
         low, high = self._by_families(question, chance.take("families", of_families * chance.left / chance.whole))
@@ -305,7 +327,10 @@ def _without_noise(query: LinearQuery, answers: Floats) -> Family:
 
 
 def _by_noise(exact: Exact, miss: float) -> LowHigh:
-    """By the noise of the estimates. Where several measurements say the same, a part of the chance is for their choice."""
+    """By the noise of the estimates.
+
+    Where several measurements say the same, a part of the chance is for their choice.
+    """
     one, several = Chance(miss), Chance(miss)
     several.take("choice", 1 - JOINED)
     found = exact.estimates

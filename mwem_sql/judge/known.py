@@ -1,8 +1,9 @@
 """What measurements say of a question: sums of measured cells and their noise, or bounds. From released values only.
 
-Partitions of the same attributes that are nested are one family, a tree. Every other measurement is a family by itself. Families have independent noise, so that what
-several say of a cell is joined by precision. A question is a query, or many counts at once, which is faster by as much as they are many.
-A question may cut classes that are stored, and what was measured inside classes cuts them otherwise: both are on the finest classes here.
+Partitions of the same attributes that are nested are one family, a tree. Every other measurement is a family by itself.
+Families have independent noise, so that what several say of a cell is joined by precision. A question is a query, or
+many counts at once, which is faster by as much as they are many. A question may cut classes that are stored, and what
+was measured inside classes cuts them otherwise: both are on the finest classes here.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ Question: TypeAlias = LinearQuery | Counts
 """What both have: `attributes`, and a number of `cells`."""
 
 MOST_FAMILIES = 16
-"""Families that a question is looked up in, those with the least noise on all their cells first. More: slower, and a little less noise where many say the same."""
+"""Families that a question is looked up in, those with the least noise on all their cells first. More: slower, and a
+little less noise where many say the same."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -59,7 +61,10 @@ class Enclosure:
 
 @dataclass(frozen=True, eq=False)
 class Exact:
-    """Which cells of a question are sums of what was measured, and which of these more than one measurement says; the estimates."""
+    """Which cells of a question are sums of what was measured, and which of these more than one measurement says.
+
+    The estimates.
+    """
 
     is_exact: Flags
     is_joined: Flags
@@ -194,7 +199,10 @@ class Families:
         return [self._all[number] for number in _bits(seen[count])][:MOST_FAMILIES]
 
     def exact(self, question: Question) -> Exact:
-        """Which cells are sums of what was measured, and the best estimate of those: by precision where several families say it."""
+        """Which cells are sums of what was measured, and the best estimate of those.
+
+        By precision where several families say it.
+        """
         is_exact, is_joined = (np.zeros(question.cells, dtype=np.bool_) for _ in range(2))
         values, precisions, fourths = (np.zeros(question.cells) for _ in range(3))
         for family in self.containing(question.attributes):
@@ -269,7 +277,10 @@ def _bits(mask: int) -> Iterator[int]:
 
 @dataclass(frozen=True, eq=False)
 class _Atoms:
-    """The finest classes of an attribute: of each, the class that questions ask about, the stored one, and the stored piece, where details are on pieces."""
+    """The finest classes of an attribute.
+
+    Of each, the class that questions ask about, the stored one, and the stored piece, where details are on pieces.
+    """
 
     asked: Integers
     stored: Integers
@@ -303,7 +314,10 @@ class Known:
         return LinearQuery(tuple(map(self._block, query.blocks)))
 
     def questions(self, queries: Sequence[LinearQuery]) -> Iterator[tuple[list[int], Question]]:
-        """The same of several: counts that can be asked together, others by themselves; each with its queries' numbers."""
+        """The same of several: counts that can be asked together, others by themselves.
+
+        Each with its queries' numbers.
+        """
         rest = set(range(len(queries)))
         for numbers, counts in together(queries, self._asked):
             rest.difference_update(numbers)

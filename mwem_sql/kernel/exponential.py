@@ -1,5 +1,6 @@
-"""Very many scores in buckets, to select from by the exponential mechanism: a draw costs what changed since the last one.
+"""Very many scores in buckets, to select from by the exponential mechanism.
 
+A draw costs what changed since the last one.
 Holds private scores for the kernel. `docs/selection-proof.md` has the proof that the draws are exact.
 """
 
@@ -22,7 +23,8 @@ Flags: TypeAlias = NDArray[np.bool_]
 
 # The largest exponent: e^-700 is still a normal double.
 LOWEST: Final = 700
-# Scales that the reference is above the best score: it may rise by as much, and fall by LOWEST, before all are sorted again.
+# Scales that the reference is above the best score: it may rise by as much, and fall by LOWEST, before all are sorted
+# again.
 _MARGIN: Final = 8
 _DEEPEST: Final = 2 * LOWEST
 # Cells or scores that are worked on at a time: they stay in a cache.

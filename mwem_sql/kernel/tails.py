@@ -1,8 +1,9 @@
-"""How far sums of noise may be off: quantiles, from the noise's own distribution. Public all of it: scales and weights decide, no value does.
+"""How far sums of noise may be off: quantiles, from the noise's own distribution.
 
-A sum of independent noise is described by its variance and its fourth cumulant. Gaussian noise has no fourth cumulant. That of Laplace noise is three
-times the squared variance, so that a sum of k equal terms has a k-th of it, in proportion: `terms` reads k off the two, also where terms are not equal, and
-the quantile is that of a sum of k equal Laplace terms.
+Public all of it: scales and weights decide, no value does. A sum of independent noise is described by its variance and
+its fourth cumulant. Gaussian noise has no fourth cumulant. That of Laplace noise is three times the squared variance,
+so that a sum of k equal terms has a k-th of it, in proportion: `terms` reads k off the two, also where terms are not
+equal, and the quantile is that of a sum of k equal Laplace terms.
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ from mwem_sql.kernel.scales import Kind, variance
 Floats = npt.NDArray[np.float64]
 
 HALF_A_STEP: Final = 0.5
-"""Noise is on whole numbers. Discrete Laplace noise is no further off than continuous noise of its scale and half a step (tests/kernel/test_tails.py)."""
+"""Noise is on whole numbers. Discrete Laplace noise is no further off than continuous noise of its scale and half a
+step (tests/kernel/test_tails.py)."""
 _GRID: Final = (1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 20.0, 40.0, 100.0)
-"""Numbers of Laplace terms whose quantiles are worked out. A sum of more is taken for Gaussian: quantiles up to 1e-6 differ by less than 2%."""
+"""Numbers of Laplace terms whose quantiles are worked out. A sum of more is taken for Gaussian: quantiles up to 1e-6
+differ by less than 2%."""
 _SLACK: Final = 0.02
 """Of a quantile of one Laplace term, on top; of more terms, in proportion less."""
 _LEAST: Final = 1e-9
@@ -31,7 +34,10 @@ _POINTS: Final = 240
 
 
 def cumulants(scale: float, kind: Kind) -> tuple[float, float]:
-    """The variance and the fourth cumulant of one cell's noise. Of Laplace noise those of its scale, which are a little more than on whole numbers."""
+    """The variance and the fourth cumulant of one cell's noise.
+
+    Of Laplace noise those of its scale, which are a little more than on whole numbers.
+    """
     return (2 * scale**2, 12 * scale**4) if kind == "pure" else (variance(scale, kind), 0.0)
 
 
@@ -50,7 +56,10 @@ def half_width(variance: float, fourth: float, miss: float) -> float:
 
 
 def _quantiles(terms: Floats, miss: float) -> Floats:
-    """In standard deviations. Between the listed numbers of terms by interpolation in the logarithm; it falls as they grow."""
+    """In standard deviations.
+
+    Between the listed numbers of terms by interpolation in the logarithm; it falls as they grow.
+    """
     listed = np.array([_of_terms(count, miss) for count in _GRID] + [NormalDist().inv_cdf(1 - miss / 2)])
     logs = np.append(np.log(_GRID), math.log(_GRID[-1]) + 1)
     between = np.interp(np.log(np.clip(terms, 1.0, _GRID[-1] * math.e)), logs, listed)
@@ -59,7 +68,10 @@ def _quantiles(terms: Floats, miss: float) -> Floats:
 
 @lru_cache(maxsize=4096)
 def _of_terms(terms: float, miss: float) -> float:
-    """The x that the absolute value of a sum of so many Laplace terms, of variance 1, exceeds with chance `miss`; by halving."""
+    """The x that the absolute value of a sum of so many Laplace terms, of variance 1, exceeds with chance `miss`.
+
+    By halving.
+    """
     if terms == 1:
         return -math.log(miss) / math.sqrt(2)
     low, high = 0.0, 2 - math.log(miss)
@@ -70,7 +82,10 @@ def _of_terms(terms: float, miss: float) -> float:
 
 
 def _beyond(x: float, terms: float) -> float:
-    """The chance of more than x. A sum of k Laplace terms is Gaussian noise whose variance is Gamma distributed with shape k: an average over that."""
+    """The chance of more than x.
+
+    A sum of k Laplace terms is Gaussian noise whose variance is Gamma distributed with shape k: an average over that.
+    """
     variances, weights = _gamma(terms)
     return float(
         np.sum(weights * np.array([math.erfc(x / math.sqrt(2 * variance)) for variance in variances.tolist()]))

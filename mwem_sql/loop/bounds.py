@@ -1,8 +1,10 @@
-"""What selections say of the queries that they did not select: none is much worse than the one that was. The paper's own argument, kept as a number for each query.
+"""What selections say of the queries that they did not select: none is much worse than the one that was.
 
-In a round, every open query has a score that exceeds the selected one's by at most scale (ln(queries) + ln(1 / beta)), but for a chance of beta: this is so for the exponential mechanism, and for
-permute-and-flip, which is never worse. The error of the selected one follows from what is measured of it and the noise on that. From then on a bound
-grows by as much as the state's answer moves, and the smallest over all rounds counts. Sees released values only.
+The paper's own argument, kept as a number for each query. In a round, every open query has a score that exceeds the
+selected one's by at most scale (ln(queries) + ln(1 / beta)), but for a chance of beta: this is so for the exponential
+mechanism, and for permute-and-flip, which is never worse. The error of the selected one follows from what is measured
+of it and the noise on that. From then on a bound grows by as much as the state's answer moves, and the smallest over
+all rounds counts. Sees released values only.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ class Bounds:
         if len(news):
             self._move(news, np.concatenate([np.asarray(own).reshape(-1) for own in offered.answers]))
 
-    def hear(self, selection: Selection, measured: Measurement | None) -> None:
+    def observe(self, selection: Selection, measured: Measurement | None) -> None:
         """Take note of what was selected and measured; None if it was not measured by its own cells."""
         if measured is None or not self._is_kept or not self._chance.allows(1 / self._rounds):
             return

@@ -1,7 +1,8 @@
-"""The own distribution of an attribute inside the classes that the workload tells apart, by refinement. Sees released values only, but for the kernel's measure.
+"""The own distribution of an attribute inside the classes that the workload tells apart, by refinement.
 
-Inside a class an attribute is independent of all others in the model, so one distribution for each attribute is enough, beside the state: what
-rows of a class are given values by. It moves no weight from class to class, and no answer to the workload.
+Sees released values only, but for the kernel's measure. Inside a class an attribute is independent of all others in the
+model, so one distribution for each attribute is enough, beside the state: what rows of a class are given values by. It
+moves no weight from class to class, and no answer to the workload.
 """
 
 from __future__ import annotations
@@ -22,13 +23,16 @@ from mwem_sql.loop.halves import rounds_of
 from mwem_sql.loop.refinement import FLOOR, Leaves, Refinement
 
 SIGNIFICANT = 3.0
-"""Counts of values or of NULLs below this many standard deviations are treated as zero. Smaller: values far from all true ones, and NULLs, out of noise; larger:
-few rows far from all others, and few NULLs, are lost (`python benchmarks/ordinary.py`)."""
+"""Counts of values or of NULLs below this many standard deviations are treated as zero. Smaller: values far from all
+true ones, and NULLs, out of noise; larger: few rows far from all others, and few NULLs, are lost (`python
+benchmarks/ordinary.py`)."""
 FEWEST = 8
-"""Parts of an attribute, or as many as it has. Otherwise there are as many as an even distribution would fill with one standard deviation of noise each: with
-more, noise is spread over the whole domain; with fewer, values are less close than noise allows."""
+"""Parts of an attribute, or as many as it has. Otherwise there are as many as an even distribution would fill with one
+standard deviation of noise each: with more, noise is spread over the whole domain; with fewer, values are less close
+than noise allows."""
 LEAST, LEAST_OF_GROUP = 1e-200, 1e-250
-"""The least base of a cell, of which none is expected, and the least rows of a group that are divided by: neither quotient overflows."""
+"""The least base of a cell, of which none is expected, and the least rows of a group that are divided by: neither
+quotient overflows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,11 +55,13 @@ def refine(
 ) -> tuple[list[Measurement], DetailRows]:
     """Measure a detail, which is query q of the kernel, by partitions that follow the data.
 
-    NULL is a part of each of them: it is no neighbour of any value. `expected` is what each class has by all that was measured before: the base that
-    cells share by size. The state holds the classes in `groups`: what is told here stays inside one. `noise` is the variance of a measurement.
+    NULL is a part of each of them: it is no neighbour of any value. `expected` is what each class has by all that was
+    measured before: the base that cells share by size. The state holds the classes in `groups`: what is told here stays
+    inside one. `noise` is the variance of a measurement.
 
     Privacy:
-        All that decides which parts there are is public or released: the expected, and what was measured of the detail before.
+        All that decides which parts there are is public or released: the expected, and what was measured of the detail
+        before.
     """
     n, known = float(expected.sum()), detail.count - int(detail.has_null)
     stretches = min(known, max(FEWEST, int(n / sqrt(noise(share)))))
@@ -103,8 +109,9 @@ def _nulls(taken: Sequence[NoisyValues]) -> float:
 def _without_noise(leaves: Leaves, taken: Sequence[tuple[Labels, NoisyValues]], *, is_flat: bool) -> Floats:
     """The leaves' rows, and none where neighbours that were never split have, together, no more than noise explains.
 
-    An estimate is not negative, so noise adds up: over an empty half of a wide domain, to values far from all true ones. Of leaves at the finest
-    level, which have few rows each because they are narrow, that would be wrong; unless no other was measured.
+    An estimate is not negative, so noise adds up: over an empty half of a wide domain, to values far from all true
+    ones. Of leaves at the finest level, which have few rows each because they are narrow, that would be wrong; unless
+    no other was measured.
     """
     starts, lengths = np.unique(leaves.labels, return_index=True)[1], np.bincount(leaves.labels)
     sums, precisions = np.zeros(len(starts)), np.zeros(len(starts))

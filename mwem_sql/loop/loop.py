@@ -77,7 +77,7 @@ def _rounds(kernel: Kernel, problem: Problem, split: Split, progress: Progress) 
             # 2. Laplace Mechanism: m_i = q_i(B) + Laplace(2T/eps).
             noise = candidates.penalties.noise[q_i]
             measured = _measure(A, m, q_i, measure, noise=noise, pace=pace if split.growing else None)
-            bounds.hear(selection, measured)
+            bounds.observe(selection, measured)
         elif m.variances:
             # Nothing new can be asked: the whole round goes to what is in the state.
             q_i = m.least_known()

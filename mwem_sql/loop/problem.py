@@ -1,4 +1,7 @@
-"""What the loop is given and what it gives: the problem and the outcome. Public or released, all of it. Decides nothing."""
+"""What the loop is given and what it gives: the problem and the outcome.
+
+Public or released, all of it. Decides nothing.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +22,20 @@ from mwem_sql.model.grouped import Grouped
 TOTAL = LinearQuery(())
 
 Part: TypeAlias = Literal["directly", "others", "most"]
-"""The mean error of queries that were measured, and of all others; the cell error that most of these others do not exceed."""
+"""The mean error of queries that were measured, and of all others; the cell error that most of these others do not
+exceed."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Problem:
     """What the loop is given: public all of it.
 
-    Kernel query 0 is the total; `queries` follow from 1; a histogram of the whole domain, if asked for, comes after them, then what is
-    `pushed` down only to be certified, and `details`, by attribute, last. `certified` are queries of the workload, by kernel number: in the end it is told how far off they are.
-    `max_cells` is for one factor of the state; `sensitivity` is the kernel's; `first` are histograms over classes that are refined ahead of
-    the rounds, or with `whole` instead of them; `always` are measured ahead of either. `at_once`: the only query is the histogram of the whole domain.
+    Kernel query 0 is the total; `queries` follow from 1; a histogram of the whole domain, if asked for, comes after
+    them, then what is `pushed` down only to be certified, and `details`, by attribute, last. `certified` are queries of
+    the workload, by kernel number: in the end it is told how far off they are. `max_cells` is for one factor of the
+    state; `sensitivity` is the kernel's; `first` are histograms over classes that are refined ahead of the rounds, or
+    with `whole` instead of them; `always` are measured ahead of either. `at_once`: the only query is the histogram of
+    the whole domain.
     """
 
     queries: Sequence[LinearQuery]
@@ -93,7 +99,8 @@ class Outcome:
     """By attribute, the rows of the cells inside classes."""
     certificate: Sequence[Figure] = ()
     bounds: Floats | None = None
-    """By query of the problem, a bound of its error from selections: of the sum over its cells, in parts of its bound."""
+    """By query of the problem, a bound of its error from selections: of the sum over its cells, in parts of its
+    bound."""
     units: NoisyValues | None = None
     """How many units have as many rows as are used, and how many have more."""
 

@@ -1,8 +1,9 @@
-"""The distribution of a few attributes together, by refinement: measure a partition, look closer where rows are many and uneven, measure again.
+"""The distribution of a few attributes together, by refinement.
 
-Owns the decision where to look closer in the tree of halves (halves.py), and the estimate from all that was measured:
-least squares on the tree (algebra/nested.py), non-negative, shrunk towards what was known before. Sees released values only; knows nothing of SQL,
-kernels or budgets. Cells are the class combinations of the attributes, in row-major order.
+Measure a partition, look closer where rows are many and uneven, measure again. Owns the decision where to look closer
+in the tree of halves (halves.py), and the estimate from all that was measured: least squares on the tree
+(algebra/nested.py), non-negative, shrunk towards what was known before. Sees released values only; knows nothing of
+SQL, kernels or budgets. Cells are the class combinations of the attributes, in row-major order.
 """
 
 from __future__ import annotations
@@ -22,27 +23,33 @@ from mwem_sql.loop.halves import Halves
 Flags = npt.NDArray[np.bool_]
 
 MANY = 5.0
-"""Noise of the next measurement, in standard deviations: a part of more rows may be split, halves of fewer are measured as one. Smaller: noise is
-split, too; larger: small groups stay coarse."""
+"""Noise of the next measurement, in standard deviations: a part of more rows may be split, halves of fewer are measured
+as one. Smaller: noise is split, too; larger: small groups stay coarse."""
 UNEVEN = 1.0
-"""The same noise: the least difference between halves that is worth a look. Smaller: what is even is split; larger: hills lose their slopes."""
+"""The same noise: the least difference between halves that is worth a look. Smaller: what is even is split; larger:
+hills lose their slopes."""
 SURE, SURE_OF_CELLS = 4.0, 2.0
-"""Noise of what is known of a count by then, in standard deviations: less is no count. Smaller: noise is split; larger: the first rounds split nothing. The
-second where only cuboids are asked for: noise in a split part is one of many cells there, and in ranges it adds up."""
+"""Noise of what is known of a count by then, in standard deviations: less is no count. Smaller: noise is split; larger:
+the first rounds split nothing. The second where only cuboids are asked for: noise in a split part is one of many cells
+there, and in ranges it adds up."""
 SHRINK = 0.25
-"""Of a half's deviation from what was expected of it, squared, over its variance: what is taken off. 1 is James and Stein's for one number."""
+"""Of a half's deviation from what was expected of it, squared, over its variance: what is taken off. 1 is James and
+Stein's for one number."""
 CELLS_GROWTH = 4.0
-"""Of the shares of rounds where only cuboids are asked for, each over the one before, at most. Larger: the cells are known well, where to split is not."""
+"""Of the shares of rounds where only cuboids are asked for, each over the one before, at most. Larger: the cells are
+known well, where to split is not."""
 
 FLOOR = 1e-3
-"""The least that is estimated of a part, in standard deviations of its noise. Smaller: a record where noise hides it costs more in relative entropy, and
-without any no cell would ever have rows again (czech at epsilon 2, `python benchmarks/contingency.py`: 3 runs of 50 at 0.04 to 0.13 instead of 0.001)."""
+"""The least that is estimated of a part, in standard deviations of its noise. Smaller: a record where noise hides it
+costs more in relative entropy, and without any no cell would ever have rows again (czech at epsilon 2, `python
+benchmarks/contingency.py`: 3 runs of 50 at 0.04 to 0.13 instead of 0.001)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Leaves:
-    """What is known of the cells: the leaf of each, and of each leaf the estimated rows and the variance of that estimate.
+    """What is known of the cells.
 
+    The leaf of each, and of each leaf the estimated rows and the variance of that estimate.
     `base` is what cells share the rows of their leaf by.
     """
 
@@ -59,8 +66,9 @@ class Leaves:
 
 @dataclass(frozen=True)
 class Levels:
-    """The partitions that are measured of a distribution if all are: how many parts the first has, and of each how many parts the side of a box cuts.
+    """The partitions that are measured of a distribution if all are.
 
+    How many parts the first has, and of each how many parts the side of a box cuts.
     `by_cells`: only cuboids are asked for.
     """
 
@@ -69,32 +77,37 @@ class Levels:
     by_cells: bool
 
     @property
-    def loud_from(self) -> float:
-        """How large all rows must be beside the noise that the whole share leaves for the parts of it to grow as much as they may."""
+    def full_growth_from(self) -> float:
+        """The signal from which on the parts of a share grow as much as they may: all rows over the noise that the share leaves."""
         return (CELLS_GROWTH + 1) * self.parts_of_first if self.by_cells and len(self.surfaces) > 1 else 0.0
 
-    def parts(self, *, power: int, loud: float = inf) -> list[float]:
+    def parts(self, *, power: int, signal: float = inf) -> list[float]:
         """What each measurement takes of a share, in proportion. Variances fall with this power of a share.
 
-        A box adds up the parts that its sides cut, of every level. The sum of their variances is least when shares grow as a root of their
-        number: the third one for a power of 2, the square root for 1. Single cells need the finest level, and the others to find where to look: as much
-        as makes an average part as large as its noise. `loud` is how large all rows are beside the noise that the whole share leaves.
+        A box adds up the parts that its sides cut, of every level. The sum of their variances is least when shares grow
+        as a root of their number: the third one for a power of 2, the square root for 1. Single cells need the finest
+        level, and the others to find where to look: as much as makes an average part as large as its noise. `signal`:
+        all rows over the noise that the whole share leaves.
         """
         if self.by_cells:
-            growth = min(max(loud / self.parts_of_first - 1, 1.0), CELLS_GROWTH)
+            growth = min(max(signal / self.parts_of_first - 1, 1.0), CELLS_GROWTH)
             return [growth**number for number in range(len(self.surfaces))]
         return [surface ** (1 / (power + 1)) for surface in self.surfaces]
 
 
 class Refinement:
-    """A partition of cells that follows the data, and all that was measured of it. `base` is what is known of the cells otherwise.
+    """A partition of cells that follows the data, and all that was measured of it.
 
-    A node of the tree is open if it is known: measured, or the sum of known halves. The known nodes without known halves are the leaves. What
-    is measured next is a cut through the open nodes: leaves, and nodes above them whose leaves have too few rows to be told apart.
+    `base` is what is known of the cells otherwise. A node of the tree is open if it is known: measured, or the sum of
+    known halves. The known nodes without known halves are the leaves. What is measured next is a cut through the open
+    nodes: leaves, and nodes above them whose leaves have too few rows to be told apart.
     """
 
     def __init__(self, shape: Sequence[int], base: Floats, *, by_cells: bool = False, at_once: bool = False) -> None:
-        """Begins with the coarsest partition that is measured. `by_cells`: only cuboids are asked for; `at_once`: single cells are measured, and nothing else."""
+        """Begins with the coarsest partition that is measured.
+
+        `by_cells`: only cuboids are asked for; `at_once`: single cells are measured, and nothing else.
+        """
         self.tree = Halves(shape, by_cells)
         self._levels = self.tree.levels[-1:] if at_once else self.tree.levels
         self._by_cells = by_cells
@@ -120,7 +133,7 @@ class Refinement:
         """Of each cell, its part of the partition that is measured next."""
         return self._labels(self._cut)
 
-    def tell(self, values: Floats, variance: float) -> None:
+    def add(self, values: Floats, variance: float) -> None:
         """Take note of a measurement of the partition: a value for each part, all with the same variance."""
         done = 0
         for level, cut in enumerate(self._cut):
@@ -132,7 +145,8 @@ class Refinement:
     def look(self, variance: float) -> bool:
         """Take the partition for the next measurement, which has this variance; whether it is another one.
 
-        A leaf is split if it has many rows, and they are likely to be uneven: as much, in proportion, as in the family of halves that it comes from.
+        A leaf is split if it has many rows, and they are likely to be uneven: as much, in proportion, as in the family
+        of halves that it comes from.
         """
         tree, estimates = self._solved_up()
         rows, variances = tree.down(estimates), tree.variances
@@ -163,13 +177,14 @@ class Refinement:
         measure: Callable[[Labels, Fraction], tuple[Floats, float]],
         variance: Callable[[Fraction], float],
     ) -> None:
-        """Spend a share in these parts, a partition each. Where there is nothing to look at more closely, the rest goes to the partition as it is.
+        """Spend a share in these parts, a partition each.
 
+        Where there is nothing to look at more closely, the rest goes to the partition as it is.
         `measure` gives a value for each part, and their variance; `variance` is what it will be.
         """
         while parts:
             spent = _of(share, parts)
-            self.tell(*measure(self.labels, spent))
+            self.add(*measure(self.labels, spent))
             share, parts = share - spent, parts[1:]
             if parts and not self.look(variance(_of(share, parts))):
                 parts = [1.0]
@@ -182,8 +197,8 @@ class Refinement:
     def leaves(self, total: float) -> Leaves:
         """The estimate: rows of each leaf, which sum to `total`.
 
-        Of several attributes, what the estimate says of each alone is a base, too, and so is the mean of both: the one that what was measured is
-        nearest to is taken.
+        Of several attributes, what the estimate says of each alone is a base, too, and so is the mean of both: the one
+        that what was measured is nearest to is taken.
         """
         tree, estimates = self._solved_up()
         leaves = self._leaves(tree, estimates, self._base, total)
@@ -221,7 +236,9 @@ class Refinement:
         return surprise
 
     def _unevenness(self, rows: Sequence[Floats], tree: LeastSquares) -> list[Floats]:
-        """Of each node, by how much of their rows the halves below it differ from the base, down to the next level that is measured; at most 1.
+        """Of each node, by how much of their rows the halves below it differ from the base; at most 1.
+
+        Down to the next level that is measured.
 
         What noise adds to the differences on average is taken off.
         """
@@ -240,8 +257,9 @@ class Refinement:
     def _differences(
         self, rows: Sequence[Floats], tree: LeastSquares, base: Sequence[Floats], level: int
     ) -> tuple[Floats, Floats, Floats]:
-        """Of the nodes of a level: how far they are from what a base expects of them, what that is, and the variance of a half given both.
+        """Of the nodes of a level.
 
+        How far they are from what a base expects of them, what that is, and the variance of a half given both.
         Zeros where nothing is known.
         """
         parents, open_ = self.tree.parents[level], self._open[level]
@@ -289,7 +307,7 @@ class Refinement:
     def _shrunk(
         self, tree: LeastSquares, estimates: Sequence[Floats], base: Sequence[Floats], total: float
     ) -> list[Floats]:
-        """Least squares over the tree, but halves are non-negative, shrunk towards their parts of a base, and everything sums to the total."""
+        """Least squares, but halves are non-negative and shrunk towards their parts of a base, and all sum to the total."""
 
         def correct(level: int, above: Floats, solved: Floats) -> Floats:
             expected = above * base[level] / base[level - 1][self.tree.parents[level]]

@@ -1,7 +1,7 @@
 """What was released so far, and how it is asked for: the loop's only way to the kernel's measure.
 
-Owns the values by precision, the estimate of n, what is refined, and the targets that a state is fitted to. Sees released values only, and must not
-decide what is measured.
+Owns the values by precision, the estimate of n, what is refined, and the targets that a state is fitted to. Sees
+released values only, and must not decide what is measured.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from mwem_sql.model.targets import Target
 SAME = 1e-9
 """Totals that differ by a smaller share of n are the same."""
 SWEEPS, CLOSE, FALLS = 50, 1e-4, 0.9
-"""Proportional fitting of sets that overlap: at most so often, until the misfit per cell, in variances, is this, and while it falls by a tenth."""
+"""Proportional fitting of sets that overlap: at most so often, until the misfit per cell, in variances, is this, and
+while it falls by a tenth."""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -66,7 +67,10 @@ class Transcript:
         )
 
     def take(self, purpose: Purpose, q: int, share: Fraction, A: Adaptive) -> Measurement | None:
-        """Measure a query: what was refined is refined again, and given to A; anything else is measured as it is, and comes back."""
+        """Measure a query: what was refined is refined again, and given to A.
+
+        Anything else is measured as it is, and comes back.
+        """
         if q in self.refined:
             self.refine(purpose, q, share, A)
             self.give(A, [q])
@@ -97,21 +101,22 @@ class Transcript:
     def refine(
         self, purpose: Purpose, q: int, share: Fraction, A: Adaptive, by_cells: bool = False, *, at_once: bool = False
     ) -> None:
-        """Measure a histogram by partitions that follow the data; A, before it is given what they tell, is what is known otherwise.
+        """Measure a histogram by partitions that follow the data.
 
-        Where there is nothing to look at more closely, the rest of the share goes to the partition as it is. A histogram that is measured again takes
-        one partition more; `at_once` there is no partition but that of all cells.
+        A, before it is given what they tell, is what is known otherwise. Where there is nothing to look at more
+        closely, the rest of the share goes to the partition as it is. A histogram that is measured again takes one
+        partition more; `at_once` there is no partition but that of all cells.
         """
         query = self.queries[q]
         parts = [1.0]
         if q in self.refined:
             self.refined[q].look(self.noise(share))
         else:
-            loud = self.total() / math.sqrt(self.noise(share)) if self._is_heard else math.inf
+            signal = self.total() / math.sqrt(self.noise(share)) if self._knows_total else math.inf
             self.refined[q] = Refinement(
                 query.shape, A.marginal(query.attributes).ravel(), by_cells=by_cells, at_once=at_once
             )
-            parts = self.refined[q].levels.parts(power=self.power, loud=loud)
+            parts = self.refined[q].levels.parts(power=self.power, signal=signal)
 
         def measure(labels: Labels, share: Fraction) -> tuple[Floats, float]:
             drawn = self.kernel.measure(q, share, labels)
@@ -134,7 +139,7 @@ class Transcript:
         return n
 
     def sweep(self, A: Adaptive, queries: Sequence[int]) -> None:
-        """Fit A to what was refined over and over, as long as sets of attributes that have some in common still disagree: proportional fitting.
+        """Fit A to what was refined over and over: proportional fitting of sets of attributes that overlap.
 
         Ends when all of it fits far closer than noise allows to tell, or no longer fits better.
         """
@@ -158,7 +163,10 @@ class Transcript:
         return n
 
     def _rescale(self, n: float) -> None:
-        """Let what was refined sum to another n. What was then measured as it is stays as it is: with noise on it, it may sum to 0 or less."""
+        """Let what was refined sum to another n.
+
+        What was then measured as it is stays as it is: with noise on it, it may sum to 0 or less.
+        """
         for q in self.refined:
             if q in self.replaced:
                 continue
@@ -167,9 +175,10 @@ class Transcript:
                 self.targets[q] = Target(target.query, target.values * (n / target.values.sum()), target.variance)
 
     def shrink(self, q: int, before: Floats) -> None:
-        """Take a measurement for nearer to what was known where noise explains half of the difference or more; if it explains all of it, not at all.
+        """Take a measurement for nearer to what was known where noise explains half of the difference or more.
 
-        What was refined before is then known from that alone. James and Stein would take off what noise explains of any difference: less noise in what is hardly told, and less of what is.
+        If it explains all of it, not at all. What was refined before is then known from that alone. James and Stein
+        would take off what noise explains of any difference: less noise in what is hardly told, and less of what is.
         """
         if q not in self.targets:
             return
@@ -182,12 +191,15 @@ class Transcript:
             self.targets[q] = self.replaced.pop(q)
 
     @property
-    def _is_heard(self) -> bool:
+    def _knows_total(self) -> bool:
         """Whether anything is known of n."""
         return self.public is not None or bool(self.counts) or bool(self.refined)
 
     def total(self) -> float:
-        """The estimate of n from all that counts every record, each by its precision; at least 1. Before there is any, 1."""
+        """The estimate of n from all that counts every record, each by its precision; at least 1.
+
+        Before there is any, 1.
+        """
         if self.public is not None:
             return self.public
         counts = [

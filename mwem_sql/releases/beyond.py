@@ -28,7 +28,10 @@ def sentences(state: State | Mixture, classes: Mapping[str, Classes]) -> list[st
 
 
 def shares(state: State | Mixture, classes: Mapping[str, Classes]) -> Iterator[tuple[str, str, float]]:
-    """Of each attribute and side that cells tell apart from all others: its name, where the values are, and the share of the rows that have one."""
+    """Of each attribute and side that cells tell apart from all others.
+
+    Its name, where the values are, and the share of the rows that have one.
+    """
     for name, own in classes.items():
         if own.pieces.is_outer.any():
             weights = state.marginal([name])

@@ -1,4 +1,7 @@
-"""What a release says of rows that were left out because their unit has more rows than are used. From released values only."""
+"""What a release says of rows that were left out because their unit has more rows than are used.
+
+From released values only.
+"""
 
 from __future__ import annotations
 

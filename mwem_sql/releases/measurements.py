@@ -1,8 +1,9 @@
-"""The rows of mwem.measurements: how measurements are written, and read back. The one Arrow schema, its encoder and its decoder.
+"""The rows of mwem.measurements: how measurements are written, and read back.
 
-A row describes itself by blocks, as a `LinearQuery` has them: the cells of a block are stretches of its attributes' class combinations, in row-major order,
-and a value belongs to one cell of every block. Classes are the stored ones; those that no measurement distinguishes are one. A detail is about one attribute's
-pieces instead, which are finer. Sees released values only.
+The one Arrow schema, its encoder and its decoder. A row describes itself by blocks, as a `LinearQuery` has them: the
+cells of a block are stretches of its attributes' class combinations, in row-major order, and a value belongs to one
+cell of every block. Classes are the stored ones; those that no measurement distinguishes are one. A detail is about one
+attribute's pieces instead, which are finer. Sees released values only.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ _BLOCK = pa.struct(
 SCHEMA = pa.schema(
     {
         "step": pa.int32(), "purpose": pa.string(), "query": pa.int32(), "name": pa.string(), "noise": pa.string(),
-        "scale": pa.float64(), "resolution": pa.float64(), "values": pa.large_list(pa.int64()), "blocks": pa.list_(_BLOCK),
+        "scale": pa.float64(), "resolution": pa.float64(), "values": pa.large_list(pa.int64()),
+        "blocks": pa.list_(_BLOCK),
     }
 )  # fmt: skip
 
@@ -40,7 +42,10 @@ SCHEMA = pa.schema(
 def table(
     problem: Problem, asked: Mapping[int, CompiledQuery], outcome: Outcome, classes: Mapping[str, Classes]
 ) -> pa.Table:
-    """A row per measurement; `asked` are those of the problem's queries that the workload asks, by number; `classes` are those that are stored."""
+    """A row per measurement; `asked` are those of the problem's queries that the workload asks, by number.
+
+    `classes` are those that are stored.
+    """
     # A class of each group stands for all of them.
     firsts = {name: grid.firsts for name, grid in outcome.state.grids.items()}
     details = {detail.name: name for name, detail in problem.details.items()}
@@ -77,9 +82,14 @@ def _on_pieces(measurement: Measurement, attribute: str, cells: Places) -> Measu
 def encode(measurement: Measurement) -> dict[str, Any]:
     """A measurement as a row, but for the number of its step and of the workload's query."""
     return {
-        "purpose": measurement.purpose, "name": measurement.name, "noise": NOISE[measurement.kind], "scale": measurement.scale,
-        "resolution": measurement.query.unit, "values": measurement.values, "blocks": list(map(_encoded, measurement.query.blocks)),
-    }  # fmt: skip
+        "purpose": measurement.purpose,
+        "name": measurement.name,
+        "noise": NOISE[measurement.kind],
+        "scale": measurement.scale,
+        "resolution": measurement.query.unit,
+        "values": measurement.values,
+        "blocks": list(map(_encoded, measurement.query.blocks)),
+    }
 
 
 def decode(rows: Iterable[Mapping[str, Any]]) -> list[Measurement]:

@@ -1,16 +1,22 @@
-"""Quantiles of a column with intervals, from the counts of what lies at most at, and above, each of some values. Released values only, so that it costs no privacy.
+"""Quantiles of a column with intervals, from the counts of what lies at most at, and above, each of some values.
 
-The quantile of a share s is the least value v with at least the share s of the rows at most at v: with C(v) rows at most at v and A(v) above,
-D(v) = (1 - s) C(v) - s A(v) is not negative there, and negative at every value before. Rows without a value are in neither; those off an open list may be in either.
+Released values only, so that it costs no privacy. The quantile of a share s is the least value v with at least the
+share s of the rows at most at v: with C(v) rows at most at v and A(v) above, D(v) = (1 - s) C(v) - s A(v) is not
+negative there, and negative at every value before. Rows without a value are in neither; those off an open list may be
+in either.
 
-How often an interval misses. Values lie in stretches that were not told apart, and counts are asked at the ends of these, all in one call. `low` is where the first stretch
-begins at whose end D may be 0 or more, by the upper end of its interval; `high` is where the first one ends from whose end on D is so for certain, by the lower ends of all.
-Let the true quantile lie in stretch k. D grows with v, so that it is 0 or more at the end of k, and negative at the end of k - 1. `low` is too high only if the upper end at k
-misses: D is above it. `high` is too low only if the lower end at k - 1 misses: D is below it. Both places are fixed by the data, and not by noise; noise is as likely to go up as
-down, so that each of the two has half of what an interval of D may miss. So the quantile is missed no more often than D is at one place, however many are looked at.
+How often an interval misses. Values lie in stretches that were not told apart, and counts are asked at the ends of
+these, all in one call. `low` is where the first stretch begins at whose end D may be 0 or more, by the upper end of its
+interval; `high` is where the first one ends from whose end on D is so for certain, by the lower ends of all. Let the
+true quantile lie in stretch k. D grows with v, so that it is 0 or more at the end of k, and negative at the end of k -
+1. `low` is too high only if the upper end at k misses: D is above it. `high` is too low only if the lower end at k - 1
+misses: D is below it. Both places are fixed by the data, and not by noise; noise is as likely to go up as down, so that
+each of the two has half of what an interval of D may miss. So the quantile is missed no more often than D is at one
+place, however many are looked at.
 
-An interval of D is made of those of C and A, which share the chance to miss (`WINDOW` of it). Where D is itself a sum of what was measured, its own noise tells more: it is less than
-that of C and A together. That has the rest of the chance, and is looked at where the first leaves a doubt.
+An interval of D is made of those of C and A, which share the chance to miss (`WINDOW` of it). Where D is itself a sum
+of what was measured, its own noise tells more: it is less than that of C and A together. That has the rest of the
+chance, and is looked at where the first leaves a doubt.
 """
 
 from __future__ import annotations
@@ -45,7 +51,8 @@ QUANTILE = {"share": "DOUBLE", "answer": "VARCHAR", "low": "VARCHAR", "high": "V
 OF_ITS_TYPE = ("answer", "low", "high")
 """The columns of a call, and those that are values of the attribute, as text."""
 MOST_STRETCHES = 500
-"""Stretches at whose ends counts are asked. More: ends of intervals are told more finely where a column has thousands of values, and a call takes longer (500: about 1.2 s of a processor; 100: 0.3 s)."""
+"""Stretches at whose ends counts are asked. More: ends of intervals are told more finely where a column has thousands
+of values, and a call takes longer (500: about 1.2 s of a processor; 100: 0.3 s)."""
 MOST_SHARES = 1000
 _EXACT = 1e-9
 """In rows, or of all rows: by how much sums of the same weights may differ by rounding."""
@@ -53,8 +60,9 @@ _EXACT = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class _Stretches:
-    """Neighbouring values of an attribute that counts do not tell apart: the first and the last of each stretch, as ticks or as places in the list of values.
+    """Neighbouring values of an attribute that counts do not tell apart.
 
+    The first and the last of each stretch, as ticks or as places in the list of values.
     `points` are the values that the attribute has, where these are listed.
     """
 
@@ -76,7 +84,10 @@ class _Stretches:
         return self.attribute.text(place) if self.texts is None else self.texts[int(place)]
 
     def literal(self, place: float) -> exp.Expr:
-        """A constant that DuckDB compares as a value of the type: a text is cast, but by an ENUM, which would be a text."""
+        """A constant that DuckDB compares as a value of the type.
+
+        A text is cast, but by an ENUM, which would be a text.
+        """
         constant = exp.Literal.string(self.text(place))
         return cast(constant, self.attribute.type) if self.attribute.scale is None else constant
 
@@ -126,7 +137,10 @@ class _Stretches:
 
 @dataclass(frozen=True, eq=False)
 class _Counted:
-    """Rows at most at the end of each stretch but the last, and above; all rows with a value, and those off an open list: what the model says, and between what they are."""
+    """Rows at most at the end of each stretch but the last, and above.
+
+    All rows with a value, and those off an open list: what the model says, and between what they are.
+    """
 
     model: Floats
     low: Floats
@@ -153,7 +167,10 @@ class _Counted:
         return counts[1 : self._ends : 2]
 
     def differences(self, share: float) -> tuple[Floats, Floats, Floats]:
-        """D at the end of each stretch but the last: what the model says, at least and at most. Rows off an open list may all be at most at a value, or above."""
+        """D at the end of each stretch but the last: what the model says, at least and at most.
+
+        Rows off an open list may all be at most at a value, or above.
+        """
         return (
             (1 - share) * self.at_most(self.model) - share * self.above(self.model),
             (1 - share) * self.at_most(self.low) - share * (self.above(self.high) + self.off_list),
@@ -265,8 +282,11 @@ def read_shares(value: object) -> list[float]:
         out.append(number)
     if not 0 < len(out) <= MOST_SHARES:
         raise refuse(
-            OptionError, FUNCTION, f"share has {len(out):,} items, and must have 1 to {MOST_SHARES:,}", "write [0.25, 0.5, 0.75]"
-        )  # fmt: skip
+            OptionError,
+            FUNCTION,
+            f"share has {len(out):,} items, and must have 1 to {MOST_SHARES:,}",
+            "write [0.25, 0.5, 0.75]",
+        )
     return out
 
 
@@ -295,8 +315,12 @@ def _is_begin(classes: Classes) -> npt.NDArray[np.bool_]:
 
 
 def _thinned(
-    attribute: Attribute, begins: npt.NDArray[Any], last: Any, points: npt.NDArray[Any] | None, texts: Sequence[str] | None
-) -> _Stretches:  # fmt: skip
+    attribute: Attribute,
+    begins: npt.NDArray[Any],
+    last: Any,
+    points: npt.NDArray[Any] | None,
+    texts: Sequence[str] | None,
+) -> _Stretches:
     """Not too many stretches: of more, several neighbours are one. Which, follows from their number."""
     lows = begins[:: -(-len(begins) // MOST_STRETCHES)]
     if texts is None:
@@ -311,15 +335,17 @@ def _sorted(ready: Answerer, attribute: Attribute) -> list[str]:
     listed = pa.array(attribute.values, pa.string())
     with ready.sandbox() as sandbox:
         sandbox.load("listed", {attribute.name: (attribute.type, listed)})
-        rank = exp.Window(
-            this=exp.RowNumber(), order=exp.Order(expressions=[exp.Ordered(this=exp.column(attribute.name, quoted=True))])
-        )  # fmt: skip
+        column = exp.Ordered(this=exp.column(attribute.name, quoted=True))
+        rank = exp.Window(this=exp.RowNumber(), order=exp.Order(expressions=[column]))
         (ranks,) = sandbox.evaluate("listed", [dialect.sql(rank)])
     return [text for _, text in sorted(zip(ranks.to_pylist(), attribute.values or (), strict=True))]
 
 
 def _conditions(stretches: _Stretches, given: str | None) -> list[str]:
-    """What is counted: of each stretch but the last the rows at most at its end, and above; then all rows with a value, and those off an open list."""
+    """What is counted: of each stretch but the last the rows at most at its end, and above.
+
+    Then all rows with a value, and those off an open list.
+    """
     attribute = stretches.attribute
     column = exp.column(attribute.name, quoted=True)
     listed = None
@@ -368,7 +394,10 @@ def _row(stretches: _Stretches, share: float, counted: _Counted, differences: _D
 
 
 def _window(least: Floats, most: Floats, may_have: Flags) -> tuple[int, int]:
-    """The first and the last stretch that the quantile may lie in. At the end of the last one, D is not negative. Of no row there is no quantile: one is at most at it at least."""
+    """The first and the last stretch that the quantile may lie in.
+
+    At the end of the last one, D is not negative. Of no row there is no quantile: one is at most at it at least.
+    """
     reaches = np.flatnonzero(least < 0)
     return _first((most >= 0) & may_have), int(reaches[-1]) + 1 if len(reaches) else 0
 

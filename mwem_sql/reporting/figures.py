@@ -1,4 +1,7 @@
-"""What was measured for a release, in words and numbers: by purpose, and how well the released state fits each measurement. Sees stored, released values only."""
+"""What was measured for a release, in words and numbers.
+
+By purpose, and how well the released state fits each measurement. Sees stored, released values only.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +19,19 @@ from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
 
 PURPOSES = {
-    "total": "how many rows there are", "histogram": "a histogram to start from", "first": "each attribute by itself", "round": "what rounds measured",
-    "again": "what was measured again", "detail": "values inside the workload's classes", "always": "what the workload always wants",
+    "total": "how many rows there are", "histogram": "a histogram to start from", "first": "each attribute by itself",
+    "round": "what rounds measured", "again": "what was measured again",
+    "detail": "values inside the workload's classes", "always": "what the workload always wants",
 }  # fmt: skip
 """In the reader's words. A purpose that is not here is shown by its own name."""
 
 
 @dataclass(frozen=True)
 class PurposeNoise:
-    """All measurements of one purpose: how many, their cells, and by how many rows a cell is off by noise: on average, and 95 times in 100 at most."""
+    """All measurements of one purpose: how many, their cells, and by how many rows a cell is off by noise.
+
+    On average, and 95 times in 100 at most.
+    """
 
     purpose: str
     count: int

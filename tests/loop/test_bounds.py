@@ -76,7 +76,7 @@ def test_a_bound_is_the_papers_and_grows_as_the_state_moves() -> None:
     scale = noise_scale(how.measure, 1, "pure").scale
     measured = measurement(two.queries[0], np.array([14, 8, 10]), 2 * scale**2)
     selecting, once = selection_scale(how.select, 1, "pure").scale, np.ones(1, dtype=np.int64)
-    bounds.hear(Selection(1, selecting, once), measured)
+    bounds.observe(Selection(1, selecting, once), measured)
     error = 4 + 2 + _width(scale, 3)
     slack = selecting * (math.log(2) + math.log(2 / SELECTIONS))
     expected = error - 6 + slack + 4 + 2 / 2
@@ -85,10 +85,10 @@ def test_a_bound_is_the_papers_and_grows_as_the_state_moves() -> None:
     assert bounds._bounds[0] == pytest.approx(error + 3 / 2)
     # One that was not measured by its own cells tells nothing.
     before = bounds._bounds.copy()
-    bounds.hear(Selection(2, selecting, once), None)
+    bounds.observe(Selection(2, selecting, once), None)
     assert (bounds._bounds == before).all()
     # Nor does one that the chance to fail is not enough for: it was for one round.
-    bounds.hear(Selection(1, selecting, once), measured)
+    bounds.observe(Selection(1, selecting, once), measured)
     assert (bounds._bounds == before).all()
 
 
@@ -105,6 +105,8 @@ def test_of_very_many_cells_nothing_is_kept(most: int, is_kept: bool) -> None:
     how = split(Budget.parse(1), 1, total_is_public=True, histogram=False)
     bounds = Bounds(two, how, most)
     bounds.offer(offered([[10.0, 10.0, 10.0], [15.0, 15.0]], [6.0, 4.0]))
-    bounds.hear(Selection(1, 1.0, np.ones(1, dtype=np.int64)), measurement(two.queries[0], np.array([14, 8, 10]), 2.0))
+    bounds.observe(
+        Selection(1, 1.0, np.ones(1, dtype=np.int64)), measurement(two.queries[0], np.array([14, 8, 10]), 2.0)
+    )
     final = bounds.final(Adaptive.uniform(SIZES, 30.0))
     assert (final is not None) == is_kept
