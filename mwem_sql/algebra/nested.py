@@ -50,12 +50,12 @@ class LeastSquares:
         """
         estimates = list(sums)
         for level in range(len(sums) - 1, -1, -1):
-            own, variances = sums[level], self.variances[level]
+            total, variances = sums[level], self.variances[level]
             if level + 1 < len(sums):
                 below = self._below[level]
                 inverse = np.divide(1, below, out=np.zeros_like(below), where=below > 0)
-                own = own + _by_node(inverse, own) * self._gathered(estimates[level + 1], level + 1)
-            estimates[level] = own * _by_node(variances, own)
+                total = total + _by_node(inverse, total) * self._gathered(estimates[level + 1], level + 1)
+            estimates[level] = total * _by_node(variances, total)
         return estimates
 
     def down(
@@ -71,9 +71,9 @@ class LeastSquares:
         """
         out = [estimates[0] if top is None else top]
         for level in range(1, len(estimates)):
-            parents, own = self._parents[level], estimates[level]
-            surplus = (out[-1] - self._gathered(own, level))[parents]
-            solved = own + surplus * _by_node(self.shares(level), own)
+            parents, estimate = self._parents[level], estimates[level]
+            surplus = (out[-1] - self._gathered(estimate, level))[parents]
+            solved = estimate + surplus * _by_node(self.shares(level), estimate)
             out.append(solved if correct is None else correct(level, out[-1][parents], solved))
         return out
 

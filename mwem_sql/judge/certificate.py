@@ -143,7 +143,9 @@ def bounds(compiled: Compiled, problem: Problem, outcome: Outcome) -> pa.Table:
         row = query.number, query.label, *text_of(query.source), all(each), shown
         for column, value in zip(columns, row, strict=True):
             column.append(value)
-    return pa.table([pa.array(own, field.type) for own, field in zip(columns, _BOUNDS, strict=True)], schema=_BOUNDS)
+    return pa.table(
+        [pa.array(column, field.type) for column, field in zip(columns, _BOUNDS, strict=True)], schema=_BOUNDS
+    )
 
 
 def table(outcome: Outcome) -> pa.Table:

@@ -124,7 +124,7 @@ class Contained:
 
     def _sums(self, cells: Estimates, factors: Sequence[Floats]) -> Estimates:
         values, variances, fourths = (
-            self._sum(each, [own**power for own in factors])
+            self._sum(each, [factor**power for factor in factors])
             for each, power in ((cells.values, 1), (cells.variances, 2), (cells.fourths, 4))
         )
         return Estimates(values, variances, fourths)
@@ -132,8 +132,8 @@ class Contained:
     def _sum(self, cells: Floats, factors: Sequence[Floats]) -> Floats:
         out = cells.reshape(self.measured_shape).transpose(self.measured_order)
         done = 1
-        for piece, own in zip(self.pieces, factors, strict=True):
-            out = _applied(piece, own, out.reshape(done, piece.counts[1], -1))
+        for piece, factor in zip(self.pieces, factors, strict=True):
+            out = _applied(piece, factor, out.reshape(done, piece.counts[1], -1))
             done *= piece.counts[0]
         return self._from_pieces(out.reshape(-1))
 
@@ -143,8 +143,8 @@ class Contained:
 
     def _in_order(self, flags: Sequence[Flags], together: np.ufunc) -> Flags:
         out = np.array([together.identity], dtype=np.bool_)
-        for own in flags:
-            out = together.outer(out, own).reshape(-1)
+        for flag in flags:
+            out = together.outer(out, flag).reshape(-1)
         return self._from_pieces(out)
 
 
@@ -179,13 +179,13 @@ def contained(asked: Sequence[Block], measured: Sequence[Block], sizes: Mapping[
     together = _together([frozenset(block.attributes) for block in (*asked, *measured)])
     pieces, asked_order, measured_order = [], list[int](), list[int]()
     for numbers in together:
-        own = [number for number in numbers if number < len(asked)]
+        ours = [number for number in numbers if number < len(asked)]
         theirs = [number - len(asked) for number in numbers if number >= len(asked)]
-        piece = _piece([asked[number] for number in own], [measured[number] for number in theirs], sizes)
+        piece = _piece([asked[number] for number in ours], [measured[number] for number in theirs], sizes)
         if piece is None:
             return None
         pieces.append(piece)
-        asked_order += own
+        asked_order += ours
         measured_order += theirs
     return Contained(
         pieces=tuple(pieces),
@@ -202,8 +202,8 @@ def _together(sets: Sequence[frozenset[str]]) -> list[list[int]]:
     for number, names in enumerate(sets):
         touched = [group for group in groups if not group[0].isdisjoint(names)]
         groups = [group for group in groups if group[0].isdisjoint(names)]
-        united = set(names).union(*(own for own, _ in touched))
-        groups.append((united, sorted([number, *(k for _, own in touched for k in own)])))
+        united = set(names).union(*(members for members, _ in touched))
+        groups.append((united, sorted([number, *(k for _, members in touched for k in members)])))
     return [numbers for _, numbers in groups]
 
 
@@ -290,15 +290,15 @@ class Counts:
         step = max(1, AT_ONCE // max(1, extent))
         for first in range(0, self.words, step):
             cells = min(self.cells, 64 * (first + step)) - 64 * first
-            yield Counts(self.groups, tuple(own[..., first : first + step] for own in self.bits), cells)
+            yield Counts(self.groups, tuple(bits[..., first : first + step] for bits in self.bits), cells)
 
     def queries(self) -> Iterator[LinearQuery]:
         """One by one."""
         for number in range(self.cells):
             word, bit = number // 64, np.uint64(number % 64)
-            labels = [np.where((own[..., word] >> bit) & np.uint64(1), 0, -1) for own in self.bits]
+            labels = [np.where((bits[..., word] >> bit) & np.uint64(1), 0, -1) for bits in self.bits]
             yield LinearQuery(
-                tuple(Block(names, own.astype(np.int32), 1) for names, own in zip(self.groups, labels, strict=True))
+                tuple(Block(names, label.astype(np.int32), 1) for names, label in zip(self.groups, labels, strict=True))
             )
 
 
@@ -316,20 +316,20 @@ def together(
     for groups, numbers in alike.items():
         bits = []
         for k, names in enumerate(groups):
-            own = _packed([queries[number].blocks[k] for number in numbers])
-            bits.append(own if places is None else own[np.ix_(*(places[name] for name in names))])
+            packed = _packed([queries[number].blocks[k] for number in numbers])
+            bits.append(packed if places is None else packed[np.ix_(*(places[name] for name in names))])
         yield numbers, Counts(groups, tuple(bits), len(numbers))
 
 
 def _packed(blocks: Sequence[Block]) -> Bits:
     """Which classes each block counts: bits are turned where a stretch begins, and go on from class to class."""
-    held = [own.held if isinstance(own.held, Stretches) else Stretches.of(own.held) for own in blocks]
-    which = np.repeat(np.arange(len(held)), [len(own.begins) for own in held])
-    is_counted = np.concatenate([own.numbers for own in held]) >= 0
+    several = [block.held if isinstance(block.held, Stretches) else Stretches.of(block.held) for block in blocks]
+    which = np.repeat(np.arange(len(several)), [len(stretches.begins) for stretches in several])
+    is_counted = np.concatenate([stretches.numbers for stretches in several]) >= 0
     was_counted = np.append(False, is_counted[:-1]) & (np.diff(which, prepend=-1) == 0)
     turns = np.flatnonzero(is_counted != was_counted)
     bits = np.zeros((blocks[0].extent, -(-len(blocks) // 64)), dtype=np.uint64)
-    begins, turned = np.concatenate([own.begins for own in held])[turns], which[turns]
+    begins, turned = np.concatenate([stretches.begins for stretches in several])[turns], which[turns]
     np.bitwise_xor.at(bits, (begins, turned // 64), np.uint64(1) << (turned % 64).astype(np.uint64))
     return np.asarray(np.bitwise_xor.accumulate(bits, axis=0).reshape(*blocks[0].shape, -1))
 
@@ -363,7 +363,7 @@ class Parts:
 
         Then whether the count has what is in no part.
         """
-        some, every = (self._spread(counts, own) for own in (np.bitwise_or, np.bitwise_and))
+        some, every = (self._spread(counts, over) for over in (np.bitwise_or, np.bitwise_and))
         beyond = np.bitwise_or.reduce(some[self._rest], axis=0) if len(self._rest) else np.zeros_like(some[0])
         if not len(self._begins):
             return some[:0], some[:0], beyond
@@ -376,11 +376,11 @@ class Parts:
         out = np.full((*([1] * len(self._shape)), counts.words), _EVERY)
         for names, bits in zip(counts.groups, counts.bits, strict=True):
             absent = tuple(axis for axis, name in enumerate(names) if name not in self.attributes)
-            own = over.reduce(bits, axis=absent) if absent else bits
+            kept_bits = over.reduce(bits, axis=absent) if absent else bits
             kept = [name for name in names if name in self.attributes]
             kept_order = np.argsort([self.attributes.index(name) for name in kept])
             wide = [size if name in kept else 1 for name, size in zip(self.attributes, self._shape, strict=True)]
-            out = out & own.transpose(*kept_order, len(kept)).reshape(*wide, -1)
+            out = out & kept_bits.transpose(*kept_order, len(kept)).reshape(*wide, -1)
         return np.broadcast_to(out, (*self._shape, counts.words)).reshape(-1, counts.words)
 
 

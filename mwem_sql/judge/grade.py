@@ -43,8 +43,8 @@ def word(facts: Mapping[str, Any]) -> Word | None:
 
 def meaning(facts: Mapping[str, Any]) -> str | None:
     """Why it has that word, in a sentence or two."""
-    own, share = word(facts), facts.get("wrong")
-    if own is None or share is None:
+    grade, share = word(facts), facts.get("wrong")
+    if grade is None or share is None:
         return None
     expected = f"about {percent(share)} of the rows are to be expected in a wrong cell of a question"
     if share >= 1:
@@ -54,7 +54,7 @@ def meaning(facts: Mapping[str, Any]) -> str | None:
 
 def limits() -> str:
     """What the words mean, for whoever reads one."""
-    good, fair = (percent(WRONG[own]) for own in ("good", "fair"))
+    good, fair = (percent(WRONG[each]) for each in ("good", "fair"))
     return (
         f"good: at most {good} of the rows in wrong cells, and at least {percent(MEASURED)} of the questions were "
         "measured; "

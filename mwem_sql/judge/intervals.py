@@ -52,8 +52,8 @@ class Intervals:
         """
         is_direct = self.is_direct & (False if cells is None else ~cells)
         measured: list[Status] = [
-            "in part" if own == "directly" and not direct else own
-            for own, direct in zip(self.measured, is_direct.tolist(), strict=True)
+            "in part" if status == "directly" and not direct else status
+            for status, direct in zip(self.measured, is_direct.tolist(), strict=True)
         ]
         return Intervals(low, high, is_direct, measured)
 
@@ -154,7 +154,7 @@ class Judge:
             low, high = np.minimum(least, 0), np.maximum(most, 0)
         else:
             ends = [self._sums(self._known.question(part), self._miss, np.inf) for part in query.hull]
-            low, high = (np.min([own.low for own in ends], axis=0), np.max([own.high for own in ends], axis=0))
+            low, high = (np.min([end.low for end in ends], axis=0), np.max([end.high for end in ends], axis=0))
         return interval.widened(np.minimum(interval.low, low), np.maximum(interval.high, high))
 
     def _reached(self, sums: Intervals, reach: LinearQuery, miss: float) -> Intervals:
@@ -189,7 +189,7 @@ class Judge:
             # A count is not negative, whatever noise says.
             low, high = np.maximum(low, 0), np.maximum(high, 0)
         status = self._status(question)
-        return Intervals(low, high, is_exact, ["directly" if own else status for own in is_exact.tolist()])
+        return Intervals(low, high, is_exact, ["directly" if cell else status for cell in is_exact.tolist()])
 
     def _status(self, question: Question) -> Status:
         """Of what was not measured: whether some of its attributes were, together; of a single one, whether it was."""
@@ -205,7 +205,9 @@ class Judge:
         if _has_zeros(query):
             least, most = np.minimum(least, 0), np.maximum(most, 0)
         with np.errstate(divide="ignore", invalid="ignore"):
-            corners = np.stack([ends / own for ends in (sums.low, sums.high) for own in (counts.low, counts.high)])
+            corners = np.stack(
+                [ends / divisor for ends in (sums.low, sums.high) for divisor in (counts.low, counts.high)]
+            )
         some = counts.low > 0
         low = np.where(some, np.maximum(corners.min(axis=0), least), least)
         high = np.where(some, np.minimum(corners.max(axis=0), most), most)
@@ -218,7 +220,7 @@ class Judge:
         `whole` is that of the interval; `within` is what the certificate says of it, at a chance of its own.
         """
         of_bounds = BOUNDS * whole
-        selected = [own for own in self._bounded if not own[0].attributes.isdisjoint(question.attributes)]
+        selected = [each for each in self._bounded if not each[0].attributes.isdisjoint(question.attributes)]
         # Not for a small part of an interval, where the number of rows would have to do without its chance.
         if of_bounds < 2 * self._of_condition or not chance.allows((of_bounds + SELECTIONS) / chance.whole):
             selected = []
@@ -227,12 +229,12 @@ class Judge:
         has_more = bool(selected) or bool(np.isfinite(within).any())
         bounds = chance.part("bounds", of_bounds / chance.whole) if has_more else chance.remaining("bounds")
         if isinstance(question, Counts):
-            conditions = [self._by_itself(own) for own in question.alone()] if len(question.groups) > 1 else []
+            conditions = [self._by_itself(group) for group in question.alone()] if len(question.groups) > 1 else []
             return self._count_bounds(question, conditions, bounds, selected, of_families=1)
         counted = LinearQuery(tuple(map(self._counted, question.blocks)))
         each = [self._block_by_itself(block) for block in counted.blocks] if len(counted.blocks) > 1 else []
         cells = [np.indices(counted.shape)[axis].reshape(-1) for axis in range(len(each))]
-        conditions = [(low[own], high[own]) for (low, high), own in zip(each, cells, strict=True)]
+        conditions = [(low[cell], high[cell]) for (low, high), cell in zip(each, cells, strict=True)]
         if all(block.values is None for block in question.blocks):
             return self._count_bounds(counted, conditions, bounds, selected, of_families=1)
         low, high = self._count_bounds(counted, conditions, bounds, selected, of_families=1 / 2)
@@ -267,7 +269,7 @@ class Judge:
             high = np.minimum(high, np.min([most for _, most in conditions[:used]], axis=0))
         if 0 < used == len(conditions):
             # At least what their sum exceeds the rows by, for each condition but one (Frechet).
-            least = np.sum([own for own, _ in conditions], axis=0) - (len(conditions) - 1) * self._rows[1]
+            least = np.sum([fewest for fewest, _ in conditions], axis=0) - (len(conditions) - 1) * self._rows[1]
             low = np.maximum(low, least)
         for family, bound in selected:
             enclosure = family.enclosure(question, self._known.sizes)
@@ -333,17 +335,17 @@ def _by_noise(exact: Exact, miss: float) -> LowHigh:
     """
     one, several = Chance(miss), Chance(miss)
     several.take("choice", 1 - JOINED)
-    found = exact.estimates
-    widths = half_widths(found.variances, found.fourths, one.rest("noise"))
+    estimates = exact.estimates
+    widths = half_widths(estimates.variances, estimates.fourths, one.rest("noise"))
     if exact.is_joined.any():
-        joined = half_widths(found.variances, found.fourths, several.rest("noise"))
+        joined = half_widths(estimates.variances, estimates.fourths, several.rest("noise"))
         widths = np.where(exact.is_joined, joined, widths)
-    return found.values - widths, found.values + widths
+    return estimates.values - widths, estimates.values + widths
 
 
-def _end(found: Estimates, sign: int, miss: float) -> Floats:
+def _end(estimates: Estimates, sign: int, miss: float) -> Floats:
     """An end of an interval that fails, at either end, with this chance."""
-    return np.asarray(found.values + sign * half_widths(found.variances, found.fourths, miss))
+    return np.asarray(estimates.values + sign * half_widths(estimates.variances, estimates.fourths, miss))
 
 
 def _ends(question: LinearQuery) -> tuple[Floats, Floats]:
@@ -352,7 +354,7 @@ def _ends(question: LinearQuery) -> tuple[Floats, Floats]:
     for block in question.blocks:
         least, most = _block_ends(block)
         corners = np.stack(
-            [np.multiply.outer(own, other).reshape(-1) for own in (low, high) for other in (least, most)]
+            [np.multiply.outer(one, other).reshape(-1) for one in (low, high) for other in (least, most)]
         )
         low, high = corners.min(axis=0), corners.max(axis=0)
     return low, high

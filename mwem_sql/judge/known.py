@@ -127,18 +127,21 @@ class Family:
         if isinstance(question, Counts):
             if self._parts is not None:
                 return np.concatenate(
-                    [_exact(*self._parts.made_of(own), own.cells)[0] for own in question.split(self._parts.extent)]
+                    [
+                        _exact(*self._parts.made_of(counts), counts.cells)[0]
+                        for counts in question.split(self._parts.extent)
+                    ]
                 )
             each = [self.is_exact(query, sizes) for query in question.queries()]
-            return np.array([own is not None and bool(own[0]) for own in each])
+            return np.array([flags is not None and bool(flags[0]) for flags in each])
         cells = contained(question.blocks, self.blocks, sizes)
         return None if cells is None else cells.is_exact
 
     def _of_counts(self, counts: Counts, sizes: Mapping[str, int]) -> Enclosure | None:
         if self._parts is not None:
-            return Enclosure.joined([self._by_parts(own, self._parts) for own in counts.split(self._parts.extent)])
+            return Enclosure.joined([self._by_parts(some, self._parts) for some in counts.split(self._parts.extent)])
         each = [self.enclosure(query, sizes) for query in counts.queries()]
-        several = [own for own in each if own is not None]
+        several = [enclosure for enclosure in each if enclosure is not None]
         # All are about the same attributes: all are too much to work out, or none is.
         return Enclosure.joined(several) if len(several) == len(each) else None
 
@@ -230,8 +233,8 @@ class Families:
         for number, query in enumerate(queries):
             if number not in counted:
                 out[number] = bool(self._is_exact(query).all())
-        for numbers, own in counts:
-            for number, is_exact in zip(numbers, self._is_exact(own).tolist(), strict=True):
+        for numbers, question in counts:
+            for number, is_exact in zip(numbers, self._is_exact(question).tolist(), strict=True):
                 out[number] = is_exact
         return out
 
@@ -295,11 +298,11 @@ class Known:
         details = {name: list[Integers]() for name in classes}
         for block in (each.query.blocks[0] for each in measurements if each.purpose == "detail"):
             details[block.attributes[0]].append(block.labels.astype(np.int64))
-        atoms = {name: _atoms(own, compiled.classes.get(name), details[name]) for name, own in classes.items()}
-        stored = {name: own.stored for name, own in atoms.items()}
-        pieces = {name: own.pieces for name, own in atoms.items() if own.pieces is not None}
-        self._asked = {name: own.asked for name, own in atoms.items()}
-        self.sizes = {name: len(own) for name, own in self._asked.items()}
+        atoms = {name: _atoms(stored, compiled.classes.get(name), details[name]) for name, stored in classes.items()}
+        stored = {name: atom.stored for name, atom in atoms.items()}
+        pieces = {name: atom.pieces for name, atom in atoms.items() if atom.pieces is not None}
+        self._asked = {name: atom.asked for name, atom in atoms.items()}
+        self.sizes = {name: len(places) for name, places in self._asked.items()}
         # Of an attribute that no question is about, what is inside its classes says nothing.
         self._by_step = {
             step: each.on(pieces if each.purpose == "detail" else stored)

@@ -427,12 +427,12 @@ def _chunks(approximations: Sequence[Floats] | Floats, cells: Integers) -> list[
     queries = np.minimum(np.searchsorted(bounds, ends), cells.size)
     if int(sizes.sum()) != bounds[-1] or not (bounds[queries] == ends).all():
         raise _refuse("the approximations must have a number for each cell of their candidates", "answer all cells")
-    found, begin = [], 0
+    chunks, begin = [], 0
     for first, last in _batches(sizes):
         chunk = vectors[first] if last == first + 1 else np.concatenate(vectors[first:last])
-        found.append((begin, int(queries[last - 1]), _finite(chunk, int(sizes[first:last].sum()), "approximations")))
+        chunks.append((begin, int(queries[last - 1]), _finite(chunk, int(sizes[first:last].sum()), "approximations")))
         begin = int(queries[last - 1])
-    return found
+    return chunks
 
 
 def _finite(values: Floats, size: int, name: str) -> Floats:

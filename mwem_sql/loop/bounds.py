@@ -52,7 +52,7 @@ class Bounds:
         self._open = offered.is_open[1 : 1 + len(self._cells)]
         self._penalties[news] = np.rint(offered.noise)
         if len(news):
-            self._move(news, np.concatenate([np.asarray(own).reshape(-1) for own in offered.answers]))
+            self._move(news, np.concatenate([np.asarray(answers).reshape(-1) for answers in offered.answers]))
 
     def observe(self, selection: Selection, measured: Measurement | None) -> None:
         """Take note of what was selected and measured; None if it was not measured by its own cells."""
@@ -82,7 +82,7 @@ class Bounds:
         known = np.flatnonzero(np.isfinite(self._bounds))
         if len(known):
             answers = state.answers([self._problem.queries[number].shares for number in known.tolist()])
-            scaled = [own * limit for own, limit in zip(answers, self._limits[known].tolist(), strict=True)]
+            scaled = [answer * limit for answer, limit in zip(answers, self._limits[known].tolist(), strict=True)]
             self._move(known, np.concatenate(scaled))
         return self._bounds / self._limits
 

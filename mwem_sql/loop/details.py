@@ -69,7 +69,7 @@ def refine(
     stretch = np.arange(known) * stretches // known
     sizes, parents = detail.scanned.sizes[:known], detail.parents[:known]
     base = np.maximum(expected[parents] * sizes / np.bincount(parents, sizes)[parents], LEAST)
-    own = Refinement((stretches,), np.bincount(stretch, base).astype(np.float64, copy=False))
+    refinement = Refinement((stretches,), np.bincount(stretch, base).astype(np.float64, copy=False))
     taken = list[tuple[Labels, NoisyValues]]()
     measurements = list[Measurement]()
 
@@ -82,10 +82,10 @@ def refine(
         measurements.append(Measurement.of(drawn, detail.query, "detail", q, parts))
         return drawn.values[: int(labels.max()) + 1].astype(np.float64), drawn.variance
 
-    own.measure(share, [1.0] * rounds_of((stretches,)), measure, noise)
+    refinement.measure(share, [1.0] * rounds_of((stretches,)), measure, noise)
     held, due = groups[detail.parents], np.bincount(groups, expected)
     nulls = min(_nulls([drawn for _, drawn in taken]), due[held[-1]]) if detail.has_null else 0.0
-    leaves = own.leaves(max(n - nulls, 1.0))
+    leaves = refinement.leaves(max(n - nulls, 1.0))
     values = _without_noise(leaves, taken, is_flat=rounds_of((stretches,)) == 1)
     labels = leaves.labels[stretch]
     rows = (values / np.bincount(labels, base))[labels] * base
@@ -102,8 +102,8 @@ def refine(
 def _nulls(taken: Sequence[NoisyValues]) -> float:
     """The number of NULLs by all measurements; 0 if it is no more than noise explains."""
     precisions = np.array([1 / measured.variance for measured in taken])
-    found = float(np.average([measured.values[-1] for measured in taken], weights=precisions))
-    return found if found > SIGNIFICANT / np.sqrt(precisions.sum()) else 0.0
+    nulls = float(np.average([measured.values[-1] for measured in taken], weights=precisions))
+    return nulls if nulls > SIGNIFICANT / np.sqrt(precisions.sum()) else 0.0
 
 
 def _without_noise(leaves: Leaves, taken: Sequence[tuple[Labels, NoisyValues]], *, is_flat: bool) -> Floats:
@@ -120,11 +120,11 @@ def _without_noise(leaves: Leaves, taken: Sequence[tuple[Labels, NoisyValues]], 
         same = np.bincount(labels)[labels[starts]] == lengths
         sums += same * measured.values[labels[starts]] / measured.variance
         precisions += same / measured.variance
-    found, variances = sums / precisions, 1 / precisions
-    is_small = (found < SIGNIFICANT * np.sqrt(variances)) & (is_flat | (lengths > 1))
+    estimates, variances = sums / precisions, 1 / precisions
+    is_small = (estimates < SIGNIFICANT * np.sqrt(variances)) & (is_flat | (lengths > 1))
     order, values = np.argsort(starts), leaves.values.copy()
     ends = np.flatnonzero(np.diff(is_small[order])) + 1
     for run in np.split(order, ends):
-        if is_small[run[0]] and found[run].sum() < SIGNIFICANT * np.sqrt(variances[run].sum()):
+        if is_small[run[0]] and estimates[run].sum() < SIGNIFICANT * np.sqrt(variances[run].sum()):
             values[run] = FLOOR * np.sqrt(variances[run])
     return np.asarray(values * (leaves.values.sum() / values.sum()))

@@ -120,7 +120,7 @@ class Refinement:
         self._precisions = [np.zeros(count) for count in nodes]
         self._open = [np.full(count, level <= first) for level, count in enumerate(nodes)]
         self._leaf = [np.full(count, level == first) for level, count in enumerate(nodes)]
-        self._cut = [own.copy() for own in self._leaf]
+        self._cut = [leaf.copy() for leaf in self._leaf]
 
     @property
     def levels(self) -> Levels:
@@ -167,7 +167,7 @@ class Refinement:
                     chosen = chosen[self.tree.parents[below]]
                     self._open[below] |= chosen
                 self._leaf[finer] |= chosen
-        before, self._cut = self._cut, self._cut_at([own <= MANY * noise for own in rows])
+        before, self._cut = self._cut, self._cut_at([each <= MANY * noise for each in rows])
         return split or any((old != new).any() for old, new in zip(before, self._cut, strict=True))
 
     def measure(
@@ -276,9 +276,9 @@ class Refinement:
                 both = np.bincount(self.tree.parents[level + 1], ~whole[level + 1], minlength=len(few[level])) == 0
                 whole[level] |= self._open[level] & ~self._leaf[level] & few[level] & both
         cut, done = list[Flags](), np.zeros(1, dtype=np.bool_)
-        for level, own in enumerate(whole):
+        for level, marked in enumerate(whole):
             done = done[self.tree.parents[level]] if level else done
-            cut.append(~done & (own | self._leaf[level]))
+            cut.append(~done & (marked | self._leaf[level]))
             done = done | cut[-1]
         return cut
 

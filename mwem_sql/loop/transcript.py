@@ -204,7 +204,7 @@ class Transcript:
             return self.public
         counts = [
             *self.counts,
-            *((rows, 1 / variance) for rows, variance in (own.total() for own in self.refined.values())),
+            *((rows, 1 / variance) for rows, variance in (refinement.total() for refinement in self.refined.values())),
         ]
         if not counts:
             return 1.0

@@ -122,8 +122,8 @@ class _Stretches:
         """The value of a stretch that so much of it lies at most at: evenly, or by the values that there are."""
         low, high = self.lows[number].item(), self.highs[number].item()
         if self.points is not None:
-            own = self.points[(self.points >= low) & (self.points <= high)]
-            tick = own[min(len(own), max(1, ceil(share * len(own)))) - 1].item()
+            points = self.points[(self.points >= low) & (self.points <= high)]
+            tick = points[min(len(points), max(1, ceil(share * len(points)))) - 1].item()
         elif self.attribute.ordered.discrete:
             count = high - low + 1
             tick = low + min(count, max(1, ceil(share * count))) - 1
@@ -185,7 +185,7 @@ class _Counted:
     def worst(self, first: int, last: int) -> Status:
         """How the ends of some stretches are known, from that before the first on."""
         looked_at = self.measured[2 * max(0, first - 1) : min(self._ends, 2 * last + 2)]
-        return max(looked_at, key=lambda own: RANK[own], default="never")
+        return max(looked_at, key=lambda status: RANK[status], default="never")
 
 
 class _Differences:
@@ -205,17 +205,17 @@ class _Differences:
 def _weighted(at_most: LinearQuery, above: LinearQuery, share: float) -> LinearQuery | None:
     """One query for D; None if the two counts are about more than one group of attributes in different ways."""
     pairs = list(zip(at_most.blocks, above.blocks, strict=False))
-    differ = [k for k, (own, other) in enumerate(pairs) if own is not other]
+    differ = [k for k, (one, other) in enumerate(pairs) if one is not other]
     if len(at_most.blocks) != len(above.blocks) or len(differ) != 1:
         return None
-    own, other = pairs[differ[0]]
-    if own.attributes != other.attributes:
+    one, other = pairs[differ[0]]
+    if one.attributes != other.attributes:
         return None
-    is_below, is_above = own.labels >= 0, other.labels >= 0
+    is_below, is_above = one.labels >= 0, other.labels >= 0
     labels = np.where(is_below | is_above, 0, -1).astype(np.int32)
     values = np.where(is_below, 1 - share, -share)
     blocks = list(at_most.blocks)
-    blocks[differ[0]] = Block(own.attributes, labels, 1, values)
+    blocks[differ[0]] = Block(one.attributes, labels, 1, values)
     return LinearQuery(tuple(blocks))
 
 
@@ -234,7 +234,7 @@ def quantiles(
     high = np.floor([intervals.high[0] + _EXACT for _, intervals in judged])
     if not stretches.is_open:
         high[-1] = 0
-    model, measured = np.array([values[0] for values, _ in judged]), [own.measured[0] for _, own in judged]
+    model, measured = np.array([values[0] for values, _ in judged]), [intervals.measured[0] for _, intervals in judged]
     counted = _Counted(model, low, high, measured)
     is_measured = "directly" in counted.measured[:-2]
     differences = _Differences(ready, compiled, chance.rest("differences")) if is_measured else None
@@ -244,23 +244,23 @@ def quantiles(
 def ordered_attribute(ready: Answerer, column: object) -> Attribute:
     """The attribute of a column that has an order."""
     domain, output = ready.stored.domain, ready.stored.name.table
-    found = domain.attribute(domain.spelling.get(fold(column), "")) if isinstance(column, str) else None
-    if found is None:
+    attribute = domain.attribute(domain.spelling.get(fold(column), "")) if isinstance(column, str) else None
+    if attribute is None:
         raise refuse(
             OptionError,
             FUNCTION,
             f"attribute ({column!r}) is not in {output}",
             f"{did_you_mean(column, domain.columns)}it has {', '.join(domain.columns)}",
         )
-    if found.scale is None and not found.type.startswith("ENUM("):
-        ordered = [own.name for own in domain if own.scale is not None or own.type.startswith("ENUM(")]
+    if attribute.scale is None and not attribute.type.startswith("ENUM("):
+        ordered = [each.name for each in domain if each.scale is not None or each.type.startswith("ENUM(")]
         raise refuse(
             OptionError,
             FUNCTION,
-            f"attribute ({column!r}) is of type {found.type}, whose values have no order",
+            f"attribute ({column!r}) is of type {attribute.type}, whose values have no order",
             f"name a number, date, timestamp or ENUM: {', '.join(ordered) or f'{output} has none'}",
         )
-    return found
+    return attribute
 
 
 def read_shares(value: object) -> list[float]:
@@ -367,7 +367,7 @@ def _row(stretches: _Stretches, share: float, counted: _Counted, differences: _D
         # As the model has no weight that is 0, no value of the domain meets the condition.
         return {"share": share, "answer": None, "low": None, "high": None, "measured": counted.measured[-2]}
     model, least, most = counted.differences(share)
-    found, at_most = _first(model >= -_EXACT * counted.rows), counted.at_most(counted.model)
+    place, at_most = _first(model >= -_EXACT * counted.rows), counted.at_most(counted.model)
     first, last = _window(least, most, counted.may_have)
     if differences is not None:
         for number in range(max(0, first - 1), min(last + 1, len(model))):
@@ -376,9 +376,9 @@ def _row(stretches: _Stretches, share: float, counted: _Counted, differences: _D
             most[number] = min(most[number], high + (1 - share) * counted.off_list)
         first, last = _window(least, most, counted.may_have)
     # The model has other noise, and may have parts of rows.
-    first, last = (min(first, found), max(last, found)) if counted.rows > 0 else (0, len(stretches) - 1)
-    before = float(at_most[found - 1]) if found else 0.0
-    here = float(at_most[found]) if found < len(at_most) else counted.rows
+    first, last = (min(first, place), max(last, place)) if counted.rows > 0 else (0, len(stretches) - 1)
+    before = float(at_most[place - 1]) if place else 0.0
+    here = float(at_most[place]) if place < len(at_most) else counted.rows
     inside = (share * counted.rows - before) / (here - before) if here > before else 1.0
     # All that is off a list may be below its first value, or above its last.
     sure, off_list = float(counted.low[-2]), counted.off_list
@@ -386,7 +386,7 @@ def _row(stretches: _Stretches, share: float, counted: _Counted, differences: _D
     is_above = off_list > 0 and (1 - share) * sure < share * off_list
     return {
         "share": share,
-        "answer": stretches.inside(found, inside),
+        "answer": stretches.inside(place, inside),
         "low": None if is_below else stretches.first(first),
         "high": None if is_above else stretches.last(last),
         "measured": counted.worst(first, last),

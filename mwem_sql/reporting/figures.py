@@ -46,12 +46,14 @@ def kinds(measurements: Sequence[Measurement]) -> list[PurposeNoise]:
     for measurement in measurements:
         grouped.setdefault(measurement.purpose, []).append(measurement)
     out = []
-    for purpose, own in grouped.items():
-        most = [each.scale * each.query.unit * _DEVIATIONS[each.kind][1] for each in own]
-        cells = sum(len(each.values) for each in own)
+    for purpose, several in grouped.items():
+        most = [each.scale * each.query.unit * _DEVIATIONS[each.kind][1] for each in several]
+        cells = sum(len(each.values) for each in several)
         words = PURPOSES.get(purpose, purpose)
         out.append(
-            PurposeNoise(words, len(own), cells, float(np.mean([typical(each) for each in own])), float(np.mean(most)))
+            PurposeNoise(
+                words, len(several), cells, float(np.mean([typical(each) for each in several])), float(np.mean(most))
+            )
         )
     return out
 
@@ -85,5 +87,5 @@ def pairs(measurements: Sequence[Measurement], most: int) -> list[tuple[str, str
 
 def fits(state: State | Mixture, measurements: Sequence[Measurement]) -> tuple[list[str], Floats]:
     """The names of what was measured, and how well the state fits each."""
-    own = of_classes(measurements)
-    return [each.name for each in own], np.array([misfit(state, each) for each in own])
+    several = of_classes(measurements)
+    return [each.name for each in several], np.array([misfit(state, each) for each in several])
