@@ -25,7 +25,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from math import ceil, inf
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -56,6 +56,10 @@ of values, and a call takes longer (500: about 1.2 s of a processor; 100: 0.3 s)
 MOST_SHARES = 1000
 _EXACT = 1e-9
 """In rows, or of all rows: by how much sums of the same weights may differ by rounding."""
+
+
+Differences: TypeAlias = Callable[[int, float], tuple[float, float]]
+"""Between what D is at the end of a stretch, for a share; endless if nothing measured says it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,18 +192,15 @@ class _Counted:
         return max(looked_at, key=lambda status: RANK[status], default="never")
 
 
-class _Differences:
-    """D as a sum of what was measured: narrower than what C and A tell, one by one."""
+def _differences(ready: Answerer, compiled: Compiled, miss: float) -> Differences:
+    """D as a sum of what was measured: narrower than what C and A say, one by one."""
+    queries, known = [query.linear for query in compiled.queries], ready.known(compiled)
 
-    def __init__(self, ready: Answerer, compiled: Compiled, miss: float) -> None:
-        self._queries = [query.linear for query in compiled.queries]
-        self._miss = miss
-        self._known = ready.known(compiled)
+    def between(number: int, share: float) -> tuple[float, float]:
+        query = _weighted(queries[2 * number], queries[2 * number + 1], share)
+        return (-inf, inf) if query is None else noise_alone(known, query, miss)
 
-    def between(self, number: int, share: float) -> tuple[float, float]:
-        """Between what D is at the end of a stretch; endless if it is no such sum."""
-        query = _weighted(self._queries[2 * number], self._queries[2 * number + 1], share)
-        return (-inf, inf) if query is None else noise_alone(self._known, query, self._miss)
+    return between
 
 
 def _weighted(at_most: LinearQuery, above: LinearQuery, share: float) -> LinearQuery | None:
@@ -237,7 +238,7 @@ def quantiles(
     model, measured = np.array([values[0] for values, _ in judged]), [intervals.measured[0] for _, intervals in judged]
     counted = _Counted(model, low, high, measured)
     is_measured = "directly" in counted.measured[:-2]
-    differences = _Differences(ready, compiled, chance.rest("differences")) if is_measured else None
+    differences = _differences(ready, compiled, chance.rest("differences")) if is_measured else None
     return [_row(stretches, share, counted, differences) for share in shares]
 
 
@@ -362,7 +363,7 @@ def _conditions(stretches: _Stretches, given: str | None) -> list[str]:
     return texts if given is None else [f"({given}\n) AND {text}" for text in texts]
 
 
-def _row(stretches: _Stretches, share: float, counted: _Counted, differences: _Differences | None) -> dict[str, Any]:
+def _row(stretches: _Stretches, share: float, counted: _Counted, differences: Differences | None) -> dict[str, Any]:
     if counted.rows <= 0:
         # As the model has no weight that is 0, no value of the domain meets the condition.
         return {"share": share, "answer": None, "low": None, "high": None, "measured": counted.measured[-2]}
@@ -371,7 +372,7 @@ def _row(stretches: _Stretches, share: float, counted: _Counted, differences: _D
     first, last = _window(least, most, counted.may_have)
     if differences is not None:
         for number in range(max(0, first - 1), min(last + 1, len(model))):
-            low, high = differences.between(number, share)
+            low, high = differences(number, share)
             least[number] = max(least[number], low - share * counted.off_list)
             most[number] = min(most[number], high + (1 - share) * counted.off_list)
         first, last = _window(least, most, counted.may_have)
