@@ -126,10 +126,10 @@ def families(problem: Problem, outcome: Outcome) -> Families:
     return Families([each for each in outcome.measurements if each.purpose != "detail"], sizes)
 
 
-def bounds(compiled: Compiled, problem: Problem, outcome: Outcome) -> pa.Table:
+def bounds(compiled: Compiled, problem: Problem, outcome: Outcome, measured: Families) -> pa.Table:
     """A row for each row of the workload: whether it was measured, and a bound of its error from selections."""
     parts = [part for query in compiled.queries for part in ((query,) if query.over is None else (query, query.over))]
-    flags = iter(families(problem, outcome).are_exact([part.linear for part in parts]))
+    flags = iter(measured.are_exact([part.linear for part in parts]))
     # Selections are among distinct queries; the problem's queries begin with these unless nothing was selected.
     by_query: dict[LinearQuery, float] = {}
     if outcome.bounds is not None and not problem.whole:
@@ -162,7 +162,7 @@ def table(outcome: Outcome) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=_CERTIFICATES)
 
 
-def facts(known: pa.Table, compiled: Compiled, problem: Problem, outcome: Outcome) -> dict[str, Any]:
+def facts(rows: pa.Table, compiled: Compiled, outcome: Outcome, measured: Families) -> dict[str, Any]:
     """What the summary says.
 
     How many rows of the workload were measured, the mean error over all that were certified, and the share of rows in
@@ -170,10 +170,10 @@ def facts(known: pa.Table, compiled: Compiled, problem: Problem, outcome: Outcom
     """
     figures = table(outcome)
     mean, within = mean_error(figures, outcome.total)
-    flags = known.column("measured").to_pylist()
+    flags = rows.column("measured").to_pylist()
     exact = [query.linear for query, flag in zip(compiled.queries, flags, strict=True) if flag]
     every, others = (_at_most(figures, outcome.total, parts) for parts in (CERTIFIED, ("others",)))
-    wrong = grade.wrong(len(exact) / len(flags), _noise(problem, outcome, exact), every, others)
+    wrong = grade.wrong(len(exact) / len(flags), _noise(exact, outcome.total, measured), every, others)
     return {"measured": len(exact), "mean_error": mean, "mean_error_within": within, "wrong": wrong}
 
 
@@ -182,18 +182,18 @@ def _at_most(figures: pa.Table, total: float, parts: Sequence[str]) -> float | N
     return None if mean is None or within is None else mean + within
 
 
-def _noise(problem: Problem, outcome: Outcome, queries: Sequence[LinearQuery]) -> float | None:
+def _noise(queries: Sequence[LinearQuery], total: float, measured: Families) -> float | None:
     """Of queries that were measured, the share of the rows that noise alone puts in wrong cells, on average.
 
     None if there are none.
     """
-    measured, shares = families(problem, outcome), []
+    shares = []
     for number in sampled(queries, MOST_NOISES):
         query = queries[number]
         # Of Gaussian noise, which sums of noise are nearly, the mean absolute value.
         deviations = np.sqrt(measured.exact(query).estimates.variances)
         off = math.sqrt(2 / math.pi) * float(deviations.sum()) / (query.bound * query.unit)
-        shares.append(min(1.0, off / (most_wrong(query) * max(1.0, outcome.total))))
+        shares.append(min(1.0, off / (most_wrong(query) * max(1.0, total))))
     return float(np.mean(shares)) if shares else None
 
 

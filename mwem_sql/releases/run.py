@@ -177,7 +177,8 @@ def _run_and_store(
         classes[name] = plan.problem.details[name].told(outcome.state.grids[name].groups, inside.labels, inside.rows)
     rows = request.rows or max(1, round(outcome.total))
     generator = np.random.default_rng(request.seed)
-    bounds = certificate.bounds(plan.compiled, plan.problem, outcome)
+    measured = certificate.families(plan.problem, outcome)
+    bounds = certificate.bounds(plan.compiled, plan.problem, outcome, measured)
     facts: dict[str, Any] = {
         **marks, "version": request.version, "rows": rows,
         "epsilon": float(request.budget.epsilon), "delta": float(request.budget.delta),
@@ -185,7 +186,7 @@ def _run_and_store(
         "queries": len(compiled.queries), "attributes": len(compiled.classes), "cells": state.cells,
         "total": outcome.total, "total_is_public": request.total is not None, "unit": request.unit,
         "rows_per_unit": request.rows_per_unit, "private": request.seed is None,
-        **certificate.facts(bounds, compiled, plan.problem, outcome), **left_out.facts(outcome.units),
+        **certificate.facts(bounds, compiled, outcome, measured), **left_out.facts(outcome.units),
         "domain": json.dumps(_published(compiled).to_json()), "grid": json.dumps(store.classes_to_json(classes)),
     }  # fmt: skip
     say(News(request.table, "rows"))
