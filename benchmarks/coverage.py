@@ -24,10 +24,8 @@ import numpy as np
 from adult import load, quoted
 
 import mwem_sql
-from mwem_sql.judge.known import Known
-from mwem_sql.kernel.tails import Spread, half_width, half_widths
+from mwem_sql.kernel.tails import cumulants, half_width, half_widths
 from mwem_sql.platform.session import Session
-from mwem_sql.releases import store
 from mwem_sql.releases.answer import answerer
 from mwem_sql.workload import Query, Workload
 
@@ -228,12 +226,12 @@ def estimates(con: duckdb.DuckDBPyConnection, asked: Workload, miss: float) -> n
     """Of each cell that was measured directly, the estimate that its interval lies around, and the width of an exact interval of its noise."""
     ready = answerer(Session.of(con), "released", "coverage")
     compiled = ready.compile(asked)
-    known = Known(ready.stored.classes, store.measurements_of(con.cursor(), ready.stored), compiled)
+    known = ready.known(compiled)
     out: dict[int, np.ndarray] = {}
     for numbers, question in known.questions([query.linear for query in compiled.queries]):
         exact = known.families.exact(question)
-        width = 2 * half_widths(Spread(exact.sums.variances, exact.sums.fourths), miss)
-        both = np.where(exact.is_exact, np.stack([exact.sums.values, width]), np.nan)
+        width = 2 * half_widths(exact.estimates.variances, exact.estimates.fourths, miss)
+        both = np.where(exact.is_exact, np.stack([exact.estimates.values, width]), np.nan)
         out.update(zip(numbers, np.split(both, len(numbers), axis=1), strict=True))
     for number, query in enumerate(compiled.queries):
         if query.over is not None:
@@ -284,7 +282,7 @@ def certificate(
         if len(set(map(repr, asked))) != len(asked) or int(own.sum()) != queries:
             continue
         true = float(np.sort(most[1:][own])[-1 - beyond]) if part == "most" else float(sums[own].mean())
-        found.figures[part].append((value, true, half_width(scale, kinds[noise], 0.05)))
+        found.figures[part].append((value, true, half_width(*cumulants(scale, kinds[noise]), 0.05)))
 
 
 HEAD = """| work | `measured` | answers | covered | width | error | width / error | / mean error | noise | exact |

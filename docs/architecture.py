@@ -24,7 +24,7 @@ RULE: dict[str, tuple[str, ...]] = {
     "boundary": ("platform", "language", "errors"),
     "domains": ("boundary", "platform", "language", "algebra", "errors"),
     "workload": ("domains", "platform", "language", "errors"),
-    "kernel": ("errors",),
+    "kernel": ("algebra", "errors"),
     "accounting": ("kernel", "boundary", "platform", "language", "errors"),
     "compile": ("workload", "domains", "algebra", "platform", "language", "errors"),
     "model": ("algebra", "errors"),

@@ -115,11 +115,11 @@ def iterates(outcome: Outcome) -> list[State]:
 
 
 def asked(outcome: Outcome, *purposes: str) -> list[int]:
-    return [step.measurement.query for step in outcome.steps if step.purpose in purposes]
+    return [step.number for step in outcome.measurements if step.purpose in purposes]
 
 
 def purposes(outcome: Outcome) -> list[str]:
-    return [step.purpose for step in outcome.steps]
+    return [step.purpose for step in outcome.measurements]
 
 
 @st.composite
@@ -132,14 +132,14 @@ def cases(draw: st.DrawFn) -> tuple[Problem, Integers, int, Scripted, Budget]:
     B = generator.multinomial(n, generator.dirichlet(np.full(prod(shape.values()), 0.3)))
     workload = draw(st.lists(queries(shape), min_size=1, max_size=4))
     problem = Problem(
-        workload,
-        np.ones(len(workload)),
-        sizes,
-        MANY,
-        draw(st.sampled_from([None, float(n)])),
-        whole_domain(shape) if draw(st.booleans()) else None,
-        draw(st.booleans()),
-        draw(st.sampled_from([1, 3])),
+        queries=workload,
+        weights=np.ones(len(workload)),
+        sizes=sizes,
+        max_cells=MANY,
+        total=draw(st.sampled_from([None, float(n)])),
+        histogram=whole_domain(shape) if draw(st.booleans()) else None,
+        average=draw(st.booleans()),
+        sensitivity=draw(st.sampled_from([1, 3])),
         fit="replay",
     )
     script = Scripted(
@@ -156,7 +156,13 @@ def first_of(
     ahead = [cuboid(shape, name) for name in shape]
     first = [First(number, float(query.cells)) for number, query in enumerate(ahead, start=len(workload))]
     return Problem(
-        [*workload, *ahead], np.ones(len(workload) + len(ahead)), ones(shape), MANY, total, first=first, **options
+        queries=[*workload, *ahead],
+        weights=np.ones(len(workload) + len(ahead)),
+        sizes=ones(shape),
+        max_cells=MANY,
+        total=total,
+        first=first,
+        **options,
     )
 
 

@@ -1,62 +1,139 @@
-"""Noisy answers, and nested partitions of the same attributes as one tree, as refinement measures them. Pure array work.
+"""Least squares on a tree, and nested partitions of the same attributes as such a tree. Pure array work.
 
-The nodes of the tree are the parts. A sum of its smallest parts, the atoms, is estimated by least squares over all answers: two passes, up and down, give the weight of each.
+A node is the sum of the nodes below it, and some nodes were measured. Two passes solve the normal equations: up, the
+best estimate of each node from it and all below it; down, what the nodes below another say beyond that one is shared
+among them by variance. Refinement estimates rows by it, and intervals the weight of each measurement in a sum.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from mwem_sql.algebra.arrays import Flags, Floats, Integers
-from mwem_sql.algebra.contained import MOST_COMBINATIONS, Contained, Piece
-from mwem_sql.algebra.counts import AT_ONCE
-from mwem_sql.algebra.linear import Block, LinearQuery
+from mwem_sql.algebra.arrays import Flags, Floats, Integers, Places
+from mwem_sql.algebra.linear import Block
+from mwem_sql.algebra.measurement import Measurement
 
 _AT_ONCE = 2**17
-"""Numbers that passes over a tree have at a time: what a processor keeps near."""
+"""Numbers that passes over a tree work on at a time. More: a processor no longer keeps them near."""
+
+
+class LeastSquares:
+    """A tree by levels, the top first.
+
+    `variances` are those of the best estimate of each node from it and below it; 0 where there is none.
+    """
+
+    def __init__(self, parents: Sequence[Places], precisions: Sequence[Floats]) -> None:
+        """`parents`: of each node of a level, its parent in the level above, ascending; `precisions`.
+
+        Those of its measurements, 0 without one.
+        """
+        self._parents = parents
+        self._begins = [np.flatnonzero(np.diff(each, prepend=-1)) for each in parents]
+        self._counts = [len(each) for each in precisions]
+        self._below = [np.zeros(count) for count in self._counts]
+        self.variances = [np.zeros(count) for count in self._counts]
+        for level in range(len(parents) - 1, -1, -1):
+            whole = precisions[level].copy()
+            if level + 1 < len(parents):
+                below = self._below[level] = self._gathered(self.variances[level + 1], level + 1)
+                whole += np.divide(1, below, out=np.zeros_like(below), where=below > 0)
+            np.divide(1, whole, out=self.variances[level], where=whole > 0)
+
+    def up(self, sums: Sequence[Floats]) -> list[Floats]:
+        """Of each node the best estimate from it and below it.
+
+        `sums` are values times precision, by node and any further axis.
+        """
+        estimates = list(sums)
+        for level in range(len(sums) - 1, -1, -1):
+            total, variances = sums[level], self.variances[level]
+            if level + 1 < len(sums):
+                below = self._below[level]
+                inverse = np.divide(1, below, out=np.zeros_like(below), where=below > 0)
+                total = total + _by_node(inverse, total) * self._gathered(estimates[level + 1], level + 1)
+            estimates[level] = total * _by_node(variances, total)
+        return estimates
+
+    def down(
+        self,
+        estimates: Sequence[Floats],
+        top: Floats | None = None,
+        correct: Callable[[int, Floats, Floats], Floats] | None = None,
+    ) -> list[Floats]:
+        """The least squares estimates of all nodes, from those of `up`; `top`.
+
+        Those of the first level, if they are given.
+        `correct` may change those of a level: it gets the level, the estimates of its nodes' parents, and their own.
+        """
+        out = [estimates[0] if top is None else top]
+        for level in range(1, len(estimates)):
+            parents, estimate = self._parents[level], estimates[level]
+            surplus = (out[-1] - self._gathered(estimate, level))[parents]
+            solved = estimate + surplus * _by_node(self.shares(level), estimate)
+            out.append(solved if correct is None else correct(level, out[-1][parents], solved))
+        return out
+
+    def shares(self, level: int) -> Floats:
+        """Of each node of a level, its part of the variance of all that have its parent."""
+        variances, whole = self.variances[level], self._below[level - 1][self._parents[level]]
+        return np.divide(variances, whole, out=np.zeros_like(variances), where=whole > 0)
+
+    def _gathered(self, values: Floats, level: int) -> Floats:
+        """Of each node of the level above, the sum over the nodes below it."""
+        out = np.zeros((self._counts[level - 1], *values.shape[1:]))
+        begins = self._begins[level]
+        if len(begins):
+            out[self._parents[level][begins]] = np.add.reduceat(values, begins, axis=0)
+        return out
+
+
+def _by_node(numbers: Floats, like: Floats) -> Floats:
+    """A number per node, to multiply an array that may have further axes."""
+    return numbers.reshape(-1, *[1] * (like.ndim - 1))
 
 
 @dataclass(frozen=True, eq=False)
-class Noisy:
-    """A noisy answer: a value per cell of `query`, and the variance and fourth cumulant of the noise on each."""
+class Estimates:
+    """Of each of several sums of measured cells.
 
-    query: LinearQuery
-    values: Floats
-    variance: float
-    fourth: float
-
-    @property
-    def is_partition(self) -> bool:
-        """Of the joint classes of its attributes, into parts that may be anything: only such partitions are nested."""
-        return len(self.query.blocks) == 1 and self.query.blocks[0].counts_all
-
-
-@dataclass(frozen=True, eq=False)
-class Sums:
-    """Of each asked cell: a sum of measured cells, the variance of its noise and the fourth cumulant of that."""
+    Its value, the variance of its noise and the fourth cumulant of that.
+    """
 
     values: Floats
     variances: Floats
     fourths: Floats
 
+    @classmethod
+    def joined(cls, several: Sequence[Estimates]) -> Estimates:
+        return cls(
+            np.concatenate([each.values for each in several]),
+            np.concatenate([each.variances for each in several]),
+            np.concatenate([each.fourths for each in several]),
+        )
 
-class Tree:
-    """Nested partitions as a tree of nodes, each a stretch of atoms: the parts that are not split any more."""
 
-    def __init__(self, answers: Sequence[Noisy]) -> None:
-        block = answers[0].query.blocks[0]
-        parts = [_labels(answer, block.attributes) for answer in answers]
+class NestedPartitions:
+    """Measured partitions as a tree of nodes, each a stretch of atoms: the parts that are not split any more.
+
+    `block` has the atom of each class combination.
+    """
+
+    def __init__(self, partitions: Sequence[Measurement], cumulants: Sequence[tuple[float, float]]) -> None:
+        """`cumulants`: of each, the variance and the fourth cumulant of the noise on a value."""
+        block = partitions[0].query.blocks[0]
+        parts = [_labels(partition, block.attributes) for partition in partitions]
         atoms = parts[0]
-        for own in parts[1:]:
-            atoms = np.unique(atoms * (int(own.max()) + 1) + own, return_inverse=True)[1].reshape(-1)
+        for labels in parts[1:]:
+            atoms = np.unique(atoms * (int(labels.max()) + 1) + labels, return_inverse=True)[1].reshape(-1)
         count = int(atoms.max()) + 1
         first = np.unique(atoms, return_index=True)[1]
-        inside = np.stack([own[first] for own in parts])
-        sizes = np.stack([np.bincount(own)[own] for own in inside])
-        firsts = np.stack([_first_of(own) for own in inside])
+        inside = np.stack([labels[first] for labels in parts])
+        sizes = np.stack([np.bincount(labels)[labels] for labels in inside])
+        firsts = np.stack([_first_of(labels) for labels in inside])
         # Equal parts of different partitions are one node, known by its size and its first atom.
         keys, node = np.unique(sizes * count + firsts, return_inverse=True)
         node = node.reshape(sizes.shape)
@@ -67,113 +144,53 @@ class Tree:
         self.block = Block(block.attributes, place[atoms].reshape(block.shape).astype(np.int32), count)
         length, begin = keys // count, np.full(len(keys), count, dtype=np.int64)
         np.minimum.at(begin, node.reshape(-1), np.tile(place, len(parts)))
-        precisions, values, fourths = (np.zeros(len(keys)) for _ in range(3))
-        for own, answer, nodes in zip(inside, answers, node, strict=True):
+        precisions, sums, fourths = (np.zeros(len(keys)) for _ in range(3))
+        for labels, partition, (variance, fourth), nodes in zip(inside, partitions, cumulants, node, strict=True):
             which, where = np.unique(nodes, return_index=True)
-            values[which] += answer.values[own[where]] / answer.variance
-            precisions[which] += 1 / answer.variance
-            fourths[which] += answer.fourth / answer.variance**4
-        ordered, self._levels = _levels(_parents(begin, length))
-        # Of each node, what a unit of `_solved` takes of the answers to it, and adds to variance and fourth cumulant.
-        self._worth = np.stack([values, precisions, fourths])[:, ordered]
-        leaf = np.flatnonzero(length[ordered] == 1)
-        self._leaf = leaf[np.argsort(begin[ordered][leaf])]
-        self._precisions = precisions[ordered]
-        self._spreads()
+            sums[which] += partition.values[labels[where]] / variance
+            precisions[which] += 1 / variance
+            fourths[which] += fourth / variance**4
+        ordered, parents = _levels(_parents(begin, length))
+        ends = np.cumsum([len(each) for each in parents])[:-1]
+        self._tree = LeastSquares(parents, np.split(precisions[ordered], ends))
+        # Of each node, what a unit of the normal equations' solution takes of its measurements, and adds to variance
+        # and fourth cumulant.
+        self._worth = np.stack([sums, precisions, fourths])[:, ordered]
+        leaves = np.flatnonzero(length[ordered] == 1)
+        self._leaves, self._ends = leaves[np.argsort(begin[ordered][leaves])], ends
 
-    def _spreads(self) -> None:
-        """Of each node, the variance of what its own answers and those inside it tell, and that in parts of the variance of the latter; the lowest first."""
-        self._variances, self._shares = 1 / self._precisions, np.ones(len(self._precisions))
-        for level in reversed(self._levels):
-            below = np.add.reduceat(self._variances[level.nodes], level.begins)
-            self._shares[level.parents] = 1 / (1 + below * self._precisions[level.parents])
-            self._variances[level.parents] = below * self._shares[level.parents]
+    def estimates(self, factors: Floats | Flags) -> Estimates:
+        """The least squares estimates of sums of atoms, by all measurements.
 
-    def estimates(self, factors: Floats | Flags) -> Sums:
-        """The least squares estimates of sums of atoms, by all answers: `factors` has a row per atom and a column per sum.
-
-        Least squares are linear in the answers, with weights that scales alone decide: no bias, and a variance and a fourth cumulant that are known.
+        `factors` has a row per atom and a column per sum. Least squares are linear in the values, with weights that
+        scales alone decide: no bias, and a variance and a fourth cumulant that are known.
         """
-        found = np.zeros((3, factors.shape[1]))
-        step = max(1, _AT_ONCE // len(self._precisions))
+        out = np.zeros((3, factors.shape[1]))
+        step = max(1, _AT_ONCE // self._worth.shape[1])
         for first in range(0, factors.shape[1], step):
-            own = slice(first, first + step)
-            x = self._solved(factors[:, own])
+            columns = slice(first, first + step)
+            atoms = np.zeros((self._worth.shape[1], min(step, factors.shape[1] - first)))
+            atoms[self._leaves] = factors[:, columns]
+            x = np.concatenate(self._tree.down(self._tree.up(np.split(atoms, self._ends))))
             squares = x * x
-            found[:, own] = self._worth[0] @ x, self._worth[1] @ squares, self._worth[2] @ (squares * squares)
-        return Sums(*found)
-
-    def _solved(self, factors: Floats | Flags) -> Floats:
-        """Of each node the x of the normal equations, summed over its atoms: for each atom the sum of precision * x over the nodes that have it is its factor.
-
-        Up: x is a - b g, where g is that sum over the nodes above. Down: g is known from the top on.
-        """
-        x = np.zeros((len(self._precisions), factors.shape[1]))
-        x[self._leaf] = factors * self._variances[self._leaf, None]
-        for level in reversed(self._levels):
-            x[level.parents] = np.add.reduceat(x[level.nodes], level.begins, axis=0)
-            x[level.parents] *= self._shares[level.parents, None]
-        above = np.zeros_like(x)
-        for level in self._levels:
-            above[level.parents] += self._precisions[level.parents, None] * x[level.parents]
-            above[level.nodes] = np.repeat(above[level.parents], level.counts, axis=0)
-            x[level.nodes] -= self._variances[level.nodes, None] * above[level.nodes]
-        return x
-
-    def gathered(self, found: Contained) -> tuple[Contained, Sums, Sums]:
-        """The same with estimates in the place of atoms: one for each asked cell of the piece that has them, by its lower and by its higher factors."""
-        number = next(k for k, piece in enumerate(found.pieces) if piece.counts[1] == self.block.size)
-        piece = found.pieces[number]
-        cells = np.arange(piece.counts[0])
-        once = Piece(
-            cells, cells, np.ones(len(cells)), np.ones(len(cells)), piece.is_open, piece.is_bounded, (len(cells), len(cells))
-        )  # fmt: skip
-        pieces = (*found.pieces[:number], once, *found.pieces[number + 1 :])
-        low = self._of_entries(piece, piece.low)
-        high = low if (piece.low == piece.high).all() else self._of_entries(piece, piece.high)
-        return replace(found, pieces=pieces, measured_shape=(len(cells),)), low, high
-
-    def _of_entries(self, piece: Piece, factors: Floats) -> Sums:
-        cells, step = piece.counts[0], max(1, AT_ONCE // self.block.size)
-        parts = []
-        for first in range(0, cells, step):
-            own = np.flatnonzero((piece.asked >= first) & (piece.asked < first + step))
-            dense = np.zeros((self.block.size, min(step, cells - first)))
-            dense[piece.measured[own], piece.asked[own] - first] = factors[own]
-            parts.append(self.estimates(dense))
-        return Sums(
-            *(
-                np.concatenate(own)
-                for own in zip(*((part.values, part.variances, part.fourths) for part in parts), strict=True)
-            )
-        )
+            out[:, columns] = self._worth[0] @ x, self._worth[1] @ squares, self._worth[2] @ (squares * squares)
+        return Estimates(*out)
 
 
-@dataclass(frozen=True, eq=False)
-class _Level:
-    """Nodes at the same distance from the top, one after the other, those of one parent together: where each parent's begin, how many they are, and the parents."""
-
-    nodes: slice
-    begins: Integers
-    counts: Integers
-    parents: Integers
-
-
-def _levels(parent: Integers) -> tuple[Integers, list[_Level]]:
-    """The nodes from the top down, and their levels, but for the top."""
+def _levels(parent: Integers) -> tuple[Integers, list[Integers]]:
+    """The nodes from the top down, and by level the place of each one's parent in the level above; -1 at the top."""
     nodes = np.flatnonzero(parent < 0)
-    ordered, levels, done = [nodes], list[_Level](), 0
-    place = np.full(len(parent), -1, dtype=np.int64)
-    while len(nodes):
-        place[nodes] = done + np.arange(len(nodes))
-        done += len(nodes)
-        nodes = np.flatnonzero((parent >= 0) & (place < 0) & (place[parent] >= 0))
-        nodes = nodes[np.argsort(place[parent[nodes]], kind="stable")]
-        if len(nodes):
-            parents, begins, counts = np.unique(place[parent[nodes]], return_index=True, return_counts=True)
-            levels.append(_Level(slice(done, done + len(nodes)), begins, counts, parents))
-            ordered.append(nodes)
-    return np.concatenate(ordered), levels
+    ordered, parents = [nodes], [np.full(len(nodes), -1, dtype=np.int64)]
+    while True:
+        place = np.full(len(parent) + 1, -1, dtype=np.int64)
+        place[nodes] = np.arange(len(nodes))
+        above = place[parent]
+        nodes = np.flatnonzero(above >= 0)
+        if not len(nodes):
+            return np.concatenate(ordered), parents
+        nodes = nodes[np.argsort(above[nodes], kind="stable")]
+        ordered.append(nodes)
+        parents.append(above[nodes])
 
 
 def _parents(begin: Integers, length: Integers) -> Integers:
@@ -187,10 +204,10 @@ def _parents(begin: Integers, length: Integers) -> Integers:
     return out
 
 
-def is_nested(one: Noisy, other: Noisy) -> bool:
-    """Whether of any two parts with a class combination in common one is inside the other."""
-    own, names = one.query.blocks[0], one.query.blocks[0].attributes
-    if frozenset(names) != frozenset(other.query.attributes) or own.extent > MOST_COMBINATIONS:
+def is_nested(one: Measurement, other: Measurement) -> bool:
+    """Whether two partitions are of the same attributes, and of any two parts that overlap one is inside the other."""
+    names = one.query.attributes
+    if frozenset(names) != frozenset(other.query.attributes):
         return False
     left, right = _labels(one, names), _labels(other, names)
     sizes = np.bincount(left), np.bincount(right)
@@ -199,9 +216,9 @@ def is_nested(one: Noisy, other: Noisy) -> bool:
     return bool((common == smaller).all())
 
 
-def _labels(answer: Noisy, names: Sequence[str]) -> Integers:
+def _labels(partition: Measurement, names: Sequence[str]) -> Integers:
     """Of each class combination its part, attributes in this order."""
-    block = answer.query.blocks[0]
+    block = partition.query.blocks[0]
     return block.labels.transpose([block.attributes.index(name) for name in names]).reshape(-1).astype(np.int64)
 
 

@@ -93,11 +93,13 @@ def _refined(plan: Plan, split: Split) -> list[_Last]:
         shape = problem.queries[first.query].shape
         own = _levels(shape, first.by_cells)
         noise = sqrt(noise_variance(share, problem.sensitivity, split.kind))
-        parts = own.parts(power=split.power, loud=inf if problem.total is None else problem.total / noise)
-        by_n = problem.total is None and is_heard and own.loud_from > 0
-        few = own.parts(power=split.power, loud=0.0) if by_n else parts
+        parts = own.parts(power=split.power, signal=inf if problem.total is None else problem.total / noise)
+        by_n = problem.total is None and is_heard and own.full_growth_from > 0
+        few = own.parts(power=split.power, signal=0.0) if by_n else parts
         least, most, few_left = _of(parts[-1:], parts), _of(parts[1:] or parts, parts), _of(few[-1:], few)
-        found.append(_Last(share * least, share * most, share * few_left, own.loud_from * noise if by_n else 0.0))
+        found.append(
+            _Last(share * least, share * most, share * few_left, own.full_growth_from * noise if by_n else 0.0)
+        )
         is_heard = True
     return found
 

@@ -10,8 +10,7 @@ import numpy as np
 from mwem_sql.errors import OptionError, refuse
 from mwem_sql.explain.compare import compare_scores
 from mwem_sql.judge import grade
-from mwem_sql.judge.bounds import mean_error, query_of
-from mwem_sql.judge.known import Known
+from mwem_sql.judge.certificate import mean_error, query_of
 from mwem_sql.platform.session import Session
 from mwem_sql.releases import store
 from mwem_sql.releases.answer import answerer, or_null, read_confidence
@@ -65,14 +64,14 @@ def quality(session: Session, output: str, confidence: float) -> Iterator[dict[s
     known = store.bounds_of(con, ready.stored)
     rows = known[0].to_pylist()
     compiled = ready.compile(Workload(tuple(map(query_of, rows))))
-    measured = Known(ready.stored.classes, store.measurements_of(con, ready.stored), compiled)
+    measured = ready.known(compiled)
     total = float(ready.stored.facts["total"])
     certified = {flag: mean_error(known[1], total, [part]) for flag, part in ((True, "directly"), (False, "others"))}
     noise, steps = np.full(len(rows), np.nan), dict[int, int | None]()
     for numbers, asked in measured.questions([query.linear for query in compiled.queries]):
         exact = measured.families.exact(asked)
         steps.update(zip(numbers, measured.first_steps(asked, len(numbers)), strict=True))
-        cells = np.where(exact.is_exact, np.sqrt(exact.sums.variances), np.nan).reshape(len(numbers), -1)
+        cells = np.where(exact.is_exact, np.sqrt(exact.estimates.variances), np.nan).reshape(len(numbers), -1)
         for number, own in zip(numbers, cells, strict=True):
             noise[number] = np.median(own[~np.isnan(own)]) if not np.isnan(own).all() else np.nan
     for k, (row, (_, intervals)) in enumerate(zip(rows, ready.judged(compiled, confidence), strict=True)):

@@ -11,7 +11,8 @@ from typing import Any, Final, Literal, TypeAlias
 Word: TypeAlias = Literal["good", "fair", "poor"]
 
 WRONG: Final[Mapping[Word, float]] = {"good": 0.05, "fair": 0.20}
-"""Share of the rows in wrong cells of a question, on average over the workload, up to which a release has the word. Larger: more releases have it."""
+"""Share of the rows in wrong cells of a question, on average over the workload, up to which a release has the word.
+Larger: more releases have it."""
 MEASURED: Final = 0.5
 """Share of the workload's questions that a good release has measured."""
 LITTLE: Final = 0.1
@@ -19,10 +20,12 @@ LITTLE: Final = 0.1
 
 
 def wrong(measured: float, noise: float | None, everything: float | None, others: float | None) -> float:
-    """Share of the rows in wrong cells of a question that is to be expected, on average over the workload; no more than 1.
+    """Share of the rows in wrong cells of a question that is to be expected, on average over the workload.
 
-    `measured` is the share of the questions that were measured and `noise` what their noise alone explains. `everything` and `others` are what the certificate says
-    at most, of all questions and of those that were not measured; None without one. Noise on the certificate may be larger than all that it tells: the smaller of both ways counts.
+    No more than 1. `measured` is the share of the questions that were measured and `noise` what their noise alone
+    explains. `everything` and `others` are what the certificate says at most, of all questions and of those that were
+    not measured; None without one. Noise on the certificate may be larger than all that it tells: the smaller of both
+    ways counts.
     """
     of_parts = measured * (1.0 if noise is None else noise) + (1 - measured) * (1.0 if others is None else others)
     return min(1.0, of_parts, 1.0 if everything is None else everything)
@@ -40,8 +43,8 @@ def word(facts: Mapping[str, Any]) -> Word | None:
 
 def meaning(facts: Mapping[str, Any]) -> str | None:
     """Why it has that word, in a sentence or two."""
-    own, share = word(facts), facts.get("wrong")
-    if own is None or share is None:
+    grade, share = word(facts), facts.get("wrong")
+    if grade is None or share is None:
         return None
     expected = f"about {percent(share)} of the rows are to be expected in a wrong cell of a question"
     if share >= 1:
@@ -51,9 +54,10 @@ def meaning(facts: Mapping[str, Any]) -> str | None:
 
 def limits() -> str:
     """What the words mean, for whoever reads one."""
-    good, fair = (percent(WRONG[own]) for own in ("good", "fair"))
+    good, fair = (percent(WRONG[each]) for each in ("good", "fair"))
     return (
-        f"good: at most {good} of the rows in wrong cells, and at least {percent(MEASURED)} of the questions were measured; "
+        f"good: at most {good} of the rows in wrong cells, and at least {percent(MEASURED)} of the questions were "
+        "measured; "
         f"fair: at most {fair}; poor: more, or not known."
     )
 

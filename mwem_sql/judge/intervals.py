@@ -1,7 +1,9 @@
-"""How far an answer may be off: an interval for each, and whether it was measured. From released values only, so that it costs no privacy.
+"""How far an answer may be off: an interval for each, and whether it was measured.
 
-A cell that is a sum of measured ones has an estimate without bias, whose noise has a known distribution: the interval lies around that. Any other lies between bounds: sums of measured
-cells that it is part of or has as parts, the total, and what was certified. docs/intervals.md says which chance of failure goes where.
+From released values only, so that it costs no privacy. A cell that is a sum of measured ones has an estimate without
+bias, whose noise has a known distribution: the interval lies around that. Any other lies between bounds: sums of
+measured cells that it is part of or has as parts, the total, and what was certified. docs/intervals.md says which
+chance of failure goes where.
 """
 
 from __future__ import annotations
@@ -14,26 +16,20 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 
 from mwem_sql.algebra.arrays import Flags, Floats
-from mwem_sql.algebra.counts import Counts
-from mwem_sql.algebra.families import MOST_ASKED, Asked, Family
+from mwem_sql.algebra.chance import BOUNDS, CONDITION, JOINED, MEASURED_SUM, REACH, SELECTIONS, Chance
 from mwem_sql.algebra.linear import Block, LinearQuery
-from mwem_sql.algebra.nested import Noisy, Sums
+from mwem_sql.algebra.measurement import Measurement
+from mwem_sql.algebra.nested import Estimates
 from mwem_sql.compile.compiled import CompiledQuery
-from mwem_sql.judge.known import Known
-from mwem_sql.kernel.tails import Spread, half_widths
+from mwem_sql.judge.contained import Counts
+from mwem_sql.judge.known import Exact, Family, Known, Question
+from mwem_sql.kernel.tails import half_widths
 
-Measured: TypeAlias = Literal["directly", "in part", "never", "unknown"]
-
-JOINED_PART: Final = 0.75
-"""Of the chance to fail: what goes to the noise of a measured cell that several measurements tell, which were chosen by what was released before. The rest is kept for
-that choice. Where one measurement tells it, its noise is exactly what it says, and takes all."""
-MEASURED_SUM_PART: Final = 0.75
-"""Of the chance to fail: what goes to the noise of a sum that was measured. The noise is in proportion to the most that a record may add, and bounds, which have the rest, may say more."""
-BOUNDS_PART: Final = 0.1
-"""Of the chance to fail: what goes to the bounds of a cell that was not measured, all of them together, where the certificate or selections tell of it, too. Where they do not, bounds take all."""
-
-REACH_PART: Final = 0.1
-"""Of the chance to fail: what goes to how many records a sum over bins has in each bin, which says how far they may be from the bins' means."""
+Status: TypeAlias = Literal["directly", "in part", "never", "unknown"]
+RANK: Final[Mapping[Status, int]] = {"directly": 0, "in part": 1, "never": 2, "unknown": 3}
+"""The best first."""
+LowHigh: TypeAlias = tuple[Floats, Floats]
+"""Of each cell, at least and at most."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,17 +39,28 @@ class Intervals:
     low: Floats
     high: Floats
     is_direct: Flags
-    measured: list[Measured]
+    measured: list[Status]
 
     def at(self, begin: int, end: int) -> Intervals:
         """Of some cells."""
         return Intervals(self.low[begin:end], self.high[begin:end], self.is_direct[begin:end], self.measured[begin:end])
 
+    def widened(self, low: Floats, high: Floats, cells: Flags | None = None) -> Intervals:
+        """With other ends, because of more than the noise of a measurement.
+
+        These cells, or all, are measured in part at most.
+        """
+        is_direct = self.is_direct & (False if cells is None else ~cells)
+        measured: list[Status] = [
+            "in part" if status == "directly" and not direct else status
+            for status, direct in zip(self.measured, is_direct.tolist(), strict=True)
+        ]
+        return Intervals(low, high, is_direct, measured)
+
     def without_ends(self) -> Intervals:
         """The same where nothing bounds the values that are summed up."""
         nowhere = np.full_like(self.low, np.inf)
-        measured: list[Measured] = ["in part" if own == "directly" else own for own in self.measured]
-        return Intervals(-nowhere, nowhere, np.zeros_like(self.is_direct), measured)
+        return self.widened(-nowhere, nowhere)
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Of each cell the columns low, high and measured; NULL where there is no bound."""
@@ -66,7 +73,10 @@ class Intervals:
 
 
 class Judge:
-    """Gives intervals. `miss` is the chance that an interval fails; `total` the number of rows if nothing measured tells it."""
+    """Gives intervals.
+
+    `miss` is the chance that an interval fails; `total` the number of rows if no measurement says it.
+    """
 
     def __init__(
         self,
@@ -75,15 +85,13 @@ class Judge:
         total: float,
         bounded: Sequence[tuple[LinearQuery, Floats, float]] = (),
     ) -> None:
-        """`bounded` are counts of the workload, what the state answers to them, and how far all their cells are off together at most, by what selections tell."""
+        """`bounded` are counts of the workload, the state's answers to them, and a bound of their errors by selections."""
         self._known = known
         self._miss = miss
-        self._bounded = [
-            (Family([Noisy(known.question(query), answers, 0.0, 0.0)]), bound) for query, answers, bound in bounded
-        ]
-        # By the block that they are about, which is kept so that no other gets its place in memory.
-        self._alone: dict[int, tuple[Block, Floats, Floats]] = {}
-        self._counts: dict[int, tuple[Block, Block]] = {}
+        self._of_condition = CONDITION * BOUNDS * miss
+        self._bounded = [(_without_noise(known.question(query), answers), bound) for query, answers, bound in bounded]
+        self._alone: dict[Block, LowHigh] = {}
+        self._counts: dict[Block, Block] = {}
         self._rows = self._total(total)
 
     def intervals(
@@ -96,89 +104,96 @@ class Judge:
 
         `within`: how far sums and counts of each that were not measured are off at most.
         """
-        found: dict[int, Intervals] = {}
+        out: dict[int, Intervals] = {}
         plain = [number for number, query in enumerate(queries) if query.over is None]
-        for places, asked in self._known.questions([queries[number].linear for number in plain]):
+        for places, question in self._known.questions([queries[number].linear for number in plain]):
             numbers = [plain[place] for place in places]
             sums = np.concatenate([answers[number][0] for number in numbers])
             most = np.array([within[number][0] for number in numbers])
             # Sums are asked one by one.
             reach = queries[numbers[0]].reach if len(numbers) == 1 else None
-            own = self._around(self._sums(asked, self._left(self._miss, reach), most), sums, most)
-            own = self._reached(own, reach, self._miss)
-            cells = asked.cells // len(numbers)
-            found.update((number, own.at(k * cells, (k + 1) * cells)) for k, number in enumerate(numbers))
+            together = self._interval(question, Chance(self._miss), sums, most, reach)
+            cells = question.cells // len(numbers)
+            out.update((number, together.at(k * cells, (k + 1) * cells)) for k, number in enumerate(numbers))
         for number, (query, (sums, counts)) in enumerate(zip(queries, answers, strict=True)):
             if query.over is not None and counts is not None:
-                off, miss = within[number], self._miss / 2
+                chance, off = Chance(self._miss), within[number]
                 total, count = self._known.question(query.linear), self._known.question(query.over.linear)
-                own = self._around(self._sums(total, self._left(miss, query.reach), off[0]), sums, off[0])
-                over = self._around(self._sums(count, miss, off[1]), counts, off[1])
-                found[number] = self._averages(query, self._reached(own, query.reach, miss), over)
+                above = self._interval(total, chance.part("sum", 1 / 2), sums, off[0], query.reach)
+                below = self._interval(count, chance.part("count", 1 / 2), counts, off[1])
+                out[number] = self._averages(query, above, below)
             if query.hull is not None:
-                found[number] = self._hulled(query, found[number])
-        return [found[number] for number in range(len(queries))]
+                out[number] = self._hulled(query, out[number])
+        return [out[number] for number in range(len(queries))]
 
-    def _hulled(self, query: CompiledQuery, found: Intervals) -> Intervals:
-        """A question with a condition in doubt: from what it is if that is false of values off the domain to what it is if it is true."""
+    def _interval(
+        self,
+        question: Question,
+        chance: Chance,
+        answers: Floats,
+        within: Floats | float,
+        reach: LinearQuery | None = None,
+    ) -> Intervals:
+        """Around the answers. `reach`: of a sum over bins, how far its records may be from the bins' means."""
+        of_reach = 0.0 if reach is None else chance.take("reach", REACH)
+        sums = self._sums(question, chance.rest("sums"), within)
+        low = np.where(sums.is_direct, sums.low, np.maximum(sums.low, answers - within))
+        high = np.where(sums.is_direct, sums.high, np.minimum(sums.high, answers + within))
+        sums = replace(sums, low=np.minimum(low, answers), high=np.maximum(high, answers))
+        return sums if reach is None else self._reached(sums, reach, of_reach)
+
+    def _hulled(self, query: CompiledQuery, interval: Intervals) -> Intervals:
+        """A question with a condition in doubt.
+
+        From what it is if that is false of values off the domain to what it is if it is true.
+        Each end is that of another interval, and fails on one side only: together no more often than one.
+        """
         assert query.hull is not None
         if query.over is not None:
             least, most = _ends(self._known.question(query.linear))
             low, high = np.minimum(least, 0), np.maximum(most, 0)
         else:
             ends = [self._sums(self._known.question(part), self._miss, np.inf) for part in query.hull]
-            low, high = (np.min([own.low for own in ends], axis=0), np.max([own.high for own in ends], axis=0))
-        measured: list[Measured] = ["in part" if own == "directly" else own for own in found.measured]
-        return Intervals(
-            np.minimum(found.low, low), np.maximum(found.high, high), np.zeros_like(found.is_direct), measured
-        )
+            low, high = (np.min([end.low for end in ends], axis=0), np.max([end.high for end in ends], axis=0))
+        return interval.widened(np.minimum(interval.low, low), np.maximum(interval.high, high))
 
-    @staticmethod
-    def _left(miss: float, reach: LinearQuery | None) -> float:
-        return miss if reach is None else (1 - REACH_PART) * miss
+    def _reached(self, sums: Intervals, reach: LinearQuery, miss: float) -> Intervals:
+        """Sums over bins.
 
-    def _reached(self, found: Intervals, reach: LinearQuery | None, miss: float) -> Intervals:
-        """Sums over bins: from the lower ends of the bins to their upper ones, so that they are measured in part at most."""
-        if reach is None:
-            return found
-        far = np.maximum(self._sums(self._known.question(reach), REACH_PART * miss, np.inf).high, 0)
-        is_far = far > 0
-        measured: list[Measured] = [
-            "in part" if far_off and own == "directly" else own
-            for far_off, own in zip(is_far.tolist(), found.measured, strict=True)
-        ]
-        return Intervals(found.low - far, found.high + far, found.is_direct & ~is_far, measured)
+        From the lower ends of the bins to their upper ones, so that they are measured in part at most.
+        """
+        far = np.maximum(self._sums(self._known.question(reach), miss, np.inf).high, 0)
+        return sums.widened(sums.low - far, sums.high + far, far > 0)
 
-    @staticmethod
-    def _around(found: Intervals, answers: Floats, within: Floats | float) -> Intervals:
-        low = np.where(found.is_direct, found.low, np.maximum(found.low, answers - within))
-        high = np.where(found.is_direct, found.high, np.minimum(found.high, answers + within))
-        return replace(found, low=np.minimum(low, answers), high=np.maximum(high, answers))
+    def _sums(self, question: Question, miss: float, within: Floats | float) -> Intervals:
+        """By noise where a cell was measured, by bounds elsewhere; a sum that was measured by both.
 
-    def _sums(self, asked: Asked, miss: float, within: Floats | float) -> Intervals:
-        is_count = isinstance(asked, Counts) or all(block.values is None for block in asked.blocks)
-        exact = self._known.families.exact(asked)
-        is_exact, low, high = exact.is_exact, exact.sums.values, exact.sums.values
+        `miss` is the chance of each cell.
+        """
+        is_count = isinstance(question, Counts) or all(block.values is None for block in question.blocks)
+        exact = self._known.families.exact(question)
+        is_exact = exact.is_exact
+        low = high = exact.estimates.values
         if is_exact.any():
-            spread = Spread(exact.sums.variances, exact.sums.fourths)
-            own = miss if is_count else MEASURED_SUM_PART * miss
-            width = np.where(exact.is_joined, half_widths(spread, JOINED_PART * own), half_widths(spread, own))
-            low, high = low - width, high + width
-        if not is_exact.all() or not is_count:
-            is_told = bool(np.isfinite(within).any()) or any(self._about(asked))
-            left = 1 - MEASURED_SUM_PART if is_exact.any() and not is_count else 1.0
-            least, most = self._bounds(asked, miss * min(left, BOUNDS_PART if is_told else 1.0))
-            low = np.where(is_exact, low if is_count else np.maximum(low, least), least)
-            high = np.where(is_exact, high if is_count else np.minimum(high, most), most)
+            low, high = _by_noise(exact, miss if is_count else MEASURED_SUM * miss)
+        if not is_exact.all():
+            least, most = self._bounds(question, Chance(miss), miss, within)
+            low, high = np.where(is_exact, low, least), np.where(is_exact, high, most)
+        if is_exact.any() and not is_count:
+            chance = Chance(miss)
+            chance.take("noise", MEASURED_SUM)
+            least, most = self._bounds(question, chance.remaining("bounds"), miss, np.inf)
+            low = np.where(is_exact, np.maximum(low, least), low)
+            high = np.where(is_exact, np.minimum(high, most), high)
         if is_count:
             # A count is not negative, whatever noise says.
             low, high = np.maximum(low, 0), np.maximum(high, 0)
-        status = self._status(asked)
-        return Intervals(low, high, is_exact, ["directly" if own else status for own in is_exact.tolist()])
+        status = self._status(question)
+        return Intervals(low, high, is_exact, ["directly" if cell else status for cell in is_exact.tolist()])
 
-    def _status(self, asked: Asked) -> Measured:
+    def _status(self, question: Question) -> Status:
         """Of what was not measured: whether some of its attributes were, together; of a single one, whether it was."""
-        names = [name for name in asked.attributes if self._known.sizes[name] > 1]
+        names = [name for name in question.attributes if self._known.sizes[name] > 1]
         return "in part" if names and self._known.families.sharing(names, min(2, len(names))) else "never"
 
     def _averages(self, query: CompiledQuery, sums: Intervals, counts: Intervals) -> Intervals:
@@ -190,121 +205,156 @@ class Judge:
         if _has_zeros(query):
             least, most = np.minimum(least, 0), np.maximum(most, 0)
         with np.errstate(divide="ignore", invalid="ignore"):
-            corners = np.stack([ends / own for ends in (sums.low, sums.high) for own in (counts.low, counts.high)])
+            corners = np.stack(
+                [ends / divisor for ends in (sums.low, sums.high) for divisor in (counts.low, counts.high)]
+            )
         some = counts.low > 0
         low = np.where(some, np.maximum(corners.min(axis=0), least), least)
         high = np.where(some, np.minimum(corners.max(axis=0), most), most)
-        rank: Mapping[Measured, int] = {"directly": 0, "in part": 1, "never": 2, "unknown": 3}
-        worse = [max(pair, key=rank.__getitem__) for pair in zip(sums.measured, counts.measured, strict=True)]
+        worse = [max(pair, key=RANK.__getitem__) for pair in zip(sums.measured, counts.measured, strict=True)]
         return Intervals(low, high, sums.is_direct & counts.is_direct, worse)
 
-    def _bounds(self, asked: Asked, miss: float) -> tuple[Floats, Floats]:
-        """Between what a cell certainly is, but for a chance of `miss`, which is shared evenly among all that is used."""
-        if isinstance(asked, Counts):
-            return self._count_bounds(asked, [self._by_itself(own) for own in asked.alone()], miss)
-        counted = LinearQuery(tuple(map(self._counted, asked.blocks)))
-        each = [self._block_by_itself(block) for block in counted.blocks]
+    def _bounds(self, question: Question, chance: Chance, whole: float, within: Floats | float) -> LowHigh:
+        """Between what a cell certainly is, but for the chance.
+
+        `whole` is that of the interval; `within` is what the certificate says of it, at a chance of its own.
+        """
+        of_bounds = BOUNDS * whole
+        selected = [each for each in self._bounded if not each[0].attributes.isdisjoint(question.attributes)]
+        # Not for a small part of an interval, where the number of rows would have to do without its chance.
+        if of_bounds < 2 * self._of_condition or not chance.allows((of_bounds + SELECTIONS) / chance.whole):
+            selected = []
+        if selected:
+            chance.take("selections", SELECTIONS / chance.whole)
+        has_more = bool(selected) or bool(np.isfinite(within).any())
+        bounds = chance.part("bounds", of_bounds / chance.whole) if has_more else chance.remaining("bounds")
+        if isinstance(question, Counts):
+            conditions = [self._by_itself(group) for group in question.alone()] if len(question.groups) > 1 else []
+            return self._count_bounds(question, conditions, bounds, selected, of_families=1)
+        counted = LinearQuery(tuple(map(self._counted, question.blocks)))
+        each = [self._block_by_itself(block) for block in counted.blocks] if len(counted.blocks) > 1 else []
         cells = [np.indices(counted.shape)[axis].reshape(-1) for axis in range(len(each))]
-        conditions = [(low[own], high[own]) for (low, high), own in zip(each, cells, strict=True)]
-        is_count = all(block.values is None for block in asked.blocks)
-        low, high = self._count_bounds(counted, conditions, miss if is_count else miss / 2)
-        if is_count:
-            return low, high
-        least, most = _ends(asked)
+        conditions = [(low[cell], high[cell]) for (low, high), cell in zip(each, cells, strict=True)]
+        if all(block.values is None for block in question.blocks):
+            return self._count_bounds(counted, conditions, bounds, selected, of_families=1)
+        low, high = self._count_bounds(counted, conditions, bounds, selected, of_families=1 / 2)
+        least, most = _ends(question)
         ends = np.stack([least * low, least * high, most * low, most * high])
         low, high = ends.min(axis=0), ends.max(axis=0)
-        more = self._by_families(asked, miss / 2)
+        more = self._by_families(question, bounds.rest("families of the sum"))
         return np.maximum(low, more[0]), np.minimum(high, more[1])
 
     def _count_bounds(
-        self, asked: Asked, conditions: Sequence[tuple[Floats, Floats]], miss: float
-    ) -> tuple[Floats, Floats]:
-        """`conditions`: of each cell the bounds of its conditions, each by itself."""
-        # The rows, and each condition by itself, have a sixteenth each.
-        low, high = self._by_families(asked, miss * 15 / 16 if len(conditions) < 2 else miss / 2)
+        self,
+        question: Question,
+        conditions: Sequence[LowHigh],
+        chance: Chance,
+        selected: Sequence[tuple[Family, float]],
+        of_families: float,
+    ) -> LowHigh:
+        """`conditions`: of each cell the bounds of its conditions, each by itself.
+
+        `of_families`: what they take of what is left.
+        """
+        of_each = self._of_condition / chance.whole
+        chance.take("rows", of_each)
+        # Rows and conditions take no more than half; where there are more conditions, the first ones bound a count from
+        # above.
+        used = min(len(conditions), round(1 / 2 / of_each) - 1)
+        chance.take("conditions by themselves", used * of_each)
+        low, high = self._by_families(question, chance.take("families", of_families * chance.left / chance.whole))
         low, high = np.maximum(low, 0), np.minimum(high, self._rows[1])
-        if len(conditions) > 1:
-            # As many as the rarest of its conditions; and at least what their sum exceeds the rows by, for each condition but one (Frechet).
-            high = np.minimum(high, np.min([most for _, most in conditions], axis=0))
-            least = np.sum([own for own, _ in conditions], axis=0) - (len(conditions) - 1) * self._rows[1]
+        if used:
+            # As many as the rarest of its conditions.
+            high = np.minimum(high, np.min([most for _, most in conditions[:used]], axis=0))
+        if 0 < used == len(conditions):
+            # At least what their sum exceeds the rows by, for each condition but one (Frechet).
+            least = np.sum([fewest for fewest, _ in conditions], axis=0) - (len(conditions) - 1) * self._rows[1]
             low = np.maximum(low, least)
-        for own in self._by_selections(asked):
-            low, high = np.maximum(low, own[0]), np.minimum(high, own[1])
+        for family, bound in selected:
+            enclosure = family.enclosure(question, self._known.sizes)
+            if enclosure is not None:
+                low = np.maximum(low, enclosure.low.values - bound)
+                high = np.minimum(high, np.where(enclosure.is_open, np.inf, enclosure.high.values + bound))
         return low, np.maximum(high, 0)
-
-    def _by_selections(self, asked: Asked) -> Iterator[tuple[Floats, Floats]]:
-        """Between which sums of the cells of a bounded count each cell is: the state's own answers, and its bound."""
-        for family, bound in self._about(asked):
-            told = family.told(asked, self._known.sizes)
-            if told is not None:
-                yield told.low.values - bound, np.where(told.is_open, np.inf, told.high.values + bound)
-
-    def _about(self, asked: Asked) -> Iterator[tuple[Family, float]]:
-        """The bounded counts that have an attribute of a question."""
-        return (own for own in self._bounded if not own[0].attributes.isdisjoint(asked.attributes))
 
     def _counted(self, block: Block) -> Block:
         """The records that a block sums up, counted."""
         if block.values is None:
             return block
-        known = self._counts.get(id(block))
-        if known is None:
-            known = self._counts[id(block)] = (block, Block(block.attributes, block.labels, block.size))
-        return known[1]
+        if block not in self._counts:
+            self._counts[block] = Block(block.attributes, block.labels, block.size)
+        return self._counts[block]
 
-    def _block_by_itself(self, block: Block) -> tuple[Floats, Floats]:
-        """The same of a condition by itself, for all questions that have it."""
-        known = self._alone.get(id(block))
-        if known is None:
-            known = self._alone[id(block)] = (block, *self._by_itself(LinearQuery((block,))))
-        return known[1], known[2]
+    def _block_by_itself(self, block: Block) -> LowHigh:
+        """The bounds of a condition by itself, for all questions that have it."""
+        if block not in self._alone:
+            self._alone[block] = self._by_itself(LinearQuery((block,)))
+        return self._alone[block]
 
-    def _by_itself(self, asked: Asked) -> tuple[Floats, Floats]:
-        miss = BOUNDS_PART * self._miss / 16
-        exact = self._known.families.exact(asked)
-        low, high = _end(exact.sums, -1, miss), _end(exact.sums, 1, miss)
+    def _by_itself(self, question: Question) -> LowHigh:
+        exact = self._known.families.exact(question)
+        low = high = exact.estimates.values
+        if exact.is_exact.any():
+            low, high = (_end(exact.estimates, sign, self._of_condition) for sign in (-1, 1))
         if not exact.is_exact.all():
-            least, most = self._by_families(asked, miss)
+            least, most = self._by_families(question, self._of_condition)
             low, high = np.where(exact.is_exact, low, least), np.where(exact.is_exact, high, most)
         return np.maximum(low, 0), np.clip(high, 0, self._rows[1])
 
-    def _by_families(self, asked: Asked, miss: float) -> tuple[Floats, Floats]:
+    def _by_families(self, question: Question, miss: float) -> LowHigh:
         """Between which sums of measured cells each cell is, by any family that has some of its attributes together."""
-        low, high = np.full(asked.cells, -np.inf), np.full(asked.cells, np.inf)
-        families = self._known.families.sharing(asked.attributes, min(2, len(asked.attributes)))[:MOST_ASKED]
+        low, high = np.full(question.cells, -np.inf), np.full(question.cells, np.inf)
+        families = self._known.families.sharing(question.attributes, min(2, len(question.attributes)))
         for family in families:
-            own = self._of_family(family, asked, miss / len(families))
-            if own is not None:
-                low, high = np.maximum(low, own[0]), np.minimum(high, own[1])
+            enclosure = family.enclosure(question, self._known.sizes)
+            if enclosure is not None and enclosure.is_bounded:
+                most = np.where(enclosure.is_open, np.inf, _end(enclosure.high, 1, miss / len(families)))
+                low = np.maximum(low, _end(enclosure.low, -1, miss / len(families)))
+                high = np.minimum(high, most)
         return low, high
-
-    def _of_family(self, family: Family, asked: Asked, miss: float) -> tuple[Floats, Floats] | None:
-        told = family.told(asked, self._known.sizes)
-        if told is None or not told.is_bounded:
-            return None
-        low = _end(told.low, -1, miss)
-        return low, np.where(told.is_open, np.inf, _end(told.high, 1, miss))
 
     def _total(self, public: float) -> tuple[float, float]:
         """The number of rows, from all that counts every record; the constant that was given where nothing does."""
         exact = self._known.families.exact(LinearQuery(()))
         if not exact.is_exact.all():
             return public, public
-        low, high = (_end(exact.sums, sign, BOUNDS_PART * self._miss / 16) for sign in (-1, 1))
+        low, high = (_end(exact.estimates, sign, self._of_condition) for sign in (-1, 1))
         return max(0.0, float(low[0])), max(0.0, float(high[0]))
 
 
-def _end(sums: Sums, sign: int, miss: float) -> Floats:
-    return np.asarray(sums.values + sign * half_widths(Spread(sums.variances, sums.fourths), miss))
+def _without_noise(query: LinearQuery, answers: Floats) -> Family:
+    """The state's own answers, as if they had been measured."""
+    return Family([Measurement(values=answers, kind="pure", scale=0.0, variance=0.0, query=query, purpose="round")])
 
 
-def _ends(asked: LinearQuery) -> tuple[Floats, Floats]:
+def _by_noise(exact: Exact, miss: float) -> LowHigh:
+    """By the noise of the estimates.
+
+    Where several measurements say the same, a part of the chance is for their choice.
+    """
+    one, several = Chance(miss), Chance(miss)
+    several.take("choice", 1 - JOINED)
+    estimates = exact.estimates
+    widths = half_widths(estimates.variances, estimates.fourths, one.rest("noise"))
+    if exact.is_joined.any():
+        joined = half_widths(estimates.variances, estimates.fourths, several.rest("noise"))
+        widths = np.where(exact.is_joined, joined, widths)
+    return estimates.values - widths, estimates.values + widths
+
+
+def _end(estimates: Estimates, sign: int, miss: float) -> Floats:
+    """An end of an interval that fails, at either end, with this chance."""
+    return np.asarray(estimates.values + sign * half_widths(estimates.variances, estimates.fourths, miss))
+
+
+def _ends(question: LinearQuery) -> tuple[Floats, Floats]:
     """Of each cell, the least and the most that a record in it adds."""
     low, high = np.ones(1), np.ones(1)
-    for block in asked.blocks:
+    for block in question.blocks:
         least, most = _block_ends(block)
         corners = np.stack(
-            [np.multiply.outer(own, other).reshape(-1) for own in (low, high) for other in (least, most)]
+            [np.multiply.outer(one, other).reshape(-1) for one in (low, high) for other in (least, most)]
         )
         low, high = corners.min(axis=0), corners.max(axis=0)
     return low, high
@@ -323,7 +373,7 @@ def _has_zeros(query: CompiledQuery) -> bool:
 def _block_ends(block: Block) -> tuple[Floats, Floats]:
     if block.values is None:
         return np.ones(block.size), np.ones(block.size)
-    labels, values = block.labels.reshape(-1), block.values.reshape(-1)
+    labels, values = block.labels.reshape(-1), block.values.reshape(-1) * block.unit
     counted = labels >= 0
     low, high = np.full(block.size, np.inf), np.full(block.size, -np.inf)
     np.minimum.at(low, labels[counted], values[counted])
@@ -336,5 +386,5 @@ def noise_alone(known: Known, query: LinearQuery, miss: float) -> tuple[float, f
     exact = known.families.exact(known.question(query))
     if not exact.is_exact.all():
         return -np.inf, np.inf
-    part = JOINED_PART if exact.is_joined.any() else 1.0
-    return float(_end(exact.sums, -1, part * miss)[0]), float(_end(exact.sums, 1, part * miss)[0])
+    low, high = _by_noise(exact, miss)
+    return float(low[0]), float(high[0])

@@ -1,5 +1,6 @@
-"""Very many scores in buckets, to select from by the exponential mechanism: a draw costs what changed since the last one.
+"""Very many scores in buckets, to select from by the exponential mechanism.
 
+A draw costs what changed since the last one.
 Holds private scores for the kernel. `docs/selection-proof.md` has the proof that the draws are exact.
 """
 
@@ -22,11 +23,12 @@ Flags: TypeAlias = NDArray[np.bool_]
 
 # The largest exponent: e^-700 is still a normal double.
 LOWEST: Final = 700
-# Scales that the reference is above the best score: it may rise by as much, and fall by LOWEST, before all are sorted again.
+# Scales that the reference is above the best score: it may rise by as much, and fall by LOWEST, before all are sorted
+# again.
 _MARGIN: Final = 8
 _DEEPEST: Final = 2 * LOWEST
-# Scores that are worked on at a time: they stay in a cache.
-_BATCH: Final = 2**15
+# Cells or scores that are worked on at a time: they stay in a cache.
+BATCH: Final = 2**15
 
 
 class Scores:
@@ -99,8 +101,8 @@ class Scores:
         values, is_open, former = self.values[places], self.is_open[places], self._buckets[places]
         self._counts -= np.bincount(former[former >= 0], minlength=self._counts.size)
         buckets = np.empty(values.size, dtype=np.int16)
-        for start in range(0, values.size, _BATCH):
-            part = slice(start, start + _BATCH)
+        for start in range(0, values.size, BATCH):
+            part = slice(start, start + BATCH)
             buckets[part] = np.minimum(self._depths(np.minimum(values[part], self._reference)), _DEEPEST)
         buckets[~is_open] = -1
         self._buckets[places] = buckets

@@ -1,8 +1,8 @@
 """The kernel: the only object that holds true answers, and the whole of what a privacy proof has to look at.
 
-Owns the true answers of one release and the three ways out of it, `select`, `measure` and `certify`. It must not read a table, log,
-or keep what it draws. Sizes, bounds, candidates, approximations, penalties, weights and shares are public; what it
-refuses before a debit, it refuses on those alone.
+Owns the true answers of one release and the three ways out of it, `select`, `measure` and `certify`. It must not read a
+table, log, or keep what it draws. Sizes, bounds, candidates, approximations, penalties, weights and shares are public;
+what it refuses before a debit, it refuses on those alone.
 
 Neighbouring tables differ by one row, or by all rows of one unit (`sensitivity` of them at most). A row falls in at
 most one cell of a query and adds there at most the query's bound b in absolute value (1 for counts and parities).
@@ -19,12 +19,15 @@ from typing import Any, Final, NoReturn, SupportsIndex, TypeAlias, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from mwem_sql.algebra.arrays import Numbers
+from mwem_sql.algebra.measurement import NoisyValues
 from mwem_sql.errors import RELEASE, EngineError, MwemError, refuse
 from mwem_sql.kernel.accountant import Accountant
-from mwem_sql.kernel.exponential import Flags, Scores
+from mwem_sql.kernel.exponential import BATCH, Flags, Scores
 from mwem_sql.kernel.noise import Noise
 from mwem_sql.kernel.scales import (
     SATURATION,
+    Calibrated,
     Integers,
     Kind,
     is_many,
@@ -43,36 +46,25 @@ WEIGHT_GRID: Final = 1000
 MAXIMUM_BOUND: Final = 2**24
 # Twice this, summed over the cells of any query, and a penalty on top still fit an int64.
 _HEADROOM: Final = 2**61
-# Cells that are scored at a time: they stay in a cache.
-_BATCH: Final = 2**15
-# Errors of queries with other bounds than 1 are certified in parts of these, as whole numbers of such a part of a bound.
+# Errors of queries with other bounds than 1 are certified in whole thousandths of a bound.
 CERTIFIED_GRID: Final = 1000
-# An error beyond the first, and in parts of a bound beyond the second, is certified as it: sums over so many queries still fit an int64.
+# Larger errors, also in parts of a bound, are certified as these: sums over so many queries still fit an int64.
 _LARGEST_ERROR: Final = 2**50
 _LARGEST_PART: Final = 2**40
 _MOST_CERTIFIED: Final = 2**20
 
 
 @dataclass(frozen=True, eq=False)
-class Measurement:
-    """A noisy answer: safe to publish. `variance` is that of the noise on each cell; `share` is in epsilon or rho."""
+class Selection:
+    """The number of a selected query, and the calibration of the selection, which is public.
+
+    `scale` is that of the noise on scores. `multipliers` are the m_j of `Kernel.select`, in the order of the
+    candidates' numbers, or a single one for all.
+    """
 
     query: int
-    values: Integers
     scale: float
-    variance: float
-    share: Fraction
-    kind: Kind
-
-
-@dataclass(frozen=True, eq=False)
-class Certified:
-    """A noisy figure of the errors of some queries: safe to publish. `value` is in parts of their bounds, and so is `scale`, that of the noise on it."""
-
-    value: float
-    scale: float
-    share: Fraction
-    kind: Kind
+    multipliers: Integers
 
 
 @final
@@ -86,7 +78,8 @@ class Kernel:
     """
 
     __slots__ = (
-        "__accountant", "__alike", "__bounds", "__cells", "__flat", "__noise", "__pending", "__scores", "__sensitivity", "__starts", "__weights",
+        "__accountant", "__alike", "__bounds", "__cells", "__flat", "__noise", "__pending", "__scores", "__sensitivity",
+        "__starts", "__weights",
     )  # fmt: skip
 
     def __init__(  # noqa: PLR0917  what it holds, not how it behaves
@@ -127,7 +120,8 @@ class Kernel:
         self.__cells: Integers = sizes
         self.__starts: Integers = np.cumsum(sizes) - sizes
         self.__bounds: Integers = limits
-        # Of each query, its sum of errors less its penalty, as of the approximations that are no longer pending; and its weight.
+        # Of each query, its sum of errors less its penalty, as of the approximations that are no longer pending; and
+        # its weight.
         self.__scores = Scores(sizes.size)
         self.__weights: Floats = np.zeros(sizes.size)
         # Whether all weights given so far are the same, and all bounds.
@@ -146,19 +140,20 @@ class Kernel:
         share: Fraction,
         *,
         changed: Sequence[int] | Integers | None = None,
-    ) -> int:
-        """Choose a candidate that the approximation answers badly; gives the number of its query.
+    ) -> Selection:
+        """Choose a candidate that the approximation answers badly; gives the number of its query, and the calibration.
 
-        `candidates` are numbers of queries, or a flag for every query. `approximations`, `penalties` and `weights` go with `changed`, one each: with all candidates, or with the queries for
-        which they are not what they were in the last call. A vector may hold the approximations of several, one after the other.
+        `candidates` are numbers of queries, or a flag for every query. `approximations`, `penalties` and `weights` go
+        with `changed`, one each: with all candidates, or with the queries for which they are not what they were in the
+        last call. A vector may hold the approximations of several, one after the other.
 
         Privacy:
             The score of candidate j is m_j * (sum over its cells c of |round(q_c(A)) - q_c(B)| - round(penalty_j)), an
             integer. A, penalties and the multipliers m_j are public, so round(q_c(A)) is the same integer for
-            neighbours, however it was rounded and whenever it was given. A row is in one cell and moves q_c(B) there by at
-            most b_j, hence one summand and the sum by at most b_j; saturation only contracts. So the scores move by at most
-            `sensitivity` * max_j(m_j b_j), up or down. What the kernel keeps from one selection to the next is that sum
-            less the penalty, as if computed anew. Cost: `share`, debited before an answer is looked at.
+            neighbours, however it was rounded and whenever it was given. A row is in one cell and moves q_c(B) there by
+            at most b_j, hence one summand and the sum by at most b_j; saturation only contracts. So the scores move by
+            at most `sensitivity` * max_j(m_j b_j), up or down. What the kernel keeps from one selection to the next is
+            that sum less the penalty, as if computed anew. Cost: `share`, debited before an answer is looked at.
         """
         is_open = self.__flags(candidates)
         count = int(np.count_nonzero(is_open))
@@ -203,17 +198,18 @@ class Kernel:
         self.__accountant.debit(share)
         selected = _shielded(draw)
         self.__accountant.record(calibrated.map, share)
-        return selected
+        return Selection(selected, calibrated.scale, multipliers)
 
-    def measure(self, query: int, share: Fraction, parts: NDArray[np.integer[Any]] | None = None) -> Measurement:
+    def measure(self, query: int, share: Fraction, parts: NDArray[np.integer[Any]] | None = None) -> NoisyValues:
         """Answer one query with noise on each of its cells; or on each part of a partition of them.
 
         `parts` gives the part of every cell, from 0 on. It may have been chosen by what was released before.
 
         Privacy:
             A row is in one cell and adds at most the query's bound b there, so neighbours' vectors differ by at most
-            `sensitivity` * b in L1, and so in L2. A cell is in one part, so that the sums over parts differ by no more. Every public
-            cell gets noise, empty or not, and so does every part. Cost: `share`, debited before an answer is looked at.
+            `sensitivity` * b in L1, and so in L2. A cell is in one part, so that the sums over parts differ by no more.
+            Every public cell gets noise, empty or not, and so does every part. Cost: `share`, debited before an answer
+            is looked at.
         """
         if not 0 <= query < self.__cells.size:
             raise _refuse(f"the query ({query}) must be the number of a query", "count from 0 in the workload's order")
@@ -242,7 +238,7 @@ class Kernel:
         values = _shielded(draw)
         self.__accountant.record(calibrated.map, share)
         values.setflags(write=False)
-        return Measurement(int(query), values, calibrated.scale, variance(calibrated.scale, kind), share, kind)
+        return _noisy(values, calibrated, kind, share)
 
     def certify(
         self,
@@ -252,24 +248,25 @@ class Kernel:
         share: Fraction,
         *,
         rank: int | None = None,
-    ) -> Certified:
-        """Tell with noise how far approximations are off: the mean error of some queries or, with a `rank`, the rank-th largest cell error, counted from 1.
+    ) -> NoisyValues:
+        """Tell with noise how far approximations are off.
 
-        Of each query only the first `leading` cells count. The error of a query is the sum over these of |round(q_c(A)) - q_c(B)| and its cell error the largest of them, both
-        in parts of its bound. `approximations` are those of all these cells, query after query.
+        The mean error of some queries or, with a `rank`, the rank-th largest cell error, counted from 1. Of each query
+        only the first `leading` cells count. The error of a query is the sum over these of |round(q_c(A)) - q_c(B)| and
+        its cell error the largest of them, both in parts of its bound: what is returned is one value. `approximations`
+        are those of all these cells, query after query.
 
         Privacy:
-            Queries, cells, A and the rank are public. A row is in one cell of a query and moves q_c(B) there by at most b_j, hence the sum over cells and the largest of them by at
-            most b_j, each query's: in parts of its bound by 1, which is a whole number of steps, so that rounding them down changes nothing. The largest error that is told is a constant:
-            a contraction. So the sum over m queries moves by at most m times that, for each of `sensitivity` rows, and so does, without the m, whichever is at a rank: if
-            all numbers move by at most d, so do they in order. Cost: `share`, debited before an answer is looked at.
+            Queries, cells, A and the rank are public. A row is in one cell of a query and moves q_c(B) there by at most
+            b_j, hence the sum over cells and the largest of them by at most b_j, each query's: in parts of its bound by
+            1, which is a whole number of steps, so that rounding them down changes nothing. The largest error that is
+            told is a constant: a contraction. So the sum over m queries moves by at most m times that, for each of
+            `sensitivity` rows, and so does, without the m, whichever is at a rank: if all numbers move by at most d, so
+            do they in order. Cost: `share`, debited before an answer is looked at.
         """
         chosen, first = self.__numbers(queries, "certified queries"), _whole(leading, "leading cells")
-        if (
-            not 0 < first.size == chosen.size <= _MOST_CERTIFIED
-            or first.min() < 1
-            or (first > self.__cells[chosen]).any()
-        ):
+        cells = self.__cells[chosen]
+        if not 0 < first.size == chosen.size <= _MOST_CERTIFIED or first.min() < 1 or (first > cells).any():
             raise _refuse("the leading cells must be one or more of each certified query", "give its number of cells")
         if rank is not None and not 1 <= rank <= chosen.size:
             raise _refuse(f"the rank ({rank}) must be from 1 to the number of queries", "give 1 for the largest")
@@ -285,15 +282,15 @@ class Kernel:
             errors = np.clip(guess, -saturation, saturation)
             errors -= self.__flat[_spans(self.__starts[chosen], first, inside)]
             together = np.add if rank is None else np.maximum
-            own = np.minimum(together.reduceat(np.abs(errors, out=errors), inside), _LARGEST_ERROR)
-            own = np.minimum(own * grid // bounds, _LARGEST_PART)
-            figure = own.sum() if rank is None else np.sort(own)[-rank]
+            each = np.minimum(together.reduceat(np.abs(errors, out=errors), inside), _LARGEST_ERROR)
+            each = np.minimum(each * grid // bounds, _LARGEST_PART)
+            figure = each.sum() if rank is None else np.sort(each)[-rank]
             return int(self.__noise.add_noise(np.array([figure], dtype=np.int64), calibrated.scale, kind)[0])
 
         self.__accountant.debit(share)
         value = _shielded(draw)
         self.__accountant.record(calibrated.map, share)
-        return Certified(value / (terms * grid), calibrated.scale / (terms * grid), share, kind)
+        return _noisy(np.array([value / (terms * grid)]), calibrated, kind, share, terms * grid)
 
     def __rescore(self) -> None:
         """Bring the scores, before multipliers, up to date with all approximations that have come in."""
@@ -371,8 +368,17 @@ def _shielded(draw: Callable[[], Result]) -> Result:
     )
 
 
+def _noisy(values: Numbers, calibrated: Calibrated, kind: Kind, share: Fraction, parts: int = 1) -> NoisyValues:
+    """Values with noise of a scale, in so many parts of it."""
+    scale, variance_ = calibrated.scale / parts, variance(calibrated.scale, kind) / parts**2
+    return NoisyValues(values=values, kind=kind, scale=scale, variance=variance_, share=share)
+
+
 def multipliers_of(weights: Floats, bounds: Integers) -> Integers:
-    """Put weight over bound, relative to the largest, on an integer grid; at least 1, and a single 1 when all are equal."""
+    """Put weight over bound, relative to the largest, on an integer grid.
+
+    At least 1, and a single 1 when all are equal.
+    """
     if weights.min() == weights.max() and bounds.min() == bounds.max():
         return np.ones(1, dtype=np.int64)
     relative: Floats = weights / weights.max() / bounds
@@ -388,7 +394,7 @@ def _batches(cells: Integers) -> Iterator[tuple[int, int]]:
     ends = np.cumsum(cells)
     begin = 0
     while begin < cells.size:
-        limit = int(ends[begin] - cells[begin]) + _BATCH
+        limit = int(ends[begin] - cells[begin]) + BATCH
         end = max(begin + 1, int(np.searchsorted(ends, limit, side="right")))
         yield begin, end
         begin = end
@@ -410,7 +416,10 @@ def _sums(values: Integers, cells: Integers, inside: Integers) -> Integers:
 
 
 def _chunks(approximations: Sequence[Floats] | Floats, cells: Integers) -> list[tuple[int, int, Floats]]:
-    """Vectors of finite numbers with the ranges of queries that they are for: short ones together, long ones not copied."""
+    """Vectors of finite numbers with the ranges of queries that they are for.
+
+    Short ones together, long ones not copied.
+    """
     flat = isinstance(approximations, np.ndarray) and approximations.ndim == 1
     vectors = cast("Sequence[Floats]", [approximations][: cells.size] if flat else approximations)
     sizes = np.fromiter(map(len, vectors), dtype=np.int64, count=len(vectors))
@@ -418,12 +427,12 @@ def _chunks(approximations: Sequence[Floats] | Floats, cells: Integers) -> list[
     queries = np.minimum(np.searchsorted(bounds, ends), cells.size)
     if int(sizes.sum()) != bounds[-1] or not (bounds[queries] == ends).all():
         raise _refuse("the approximations must have a number for each cell of their candidates", "answer all cells")
-    found, begin = [], 0
+    chunks, begin = [], 0
     for first, last in _batches(sizes):
         chunk = vectors[first] if last == first + 1 else np.concatenate(vectors[first:last])
-        found.append((begin, int(queries[last - 1]), _finite(chunk, int(sizes[first:last].sum()), "approximations")))
+        chunks.append((begin, int(queries[last - 1]), _finite(chunk, int(sizes[first:last].sum()), "approximations")))
         begin = int(queries[last - 1])
-    return found
+    return chunks
 
 
 def _finite(values: Floats, size: int, name: str) -> Floats:

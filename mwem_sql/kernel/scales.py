@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from statistics import NormalDist
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,11 +24,12 @@ from numpy.typing import NDArray
 from opendp import combinators, domains, measurements, measures, metrics
 from opendp.mod import enable_features
 
+from mwem_sql.algebra import measurement
 from mwem_sql.errors import RELEASE, OptionError, refuse
 
 enable_features("contrib")
 
-Kind: TypeAlias = Literal["pure", "zcdp"]
+Kind: TypeAlias = measurement.Kind
 Integers: TypeAlias = NDArray[np.int64]
 
 # The difference of two saturated values still fits an int64.

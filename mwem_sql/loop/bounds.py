@@ -1,43 +1,43 @@
-"""What selections tell of the queries that they did not select: none is much worse than the one that was. The paper's own argument, kept as a number for each query.
+"""What selections say of the queries that they did not select: none is much worse than the one that was.
 
-In a round, every open query has a score that exceeds the selected one's by at most scale (ln(queries) + ln(1 / beta)), but for a chance of beta: this is so for the exponential mechanism, and for
-permute-and-flip, which is never worse. The error of the selected one is told by what is measured of it and the noise on that. From then on a bound
-grows by as much as the state's answer moves, and the smallest over all rounds counts. Sees released values only.
+The paper's own argument, kept as a number for each query. In a round, every open query has a score that exceeds the
+selected one's by at most scale (ln(queries) + ln(1 / beta)), but for a chance of beta: this is so for the exponential
+mechanism, and for permute-and-flip, which is never worse. The error of the selected one follows from what is measured
+of it and the noise on that. From then on a bound grows by as much as the state's answer moves, and the smallest over
+all rounds counts. Sees released values only.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from fractions import Fraction
 from typing import Final
 
 import numpy as np
 
 from mwem_sql.algebra.arrays import Floats, Integers
-from mwem_sql.kernel.kernel import Measurement, multipliers_of
-from mwem_sql.kernel.scales import is_many, many_scale, selection_scale
+from mwem_sql.algebra.chance import SELECTIONS, Chance
+from mwem_sql.algebra.measurement import Measurement
+from mwem_sql.kernel.kernel import Selection
 from mwem_sql.kernel.split import Split
-from mwem_sql.kernel.tails import Spread, half_widths
+from mwem_sql.kernel.tails import cumulants, half_width
 from mwem_sql.loop.candidates import Offered
 from mwem_sql.loop.problem import Problem
 
-BETA: Final = 0.004
-"""The chance that any of the bounds of a release fails. Smaller: they are wider by its logarithm."""
-MOST_CELLS: Final = 2**18
-"""Of all queries together. With more, nothing is kept: it would take as long as the selections themselves."""
+MOST_BOUNDED_CELLS: Final = 2**18
+"""Cells of all queries together. With more, nothing is kept: it would take as long as the selections themselves."""
 
 
 class Bounds:
     """By query, numbered from 0, how far its answer may be off: the sum over its cells, on the kernel's grid."""
 
-    def __init__(self, problem: Problem, split: Split) -> None:
+    def __init__(self, problem: Problem, split: Split, most_cells: int = MOST_BOUNDED_CELLS) -> None:
         queries = problem.queries
-        self._is_kept = bool(queries.cells.sum() <= MOST_CELLS)
+        self._is_kept = bool(queries.cells.sum() <= most_cells)
         self._cells, self._limits = queries.cells, queries.bounds
         self._ends = np.cumsum(queries.cells)
-        self._problem, self._kind = problem, split.kind
-        self._miss = BETA / split.rounds / 2
+        self._problem = problem
+        self._chance, self._rounds = Chance(SELECTIONS), split.rounds
         self._answers = np.zeros(int(queries.cells.sum()) if self._is_kept else 0)
         self._penalties = np.zeros(len(queries.cells))
         self._open = np.zeros(len(queries.cells), dtype=np.bool_)
@@ -51,27 +51,27 @@ class Bounds:
         self._open = offered.is_open[1 : 1 + len(self._cells)]
         self._penalties[news] = np.rint(offered.noise)
         if len(news):
-            self._move(news, np.concatenate([np.asarray(own).reshape(-1) for own in offered.answers]))
+            self._move(news, np.concatenate([np.asarray(answers).reshape(-1) for answers in offered.answers]))
 
-    def hear(self, q: int, share: Fraction, measured: Measurement | None) -> None:
+    def observe(self, selection: Selection, measured: Measurement | None) -> None:
         """Take note of what was selected and measured; None if it was not measured by its own cells."""
-        if measured is None or not self._is_kept:
+        if measured is None or not self._is_kept or not self._chance.allows(1 / self._rounds):
             return
-        number, own = q - 1, slice(int(self._ends[q - 1] - self._cells[q - 1]), int(self._ends[q - 1]))
-        distance = np.abs(measured.values - np.rint(self._answers[own]))
+        # Half of it for the selection, half for the noise, which matters on one side only.
+        beta = self._chance.take("a round", 1 / self._rounds) / 2
+        number = selection.query - 1
+        cells = slice(int(self._ends[number] - self._cells[number]), int(self._ends[number]))
+        distance = np.abs(measured.values - np.rint(self._answers[cells]))
         # The mean of |d - noise| is at least |d|, and its variance at most that of the noise.
-        spread = Spread.of(measured.scale, measured.kind, distance.size)
-        error = float(distance.sum()) + float(half_widths(spread, 2 * self._miss)[0])
-        weights, limits = self._problem.weights[self._open], self._limits[self._open]
-        times = np.broadcast_to(multipliers_of(weights, limits), weights.shape).astype(np.float64)
-        unit = self._problem.sensitivity * int((times * limits).max())
+        variance, fourth = cumulants(measured.scale, measured.kind)
+        error = float(distance.sum()) + half_width(distance.size * variance, distance.size * fourth, 2 * beta)
         count = int(self._open.sum())
-        calibrated = (many_scale if is_many(count, share, self._kind) else selection_scale)(share, unit, self._kind)
-        slack = calibrated.scale * (math.log(count) + math.log(1 / self._miss))
+        times = np.broadcast_to(selection.multipliers, count).astype(np.float64)
+        slack = selection.scale * (math.log(count) + math.log(1 / beta))
         place = int(np.count_nonzero(self._open[:number]))
         score = times[place] * (error - self._penalties[number]) + slack
-        found = score / times + self._penalties[self._open] + self._cells[self._open] / 2
-        self._bounds[self._open] = np.minimum(self._bounds[self._open], np.maximum(found, 0))
+        bounds = score / times + self._penalties[self._open] + self._cells[self._open] / 2
+        self._bounds[self._open] = np.minimum(self._bounds[self._open], np.maximum(bounds, 0))
         self._bounds[number] = min(self._bounds[number], error + distance.size / 2)
 
     def final(self, answers: Callable[[], tuple[Integers, Sequence[Floats]]]) -> Floats | None:

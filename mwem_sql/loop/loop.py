@@ -19,18 +19,18 @@ from typing import TypeAlias
 import numpy as np
 
 from mwem_sql.algebra.arrays import Floats
-from mwem_sql.kernel.kernel import Kernel, Measurement
+from mwem_sql.algebra.measurement import Measurement
+from mwem_sql.kernel.kernel import Kernel
 from mwem_sql.kernel.split import Split
 from mwem_sql.loop import details
 from mwem_sql.loop.ahead import doubt, refined_ahead, told_from
 from mwem_sql.loop.bounds import Bounds
 from mwem_sql.loop.candidates import Candidates
-from mwem_sql.loop.certificate import certify
-from mwem_sql.loop.measured import Measured, noise_of
 from mwem_sql.loop.pace import Pace
-from mwem_sql.loop.problem import Outcome, Problem, Step, is_total
+from mwem_sql.loop.problem import Outcome, Problem, is_total
 from mwem_sql.loop.start import dense, from_histogram, not_impossible, with_prior
 from mwem_sql.loop.strategy import Always
+from mwem_sql.loop.transcript import Transcript, noise_of
 from mwem_sql.model.fit import Fit
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
@@ -45,18 +45,17 @@ Progress: TypeAlias = Callable[[int, int, int], None]
 def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Progress | None = None) -> Outcome:
     """Run all rounds. The kernel debits; what is asked and when it ends depends on released values only.
 
-    All of `split` is spent, unless there is nothing at all to measure: a public total, and no query whose factor fits.
+    All of `split` is spent but for what is certified afterwards (judge/certificate.py), and for what counts units. If there is nothing
+    at all to measure, a public total and no query whose factor fits, the rounds spend nothing.
     """
     run = _at_once if problem.at_once else _whole if problem.whole else _rounds
-    outcome = _in_detail(
-        kernel, problem, split, run(kernel, problem, split, progress or (lambda _i, _rounds, _q: None))
-    )
-    return replace(outcome, certificate=certify(kernel, problem, split.certify, outcome))
+    outcome = run(kernel, problem, split, progress or (lambda _i, _rounds, _q: None))
+    return _in_detail(kernel, problem, split, outcome)
 
 
 def _rounds(kernel: Kernel, problem: Problem, split: Split, progress: Progress) -> Outcome:
     """The paper's figure."""
-    pace, candidates, m = Pace(split), Candidates(problem, split), Measured.of(kernel, problem, split)
+    pace, candidates, m = Pace(split), Candidates(problem, split), Transcript.of(kernel, problem, split)
     # Let n denote ||B||, and A_0 n times the uniform distribution over D, or what was measured first tells of B.
     fit = _start(problem, split, pace, candidates, m)
     A = fit.state
@@ -73,12 +72,13 @@ def _rounds(kernel: Kernel, problem: Problem, split: Split, progress: Progress) 
         if offered is not None:
             bounds.offer(offered)
             # 1. Exponential Mechanism: sample q_i with score |q(A_{i-1}) - q(B)|.
-            q_i = kernel.select(*offered[:-1], select, changed=offered.changed)
+            selection = kernel.select(*offered[:-1], select, changed=offered.changed)
+            q_i = selection.query
             candidates.note(q_i, measure)
             # 2. Laplace Mechanism: m_i = q_i(B) + Laplace(2T/eps).
             noise = candidates.penalties.noise[q_i]
             measured = _measure(A, m, q_i, measure, noise=noise, pace=pace if split.growing else None)
-            bounds.hear(q_i, select, measured)
+            bounds.observe(selection, measured)
         elif m.variances:
             # Nothing new can be asked: the whole round goes to what is in the state.
             q_i = m.least_known()
@@ -97,10 +97,15 @@ def _rounds(kernel: Kernel, problem: Problem, split: Split, progress: Progress) 
         fit.finish()
     # Output: the average of A_0 .. A_{T-1}, or the last A.
     state = _average(iterates, A, m) if problem.average else A
-    return Outcome(state, m.total(), tuple(m.steps), bounds=bounds.final(lambda: candidates.answers(state)))
+    return Outcome(
+        state=state,
+        total=m.total(),
+        measurements=tuple(m.measurements),
+        bounds=bounds.final(lambda: candidates.answers(state)),
+    )
 
 
-def _start(problem: Problem, split: Split, pace: Pace, candidates: Candidates, m: Measured) -> Fit:
+def _start(problem: Problem, split: Split, pace: Pace, candidates: Candidates, m: Transcript) -> Fit:
     """A_0, from what is measured ahead of the rounds: n, a histogram of the whole domain, the distribution of each attribute."""
     if split.total:
         m.measure("total", 0, split.total)
@@ -138,7 +143,7 @@ def _start(problem: Problem, split: Split, pace: Pace, candidates: Candidates, m
     return fit
 
 
-def _measure_always(problem: Problem, split: Split, m: Measured) -> list[tuple[Always, Fraction]]:
+def _measure_always(problem: Problem, split: Split, m: Transcript) -> list[tuple[Always, Fraction]]:
     """Measure what is asked for in any case, as it is; what was measured, and the share of each."""
     ahead = list(zip(problem.always, problem.always_shares(split.always), strict=True))
     for own, share in ahead:
@@ -147,7 +152,7 @@ def _measure_always(problem: Problem, split: Split, m: Measured) -> list[tuple[A
 
 
 def _measure(
-    A: State, m: Measured, q_i: int, share: Fraction, *, noise: float, pace: Pace | None
+    A: State, m: Transcript, q_i: int, share: Fraction, *, noise: float, pace: Pace | None
 ) -> Measurement | None:
     """Measure what was selected. If steps may grow, the pace hears how far it is from what was known, and what noise explains of that is left out."""
     query = m.queries[q_i]
@@ -163,7 +168,7 @@ def _measure(
     return measured
 
 
-def _average(iterates: Sequence[State], A: State, m: Measured) -> Mixture:
+def _average(iterates: Sequence[State], A: State, m: Transcript) -> Mixture:
     for A_i in iterates:
         if m.public is None:
             A_i.rescale(m.total())
@@ -171,14 +176,14 @@ def _average(iterates: Sequence[State], A: State, m: Measured) -> Mixture:
     return Mixture(iterates)
 
 
-def _refit(fit: Fit, problem: Problem, m: Measured) -> None:
+def _refit(fit: Fit, problem: Problem, m: Transcript) -> None:
     if problem.fit == "replay":
         fit.state.replay([(target.query, target.values) for target in m.targets.values()], PASSES, tolerance=None)
     else:
         fit.fit(list(m.targets.values()))
 
 
-def _worst_fit(A: State, m: Measured, q_i: int, doubt: Floats) -> int:
+def _worst_fit(A: State, m: Transcript, q_i: int, doubt: Floats) -> int:
     """The query that takes step 3: q_i, unless A answers one measured earlier worse beyond doubt.
 
     The figure selects a query again until it fits. Here none is selected twice, so an earlier one that fits badly must
@@ -197,7 +202,7 @@ def _worst_fit(A: State, m: Measured, q_i: int, doubt: Floats) -> int:
 
 def _whole(kernel: Kernel, problem: Problem, split: Split, progress: Progress) -> Outcome:
     """Spend everything on the joint distributions of a few sets of attributes: there is nothing to select, and no loop."""
-    m = Measured.of(kernel, problem, split)
+    m = Transcript.of(kernel, problem, split)
     A = State.unsplit(problem.sizes, problem.total or 1.0)
     _measure_always(problem, split, m)
     ahead = refined_ahead(problem, split.refined)
@@ -211,30 +216,30 @@ def _whole(kernel: Kernel, problem: Problem, split: Split, progress: Progress) -
         fit = Fit(A)
         _refit(fit, problem, m)
         fit.finish()
-    return Outcome(A, A.total, tuple(m.steps))
+    return Outcome(state=A, total=A.total, measurements=tuple(m.measurements))
 
 
 def _at_once(kernel: Kernel, problem: Problem, split: Split, progress: Progress) -> Outcome:
     """Spend everything on the histogram of a small domain: there is nothing to select, and no loop."""
-    m = Measured.of(kernel, problem, split)
+    m = Transcript.of(kernel, problem, split)
     measured = m.measure("round", 1, split.model)
     uniform, histogram = State.unsplit(problem.sizes, m.total()), problem.queries[0]
     base = uniform.marginal(histogram.attributes).ravel()
     weights = with_prior(measured.values.astype(np.float64), measured.variance, base)
     A = dense(histogram, not_impossible(weights, measured.variance, base), uniform)
     progress(1, 1, 1)
-    return Outcome(A, m.total(), tuple(m.steps))
+    return Outcome(state=A, total=m.total(), measurements=tuple(m.measurements))
 
 
 def _in_detail(kernel: Kernel, problem: Problem, split: Split, outcome: Outcome) -> Outcome:
     """With what attributes are inside the classes of a state; shares grow as the third root of the cells, as those of distributions that come first."""
     parts = {name: Fraction(detail.count ** (1 / 3)) for name, detail in problem.details.items()}
-    steps, told = list(outcome.steps), {}
+    measurements, rows = list(outcome.measurements), {}
     for q, (name, part) in enumerate(parts.items(), start=len(problem.kernel_queries) - len(parts)):
         share = split.detail * part / sum(parts.values())
         expected, groups = outcome.state.marginal([name]), outcome.state.grids[name].groups
-        measured, told[name] = details.refine(
+        measured, rows[name] = details.refine(
             kernel, q, share, problem.details[name], expected=expected, groups=groups, noise=noise_of(problem, split)
         )
-        steps += [Step("detail", measurement, labels) for measurement, labels in measured]
-    return replace(outcome, steps=tuple(steps), told=told)
+        measurements += measured
+    return replace(outcome, measurements=tuple(measurements), details=rows)

@@ -1,4 +1,7 @@
-"""What the loop is given and what it gives: the problem, its steps, the outcome. Public or released, all of it. Decides nothing."""
+"""What the loop is given and what it gives: the problem and the outcome.
+
+Public or released, all of it. Decides nothing.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,12 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Literal, TypeAlias
 
-from mwem_sql.algebra.arrays import Floats, Labels
+from mwem_sql.algebra.arrays import Floats
 from mwem_sql.algebra.linear import LinearQuery
+from mwem_sql.algebra.measurement import Measurement, NoisyValues, Purpose
 from mwem_sql.algebra.queries import Queries
 from mwem_sql.domains.detail import Detail
-from mwem_sql.kernel.kernel import Certified, Measurement
-from mwem_sql.loop.details import Told
+from mwem_sql.loop.details import DetailRows
 from mwem_sql.loop.strategy import Always, First
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
@@ -21,18 +24,20 @@ from mwem_sql.model.state import State
 TOTAL = LinearQuery(())
 
 Part: TypeAlias = Literal["directly", "others", "most"]
-"""The mean error of queries that were measured, and of all others; the cell error that most of these others do not exceed."""
-Purpose: TypeAlias = Literal["total", "histogram", "always", "first", "round", "again", "detail"]
+"""The mean error of queries that were measured, and of all others; the cell error that most of these others do not
+exceed."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Problem:
     """What the loop is given: public all of it.
 
-    Kernel query 0 is the total; `queries` follow from 1; a histogram of the whole domain, if asked for, comes after them, then what is
-    `pushed` down only to be certified, and `details`, by attribute, last. `certified` are queries of the workload, by kernel number: in the end it is told how far off they are.
-    `max_cells` is for one factor of the state; `sensitivity` is the kernel's; `first` are histograms over classes that are refined ahead of
-    the rounds, or with `whole` instead of them; `always` are measured ahead of either. `at_once`: the only query is the histogram of the whole domain.
+    Kernel query 0 is the total; `queries` follow from 1; a histogram of the whole domain, if asked for, comes after
+    them, then what is `pushed` down only to be certified, and `details`, by attribute, last. `certified` are queries of
+    the workload, by kernel number: in the end it is told how far off they are. `max_cells` is for one factor of the
+    state; `sensitivity` is the kernel's; `first` are histograms over classes that are refined ahead of the rounds, or
+    with `whole` instead of them; `always` are measured ahead of either. `at_once`: the only query is the histogram of
+    the whole domain.
     """
 
     queries: Queries
@@ -74,15 +79,6 @@ class Problem:
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
-    """One measurement of a run and what it was for; if it was of a partition of the query's cells, the part of each cell."""
-
-    purpose: Purpose
-    measurement: Measurement
-    parts: Labels | None = None
-
-
-@dataclass(frozen=True, eq=False)
 class Figure:
     """A noisy figure of how far the answers to some queries are off: of how many, and which.
 
@@ -91,29 +87,31 @@ class Figure:
 
     part: Part
     queries: int
-    certified: Certified
+    drawn: NoisyValues
     possible: float = 2.0
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Outcome:
-    """The state sums to `total`: the public constant, or the estimate from all of `steps`. `told` are the details, by attribute; `certificate` says how far off answers are.
-
-    `bounds` are, by query of the problem, what selections tell of its error: the sum over its cells, in parts of its bound. `units` are how many units have as
-    many rows as are used, and how many have more.
-    """
+    """What a run gives."""
 
     state: State | Mixture
     total: float
-    steps: tuple[Step, ...]
-    told: Mapping[str, Told] = field(default_factory=dict)
+    """What the state sums to: the public constant, or the estimate from all measurements."""
+    measurements: tuple[Measurement, ...]
+    """In the order in which they were made."""
+    details: Mapping[str, DetailRows] = field(default_factory=dict)
+    """By attribute, the rows of the cells inside classes."""
     certificate: Sequence[Figure] = ()
     bounds: Floats | None = None
-    units: Measurement | None = None
+    """By query of the problem, a bound of its error from selections: of the sum over its cells, in parts of its
+    bound."""
+    units: NoisyValues | None = None
+    """How many units have as many rows as are used, and how many have more."""
 
     def count(self, *purposes: Purpose) -> int:
-        """How many steps had one of these purposes."""
-        return sum(step.purpose in purposes for step in self.steps)
+        """How many measurements had one of these purposes."""
+        return sum(measurement.purpose in purposes for measurement in self.measurements)
 
 
 def shared(parts: Sequence[float], budget: Fraction) -> list[Fraction]:

@@ -1,8 +1,9 @@
-"""The distribution of a few attributes together, by refinement: measure a partition, look closer where rows are many and uneven, measure again.
+"""The distribution of a few attributes together, by refinement.
 
-Owns the decision where to look closer in the tree of halves (halves.py), and the estimate from all that was measured:
-least squares on the tree in closed form, non-negative, shrunk towards what was known before. Sees released values only; knows nothing of SQL,
-kernels or budgets. Cells are the class combinations of the attributes, in row-major order.
+Measure a partition, look closer where rows are many and uneven, measure again. Owns the decision where to look closer
+in the tree of halves (halves.py), and the estimate from all that was measured: least squares on the tree
+(algebra/nested.py), non-negative, shrunk towards what was known before. Sees released values only; knows nothing of
+SQL, kernels or budgets. Cells are the class combinations of the attributes, in row-major order.
 """
 
 from __future__ import annotations
@@ -16,31 +17,39 @@ import numpy as np
 import numpy.typing as npt
 
 from mwem_sql.algebra.arrays import Floats, Labels
-from mwem_sql.loop.halves import Halves, Numbers
+from mwem_sql.algebra.nested import LeastSquares
+from mwem_sql.loop.halves import Halves
 
 Flags = npt.NDArray[np.bool_]
 
 MANY = 5.0
-"""Noise of the next measurement, in standard deviations: a part of more rows may be split, halves of fewer are measured as one. Smaller: noise is
-split, too; larger: small groups stay coarse."""
+"""Noise of the next measurement, in standard deviations: a part of more rows may be split, halves of fewer are measured
+as one. Smaller: noise is split, too; larger: small groups stay coarse."""
 UNEVEN = 1.0
-"""The same noise: the least difference between halves that is worth a look. Smaller: what is even is split; larger: hills lose their slopes."""
+"""The same noise: the least difference between halves that is worth a look. Smaller: what is even is split; larger:
+hills lose their slopes."""
 SURE, SURE_OF_CELLS = 4.0, 2.0
-"""Noise of what is known of a count by then, in standard deviations: less is no count. Smaller: noise is split; larger: the first rounds split nothing. The
-second where only cuboids are asked for: noise in a split part is one of many cells there, and in ranges it adds up."""
+"""Noise of what is known of a count by then, in standard deviations: less is no count. Smaller: noise is split; larger:
+the first rounds split nothing. The second where only cuboids are asked for: noise in a split part is one of many cells
+there, and in ranges it adds up."""
 SHRINK = 0.25
-"""Of a half's deviation from what was expected of it, squared, over its variance: what is taken off. 1 is James and Stein's for one number."""
+"""Of a half's deviation from what was expected of it, squared, over its variance: what is taken off. 1 is James and
+Stein's for one number."""
 CELLS_GROWTH = 4.0
-"""Of the shares of rounds where only cuboids are asked for, each over the one before, at most. Larger: the cells are known well, where to split is not."""
+"""Of the shares of rounds where only cuboids are asked for, each over the one before, at most. Larger: the cells are
+known well, where to split is not."""
 
-FAINT = 1e-3
-"""Of the noise on a part, in standard deviations: the least that is estimated of it. A part of no rows at all could never have any again."""
+FLOOR = 1e-3
+"""The least that is estimated of a part, in standard deviations of its noise. Smaller: a record where noise hides it
+costs more in relative entropy, and without any no cell would ever have rows again (czech at epsilon 2, `python
+benchmarks/contingency.py`: 3 runs of 50 at 0.04 to 0.13 instead of 0.001)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Leaves:
-    """What is known of the cells: the leaf of each, and of each leaf the estimated rows and the variance of that estimate.
+    """What is known of the cells.
 
+    The leaf of each, and of each leaf the estimated rows and the variance of that estimate.
     `base` is what cells share the rows of their leaf by.
     """
 
@@ -57,8 +66,9 @@ class Leaves:
 
 @dataclass(frozen=True)
 class Levels:
-    """The partitions that are measured of a distribution if all are: how many parts the first has, and of each how many parts the side of a box cuts.
+    """The partitions that are measured of a distribution if all are.
 
+    How many parts the first has, and of each how many parts the side of a box cuts.
     `by_cells`: only cuboids are asked for.
     """
 
@@ -67,32 +77,37 @@ class Levels:
     by_cells: bool
 
     @property
-    def loud_from(self) -> float:
-        """How large all rows must be beside the noise that the whole share leaves for the parts of it to grow as much as they may."""
+    def full_growth_from(self) -> float:
+        """The signal from which on the parts of a share grow as much as they may: all rows over the noise that the share leaves."""
         return (CELLS_GROWTH + 1) * self.parts_of_first if self.by_cells and len(self.surfaces) > 1 else 0.0
 
-    def parts(self, *, power: int, loud: float = inf) -> list[float]:
+    def parts(self, *, power: int, signal: float = inf) -> list[float]:
         """What each measurement takes of a share, in proportion. Variances fall with this power of a share.
 
-        A box adds up the parts that its sides cut, of every level. The sum of their variances is least when shares grow as a root of their
-        number: the third one for a power of 2, the square root for 1. Single cells need the finest level, and the others to find where to look: as much
-        as makes an average part as large as its noise. `loud` is how large all rows are beside the noise that the whole share leaves.
+        A box adds up the parts that its sides cut, of every level. The sum of their variances is least when shares grow
+        as a root of their number: the third one for a power of 2, the square root for 1. Single cells need the finest
+        level, and the others to find where to look: as much as makes an average part as large as its noise. `signal`:
+        all rows over the noise that the whole share leaves.
         """
         if self.by_cells:
-            growth = min(max(loud / self.parts_of_first - 1, 1.0), CELLS_GROWTH)
+            growth = min(max(signal / self.parts_of_first - 1, 1.0), CELLS_GROWTH)
             return [growth**number for number in range(len(self.surfaces))]
         return [surface ** (1 / (power + 1)) for surface in self.surfaces]
 
 
 class Refinement:
-    """A partition of cells that follows the data, and all that was measured of it. `base` is what is known of the cells otherwise.
+    """A partition of cells that follows the data, and all that was measured of it.
 
-    A node of the tree is open if it is known: measured, or the sum of known halves. The known nodes without known halves are the leaves. What
-    is measured next is a cut through the open nodes: leaves, and nodes above them whose leaves have too few rows to be told apart.
+    `base` is what is known of the cells otherwise. A node of the tree is open if it is known: measured, or the sum of
+    known halves. The known nodes without known halves are the leaves. What is measured next is a cut through the open
+    nodes: leaves, and nodes above them whose leaves have too few rows to be told apart.
     """
 
     def __init__(self, shape: Sequence[int], base: Floats, *, by_cells: bool = False, at_once: bool = False) -> None:
-        """Begins with the coarsest partition that is measured. `by_cells`: only cuboids are asked for; `at_once`: single cells are measured, and nothing else."""
+        """Begins with the coarsest partition that is measured.
+
+        `by_cells`: only cuboids are asked for; `at_once`: single cells are measured, and nothing else.
+        """
         self.tree = Halves(shape, by_cells)
         self._levels = self.tree.levels[-1:] if at_once else self.tree.levels
         self._by_cells = by_cells
@@ -105,7 +120,7 @@ class Refinement:
         self._precisions = [np.zeros(count) for count in nodes]
         self._open = [np.full(count, level <= first) for level, count in enumerate(nodes)]
         self._leaf = [np.full(count, level == first) for level, count in enumerate(nodes)]
-        self._cut = [own.copy() for own in self._leaf]
+        self._cut = [leaf.copy() for leaf in self._leaf]
 
     @property
     def levels(self) -> Levels:
@@ -118,7 +133,7 @@ class Refinement:
         """Of each cell, its part of the partition that is measured next."""
         return self._labels(self._cut)
 
-    def tell(self, values: Floats, variance: float) -> None:
+    def add(self, values: Floats, variance: float) -> None:
         """Take note of a measurement of the partition: a value for each part, all with the same variance."""
         done = 0
         for level, cut in enumerate(self._cut):
@@ -130,12 +145,13 @@ class Refinement:
     def look(self, variance: float) -> bool:
         """Take the partition for the next measurement, which has this variance; whether it is another one.
 
-        A leaf is split if it has many rows, and they are likely to be uneven: as much, in proportion, as in the family of halves that it comes from.
+        A leaf is split if it has many rows, and they are likely to be uneven: as much, in proportion, as in the family
+        of halves that it comes from.
         """
-        values, variances = self._upwards()
-        rows = self._downwards(values, variances)
+        tree, estimates = self._solved_up()
+        rows, variances = tree.down(estimates), tree.variances
         noise, sure = sqrt(variance), SURE_OF_CELLS if self._by_cells else SURE
-        uneven = self._unevenness(rows, variances)
+        uneven = self._unevenness(rows, tree)
         levels = [0, *self._levels]
         split = False
         for above, level, finer in reversed(list(zip(levels, levels[1:], levels[2:], strict=False))):
@@ -151,7 +167,7 @@ class Refinement:
                     chosen = chosen[self.tree.parents[below]]
                     self._open[below] |= chosen
                 self._leaf[finer] |= chosen
-        before, self._cut = self._cut, self._cut_at([own <= MANY * noise for own in rows])
+        before, self._cut = self._cut, self._cut_at([each <= MANY * noise for each in rows])
         return split or any((old != new).any() for old, new in zip(before, self._cut, strict=True))
 
     def measure(
@@ -161,92 +177,94 @@ class Refinement:
         measure: Callable[[Labels, Fraction], tuple[Floats, float]],
         variance: Callable[[Fraction], float],
     ) -> None:
-        """Spend a share in these parts, a partition each. Where there is nothing to look at more closely, the rest goes to the partition as it is.
+        """Spend a share in these parts, a partition each.
 
+        Where there is nothing to look at more closely, the rest goes to the partition as it is.
         `measure` gives a value for each part, and their variance; `variance` is what it will be.
         """
         while parts:
             spent = _of(share, parts)
-            self.tell(*measure(self.labels, spent))
+            self.add(*measure(self.labels, spent))
             share, parts = share - spent, parts[1:]
             if parts and not self.look(variance(_of(share, parts))):
                 parts = [1.0]
 
     def total(self) -> tuple[float, float]:
         """The rows of all cells, and the variance of that."""
-        values, variances = self._upwards()
-        return float(values[0][0]), float(variances[0][0])
+        tree, estimates = self._solved_up()
+        return float(estimates[0][0]), float(tree.variances[0][0])
 
     def leaves(self, total: float) -> Leaves:
         """The estimate: rows of each leaf, which sum to `total`.
 
-        Of several attributes, what the estimate says of each alone is a base, too, and so is the mean of both: the one that what was measured is
-        nearest to is taken.
+        Of several attributes, what the estimate says of each alone is a base, too, and so is the mean of both: the one
+        that what was measured is nearest to is taken.
         """
-        values, variances = self._upwards()
-        found = self._estimated(values, variances, self._base, total)
+        tree, estimates = self._solved_up()
+        leaves = self._leaves(tree, estimates, self._base, total)
         if len(self._shape) > 1:
-            cells = found.cells.reshape(self._shape)
+            cells = leaves.cells.reshape(self._shape)
             alone = np.ones(1)
             for axis in range(cells.ndim):
-                own = cells.sum(axis=tuple(other for other in range(cells.ndim) if other != axis))
-                alone = np.multiply.outer(alone, own / total)
+                marginal = cells.sum(axis=tuple(other for other in range(cells.ndim) if other != axis))
+                alone = np.multiply.outer(alone, marginal / total)
             # A share of the other base, so that nothing is impossible.
-            independent = (1 - FAINT) * alone.reshape(-1) + FAINT * self._base
-            rows = self._downwards(values, variances)
+            independent = (1 - FLOOR) * alone.reshape(-1) + FLOOR * self._base
+            rows = tree.down(estimates)
             best = min(
                 (self._base, (self._base + independent) / 2, independent),
-                key=lambda base: self._surprise(rows, variances, base),
+                key=lambda base: self._surprise(rows, tree, base),
             )
             if best is not self._base:
-                found = self._estimated(values, variances, best, total)
-        return found
+                leaves = self._leaves(tree, estimates, best, total)
+        return leaves
 
-    def _estimated(self, values: Sequence[Floats], variances: Sequence[Floats], base: Floats, total: float) -> Leaves:
-        estimates = self._downwards(values, variances, self._sums_of(base), total)
-        parts = [
-            (rows[leaf], spread[leaf]) for rows, spread, leaf in zip(estimates, variances, self._leaf, strict=True)
-        ]
-        rows, spread = (np.concatenate(own) for own in zip(*parts, strict=True))
-        rows = np.maximum(rows, FAINT * np.sqrt(spread))
-        return Leaves(self._labels(self._leaf), rows * (total / rows.sum()), spread, base)
+    def _leaves(self, tree: LeastSquares, estimates: Sequence[Floats], base: Floats, total: float) -> Leaves:
+        shrunk = self._shrunk(tree, estimates, self._sums_of(base), total)
+        rows = np.concatenate([each[leaf] for each, leaf in zip(shrunk, self._leaf, strict=True)])
+        variances = np.concatenate([each[leaf] for each, leaf in zip(tree.variances, self._leaf, strict=True)])
+        rows = np.maximum(rows, FLOOR * np.sqrt(variances))
+        return Leaves(self._labels(self._leaf), rows * (total / rows.sum()), variances, base)
 
-    def _surprise(self, rows: Sequence[Floats], variances: Sequence[Floats], base: Floats) -> float:
+    def _surprise(self, rows: Sequence[Floats], tree: LeastSquares, base: Floats) -> float:
         """How far halves are from what a base expects of them, in logarithms, so that single ones do not decide."""
-        sums, found = self._sums_of(base), 0.0
+        sums, surprise = self._sums_of(base), 0.0
         for level in range(1, len(rows)):
-            away, _, noise = self._differences(rows, variances, sums, level)
-            told = noise > 0
-            found += float(np.log1p(np.square(away[told]) / noise[told]).sum())
-        return found
+            away, _, noise = self._differences(rows, tree, sums, level)
+            has_noise = noise > 0
+            surprise += float(np.log1p(np.square(away[has_noise]) / noise[has_noise]).sum())
+        return surprise
 
-    def _unevenness(self, rows: Sequence[Floats], variances: Sequence[Floats]) -> list[Floats]:
-        """Of each node, by how much of their rows the halves below it differ from the base, down to the next level that is measured; at most 1.
+    def _unevenness(self, rows: Sequence[Floats], tree: LeastSquares) -> list[Floats]:
+        """Of each node, by how much of their rows the halves below it differ from the base; at most 1.
+
+        Down to the next level that is measured.
 
         What noise adds to the differences on average is taken off.
         """
         # By node, sums over the halves below it: the squares of differences less their noise, and of what is expected.
         sums: Floats = np.zeros((2, len(rows[-1])))
-        found = [sums[0]]
+        unevenness = [sums[0]]
         for level in range(len(rows) - 1, 0, -1):
-            away, expected, noise = self._differences(rows, variances, self._bases, level)
+            away, expected, noise = self._differences(rows, tree, self._bases, level)
             parents, count = self.tree.parents[level], len(rows[level - 1])
-            own = np.stack([away**2 - noise, expected**2]) + (0 if level in self._levels else sums)
-            sums = np.stack([np.bincount(parents, part, minlength=count) for part in own])
+            squares = np.stack([away**2 - noise, expected**2]) + (0 if level in self._levels else sums)
+            sums = np.stack([np.bincount(parents, part, minlength=count) for part in squares])
             share = np.divide(np.maximum(sums[0], 0), sums[1], out=np.zeros(count), where=sums[1] > 0)
-            found.insert(0, np.minimum(1, np.sqrt(share)))
-        return found
+            unevenness.insert(0, np.minimum(1, np.sqrt(share)))
+        return unevenness
 
     def _differences(
-        self, rows: Sequence[Floats], variances: Sequence[Floats], base: Sequence[Floats], level: int
+        self, rows: Sequence[Floats], tree: LeastSquares, base: Sequence[Floats], level: int
     ) -> tuple[Floats, Floats, Floats]:
-        """Of the nodes of a level: how far they are from what a base expects of them, what that is, and the variance of a half given both.
+        """Of the nodes of a level.
 
+        How far they are from what a base expects of them, what that is, and the variance of a half given both.
         Zeros where nothing is known.
         """
         parents, open_ = self.tree.parents[level], self._open[level]
         expected = np.maximum(rows[level - 1][parents], 0) * base[level] / base[level - 1][parents]
-        noise = variances[level] * (1 - _shares(variances[level], parents))
+        noise = tree.variances[level] * (1 - tree.shares(level))
         return np.where(open_, rows[level] - expected, 0.0), np.where(open_, expected, 0.0), np.where(open_, noise, 0.0)
 
     def _cut_at(self, few: Sequence[Flags]) -> list[Flags]:
@@ -258,9 +276,9 @@ class Refinement:
                 both = np.bincount(self.tree.parents[level + 1], ~whole[level + 1], minlength=len(few[level])) == 0
                 whole[level] |= self._open[level] & ~self._leaf[level] & few[level] & both
         cut, done = list[Flags](), np.zeros(1, dtype=np.bool_)
-        for level, own in enumerate(whole):
+        for level, marked in enumerate(whole):
             done = done[self.tree.parents[level]] if level else done
-            cut.append(~done & (own | self._leaf[level]))
+            cut.append(~done & (marked | self._leaf[level]))
             done = done | cut[-1]
         return cut
 
@@ -281,64 +299,27 @@ class Refinement:
     def _sums_of(self, cells: Floats) -> list[Floats]:
         return [self.tree.sums(cells, level) for level in range(len(self.tree.starts))]
 
-    def _upwards(self) -> tuple[list[Floats], list[Floats]]:
-        """Of each node the best estimate from measurements of it and below it, and its variance."""
-        values = [np.zeros(len(own)) for own in self._sums]
-        variances = [np.zeros(len(own)) for own in self._sums]
-        for level in range(len(values) - 1, -1, -1):
-            open_ = self._open[level]
-            if not open_.any():
-                continue
-            sums, precisions = self._sums[level].copy(), self._precisions[level].copy()
-            inner = open_ & ~self._leaf[level]
-            if inner.any():
-                below, count = self.tree.parents[level + 1], len(sums)
-                own = np.bincount(below, variances[level + 1], minlength=count)[inner]
-                sums[inner] += np.bincount(below, values[level + 1], minlength=count)[inner] / own
-                precisions[inner] += 1 / own
-            values[level][open_] = sums[open_] / precisions[open_]
-            variances[level][open_] = 1 / precisions[open_]
-        return values, variances
+    def _solved_up(self) -> tuple[LeastSquares, list[Floats]]:
+        """The tree of what was measured, and of each node the best estimate from it and below it."""
+        tree = LeastSquares(self.tree.parents, self._precisions)
+        return tree, tree.up(self._sums)
 
-    def _downwards(
-        self,
-        values: Sequence[Floats],
-        variances: Sequence[Floats],
-        base: Sequence[Floats] | None = None,
-        total: float = 0.0,
+    def _shrunk(
+        self, tree: LeastSquares, estimates: Sequence[Floats], base: Sequence[Floats], total: float
     ) -> list[Floats]:
-        """Least squares over the tree: what halves say beyond what their parent says is shared by variance.
+        """Least squares, but halves are non-negative and shrunk towards their parts of a base, and all sum to the total."""
 
-        With a base, halves are also non-negative, shrunk towards their parts of it, and everything sums to the total.
-        """
-        out = [values[0] if base is None else np.array([total])]
-        for level in range(1, len(values)):
-            open_ = self._open[level]
-            found = np.zeros(len(open_))
-            if open_.any():
-                parents = self.tree.parents[level]
-                count = len(out[-1])
-                above, own, spread = out[-1][parents], values[level], variances[level]
-                shares = _shares(spread, parents)
-                found = own + (above - np.bincount(parents, own, minlength=count)[parents]) * shares
-                if base is not None:
-                    expected = above * base[level] / base[level - 1][parents]
-                    away = found - expected
-                    # Of one half given both: the same for either.
-                    noise = spread * (1 - shares)
-                    lost = np.divide(SHRINK * noise, away**2, out=np.ones_like(away), where=away**2 > SHRINK * noise)
-                    found = np.clip(expected + (1 - lost) * away, 0, above)
-                found = np.where(open_, found, 0.0)
-            out.append(found)
-        return out
+        def correct(level: int, above: Floats, solved: Floats) -> Floats:
+            expected = above * base[level] / base[level - 1][self.tree.parents[level]]
+            away = solved - expected
+            # Of one half given both: the same for either.
+            noise = tree.variances[level] * (1 - tree.shares(level))
+            lost = np.divide(SHRINK * noise, away**2, out=np.ones_like(away), where=away**2 > SHRINK * noise)
+            return np.where(self._open[level], np.clip(expected + (1 - lost) * away, 0, above), 0.0)
+
+        return tree.down(estimates, np.array([total]), correct)
 
 
 def _of(share: Fraction, parts: Sequence[float]) -> Fraction:
     """The first part of a share."""
     return share * Fraction(parts[0]) / sum(map(Fraction, parts))
-
-
-def _shares(spread: Floats, parents: Numbers) -> Floats:
-    """Of each half, its part of the variance of both."""
-    both = np.bincount(parents, spread)[parents]
-    return np.divide(spread, both, out=np.zeros_like(spread), where=both > 0)

@@ -8,16 +8,14 @@ import numpy as np
 
 from mwem_sql.algebra.arrays import Floats
 from mwem_sql.algebra.linear import LinearQuery
+from mwem_sql.algebra.measurement import Measurement
 from mwem_sql.algebra.table import Table
-from mwem_sql.kernel.kernel import Measurement
+from mwem_sql.loop.refinement import FLOOR
 from mwem_sql.model.state import State
 from mwem_sql.model.tree import LOWEST, TINY
 
 REST_SHARE = 0.05
 """Of n: what a histogram start keeps at least for the cells that it cannot tell from noise."""
-FAINT = 1e-3
-"""Of the noise on a cell, in standard deviations: what a histogram leaves it at least, or its part of an even distribution if that is less. Smaller: a
-record where noise hides it costs more in relative entropy (czech at epsilon 2: 3 runs of 50 at 0.04 to 0.13 instead of 0.001)."""
 HALVINGS = 60
 """Of an interval: to the last bit, or nearly."""
 
@@ -52,7 +50,7 @@ def with_prior(h: Floats, variance: float, base: Floats) -> Floats:
 
 def not_impossible(weights: Floats, variance: float, base: Floats) -> Floats:
     """Weights that leave a little to every cell: a count far below 0 leaves next to nothing, and may have come out so by chance."""
-    found = np.maximum(weights, np.minimum(base, FAINT * math.sqrt(variance)))
+    found = np.maximum(weights, np.minimum(base, FLOOR * math.sqrt(variance)))
     return np.asarray(found * (weights.sum() / found.sum()))
 
 

@@ -28,7 +28,7 @@ from mwem_sql.errors import (
     literal,
     refuse,
 )
-from mwem_sql.judge.bounds import Assured
+from mwem_sql.judge.certificate import Assured
 from mwem_sql.judge.intervals import Intervals, Judge
 from mwem_sql.judge.known import Known
 from mwem_sql.language import dialect
@@ -153,7 +153,7 @@ class Answerer:
 
     def known(self, compiled: Compiled) -> Known:
         """What was measured, for questions that were compiled against the release."""
-        return Known(self.stored.classes, store.measurements_of(self._session.cursor(), self.stored), compiled)
+        return Known(self.stored.classes, store.read_measurements(self._session.cursor(), self.stored), compiled)
 
     def _sums(self, compiled: Compiled) -> list[tuple[Floats, Floats | None]]:
         """Of each query its sums, in what they stand for, and the counts that they are divided by if it is an average."""

@@ -28,19 +28,22 @@ def sentences(state: State | Mixture, classes: Mapping[str, Classes]) -> list[st
 
 
 def shares(state: State | Mixture, classes: Mapping[str, Classes]) -> Iterator[tuple[str, str, float]]:
-    """Of each attribute and side that cells tell apart from all others: its name, where the values are, and the share of the rows that have one."""
-    for name, own in classes.items():
-        if own.pieces.is_outer.any():
+    """Of each attribute and side that cells tell apart from all others.
+
+    Its name, where the values are, and the share of the rows that have one.
+    """
+    for name, stored in classes.items():
+        if stored.pieces.is_outer.any():
             weights = state.marginal([name])
             total = float(weights.sum())
-            for where, codes in _cells(own):
+            for where, codes in _cells(stored):
                 yield name, where, float(weights[codes].sum()) / total if total > 0 else 0.0
 
 
-def _cells(own: Classes) -> Iterator[tuple[str, list[int]]]:
+def _cells(stored: Classes) -> Iterator[tuple[str, list[int]]]:
     """Where values off the domain are, in words, and the classes that hold these and nothing else."""
-    pieces, attribute = own.pieces, own.attribute
+    pieces, attribute = stored.pieces, stored.attribute
     for piece in np.flatnonzero(pieces.is_outer).tolist():
-        code = int(own.codes[piece])
-        if int(np.count_nonzero(own.codes == code)) == 1:
+        code = int(stored.codes[piece])
+        if int(np.count_nonzero(stored.codes == code)) == 1:
             yield "that is not on its list" if attribute.values is not None else str(pieces.label(piece)), [code]

@@ -1,26 +1,29 @@
-"""What a release says of rows that were left out because their unit has more rows than are used. From released values only."""
+"""What a release says of rows that were left out because their unit has more rows than are used.
+
+From released values only.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final
 
-from mwem_sql.kernel.kernel import Measurement
+from mwem_sql.algebra.chance import SUMMARY, Chance
+from mwem_sql.algebra.measurement import NoisyValues
 from mwem_sql.kernel.scales import within
 
-CONFIDENCE: Final = 0.95
 FEWEST: Final = 0.01
 """The share of the units from which on the summary warns."""
 LEAST_KNOWN: Final = 0.25
 """A share that may be off by more than this is not told."""
 
 
-def facts(units: Measurement | None) -> dict[str, float | None]:
+def facts(units: NoisyValues | None) -> dict[str, float | None]:
     """The share of the units of which rows were left out, and how far it is off at most, 95 times in 100."""
     if units is None:
         return {"units_cut": None, "units_cut_within": None}
-    # With this chance both counts are within so much of the truth; the share grows with one and falls with the other.
-    off = within(units.scale, units.kind, (1 + CONFIDENCE) / 2)
+    # Each of the two counts may fail with half of the chance; the share grows with one and falls with the other.
+    off = within(units.scale, units.kind, 1 - Chance(SUMMARY).take("a count", 1 / 2))
     whole, cut = (max(0.0, float(count)) for count in units.values)
     least, share, most = _share(cut - off, whole + off), _share(cut, whole), _share(cut + off, whole - off)
     return {"units_cut": share, "units_cut_within": max(share - least, most - share)}

@@ -1,26 +1,28 @@
-"""The rows of mwem.measurements: each noisy vector, and which class combinations each of its values counts.
+"""The rows of mwem.measurements: how measurements are written, and read back.
 
-A row describes itself by blocks, as a `LinearQuery` has them: the cells of a block are stretches of its attributes' class combinations, in row-major order,
-and a value belongs to one cell of every block. Classes are those of the stored grid: what no measurement told apart is one of them. Sees released values only.
+The one Arrow schema, its encoder and its decoder. A row describes itself by blocks, as a `LinearQuery` has them: the
+cells of a block are stretches of its attributes' class combinations, in row-major order, and a value belongs to one
+cell of every block. Classes are the stored ones; those that no measurement distinguishes are one. A detail is about one
+attribute's pieces instead, which are finer. Sees released values only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from math import prod
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from mwem_sql.algebra.arrays import Labels
+from mwem_sql.algebra.arrays import Labels, Places
 from mwem_sql.algebra.linear import Block, LinearQuery
+from mwem_sql.algebra.measurement import KINDS, NOISE, Measurement
 from mwem_sql.compile.compiled import CompiledQuery
-from mwem_sql.domains.classes import Classes, Ints
-from mwem_sql.loop.problem import Outcome, Problem, Step
-from mwem_sql.model.grid import Grid
-
-Integers = npt.NDArray[np.int64]
+from mwem_sql.domains.classes import Classes
+from mwem_sql.kernel.scales import variance
+from mwem_sql.loop.problem import Outcome, Problem
 
 _BLOCK = pa.struct(
     {
@@ -31,7 +33,8 @@ _BLOCK = pa.struct(
 SCHEMA = pa.schema(
     {
         "step": pa.int32(), "purpose": pa.string(), "query": pa.int32(), "name": pa.string(), "noise": pa.string(),
-        "scale": pa.float64(), "resolution": pa.float64(), "values": pa.large_list(pa.int64()), "blocks": pa.list_(_BLOCK),
+        "scale": pa.float64(), "resolution": pa.float64(), "values": pa.large_list(pa.int64()),
+        "blocks": pa.list_(_BLOCK),
     }
 )  # fmt: skip
 
@@ -41,25 +44,20 @@ Asked = Callable[[int], CompiledQuery | None]
 
 def table(problem: Problem, asked: Asked, outcome: Outcome, classes: Mapping[str, Classes]) -> pa.Table:
     """A row per measurement; `classes` are those that are stored."""
-    rows, queries = [], problem.kernel_queries
-    details = dict(enumerate(problem.details, start=len(queries) - len(problem.details)))
-    for number, step in enumerate(outcome.steps, start=1):
-        measured = step.measurement
-        place = measured.query - 1 if step.purpose not in {"total", "histogram", "detail"} else -1
-        query = asked(place)
-        if step.purpose == "detail":
-            added = details[measured.query]
-            values, blocks = _by_pieces(added, problem.details[added].cells_of(classes[added]), step)
+    # A class of each group stands for all of them.
+    firsts = {name: grid.firsts for name, grid in outcome.state.grids.items()}
+    details = {detail.name: name for name, detail in problem.details.items()}
+    rows = []
+    for step, measurement in enumerate(outcome.measurements, start=1):
+        query = None
+        if measurement.purpose == "detail":
+            name = details[measurement.query.attributes[0]]
+            stored = _on_pieces(measurement, name, problem.details[name].cells_of(classes[name]))
         else:
-            added = label(problem, lambda _: None, measured.query) if place >= 0 else step.purpose
-            values, blocks = _described(queries[measured.query], step, outcome.state.grids)
-        rows.append(
-            {
-                "step": number, "purpose": step.purpose, "query": query.number if query else None,
-                "name": query.label if query else added, "noise": "laplace" if measured.kind == "pure" else "gaussian",
-                "scale": measured.scale, "resolution": query.linear.unit if query else 1.0, "values": values, "blocks": blocks,
-            }
-        )  # fmt: skip
+            name, stored = measurement.purpose, measurement.on(firsts)
+            if measurement.number is not None and name not in {"total", "histogram"}:
+                name, query = label(problem, asked, measurement.number), asked(measurement.number - 1)
+        rows.append({"step": step, "query": query.number if query else None, **encode(replace(stored, name=name))})
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
@@ -73,54 +71,67 @@ def label(problem: Problem, asked: Asked, q: int) -> str:
     return ", ".join(measured.attributes) if query is None else query.label
 
 
-def _described(query: LinearQuery, step: Step, grids: Mapping[str, Grid]) -> tuple[Integers, list[dict[str, Any]]]:
-    """The values of a step and the blocks that say what they count. Parts of a partition are in the order of their first class combination."""
-    if step.parts is None:
-        return step.measurement.values, [_block(block, grids) for block in query.blocks]
-    order, labels = _in_order(step.parts)
-    return step.measurement.values[order], [
-        _block(Block(query.attributes, labels.reshape(query.shape), len(order)), grids)
+def _on_pieces(measurement: Measurement, attribute: str, cells: Places) -> Measurement:
+    """A detail on the pieces of its attribute's domain: the cell of each."""
+    (block,) = measurement.query.blocks
+    return replace(measurement, query=LinearQuery((Block((attribute,), block.labels[cells], block.size),)))
+
+
+def encode(measurement: Measurement) -> dict[str, Any]:
+    """A measurement as a row, but for the number of its step and of the workload's query."""
+    return {
+        "purpose": measurement.purpose,
+        "name": measurement.name,
+        "noise": NOISE[measurement.kind],
+        "scale": measurement.scale,
+        "resolution": measurement.query.unit,
+        "values": measurement.values,
+        "blocks": list(map(_encoded, measurement.query.blocks)),
+    }
+
+
+def decode(rows: Iterable[Mapping[str, Any]]) -> list[Measurement]:
+    """The measurements of a release, from its rows in the order of their steps."""
+    return [
+        Measurement(
+            values=np.array(row["values"], dtype=np.int64),
+            kind=KINDS[row["noise"]],
+            scale=row["scale"],
+            variance=variance(row["scale"], KINDS[row["noise"]]),
+            query=LinearQuery(tuple(_decoded(block, row["resolution"]) for block in row["blocks"])),
+            purpose=row["purpose"],
+            name=row["name"],
+        )
+        for row in rows
     ]
 
 
-def _by_pieces(attribute: str, cells: Ints, step: Step) -> tuple[Integers, list[dict[str, Any]]]:
-    """The same of what is inside classes: cells are pieces of the attribute's domain, not classes."""
-    assert step.parts is not None
-    order, labels = _in_order(step.parts)
-    values = step.measurement.values[order]
-    return values, [{"attributes": [attribute], "shape": [len(cells)], "size": len(order), **_stretches(labels[cells])}]
-
-
-def _in_order(parts: Labels) -> tuple[Integers, Labels]:
-    """Parts by their first cell, and the place in that order of each cell's part."""
-    _, first, which = np.unique(parts, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    rank = np.empty(len(order), dtype=np.int32)
-    rank[order] = np.arange(len(order), dtype=np.int32)
-    return order, rank[which.reshape(-1)]
-
-
-def _stretches(cells: Labels, adds: Integers | None = None) -> dict[str, Any]:
-    """Where cells, or what a record adds to them, change, and to which."""
-    changed = np.diff(cells) != 0
-    if adds is not None:
-        changed |= np.diff(adds) != 0
-    begins = np.append(0, np.flatnonzero(changed) + 1).astype(np.int32)
-    return {"begins": begins, "cells": cells[begins], "adds": None if adds is None else adds[begins]}
-
-
-def _block(block: Block, grids: Mapping[str, Grid]) -> dict[str, Any]:
-    own = [grids[name] for name in block.attributes]
-    # A class of each group stands for all of them: nothing that was measured tells them apart.
-    stand = np.ix_(*(grid.firsts for grid in own))
-    cells = block.labels[stand].ravel()
-    adds = None if block.values is None else block.values[stand].ravel()
+def _encoded(block: Block) -> dict[str, Any]:
+    """A block by stretches: where cells, or what a record adds to them, change, and to which."""
+    cells, adds = block.labels.ravel(), None if block.values is None else block.values.ravel()
     if adds is not None:
         cells = np.where(adds != 0, cells, -1)
         adds = np.where(cells >= 0, adds, 0)
+    is_changed = np.diff(cells) != 0
+    if adds is not None:
+        is_changed |= np.diff(adds) != 0
+    begins = np.append(0, np.flatnonzero(is_changed) + 1).astype(np.int32)
     return {
         "attributes": list(block.attributes),
-        "shape": [grid.count for grid in own],
+        "shape": list(block.shape),
         "size": block.size,
-        **_stretches(cells, adds),
+        "begins": begins,
+        "cells": cells[begins],
+        "adds": None if adds is None else adds[begins],
     }
+
+
+def _decoded(block: Mapping[str, Any], unit: float) -> Block:
+    """`unit` is what an answer of 1 stands for: that of the block whose records add something."""
+    shape = tuple(block["shape"])
+    lengths = np.diff(np.append(block["begins"], prod(shape)))
+    labels: Labels = np.repeat(np.array(block["cells"], dtype=np.int32), lengths).reshape(shape)
+    if block["adds"] is None:
+        return Block(tuple(block["attributes"]), labels, block["size"])
+    adds = np.repeat(np.array(block["adds"], dtype=np.int64), lengths).reshape(shape)
+    return Block(tuple(block["attributes"]), labels, block["size"], adds, unit)

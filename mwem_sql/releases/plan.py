@@ -21,10 +21,10 @@ from mwem_sql.compile.sense import check_constants, flat
 from mwem_sql.domains.detail import Detail, details_of
 from mwem_sql.domains.domain import read_domain
 from mwem_sql.errors import RELEASE, CellsError, OptionError, WorkloadError, literal, refuse
+from mwem_sql.judge.certificate import sampled
 from mwem_sql.kernel.scales import noise_scale, noise_variance
 from mwem_sql.kernel.split import UNITS_SHARE, Split, split
 from mwem_sql.language.dialect import fold
-from mwem_sql.loop.certificate import sampled
 from mwem_sql.loop.problem import Problem, is_total
 from mwem_sql.loop.regimes import Asked, Regime, choose
 from mwem_sql.loop.strategy import cells_with, whole_domain
@@ -210,22 +210,22 @@ def _problem(request: Request, compiled: Compiled, regime: Regime, details: Mapp
     before = 1 + len(strategy.queries) + (histogram is not None) if regime.whole else 1
     places = range(len(numbers)) if regime.whole else numbers
     return Problem(
-        strategy.queries,
-        strategy.weights,
-        compiled.sizes,
-        request.max_cells,
-        request.total,
-        histogram,
-        request.average,
-        request.rows_per_unit,
-        request.fit,
-        strategy.first,
-        strategy.whole,
-        regime.at_once,
-        details,
-        strategy.always,
-        [asked[number] for number in numbers] if regime.whole else (),
-        {before + place: asked[number] for place, number in zip(places, numbers, strict=True)},
+        queries=strategy.queries,
+        weights=strategy.weights,
+        sizes=compiled.sizes,
+        max_cells=request.max_cells,
+        total=request.total,
+        histogram=histogram,
+        average=request.average,
+        sensitivity=request.rows_per_unit,
+        fit=request.fit,
+        first=strategy.first,
+        whole=strategy.whole,
+        at_once=regime.at_once,
+        details=details,
+        always=strategy.always,
+        pushed=[asked[number] for number in numbers] if regime.whole else (),
+        certified={before + place: asked[number] for place, number in zip(places, numbers, strict=True)},
     )
 
 

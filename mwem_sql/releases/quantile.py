@@ -1,16 +1,22 @@
-"""Quantiles of a column with intervals, from the counts of what lies at most at, and above, each of some values. Released values only, so that it costs no privacy.
+"""Quantiles of a column with intervals, from the counts of what lies at most at, and above, each of some values.
 
-The quantile of a share s is the least value v with at least the share s of the rows at most at v: with C(v) rows at most at v and A(v) above,
-D(v) = (1 - s) C(v) - s A(v) is not negative there, and negative at every value before. Rows without a value are in neither; those off an open list may be in either.
+Released values only, so that it costs no privacy. The quantile of a share s is the least value v with at least the
+share s of the rows at most at v: with C(v) rows at most at v and A(v) above, D(v) = (1 - s) C(v) - s A(v) is not
+negative there, and negative at every value before. Rows without a value are in neither; those off an open list may be
+in either.
 
-How often an interval misses. Values lie in stretches that were not told apart, and counts are asked at the ends of these, all in one call. `low` is where the first stretch
-begins at whose end D may be 0 or more, by the upper end of its interval; `high` is where the first one ends from whose end on D is so for certain, by the lower ends of all.
-Let the true quantile lie in stretch k. D grows with v, so that it is 0 or more at the end of k, and negative at the end of k - 1. `low` is too high only if the upper end at k
-misses: D is above it. `high` is too low only if the lower end at k - 1 misses: D is below it. Both places are fixed by the data, and not by noise; noise is as likely to go up as
-down, so that each of the two has half of what an interval of D may miss. So the quantile is missed no more often than D is at one place, however many are looked at.
+How often an interval misses. Values lie in stretches that were not told apart, and counts are asked at the ends of
+these, all in one call. `low` is where the first stretch begins at whose end D may be 0 or more, by the upper end of its
+interval; `high` is where the first one ends from whose end on D is so for certain, by the lower ends of all. Let the
+true quantile lie in stretch k. D grows with v, so that it is 0 or more at the end of k, and negative at the end of k -
+1. `low` is too high only if the upper end at k misses: D is above it. `high` is too low only if the lower end at k - 1
+misses: D is below it. Both places are fixed by the data, and not by noise; noise is as likely to go up as down, so that
+each of the two has half of what an interval of D may miss. So the quantile is missed no more often than D is at one
+place, however many are looked at.
 
-An interval of D is made of those of C and A, which share the chance to miss (`WINDOW_PART` of it). Where D is itself a sum of what was measured, its own noise tells more: it is less than
-that of C and A together. That has the rest of the chance, and is looked at where the first leaves a doubt.
+An interval of D is made of those of C and A, which share the chance to miss (`WINDOW` of it). Where D is itself a sum
+of what was measured, its own noise tells more: it is less than that of C and A together. That has the rest of the
+chance, and is looked at where the first leaves a doubt.
 """
 
 from __future__ import annotations
@@ -19,7 +25,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from math import ceil, inf
-from typing import Any, Final
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -27,12 +33,13 @@ import pyarrow as pa
 from sqlglot import exp
 
 from mwem_sql.algebra.arrays import Flags, Floats
+from mwem_sql.algebra.chance import WINDOW, Chance
 from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.compile.compiled import Compiled
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.classes import Classes
 from mwem_sql.errors import OptionError, did_you_mean, refuse
-from mwem_sql.judge.intervals import Measured, noise_alone
+from mwem_sql.judge.intervals import RANK, Status, noise_alone
 from mwem_sql.language import dialect
 from mwem_sql.language.dialect import fold
 from mwem_sql.language.ticks import cast
@@ -44,19 +51,22 @@ QUANTILE = {"share": "DOUBLE", "answer": "VARCHAR", "low": "VARCHAR", "high": "V
 OF_ITS_TYPE = ("answer", "low", "high")
 """The columns of a call, and those that are values of the attribute, as text."""
 MOST_STRETCHES = 500
-"""Stretches at whose ends counts are asked. More: ends of intervals are told more finely where a column has thousands of values, and a call takes longer (500: about 1.2 s of a processor; 100: 0.3 s)."""
+"""Stretches at whose ends counts are asked. More: ends of intervals are told more finely where a column has thousands
+of values, and a call takes longer (500: about 1.2 s of a processor; 100: 0.3 s)."""
 MOST_SHARES = 1000
-WINDOW_PART: Final = 0.25
-"""Of the chance to miss: what goes to the counts, of which intervals of D are made where it was not measured. More: these are narrower, and those of what was measured wider."""
 _EXACT = 1e-9
 """In rows, or of all rows: by how much sums of the same weights may differ by rounding."""
-_RANK: dict[Measured, int] = {"directly": 0, "in part": 1, "never": 2, "unknown": 3}
+
+
+Differences: TypeAlias = Callable[[int, float], tuple[float, float]]
+"""Between what D is at the end of a stretch, for a share; endless if nothing measured says it."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Stretches:
-    """Neighbouring values of an attribute that counts do not tell apart: the first and the last of each stretch, as ticks or as places in the list of values.
+    """Neighbouring values of an attribute that counts do not tell apart.
 
+    The first and the last of each stretch, as ticks or as places in the list of values.
     `points` are the values that the attribute has, where these are listed.
     """
 
@@ -78,7 +88,10 @@ class _Stretches:
         return self.attribute.text(place) if self.texts is None else self.texts[int(place)]
 
     def literal(self, place: float) -> exp.Expr:
-        """A constant that DuckDB compares as a value of the type: a text is cast, but by an ENUM, which would be a text."""
+        """A constant that DuckDB compares as a value of the type.
+
+        A text is cast, but by an ENUM, which would be a text.
+        """
         constant = exp.Literal.string(self.text(place))
         return cast(constant, self.attribute.type) if self.attribute.scale is None else constant
 
@@ -113,8 +126,8 @@ class _Stretches:
         """The value of a stretch that so much of it lies at most at: evenly, or by the values that there are."""
         low, high = self.lows[number].item(), self.highs[number].item()
         if self.points is not None:
-            own = self.points[(self.points >= low) & (self.points <= high)]
-            tick = own[min(len(own), max(1, ceil(share * len(own)))) - 1].item()
+            points = self.points[(self.points >= low) & (self.points <= high)]
+            tick = points[min(len(points), max(1, ceil(share * len(points)))) - 1].item()
         elif self.attribute.ordered.discrete:
             count = high - low + 1
             tick = low + min(count, max(1, ceil(share * count))) - 1
@@ -128,12 +141,15 @@ class _Stretches:
 
 @dataclass(frozen=True, eq=False)
 class _Counted:
-    """Rows at most at the end of each stretch but the last, and above; all rows with a value, and those off an open list: what the model says, and between what they are."""
+    """Rows at most at the end of each stretch but the last, and above.
+
+    All rows with a value, and those off an open list: what the model says, and between what they are.
+    """
 
     model: Floats
     low: Floats
     high: Floats
-    measured: list[Measured]
+    measured: list[Status]
 
     @property
     def _ends(self) -> int:
@@ -155,7 +171,10 @@ class _Counted:
         return counts[1 : self._ends : 2]
 
     def differences(self, share: float) -> tuple[Floats, Floats, Floats]:
-        """D at the end of each stretch but the last: what the model says, at least and at most. Rows off an open list may all be at most at a value, or above."""
+        """D at the end of each stretch but the last: what the model says, at least and at most.
+
+        Rows off an open list may all be at most at a value, or above.
+        """
         return (
             (1 - share) * self.at_most(self.model) - share * self.above(self.model),
             (1 - share) * self.at_most(self.low) - share * (self.above(self.high) + self.off_list),
@@ -167,40 +186,37 @@ class _Counted:
         """Whether any row may be at most at the end of each stretch but the last."""
         return np.asarray(self.at_most(self.high) + self.off_list > 0)
 
-    def worst(self, first: int, last: int) -> Measured:
+    def worst(self, first: int, last: int) -> Status:
         """How the ends of some stretches are known, from that before the first on."""
         looked_at = self.measured[2 * max(0, first - 1) : min(self._ends, 2 * last + 2)]
-        return max(looked_at, key=lambda own: _RANK[own], default="never")
+        return max(looked_at, key=lambda status: RANK[status], default="never")
 
 
-class _Differences:
-    """D as a sum of what was measured: narrower than what C and A tell, one by one."""
+def _differences(ready: Answerer, compiled: Compiled, miss: float) -> Differences:
+    """D as a sum of what was measured: narrower than what C and A say, one by one."""
+    queries, known = [query.linear for query in compiled.queries], ready.known(compiled)
 
-    def __init__(self, ready: Answerer, compiled: Compiled, miss: float) -> None:
-        self._queries = [query.linear for query in compiled.queries]
-        self._miss = miss
-        self._known = ready.known(compiled)
+    def between(number: int, share: float) -> tuple[float, float]:
+        query = _weighted(queries[2 * number], queries[2 * number + 1], share)
+        return (-inf, inf) if query is None else noise_alone(known, query, miss)
 
-    def between(self, number: int, share: float) -> tuple[float, float]:
-        """Between what D is at the end of a stretch; endless if it is no such sum."""
-        query = _weighted(self._queries[2 * number], self._queries[2 * number + 1], share)
-        return (-inf, inf) if query is None else noise_alone(self._known, query, self._miss)
+    return between
 
 
 def _weighted(at_most: LinearQuery, above: LinearQuery, share: float) -> LinearQuery | None:
     """One query for D; None if the two counts are about more than one group of attributes in different ways."""
     pairs = list(zip(at_most.blocks, above.blocks, strict=False))
-    differ = [k for k, (own, other) in enumerate(pairs) if own is not other]
+    differ = [k for k, (one, other) in enumerate(pairs) if one is not other]
     if len(at_most.blocks) != len(above.blocks) or len(differ) != 1:
         return None
-    own, other = pairs[differ[0]]
-    if own.attributes != other.attributes:
+    one, other = pairs[differ[0]]
+    if one.attributes != other.attributes:
         return None
-    is_below, is_above = own.labels >= 0, other.labels >= 0
+    is_below, is_above = one.labels >= 0, other.labels >= 0
     labels = np.where(is_below | is_above, 0, -1).astype(np.int32)
     values = np.where(is_below, 1 - share, -share)
     blocks = list(at_most.blocks)
-    blocks[differ[0]] = Block(own.attributes, labels, 1, values)
+    blocks[differ[0]] = Block(one.attributes, labels, 1, values)
     return LinearQuery(tuple(blocks))
 
 
@@ -210,41 +226,42 @@ def quantiles(
     """A row for each share, in their order; values of the attribute as text."""
     stretches = _stretches(ready, attribute, given)
     compiled = ready.compile(Workload.from_predicates(_conditions(stretches, given)))
-    miss = 1 - confidence
+    chance = Chance(1 - confidence)
     # C and A, and what is off an open list, have equal parts.
-    judged = ready.judged(compiled, 1 - WINDOW_PART * miss / (3 if stretches.is_open else 2))
+    window = chance.part("counts", WINDOW)
+    judged = ready.judged(compiled, 1 - window.take("each count", 1 / (3 if stretches.is_open else 2)))
     # True counts are whole numbers.
     low = np.ceil([intervals.low[0] - _EXACT for _, intervals in judged])
     high = np.floor([intervals.high[0] + _EXACT for _, intervals in judged])
     if not stretches.is_open:
         high[-1] = 0
-    model, measured = np.array([values[0] for values, _ in judged]), [own.measured[0] for _, own in judged]
+    model, measured = np.array([values[0] for values, _ in judged]), [intervals.measured[0] for _, intervals in judged]
     counted = _Counted(model, low, high, measured)
     is_measured = "directly" in counted.measured[:-2]
-    differences = _Differences(ready, compiled, (1 - WINDOW_PART) * miss) if is_measured else None
+    differences = _differences(ready, compiled, chance.rest("differences")) if is_measured else None
     return [_row(stretches, share, counted, differences) for share in shares]
 
 
 def ordered_attribute(ready: Answerer, column: object) -> Attribute:
     """The attribute of a column that has an order."""
     domain, output = ready.stored.domain, ready.stored.name.table
-    found = domain.attribute(domain.spelling.get(fold(column), "")) if isinstance(column, str) else None
-    if found is None:
+    attribute = domain.attribute(domain.spelling.get(fold(column), "")) if isinstance(column, str) else None
+    if attribute is None:
         raise refuse(
             OptionError,
             FUNCTION,
             f"attribute ({column!r}) is not in {output}",
             f"{did_you_mean(column, domain.columns)}it has {', '.join(domain.columns)}",
         )
-    if found.scale is None and not found.type.startswith("ENUM("):
-        ordered = [own.name for own in domain if own.scale is not None or own.type.startswith("ENUM(")]
+    if attribute.scale is None and not attribute.type.startswith("ENUM("):
+        ordered = [each.name for each in domain if each.scale is not None or each.type.startswith("ENUM(")]
         raise refuse(
             OptionError,
             FUNCTION,
-            f"attribute ({column!r}) is of type {found.type}, whose values have no order",
+            f"attribute ({column!r}) is of type {attribute.type}, whose values have no order",
             f"name a number, date, timestamp or ENUM: {', '.join(ordered) or f'{output} has none'}",
         )
-    return found
+    return attribute
 
 
 def read_shares(value: object) -> list[float]:
@@ -266,8 +283,11 @@ def read_shares(value: object) -> list[float]:
         out.append(number)
     if not 0 < len(out) <= MOST_SHARES:
         raise refuse(
-            OptionError, FUNCTION, f"share has {len(out):,} items, and must have 1 to {MOST_SHARES:,}", "write [0.25, 0.5, 0.75]"
-        )  # fmt: skip
+            OptionError,
+            FUNCTION,
+            f"share has {len(out):,} items, and must have 1 to {MOST_SHARES:,}",
+            "write [0.25, 0.5, 0.75]",
+        )
     return out
 
 
@@ -296,8 +316,12 @@ def _is_begin(classes: Classes) -> npt.NDArray[np.bool_]:
 
 
 def _thinned(
-    attribute: Attribute, begins: npt.NDArray[Any], last: Any, points: npt.NDArray[Any] | None, texts: Sequence[str] | None
-) -> _Stretches:  # fmt: skip
+    attribute: Attribute,
+    begins: npt.NDArray[Any],
+    last: Any,
+    points: npt.NDArray[Any] | None,
+    texts: Sequence[str] | None,
+) -> _Stretches:
     """Not too many stretches: of more, several neighbours are one. Which, follows from their number."""
     lows = begins[:: -(-len(begins) // MOST_STRETCHES)]
     if texts is None:
@@ -312,15 +336,17 @@ def _sorted(ready: Answerer, attribute: Attribute) -> list[str]:
     listed = pa.array(attribute.values, pa.string())
     with ready.sandbox() as sandbox:
         sandbox.load("listed", {attribute.name: (attribute.type, listed)})
-        rank = exp.Window(
-            this=exp.RowNumber(), order=exp.Order(expressions=[exp.Ordered(this=exp.column(attribute.name, quoted=True))])
-        )  # fmt: skip
+        column = exp.Ordered(this=exp.column(attribute.name, quoted=True))
+        rank = exp.Window(this=exp.RowNumber(), order=exp.Order(expressions=[column]))
         (ranks,) = sandbox.evaluate("listed", [dialect.sql(rank)])
     return [text for _, text in sorted(zip(ranks.to_pylist(), attribute.values or (), strict=True))]
 
 
 def _conditions(stretches: _Stretches, given: str | None) -> list[str]:
-    """What is counted: of each stretch but the last the rows at most at its end, and above; then all rows with a value, and those off an open list."""
+    """What is counted: of each stretch but the last the rows at most at its end, and above.
+
+    Then all rows with a value, and those off an open list.
+    """
     attribute = stretches.attribute
     column = exp.column(attribute.name, quoted=True)
     listed = None
@@ -337,23 +363,23 @@ def _conditions(stretches: _Stretches, given: str | None) -> list[str]:
     return texts if given is None else [f"({given}\n) AND {text}" for text in texts]
 
 
-def _row(stretches: _Stretches, share: float, counted: _Counted, differences: _Differences | None) -> dict[str, Any]:
+def _row(stretches: _Stretches, share: float, counted: _Counted, differences: Differences | None) -> dict[str, Any]:
     if counted.rows <= 0:
         # As the model has no weight that is 0, no value of the domain meets the condition.
         return {"share": share, "answer": None, "low": None, "high": None, "measured": counted.measured[-2]}
     model, least, most = counted.differences(share)
-    found, at_most = _first(model >= -_EXACT * counted.rows), counted.at_most(counted.model)
+    place, at_most = _first(model >= -_EXACT * counted.rows), counted.at_most(counted.model)
     first, last = _window(least, most, counted.may_have)
     if differences is not None:
         for number in range(max(0, first - 1), min(last + 1, len(model))):
-            low, high = differences.between(number, share)
+            low, high = differences(number, share)
             least[number] = max(least[number], low - share * counted.off_list)
             most[number] = min(most[number], high + (1 - share) * counted.off_list)
         first, last = _window(least, most, counted.may_have)
     # The model has other noise, and may have parts of rows.
-    first, last = (min(first, found), max(last, found)) if counted.rows > 0 else (0, len(stretches) - 1)
-    before = float(at_most[found - 1]) if found else 0.0
-    here = float(at_most[found]) if found < len(at_most) else counted.rows
+    first, last = (min(first, place), max(last, place)) if counted.rows > 0 else (0, len(stretches) - 1)
+    before = float(at_most[place - 1]) if place else 0.0
+    here = float(at_most[place]) if place < len(at_most) else counted.rows
     inside = (share * counted.rows - before) / (here - before) if here > before else 1.0
     # All that is off a list may be below its first value, or above its last.
     sure, off_list = float(counted.low[-2]), counted.off_list
@@ -361,7 +387,7 @@ def _row(stretches: _Stretches, share: float, counted: _Counted, differences: _D
     is_above = off_list > 0 and (1 - share) * sure < share * off_list
     return {
         "share": share,
-        "answer": stretches.inside(found, inside),
+        "answer": stretches.inside(place, inside),
         "low": None if is_below else stretches.first(first),
         "high": None if is_above else stretches.last(last),
         "measured": counted.worst(first, last),
@@ -369,7 +395,10 @@ def _row(stretches: _Stretches, share: float, counted: _Counted, differences: _D
 
 
 def _window(least: Floats, most: Floats, may_have: Flags) -> tuple[int, int]:
-    """The first and the last stretch that the quantile may lie in. At the end of the last one, D is not negative. Of no row there is no quantile: one is at most at it at least."""
+    """The first and the last stretch that the quantile may lie in.
+
+    At the end of the last one, D is not negative. Of no row there is no quantile: one is at most at it at least.
+    """
     reaches = np.flatnonzero(least < 0)
     return _first((most >= 0) & may_have), int(reaches[-1]) + 1 if len(reaches) else 0
 

@@ -26,7 +26,7 @@ from mwem_sql.compile.compiled import Compiled
 from mwem_sql.compile.lists import spelled_out
 from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import RELEASE, OutputError, refuse
-from mwem_sql.judge import bounds, grade
+from mwem_sql.judge import certificate, grade
 from mwem_sql.kernel.kernel import Kernel
 from mwem_sql.kernel.noise import OpenDPNoise, SeededNoise
 from mwem_sql.loop.loop import mwem
@@ -175,11 +175,12 @@ def _run_and_store(
     compiled, state = plan.compiled, outcome.state.merged()
     # Merge classes that no measurement distinguishes.
     classes = {name: own.merged(outcome.state.grids[name].groups) for name, own in compiled.classes.items()}
-    for name, told in outcome.told.items():
-        classes[name] = plan.problem.details[name].told(outcome.state.grids[name].groups, told.labels, told.rows)
+    for name, inside in outcome.details.items():
+        classes[name] = plan.problem.details[name].told(outcome.state.grids[name].groups, inside.labels, inside.rows)
     rows = request.rows or max(1, round(outcome.total))
     generator = np.random.default_rng(request.seed)
-    known = bounds.table(plan.compiled, plan.problem, outcome)
+    measured = certificate.families(plan.problem, outcome)
+    bounds = certificate.bounds(plan.compiled, plan.problem, outcome, measured)
     facts: dict[str, Any] = {
         **marks, "version": request.version, "rows": rows,
         "epsilon": float(request.budget.epsilon), "delta": float(request.budget.delta),
@@ -187,7 +188,7 @@ def _run_and_store(
         "queries": len(compiled.queries), "attributes": len(compiled.classes), "cells": state.cells,
         "total": outcome.total, "total_is_public": request.total is not None, "unit": request.unit,
         "rows_per_unit": request.rows_per_unit, "private": request.seed is None,
-        **bounds.facts(known, compiled, plan.problem, outcome), **left_out.facts(outcome.units),
+        **certificate.facts(bounds, compiled, outcome, measured), **left_out.facts(outcome.units),
         "domain": json.dumps(_published(compiled).to_json()), "grid": json.dumps(store.classes_to_json(classes)),
     }  # fmt: skip
     say(News(request.table, "rows"))
@@ -195,7 +196,7 @@ def _run_and_store(
     try:
         tables = {
             "measurements": measurements.table(plan.problem, plan.asked, outcome, classes), "factors": _factors(state),
-            "bounds": known, "certificates": bounds.certificate(outcome), "workloads": notes.workload_rows(spelled_out(compiled.domain, request.workload)),
+            "bounds": bounds, "certificates": certificate.table(outcome), "workloads": notes.workload_rows(spelled_out(compiled.domain, request.workload)),
         }  # fmt: skip
         off = beyond.sentences(state, classes)
         release = store.write(session.cursor(), output, facts, columns, tables, off=off)
@@ -230,6 +231,8 @@ def _run(session: Session, request: Request, plan: Plan, held: engine.Held) -> O
 
     with frozen():
         outcome = mwem(kernel, plan.problem, plan.split, told)
+    figures = certificate.certify(kernel, plan.problem, plan.split.certify, outcome)
+    outcome = replace(outcome, certificate=figures)
     if of_units is not None:
         outcome = replace(outcome, units=of_units.measure(0, plan.split.units))
     accountant.settle()

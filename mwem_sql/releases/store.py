@@ -18,6 +18,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from mwem_sql.algebra.arrays import Floats
+from mwem_sql.algebra.measurement import Measurement
 from mwem_sql.domains.classes import Classes, Pieces
 from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import MwemError, OutputError, TableError, legible, literal, refuse
@@ -29,7 +30,7 @@ from mwem_sql.platform import catalog
 from mwem_sql.platform.catalog import Name, Place
 from mwem_sql.platform.metadata import SCHEMA, check_types, holders, prepare, read_rows
 from mwem_sql.platform.session import lock, transaction
-from mwem_sql.releases import notes
+from mwem_sql.releases import measurements, notes
 from mwem_sql.synthesis.values import Rows
 from mwem_sql.workload import Workload
 
@@ -237,8 +238,16 @@ def stored(con: duckdb.DuckDBPyConnection, name: Name, facts: Mapping[str, Any])
 
 
 def measurements_of(con: duckdb.DuckDBPyConnection, release: Stored) -> pa.Table:
+    """What was measured, as it is stored."""
     with legible(_damaged(release.name)):
         return _rows(con, release.name, "measurements", release.facts["release"], ("step",))
+
+
+def read_measurements(con: duckdb.DuckDBPyConnection, release: Stored) -> list[Measurement]:
+    """What was measured, in the order of the steps, on the stored classes."""
+    rows = measurements_of(con, release).to_pylist()
+    with legible(_damaged(release.name)):
+        return measurements.decode(rows)
 
 
 def workload_of(con: duckdb.DuckDBPyConnection, release: Stored) -> Workload:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mwem_sql.algebra.measurement import NOISE, Measurement
 from mwem_sql.domains.classes import Classes
 from mwem_sql.judge import grade
 from mwem_sql.platform.resources import VERSION
@@ -16,7 +17,7 @@ from mwem_sql.reporting.charts import rounded
 
 
 def as_json(
-    stored: Stored, measurements: Sequence[Mapping[str, Any]], workload: Sequence[Mapping[str, Any]]
+    stored: Stored, measurements: Sequence[Measurement], workload: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
     """The card as data. No time and no path in it: what is published is the same whenever and wherever it is exported."""
     facts = stored.facts
@@ -37,8 +38,8 @@ def as_json(
         ],
         "workload": list(workload),
         "measurements": [
-            {"purpose": row["purpose"], "name": row["name"], "noise": row["noise"], "scale": row["scale"] * row["resolution"], "cells": len(row["values"])}
-            for row in measurements
+            {"purpose": each.purpose, "name": each.name, "noise": NOISE[each.kind], "scale": each.scale * each.query.unit, "cells": len(each.values)}
+            for each in measurements
         ],
     }  # fmt: skip
 
@@ -47,7 +48,7 @@ def _attribute(classes: Classes) -> dict[str, Any]:
     return {"name": classes.attribute.name, "type": classes.attribute.type, **Cut.of(classes).as_json()}
 
 
-def as_text(card: Mapping[str, Any], measurements: Sequence[Mapping[str, Any]], file: str) -> str:
+def as_text(card: Mapping[str, Any], measurements: Sequence[Measurement], file: str) -> str:
     """The same for people, in Markdown."""
     lines = [
         f"# {card['table']}",

@@ -35,7 +35,7 @@ def export(session: Session, stored: Stored, workload: Workload, path: object) -
     for each in (file, text, data):
         drafts.check_free(each, lambda _: _is_ours(data, stored), FUNCTION)
     _check_table(session.cursor(), stored.name)
-    measurements = store.measurements_of(con, stored).to_pylist()
+    measurements = store.read_measurements(con, stored)
     content = card.as_json(stored, measurements, workload.to_arrow().to_pylist())
     written = json.dumps({CARD: content}, indent=2, ensure_ascii=False, default=str)
     with (

@@ -14,6 +14,7 @@ from math import exp
 from string import Template
 from typing import Any
 
+from mwem_sql.algebra.measurement import Measurement
 from mwem_sql.judge import grade
 from mwem_sql.releases import left_out
 from mwem_sql.releases.store import Stored
@@ -44,7 +45,7 @@ NUMBERS = {"query", "answer", "low", "high", "true_answer", "error"}
 
 def make(
     stored: Stored,
-    measurements: Sequence[Mapping[str, Any]],
+    measurements: Sequence[Measurement],
     answers: Iterable[Mapping[str, Any]],
     compared: str | None,
     ends: Mapping[str, charts.Ends] | None = None,
@@ -225,7 +226,7 @@ def _percent(value: float) -> str:
     return f"{value:.0f}%" if value < 99 else f"{min(value, 99.9999):.4g}%"
 
 
-def _measured(kinds: Sequence[figures.Kind], names: Sequence[str], misfits: Sequence[float]) -> str:
+def _measured(kinds: Sequence[figures.PurposeNoise], names: Sequence[str], misfits: Sequence[float]) -> str:
     head = "".join(
         f'<th scope="col"{" class=number" if k else ""}>{name}</th>'
         for k, name in enumerate(("what", "how many", "cells", "off by, on average", "95 of 100 within"))

@@ -28,7 +28,7 @@ def write(
     con, stored = session.cursor(), ready.stored
     file = drafts.target(con, path, FUNCTION, "report.html", (".html", ".htm"))
     drafts.check_free(file, _is_ours, FUNCTION)
-    text = page.make(stored, store.measurements_of(con, stored).to_pylist(), answers, compared, _ends(ready))
+    text = page.make(stored, store.read_measurements(con, stored), answers, compared, _ends(ready))
     with drafts.whole(file, FUNCTION) as draft:
         draft.write_text(text, encoding="utf-8")
     yield {

@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations
-from math import prod
 from typing import Any, Final, Literal, TypeAlias
 
+from mwem_sql.algebra.measurement import Measurement
 from mwem_sql.judge import grade
 from mwem_sql.reporting import figures
 
@@ -131,15 +131,15 @@ LEGEND: Final = {
 """The classes of a pair, the best first, and what they mean."""
 
 
-def pairs(names: Sequence[str], measurements: Sequence[Mapping[str, Any]], total: float) -> Pairs:
+def pairs(names: Sequence[str], measurements: Sequence[Measurement], total: float) -> Pairs:
     """Of each pair the best that one measurement says of it."""
     shown = list(names)[:MOST_NAMES]
     order, best = list(LEGEND), dict[tuple[str, ...], tuple[int, float, str]]()
-    for row in figures.told(measurements):
-        blocks = row["blocks"]
-        asked = sorted(set(chain.from_iterable(block["attributes"] for block in blocks)))
-        share = min(1.0, figures.typical(row) / row["resolution"] * len(row["values"]) / (2 * max(1.0, total)))
-        if all(_counts_all(block) for block in blocks) and prod(block["size"] for block in blocks) > 1:
+    for measurement in figures.of_classes(measurements):
+        query = measurement.query
+        asked = sorted(query.attributes)
+        share = min(1.0, figures.typical(measurement) / query.unit * query.cells / (2 * max(1.0, total)))
+        if all(block.counts_all for block in query.blocks) and query.cells > 1:
             kind = next((f"known-{word}" for word, most in grade.WRONG.items() if share <= most), "known-poor")
             said = f"measured, noise puts about {grade.percent(share)} of the rows in wrong cells"
         else:
@@ -157,8 +157,3 @@ def pairs(names: Sequence[str], measurements: Sequence[Mapping[str, Any]], total
 
     shades = [[shade(first, second) for second in shown] for first in shown]
     return Pairs(names=shown, shades=shades, left_out=len(names) - len(shown))
-
-
-def _counts_all(block: Mapping[str, Any]) -> bool:
-    """Every row adds 1 to a cell."""
-    return block["adds"] is None and all(cell >= 0 for cell in block["cells"])

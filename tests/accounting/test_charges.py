@@ -11,7 +11,7 @@ import pytest
 from charges import Figures, Scenario, campaign
 from noninterference import run
 
-from mwem_sql.loop.measured import Measured
+from mwem_sql.loop.transcript import Transcript
 from mwem_sql.releases import plan
 from mwem_sql.releases.request import OPTIONS
 
@@ -40,7 +40,7 @@ def _raise(*_: Any, **__: Any) -> None:
     raise KeyError("a bug")
 
 
-@pytest.mark.parametrize(("owner", "name"), [(run.store, "write"), (Measured, "total")])
+@pytest.mark.parametrize(("owner", "name"), [(run.store, "write"), (Transcript, "total")])
 def test_a_bug_after_the_debit_is_found(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> None:
     monkeypatch.setattr(owner, name, _raise)
     figures = Figures()

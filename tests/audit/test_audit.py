@@ -18,13 +18,14 @@ import pytest
 from audit.estimate import ERROR, HONEST_ERROR, ends, epsilon_bound, is_large_enough, rho_bound
 from conftest import Connection, Open, flat
 
+from mwem_sql.algebra.measurement import Measurement
 from mwem_sql.kernel.accountant import Accountant, AccountingError
 from mwem_sql.kernel.budget import Budget
 from mwem_sql.kernel.kernel import Kernel
 from mwem_sql.kernel.noise import Noise, OpenDPNoise
 from mwem_sql.kernel.scales import MANY, Integers, Kind, noise_scale, selection_scale, zcdp_rho
-from mwem_sql.loop.measured import Measured
-from mwem_sql.loop.problem import Outcome, Step
+from mwem_sql.loop.problem import Outcome
+from mwem_sql.loop.transcript import Transcript
 from mwem_sql.platform.session import Session
 from mwem_sql.releases.request import Request
 from mwem_sql.workload import Workload
@@ -167,7 +168,8 @@ def selected(kind: Kind, noise: Noise, trials: int) -> Bounds:
         answers = [[4 + canary]] + [[5 + canary]] * (count - 1)  # scores 4 and 4; with the canary 5 and 3
         own = kernel(answers, kind, noise, trials)
         chosen = [
-            own.select(range(count), guesses, np.zeros(count), np.ones(count), share_of(kind)) for _ in range(trials)
+            own.select(range(count), guesses, np.zeros(count), np.ones(count), share_of(kind)).query
+            for _ in range(trials)
         ]
         hits.append(chosen.count(0))
     return bounds(kind, noise, hits, trials)
@@ -199,7 +201,7 @@ def test_select_from_many(trials: int) -> None:
         own = Kernel(
             np.repeat(np.array([4, 5]) + canary, MANY // 2), np.ones(MANY, dtype=np.int64), account, OpenDPNoise()
         )
-        chosen = [own.select(range(MANY), guesses, np.zeros(MANY), np.ones(MANY), EPSILON) for _ in range(trials)]
+        chosen = [own.select(range(MANY), guesses, np.zeros(MANY), np.ones(MANY), EPSILON).query for _ in range(trials)]
         hits.append(sum(number < MANY // 2 for number in chosen))
     bound = epsilon_bound(*hits, trials, error=HONEST_ERROR)
     print(
@@ -216,7 +218,7 @@ def certified(kind: Kind, noise: Noise, trials: int, rank: int | None) -> Bounds
     for canary in (0, 1):
         own = kernel([[5, canary], [7 + canary]], kind, noise, trials)
         cells = np.array([5.0, 0.0, 7.0])
-        told = [own.certify([0, 1], [2, 1], cells, share_of(kind), rank=rank).value for _ in range(trials)]
+        told = [own.certify([0, 1], [2, 1], cells, share_of(kind), rank=rank).values[0] for _ in range(trials)]
         hits.append(sum(value >= 1 for value in told))
     return bounds(kind, noise, hits, trials)
 
@@ -286,15 +288,15 @@ def neighbours(connect: Open) -> Callable[[Budget], Neighbours]:
 TRUE = {1: [6], 2: [6, 0], 3: [2, 2, 2], 6: [2, 0, 2, 0, 2, 0]}
 
 
-def last_noise(step: Step) -> int:
+def last_noise(step: Measurement) -> int:
     """By how much the cell of the canary is above what it is without it."""
-    values = step.measurement.values.tolist()
+    values = step.values.tolist()
     return int(values[-1] - TRUE[len(values)][-1])
 
 
 def saw(outcome: Outcome) -> bool:
     """The event: every measurement looks as if the canary were there; or of Gaussian ones, which lose less each, all of them together."""
-    told = [(last_noise(step), step.measurement) for step in outcome.steps]
+    told = [(last_noise(step), step) for step in outcome.measurements]
     if told[0][1].kind == "pure":
         return all(noise >= 1 for noise, _ in told)
     return sum((noise - 0.5) / measured.variance for noise, measured in told) >= 0
@@ -311,7 +313,7 @@ def audited(made: Neighbours, trials: int, event: Callable[[Outcome], bool] = sa
 
 def transcript_cost(outcome: Outcome) -> Fraction:
     """What the published measurements alone cost, in epsilon or rho: less than the limit, because selections cost something, too."""
-    scales = [(step.measurement.kind, Fraction(step.measurement.scale)) for step in outcome.steps]
+    scales = [(step.kind, Fraction(step.scale)) for step in outcome.measurements]
     return sum((1 / scale if kind == "pure" else 1 / (2 * scale**2) for kind, scale in scales), Fraction(0))
 
 
@@ -360,7 +362,7 @@ def test_whole_releases_broken(
     """Told by the total, or by a cell that is empty without the canary: whether it is what it is without it."""
 
     def differs(outcome: Outcome) -> bool:
-        return any(last_noise(step) != 0 for step in outcome.steps if step.measurement.values.size in cells)
+        return any(last_noise(step) != 0 for step in outcome.measurements if step.values.size in cells)
 
     monkeypatch.setattr(release, "OpenDPNoise", broken)
     found = audited(neighbours(Budget(EPSILON, delta)), trials, differs)
@@ -393,14 +395,13 @@ def test_noise_is_as_large_as_the_transcript_says(
     noise_seen = []
     for outcome in made.outcomes(trials, tables=1)[0]:
         assert transcript_cost(outcome) < limit
-        for step in outcome.steps:
-            values = step.measurement.values.tolist()
+        for step in outcome.measurements:
+            values = step.values.tolist()
             noise_seen += [
-                (value - answer, step.measurement.scale)
-                for value, answer in zip(values, TRUE[len(values)], strict=True)
+                (value - answer, step.scale) for value, answer in zip(values, TRUE[len(values)], strict=True)
             ]
-    assert step.measurement.kind == ("zcdp" if delta else "pure")
-    assert is_large_enough(noise_seen, step.measurement.kind, error_of(noise)) is honest
+    assert step.kind == ("zcdp" if delta else "pure")
+    assert is_large_enough(noise_seen, step.kind, error_of(noise)) is honest
 
 
 @deltas
@@ -408,7 +409,7 @@ def test_a_query_measured_twice_for_one_debit(
     neighbours: Callable[[Budget], Neighbours], monkeypatch: pytest.MonkeyPatch, delta: Fraction
 ) -> None:
     """The account does not settle; and if that were broken too, the transcript would tell."""
-    once = Measured.measure
+    once = Transcript.measure
     forgotten = ["_spent", "_recorded"]
 
     def twice(self: Any, purpose: Any, q: int, share: Fraction) -> None:
@@ -419,7 +420,7 @@ def test_a_query_measured_twice_for_one_debit(
             setattr(account, name, value)
         once(self, purpose, q, share)
 
-    monkeypatch.setattr(Measured, "measure", twice)
+    monkeypatch.setattr(Transcript, "measure", twice)
     made = neighbours(Budget(EPSILON, delta))
     with pytest.raises(AccountingError, match="must not exceed the limit"):
         made.outcomes(1, tables=1)

@@ -8,7 +8,9 @@ from chance import sampled
 from conftest import Connection, Open
 
 import mwem_sql
+from mwem_sql.algebra.chance import BOUNDS, CONDITION, SELECTIONS, Chance
 from mwem_sql.errors import OptionError
+from mwem_sql.judge import intervals
 from mwem_sql.platform.session import Session
 from mwem_sql.releases.plan import make_plan
 from mwem_sql.releases.request import Request
@@ -301,3 +303,61 @@ def test_a_guess_is_told_from_a_measurement_on_a_table_like_the_titanics(connect
     assert rows[0][0] > 2 * rows[2][0]
     last = con.execute("SELECT name, measured, \"round\" > 0, noise > 0 FROM mwem_quality('wanted') WHERE query = 42")
     assert last.fetchone() == ("Pclass: avg(Fare)", "in part", True, True)
+
+
+TAKING = {
+    "measured": Query("sex = 'F'"), "in part": Query("age BETWEEN 41 AND 47 AND sex = 'F'"), "never": Query("class = 'first' AND age < 40"),
+    "three conditions": Query("class = 'first' AND age < 40 AND fare > 30"), "sum": Query(measure="fare"), "sum of some": Query("sex = 'F'", "age"),
+    "average": Query("age < 40", "avg(fare)"), "average of a class": Query("class = 'first' AND sex = 'M'", "avg(age)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("confidence", [0.95, 0.99])
+@pytest.mark.parametrize("query", TAKING.values(), ids=TAKING)
+def test_what_an_interval_takes_of_its_chance_adds_up(
+    passengers: Connection, monkeypatch: pytest.MonkeyPatch, query: Query, confidence: float
+) -> None:
+    """Every use of noise is counted where it is used, not where it is debited: an end of an interval fails on one side, half as often as both."""
+    release = mwem_sql.release(passengers, "passengers", Workload(ASKED), 4, rounds=4, certify=0, seed=3)
+    taken: list[float] = []
+    end, by_noise, by_itself = intervals._end, intervals._by_noise, intervals.Judge._by_itself
+    counted, of_rows = intervals.Judge._count_bounds, intervals.Judge._total
+
+    def noted_end(found: object, sign: int, miss: float) -> object:
+        taken.append(miss / 2)
+        return end(found, sign, miss)  # type: ignore[arg-type]
+
+    def noted_noise(exact: object, miss: float) -> object:
+        taken.append(miss)
+        return by_noise(exact, miss)  # type: ignore[arg-type]
+
+    def alone(self: intervals.Judge, question: object) -> object:
+        """By its own noise, or by that of all families together."""
+        before = len(taken)
+        found = by_itself(self, question)  # type: ignore[arg-type]
+        del taken[before:]
+        taken.append(CONDITION * BOUNDS * (1 - confidence))
+        return found
+
+    def rows(self: intervals.Judge, public: float) -> tuple[float, float]:
+        """Worked out in any case, and used where counts are bounded."""
+        found = of_rows(self, public)
+        taken.clear()
+        return found
+
+    def selected(
+        self: intervals.Judge, question: object, conditions: object, chance: Chance, chosen: object, **more: object
+    ) -> object:
+        taken.extend([CONDITION * BOUNDS * (1 - confidence), SELECTIONS if chosen else 0.0])
+        return counted(self, question, conditions, chance, chosen, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(intervals, "_end", noted_end)
+    monkeypatch.setattr(intervals, "_by_noise", noted_noise)
+    monkeypatch.setattr(intervals.Judge, "_by_itself", alone)
+    monkeypatch.setattr(intervals.Judge, "_count_bounds", selected)
+    monkeypatch.setattr(intervals.Judge, "_total", rows)
+    (row,) = answers(release, query, confidence=confidence)
+    assert row["low"] <= row["answer"] <= row["high"]  # type: ignore[operator]
+    # What selections say is one event, however often an average uses it; the rest of what they leave is the certificate's.
+    whole = sum(taken) - SELECTIONS * max(0, taken.count(SELECTIONS) - 1)
+    assert 0.05 * (1 - confidence) < whole <= (1 - confidence) * (1 + 1e-9)

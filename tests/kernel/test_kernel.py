@@ -94,7 +94,7 @@ NONE, ONES = np.zeros(3), np.ones(3)
 def test_the_score_is_the_sum_of_absolute_rounded_errors_less_the_penalty() -> None:
     spy = Spy()
     kernel = Kernel(*flat(ANSWERS), account(), spy)
-    assert kernel.select([0, 1, 2], GUESSES, np.array([0.4, 50.6, -2.0]), ONES, SHARE) == 1
+    assert kernel.select([0, 1, 2], GUESSES, np.array([0.4, 50.6, -2.0]), ONES, SHARE).query == 1
     assert spy.scores[0].tolist() == [4 + 2 + 0 - 0, 60 - 51, 3 + 4 + 2]
     assert spy.scales[0] == selection_scale(SHARE, 1, "pure").scale == 16
 
@@ -102,10 +102,10 @@ def test_the_score_is_the_sum_of_absolute_rounded_errors_less_the_penalty() -> N
 def test_a_selection_is_an_element_of_the_candidates_whatever_their_order() -> None:
     spy = Spy()
     kernel = Kernel(*flat(ANSWERS), account(), spy)
-    assert kernel.select([2, 0], [GUESSES[2], GUESSES[0]], NONE[:2], ONES[:2], SHARE) == 2
-    assert kernel.select(np.array([2, 1, 0]), GUESSES[::-1], NONE, ONES, SHARE) == 1
-    assert kernel.select((0,), GUESSES[:1], NONE[:1], ONES[:1], SHARE) == 0
-    assert kernel.select(np.array([True, False, True]), [], np.empty(0), np.empty(0), SHARE, changed=[]) == 2
+    assert kernel.select([2, 0], [GUESSES[2], GUESSES[0]], NONE[:2], ONES[:2], SHARE).query == 2
+    assert kernel.select(np.array([2, 1, 0]), GUESSES[::-1], NONE, ONES, SHARE).query == 1
+    assert kernel.select((0,), GUESSES[:1], NONE[:1], ONES[:1], SHARE).query == 0
+    assert kernel.select(np.array([True, False, True]), [], np.empty(0), np.empty(0), SHARE, changed=[]).query == 2
     assert [scores.tolist() for scores in spy.scores] == [[6, 7], [6, 60, 7], [6], [6, 7]]
 
 
@@ -118,7 +118,7 @@ def test_of_very_many_those_that_are_no_candidates_are_closed(monkeypatch: pytes
     ):
         spy = Spy()
         kernel = Kernel(*flat(ANSWERS), account(), spy)
-        assert kernel.select([0, 2], GUESSES, NONE, weights, SHARE, changed=range(3)) == 2
+        assert kernel.select([0, 2], GUESSES, NONE, weights, SHARE, changed=range(3)).query == 2
         (scores,) = spy.scores
         assert scores[0] * expected[-1] == scores[-1] * expected[0]
         assert spy.opened == [opened]
@@ -153,11 +153,15 @@ def test_what_has_not_changed_need_not_be_given_again() -> None:
 def test_weights_go_on_a_grid_of_thousandths_and_equal_ones_cost_no_grid() -> None:
     spy = Spy()
     kernel = Kernel(*flat(ANSWERS), account(), spy, sensitivity=3)
-    kernel.select(range(3), GUESSES, NONE, 2.5 * ONES, SHARE)
-    kernel.select(range(3), GUESSES, NONE, np.array([4.0, 1.0, 1e-9]), SHARE)
+    alike = kernel.select(range(3), GUESSES, NONE, 2.5 * ONES, SHARE)
+    apart = kernel.select(range(3), GUESSES, NONE, np.array([4.0, 1.0, 1e-9]), SHARE)
     assert spy.scores[0].tolist() == [6, 60, 7]
     assert spy.scores[1].tolist() == [6 * WEIGHT_GRID, 60 * WEIGHT_GRID // 4, 7]
     assert spy.scales == [selection_scale(SHARE, unit, "pure").scale for unit in (3, 3 * WEIGHT_GRID)]
+    # The calibration comes with the selection: what was drawn from is its multipliers times the errors, at its scale.
+    assert [alike.scale, apart.scale] == spy.scales
+    assert (alike.multipliers * [6, 60, 7]).tolist() == spy.scores[0].tolist()
+    assert (apart.multipliers * [6, 60, 7]).tolist() == spy.scores[1].tolist()
 
 
 def test_bounds_put_queries_on_one_scale() -> None:
@@ -175,7 +179,7 @@ def test_a_measurement_says_what_it_is_and_what_it_cost(kind: Kind, sensitivity:
     spy, ledger = Spy(), account(kind)
     measurement = Kernel(*flat(ANSWERS), ledger, spy, sensitivity).measure(0, SHARE)
     calibrated = noise_scale(SHARE, sensitivity, kind)
-    assert (measurement.query, measurement.values.tolist()) == (0, [5, 0, 7])
+    assert measurement.values.tolist() == [5, 0, 7]
     assert (measurement.scale, measurement.share, measurement.kind) == (calibrated.scale, SHARE, kind)
     assert measurement.variance == variance(calibrated.scale, kind)
     assert (ledger.spent, ledger.mapped) == (SHARE, Fraction(calibrated.map))
@@ -207,7 +211,7 @@ def test_a_whole_release_spends_the_split_and_settles() -> None:
         kernel.measure(1, plan.total)
         kernel.measure(0, plan.histogram)
         for _ in range(plan.rounds):
-            kernel.measure(kernel.select(range(3), GUESSES, NONE, ONES, plan.select), plan.measure)
+            kernel.measure(kernel.select(range(3), GUESSES, NONE, ONES, plan.select).query, plan.measure)
         ledger.settle()
         assert plan.kind == kind
         assert ledger.mapped <= ledger.spent == plan.limit
@@ -420,7 +424,7 @@ def test_int64_extremes_saturate_and_never_raise(kind: Kind) -> None:
     for noise in (OpenDPNoise(), SeededNoise(2)):
         kernel = Kernel(*flat(answers), account(kind), noise)
         for penalties, weights in ((NONE, ONES), (np.array([-1e308, 1e308, 0]), np.array([1.0, 2.0, 1e-300]))):
-            assert kernel.select(range(3), guesses, penalties, weights, SHARE) == 0
+            assert kernel.select(range(3), guesses, penalties, weights, SHARE).query == 0
         values = kernel.measure(0, SHARE).values
         assert (np.abs(values) > 2**58).all()
         assert (np.sign(values) == [1, -1, 1, -1]).all()
@@ -513,7 +517,7 @@ def test_a_partition_of_cells_is_measured_as_their_sums() -> None:
     measured = kernel.measure(1, exact, np.array([0, 0, 0, 1], dtype=np.int32))
     whole = kernel.measure(1, exact)
     assert (measured.values.size, whole.values.size) == (2, 4)
-    assert (measured.scale, measured.share, measured.query) == (whole.scale, exact, 1)
+    assert (measured.scale, measured.share) == (whole.scale, exact)
 
 
 @pytest.mark.parametrize("parts", [[0, 0, 0], [0, 1, 2, 4], [0, -1, 0, 0], [0.0, 0.0, 0.0, 0.0]])
@@ -530,19 +534,19 @@ def test_a_certificate_is_the_mean_error_or_the_one_at_a_rank() -> None:
     spy = Spy()
     kernel = Kernel(*flat(ANSWERS), account(), spy, sensitivity=2)
     every = np.concatenate(GUESSES)
-    assert kernel.certify([0, 1, 2], [3, 1, 2], every, SHARE).value == pytest.approx(73 / 3)
+    assert kernel.certify([0, 1, 2], [3, 1, 2], every, SHARE).values == pytest.approx(73 / 3)
     assert spy.scales[-1] == noise_scale(SHARE, 2 * 3, "pure").scale
-    assert [kernel.certify([0, 1, 2], [3, 1, 2], every, SHARE, rank=rank).value for rank in (1, 2, 3)] == [60, 4, 4]
+    assert [kernel.certify([0, 1, 2], [3, 1, 2], every, SHARE, rank=rank).values[0] for rank in (1, 2, 3)] == [60, 4, 4]
     assert spy.scales[-1] == noise_scale(SHARE, 2, "pure").scale
     # Of a partition only the first cell was asked for.
-    assert kernel.certify([2, 0], [1, 1], np.array([0.0, 1.4]), SHARE).value == pytest.approx((3 + 4) / 2)
+    assert kernel.certify([2, 0], [1, 1], np.array([0.0, 1.4]), SHARE).values == pytest.approx((3 + 4) / 2)
 
 
 def test_a_certificate_is_in_parts_of_bounds() -> None:
     spy = Spy()
     kernel = Kernel(*flat(ANSWERS), account(), spy, bounds=[1, 40, 1])
     found = kernel.certify([0, 1], [3, 1], np.concatenate(GUESSES[:2]), SHARE)
-    assert found.value == pytest.approx((6 + 60 / 40) / 2)
+    assert found.values == pytest.approx((6 + 60 / 40) / 2)
     assert found.scale == pytest.approx(noise_scale(SHARE, 2 * 1000, "pure").scale / 2000)
     assert spy.values[-1].tolist() == [6000 + 1500]
 
@@ -605,4 +609,4 @@ def test_the_largest_errors_are_told_as_a_constant() -> None:
     far = 2**60
     spy = Spy()
     kernel = Kernel(np.array([far, -far], dtype=np.int64), [1, 1], account(), spy)
-    assert kernel.certify([0, 1], [1, 1], np.zeros(2), SHARE).value == 2**40
+    assert kernel.certify([0, 1], [1, 1], np.zeros(2), SHARE).values == 2**40

@@ -293,7 +293,7 @@ def test_noise_is_that_of_the_bound() -> None:
     standard errors of it, which fails once in 1e10 runs.
     """
     query = LinearQuery((Block(("x",), np.arange(2000, dtype=np.int32), 2000, np.full(2000, 70)),))
-    problem = Problem([query], np.ones(1), {"x": np.ones(2000)}, 10**6, total=2000.0)
+    problem = Problem(queries=[query], weights=np.ones(1), sizes={"x": np.ones(2000)}, max_cells=10**6, total=2000.0)
     how = split(Budget.parse(1), 1, total_is_public=True, histogram=False, sensitivity=1)
     accountant = how.accountant()
     truth = np.full(2000, 70)
@@ -301,26 +301,28 @@ def test_noise_is_that_of_the_bound() -> None:
         Kernel(*flat([np.array([2000]), truth]), accountant, OpenDPNoise(), bounds=problem.bounds()), problem, how
     )
     accountant.settle()
-    (step,) = outcome.steps
+    (step,) = outcome.measurements
     scale = noise_scale(how.measure, 70, "pure").scale
-    assert step.measurement.scale == scale == pytest.approx(70 / float(how.measure), rel=1e-6)
+    assert step.scale == scale == pytest.approx(70 / float(how.measure), rel=1e-6)
     r = exp(-1 / scale)
     mean = 2 * r / (1 - r**2)
     deviation = sqrt(2 * r / (1 - r) ** 2 - mean**2)
-    assert abs(np.abs(step.measurement.values - truth).mean() - mean) < 7 * deviation / sqrt(2000)
+    assert abs(np.abs(step.values - truth).mean() - mean) < 7 * deviation / sqrt(2000)
 
 
 def test_what_is_large_is_not_selected_for_its_size() -> None:
     """Scores are in parts of the bound: a sum of incomes that fits must not drown a count that does not."""
     incomes = LinearQuery((Block(("x",), np.zeros(2, np.int32), 1, np.array([LEVELS, LEVELS - 1])),))
     count = LinearQuery((Block(("x",), np.array([0, -1], np.int32), 1),))
-    problem = Problem([incomes, count], np.ones(2), {"x": np.ones(2)}, 100, total=1000.0)
+    problem = Problem(
+        queries=[incomes, count], weights=np.ones(2), sizes={"x": np.ones(2)}, max_cells=100, total=1000.0
+    )
     truth = np.array([900, 100])
     how = split(Budget.parse(100), 1, total_is_public=True, histogram=False, sensitivity=1)
     # At epsilon 100 the better of the two by hundreds of records is selected but once in e^thousands.
     answers = [np.array([1000]), incomes.answer(truth), count.answer(truth)]
     outcome = mwem(Kernel(*flat(answers), how.accountant(), OpenDPNoise(), bounds=problem.bounds()), problem, how)
-    assert [step.measurement.query for step in outcome.steps] == [2]
+    assert [step.number for step in outcome.measurements] == [2]
 
 
 def test_a_release_of_sums_keeps_its_promise(connect: Open) -> None:

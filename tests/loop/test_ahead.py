@@ -37,10 +37,10 @@ def test_noise_on_what_comes_first_is_a_share_of_n() -> None:
 def test_a_histogram_takes_the_place_of_rounds_from_so_many_rows_on() -> None:
     """Its noise, added up to the cells of the largest cuboid, is then a third of them."""
     problem = Problem(
-        [cuboid(SHAPE, "a"), cuboid(SHAPE, "b")],
-        np.ones(2),
-        {name: np.ones(size) for name, size in SHAPE.items()},
-        10**6,
+        queries=[cuboid(SHAPE, "a"), cuboid(SHAPE, "b")],
+        weights=np.ones(2),
+        sizes={name: np.ones(size) for name, size in SHAPE.items()},
+        max_cells=10**6,
         histogram=whole_domain(SHAPE),
     )
     scale = noise_scale(SHARES.limit - SHARES.total, 1, "pure").scale

@@ -10,16 +10,17 @@ import numpy as np
 import oracle
 import pytest
 from conftest import flat
+from measurements import measurement
 
+from mwem_sql.algebra.chance import SELECTIONS
 from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.kernel.budget import Budget
-from mwem_sql.kernel.kernel import Kernel, Measurement
+from mwem_sql.kernel.kernel import Kernel, Selection
 from mwem_sql.kernel.noise import SeededNoise
 from mwem_sql.kernel.scales import noise_scale, selection_scale
 from mwem_sql.kernel.split import split
-from mwem_sql.kernel.tails import Spread, half_widths
-from mwem_sql.loop import bounds as module
-from mwem_sql.loop.bounds import BETA, Bounds
+from mwem_sql.kernel.tails import cumulants, half_width
+from mwem_sql.loop.bounds import Bounds
 from mwem_sql.loop.candidates import Offered
 from mwem_sql.loop.loop import mwem
 from mwem_sql.loop.problem import Problem
@@ -36,7 +37,7 @@ def problem() -> Problem:
         LinearQuery((Block(("c",), np.array(row, dtype=np.int32) - 1, 1),)) for row in ([1, 0, 0, 1], [0, 1, 0, 0])
     ]
     asked.append(LinearQuery((Block(("c",), np.zeros(4, dtype=np.int32), 1, np.array([0, 2, 5, 9])),)))
-    return Problem(asked, np.array([1.0, 1.0, 2.0, 1.0, 0.5, 1.0]), SIZES, 1000)
+    return Problem(queries=asked, weights=np.array([1.0, 1.0, 2.0, 1.0, 0.5, 1.0]), sizes=SIZES, max_cells=1000)
 
 
 @pytest.mark.parametrize("budget", [Budget.parse(20), Budget.parse(8, "1e-6")])
@@ -65,33 +66,46 @@ def offered(answers: list[list[float]], noise: list[float]) -> Offered:
 
 
 def test_a_bound_is_the_papers_and_grows_as_the_state_moves() -> None:
-    two = Problem([whole_domain({"a": 3}), whole_domain({"b": 2})], np.ones(2), SIZES, 1000)
+    two = Problem(
+        queries=[whole_domain({"a": 3}), whole_domain({"b": 2})], weights=np.ones(2), sizes=SIZES, max_cells=1000
+    )
     how = split(Budget.parse(1), 1, total_is_public=True, histogram=False)
     bounds = Bounds(two, how)
     bounds.offer(offered([[10.0, 10.0, 10.0], [15.0, 15.0]], [6.0, 4.0]))
     scale = noise_scale(how.measure, 1, "pure").scale
-    measured = Measurement(1, np.array([14, 8, 10]), scale, 2 * scale**2, how.measure, "pure")
-    bounds.hear(1, how.select, measured)
+    measured = measurement(two.queries[0], np.array([14, 8, 10]), 2 * scale**2)
+    selecting, once = selection_scale(how.select, 1, "pure").scale, np.ones(1, dtype=np.int64)
+    bounds.observe(Selection(1, selecting, once), measured)
     error = 4 + 2 + _width(scale, 3)
-    slack = selection_scale(how.select, 1, "pure").scale * (math.log(2) + math.log(2 / BETA))
+    slack = selecting * (math.log(2) + math.log(2 / SELECTIONS))
     expected = error - 6 + slack + 4 + 2 / 2
     bounds.offer(offered([[10.0, 10.0, 10.0], [12.0, 18.0]], [6.0, 4.0]))
     assert bounds._bounds[1] == pytest.approx(expected + 6)
     assert bounds._bounds[0] == pytest.approx(error + 3 / 2)
     # One that was not measured by its own cells tells nothing.
     before = bounds._bounds.copy()
-    bounds.hear(2, how.select, None)
+    bounds.observe(Selection(2, selecting, once), None)
+    assert (bounds._bounds == before).all()
+    # Nor does one that the chance to fail is not enough for: it was for one round.
+    bounds.observe(Selection(1, selecting, once), measured)
     assert (bounds._bounds == before).all()
 
 
 def _width(scale: float, cells: int) -> float:
-    return float(half_widths(Spread.of(scale, "pure", cells), BETA)[0])
+    variance, fourth = cumulants(scale, "pure")
+    return half_width(cells * variance, cells * fourth, SELECTIONS)
 
 
-def test_of_very_many_cells_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_CELLS", 3)
-    data = np.ones(24, dtype=np.int64)
-    own = problem()
-    answers = [(oracle.dense_query(query, SHAPE) @ data).astype(np.int64) for query in own.kernel_queries]
-    how = split(Budget.parse(1), 2, total_is_public=False, histogram=False)
-    assert mwem(Kernel(*flat(answers), how.accountant(), SeededNoise(0), bounds=own.bounds()), own, how).bounds is None
+@pytest.mark.parametrize(("most", "is_kept"), [(5, True), (4, False)])
+def test_of_very_many_cells_nothing_is_kept(most: int, is_kept: bool) -> None:
+    two = Problem(
+        queries=[whole_domain({"a": 3}), whole_domain({"b": 2})], weights=np.ones(2), sizes=SIZES, max_cells=1000
+    )
+    how = split(Budget.parse(1), 1, total_is_public=True, histogram=False)
+    bounds = Bounds(two, how, most)
+    bounds.offer(offered([[10.0, 10.0, 10.0], [15.0, 15.0]], [6.0, 4.0]))
+    bounds.observe(
+        Selection(1, 1.0, np.ones(1, dtype=np.int64)), measurement(two.queries[0], np.array([14, 8, 10]), 2.0)
+    )
+    final = bounds.final(lambda: (np.arange(2), [np.full(3, 10.0), np.full(2, 15.0)]))
+    assert (final is not None) == is_kept

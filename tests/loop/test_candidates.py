@@ -32,7 +32,9 @@ def chain(max_cells: int, total: float | None, average: bool = False) -> Problem
     """Cuboids a-b, b-c, c-d of three classes each: 4 cells at the start, then 11, 19 or 18 for two of them, 27 for all."""
     shape = dict.fromkeys("abcd", 3)
     workload = [cuboid(shape, *pair) for pair in ("ab", "bc", "cd")]
-    return Problem(workload, np.ones(3), ones(shape), max_cells, total, average=average)
+    return Problem(
+        queries=workload, weights=np.ones(3), sizes=ones(shape), max_cells=max_cells, total=total, average=average
+    )
 
 
 @pytest.mark.parametrize("total", [None, 300.0])
@@ -69,7 +71,7 @@ def test_no_query_fits_and_the_total_is_private(average: bool) -> None:
 def test_no_query_fits_and_the_total_is_public(average: bool) -> None:
     """There is nothing to measure: the start is the result, and the account is not touched."""
     outcome, accountant = run(chain(8, 810.0, average), np.full(81, 10), 3, OpenDPNoise())
-    assert outcome.steps == ()
+    assert outcome.measurements == ()
     assert accountant.remaining == accountant.limit
     close(dense(outcome.state), np.full(81, 10.0), 810.0)
 
@@ -77,7 +79,7 @@ def test_no_query_fits_and_the_total_is_public(average: bool) -> None:
 def test_the_worst_query_is_selected() -> None:
     """Scores are the errors of A_{i-1}; with no noise to speak of, the worst comes first, and then what is left."""
     B = np.array([700, 200, 60, 40])
-    problem = Problem(points(4), np.ones(4), {"x": np.ones(4)}, MANY, 1000.0)
+    problem = Problem(queries=points(4), weights=np.ones(4), sizes={"x": np.ones(4)}, max_cells=MANY, total=1000.0)
     script = Scripted()
     outcome, _ = run(problem, B, 4, script, Budget.parse(1000))
     assert asked(outcome, "round")[0] == 1
@@ -89,7 +91,13 @@ def test_the_worst_query_is_selected() -> None:
 def test_importance_changes_what_is_selected() -> None:
     B = np.array([500, 260, 140, 100])
     for weights, first in [([1, 1, 1, 1], 1), ([1, 1, 1, 3], 4), ([0.01, 0.01, 5, 0.01], 3)]:
-        problem = Problem(points(4), np.array(weights, dtype=np.float64), {"x": np.ones(4)}, MANY, 1000.0)
+        problem = Problem(
+            queries=points(4),
+            weights=np.array(weights, dtype=np.float64),
+            sizes={"x": np.ones(4)},
+            max_cells=MANY,
+            total=1000.0,
+        )
         assert asked(run(problem, B, 1, Scripted(), Budget.parse(100))[0], "round") == [first]
 
 
@@ -102,7 +110,9 @@ def test_a_cuboid_whose_noise_exceeds_its_error_is_not_selected(sensitivity: int
     workload = [cuboid(shape, "wide"), cuboid(shape, "a")]
     error = [float(np.abs(oracle.dense_query(query, shape) @ B - 10_000 / query.cells).sum()) for query in workload]
     assert error[0] > 1.2 * error[1] > 300
-    problem = Problem(workload, np.ones(2), ones(shape), MANY, 10_000.0, sensitivity=sensitivity)
+    problem = Problem(
+        queries=workload, weights=np.ones(2), sizes=ones(shape), max_cells=MANY, total=10_000.0, sensitivity=sensitivity
+    )
     for epsilon, first in [(1000, 1), ("0.2", 2)]:
         script = Scripted()
         budget = Budget.parse(epsilon, delta)

@@ -88,15 +88,13 @@ def replayed(problem: Problem, outcome: Outcome, Q: Sequence[Floats], per_cell: 
 
     `per_cell` is the absolute noise expected on a cell.
     """
-    steps = [
-        (s.measurement.query, s.measurement.values.astype(np.float64), s.measurement.variance) for s in outcome.steps
-    ]
+    steps = [(s.number, s.values.astype(np.float64), s.variance) for s in outcome.measurements]
     kinds = purposes(outcome)
     done = sum(kind in {"total", "histogram"} for kind in kinds)
     n = estimate(problem, steps[:done])
     h, reach = None, 0.0
     if problem.histogram is not None:
-        histogram = outcome.steps[done - 1].measurement
+        histogram = outcome.measurements[done - 1]
         h, cells = steps[done - 1][1], max(2, histogram.values.size)
         reach = histogram.scale * (log(cells) if histogram.kind == "pure" else sqrt(2 * log(cells)))
     A = [start(problem, n, h, reach)]
@@ -154,7 +152,9 @@ def test_the_loop_makes_all_passes() -> None:
     signs = generator.choice([-1, 1], 8) * np.where(generator.random((9, 8)) < 0.15, -1, 1)
     workload = [LinearQuery((Block(("x",), np.zeros(8, np.int32), 1, row.astype(np.int8)),)) for row in signs]
     B = generator.multinomial(1000, generator.dirichlet(np.ones(8)))
-    problem = Problem(workload, np.ones(9), {"x": np.ones(8)}, MANY, 1000.0, fit="replay")
+    problem = Problem(
+        queries=workload, weights=np.ones(9), sizes={"x": np.ones(8)}, max_cells=MANY, total=1000.0, fit="replay"
+    )
     script = Scripted([0] * 9, lambda size: generator.integers(-60, 60, size))
     outcome, _ = run(problem, B, 9, script)
     Q = [oracle.dense_query(query, {"x": 8}) for query in problem.kernel_queries]
@@ -162,8 +162,8 @@ def test_the_loop_makes_all_passes() -> None:
     close(dense(outcome.state), A[-1], 1000.0)
     stopped = State.uniform(problem.sizes, 1000.0)
     measurements: list[tuple[LinearQuery, Floats]] = []
-    for step in outcome.steps:
-        measurements.append((workload[step.measurement.query - 1], step.measurement.values.astype(np.float64)))
+    for step in outcome.measurements:
+        measurements.append((workload[step.number - 1], step.values.astype(np.float64)))
         stopped.replay(measurements, PASSES, tolerance=0.0)
     assert np.abs(dense(stopped) - A[-1]).max() > 0.1
 
@@ -180,7 +180,14 @@ def test_the_budget_is_spent_exactly(
     shape = {"a": 3, "b": 2}
     workload = [cuboid(shape, "a"), cuboid(shape, "a", "b"), count("b", 0, 1), parity(shape, "a", "b")]
     problem = Problem(
-        workload, np.ones(4), ones(shape), MANY, total, whole_domain(shape) if histogram else None, average, sensitivity
+        queries=workload,
+        weights=np.ones(4),
+        sizes=ones(shape),
+        max_cells=MANY,
+        total=total,
+        histogram=whole_domain(shape) if histogram else None,
+        average=average,
+        sensitivity=sensitivity,
     )
     B = np.random.default_rng(0).multinomial(500, np.full(6, 1 / 6))
     outcome, accountant = run(problem, B, rounds, SeededNoise(1), budget)
@@ -192,15 +199,15 @@ def test_the_budget_is_spent_exactly(
     first = ["total"] * (total is None) + ["histogram"] * histogram
     assert purposes(outcome) == first + ["round"] * new + ["again"] * (rounds - new)
     share = {"total": how.total, "histogram": how.histogram, "round": how.measure, "again": how.select + how.measure}
-    assert [step.measurement.share for step in outcome.steps] == [share[purpose] for purpose in purposes(outcome)]
+    assert [step.share for step in outcome.measurements] == [share[purpose] for purpose in purposes(outcome)]
     assert Counter(asked(outcome, "round")) == Counter(set(asked(outcome, "round")))
     assert isinstance(outcome.state, Mixture) == average
     scale = noise_scale(how.measure, sensitivity, how.kind).scale
-    assert {s.measurement.scale for s in outcome.steps if s.purpose == "round"} == {scale}
+    assert {s.scale for s in outcome.measurements if s.purpose == "round"} == {scale}
 
 
 def test_both_kinds_of_plan_are_tried() -> None:
-    problem = Problem([], np.ones(0), {}, MANY, 1.0)
+    problem = Problem(queries=[], weights=np.ones(0), sizes={}, max_cells=MANY, total=1.0)
     assert {shares(problem, 6, budget).kind for budget in (PURE, GAUSSIAN)} == {"pure", "zcdp"}
 
 
@@ -212,7 +219,7 @@ def test_parities_ranges_and_cuboids_in_one_run() -> None:
     workload = [*ranges, *cuboids, *parities]
     generator = np.random.default_rng(11)
     B = generator.multinomial(20_000, generator.dirichlet(np.full(48, 0.5)))
-    problem = Problem(workload, np.ones(8), ones(shape), MANY)
+    problem = Problem(queries=workload, weights=np.ones(8), sizes=ones(shape), max_cells=MANY)
     script = Scripted()
     outcome, accountant = run(problem, B, 8, script)
     assert [scores.size for scores in script.scores] == [8, 7, 6, 5, 4, 3, 2, 1]
@@ -241,15 +248,20 @@ def test_all_that_depends_on_the_data_comes_from_the_kernel(
     for other, also_spent in others:
         assert also_spent.spent == spent.spent
         assert (other.total, purposes(other)) == (first.total, purposes(first))
-        for a, b in zip(first.steps, other.steps, strict=True):
-            assert (a.measurement.query, a.measurement.share) == (b.measurement.query, b.measurement.share)
-            np.testing.assert_array_equal(a.measurement.values, b.measurement.values)
+        for a, b in zip(first.measurements, other.measurements, strict=True):
+            assert (a.number, a.share) == (b.number, b.share)
+            np.testing.assert_array_equal(a.values, b.values)
         assert other.state.table().equals(first.state.table())
 
 
 def test_seeded_runs_repeat() -> None:
     shape = {"a": 3, "b": 2}
-    problem = Problem([cuboid(shape, "a"), cuboid(shape, "b"), parity(shape, "a", "b")], np.ones(3), ones(shape), MANY)
+    problem = Problem(
+        queries=[cuboid(shape, "a"), cuboid(shape, "b"), parity(shape, "a", "b")],
+        weights=np.ones(3),
+        sizes=ones(shape),
+        max_cells=MANY,
+    )
     B = np.array([9, 80, 7, 60, 5, 40])
     tables = [run(problem, B, 2, SeededNoise(seed))[0].state.table() for seed in (1, 1, 2)]
     assert tables[0].equals(tables[1])
@@ -260,7 +272,7 @@ def test_average_and_last_differ() -> None:
     shape = {"a": 2, "b": 2}
     B = np.array([70, 10, 10, 10])
     last, average = (
-        run(Problem([cuboid(shape, "a"), cuboid(shape, "b")], np.ones(2), ones(shape), MANY, 100.0, average=a), B, 2, Scripted())[0]
+        run(Problem(queries=[cuboid(shape, "a"), cuboid(shape, "b")], weights=np.ones(2), sizes=ones(shape), max_cells=MANY, total=100.0, average=a), B, 2, Scripted())[0]
         for a in (False, True)
     )  # fmt: skip
     assert len(iterates(average)) == 2
@@ -270,7 +282,7 @@ def test_average_and_last_differ() -> None:
 
 def test_progress() -> None:
     shape = {"a": 2}
-    problem = Problem([cuboid(shape, "a")], np.ones(1), ones(shape), MANY, 10.0)
+    problem = Problem(queries=[cuboid(shape, "a")], weights=np.ones(1), sizes=ones(shape), max_cells=MANY, total=10.0)
     how = shares(problem, 3)
     told: list[tuple[int, int, int]] = []
     answers = [np.array([10]), np.array([5, 5])]

@@ -52,14 +52,11 @@ def test_first_marginals_come_first_and_tell_the_total(budget: Budget, total: fl
     ahead = ["total"] * (total is None) + ["histogram"] * histogram + ["first"] * 3
     assert purposes(outcome)[: len(ahead)] == ahead
     assert asked(outcome, "first") == [3, 4, 5]
-    shares = [step.measurement.share for step in outcome.steps if step.purpose == "first"]
+    shares = [step.share for step in outcome.measurements if step.purpose == "first"]
     assert sum(shares) >= how.first * LEAST_FIRST
     np.testing.assert_allclose([float(share / shares[2]) for share in shares], [2, 2.5, 1])
     assert accountant.remaining == 0
-    counted = [
-        (float(s.measurement.values.sum()), 1 / (s.measurement.variance * s.measurement.values.size))
-        for s in outcome.steps
-    ]
+    counted = [(float(s.values.sum()), 1 / (s.variance * s.values.size)) for s in outcome.measurements]
     expected = total or np.average([sums for sums, _ in counted], weights=[precision for _, precision in counted])
     assert outcome.total == pytest.approx(expected, rel=1e-12)
 
@@ -109,9 +106,9 @@ def test_steps_grow_when_there_is_nothing_to_hear_and_what_was_known_badly_is_as
     """Data that the start describes: after three rounds steps double, and all that was measured before may be measured better."""
     shape = {"a": 2, "b": 2, "c": 2, "d": 2}
     workload = [cuboid(shape, *pair) for pair in itertools.combinations("abcd", 2)]
-    problem = Problem(workload, np.ones(6), ones(shape), MANY, 1600.0)
+    problem = Problem(queries=workload, weights=np.ones(6), sizes=ones(shape), max_cells=MANY, total=1600.0)
     outcome, accountant, how = grown(problem, np.full(16, 100), 16, Scripted())
-    taken = [step.measurement.share / how.measure for step in outcome.steps]
+    taken = [step.share / how.measure for step in outcome.measurements]
     assert taken == [1, 1, 1, 2, 2, 2, 7]
     assert set(asked(outcome, "round")[:3]) & set(asked(outcome, "round")[3:])
     assert accountant.remaining == 0
@@ -128,17 +125,24 @@ def test_steps_stay_as_they_are_while_there_is_something_to_hear() -> None:
     generator = np.random.default_rng(5)
     workload = [cuboid(shape, *pair) for pair in itertools.combinations("abcdef", 2)]
     B = generator.multinomial(10**6, generator.dirichlet(np.full(3**6, 0.05)))
-    outcome, _, how = grown(Problem(workload, np.ones(15), ones(shape), MANY, 1e6), B, 10, SeededNoise(1))
-    assert [step.measurement.share for step in outcome.steps] == [how.measure] * 10
+    outcome, _, how = grown(
+        Problem(queries=workload, weights=np.ones(15), sizes=ones(shape), max_cells=MANY, total=1e6),
+        B,
+        10,
+        SeededNoise(1),
+    )
+    assert [step.share for step in outcome.measurements] == [how.measure] * 10
 
 
 def test_what_is_heard_is_how_far_a_measurement_is_from_what_was_known(monkeypatch: pytest.MonkeyPatch) -> None:
     heard: list[tuple[float, float]] = []
     monkeypatch.setattr(Pace, "hear", lambda _, *told: heard.append(told))
     shape = {"a": 3, "b": 4}
-    problem = Problem([cuboid(shape, "a", "b")], np.ones(1), ones(shape), MANY, 1200.0)
+    problem = Problem(
+        queries=[cuboid(shape, "a", "b")], weights=np.ones(1), sizes=ones(shape), max_cells=MANY, total=1200.0
+    )
     outcome, _, how = grown(problem, np.arange(12) * 20, 1, SeededNoise(4))
-    measured = outcome.steps[0].measurement
+    measured = outcome.measurements[0]
     assert heard == [
         (
             pytest.approx(np.abs(measured.values - 100.0).sum()),
@@ -158,7 +162,11 @@ def test_growing_steps_beat_steps_that_are_too_small() -> None:
     for growing, found in errors.items():
         for seed in range(4):
             outcome, _, _ = grown(
-                Problem(workload, np.ones(10), ones(shape), MANY, 1000.0), B, 50, SeededNoise(seed), growing=growing
+                Problem(queries=workload, weights=np.ones(10), sizes=ones(shape), max_cells=MANY, total=1000.0),
+                B,
+                50,
+                SeededNoise(seed),
+                growing=growing,
             )
             found.append(
                 sum(np.abs(outcome.state.answer(q) - oracle.dense_query(q, shape) @ B).sum() for q in workload)
@@ -175,7 +183,7 @@ def test_the_share_of_selecting_has_an_effect() -> None:
     B = generator.multinomial(20_000, generator.dirichlet(np.full(4**5, 0.05)))
     errors = {}
     for selecting in (Fraction(1, 10), Fraction(1, 2), Fraction(9, 10)):
-        problem = Problem(workload, np.ones(10), ones(shape), MANY, 20_000.0)
+        problem = Problem(queries=workload, weights=np.ones(10), sizes=ones(shape), max_cells=MANY, total=20_000.0)
         outcomes = [grown(problem, B, 6, SeededNoise(seed), selecting=selecting)[0] for seed in range(6)]
         errors[selecting] = np.mean(
             [np.abs(o.state.answer(q) - oracle.dense_query(q, shape) @ B).sum() for o in outcomes for q in workload]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -16,17 +17,18 @@ from mwem_sql.loop.strategy import whole_domain
 
 def test_a_problem_has_one_weight_per_query() -> None:
     with pytest.raises(ValueError, match="one weight per query"):
-        Problem([LinearQuery(())], np.ones(2), {}, MANY)
+        Problem(queries=[LinearQuery(())], weights=np.ones(2), sizes={}, max_cells=MANY)
 
 
 def test_numbers_of_the_kernels_queries() -> None:
     shape = {"a": 2, "b": 3}
     workload = [cuboid(shape, "a"), cuboid(shape, "b")]
     whole = whole_domain(shape)
-    assert list(Problem(workload, np.ones(2), ones(shape), MANY).kernel_queries[1:]) == workload
-    assert list(Problem(workload, np.ones(2), ones(shape), MANY, histogram=whole).kernel_queries[1:]) == [
-        *workload,
-        whole,
-    ]
+    problem = Problem(queries=workload, weights=np.ones(2), sizes=ones(shape), max_cells=MANY)
+    assert list(problem.kernel_queries[1:]) == workload
+    assert list(replace(problem, histogram=whole).kernel_queries[1:]) == [*workload, whole]
     np.testing.assert_array_equal(oracle.dense_query(whole, shape), np.eye(6))
-    assert Fraction(1, 20) == shares(Problem(workload, np.ones(2), ones(shape), MANY), 2).total
+    assert (
+        Fraction(1, 20)
+        == shares(Problem(queries=workload, weights=np.ones(2), sizes=ones(shape), max_cells=MANY), 2).total
+    )

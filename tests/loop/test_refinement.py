@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mwem_sql.loop import refinement
 from mwem_sql.loop.halves import Halves, rounds_of
-from mwem_sql.loop.refinement import CELLS_GROWTH, FAINT, MANY, Refinement
+from mwem_sql.loop.refinement import CELLS_GROWTH, FLOOR, MANY, Refinement
 
 SHAPES = st.lists(st.integers(1, 9), min_size=1, max_size=3).map(tuple)
 
@@ -17,7 +17,7 @@ SHAPES = st.lists(st.integers(1, 9), min_size=1, max_size=3).map(tuple)
 def measure(own: Refinement, counts: np.ndarray, scale: float, generator: np.random.Generator) -> np.ndarray:
     labels = own.labels
     values = np.bincount(labels, counts) + generator.laplace(scale=scale, size=labels.max() + 1)
-    own.tell(values, 2 * scale**2)
+    own.add(values, 2 * scale**2)
     return labels
 
 
@@ -92,9 +92,9 @@ def test_what_is_asked_for_cell_by_cell_is_known_best_at_the_finest_level() -> N
 def test_the_first_partition_takes_what_makes_an_average_part_as_large_as_its_noise() -> None:
     """Of 16 parts: all rows are 40 standard deviations of the whole share, so that 16 / 40 of it does. Never more than a half."""
     own = Refinement((16, 16), np.ones(256), by_cells=True)
-    assert own.levels.parts(power=2, loud=40.0) == pytest.approx([1, 1.5])
-    assert own.levels.parts(power=2, loud=1.0) == [1, 1]
-    assert own.levels.parts(power=2, loud=1e6) == [1, CELLS_GROWTH]
+    assert own.levels.parts(power=2, signal=40.0) == pytest.approx([1, 1.5])
+    assert own.levels.parts(power=2, signal=1.0) == [1, 1]
+    assert own.levels.parts(power=2, signal=1e6) == [1, CELLS_GROWTH]
 
 
 def test_at_once_single_cells_are_measured_and_nothing_else() -> None:
@@ -110,7 +110,7 @@ def test_only_counts_above_noise_are_split() -> None:
     assert own.labels.tolist() == (np.arange(64) * 2**first // 64).tolist()
     values = np.zeros(2**first)
     values[0], values[1] = 1000 * MANY, 0.9 * MANY
-    own.tell(values, 1e-6)
+    own.add(values, 1e-6)
     assert own.look(1.0)
     single = 64 // 2**first
     assert np.bincount(own.labels)[own.labels][:single].tolist() == [1] * single
@@ -134,7 +134,7 @@ def test_what_is_even_is_not_split_however_many_rows_it_has() -> None:
 
 def test_what_is_known_badly_is_not_split_whatever_the_next_noise() -> None:
     own = even(64)
-    own.tell(np.array([300.0, 100.0, 300.0, 50.0]), 100.0**2)
+    own.add(np.array([300.0, 100.0, 300.0, 50.0]), 100.0**2)
     assert not own.look(1e-9)
 
 
@@ -150,7 +150,7 @@ def test_least_squares_on_the_tree_is_that_of_dense_algebra(shape: tuple[int, ..
         scale = float(generator.uniform(1, 20))
         labels = own.labels
         values = np.bincount(labels, counts) + generator.normal(scale=scale, size=labels.max() + 1)
-        own.tell(values, scale**2)
+        own.add(values, scale**2)
         rows.append(np.eye(labels.max() + 1)[labels].T / scale)
         targets.append(values / scale)
         precisions.append(scale)
@@ -188,8 +188,8 @@ def test_what_noise_explains_stays_with_the_base_measure_and_what_it_does_not_is
     for away, expected in ((0.0, [100, 300, 100, 300]), (1e4, [0, 0, 0, 800])):
         own = Refinement((4,), base)
         values = np.array([100.0, 300.0, 100.0, 300.0]) + np.array([-away, -away, -away, 3 * away])
-        own.tell(values, 500.0**2)
-        np.testing.assert_allclose(own.leaves(800.0).values, expected, atol=FAINT * 4000)
+        own.add(values, 500.0**2)
+        np.testing.assert_allclose(own.leaves(800.0).values, expected, atol=FLOOR * 4000)
 
 
 def test_no_noise_is_exact() -> None:

@@ -22,7 +22,8 @@ from mwem_sql.kernel.scales import noise_scale
 from mwem_sql.kernel.split import split
 from mwem_sql.loop.loop import mwem
 from mwem_sql.loop.problem import Problem
-from mwem_sql.loop.start import FAINT, not_impossible, with_prior
+from mwem_sql.loop.refinement import FLOOR
+from mwem_sql.loop.start import not_impossible, with_prior
 from mwem_sql.loop.strategy import whole_domain
 from mwem_sql.model.state import State
 
@@ -30,7 +31,15 @@ from mwem_sql.model.state import State
 def after_start(B: Sequence[int], total: float, sizes: dict[str, Floats], noise: Noise, budget: Budget = PURE) -> State:
     """A_0 itself: of one round the average keeps nothing else."""
     shape = {name: len(size) for name, size in sizes.items()}
-    problem = Problem([cuboid(shape, "a")], np.ones(1), sizes, MANY, total, whole_domain(shape), average=True)
+    problem = Problem(
+        queries=[cuboid(shape, "a")],
+        weights=np.ones(1),
+        sizes=sizes,
+        max_cells=MANY,
+        total=total,
+        histogram=whole_domain(shape),
+        average=True,
+    )
     outcome, _ = run(problem, np.array(B), 1, noise, budget)
     return iterates(outcome)[0]
 
@@ -74,7 +83,15 @@ def test_a_histogram_start_is_a_state(sizes: dict[str, Floats], seed: int, budge
     generator = np.random.default_rng(seed)
     shape = {name: len(size) for name, size in sizes.items()}
     B = generator.multinomial(5000, generator.dirichlet(np.full(prod(shape.values()), 0.2)))
-    problem = Problem([cuboid(shape, *shape)], np.ones(1), sizes, MANY, None, whole_domain(shape), average=True)
+    problem = Problem(
+        queries=[cuboid(shape, *shape)],
+        weights=np.ones(1),
+        sizes=sizes,
+        max_cells=MANY,
+        total=None,
+        histogram=whole_domain(shape),
+        average=True,
+    )
     outcome, accountant = run(problem, B, 1, SeededNoise(seed), budget)
     assert accountant.remaining == 0
     A = dense(iterates(outcome)[0])
@@ -90,7 +107,14 @@ def test_a_histogram_start_changes_the_outcome_for_the_better() -> None:
     B[[0, 5, 10, 15]] = 500
     errors = []
     for whole in (None, whole_domain(shape)):
-        problem = Problem([cuboid(shape, "a"), cuboid(shape, "b")], np.ones(2), ones(shape), MANY, 2000.0, whole)
+        problem = Problem(
+            queries=[cuboid(shape, "a"), cuboid(shape, "b")],
+            weights=np.ones(2),
+            sizes=ones(shape),
+            max_cells=MANY,
+            total=2000.0,
+            histogram=whole,
+        )
         errors.append(np.abs(dense(run(problem, B, 2, SeededNoise(0))[0].state) - B).sum())
     assert errors[1] < 0.1 * errors[0]
 
@@ -102,7 +126,7 @@ def test_no_cell_of_a_histogram_is_impossible() -> None:
     assert weights[0] < 1e-9
     found = not_impossible(weights, 1.0, base)
     assert found.sum() == pytest.approx(weights.sum())
-    assert found[0] == pytest.approx(FAINT, rel=1e-3)
+    assert found[0] == pytest.approx(FLOOR, rel=1e-3)
     np.testing.assert_allclose(found[1:], weights[1:], rtol=1e-4)
 
 
@@ -132,7 +156,9 @@ def test_a_prior_is_all_that_is_left_of_noise_and_nothing_beside_an_exact_histog
 @pytest.mark.parametrize("budget", [PURE, Budget.parse(1, "1e-6")])
 def test_at_once_all_goes_to_one_histogram(total: float | None, budget: Budget) -> None:
     shape = {"a": 2, "b": 3}
-    problem = Problem([whole_domain(shape)], np.ones(1), ones(shape), 100, total, at_once=True)
+    problem = Problem(
+        queries=[whole_domain(shape)], weights=np.ones(1), sizes=ones(shape), max_cells=100, total=total, at_once=True
+    )
     plan = split(budget, 1, total_is_public=True, histogram=False, selecting=Fraction(0))
     B = np.array([5, 0, 1, 2, 3, 1])
     answers = np.concatenate([[B.sum()], B])
@@ -140,7 +166,7 @@ def test_at_once_all_goes_to_one_histogram(total: float | None, budget: Budget) 
     outcome = mwem(Kernel(answers, [1, 6], accountant, SeededNoise(1), 1, problem.bounds()), problem, plan)
     accountant.settle()
     assert accountant.remaining == 0
-    (step,) = outcome.steps
-    assert (step.purpose, step.measurement.query, step.measurement.share) == ("round", 1, plan.limit)
-    assert outcome.total == (total or max(1.0, step.measurement.values.sum()))
+    (step,) = outcome.measurements
+    assert (step.purpose, step.number, step.share) == ("round", 1, plan.limit)
+    assert outcome.total == (total or max(1.0, step.values.sum()))
     assert outcome.state.total == pytest.approx(outcome.total)

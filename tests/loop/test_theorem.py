@@ -41,17 +41,24 @@ def test_relative_entropy_falls_in_every_round_without_noise(
     """The lemma, and strictly where the selected query has an error; in the first round by the whole of the lemma."""
     problem, B, rounds, script, _ = case
     n = float(B.sum())
-    problem = Problem(problem.queries, problem.weights, problem.sizes, MANY, n, average=problem.average)
+    problem = Problem(
+        queries=problem.queries,
+        weights=problem.weights,
+        sizes=problem.sizes,
+        max_cells=MANY,
+        total=n,
+        average=problem.average,
+    )
     Q = [oracle.dense_query(query, shape_of(problem)) for query in problem.kernel_queries]
     A = oracle.uniform(problem.sizes, n)
     for T in range(1, rounds + 1):
         # Without noise a run of T rounds begins with the run of T - 1, but for the fit after the last.
         with mock.patch.object(Fit, "finish"):
             outcome, _ = run(problem, B, T + problem.average, Scripted(script.picks), Budget.parse(MANY))
-        if not outcome.steps:
+        if not outcome.measurements:
             return
         A_i = dense(iterates(outcome)[-1])
-        q = Q[outcome.steps[T - 1].measurement.query]
+        q = Q[outcome.measurements[T - 1].number]
         error = (oracle.evaluate(q, A) - oracle.evaluate(q, B)) / (2 * n)
         fall = oracle.relative_entropy(B, A) - oracle.relative_entropy(B, A_i)
         assert fall >= -1e-12
@@ -63,7 +70,9 @@ def test_relative_entropy_falls_in_every_round_without_noise(
 def test_the_lemma_can_fail() -> None:
     """With a measurement far off, relative entropy rises: the test above sees what it is to see."""
     B = np.array([500, 500])
-    problem = Problem([count("x", 1, 0)], np.ones(1), {"x": np.ones(2)}, MANY, 1000.0)
+    problem = Problem(
+        queries=[count("x", 1, 0)], weights=np.ones(1), sizes={"x": np.ones(2)}, max_cells=MANY, total=1000.0
+    )
     outcome, _ = run(problem, B, 1, Scripted((), lambda _: np.array([400])))
     assert oracle.relative_entropy(B, dense(outcome.state)) > 0.1
 
@@ -82,7 +91,9 @@ def test_theorem_where_one_query_needs_many_steps(T: int, epsilon: int) -> None:
     """
     D, n = 18, 10**6
     B = n * np.eye(D, dtype=np.int64)[7]
-    problem = Problem(points(D), np.ones(D), {"x": np.ones(D)}, MANY, float(n), average=True)
+    problem = Problem(
+        queries=points(D), weights=np.ones(D), sizes={"x": np.ones(D)}, max_cells=MANY, total=float(n), average=True
+    )
     outcome, _ = run(problem, B, T, SeededNoise(T), Budget.parse(epsilon))
     bound = oracle.theorem(n, D, T, D, epsilon)
     assert bound < 0.82 * n
@@ -93,7 +104,14 @@ def test_theorem_where_one_query_needs_many_steps(T: int, epsilon: int) -> None:
 def test_an_earlier_query_takes_the_step_when_it_is_worse_beyond_doubt(doubt: float, steps: int) -> None:
     """The first count is 350 off after its step, the second is exact; `doubt` is 2 log|Q| times the scale 2T/eps."""
     sizes = {"x": np.ones(2), "y": np.ones(2)}
-    problem = Problem([count("x", 1, 0), count("y", 1, 0)], np.ones(2), sizes, MANY, 1000.0, average=True)
+    problem = Problem(
+        queries=[count("x", 1, 0), count("y", 1, 0)],
+        weights=np.ones(2),
+        sizes=sizes,
+        max_cells=MANY,
+        total=1000.0,
+        average=True,
+    )
     epsilon = 2 * log(2) * 2 * 3 / doubt
     outcome, _ = run(problem, np.array([450, 450, 50, 50]), 3, Scripted([0, 0]), Budget.parse(epsilon))
     assert asked(outcome, "round") == [1, 2]
@@ -127,7 +145,14 @@ def test_theorem() -> None:
         else:
             Q = generator.choice([-1.0, 1.0], (queries_asked, D))
             workload = [LinearQuery((Block(("x",), np.zeros(D, np.int32), 1, row.astype(np.int8)),)) for row in Q]
-        problem = Problem(workload, np.ones(queries_asked), {"x": np.ones(D)}, MANY, float(n), average=True)
+        problem = Problem(
+            queries=workload,
+            weights=np.ones(queries_asked),
+            sizes={"x": np.ones(D)},
+            max_cells=MANY,
+            total=float(n),
+            average=True,
+        )
         outcome, _ = run(problem, B, T, SeededNoise(seed), Budget.parse(epsilon))
         assert np.abs(Q @ (B - n / D)).max() > bound
         failures += worst_error(outcome, [Q], B.astype(np.float64)) > bound

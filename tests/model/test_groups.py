@@ -356,8 +356,8 @@ def test_a_release_of_ranges_is_small(connect: Open, outcomes: list[tuple[Plan, 
     classes = {name: own.count for name, own in plan.compiled.classes.items()}
     assert classes["i"] > 500
     assert made.cells <= 100 < classes["i"]
-    assert len([step for step in outcome.steps if step.purpose == "round"]) >= 5
-    measured = [plan.problem.queries[step.measurement.query - 1] for step in outcome.steps if step.purpose == "round"]
+    assert len([step for step in outcome.measurements if step.purpose == "round"]) >= 5
+    measured = [plan.problem.queries[step.number - 1] for step in outcome.measurements if step.purpose == "round"]
     cuts = sum(block.changes[0] for query in measured for block in query.blocks if block.attributes == ("i",))
     assert load(con).classes["i"].count == outcome.state.grids["i"].count <= 1 + cuts
     # Values that nothing told apart have the same weight, and rows are drawn from all of them.

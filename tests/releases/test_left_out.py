@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mwem_sql
-from mwem_sql.kernel.kernel import Measurement
+from mwem_sql.algebra.measurement import NoisyValues
 from mwem_sql.kernel.split import UNITS_SHARE
 from mwem_sql.platform.session import Session
 from mwem_sql.releases import left_out
@@ -32,8 +31,8 @@ CREATE TABLE asked AS SELECT 'seen' AS predicate;
 OPTIONS = "unit := 'person', rows_per_unit := {}"
 
 
-def measurement(whole: int, cut: int, scale: float) -> Measurement:
-    return Measurement(0, np.array([whole, cut]), scale, 2 * scale**2, Fraction(1), "pure")
+def measurement(whole: int, cut: int, scale: float) -> NoisyValues:
+    return NoisyValues(values=np.array([whole, cut]), kind="pure", scale=scale, variance=2 * scale**2)
 
 
 @pytest.mark.parametrize(
@@ -90,9 +89,9 @@ def test_a_person_moves_the_counts_by_one(sizes: list[int], rows: int, more: int
 
 def test_its_share_is_part_of_the_budget(con: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     """The noise is that of sensitivity 1, and not of the three rows of a person."""
-    seen: list[Measurement | None] = []
+    seen: list[NoisyValues | None] = []
 
-    def facts(units: Measurement | None) -> dict[str, float | None]:
+    def facts(units: NoisyValues | None) -> dict[str, float | None]:
         seen.append(units)
         return {"units_cut": None, "units_cut_within": None}
 

@@ -15,7 +15,7 @@ from conftest import Connection, Open
 import mwem_sql
 from mwem_sql.kernel.noise import SeededNoise
 from mwem_sql.loop import pace, strategy
-from mwem_sql.loop.measured import Measured
+from mwem_sql.loop.transcript import Transcript
 
 # Values of a column that are told apart by what is asked: few of some, all of others.
 TRIPS = """
@@ -121,7 +121,7 @@ def test_what_was_measured_and_not_fitted_is_described(trips: Connection, monkey
     monkeypatch.setattr(strategy, "MOST_SETS", 1)
     monkeypatch.setattr(pace, "MUTE", 10**6)
     monkeypatch.setattr(SeededNoise, "add_noise", lambda _self, answers, _scale, _kind: answers.copy())
-    monkeypatch.setattr(Measured, "shrink", lambda self, q, _before: self.targets.pop(q, None))
+    monkeypatch.setattr(Transcript, "shrink", lambda self, q, _before: self.targets.pop(q, None))
     made = mwem_sql.release(trips, "trips", "mixed", 1, seed=1)
     class_of(trips)
     rows = made.measurements.to_pylist()

@@ -2,47 +2,45 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from measurements import measurement
 
 import mwem_sql
+from mwem_sql.algebra.linear import Block, LinearQuery
+from mwem_sql.algebra.measurement import Measurement, Purpose
 from mwem_sql.platform.session import Session
 from mwem_sql.releases import store
 from mwem_sql.reporting import figures
 
 
-def rows(noise: str, scale: float, purpose: str = "round") -> dict[str, object]:
-    return {
-        "purpose": purpose,
-        "noise": noise,
-        "scale": scale,
-        "resolution": 2.0,
-        "values": [1, 2],
-        "name": "a",
-        "blocks": None,
-    }
+def made(scale: float, purpose: Purpose = "round", *, gaussian: bool = False) -> Measurement:
+    """Two values in halves: a sum whose grid has a unit of 2."""
+    block = Block(("a",), np.arange(2, dtype=np.int32), 2, np.ones(2, dtype=np.int64), 2.0)
+    variance = scale**2 if gaussian else 2 * scale**2
+    return measurement(LinearQuery((block,)), np.array([1, 2]), variance, purpose, gaussian=gaussian)
 
 
 def test_noise_is_said_as_what_it_does() -> None:
     generator = np.random.default_rng(0)
-    for noise, draws in (
-        ("laplace", generator.laplace(0, 2 * 3.0, 10**6)),
-        ("gaussian", generator.normal(0, 2 * 3.0, 10**6)),
+    for gaussian, draws in (
+        (False, generator.laplace(0, 2 * 3.0, 10**6)),
+        (True, generator.normal(0, 2 * 3.0, 10**6)),
     ):
-        (kind,) = figures.kinds([rows(noise, 3.0)])
+        (kind,) = figures.kinds([made(3.0, gaussian=gaussian)])
         # Of a million draws the mean and the share beyond are within 0.5%.
         assert np.abs(draws).mean() == pytest.approx(kind.typical, rel=5e-3)
         assert (np.abs(draws) > kind.most).mean() == pytest.approx(0.05, rel=2e-2)
 
 
 def test_kinds_are_in_the_order_of_the_rounds_and_count_cells() -> None:
-    found = figures.kinds(
-        [rows("laplace", 1, "total"), rows("laplace", 1), rows("laplace", 3), rows("laplace", 1, "new purpose")]
-    )
-    assert [(kind.purpose, kind.count, kind.cells) for kind in found] == [
-        ("how many rows there are", 1, 2), ("what rounds measured", 2, 4), ("new purpose", 1, 2),
+    kinds = figures.kinds([made(1, "total"), made(1), made(3), made(1, "detail")])
+    assert [(kind.purpose, kind.count, kind.cells) for kind in kinds] == [
+        ("how many rows there are", 1, 2), ("what rounds measured", 2, 4), ("values inside the workload's classes", 1, 2),
     ]  # fmt: skip
-    assert found[1].typical == pytest.approx(4.0)
+    assert kinds[1].typical == pytest.approx(4.0)
 
 
 def test_a_state_fits_what_was_measured_up_to_noise() -> None:
@@ -52,10 +50,10 @@ def test_a_state_fits_what_was_measured_up_to_noise() -> None:
         con.execute("CREATE TABLE w AS FROM mwem_marginals('t', 2)")
         con.execute("CALL mwem_release('t', w, 1.0, rounds := 3, seed := 1)")
         stored = store.load(con.cursor(), "t_synthetic", Session.of(con).place, "test")
-        steps = store.measurements_of(con.cursor(), stored).to_pylist()
+        steps = store.read_measurements(con.cursor(), stored)
     names, fits = figures.fits(stored.state(), steps)
     assert len(names) == len(steps)
     assert fits.max() < 5
-    wrong = [row | {"values": [value + 10_000 for value in row["values"]]} for row in steps]
+    wrong = [replace(step, values=step.values + 10_000) for step in steps]
     assert figures.fits(stored.state(), wrong)[1].min() > 100
     assert set(figures.pairs(steps, 6)) == {("a", "b"), ("a", "c"), ("b", "c")}

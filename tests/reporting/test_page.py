@@ -41,7 +41,7 @@ class Reader(HTMLParser):
 def made(con: Connection, rows: list[dict[str, object]], compared: str | None = None) -> str:
     con.execute("CALL mwem_release('people', workload, 0.5, rounds := 2, rows := 30)")
     stored = store.load(con.cursor(), "people_synthetic", Session.of(con).place, "test")
-    return page.make(stored, store.measurements_of(con.cursor(), stored).to_pylist(), rows, compared)
+    return page.make(stored, store.read_measurements(con.cursor(), stored), rows, compared)
 
 
 def data_of(text: str) -> dict[str, object]:
@@ -134,7 +134,7 @@ def test_a_seed_is_shouted(con: Connection) -> None:
 def test_how_far_off_questions_are_is_said_with_how_sure_that_is(con: Connection) -> None:
     con.execute("CALL mwem_release('people', workload, 0.5, output := 'certified')")
     stored = store.load(con.cursor(), "certified", Session.of(con).place, "test")
-    text = page.make(stored, store.measurements_of(con.cursor(), stored).to_pylist(), [], None)
+    text = page.make(stored, store.read_measurements(con.cursor(), stored), [], None)
     assert re.search(r"<dt>in wrong cells, for a question</dt><dd>(not known better than )?[\d.]+%( ± [\d.]+%)? of the rows</dd>", text)  # fmt: skip
     assert 'id="score"' in text and "mwem_quality(&#x27;memory.main.certified&#x27;, summary := true" in text
     plain = made(con, [])

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
+from measurements import measurement
 
+from mwem_sql.algebra.linear import Block, LinearQuery
+from mwem_sql.algebra.measurement import Measurement, Purpose
 from mwem_sql.reporting import verdict
 
 
@@ -50,10 +54,13 @@ def test_the_surest_and_the_least_sure_are_different_questions(count: int, best:
     assert tuple([own.query for own in each] for each in verdict.ranked(found, 3)) == (best, worst)
 
 
-def measured(*attributes: str, scale: float = 10.0, cells: tuple[int, ...] = (0, 1), **more: object) -> dict[str, Any]:
-    block = {"attributes": list(attributes), "shape": [2] * len(attributes), "size": 2, "begins": [0, 1], "cells": list(cells), "adds": None}  # fmt: skip
-    row = {"purpose": "round", "name": "q", "noise": "laplace", "scale": scale, "resolution": 1.0, "values": [1, 2], "blocks": [block]}  # fmt: skip
-    return row | more
+def measured(
+    *attributes: str, scale: float = 10.0, cells: tuple[int, ...] = (0, 1), purpose: Purpose = "round"
+) -> Measurement:
+    """The last attribute of two classes decides."""
+    labels = np.broadcast_to(np.array(cells, dtype=np.int32), [2] * len(attributes))
+    query = LinearQuery((Block(attributes, labels, 2),))
+    return measurement(query, np.array([1, 2]), 2 * scale**2, purpose)
 
 
 def test_which_pairs_are_known() -> None:

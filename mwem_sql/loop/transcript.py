@@ -1,7 +1,7 @@
 """What was released so far, and how it is asked for: the loop's only way to the kernel's measure.
 
-Owns the values by precision, the estimate of n, what is refined, and the targets that a state is fitted to. Sees released values only, and must not
-decide what is measured.
+Owns the values by precision, the estimate of n, what is refined, and the targets that a state is fitted to. Sees
+released values only, and must not decide what is measured.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ import numpy as np
 
 from mwem_sql.algebra.arrays import Floats, Labels
 from mwem_sql.algebra.linear import Block, LinearQuery
-from mwem_sql.kernel.kernel import Kernel, Measurement
+from mwem_sql.algebra.measurement import Measurement, Purpose
+from mwem_sql.kernel.kernel import Kernel
 from mwem_sql.kernel.scales import noise_variance
 from mwem_sql.kernel.split import Split
-from mwem_sql.loop.problem import Problem, Purpose, Step, counts_every_record
+from mwem_sql.loop.problem import Problem, counts_every_record
 from mwem_sql.loop.refinement import Refinement
 from mwem_sql.model.fit import Target
 from mwem_sql.model.state import State
@@ -26,12 +27,13 @@ from mwem_sql.model.state import State
 SAME = 1e-9
 """Totals that differ by a smaller share of n are the same."""
 SWEEPS, CLOSE, FALLS = 50, 1e-4, 0.9
-"""Proportional fitting of sets that overlap: at most so often, until the misfit per cell, in variances, is this, and while it falls by a tenth."""
+"""Proportional fitting of sets that overlap: at most so often, until the misfit per cell, in variances, is this, and
+while it falls by a tenth."""
 
 
-@dataclass(eq=False)
-class Measured:
-    """What was released so far: every step, and one value (in parts of its bound) for each query, by precision.
+@dataclass(eq=False, kw_only=True)
+class Transcript:
+    """What was released so far: every measurement, and one value (in parts of its bound) for each query, by precision.
 
     A histogram is a start and a count of all records, but no query that the loop fits.
     """
@@ -43,10 +45,10 @@ class Measured:
     # Variances fall with this power of a share.
     power: int
     public: float | None = None
-    steps: list[Step] = field(default_factory=list)
+    measurements: list[Measurement] = field(default_factory=list)
     values: dict[int, Floats] = field(default_factory=dict)
     variances: dict[int, float] = field(default_factory=dict)
-    # Of each step that counts every record, the count and its precision.
+    # Of each measurement that counts every record, the count and its precision.
     counts: list[tuple[float, float]] = field(default_factory=list)
     # The same object as long as nothing new is known of a query: the fit can then tell.
     targets: dict[int, Target] = field(default_factory=dict)
@@ -55,11 +57,20 @@ class Measured:
     replaced: dict[int, Target] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, kernel: Kernel, problem: Problem, split: Split) -> Measured:
-        return cls(kernel, problem.kernel_queries, noise_of(problem, split), split.power, problem.total)
+    def of(cls, kernel: Kernel, problem: Problem, split: Split) -> Transcript:
+        return cls(
+            kernel=kernel,
+            queries=problem.kernel_queries,
+            noise=noise_of(problem, split),
+            power=split.power,
+            public=problem.total,
+        )
 
     def take(self, purpose: Purpose, q: int, share: Fraction, A: State) -> Measurement | None:
-        """Measure a query: what was refined is refined again, and given to A; anything else is measured as it is, and comes back."""
+        """Measure a query: what was refined is refined again, and given to A.
+
+        Anything else is measured as it is, and comes back.
+        """
         if q in self.refined:
             self.refine(purpose, q, share, A)
             self.give(A, [q])
@@ -67,8 +78,8 @@ class Measured:
         return self.measure(purpose, q, share)
 
     def measure(self, purpose: Purpose, q: int, share: Fraction) -> Measurement:
-        measurement = self.kernel.measure(q, share)
-        self.steps.append(Step(purpose, measurement))
+        measurement = Measurement.of(self.kernel.measure(q, share), self.queries[q], purpose, q)
+        self.measurements.append(measurement)
         if counts_every_record(self.queries[q]):
             sum_ = float(measurement.values.sum(dtype=np.float64))
             self.counts.append((sum_, 1 / (measurement.variance * measurement.values.size)))
@@ -90,26 +101,27 @@ class Measured:
     def refine(
         self, purpose: Purpose, q: int, share: Fraction, A: State, by_cells: bool = False, *, at_once: bool = False
     ) -> None:
-        """Measure a histogram by partitions that follow the data; A, before it is given what they tell, is what is known otherwise.
+        """Measure a histogram by partitions that follow the data.
 
-        Where there is nothing to look at more closely, the rest of the share goes to the partition as it is. A histogram that is measured again takes
-        one partition more; `at_once` there is no partition but that of all cells.
+        A, before it is given what they tell, is what is known otherwise. Where there is nothing to look at more
+        closely, the rest of the share goes to the partition as it is. A histogram that is measured again takes one
+        partition more; `at_once` there is no partition but that of all cells.
         """
         query = self.queries[q]
         parts = [1.0]
         if q in self.refined:
             self.refined[q].look(self.noise(share))
         else:
-            loud = self.total() / math.sqrt(self.noise(share)) if self._is_heard else math.inf
+            signal = self.total() / math.sqrt(self.noise(share)) if self._knows_total else math.inf
             self.refined[q] = Refinement(
                 query.shape, A.marginal(query.attributes).ravel(), by_cells=by_cells, at_once=at_once
             )
-            parts = self.refined[q].levels.parts(power=self.power, loud=loud)
+            parts = self.refined[q].levels.parts(power=self.power, signal=signal)
 
         def measure(labels: Labels, share: Fraction) -> tuple[Floats, float]:
-            measured = self.kernel.measure(q, share, labels)
-            self.steps.append(Step(purpose, measured, labels))
-            return measured.values.astype(np.float64), measured.variance
+            drawn = self.kernel.measure(q, share, labels)
+            self.measurements.append(Measurement.of(drawn, query, purpose, q, labels))
+            return drawn.values.astype(np.float64), drawn.variance
 
         self.refined[q].measure(share, parts, measure, self.noise)
 
@@ -151,7 +163,10 @@ class Measured:
         return n
 
     def _rescale(self, n: float) -> None:
-        """Let what was refined sum to another n. What was then measured as it is stays as it is: with noise on it, it may sum to 0 or less."""
+        """Let what was refined sum to another n.
+
+        What was then measured as it is stays as it is: with noise on it, it may sum to 0 or less.
+        """
         for q in self.refined:
             if q in self.replaced:
                 continue
@@ -160,9 +175,10 @@ class Measured:
                 self.targets[q] = Target(target.query, target.values * (n / target.values.sum()), target.variance)
 
     def shrink(self, q: int, before: Floats) -> None:
-        """Take a measurement for nearer to what was known where noise explains half of the difference or more; if it explains all of it, not at all.
+        """Take a measurement for nearer to what was known where noise explains half of the difference or more.
 
-        What was refined before is then known from that alone. James and Stein would take off what noise explains of any difference: less noise in what is hardly told, and less of what is.
+        If it explains all of it, not at all. What was refined before is then known from that alone. James and Stein
+        would take off what noise explains of any difference: less noise in what is hardly told, and less of what is.
         """
         if q not in self.targets:
             return
@@ -175,17 +191,20 @@ class Measured:
             self.targets[q] = self.replaced.pop(q)
 
     @property
-    def _is_heard(self) -> bool:
+    def _knows_total(self) -> bool:
         """Whether anything is known of n."""
         return self.public is not None or bool(self.counts) or bool(self.refined)
 
     def total(self) -> float:
-        """The estimate of n from all that counts every record, each by its precision; at least 1. Before there is any, 1."""
+        """The estimate of n from all that counts every record, each by its precision; at least 1.
+
+        Before there is any, 1.
+        """
         if self.public is not None:
             return self.public
         counts = [
             *self.counts,
-            *((rows, 1 / variance) for rows, variance in (own.total() for own in self.refined.values())),
+            *((rows, 1 / variance) for rows, variance in (refinement.total() for refinement in self.refined.values())),
         ]
         if not counts:
             return 1.0

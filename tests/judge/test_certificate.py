@@ -10,11 +10,12 @@ import pytest
 from conftest import flat
 
 from mwem_sql.algebra.linear import Block, LinearQuery
+from mwem_sql.algebra.measurement import Measurement
+from mwem_sql.judge import certificate
 from mwem_sql.kernel.accountant import Accountant
 from mwem_sql.kernel.kernel import Kernel
 from mwem_sql.kernel.noise import SeededNoise
-from mwem_sql.loop import certificate
-from mwem_sql.loop.problem import Outcome, Problem, Step
+from mwem_sql.loop.problem import Outcome, Problem
 from mwem_sql.loop.strategy import whole_domain
 from mwem_sql.model.state import State
 
@@ -32,23 +33,34 @@ class NoNoise(SeededNoise):
 def certified(queries: list[LinearQuery], measure: int) -> tuple[tuple[certificate.Figure, ...], Accountant]:
     """The certificate of a uniform state after one query was measured."""
     sizes = {name: np.ones(size) for name, size in SHAPE.items()}
-    problem = Problem(queries, np.ones(len(queries)), sizes, 100, certified=dict(enumerate(queries, start=1)))
+    problem = Problem(
+        queries=queries,
+        weights=np.ones(len(queries)),
+        sizes=sizes,
+        max_cells=100,
+        certified=dict(enumerate(queries, start=1)),
+    )
     account = Accountant("pure", Fraction(1))
     answers = [(oracle.dense_query(own, SHAPE) @ TRUE.ravel()).astype(np.int64) for own in problem.kernel_queries]
     kernel = Kernel(*flat(answers), account, NoNoise(0))
-    step = Step("round", kernel.measure(measure, SHARE))
-    outcome = Outcome(State.unsplit(sizes, 50.0), 50.0, (step,))
+    step = Measurement.of(kernel.measure(measure, SHARE), problem.kernel_queries[measure], "round", measure)
+    outcome = Outcome(state=State.unsplit(sizes, 50.0), total=50.0, measurements=(step,))
     return certificate.certify(kernel, problem, SHARE, outcome), account
+
+
+def unmeasured(sizes: dict[str, np.ndarray]) -> Outcome:
+    """50 rows, evenly, after no measurement."""
+    return Outcome(state=State.unsplit(sizes, 50.0), total=50.0, measurements=())
 
 
 def test_means_of_what_was_measured_and_of_the_rest() -> None:
     """The state has 16 2/3 of each a, 25 of each b and 8 1/3 of both, which are rounded."""
     figures, account = certified([WHOLE, ONE, OTHER], 2)
-    found = {figure.part: (figure.queries, figure.certified.value) for figure in figures}
+    found = {figure.part: (figure.queries, float(figure.drawn.values[0])) for figure in figures}
     whole = 22 + 8 + 8 + 2 + 3 + 3
     assert found == {"directly": (1, 13 + 7 + 7), "others": (2, (whole + 20) / 2), "most": (2, 22)}
     assert account.spent == 1  # all of it
-    assert {figure.part: figure.certified.share for figure in figures} == {
+    assert {figure.part: figure.drawn.share for figure in figures} == {
         "directly": SHARE / 4, "others": SHARE / 4, "most": SHARE / 2,
     }  # fmt: skip
 
@@ -64,16 +76,15 @@ def test_a_partition_in_the_place_of_a_count_is_certified_by_its_first_cell() ->
     partition = LinearQuery((Block(("a",), np.array([1, 0, 2], dtype=np.int32), 3),))
     kernel = Kernel(*flat([np.array([50]), np.array([10, 30, 10])]), Accountant("pure", Fraction(1)), NoNoise(0))
     sizes = {"a": np.ones(3), "b": np.ones(2)}
-    problem = Problem([partition], np.ones(1), sizes, 100, certified={1: counted})
-    (figure, _) = certificate.certify(kernel, problem, SHARE, Outcome(State.unsplit(sizes, 50.0), 50.0, ()))
-    assert figure.certified.value == 17 - 10
+    problem = Problem(queries=[partition], weights=np.ones(1), sizes=sizes, max_cells=100, certified={1: counted})
+    (figure, _) = certificate.certify(kernel, problem, SHARE, unmeasured(sizes))
+    assert figure.drawn.values == 17 - 10
 
 
 def test_nothing_is_spent_on_nothing() -> None:
-    problem = Problem([ONE], np.ones(1), {"a": np.ones(3)}, 100)
+    problem = Problem(queries=[ONE], weights=np.ones(1), sizes={"a": np.ones(3)}, max_cells=100)
     kernel = Kernel(*flat([np.array([50]), np.array([10, 30, 10])]), Accountant("pure", Fraction(1)), NoNoise(0))
-    outcome = Outcome(State.unsplit({"a": np.ones(3)}, 50.0), 50.0, ())
-    assert certificate.certify(kernel, problem, SHARE, outcome) == ()
+    assert certificate.certify(kernel, problem, SHARE, unmeasured({"a": np.ones(3)})) == ()
 
 
 @pytest.mark.parametrize(("queries", "beyond"), [(1, 0), (28, 0), (29, 1), (41, 1), (200, 7)])
@@ -81,9 +92,8 @@ def test_how_many_may_be_further_off(queries: int, beyond: int) -> None:
     assert certificate.most_beyond(queries) == beyond
 
 
-def test_of_very_many_queries_some_are_certified(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_very_many_queries_some_are_certified() -> None:
     assert certificate.sampled([ONE] * 3) == [0, 1, 2]
     assert certificate.sampled([ONE] * 9, 4) == [0, 2, 4, 6]
-    monkeypatch.setattr(certificate, "MOST_CELLS", 7)
-    assert certificate.sampled([ONE] * 9, 4) == [0, 4]
-    assert certificate.sampled([whole_domain({"a": 3, "b": 2, "c": 2})]) == []
+    assert certificate.sampled([ONE] * 9, 4, most_cells=7) == [0, 4]
+    assert certificate.sampled([whole_domain({"a": 3, "b": 2, "c": 2})], most_cells=7) == []

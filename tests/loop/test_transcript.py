@@ -31,9 +31,9 @@ from mwem_sql.kernel.kernel import Kernel
 from mwem_sql.kernel.noise import SeededNoise
 from mwem_sql.kernel.split import split
 from mwem_sql.loop.loop import mwem
-from mwem_sql.loop.measured import Measured
 from mwem_sql.loop.problem import Problem
 from mwem_sql.loop.strategy import First, whole_domain
+from mwem_sql.loop.transcript import Transcript
 from mwem_sql.model.state import State
 
 
@@ -42,17 +42,24 @@ def test_what_is_measured_again() -> None:
     shape = {"a": 2, "b": 2}
     workload = [count("a", 0, 1), count("b", 0, 1), cuboid(shape, "a", "b")]
     for total, values in itertools.product([None, 50.0], [-9, 1000]):
-        problem = Problem(workload, np.ones(3), ones(shape), MANY, total)
+        problem = Problem(queries=workload, weights=np.ones(3), sizes=ones(shape), max_cells=MANY, total=total)
         outcome, _ = run(problem, np.full(4, 10), 10, Scripted([2, 0, 0], lambda size, v=values: np.full(size, v)))
         assert asked(outcome, "round") == [3, 1, 2]
         assert asked(outcome, "again") == [3, 1, 2, 3, 1, 2, 3]
 
 
 def test_measurements_of_a_query_are_combined_by_their_precision() -> None:
-    problem = Problem([count("a", 1, 0)], np.ones(1), {"a": np.ones(2)}, MANY, 1000.0, fit="replay")
+    problem = Problem(
+        queries=[count("a", 1, 0)],
+        weights=np.ones(1),
+        sizes={"a": np.ones(2)},
+        max_cells=MANY,
+        total=1000.0,
+        fit="replay",
+    )
     given = iter([300, 60, 0])
     outcome, _ = run(problem, np.array([400, 600]), 3, Scripted((), lambda _: np.array([next(given)])))
-    first, *again = (step.measurement for step in outcome.steps)
+    first, *again = outcome.measurements
     assert [int(m.values[0]) for m in (first, *again)] == [700, 460, 400]
     # Select and measure have equal shares: twice the share, and noise of about a quarter of the variance.
     assert again[0].share == again[1].share == 2 * first.share
@@ -73,11 +80,11 @@ def test_total_is_estimated_from_all_that_counts_every_record() -> None:
     shape = {"a": 3, "b": 2}
     part = LinearQuery((*cuboid(shape, "a").blocks, *count("b", 0, 1).blocks))
     workload = [cuboid(shape, "a"), count("b", 0, 1), parity(shape, "b"), part]
-    problem = Problem(workload, np.ones(4), ones(shape), MANY)
+    problem = Problem(queries=workload, weights=np.ones(4), sizes=ones(shape), max_cells=MANY)
     given = iter([np.array([60]), np.array([30, 0, 0]), np.array([-500]), np.array([700]), np.array([900, 900, 900])])
     outcome, _ = run(problem, np.full(6, 100), 4, Scripted([0] * 4, lambda _: next(given)))
     assert asked(outcome, "total", "round") == [0, 1, 2, 3, 4]
-    variance = [step.measurement.variance for step in outcome.steps]
+    variance = [step.variance for step in outcome.measurements]
     expected = np.average([660, 630], weights=[1 / variance[0], 1 / (3 * variance[1])])
     assert outcome.total == pytest.approx(expected, rel=1e-12)
     assert outcome.state.total == outcome.total
@@ -85,11 +92,17 @@ def test_total_is_estimated_from_all_that_counts_every_record() -> None:
 
 
 def test_a_histogram_counts_every_record_too() -> None:
-    problem = Problem([count("a", 0, 1)], np.ones(1), {"a": np.ones(2)}, MANY, histogram=whole_domain({"a": 2}))
+    problem = Problem(
+        queries=[count("a", 0, 1)],
+        weights=np.ones(1),
+        sizes={"a": np.ones(2)},
+        max_cells=MANY,
+        histogram=whole_domain({"a": 2}),
+    )
     given = iter([np.array([0]), np.array([100, 100]), np.array([0])])
     outcome, _ = run(problem, np.array([500, 500]), 1, Scripted((), lambda _: next(given)))
     assert purposes(outcome) == ["total", "histogram", "round"]
-    variance = [step.measurement.variance for step in outcome.steps]
+    variance = [step.variance for step in outcome.measurements]
     assert outcome.total == pytest.approx(np.average([1000, 1200], weights=[1 / variance[0], 1 / (2 * variance[1])]))
     # A share of 1/4 for two cells tells more of n than one of 1/20.
     assert outcome.total > 1150
@@ -100,7 +113,15 @@ def test_a_histogram_counts_every_record_too() -> None:
 def test_total_is_at_least_1(average: bool, histogram: bool) -> None:
     shape = {"a": 2}
     histogram_query = whole_domain(shape) if histogram else None
-    problem = Problem([cuboid(shape, "a")], np.ones(1), ones(shape), MANY, None, histogram_query, average)
+    problem = Problem(
+        queries=[cuboid(shape, "a")],
+        weights=np.ones(1),
+        sizes=ones(shape),
+        max_cells=MANY,
+        total=None,
+        histogram=histogram_query,
+        average=average,
+    )
     outcome, accountant = run(problem, np.zeros(2, np.int64), 3, Scripted((), lambda size: np.full(size, -40)))
     assert outcome.total == 1.0
     assert dense(outcome.state).sum() == pytest.approx(1.0, rel=1e-12)
@@ -112,20 +133,22 @@ def test_a_public_total_is_never_measured(average: bool) -> None:
     """Not even when the workload asks for it, in whatever words; nor does wrong data change it."""
     shape = {"a": 2, "b": 2}
     workload = [LinearQuery(()), count("a", 1, 1), cuboid(shape, "a")]
-    problem = Problem(workload, np.ones(3), ones(shape), MANY, 77.0, average=average)
+    problem = Problem(
+        queries=workload, weights=np.ones(3), sizes=ones(shape), max_cells=MANY, total=77.0, average=average
+    )
     outcome, accountant = run(problem, np.full(4, 1000), 4, SeededNoise(0))
     assert purposes(outcome) == ["round", "again", "again", "again"]
     assert asked(outcome, "round", "again") == [3, 3, 3, 3]
     assert outcome.total == outcome.state.total == 77.0
     assert outcome.state.answer(workload[1])[0] == pytest.approx(77.0)
     assert accountant.remaining == 0
-    private = Problem(workload, np.ones(3), ones(shape), MANY, average=average)
+    private = Problem(queries=workload, weights=np.ones(3), sizes=ones(shape), max_cells=MANY, average=average)
     assert set(asked(run(private, np.full(4, 1000), 4, SeededNoise(0))[0], "round")) == {1, 2, 3}
 
 
 def test_a_workload_of_totals_alone() -> None:
     for sizes, total in itertools.product([{}, {"a": np.ones(2)}], [None, 40.0]):
-        problem = Problem([LinearQuery(())], np.ones(1), sizes, MANY, total)
+        problem = Problem(queries=[LinearQuery(())], weights=np.ones(1), sizes=sizes, max_cells=MANY, total=total)
         outcome, accountant = run(problem, np.full(2 ** len(sizes), 40), 3, Scripted())
         assert accountant.remaining == (0 if total is None else accountant.limit)
         assert outcome.state.answer(LinearQuery(()))[0] == pytest.approx(total or 40 * 2 ** len(sizes))
@@ -138,7 +161,15 @@ def test_noise_beyond_all_data_breaks_nothing(total: float | None, average: bool
     shape = {"a": 3, "b": 4}
     workload = [cuboid(shape, "a", "b"), parity(shape, "a", "b"), count("b", 0, 1, 1, 0)]
     whole = whole_domain(shape) if histogram else None
-    problem = Problem(workload, np.ones(3), ones(shape), MANY, total, whole, average)
+    problem = Problem(
+        queries=workload,
+        weights=np.ones(3),
+        sizes=ones(shape),
+        max_cells=MANY,
+        total=total,
+        histogram=whole,
+        average=average,
+    )
     for seed in range(2):
         outcome, _ = run(problem, np.arange(12), 4, SeededNoise(seed), Budget.parse("1e-9"))
         weights = dense(outcome.state)
@@ -170,7 +201,13 @@ def test_a_known_total_takes_nothing_away(case: str) -> None:
         outcomes = []
         for total, found in errors.items():
             problem = Problem(
-                [whole_domain(shape)], np.ones(1), ones(shape), MANY, total, first=[First(0, 1.0)], whole=True
+                queries=[whole_domain(shape)],
+                weights=np.ones(1),
+                sizes=ones(shape),
+                max_cells=MANY,
+                total=total,
+                first=[First(0, 1.0)],
+                whole=True,
             )
             kernel = Kernel(
                 np.concatenate([[n], B]), [1, B.size], plan.accountant(), SeededNoise(seed), 1, problem.bounds()
@@ -178,7 +215,7 @@ def test_a_known_total_takes_nothing_away(case: str) -> None:
             outcomes.append(mwem(kernel, problem, plan))
             found.append(float(np.square(np.cumsum(dense(outcomes[-1].state)) - ends).mean()))
         assert outcomes[1].total == n
-        one, other = ([step.measurement.values for step in outcome.steps] for outcome in outcomes)
+        one, other = ([step.values for step in outcome.measurements] for outcome in outcomes)
         assert list(map(list, one)) == list(map(list, other))
     assert np.mean(errors[float(n)]) <= 1.1 * np.mean(errors[None])
 
@@ -217,7 +254,7 @@ def test_what_was_refined_and_is_measured_as_it_is(noisy: list[int], is_noise: b
     q, given = problem.first[0].number, [[410, 590], noisy]
     noise = Scripted((), lambda _: np.array(given.pop(0)))
     kernel = Kernel(np.zeros(4, np.int64), [1, 1, 2], Accountant("pure", Fraction(10)), noise)
-    m = Measured(kernel, problem.kernel_queries, lambda share: float(2 / share**2), 2)
+    m = Transcript(kernel=kernel, queries=problem.kernel_queries, noise=lambda share: float(2 / share**2), power=2)
     A = State.unsplit(problem.sizes, 1.0)
     m.refine("first", q, Fraction(1), A, by_cells=True, at_once=True)
     m.give(A, [q])
