@@ -40,7 +40,7 @@ TESTED_ELSEWHERE = {
     "mwem_sql/compile/compiled.py": "compile/test_blocks.py", "mwem_sql/compile/doubts.py": "releases/test_beyond.py",
  "mwem_sql/explain/quality.py": "sql/intervals.test",
     "mwem_sql/algebra/arrays.py": "algebra/test_linear.py", "mwem_sql/surface/shared.py": "surface/test_spec.py",
-    "mwem_sql/algebra/nested.py": "algebra/test_families.py", "mwem_sql/surface/bodies.py": "surface/test_functions.py",
+    "mwem_sql/surface/bodies.py": "surface/test_functions.py",
     "mwem_sql/surface/calling.py": "surface/test_functions.py", "mwem_sql/surface/function.py": "surface/test_spec.py",
     "mwem_sql/scan/column_facts.py": "scan/test_suggest.py",
 }  # fmt: skip
