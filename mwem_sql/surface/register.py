@@ -168,13 +168,14 @@ def _rows(instance: _Instance, function: Function) -> Callable[[pa.Array, pa.Arr
             return [{"err": calling.sentence(function.name, error)}]  # which the macro raises as an error of DuckDB's
 
     def body(arguments: pa.Array, queries: pa.Array) -> pa.Array:
-        return pa.array(map(run, arguments.to_pylist(), _json_rows(queries)), type=kind)
+        rows = [run(*each) for each in zip(arguments.to_pylist(), _json_rows(queries), strict=True)]
+        return pa.array(rows, type=kind)
 
     return body
 
 
 def _values(instance: _Instance, function: Function) -> Callable[[pa.Array], pa.Array]:
-    """One value per row. All that ask the same of the same release are requests together."""
+    """One value per row. All predicates that are asked of one release are compiled together."""
     kind = _row(function)
 
     def body(arguments: pa.Array) -> pa.Array:
