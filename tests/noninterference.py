@@ -32,7 +32,7 @@ import numpy as np
 import pytest
 
 import mwem_sql
-from mwem_sql.accounting import ledger
+from mwem_sql.accounting import journal
 from mwem_sql.errors import MwemError
 from mwem_sql.kernel import scales
 from mwem_sql.kernel.accountant import Accountant
@@ -494,7 +494,7 @@ def recorded(made: Case, seen: Seen) -> Iterator[None]:
         for module in (run, reuse):
             patch.setattr(module, "draw_rows", _repeatable(module.draw_rows))
         patch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=next(numbers) * 0x9E3779B97F4A7C15F39CC0605CEDC834 % 2**128))
-        patch.setattr(ledger, "_now", lambda: datetime(2026, 1, 1) + timedelta(seconds=next(ticks)))  # noqa: DTZ001
+        patch.setattr(journal, "now", lambda: datetime(2026, 1, 1) + timedelta(seconds=next(ticks)))  # noqa: DTZ001
         patch.setattr(loop, "PASSES", 3)  # of fit := 'replay', the rest of which would be more of the same
         if made.many is not None:
             patch.setattr(scales, "MANY", made.many)

@@ -278,7 +278,7 @@ ELSEWHERE = {
     "mwem_sql.releases.request.parse": "releases/test_request.py", "mwem_sql.releases.sample": "sql/samples.test",
     "mwem_sql.releases.store.check_standing": "sql/withdraw.test", "mwem_sql.releases.withdrawal": "sql/withdraw.test",
     "mwem_sql.kernel.accountant.debit": "kernel/test_budget.py", "mwem_sql.kernel.accountant.fault": "kernel/test_budget.py",
-    "mwem_sql.accounting.ledger.read_ledger": "sql/attached.test", "mwem_sql.accounting.ledger._unit_of_cap": "surface/test_attaching.py",
+    "mwem_sql.accounting.ledger.read_ledger": "sql/attached.test", "mwem_sql.accounting.ledger.enter_cap": "surface/test_attaching.py",
     "mwem_sql.accounting.accounts.home": UNCALLED, "mwem_sql.accounting.ledger.check_writable": "sql/attached.test",
     "mwem_sql.kernel.budget.__post_init__": "kernel/test_budget.py", "mwem_sql.accounting.caps.check_replaces": "accounting/test_caps.py",
     "mwem_sql.accounting.ledger._check_cap": "accounting/test_accounts.py", "mwem_sql.accounting.ledger._check_whole": "accounting/test_journal.py",
