@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import TypeAlias
 
 import numpy as np
 
@@ -17,18 +16,8 @@ from mwem_sql.algebra.arrays import Flags, Floats, Integers
 from mwem_sql.algebra.table import Names, Table
 from mwem_sql.model.tree import Tree
 
-ROWS, COLUMNS = "", "\0"
+ROWS, COLUMNS, LEAD = "", "\0", "\0\0"
 """Axes of values, beside those of attributes: no attribute has such a name."""
-AT_A_TIME = 1 << 19
-"""Numbers that are multiplied at a time: what a cache holds, or nearly."""
-WASTE = 4
-"""Times its own cells that a clique's marginals may have, each with a neighbour's separator, before they are worked out
-together."""
-SPARSE = 8
-"""Times as many marginals that are worked out as are wanted, where that is one product for all of them."""
-
-Rows: TypeAlias = Sequence[Integers]
-Way: TypeAlias = tuple[int, int, int]
 
 
 def marginals(tree: Tree, wanted: Iterable[Names]) -> dict[Names, Table]:
@@ -203,9 +192,12 @@ def three_way(tree: Tree, index: Mapping[str, int], members: Integers, shape: Se
             [row_of[starts[members[part, axis], None] + np.arange(size)] for axis, size in enumerate(shape)]
             for part in by_way
         ]
-        tables = [one.given for one in messages]
-        for place, weights in _meet(tree.potentials[number].table, tables, ways, rows):
-            out[by_way[place]] = weights.reshape(len(by_way[place]), -1) / tree.total
+        given = [[messages[place].given for place in way] for way in ways]
+        tables = _parts(tree.potentials[number].table, [_union(*three) for three in given])
+        for table, three, part, (first, second, third) in zip(tables, given, by_way, rows, strict=True):
+            weights = _meet(table, *three)
+            picks = first[:, :, None, None], second[:, None, :, None], third[:, None, None, :]
+            out[part] = weights[picks].reshape(len(part), -1) / tree.total
     return out.reshape(-1)
 
 
@@ -220,79 +212,20 @@ def _meetings(tree: Tree, tops: Integers) -> Integers:
     return np.asarray(np.take_along_axis(ancestors, depths[ancestors].argmax(axis=1)[:, None], axis=1)[:, 0])
 
 
-def _meet(
-    table: Table, given: Sequence[Table], ways: Sequence[Way], rows: Sequence[Rows]
-) -> Iterator[tuple[int, Floats]]:
-    """For each way to meet, by place, the weights of some values of its three messages."""
-    unions = [_union(*(given[place] for place in way)) for way in ways]
-    # The ways of each neighbour; of attributes that are all its own, which come first, a clique has the weights.
-    leaders: dict[int, list[int]] = {}
-    for number, way in enumerate(ways):
-        leaders.setdefault(next((place for place in way if place >= len(table.names)), -1), []).append(number)
-    apart = []
-    for leader, numbers in leaders.items():
-        if leader >= 0 and sum(prod(table.sizes(unions[number])) for number in numbers) > WASTE * table.cells.size:
-            yield from _meet_all(table, given, leader, {number: ways[number] for number in numbers}, rows)
-        else:
-            apart += numbers
-    joints = table.projections({unions[number] for number in apart}) if apart else {}
-    for number in apart:
-        union = joints[unions[number]]
-        wide = [
-            np.broadcast_to(given[place].align((ROWS, *union.names)), (len(given[place].cells), *union.shape)).reshape(
-                -1, union.cells.size
-            )
-            for place in ways[number]
-        ]
-        yield number, _met(wide, union.cells.reshape(-1), rows[number])
-
-
-def _meet_all(
-    table: Table, given: Sequence[Table], leader: int, ways: Mapping[int, Way], rows: Sequence[Rows]
-) -> Iterator[tuple[int, Floats]]:
-    """The same for all ways of one message: each value of it is a table, whose marginals are summed out together."""
-    lead = given[leader].align((ROWS, *table.names))
-    others = {
-        number: [given[place] for place in sorted(way, key=lambda place: place != leader)[1:]]
-        for number, way in ways.items()
-    }
-    unions = {number: ("lead\0", *_union(*both)) for number, both in others.items()}
-    dense = {number: np.empty((len(lead), len(one.cells), len(other.cells))) for number, (one, other) in others.items()}
-    step = max(1, AT_A_TIME // table.cells.size)
-    for begin in range(0, len(lead), step):
-        some = slice(begin, begin + step)
-        sums = Table(("lead\0", *table.names), lead[some] * table.cells).projections(set(unions.values()))
-        for number, (one, other) in others.items():
-            dense[number][some] = joint(sums[unions[number]], one, other, beside=("lead\0",))
-    for number, way in ways.items():
-        yield number, _picked(np.moveaxis(dense[number], 0, way.index(leader)), rows[number])
-
-
-def _met(given: Sequence[Floats], weights: Floats, rows: Rows) -> Floats:
-    """Joint weights of three attributes each: their values are rows of what is given for cells with these weights."""
-    count, sizes = len(rows[0]), [one.shape[1] for one in rows]
-    out = np.empty((count, *sizes))
-    if prod(map(len, given)) <= SPARSE * out.size:
-        # Nearly all that meet in this way are wanted: they are one matrix product.
-        dense = np.empty(tuple(map(len, given)))
-        step = max(1, AT_A_TIME // (len(given[1]) * weights.size))
-        for begin in range(0, len(given[0]), step):
-            some = slice(begin, begin + step)
-            both = (given[0][some, None, :] * weights) * given[1]
-            dense[some] = (both.reshape(-1, weights.size) @ given[2].T).reshape(-1, *dense.shape[1:])
-        return _picked(dense, rows)
-    step = max(1, AT_A_TIME // (sizes[0] * sizes[1] * weights.size))
-    for begin in range(0, count, step):
-        one, two, three = (side[picks[begin : begin + step]] for side, picks in zip(given, rows, strict=True))
-        both = ((one[:, :, None, :] * weights) * two[:, None, :, :]).reshape(len(one), -1, weights.size)
-        out[begin : begin + step] = (both @ three.transpose(0, 2, 1)).reshape(-1, *sizes)
-    return out
-
-
-def _picked(dense: Floats, rows: Rows) -> Floats:
-    return np.asarray(dense[rows[0][:, :, None, None], rows[1][:, None, :, None], rows[2][:, None, None, :]])
+def _parts(table: Table, sets: Sequence[Names]) -> list[Table]:
+    """Tables that have these sets of attributes: marginals, where all of them together are no larger than the table."""
+    small = {names for names in sets if prod(table.sizes(names)) * len(sets) <= table.cells.size}
+    marginals_of = table.projections(small) if small else {}
+    return [marginals_of.get(names, table) for names in sets]
 
 
 def _union(*given: Table) -> Names:
     """The attributes of several separators."""
     return tuple(sorted(set().union(*(one.names[1:] for one in given))))
+
+
+def _meet(table: Table, one: Table, two: Table, three: Table) -> Floats:
+    """Weights of the values of three messages that meet in a clique."""
+    separators = dict.fromkeys(two.names[1:] + three.names[1:])
+    lead = Table((LEAD, *one.names[1:]), one.cells)
+    return joint(table.contract(lead, (LEAD, *separators)), two, three, beside=(LEAD,))
