@@ -281,7 +281,7 @@ ELSEWHERE = {
     "mwem_sql.accounting.ledger.read_ledger": "sql/attached.test", "mwem_sql.accounting.ledger.enter_cap": "surface/test_attaching.py",
     "mwem_sql.accounting.accounts.home": UNCALLED, "mwem_sql.accounting.ledger.check_writable": "sql/attached.test",
     "mwem_sql.kernel.budget.__post_init__": "kernel/test_budget.py", "mwem_sql.accounting.caps.check_replaces": "accounting/test_caps.py",
-    "mwem_sql.accounting.ledger._check_cap": "accounting/test_accounts.py", "mwem_sql.accounting.ledger._check_whole": "accounting/test_journal.py",
+    "mwem_sql.accounting.ledger._refused": "accounting/test_accounts.py", "mwem_sql.accounting.ledger._check_whole": "accounting/test_journal.py",
     "mwem_sql.accounting.accounts.account": "accounting/test_names.py", "mwem_sql.platform.metadata._check_format": "platform/test_metadata.py", "mwem_sql.kernel.scales._calibrate": "kernel/test_scales.py",
     "mwem_sql.kernel.scales._check": "kernel/test_scales.py", "mwem_sql.kernel.split.split": "kernel/test_budget.py",
     "mwem_sql.boundary.relations._describe": "boundary/test_relations.py", "mwem_sql.cli.suggest._sniffed": "cli/test_suggest.py",
