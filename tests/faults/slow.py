@@ -42,7 +42,7 @@ def main(path: str, what: str, how: str) -> None:
         while what != "compile":
             time.sleep(0.1)
             if (
-                probe.execute("SELECT count(*) FROM duckdb_tables() WHERE table_name = 'ledger'").fetchall() == [(1,)]
+                probe.execute("SELECT count(*) FROM duckdb_tables() WHERE table_name = 'journal'").fetchall() == [(1,)]
                 and probe.execute("FROM mwem.ledger").fetchall()
             ):
                 break
