@@ -291,7 +291,7 @@ confidence := 0.95  How often the true answer is to be between low and high: abo
 -> answer DOUBLE  What the release says. A count need not be whole.
 -> low DOUBLE  The true answer is above this and below high, as often as confidence says.
 -> high DOUBLE  See low.
--> measured VARCHAR  directly: it was measured, and only noise is in the way. in part: some of it was. never: a guess of the model. unknown: the release is from an older version.
+-> measured VARCHAR  directly: it was measured, and only noise is in the way. in part: some of it was. never: a guess of the model.
 -> note VARCHAR  What is to be known of an answer, if anything: which rows are counted, where not all rows of a unit are; which values of a sum count as the bound.';
 
 CREATE OR REPLACE MACRO mwem_count(output, predicate) AS
@@ -335,7 +335,7 @@ confidence := 0.95  How often the true answer is to be between low and high: abo
 -> answer DOUBLE  What the release says. A count need not be whole.
 -> low DOUBLE  The true answer is above this and below high, as often as confidence says.
 -> high DOUBLE  See low.
--> measured VARCHAR  directly: it was measured, and only noise is in the way. in part: some of it was. never: a guess of the model. unknown: the release is from an older version.';
+-> measured VARCHAR  directly: it was measured, and only noise is in the way. in part: some of it was. never: a guess of the model.';
 
 CREATE OR REPLACE MACRO mwem_average(output, measure, given := NULL, confidence := 0.95) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
@@ -361,7 +361,7 @@ confidence := 0.95  How often the true answer is to be between low and high: abo
 -> answer DOUBLE  What the release says. A count need not be whole.
 -> low DOUBLE  The true answer is above this and below high, as often as confidence says.
 -> high DOUBLE  See low.
--> measured VARCHAR  directly: it was measured, and only noise is in the way. in part: some of it was. never: a guess of the model. unknown: the release is from an older version.';
+-> measured VARCHAR  directly: it was measured, and only noise is in the way. in part: some of it was. never: a guess of the model.';
 
 CREATE OR REPLACE MACRO mwem_quantile(output, attribute, share, given := NULL, confidence := 0.95) AS TABLE
     FROM query(_mwem_quantile_sql(
@@ -387,7 +387,7 @@ confidence := 0.95  How often the true answer is to be between low and high: abo
 -> answer the column''s type  The value that so much of the rows lies at most at, by the model; values off a list are left out. NULL: there are no such rows.
 -> low the column''s type  The true quantile is at least this and at most high, as often as confidence says. NULL: it may be below all values of the domain.
 -> high the column''s type  See low. NULL: it may be above all values of the domain.
--> measured VARCHAR  directly: it was measured, and only noise is in the way. in part: some of it was. never: a guess of the model. unknown: the release is from an older version.';
+-> measured VARCHAR  directly: it was measured, and only noise is in the way. in part: some of it was. never: a guess of the model.';
 
 CREATE OR REPLACE MACRO mwem_quality(output, confidence := 0.95, summary := false, compare := NULL,
         target := NULL) AS TABLE
@@ -569,7 +569,7 @@ confidence := 0.95  How often the true answer is to be between low and high: abo
 -> error DOUBLE  How far answer is from true_answer. Never below 0.
 -> low DOUBLE  The true answer is above this and below high, as often as confidence says.
 -> high DOUBLE  See low.
--> measured VARCHAR  directly: it was measured, and only noise is in the way. in part: some of it was. never: a guess of the model. unknown: the release is from an older version.
+-> measured VARCHAR  directly: it was measured, and only noise is in the way. in part: some of it was. never: a guess of the model.
 -> binning_error DOUBLE  The part of the error that bins and bounds alone cause, without any noise.
 -> note VARCHAR  Why there is no true answer, or what it is about.';
 

@@ -31,21 +31,17 @@ def wrong(measured: float, noise: float | None, everything: float | None, others
     return min(1.0, of_parts, 1.0 if everything is None else everything)
 
 
-def word(facts: Mapping[str, Any]) -> Word | None:
-    """Good, fair or poor; None of a release of an older version, which did not keep what is needed to tell."""
-    share = facts.get("wrong")
-    if share is None or facts.get("measured") is None:
-        return None
+def word(facts: Mapping[str, Any]) -> Word:
+    """Good, fair or poor."""
+    share = facts["wrong"]
     if share <= WRONG["good"] and facts["measured"] >= MEASURED * facts["queries"]:
         return "good"
     return "fair" if share <= WRONG["fair"] else "poor"
 
 
-def meaning(facts: Mapping[str, Any]) -> str | None:
+def meaning(facts: Mapping[str, Any]) -> str:
     """Why it has that word, in a sentence or two."""
-    grade, share = word(facts), facts.get("wrong")
-    if grade is None or share is None:
-        return None
+    share = facts["wrong"]
     expected = f"about {percent(share)} of the rows are to be expected in a wrong cell of a question"
     if share >= 1:
         expected = "nothing is known of how many rows are in a wrong cell of a question"
@@ -70,8 +66,8 @@ def measured(facts: Mapping[str, Any]) -> str:
 
 def warning(facts: Mapping[str, Any]) -> str | None:
     """What to know where nothing or little was measured."""
-    count = facts.get("measured")
-    if count is None or count >= LITTLE * facts["queries"]:
+    count = facts["measured"]
+    if count >= LITTLE * facts["queries"]:
         return None
     return f"{measured(facts)}; ask fewer, or spend more"
 

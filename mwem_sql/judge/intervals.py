@@ -25,8 +25,8 @@ from mwem_sql.judge.contained import Counts
 from mwem_sql.judge.known import Exact, Family, Known, Question
 from mwem_sql.kernel.tails import half_widths
 
-Status: TypeAlias = Literal["directly", "in part", "never", "unknown"]
-RANK: Final[Mapping[Status, int]] = {"directly": 0, "in part": 1, "never": 2, "unknown": 3}
+Status: TypeAlias = Literal["directly", "in part", "never"]
+RANK: Final[Mapping[Status, int]] = {"directly": 0, "in part": 1, "never": 2}
 """The best first."""
 LowHigh: TypeAlias = tuple[Floats, Floats]
 """Of each cell, at least and at most."""

@@ -60,9 +60,8 @@ def as_text(card: Mapping[str, Any], measurements: Sequence[Measurement], file: 
     ]
     if not card["private"]:
         lines += ["**Made with a seed, for experiments. It protects nobody.**", ""]
-    if card["quality"] is not None:
-        quality = ["## How good it is", "", f"**{card['quality']}** for its questions: {card['quality_in_words']}", ""]
-        lines[-2:] = [*quality, f"({grade.limits()})", "", *lines[-2:]]
+    quality = ["## How good it is", "", f"**{card['quality']}** for its questions: {card['quality_in_words']}", ""]
+    lines[-2:] = [*quality, f"({grade.limits()})", "", *lines[-2:]]
     lines += [*card["promise"], "", "## Columns", "", "| column | type | values |", "|---|---|---|"]
     lines += [
         f"| {_cell(item['name'])} | {_cell(item['type'].split('(')[0])} | {_cell(item['in_words'])} |"

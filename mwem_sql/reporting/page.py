@@ -37,7 +37,6 @@ MEASURED = {
     "directly": "it was measured. Only noise is in the way.",
     "in part": "only parts of what it asks for were measured. The rest is a guess.",
     "never": "a guess, made of other measurements. Do not quote it without its 'at least' and 'at most'.",
-    "unknown": "released by an older version, which did not keep what is needed to tell.",
 }
 """Why an answer may be trusted, or not."""
 NUMBERS = {"query", "answer", "low", "high", "true_answer", "error"}
@@ -92,16 +91,14 @@ def _verdict(facts: Mapping[str, Any], asked: Sequence[verdict.Question]) -> str
     word, meaning = grade.word(facts), grade.meaning(facts)
     counted = verdict.counted(asked)
     lines = [f"<p>{escape(text)}</p>" for text in (meaning, counted) if text is not None]
-    if word is None:
-        lines.append("<p>Released by an older version, which did not keep what is needed to say how good it is.</p>")
     whose = "any one row" if facts["unit"] is None else f"all rows of any one {facts['unit']}"
     odds = charts.rounded(exp(min(facts["epsilon"], 700)))
     lines.append(
         f"<p>The promise: take {escape(whose)} out of the private table, and the odds of all this change by a factor of at most {odds}. "
         '<a href="#promise">In full</a></p>'
     )
-    shown = "" if word is None else f'<p class="word {word}"><strong>{word}</strong> for the questions it was made for</p>'  # fmt: skip
-    limits = "" if word is None else f'<p class="quiet small">{escape(grade.limits())}</p>'
+    shown = f'<p class="word {word}"><strong>{word}</strong> for the questions it was made for</p>'
+    limits = f'<p class="quiet small">{escape(grade.limits())}</p>'
     return shown + "".join(lines) + limits
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from mwem_sql.algebra.measurement import Measurement
 from mwem_sql.judge import grade
+from mwem_sql.judge.intervals import RANK
 from mwem_sql.reporting import figures
 
 Use: TypeAlias = Literal["yes", "roughly", "no"]
@@ -69,8 +70,6 @@ def questions(answers: Iterable[Mapping[str, Any]]) -> list[Question]:
 def _question(number: int, rows: Sequence[Mapping[str, Any]]) -> Question:
     known = [(abs(row["answer"]), half, row) for row in rows if (half := _half(row)) is not None]
     size = sum(answer for answer, _, _ in known)
-    kinds = [row.get("measured") or "unknown" for row in rows]
-    order = ["directly", "in part", "never", "unknown"]
     example = ""
     if known:
         _, half, row = max(known, key=lambda own: own[0])
@@ -82,7 +81,7 @@ def _question(number: int, rows: Sequence[Mapping[str, Any]]) -> Question:
         cells=len(rows),
         # Nothing may be quoted of a question all of whose answers are 0, but for what they are at most.
         off=None if not known else sum(half for _, half, _ in known) / size if size else float("inf"),
-        measured=max(kinds, key=order.index),
+        measured=max((row["measured"] for row in rows), key=RANK.__getitem__),
         example=example,
     )
 

@@ -49,7 +49,7 @@ NAME = Column("name", "VARCHAR", "The query's name, or its text.")
 CELL = Column("cell", "VARCHAR[]", "The group_by values, in their order; NULL for a query without.")
 ANSWER_VALUE = Column("answer", "DOUBLE", "What the release says. A count need not be whole.")
 MEASURED = Column("measured", "VARCHAR", "directly: it was measured, and only noise is in the way. in part: some of it "
-                  "was. never: a guess of the model. unknown: the release is from an older version.")
+                  "was. never: a guess of the model.")
 INTERVAL = (
     Column("low", "DOUBLE", "The true answer is above this and below high, as often as confidence says."),
     Column("high", "DOUBLE", "See low."),

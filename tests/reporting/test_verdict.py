@@ -34,13 +34,13 @@ def test_a_question_is_as_good_as_its_cells_together() -> None:
     rows = [
         answer(1, 900, 890, 910, cell=["F", None]),
         answer(1, 0, 0, 30, cell=["M", "x"], measured="never"),
-        answer(2, 5, None, None, measured="unknown"),
+        answer(2, 5, None, None, measured="never"),
         answer(3, 0, 0, 9),
     ]
     first, second, third = verdict.questions(rows)
     assert first.off == pytest.approx(40 / 900) and first.use == "yes"
     assert (first.cells, first.measured, first.example) == (2, "never", "F, NULL: 900 ± 10")
-    assert (second.off, second.use, second.measured, second.example) == (None, None, "unknown", "")
+    assert (second.off, second.use, second.measured, second.example) == (None, None, "never", "")
     assert third.use == "no"
     assert verdict.counted([first, second, third]) == (
         "Of its 2 questions, 1 may be quoted (off by at most 10%, on average over cells, 95 times in 100), 0 as a rough figure (up to 50%), and 1 not."
