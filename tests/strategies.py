@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +14,15 @@ from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.model.fit import Fit, Target
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
+from mwem_sql.workload import Query
 
 Floats = npt.NDArray[np.float64]
+
+
+def a_query(**parts: Any) -> Query:
+    """For `st.builds`: parts that are not given are at their defaults."""
+    return Query(**parts)
+
 
 seeds = st.integers(0, 2**32 - 1)
 totals = st.sampled_from([1.0, 10.0, 1234.5, 3e6])

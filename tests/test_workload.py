@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterator
 from decimal import Decimal
 from itertools import combinations
-from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -15,6 +14,7 @@ import pytest
 from chance import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies import a_query
 
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.domain import Domain
@@ -255,20 +255,15 @@ def test_parities_of_chosen_columns() -> None:
 texts = st.text(st.characters(exclude_characters="\0;", exclude_categories=["Cs"]), max_size=5)
 
 
-def _query(**parts: Any) -> Query:
-    """Its other parts at their defaults."""
-    return Query(**parts)
-
-
 some_queries = st.one_of(
     st.builds(
-        _query,
+        a_query,
         predicate=texts,
         name=texts | st.none(),
         weight=st.floats(0.1, 9),
         group_by=st.none() | st.lists(texts, min_size=1).map(tuple),
     ),
-    st.builds(_query, measure=texts, group_by=texts.map(lambda text: (text,)), verbatim=st.just(False)),
+    st.builds(a_query, measure=texts, group_by=texts.map(lambda text: (text,)), verbatim=st.just(False)),
 )
 
 

@@ -22,6 +22,7 @@ from compilers import (
 )
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from strategies import a_query
 
 from mwem_sql.compile.compiled import Compiled
 from mwem_sql.compile.pipeline import compile_workload
@@ -54,7 +55,7 @@ SMALL_VALUES = {"a": [0, 1, 2, 3, 4, None], "s": ["x", "y", "z"], "b": ["false",
 
 small_queries = st.one_of(
     st.builds(
-        Query,
+        a_query,
         predicate=st.recursive(
             st.sampled_from(["a > 2", "a IN (1, 3)", "a IS NULL", "a <> 0", "s = 'x'", "s <> 'y'", "b", "NOT b", "a = 1 OR b", "b IS NULL", "a > length(s)",
                              "s IS NULL", "a > 9", "true"]),

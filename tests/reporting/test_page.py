@@ -72,16 +72,18 @@ def test_it_is_well_formed_and_loads_nothing(con: Connection) -> None:
 
 
 def test_names_cannot_break_out(con: Connection) -> None:
-    text = made(con, [{"query": 1, "name": NASTY, "cell": [NASTY, None], "answer": None}], compared=NASTY)
+    text = made(
+        con, [{"query": 1, "name": NASTY, "cell": [NASTY, None], "answer": None, "measured": "never"}], compared=NASTY
+    )
     assert NASTY not in text
     rows = data_of(text)["rows"]
-    assert rows == [[1, NASTY, f"{NASTY}, NULL", None]]
+    assert rows == [[1, NASTY, f"{NASTY}, NULL", None, "never"]]
 
 
 def test_the_worst_is_on_top_of_a_comparison(con: Connection) -> None:
     text = made(
         con,
-        [{"query": 1, "name": "a", "cell": None, "answer": 1.0, "true_answer": 3.0, "error": 2.0}],
+        [{"query": 1, "name": "a", "cell": None, "answer": 1.0, "true_answer": 3.0, "error": 2.0, "measured": "never"}],
         compared="people",
     )
     assert [column["name"] for column in data_of(text)["columns"] if column["first"]] == ["error"]  # type: ignore[attr-defined]
