@@ -77,7 +77,7 @@ def test_names_cannot_break_out(con: Connection) -> None:
     )
     assert NASTY not in text
     rows = data_of(text)["rows"]
-    assert rows == [[1, NASTY, f"{NASTY}, NULL", None, "never"]]
+    assert rows == [[1, NASTY, f"{NASTY}, NULL", None, "never", None]]
 
 
 def test_the_worst_is_on_top_of_a_comparison(con: Connection) -> None:
