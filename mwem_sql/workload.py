@@ -292,44 +292,51 @@ def _tuples(column: pa.ChunkedArray) -> list[tuple[Any, ...] | None]:
 def _checked(columns: Mapping[str, Sequence[Any]], count: int) -> tuple[Sequence[Any], ...] | None:
     """The columns of queries from those of a workload table; None if a row has to be refused."""
     spelled = _spelled(tuple(columns))
-    given = {name: columns[spelled[name]] for name in COLUMNS if name in spelled}
-    nothing = [None] * count
-    lists = [tuple(value) if isinstance(value, list) else value for value in given.get("group_by", nothing)]
+    given = {name: columns[spelled[name]] if name in spelled else [None] * count for name in COLUMNS}
     try:
-        texts = [_distinct(given.get(name, nothing), _text) for name in ("predicate", "measure", "name")]
-        groups = _distinct(lists, _group)
-        weights = _distinct(given.get("weight", nothing), lambda weight: Query("true", weight=_weight(weight)).weight)
-        always = _distinct(
-            given.get("always", nothing), lambda flag: Query("true", always=False if flag is None else flag).always
-        )
+        groups = _groups(given["group_by"])
+        weights = _distinct(given["weight"], lambda weight: Query("true", weight=_weight(weight)).weight)
+        always = _distinct(given["always"], lambda flag: Query("true", always=False if flag is None else flag).always)
     except (TypeError, WorkloadError):
         return None
-    predicates, measures, names = texts
-    bare_texts = _distinct(predicates, lambda text: None if text is None else bare(text))
-    if (None, None, (None, True)) in set(zip(bare_texts, measures, groups, strict=True)):
+    texts = [given[name] for name in ("predicate", "measure", "name")]
+    names = [name for listed, _ in groups for name in listed or ()]
+    if not all(map(_are_texts, texts)) or not _are_texts(names) or None in names or ((), True) in groups:
         return None
-    tuples, verbatim = [own for own, _ in groups], [flag for _, flag in groups]
-    return bare_texts, measures, tuples, verbatim, names, weights, always
+    predicates = _distinct(texts[0], lambda text: None if text is None else bare(text))
+    if (None, None, (None, True)) in zip(predicates, texts[1], groups, strict=True):
+        return None
+    lists, verbatim = [listed for listed, _ in groups], [is_list for _, is_list in groups]
+    return predicates, texts[1], lists, verbatim, texts[2], weights, always
+
+
+def _are_texts(column: Sequence[Any]) -> bool:
+    """Whether all of it is readable text, or None."""
+    return set(map(type, column)) <= {str, type(None)} and _is_readable("".join(filter(None, column)))
+
+
+def _groups(column: Sequence[Any]) -> list[tuple[tuple[Any, ...] | None, bool]]:
+    """Of each group_by its names, or its one text; and whether it is a list of names."""
+    kinds = set(map(type, column))
+    if not kinds <= {str, list, tuple, type(None)}:
+        raise TypeError("a group_by is text, or a list of names")
+    if str not in kinds:
+        return [(None if value is None else tuple(value), True) for value in column]
+    of_text = _distinct([value if isinstance(value, str) else "" for value in column], read_list)
+    return [
+        (None, True)
+        if value is None
+        else (tuple(listed or value), True)
+        if listed or not isinstance(value, str)
+        else ((value,), False)
+        for value, listed in zip(column, of_text, strict=True)
+    ]
 
 
 def _distinct(values: Sequence[Any], made: Callable[[Any], Any]) -> list[Any]:
     """What is made of each value, once for equal ones."""
-    found = {(type(value), value): None for value in values}
-    found = {key: made(key[1]) for key in found}
-    return [found[type(value), value] for value in values]
-
-
-def _text(text: object) -> str | None:
-    return None if text is None else Query("true", name=text).name  # type: ignore[arg-type]
-
-
-def _group(given: object) -> tuple[tuple[str, ...] | None, bool]:
-    """A group_by as a query has it, and whether it lists names."""
-    if isinstance(given, str):
-        listed = read_list(given)
-        given = given if not listed else tuple(listed)
-    names = None if given is None else (given,) if isinstance(given, str) else given
-    return Query("true", group_by=names).group_by, not isinstance(given, str)  # type: ignore[arg-type]
+    results = {key: made(key[1]) for key in {(type(value), value): None for value in values}}
+    return [results[type(value), value] for value in values]
 
 
 def _weight(weight: Any) -> Any:

@@ -18,7 +18,8 @@ _OPERATOR = re.compile(r"[^\w\s]")  # what has none was meant as a name
 
 def spelled_out(domain: Domain, workload: Workload) -> Workload:
     """The same workload; lists that have more than names in them are SQL text."""
-    if all(_is_names(domain, query) for query in workload):
+    names = {name for query in workload if query.group_by is not None and query.verbatim for name in query.group_by}
+    if all(fold(name) in domain.spelling for name in names):
         return workload
     return Workload(tuple(query if _is_names(domain, query) else _as_text(domain, query) for query in workload.queries))
 

@@ -7,7 +7,7 @@ leaves on them; group pieces into classes; build each query's blocks; merge clas
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain, pairwise
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -124,13 +124,15 @@ def _build(
 
 def _rows_out_of_order(parsed: Sequence[Parts], builder: Builder) -> Iterator[int]:
     """Rows whose group_by values are not in the order of the table's columns, one each."""
-    rank = {name: place for place, name in enumerate(builder.fine)}
-    for row, parts in enumerate(parsed):
-        groups = [part for part in parts if part.role == "group"]
-        if groups and (
-            any(len(part.columns) != 1 for part in parts)
-            or any(rank[one.columns[0]] >= rank[other.columns[0]] for one, other in pairwise(groups))
-        ):
+    place = {name: place for place, name in enumerate(builder.fine)}
+    distinct = dict.fromkeys(chain.from_iterable(parsed))
+    groups = {part for part in distinct if part.role == "group"}
+    # Parts of several columns, or of none, join or move blocks.
+    odd = {part for part in distinct if len(part.columns) != 1}
+    places = {part: place[part.columns[0]] for part in groups - odd}
+    for row, parts in enumerate(parsed if groups else ()):
+        listed = [places.get(part, -1) for part in parts if part in groups]
+        if listed and (listed != sorted(set(listed)) or not odd.isdisjoint(parts)):
             yield row
 
 
