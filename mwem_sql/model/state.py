@@ -14,7 +14,7 @@ from math import inf, isfinite, log, prod
 import numpy as np
 import pyarrow as pa
 
-from mwem_sql.algebra.answers import answer_all
+from mwem_sql.algebra.answers import FEW_CELLS, answer_all
 from mwem_sql.algebra.arrays import Flags, Floats, Places
 from mwem_sql.algebra.boxes import Boxes, many_boxes
 from mwem_sql.algebra.linear import Block, LinearQuery
@@ -37,6 +37,8 @@ Measurement = tuple[LinearQuery, Floats]
 
 SUMS_AGREE = 1e-6
 """Of the total: by so much the sums of a stored table's rows may differ, which were added up in another order."""
+MANY_QUERIES = 20
+"""Queries over the same attributes, of several cells each, from which on they are answered from one marginal over classes."""
 MOST_RUN_CELLS = 2**20
 """Combinations of runs of classes in one group up to which very many queries are answered from prefix sums."""
 
@@ -176,11 +178,30 @@ class State:
             if prod(self.grids[name].runs for name in attributes) <= MOST_RUN_CELLS:
                 boxes = [queries[number] for number in numbers]
                 out.update(zip(numbers, self._box_answers(boxes, attributes), strict=True))
+        for attributes, numbers in self._many_of_few_cells(queries, out).items():
+            weights = self.marginal(attributes)
+            out.update(zip(numbers, answer_all([queries[k] for k in numbers], weights, prefix_sums=False), strict=True))
         others = [number for number in range(len(queries)) if number not in out]
         coarse = [self.grids.coarser(queries[number]) for number in others]
         for number, query, answer in zip(others, coarse, self.group_answers(coarse), strict=True):
             out[number] = answer if query is queries[number] else self.grids.answer(queries[number], answer)
         return [out[number] for number in range(len(queries))]
+
+    def _many_of_few_cells(self, queries: Sequence[LinearQuery], done: Mapping[int, Floats]) -> dict[Names, list[int]]:
+        """Numbers of other queries that are best answered from one marginal over classes, by their attributes."""
+        found: dict[Names, list[int]] = {}
+        for number, query in enumerate(queries):
+            if (
+                number not in done
+                and 1 < query.cells <= FEW_CELLS
+                and not self.grids.coarse.isdisjoint(query.attributes)
+            ):
+                found.setdefault(query.attributes, []).append(number)
+        return {
+            attributes: numbers
+            for attributes, numbers in found.items()
+            if len(numbers) >= MANY_QUERIES and queries[numbers[0]].domain_cells <= MOST_RUN_CELLS
+        }
 
     def group_answers(self, queries: Sequence[LinearQuery]) -> list[Floats]:
         """One array per query on groups."""
