@@ -186,6 +186,8 @@ class Files:
         self.held: dict[Path, set[str]] = {}
         self.spent: Counter[str] = Counter()
         self.met: Counter[str] = Counter()
+        # Whether a DuckDB file was attached to be written: from then on its ledger is inside, and a copy of the file is a copy of the ledger.
+        self.has_ledger = False
         for _ in range(chance.randrange(1, 4)):
             path = self.fresh("first", ".parquet")
             self.con.execute(f"COPY (SELECT true AS x) TO '{path}'")
@@ -215,6 +217,7 @@ class Files:
             act(ledger_of(self.con.cursor(), describe(self.con.cursor(), text, here, "f"), here, "f"))
             return
         way = self.chance.choice(["source", "read only", "writable"])
+        self.has_ledger |= way == "writable"
         if way == "source":
             self.con.execute("CALL mwem_attach('w', ?)", [str(path)]).fetchall()
         else:
@@ -234,8 +237,12 @@ class Files:
             self.met["refused"] += 1
             return
         self.met["released"] += 1
-        for first in self.held[path]:
+        for first in self.rows(path):
             self.spent[first] += epsilon
+
+    def rows(self, path: Path) -> set[str]:
+        """The first sources whose rows a path leads to: through a link, those of what is at its end by now."""
+        return self.held[path.resolve()]
 
     def act(self) -> None:
         act = self.chance.choice(
@@ -266,21 +273,23 @@ class Files:
         path = self.some()
         new = self.fresh("link", path.suffix)
         getattr(new, self.chance.choice(["symlink_to", "hardlink_to"]))(path.resolve())
-        self.held[new] = self.held[path]  # the same set: it is the same file
+        self.held[new] = self.rows(path)  # the same set: it is the same file
 
     def rewrite(self) -> None:
         """By its own rows, as a nightly job does: another file takes its name."""
         path = self.some("parquet")
         new = self.fresh("interim", ".parquet")
         copyfile(path, new)
+        held = set(self.rows(path))
         new.rename(path)
-        self.held[path] = set(self.held[path])
+        self.held[path] = held
 
     def copy(self) -> None:
-        path = self.some()
+        """Not of a DuckDB file with its ledger: docs/privacy.md says that two such files count apart unless both are attached."""
+        path = self.some("parquet" if self.has_ledger else "")
         new = self.fresh("copy", path.suffix)
         copyfile(path, new)
-        self.held[new] = set(self.held[path])
+        self.held[new] = set(self.rows(path))
 
     def inside(self) -> None:
         """Names of tables in the DuckDB file."""
