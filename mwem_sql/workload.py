@@ -320,17 +320,14 @@ def _groups(column: Sequence[Any]) -> list[tuple[tuple[Any, ...] | None, bool]]:
     kinds = set(map(type, column))
     if not kinds <= {str, list, tuple, type(None)}:
         raise TypeError("a group_by is text, or a list of names")
-    if str not in kinds:
-        return [(None if value is None else tuple(value), True) for value in column]
-    of_text = _distinct([value if isinstance(value, str) else "" for value in column], read_list)
-    return [
-        (None, True)
-        if value is None
-        else (tuple(listed or value), True)
-        if listed or not isinstance(value, str)
-        else ((value,), False)
-        for value, listed in zip(column, of_text, strict=True)
-    ]
+    return [_group(value) for value in column]
+
+
+def _group(given: str | Sequence[Any] | None) -> tuple[tuple[Any, ...] | None, bool]:
+    listed = read_list(given) if isinstance(given, str) else given
+    if isinstance(given, str) and not listed:
+        return (given,), False
+    return None if listed is None else tuple(listed), True
 
 
 def _distinct(values: Sequence[Any], made: Callable[[Any], Any]) -> list[Any]:
@@ -347,20 +344,15 @@ def _query(number: int, row: Mapping[str, Any]) -> Query:
     spelled = _spelled(tuple(row))
     written, measure, group_by, name, weight, always = (row.get(spelled.get(column, column)) for column in COLUMNS)
     text = bare(written) if isinstance(written, str) else written
-    if isinstance(group_by, str):
-        group_by = read_list(group_by) or group_by
     if group_by is not None and not isinstance(group_by, (str, list, tuple)):
         raise refuse_query(
             f"row {number} has a group_by ({group_by!r}) that is neither text nor a list of names",
             "write ['sex', 'race'] or 'sex, race'",
         )
+    listed, is_list = _group(group_by)
     try:
         return Query(
-            text, measure,
-            (group_by,) if isinstance(group_by, str) else None if group_by is None else tuple(group_by),
-            not isinstance(group_by, str), name,
-            _weight(weight),
-            False if always is None else always,
+            text, measure, listed, is_list, name, _weight(weight), False if always is None else always
         )  # fmt: skip
     except WorkloadError as error:
         raise WorkloadError(str(error).replace("a row", f"row {number}", 1)) from None

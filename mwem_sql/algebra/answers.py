@@ -15,7 +15,7 @@ from mwem_sql.algebra.arrays import Array, Floats
 from mwem_sql.algebra.boxes import Boxes, many_boxes
 from mwem_sql.algebra.linear import Block, LinearQuery
 
-EXACT = 2.0**53
+MOST_WHOLE = 2.0**53
 """Whole numbers up to here are float64."""
 FEW_CELLS = 16
 """Cells of a query that is a row of a matrix product. More: products of mostly zeros; fewer: more queries one by one."""
@@ -38,7 +38,7 @@ def answer_all(queries: Sequence[LinearQuery], marginal: Array, *, prefix_sums: 
     similar: dict[tuple[tuple[tuple[str, ...], int], ...], list[int]] = {}
     is_whole = marginal.dtype.kind != "f"
     # Below the first float64 that is not followed by the next whole number.
-    most = EXACT / max(1.0, float(np.abs(marginal).sum(dtype=np.float64))) if is_whole else math.inf
+    most = MOST_WHOLE / max(1.0, float(np.abs(marginal).sum(dtype=np.float64))) if is_whole else math.inf
     for number, query in enumerate(queries):
         if number not in out and query.blocks and query.cells <= FEW_CELLS and query.bound < most:
             similar.setdefault(tuple([(block.attributes, block.size) for block in query.blocks]), []).append(number)

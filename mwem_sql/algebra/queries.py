@@ -117,16 +117,11 @@ class Queries(Sequence[LinearQuery]):
     def are_marginals(self) -> Flags:
         """Whether a query is the whole marginal of its attributes."""
         whole = [len(block.attributes) == 1 and block.is_identity for block in self.blocks]
-        return self._product(np.array(whole, dtype=np.int64)).astype(np.bool_) & (self.counts > 0)
+        return self.are_all(np.array(whole, dtype=np.bool_)) & (self.counts > 0)
 
-    @cached_property
-    def count_all(self) -> Flags:
-        """Whether every record adds 1 to one of a query's cells."""
-        return self._product(np.array([block.counts_all for block in self.blocks], dtype=np.int64)).astype(np.bool_)
-
-    def attribute_ranks(self, rank: Mapping[str, int]) -> tuple[Integers, Integers]:
-        """How many attributes each query has, and the ranks of them all, one query after the other."""
-        return self.widths, self._listed([[rank[name] for name in block.attributes] for block in self.blocks])
+    def attribute_ranks(self, rank: Mapping[str, int]) -> Integers:
+        """The ranks of all attributes of each query, one query after the other."""
+        return self._listed([[rank[name] for name in block.attributes] for block in self.blocks])
 
     def changes(self) -> Integers:
         """For each of these attributes, how often what a query adds changes from a class to the next."""
@@ -146,6 +141,12 @@ class Queries(Sequence[LinearQuery]):
         """The queries of so many blocks, and a row with the numbers of its blocks for each."""
         numbers = np.flatnonzero(self.counts == count)
         return numbers, self.members[(self._ends - self.counts)[numbers][:, None] + np.arange(count)]
+
+    def of_width(self, width: int, by_attribute: Integers) -> tuple[Integers, Integers]:
+        """The queries of so many attributes, and a row for each of what is listed for every query's attributes."""
+        numbers = np.flatnonzero(self.widths == width)
+        begins = (np.cumsum(self.widths) - self.widths)[numbers]
+        return numbers, by_attribute[begins[:, None] + np.arange(width)]
 
     def are_all(self, block_flags: Flags) -> Flags:
         """Whether all blocks of a query are flagged."""

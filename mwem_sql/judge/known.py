@@ -252,11 +252,9 @@ class Families:
         # An attribute of one class is in every family.
         has[[rank[name] for name, size in self._sizes.items() if size == 1]] = 1
         are_together = has @ has.T > 0
-        widths, ranks = queries.attribute_ranks(rank)
-        begins, out = np.cumsum(widths) - widths, np.ones(len(queries), dtype=np.bool_)
-        for width in np.unique(widths).tolist():
-            numbers = np.flatnonzero(widths == width)
-            members = ranks[begins[numbers, None] + np.arange(width)]
+        ranks, out = queries.attribute_ranks(rank), np.ones(len(queries), dtype=np.bool_)
+        for width in np.unique(queries.widths).tolist():
+            numbers, members = queries.of_width(width, ranks)
             for one, other in combinations_with_replacement(range(width), 2):
                 out[numbers] &= are_together[members[:, one], members[:, other]]
         return out

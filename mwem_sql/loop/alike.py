@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, product
+from itertools import combinations
 
 import numpy as np
 
@@ -68,20 +68,17 @@ class Asked:
         self.groups = list(self._groups())
 
     def _groups(self) -> Iterator[Alike]:
-        (widths, members), changes = self.queries.attribute_ranks(self.index), self.queries.changes()
-        begins = np.cumsum(widths) - widths
-        for width, is_plain in product(np.unique(widths).tolist(), (True, False)):
-            numbers = np.flatnonzero((widths == width) & (self.queries.are_marginals == is_plain))
-            if not len(numbers):
-                continue
-            places = begins[numbers, None] + np.arange(width)
-            rows = members[places]
-            if not is_plain:
-                yield self._alike(numbers, rows, changes[places])
-                continue
-            shapes, _, shape_of = distinct_rows(self.sizes[rows], int(self.sizes.max(initial=0)) + 1)
+        ranks, changes = self.queries.attribute_ranks(self.index), self.queries.changes()
+        for width in np.unique(self.queries.widths).tolist():
+            numbers, rows = self.queries.of_width(width, ranks)
+            is_plain = self.queries.are_marginals[numbers]
+            shapes, _, shape_of = distinct_rows(self.sizes[rows[is_plain]], int(self.sizes.max(initial=0)) + 1)
             for shape in range(len(shapes)):
-                yield self._alike(numbers[shape_of == shape], rows[shape_of == shape], None)
+                plain = np.flatnonzero(is_plain)[shape_of == shape]
+                yield self._alike(numbers[plain], rows[plain], None)
+            if not is_plain.all():
+                _, turns = self.queries.of_width(width, changes)
+                yield self._alike(numbers[~is_plain], rows[~is_plain], turns[~is_plain])
 
     def _alike(self, numbers: Integers, members: Integers, changes: Integers | None) -> Alike:
         width = members.shape[1]

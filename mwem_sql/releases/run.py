@@ -23,7 +23,6 @@ from mwem_sql.accounting.caps import Charge, nominal, protected
 from mwem_sql.accounting.ledger import Ledger, Receipt
 from mwem_sql.boundary import relations
 from mwem_sql.compile.compiled import Compiled
-from mwem_sql.compile.lists import spelled_out
 from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import RELEASE, OutputError, refuse
 from mwem_sql.judge import certificate, grade
@@ -196,7 +195,7 @@ def _run_and_store(
     try:
         tables = {
             "measurements": measurements.table(plan.problem, plan.asked, outcome, classes), "factors": _factors(state),
-            "bounds": bounds, "certificates": certificate.table(outcome), "workloads": notes.workload_rows(spelled_out(compiled.domain, request.workload)),
+            "bounds": bounds, "certificates": certificate.table(outcome), "workloads": notes.workload_rows(compiled.queries.workload),
         }  # fmt: skip
         off = beyond.sentences(state, classes)
         release = store.write(session.cursor(), output, facts, columns, tables, off=off)

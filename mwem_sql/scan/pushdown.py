@@ -144,7 +144,7 @@ class _Planner:
         queries = Queries.of(queries)
         self.pushdown = Pushdown(queries, queries.cells, (), dialect)
         rank = {name: place for place, name in enumerate(self.names)}
-        self.pairs = self._certain_pairs(*queries.attribute_ranks(rank), queries.are_marginals)
+        self.pairs = self._certain_pairs(queries.widths, queries.attribute_ranks(rank), queries.are_marginals)
         self.paired = frozenset(self.pairs[:, 1:].ravel().tolist()) - {-1}
         others = np.ones(len(queries), dtype=np.bool_)
         others[self.pairs[:, 0]] = False

@@ -37,7 +37,7 @@ def query_lists(draw: st.DrawFn) -> list[LinearQuery]:
 def test_a_batch_says_of_each_query_what_it_says_of_itself(queries: Sequence[LinearQuery]) -> None:
     batch = Queries.of(queries)
     rank = {name: place for place, name in enumerate(NAMES)}
-    widths, places = batch.attribute_ranks(rank)
+    widths, places = batch.widths, batch.attribute_ranks(rank)
     assert batch.cells.tolist() == [query.cells for query in queries]
     assert batch.domain_cells.tolist() == [query.domain_cells for query in queries]
     assert batch.bounds.tolist() == [query.bound for query in queries]

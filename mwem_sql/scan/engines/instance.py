@@ -15,6 +15,7 @@ from mwem_sql.boundary import relations
 from mwem_sql.boundary.files import keys_of
 from mwem_sql.boundary.sources import Facts
 from mwem_sql.errors import BudgetError, TableError, refuse
+from mwem_sql.language.dialect import quoted
 from mwem_sql.platform import calls
 from mwem_sql.platform.catalog import Place
 from mwem_sql.platform.metadata import holders
@@ -119,7 +120,7 @@ class DuckDBFile:
         The file is not written to: no table can be marked, and a name inside it may mean another table tomorrow. For the same reason a
         file that has a ledger is refused: what was spent and capped there could neither be kept nor added to.
         """
-        text = ".".join('"' + part.replace('"', '""') + '"' for part in parts)
+        text = ".".join(map(quoted, parts))
         relation = relations.describe(con, text, Place.of(con), function)
         if relation.charged.database in holders(con, "journal"):
             raise refuse(
