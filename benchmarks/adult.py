@@ -1,13 +1,14 @@
-"""The data cube of UCI Adult, end to end: from the CSV into a table with ENUMs, through the CALL, back from weights and rows.
+"""The data cube of UCI Adult, end to end: from the CSV into a table with ENUMs, through the CALL, back from weights and
+rows.
 
     python benchmarks/adult.py --data DIR [--attributes income|country] [--ways 3] [--epsilon 1] [--delta 0]
                                [--rounds 10] [--total] [--runs 20] [--seed 0]
 
 DIR holds adult_train.csv (`income`: eight attributes with income, 32,561 rows) and discretised/ (`country`: eight with
-native-country, 48,842 rows). The workload is all marginals of `ways` attributes. Without --rounds and --total it is the plain call.
-With --seed the noise is seeded, run after run from that seed on; without, it is OpenDP's. Prints the mean over all runs of the
-average and the maximum over all 256 cuboids of a cuboid's error, the mean absolute error of its cells: of the released weights and of
-the synthetic rows, with standard deviations, and the processor time of a call.
+native-country, 48,842 rows). The workload is all marginals of `ways` attributes. Without --rounds and --total it is the
+plain call. With --seed the noise is seeded, run after run from that seed on; without, it is OpenDP's. Prints the mean
+over all runs of the average and the maximum over all 256 cuboids of a cuboid's error, the mean absolute error of its
+cells: of the released weights and of the synthetic rows, with standard deviations, and the processor time of a call.
 """
 
 from __future__ import annotations
@@ -93,9 +94,11 @@ class Cube:
     def errors(self, answer) -> tuple[float, float]:
         """Average and maximum over all cuboids."""
         found = [
-            float(np.abs(answer(names).ravel() - self.truth[names]).mean())
-            if names in self.truth
-            else 2 * self.rows / self.cells(names)
+            (
+                float(np.abs(answer(names).ravel() - self.truth[names]).mean())
+                if names in self.truth
+                else 2 * self.rows / self.cells(names)
+            )
             for names in self.sets
         ]
         return statistics.mean(found), max(found)
@@ -121,7 +124,8 @@ def main() -> None:
     collected: dict[str, list[tuple[float, float]]] = {"weights": [], "rows": []}
     seconds, rounds = [], []
     for run in range(options.runs):
-        call = """FROM mwem_release('adult', workload, $epsilon, delta := $delta, rounds := $rounds, total := $total, seed := $seed,
+        call = """FROM mwem_release('adult', workload, $epsilon, delta := $delta, rounds := $rounds, total := $total,
+        seed := $seed,
                   output := 'released', version := $version)"""
         given = {
             "epsilon": options.epsilon, "delta": options.delta, "rounds": options.rounds, "version": str(run),
@@ -136,14 +140,16 @@ def main() -> None:
         collected["weights"].append(cube.errors(state.marginal))
         collected["rows"].append(cube.errors(lambda own, drawn=drawn: cube.counts(drawn, own)))
     print(
-        f"adult with {options.attributes}, {options.ways}-way, epsilon {options.epsilon}, delta {options.delta}, {options.runs} runs,"
-        f" {min(rounds)} to {max(rounds)} rounds, processor {statistics.mean(seconds):.2f} s a call"
+        f"adult with {options.attributes}, {options.ways}-way, epsilon {options.epsilon}, delta {options.delta},"
+        f" {options.runs} runs, {min(rounds)} to {max(rounds)} rounds, processor {statistics.mean(seconds):.2f} s a"
+        " call"
     )
     for name, pairs in collected.items():
         for label, found in zip(("average", "maximum"), zip(*pairs, strict=True), strict=True):
             spread = statistics.stdev(found) if len(found) > 1 else 0.0
             print(
-                f"  {name:8} {label} cuboid error {statistics.mean(found):8.2f}  (sd {spread:.2f}, {min(found):.2f} to {max(found):.2f})"
+                f"  {name:8} {label} cuboid error {statistics.mean(found):8.2f}  (sd {spread:.2f}, {min(found):.2f} to"
+                f" {max(found):.2f})"
             )
     con.close()
 

@@ -2,10 +2,11 @@
 
     python benchmarks/always.py --data DIR [--epsilon 1] [--delta 0] [--runs 10] [--rounds 0 1/2 1 2]
 
-DIR holds adult_train.csv. `pairs`: all marginals of two of eight attributes, among which rounds select; `few`: four cuboids and a count, whose sets
-are refined. Some of each are marked `always`; `rounds` is what one of them takes of the budget, in rounds (`regimes.ALWAYS_ROUNDS`), and 0 marks none.
-Beside sets shares follow from cells alone, so that there is only one row. Prints the mean absolute error of a cell, in rows, over seeds 0 to runs - 1, of the
-marked ones and of the others.
+DIR holds adult_train.csv. `pairs`: all marginals of two of eight attributes, among which rounds select; `few`: four
+cuboids and a count, whose sets are refined. Some of each are marked `always`; `rounds` is what one of them takes of the
+budget, in rounds (`regimes.ALWAYS_ROUNDS`), and 0 marks none. Beside sets shares follow from cells alone, so that there
+is only one row. Prints the mean absolute error of a cell, in rows, over seeds 0 to runs - 1, of the marked ones and of
+the others.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ WORKLOADS = {
         "group_by IN (['workclass', 'education'], ['marital-status', 'race'], ['sex', 'income'])",
     ),
     "few": (
-        """SELECT unnest([['sex', 'income'], ['workclass', 'race'], ['education', 'income'], ['marital-status', 'relationship', 'sex']]) AS group_by,
+        """SELECT unnest([['sex', 'income'], ['workclass', 'race'], ['education', 'income'], ['marital-status',
+        'relationship', 'sex']]) AS group_by,
                NULL::VARCHAR AS predicate
            UNION ALL SELECT NULL, 'income = ''>50K'' AND education > ''Bachelors'''""",
         "group_by = ['sex', 'income'] OR predicate IS NOT NULL",
@@ -51,13 +53,15 @@ def main() -> None:
         con.execute(f"CREATE OR REPLACE TABLE marked AS SELECT *, coalesce({marked}, false) AS always FROM ({select})")
         for each in options.rounds if name == "pairs" else options.rounds[:1] + options.rounds[-1:]:
             con.execute(
-                f"CREATE OR REPLACE TABLE workload AS SELECT group_by, predicate, always AND {each > 0} AS always FROM marked"
+                f"CREATE OR REPLACE TABLE workload AS SELECT group_by, predicate, always AND {each > 0} AS always FROM"
+                " marked"
             )
             errors: dict[bool, list[float]] = {True: [], False: []}
             for seed in range(options.runs):
                 with mock.patch.object(regimes, "ALWAYS_ROUNDS", each or Fraction(1)):
                     con.execute(
-                        "CALL mwem_release('adult', workload, $epsilon, delta := $delta, seed := $seed, output := $output)",
+                        "CALL mwem_release('adult', workload, $epsilon, delta := $delta, seed := $seed, output :="
+                        " $output)",
                         {
                             "epsilon": options.epsilon,
                             "delta": options.delta,
@@ -65,11 +69,10 @@ def main() -> None:
                             "output": f"{name}_{each.numerator}_{each.denominator}_{seed}",
                         },
                     )
-                found = con.execute(
-                    f"""WITH numbered AS (SELECT row_number() OVER () AS query, always FROM marked)
-                        SELECT always, avg(error) FROM mwem_compare('adult', '{name}_{each.numerator}_{each.denominator}_{seed}', workload)
-                        JOIN numbered USING (query) GROUP BY always"""
-                ).fetchall()
+                found = con.execute(f"""WITH numbered AS (SELECT row_number() OVER () AS query, always FROM marked)
+                        SELECT always, avg(error) FROM mwem_compare('adult',
+                        '{name}_{each.numerator}_{each.denominator}_{seed}', workload)
+                        JOIN numbered USING (query) GROUP BY always""").fetchall()
                 for always, error in found:
                     errors[always].append(error)
             told = ", ".join(

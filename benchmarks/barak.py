@@ -1,8 +1,8 @@
 """The baseline of the paper's contingency tables: all low-order parities, measured alike, then fitted.
 
 Barak et al. take every entry of the Hadamard transform that the marginals up to an order depend on, each with the same
-noise; a record changes each of them by 1, so with k of them the noise is Laplace(k / epsilon). As in the paper the fit is
-multiplicative weights instead of their linear program, and n is public.
+noise; a record changes each of them by 1, so with k of them the noise is Laplace(k / epsilon). As in the paper the fit
+is multiplicative weights instead of their linear program, and n is public.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ def released(histogram: np.ndarray, queries: np.ndarray, epsilon: float, generat
 def released_with_our_fit(
     histogram: np.ndarray, order: int, epsilon: float, generator: np.random.Generator
 ) -> np.ndarray:
-    """The same measurements under the fit of a release, weighted by their variance: what is compared is then the choice of queries."""
+    """The same measurements under the fit of a release, weighted by their variance: what is compared is then the choice
+    of queries.
+    """
     queries = parities(histogram.ndim, order)
     scale = len(queries) / epsilon
     measured = queries @ histogram.ravel() + generator.laplace(scale=scale, size=len(queries))

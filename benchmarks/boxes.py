@@ -1,4 +1,6 @@
-"""Ranges over one attribute, rectangles over two, boxes over three: as arrays of ends, as SQL, and answered all at once."""
+"""Ranges over one attribute, rectangles over two, boxes over three: as arrays of ends, as SQL, and answered all at
+once.
+"""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 python benchmarks/choosing.py --runs 5
 
-The made-up census of `mwem-sql demo`, all pairs of its seven columns (age and hours in tens). Errors are those of cells, in rows: the mean over
-all cells and the worst one, each as mean and standard error over runs with seeds from 0.
+The made-up census of `mwem-sql demo`, all pairs of its seven columns (age and hours in tens). Errors are those of
+cells, in rows: the mean over all cells and the worst one, each as mean and standard error over runs with seeds from 0.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     runs = parser.parse_args().runs
     print(
-        "\n| rows | epsilon | mean error, delta 0 | delta 1e-6 | worst error, delta 0 | delta 1e-6 |\n|---|---|---|---|---|---|"
+        "\n| rows | epsilon | mean error, delta 0 | delta 1e-6 | worst error, delta 0 | delta 1e-6"
+        " |\n|---|---|---|---|---|---|"
     )
     for rows, epsilon in [*((10_000, each) for each in EPSILONS), *((rows, 1) for rows in SIZES if rows != 10_000)]:
         (mean, worst), (mean_d, worst_d) = (errors(rows, runs, epsilon=epsilon, delta=delta) for delta in (0, "1e-6"))

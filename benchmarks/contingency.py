@@ -1,8 +1,9 @@
 """The paper's contingency tables: relative entropy between released weights and data, against epsilon.
 
-`plain` is a call with no option, on the parities of up to three attributes; `histogram` starts from a noisy histogram as the
-paper's optimised version does; `listing` is the paper's own algorithm with the best of four numbers of rounds in hindsight; `barak`
-measures every parity alike. Relative entropy has no bound where a weight is 0: weights below FLOOR rows count as FLOOR.
+`plain` is a call with no option, on the parities of up to three attributes; `histogram` starts from a noisy histogram
+as the paper's optimised version does; `listing` is the paper's own algorithm with the best of four numbers of rounds in
+hindsight; `barak` measures every parity alike. Relative entropy has no bound where a weight is 0: weights below FLOOR
+rows count as FLOOR.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ def data() -> tuple[str, ...]:
 
 
 def cases(runs: int) -> list[Case]:
-    """NLTCS has a tenth of the runs, as in the paper, and no listing: a hundred passes over 65,536 cells for each measurement."""
+    """NLTCS has a tenth of the runs, as in the paper, and no listing: a hundred passes over 65,536 cells for each
+    measurement.
+    """
     return [
         case(name, epsilon, way, rounds, run)
         for name in data() for epsilon in EPSILONS for way in WAYS

@@ -1,11 +1,16 @@
-"""Whether intervals hold: unseeded releases of tables with known answers, and how many of their intervals have the true answer in them.
+"""Whether intervals hold: unseeded releases of tables with known answers, and how many of their intervals have the true
+answer in them.
 
     python benchmarks/coverage.py [--data DIR] [--runs 20] [--cases NAME ...] [--confidence 0.95] [--shares 0 0.02 0.05]
 
-Each case is released `--runs` times and asked its workload, and questions that no release has seen (`later`). A row for each case and each kind of answer: answers, the share of intervals
-that have the truth in them with its standard error over releases, the median width of an interval, the median error of an answer, and the first over the second, and over the mean error. Of what was measured directly
-also what noise alone would give: the median error of the estimates that intervals lie around, and of these the median width of exact intervals over the median error. Then the certificate: how often its figures are within their stated noise
-of the truth (95 of 100), the true figures and the noise. `--shares` runs every case with each share for the certificate: what it costs and what it tells. DIR holds adult_train.csv and czech_table.csv; without it, cases that need them are left out.
+Each case is released `--runs` times and asked its workload, and questions that no release has seen (`later`). A row for
+each case and each kind of answer: answers, the share of intervals that have the truth in them with its standard error
+over releases, the median width of an interval, the median error of an answer, and the first over the second, and over
+the mean error. Of what was measured directly also what noise alone would give: the median error of the estimates that
+intervals lie around, and of these the median width of exact intervals over the median error. Then the certificate: how
+often its figures are within their stated noise of the truth (95 of 100), the true figures and the noise. `--shares`
+runs every case with each share for the certificate: what it costs and what it tells. DIR holds adult_train.csv and
+czech_table.csv; without it, cases that need them are left out.
 """
 
 from __future__ import annotations
@@ -30,13 +35,20 @@ from mwem_sql.releases.answer import answerer
 from mwem_sql.workload import Query, Workload
 
 PASSENGERS = """
-CREATE TABLE t (class ENUM ('first', 'second', 'third') NOT NULL, sex ENUM ('F', 'M') NOT NULL, port ENUM ('C', 'Q', 'S') NOT NULL,
-    age INTEGER NOT NULL CHECK (age BETWEEN 0 AND 79), fare DOUBLE NOT NULL CHECK (fare BETWEEN 0 AND 500), kin INTEGER NOT NULL CHECK (kin BETWEEN 0 AND 9),
+CREATE TABLE t (class ENUM ('first', 'second', 'third') NOT NULL, sex ENUM ('F', 'M') NOT NULL,
+    port ENUM ('C', 'Q', 'S') NOT NULL,
+    age INTEGER NOT NULL CHECK (age BETWEEN 0 AND 79), fare DOUBLE NOT NULL CHECK (fare BETWEEN 0 AND 500),
+    kin INTEGER NOT NULL CHECK (kin BETWEEN 0 AND 9),
     alive BOOLEAN NOT NULL);
 SELECT setseed(0.25);
-INSERT INTO t SELECT ['first', 'second', 'third'][c], CASE WHEN u < 0.35 THEN 'F' ELSE 'M' END, ['C', 'Q', 'S'][1 + (v > 0.2)::INT + (v > 0.3)::INT],
-    least(79, 20 + (12 * z)::INT + 6 * (3 - c)), least(500, CASE c WHEN 1 THEN 85 WHEN 2 THEN 21 ELSE 13 END * exp(0.5 * z)), least(9, floor(-1.2 * ln(1 - v)))::INT, (u < 0.3) <> (w < 0.2)
-    FROM (SELECT random() AS u, random() AS v, random() AS w, abs(sqrt(-2 * ln(1 - random())) * cos(2 * pi() * random())) AS z,
+INSERT INTO t SELECT ['first', 'second', 'third'][c], CASE WHEN u < 0.35 THEN 'F' ELSE 'M' END,
+    ['C', 'Q', 'S'][1 + (v > 0.2)::INT + (v > 0.3)::INT],
+    least(79, 20 + (12 * z)::INT + 6 * (3 - c)),
+    least(500, CASE c WHEN 1 THEN 85 WHEN 2 THEN 21 ELSE 13 END * exp(0.5 * z)),
+    least(9, floor(-1.2 * ln(1 - v)))::INT,
+    (u < 0.3) <> (w < 0.2)
+    FROM (SELECT random() AS u, random() AS v, random() AS w,
+    abs(sqrt(-2 * ln(1 - random())) * cos(2 * pi() * random())) AS z,
           CASE WHEN random() < 0.24 THEN 1 WHEN random() < 0.27 THEN 2 ELSE 3 END AS c FROM range(891));
 CREATE TABLE t_domain (attribute VARCHAR, low VARCHAR, high VARCHAR, bins INTEGER);
 INSERT INTO t_domain VALUES ('fare', '0', '500', 50);
@@ -63,7 +75,8 @@ def adult(con: duckdb.DuckDBPyConnection, directory: Path | None) -> None:
 def numbers(con: duckdb.DuckDBPyConnection, directory: Path | None) -> None:
     assert directory is not None
     con.execute(
-        """CREATE TABLE t (age INTEGER NOT NULL CHECK (age BETWEEN 17 AND 90), hours INTEGER NOT NULL CHECK (hours BETWEEN 1 AND 99),
+        """CREATE TABLE t (age INTEGER NOT NULL CHECK (age BETWEEN 17 AND 90),
+        hours INTEGER NOT NULL CHECK (hours BETWEEN 1 AND 99),
         loss INTEGER NOT NULL CHECK (loss BETWEEN 0 AND 4356), sex ENUM ('Female', 'Male') NOT NULL)"""
     )
     con.execute(
@@ -186,7 +199,9 @@ CASES = {
 
 @dataclass
 class Found:
-    """What came out of all releases of a case: by kind of answer, whether it is covered, width and error; and of the certificate, figures beside the truth."""
+    """What came out of all releases of a case: by kind of answer, whether it is covered, width and error; and of the
+    certificate, figures beside the truth.
+    """
 
     answers: dict[str, list[np.ndarray]] = field(default_factory=lambda: defaultdict(list))
     figures: dict[str, list[tuple[float, float, float]]] = field(default_factory=lambda: defaultdict(list))
@@ -212,7 +227,8 @@ def run(case: Case, directory: Path | None, runs: int, confidence: float, share:
             if own is None:
                 continue
             rows = con.execute(
-                f"SELECT query, true_answer, answer, low, high, measured FROM mwem_compare('t', 'released', {name}, confidence := ?)",
+                f"SELECT query, true_answer, answer, low, high, measured FROM mwem_compare('t', 'released', {name},"
+                " confidence := ?)",
                 [confidence],
             ).fetchnumpy()
             collect(found, name, rows, estimates(con, own, 1 - confidence))
@@ -223,10 +239,12 @@ def run(case: Case, directory: Path | None, runs: int, confidence: float, share:
 
 
 def estimates(con: duckdb.DuckDBPyConnection, asked: Workload, miss: float) -> np.ndarray:
-    """Of each cell that was measured directly, the estimate that its interval lies around, and the width of an exact interval of its noise."""
+    """Of each cell that was measured directly, the estimate that its interval lies around, and the width of an exact
+    interval of its noise.
+    """
     ready = answerer(Session.of(con), "released", "coverage")
     compiled = ready.compile(asked)
-    known = ready.known(compiled)
+    known = ready.evidence(compiled)
     out: dict[int, np.ndarray] = {}
     for numbers, question in known.questions([query.linear for query in compiled.queries]):
         exact = known.families.exact(question)
@@ -299,17 +317,19 @@ def show(name: str, found: Found, runs: int) -> None:
             own = float(np.nanmedian(noise))
             told = f"| {own:,.1f} | {np.nanmedian(exact) / max(own, 1e-9):.1f}"
         print(
-            f"| {name} | {kind} | {covered.size:,} | {covered.mean():.2%} ± {each.std() / np.sqrt(len(each)):.2%} | {wide:,.0f} | {off:,.1f}"
-            f" | {wide / max(off, 1e-9):.1f} | {wide / max(mean, 1e-9):.1f} {told} |"
+            f"| {name} | {kind} | {covered.size:,} | {covered.mean():.2%} ± {each.std() / np.sqrt(len(each)):.2%} |"
+            f" {wide:,.0f} | {off:,.1f} | {wide / max(off, 1e-9):.1f} | {wide / max(mean, 1e-9):.1f} {told} |"
         )
     for part, figures in found.figures.items():
         value, true, noise = np.array(figures).T
         inside = np.abs(value - true) <= noise
         print(
-            f"    certificate of {name}, {part}: within its noise in {int(inside.sum())} of {len(figures)}, true {true.mean():.1f}, noise (95 of 100) ± {noise.mean():.1f}"
+            f"    certificate of {name}, {part}: within its noise in {int(inside.sum())} of {len(figures)}, true"
+            f" {true.mean():.1f}, noise (95 of 100) ± {noise.mean():.1f}"
         )
     print(
-        f"    {name}: {runs} releases, {np.mean(found.measured):.1f} queries measured, mean error of an answer {np.mean(found.errors):.2f} ± {np.std(found.errors) / np.sqrt(runs):.2f}"
+        f"    {name}: {runs} releases, {np.mean(found.measured):.1f} queries measured, mean error of an answer"
+        f" {np.mean(found.errors):.2f} ± {np.std(found.errors) / np.sqrt(runs):.2f}"
     )
     sys.stdout.flush()
 

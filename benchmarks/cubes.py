@@ -1,7 +1,8 @@
 """The paper's data cubes: the error of all 256 cuboids of Adult's eight attributes, as rounds proceed and at the end.
 
-The error of a cuboid is the mean absolute error of its cells. It is taken from the released weights, and from the synthetic rows
-beside them. A round's weights are what the measurements released up to it give: the fit of a release, begun from uniform.
+The error of a cuboid is the mean absolute error of its cells. It is taken from the released weights, and from the
+synthetic rows beside them. A round's weights are what the measurements released up to it give: the fit of a release,
+begun from uniform.
 """
 
 from __future__ import annotations
@@ -121,7 +122,9 @@ def _workload(data: str, ways: int, directory: Path) -> Workload:
 
 
 def cuboid_errors(difference: np.ndarray) -> tuple[float, float]:
-    """Average and maximum over all cuboids of the mean absolute cell, each cuboid summed from one with an attribute more."""
+    """Average and maximum over all cuboids of the mean absolute cell, each cuboid summed from one with an attribute
+    more.
+    """
     found: list[float] = []
 
     def visit(cells: np.ndarray, first: int) -> None:
@@ -135,7 +138,8 @@ def cuboid_errors(difference: np.ndarray) -> tuple[float, float]:
 
 
 def _by_round(table: tables.Table, made: Release) -> Iterator[np.ndarray]:
-    """The weights before the first round and after each. A measured marginal is named by its attributes; n is public."""
+    """The weights before the first round and after each. A measured marginal is named by its attributes;
+    n is public."""
     state = State.uniform({name: np.ones(size) for name, size in table.sizes.items()}, table.rows)
     fit = Fit(state)
     steps = made.measurements.to_pylist()

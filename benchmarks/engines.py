@@ -1,4 +1,5 @@
-"""What scans cost on each engine, beside that engine's own SQL: processor time of client and server together, and bytes to the client.
+"""What scans cost on each engine, beside that engine's own SQL: processor time of client and server together, and bytes
+to the client.
 
 python benchmarks/engines.py --rows 1000000 --engines duckdb,file,postgres,spark [--write results.json]
 python benchmarks/engines_report.py results.json docs  # the tables, the fit and the plot of docs/scale.md
@@ -33,8 +34,8 @@ from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.domain import Domain
 from mwem_sql.platform.catalog import Place
 from mwem_sql.platform.sandbox import Sandbox
-from mwem_sql.scan import engine
-from mwem_sql.scan.dialects.known import dialect_of
+from mwem_sql.scan import execution
+from mwem_sql.scan.dialects import DIALECTS
 from mwem_sql.scan.pushdown import plan_pushdown
 from mwem_sql.workload import Query, Workload
 
@@ -58,9 +59,11 @@ def rows_sql(start: int, stop: int) -> str:
 
 def domain() -> Domain:
     attributes = [
-        Attribute(name, "VARCHAR", nullable=False, values=tuple(f"v{k}" for k in range(size)))
-        if name in LISTED
-        else Attribute(name, "SMALLINT", nullable=False, low=0, high=size - 1)
+        (
+            Attribute(name, "VARCHAR", nullable=False, values=tuple(f"v{k}" for k in range(size)))
+            if name in LISTED
+            else Attribute(name, "SMALLINT", nullable=False, low=0, high=size - 1)
+        )
         for name, size in SIZES.items()
     ]
     attributes.append(Attribute("pay", "DOUBLE", nullable=False, low=0.0, high=150_000.0))
@@ -202,11 +205,14 @@ class Counted:
 
 
 def measured(con: duckdb.DuckDBPyConnection, place: Where, made: dict[str, Compiled], repeat: int) -> dict[str, Any]:
-    from mwem_sql.scan.engines.instance import SameInstance  # noqa: PLC0415
+    from mwem_sql.scan.engines.duckdb import SameInstance  # noqa: PLC0415
 
     relation = relations.describe(con.cursor(), place.private, Place.of(con.cursor()), "benchmark")
     columns = ", ".join(SIZES)
-    tests = ", ".join(f"count(CASE WHEN pay < {k * 142857 / PREDICATES!r} AND a = 'v{k % 2}' THEN 1 END) AS n{k}" for k in range(1, SAMPLE + 1))  # fmt: skip
+    tests = ", ".join(
+        f"count(CASE WHEN pay < {k * 142857 / PREDICATES!r} AND a = 'v{k % 2}' THEN 1 END) AS n{k}"
+        for k in range(1, SAMPLE + 1)
+    )
     bare = {
         "cuboids": (f"SELECT {columns}, count(*) AS n FROM rows GROUP BY {columns}", 1),
         "predicates": (f"SELECT {tests} FROM rows", PREDICATES / SAMPLE),
@@ -214,14 +220,14 @@ def measured(con: duckdb.DuckDBPyConnection, place: Where, made: dict[str, Compi
     out: dict[str, Any] = {"engine": place.name}
     for work, compiled in made.items():
         queries = [query.linear for query in compiled.queries]
-        pushdown = plan_pushdown(relation, compiled.classes, queries, None, dialect_of(relation.dialect))
-        rows = engine.engine_of(con.cursor(), relation)
+        pushdown = plan_pushdown(relation, compiled.classes, queries, None, DIALECTS[relation.dialect])
+        rows = execution.engine_of(con.cursor(), relation)
         counted = Counted(SameInstance(rows) if isinstance(rows, duckdb.DuckDBPyConnection) else rows)
-        held = engine.as_described(relation, "benchmark")
+        held = execution.as_described(relation, "benchmark")
         statement, scale = bare[work]
         ours, own = [], []
         for _ in range(repeat):  # in turns: what else the machine does meets both
-            ours.append(place.took(lambda: engine.true_answers(counted, pushdown, held)))  # type: ignore[arg-type]  # noqa: B023
+            ours.append(place.took(lambda: execution.true_answers(counted, pushdown, held)))  # type: ignore[arg-type]  # noqa: B023
             own.append(place.took(lambda: place.bare(statement)) * scale)  # noqa: B023
         out[work] = {"ours": ours, "bare": own, "bytes": counted.bytes // repeat, "scans": counted.statements // repeat}
     return out

@@ -1,4 +1,5 @@
-"""What `benchmarks/engines.py --write` measured: tables, a cost model by rows for each engine, and docs/scale-rows.svg. Needs matplotlib.
+"""What `benchmarks/engines.py --write` measured: tables, a cost model by rows for each engine, and docs/scale-rows.svg.
+Needs matplotlib.
 
 python benchmarks/engines_report.py results.json docs
 """
@@ -18,7 +19,8 @@ DAY = 86_400
 
 
 def fitted(rows: list[int], seconds: list[float]) -> tuple[float, float, float]:
-    """Seconds = fixed + each * rows, neither below 0, with the least relative misfit; and the largest of the misfits."""
+    """Seconds = fixed + each * rows, neither below 0, with the least relative misfit;
+    and the largest of the misfits."""
     times = np.array(seconds)
     base = np.stack([np.ones(len(rows)), np.array(rows, float)], axis=1) / times[:, None]
     found, *_ = np.linalg.lstsq(base, np.ones(len(rows)), rcond=None)
@@ -37,14 +39,16 @@ def tables(found: list[dict[str, Any]]) -> None:
         cuboids, predicates = row["cuboids"], row["predicates"]
         ours, bare = min(cuboids["ours"]), min(cuboids["bare"])
         print(
-            f"| {row['engine']} | {row['rows']:,} | {ours:.3g} / {bare:.3g} = {ours / bare:.2f}x | {min(predicates['bare']) / min(predicates['ours']):.0f}x "
-            f"| {cuboids['bytes'] / 1000:.0f}, {predicates['bytes'] / 1000:.0f} | {cuboids['scans']}, {predicates['scans']} |"
+            f"| {row['engine']} | {row['rows']:,} | {ours:.3g} / {bare:.3g} = {ours / bare:.2f}x |"
+            f" {min(predicates['bare']) / min(predicates['ours']):.0f}x | {cuboids['bytes'] / 1000:.0f},"
+            f" {predicates['bytes'] / 1000:.0f} | {cuboids['scans']}, {predicates['scans']} |"
         )
 
 
 def models(found: list[dict[str, Any]]) -> dict[tuple[str, str], tuple[float, float, float]]:
     print(
-        "\n| engine, work | fixed s | s for each million rows | largest misfit | 10^12 rows, days of one core | over its own SQL, by row |"
+        "\n| engine, work | fixed s | s for each million rows | largest misfit | 10^12 rows, days of one core | over"
+        " its own SQL, by row |"
     )
     print("|---|---:|---:|---:|---:|---:|")
     out = {}
@@ -56,7 +60,8 @@ def models(found: list[dict[str, Any]]) -> dict[tuple[str, str], tuple[float, fl
             _, bare, _ = fitted(rows, [min(row[work]["bare"]) for row in own])
             out[name, work] = fixed, each, misfit
             print(
-                f"| {name}, {work} | {fixed:.2g} | {each * 1e6:.3g} | {misfit:.0%} | {(fixed + each * FAR) / DAY:.2g} | {each / bare:.2g}x |"
+                f"| {name}, {work} | {fixed:.2g} | {each * 1e6:.3g} | {misfit:.0%} | {(fixed + each * FAR) / DAY:.2g} |"
+                f" {each / bare:.2g}x |"
             )
     return out
 

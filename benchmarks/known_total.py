@@ -1,10 +1,12 @@
-"""Whether it matters that n is known: the error with `total := n` over that without, on the same data and under the same seeds.
+"""Whether it matters that n is known: the error with `total := n` over that without, on the same data and under the
+same seeds.
 
     python benchmarks/known_total.py [--runs 10] [--epsilon 0.1] [--rows 1000 100000] [--dims 1 2 tables]
 
-The data are generated shapes of the half `choose` and one small table, `households`: all prefixes of 4,096 values, 2,000 rectangles over 256 x 256, all
-3-way marginals of nine attributes. What is printed for a case is the ratio of mean squared errors over all runs (of marginals: of L1 errors), and below
-the geometric mean over cases with its standard error. Where sets of attributes are refined, the same seed makes the same noise: what differs is the estimate.
+The data are generated shapes of the half `choose` and one small table, `households`: all prefixes of 4,096 values,
+2,000 rectangles over 256 x 256, all 3-way marginals of nine attributes. What is printed for a case is the ratio of mean
+squared errors over all runs (of marginals: of L1 errors), and below the geometric mean over cases with its standard
+error. Where sets of attributes are refined, the same seed makes the same noise: what differs is the estimate.
 """
 
 from __future__ import annotations
@@ -82,7 +84,8 @@ def main() -> None:
         sys.stdout.flush()
     logs = np.log(ratios)
     sys.stdout.write(
-        f"\ngeometric mean {np.exp(logs.mean()):.3f}, times or over {np.exp(logs.std() / np.sqrt(len(logs))):.3f}; {len(ratios)} cases, {options.runs} runs each\n"
+        f"\ngeometric mean {np.exp(logs.mean()):.3f}, times or over {np.exp(logs.std() / np.sqrt(len(logs))):.3f};"
+        f" {len(ratios)} cases, {options.runs} runs each\n"
     )
 
 

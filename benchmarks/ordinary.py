@@ -1,9 +1,11 @@
-"""How ordinary a synthetic table is: its columns beside the true ones, where the workload asks for no more than a threshold; and what that costs the workload.
+"""How ordinary a synthetic table is: its columns beside the true ones, where the workload asks for no more than a
+threshold; and what that costs the workload.
 
 python benchmarks/ordinary.py --runs 20 --shares 0 0.05 0.1
 
-`people` is the README's table; `jobs` has a long tail, many zeros, a tenth of NULLs, and dates in two clusters. A column's distance is the mean absolute
-difference of quantiles, in percent of its declared range (1-Wasserstein). Share 0 is a release without details.
+`people` is the README's table; `jobs` has a long tail, many zeros, a tenth of NULLs, and dates in two clusters. A
+column's distance is the mean absolute difference of quantiles, in percent of its declared range (1-Wasserstein). Share
+0 is a release without details.
 """
 
 from __future__ import annotations
@@ -22,19 +24,27 @@ TABLES = {
     "people": (
         """CREATE TABLE people (age INTEGER NOT NULL CHECK (age BETWEEN 0 AND 99), sex ENUM ('F', 'M') NOT NULL,
             city VARCHAR CHECK (city IN ('Bern', 'Basel', 'Genf')), pay DOUBLE CHECK (pay >= 0 AND pay < 1e6));
-        INSERT INTO people SELECT i * 7 % 100, CASE WHEN i % 3 = 0 THEN 'F' ELSE 'M' END, ['Bern', 'Basel', 'Genf'][1 + i % 3],
+        INSERT INTO people SELECT i * 7 % 100, CASE WHEN i % 3 = 0 THEN 'F' ELSE 'M' END, ['Bern', 'Basel',
+        'Genf'][1 + i % 3],
             (i * 7 % 100) * 1000 + i % 977 FROM range(10000) AS t(i);""",
-        """(NULL, ['sex', 'city']), ('age >= 65', NULL), ('pay > 50000 AND sex = ''F''', NULL), ('age BETWEEN 18 AND 64', ['sex'])""",
+        """(NULL, ['sex', 'city']), ('age >= 65', NULL), ('pay > 50000 AND sex = ''F''', NULL),
+        ('age BETWEEN 18 AND 64', ['sex'])""",
         {"age": 99.0, "pay": 1e6},
     ),
     "jobs": (
-        """CREATE TABLE jobs (wage DOUBLE NOT NULL CHECK (wage BETWEEN 0 AND 100000), bonus INTEGER CHECK (bonus BETWEEN 0 AND 50000),
-            since DATE NOT NULL CHECK (since BETWEEN DATE '1950-01-01' AND DATE '2049-12-31'), kind ENUM ('a', 'b', 'c') NOT NULL);
+        """CREATE TABLE jobs (wage DOUBLE NOT NULL CHECK (wage BETWEEN 0 AND 100000),
+        bonus INTEGER CHECK (bonus BETWEEN 0 AND 50000),
+            since DATE NOT NULL CHECK (since BETWEEN DATE '1950-01-01' AND DATE '2049-12-31'), kind ENUM ('a', 'b',
+            'c') NOT NULL);
         SELECT setseed(0.5);
-        INSERT INTO jobs SELECT least(100000, 4000 * exp(0.7 * z)), CASE WHEN u < 0.1 THEN NULL WHEN u < 0.7 THEN 0 ELSE least(50000, 900 * exp(v * 3))::INT END,
-            DATE '1990-01-01' + (CASE WHEN u < 0.5 THEN 0 ELSE 9000 END + 500 * v)::INT, ['a', 'b', 'c'][1 + (z > 0)::INT + (v > 0.5)::INT]
-            FROM (SELECT random() AS u, random() AS v, sqrt(-2 * ln(1 - random())) * cos(2 * pi() * random()) AS z FROM range(20000));""",
-        """('wage > 5000', ['kind']), ('bonus > 0 AND wage > 8000', NULL), ('since >= DATE ''2000-01-01''', ['kind']), (NULL, ['kind'])""",
+        INSERT INTO jobs SELECT least(100000, 4000 * exp(0.7 * z)),
+        CASE WHEN u < 0.1 THEN NULL WHEN u < 0.7 THEN 0 ELSE least(50000, 900 * exp(v * 3))::INT END,
+            DATE '1990-01-01' + (CASE WHEN u < 0.5 THEN 0 ELSE 9000 END + 500 * v)::INT, ['a', 'b',
+            'c'][1 + (z > 0)::INT + (v > 0.5)::INT]
+            FROM (SELECT random() AS u, random() AS v, sqrt(-2 * ln(1 - random())) * cos(2 * pi() * random()) AS z
+            FROM range(20000));""",
+        """('wage > 5000', ['kind']), ('bonus > 0 AND wage > 8000', NULL), ('since >= DATE ''2000-01-01''', ['kind']),
+        (NULL, ['kind'])""",
         {"wage": 1e5, "bonus": 5e4, "since": 36524.0},
     ),
 }
@@ -50,9 +60,11 @@ def run(table: str, epsilon: float, seed: int, rounds: str) -> dict[str, float]:
     con.execute(f"INSERT INTO workload VALUES {workload}")
     con.execute(f"CALL mwem_release('{table}', workload, {epsilon}, seed := {seed}{rounds})")
     found = {
-        "workload": con.execute(
-            f"SELECT avg(error) FROM mwem_compare('{table}', '{table}_synthetic', workload)"
-        ).fetchall()[0][0]
+        "workload": (
+            con.execute(f"SELECT avg(error) FROM mwem_compare('{table}', '{table}_synthetic', workload)").fetchall()[0][
+                0
+            ]
+        )
     }
     for column, width in ranges.items():
         value = f"{column} - DATE '1950-01-01'" if column == "since" else column

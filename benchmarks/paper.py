@@ -6,14 +6,16 @@
     python benchmarks/paper.py auto        --data DIR --work DIR
 
     ranges       squared error of 500 to 4000 random ranges on four tables, against the SVD bound
-    contingency  relative entropy of three contingency tables, and of NLTCS if a file is given, against measuring all parities
+    contingency  relative entropy of three contingency tables, and of NLTCS if a file is given, against measuring all
+                 parities
     cubes        maximum and average error of the 256 cuboids of Adult's eight attributes, round by round; and of all 14
     auto         `rounds := NULL` against the best fixed number of rounds in hindsight
 
-DIR of --data holds the CSV files. Runs are unseeded, as releases are, and go `--jobs` at a time; what they measured is kept in DIR of
---work, so an interrupted command goes on where it was and a finished one only reports. After a change of the
-algorithm delete releases.jsonl there. --write fills the command's section of a page and puts the figure (SVG and PNG) beside it. Needs matplotlib (pip install
-'mwem-sql[bench]'). The scaling figures come from scaling.py, the comparison with other packages from peers.py.
+DIR of --data holds the CSV files. Runs are unseeded, as releases are, and go `--jobs` at a time; what they measured is
+kept in DIR of --work, so an interrupted command goes on where it was and a finished one only reports. After a change of
+the algorithm delete releases.jsonl there. --write fills the command's section of a page and puts the figure (SVG and
+PNG) beside it. Needs matplotlib (pip install 'mwem-sql[bench]'). The scaling figures come from scaling.py, the
+comparison with other packages from peers.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What peers.py and its peers say to each other: a job in a file, weights in another, and what it took on standard output.
+"""What peers.py and its peers say to each other: a job in a file, weights in another, and what it took on standard
+output.
 
 For any environment with numpy; imports nothing of this project but its neighbour.
 """

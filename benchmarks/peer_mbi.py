@@ -1,7 +1,9 @@
-"""AIM and MST of OpenDP's `opendp[mbi]`, and MWEM+PGM as a loop over `mbi`. Run by peers.py in an environment that has them.
+"""AIM and MST of OpenDP's `opendp[mbi]`, and MWEM+PGM as a loop over `mbi`. Run by peers.py in an environment that has
+them.
 
-MWEM+PGM is MWEM whose approximation is a graphical model fitted by mbi (McKenna, Sheldon and Miklau, 2019): select a cuboid by the
-exponential mechanism with half of a round's epsilon, measure it with the other half, fit. n is public in it, as in the authors' scripts.
+MWEM+PGM is MWEM whose approximation is a graphical model fitted by mbi (McKenna, Sheldon and Miklau, 2019): select a
+cuboid by the exponential mechanism with half of a round's epsilon, measure it with the other half, fit. n is public in
+it, as in the authors' scripts.
 """
 
 from __future__ import annotations
@@ -50,7 +52,8 @@ def mwem_pgm(job: peer.Job) -> Callable[[], np.ndarray]:
         held = [measurement.clique for measurement in measured]
         fitting = [
             clique for clique in cliques
-            if clique not in held and mbi.junction_tree.hypothetical_model_size(domain, [*held, clique]) <= MAX_MEGABYTES
+            if clique not in held and mbi.junction_tree.hypothetical_model_size(domain, [*held,
+            clique]) <= MAX_MEGABYTES
         ]  # fmt: skip
         scores = np.array(
             [np.abs(truth[clique] - answers[clique]).sum() - truth[clique].size / share for clique in fitting]

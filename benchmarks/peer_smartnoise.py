@@ -1,7 +1,8 @@
 """MWEM of `smartnoise-synth`. Run by peers.py in an environment that has it.
 
-It keeps a cell for every combination and passes over all of them for every cell of a measured cuboid, hours for these tables. Its own way
-out is `split_factor`: attributes in groups, taken to be independent. Everything else is its default.
+It keeps a cell for every combination and passes over all of them for every cell of a measured cuboid, hours for these
+tables. Its own way out is `split_factor`: attributes in groups, taken to be independent. Everything else is its
+default.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """The same work through other packages of PyPI: error, time and peak memory of each, side by side with a plain call.
 
-    python benchmarks/peers.py --data DIR --work DIR [--runs 3] [--only AIM ...] [--tables country] [--write docs/experiments.md]
+    python benchmarks/peers.py --data DIR --work DIR [--runs 3] [--only AIM ...] [--tables country] [--write
+    docs/experiments.md]
 
-Adult's eight attributes, with income (32,561 rows) and with native-country (48,842 rows), cuboids of up to three attributes, pure
-epsilon 1; the error of a cuboid is the mean absolute error of its cells, over all 256 cuboids. Each package is installed once into
-an environment of its own under DIR of --work, and each run is a fresh process. What was measured is kept there: a run that is known is not
-made again. AIM and MWEM+PGM take minutes each.
+Adult's eight attributes, with income (32,561 rows) and with native-country (48,842 rows), cuboids of up to three
+attributes, pure epsilon 1; the error of a cuboid is the mean absolute error of its cells, over all 256 cuboids. Each
+package is installed once into an environment of its own under DIR of --work, and each run is a fresh process. What was
+measured is kept there: a run that is known is not made again. AIM and MWEM+PGM take minutes each.
 """
 
 from __future__ import annotations
@@ -73,7 +74,8 @@ def run(case: Case, directory: Path, work: Path) -> dict[str, Any]:
         job, weights = Path(scratch) / "job.npz", Path(scratch) / "weights.npy"
         peer.Job(table.sizes, table.codes, EPSILON).save(job)
         command = [python, HERE / script, method, job, weights]
-        # OpenDP's AIM now and then asks itself for a negative scale at the end of its budget and raises: such a run is made again.
+        # OpenDP's AIM now and then asks itself for a negative scale at the end of its budget and raises: such a run is
+        # made again.
         failed = 0
         while (
             ran := subprocess.run(command, check=False, capture_output=True, text=True, env=_variables(name))
@@ -112,8 +114,13 @@ def show(results: Results, works: list[str], names: list[str], runs: int, page: 
             found = {figure: results.spread(asked, figure, data=data, way=name) for figure in ours}
             rows.append(
                 [
-                    label, name, *(f"{found[figure].mean:.3g}" + (f" ± {found[figure].deviation:.2g}" if runs > 1 else "") for figure in ("average", "maximum")),
-                    f"{found['seconds'].mean:.1f}", f"{found['processor'].mean:.1f}", f"{found['processor'].mean / ours['processor']:.0f}x",
+                    label, name,
+                    *(
+                        f"{found[figure].mean:.3g}" + (f" ± {found[figure].deviation:.2g}" if runs > 1 else "")
+                        for figure in ("average", "maximum")
+                    ),
+                    f"{found['seconds'].mean:.1f}", f"{found['processor'].mean:.1f}",
+                    f"{found['processor'].mean / ours['processor']:.0f}x",
                     f"{found['megabytes'].mean:,.0f}",
                     sum(measured["failed"] for measured in results.of(asked, data=data, way=name)),
                 ]
@@ -143,7 +150,8 @@ def show(results: Results, works: list[str], names: list[str], runs: int, page: 
     report.write(
         "peers",
         report.table(head, rows)
-        + f"\n\n{f'Mean ± standard deviation of {runs} runs' if runs > 1 else 'One run'}, each in a fresh process, one at a time.\n",
+        + f"\n\n{f'Mean ± standard deviation of {runs} runs' if runs > 1 else 'One run'}, each in a fresh process, one"
+        " at a time.\n",
         figure,
         page,
     )

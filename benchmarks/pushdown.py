@@ -1,20 +1,26 @@
-"""What the compiler and the pushdown cost, as ratios within one run: the rows of the table below, or how the cost grows.
+"""What the compiler and the pushdown cost, as ratios within one run: the rows of the table below, or how the cost
+grows.
 
     python benchmarks/pushdown.py --data DIR [--work DIR] [--repeats 5] [row ...]
     python benchmarks/pushdown.py --growth [--work DIR] [--plots docs]
     python benchmarks/pushdown.py --constants [--work DIR]
 
-    adult       true answers of all 1-, 2- and 3-way cuboids, 8 ENUM columns, 10M rows resampled from Adult; over a bare GROUP BY ALL
+    adult       true answers of all 1-, 2- and 3-way cuboids, 8 ENUM columns, 10M rows resampled from Adult; over a bare
+                GROUP BY ALL
     uniform     the same on 10M rows of independent uniform columns; over the best of the plans run by hand
-    predicates  10,000 random predicates over 1 to 3 columns, the whole CALL with 5 rounds; DuckDB's own count_if of them over it
-    pairs       true answers of all one- and two-way marginals of 1000 BOOLEAN columns, 100,000 rows; over a float32 X.T @ X
+    predicates  10,000 random predicates over 1 to 3 columns, the whole CALL with 5 rounds; DuckDB's own count_if of
+                them over it
+    pairs       true answers of all one- and two-way marginals of 1000 BOOLEAN columns, 100,000 rows; over a float32 X.T
+                @ X
     compile     100,000 distinct predicates; parsing each of them with sqlglot over it
-    memory      true answers, 100M rows, 4 columns, on disk, memory_limit 1 GB; over a bare GROUP BY under the same limit
+    memory      true answers, 100M rows, 4 columns, on disk, memory_limit 1 GB; over a bare GROUP BY under the same
+                limit
 
-DIR of --data holds adult_train.csv; tables are made once in DIR of --work (by default one that is removed). Each ratio is of wall
-times, and of processor times beside it: where other work shares the machine, the second is the steadier one. `predicates` and
-`compile` time a share of what they compare with, and scale it up. `--growth` needs matplotlib (pip install 'mwem-sql[bench]') and measures processor time:
-set OPENBLAS_NUM_THREADS=1 on a shared machine, where threads of BLAS wait for each other in a loop.
+DIR of --data holds adult_train.csv; tables are made once in DIR of --work (by default one that is removed). Each ratio
+is of wall times, and of processor times beside it: where other work shares the machine, the second is the steadier one.
+`predicates` and `compile` time a share of what they compare with, and scale it up. `--growth` needs matplotlib (pip
+install 'mwem-sql[bench]') and measures processor time: set OPENBLAS_NUM_THREADS=1 on a shared machine, where threads of
+BLAS wait for each other in a loop.
 """
 
 from __future__ import annotations
@@ -44,7 +50,7 @@ from mwem_sql.compile.pipeline import compile_workload
 from mwem_sql.domains.domain import Domain
 from mwem_sql.platform.catalog import Name
 from mwem_sql.platform.sandbox import Sandbox
-from mwem_sql.scan import engine
+from mwem_sql.scan import execution
 from mwem_sql.scan.pushdown import Pushdown, plan_pushdown
 from mwem_sql.workload import Workload
 
@@ -100,7 +106,10 @@ def cuboids(domain: Domain, ways: int = 3) -> Workload:
 
 
 # Beside the eight ENUMs, with the bounds that a curator would declare.
-NUMBERS = 'age INTEGER NOT NULL CHECK (age BETWEEN 17 AND 90), "hours-per-week" INTEGER NOT NULL CHECK ("hours-per-week" BETWEEN 1 AND 99), '
+NUMBERS = (
+    'age INTEGER NOT NULL CHECK (age BETWEEN 17 AND 90), "hours-per-week" INTEGER NOT NULL CHECK ("hours-per-week"'
+    " BETWEEN 1 AND 99), "
+)
 
 
 def opened(path: Path, make: Callable[[duckdb.DuckDBPyConnection], object]) -> duckdb.DuckDBPyConnection:
@@ -122,7 +131,8 @@ def make_adult(con: duckdb.DuckDBPyConnection, data: Path, rows: int = 10 * MILL
     con.execute("SELECT setseed(0.5)")
     con.execute(
         """INSERT INTO adult SELECT n.* EXCLUDE (k) FROM
-           (SELECT floor(random() * (SELECT count(*) FROM numbered))::BIGINT AS k FROM range(?)) r JOIN numbered n USING (k)""",
+           (SELECT floor(random() * (SELECT count(*) FROM numbered))::BIGINT AS k FROM range(?)) r
+           JOIN numbered n USING (k)""",
         [rows],
     )
     con.execute("DROP TABLE numbered")
@@ -164,7 +174,7 @@ class Rows:
             domain = Domain("adult", declared.columns, tuple(item for item in declared if item.name in adult.INCOME))
             pushdown = pushdown_of(con, "adult", cuboids(domain), domain)
             pairs = self.repeated(
-                lambda: engine.true_answers(con.cursor(), pushdown),
+                lambda: execution.true_answers(con.cursor(), pushdown),
                 lambda: bare_group_by(con, "adult", list(adult.INCOME)),
             )
         report("adult", "all cuboids of 1 to 3 columns over a bare GROUP BY ALL", pairs)
@@ -181,7 +191,7 @@ class Rows:
             }
             took: dict[str, list[Took]] = {name: [] for name in ("ours", *hands)}
             for _ in range(self.repeats + 1):
-                took["ours"].append(Took.of(lambda: engine.true_answers(con.cursor(), pushdown)))
+                took["ours"].append(Took.of(lambda: execution.true_answers(con.cursor(), pushdown)))
                 for name, hand in hands.items():
                     took[name].append(Took.of(lambda hand=hand: hand(con)))
         for name in hands:
@@ -231,14 +241,16 @@ class Rows:
             domain = Domain.from_schema(con, "t")
             pushdown = pushdown_of(con, "t", cuboids(domain, 2))
             matrix = np.stack(list(con.cursor().execute("FROM t").fetchnumpy().values()), axis=1).astype(np.float32)
-            pairs = self.repeated(lambda: engine.true_answers(con.cursor(), pushdown), lambda: matrix.T @ matrix)
+            pairs = self.repeated(lambda: execution.true_answers(con.cursor(), pushdown), lambda: matrix.T @ matrix)
         report("pairs", f"{len(pushdown.queries):,} one- and two-way marginals over X.T @ X: at most 3", pairs)
 
     def compile(self, count: int = 100_000, share: int = 5_000) -> None:
         with duckdb.connect() as con:
             con.execute(
-                """CREATE TABLE t (age INTEGER NOT NULL CHECK (age BETWEEN 17 AND 90), hours INTEGER NOT NULL CHECK (hours BETWEEN 1 AND 99),
-                   gain INTEGER NOT NULL CHECK (gain BETWEEN 0 AND 200), sex ENUM('F', 'M') NOT NULL, edu ENUM('a', 'b', 'c', 'd', 'e', 'f', 'g', 'h') NOT NULL)"""
+                """CREATE TABLE t (age INTEGER NOT NULL CHECK (age BETWEEN 17 AND 90),
+                hours INTEGER NOT NULL CHECK (hours BETWEEN 1 AND 99),
+                   gain INTEGER NOT NULL CHECK (gain BETWEEN 0 AND 200), sex ENUM('F', 'M') NOT NULL, edu ENUM('a', 'b',
+                   'c', 'd', 'e', 'f', 'g', 'h') NOT NULL)"""
             )
             domain = Domain.from_schema(con, "t")
             texts = random_predicates(con, "t", count)
@@ -294,7 +306,7 @@ def limited(work: Path, name: str) -> None:
     columns = [f"c{k}" for k in range(len(DISK_SIZES))]
     if name == "ours":
         pushdown = pushdown_of(con, "t", cuboids(Domain.from_schema(con, "t"), len(columns)))
-        took = Took.of(lambda: engine.true_answers(con.cursor(), pushdown))
+        took = Took.of(lambda: execution.true_answers(con.cursor(), pushdown))
     else:
         took = Took.of(lambda: bare_group_by(con, "t", columns))
     print(json.dumps([took.wall, took.processor, memory.peak_megabytes()]))
@@ -323,7 +335,9 @@ def combined_key() -> str:
 
 
 def streamed_codes(con: duckdb.DuckDBPyConnection) -> None:
-    """Every row's key to numpy, without a GROUP BY: no plan of ours, because on Adult's few groups it is slower than one."""
+    """Every row's key to numpy, without a GROUP BY: no plan of ours, because on Adult's few groups it is slower than
+    one.
+    """
     cells = np.zeros(int(np.prod(SIZES)), dtype=np.int64)
     for batch in con.cursor().sql(f"SELECT {combined_key()} FROM t").to_arrow_reader(MILLION):
         np.add.at(cells, batch.column(0).to_numpy(), 1)
@@ -351,7 +365,10 @@ def random_predicates(con: duckdb.DuckDBPyConnection, table: str, count: int) ->
 
     def atom(item: mwem_sql.domains.domain.Attribute) -> str:
         if item.values is None:
-            return f"{adult.quoted(item.name)} {draw.choice(['<', '>', '<=', '>='])} {draw.randint(int(item.low), int(item.high))}"
+            return (
+                f"{adult.quoted(item.name)} {draw.choice(['<', '>', '<=', '>='])}"
+                f" {draw.randint(int(item.low), int(item.high))}"
+            )
         listed = ", ".join(
             "'" + value.replace("'", "''") + "'"
             for value in draw.sample(item.values, min(draw.randint(1, 3), len(item.values) - 1))
@@ -426,7 +443,7 @@ def growth(work: Path, plots: Path) -> None:
 
 
 def _fastest(con: duckdb.DuckDBPyConnection, pushdown: Pushdown) -> float:
-    return min(Took.of(lambda: engine.true_answers(con.cursor(), pushdown)).processor for _ in range(3))
+    return min(Took.of(lambda: execution.true_answers(con.cursor(), pushdown)).processor for _ in range(3))
 
 
 def _by_rows(work: Path) -> Iterator[tuple[float, float]]:

@@ -1,7 +1,7 @@
 """The paper's range queries: the mean squared error per query, against the number of ranges and against epsilon.
 
-Compared with the SVD bound on the matrix mechanism at delta = 1/n, and with the paper's listing, which knows n and has the best of
-four numbers of rounds in hindsight, as the paper reports it.
+Compared with the SVD bound on the matrix mechanism at delta = 1/n, and with the paper's listing, which knows n and has
+the best of four numbers of rounds in hindsight, as the paper reports it.
 """
 
 from __future__ import annotations
@@ -102,7 +102,8 @@ def show(results: Results, runs: int, page: Path | None) -> None:
             (row[1], "epsilon, 2000 ranges", [(FIXED_COUNT, epsilon, epsilon) for epsilon in EPSILONS]),
         ):
             for way, name, style, color in (
-                ("bound", "SVD bound", "--", report.OTHER), ("listing", "the paper's listing, best T", "-.", report.PAPER),
+                ("bound", "SVD bound", "--", report.OTHER), ("listing", "the paper's listing, best T", "-.",
+                report.PAPER),
                 ("plain", "plain call", "-", report.OURS),
             ):  # fmt: skip
                 panel.plot(
@@ -144,5 +145,8 @@ def show(results: Results, runs: int, page: Path | None) -> None:
         ],
         rows,
     )
-    text += f"\n\nMean squared error per query, {runs} repetitions; a call took {np.median(seconds):.2f} s of processor time (median; at most {max(seconds):.2f} s).\n"
+    text += (
+        f"\n\nMean squared error per query, {runs} repetitions; a call took {np.median(seconds):.2f} s of processor"
+        f" time (median; at most {max(seconds):.2f} s).\n"
+    )
     report.write("ranges", text, figure, page)

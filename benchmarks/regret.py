@@ -1,6 +1,8 @@
-"""Regret: how much worse than the best textbook method for each case, chosen after the fact; a plain call and every method, on the same data.
+"""Regret: how much worse than the best textbook method for each case, chosen after the fact; a plain call and every
+method, on the same data.
 
-    python benchmarks/regret.py --data DIR --work DIR [--half choose|report] [--dims 1 2 3 tables growth limit] [--epsilon 0.1] [--runs 3]
+    python benchmarks/regret.py --data DIR --work DIR [--half choose|report] [--dims 1 2 3 tables growth limit]
+    [--epsilon 0.1] [--runs 3]
                                 [--jobs 2] [--every] [--write docs/regret.md]
     python benchmarks/regret.py --work DIR --quick
 
@@ -9,12 +11,13 @@
     growth   the error as epsilon grows from 0.1 to 10, for a million rows
     limit    ten predicates with next to no noise (regret_limit.py)
 
-The mean squared error of a case (data, workload, epsilon) over its queries and runs is divided by the smallest one of a textbook method;
-regret is the geometric mean of that over cases. shapes.py has the data and its two halves: constants are chosen on one, and the other is
-run once. Our own calls are unseeded and go through DuckDB; the textbook's see the histogram. What was measured is kept in DIR of --work: after
-a change of the algorithm delete releases.jsonl there, and both files after one of shapes.py or textbook/. --quick is a few cases of the
-half `choose`: two minutes, and one when the textbook's are there. --write fills the page's section and puts the figure beside
-it, which needs matplotlib (pip install 'mwem-sql[bench]').
+The mean squared error of a case (data, workload, epsilon) over its queries and runs is divided by the smallest one of a
+textbook method; regret is the geometric mean of that over cases. shapes.py has the data and its two halves: constants
+are chosen on one, and the other is run once. Our own calls are unseeded and go through DuckDB; the textbook's see the
+histogram. What was measured is kept in DIR of --work: after a change of the algorithm delete releases.jsonl there, and
+both files after one of shapes.py or textbook/. --quick is a few cases of the half `choose`: two minutes, and one when
+the textbook's are there. --write fills the page's section and puts the figure beside it, which needs matplotlib (pip
+install 'mwem-sql[bench]').
 """
 
 from __future__ import annotations
@@ -64,7 +67,8 @@ def listed(half: str, dims: Sequence[int], *, quick: bool, real: bool) -> list[D
 
 def cases(data: Iterable[Data], epsilon: float, runs: int) -> list[Case]:
     return [
-        {"experiment": "regret", "data": str(one), "name": one.name, "dims": one.dims, "n": one.n, "workload": kind, "epsilon": epsilon, "way": way, "run": run}
+        {"experiment": "regret", "data": str(one), "name": one.name, "dims": one.dims, "n": one.n, "workload": kind,
+        "epsilon": epsilon, "way": way, "run": run}
         for one in data for kind in shapes.WORKLOADS[one.dims]
         for way in (OURS, *textbook.METHODS[one.dims])
         for run in range(runs if way == OURS else TEXTBOOK_RUNS)
@@ -148,7 +152,8 @@ def regrets(errors: Errors, dims: int) -> str:
         by_n = [errors.ratios(way, dims=dims, decade=decade).values() for decade in decades]
         best = sum(errors.best(place)[0] == way for place in ratios)
         lines.append([
-            "plain call" if way == OURS else way, len(ratios), f"{geometric(ratios.values()):.3g}", *(f"{geometric(own):.3g}" for own in by_n),
+            "plain call" if way == OURS else way, len(ratios), f"{geometric(ratios.values()):.3g}",
+            *(f"{geometric(own):.3g}" for own in by_n),
             f"{ratios[worst]:.3g}: {worst[0]}, {worst[2]}", "" if way == OURS else best,
         ])  # fmt: skip
     return report.table(
@@ -206,7 +211,9 @@ def growth(errors: Errors, dims: int) -> str:
 
 
 def figure(errors: Errors, every_dims: Sequence[int]) -> Any:
-    """Regret by n times epsilon: a point per case of our own, a line through the means per decade of ours and of the best methods."""
+    """Regret by n times epsilon: a point per case of our own, a line through the means per decade of ours and of the
+    best methods.
+    """
     drawn, panels = report.axes(1, len(every_dims), 4.2 * len(every_dims), 3.6)
     for panel, dims in zip(panels[0], every_dims, strict=True):
         for way, color in ((OURS, report.OURS), ("dawa", report.PAPER), ("hb", report.OTHER), ("agrid", report.MORE)):
@@ -277,7 +284,8 @@ def main() -> None:
         if errors.mean:
             sections += [regrets(errors, dims), *([every(errors, dims)] if options.every else [])]
             sections.append(
-                f"Epsilon {options.epsilon}; a call took {np.median(errors.seconds):.2f} s of processor time (median; at most {max(errors.seconds):.2f} s)."
+                f"Epsilon {options.epsilon}; a call took {np.median(errors.seconds):.2f} s of processor time (median;"
+                f" at most {max(errors.seconds):.2f} s)."
             )
     if growing:
         sections += [growth(Errors(results, growing), dims) for dims in GROWTH_DIMS]
@@ -286,9 +294,8 @@ def main() -> None:
     if limit:
         sections.append(regret_limit.text(results, limit))
     text = (
-        f"The half `{options.half}`, {runs} runs of a plain call and {TEXTBOOK_RUNS} of each textbook method in each case.\n\n"
-        + "\n\n".join(sections)
-        + "\n"
+        f"The half `{options.half}`, {runs} runs of a plain call and {TEXTBOOK_RUNS} of each textbook method in each"
+        " case.\n\n" + "\n\n".join(sections) + "\n"
     )
     picture = figure(Errors(results, [*asked, *growing]), every_dims) if every_dims and options.write else None
     if options.write and not options.write.exists():

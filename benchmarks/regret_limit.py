@@ -1,6 +1,8 @@
-"""The limit of no noise: ten predicates on Adult in ten rounds with epsilon 1e6. Each can be measured once, so each answer should be exact.
+"""The limit of no noise: ten predicates on Adult in ten rounds with epsilon 1e6. Each can be measured once, so each
+answer should be exact.
 
-How far off the worst one is, of n, tells whether every query's turn comes and whether the fit ends where the measurements are.
+How far off the worst one is, of n, tells whether every query's turn comes and whether the fit ends where the
+measurements are.
 """
 
 from __future__ import annotations
@@ -94,5 +96,8 @@ def text(results: Results, asked: list[Case]) -> str:
         [f"`{predicate}`", f"{100 * off:.4f}%", "" if off <= WANTED else "not exact"]
         for predicate, off in zip(PREDICATES, worst, strict=True)
     ]
-    head = f"The limit of no noise: {len(PREDICATES)} predicates on Adult, as many rounds, epsilon {EPSILON:.0e}, {len(runs)} runs; at most {100 * WANTED}% of n is wanted.\n\n"
+    head = (
+        f"The limit of no noise: {len(PREDICATES)} predicates on Adult, as many rounds, epsilon {EPSILON:.0e},"
+        f" {len(runs)} runs; at most {100 * WANTED}% of n is wanted.\n\n"
+    )
     return head + report.table(["predicate", "off by, of n, in the worst run", ""], lines)

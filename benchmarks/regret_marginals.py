@@ -1,7 +1,8 @@
 """Small tables: all 3-way marginals of a few attributes, the mean over them of the L1 error divided by n.
 
-Compared with independent one-ways, which know nothing of how attributes go together, and with an even table of the right size. `households` and
-`visits` are generated: some 1,300 rows, nine attributes of 2 to 91 values. As with the shapes, each table is in one half only.
+Compared with independent one-ways, which know nothing of how attributes go together, and with an even table of the
+right size. `households` and `visits` are generated: some 1,300 rows, nine attributes of 2 to 91 values. As with the
+shapes, each table is in one half only.
 """
 
 from __future__ import annotations
@@ -93,7 +94,10 @@ def text(results: Results, asked: list[Case]) -> str:
                 f"{found['plain'].mean / better:.2f}",
             ]
         )
-    head = f"All {ORDER}-way marginals of small tables, mean L1 error of the rows, mean ± standard deviation over runs.\n\n"
+    head = (
+        f"All {ORDER}-way marginals of small tables, mean L1 error of the rows, mean ± standard deviation over"
+        " runs.\n\n"
+    )
     return head + report.table(["table", "epsilon", *WAYS.values(), "plain call over the better"], lines)
 
 

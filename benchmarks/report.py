@@ -40,7 +40,7 @@ def axes(rows: int, columns: int, width: float, height: float) -> tuple[Any, Any
 
 
 def write(name: str, text: str, figure: Any, page: Path | None) -> None:
-    """Print a section; with a page, put it between `<!-- name -->` and `<!-- /name -->` there and the figure beside it."""
+    """Print a section; with a page, put it between `<!-- name -->` and `<!-- /name -->`, the figure beside it."""
     print(text)
     if page is None:
         return

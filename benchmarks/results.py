@@ -1,7 +1,8 @@
 """Runs and what they measured: a pool of processes, a file of JSON lines, and averages over runs.
 
-A case is a mapping that says all there is to say about a run; a result is its case and what was measured. A case that the file
-already has is not run again, so a command that was interrupted goes on, and one that has finished only reports.
+A case is a mapping that says all there is to say about a run; a result is its case and what was measured. A case that
+the file already has is not run again, so a command that was interrupted goes on, and one that has finished only
+reports.
 """
 
 from __future__ import annotations

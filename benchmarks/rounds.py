@@ -1,7 +1,8 @@
-"""Rounds that choose themselves (`rounds := NULL`) against the best fixed number of them in hindsight, on each experiment.
+"""Rounds that choose themselves (`rounds := NULL`) against the best fixed number of them in hindsight, on each
+experiment.
 
-The best is chosen after the fact and for each experiment by its mean over the same number of runs: nobody can know it beforehand, and
-being the smallest of several noisy means it is a little too good.
+The best is chosen after the fact and for each experiment by its mean over the same number of runs: nobody can know it
+beforehand, and being the smallest of several noisy means it is a little too good.
 """
 
 from __future__ import annotations

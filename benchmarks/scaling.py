@@ -6,20 +6,25 @@
     python benchmarks/scaling.py adult8 --data DIR
     python benchmarks/scaling.py growth [--docs docs]
 
-    binary   the paper's synthetic scaling: 100,000 rows of d independent bits with p = 0.1, all one- and two-way marginals, T = d,
-             epsilon 1; over one float32 X.T @ X of its data, the best of three timed right before and three right after the CALL
-    bits     the paper's binarised Adult: 8 attributes as 27 bits, all three-way cuboids; the same with 50 attributes of noise; and
-             with these and 50 more rounds of the same share of epsilon, as in the paper, which does not plot the first 50
-    adult    all 14 attributes of discretised Adult, all 2-way marginals in 16 rounds and all 3-way ones in 30, epsilon 1, pure and
+    binary   the paper's synthetic scaling: 100,000 rows of d independent bits with p = 0.1, all one- and two-way
+             marginals, T = d,
+             epsilon 1; over one float32 X.T @ X of its data,
+             the best of three timed right before and three right after the CALL
+    bits     the paper's binarised Adult: 8 attributes as 27 bits, all three-way cuboids; the same with 50 attributes of
+             noise; and
+             with these and 50 more rounds of the same share of epsilon, as in the paper,
+             which does not plot the first 50
+    adult    all 14 attributes of discretised Adult, all 2-way marginals in 16 rounds and all 3-way ones in 30, epsilon
+             1, pure and
              with delta 1e-9; and OpenDP's MST at (1, 1e-9), installed into an environment under --work (1.4 GB)
     adult8   the 8 categorical columns of Adult, all 3-way marginals, 10 rounds
     growth   from what the others left in --work: plots, and the tables of scaling.md, written to --docs
 
-DIR of --data holds adult_train.csv and discretised/. Each run has a process of its own, so that its peak memory (which includes the
-table) is its own; cases take turns. Cells of the tables are smallest, median and largest of --runs runs. Time is wall time or, with
---clock processor, processor time; both are kept, so that `growth` can show either. Where others use the machine the second is the
-steadier one: set OPENBLAS_NUM_THREADS=1 then, because threads of BLAS wait for each other in a loop. `growth` needs matplotlib
-(pip install 'mwem-sql[bench]').
+DIR of --data holds adult_train.csv and discretised/. Each run has a process of its own, so that its peak memory (which
+includes the table) is its own; cases take turns. Cells of the tables are smallest, median and largest of --runs runs.
+Time is wall time or, with --clock processor, processor time; both are kept, so that `growth` can show either. Where
+others use the machine the second is the steadier one: set OPENBLAS_NUM_THREADS=1 then, because threads of BLAS wait for
+each other in a loop. `growth` needs matplotlib (pip install 'mwem-sql[bench]').
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The error of what was released from a table of codes: for scaling_works.py, and for scaling_mst.py in another environment."""
+"""The error of what was released from a table of codes: for scaling_works.py, and for scaling_mst.py in another
+environment.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def counts(columns: Columns, sizes: Sizes, names: Sequence[str]) -> np.ndarray:
 
 
 def distance(columns: Columns, sizes: Sizes, ways: int, released: Callable[[Sequence[str]], np.ndarray]) -> list[float]:
-    """Mean and maximum, over all marginals of so many attributes, of the L1 distance to the truth as a share of the rows."""
+    """Mean and maximum, over all marginals of so many attributes, of the L1 distance to the truth as a share of the
+    rows.
+    """
     rows = len(next(iter(columns.values())))
     found = [
         np.abs(released(names) - counts(columns, sizes, names)).sum() / rows

@@ -2,10 +2,10 @@
 
     python scaling_mst.py DATA
 
-Prints what was measured as one JSON object: seconds of wall and processor time, peak memory in MB, and the errors of its model and
-of its synthetic rows for all two- and three-way marginals. Its guarantee is (1, 1e-9): of zCDP, as much as OpenDP's own conversion
-allows. The time is that of the release and of its rows, without imports and without reading the table. It can round or sample rows, and
-rounds by default; the error is that of the better ones.
+Prints what was measured as one JSON object: seconds of wall and processor time, peak memory in MB, and the errors of
+its model and of its synthetic rows for all two- and three-way marginals. Its guarantee is (1, 1e-9): of zCDP, as much
+as OpenDP's own conversion allows. The time is that of the release and of its rows, without imports and without reading
+the table. It can round or sample rows, and rounds by default; the error is that of the better ones.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from scaling_errors import counts, discretised, distance
 
 EPSILON, DELTA = 1.0, 1e-9
 
-# OpenDP 0.16 refuses its own thirteen selections: rounded upwards, their sum is a few last digits above its limit. So each gets a
-# hair less, not only the next smaller number.
+# OpenDP 0.16 refuses its own thirteen selections: rounded upwards, their sum is a few last digits above its limit. So
+# each gets a hair less, not only the next smaller number.
 mst.prior = lambda share: share * (1 - 1e-12)
 
 
@@ -44,7 +44,9 @@ def largest_rho() -> float:
 
 
 class TreeModel:
-    """Marginals of a model whose cliques of two form a spanning tree, as MST's do; the model's own way compiles a second for each."""
+    """Marginals of a model whose cliques of two form a spanning tree, as MST's do; the model's own way compiles a
+    second for each.
+    """
 
     def __init__(self, model: Any) -> None:
         self._one = {

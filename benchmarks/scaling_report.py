@@ -64,8 +64,10 @@ def binary(records: Records) -> str:
         rows.append({
             "d": attributes, "queries": f"{queries:,}", "CALL, s": spread(run["seconds"] for run in runs),
             "over `X.T @ X`": spread((run["seconds"] / run["product"] for run in runs), 0),
-            "its rounds, s": spread(sum(run["rounds_each"]) for run in runs), "a round, ms": spread(map(per_round, runs), 1),
-            "rounds per s": f"{1000 / each:.0f}", "exponent": exponent, "cells": most(runs, "cells"), "memory, MB": most(runs, "peak"),
+            "its rounds, s": spread(sum(run["rounds_each"]) for run in runs), "a round, ms": spread(map(per_round,
+            runs), 1),
+            "rounds per s": f"{1000 / each:.0f}", "exponent": exponent, "cells": most(runs, "cells"),
+            "memory, MB": most(runs, "peak"),
         })  # fmt: skip
     return markdown(rows)
 
@@ -123,8 +125,10 @@ def adult(records: Records) -> str:
         for size in [ways] if ways else (2, 3):
             rows.append({
                 "marginals": f"{size}-way", "": "MST" if work == "mst" else f"{rounds} rounds",
-                "guarantee": "(1, 1e-9)" if delta or work == "mst" else "(1, 0)", "s": spread(run["seconds"] for run in runs),
-                "MST's time over it": spread((peer["seconds"] / run["seconds"] for peer in peers for run in runs), 1) if peers else "",
+                "guarantee": "(1, 1e-9)" if delta or work == "mst" else "(1, 0)",
+                "s": spread(run["seconds"] for run in runs),
+                "MST's time over it": spread((peer["seconds"] / run["seconds"] for peer in peers for run in runs),
+                1) if peers else "",
             })  # fmt: skip
             for kind in ("rows", "weights"):
                 for which, name in enumerate((f"L1 of {kind}: mean", f"{kind}: maximum")):

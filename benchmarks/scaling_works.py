@@ -52,7 +52,9 @@ def clock() -> np.ndarray:
 
 
 class Rounds:
-    """Watches the loop of a CALL: how long each round takes and what can be seen after it. The time of looking is kept apart."""
+    """Watches the loop of a CALL: how long each round takes and what can be seen after it. The time of looking is kept
+    apart.
+    """
 
     def __init__(self, observe: Observe | None) -> None:
         self.seconds: list[list[float]] = []
@@ -138,7 +140,8 @@ def products(drawn: np.ndarray) -> list[np.ndarray]:
 
 
 def bits(data: str, noise: int, rounds: int, epsilon: float) -> Record:
-    """Adult's attributes as bits, then bits that are noise; all three-way cuboids. After each round, the error of those without noise.
+    """Adult's attributes as bits, then bits that are noise; all three-way cuboids. After each round, the error of those
+    without noise.
 
     The error of a cuboid is the paper's: the mean over its cells of the absolute error, in rows.
     """

@@ -1,14 +1,17 @@
 """Data of our own: generated shapes over one, two and three attributes, and real columns from DIR, in two halves.
 
-A constant of the algorithm may be chosen on the half `choose`; what is claimed comes from the half `report`, run once. The halves
-share no shape and no table, whatever the number of attributes:
+A constant of the algorithm may be chosen on the half `choose`; what is claimed comes from the half `report`, run once.
+The halves share no shape and no table, whatever the number of attributes:
 
-    choose  even, heavy tail, spikes, hills, round numbers, waves, correlated pairs; capital-loss, monetary, age x hours,
+    choose  even, heavy tail, spikes, hills, round numbers, waves, correlated pairs; capital-loss, monetary, age x
+            hours,
             recency x frequency, time x recency x frequency; the tables mildew, rochdale, households
-    report  sparse, steps, sorted duplicates, two clusters, banded, slope, near-independent; capital-gain, final weight, age x education,
+    report  sparse, steps, sorted duplicates, two clusters, banded, slope, near-independent; capital-gain, final weight,
+            age x education,
             time x frequency, age x education x hours; the tables czech, visits
 
-A shape is a distribution over the cells, always the same one; its data are n draws from it, the same ones for the same n.
+A shape is a distribution over the cells, always the same one; its data are n draws from it, the same ones for the same
+n.
 """
 
 from __future__ import annotations
@@ -101,7 +104,8 @@ def workload(kind: str, shape: tuple[int, ...]) -> Boxes:
 
 
 def real(name: str, directory: Path) -> tables.Table:
-    """Columns with a public step that brings them to a few thousand values; the rest as benchmarks/tables.py has them."""
+    """Columns with a public step that brings them to a few thousand values;
+    the rest as benchmarks/tables.py has them."""
     if name not in _COLUMNS:
         return tables.read(name, directory)
     file, columns = _COLUMNS[name]
@@ -237,7 +241,8 @@ def near_independent(x: Cells, generator: np.random.Generator) -> np.ndarray:
 SHAPES: dict[str, Callable[[Cells, np.random.Generator], np.ndarray]] = {
     function.__name__.replace("_", " ").replace("near ", "near-"): function
     for function in (
-        even, heavy_tail, spikes, sparse, hills, steps, round_numbers, sorted_duplicates, two_clusters, banded, waves, slope,
+        even, heavy_tail, spikes, sparse, hills, steps, round_numbers, sorted_duplicates, two_clusters, banded, waves,
+        slope,
         correlated_pairs, near_independent,
     )
 }  # fmt: skip

@@ -1,7 +1,8 @@
 """The paper's data sets as integer codes: read from DIR, loaded into DuckDB, and what a release says of them.
 
-Each column holds 0 .. size - 1 and its size is the declared, public domain. The range experiments have the paper's domains: age
-0..90 and hours in 25 steps of 4; recency 0..79 and frequency 0..54; monetary in 1251 steps of 10. Two pairs of columns are not the paper's.
+Each column holds 0 .. size - 1 and its size is the declared, public domain. The range experiments have the paper's
+domains: age 0..90 and hours in 25 steps of 4; recency 0..79 and frequency 0..54; monetary in 1251 steps of 10. Two
+pairs of columns are not the paper's.
 """
 
 from __future__ import annotations
@@ -186,7 +187,9 @@ _outputs = itertools.count()
 def released(
     con: duckdb.DuckDBPyConnection, workload: mwem_sql.Workload, epsilon: float, **options: object
 ) -> Iterator[tuple[mwem_sql.Release, float]]:
-    """A release of its own, never a stored one, with OpenDP's noise, and its seconds of processor time; its rows are dropped afterwards."""
+    """A release of its own, never a stored one, with OpenDP's noise, and its seconds of processor time; its rows are
+    dropped afterwards.
+    """
     begin = time.process_time()
     made = mwem_sql.release(con, "private", workload, epsilon, output=f"released_{next(_outputs)}", **options)
     yield made, time.process_time() - begin

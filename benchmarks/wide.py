@@ -1,4 +1,5 @@
-"""How `mwem_plan` grows with the constants of a workload, and a release in rounds: processor seconds and peak memory, each case in a process of its own.
+"""How `mwem_plan` grows with the constants of a workload, and a release in rounds: processor seconds and peak memory,
+each case in a process of its own.
 
 python benchmarks/wide.py 1000 10000
 """
@@ -18,7 +19,8 @@ import mwem_sql
 TABLE = (
     """CREATE TABLE t (
     age INTEGER NOT NULL CHECK (age BETWEEN 0 AND 99), pay DOUBLE CHECK (pay >= 0 AND pay < 1e6),
-    n INTEGER NOT NULL CHECK (n BETWEEN 0 AND 99999), d DATE NOT NULL CHECK (d BETWEEN DATE '1900-01-01' AND DATE '2099-12-31'),
+    n INTEGER NOT NULL CHECK (n BETWEEN 0 AND 99999), d DATE NOT NULL CHECK (d BETWEEN DATE '1900-01-01'
+    AND DATE '2099-12-31'),
     """
     + ", ".join(f"c{k} INTEGER NOT NULL CHECK (c{k} BETWEEN 0 AND 98)" for k in range(12))
     + ")"
@@ -37,7 +39,8 @@ PREDICATES = {
 RELEASED = {
     "twelve sets, released": "format('c{} >= {} AND pay > {}', i % 12, i // 12 % 97, i * (1000000 // size) + 0.5)"
 }
-ROWS = f"""INSERT INTO t SELECT i % 100, hash(i) % 1000000, i % 100000, DATE '2000-01-01', {", ".join(f"hash(i, {k}) % 99" for k in range(12))}
+ROWS = f"""INSERT INTO t SELECT i % 100, hash(i) % 1000000, i % 100000, DATE '2000-01-01',
+{", ".join(f"hash(i, {k}) % 99" for k in range(12))}
     FROM range(20000) AS r(i)"""
 
 
@@ -46,7 +49,8 @@ def measure(kind: str, size: int, out: multiprocessing.SimpleQueue[str]) -> None
     con.execute("SET enable_progress_bar = false")
     con.execute(TABLE)
     con.execute(
-        f"CREATE TABLE workload AS SELECT {(PREDICATES | RELEASED)[kind]} AS predicate FROM range({size}) AS r(i), (SELECT {size} AS size)"
+        f"CREATE TABLE workload AS SELECT {(PREDICATES | RELEASED)[kind]} AS predicate FROM range({size}) AS r(i),"
+        f" (SELECT {size} AS size)"
     )
     before = time.process_time()
     try:

@@ -1,4 +1,6 @@
-"""The picture of docs/architecture.md, drawn from the real imports; and the rule that they follow, which tests/project/test_architecture.py checks.
+"""The picture of docs/architecture.md, drawn from the real imports.
+
+Also the rule that they follow, which tests/project/test_architecture.py checks.
 
 python docs/architecture.py        # writes docs/architecture.svg
 """
@@ -15,7 +17,8 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "mwem_sql"
 
-# From the ground up: a room may import from the rooms that it names, and from its own. What is not named is not allowed.
+# From the ground up: a room may import from the rooms that it names, and from its own. What is not named is not
+# allowed.
 RULE: dict[str, tuple[str, ...]] = {
     "errors": (),
     "algebra": ("errors",),
@@ -58,7 +61,8 @@ FLOORS = (
 )  # fmt: skip
 DOORS = {
     "surface": "SQL functions and Python API", "cli": "the shell", "dbt": "a plugin of dbt-duckdb",
-    "reporting": "a page and files for people", "explain": "the plan in words, compare", "releases": "plan, run, store, answer",
+    "reporting": "a page and files for people", "explain": "the plan in words, compare",
+    "releases": "plan, run, store, answer",
     "judge": "how far answers may be off", "loop": "the loop, what it measures", "synthesis": "rows from the state",
     "scan": "SQL for engines, true answers", "kernel": "noise, scales, budgets", "model": "the factored state",
     "compile": "predicates to queries", "accounting": "accounts, caps, ledger", "workload": "what is asked",
@@ -116,22 +120,35 @@ def picture() -> str:
         for number, room in enumerate(floor)
     }
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="12">',
-        '<defs><marker id="tip" markerWidth="7" markerHeight="7" refX="6" refY="3" orient="auto"><path d="M0,0 L6,3 L0,6 z" fill="#888"/></marker></defs>',
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif"'
+            ' font-size="12">'
+        ),
+        (
+            '<defs><marker id="tip" markerWidth="7" markerHeight="7" refX="6" refY="3" orient="auto"><path d="M0,0 L6,3'
+            ' L0,6 z" fill="#888"/></marker></defs>'
+        ),
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>',
     ]
     pairs = sorted({(edge.room, edge.other) for edge in edges() if edge.other != "errors"})
     for room, other in pairs:
         (x, y), (u, v) = places[room], places[other]
         lines.append(
-            f'<line x1="{x:.0f}" y1="{y + HIGH / 2:.0f}" x2="{u:.0f}" y2="{v - HIGH / 2:.0f}" stroke="#bbb" marker-end="url(#tip)"/>'
+            f'<line x1="{x:.0f}" y1="{y + HIGH / 2:.0f}" x2="{u:.0f}" y2="{v - HIGH / 2:.0f}" stroke="#bbb"'
+            ' marker-end="url(#tip)"/>'
         )
     for room, (x, y) in places.items():
         modules = len(list((PACKAGE / room).glob("[!_]*.py"))) or 1
         colour = "#ffe3e3" if room in {"scan", "kernel"} else "#eef3fa"
         lines += [
-            f'<rect x="{x - WIDE / 2:.0f}" y="{y - HIGH / 2:.0f}" width="{WIDE}" height="{HIGH}" rx="6" fill="{colour}" stroke="#456"/>',
-            f'<text x="{x:.0f}" y="{y - 4:.0f}" text-anchor="middle" font-weight="bold" fill="#123">{room} ({modules})</text>',
+            (
+                f'<rect x="{x - WIDE / 2:.0f}" y="{y - HIGH / 2:.0f}" width="{WIDE}" height="{HIGH}" rx="6"'
+                f' fill="{colour}" stroke="#456"/>'
+            ),
+            (
+                f'<text x="{x:.0f}" y="{y - 4:.0f}" text-anchor="middle" font-weight="bold" fill="#123">{room}'
+                f" ({modules})</text>"
+            ),
             f'<text x="{x:.0f}" y="{y + 14:.0f}" text-anchor="middle" fill="#345">{escape(DOORS[room])}</text>',
         ]
     return "\n".join([*lines, "</svg>", ""])

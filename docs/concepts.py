@@ -1,6 +1,9 @@
-"""The picture of docs/concepts.md: one release of docs/people.sql, from private rows over noisy counts to answers. All numbers in it are real.
+"""The picture of docs/concepts.md: one release of docs/people.sql, from private rows over noisy counts to answers.
 
-python docs/concepts.py        # writes docs/concepts.svg; tests/project/test_concepts.py fails where it says something else
+All numbers in it are real.
+
+# writes docs/concepts.svg; tests/project/test_concepts.py fails where it says something else
+python docs/concepts.py
 """
 
 from __future__ import annotations
@@ -17,11 +20,14 @@ SEED = 4
 EPSILON = 0.1
 WIDTH, HEIGHT, TOP, LINE = 940, 290, 76, 22
 STYLE = """
-text { font: 13px ui-monospace, monospace; fill: #1c2430; } .title { font: bold 15px sans-serif; } .note { font: 12.5px sans-serif; fill: #566; }
-.head { fill: #566; } .box { fill: #f6f8fa; stroke: #9aa; } .secret { fill: #fdeeee; stroke: #c55; } .open { fill: #eef7f0; stroke: #4a8; } .wall { stroke: #c55; stroke-dasharray: 6 5; stroke-width: 2; }
+text { font: 13px ui-monospace, monospace; fill: #1c2430; } .title { font: bold 15px sans-serif; }
+.note { font: 12.5px sans-serif; fill: #566; }
+.head { fill: #566; } .box { fill: #f6f8fa; stroke: #9aa; } .secret { fill: #fdeeee; stroke: #c55; }
+.open { fill: #eef7f0; stroke: #4a8; } .wall { stroke: #c55; stroke-dasharray: 6 5; stroke-width: 2; }
 .arrow { stroke: #678; stroke-width: 2; fill: none; } .tip { fill: #678; } .noise { fill: #b03030; }
 @media (prefers-color-scheme: dark) {
-text { fill: #e6edf3; } .note, .head { fill: #9fb0bf; } .box { fill: #161b22; stroke: #566; } .secret { fill: #2d1a1c; stroke: #e27474; } .open { fill: #14261c; stroke: #56b98a; }
+text { fill: #e6edf3; } .note, .head { fill: #9fb0bf; } .box { fill: #161b22; stroke: #566; }
+.secret { fill: #2d1a1c; stroke: #e27474; } .open { fill: #14261c; stroke: #56b98a; }
 .wall { stroke: #e27474; } .arrow { stroke: #8fa3b5; } .tip { fill: #8fa3b5; } .noise { fill: #ff8f8f; }
 }
 """
@@ -44,7 +50,10 @@ def facts() -> dict[str, Any]:
 def picture(found: dict[str, Any]) -> str:
     """An SVG in four columns: rows, counts with noise, answers with intervals, synthetic rows."""
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="From private rows to a release">',
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="From'
+            ' private rows to a release">'
+        ),
         f"<style>{STYLE}</style>",
         *_box(10, 200, "secret", "1  private rows", "people: 10,000 rows"),
         *_box(240, 270, "secret", "2  your questions, counted", f"sex, city; noise for epsilon {EPSILON}"),

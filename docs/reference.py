@@ -6,13 +6,14 @@ python docs/reference.py        # writes both; tests/project/test_reference.py f
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import sqlglot
 from sqlglot import exp
 
-from mwem_sql.platform.resources import read_sql
+from mwem_sql.platform.metadata import read_sql
 from mwem_sql.surface import spec
 from mwem_sql.surface.function import Function, script
 
@@ -91,7 +92,16 @@ def page() -> str:
     parts += [WORKLOAD, _listed("column", WORKLOAD_COLUMNS), DOMAIN, _listed("column", DOMAIN_COLUMNS), STORED]
     parts += [part for file in ("metadata.sql", "ledger.sql") for part in _stored(read_sql(file))]
     parts += _views(read_sql("ledger.sql"))
-    return "\n".join(parts)
+    return "\n".join(map(_wrapped, "\n".join(parts).split("\n")))
+
+
+def _wrapped(line: str) -> str:
+    """A line of prose ends at 120; a row of a table has no end but its own."""
+    if line.startswith("|"):
+        return line
+    rest = "  " if line.startswith("- ") else ""
+    wrapped = textwrap.wrap(line, 120, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(wrapped)
 
 
 def macros() -> str:

@@ -15,7 +15,8 @@ con = mwem_sql.connect("curator.duckdb")  # ledger, caps and outputs are here
 mwem_sql.attach(con, "census", source)
 
 con.execute(
-    'CREATE TABLE IF NOT EXISTS people_domain (attribute VARCHAR, "values" VARCHAR[], low VARCHAR, high VARCHAR, nullable BOOLEAN)'
+    'CREATE TABLE IF NOT EXISTS people_domain (attribute VARCHAR, "values" VARCHAR[], low VARCHAR, high VARCHAR,'
+    " nullable BOOLEAN)"
 )
 con.execute("INSERT INTO people_domain VALUES ('age', NULL, '0', '99', false), ('sex', ['F', 'M'], NULL, NULL, false)")
 con.execute(

@@ -14,8 +14,9 @@ with mwem_sql.connect() as other:
 
 con = mwem_sql.connect()
 
-# A frame becomes a private table only by load(), under the name that you choose. It is a copy. Here it goes into a table that
-# declares the public domain; without `append`, a new table is made, whose domain you declare in people_domain.
+# A frame becomes a private table only by load(), under the name that you choose. It is a copy. Here it goes into a
+# table that declares the public domain; without `append`, a new table is made, whose domain you declare in
+# people_domain.
 con.execute(PEOPLE)
 print(mwem_sql.load(con, frame, "people", append=True))
 

@@ -25,7 +25,7 @@ from mwem_sql.language.dialect import fold, quoted
 from mwem_sql.language.lists import read_list
 from mwem_sql.language.measures import is_aggregate
 from mwem_sql.language.predicate import bare
-from mwem_sql.platform.garbage import uncollected
+from mwem_sql.platform.calls import uncollected
 
 COLUMNS = ("predicate", "measure", "group_by", "name", "weight", "always")
 MAX_QUERIES = 2_000_000  # rows of a workload: more take gigabytes before anything is compiled

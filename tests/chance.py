@@ -29,8 +29,8 @@ def choose(markers: str, profile: str | None) -> None:
 
 
 def examples(most: int) -> int:
-    """How many examples a slow property draws: an eighth by default, and `most` with `-m thorough` and in campaigns."""
-    return most if _all else min(most, max(8, most // 8))
+    """How many examples a slow property draws: a quarter by default, and `most` with `-m thorough` and in campaigns."""
+    return most if _all else min(most, max(8, most // 4))
 
 
 def sampled(cases: Iterable[Any], most: int) -> list[Any]:

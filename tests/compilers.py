@@ -18,7 +18,7 @@ from mwem_sql.domains.classes import Classes
 from mwem_sql.domains.domain import Domain
 from mwem_sql.platform.catalog import Name
 from mwem_sql.platform.sandbox import Sandbox
-from mwem_sql.scan import engine
+from mwem_sql.scan import execution
 from mwem_sql.scan.pushdown import plan_pushdown
 from mwem_sql.workload import Workload
 
@@ -82,7 +82,7 @@ def inside(attribute: Attribute, value: Any) -> Any:
 def answers(con: duckdb.DuckDBPyConnection, compiled: Compiled, name: Name = TABLE) -> list[list[int]]:
     """The private side's true answers."""
     pushdown = plan_pushdown(name, compiled.classes, [query.linear for query in compiled.queries])
-    found = engine.true_answers(con.cursor(), pushdown)
+    found = execution.true_answers(con.cursor(), pushdown)
     assert found.dtype == np.int64
     return [answer.tolist() for answer in np.split(found, pushdown.starts[1:])]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
@@ -9,6 +11,7 @@ from typing import Any
 
 import chance
 import duckdb
+import instances
 import numpy as np
 import pytest
 from ledgers import TABLE
@@ -16,7 +19,7 @@ from numpy.typing import NDArray
 
 import mwem_sql
 from mwem_sql.accounting.ledger import Ledger
-from mwem_sql.platform.garbage import uncollected
+from mwem_sql.platform.calls import uncollected
 from mwem_sql.platform.sandbox import Sandbox
 
 Connection = duckdb.DuckDBPyConnection
@@ -72,7 +75,9 @@ SLOW = ("versions", "integrations", "campaign", "thorough", "engines", "browser"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Not here but in a module of its own: test files import a second copy of this one."""
+    """Processes of tests keep what they compile, or each would compile the package again: a third of what they take."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    # In a module of its own: test files import a second copy of this one.
     chance.choose(config.getoption("markexpr"), config.getoption("--hypothesis-profile"))
 
 
@@ -97,16 +102,15 @@ def pytest_collection() -> Generator[None, object, object]:
 @pytest.fixture
 def connect() -> Iterator[Open]:
     """`mwem_sql.connect`, and whatever it opened is closed: DuckDB 2.0 reports open connections with functions at exit."""
-    opened: list[Connection] = []
+    with contextlib.ExitStack() as opened:
 
-    def open_(database: str | Path = ":memory:", *, registered: bool = True, **options: Any) -> Connection:
-        con = duckdb.connect(str(database), **options)
-        opened.append(con)
-        return mwem_sql.register(con) if registered else con
+        def open_(database: str | Path = ":memory:", *, registered: bool = True, **options: Any) -> Connection:
+            if database == ":memory:" and registered and not options:
+                return opened.enter_context(instances.database())
+            con = opened.enter_context(duckdb.connect(str(database), **options))
+            return mwem_sql.register(con) if registered else con
 
-    yield open_
-    for con in opened:
-        con.close()
+        yield open_
 
 
 @pytest.fixture
@@ -138,7 +142,7 @@ def con(connect: Open) -> Connection:
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Connection]:
     """The database of `con`, once for all tests of a module that change nothing of what the others read."""
-    with mwem_sql.connect() as con:
+    with instances.database() as con:
         con.execute(PEOPLE)
         yield con
 

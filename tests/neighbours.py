@@ -28,7 +28,7 @@ from mwem_sql.kernel.budget import Budget
 from mwem_sql.platform.session import Session
 from mwem_sql.releases.plan import make_plan
 from mwem_sql.releases.request import Request
-from mwem_sql.scan import engine
+from mwem_sql.scan import execution
 from mwem_sql.scan.pushdown import Pushdown
 from mwem_sql.workload import Workload
 
@@ -293,7 +293,7 @@ def look(con: duckdb.DuckDBPyConnection, made: World, table: str = "asked") -> S
         len(plan.problem.queries),
     )
     try:
-        answers = engine.true_answers(engine.engine_of(con.cursor(), plan.relation), plan.pushdown)
+        answers = execution.true_answers(execution.engine_of(con.cursor(), plan.relation), plan.pushdown)
     except EngineError as failed:
         return Seen((shown, str(failed)), None, (), failed=True)
     split = queries_and_units(plan.pushdown, answers, made.rows_per_unit)

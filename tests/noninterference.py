@@ -41,9 +41,9 @@ from mwem_sql.kernel.kernel import Kernel
 from mwem_sql.kernel.noise import saturate
 from mwem_sql.kernel.scales import Integers, Kind
 from mwem_sql.loop import loop
-from mwem_sql.platform.progress import News, heard_by
+from mwem_sql.platform.calls import Progress, listening
 from mwem_sql.releases import reuse
-from mwem_sql.releases.summary import SUMMARY
+from mwem_sql.releases.summary import SUMMARY_TYPES
 from mwem_sql.surface import calling
 
 run = importlib.import_module("mwem_sql.releases.run")  # the package has a function of that name
@@ -442,7 +442,7 @@ def _later(con: duckdb.DuckDBPyConnection, made: Case, seen: Seen, name: str, fo
     elif text == "PYTHON":
         options = {key: con.execute(f"SELECT {value}").fetchall()[0][0] for key, value in made.options.items()}
         release = mwem_sql.release(con, "asked", "workload", made.epsilon, progress=True, **{k: float(v) if k in {"delta", "certify"} else v for k, v in options.items()})  # fmt: skip
-        seen.add(name, [getattr(release, key) for key in SUMMARY if key not in TIMINGS])
+        seen.add(name, [getattr(release, key) for key in SUMMARY_TYPES if key not in TIMINGS])
         seen.add(name, (release.factors.to_pylist(), release.measurements.to_pylist(), release.workload))
         return
     _call(con, seen, name, text)
@@ -499,7 +499,7 @@ def recorded(made: Case, seen: Seen) -> Iterator[None]:
         if made.many is not None:
             patch.setattr(scales, "MANY", made.many)
         _watch(patch, seen, noise)
-        stack.enter_context(heard_by(lambda news: seen.add("news", _news(news))))
+        stack.enter_context(listening(lambda news: seen.add("news", _news(news))))
         stack.enter_context(_logged(seen))
         stack.enter_context(_printed(seen))
         caught = stack.enter_context(warnings.catch_warnings(record=True))
@@ -512,7 +512,7 @@ def _repeatable(draw: Callable[..., Any]) -> Callable[..., Any]:
     return lambda state, classes, rows, _generator: draw(state, classes, rows, np.random.default_rng(rows))
 
 
-def _news(news: News) -> tuple[Any, ...]:
+def _news(news: Progress) -> tuple[Any, ...]:
     return news.table, news.phase, news.done, news.of, news.query
 
 

@@ -22,11 +22,11 @@ def force(monkeypatch: pytest.MonkeyPatch, plan: str) -> None:
     if plan == "aggregates":
         monkeypatch.setattr(_Planner, "_queries_cost", lambda _self, _ranks: 0.0)
     if plan.startswith("one group by"):
-        monkeypatch.setattr(pushdown, "_LIMITS", ())
+        monkeypatch.setattr(pushdown, "UNION_CELLS", ())
     if plan == "one group by, several histograms":
         monkeypatch.setattr(pushdown, "MAX_SCAN_CELLS", 1)
-        monkeypatch.setattr(pushdown, "_HISTOGRAM_CELLS", 1)
-        monkeypatch.setattr(pushdown, "MAX_HELD_CELLS", 40)
+        monkeypatch.setattr(pushdown, "CACHED_CELLS", 1)
+        monkeypatch.setattr(pushdown, "MAX_PART_CELLS", 40)
     if plan == "group by per set":
         monkeypatch.setattr(_Planner, "_cover", lambda _self, sets, _limit, _most: [(ranks, [ranks]) for ranks in sets])
         monkeypatch.setattr(

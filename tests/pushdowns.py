@@ -14,8 +14,8 @@ from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.classes import Classes, value_pieces
 from mwem_sql.domains.domain import Domain
 from mwem_sql.platform.catalog import Name
-from mwem_sql.scan import engine
-from mwem_sql.scan.codes import Unit
+from mwem_sql.scan import execution
+from mwem_sql.scan.dialects.dialect import Unit
 from mwem_sql.scan.pushdown import Pushdown, plan_pushdown
 
 TABLE = Name("memory", "main", "t")
@@ -27,7 +27,7 @@ def planned(compiled: Compiled, unit: Unit | None = None, table: Name = TABLE) -
 
 def answers(con: duckdb.DuckDBPyConnection, pushdown: Pushdown) -> list[list[int]]:
     """Those of each query; then, if there is a unit, how many units have as many rows as are used, and how many more."""
-    found = engine.true_answers(con.cursor(), pushdown)
+    found = execution.true_answers(con.cursor(), pushdown)
     assert found.dtype == np.int64
     inside, units = pushdown.apart(found)
     return [answer.tolist() for answer in [*np.split(inside, pushdown.starts[1:]), *([units] if units.size else [])]]

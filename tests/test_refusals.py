@@ -191,7 +191,7 @@ WORKLOADS = [
     asks("workload: row 1 has a group_by (5) that is neither text nor a list of names. Hint: write ['sex', 'race']", group_by=5),
     asks("workload: column predicat is not a column of a workload. Hint: did you mean predicate? a workload has any of", "age > 4", predicat="x"),
     asks("mwem_release: the workload (1 rows) asks about no column, so there is nothing to synthesize. Hint: add a predicate", "true"),
-    release("mwem_release: the workload asks in vain: no value of the public domain makes 'age > 200' and 1 more true. Hint: ask for values that are possible: FROM mwem_domain('people') lists them", rows=[{"predicate": "age > 200"}, {"predicate": "age < 0"}]),
+    release("mwem_release: the workload asks for nothing that is possible: predicates 'age > 200' and 1 more are never true on the declared domain. Hint: ask for values that are possible: FROM mwem_domain('people') lists them", rows=[{"predicate": "age > 200"}, {"predicate": "age < 0"}]),
     asks("workload: measure ('count(*)') has the aggregate count; a query is asked of one row at a time. Hint: write a number of each row, or sum(...)", measure="count(*)"),
     asks("domain: column name of people has no public domain, so it cannot be queried. Hint: declare it in the schema", "name = 'x'"),
     asks("workload: predicate ('agee > 3') reads the unknown column agee. Hint: did you mean age? people has the columns age", "agee > 3"),
@@ -272,13 +272,13 @@ UNCALLED = "no test"
 ELSEWHERE = {
     "mwem_sql.workload.ranges": "test_workload.py",
     "mwem_sql.scan.scores": "scan/test_scores.py", "mwem_sql.explain.compare._target": "scan/test_scores.py",
-    "mwem_sql.explain.compare.compare_scores": "scan/test_scores.py", "mwem_sql.explain.quality.asked": "scan/test_scores.py",
+    "mwem_sql.explain.compare._compare_scores": "scan/test_scores.py", "mwem_sql.explain.compare.quality": "scan/test_scores.py",
     "mwem_sql.domains.attribute._check_edges": "domains/test_attribute.py", "mwem_sql.releases.answer.average": "sql/quantiles.test",
     "mwem_sql.releases.answer.read_given": "sql/quantiles.test", "mwem_sql.releases.quantile": "sql/quantiles.test",
     "mwem_sql.releases.request.parse": "releases/test_request.py", "mwem_sql.releases.sample": "sql/samples.test",
     "mwem_sql.releases.store.check_standing": "sql/withdraw.test", "mwem_sql.releases.withdrawal": "sql/withdraw.test",
     "mwem_sql.kernel.accountant.debit": "kernel/test_budget.py", "mwem_sql.kernel.accountant.fault": "kernel/test_budget.py",
-    "mwem_sql.accounting.ledger.read_ledger": "sql/attached.test", "mwem_sql.accounting.ledger.enter_cap": "surface/test_attaching.py",
+    "mwem_sql.accounting.ledger.read_ledger": "sql/attached.test", "mwem_sql.accounting.ledger.enter_cap": "surface/test_bodies.py",
     "mwem_sql.accounting.accounts.home": UNCALLED, "mwem_sql.accounting.ledger.check_writable": "sql/attached.test",
     "mwem_sql.kernel.budget.__post_init__": "kernel/test_budget.py", "mwem_sql.accounting.caps.check_replaces": "accounting/test_caps.py",
     "mwem_sql.accounting.ledger._refused": "accounting/test_accounts.py", "mwem_sql.accounting.ledger._check_whole": "accounting/test_journal.py",
@@ -294,17 +294,18 @@ ELSEWHERE = {
     "mwem_sql.releases.run._run_and_store": "releases/test_run.py", "mwem_sql.releases.run.run_release": "sql/attached.test",
     "mwem_sql.accounting.ledger.debit": "sql/policy.test",
     "mwem_sql.boundary.relations._file": "boundary/test_files.py",
-    "mwem_sql.boundary.sources": "surface/test_attaching.py",
+    "mwem_sql.boundary.sources": "surface/test_bodies.py",
     "mwem_sql.scan.dialects": "scan/test_dialects.py",
-    "mwem_sql.platform.handles.connection_of": "platform/test_handles.py",
+    "mwem_sql.platform.session.connection_of": "platform/test_session.py",
     "mwem_sql.scan.engines": "engines/test_contract.py",
     "mwem_sql.releases.answer.read_confidence": "sql/intervals.test",
     "mwem_sql.releases.plan._check_always": "releases/test_plan.py",
     "mwem_sql.releases.request._share": "sql/intervals.test",
     "mwem_sql.reporting": "reporting/test_export.py",
-    "mwem_sql.surface.attaching": "surface/test_attaching.py",
     "mwem_sql.surface.frames.load": "surface/test_frames.py",
-    "mwem_sql.surface.bodies.attach": "surface/test_attaching.py",
+    "mwem_sql.surface.bodies.attach": "surface/test_bodies.py", "mwem_sql.surface.bodies.attach_source": "surface/test_bodies.py",
+    "mwem_sql.surface.bodies._check_one_ledger": "surface/test_bodies.py", "mwem_sql.surface.bodies._home": "surface/test_bodies.py",
+    "mwem_sql.surface.bodies._seconds": "surface/test_bodies.py",
     "mwem_sql.surface.api.table_name": "surface/test_tables.py",
     "mwem_sql.workload.__post_init__": "sql/always.test", "mwem_sql.workload._check": "sql/always.test",
     "mwem_sql.surface.bodies.policy": "sql/policy.test", "mwem_sql.surface.register.cursor": "surface/test_register.py",
@@ -314,25 +315,26 @@ ELSEWHERE = {
 @cache
 def sites() -> dict[str, set[tuple[str, int]]]:
     """Where the package refuses: by module and function, the lines of each call."""
-    found: dict[str, set[tuple[str, int]]] = {}
+    sites: dict[str, set[tuple[str, int]]] = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         module = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
-        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(function, ast.FunctionDef) and function.name not in HELPERS:
-                for call in _calls(function):
-                    if _called(call) in {"refuse", *HELPERS} and call.end_lineno:
-                        lines = {(str(path), line) for line in range(call.lineno, call.end_lineno + 1)}
-                        found[f"{module}.{function.name}:{call.lineno - function.lineno}"] = lines
-    return found
+        for function, call in _calls(ast.parse(path.read_text(encoding="utf-8")), ()):
+            lines = {(str(path), line) for line in range(call.lineno, (call.end_lineno or call.lineno) + 1)}
+            sites[f"{module}.{function.name}:{call.lineno - function.lineno}"] = lines
+    return sites
 
 
-def _calls(tree: ast.AST) -> Iterator[ast.Call]:
-    """The calls inside a tree, without those of helpers that are defined in it."""
+def _calls(tree: ast.AST, functions: tuple[ast.FunctionDef, ...]) -> Iterator[tuple[ast.FunctionDef, ast.Call]]:
+    """The refusals inside a tree with each of the functions around them, without those of helpers defined in these."""
     for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.Call):
-            yield node
-        if getattr(node, "name", "") not in HELPERS:
-            yield from _calls(node)
+        around = functions
+        if isinstance(node, ast.Call) and _called(node) in {"refuse", *HELPERS}:
+            yield from ((function, node) for function in functions)
+        elif getattr(node, "name", "") in HELPERS:
+            around = ()
+        elif isinstance(node, ast.FunctionDef):
+            around = (*functions, node)
+        yield from _calls(node, around)
 
 
 HELPERS = {"no", "_no", "refused", "refuse_query", "refuse_domain"}

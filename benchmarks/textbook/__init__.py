@@ -1,7 +1,8 @@
-"""Methods of the literature for histograms and ranges, written for reading, to be compared with. Nothing here is part of the package.
+"""Methods of the literature for histograms and ranges, written for reading, to be compared with. Nothing here is part
+of the package.
 
-Each method has a file with the paper it is from and its steps, sees the data through a `Curator` alone, and returns estimated counts
-of the cells. tests/project/test_textbook.py checks each against dense algebra and its budget.
+Each method has a file with the paper it is from and its steps, sees the data through a `Curator` alone, and returns
+estimated counts of the cells. tests/project/test_textbook.py checks each against dense algebra and its budget.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from textbook.identity import identity, uniform
 from textbook.mwem import mwem
 from textbook.quadtree import quadtree
 
-# Queries of the workload that GreedyH fits its budget to, drawn at random: its fit takes a row of numbers, one per cell, for each.
+# Queries of the workload that GreedyH fits its budget to, drawn at random: its fit takes a row of numbers, one per
+# cell, for each.
 SAMPLE = {1: 512, 2: 128, 3: 128}
 
 Method = Callable[[Curator, float, Boxes], np.ndarray]
@@ -48,7 +50,8 @@ def _along_curve(boxes: Boxes) -> tuple[np.ndarray, np.ndarray]:
 
 
 LINE: dict[str, Method] = {
-    "identity": identity, "hb": hb, "greedyh": on_curve(greedyh), "dawa": on_curve(dawa), "mwem": mwem, "uniform": uniform,
+    "identity": identity, "hb": hb, "greedyh": on_curve(greedyh), "dawa": on_curve(dawa), "mwem": mwem,
+    "uniform": uniform,
 }  # fmt: skip
 METHODS: dict[int, dict[str, Method]] = {
     1: LINE,

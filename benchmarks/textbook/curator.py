@@ -1,7 +1,9 @@
-"""The only door to the private histogram: adds the noise and keeps the account. For comparison, not for release: float noise, an ordinary generator.
+"""The only door to the private histogram: adds the noise and keeps the account. For comparison, not for release: float
+noise, an ordinary generator.
 
-The account has a number per cell: what a record in that cell has paid for. Counts of disjoint groups cost a record the share of its own
-group alone, so a method is epsilon-differentially private if no cell has paid more than epsilon (neighbours differ in one record).
+The account has a number per cell: what a record in that cell has paid for. Counts of disjoint groups cost a record the
+share of its own group alone, so a method is epsilon-differentially private if no cell has paid more than epsilon
+(neighbours differ in one record).
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ class Curator:
         return other
 
     def counts(self, groups: np.ndarray, share: float | np.ndarray) -> np.ndarray:
-        """Noisy counts of disjoint groups of cells. `groups` numbers each cell's, -1 for none; a share for all groups or one for each."""
+        """Noisy counts of disjoint groups of cells. `groups` numbers each cell's, -1 for none; a share for all groups
+        or one for each.
+        """
         inside = groups >= 0
         size = int(groups.max()) + 1
         shares = np.broadcast_to(np.asarray(share, dtype=np.float64), (size,))

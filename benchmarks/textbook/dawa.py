@@ -1,10 +1,13 @@
-"""DAWA: Li, Hay, Miklau and Wang (2014), "A data- and workload-aware algorithm for range queries under differential privacy".
+"""DAWA: Li, Hay, Miklau and Wang (2014), "A data- and workload-aware algorithm for range queries under differential
+privacy".
 
-1. With a quarter of epsilon: a partition of the line into buckets that are nearly even inside. A bucket costs its deviation, the sum over
-   its cells of |count - mean|, and 1 / epsilon_2 for the noise of its own count. The cost of each bucket of a length 2^k gets Laplace noise;
-   the cheapest partition is found by dynamic programming. The noise would favour many small buckets, each with a cost below what a bucket can
-   have, so a noisy cost below 1 / epsilon_2 is set to that.
-2. With the rest: GreedyH on the buckets, for the workload as it reads on buckets; a bucket's count is spread evenly over its cells.
+1. With a quarter of epsilon: a partition of the line into buckets that are nearly even inside. A bucket costs its
+   deviation, the sum over its cells of |count - mean|, and 1 / epsilon_2 for the noise of its own count. The cost of
+   each bucket of a length 2^k gets Laplace noise; the cheapest partition is found by dynamic programming. The noise
+   would favour many small buckets, each with a cost below what a bucket can have, so a noisy cost below 1 / epsilon_2
+   is set to that.
+2. With the rest: GreedyH on the buckets, for the workload as it reads on buckets; a bucket's count is spread evenly
+   over its cells.
 """
 
 from __future__ import annotations
@@ -15,8 +18,9 @@ from textbook.curator import Curator
 from textbook.greedyh import over
 
 FIRST = 0.25  # of epsilon, for the partition: the paper's choice
-# Starts per length of a bucket: buckets up to this long start at every cell, longer ones at every (length / STARTS)-th, so that 65,536 cells
-# take a second. The paper has all starts; on 4,096 cells that is a little worse (its error 1.1 times this one's), for want of fewer noisy costs.
+# Starts per length of a bucket: buckets up to this long start at every cell, longer ones at every (length / STARTS)-th,
+# so that 65,536 cells take a second. The paper has all starts; on 4,096 cells that is a little worse (its error 1.1
+# times this one's), for want of fewer noisy costs.
 STARTS = 64
 
 
@@ -34,8 +38,9 @@ def dawa(curator: Curator, epsilon: float, queries: np.ndarray) -> np.ndarray:
 def partition(curator: Curator, first: float, second: float) -> np.ndarray:
     """The first cells of the buckets.
 
-    A record changes the deviation of a bucket of m cells by at most 2 (1 - 1 / m). The authors' noise has the scale (2 - 1 / m - 1 / N) / epsilon_1
-    for N cells, and none for m = 1, whose deviation is always 0; that this costs epsilon_1 in all is theirs and taken as it is.
+    A record changes the deviation of a bucket of m cells by at most 2 (1 - 1 / m). The authors' noise has the scale (2
+    - 1 / m - 1 / N) / epsilon_1 for N cells, and none for m = 1, whose deviation is always 0; that this costs epsilon_1
+    in all is theirs and taken as it is.
     """
     cells = curator.cells
     lengths = [2**power for power in range(cells.bit_length()) if 2**power <= cells]

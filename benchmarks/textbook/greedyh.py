@@ -1,7 +1,9 @@
-"""GreedyH: the second stage of DAWA by itself. Li, Hay, Miklau and Wang (2014), "A data- and workload-aware algorithm for range queries".
+"""GreedyH: the second stage of DAWA by itself. Li, Hay, Miklau and Wang (2014), "A data- and workload-aware algorithm
+for range queries".
 
-A binary tree over the cells; how much of epsilon a level has is fitted to the workload, bottom up and greedily: the nodes of a level take the
-part of their subtrees' budget that makes the squared error of the workload within these subtrees smallest. Then least squares.
+A binary tree over the cells; how much of epsilon a level has is fitted to the workload, bottom up and greedily: the
+nodes of a level take the part of their subtrees' budget that makes the squared error of the workload within these
+subtrees smallest. Then least squares.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ PARTS = np.linspace(0, 0.98, 50)
 
 
 def greedyh(curator: Curator, epsilon: float, queries: np.ndarray) -> np.ndarray:
-    """`queries` has a row per query of the workload, or of a sample of it, and a column per cell, in the order of the curator's cells."""
+    """`queries` has a row per query of the workload, or of a sample of it, and a column per cell, in the order of the
+    curator's cells.
+    """
     return over(curator, epsilon, np.arange(curator.cells), queries)
 
 
@@ -34,10 +38,11 @@ def over(curator: Curator, epsilon: float, leaf: np.ndarray, queries: np.ndarray
 def fitted_shares(queries: np.ndarray) -> np.ndarray:
     """For each level from the root to the leaves: its share of the budget; they add up to 1.
 
-    With C the covariance of a subtree's leaves under a budget of 1, a part p for its top gives
-    C / (1 - p)^2 - p^2 v v' / ((1 - p)^2 ((1 - p)^2 + p^2 s)), where v = C 1 and s = 1' C 1 (Sherman and Morrison), so all that need be known
-    of C is the error of the queries, tr(W C W'), the vector W v, and s. A query that holds all of the node above is not counted: it will
-    be answered from there. (The authors discount it by a power of the depth instead; on 64 and 256 cells this comes within a fifth of the best shares that a search found.)
+    With C the covariance of a subtree's leaves under a budget of 1, a part p for its top gives C / (1 - p)^2 - p^2 v v'
+    / ((1 - p)^2 ((1 - p)^2 + p^2 s)), where v = C 1 and s = 1' C 1 (Sherman and Morrison), so all that need be known of
+    C is the error of the queries, tr(W C W'), the vector W v, and s. A query that holds all of the node above is not
+    counted: it will be answered from there. (The authors discount it by a power of the depth instead; on 64 and 256
+    cells this comes within a fifth of the best shares that a search found.)
     """
     along = queries.astype(np.float64)
     covers = along == 1

@@ -1,4 +1,6 @@
-"""UGrid and AGrid: Qardaji, Yang and Li (2013), "Differentially private grids for geospatial data". n is public in the paper."""
+"""UGrid and AGrid: Qardaji, Yang and Li (2013), "Differentially private grids for geospatial data". n is public in the
+paper.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def ugrid(curator: Curator, epsilon: float, _: object = None) -> np.ndarray:
 
 
 def agrid(curator: Curator, epsilon: float, _: object = None) -> np.ndarray:
-    """A coarse grid of m1 x m1, m1 = max(10, sqrt(n epsilon / 10) / 4); in each of its cells one of m2 x m2, m2 = sqrt(its noisy count times epsilon_2 / 5)."""
+    """A coarse grid of m1 x m1, m1 = max(10, sqrt(n epsilon / 10) / 4); in each of its cells one of m2 x m2, m2 =
+    sqrt(its noisy count times epsilon_2 / 5).
+    """
     first, second = FIRST * epsilon, (1 - FIRST) * epsilon
     coarse = _grid(curator.shape, max(COARSE_LEAST, math.sqrt(curator.rows * epsilon / EVEN) / 4))
     counts = curator.counts(coarse, first)

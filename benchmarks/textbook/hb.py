@@ -22,7 +22,9 @@ def height(size: int, branching: int) -> int:
 
 
 def branching(size: int) -> int:
-    """The one that makes the mean variance of a range smallest, by the paper's formula for N values: (b - 1) h^3 - 2 (b + 1) h^2 / 3."""
+    """The one that makes the mean variance of a range smallest, by the paper's formula for N values: (b - 1) h^3 - 2 (b
+    + 1) h^2 / 3.
+    """
 
     def variance(b: int) -> float:
         h = height(size, b)

@@ -1,7 +1,8 @@
 """The Hilbert curve: an order of the cells of a box in which neighbours on the line are neighbours in the box.
 
-Skilling (2004), "Programming the Hilbert curve": the coordinates' bits are turned into those of the place on the curve, plane by plane.
-A box whose sides are not one power of 2 has the order of the cube around it, in which steps may be longer.
+Skilling (2004), "Programming the Hilbert curve": the coordinates' bits are turned into those of the place on the curve,
+plane by plane. A box whose sides are not one power of 2 has the order of the cube around it, in which steps may be
+longer.
 """
 
 from __future__ import annotations

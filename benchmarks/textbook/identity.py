@@ -13,6 +13,7 @@ def identity(curator: Curator, epsilon: float, _: object = None) -> np.ndarray:
 
 
 def uniform(curator: Curator, epsilon: float, _: object = None) -> np.ndarray:
-    """The noisy total, spread evenly (Hay et al. 2016, DPBench: what any method must beat to have learned something)."""
+    """The noisy total, spread evenly (Hay et al. 2016,
+    DPBench: what any method must beat to have learned something)."""
     total = curator.counts(np.zeros(curator.cells, dtype=np.int64), epsilon)
     return np.full(curator.cells, total[0] / curator.cells)

@@ -1,8 +1,8 @@
 """The paper's MWEM (Hardt, Ligett and McSherry 2012) on boxes, without a matrix of queries by cells.
 
-The same listing as tests/oracle.py, line by line: T rounds, each half of epsilon / T for the choice and half for the count; n is public;
-100 passes over all measurements after each; the last approximation. Cells that no measured box tells apart keep equal weights,
-so the passes run over the classes that the boxes make, which are few.
+The same listing as tests/oracle.py, line by line: T rounds, each half of epsilon / T for the choice and half for the
+count; n is public; 100 passes over all measurements after each; the last approximation. Cells that no measured box
+tells apart keep equal weights, so the passes run over the classes that the boxes make, which are few.
 """
 
 from __future__ import annotations

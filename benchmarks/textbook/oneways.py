@@ -13,7 +13,9 @@ from textbook.curator import Curator
 
 
 def oneways(histograms: Sequence[np.ndarray], epsilon: float, generator: np.random.Generator) -> list[np.ndarray]:
-    """Estimated histograms, not negative, all with the mean of the noisy totals as their sum. A record is in one cell of each."""
+    """Estimated histograms, not negative, all with the mean of the noisy totals as their sum. A record is in one cell
+    of each.
+    """
     share = epsilon / len(histograms)
     noisy = [Curator(histogram, generator).counts(np.arange(len(histogram)), share) for histogram in histograms]
     total = max(float(np.mean([counts.sum() for counts in noisy])), 1.0)

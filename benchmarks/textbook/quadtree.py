@@ -1,7 +1,7 @@
 """Quadtree: Cormode, Procopiuc, Srivastava, Shen and Yu (2012), "Differentially private spatial decompositions".
 
-Every axis is halved level by level down to single cells, or TALLEST times. Epsilon is split geometrically, a level having 2^(1/3)
-times what the one above it has, which is the paper's optimum for two attributes; then least squares.
+Every axis is halved level by level down to single cells, or TALLEST times. Epsilon is split geometrically, a level
+having 2^(1/3) times what the one above it has, which is the paper's optimum for two attributes; then least squares.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Counts of nested groups, measured with noise, made to agree: weighted least squares on a tree, in two passes.
 
-Hay, Rastogi, Miklau and Suciu (2010), "Boosting the accuracy of differentially private histograms through consistency", for a noise of its own in each node.
+Hay, Rastogi, Miklau and Suciu (2010), "Boosting the accuracy of differentially private histograms through consistency",
+for a noise of its own in each node.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ def consistent(
 ) -> np.ndarray:
     """The least-squares counts of the leaves.
 
-    `groups[l]` has the node of level l that each leaf is in, coarse to fine, the last being the leaves themselves. `measured[l]` and
-    `variance[l]` have a number per node; an infinite variance says that it was not measured, which a leaf must be.
+    `groups[l]` has the node of level l that each leaf is in, coarse to fine, the last being the leaves themselves.
+    `measured[l]` and `variance[l]` have a number per node; an infinite variance says that it was not measured, which a
+    leaf must be.
     """
     parents = []
     for above, below in itertools.pairwise(groups):

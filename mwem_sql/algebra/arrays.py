@@ -1,4 +1,7 @@
-"""The kinds of arrays that queries and the model are made of, each under one name. Only names: no function belongs here."""
+"""The kinds of arrays that queries and the model are made of, each under one name.
+
+Only names: no function belongs here.
+"""
 
 from __future__ import annotations
 

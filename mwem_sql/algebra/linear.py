@@ -14,49 +14,49 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 
-from mwem_sql.algebra.arrays import Array, Floats, Labels, Numbers, Places
-from mwem_sql.algebra.stretches import Held, Stretches, hold, plain
+from mwem_sql.algebra.arrays import Array, Floats, Labels, Numbers
+from mwem_sql.algebra.partition import Encoding, Runs, decode, encode, runs_of
 
 
 @dataclass(frozen=True, eq=False, init=False)
 class Block:
     """A map from the classes of `attributes` to `size` cells.
 
-    `labels` has one axis per attribute (`shape`) and holds a class combination's cell, or -1 where it is not counted. A long one is
-    held as stretches, and made anew for whoever asks.
-    `values` (same shape) is what a counted record adds to its cell, in whole numbers of `unit`; None means 1 everywhere.
+    `labels` has one axis per attribute (`shape`): a class combination's cell, or -1 where it is not counted. A long one
+    is kept in run-length encoding, and decoded at every use.
+    `values` (same shape) is what a counted record adds to its cell, in whole numbers of `unit`; None: 1 everywhere.
     """
 
     attributes: tuple[str, ...]
     size: int
     values: Numbers | None
     unit: float
-    held: Held = field(init=False, repr=False)
+    encoding: Encoding = field(init=False, repr=False)
 
     def __init__(
-        self, attributes: tuple[str, ...], labels: Held, size: int, values: Numbers | None = None, unit: float = 1.0
+        self, attributes: tuple[str, ...], labels: Encoding, size: int, values: Numbers | None = None, unit: float = 1.0
     ) -> None:
         if len(labels.shape) != len(attributes):
             raise ValueError("a block has one label axis per attribute")
         if values is not None and values.shape != labels.shape:
             raise ValueError("a block's values have the shape of its labels")
-        if not isinstance(labels, Stretches) or not labels.is_worth_it:
-            labels = hold(plain(labels))
+        if not isinstance(labels, Runs) or not labels.saves_memory:
+            labels = encode(decode(labels))
         # Not by assignment: a block is frozen.
-        self.__dict__.update(attributes=attributes, size=size, values=values, unit=unit, held=labels)
+        self.__dict__.update(attributes=attributes, size=size, values=values, unit=unit, encoding=labels)
 
     @property
     def labels(self) -> Labels:
-        return plain(self.held).astype(np.int32, copy=False)
+        return decode(self.encoding).astype(np.int32, copy=False)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self.held.shape
+        return self.encoding.shape
 
     @property
     def extent(self) -> int:
         """Class combinations of its attributes."""
-        return self.held.size
+        return self.encoding.size
 
     @cached_property
     def _counted(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], Numbers | None]:
@@ -75,18 +75,21 @@ class Block:
     @cached_property
     def counts_all(self) -> bool:
         """Every record adds 1 to a cell."""
-        used = self.held.numbers if isinstance(self.held, Stretches) else self.held
+        used = self.encoding.numbers if isinstance(self.encoding, Runs) else self.encoding
         return bool((used >= 0).all()) and (self.values is None or bool((self.values == 1).all()))
 
     @cached_property
     def is_identity(self) -> bool:
         """Every class combination is a cell of its own, in order."""
-        if self.values is not None or self.size != self.extent or isinstance(self.held, Stretches):
+        if self.values is not None or self.size != self.extent or isinstance(self.encoding, Runs):
             return False
-        return bool((self.held.ravel() == np.arange(self.size)).all())
+        return bool((self.encoding.ravel() == np.arange(self.size)).all())
 
     def slices(self, axis: int) -> Numbers:
-        """What is asked of each class of one attribute: a row per class, equal rows where the classes are not told apart."""
+        """What is asked of each class of one attribute.
+
+        A row per class, equal rows where the classes are not told apart.
+        """
         labels = self.labels
         asked: Numbers = labels[..., None]
         if self.values is not None:
@@ -100,15 +103,14 @@ class Block:
         if self.is_identity:
             return tuple(size - 1 for size in self.shape)
         if len(self.shape) == 1 and self.values is None:
-            return (len(self.stretches[2]) - 1,)
+            return (len(self.runs) - 1,)
         rows = map(self.slices, range(len(self.shape)))
         return tuple(int(np.count_nonzero((own[1:] != own[:-1]).any(axis=1))) for own in rows)
 
     @property
-    def stretches(self) -> tuple[Places, Places, Labels]:
-        """Of one attribute, where stretches of neighbouring classes in the same cell begin and end, and that cell, or -1."""
-        found = self.held if isinstance(self.held, Stretches) else Stretches.of(self.held)
-        return found.begins, found.ends, found.numbers.astype(np.int32, copy=False)
+    def runs(self) -> Runs:
+        """Neighbouring class combinations in the same cell, or not counted."""
+        return runs_of(self.encoding)
 
     @cached_property
     def key(self) -> bytes:
@@ -119,8 +121,8 @@ class Block:
         """Sum an array (before, class combinations, after) into (before, cells, after); integers stay integers."""
         if self.is_identity:
             return weights
-        if isinstance(self.held, Stretches):
-            return self._apply(self.held, weights)
+        if isinstance(self.encoding, Runs):
+            return self._apply(self.encoding, weights)
         before, _, after = weights.shape
         out = np.zeros((before, self.size, after), dtype=weights.dtype)
         where, cells, values = self._counted
@@ -133,26 +135,30 @@ class Block:
         out[:, cells[starts], :] = np.add.reduceat(counted, starts, axis=1)
         return out
 
-    def _apply(self, held: Stretches, weights: Array) -> Array:
-        """The same, stretch by stretch."""
+    def _apply(self, runs: Runs, weights: Array) -> Array:
+        """The same, run by run."""
         if self.values is not None:
             weights = weights * self.values.reshape(-1, 1)
-        sums = np.add.reduceat(weights, held.begins, axis=1)
-        counted = held.numbers >= 0
+        sums = np.add.reduceat(weights, runs.begins, axis=1)
+        counted = runs.numbers >= 0
         if self.size == 1:
             return np.add.reduce(sums[:, counted], axis=1, keepdims=True)
         out = np.zeros((self.size, weights.shape[0], weights.shape[2]), dtype=weights.dtype)
-        np.add.at(out, held.numbers[counted], np.moveaxis(sums[:, counted], 1, 0))
+        np.add.at(out, runs.numbers[counted], np.moveaxis(sums[:, counted], 1, 0))
         return np.moveaxis(out, 0, 1)
 
     def spread(self, cells: Floats) -> Floats:
-        """The adjoint of `apply`: (before, cells, after) to (before, class combinations, after), 0 where not counted."""
+        """The adjoint of `apply`.
+
+        (before, cells, after) to (before, class combinations, after), 0 where not counted.
+        """
         if self.is_identity:
             return cells
         before, _, after = cells.shape
-        if isinstance(self.held, Stretches):
-            entries = np.where((self.held.numbers >= 0)[:, None], cells[:, np.maximum(self.held.numbers, 0), :], 0.0)
-            out = np.repeat(entries, self.held.ends - self.held.begins, axis=1)
+        if isinstance(self.encoding, Runs):
+            runs = self.encoding
+            entries = np.where((runs.numbers >= 0)[:, None], cells[:, np.maximum(runs.numbers, 0), :], 0.0)
+            out = np.repeat(entries, runs.ends - runs.begins, axis=1)
             return out if self.values is None else out * self.values.reshape(-1, 1)
         out = np.zeros((before, self.extent, after))
         where, labels, values = self._counted
@@ -202,7 +208,10 @@ class LinearQuery:
 
     @property
     def shares(self) -> LinearQuery:
-        """The same query with answers in parts of `bound`, so that a record adds at most 1; itself where it already does."""
+        """The same query with answers in parts of `bound`, so that a record adds at most 1.
+
+        Itself where it already does.
+        """
         # Not kept where it is the query itself: what refers to itself stays in memory until someone collects.
         return self if self.bound == 1 else self._shares
 
@@ -211,7 +220,7 @@ class LinearQuery:
         return LinearQuery(
             tuple(
                 block if block.bound == 1 or block.values is None
-                else Block(block.attributes, block.held, block.size, block.values / block.bound, block.unit * block.bound)
+                else Block(block.attributes, block.encoding, block.size, block.values / block.bound, block.unit * block.bound)
                 for block in self.blocks
             )
         )  # fmt: skip
@@ -239,20 +248,24 @@ class LinearQuery:
 
 
 def _canonical(block: Block) -> bytes:
-    """What the block asks of each record: attributes by name, cells by first appearance, no values where none matter."""
+    """What the block asks of each record.
+
+    Attributes by name, cells by first appearance, no values where none matter.
+    """
     names = repr(block.attributes).encode()
     values = block.values
     if len(block.shape) == 1 and values is None:
-        begins, _, cells = block.stretches
-        ends = np.append(begins, block.extent).astype(np.int64)
-        return names + ends.tobytes() + _by_appearance(cells, block.size).tobytes()
+        runs = block.runs
+        ends = np.append(runs.begins, block.extent).astype(np.int64)
+        cells = _by_appearance(runs.numbers.astype(np.int32, copy=False), block.size)
+        return names + ends.tobytes() + cells.tobytes()
     order = sorted(range(len(block.shape)), key=block.attributes.__getitem__)
     names = repr(tuple(block.attributes[axis] for axis in order)).encode()
     flat = _by_appearance(block.labels.transpose(order).ravel(), block.size)
     if values is not None:
         values = np.where(flat >= 0, values.transpose(order).ravel(), 1)
         if block.unit == 1 and bool((values == 1).all()):
-            return _canonical(Block(block.attributes, block.held, block.size))
+            return _canonical(Block(block.attributes, block.encoding, block.size))
     return names + flat.tobytes() + (b"" if values is None else repr(block.unit).encode() + values.tobytes())
 
 
@@ -265,13 +278,3 @@ def _by_appearance(labels: Labels, size: int) -> Labels:
     cells = [label for _, label in sorted(zip(first, seen, strict=True)) if label >= 0]
     rank[cells] = np.arange(len(cells), dtype=np.int32)
     return rank[labels]
-
-
-def tell_apart(codes: Labels, signatures: Numbers) -> Labels:
-    """Split classes whose members differ in a row of `signatures` (members first); numbered by first appearance."""
-    rows = np.ascontiguousarray(signatures.reshape(len(codes), -1))
-    seen: dict[tuple[int, bytes], int] = {}
-    out = np.empty(len(codes), dtype=np.int32)
-    for k, code in enumerate(codes.tolist()):
-        out[k] = seen.setdefault((code, rows[k].tobytes()), len(seen))
-    return out

@@ -1,8 +1,9 @@
 """A measurement: noisy values and the query that they answer.
 
-It goes from the kernel to the fit, the store, the report and the intervals. The kernel knows queries by their numbers
-alone, so that a proof looks at nothing else: it returns `NoisyValues`. Whoever asked for them knows the query and the
-purpose, and joins both to the values at once: `Measurement.of`. Nothing here draws noise or sees private data.
+It goes from the kernel to the fit, the store, the report and the intervals. The kernel knows queries by number alone,
+so that a proof looks at nothing else, and a figure of the certificate has no query at all: it returns `NoisyValues`. Its
+caller joins query and purpose to them at once (`Measurement.of`), so that no measurement lacks its query. Nothing here
+draws noise or sees private data.
 """
 
 from __future__ import annotations
@@ -67,16 +68,7 @@ class Measurement(NoisyValues):
             labels = np.argsort(order)[part.reshape(-1)].astype(np.int32)
             query = LinearQuery((Block(query.attributes, labels.reshape(query.shape), len(order)),))
             values = values[order]
-        return cls(
-            values=values,
-            kind=drawn.kind,
-            scale=drawn.scale,
-            variance=drawn.variance,
-            share=drawn.share,
-            query=query,
-            purpose=purpose,
-            number=number,
-        )
+        return cls(**{**vars(drawn), "values": values}, query=query, purpose=purpose, number=number)
 
     @property
     def is_partition(self) -> bool:

@@ -15,8 +15,9 @@ import numpy as np
 from mwem_sql.algebra.arrays import Flags, Floats, Integers, Places
 from mwem_sql.algebra.linear import Block
 from mwem_sql.algebra.measurement import Measurement
+from mwem_sql.algebra.table import Table
 
-_AT_ONCE = 2**17
+_CHUNK_NUMBERS = 2**17
 """Numbers that passes over a tree work on at a time. More: a processor no longer keeps them near."""
 
 
@@ -67,7 +68,7 @@ class LeastSquares:
         """The least squares estimates of all nodes, from those of `up`; `top`.
 
         Those of the first level, if they are given.
-        `correct` may change those of a level: it gets the level, the estimates of its nodes' parents, and their own.
+        `correct` may change those of a level: it gets the level, the estimates of its nodes' parents, and of its nodes.
         """
         out = [estimates[0] if top is None else top]
         for level in range(1, len(estimates)):
@@ -134,16 +135,16 @@ class NestedPartitions:
         inside = np.stack([labels[first] for labels in parts])
         sizes = np.stack([np.bincount(labels)[labels] for labels in inside])
         firsts = np.stack([_first_of(labels) for labels in inside])
-        # Equal parts of different partitions are one node, known by its size and its first atom.
+        # Equal parts of different partitions are one node, identified by its size and its first atom.
         keys, node = np.unique(sizes * count + firsts, return_inverse=True)
         node = node.reshape(sizes.shape)
         largest_first = np.take_along_axis(node, np.argsort(-sizes, axis=0, kind="stable"), axis=0)
         order = np.lexsort(largest_first[::-1])
-        place = np.empty(count, dtype=np.int64)
-        place[order] = np.arange(count)
-        self.block = Block(block.attributes, place[atoms].reshape(block.shape).astype(np.int32), count)
+        position = np.empty(count, dtype=np.int64)
+        position[order] = np.arange(count)
+        self.block = Block(block.attributes, position[atoms].reshape(block.shape).astype(np.int32), count)
         length, begin = keys // count, np.full(len(keys), count, dtype=np.int64)
-        np.minimum.at(begin, node.reshape(-1), np.tile(place, len(parts)))
+        np.minimum.at(begin, node.reshape(-1), np.tile(position, len(parts)))
         precisions, sums, fourths = (np.zeros(len(keys)) for _ in range(3))
         for labels, partition, (variance, fourth), nodes in zip(inside, partitions, cumulants, node, strict=True):
             which, where = np.unique(nodes, return_index=True)
@@ -163,10 +164,10 @@ class NestedPartitions:
         """The least squares estimates of sums of atoms, by all measurements.
 
         `factors` has a row per atom and a column per sum. Least squares are linear in the values, with weights that
-        scales alone decide: no bias, and a variance and a fourth cumulant that are known.
+        scales alone decide: no bias, and a variance and a fourth cumulant that follow from the scales.
         """
         out = np.zeros((3, factors.shape[1]))
-        step = max(1, _AT_ONCE // self._worth.shape[1])
+        step = max(1, _CHUNK_NUMBERS // self._worth.shape[1])
         for first in range(0, factors.shape[1], step):
             columns = slice(first, first + step)
             atoms = np.zeros((self._worth.shape[1], min(step, factors.shape[1] - first)))
@@ -178,13 +179,13 @@ class NestedPartitions:
 
 
 def _levels(parent: Integers) -> tuple[Integers, list[Integers]]:
-    """The nodes from the top down, and by level the place of each one's parent in the level above; -1 at the top."""
+    """The nodes from the top down, and by level the position of each one's parent in the level above; -1 at the top."""
     nodes = np.flatnonzero(parent < 0)
     ordered, parents = [nodes], [np.full(len(nodes), -1, dtype=np.int64)]
     while True:
-        place = np.full(len(parent) + 1, -1, dtype=np.int64)
-        place[nodes] = np.arange(len(nodes))
-        above = place[parent]
+        position = np.full(len(parent) + 1, -1, dtype=np.int64)
+        position[nodes] = np.arange(len(nodes))
+        above = position[parent]
         nodes = np.flatnonzero(above >= 0)
         if not len(nodes):
             return np.concatenate(ordered), parents
@@ -219,10 +220,10 @@ def is_nested(one: Measurement, other: Measurement) -> bool:
 def _labels(partition: Measurement, names: Sequence[str]) -> Integers:
     """Of each class combination its part, attributes in this order."""
     block = partition.query.blocks[0]
-    return block.labels.transpose([block.attributes.index(name) for name in names]).reshape(-1).astype(np.int64)
+    return Table(block.attributes, block.labels).project(names).cells.reshape(-1).astype(np.int64)
 
 
 def _first_of(labels: Integers) -> Integers:
-    """Of each place, the first that has its label."""
+    """Of each position, the first that has its label."""
     _, first, which = np.unique(labels, return_index=True, return_inverse=True)
     return first[which.reshape(-1)]

@@ -1,17 +1,36 @@
-"""Queries: a batch of linear queries as arrays. Hundreds of thousands are a few arrays; one is a batch of one. Public all of it."""
+"""Queries: a batch of linear queries as arrays, with its verbs: take, group, find equal ones, answer. Public all of it.
+
+Hundreds of thousands of queries are a few arrays; a `LinearQuery` is a row of them. A batch over the attributes of one
+marginal is answered from that marginal, by prefix sums, by matrix products or one by one (`Queries.answers`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import chain
-from math import prod
+from itertools import chain, product
+from math import inf, prod
 from typing import overload
 
 import numpy as np
 
-from mwem_sql.algebra.arrays import Array, Flags, Floats, Integers
+from mwem_sql.algebra.arrays import Array, Flags, Floats, Integers, Places
 from mwem_sql.algebra.linear import Block, LinearQuery
+
+FEW_CELLS = 16
+"""Cells of a query that is a row of a matrix product. More: products of mostly zeros; fewer: more queries one by
+one."""
+ROW_NUMBERS = 1 << 20
+"""Numbers in the rows of one matrix product: 8 MB. More take memory, fewer take more products."""
+MANY_BOXES = 100
+"""Queries over the same attributes from which on prefix sums answer them. Fewer: setting up costs more than it
+saves."""
+MOST_ATTRIBUTES = 2
+"""Attributes of a query that prefix sums answer. A box has a corner for each way to be low or high: each attribute
+doubles the work."""
+MOST_RUNS = 40
+"""Runs of neighbouring classes in a block that prefix sums answer. A query has a box for each combination of runs, so
+more cost more than its cells."""
 
 
 class Queries(Sequence[LinearQuery]):
@@ -46,6 +65,14 @@ class Queries(Sequence[LinearQuery]):
             list(numbers),
             np.concatenate([np.empty(0, dtype=np.int64), *members]),
             np.concatenate([np.empty(0, dtype=np.int64), *(batch.counts for batch in batches)]),
+        )
+
+    def same_as(self, other: Queries) -> bool:
+        """Whether both have the same blocks in the same rows."""
+        return (
+            self.blocks == other.blocks
+            and np.array_equal(self.members, other.members)
+            and np.array_equal(self.counts, other.counts)
         )
 
     def __len__(self) -> int:
@@ -93,7 +120,10 @@ class Queries(Sequence[LinearQuery]):
 
     @cached_property
     def model_cells(self) -> Floats:
-        """Of each query, at most how many class combinations it distinguishes: what a factor must hold to measure it."""
+        """Of each query, at most how many class combinations it distinguishes.
+
+        What a factor must hold to measure it.
+        """
         return self._product(
             np.array([prod(1 + changes for changes in block.changes) for block in self.blocks], dtype=np.float64)
         )
@@ -127,6 +157,46 @@ class Queries(Sequence[LinearQuery]):
         """For each of these attributes, how often what a query adds changes from a class to the next."""
         return self._listed([block.changes for block in self.blocks])
 
+    @cached_property
+    def are_boxes(self) -> Flags:
+        """Whether a query is a sum over few boxes: products of runs of neighbouring classes."""
+        flags = [
+            block.values is None and len(block.shape) == 1 and block.changes[0] < MOST_RUNS for block in self.blocks
+        ]
+        return self.are_all(np.array(flags, dtype=np.bool_)) & (self.counts > 0) & (self.counts <= MOST_ATTRIBUTES)
+
+    def by_attributes(self, flags: Flags, least: int = 1) -> dict[tuple[str, ...], Integers]:
+        """Numbers of the flagged queries by their attributes, in order, where there are at least so many."""
+        out: dict[tuple[str, ...], Integers] = {}
+        if np.count_nonzero(flags) < least:
+            return out
+        names = list(dict.fromkeys(chain.from_iterable(block.attributes for block in self.blocks)))
+        ranks = self.attribute_ranks({name: rank for rank, name in enumerate(names)})
+        for width in np.unique(self.widths[flags]).tolist():
+            numbers, rows = self.of_width(width, ranks)
+            numbers, rows = numbers[flags[numbers]], rows[flags[numbers]]
+            for row, same in _grouped(numbers, rows, len(names)):
+                if len(same) >= least:
+                    out[tuple([names[rank] for rank in row])] = same
+        return out
+
+    def by_kind(self, flags: Flags, kind: Callable[[Block], Hashable]) -> Iterator[tuple[Integers, Integers]]:
+        """The flagged queries whose blocks are of the same kinds, in order.
+
+        Numbers, and a row of block numbers each.
+        """
+        kinds: dict[Hashable, int] = {}
+        kind_of = np.array([kinds.setdefault(kind(block), len(kinds)) for block in self.blocks], dtype=np.int64)
+        for count in np.unique(self.counts[flags]).tolist():
+            numbers, members = self.of_count(count)
+            numbers, members = numbers[flags[numbers]], members[flags[numbers]]
+            for _, places in _grouped(np.arange(len(numbers)), kind_of[members], len(kinds)):
+                yield numbers[places], members[places]
+
+    def many_boxes(self) -> dict[tuple[str, ...], Integers]:
+        """Numbers of the queries that are worth answering from prefix sums, by their attributes."""
+        return self.by_attributes(self.are_boxes, MANY_BOXES) if len(self) >= MANY_BOXES else {}
+
     def firsts(self) -> Integers:
         """Of each query, the number of the first that asks the same, in any order of blocks, attributes and cells."""
         _, ids = np.unique(np.array([block.key for block in self.blocks], dtype=object), return_inverse=True)
@@ -159,6 +229,48 @@ class Queries(Sequence[LinearQuery]):
         counts = np.array(list(map(len, replacements)), dtype=np.int64)
         return Queries(list(numbers), self._listed(rows), self._reduced(np.add, counts))
 
+    def answers(self, marginal: Array, *, prefix_sums: bool = True) -> list[Array]:
+        """One array per query. The marginal is row-major over the attributes of each of them, in that order.
+
+        No entry of it is negative. Very many counts of neighbouring classes are differences of prefix sums; queries of
+        few cells are rows of a matrix product, of integers where float64 has every sum exactly; all others are answered
+        one by one. Prefix sums need the marginal's axes, and take longer to set up than a product: whoever asks the
+        same queries again and again does without, or keeps the `Boxes`. Integers wrap around beyond int64.
+        """
+        if len(self) == 1:
+            return [self[0].answer(marginal)]
+        out: dict[int, Array] = {}
+        is_left = np.ones(len(self), dtype=np.bool_)
+        for numbers in self.many_boxes().values() if prefix_sums else ():
+            boxes = Boxes(self.take(numbers)).answers(marginal)
+            # Of weights, a difference of sums may be below 0 where there is nothing.
+            out.update((number, np.maximum(answer, 0)) for number, answer in zip(numbers.tolist(), boxes, strict=True))
+            is_left[numbers] = False
+        is_whole = marginal.dtype.kind != "f"
+        # Below 2^53 every whole number is a float64.
+        most = 2.0**53 / max(1.0, float(np.abs(marginal).sum(dtype=np.float64))) if is_whole else inf
+        is_left &= (self.counts > 0) & (self.cells <= FEW_CELLS) & (self.bounds < most)
+        for numbers, members in self.by_kind(is_left, lambda block: (block.attributes, block.size)):
+            answers = self._multiplied(members, marginal)
+            answers = np.rint(answers).astype(np.int64) if is_whole else answers
+            out.update(zip(numbers.tolist(), answers, strict=True))
+        return [out[number] if number in out else self[number].answer(marginal) for number in range(len(self))]
+
+    def _multiplied(self, members: Integers, marginal: Array) -> Floats:
+        """A row of answers for each product of blocks, all over the same attributes, with equal cells per block."""
+        extents, cells = zip(*((self.blocks[k].extent, self.blocks[k].size) for k in members[0].tolist()), strict=True)
+        step = max(1, ROW_NUMBERS // (prod(cells) * max(extents[0], prod(extents[1:]))))
+        answers = []
+        for start in range(0, len(members), step):
+            count = len(members[start : start + step])
+            columns = [[self.blocks[k] for k in column] for column in members[start : start + step].T.tolist()]
+            out = _rows(columns[0]) @ marginal.reshape(extents[0], -1)
+            for extent, blocks in zip(extents[1:], columns[1:], strict=True):
+                after = out.shape[-1] // extent
+                out = (_rows(blocks)[:, None] @ out.reshape(count, -1, extent, after)).reshape(count, -1, after)
+            answers.append(out.reshape(count, -1))
+        return np.concatenate(answers)
+
     def _listed(self, by_block: Sequence[Sequence[int] | Integers]) -> Integers:
         """The numbers of all queries' blocks, one after the other."""
         sizes = np.array(list(map(len, by_block)), dtype=np.int64)
@@ -187,8 +299,28 @@ def _places(begins: Integers, counts: Integers) -> Integers:
     return np.repeat(begins - (np.cumsum(counts) - counts), counts) + np.arange(int(counts.sum()))
 
 
+def _rows(blocks: Sequence[Block]) -> Floats:
+    """Of each block, what a record of each class combination adds to each cell: blocks of as many cells each."""
+    labels = np.stack([block.labels.ravel() for block in blocks])[:, None]
+    rows: Floats = (labels == np.arange(blocks[0].size)[:, None]).astype(np.float64)
+    for number, block in enumerate(blocks):
+        if block.values is not None:
+            rows[number] *= block.values.ravel()
+    return rows
+
+
+def _grouped(numbers: Integers, rows: Integers, size: int) -> Iterator[tuple[list[int], Integers]]:
+    """Each distinct row, and which of the numbers have it."""
+    keys, _, which = distinct_rows(rows, size)
+    ends = np.cumsum(np.bincount(which))
+    return zip(keys.tolist(), np.split(numbers[np.argsort(which, kind="stable")], ends[:-1]), strict=True)
+
+
 def distinct_rows(rows: Integers, size: int) -> tuple[Integers, Integers, Integers]:
-    """Each row once, the place of the first like it, and for each row which of them it is. Numbers are below `size`."""
+    """Each row once, the position of the first like it, and for each row which of them it is.
+
+    Numbers are below `size`.
+    """
     if size ** rows.shape[1] < 2**62:
         codes = np.zeros(len(rows), dtype=np.int64)
         for column in rows.T:
@@ -197,3 +329,82 @@ def distinct_rows(rows: Integers, size: int) -> tuple[Integers, Integers, Intege
     else:
         _, first, which = np.unique(rows, axis=0, return_index=True, return_inverse=True)
     return rows[first], first, which.reshape(-1)
+
+
+class Boxes:
+    """Queries over the same attributes in the same order, each a sum over boxes: differences of prefix sums."""
+
+    def __init__(self, queries: Queries) -> None:
+        """All of them are such that `are_boxes` says so."""
+        self.queries = queries
+        members = queries.members.reshape(len(queries), -1)
+        blocks = [_runs(block) for block in queries.blocks]
+        counts, sizes = np.array([runs.shape[1] for runs in blocks]), np.array([block.size for block in queries.blocks])
+        runs, begins = np.concatenate(blocks, axis=1), np.cumsum(counts) - counts
+        boxes = counts[members].prod(axis=1)
+        query = np.repeat(np.arange(len(queries)), boxes)
+        rest = np.arange(len(query)) - np.repeat(np.cumsum(boxes) - boxes, boxes)
+        self._ends = np.cumsum(queries.cells)
+        cells, step = (self._ends - queries.cells)[query], np.ones(len(query), dtype=np.int64)
+        # Along each attribute, where all boxes begin and where they end.
+        self._sides: list[Integers] = []
+        for axis in range(members.shape[1] - 1, -1, -1):
+            block = members[query, axis]
+            rest, run = np.divmod(rest, counts[block])
+            chosen = runs[:, begins[block] + run]
+            self._sides.insert(0, chosen[:2])
+            cells += chosen[2] * step
+            step *= sizes[block]
+        self._cells = cells
+
+    def answers(self, marginal: Array) -> list[Array]:
+        """One array per query, from a marginal over their attributes."""
+        sums = _prefixes(marginal)
+        boxes = np.zeros(len(self._cells), dtype=marginal.dtype)
+        for sign, corner in self._corners():
+            boxes += sign * sums[corner]
+        return self._added(boxes)
+
+    def spread(self, marginal: Floats, places: Sequence[tuple[Places, Floats]]) -> list[Floats]:
+        """The same from a marginal over runs of classes, each of which has its weight by shares.
+
+        `places` has for each attribute, and each position before, between and after classes, the run that it is in and
+        the share of it that comes before. Prefix sums are linear along a run: no array over classes is needed.
+        """
+        sums = _prefixes(marginal)
+        boxes = np.zeros(len(self._cells))
+        for sign, corner in self._corners():
+            axes = [(runs[side], shares[side]) for (runs, shares), side in zip(places, corner, strict=True)]
+            for beyond in product((0, 1), repeat=len(axes)):
+                weights = prod(share if after else 1 - share for after, (_, share) in zip(beyond, axes, strict=True))
+                at = tuple(run + after for after, (run, _) in zip(beyond, axes, strict=True))
+                boxes += sign * weights * sums[at]
+        return self._added(boxes)
+
+    def _corners(self) -> Iterator[tuple[int, tuple[Integers, ...]]]:
+        """Of all boxes the corners at one side of each attribute, and whether what is before them is added or not."""
+        for sides in product((0, 1), repeat=len(self._sides)):
+            yield (-1) ** sides.count(0), tuple(ends[side] for side, ends in zip(sides, self._sides, strict=True))
+
+    def _added(self, boxes: Array) -> list[Array]:
+        """The boxes of each cell together, and the cells of each query."""
+        out = np.zeros(int(self._ends[-1]), dtype=boxes.dtype)
+        np.add.at(out, self._cells, boxes)
+        return np.split(out, self._ends[:-1])
+
+
+def _prefixes(marginal: Array) -> Array:
+    sums = np.zeros([size + 1 for size in marginal.shape], dtype=marginal.dtype)
+    sums[(slice(1, None),) * marginal.ndim] = marginal
+    for axis in range(marginal.ndim):
+        np.cumsum(sums, axis=axis, out=sums)
+    return sums
+
+
+def _runs(block: Block) -> Integers:
+    """The runs of neighbouring classes that are in a cell.
+
+    A row of where they begin, one of their ends, one of cells.
+    """
+    runs = block.runs
+    return np.array([runs.begins, runs.ends, runs.numbers], dtype=np.int64)[:, runs.numbers >= 0]

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from mwem_sql.algebra.arrays import Floats, Numbers, Places
+from mwem_sql.algebra.partition import spread
 
 Names: TypeAlias = tuple[str, ...]
 
@@ -24,7 +25,7 @@ LONG = 512
 a copy."""
 PLANS = 1 << 16
 """Arrangements of axes that are remembered: for a small table working one out takes longer than following it."""
-SCHEMA = pa.schema(
+FACTOR_SCHEMA = pa.schema(
     {
         "factor": pa.int32(),
         "attributes": pa.list_(pa.string()),
@@ -53,7 +54,7 @@ class Table:
         return tuple([self.size(name) for name in names])
 
     def project(self, names: Sequence[str]) -> Table:
-        """Sum out all other axes; these in the order asked for. A view where nothing is summed out."""
+        """Sum out all other axes; in the order of `names`. A view where nothing is summed out."""
         wanted = tuple(names)
         if wanted == self.names:
             return self
@@ -76,6 +77,10 @@ class Table:
         """A view of the cells with an axis for each of these names, of size 1 where the table has none of that name."""
         order, index = _alignment(self.names, names)
         return self.cells.transpose(order)[index]
+
+    def expand(self, names: Names, shape: Sequence[int]) -> Numbers:
+        """A view of the cells with these axes, repeated along those that the table has none of."""
+        return np.broadcast_to(self.align(names), shape)
 
     def multiply(self, by: Table, out: Numbers | None = None) -> Table:
         """Each cell times the entry of `by` for it, in the array `out` if one is given."""
@@ -125,14 +130,15 @@ def tables_to_arrow(tables: Sequence[Table]) -> pa.Table:
         table.cells.flags.writeable = False
     flat = [table.cells.reshape(-1) for table in tables]
     columns = [
-        pa.array(range(len(tables)), SCHEMA.field("factor").type),
-        pa.array([table.names for table in tables], SCHEMA.field("attributes").type),
-        pa.array([table.shape for table in tables], SCHEMA.field("shape").type),
+        pa.array(range(len(tables)), FACTOR_SCHEMA.field("factor").type),
+        pa.array([table.names for table in tables], FACTOR_SCHEMA.field("attributes").type),
+        pa.array([table.shape for table in tables], FACTOR_SCHEMA.field("shape").type),
         pa.chunked_array(
-            [pa.LargeListArray.from_arrays([0, cells.size], cells) for cells in flat], SCHEMA.field("weights").type
+            [pa.LargeListArray.from_arrays([0, cells.size], cells) for cells in flat],
+            FACTOR_SCHEMA.field("weights").type,
         ),
     ]
-    return pa.table(columns, schema=SCHEMA)
+    return pa.table(columns, schema=FACTOR_SCHEMA)
 
 
 def tables_from_arrow(arrow: pa.Table) -> list[Table]:
@@ -147,18 +153,6 @@ def tables_from_arrow(arrow: pa.Table) -> list[Table]:
     return tables
 
 
-def shares_within(parents: Places, base: Floats) -> Floats:
-    """The share that each class has, by base measure, of the coarser class that it is part of."""
-    return np.asarray(base / np.bincount(parents, base)[parents])
-
-
-def spread(weights: Floats, axis: int, parents: Places, shares: Floats) -> Floats:
-    """Weights on finer classes along an axis: class i gets its share of what class `parents[i]` has."""
-    out = weights.take(parents, axis=axis)
-    out *= shares.reshape(-1, *[1] * (out.ndim - axis - 1))
-    return np.asarray(out)
-
-
 @lru_cache(maxsize=PLANS)
 def _head(shape: tuple[int, ...]) -> int:
     """The number of axes before those that together make a long inner loop."""
@@ -171,7 +165,7 @@ def _head(shape: tuple[int, ...]) -> int:
 
 @lru_cache(maxsize=PLANS)
 def _projection(names: Names, wanted: Names) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The axes of `wanted`, ascending, and their places among these in the order asked for."""
+    """The axes of `wanted`, ascending, and their places among in the order of `names`."""
     axes = [names.index(name) for name in wanted]
     kept = sorted(axes)
     return tuple(kept), tuple(kept.index(axis) for axis in axes)
@@ -202,10 +196,10 @@ def _contraction(
 @lru_cache(maxsize=PLANS)
 def _reductions(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
     """Where the long inner loop begins, and which axes before and behind it are summed out."""
-    place = _head(shape)
-    head = tuple(axis for axis in range(place) if axis not in axes)
-    tail = tuple(axis for axis in range(place, len(shape)) if axis not in axes)
-    return place, head, tail
+    tail_at = _head(shape)
+    head = tuple(axis for axis in range(tail_at) if axis not in axes)
+    tail = tuple(axis for axis in range(tail_at, len(shape)) if axis not in axes)
+    return tail_at, head, tail
 
 
 def _sum_out(cells: Numbers, axes: tuple[int, ...]) -> Numbers:
@@ -213,17 +207,17 @@ def _sum_out(cells: Numbers, axes: tuple[int, ...]) -> Numbers:
     shape = cells.shape
     if len(axes) == len(shape):
         return cells
-    place, head, tail = _reductions(shape, axes)
-    if not place:
+    tail_at, head, tail = _reductions(shape, axes)
+    if not tail_at:
         return np.asarray(np.add.reduce(cells, axis=tail))
-    if len(tail) == len(shape) - place:
-        rows = np.add.reduce(cells.reshape(*shape[:place], -1), axis=-1)
+    if len(tail) == len(shape) - tail_at:
+        rows = np.add.reduce(cells.reshape(*shape[:tail_at], -1), axis=-1)
         return np.asarray(np.add.reduce(rows, axis=head))
     # The leading axes first, in one pass with the whole tail as inner loop: what is left then is small.
-    cells = cells.reshape(*shape[:place], -1)
+    cells = cells.reshape(*shape[:tail_at], -1)
     if head:
         cells = np.add.reduce(cells, axis=head)
-    cells = cells.reshape(*cells.shape[:-1], *shape[place:])
+    cells = cells.reshape(*cells.shape[:-1], *shape[tail_at:])
     return np.asarray(np.add.reduce(cells, axis=tuple(axis - len(head) for axis in tail)))
 
 
@@ -235,7 +229,7 @@ def _sum_out_all(
     Sums out what no set keeps; then the sets without the longest axis that only some keep go on without it.
     """
     union = frozenset().union(*wanted)
-    cells = _sum_out(cells, tuple(place for place, axis in enumerate(axes) if axis in union))
+    cells = _sum_out(cells, tuple(k for k, axis in enumerate(axes) if axis in union))
     if len(wanted) == 1:
         return {union: cells}
     axes = tuple(axis for axis in axes if axis in union)

@@ -18,8 +18,6 @@ from mwem_sql.cli import demo, shell, suggest
 from mwem_sql.cli.console import connection
 from mwem_sql.errors import MwemError
 
-EXPORT = "SELECT file, bytes FROM mwem_export($output, $path)"
-
 
 def export(arguments: list[str]) -> int:
     """Write a release as files to publish, and print their names."""
@@ -40,7 +38,9 @@ def export(arguments: list[str]) -> int:
     if not Path(found[0]).is_file():
         parser.error(f"--database ({found[0]}) is not a file")
     with connection(parser, found[0], read_only=True) as con:
-        for file, size in con.execute(EXPORT, {"output": options.output, "path": options.to}).fetchall():
+        for file, size in con.execute(
+            "SELECT file, bytes FROM mwem_export(?, ?)", [options.output, options.to]
+        ).fetchall():
             print(f"{size:>12,} bytes  {file}")
     return 0
 

@@ -10,7 +10,7 @@ import argparse
 import duckdb
 
 from mwem_sql.cli.console import Console, connection, fetch, width
-from mwem_sql.platform.resources import read_sql
+from mwem_sql.platform.metadata import read_sql
 
 RELEASE = "CALL mwem_release('census', workload, $epsilon)"
 SEEDED = "CALL mwem_release('census', workload, $epsilon, seed := $seed)"

@@ -15,7 +15,7 @@ import duckdb
 
 from mwem_sql.cli.console import STYLES, Console, connection, split_script
 from mwem_sql.errors import did_you_mean
-from mwem_sql.platform.resources import VERSION
+from mwem_sql.platform.metadata import VERSION
 
 BANNER = f"mwem-sql {VERSION}, DuckDB {duckdb.__version__}"
 PROMPT, CONTINUATION = "mwem> ", "  ... "

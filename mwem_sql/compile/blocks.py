@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mwem_sql.algebra import stretches
+from mwem_sql.algebra import partition
 from mwem_sql.algebra.arrays import Integers
 from mwem_sql.algebra.linear import Block, LinearQuery
+from mwem_sql.algebra.partition import Encoding, Runs
 from mwem_sql.algebra.queries import Queries
-from mwem_sql.algebra.stretches import Held, Stretches
 from mwem_sql.compile.compiled import Cell
 from mwem_sql.compile.evaluate import TRUE, Evaluated
 from mwem_sql.domains.classes import Classes
@@ -92,7 +92,7 @@ class Builder:
         self.fine = fine
         self._rank = {name: k for k, name in enumerate(fine)}
         self._true: dict[Part, npt.NDArray[np.bool_]] = {}
-        self._cuts: dict[Part, Held] = {}
+        self._cuts: dict[Part, Encoding] = {}
         self._counting: dict[tuple[tuple[str, ...], bytes], Drafted] = {}
         self._blocks: dict[tuple[Part, ...], Drafted] = {}
 
@@ -197,7 +197,7 @@ class Builder:
         if prod(shape) > MAX_CELLS:
             raise too_many(query.label, columns, prod(shape))
         if is_cuts(columns, own):
-            return self._count(columns, stretches.both([self._where(part) for part in own]))
+            return self._count(columns, partition.conjunction([self._where(part) for part in own]))
         mask = np.ones(shape, dtype=bool)
         others = []
         for part in own:
@@ -244,20 +244,20 @@ class Builder:
             self._true[part] = _truth(part.what, self.values, part.columns, shape) == TRUE
         return self._true[part]
 
-    def _where(self, part: Part) -> Held:
+    def _where(self, part: Part) -> Encoding:
         """The same for a condition on one column; ends of stretches are all that is kept of it."""
         if part not in self._cuts:
             assert isinstance(part.what, Leaf)
-            self._cuts[part] = stretches.equal(self.values["truth", part.what.sql].held, TRUE)
+            self._cuts[part] = partition.equal(self.values["truth", part.what.sql].encoding, TRUE)
         return self._cuts[part]
 
-    def _count(self, columns: tuple[str, ...], mask: Held) -> Drafted:
+    def _count(self, columns: tuple[str, ...], mask: Encoding) -> Drafted:
         """The block that counts the records for which `mask` is true: one for all queries that ask it, in whatever words."""
-        short = mask if isinstance(mask, Stretches) else Stretches.of(mask)
+        short = mask if isinstance(mask, Runs) else Runs.of(mask)
         key = (columns, blake2b(np.append(short.begins, short.numbers[0]).tobytes(), digest_size=16).digest())
         if key not in self._counting:
-            labels: Held = Stretches(short.begins, short.numbers.astype(np.int32) - 1, short.shape)
-            if not isinstance(mask, Stretches):
+            labels: Encoding = Runs(short.begins, short.numbers.astype(np.int32) - 1, short.shape)
+            if not isinstance(mask, Runs):
                 labels = mask.astype(np.int32) - 1
             block = Block(columns, labels, 1)
             self._counting[key] = Drafted(self._ranks(columns), block, ((),), bool(short.numbers.any()))
@@ -283,7 +283,7 @@ def _within_levels(blocks: list[Drafted]) -> list[Drafted]:
         block = blocks[largest].block
         assert block.values is not None
         halved = np.rint(block.values / 2).astype(np.int64)
-        halved_block = Block(block.attributes, block.held, block.size, halved, block.unit * 2)
+        halved_block = Block(block.attributes, block.encoding, block.size, halved, block.unit * 2)
         blocks[largest] = blocks[largest]._replace(block=halved_block)
     return blocks
 

@@ -42,6 +42,11 @@ class CompiledQuery(NamedTuple):
     def label(self) -> str:
         return self.source.label
 
+    @property
+    def row_number(self) -> int:
+        """The row of the workload as users count, from 1: their column `query`. Inside, rows are numbered from 0."""
+        return self.number + 1
+
     def cells(self) -> Iterator[list[str | None] | None]:
         """The group_by values of every answer, in the answers' order; None for a scalar query."""
         if self.source.group_by is None:
@@ -84,10 +89,10 @@ class Rows(Sequence[CompiledQuery]):
         """The row as the batch has it."""
         source = self.workload.queries[place]
         if source.group_by is None:
-            return CompiledQuery(place + 1, source, self.linear[place], (), ())
+            return CompiledQuery(place, source, self.linear[place], (), ())
         linear = self.linear[place]
         groups = tuple([self.groups[block] for block in linear.blocks])
-        return CompiledQuery(place + 1, source, linear, groups, tuple(range(sum(len(cells[0]) for cells in groups))))
+        return CompiledQuery(place, source, linear, groups, tuple(range(sum(len(cells[0]) for cells in groups))))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

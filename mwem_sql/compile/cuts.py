@@ -16,7 +16,7 @@ import numpy.typing as npt
 from sqlglot import exp
 
 from mwem_sql.algebra.arrays import Places
-from mwem_sql.algebra.stretches import Stretches, hold
+from mwem_sql.algebra.partition import Runs, encode
 from mwem_sql.compile.evaluate import TRUE, Terms, Ticks, Values, load_grid, run_typed, truth_of
 from mwem_sql.domains.classes import Pieces
 from mwem_sql.domains.domain import Domain
@@ -156,7 +156,7 @@ class _Ordered:
             load_grid(sandbox, leaves[keys[0]].columns, union[None], {own.attribute.name: own})
             for key, array in zip(keys, run_typed(sandbox, keys), strict=True):
                 numbers = truth_of(array)[np.searchsorted(union, asked[key])]
-                out[key] = Values(leaves[key].columns, Stretches.at(asked[key], numbers, len(own)))
+                out[key] = Values(leaves[key].columns, Runs.at(asked[key], numbers, len(own)))
         return out
 
     def _around(self, constants: Sequence[str]) -> Places:
@@ -182,8 +182,8 @@ def _around(own: Pieces, places: Any) -> Places:
 def _found(leaf: Leaf, own: Pieces, around: Places, truth: npt.NDArray[np.bool_]) -> Values:
     """A condition from its truth on some pieces; that on NULL is not looked at."""
     numbers = np.where(around >= own.known, 1, np.where(truth, TRUE, 0)).astype(np.int8)
-    found = Stretches.at(around, numbers, len(own))
-    return Values(leaf.columns, found if found.is_worth_it else hold(found.array()))
+    found = Runs.at(around, numbers, len(own))
+    return Values(leaf.columns, found if found.saves_memory else encode(found.array()))
 
 
 def _compared(points: npt.NDArray[Any], operator: str, constants: Sequence[Tick]) -> npt.NDArray[np.bool_]:

@@ -15,10 +15,9 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from sqlglot import exp
 
-from mwem_sql.algebra.stretches import Held, hold, plain
+from mwem_sql.algebra.partition import Encoding, decode, encode
 from mwem_sql.domains.classes import MAX_VALUES, Classes, Pieces, cut_pieces, is_long, value_pieces
 from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import CellsError, MwemError, PredicateError, refuse_query
@@ -48,14 +47,14 @@ class Values:
     """
 
     columns: tuple[str, ...]
-    held: Held
+    encoding: Encoding
     labels: list[str | None] = field(default_factory=list)
     reach: npt.NDArray[np.float64] | None = None
     doubt: npt.NDArray[np.bool_] | None = None
 
     @property
     def array(self) -> npt.NDArray[Any]:
-        return plain(self.held)
+        return decode(self.encoding)
 
 
 Evaluated = Mapping[tuple[str, str], Values]  # by role and SQL
@@ -253,12 +252,14 @@ def evaluation_error(text: str, error: duckdb.Error) -> MwemError:
 
 def truth_of(array: pa.ChunkedArray) -> npt.NDArray[np.int8]:
     """Three-valued truth, in one byte each."""
+    import pyarrow.compute as pc  # noqa: PLC0415  takes a tenth of the time of `import mwem_sql`
+
     return np.asarray(pc.if_else(array, TRUE, 0).fill_null(1).cast(pa.int8()).to_numpy())
 
 
 def _read(role: str, columns: tuple[str, ...], shape: tuple[int, ...], array: pa.ChunkedArray, text: str) -> Values:
     if role == "truth":
-        return Values(columns, hold(truth_of(array).reshape(shape)))
+        return Values(columns, encode(truth_of(array).reshape(shape)))
     if role == "group":
         coded = array.combine_chunks().dictionary_encode(null_encoding="encode")
         cells = coded.indices.to_numpy(zero_copy_only=False).astype(np.int32).reshape(shape)

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from mwem_sql.algebra import stretches
+from mwem_sql.algebra import partition
 from mwem_sql.algebra.arrays import Labels
-from mwem_sql.algebra.linear import Block, tell_apart
-from mwem_sql.algebra.stretches import Held, Signatures, Stretches
+from mwem_sql.algebra.linear import Block
+from mwem_sql.algebra.partition import Encoding, Partition, Runs, Signatures, refine
 from mwem_sql.compile.evaluate import Evaluated, Values
 from mwem_sql.domains.classes import Classes, Pieces
 
@@ -24,13 +24,13 @@ def fine_classes(
     signatures = {name: Signatures(len(own)) for name, own in pieces.items()}
     for item in values.values():
         for axis, name in enumerate(item.columns):
-            signatures[name].add(_whole_numbers(item.held), axis)
+            signatures[name].add(_whole_numbers(item.encoding), axis)
             if item.reach is not None:
                 signatures[name].add(_whole_numbers(item.reach), axis)
             if item.doubt is not None:
                 signatures[name].add(item.doubt.astype(np.int8), axis)
     return {
-        name: Classes(own, tell_apart(_within(finer_than, name, own), signatures[name].rows()))
+        name: Classes(own, refine(_within(finer_than, name, own), signatures[name].rows()))
         for name, own in pieces.items()
     }
 
@@ -41,7 +41,7 @@ def on_classes(item: Values, fine: Mapping[str, Classes]) -> Values:
         first = fine[item.columns[0]].representatives
         reach = None if item.reach is None else item.reach[first]
         doubt = None if item.doubt is None else item.doubt[first]
-        return Values(item.columns, stretches.take(item.held, first), item.labels, reach, doubt)
+        return Values(item.columns, partition.take(item.encoding, first), item.labels, reach, doubt)
     array, doubt = item.array, item.doubt
     for axis, name in enumerate(item.columns):
         array = array.take(fine[name].representatives, axis=axis)
@@ -56,14 +56,14 @@ def coarse_classes(
     signatures = {name: Signatures(own.count) for name, own in fine.items()}
     for block in blocks:
         for axis, name in enumerate(block.attributes):
-            signatures[name].add(block.held, axis)
+            signatures[name].add(block.encoding, axis)
             if block.values is not None:
                 signatures[name].add(block.values, axis)
-    merged = {
-        name: tell_apart(_within(finer_than, name, own.pieces)[own.representatives], signatures[name].rows())
+    within = {name: _within(finer_than, name, own.pieces)[own.representatives] for name, own in fine.items()}
+    return {
+        name: own.merge(Partition(within[name], own.sizes).refine(signatures[name].rows()))
         for name, own in fine.items()
     }
-    return {name: own.merged(merged[name]) for name, own in fine.items()}
 
 
 def _within(finer_than: Mapping[str, Classes], name: str, pieces: Pieces) -> Labels:
@@ -71,8 +71,8 @@ def _within(finer_than: Mapping[str, Classes], name: str, pieces: Pieces) -> Lab
     return finer_than[name].holding(pieces) if name in finer_than else np.zeros(len(pieces), dtype=np.int32)
 
 
-def _whole_numbers(held: Held) -> Held:
+def _whole_numbers(encoding: Encoding) -> Encoding:
     """Numbers of a measure by their rank; all others are whole numbers."""
-    if isinstance(held, Stretches) or held.dtype.kind != "f":
-        return held
-    return np.unique(held, return_inverse=True)[1].reshape(held.shape)
+    if isinstance(encoding, Runs) or encoding.dtype.kind != "f":
+        return encoding
+    return np.unique(encoding, return_inverse=True)[1].reshape(encoding.shape)

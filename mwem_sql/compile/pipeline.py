@@ -15,7 +15,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from mwem_sql.algebra.linear import LinearQuery
-from mwem_sql.algebra.stretches import hold
+from mwem_sql.algebra.partition import encode
 from mwem_sql.compile.blocks import MAX_CELLS, Builder, Draft, too_many
 from mwem_sql.compile.changes import find_changes
 from mwem_sql.compile.compiled import Compiled, CompiledQuery, Rows
@@ -33,7 +33,7 @@ from mwem_sql.language import conditions, predicate
 from mwem_sql.language.conditions import Leaf, Part
 from mwem_sql.language.dialect import fold
 from mwem_sql.language.measures import LEVELS, Measure, read_measure
-from mwem_sql.platform.garbage import uncollected
+from mwem_sql.platform.calls import uncollected
 from mwem_sql.platform.sandbox import Sandbox
 from mwem_sql.workload import Workload
 
@@ -109,14 +109,14 @@ def _build(
     rows = Rows(workload, settler.settle_all(drafts), settler.groups, special)
     for row in sorted({*counts, *reaches, *hulls, *_rows_out_of_order(parsed, builder)}):
         query, parts = queries[row], parsed[row]
-        found = settler.settle(row + 1, query, parts, builder.draft(query, parts))
+        found = settler.settle(row, query, parts, builder.draft(query, parts))
         if row in counts:
             counted = query._replace(name=f"count of {query.label}")
-            found = found._replace(over=settler.settle(row + 1, counted, parts, counts[row]))
+            found = found._replace(over=settler.settle(row, counted, parts, counts[row]))
         if row in reaches:
-            found = found._replace(reach=settler.settle(row + 1, query, parts, reaches[row]).linear)
+            found = found._replace(reach=settler.settle(row, query, parts, reaches[row]).linear)
         if row in hulls:
-            no, yes = (settler.settle(row + 1, query, parts, draft).linear for draft in hulls[row])
+            no, yes = (settler.settle(row, query, parts, draft).linear for draft in hulls[row])
             found = found._replace(hull=(no, yes))
         special[row] = found._replace(linear=rows.linear[row])
     return coarse, rows
@@ -172,7 +172,7 @@ def _decided(values: Evaluated, truth: int) -> Evaluated:
     return {
         key: item
         if item.doubt is None
-        else Values(item.columns, hold(np.where(item.doubt, truth, item.array).astype(np.int8)))
+        else Values(item.columns, encode(np.where(item.doubt, truth, item.array).astype(np.int8)))
         for key, item in values.items()
     }
 

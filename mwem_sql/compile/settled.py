@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from mwem_sql.algebra import stretches
+from mwem_sql.algebra import partition
 from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.algebra.queries import Queries
 from mwem_sql.compile.blocks import Draft, Drafts
@@ -56,12 +56,12 @@ class Settler:
         return self._blocks[block]
 
     def _settle(self, block: Block, cells: tuple[Cell, ...]) -> tuple[Block, ...]:
-        labels, values = block.held, block.values
+        labels, values = block.encoding, block.values
         for axis, name in enumerate(block.attributes):
             first = self._firsts.get(name)
             if first is not None:
                 is_long = len(labels.shape) == 1
-                labels = stretches.take(labels, first) if is_long else stretches.plain(labels).take(first, axis=axis)
+                labels = partition.take(labels, first) if is_long else partition.decode(labels).take(first, axis=axis)
                 values = None if values is None else values.take(first, axis=axis)
         parts = simplified(Block(block.attributes, labels, block.size, values, block.unit))
         return tuple(parts if cells != ((),) else [part for part in parts if not counts_all(part)])

@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from mwem_sql.algebra.arrays import Floats
+from mwem_sql.algebra.arrays import Floats, Labels
+from mwem_sql.algebra.partition import Partition
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.errors import refuse_domain
 from mwem_sql.language import round_numbers
@@ -29,8 +30,6 @@ the weight that nothing was measured about goes to them."""
 
 MAX_EXACT = 2.0**52
 """Up to here real numbers count one by one."""
-
-Ints = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,11 +45,11 @@ class Pieces:
     lows: npt.NDArray[Any]
     highs: npt.NDArray[Any]
     points: npt.NDArray[Any]
-    bins: Ints
+    bins: Labels
     has_stand_in: bool = True
 
     @classmethod
-    def spanning(cls, attribute: Attribute, lows: npt.NDArray[Any], highs: npt.NDArray[Any], bins: Ints) -> Pieces:
+    def spanning(cls, attribute: Attribute, lows: npt.NDArray[Any], highs: npt.NDArray[Any], bins: Labels) -> Pieces:
         """Pieces of an attribute with bounds, each to be evaluated in its middle."""
         middle = lows + (highs - lows) // 2 if attribute.ordered.discrete else lows + (highs - lows) / 2
         return cls(attribute, lows, highs, np.clip(middle, lows, highs), bins)
@@ -65,7 +64,7 @@ class Pieces:
         return len(self.lows) if values is None else len(values) + int(self.attribute.open)
 
     @cached_property
-    def sizes(self) -> npt.NDArray[np.float64]:
+    def sizes(self) -> Floats:
         """Base measure: number of values, or length where they cannot be counted; 1 for each bin with listed edges.
 
         Whoever lists edges says where values are: incomes by 10,000 and then by 100,000 are not taken to be mostly
@@ -81,14 +80,14 @@ class Pieces:
         known[self.is_outer] = POINT_SHARE * (known.sum() or 1.0)
         return self._with_null(known, null)
 
-    def _bins_covered(self) -> npt.NDArray[np.float64]:
+    def _bins_covered(self) -> Floats:
         """How many bins each piece covers, parts of them counted by their length."""
         high = self.attribute.high
         assert high is not None
         extra = int(self.attribute.ordered.discrete)
         ends = np.array([*bin_edges(self.attribute), high + extra], dtype=np.float64)
         bins = np.arange(len(ends), dtype=np.float64)
-        covered: npt.NDArray[np.float64] = np.interp(self.highs + extra, ends, bins) - np.interp(self.lows, ends, bins)
+        covered: Floats = np.interp(self.highs + extra, ends, bins) - np.interp(self.lows, ends, bins)
         if ends[-1] == ends[-2]:  # the last bin is one real number, and has no length
             last = int(np.searchsorted(self.lows, high, side="right")) - 1
             covered[last] = bins[-1] - np.interp(self.lows[last], ends[:-1], bins[:-1])
@@ -225,35 +224,37 @@ class Pieces:
         return f"[{attribute.text(low)}, {attribute.text(attribute.ordered.after(high))})"
 
 
-@dataclass(frozen=True, eq=False)
-class Classes:
+@dataclass(frozen=True, eq=False, init=False)
+class Classes(Partition):
     """A partition of an attribute's pieces: `codes[i]` is the class of piece i, numbered by first appearance.
 
-    `weights` are what was measured of the pieces: those of a class share what it has by them; by base measure where there are none.
+    `weights` are what was measured of the pieces: those of a class share what it has by them; by base measure where
+    there are none.
     """
 
     pieces: Pieces
-    codes: Ints
-    weights: npt.NDArray[np.float64] | None = None
+    weights: Floats | None
+
+    def __init__(self, pieces: Pieces, codes: Labels, weights: Floats | None = None) -> None:
+        # Not by assignment: a partition is frozen. No share is of nothing.
+        base = np.maximum(pieces.sizes if weights is None else weights, 1e-300)
+        self.__dict__.update(pieces=pieces, codes=codes, weights=weights, base=base)
 
     @property
     def attribute(self) -> Attribute:
         return self.pieces.attribute
 
     @cached_property
-    def count(self) -> int:
-        return int(self.codes.max()) + 1
-
-    @cached_property
-    def sizes(self) -> npt.NDArray[np.float64]:
+    def sizes(self) -> Floats:
         """The base measure of each class, always positive."""
         return self._summed(self.pieces.sizes)
 
-    def shares_of(self, coarser: Classes) -> npt.NDArray[np.float64]:
-        """What each class has of the one in `coarser` that it is part of, on any scale: by what was measured there, or by base measure."""
-        return self.sizes if coarser.weights is None else self._summed(coarser.weigh(self.pieces))
+    def within(self, coarser: Classes) -> Partition:
+        """These classes as members of `coarser`, by what was measured there, or by base measure."""
+        sizes = self.sizes if coarser.weights is None else self._summed(coarser.weigh(self.pieces))
+        return Partition(coarser.holding(self.pieces)[self.representatives], sizes)
 
-    def _summed(self, weights: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def _summed(self, weights: Floats) -> Floats:
         sums, lengths = (
             np.bincount(self.codes, weights=each, minlength=self.count) for each in (weights, self.pieces.sizes)
         )
@@ -265,11 +266,11 @@ class Classes:
         )
 
     @property
-    def densities(self) -> npt.NDArray[np.float64]:
+    def densities(self) -> Floats:
         """What the pieces of a class share it by."""
         return self.pieces.sizes if self.weights is None else self.weights
 
-    def weigh(self, finer: Pieces) -> npt.NDArray[np.float64]:
+    def weigh(self, finer: Pieces) -> Floats:
         """The same of other pieces: inside one of these, by base measure."""
         own = self.pieces
         assert self.weights is not None
@@ -301,20 +302,14 @@ class Classes:
         out[inside] = np.divide(limited, density, out=np.zeros_like(density), where=density > 0)
         return out
 
-    @cached_property
-    def representatives(self) -> npt.NDArray[np.intp]:
-        """The first piece of each class."""
-        return np.unique(self.codes, return_index=True)[1]
-
-    def holding(self, finer: Pieces) -> Ints:
+    def holding(self, finer: Pieces) -> Labels:
         """The class that each of other pieces, which are no wider than one of these, lies in."""
         if finer.attribute.values is not None:
             return self.codes
         return self.codes[self.pieces.holding(finer.points)]
 
-    def merged(self, groups: Ints) -> Classes:
-        """Classes of one group as one class; groups are numbered by first appearance, too."""
-        return Classes(self.pieces, groups[self.codes], self.weights)
+    def merge(self, coarser: Partition) -> Classes:
+        return Classes(self.pieces, coarser.codes[self.codes], self.weights)
 
     def joined(self) -> Classes:
         """The same classes on longer pieces: neighbours between cuts that ended up in one class are one piece."""

@@ -1,7 +1,8 @@
-"""Classes finer than the workload's, on which the own distribution of an attribute is measured. Public all of it.
+"""Cells finer than the workload's classes, on which the distribution of one attribute is measured. Public all of it.
 
-A workload that asks `pay > 50000` tells two classes apart, and NULL is in one of them. What is written into synthetic rows, and later
-questions, need more: how pay is spread inside a class. Here the public domain is cut into even parts, and NULL is a cell of its own.
+A workload that asks `pay > 50000` has two classes, and NULL is in one of them. What is written into synthetic rows, and
+later questions, need more: the distribution of pay inside a class. Here the public domain is cut into even parts, and
+NULL is a cell.
 """
 
 from __future__ import annotations
@@ -11,81 +12,80 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mwem_sql.algebra.arrays import Floats
-from mwem_sql.algebra.linear import Block, LinearQuery, tell_apart
-from mwem_sql.domains.classes import Classes, Ints, part_edges, with_outer
+from mwem_sql.algebra.arrays import Floats, Labels
+from mwem_sql.algebra.linear import Block, LinearQuery
+from mwem_sql.algebra.partition import Partition, refine
+from mwem_sql.domains.classes import Classes, part_edges, with_outer
 
 PARTS = 256
-"""Even parts of a domain, at most; a class that is no wider than one is not cut. More: values lie closer, in one more round of more noise, and a
-row's part is found by more comparisons (`codes.MAX_TREE`). `benchmarks/ordinary.py` measures it."""
+"""Even parts of a domain, at most; a class that is no wider than one is not cut. More: values lie closer, in one more
+round of more noise, and SQL takes more comparisons to find a row's part (`codes.MAX_TREE`). `benchmarks/ordinary.py`
+measures it."""
 MOST_PARTS = 2**14
 """Parts of all attributes together. With more attributes than this has room for, each gets fewer."""
 
 
 @dataclass(frozen=True, eq=False)
 class Detail:
-    """An attribute's cells: parts of the workload's classes. `classes` are these on pieces that are cut further, `cells` has the cell of each piece.
+    """The workload's classes of an attribute, and their parts, `cells`, on the same pieces.
 
-    `name` stands for the attribute's cells among the attributes of a scan. NULL, where there is one, is the last cell, and nothing else is in it.
+    `name` stands for the attribute's cells among the attributes of a scan. NULL, if it is a value, is the last cell, and
+    nothing else is in it.
     """
 
     name: str
     classes: Classes
-    cells: Ints
-
-    @property
-    def scanned(self) -> Classes:
-        """The cells as classes that a row is put in."""
-        return Classes(self.classes.pieces, self.cells)
+    cells: Classes
 
     @property
     def count(self) -> int:
-        return self.scanned.count
+        return self.cells.count
 
     @property
     def has_null(self) -> bool:
         return self.classes.attribute.nullable
 
     @property
-    def parents(self) -> Ints:
-        """The class that each cell is in."""
-        return self.classes.codes[self.scanned.representatives]
+    def parents(self) -> Labels:
+        """The class of each cell."""
+        return self.classes.codes[self.cells.representatives]
 
     @property
     def query(self) -> LinearQuery:
         return LinearQuery((Block((self.name,), np.arange(self.count, dtype=np.int32), self.count),))
 
-    def told(self, groups: Ints, labels: Ints, rows: Floats) -> Classes:
-        """The classes of a state that has them in `groups`, with what was measured: `rows` of each cell; cells of one label were not told apart."""
-        own, codes = self.classes.pieces, groups[self.classes.codes]
-        told = tell_apart(codes, labels[self.cells])
-        sums = np.bincount(told[self.scanned.representatives], rows)
-        # What is a single point on a continuous range has no length.
-        sizes = np.where(np.bincount(told, own.sizes)[told] > 0, own.sizes, 1.0)
-        weights = sizes * (sums / np.bincount(told, sizes))[told]
-        if own.listed:
-            return Classes(own, codes, weights)
-        joined = Classes(own, told).joined().pieces
-        place = joined.holding(own.lows)
-        firsts = np.unique(place, return_index=True)[1]
-        return Classes(joined, codes[firsts], np.bincount(place, weights).astype(np.float64, copy=False))
+    def weigh(self, groups: Partition, labels: Labels, rows: Floats) -> Classes:
+        """The classes in the `groups` of a state, with the measured `rows` of each cell as weights.
 
-    def cells_of(self, stored: Classes) -> Ints:
-        """Of each piece of the classes that `told` gives, a cell that it is made of."""
-        own = self.classes.pieces
-        return self.cells if own.listed else self.cells[own.holding(stored.pieces.lows)]
+        No measurement distinguishes cells of one label: neighbours in one group become one piece.
+        """
+        pieces, codes = self.classes.pieces, groups.codes[self.classes.codes]
+        parts = refine(codes, labels[self.cells.codes])
+        sums = np.bincount(parts[self.cells.representatives], rows)
+        # A single point on a continuous range has no length.
+        sizes = np.where(np.bincount(parts, pieces.sizes)[parts] > 0, pieces.sizes, 1.0)
+        weights = sizes * (sums / np.bincount(parts, sizes))[parts]
+        if pieces.listed:
+            return Classes(pieces, codes, weights)
+        longer = Classes(pieces, parts).joined().pieces
+        joined = Partition(longer.holding(pieces.lows).astype(np.int32), weights)
+        return Classes(longer, codes[joined.representatives], joined.sums)
+
+    def cells_of(self, stored: Classes) -> Labels:
+        """Of each piece of the classes that `weigh` gives, a cell that it is made of."""
+        pieces = self.classes.pieces
+        return self.cells.codes if pieces.listed else self.cells.codes[pieces.holding(stored.pieces.lows)]
 
 
 def details_of(classes: Mapping[str, Classes]) -> dict[str, Detail]:
-    """Of each attribute whose classes can be told finer, its cells."""
+    """The details of attributes that have wide classes, by name."""
     parts = min(PARTS, max(1, MOST_PARTS // max(1, len(classes))))
     out = {}
     for name, own in classes.items():
         finer = _cut(own, parts)
         if finer.count > own.count:
-            cells = finer.codes
             inside = own.codes if own.pieces.listed else own.holding(finer.pieces)
-            out[name] = Detail(_free(f"{name} in detail", classes), Classes(finer.pieces, inside), cells)
+            out[name] = Detail(_free(f"{name} in detail", classes), Classes(finer.pieces, inside), finer)
     return out
 
 
@@ -104,7 +104,7 @@ def _cut(own: Classes, parts: int) -> Classes:
     part = np.where((sizes > sizes.sum() / parts)[codes[:known]], part, -1)
     if own.attribute.nullable:
         part = np.append(part, -2)
-    return Classes(pieces, tell_apart(codes, part)).joined()
+    return Classes(pieces, refine(codes, part)).joined()
 
 
 def _free(name: str, taken: Mapping[str, object]) -> str:

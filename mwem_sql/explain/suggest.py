@@ -1,7 +1,7 @@
 """What is declared of a table's columns, and what is suggested for the others: a row each, and a script to review.
 
 The script goes from a table without a domain to its release. Owns its words and the order of its lines. Must not read a
-private row itself: `scan/suggest.py` does.
+private row itself: `scan/suggestion.py` does.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from mwem_sql.errors import DomainError, refuse
 from mwem_sql.platform.catalog import Name, Place
 from mwem_sql.platform.sandbox import Sandbox
 from mwem_sql.platform.session import Session
-from mwem_sql.scan import engine
-from mwem_sql.scan.suggest import Suggestion, suggest_domain
+from mwem_sql.scan import execution
+from mwem_sql.scan.suggestion import Suggestion, suggest_domain
 
 EPSILON = "1.0"
 ORDER = 2
@@ -83,7 +83,7 @@ def suggestion_rows(session: Session, table: str) -> Iterator[dict[str, Any]]:
     with Sandbox(session.settings) as sandbox:
         declared = from_schema(relation, sandbox)
     with ledger_of(con, relation, session.place, function).note(session.cursor, None, function):
-        rows = engine.engine_of(session.cursor(), relation)
+        rows = execution.engine_of(session.cursor(), relation)
         suggestions = {each.attribute: each for each in suggest_domain(rows, relation, declared)}
     if not declared and all(each.missing for each in suggestions.values()):
         reasons = "; ".join(f"{each.attribute}: {each.missing}" for each in suggestions.values())
@@ -95,9 +95,13 @@ def suggestion_rows(session: Session, table: str) -> Iterator[dict[str, Any]]:
         )
     sources = {name: attribute.source for name, attribute in declared.items()}
     script = Script(
-        relation.name, _home(session, relation), session.place, list(suggestions.values()), sources,
-        _file(session, relation, table),
-    )  # fmt: skip
+        table=relation.name,
+        home=_home(session, relation),
+        place=session.place,
+        suggestions=list(suggestions.values()),
+        declared=sources,
+        file=_file(session, relation, table),
+    )
     text: str | None = script.text()
     for column in relation.columns:
         if column.name in declared:
@@ -132,7 +136,7 @@ def _file(session: Session, relation: Relation, text: str) -> exp.Expr | None:
     return None if named is None else named[1]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Script:
     """A release of a table, written down. `declared` has the columns that the schema declares, and by what.
 

@@ -23,27 +23,27 @@ from mwem_sql.algebra.linear import LinearQuery
 from mwem_sql.algebra.measurement import KINDS, NOISE
 from mwem_sql.compile.compiled import Compiled, CompiledQuery
 from mwem_sql.judge import grade
-from mwem_sql.judge.known import Families
+from mwem_sql.judge.evidence import Families
 from mwem_sql.kernel.kernel import Kernel
 from mwem_sql.kernel.tails import cumulants, half_width
 from mwem_sql.loop.problem import Figure, Outcome, Part, Problem
 from mwem_sql.workload import Query
 
-MOST: Final = Fraction(193, 200)
+WITHIN_FIGURE: Final = Fraction(193, 200)
 """Of the queries that were not measured: those whose cells are off by no more than the last figure."""
-PARTS: Final[Mapping[Part, int]] = {"directly": 1, "others": 1, "most": 2}
+FIGURE_PARTS: Final[Mapping[Part, int]] = {"directly": 1, "others": 1, "most": 2}
 """What each figure takes of the share, in proportion: intervals are made of the last."""
 MOST_CERTIFIED, MOST_CERTIFIED_CELLS = 2_000, 2**21
 """Queries that are certified, and their cells together. Of a workload with more, some at even distances stand for
 all."""
 
-_BOUNDS = pa.schema(
+_BOUNDS_SCHEMA = pa.schema(
     {
         "query": pa.int32(), "name": pa.string(), "predicate": pa.string(), "measure": pa.string(),
         "group_by": pa.string(), "measured": pa.bool_(), "bound": pa.float64(),
     }
 )  # fmt: skip
-_CERTIFICATES = pa.schema(
+_CERTIFICATES_SCHEMA = pa.schema(
     {
         "part": pa.string(), "queries": pa.int32(), "beyond": pa.int32(), "value": pa.float64(), "noise": pa.string(),
         "scale": pa.float64(), "possible": pa.float64(),
@@ -65,7 +65,7 @@ MOST_NOISES = 100
 Text = tuple[str | None, str | None, str | None]
 
 
-def sampled(
+def sample(
     queries: Sequence[LinearQuery], most: int = MOST_CERTIFIED, most_cells: int = MOST_CERTIFIED_CELLS
 ) -> list[int]:
     """The numbers of those that are certified: all, or as many as are allowed, at even distances."""
@@ -94,14 +94,14 @@ def certify(kernel: Kernel, problem: Problem, share: Fraction, outcome: Outcome)
     others = np.flatnonzero(~is_measured).tolist()
     figures += [("others", others), ("most", others)]
     figures = [(part, places) for part, places in figures if places]
-    whole = sum(PARTS[part] for part, _ in figures)
+    whole = sum(FIGURE_PARTS[part] for part, _ in figures)
     out = []
     for part, places in figures:
-        vectors = np.concatenate([answers[place] * queries[place].bound for place in places])
+        vectors = np.concatenate([answers[k] * queries[k].bound for k in places])
         rank = most_beyond(len(places)) + 1 if part == "most" else None
-        leading = [queries[place].cells for place in places]
-        taken = share * PARTS[part] / whole
-        possible = 1.0 if part == "most" else float(np.mean([most_wrong(queries[place]) for place in places]))
+        leading = [queries[k].cells for k in places]
+        taken = share * FIGURE_PARTS[part] / whole
+        possible = 1.0 if part == "most" else float(np.mean([most_wrong(queries[k]) for k in places]))
         drawn = kernel.certify(numbers[places], leading, vectors, taken, rank=rank)
         out.append(Figure(part, len(places), drawn, possible))
     return tuple(out)
@@ -117,7 +117,7 @@ def most_wrong(query: LinearQuery) -> int:
 
 def most_beyond(queries: int) -> int:
     """How many of so many queries may have cells that are off by more than the last figure."""
-    return math.floor((1 - MOST) * queries)
+    return math.floor((1 - WITHIN_FIGURE) * queries)
 
 
 def families(problem: Problem, outcome: Outcome) -> Families:
@@ -145,7 +145,7 @@ def bounds(compiled: Compiled, problem: Problem, outcome: Outcome, measured: Fam
         pa.array(is_measured),
         pa.array(errors, mask=~np.isfinite(errors)),
     ]
-    return pa.table(columns, schema=_BOUNDS)
+    return pa.table(columns, schema=_BOUNDS_SCHEMA)
 
 
 def table(outcome: Outcome) -> pa.Table:
@@ -159,7 +159,7 @@ def table(outcome: Outcome) -> pa.Table:
         }
         for figure in outcome.certificate
     ]  # fmt: skip
-    return pa.Table.from_pylist(rows, schema=_CERTIFICATES)
+    return pa.Table.from_pylist(rows, schema=_CERTIFICATES_SCHEMA)
 
 
 def facts(rows: pa.Table, compiled: Compiled, outcome: Outcome, measured: Families) -> dict[str, Any]:
@@ -188,7 +188,7 @@ def _noise(queries: Sequence[LinearQuery], total: float, measured: Families) -> 
     None if there are none.
     """
     shares = []
-    for number in sampled(queries, MOST_NOISES):
+    for number in sample(queries, MOST_NOISES):
         query = queries[number]
         # Of Gaussian noise, which sums of noise are nearly, the mean absolute value.
         deviations = np.sqrt(measured.exact(query).estimates.variances)
@@ -229,25 +229,25 @@ def _json(name: str) -> str:
     return json.dumps(name)
 
 
-def _asked(query: Query) -> Text:
+def _text(query: Query) -> Text:
     """The same, whether columns are listed or written as mwem.workloads writes them."""
     return query.predicate, query.measure, query.group_text
 
 
 def query_of(row: Mapping[str, Any]) -> Query:
-    """The query of a row, as it was asked."""
+    """The query of a row, with its text."""
     group_by = None if row["group_by"] is None else json.loads(row["group_by"])
     is_text = isinstance(group_by, str)
     names = None if group_by is None else (group_by,) if is_text else tuple(group_by)
     return Query(row["predicate"], row["measure"], names, verbatim=not is_text, name=row["name"])
 
 
-class Assured:
-    """What is known of the workload's own queries beyond their measurements, at a chance to fail of `miss`."""
+class ErrorBounds:
+    """Bounds of the errors of the workload's queries beyond their measurements, at a chance to fail of `miss`."""
 
-    def __init__(self, known: pa.Table, figures: pa.Table, miss: float, total: float) -> None:
+    def __init__(self, rows: pa.Table, figures: pa.Table, miss: float, total: float) -> None:
         """`total` is the released number of rows."""
-        self._known: Mapping[Text, dict[str, Any]] = {_asked(query_of(row)): row for row in known.to_pylist()}
+        self._rows: Mapping[Text, dict[str, Any]] = {_text(query_of(row)): row for row in rows.to_pylist()}
         self._total = total
         # An average is two certified queries, its sum and its count, each of which may be beyond the figure.
         self._most = {
@@ -265,9 +265,7 @@ class Assured:
         if not self._selections_hold:
             return {}
         rows = [
-            row
-            for row in self._known.values()
-            if row["measure"] is None and (row["bound"] or self._total) < self._total
+            row for row in self._rows.values() if row["measure"] is None and (row["bound"] or self._total) < self._total
         ]
         rows.sort(key=lambda row: float(row["bound"]))
         return {query_of(row): float(row["bound"]) for row in rows[:MOST_BOUNDED]}
@@ -275,9 +273,9 @@ class Assured:
     def within(self, query: CompiledQuery) -> tuple[float, float]:
         """How far a cell of a query, and of the count that it is divided by, is off at most if it was not measured.
 
-        Endless where nothing is known.
+        Endless where nothing bounds it.
         """
-        row = self._known.get(_asked(query.source))
+        row = self._rows.get(_text(query.source))
         if row is None:
             return math.inf, math.inf
         bound = row["bound"] if row["bound"] is not None and self._selections_hold else math.inf

@@ -13,7 +13,7 @@ Word: TypeAlias = Literal["good", "fair", "poor"]
 WRONG: Final[Mapping[Word, float]] = {"good": 0.05, "fair": 0.20}
 """Share of the rows in wrong cells of a question, on average over the workload, up to which a release has the word.
 Larger: more releases have it."""
-MEASURED: Final = 0.5
+MEASURED_SHARE: Final = 0.5
 """Share of the workload's questions that a good release has measured."""
 LITTLE: Final = 0.1
 """Share of the workload's questions below which a summary warns that little was measured."""
@@ -34,7 +34,7 @@ def wrong(measured: float, noise: float | None, everything: float | None, others
 def word(facts: Mapping[str, Any]) -> Word:
     """Good, fair or poor."""
     share = facts["wrong"]
-    if share <= WRONG["good"] and facts["measured"] >= MEASURED * facts["queries"]:
+    if share <= WRONG["good"] and facts["measured"] >= MEASURED_SHARE * facts["queries"]:
         return "good"
     return "fair" if share <= WRONG["fair"] else "poor"
 
@@ -52,8 +52,8 @@ def limits() -> str:
     """What the words mean, for whoever reads one."""
     good, fair = (percent(WRONG[each]) for each in ("good", "fair"))
     return (
-        f"good: at most {good} of the rows in wrong cells, and at least {percent(MEASURED)} of the questions were "
-        "measured; "
+        f"good: at most {good} of the rows in wrong cells, and at least {percent(MEASURED_SHARE)} of the questions "
+        "were measured; "
         f"fair: at most {fair}; poor: more, or not known."
     )
 

@@ -21,8 +21,8 @@ from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.algebra.measurement import Measurement
 from mwem_sql.algebra.nested import Estimates
 from mwem_sql.compile.compiled import CompiledQuery
-from mwem_sql.judge.contained import Counts
-from mwem_sql.judge.known import Exact, Family, Known, Question
+from mwem_sql.judge.containment import CountBatch
+from mwem_sql.judge.evidence import Evidence, ExactSums, Family, Question
 from mwem_sql.kernel.tails import half_widths
 
 Status: TypeAlias = Literal["directly", "in part", "never"]
@@ -80,16 +80,18 @@ class Judge:
 
     def __init__(
         self,
-        known: Known,
+        evidence: Evidence,
         miss: float,
         total: float,
         bounded: Sequence[tuple[LinearQuery, Floats, float]] = (),
     ) -> None:
-        """`bounded` are counts of the workload, the state's answers to them, and a bound of their errors by selections."""
-        self._known = known
+        """`bounded` are counts of the workload, the state's answers to them, and bounds by selections."""
+        self._evidence = evidence
         self._miss = miss
         self._of_condition = CONDITION * BOUNDS * miss
-        self._bounded = [(_without_noise(known.question(query), answers), bound) for query, answers, bound in bounded]
+        self._bounded = [
+            (_without_noise(evidence.question(query), answers), bound) for query, answers, bound in bounded
+        ]
         self._alone: dict[Block, LowHigh] = {}
         self._counts: dict[Block, Block] = {}
         self._rows = self._total(total)
@@ -105,20 +107,26 @@ class Judge:
         `within`: how far sums and counts of each that were not measured are off at most.
         """
         out: dict[int, Intervals] = {}
-        plain = [number for number, query in enumerate(queries) if query.over is None]
-        for places, question in self._known.questions([queries[number].linear for number in plain]):
-            numbers = [plain[place] for place in places]
-            sums = np.concatenate([answers[number][0] for number in numbers])
-            most = np.array([within[number][0] for number in numbers])
-            # Sums are asked one by one.
-            reach = queries[numbers[0]].reach if len(numbers) == 1 else None
-            together = self._interval(question, Chance(self._miss), sums, most, reach)
-            cells = question.cells // len(numbers)
-            out.update((number, together.at(k * cells, (k + 1) * cells)) for k, number in enumerate(numbers))
+        # Counts in one batch have one chance: those that the certificate says something of are apart from the others.
+        for is_certified in (False, True):
+            plain = [
+                number
+                for number, (query, most) in enumerate(zip(queries, within, strict=True))
+                if query.over is None and isfinite(most[0]) == is_certified
+            ]
+            for places, question in self._evidence.questions([queries[number].linear for number in plain]):
+                numbers = [plain[k] for k in places]
+                sums = np.concatenate([answers[number][0] for number in numbers])
+                most_off = np.array([within[number][0] for number in numbers])
+                # Sums are questions one by one.
+                reach = queries[numbers[0]].reach if len(numbers) == 1 else None
+                together = self._interval(question, Chance(self._miss), sums, most_off, reach)
+                cells = question.cells // len(numbers)
+                out.update((number, together.at(k * cells, (k + 1) * cells)) for k, number in enumerate(numbers))
         for number, (query, (sums, counts)) in enumerate(zip(queries, answers, strict=True)):
             if query.over is not None and counts is not None:
                 chance, off = Chance(self._miss), within[number]
-                total, count = self._known.question(query.linear), self._known.question(query.over.linear)
+                total, count = self._evidence.question(query.linear), self._evidence.question(query.over.linear)
                 above = self._interval(total, chance.part("sum", 1 / 2), sums, off[0], query.reach)
                 below = self._interval(count, chance.part("count", 1 / 2), counts, off[1])
                 out[number] = self._averages(query, above, below)
@@ -150,10 +158,10 @@ class Judge:
         """
         assert query.hull is not None
         if query.over is not None:
-            least, most = _ends(self._known.question(query.linear))
+            least, most = _ends(self._evidence.question(query.linear))
             low, high = np.minimum(least, 0), np.maximum(most, 0)
         else:
-            ends = [self._sums(self._known.question(part), self._miss, np.inf) for part in query.hull]
+            ends = [self._sums(self._evidence.question(part), self._miss, np.inf) for part in query.hull]
             low, high = (np.min([end.low for end in ends], axis=0), np.max([end.high for end in ends], axis=0))
         return interval.widened(np.minimum(interval.low, low), np.maximum(interval.high, high))
 
@@ -162,7 +170,7 @@ class Judge:
 
         From the lower ends of the bins to their upper ones, so that they are measured in part at most.
         """
-        far = np.maximum(self._sums(self._known.question(reach), miss, np.inf).high, 0)
+        far = np.maximum(self._sums(self._evidence.question(reach), miss, np.inf).high, 0)
         return sums.widened(sums.low - far, sums.high + far, far > 0)
 
     def _sums(self, question: Question, miss: float, within: Floats | float) -> Intervals:
@@ -170,8 +178,8 @@ class Judge:
 
         `miss` is the chance of each cell.
         """
-        is_count = isinstance(question, Counts) or all(block.values is None for block in question.blocks)
-        exact = self._known.families.exact(question)
+        is_count = isinstance(question, CountBatch) or all(block.values is None for block in question.blocks)
+        exact = self._evidence.families.exact(question)
         is_exact = exact.is_exact
         low = high = exact.estimates.values
         if is_exact.any():
@@ -193,14 +201,14 @@ class Judge:
 
     def _status(self, question: Question) -> Status:
         """Of what was not measured: whether some of its attributes were, together; of a single one, whether it was."""
-        names = [name for name in question.attributes if self._known.sizes[name] > 1]
-        return "in part" if names and self._known.families.sharing(names, min(2, len(names))) else "never"
+        names = [name for name in question.attributes if self._evidence.sizes[name] > 1]
+        return "in part" if names and self._evidence.families.sharing(names, min(2, len(names))) else "never"
 
     def _averages(self, query: CompiledQuery, sums: Intervals, counts: Intervals) -> Intervals:
         """Sums over counts; never beyond what a record can have."""
-        least, most = _ends(self._known.question(query.linear))
+        least, most = _ends(self._evidence.question(query.linear))
         if query.reach is not None:
-            far = _ends(self._known.question(query.reach))[1]
+            far = _ends(self._evidence.question(query.reach))[1]
             least, most = least - far, most + far
         if _has_zeros(query):
             least, most = np.minimum(least, 0), np.maximum(most, 0)
@@ -217,7 +225,7 @@ class Judge:
     def _bounds(self, question: Question, chance: Chance, whole: float, within: Floats | float) -> LowHigh:
         """Between what a cell certainly is, but for the chance.
 
-        `whole` is that of the interval; `within` is what the certificate says of it, at a chance of its own.
+        `whole` is that of the interval; `within` is what the certificate says of it, at a further chance.
         """
         of_bounds = BOUNDS * whole
         selected = [each for each in self._bounded if not each[0].attributes.isdisjoint(question.attributes)]
@@ -228,7 +236,7 @@ class Judge:
             chance.take("selections", SELECTIONS / chance.whole)
         has_more = bool(selected) or bool(np.isfinite(within).any())
         bounds = chance.part("bounds", of_bounds / chance.whole) if has_more else chance.remaining("bounds")
-        if isinstance(question, Counts):
+        if isinstance(question, CountBatch):
             conditions = [self._by_itself(group) for group in question.alone()] if len(question.groups) > 1 else []
             return self._count_bounds(question, conditions, bounds, selected, of_families=1)
         counted = LinearQuery(tuple(map(self._counted, question.blocks)))
@@ -272,7 +280,7 @@ class Judge:
             least = np.sum([fewest for fewest, _ in conditions], axis=0) - (len(conditions) - 1) * self._rows[1]
             low = np.maximum(low, least)
         for family, bound in selected:
-            enclosure = family.enclosure(question, self._known.sizes)
+            enclosure = family.enclosure(question, self._evidence.sizes)
             if enclosure is not None:
                 low = np.maximum(low, enclosure.low.values - bound)
                 high = np.minimum(high, np.where(enclosure.is_open, np.inf, enclosure.high.values + bound))
@@ -293,7 +301,7 @@ class Judge:
         return self._alone[block]
 
     def _by_itself(self, question: Question) -> LowHigh:
-        exact = self._known.families.exact(question)
+        exact = self._evidence.families.exact(question)
         low = high = exact.estimates.values
         if exact.is_exact.any():
             low, high = (_end(exact.estimates, sign, self._of_condition) for sign in (-1, 1))
@@ -305,9 +313,9 @@ class Judge:
     def _by_families(self, question: Question, miss: float) -> LowHigh:
         """Between which sums of measured cells each cell is, by any family that has some of its attributes together."""
         low, high = np.full(question.cells, -np.inf), np.full(question.cells, np.inf)
-        families = self._known.families.sharing(question.attributes, min(2, len(question.attributes)))
+        families = self._evidence.families.sharing(question.attributes, min(2, len(question.attributes)))
         for family in families:
-            enclosure = family.enclosure(question, self._known.sizes)
+            enclosure = family.enclosure(question, self._evidence.sizes)
             if enclosure is not None and enclosure.is_bounded:
                 most = np.where(enclosure.is_open, np.inf, _end(enclosure.high, 1, miss / len(families)))
                 low = np.maximum(low, _end(enclosure.low, -1, miss / len(families)))
@@ -316,7 +324,7 @@ class Judge:
 
     def _total(self, public: float) -> tuple[float, float]:
         """The number of rows, from all that counts every record; the constant that was given where nothing does."""
-        exact = self._known.families.exact(LinearQuery(()))
+        exact = self._evidence.families.exact(LinearQuery(()))
         if not exact.is_exact.all():
             return public, public
         low, high = (_end(exact.estimates, sign, self._of_condition) for sign in (-1, 1))
@@ -324,11 +332,11 @@ class Judge:
 
 
 def _without_noise(query: LinearQuery, answers: Floats) -> Family:
-    """The state's own answers, as if they had been measured."""
+    """The state's answers, as if they had been measured."""
     return Family([Measurement(values=answers, kind="pure", scale=0.0, variance=0.0, query=query, purpose="round")])
 
 
-def _by_noise(exact: Exact, miss: float) -> LowHigh:
+def _by_noise(exact: ExactSums, miss: float) -> LowHigh:
     """By the noise of the estimates.
 
     Where several measurements say the same, a part of the chance is for their choice.
@@ -381,9 +389,9 @@ def _block_ends(block: Block) -> tuple[Floats, Floats]:
     return np.where(np.isfinite(low), low, 0.0), np.where(np.isfinite(high), high, 0.0)
 
 
-def noise_alone(known: Known, query: LinearQuery, miss: float) -> tuple[float, float]:
+def noise_alone(evidence: Evidence, query: LinearQuery, miss: float) -> tuple[float, float]:
     """Between what a sum of measured cells is, by its noise and nothing else; endless if it is no such sum."""
-    exact = known.families.exact(known.question(query))
+    exact = evidence.families.exact(evidence.question(query))
     if not exact.is_exact.all():
         return -np.inf, np.inf
     low, high = _by_noise(exact, miss)

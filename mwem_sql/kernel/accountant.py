@@ -1,6 +1,6 @@
-"""The account of one run: what was debited and what the mechanisms took, as exact sums of fractions. In floats 0.1 + 0.1 + 0.1 > 0.3.
+"""The account of one run: what was debited and what the mechanisms took, as exact sums of fractions.
 
-It must not draw noise or see an answer.
+In floats 0.1 + 0.1 + 0.1 > 0.3. It must not draw noise or see an answer.
 
 Why the shares may simply be added although each round depends on the last: the adversary of the composition theorems
 chooses every mechanism after seeing all earlier outputs; query, approximation and candidates are functions of those.
@@ -8,9 +8,9 @@ For pure epsilon the privacy loss of a transcript is the sum of the steps' losse
 before (Dwork and Roth 2014, appendix B); for zCDP the Renyi divergences of adaptively chosen steps add up (Bun and
 Steinke 2016, lemma 2.3). A loop that also chooses its next share from released outputs (`rounds := NULL`, see `Pace`)
 needs a privacy filter: a debit refused at the limit is that filter (Rogers, Roth, Ullman and Vadhan 2016). For pure
-epsilon nothing new is to be shown: the sum along every transcript stays within the limit. For zCDP shares that depend on
-outputs, and whose sum never exceeds the limit, add up as if they were fixed: Feldman and Zrnic 2021 for Renyi divergences of
-any order, Whitehouse and others 2023 for approximate zCDP, and so OpenDP's fully adaptive composition.
+epsilon nothing new is to be shown: the sum along every transcript stays within the limit. For zCDP shares that depend
+on outputs, and whose sum never exceeds the limit, add up as if they were fixed: Feldman and Zrnic 2021 for Renyi
+divergences of any order, Whitehouse and others 2023 for approximate zCDP, and so OpenDP's fully adaptive composition.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The privacy budget as it is asked for: epsilon and delta, read exactly and within bounds. All of it is public arithmetic."""
+"""The privacy budget of a request.
+
+Epsilon and delta, read exactly and within bounds. All of it is public arithmetic.
+"""
 
 from __future__ import annotations
 

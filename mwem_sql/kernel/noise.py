@@ -1,7 +1,7 @@
 """Draws: noise and private selection, by OpenDP's samplers or by a seeded stand-in for experiments.
 
-Owns the two ways in which anything leaves the kernel. It must not know about queries, rounds or budgets: what a scale costs is in
-kernel/scales.py.
+Owns the two ways in which anything leaves the kernel. It must not know about queries, rounds or budgets:
+what a scale costs is in kernel/scales.py.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mwem_sql.kernel.scales import SATURATION, Integers, Kind, make_noise, make_
 # The seeded samplers count in int64; OpenDP's count in big integers and need no such bound.
 _SEEDED_SCALE: Final = 1e17
 # Cells that get noise in one call into OpenDP: it takes ten microseconds for each, and no call can be stopped.
-_AT_ONCE: Final = 2**14
+_CHUNK_CELLS: Final = 2**14
 
 
 class Noise(Protocol):
@@ -60,7 +60,7 @@ class OpenDPNoise:
     def add_noise(self, values: Integers, scale: float, kind: Kind) -> Integers:
         """Add discrete Laplace (pure) or discrete Gaussian (zcdp) noise."""
         noise = make_noise(scale, kind)
-        parts = [noise(saturate(values[start : start + _AT_ONCE])) for start in range(0, values.size, _AT_ONCE)]
+        parts = [noise(saturate(values[start : start + _CHUNK_CELLS])) for start in range(0, values.size, _CHUNK_CELLS)]
         return np.array(list(itertools.chain.from_iterable(parts)), dtype=np.int64)
 
 

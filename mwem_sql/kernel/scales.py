@@ -1,11 +1,11 @@
-"""Scales: how much noise a share of the budget buys. OpenDP's mechanisms, calibrated by OpenDP's own maps.
+"""Scales: how much noise a share of the budget buys. OpenDP's mechanisms, calibrated by OpenDP's maps.
 
-Owns the calibration of selection and noise, the variance of noise, the conversion between rho and (epsilon, delta), and is the only module that
-calls OpenDP. Draws nothing, keeps no state and must not know about queries or rounds.
+Owns the calibration of selection and noise, the variance of noise, the conversion between rho and (epsilon,
+delta), and is the only module that calls OpenDP. Draws nothing, keeps no state, knows no queries or rounds.
 
 Two kinds of plan exist. `pure` composes epsilon: selection is permute-and-flip, noise is discrete Laplace.
 `zcdp` composes rho: selection is Gumbel noisy max (the exponential mechanism), noise is discrete Gaussian.
-From very many candidates both select by the exponential mechanism, which is our own code.
+From very many candidates both select by the exponential mechanism, which is our code.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SATURATION: Final = 2**62 - 1
 MAXIMUM_SENSITIVITY: Final = 2**61
 # Whoever weighs measurements by precision divides by the variance; at epsilon 1000 the exact one underflows to 0.
 MINIMUM_VARIANCE: Final = 1e-30
-# Candidates from which on selection is our own exponential mechanism: OpenDP takes a microsecond for each.
+# Candidates from which on selection is our exponential mechanism: OpenDP takes a microsecond for each.
 MANY: Final = 20_000
 SLACK: Final = Fraction(1, 2**16)
 # Below it the slack would not cover the rounding.
@@ -55,7 +55,7 @@ LARGEST_RHO: Final = 2.0**16
 
 @dataclass(frozen=True)
 class Calibrated:
-    """A scale and what OpenDP's own map says it costs: epsilon or rho, never above the share it was made for."""
+    """A scale and what OpenDP's map says it costs: epsilon or rho, never above the share it was made for."""
 
     scale: float
     map: float
@@ -64,13 +64,13 @@ class Calibrated:
 def variance(scale: float, kind: Kind) -> float:
     """Give the exact variance of one cell's noise (public: it depends on the scale alone)."""
     if kind == "pure":
-        spread = 2 * math.exp(-1 / scale) / math.expm1(-1 / scale) ** 2
+        result = 2 * math.exp(-1 / scale) / math.expm1(-1 / scale) ** 2
     elif scale >= _CONTINUOUS_SIGMA:
-        spread = scale * scale
+        result = scale * scale
     else:
         masses = _masses(scale)
-        spread = 2 * sum(x * x * mass for x, mass in masses) / (1 + 2 * sum(mass for _, mass in masses))
-    return max(spread, MINIMUM_VARIANCE)
+        result = 2 * sum(x * x * mass for x, mass in masses) / (1 + 2 * sum(mass for _, mass in masses))
+    return max(result, MINIMUM_VARIANCE)
 
 
 def typical(scale: float, kind: Kind) -> float:
@@ -124,8 +124,8 @@ def many_scale(share: Fraction, sensitivity: int, kind: Kind) -> Calibrated:
     """Find the scale at which one selection by the exponential mechanism costs at most `share`.
 
     Privacy:
-        As for `selection_scale`: 2 * sensitivity / scale in epsilon, an eighth of its square in rho. The proof is ours and
-        is in docs/selection-proof.md; SLACK on the sensitivity covers what floats round.
+        As for `selection_scale`: 2 * sensitivity / scale in epsilon, an eighth of its square in rho. The proof is ours
+        and is in docs/selection-proof.md; SLACK on the sensitivity covers what floats round.
     """
     _check(share, sensitivity)
 

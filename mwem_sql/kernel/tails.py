@@ -1,4 +1,4 @@
-"""How far sums of noise may be off: quantiles, from the noise's own distribution.
+"""How far sums of noise may be off: quantiles, from the noise's distribution.
 
 Public all of it: scales and weights decide, no value does. A sum of independent noise is described by its variance and
 its fourth cumulant. Gaussian noise has no fourth cumulant. That of Laplace noise is three times the squared variance,

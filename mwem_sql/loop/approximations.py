@@ -12,10 +12,9 @@ import numpy as np
 
 from mwem_sql.algebra.arrays import Flags, Floats, Integers
 from mwem_sql.loop.alike import Alike, Asked
-from mwem_sql.model.marginals import three_way
+from mwem_sql.model.marginals import TwoWay, three_way
 from mwem_sql.model.state import State
 from mwem_sql.model.tree import Tree
-from mwem_sql.model.two_way import TwoWay
 
 MANY = 1000
 """Queries from which on they are answered from two-way marginals where possible. Smaller: small workloads pay for a matrix over all classes."""
@@ -75,9 +74,9 @@ class Approximations:
     def _changed(self, state: State) -> Flags:
         """Pairs of attributes whose joint distribution is not what it was; on the diagonal, attributes."""
         if self._pairs is not None:
-            for name in state.grids.splits[self._splits :]:
-                self._pairs.regrid(name, state.grids[name])
-            self._splits = len(state.grids.splits)
+            for name in state.partitions.splits[self._splits :]:
+                self._pairs.regroup(name, state.partitions[name])
+            self._splits = len(state.partitions.splits)
             return self._pairs.refresh(state.trees, self._lag / state.total)
         changed = np.zeros((len(self._asked.index), len(self._asked.index)), dtype=np.bool_)
         seen = self._seen
@@ -121,7 +120,7 @@ class Approximations:
             else:
                 for number in np.unique(owners[alike, 0]).tolist():
                     tree = state.trees[number]
-                    is_whole = state.grids.coarse.isdisjoint(tree.attributes)
+                    is_whole = state.partitions.coarse.isdisjoint(tree.attributes)
                     yield where[alike & (owners[:, 0] == number)], tree if is_whole else None
 
     def _from_state(self, state: State, group: Alike, where: Integers, stale: Integers) -> list[Floats]:

@@ -16,7 +16,6 @@ import numpy as np
 
 from mwem_sql.algebra.arrays import Floats, Labels
 from mwem_sql.algebra.measurement import Measurement, NoisyValues
-from mwem_sql.domains.classes import Ints
 from mwem_sql.domains.detail import Detail
 from mwem_sql.kernel.kernel import Kernel
 from mwem_sql.loop.halves import rounds_of
@@ -39,7 +38,7 @@ quotient overflows."""
 class DetailRows:
     """Rows of each cell of a detail. No measurement distinguishes cells of one label."""
 
-    labels: Ints
+    labels: Labels
     rows: Floats
 
 
@@ -50,7 +49,7 @@ def refine(
     detail: Detail,
     *,
     expected: Floats,
-    groups: Ints,
+    groups: Labels,
     noise: Callable[[Fraction], float],
 ) -> tuple[list[Measurement], DetailRows]:
     """Measure a detail, which is query q of the kernel, by partitions that follow the data.
@@ -67,7 +66,7 @@ def refine(
     stretches = min(known, max(FEWEST, int(n / sqrt(noise(share)))))
     # Of each cell its stretch: what is refined is a distribution over stretches.
     stretch = np.arange(known) * stretches // known
-    sizes, parents = detail.scanned.sizes[:known], detail.parents[:known]
+    sizes, parents = detail.cells.sizes[:known], detail.parents[:known]
     base = np.maximum(expected[parents] * sizes / np.bincount(parents, sizes)[parents], LEAST)
     refinement = Refinement((stretches,), np.bincount(stretch, base).astype(np.float64, copy=False))
     taken = list[tuple[Labels, NoisyValues]]()

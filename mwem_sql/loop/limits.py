@@ -68,15 +68,15 @@ class Limits:
         """Bring grids and ways up to date with the state: places of the ways that changed, or None if these are many."""
         attributes = len(self._asked.index)
         whole = []
-        for name in state.grids.splits[self._splits :]:
-            place, grid = self._asked.index[name], state.grids[name]
-            self._groups[place], self._runs[place] = grid.count, grid.runs
-            if grid.is_whole:
+        for name in state.partitions.splits[self._splits :]:
+            place, partition = self._asked.index[name], state.partitions[name]
+            self._groups[place], self._runs[place] = partition.count, len(partition.runs)
+            if partition.is_whole:
                 self._way[place, place] = 0
                 whole.append(place * (attributes + 1))
-        self._splits = len(state.grids.splits)
+        self._splits = len(state.partitions.splits)
         self._held[:], self._partial[:] = 0, False
-        for name in state.grids.partial:
+        for name in state.partitions.partial:
             (tree,) = state.trees_of([name])
             holders = tree.layout.holders[name] if len(tree.attributes) > 1 else ()
             self._held[self._asked.index[name]] = sum(tree.potentials[number].cells for number in holders)
@@ -124,7 +124,7 @@ class Limits:
         else:
             fits = self._ways(group, slice(None)) <= most
         self._surely[place] = fits, most
-        if state.grids.partial:
+        if state.partitions.partial:
             partly = np.flatnonzero(self._partial[group.sets].any(axis=1))
             fits = fits.copy()
             fits[partly] = self._is_room(group, partly, room)

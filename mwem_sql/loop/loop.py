@@ -237,7 +237,7 @@ def _in_detail(kernel: Kernel, problem: Problem, split: Split, outcome: Outcome)
     measurements, rows = list(outcome.measurements), {}
     for q, (name, part) in enumerate(parts.items(), start=len(problem.kernel_queries) - len(parts)):
         share = split.detail * part / sum(parts.values())
-        expected, groups = outcome.state.marginal([name]), outcome.state.grids[name].groups
+        expected, groups = outcome.state.marginal([name]), outcome.state.partitions[name].codes
         measured, rows[name] = details.refine(
             kernel, q, share, problem.details[name], expected=expected, groups=groups, noise=noise_of(problem, split)
         )

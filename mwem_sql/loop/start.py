@@ -12,7 +12,7 @@ from mwem_sql.algebra.measurement import Measurement
 from mwem_sql.algebra.table import Table
 from mwem_sql.loop.refinement import FLOOR
 from mwem_sql.model.state import State
-from mwem_sql.model.tree import LOWEST, TINY
+from mwem_sql.model.tree import LOWEST_LOG, SMALLEST_FLOAT
 
 REST_SHARE = 0.05
 """Of n: what a histogram start keeps at least for the cells that it cannot tell from noise."""
@@ -26,15 +26,15 @@ def with_prior(h: Floats, variance: float, base: Floats) -> Floats:
     KL is that of the distributions. A histogram that is nothing but noise leaves the base measure, one without noise stays as it is, and no
     cell becomes 0. At the minimum (p - h) / variance + k / n log(p / base) is the same number s for all cells.
     """
-    n, base = float(base.sum()), np.maximum(base, TINY)
+    n, base = float(base.sum()), np.maximum(base, SMALLEST_FLOAT)
     pull = h.size / n
 
     def weights(s: float) -> Floats:
         # By halving log(p / base), which the left side grows with.
-        low, high = np.full(h.size, LOWEST), np.full(h.size, -LOWEST)
+        low, high = np.full(h.size, LOWEST_LOG), np.full(h.size, -LOWEST_LOG)
         for _ in range(HALVINGS):
             x = (low + high) / 2
-            above = (base * np.exp(np.minimum(x, -LOWEST)) - h) / variance + pull * x > s
+            above = (base * np.exp(np.minimum(x, -LOWEST_LOG)) - h) / variance + pull * x > s
             low, high = np.where(above, low, x), np.where(above, x, high)
         return np.asarray(base * np.exp(low))
 

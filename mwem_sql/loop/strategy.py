@@ -17,10 +17,10 @@ import numpy as np
 
 from mwem_sql.algebra.arrays import Floats
 from mwem_sql.algebra.linear import Block, LinearQuery
+from mwem_sql.algebra.partition import Partition
 from mwem_sql.algebra.queries import Queries
+from mwem_sql.loop.count_partitions import MOST_HELD, Counts, even_block, sides_of
 from mwem_sql.loop.marginals import MOST_ADDED, MOST_CELLS, with_marginals
-from mwem_sql.loop.partitions import MOST_HELD, Counts, even_block, sides_of
-from mwem_sql.model.grid import Grid
 from mwem_sql.model.state import State
 
 MOST_ASKED = 1000
@@ -180,12 +180,12 @@ def model_cells(sets: Sequence[frozenset[str]], sizes: Mapping[str, int], max_ce
 
 def cells_with(queries: Sequence[LinearQuery], sizes: Mapping[str, int], max_cells: int) -> int:
     """The same of a model that tells apart what these queries do."""
-    grids = {name: Grid.single(np.ones(size)) for name, size in sizes.items()}
+    partitions = {name: Partition.single(np.ones(size)) for name, size in sizes.items()}
     for query in queries:
         for block in query.blocks:
             for axis, name in enumerate(block.attributes):
-                grids[name] = grids[name].split(block, axis)
-    groups = {name: grid.count for name, grid in grids.items()}
+                partitions[name] = partitions[name].refine(block.slices(axis))
+    groups = {name: partition.count for name, partition in partitions.items()}
     return model_cells([frozenset(query.attributes) for query in queries], groups, max_cells)
 
 

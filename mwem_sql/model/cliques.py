@@ -6,7 +6,7 @@ of groups: sees no weights.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import heapify, heappop, heappush
@@ -83,26 +83,6 @@ def maximal(cliques: Iterable[Clique]) -> list[Clique]:
                 holders.setdefault(name, []).append(len(kept))
             kept.append(clique)
     return sorted(kept, key=sorted)
-
-
-def connected(sets: Sequence[Collection[Hashable]]) -> list[list[int]]:
-    """Numbers of the sets, grouped so that no member is in two groups; groups in the order of their first sets."""
-    leaders = list(range(len(sets)))
-
-    def leader(number: int) -> int:
-        while leaders[number] != number:
-            leaders[number] = number = leaders[leaders[number]]
-        return number
-
-    first: dict[Hashable, int] = {}
-    for number, one in enumerate(sets):
-        for member in one:
-            low, high = sorted((leader(first.setdefault(member, number)), leader(number)))
-            leaders[high] = low
-    groups: dict[int, list[int]] = {}
-    for number in range(len(sets)):
-        groups.setdefault(leader(number), []).append(number)
-    return list(groups.values())
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,7 +170,7 @@ class Layout:
 
 @dataclass(frozen=True, eq=False)
 class Room:
-    """How a tree makes room for attributes: some cliques, side by side, and those that take their place; or None."""
+    """How a tree makes room for attributes: some cliques, side by side, and those that replace them; or None."""
 
     old: Sequence[int]
     new: Sequence[Clique] | None

@@ -1,7 +1,7 @@
 """A fit of a state to all its measurements at once: mirror descent on the noise-weighted squared misfit.
 
 Where the paper replays exp(q(x) (m - q(A)) / 2n) a hundred times over, this takes the same step for all measurements
-together, with a step size found by search and momentum (Nesterov's), and stops when the misfit no longer falls. The
+together, with a step size by search and momentum (Nesterov's), and stops when the misfit no longer falls. The
 distributions that it can reach are the same: products of exp(q(x) times a number per cell).
 """
 
@@ -15,35 +15,35 @@ import numpy as np
 
 from mwem_sql.algebra.arrays import Floats
 from mwem_sql.algebra.linear import LinearQuery
+from mwem_sql.algebra.partition import Partition
 from mwem_sql.algebra.table import Names, Table
 from mwem_sql.model.cliques import Clique
-from mwem_sql.model.grid import Grid
 from mwem_sql.model.state import State, one_per_cell
-from mwem_sql.model.tree import LOWEST, TINY, Potential, Tree, propagate
+from mwem_sql.model.tree import LOWEST_LOG, SMALLEST_FLOAT, Potential, Tree, propagate
 
-LAG = 0.25
+FIT_LAG = 0.25
 """Standard deviations of the noise on a measured cell: by so much a clique may lag behind its neighbours. Larger:
 faster rounds, looser fits."""
-SMALL = 32
+SMALL_TREE = 32
 """Cliques up to which a tree is fitted as a whole. Larger: closer fits of large trees, in more time per round."""
 DRIFT = 0.2
 """The rise of a large tree's misfit, as a share of it or of what noise alone makes, from which on it is fitted as a
 whole."""
 TOLERANCE = 1e-2
-"""Fitting ends when `PATIENCE` steps together lower the misfit by less than this share of it, or of what noise alone
-makes: 1 per measured cell. Below that a closer fit is a fit to the noise."""
+"""Fitting ends when `FIT_PATIENCE` steps together lower the misfit by less than this share of it, or of what noise
+alone makes: 1 per measured cell. Below that a closer fit is a fit to the noise."""
 TIGHT = 1e-8
 CHEAP_CELLS = 10_000
 CHEAP_STEPS = 40
 CHEAP_WORK = 160
 """A model of so few cells is fitted to the tolerance TIGHT, as far as that takes no more than CHEAP_STEPS steps, or
 CHEAP_WORK steps times cliques."""
-PATIENCE = 5
+FIT_PATIENCE = 5
 """Steps over which the fall of the misfit is measured: a single step may gain little and the next ones more."""
 STEPS = 45
 """Of a fit, at most; the next round goes on from where this one ended."""
-CLOSE = 1e-3
-CLOSE_STEPS = 300
+LAST_FIT_TOLERANCE = 1e-3
+LAST_FIT_STEPS = 300
 """Tolerance and steps of the last fit. Below this tolerance the errors of all marginals rise again."""
 START = 1.0
 """The largest exponent of the first step, over all measured cells: each changes weights by a factor of at most e."""
@@ -58,7 +58,7 @@ FARTHEST = 10.0
 a larger number would hide what all other measurements say."""
 SMALLEST = 1e-9
 """The largest exponent of a step below which the misfit is taken to be at its minimum."""
-AT_ONCE = 32
+MATCH_CELLS = 32
 """Cells of a new measurement from which on it is fitted at once before the descent: of few, the descent finds as much
 in its first steps."""
 EMPTIED = 0.1
@@ -114,8 +114,8 @@ class Fit:
 
     def __init__(self, state: State) -> None:
         self.state = state
-        # What it was last fitted to: each target with the grids of its attributes, and on their groups.
-        self._targets: dict[Target, tuple[list[Grid], Target]] = {}
+        # What it was last fitted to: each target with the partitions of its attributes, and on their groups.
+        self._targets: dict[Target, tuple[list[Partition], Target]] = {}
         # By the clique that they are fitted in, targets on groups; and how well they fit, once they were fitted.
         self._by_clique: dict[Clique, list[Target]] = {}
         self._notes: dict[Clique, _Note] = {}
@@ -124,7 +124,7 @@ class Fit:
         """Refit all measurements, each weighted by the inverse of its variance, until their misfit no longer falls."""
         self._take(targets)
         state, misfit, steps = self.state, 0.0, 0
-        lag = LAG * sqrt(min((target.sharpest for target in targets), default=0.0)) / state.total
+        lag = FIT_LAG * sqrt(min((target.sharpest for target in targets), default=0.0)) / state.total
         for tree in state.trees:
             cliques = [clique for clique in tree.layout.cliques if clique in self._by_clique]
             if cliques and not all(self._is_current(clique, lag) for clique in cliques):
@@ -139,9 +139,9 @@ class Fit:
     def finish(self) -> None:
         """Fit once more, and closely: no next fit goes on from here. A large tree was never fitted as a whole."""
         for tree in self.state.trees:
-            if len(tree.potentials) <= SMALL and not self._by_clique.keys().isdisjoint(tree.layout.cliques):
+            if len(tree.potentials) <= SMALL_TREE and not self._by_clique.keys().isdisjoint(tree.layout.cliques):
                 tree.rescale(self.state.total)
-                self._fit_region(tree, range(len(tree.potentials)), CLOSE, CLOSE_STEPS)
+                self._fit_region(tree, range(len(tree.potentials)), LAST_FIT_TOLERANCE, LAST_FIT_STEPS)
 
     def _take(self, targets: Sequence[Target]) -> None:
         """Note what is to be fitted, on the groups that it needs, and make room for it; what is new fits at once."""
@@ -151,11 +151,11 @@ class Fit:
                 state.refine(target.query)
         current = {}
         for target in targets:
-            grids = [state.grids[name] for name in target.query.attributes]
+            partitions = [state.partitions[name] for name in target.query.attributes]
             before, on_groups = self._targets.get(target, (None, target))
-            if before != grids:
-                on_groups = replace(target, query=state.grids.exact(target.query))
-            current[target] = grids, on_groups
+            if before != partitions:
+                on_groups = replace(target, query=state.partitions.exact(target.query))
+            current[target] = partitions, on_groups
         self._targets = current
         wanted = {target for _, target in current.values()}
         for clique, members in list(self._by_clique.items()):
@@ -172,7 +172,7 @@ class Fit:
             self._set(clique, [])
         for target in new:
             self._add(target)
-            if target.query.cells >= AT_ONCE and all(block.counts_all for block in target.query.blocks):
+            if target.query.cells >= MATCH_CELLS and all(block.counts_all for block in target.query.blocks):
                 # As far as noise does not explain it, and no cell is emptied; the descent goes on from there.
                 here, noise = state.group_answers([target.query])[0], np.sqrt(target.variances)
                 near = np.clip(here, target.values - noise, target.values + noise)
@@ -207,7 +207,7 @@ class Fit:
         neighbours agree to within `lag`, as a share of the total.
         """
         everything = range(len(tree.potentials))
-        is_large = len(everything) > SMALL
+        is_large = len(everything) > SMALL_TREE
         drift = max(tolerance, DRIFT) if is_large else tolerance
         tree.settle(lag)
         self._look(tree, [number for number in everything if not self._is_current(tree.layout.cliques[number], lag)])
@@ -243,12 +243,12 @@ class Fit:
     def _fit_region(self, tree: Tree, numbers: Sequence[int], tolerance: float, most_steps: int = STEPS) -> int:
         """Change cliques, side by side, until the misfit of their targets no longer falls; the number of steps."""
         cliques = [tree.layout.cliques[number] for number in numbers]
-        placed = [one for place, clique in enumerate(cliques) for one in self._placed(place, clique)]
+        placed = [one for position, clique in enumerate(cliques) for one in self._placed(position, clique)]
         region = _Region(tree, numbers, placed)
         steps = region.fit(tolerance, most_steps)
-        for place, squares in region.squares().items():
+        for position, squares in region.squares().items():
             misfit = float(squares.sum())
-            self._notes[cliques[place]] = _Note(misfit, misfit, squares.size, tree.total)
+            self._notes[cliques[position]] = _Note(misfit, misfit, squares.size, tree.total)
         return steps
 
 
@@ -267,8 +267,8 @@ class _Region:
     def __init__(self, tree: Tree, numbers: Sequence[int], placed: Sequence[tuple[int, Names, Target]]) -> None:
         """Makes the cliques agree on their separators; the distribution stays as it is."""
         self._tree, self._numbers = tree, numbers
-        place = {number: position for position, number in enumerate(numbers)}
-        self._parents = [place.get(tree.layout.parents[number], -1) for number in numbers]
+        positions = {number: position for position, number in enumerate(numbers)}
+        self._parents = [positions.get(tree.layout.parents[number], -1) for number in numbers]
         self._placed = [(home, names, target.query) for home, names, target in placed]
         self._wanted: dict[int, set[Names]] = {}
         for home, names, _ in placed:
@@ -285,7 +285,7 @@ class _Region:
         self._noise = self._ends[-1] / self._unit
         values = np.concatenate([target.values for target in targets])
         self._values = np.clip(values / tree.total, -FARTHEST, FARTHEST)
-        is_small = tree.cells <= CHEAP_CELLS and len(tree.potentials) <= SMALL
+        is_small = tree.cells <= CHEAP_CELLS and len(tree.potentials) <= SMALL_TREE
         self._cheap = min(CHEAP_STEPS, CHEAP_WORK // len(numbers)) if is_small else 0
         potentials = tree.refocus(numbers)
         separators = [
@@ -298,7 +298,7 @@ class _Region:
         """Change the cliques until the misfit of their targets no longer falls; the number of steps."""
         here, steps, weighted = self._here, 0, self._precisions
         if weighted.min() < EVEN:
-            # The sharpest alone would set the pace: what all measurements agree on is found sooner without weights.
+            # The sharpest alone would set the pace: without weights the descent is sooner where all measurements agree.
             self._precisions = np.ones_like(weighted)
             here, steps = self._descend(here, tolerance, most_steps)
             self._precisions = weighted
@@ -307,7 +307,7 @@ class _Region:
         return steps + more
 
     def squares(self) -> dict[int, Floats]:
-        """By place of the clique, what each cell of its targets adds to the misfit."""
+        """By position of the clique, what each cell of its targets adds to the misfit."""
         squares = self._unit * self._precisions * np.square(self._here.answers - self._values)
         by_home: dict[int, list[Floats]] = {}
         for (home, _, _), cells in zip(self._placed, np.split(squares, self._ends[:-1]), strict=True):
@@ -322,7 +322,7 @@ class _Region:
         size.
         """
         misfits = [self._misfit(here)]
-        size, growth = START / max(self._largest_slope(here), TINY), 2.0
+        size, growth = START / max(self._largest_slope(here), SMALLEST_FLOAT), 2.0
         still = np.zeros_like(self._values)
         lead, momentum = still, 1.0  # lead: y - x
         while len(misfits) <= most_steps and misfits[-1] > 0:
@@ -337,7 +337,9 @@ class _Region:
                 misfits.append(misfit)
                 size *= growth
                 most = TIGHT if len(misfits) <= self._cheap else tolerance
-                if len(misfits) > PATIENCE and misfits[-1 - PATIENCE] - misfit <= most * max(misfit, self._noise):
+                if len(misfits) > FIT_PATIENCE and misfits[-1 - FIT_PATIENCE] - misfit <= most * max(
+                    misfit, self._noise
+                ):
                     break
             elif momentum > 1:
                 lead, momentum = still, 1.0
@@ -361,7 +363,7 @@ class _Region:
     def _moved(self, point: _Point, shift: Floats) -> _Point:
         """The distribution times exp(q(x) shift) over all targets."""
         potentials, total = [potential.share() for potential in point.potentials], self._tree.total
-        shift = np.clip(shift, LOWEST, -LOWEST)
+        shift = np.clip(shift, LOWEST_LOG, -LOWEST_LOG)
         exponents: dict[tuple[int, Names], Floats] = {}
         for (home, names, query), end in zip(self._placed, self._ends, strict=True):
             table, largest = potentials[home].table, self._largest[home][names]
@@ -369,10 +371,10 @@ class _Region:
             if (home, largest) in exponents:
                 exponent = exponents[home, largest] + Table(names, exponent).align(largest)
             elif names != largest:
-                exponent = np.broadcast_to(Table(names, exponent).align(largest), table.sizes(largest))
+                exponent = Table(names, exponent).expand(largest, table.sizes(largest))
             exponents[home, largest] = exponent
         for (home, largest), total_exponent in exponents.items():
-            growth = np.exp(np.maximum(total_exponent - total_exponent.max(), LOWEST))
+            growth = np.exp(np.maximum(total_exponent - total_exponent.max(), LOWEST_LOG))
             potentials[home].multiply(Table(largest, growth), total)
         separators = propagate(potentials, self._parents, point.separators, total)
         return _Point(potentials, separators, self._answers(potentials))

@@ -14,31 +14,31 @@ from math import inf, isfinite, log, prod
 import numpy as np
 import pyarrow as pa
 
-from mwem_sql.algebra.answers import FEW_CELLS, answer_all
 from mwem_sql.algebra.arrays import Flags, Floats, Places
-from mwem_sql.algebra.boxes import Boxes, many_boxes
 from mwem_sql.algebra.linear import Block, LinearQuery
+from mwem_sql.algebra.partition import Partition
+from mwem_sql.algebra.queries import FEW_CELLS, Boxes, Queries
+from mwem_sql.algebra.sets import connected
 from mwem_sql.algebra.table import Names, Table, independent, tables_from_arrow, tables_to_arrow
 from mwem_sql.model.cliques import (
     Clique,
     Room,
     added_cells,
-    connected,
     make_room,
     maximal,
     rearrange,
     total_cells,
 )  # fmt: skip
-from mwem_sql.model.grid import Grid, Grids, base_shares
 from mwem_sql.model.marginals import marginals
-from mwem_sql.model.tree import FLOOR, LOWEST, TINY, Potential, Tree
+from mwem_sql.model.partitions import Partitions, base_shares
+from mwem_sql.model.tree import LOWEST_LOG, SMALLEST_FLOAT, WEIGHT_FLOOR, Potential, Tree
 
 Measurement = tuple[LinearQuery, Floats]
 
 SUMS_AGREE = 1e-6
 """Of the total: by so much the sums of a stored table's rows may differ, which were added up in another order."""
 MANY_QUERIES = 20
-"""Queries over the same attributes, of several cells each, from which on they are answered from one marginal over classes."""
+"""Queries over the same attributes, of several cells each, from which on one marginal over classes answers them."""
 MOST_RUN_CELLS = 2**20
 """Combinations of runs of classes in one group up to which very many queries are answered from prefix sums."""
 
@@ -47,14 +47,18 @@ class State:
     """Junction trees over disjoint sets of attributes; the distribution is their product, scaled to `total`.
 
     Attributes that no measured query has in common, directly or through others, are in different trees; a tree of one
-    clique is the paper's form. The values of an attribute in a tree are the groups of its grid; inside a group weight
-    follows the base measure. Attributes of one group are never a reason to join anything.
+    clique is the paper's form. The values of an attribute in a tree are the cells of its partition, groups; inside a
+    group weight follows the base measure. Attributes of one group are never a reason to join anything.
     """
 
     def __init__(
-        self, trees: Iterable[Tree], attributes: Sequence[str], total: float, grids: Mapping[str, Grid] | None = None
+        self,
+        trees: Iterable[Tree],
+        attributes: Sequence[str],
+        total: float,
+        partitions: Mapping[str, Partition] | None = None,
     ) -> None:
-        """For the class methods below. Without grids each value in a tree is a class."""
+        """For the class methods below. Without partitions each value in a tree is a class."""
         self._trees = list(trees)
         self.attributes = tuple(attributes)
         self._total = _positive(total)
@@ -67,8 +71,8 @@ class State:
             for tree in self._trees
             for name, top in tree.layout.tops.items()
         }
-        self.grids = Grids(grids or {name: Grid.whole(size) for name, size in self._sizes.items()})
-        # What was last asked in very many queries, by attributes.
+        self.partitions = Partitions(partitions or {name: Partition.whole(size) for name, size in self._sizes.items()})
+        # Of the last batch of very many queries, by attributes.
         self._boxes: dict[Names, Boxes] = {}
 
     @classmethod
@@ -85,7 +89,8 @@ class State:
     def unsplit(cls, sizes: Mapping[str, Floats], total: float) -> State:
         """The same distribution, with all classes of an attribute in one group."""
         single = cls.uniform(dict.fromkeys(sizes, np.ones(1)), total)
-        return cls(single.trees, tuple(sizes), total, {name: Grid.single(size) for name, size in sizes.items()})
+        partitions = {name: Partition.single(base_shares(size)) for name, size in sizes.items()}
+        return cls(single.trees, tuple(sizes), total, partitions)
 
     @classmethod
     def of(cls, tables: Sequence[Table], attributes: Sequence[str] | None = None) -> State:
@@ -118,7 +123,7 @@ class State:
 
     def copy(self) -> State:
         """Shares the weights with the original until one of the two changes them."""
-        return State([tree.copy() for tree in self._trees], self.attributes, self._total, self.grids)
+        return State([tree.copy() for tree in self._trees], self.attributes, self._total, self.partitions)
 
     def merged(self) -> State:
         """A copy that has one class for each group: merges classes that no measurement distinguishes."""
@@ -130,7 +135,7 @@ class State:
 
     @property
     def trees(self) -> list[Tree]:
-        """For reading. Their totals are their own: what counts is the shares of it."""
+        """For reading. Each has its total: what counts is the shares of it."""
         return self._trees
 
     @property
@@ -143,7 +148,7 @@ class State:
 
     @property
     def cells(self) -> int:
-        """Of groups: what is held in memory."""
+        """Of groups: what takes memory."""
         return sum(tree.cells for tree in self._trees)
 
     def shape(self, attributes: Iterable[str]) -> tuple[int, ...]:
@@ -160,7 +165,7 @@ class State:
 
     def marginal(self, attributes: Sequence[str]) -> Floats:
         """Axes in that order, an entry per class; sums to the total."""
-        return self.grids.spread(self.group_marginal(attributes), attributes)
+        return self.partitions.spread(self.group_marginal(attributes), attributes)
 
     def group_marginal(self, attributes: Sequence[str]) -> Floats:
         """Axes in that order, an entry per group; sums to the total."""
@@ -173,35 +178,26 @@ class State:
 
     def answers(self, queries: Sequence[LinearQuery]) -> list[Floats]:
         """One array per query on classes; what queries have in common is computed once."""
-        out: dict[int, Floats] = {}
-        for attributes, numbers in many_boxes(queries).items():
-            if prod(self.grids[name].runs for name in attributes) <= MOST_RUN_CELLS:
-                boxes = [queries[number] for number in numbers]
-                out.update(zip(numbers, self._box_answers(boxes, attributes), strict=True))
-        for attributes, numbers in self._many_of_few_cells(queries, out).items():
-            weights = self.marginal(attributes)
-            out.update(zip(numbers, answer_all([queries[k] for k in numbers], weights, prefix_sums=False), strict=True))
-        others = [number for number in range(len(queries)) if number not in out]
-        coarse = [self.grids.coarser(queries[number]) for number in others]
+        batch, out = Queries.of(queries), dict[int, Floats]()
+        is_left = np.ones(len(batch), dtype=np.bool_)
+        for attributes, numbers in batch.many_boxes().items():
+            if prod(len(self.partitions[name].runs) for name in attributes) <= MOST_RUN_CELLS:
+                out.update(zip(numbers.tolist(), self._box_answers(batch.take(numbers), attributes), strict=True))
+                is_left[numbers] = False
+        on_classes = [self.partitions.coarse.isdisjoint(block.attributes) for block in batch.blocks]
+        is_few = (
+            is_left & (batch.cells > 1) & (batch.cells <= FEW_CELLS) & ~batch.are_all(np.array(on_classes, np.bool_))
+        )
+        for attributes, numbers in batch.by_attributes(is_few, MANY_QUERIES).items():
+            if batch.domain_cells[numbers[0]] <= MOST_RUN_CELLS:
+                answers = batch.take(numbers).answers(self.marginal(attributes), prefix_sums=False)
+                out.update(zip(numbers.tolist(), answers, strict=True))
+                is_left[numbers] = False
+        others = np.flatnonzero(is_left).tolist()
+        coarse = [self.partitions.coarser(queries[number]) for number in others]
         for number, query, answer in zip(others, coarse, self.group_answers(coarse), strict=True):
-            out[number] = answer if query is queries[number] else self.grids.answer(queries[number], answer)
+            out[number] = answer if query is queries[number] else self.partitions.answer(queries[number], answer)
         return [out[number] for number in range(len(queries))]
-
-    def _many_of_few_cells(self, queries: Sequence[LinearQuery], done: Mapping[int, Floats]) -> dict[Names, list[int]]:
-        """Numbers of other queries that are best answered from one marginal over classes, by their attributes."""
-        found: dict[Names, list[int]] = {}
-        for number, query in enumerate(queries):
-            if (
-                number not in done
-                and 1 < query.cells <= FEW_CELLS
-                and not self.grids.coarse.isdisjoint(query.attributes)
-            ):
-                found.setdefault(query.attributes, []).append(number)
-        return {
-            attributes: numbers
-            for attributes, numbers in found.items()
-            if len(numbers) >= MANY_QUERIES and queries[numbers[0]].domain_cells <= MOST_RUN_CELLS
-        }
 
     def group_answers(self, queries: Sequence[LinearQuery]) -> list[Floats]:
         """One array per query on groups."""
@@ -231,20 +227,22 @@ class State:
         split = set()
         for block in query.blocks:
             for axis, name in enumerate(block.attributes):
-                if name in self.grids.coarse and self._regrid(name, self.grids[name].split(block, axis)):
+                if name in self.partitions.coarse and self._refine(
+                    name, self.partitions[name].refine(block.slices(axis))
+                ):
                     split.add(name)
         return split
 
     def follow(self, other: State) -> None:
         """Split groups as in another one, which came out of a copy."""
-        for name in self.grids.coarse.copy():
-            self._regrid(name, other.grids[name])
+        for name in self.partitions.coarse.copy():
+            self._refine(name, other.partitions[name])
 
     def split(self, attribute: str, parents: Places, shares: Floats) -> None:
         """Give an attribute more groups, each a class: group i has its share of what group `parents[i]` had."""
         self._tree[attribute].split(attribute, parents, shares)
         self._sizes[attribute] = len(parents)
-        self.grids[attribute] = Grid.whole(len(parents))
+        self.partitions[attribute] = Partition.whole(len(parents))
 
     def cells_with(self, attributes: Sequence[str], split: Mapping[str, int] | None = None) -> int:
         """Cells of the state if a query over these attributes were measured, after a split to so many groups."""
@@ -293,7 +291,7 @@ class State:
         """
         for query, _ in measurements:
             self.refine(query)
-        checked = [(self.grids.exact(query), one_per_cell(query, measured)) for query, measured in measurements]
+        checked = [(self.partitions.exact(query), one_per_cell(query, measured)) for query, measured in measurements]
         for query, _ in checked:
             self.join(query.attributes)
         by_tree: dict[Tree, list[Measurement]] = {}
@@ -308,7 +306,7 @@ class State:
         The values sum to the total; one that is 0 becomes very small.
         """
         self.refine(query)
-        self.match_groups(self.grids.exact(query), values)
+        self.match_groups(self.partitions.exact(query), values)
 
     def match_groups(self, query: LinearQuery, values: Floats) -> None:
         """The same for a partition of groups."""
@@ -316,18 +314,18 @@ class State:
         if not self.several(query.attributes):
             return
         tree, home, marginal = self._home(query.attributes)
-        wanted = np.maximum(one_per_cell(query, values), FLOOR * self._total)
+        wanted = np.maximum(one_per_cell(query, values), WEIGHT_FLOOR * self._total)
         here = query.answer(marginal.cells)
         # A cell that no class is in has nothing to grow.
-        growth = np.divide(wanted, here, out=np.ones_like(wanted), where=here > TINY * np.maximum(wanted, 1))
+        growth = np.divide(wanted, here, out=np.ones_like(wanted), where=here > SMALLEST_FLOAT * np.maximum(wanted, 1))
         self._grow(tree, home, marginal, query.spread(growth))
 
     def take(self, query: LinearQuery, weights: Floats) -> None:
         """Give class combinations of a partition's attributes their weights, as far as it tells them apart."""
         self.refine(query)
         for axis, name in enumerate(query.attributes):
-            weights = self.grids[name].gather(weights, axis)
-        self.match_groups(LinearQuery((self.grids.identity(query.attributes),)), weights.reshape(-1))
+            weights = self.partitions[name].gather(weights, axis)
+        self.match_groups(LinearQuery((self.partitions.identity(query.attributes),)), weights.reshape(-1))
 
     def restrict(self, attributes: Sequence[str], is_kept: Flags) -> float:
         """Keep some group combinations of some attributes only: the distribution given these. The share that they had.
@@ -341,7 +339,7 @@ class State:
             return float(kept.sum())
         tree, home, marginal = self._home(attributes)
         share = float(marginal.cells[kept].sum() / self._total)
-        self._grow(tree, home, marginal, np.where(kept, 1.0, FLOOR))
+        self._grow(tree, home, marginal, np.where(kept, 1.0, WEIGHT_FLOOR))
         return share
 
     def several(self, attributes: Iterable[str]) -> list[str]:
@@ -358,11 +356,11 @@ class State:
         return passes
 
     def _step(self, query: LinearQuery, measured: Floats) -> float:
-        """One update inside the clique that holds the query; returns the squared misfit it found, in units of 2n."""
+        """One update inside the clique that holds the query; returns the squared misfit before it, in units of 2n."""
         tree, home, marginal = self._home(query.attributes)
         error = np.clip((measured - query.answer(marginal.cells)) / (2 * self._total), -1e150, 1e150)
         exponent = query.spread(error)
-        self._grow(tree, home, marginal, np.exp(np.maximum(exponent - exponent.max(), LOWEST)))
+        self._grow(tree, home, marginal, np.exp(np.maximum(exponent - exponent.max(), LOWEST_LOG)))
         return float(error @ error)
 
     def _home(self, attributes: Sequence[str]) -> tuple[Tree, int, Table]:
@@ -376,18 +374,18 @@ class State:
 
     def _grow(self, tree: Tree, home: int, marginal: Table, growth: Floats) -> None:
         """Multiply the weights of a clique by numbers for the cells of a marginal of it, and renormalise."""
-        # The new sum is known before any weight is touched, so that renormalising takes no pass of its own.
+        # The new sum comes before any weight is touched, so that renormalising takes no further pass.
         scale = self._total / float(np.vdot(marginal.cells, growth))
         tree.multiply(home, Table(marginal.names, (growth * scale).reshape(marginal.shape)))
 
-    def _regrid(self, name: str, finer: Grid) -> bool:
-        """Give an attribute a grid whose groups are parts of those that it has; whether they are more."""
-        old = self.grids[name]
+    def _refine(self, name: str, finer: Partition) -> bool:
+        """Give an attribute groups that are parts of those that it has; whether they are more."""
+        old = self.partitions[name]
         if finer.count == old.count:
             return False
-        parents = old.groups[finer.firsts]
+        parents = old.codes[finer.representatives]
         self.split(name, parents, finer.sums / old.sums[parents])
-        self.grids.split(name, finer)
+        self.partitions.split(name, finer)
         return True
 
     def _plan(self, needed: Clique, sizes: Mapping[str, int]) -> tuple[list[Tree], list[Room]]:
@@ -410,7 +408,7 @@ class State:
         tables = self._marginals(set(flat.values()))
         answers_of: dict[tuple[Block, ...], Floats] = {}
         for names, group in similar.items():
-            answers = answer_all(list(map(LinearQuery, group)), tables[flat[names]].cells, prefix_sums=False)
+            answers = Queries.of(map(LinearQuery, group)).answers(tables[flat[names]].cells, prefix_sums=False)
             answers_of.update(zip(group, answers, strict=True))
         return answers_of
 
@@ -431,17 +429,17 @@ class State:
             for names, pieces in parts.items()
         }
 
-    def _box_answers(self, queries: list[LinearQuery], attributes: Names) -> list[Floats]:
+    def _box_answers(self, queries: Queries, attributes: Names) -> list[Floats]:
         """Answers from prefix sums over classes or, where these are in groups, over their runs."""
         boxes = self._boxes.get(attributes)
-        if boxes is None or boxes.queries != queries:
+        if boxes is None or not boxes.queries.same_as(queries):
             boxes = self._boxes[attributes] = Boxes(queries)
         weights = self.group_marginal(attributes)
-        if self.grids.coarse.isdisjoint(attributes):
+        if self.partitions.coarse.isdisjoint(attributes):
             return boxes.answers(weights)
         for axis, name in enumerate(attributes):
-            weights = self.grids[name].spread_to_runs(weights, axis)
-        return boxes.spread(weights, [self.grids[name].places for name in attributes])
+            weights = self.partitions[name].spread_to_runs(weights, axis)
+        return boxes.spread(weights, [self.partitions[name].boundaries for name in attributes])
 
 
 def one_per_cell(query: LinearQuery, measured: Floats) -> Floats:

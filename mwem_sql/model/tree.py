@@ -18,11 +18,11 @@ from mwem_sql.algebra.arrays import Floats, Places
 from mwem_sql.algebra.table import Names, Table
 from mwem_sql.model.cliques import Clique, Layout, lay_out
 
-LOWEST = log(1e-300)
-TINY = float(np.finfo(np.float64).tiny)
-FLOOR = 1e-260
-"""A weight that falls below exp(LOWEST), as a share of the total, comes back to FLOOR: from 0 it could never rise
-again. The gap between the two keeps the check for it rare."""
+LOWEST_LOG = log(1e-300)
+SMALLEST_FLOAT = float(np.finfo(np.float64).tiny)
+WEIGHT_FLOOR = 1e-260
+"""A weight that falls below exp(LOWEST_LOG), as a share of the total, comes back to WEIGHT_FLOOR: from 0 it could
+never rise again. The gap between the two keeps the check for it rare."""
 ROUNDING = 1e-14
 """The difference between two marginals, as a share of the total, up to which they are the same for their readers."""
 _CLOCK = count(1)
@@ -45,7 +45,7 @@ class Potential:
 
     @classmethod
     def of(cls, table: Table, total: float) -> Potential:
-        """Weights that nothing is known of; next to 0 they come to the floor."""
+        """Weights without a lower bound; next to 0 they come to the floor."""
         potential = cls(table, -np.inf)
         potential.lift(total)
         return potential
@@ -57,10 +57,10 @@ class Potential:
     def multiply(self, by: Table, total: float) -> None:
         """Multiply each weight by the positive entry for its cell."""
         self.stamp, self.hidden = next(_CLOCK), 0.0
-        self.lowest += log(max(by.cells.min(), TINY))
+        self.lowest += log(max(by.cells.min(), SMALLEST_FLOAT))
         cells = self.table.cells
         self.table = self.table.multiply(by, out=cells if cells.flags.writeable else None)
-        if self.lowest < LOWEST:
+        if self.lowest < LOWEST_LOG:
             self.lift(total)
 
     def absorb(self, message: Table, before: Table, total: float) -> None:
@@ -69,15 +69,15 @@ class Potential:
 
     def split(self, attribute: str, parents: Places, shares: Floats, total: float) -> Potential:
         """The same distribution on more values: new value i has its share of what value `parents[i]` had."""
-        lowest = self.lowest + log(max(shares.min(), TINY))
+        lowest = self.lowest + log(max(shares.min(), SMALLEST_FLOAT))
         potential = Potential(self.table.split(attribute, parents, shares), lowest)
         potential.lift(total)
         return potential
 
     def lift(self, total: float) -> None:
         """Keep the weights away from 0, once the bound says that one may have come near it."""
-        if self.lowest < LOWEST:
-            self.table = Table(self.table.names, np.maximum(self.table.cells, FLOOR * total, order="C"))
+        if self.lowest < LOWEST_LOG:
+            self.table = Table(self.table.names, np.maximum(self.table.cells, WEIGHT_FLOOR * total, order="C"))
             self.lowest = log(self.table.cells.min() / total)
 
     def share(self) -> Potential:
@@ -132,7 +132,7 @@ class Tree:
 
     @classmethod
     def joined(cls, trees: Sequence[Tree], layout: Layout, new: Sequence[Potential], needed: Clique) -> Tree:
-        """Several trees, focused on the place, as one with some new cliques; the distribution must be the same."""
+        """Several trees, focused where they change, as one with some new cliques; the distribution must be the same."""
         old = chain.from_iterable(tree.potentials for tree in trees)
         sets = chain.from_iterable(tree.sets for tree in trees)
         whole = cls([*old, *new], sets, trees[0].total, layout)
@@ -252,7 +252,7 @@ class Tree:
         if after in self.fresh:
             return False
         separator, potential = self.layout.separator(before, after), self.potentials[after]
-        # Measured against its own weights, not against the last message: errors of rounding then never add up.
+        # Measured against the weights of the clique, not the last message: errors of rounding then never add up.
         message, here = self.potentials[before].table.project(separator), potential.table.project(separator)
         difference = float(np.abs(message.cells - here.cells).sum()) / self.total
         if difference <= lag:

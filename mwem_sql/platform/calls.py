@@ -1,13 +1,17 @@
-"""Calls that are running, and how to stop them: by Ctrl-C, or from another thread by `mwem_sql.cancel`.
+"""Calls that are running: how to stop them, how far they are, and Python's collector of cycles while they run.
 
-A function that DuckDB calls runs on a thread of DuckDB's, where no signal arrives, and DuckDB itself notices an interrupt only when
-it returns. So a call is stopped from outside: the statements it waits for are interrupted, and an exception is raised in its thread.
-Owns the process's Ctrl-C while statements run. Must not know what a call does, and prints nothing.
+A call is stopped by Ctrl-C, or from another thread by `mwem_sql.cancel`. A function that DuckDB calls runs on a thread
+of DuckDB's, where no signal arrives, and DuckDB itself notices an interrupt only when it returns. So a call is stopped
+from outside: the statements it waits for are interrupted, and an exception is raised in its thread.
+Owns the process's Ctrl-C while statements run, and who listens to progress. Must not know what a call does, and prints
+nothing.
 """
 
 from __future__ import annotations
 
 import ctypes
+import gc
+import logging
 import signal
 import socket
 import sys
@@ -16,8 +20,9 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
 from types import FrameType
-from typing import Protocol, TypeVar
+from typing import Literal, Protocol, TypeAlias, TypeVar
 
 import duckdb
 
@@ -34,16 +39,22 @@ class Interruptible(Protocol):
 
 Tracked = TypeVar("Tracked", bound=Interruptible)
 
-_AGAIN = 0.05  # seconds: an exception that falls into a destructor is lost, and an interrupt between two statements
-_LEAVE = 0.25  # seconds that DuckDB's threads take from a call's end to that of its statement
+RETRY_SECONDS = 0.05
+"""Seconds between two attempts to stop a call: an exception that falls into a destructor is lost, and so is an
+interrupt between two statements. Larger: calls stop later."""
+LEAVE_SECONDS = 0.25
+"""Seconds that DuckDB's threads take from a call's end to that of its statement. Larger: Python ends later."""
+GROWTH = 1.25
+"""Objects over those after the last collection, from which on `frozen` collects. Larger: more memory, less time."""
 
-_GUARD = threading.RLock()
-_RUNNING: set[Call] = set()
-_HERE = threading.local()
-_LISTENING = threading.Event()
-_SAID: list[str] = []  # what calls said that were stopped since the last statement of a shell began
-_ANSWERED = threading.Event()  # a signal has stopped calls, and its handler has not run yet
-
+_guard = threading.RLock()
+_running: set[Call] = set()
+_thread = threading.local()
+_is_listening = threading.Event()
+_messages: list[str] = []  # of calls that were stopped since the last statement of a shell began
+_is_answered = threading.Event()  # a signal has stopped calls, and its handler has not run yet
+_listeners: list[Listener] = []
+_log = logging.getLogger("mwem_sql")
 
 UNKNOWN = "mwem_ledger() tells whether it was charged already; what was stored before is kept"
 
@@ -53,11 +64,14 @@ class _Stop(BaseException):
 
 
 class Call:
-    """One call, on one thread. `interrupted`: by Ctrl-C; `told`: and the main thread knows. `standing`: what is to be said if it is stopped."""
+    """One call, on one thread. `standing` is what a user reads if it is stopped: what it has done, and how to go on.
+
+    `interrupted`: it was stopped by Ctrl-C; `reported`: and the main thread knows.
+    """
 
     def __init__(self) -> None:
         self.standing = UNKNOWN
-        self.stopped = self.interrupted = self.told = False
+        self.stopped = self.interrupted = self.reported = False
         self._shielded = False
         self._thread = threading.get_ident()
         self._connections: list[weakref.ref[Interruptible]] = []
@@ -67,51 +81,51 @@ class Call:
 
     def stop(self, *, by_signal: bool) -> None:
         self.stopped, self.interrupted = True, by_signal
-        _keep_quiet_of_lost_stops()
+        _hide_lost_stops()
         threading.Thread(target=self._insist, daemon=True).start()
 
     def _insist(self) -> None:
         while True:
-            with _GUARD:
-                if self not in _RUNNING:
+            with _guard:
+                if self not in _running:
                     return
                 if not self._shielded:
                     _raise(self._thread, _Stop)
-                    for known in self._connections:
-                        con = known()
+                    for reference in self._connections:
+                        con = reference()
                         with suppress(Exception):  # of whatever engine's driver
                             if con is not None:
                                 con.interrupt()
-            time.sleep(_AGAIN)
+            time.sleep(RETRY_SECONDS)
 
     @contextmanager
     def shielded(self) -> Iterator[None]:
-        """What must be written down even if the call is being stopped."""
-        with _GUARD:
+        """A block that runs to its end even if the call is being stopped."""
+        with _guard:
             self._shielded = True
-            self._take_back()
+            self._swallow_stop()
         try:
             yield
         finally:
             self._shielded = False
 
     def end(self) -> None:
-        """From here on nothing is raised; maybe for the second time."""
-        ended = False
-        while not ended:
+        """Raise nothing in this thread any more. May be called twice."""
+        is_over = False
+        while not is_over:
             try:
-                with _GUARD:
-                    _RUNNING.discard(self)
-                    _HERE.call = None
-                    self._take_back()
-                    ended = True
+                with _guard:
+                    _running.discard(self)
+                    _thread.call = None
+                    self._swallow_stop()
+                    is_over = True
             except _Stop:
                 pass
 
-    def _take_back(self) -> None:
-        """Raise here and now, to no effect, what was to be raised in this thread and was not yet.
+    def _swallow_stop(self) -> None:
+        """Swallow a pending asynchronous exception of this thread.
 
-        Python could be told to forget it, but would then look for it forever; under a profiler, without getting any further.
+        Python can forget it, but then looks for it forever; under a profiler, without getting any further.
         """
         if self.stopped:
             try:
@@ -127,17 +141,17 @@ def _raise(thread: int, kind: type[BaseException]) -> None:
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(kind))
 
 
-def _keep_quiet_of_lost_stops() -> None:
-    """Let Python not print "Exception ignored" of a stop that fell into a destructor or a collector's callback: it is raised again."""
-    say = sys.unraisablehook
-    if getattr(say, "is_quiet_of_stops", False):
+def _hide_lost_stops() -> None:
+    """Let Python not print "Exception ignored" of a stop that fell into a destructor: it is raised again."""
+    before = sys.unraisablehook
+    if getattr(before, "hides_stops", False):
         return
 
     def hook(lost: sys.UnraisableHookArgs) -> None:
         if lost.exc_type is not _Stop:
-            say(lost)
+            before(lost)
 
-    hook.is_quiet_of_stops = True  # type: ignore[attr-defined]
+    hook.hides_stops = True  # type: ignore[attr-defined]
     sys.unraisablehook = hook
 
 
@@ -149,9 +163,9 @@ def run(function: str, work: Callable[[], Result], *, from_python: bool = False)
     call = Call()
     try:
         try:
-            with _GUARD:
-                _RUNNING.add(call)
-            _HERE.call = call
+            with _guard:
+                _running.add(call)
+            _thread.call = call
             return work()
         finally:
             call.end()
@@ -161,22 +175,22 @@ def run(function: str, work: Callable[[], Result], *, from_python: bool = False)
             raise
     # Whatever it ended with: an interrupted statement looks like an error of DuckDB's.
     stopped = refuse(CancelledError, function, "the call was stopped", call.standing)
-    _SAID.append(str(stopped))
+    _messages.append(str(stopped))
     if from_python and call.interrupted:
         raise KeyboardInterrupt(str(stopped))
     raise stopped
 
 
 def stands(standing: str) -> None:
-    """What is to be said from here on if the call of this thread, if any, is stopped: what it has done, and how to go on."""
-    call = getattr(_HERE, "call", None)
+    """Set what a user reads from here on if the call of this thread, if any, is stopped."""
+    call = getattr(_thread, "call", None)
     if call is not None:
         call.standing = standing
 
 
 def track(con: Tracked) -> Tracked:
-    """Have the statements of a connection, of DuckDB's or of another engine's, interrupted if the call of this thread, if any, is stopped."""
-    call = getattr(_HERE, "call", None)
+    """Interrupt the statements of a connection, of any engine, if the call of this thread, if any, is stopped."""
+    call = getattr(_thread, "call", None)
     if call is not None:
         call.track(con)
     return con
@@ -185,7 +199,7 @@ def track(con: Tracked) -> Tracked:
 @contextmanager
 def shielded() -> Iterator[None]:
     """`Call.shielded` of the call of this thread, if any."""
-    call = getattr(_HERE, "call", None)
+    call = getattr(_thread, "call", None)
     if call is None:
         yield
     else:
@@ -194,7 +208,7 @@ def shielded() -> Iterator[None]:
 
 
 def cancel() -> int:
-    """Stop every call of this process that is running, in whatever thread; how many there were. Does not wait for their end.
+    """Stop every call of this process, in whatever thread; how many there were. Does not wait for their end.
 
     A release that was debited stays charged; it is stored as a whole or not at all.
     """
@@ -202,17 +216,17 @@ def cancel() -> int:
 
 
 def finish(seconds: float) -> None:
-    """Stop all calls and wait for their end: a thread that comes back to Python when Python has ended makes it abort."""
+    """Stop all calls and wait for their end: a thread that returns to Python after Python's end makes it abort."""
     deadline = time.monotonic() + seconds
     if cancel():
-        while _RUNNING and time.monotonic() < deadline:
-            time.sleep(_AGAIN)
-        time.sleep(_LEAVE)
+        while _running and time.monotonic() < deadline:
+            time.sleep(RETRY_SECONDS)
+        time.sleep(LEAVE_SECONDS)
 
 
 def _stop_all(*, by_signal: bool) -> int:
-    with _GUARD:
-        chosen = [call for call in _RUNNING if not call.stopped]
+    with _guard:
+        chosen = [call for call in _running if not call.stopped]
         for call in chosen:
             call.stop(by_signal=by_signal)
     return len(chosen)
@@ -221,35 +235,36 @@ def _stop_all(*, by_signal: bool) -> int:
 class _WakeUp:
     """A thread that acts on Ctrl-C at once, through Python's wake-up descriptor.
 
-    A signal handler alone comes too late: it waits for the main thread, which waits for DuckDB (on 2.0, up to 50 s in a join).
+    A signal handler alone comes too late: it waits for the main thread, which waits for DuckDB (on 2.0, up to 50 s in a
+    join).
     """
 
     def __init__(self, act: Callable[[], object]) -> None:
-        self._ear, self._mouth = socket.socketpair()
-        self._mouth.setblocking(False)
-        self._thread = threading.Thread(target=self._hear, args=(act,), daemon=True)
+        self._reader, self._writer = socket.socketpair()
+        self._writer.setblocking(False)
+        self._thread = threading.Thread(target=self._wait, args=(act,), daemon=True)
         self._thread.start()
-        self.replaced = signal.set_wakeup_fd(self._mouth.fileno(), warn_on_full_buffer=False)
+        self.replaced = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
 
-    def _hear(self, act: Callable[[], object]) -> None:
-        while number := self._ear.recv(1):
+    def _wait(self, act: Callable[[], object]) -> None:
+        while number := self._reader.recv(1):
             if number[0] == signal.SIGINT:
                 act()
 
     def close(self) -> None:
         """Give the descriptor back to whoever had it, and wait for what the thread still does."""
         signal.set_wakeup_fd(self.replaced)
-        self._mouth.close()
+        self._writer.close()
         self._thread.join()
-        self._ear.close()
+        self._reader.close()
 
 
 def listen() -> None:
-    """Let Ctrl-C stop calls that are running; where there are none, it does what it did. Not where others handle the signal.
+    """Let Ctrl-C stop calls; without calls it does what it did. Nothing changes where others handle the signal.
 
     A handler that raised KeyboardInterrupt while a call runs would make DuckDB 1.x abandon the call's thread and crash.
     """
-    if threading.current_thread() is not threading.main_thread() or _LISTENING.is_set():
+    if threading.current_thread() is not threading.main_thread() or _is_listening.is_set():
         return
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         return
@@ -257,7 +272,7 @@ def listen() -> None:
     if wake_up.replaced != -1:
         wake_up.close()
         return
-    _LISTENING.set()
+    _is_listening.set()
     signal.signal(signal.SIGINT, _on_signal)
 
 
@@ -265,20 +280,20 @@ def listen() -> None:
 def interruptible(
     con: duckdb.DuckDBPyConnection, on_first: Callable[[], object], on_second: Callable[[], object]
 ) -> Iterator[None]:
-    """Let Ctrl-C interrupt the statement of a connection, and end in KeyboardInterrupt. For a program that owns its process.
+    """Let Ctrl-C interrupt the statement of a connection, and raise KeyboardInterrupt: for a program, not a library.
 
-    The handler does nothing: one that raised while DuckDB works would make 1.x leave a release running on a thread of its own, and
-    crash. The first Ctrl-C stops all calls and the statement, then calls `on_first`; later ones call `on_second`, which need not wait. The
-    KeyboardInterrupt has what the calls said that were stopped.
+    The handler does nothing: one that raised while DuckDB works would make 1.x leave a release running on another
+    thread, and crash. The first Ctrl-C stops all calls and the statement, then calls `on_first`; later ones call
+    `on_second`, which need not wait. The KeyboardInterrupt has the messages of the calls that were stopped.
     """
-    _SAID.clear()
-    heard = threading.Event()
+    _messages.clear()
+    is_interrupted = threading.Event()
 
     def act() -> None:
-        if heard.is_set():
+        if is_interrupted.is_set():
             on_second()
             return
-        heard.set()
+        is_interrupted.set()
         cancel()
         con.interrupt()
         on_first()
@@ -290,23 +305,105 @@ def interruptible(
     finally:
         wake_up.close()
         signal.signal(signal.SIGINT, handler)
-        if heard.is_set():
-            raise KeyboardInterrupt("\n".join(_SAID))
+        if is_interrupted.is_set():
+            raise KeyboardInterrupt("\n".join(_messages))
 
 
 def _on_wake_up() -> None:
-    with _GUARD:
+    with _guard:
         if _stop_all(by_signal=True):
-            _ANSWERED.set()
+            _is_answered.set()
 
 
 def _on_signal(number: int, frame: FrameType | None) -> None:
-    with _GUARD:
+    with _guard:
         _stop_all(by_signal=True)  # the listener may have been first, and the call may have ended since
-        news = [call for call in _RUNNING if call.interrupted and not call.told]
-        for call in news:
-            call.told = True
-        is_answered = bool(news) or _ANSWERED.is_set()
-        _ANSWERED.clear()
+        fresh = [call for call in _running if call.interrupted and not call.reported]
+        for call in fresh:
+            call.reported = True
+        is_answered = bool(fresh) or _is_answered.is_set()
+        _is_answered.clear()
     if not is_answered:
         signal.default_int_handler(number, frame)
+
+
+Phase: TypeAlias = Literal["planning", "reading", "rounds", "rows", "done"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How far a call is: public facts, and no clock. Of rounds how many are done and expected, and the last query."""
+
+    table: str
+    phase: Phase
+    done: int = 0
+    of: int = 0
+    query: str = ""
+
+
+Listener: TypeAlias = Callable[[Progress], object]
+
+
+def announce(table: str, phase: Phase, *, done: int = 0, of: int = 0, query: str = "") -> None:
+    """Tell all listeners, and the log. Errors of a listener are ignored: a release that is charged must go on."""
+    progress = Progress(table=table, phase=phase, done=done, of=of, query=query)
+    rounds = f" {progress.done} of {progress.of}" if progress.of else ""
+    _log.info("%s: %s%s", progress.table, progress.phase, rounds, extra={"mwem": asdict(progress)})
+    with _guard:
+        listeners = tuple(_listeners)
+    for listener in listeners:
+        with suppress(Exception):
+            listener(progress)
+
+
+@contextmanager
+def listening(listener: Listener) -> Iterator[None]:
+    """Announce the progress of all calls of this process to a listener while the block runs.
+
+    A call runs on a thread of DuckDB's: listeners belong to the process, not to a thread.
+    """
+    with _guard:
+        _listeners.append(listener)
+    try:
+        yield
+    finally:
+        with _guard:
+            _listeners.remove(listener)
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Without the collector of cycles: it would walk all objects again and again while millions are made."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+class _Collection:
+    """How many objects there were the last time that nothing could be collected; 0: never."""
+
+    objects = 0
+
+
+@contextmanager
+def frozen() -> Iterator[None]:
+    """The collector ignores all objects that exist by now, and goes on with those that are made from here on.
+
+    Objects that were frozen are in the oldest generation afterwards, and Python never counts them as new there: they
+    would be collected when other objects call for it, or never. So they are counted here, by Python's rule: once there
+    are a quarter more, all is collected.
+    """
+    gc.freeze()
+    try:
+        yield
+    finally:
+        objects = gc.get_freeze_count()
+        gc.unfreeze()
+        if objects > GROWTH * _Collection.objects and gc.isenabled():
+            gc.collect()
+            objects = _Collection.objects = len(gc.get_objects())
+        _Collection.objects = min(_Collection.objects, objects)

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from functools import cache
 
 import duckdb
-import pyarrow as pa
-import pyarrow.compute as pc
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
@@ -258,9 +256,7 @@ def check_functions(con: duckdb.DuckDBPyConnection, function: str) -> None:
     A macro comes before the function of its name, and a Python function is added to those that it shares a name with. Either would be
     called in private scans and views, with the rows of any table before its eyes.
     """
-    found = _functions(con)
-    others = found.filter(pc.invert(pc.is_in(_texts(found), _texts(_built_in()))))
-    for name, kind in sorted(zip(others[0].to_pylist(), others[1].to_pylist(), strict=True)):
+    for name, kind, _ in sorted(_functions(con) - _built_in()):
         if fold(name) in _names():
             what = "macro" if kind.endswith("macro") else "function"
             raise refuse(
@@ -272,27 +268,22 @@ def check_functions(con: duckdb.DuckDBPyConnection, function: str) -> None:
 
 
 @cache
-def _built_in() -> pa.Table:
+def _built_in() -> set[tuple[str, str, str]]:
     with duckdb.connect(":memory:") as con:
         return _functions(con)
 
 
 @cache
 def _names() -> frozenset[str]:
-    return frozenset(map(fold, _built_in()[0].to_pylist()))
+    return frozenset(fold(name) for name, _, _ in _built_in())
 
 
-def _functions(con: duckdb.DuckDBPyConnection) -> pa.Table:
+def _functions(con: duckdb.DuckDBPyConnection) -> set[tuple[str, str, str]]:
     """All functions by name, kind and parameter types, without calling one that could be the user's."""
-    return con.sql(
+    rows = con.execute(
         "SELECT function_name, function_type, parameter_types::VARCHAR FROM system.main.duckdb_functions()"
-    ).to_arrow_table()
-
-
-def _texts(functions: pa.Table) -> pa.ChunkedArray:
-    """Each function as one text, as Arrow compares them."""
-    columns = [pc.fill_null(column.cast(pa.string()), "") for column in functions.columns]
-    return pc.binary_join_element_wise(*columns, "\n")
+    ).fetchall()
+    return {(name, kind, types or "") for name, kind, types in rows}
 
 
 def _unqualified(tree: exp.Expr) -> exp.Expr:

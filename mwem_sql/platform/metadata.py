@@ -1,7 +1,7 @@
 """The schema `mwem` that each database may have: its format, which tables are there, their rows, and how they are made.
 
 `sql/metadata.sql` and `sql/ledger.sql` declare its tables; what is read back is checked against them. Must not judge
-what a row means.
+what a row means. Reads the SQL files that ship with the package, and tells its version.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, lru_cache
+from importlib.metadata import distributions
+from pathlib import Path
 from types import NoneType
 from typing import Any
 
@@ -19,12 +21,14 @@ from sqlglot import exp
 from mwem_sql.errors import TableError, literal, refuse
 from mwem_sql.language.dialect import fold
 from mwem_sql.platform.catalog import Name, Place
-from mwem_sql.platform.resources import read_sql
 from mwem_sql.platform.session import lock, transaction, use
 
 SCHEMA = "mwem"
 FORMAT = 3
 """The number of the schema's format, in `mwem.schema_version`. It grows with every change of the two scripts."""
+
+VERSION = next((package.version for package in distributions(name="mwem-sql")), "from source")
+"""Of this package."""
 
 Row = dict[str, Any]
 Key = tuple[str, str, str]
@@ -35,8 +39,15 @@ _PYTHON: dict[str, type] = {
 }  # fmt: skip
 
 
+def read_sql(name: str) -> str:
+    """The text of `sql/<name>`: beside the package in a checkout, inside it in a wheel."""
+    package = Path(__file__).resolve().parents[1]
+    inside = package / "sql" / name
+    return (inside if inside.exists() else package.parent / "sql" / name).read_text(encoding="utf-8")
+
+
 @dataclass(frozen=True)
-class Column:
+class ColumnType:
     """A column as a script declares it."""
 
     type: str
@@ -112,20 +123,20 @@ def _all_of(table: Name) -> str:
     return exp.select("*").from_(table.tree()).sql("duckdb")
 
 
-def declared(script: str, table: str) -> dict[str, Column]:
+def declared(script: str, table: str) -> dict[str, ColumnType]:
     """The columns of a table of the schema mwem, from its CREATE TABLE."""
     return created(script)[table]
 
 
 @cache
-def created(script: str) -> dict[str, dict[str, Column]]:
+def created(script: str) -> dict[str, dict[str, ColumnType]]:
     """The tables that a script creates, and their columns."""
-    out: dict[str, dict[str, Column]] = {}
+    out: dict[str, dict[str, ColumnType]] = {}
     for statement in sqlglot.parse(read_sql(script), read="duckdb"):
         if isinstance(statement, exp.Create) and statement.kind == "TABLE":
             table = statement.this
             out[table.this.name] = {
-                column.name: Column(
+                column.name: ColumnType(
                     column.kind.sql("duckdb"),
                     nullable=column.find(exp.NotNullColumnConstraint, exp.PrimaryKeyColumnConstraint) is None,
                 )

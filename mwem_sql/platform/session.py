@@ -1,4 +1,8 @@
-"""Session: how a call reaches its database, and what of the caller's connection changes the meaning of SQL."""
+"""Session: how a call reaches its database, and which of the caller's settings change the meaning of SQL.
+
+Finds the DuckDB connection inside the handles that SQLAlchemy, Ibis, dbt and jupysql give people, by their attributes,
+so that none of those packages is imported or needed. Must not open a connection of its own.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +14,14 @@ from dataclasses import dataclass
 import duckdb
 from sqlglot import exp
 
+from mwem_sql.errors import OptionError, refuse
 from mwem_sql.language.dialect import fold
 from mwem_sql.platform import calls
 from mwem_sql.platform.catalog import Place
-from mwem_sql.platform.handles import connection_of
 from mwem_sql.platform.sandbox import MEANINGFUL_SETTINGS, set_statement
 
-_LOCKS: dict[str, threading.Lock] = {}
-_LOCKS_GUARD = threading.Lock()
+_locks: dict[str, threading.Lock] = {}
+_locks_guard = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,7 @@ class Session:
 
     @classmethod
     def of(cls, handle: object) -> Session:
-        """A session with the current database, schema and settings of a connection, or of the one that a handle holds."""
+        """A session with the current database, schema and settings of the connection that a handle is or holds."""
         con = connection_of(handle)
         settings = {}
         for name in MEANINGFUL_SETTINGS:
@@ -43,7 +47,7 @@ class Session:
         con = self.cursor()
         for name, value in self.settings.items():
             if name in MEANINGFUL_SETTINGS:
-                with suppress(duckdb.Error):  # one that all connections share, or of an extension that is not loaded
+                with suppress(duckdb.Error):  # all connections share it, or its extension is not loaded
                     con.execute(set_statement(name, value))
         return con
 
@@ -61,8 +65,8 @@ def instance(con: duckdb.DuckDBPyConnection) -> str | None:
 
 def lock(name: str) -> threading.Lock:
     """One lock per name and process. No other process can write to the same DuckDB file."""
-    with _LOCKS_GUARD:
-        return _LOCKS.setdefault(fold(name), threading.Lock())
+    with _locks_guard:
+        return _locks.setdefault(fold(name), threading.Lock())
 
 
 def use(con: duckdb.DuckDBPyConnection, place: Place) -> None:
@@ -80,3 +84,47 @@ def transaction(con: duckdb.DuckDBPyConnection) -> Iterator[None]:
         with suppress(duckdb.Error):  # a failed COMMIT has ended the transaction already
             con.execute("ROLLBACK")
         raise
+
+
+def connection_of(handle: object) -> duckdb.DuckDBPyConnection:
+    """The DuckDB connection that a handle is or holds."""
+    level = [handle]
+    for _ in range(4):  # jupysql around SQLAlchemy, its pool and its driver
+        for each in level:
+            con = _connection_in(each)
+            if con is not None:
+                return con
+        level = [inner for each in level for inner in _handles_in(each)]
+    kind = type(handle)
+    raise refuse(
+        OptionError,
+        "mwem_sql",
+        f"connection ({kind.__module__}.{kind.__qualname__}) must be a connection of DuckDB or hold one",
+        "pass a DuckDB connection or cursor, a SQLAlchemy connection or engine on DuckDB, an Ibis backend, or the "
+        "connection of dbt or jupysql",
+    )
+
+
+def _connection_in(handle: object) -> duckdb.DuckDBPyConnection | None:
+    """The handle itself, or the connection that its method `interrupt` belongs to: wrappers pass that on unchanged."""
+    if isinstance(handle, duckdb.DuckDBPyConnection):
+        return handle
+    owner = getattr(getattr(handle, "interrupt", None), "__self__", None)
+    return owner if isinstance(owner, duckdb.DuckDBPyConnection) else None
+
+
+def _handles_in(handle: object) -> Iterator[object]:
+    """The next handles: attributes, or results of methods without arguments."""
+    names = (
+        "default_connection",  # the module duckdb itself
+        "con",  # an Ibis backend
+        "connection",  # a connection or session of SQLAlchemy
+        "raw_connection",  # an engine of SQLAlchemy
+        "_connection",  # a connection of jupysql
+        "cursor",  # a handle of dbt-duckdb
+    )
+    for name in names:
+        inner = getattr(handle, name, None)
+        with suppress(TypeError):  # a method of the same name that wants arguments
+            if inner is not None:
+                yield inner() if callable(inner) else inner

@@ -1,4 +1,4 @@
-"""Questions to a stored release, at no privacy cost; and the curator's comparison with the truth, which is not private."""
+"""Answers from a stored release, with their intervals, at no privacy cost."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from mwem_sql.algebra.answers import answer_all
 from mwem_sql.algebra.arrays import Floats
 from mwem_sql.algebra.linear import LinearQuery
-from mwem_sql.algebra.table import shares_within, spread
+from mwem_sql.algebra.queries import Queries
 from mwem_sql.compile.compiled import Compiled, CompiledQuery
 from mwem_sql.compile.pipeline import compile_workload
 from mwem_sql.compile.sense import check_constants
@@ -28,9 +27,9 @@ from mwem_sql.errors import (
     literal,
     refuse,
 )
-from mwem_sql.judge.certificate import Assured
+from mwem_sql.judge.certificate import ErrorBounds
+from mwem_sql.judge.evidence import Evidence
 from mwem_sql.judge.intervals import Intervals, Judge
-from mwem_sql.judge.known import Known
 from mwem_sql.language import dialect
 from mwem_sql.language.dialect import fold
 from mwem_sql.language.measures import is_aggregate
@@ -38,16 +37,18 @@ from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
 from mwem_sql.platform.sandbox import Sandbox
 from mwem_sql.platform.session import Session
-from mwem_sql.releases import beyond, left_out, store
+from mwem_sql.releases import store, summary
 from mwem_sql.releases.store import Stored
 from mwem_sql.workload import Query, Workload
 
 CONFIDENCE = 0.95
-MAX_WEIGHTS = 5_000_000
 
 
 class Answerer:
-    """A stored release made ready for questions. Queries may split its classes: in proportion to what was measured of their pieces, or evenly."""
+    """A stored release made ready for questions.
+
+    Queries may split its classes: in proportion to what was measured of their pieces, or evenly.
+    """
 
     def __init__(self, session: Session, stored: Stored) -> None:
         self._session = session
@@ -58,8 +59,11 @@ class Answerer:
         """Where expressions mean what they mean to the caller."""
         return Sandbox(self._session.settings)
 
-    def asked(self, workload: Workload) -> Compiled:
-        """What a person asks. Refuses what a release would refuse, too: a value that is on no list has a known answer, and was hardly meant."""
+    def compile_checked(self, workload: Workload) -> Compiled:
+        """What a person asks. Refuses what a release would refuse, too.
+
+        The answer for a value that is on no list is clear without looking, and was hardly meant.
+        """
         with self.sandbox() as sandbox:
             compiled = self._compiled(workload, sandbox)
             check_constants(compiled, sandbox)
@@ -80,15 +84,19 @@ class Answerer:
             raise self.without(error.column, why, in_list=error.reader == "group_by") from None
 
     def without(self, column: str, why: str = "", function: str = "workload", *, in_list: bool = True) -> MwemError:
-        """A refusal of a column that the release does not have, and perhaps no table ever had. `in_list`: names are text there."""
-        known, shown = self.stored.domain.columns, literal if in_list else dialect.name
-        near = did_you_mean(column, known, shown=shown)
+        """A refusal of a column that the release does not have, and perhaps no table ever had.
+
+        `in_list`: names are text there.
+        """
+        columns, shown = self.stored.domain.columns, literal if in_list else dialect.name
+        near = did_you_mean(column, columns, shown=shown)
         text = "" if in_list else f"; if it is text, write {literal(column)}"
         return refuse(
             WorkloadError,
             function,
             f"{why}{self.stored.name.table} was made without {column}",
-            f"{near}it has {', '.join(map(shown, known))}; to have {column}, release under another output with a row about it in the workload{text}",
+            f"{near}it has {', '.join(map(shown, columns))}; to have {column}, release under another output with a row"
+            f" about it in the workload{text}",
         )
 
     def workload(self) -> Workload:
@@ -101,35 +109,29 @@ class Answerer:
 
     def judged(self, compiled: Compiled, confidence: float) -> list[tuple[Floats, Intervals]]:
         """The same with how far each answer may be off."""
-        con = self._session.cursor()
-        known = store.bounds_of(con, self.stored)
         miss, total = 1 - confidence, float(self.stored.facts["total"])
-        assured = Assured(*known, miss, total)
-        asked, bounded = compiled, assured.bounded()
+        bounds = ErrorBounds(*store.bounds_of(self._session.cursor(), self.stored), miss, total)
+        both, bounded, count = compiled, bounds.bounded(), len(compiled.queries)
         if bounded:
-            # On classes that both the questions and these tell apart.
-            asked = self.compile(Workload(tuple([query.source for query in compiled.queries]) + tuple(bounded)))
-        sums, count = self._sums(asked), len(compiled.queries)
-        judge = Judge(
-            self.known(asked),
-            miss,
-            total,
-            [
-                (query.linear, own, bounded[query.source])
-                for query, (own, _) in zip(asked.queries[count:], sums[count:], strict=True)
-            ],
-        )
-        within = [assured.within(query) for query in asked.queries[:count]]
-        intervals = judge.intervals(asked.queries[:count], sums[:count], within)
+            # On classes that both the questions and the bounded queries distinguish.
+            both = self.compile(Workload(tuple([query.source for query in compiled.queries]) + tuple(bounded)))
+        sums = self._sums(both)
+        context = [
+            (query.linear, answer, bounded[query.source])
+            for query, (answer, _) in zip(both.queries[count:], sums[count:], strict=True)
+        ]
+        within = [bounds.within(query) for query in both.queries[:count]]
+        judge = Judge(self.evidence(both), miss, total, context)
+        intervals = judge.intervals(both.queries[:count], sums[:count], within)
         return [
-            (divided(*pair), self._with_ends(query, own))
-            for query, pair, own in zip(compiled.queries, sums[:count], intervals, strict=True)
+            (divided(*pair), self._with_ends(query, interval))
+            for query, pair, interval in zip(compiled.queries, sums[:count], intervals, strict=True)
         ]
 
-    def _with_ends(self, query: CompiledQuery, found: Intervals) -> Intervals:
+    def _with_ends(self, query: CompiledQuery, intervals: Intervals) -> Intervals:
         """The same, without ends where a query sums up a column of which many rows are beyond a bound."""
         clamped = self._clamped(query)
-        return found.without_ends() if clamped and clamped & self._far_off else found
+        return intervals.without_ends() if clamped and clamped & self._far_off else intervals
 
     def _clamped(self, query: CompiledQuery) -> set[str]:
         """The columns that a query sums up whose values beyond a bound are counted as the bound."""
@@ -139,56 +141,54 @@ class Answerer:
     @cached_property
     def _far_off(self) -> set[str]:
         """The columns of which many rows are beyond a bound, by what was released: nobody knows how far."""
-        return {name for name, _, share in beyond.shares(self._state, self.stored.classes) if share >= beyond.FEWEST}
+        shares = summary.off_domain_shares(self._state, self.stored.classes)
+        return {name for name, _, share in shares if share >= summary.LEAST_SHARE}
 
     def _note(self, query: CompiledQuery) -> str | None:
-        """What is to be known of an answer: which rows are counted, and which values are summed up as another."""
-        own = [self.stored.domain[name] for name in sorted(self._clamped(query))]
+        """Which rows an answer counts, and which values it sums up as another."""
         limits = [
-            f"a {attribute.name} beyond {attribute.text(attribute.low)} to {attribute.text(attribute.high)} counts as the bound"
-            for attribute in own
-            if attribute.low is not None and attribute.high is not None
+            f"a {each.name} beyond {each.text(each.low)} to {each.text(each.high)} counts as the bound"
+            for each in map(self.stored.domain.__getitem__, sorted(self._clamped(query)))
+            if each.low is not None and each.high is not None
         ]
-        return "; ".join(filter(None, [left_out.sentence(self.stored.facts), *limits])) or None
+        return "; ".join(filter(None, [summary.rows_used(self.stored.facts), *limits])) or None
 
-    def known(self, compiled: Compiled) -> Known:
+    def evidence(self, compiled: Compiled) -> Evidence:
         """What was measured, for questions that were compiled against the release."""
-        return Known(self.stored.classes, store.read_measurements(self._session.cursor(), self.stored), compiled)
+        return Evidence(self.stored.classes, store.read_measurements(self._session.cursor(), self.stored), compiled)
 
     def _sums(self, compiled: Compiled) -> list[tuple[Floats, Floats | None]]:
-        """Of each query its sums, in what they stand for, and the counts that they are divided by if it is an average."""
-        alike: dict[tuple[str, ...], list[LinearQuery]] = {}
+        """Of each query its sums, in the measure's unit, and for an average the counts that divide them."""
+        by_attributes: dict[tuple[str, ...], list[LinearQuery]] = {}
         for query in compiled.queries:
             for part in (query,) if query.over is None else (query, query.over):
-                alike.setdefault(part.linear.attributes, []).append(part.linear)
-        found: dict[LinearQuery, Floats] = {}
-        for queries in alike.values():
-            answers = answer_all(queries, self._marginal(queries[0].attributes, compiled))
-            found.update(zip(queries, answers, strict=True))
+                by_attributes.setdefault(part.linear.attributes, []).append(part.linear)
+        answers: dict[LinearQuery, Floats] = {}
+        for queries in by_attributes.values():
+            marginal = self._marginal(queries[0].attributes, compiled)
+            answers.update(zip(queries, Queries.of(queries).answers(marginal), strict=True))
         return [
-            (found[query.linear] * query.linear.unit, None if query.over is None else found[query.over.linear])
+            (answers[query.linear] * query.linear.unit, None if query.over is None else answers[query.over.linear])
             for query in compiled.queries
         ]
 
     def _marginal(self, attributes: Sequence[str], compiled: Compiled) -> Floats:
-        """The marginal over the queries' own, finer classes."""
+        """The marginal over the queries' classes, which are finer."""
         out = self._state.marginal(attributes)
         for axis, name in enumerate(attributes):
-            finer, own = compiled.classes[name], self.stored.classes[name]
-            parents = own.holding(finer.pieces)[finer.representatives]
-            out = spread(out, axis, parents, shares_within(parents, finer.shares_of(own)))
+            out = compiled.classes[name].within(self.stored.classes[name]).spread(out, axis)
         return out
 
     def counts(self, predicates: Sequence[str]) -> list[float]:
-        return [float(values[0]) for values in self.answers(self.asked(Workload.from_predicates(predicates)))]
+        return [float(values[0]) for values in self.answers(self.compile_checked(Workload.from_predicates(predicates)))]
 
     def rows(self, workload: Workload, confidence: float = CONFIDENCE) -> Iterator[dict[str, Any]]:
-        compiled = self.asked(workload)
+        compiled = self.compile_checked(workload)
         for query, (values, intervals) in zip(compiled.queries, self.judged(compiled, confidence), strict=True):
             note = self._note(query)
             for cell, value, judged in zip(query.cells(), values.tolist(), intervals.rows(), strict=True):
                 yield {
-                    "query": query.number,
+                    "query": query.row_number,
                     "name": query.label,
                     "cell": cell,
                     "answer": or_null(value),
@@ -226,10 +226,9 @@ def answerer(session: Session, output: str, function: str) -> Answerer:
 
 
 def average(
-    session: Session, output: str, measure: object, given: str | None, confidence: float
+    ready: Answerer, measure: object, given: str | None, confidence: float, function: str
 ) -> Iterator[dict[str, Any]]:
     """One row: the average of a measure over the rows for which a condition is true, or over all."""
-    function = "mwem_average"
     if not isinstance(measure, str) or not measure.strip() or is_aggregate(measure):
         raise refuse(
             OptionError,
@@ -237,7 +236,6 @@ def average(
             f"measure ({measure!r}) must be what is averaged: a column, or an SQL expression over columns",
             "write 'pay', or 'pay / 12'; mwem_answer takes sums, and averages by groups",
         )
-    ready = answerer(session, output, function)
     for row in ready.rows(Workload((Query(predicate=given, measure=f"avg({measure}\n)"),)), confidence):
         yield {name: row[name] for name in ("answer", "low", "high", "measured")}
 
@@ -254,43 +252,44 @@ def read_given(value: object, function: str) -> str | None:
     )
 
 
-def weights(session: Session, output: str, attributes: list[str]) -> tuple[list[tuple[str, str]], list[pa.Array]]:
+def weights(ready: Answerer, attributes: list[str], function: str) -> tuple[list[tuple[str, str]], list[pa.Array]]:
     """The weighting over some attributes: names and types of its columns, and their values, of attributes as text."""
-    ready = answerer(session, output, "mwem_weights")
     domain = ready.stored.domain
     names = []
     for name in attributes:
         if fold(name) not in domain.spelling:
-            raise ready.without(name, function="mwem_weights")
+            raise ready.without(name, function=function)
         names.append(domain.spelling[fold(name)])
     if not names or len(set(names)) < len(names):
         raise refuse(
             OptionError,
-            "mwem_weights",
+            function,
             f"attributes ({attributes!r}) must be one or more, each once",
             "write ['sex', 'race']",
         )
-    own = {name: ready.stored.classes[name] for name in names}
-    cells = int(np.prod([len(classes.pieces) for classes in own.values()]))
-    if cells > MAX_WEIGHTS:
+    partitions = {name: ready.stored.classes[name] for name in names}
+    cells, most = int(np.prod([len(classes.pieces) for classes in partitions.values()])), 5_000_000
+    if cells > most:
         raise refuse(
             OptionError,
-            "mwem_weights",
-            f"attributes ({attributes!r}) have {cells:,} value combinations, more than {MAX_WEIGHTS:,}",
+            function,
+            f"attributes ({attributes!r}) have {cells:,} value combinations, more than {most:,}",
             "name fewer",
         )
-    found = ready.stored.state().marginal(names)
-    for axis, classes in enumerate(own.values()):
-        shares = shares_within(classes.codes, np.maximum(classes.densities, 1e-300))
-        found = spread(found, axis, classes.codes, shares)
+    marginal = ready.stored.state().marginal(names)
+    for axis, classes in enumerate(partitions.values()):
+        marginal = classes.spread(marginal, axis)
     columns = []
-    for classes, places in zip(own.values(), np.indices(found.shape), strict=True):
+    for classes, pieces in zip(partitions.values(), np.indices(marginal.shape), strict=True):
         labels = [classes.pieces.label_alone(piece) for piece in range(len(classes.pieces))]
-        columns.append(pa.array(labels, pa.string()).take(pa.array(places.ravel())))
-    types = [(name, _kind(classes)) for name, classes in own.items()]
-    return [*types, ("weight", "DOUBLE")], [*columns, pa.array(found.ravel())]
+        columns.append(pa.array(labels, pa.string()).take(pa.array(pieces.ravel())))
+    types = [(name, _kind(classes)) for name, classes in partitions.items()]
+    return [*types, ("weight", "DOUBLE")], [*columns, pa.array(marginal.ravel())]
 
 
 def _kind(classes: Classes) -> str:
-    """The type of the values that an attribute's weights are listed by: its own, unless some are bins or values off its domain, in words."""
+    """The type of the values that an attribute's weights are listed by.
+
+    It is the attribute's, unless some are bins or values off its domain, which are words.
+    """
     return classes.attribute.type if classes.pieces.listed and not classes.attribute.open else "VARCHAR"

@@ -1,4 +1,7 @@
-"""From a request to what would run: relation, classes, regime, shares, problem, scans. Public all of it; every refusal of a workload happens here."""
+"""The plan of a release: what would run for a request. That is relation, classes, regime, shares, problem and scans.
+
+Public all of it; every refusal of a workload happens here.
+"""
 
 from __future__ import annotations
 
@@ -21,33 +24,35 @@ from mwem_sql.compile.sense import check_constants, flat
 from mwem_sql.domains.detail import Detail, details_of
 from mwem_sql.domains.domain import read_domain
 from mwem_sql.errors import RELEASE, CellsError, OptionError, WorkloadError, literal, refuse
-from mwem_sql.judge.certificate import sampled
+from mwem_sql.judge.certificate import sample
 from mwem_sql.kernel.scales import noise_scale, noise_variance
 from mwem_sql.kernel.split import UNITS_SHARE, Split, split
 from mwem_sql.language.dialect import fold
 from mwem_sql.loop.problem import Problem, is_total
 from mwem_sql.loop.regimes import Asked, Regime, choose
 from mwem_sql.loop.strategy import cells_with, whole_domain
+from mwem_sql.platform.calls import uncollected
 from mwem_sql.platform.catalog import Column
-from mwem_sql.platform.garbage import uncollected
 from mwem_sql.platform.sandbox import Sandbox
 from mwem_sql.platform.session import Session
 from mwem_sql.releases.request import MAX_ROWS, Request
 from mwem_sql.releases.store import Stored
-from mwem_sql.scan.codes import Unit
-from mwem_sql.scan.dialects.known import dialect_of
+from mwem_sql.scan.dialects import DIALECTS
+from mwem_sql.scan.dialects.dialect import Unit
 from mwem_sql.scan.pushdown import Pushdown, plan_pushdown
 
 CERTIFY_SHARE = Fraction(1, 50)
-"""Of the budget: what a plain call spends on telling how far off its answers are. Larger: this is told more exactly, and answers have more noise. `python benchmarks/coverage.py --shares`"""
+"""The certificate's share of the budget in a plain call. Larger: the error of answers is known better, and answers have
+more noise. `python benchmarks/coverage.py --shares`"""
 MAX_UNCERTAINTY = 10**7
 """Noise on n, in rows, beyond which it cannot serve as the number of rows."""
 MAX_NOISE = 10_000
-"""Noise on a cell of a query that is measured in any case, in rows (a standard deviation), beyond which it is refused where the total is not public: at
-epsilon 1 and delta 0 there may be some 7,000 such queries, at epsilon 0.01 some 70."""
+"""The noise on a cell of a query that is always measured, in rows (a standard deviation), beyond which the query is
+refused where the total is not public: at epsilon 1 and delta 0 there may be some 7,000 such queries, at epsilon 0.01
+some 70."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Plan:
     """What would run: public all of it."""
 
@@ -61,29 +66,47 @@ class Plan:
     idle: tuple[str, ...] = ()
     """Predicates that no value of the public domain makes true."""
     ledger: Ledger | None = None
-    """As it was read for this plan; None if a release tells of the table."""
+    """As it was read for this plan; None if a release stands for the table."""
 
-    def asked(self, number: int) -> CompiledQuery | None:
-        """The workload's query that one of the problem's is, if it is one: without a loop, those that are always measured are."""
+    def workload_query(self, number: int) -> CompiledQuery | None:
+        """The workload's query that one of the problem's is, if it is one.
+
+        Without a loop, those that are always measured are.
+        """
         if not self.problem.at_once and not self.problem.whole:
             return self.compiled.asked(number) if 0 <= number < len(self.compiled.distinct.queries) else None
-        return next((self.compiled.asked(own.asked) for own in self.problem.always if own.query == number), None)
+        always = self.problem.always
+        return next((self.compiled.asked(each.asked) for each in always if each.query == number), None)
+
+    def label(self, q: int) -> str:
+        """What the kernel's query q is called: as the workload calls it, or by its attributes."""
+        if q == 0:
+            return "total"
+        query = self.workload_query(q - 1)
+        # A histogram of the whole domain comes after the queries.
+        queries = self.problem.queries
+        measured = queries[q - 1] if q <= len(queries) else self.problem.kernel_queries[q]
+        return ", ".join(measured.attributes) if query is None else query.label
 
     @property
     def warning(self) -> str | None:
-        """What the workload asks in vain, in words."""
-        if not self.idle:
-            return None
-        return f"asked in vain: no value of the public domain makes {flat(self.idle[0])!r}{_more(self.idle)} true"
+        """Predicates that are never true, in words."""
+        return _never_true(self.idle) if self.idle else None
 
 
-def _more(idle: Sequence[str]) -> str:
-    return f" and {len(idle) - 1:,} more" if len(idle) > 1 else ""
+def _never_true(idle: Sequence[str]) -> str:
+    first = flat(idle[0])
+    if len(idle) == 1:
+        return f"predicate {first!r} is never true on the declared domain"
+    return f"predicates {first!r} and {len(idle) - 1:,} more are never true on the declared domain"
 
 
 @uncollected()
 def make_plan(session: Session, request: Request, release: Stored | None = None) -> Plan:
-    """What would run for a request; every refusal of the workload happens here. Of a table that is elsewhere, a `release` tells what is public of it."""
+    """What would run for a request; every refusal of the workload happens here.
+
+    Of a table that is elsewhere, a `release` has what is public of it.
+    """
     con = session.cursor()
     relation = (
         relations.describe(con, request.table, session.place, RELEASE) if release is None else _relation_of(release)
@@ -98,11 +121,21 @@ def make_plan(session: Session, request: Request, release: Stored | None = None)
     _check_rows(request, shares)
     problem = _problem(request, compiled, regime, details)
     _check_always(request, problem, shares)
-    scanned = compiled.classes | {detail.name: detail.scanned for detail in details.values()}
+    scanned = compiled.classes | {detail.name: detail.cells for detail in details.values()}
     pushdown = plan_pushdown(
-        relation, scanned, problem.kernel_queries, _unit(request, relation), dialect_of(relation.dialect)
+        relation, scanned, problem.kernel_queries, _unit(request, relation), DIALECTS[relation.dialect]
     )
-    return Plan(relation, compiled, problem, shares, pushdown, regime, cap, tuple(idle), ledger)
+    return Plan(
+        relation=relation,
+        compiled=compiled,
+        problem=problem,
+        split=shares,
+        pushdown=pushdown,
+        regime=regime,
+        cap=cap,
+        idle=tuple(idle),
+        ledger=ledger,
+    )
 
 
 def shares_of(request: Request, plan: Plan) -> Split:
@@ -112,7 +145,7 @@ def shares_of(request: Request, plan: Plan) -> Split:
 
 
 def _relation_of(release: Stored) -> Relation:
-    """The private table of a release, as far as the release tells: its name, the columns that were released, and the unit's."""
+    """The private table of a release, as far as the release has it: name, released columns, and the unit's column."""
     domain, unit = release.domain, release.facts["unit"]
     columns = [Column(attribute.name, attribute.type, attribute.nullable) for attribute in domain]
     if unit is not None and fold(unit) not in domain.spelling:
@@ -137,7 +170,7 @@ def _compile(
         raise refuse(
             WorkloadError,
             RELEASE,
-            f"the workload asks in vain: no value of the public domain makes {flat(idle[0])!r}{_more(idle)} true",
+            f"the workload asks for nothing that is possible: {_never_true(idle)}",
             f"ask for values that are possible: FROM mwem_domain({literal(request.table)}) lists them",
         )
     if not compiled.classes:
@@ -204,7 +237,7 @@ def _problem(request: Request, compiled: Compiled, regime: Regime, details: Mapp
     shape = {name: classes.count for name, classes in compiled.classes.items()}
     strategy = regime.strategy
     asked = compiled.distinct.queries
-    numbers = sampled(asked) if _certify(request) else []
+    numbers = sample(asked) if _certify(request) else []
     histogram = whole_domain(shape) if regime.joint else _histogram(request, shape)
     # Where sets of attributes are refined, the workload's queries are not among what is measured: their answers come from the same scans.
     before = 1 + len(strategy.queries) + (histogram is not None) if regime.whole else 1

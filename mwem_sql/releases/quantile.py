@@ -5,17 +5,17 @@ share s of the rows at most at v: with C(v) rows at most at v and A(v) above, D(
 negative there, and negative at every value before. Rows without a value are in neither; those off an open list may be
 in either.
 
-How often an interval misses. Values lie in stretches that were not told apart, and counts are asked at the ends of
-these, all in one call. `low` is where the first stretch begins at whose end D may be 0 or more, by the upper end of its
-interval; `high` is where the first one ends from whose end on D is so for certain, by the lower ends of all. Let the
-true quantile lie in stretch k. D grows with v, so that it is 0 or more at the end of k, and negative at the end of k -
-1. `low` is too high only if the upper end at k misses: D is above it. `high` is too low only if the lower end at k - 1
-misses: D is below it. Both places are fixed by the data, and not by noise; noise is as likely to go up as down, so that
-each of the two has half of what an interval of D may miss. So the quantile is missed no more often than D is at one
-place, however many are looked at.
+How often an interval misses. Values lie in stretches that no measurement distinguishes, and rows are counted at the
+ends of these, all in one call. `low` is where the first stretch begins at whose end D may be 0 or more, by the upper
+end of its interval; `high` is where the first one ends from whose end on D is so for certain, by the lower ends of all.
+Let the true quantile lie in stretch k. D grows with v, so that it is 0 or more at the end of k, and negative at the end
+of k - 1. `low` is too high only if the upper end at k misses: D is above it. `high` is too low only if the lower end at
+k - 1 misses: D is below it. Both places are fixed by the data, and not by noise; noise is as likely to go up as down,
+so that each of the two has half of what an interval of D may miss. So the quantile is missed no more often than D is at
+one place, however many are looked at.
 
 An interval of D is made of those of C and A, which share the chance to miss (`WINDOW` of it). Where D is itself a sum
-of what was measured, its own noise tells more: it is less than that of C and A together. That has the rest of the
+of what was measured, its noise says more: it is less than that of C and A together. That has the rest of the
 chance, and is looked at where the first leaves a doubt.
 """
 
@@ -46,23 +46,21 @@ from mwem_sql.language.ticks import cast
 from mwem_sql.releases.answer import Answerer
 from mwem_sql.workload import Workload
 
-FUNCTION = "mwem_quantile"
 QUANTILE = {"share": "DOUBLE", "answer": "VARCHAR", "low": "VARCHAR", "high": "VARCHAR", "measured": "VARCHAR"}
 OF_ITS_TYPE = ("answer", "low", "high")
 """The columns of a call, and those that are values of the attribute, as text."""
 MOST_STRETCHES = 500
-"""Stretches at whose ends counts are asked. More: ends of intervals are told more finely where a column has thousands
+"""Stretches at whose ends rows are counted. More: ends of intervals are finer where a column has thousands
 of values, and a call takes longer (500: about 1.2 s of a processor; 100: 0.3 s)."""
-MOST_SHARES = 1000
-_EXACT = 1e-9
-"""In rows, or of all rows: by how much sums of the same weights may differ by rounding."""
+SLACK = 1e-9
+"""By how much sums of the same weights may differ by rounding, in rows, or in parts of all rows."""
 
 
 Differences: TypeAlias = Callable[[int, float], tuple[float, float]]
 """Between what D is at the end of a stretch, for a share; endless if nothing measured says it."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class _Stretches:
     """Neighbouring values of an attribute that counts do not tell apart.
 
@@ -81,18 +79,18 @@ class _Stretches:
 
     @property
     def is_open(self) -> bool:
-        """Whether there may be values off a list, whose place among the others is not known."""
+        """Whether there may be values off a list, whose rank among the others nobody knows."""
         return self.texts is not None and self.attribute.open
 
-    def text(self, place: float) -> str:
-        return self.attribute.text(place) if self.texts is None else self.texts[int(place)]
+    def text(self, tick: float) -> str:
+        return self.attribute.text(tick) if self.texts is None else self.texts[int(tick)]
 
-    def literal(self, place: float) -> exp.Expr:
+    def literal(self, tick: float) -> exp.Expr:
         """A constant that DuckDB compares as a value of the type.
 
         A text is cast, but by an ENUM, which would be a text.
         """
-        constant = exp.Literal.string(self.text(place))
+        constant = exp.Literal.string(self.text(tick))
         return cast(constant, self.attribute.type) if self.attribute.scale is None else constant
 
     def first(self, number: int) -> str | None:
@@ -187,18 +185,18 @@ class _Counted:
         return np.asarray(self.at_most(self.high) + self.off_list > 0)
 
     def worst(self, first: int, last: int) -> Status:
-        """How the ends of some stretches are known, from that before the first on."""
+        """How the ends of some stretches were measured, from that before the first on."""
         looked_at = self.measured[2 * max(0, first - 1) : min(self._ends, 2 * last + 2)]
         return max(looked_at, key=lambda status: RANK[status], default="never")
 
 
 def _differences(ready: Answerer, compiled: Compiled, miss: float) -> Differences:
     """D as a sum of what was measured: narrower than what C and A say, one by one."""
-    queries, known = [query.linear for query in compiled.queries], ready.known(compiled)
+    queries, evidence = [query.linear for query in compiled.queries], ready.evidence(compiled)
 
     def between(number: int, share: float) -> tuple[float, float]:
         query = _weighted(queries[2 * number], queries[2 * number + 1], share)
-        return (-inf, inf) if query is None else noise_alone(known, query, miss)
+        return (-inf, inf) if query is None else noise_alone(evidence, query, miss)
 
     return between
 
@@ -231,8 +229,8 @@ def quantiles(
     window = chance.part("counts", WINDOW)
     judged = ready.judged(compiled, 1 - window.take("each count", 1 / (3 if stretches.is_open else 2)))
     # True counts are whole numbers.
-    low = np.ceil([intervals.low[0] - _EXACT for _, intervals in judged])
-    high = np.floor([intervals.high[0] + _EXACT for _, intervals in judged])
+    low = np.ceil([intervals.low[0] - SLACK for _, intervals in judged])
+    high = np.floor([intervals.high[0] + SLACK for _, intervals in judged])
     if not stretches.is_open:
         high[-1] = 0
     model, measured = np.array([values[0] for values, _ in judged]), [intervals.measured[0] for _, intervals in judged]
@@ -242,14 +240,14 @@ def quantiles(
     return [_row(stretches, share, counted, differences) for share in shares]
 
 
-def ordered_attribute(ready: Answerer, column: object) -> Attribute:
+def ordered_attribute(ready: Answerer, column: object, function: str) -> Attribute:
     """The attribute of a column that has an order."""
     domain, output = ready.stored.domain, ready.stored.name.table
     attribute = domain.attribute(domain.spelling.get(fold(column), "")) if isinstance(column, str) else None
     if attribute is None:
         raise refuse(
             OptionError,
-            FUNCTION,
+            function,
             f"attribute ({column!r}) is not in {output}",
             f"{did_you_mean(column, domain.columns)}it has {', '.join(domain.columns)}",
         )
@@ -257,14 +255,14 @@ def ordered_attribute(ready: Answerer, column: object) -> Attribute:
         ordered = [each.name for each in domain if each.scale is not None or each.type.startswith("ENUM(")]
         raise refuse(
             OptionError,
-            FUNCTION,
+            function,
             f"attribute ({column!r}) is of type {attribute.type}, whose values have no order",
             f"name a number, date, timestamp or ENUM: {', '.join(ordered) or f'{output} has none'}",
         )
     return attribute
 
 
-def read_shares(value: object) -> list[float]:
+def read_shares(value: object, function: str) -> list[float]:
     """One share, or a list of them."""
     listed = value if isinstance(value, list) else [value]
     out = []
@@ -276,16 +274,17 @@ def read_shares(value: object) -> list[float]:
         if not 0 < number < 1:
             raise refuse(
                 OptionError,
-                FUNCTION,
+                function,
                 f"share ({item!r}) must be above 0 and below 1",
                 "write 0.5 for the median, [0.25, 0.5, 0.75] for the quartiles",
             )
         out.append(number)
-    if not 0 < len(out) <= MOST_SHARES:
+    most = 1000
+    if not 0 < len(out) <= most:
         raise refuse(
             OptionError,
-            FUNCTION,
-            f"share has {len(out):,} items, and must have 1 to {MOST_SHARES:,}",
+            function,
+            f"share has {len(out):,} items, and must have 1 to {most:,}",
             "write [0.25, 0.5, 0.75]",
         )
     return out
@@ -293,26 +292,26 @@ def read_shares(value: object) -> list[float]:
 
 def _stretches(ready: Answerer, attribute: Attribute, given: str | None) -> _Stretches:
     """Between the places where a stored class or piece begins, and those where the condition changes."""
-    asked = None if given is None else ready.compile(Workload.from_predicates([given])).classes.get(attribute.name)
+    condition = None if given is None else ready.compile(Workload.from_predicates([given])).classes.get(attribute.name)
     if attribute.values is not None:
         texts = _sorted(ready, attribute)
         places = np.arange(len(texts))
         return _thinned(attribute, places, len(texts) - 1, places, texts)
     stored = ready.stored.classes[attribute.name]
     begins = stored.pieces.lows[: stored.pieces.known][_is_begin(stored)]
-    if asked is not None:
-        begins = np.union1d(begins, asked.pieces.lows)
+    if condition is not None:
+        begins = np.union1d(begins, condition.pieces.lows)
     points = stored.pieces.points if stored.pieces.listed else None
     return _thinned(attribute, begins, stored.pieces.highs[-1], points, None)
 
 
 def _is_begin(classes: Classes) -> npt.NDArray[np.bool_]:
-    """Of each piece but NULL, whether it is told apart from the one before it."""
-    known = classes.pieces.known
+    """Of each piece but NULL, whether it differs from the one before it."""
+    count = classes.pieces.known
     if not classes.pieces.listed:
-        return np.ones(known, dtype=np.bool_)
-    weights = classes.densities[:known]
-    return np.asarray((np.diff(classes.codes[:known], prepend=-1) != 0) | (np.diff(weights, prepend=np.nan) != 0))
+        return np.ones(count, dtype=np.bool_)
+    weights = classes.densities[:count]
+    return np.asarray((np.diff(classes.codes[:count], prepend=-1) != 0) | (np.diff(weights, prepend=np.nan) != 0))
 
 
 def _thinned(
@@ -328,7 +327,7 @@ def _thinned(
         highs = np.array([*(attribute.ordered.before(low) for low in lows[1:].tolist()), last], dtype=lows.dtype)
     else:
         highs = np.append(lows[1:] - 1, last)
-    return _Stretches(attribute, lows, highs, points, texts)
+    return _Stretches(attribute=attribute, lows=lows, highs=highs, points=points, texts=texts)
 
 
 def _sorted(ready: Answerer, attribute: Attribute) -> list[str]:
@@ -351,13 +350,13 @@ def _conditions(stretches: _Stretches, given: str | None) -> list[str]:
     column = exp.column(attribute.name, quoted=True)
     listed = None
     if stretches.is_open and stretches.texts is not None:
-        # Where others lie is not known.
+        # Where others lie nobody can say.
         listed = exp.In(this=column.copy(), expressions=[stretches.literal(k) for k in range(len(stretches.texts))])
-    known = exp.Not(this=exp.Is(this=column.copy(), expression=exp.null()))
+    has_value = exp.Not(this=exp.Is(this=column.copy(), expression=exp.null()))
     ends = [stretches.literal(high) for high in stretches.highs[:-1].tolist()]
     parts: list[exp.Expr] = [kind(this=column.copy(), expression=end) for end in ends for kind in (exp.LTE, exp.GT)]
-    parts = [part if listed is None else exp.and_(part, listed.copy()) for part in (*parts, known)]
-    parts.append(exp.false() if listed is None else exp.and_(known.copy(), exp.Not(this=listed.copy())))
+    parts = [part if listed is None else exp.and_(part, listed.copy()) for part in (*parts, has_value)]
+    parts.append(exp.false() if listed is None else exp.and_(has_value.copy(), exp.Not(this=listed.copy())))
     texts = [dialect.sql(part) for part in parts]
     # A newline ends a comment that a condition may close with.
     return texts if given is None else [f"({given}\n) AND {text}" for text in texts]
@@ -368,18 +367,18 @@ def _row(stretches: _Stretches, share: float, counted: _Counted, differences: Di
         # As the model has no weight that is 0, no value of the domain meets the condition.
         return {"share": share, "answer": None, "low": None, "high": None, "measured": counted.measured[-2]}
     model, least, most = counted.differences(share)
-    place, at_most = _first(model >= -_EXACT * counted.rows), counted.at_most(counted.model)
+    number, at_most = _first(model >= -SLACK * counted.rows), counted.at_most(counted.model)
     first, last = _window(least, most, counted.may_have)
     if differences is not None:
-        for number in range(max(0, first - 1), min(last + 1, len(model))):
-            low, high = differences(number, share)
-            least[number] = max(least[number], low - share * counted.off_list)
-            most[number] = min(most[number], high + (1 - share) * counted.off_list)
+        for k in range(max(0, first - 1), min(last + 1, len(model))):
+            low, high = differences(k, share)
+            least[k] = max(least[k], low - share * counted.off_list)
+            most[k] = min(most[k], high + (1 - share) * counted.off_list)
         first, last = _window(least, most, counted.may_have)
     # The model has other noise, and may have parts of rows.
-    first, last = (min(first, place), max(last, place)) if counted.rows > 0 else (0, len(stretches) - 1)
-    before = float(at_most[place - 1]) if place else 0.0
-    here = float(at_most[place]) if place < len(at_most) else counted.rows
+    first, last = min(first, number), max(last, number)
+    before = float(at_most[number - 1]) if number else 0.0
+    here = float(at_most[number]) if number < len(at_most) else counted.rows
     inside = (share * counted.rows - before) / (here - before) if here > before else 1.0
     # All that is off a list may be below its first value, or above its last.
     sure, off_list = float(counted.low[-2]), counted.off_list
@@ -387,7 +386,7 @@ def _row(stretches: _Stretches, share: float, counted: _Counted, differences: Di
     is_above = off_list > 0 and (1 - share) * sure < share * off_list
     return {
         "share": share,
-        "answer": stretches.inside(place, inside),
+        "answer": stretches.inside(number, inside),
         "low": None if is_below else stretches.first(first),
         "high": None if is_above else stretches.last(last),
         "measured": counted.worst(first, last),

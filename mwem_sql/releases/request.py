@@ -1,7 +1,7 @@
 """Request: everything a release depends on besides the private rows, read and checked option by option.
 
-Owns the options: their names, defaults and allowed values are the fields of `Request`, and nowhere else in Python. The macros and the README
-repeat names and defaults, and a test compares them. Must not look at a database.
+Owns the options: their names, defaults and allowed values are the fields of `Request`, and nowhere else in Python. The
+macros and the README repeat names and defaults, and a test compares them. Must not look at a database.
 """
 
 from __future__ import annotations
@@ -171,8 +171,8 @@ class Request:
                 OptionError,
                 RELEASE,
                 f"unit ({request.unit}) needs rows_per_unit, the most rows of one {request.unit} that are used",
-                "give rows_per_unit := 1 if each has one row, else as many as most of them have: rows beyond are left out,"
-                " and noise grows with it",
+                "give rows_per_unit := 1 if each has one row, else as many as most of them have: rows beyond are left"
+                " out, and noise grows with it",
             )
         if request.rows_per_unit != 1 and request.unit is None:
             raise refuse(

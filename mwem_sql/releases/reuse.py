@@ -1,15 +1,20 @@
-"""What a request already has: the names it speaks of, a hash that tells it from others, and the release stored for it.
+"""Reuse: the names that a request speaks of, a hash that tells it from others, and the release stored for it.
 
-Owns whether a stored release is returned. Must decide that on the request alone: it never depends on the private table.
+Owns whether a stored release is returned, and what is stored of a request beside its hash, so that a person who meets a
+taken name reads in what the requests differ. Must decide on the request alone: never on the private table.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 import threading
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from difflib import SequenceMatcher
+from fractions import Fraction
 from typing import Any
 
 import duckdb
@@ -20,33 +25,102 @@ from mwem_sql.accounting.caps import seed_refused
 from mwem_sql.accounting.ledger import Ledger, read_ledger
 from mwem_sql.boundary import files, relations, sources
 from mwem_sql.boundary.public import check_public, domain_table
-from mwem_sql.errors import RELEASE, BudgetError, OutputError, TableError, refuse
+from mwem_sql.errors import RELEASE, BudgetError, OutputError, TableError, literal, refuse
 from mwem_sql.language.dialect import fold, quoted
 from mwem_sql.platform import catalog
+from mwem_sql.platform.calls import uncollected
 from mwem_sql.platform.catalog import Name, Place, is_read_only
-from mwem_sql.platform.garbage import uncollected
+from mwem_sql.platform.metadata import SCHEMA
 from mwem_sql.platform.session import Session, lock, transaction
-from mwem_sql.releases import beyond, store
-from mwem_sql.releases.changes import changes, in_short
+from mwem_sql.releases import store, summary
 from mwem_sql.releases.request import OPTIONS, Request
 from mwem_sql.synthesis.values import draw_rows
+from mwem_sql.workload import Query
+
+_ENDINGS = ("parquet", "csv", "duckdb", "db", "json", "html")
+MOST_QUERIES = 10_000
+"""Queries of a workload that are hashed one by one. Of a longer one a single hash is stored, and which queries changed
+cannot be said; larger: mwem.releases grows by 15 bytes for each."""
 
 
 def names(con: duckdb.DuckDBPyConnection, session: Session, request: Request) -> tuple[Name, Name]:
-    """The private table and the output in full. The table need not exist any more: a stored release is still returned."""
+    """The private table and the output in full.
+
+    The table need not exist any more: a stored release is still returned.
+    """
     here = Name(session.place.database, session.place.schema, "")
     elsewhere = sources.named(con, request.table)
     if elsewhere is not None:
         foreign = elsewhere[0].name(elsewhere[1])
         output = request.output or quoted(f"{foreign.table}_synthetic")
-        return foreign, store.output_name(con, output, here.beside(f"{foreign.table}_synthetic"), RELEASE)
+        return foreign, output_name(con, output, here.beside(f"{foreign.table}_synthetic"), RELEASE)
     relation = catalog.find(con, request.table, session.place)
     private = relation[0] if relation else _file_name(request.table, session.place)
-    private = private or store.locate(con, catalog.split_name(request.table), here)
+    private = private or locate(con, catalog.split_name(request.table), here)
     if private is None:
         private = relations.describe(con, request.table, session.place, RELEASE).name  # refuses, and says why
     home = (here if is_read_only(con, private.database) else private).beside(f"{private.stem}_synthetic")
-    return private, home if request.output is None else store.output_name(con, request.output, home, RELEASE)
+    return private, home if request.output is None else output_name(con, request.output, home, RELEASE)
+
+
+def output_name(con: duckdb.DuckDBPyConnection, text: str, home: Name, function: str) -> Name:
+    """Where an output is to be written: beside `home` unless the text says otherwise; in the catalog's spelling."""
+    parts = catalog.split_name(text)
+    if _is_path(text, parts):
+        between = "\\" if "\\" in text else "/"
+        file = text if fold(parts[-1]) in _ENDINGS else f"{text.rstrip(between)}{between}{home.table}.parquet"
+        raise refuse(
+            OutputError,
+            function,
+            f"output ({text!r}) is the path of a file or folder, and an output is a table",
+            f"leave output out, and write the file then: CALL mwem_export({literal(home.table)}, {literal(file)})",
+        )
+    if len(parts) > 3:
+        raise refuse(
+            OutputError,
+            function,
+            f"output ({text!r}) has too many parts",
+            "write database.schema.table, in double quotes what has a dot",
+        )
+    name = locate(con, parts, home)
+    if name is None:
+        raise refuse(
+            OutputError,
+            function,
+            f"output ({text!r}) names a database or schema that does not exist or does not last",
+            "ATTACH the database or CREATE SCHEMA first",
+        )
+    if fold(name.schema) == SCHEMA:
+        raise refuse(
+            OutputError,
+            function,
+            f"output ({text!r}) is in the schema mwem, which is for what mwem_sql keeps",
+            "choose another schema",
+        )
+    return name
+
+
+def _is_path(text: str, parts: Sequence[str]) -> bool:
+    """Whether a name was meant as that of a file or a folder. In double quotes any name is that of a table."""
+    bare = re.sub(r'"(?:[^"]|"")*"', "", text)
+    return "/" in bare or "\\" in bare or (len(parts) == 2 and '"' not in text and fold(parts[1]) in _ENDINGS)
+
+
+def locate(con: duckdb.DuckDBPyConnection, parts: Sequence[str], home: Name) -> Name | None:
+    """A relation that need not exist, in a schema that does: `table`, `schema.table`, `database.table` or all three."""
+    places = {
+        1: [[home.database, home.schema]],
+        2: [[home.database, parts[0]], [parts[0], "main"]],
+        3: [list(parts[:2])],
+    }
+    lasting = catalog.databases(con)
+    rows = con.execute("SELECT database_name, schema_name FROM duckdb_schemas()").fetchall()
+    spellings = {(fold(database), fold(schema)): (database, schema) for database, schema in rows if database in lasting}
+    for database, schema in places.get(len(parts), []):
+        spelling = spellings.get((fold(database), fold(schema)))
+        if spelling is not None:
+            return Name(*spelling, parts[-1])
+    return None
 
 
 def _file_name(text: str, place: Place) -> Name | None:
@@ -66,10 +140,10 @@ def output_lock(con: duckdb.DuckDBPyConnection, output: Name) -> threading.Lock:
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """A hash of a request, and what it asks in short, as JSON."""
+    """A hash of a request, and its content in short, as JSON."""
 
     hash: str
-    asked: str
+    content: str
 
 
 @uncollected()
@@ -78,21 +152,27 @@ def fingerprint(
 ) -> Fingerprint:
     """Of the request alone, domain table included; never of the private table's content or state.
 
-    Options at their default are left out, and so is an `always` that is false, so that a later version with more options still knows the request; so is the
-    database, if it is the output's: the file may be renamed.
+    Options at their default are left out, and so is an `always` that is false, so that a later version with more
+    options still knows the request; so is the database, if it is the output's: the file may be renamed.
     """
     options = {name: getattr(request, name) for name in OPTIONS if name not in {"delta", "output"}}
-    asked = {name: value for name, value in options.items() if value != OPTIONS[name]}
+    content = {name: value for name, value in options.items() if value != OPTIONS[name]}
     elsewhere = fold(private.database) if private.database != output.database else ""
     source = sources.named(con, request.table)
     if source is not None:  # whatever it is attached as
         elsewhere = source[0].engine.identity
-    asked |= {
-        "table": [elsewhere, *private.identity], "epsilon": str(request.budget.epsilon), "delta": str(request.budget.delta),
-        "workload": [[q.predicate, q.measure, q.group_by, q.verbatim, q.name, float(q.weight), *[True] * q.always] for q in request.workload],
-        "declared": _declared(con, session, request, private), "settings": dict(session.settings),
-    }  # fmt: skip
-    return Fingerprint(hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest(), in_short(asked))
+    content |= {
+        "table": [elsewhere, *private.identity],
+        "epsilon": str(request.budget.epsilon),
+        "delta": str(request.budget.delta),
+        "workload": [
+            [q.predicate, q.measure, q.group_by, q.verbatim, q.name, float(q.weight), *[True] * q.always]
+            for q in request.workload
+        ],
+        "declared": _declared(con, session, request, private),
+        "settings": dict(session.settings),
+    }
+    return Fingerprint(hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest(), in_short(content))
 
 
 def _declared(con: duckdb.DuckDBPyConnection, session: Session, request: Request, private: Name) -> list[str] | None:
@@ -105,12 +185,12 @@ def _declared(con: duckdb.DuckDBPyConnection, session: Session, request: Request
 
 
 def stored_release(
-    con: duckdb.DuckDBPyConnection, output: Name, asked: Fingerprint, request: Request
+    con: duckdb.DuckDBPyConnection, output: Name, fingerprint: Fingerprint, request: Request
 ) -> dict[str, Any] | None:
     """The stored release of this very request; an OutputError if the name is taken by anything else."""
     releases = store.releases_of(con, output)
     for facts in releases:
-        if facts["request"] == asked.hash:
+        if facts["request"] == fingerprint.hash:
             store.check_standing(con, output, facts, RELEASE)
             return facts
     if releases:
@@ -121,7 +201,7 @@ def stored_release(
             RELEASE,
             f"output ({output}) holds a release of another request",
             "choose another output, or give a new version := '...' to make and charge a new release under this name"
-            + changes(releases[0].get("asked"), asked.asked, request.workload.queries),
+            + changes(releases[0].get("asked"), fingerprint.content, request.workload.queries),
         )
     if catalog.find(con, output.quoted(), catalog.Place(output.database, output.schema)) is not None:
         raise refuse(
@@ -134,7 +214,7 @@ def stored_release(
 
 
 def check_seed(con: duckdb.DuckDBPyConnection, session: Session, request: Request, private: Name) -> None:
-    """A stored release that was made with a seed is not returned once the table has a cap: what the cap counts does not cover it."""
+    """A stored release that was made with a seed is not returned once the table has a cap, which does not count it."""
     if request.seed is None:
         return
     try:
@@ -157,7 +237,7 @@ def restore_table(session: Session, request: Request, output: Name) -> None:
         columns = draw_rows(state, stored.classes, stored.facts["rows"], np.random.default_rng(request.seed))
         writing = session.cursor()
         with transaction(writing):
-            store.write_table(writing, output, stored.facts, columns, beyond.sentences(state, stored.classes))
+            store.write_table(writing, output, stored.facts, columns, summary.off_domain(state, stored.classes))
 
 
 def check_unfinished(ledger: Ledger, request_hash: str, output: Name) -> None:
@@ -167,7 +247,70 @@ def check_unfinished(ledger: Ledger, request_hash: str, output: Name) -> None:
         raise refuse(
             BudgetError,
             RELEASE,
-            f"this request was charged on {lost['started']:%Y-%m-%d %H:%M:%S} UTC (epsilon {lost['epsilon']:g}) and did not come to its end "
-            f"({lost['status']}); nothing of it is left to resume, and the budget is spent",
+            f"this request was charged on {lost['started']:%Y-%m-%d %H:%M:%S} UTC (epsilon {lost['epsilon']:g})"
+            f" and did not come to its end ({lost['status']});"
+            " nothing of it is left to resume, and the budget is spent",
             "give a new version := '...' to charge it anew",
         )
+
+
+def in_short(content: Mapping[str, Any]) -> str:
+    """A request as JSON: options as they are, a hash for each query and for the domain table. A seed is not in it."""
+    short = dict(content)
+    if "seed" in short:
+        short["seed"] = "given"
+    queries = short["workload"]
+    short["workload"] = list(map(_hash, queries)) if len(queries) <= MOST_QUERIES else [_hash(queries)]
+    short["table"] = _hash(short["table"])  # it may be the path of a private file
+    short["declared"] = None if short["declared"] is None else _hash(short["declared"])
+    return json.dumps(short, sort_keys=True)
+
+
+def changes(before: object, now: str, queries: Sequence[Query]) -> str:
+    """In what a request differs from a stored one, as a sentence; empty where that is not known."""
+    try:
+        old, new = json.loads(str(before)), json.loads(now)
+        names = sorted((old.keys() | new.keys()) - {"workload"})
+        listed = [_option(name, old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name)]
+        listed += _queries(old["workload"], new["workload"], queries)
+    except (ValueError, LookupError, TypeError, AttributeError):  # changed by hand
+        return ""
+    return f". What changed: {'; '.join(listed or ['the seed'])}"
+
+
+def _option(name: str, old: object, new: object) -> str:
+    if name == "declared":
+        return "the domain table"
+    if name == "table":
+        return "the private table"
+    if isinstance(old, dict) and isinstance(new, dict):  # settings of the connection
+        return "; ".join(
+            _option(key, old.get(key), new.get(key)) for key in sorted(old) if old.get(key) != new.get(key)
+        )
+    return f"{name} ({_shown(name, old)}, now {_shown(name, new)})"
+
+
+def _shown(name: str, value: object) -> str:
+    if value is None:
+        return "left out"
+    return f"{float(Fraction(str(value))):g}" if name in {"epsilon", "delta"} else str(value)
+
+
+def _queries(old: Sequence[str], new: Sequence[str], queries: Sequence[Query]) -> list[str]:
+    """Which queries are new, by number and text; and how many of the old ones are gone."""
+    if old == new:
+        return []
+    if len(new) != len(queries) or len(new) + len(old) > MOST_QUERIES:
+        return [f"the workload, of {len(queries):,} rows now"]
+    steps = [step for step in SequenceMatcher(None, old, new, autojunk=False).get_opcodes() if step[0] != "equal"]
+    fresh = [k for _, _, _, begin, end in steps for k in range(begin, end)]
+    gone = sum(end - begin for _, begin, end, _, _ in steps)
+    shown = 3
+    out = [f"query {k + 1} ({queries[k].label[:80]!r})" for k in fresh[:shown]]
+    if len(fresh) > shown:
+        out.append(f"{len(fresh) - shown:,} more queries")
+    return [*out, *([f"{gone:,} queries of before are not in it"] if gone else [])]
+
+
+def _hash(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12]

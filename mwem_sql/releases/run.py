@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -19,13 +19,15 @@ import numpy as np
 import pyarrow as pa
 
 from mwem_sql.accounting.accounts import identity_of
-from mwem_sql.accounting.caps import Charge, nominal, protected
+from mwem_sql.accounting.caps import Charge
 from mwem_sql.accounting.ledger import Ledger, Receipt
+from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.boundary import relations
 from mwem_sql.compile.compiled import Compiled
+from mwem_sql.domains.classes import Classes
 from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import RELEASE, OutputError, refuse
-from mwem_sql.judge import certificate, grade
+from mwem_sql.judge import certificate
 from mwem_sql.kernel.kernel import Kernel
 from mwem_sql.kernel.noise import OpenDPNoise, SeededNoise
 from mwem_sql.loop.loop import mwem
@@ -33,43 +35,34 @@ from mwem_sql.loop.problem import Outcome
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
 from mwem_sql.platform import calls, catalog
+from mwem_sql.platform.calls import announce, frozen
 from mwem_sql.platform.catalog import Name
-from mwem_sql.platform.garbage import frozen
-from mwem_sql.platform.progress import News, say
 from mwem_sql.platform.session import Session
-from mwem_sql.releases import beyond, left_out, measurements, notes, reuse, store
+from mwem_sql.releases import reuse, store, summary
 from mwem_sql.releases.plan import Plan, make_plan
 from mwem_sql.releases.request import Request
-from mwem_sql.releases.summary import SUMMARY
-from mwem_sql.scan import engine
+from mwem_sql.scan import execution
 from mwem_sql.scan.engines.protocol import Snapshot
 from mwem_sql.synthesis.values import draw_rows
 
 _log = logging.getLogger("mwem_sql")
 
-_LABEL = 60
-"""Characters of a query that the ledger shows."""
-
-_FREE = "mwem_ledger() tells the same: nothing was charged. Call again, at no loss"
-_STORED = (
-    "mwem_ledger() tells the same: the release was charged and is stored. The same call returns it at no further cost"
-)
-
 
 def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any]]:
     """Make the release or find the stored one; the output's name and the summary row."""
     started = time.monotonic()
-    calls.stands(_FREE)
+    calls.stands("mwem_ledger() tells the same: nothing was charged. Call again, at no loss")
     con = session.cursor()
     private, output = reuse.names(con, session, request)
     with reuse.output_lock(con, output):
         fingerprint = reuse.fingerprint(con, session, request, private, output)
-        found = reuse.stored_release(con, output, fingerprint, request)
-        if found is not None:
+        facts = reuse.stored_release(con, output, fingerprint, request)
+        if facts is not None:
             reuse.check_seed(con, session, request, private)
             reuse.restore_table(session, request, output)
-            return output, _summary(output, found, started, (left_out.warning(found),), reused=True)
-        say(News(request.table, "planning"))
+            seconds, warnings = time.monotonic() - started, [summary.rows_used_warning(facts)]
+            return output, summary.row(output, facts, seconds, warnings, reused=True)
+        announce(request.table, "planning")
         plan = make_plan(session, request)
         databases = catalog.databases(con)
         if databases[output.database].read_only:
@@ -106,19 +99,27 @@ def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any
                 plan,
                 held,
                 output=output,
-                marks={"entry": receipt.entry, "request": fingerprint.hash, "asked": fingerprint.asked},
+                marks={"entry": receipt.entry, "request": fingerprint.hash, "asked": fingerprint.content},
             )
             status = "done"
-            calls.stands(_STORED)
+            calls.stands(
+                "mwem_ledger() tells the same: the release was charged and is stored."
+                " The same call returns it at no further cost"
+            )
         finally:
             with (
                 calls.shielded(),
                 suppress(duckdb.Error),
             ):  # an entry that stays open counts all the same, and as done if its release is there
                 ledger.close(session.cursor(), receipt.entry, status)
-        say(News(request.table, "done"))
-        warnings = (plan.warning, *facts["beyond"], left_out.warning(facts), _uncapped(request, ledger, receipt))
-        return output, _summary(output, facts, started, warnings, reused=False)
+        announce(request.table, "done")
+        warnings = [
+            plan.warning,
+            *facts["beyond"],
+            summary.rows_used_warning(facts),
+            _uncapped(request, ledger, receipt),
+        ]
+        return output, summary.row(output, facts, time.monotonic() - started, warnings, reused=False)
 
 
 def _charged(request: Request, output: Name) -> str:
@@ -141,21 +142,24 @@ def _charge(request: Request, plan: Plan) -> Charge:
 
 def _in_short(compiled: Compiled) -> str:
     """A workload as the ledger shows it: its first query, and how many more there are."""
-    label = " ".join(compiled.queries[0].label.split())
-    first = label if len(label) <= _LABEL else f"{label[: _LABEL - 3]}..."
+    first = " ".join(compiled.queries[0].label.split())
+    first = first if len(first) <= 60 else f"{first[:57]}..."
     return first if len(compiled.queries) == 1 else f"{first} and {len(compiled.queries) - 1:,} more"
 
 
-def _held(session: Session, request: Request, plan: Plan, ledger: Ledger, receipt: Receipt) -> engine.Held:
-    """Whether a snapshot has what was planned and charged: the same definition, account and unit. Of files, their state."""
+def _held(session: Session, request: Request, plan: Plan, ledger: Ledger, receipt: Receipt) -> execution.Check:
+    """Whether a snapshot has what was planned and charged: the same definition, account and unit.
 
-    def held(snapshot: Snapshot) -> engine.State:
+    Of files, their state.
+    """
+
+    def held(snapshot: Snapshot) -> execution.State:
         con = snapshot.home or session.cursor()
         relation = relations.describe(con, request.table, session.place, RELEASE, snapshot)
         there = replace(ledger, identity=identity_of(relation, catalog.databases(con))).at(con)
         planned = _unit_column(plan.relation, request) or receipt.unit_id  # the debit may have marked it
         if relation != plan.relation or there.account != receipt.account or _unit_column(relation, request) != planned:
-            raise engine.ChangedError
+            raise execution.ChangedError
         return relation.files.state if relation.files else lambda: None
 
     return held
@@ -168,36 +172,49 @@ def _unit_column(relation: relations.Relation, request: Request) -> str:
 
 
 def _run_and_store(
-    session: Session, request: Request, plan: Plan, held: engine.Held, *, output: Name, marks: Mapping[str, str]
+    session: Session, request: Request, plan: Plan, held: execution.Check, *, output: Name, marks: Mapping[str, str]
 ) -> dict[str, Any]:
     outcome = _run(session, request, plan, held)
     compiled, state = plan.compiled, outcome.state.merged()
     # Merge classes that no measurement distinguishes.
-    classes = {name: own.merged(outcome.state.grids[name].groups) for name, own in compiled.classes.items()}
+    classes = {name: fine.merge(outcome.state.partitions[name]) for name, fine in compiled.classes.items()}
     for name, inside in outcome.details.items():
-        classes[name] = plan.problem.details[name].told(outcome.state.grids[name].groups, inside.labels, inside.rows)
+        classes[name] = plan.problem.details[name].weigh(outcome.state.partitions[name], inside.labels, inside.rows)
     rows = request.rows or max(1, round(outcome.total))
-    generator = np.random.default_rng(request.seed)
     measured = certificate.families(plan.problem, outcome)
-    bounds = certificate.bounds(plan.compiled, plan.problem, outcome, measured)
+    bounds = certificate.bounds(compiled, plan.problem, outcome, measured)
     facts: dict[str, Any] = {
-        **marks, "version": request.version, "rows": rows,
-        "epsilon": float(request.budget.epsilon), "delta": float(request.budget.delta),
-        "rounds": outcome.count("round", "again"), "again": outcome.count("again"),
-        "queries": len(compiled.queries), "attributes": len(compiled.classes), "cells": state.cells,
-        "total": outcome.total, "total_is_public": request.total is not None, "unit": request.unit,
-        "rows_per_unit": request.rows_per_unit, "private": request.seed is None,
-        **certificate.facts(bounds, compiled, outcome, measured), **left_out.facts(outcome.units),
-        "domain": json.dumps(_published(compiled).to_json()), "grid": json.dumps(store.classes_to_json(classes)),
-    }  # fmt: skip
-    say(News(request.table, "rows"))
-    columns = draw_rows(state, classes, rows, generator)
+        **marks,
+        "version": request.version,
+        "rows": rows,
+        "epsilon": float(request.budget.epsilon),
+        "delta": float(request.budget.delta),
+        "rounds": outcome.count("round", "again"),
+        "again": outcome.count("again"),
+        "queries": len(compiled.queries),
+        "attributes": len(compiled.classes),
+        "cells": state.cells,
+        "total": outcome.total,
+        "total_is_public": request.total is not None,
+        "unit": request.unit,
+        "rows_per_unit": request.rows_per_unit,
+        "private": request.seed is None,
+        **certificate.facts(bounds, compiled, outcome, measured),
+        **summary.unit_facts(outcome.units),
+        "domain": json.dumps(_published(compiled).to_json()),
+        "grid": json.dumps(store.classes_to_json(classes)),
+    }
+    announce(request.table, "rows")
+    columns = draw_rows(state, classes, rows, np.random.default_rng(request.seed))
+    off = summary.off_domain(state, classes)
+    tables = {
+        "measurements": _measurements(plan, outcome, classes),
+        "factors": _factors(state),
+        "bounds": bounds,
+        "certificates": certificate.table(outcome),
+        "workloads": store.workload_rows(compiled.queries.workload),
+    }
     try:
-        tables = {
-            "measurements": measurements.table(plan.problem, plan.asked, outcome, classes), "factors": _factors(state),
-            "bounds": bounds, "certificates": certificate.table(outcome), "workloads": notes.workload_rows(compiled.queries.workload),
-        }  # fmt: skip
-        off = beyond.sentences(state, classes)
         release = store.write(session.cursor(), output, facts, columns, tables, off=off)
     except duckdb.Error as error:
         raise refuse(
@@ -209,7 +226,7 @@ def _run_and_store(
     return facts | {"release": release, "beyond": off}
 
 
-def _run(session: Session, request: Request, plan: Plan, held: engine.Held) -> Outcome:
+def _run(session: Session, request: Request, plan: Plan, held: execution.Check) -> Outcome:
     """The private part: true answers into the kernel, and the loop on top of it.
 
     Privacy:
@@ -217,19 +234,19 @@ def _run(session: Session, request: Request, plan: Plan, held: engine.Held) -> O
     """
     accountant = plan.split.accountant()
     noise = OpenDPNoise() if request.seed is None else SeededNoise(request.seed)
-    say(News(request.table, "reading"))
-    answers = engine.true_answers(engine.engine_of(session.cursor(), plan.relation), plan.pushdown, held)
+    announce(request.table, "reading")
+    answers = execution.true_answers(execution.engine_of(session.cursor(), plan.relation), plan.pushdown, held)
     answers, units = plan.pushdown.apart(answers)
     kernel = Kernel(answers, plan.pushdown.cells, accountant, noise, request.rows_per_unit, plan.problem.bounds())
     # A unit is in one of the two cells, and counts once there, however many rows it has.
     of_units = Kernel(units, [units.size], accountant, noise) if units.size else None
     del answers, units
 
-    def told(done: int, of: int, q: int) -> None:
-        say(News(request.table, "rounds", done, of, measurements.label(plan.problem, plan.asked, q)))
+    def progress(done: int, of: int, q: int) -> None:
+        announce(request.table, "rounds", done=done, of=of, query=plan.label(q))
 
     with frozen():
-        outcome = mwem(kernel, plan.problem, plan.split, told)
+        outcome = mwem(kernel, plan.problem, plan.split, progress)
     figures = certificate.certify(kernel, plan.problem, plan.split.certify, outcome)
     outcome = replace(outcome, certificate=figures)
     if of_units is not None:
@@ -249,6 +266,30 @@ def _published(compiled: Compiled) -> Domain:
     return Domain(compiled.domain.table, tuple(attribute.name for attribute in attributes), attributes)
 
 
+def _measurements(plan: Plan, outcome: Outcome, classes: Mapping[str, Classes]) -> pa.Table:
+    """The rows of mwem.measurements; `classes` are those that are stored."""
+    problem = plan.problem
+    # A class of each group stands for all of them.
+    firsts = {name: partition.representatives for name, partition in outcome.state.partitions.items()}
+    details = {detail.name: name for name, detail in problem.details.items()}
+    rows = []
+    for step, measurement in enumerate(outcome.measurements, start=1):
+        query = None
+        if measurement.purpose == "detail":
+            # On the pieces of the attribute's domain: the cell of each.
+            name = details[measurement.query.attributes[0]]
+            (block,) = measurement.query.blocks
+            labels = block.labels[problem.details[name].cells_of(classes[name])]
+            stored = replace(measurement, query=LinearQuery((Block((name,), labels, block.size),)))
+        else:
+            name, stored = measurement.purpose, measurement.on(firsts)
+            if measurement.number is not None and name not in {"total", "histogram"}:
+                name, query = plan.label(measurement.number), plan.workload_query(measurement.number - 1)
+        number = query.row_number if query else None
+        rows.append({"step": step, "query": number, **store.encode(replace(stored, name=name))})
+    return pa.Table.from_pylist(rows, schema=store.MEASUREMENTS)
+
+
 def _factors(state: State | Mixture) -> pa.Table:
     table = state.table()
     if isinstance(state, State):
@@ -263,16 +304,7 @@ def _uncapped(request: Request, ledger: Ledger, receipt: Receipt) -> str | None:
         return None
     delta = f" and delta {float(balance.delta):g}" if balance.delta else ""
     table = ledger.identity.table.table
-    return f"no cap on {table}: its releases have spent epsilon {balance.epsilon_spent:g}{delta} together (mwem_budget sets one)"
-
-
-def _summary(
-    output: Name, facts: Mapping[str, Any], started: float, warnings: Iterable[str | None], *, reused: bool
-) -> dict[str, Any]:
-    listed = [nominal(facts["epsilon"], facts["delta"], facts["rows"]), grade.warning(facts), *warnings]
-    shown = {
-        **facts, "output": str(output), "seconds": round(time.monotonic() - started, 3), "reused": reused,
-        "protects": protected(facts["unit"], facts["rows_per_unit"]), "warning": "; ".join(filter(None, listed)) or None,
-        "quality": grade.word(facts),
-    }  # fmt: skip
-    return {name: shown.get(name) for name in SUMMARY}
+    return (
+        f"no cap on {table}: its releases have spent epsilon {balance.epsilon_spent:g}{delta} together"
+        " (mwem_budget sets one)"
+    )

@@ -1,15 +1,22 @@
-"""What a release leaves behind: the output table and mwem.releases, mwem.measurements, mwem.workloads, mwem.factors beside it.
+"""The store: what a release leaves behind in its database, how it is written and read back.
 
-Owns how a release is written, in one transaction, and read back into a state that answers new questions. Must not be given anything private.
+That is the output table, and rows of mwem.releases, mwem.measurements, mwem.workloads, mwem.factors, mwem.bounds and
+mwem.certificates beside it. All of it is written in one transaction and read back into a state that answers new
+questions. Must not be given anything private.
+
+A row of mwem.measurements describes itself by blocks, as a `LinearQuery` has them: the cells of a block are stretches
+of its attributes' class combinations, in row-major order, and a value belongs to one cell of every block. Classes are
+the stored ones; those that no measurement distinguishes are one. A detail is about one attribute's pieces instead,
+which are finer.
 """
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from math import prod
 from typing import Any
 
 import duckdb
@@ -17,11 +24,13 @@ import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
-from mwem_sql.algebra.arrays import Floats
-from mwem_sql.algebra.measurement import Measurement
+from mwem_sql.algebra.arrays import Floats, Labels
+from mwem_sql.algebra.linear import Block, LinearQuery
+from mwem_sql.algebra.measurement import KINDS, NOISE, Measurement
 from mwem_sql.domains.classes import Classes, Pieces
 from mwem_sql.domains.domain import Domain
-from mwem_sql.errors import MwemError, OutputError, TableError, legible, literal, refuse
+from mwem_sql.errors import MwemError, OutputError, TableError, legible, refuse
+from mwem_sql.kernel.scales import variance
 from mwem_sql.language.dialect import fold
 from mwem_sql.language.ticks import cast
 from mwem_sql.model.mixture import Mixture
@@ -30,16 +39,29 @@ from mwem_sql.platform import catalog
 from mwem_sql.platform.catalog import Name, Place
 from mwem_sql.platform.metadata import SCHEMA, check_types, holders, prepare, read_rows
 from mwem_sql.platform.session import lock, transaction
-from mwem_sql.releases import measurements, notes
+from mwem_sql.releases import summary
 from mwem_sql.synthesis.values import Rows
 from mwem_sql.workload import Workload
 
-_ARRIVED = "__mwem_arrived"  # a name that no table of the user has
-_QUOTED = re.compile(r'"(?:[^"]|"")*"')
-_FILES = ("parquet", "csv", "duckdb", "db", "json", "html")
+MEASUREMENTS = pa.schema(
+    {
+        "step": pa.int32(), "purpose": pa.string(), "query": pa.int32(), "name": pa.string(), "noise": pa.string(),
+        "scale": pa.float64(), "resolution": pa.float64(), "values": pa.large_list(pa.int64()),
+        "blocks": pa.list_(
+            pa.struct(
+                {
+                    "attributes": pa.list_(pa.string()), "shape": pa.list_(pa.int32()), "size": pa.int32(),
+                    "begins": pa.large_list(pa.int32()), "cells": pa.large_list(pa.int32()),
+                    "adds": pa.large_list(pa.int64()),
+                }
+            )
+        ),
+    }
+)  # fmt: skip
+"""The rows of mwem.measurements: `encode` writes them, `decode` reads them."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Stored:
     """A release as it was stored: its facts, and what is needed to answer from it."""
 
@@ -58,7 +80,7 @@ class Stored:
             return Mixture.from_table(self.factors, order)
 
     def _check_factors(self) -> None:
-        """Factors over all classes of all attributes: whoever changed them by hand may have left anything. Weights are the state's to check."""
+        """Factors over all classes of all attributes, whatever was changed by hand. The state checks its weights."""
         counts = {name: classes.count for name, classes in self.classes.items()}
         seen: dict[int, set[str]] = {}
         for row in self.factors.select(["state", "attributes", "shape"]).to_pylist():
@@ -82,12 +104,17 @@ class Withdrawal:
 
 
 def write(
-    con: duckdb.DuckDBPyConnection, name: Name, facts: Mapping[str, Any], rows: Rows, tables: Mapping[str, pa.Table], *, off: Sequence[str] = (),
-) -> int:  # fmt: skip
-    """Store everything in one transaction and return the release's number. The output of an older version is replaced. `tables` are those of the schema mwem.
+    con: duckdb.DuckDBPyConnection,
+    name: Name,
+    facts: Mapping[str, Any],
+    rows: Rows,
+    tables: Mapping[str, pa.Table],
+    *,
+    off: Sequence[str] = (),
+) -> int:
+    """Store everything in one transaction and return the release's number. The output of an older version is replaced.
 
-    `off` are sentences of rows off the domain, for the comment on the table.
-
+    `tables` are those of the schema mwem. `off` are sentences of rows off the domain, for the comment on the table.
     A table of that name which is not an older version makes it fail: it appeared after the release was checked.
     """
     prepare(con, name.database, "metadata.sql")
@@ -102,31 +129,34 @@ def write(
         write_table(con, name, {**facts, "release": release}, rows, off)
         row = {**facts, "output": str(name), "schema_name": name.schema, "table_name": name.table}
         _append(con, "releases", release, pa.Table.from_pylist([row]))
-        for table, own in tables.items():
-            _append(con, table, release, own)
+        for table, content in tables.items():
+            _append(con, table, release, content)
     return release
 
 
 def write_table(
     con: duckdb.DuckDBPyConnection, name: Name, facts: Mapping[str, Any], rows: Rows, off: Sequence[str] = ()
 ) -> None:
-    """The synthetic rows, each column cast to its type, with comments; DuckDB asks for batches as it writes them. To be called in a transaction."""
+    """The synthetic rows, each column cast to its type, with comments. To be called in a transaction.
+
+    DuckDB asks for batches as it writes them.
+    """
     typed = [
-        exp.alias_(cast(exp.column(arrived), kind), column, quoted=True)
-        for arrived, (column, kind) in zip(rows.reader.schema.names, rows.types.items(), strict=True)
+        exp.alias_(cast(exp.column(batch_name), kind), column, quoted=True)
+        for batch_name, (column, kind) in zip(rows.reader.schema.names, rows.types.items(), strict=True)
     ]
-    create = exp.Create(this=name.tree(), kind="TABLE", expression=exp.select(*typed).from_(_ARRIVED))
-    con.register(_ARRIVED, rows.reader)
+    create = exp.Create(this=name.tree(), kind="TABLE", expression=exp.select(*typed).from_("__mwem_rows"))
+    con.register("__mwem_rows", rows.reader)
     con.execute(create.sql("duckdb"))
     domain = Domain.from_json(json.loads(facts["domain"]))
-    notes.comment(con, name, facts, classes_from_json(domain, json.loads(facts["grid"])), off)
+    summary.comment(con, name, facts, classes_from_json(domain, json.loads(facts["grid"])), off)
 
 
 def _append(con: duckdb.DuckDBPyConnection, table: str, release: int, rows: pa.Table) -> None:
-    source = exp.select(exp.alias_(exp.Literal.number(release), "release"), "*").from_(_ARRIVED)
-    insert = exp.Insert(this=exp.table_(table), by_name=True, expression=source)
-    con.register(_ARRIVED, rows)
-    con.execute(insert.sql("duckdb"))
+    source = exp.select(exp.alias_(exp.Literal.number(release), "release"), "*").from_("__mwem_rows")
+    insertion = exp.Insert(this=exp.table_(table), by_name=True, expression=source)
+    con.register("__mwem_rows", rows)
+    con.execute(insertion.sql("duckdb"))
 
 
 def releases_of(con: duckdb.DuckDBPyConnection, name: Name) -> list[dict[str, Any]]:
@@ -165,12 +195,15 @@ def load(con: duckdb.DuckDBPyConnection, text: str, place: Place, function: str)
 
 
 def in_place_of_table(con: duckdb.DuckDBPyConnection, text: str, place: Place, function: str) -> Stored | None:
-    """A release that is named where a private table might be: what is public of that table is known from it. None if the text names any other table."""
-    found = release_named(con, text, place)
-    if found is None:
+    """A release that is named where a private table might be: the release has what is public of that table.
+
+    None if the text names any other table.
+    """
+    newest = release_named(con, text, place)
+    if newest is None:
         return None
-    name, facts = found
-    if catalog.find(con, name.quoted(), place) is not None and not notes.is_output(con, name):
+    name, facts = newest
+    if catalog.find(con, name.quoted(), place) is not None and not summary.is_output(con, name):
         return None
     check_standing(con, name, facts, function)
     return stored(con, name, facts)
@@ -194,20 +227,27 @@ def check_standing(con: duckdb.DuckDBPyConnection, name: Name, facts: Mapping[st
             OutputError,
             function,
             f"output ({name}) was withdrawn {withdrawal}",
-            "use it no more: have a new release made, by mwem_release with a new version := '...' under the same name, or with another output",
+            "use it no more: have a new release made, by mwem_release with a new version := '...' under the same name,"
+            " or with another output",
         )
 
 
 def find(con: duckdb.DuckDBPyConnection, text: str, place: Place, function: str) -> tuple[Name, dict[str, Any]]:
     """The newest release under an output name and its facts."""
-    found = release_named(con, text, place)
-    if found is not None:
-        return found
+    newest = release_named(con, text, place)
+    if newest is not None:
+        return newest
+    outputs = [
+        Name(home, row["schema_name"], row["table_name"])
+        for home in holders(con, "releases")
+        for row in read_rows(con, home, "releases")
+    ]
     raise refuse(
         TableError,
         function,
         f"output ({text!r}) is not a release of mwem_release",
-        f"{catalog.nearest_of(_outputs(con), text, place)}name the output table of a release, in full if it is in another database",
+        f"{catalog.nearest_of(outputs, text, place)}name the output table of a release,"
+        " in full if it is in another database",
     )
 
 
@@ -221,20 +261,12 @@ def release_named(con: duckdb.DuckDBPyConnection, text: str, place: Place) -> tu
     return None
 
 
-def _outputs(con: duckdb.DuckDBPyConnection) -> list[Name]:
-    """The names of all releases of all attached databases."""
-    return [
-        Name(home, row["schema_name"], row["table_name"])
-        for home in holders(con, "releases")
-        for row in read_rows(con, home, "releases")
-    ]
-
-
 def stored(con: duckdb.DuckDBPyConnection, name: Name, facts: Mapping[str, Any]) -> Stored:
     with legible(_damaged(name)):
         domain = Domain.from_json(json.loads(facts["domain"]))
         factors = _rows(con, name, "factors", facts["release"], ("state", "factor"))
-        return Stored(name, facts, domain, classes_from_json(domain, json.loads(facts["grid"])), factors)
+        classes = classes_from_json(domain, json.loads(facts["grid"]))
+        return Stored(name=name, facts=facts, domain=domain, classes=classes, factors=factors)
 
 
 def measurements_of(con: duckdb.DuckDBPyConnection, release: Stored) -> pa.Table:
@@ -247,7 +279,7 @@ def read_measurements(con: duckdb.DuckDBPyConnection, release: Stored) -> list[M
     """What was measured, in the order of the steps, on the stored classes."""
     rows = measurements_of(con, release).to_pylist()
     with legible(_damaged(release.name)):
-        return measurements.decode(rows)
+        return decode(rows)
 
 
 def workload_of(con: duckdb.DuckDBPyConnection, release: Stored) -> Workload:
@@ -260,12 +292,11 @@ def workload_of(con: duckdb.DuckDBPyConnection, release: Stored) -> Workload:
 
 
 def bounds_of(con: duckdb.DuckDBPyConnection, release: Stored) -> tuple[pa.Table, pa.Table]:
-    """What is known of the workload's queries, and the certificate."""
+    """The bounds of the workload's queries, and the certificate."""
     with legible(_damaged(release.name)):
         number = release.facts["release"]
-        return _rows(con, release.name, "bounds", number, ("query",)), _rows(
-            con, release.name, "certificates", number, ("part",)
-        )
+        bounds = _rows(con, release.name, "bounds", number, ("query",))
+        return bounds, _rows(con, release.name, "certificates", number, ("part",))
 
 
 def _rows(con: duckdb.DuckDBPyConnection, name: Name, table: str, release: int, order: Sequence[str]) -> pa.Table:
@@ -317,61 +348,78 @@ def classes_from_json(domain: Domain, grid: Mapping[str, Any]) -> dict[str, Clas
     return out
 
 
-def output_name(con: duckdb.DuckDBPyConnection, text: str, home: Name, function: str) -> Name:
-    """Where an output is to be written: beside `home`, the usual one, unless the text says otherwise; in the catalog's own spelling."""
-    parts = catalog.split_name(text)
-    if _is_path(text, parts):
-        between = "\\" if "\\" in text else "/"
-        file = text if fold(parts[-1]) in _FILES else f"{text.rstrip(between)}{between}{home.table}.parquet"
-        raise refuse(
-            OutputError,
-            function,
-            f"output ({text!r}) is the path of a file or folder, and an output is a table",
-            f"leave output out, and write the file then: CALL mwem_export({literal(home.table)}, {literal(file)})",
-        )
-    if len(parts) > 3:
-        raise refuse(
-            OutputError,
-            function,
-            f"output ({text!r}) has too many parts",
-            "write database.schema.table, in double quotes what has a dot",
-        )
-    name = locate(con, parts, home)
-    if name is None:
-        raise refuse(
-            OutputError,
-            function,
-            f"output ({text!r}) names a database or schema that does not exist or does not last",
-            "ATTACH the database or CREATE SCHEMA first",
-        )
-    if fold(name.schema) == SCHEMA:
-        raise refuse(
-            OutputError,
-            function,
-            f"output ({text!r}) is in the schema mwem, which is for what mwem_sql keeps",
-            "choose another schema",
-        )
-    return name
+def workload_rows(workload: Workload) -> pa.Table:
+    """The rows of mwem.workloads."""
+    # Of listed columns the text does not give the name, which is made of their bare names.
+    names = [query.name if query.group_by is None else query.label for query in workload]
+    return pa.table(
+        {
+            "query": pa.array(range(1, len(workload) + 1), pa.int32()),
+            "predicate": pa.array([query.predicate for query in workload], pa.string()),
+            "measure": pa.array([query.measure for query in workload], pa.string()),
+            "group_by": pa.array([query.group_text for query in workload], pa.string()),
+            "name": pa.array(names, pa.string()),
+            "weight": pa.array([float(query.weight) for query in workload], pa.float64()),
+            "always": pa.array([bool(query.always) for query in workload], pa.bool_()),
+        }
+    )
 
 
-def _is_path(text: str, parts: Sequence[str]) -> bool:
-    """Whether a name was meant as that of a file or a folder. In double quotes any name is that of a table."""
-    bare = _QUOTED.sub("", text)
-    return "/" in bare or "\\" in bare or (len(parts) == 2 and '"' not in text and fold(parts[1]) in _FILES)
-
-
-def locate(con: duckdb.DuckDBPyConnection, parts: Sequence[str], home: Name) -> Name | None:
-    """A relation that need not exist, in a schema that does: `table`, `schema.table`, `database.table` or all three."""
-    places = {
-        1: [[home.database, home.schema]],
-        2: [[home.database, parts[0]], [parts[0], "main"]],
-        3: [list(parts[:2])],
+def encode(measurement: Measurement) -> dict[str, Any]:
+    """A measurement as a row, but for the number of its step and of the workload's query."""
+    return {
+        "purpose": measurement.purpose,
+        "name": measurement.name,
+        "noise": NOISE[measurement.kind],
+        "scale": measurement.scale,
+        "resolution": measurement.query.unit,
+        "values": measurement.values,
+        "blocks": list(map(_encode_block, measurement.query.blocks)),
     }
-    lasting = catalog.databases(con)
-    rows = con.execute("SELECT database_name, schema_name FROM duckdb_schemas()").fetchall()
-    known = {(fold(database), fold(schema)): (database, schema) for database, schema in rows if database in lasting}
-    for database, schema in places.get(len(parts), []):
-        spelling = known.get((fold(database), fold(schema)))
-        if spelling is not None:
-            return Name(*spelling, parts[-1])
-    return None
+
+
+def decode(rows: Iterable[Mapping[str, Any]]) -> list[Measurement]:
+    """The measurements of a release, from its rows in the order of their steps."""
+    return [
+        Measurement(
+            values=np.array(row["values"], dtype=np.int64),
+            kind=KINDS[row["noise"]],
+            scale=row["scale"],
+            variance=variance(row["scale"], KINDS[row["noise"]]),
+            query=LinearQuery(tuple(_decode_block(block, row["resolution"]) for block in row["blocks"])),
+            purpose=row["purpose"],
+            name=row["name"],
+        )
+        for row in rows
+    ]
+
+
+def _encode_block(block: Block) -> dict[str, Any]:
+    """A block by stretches: where cells, or what a record adds to them, change, and to which."""
+    cells, adds = block.labels.ravel(), None if block.values is None else block.values.ravel()
+    if adds is not None:
+        cells = np.where(adds != 0, cells, -1)
+        adds = np.where(cells >= 0, adds, 0)
+    is_changed = np.diff(cells) != 0
+    if adds is not None:
+        is_changed |= np.diff(adds) != 0
+    begins = np.append(0, np.flatnonzero(is_changed) + 1).astype(np.int32)
+    return {
+        "attributes": list(block.attributes),
+        "shape": list(block.shape),
+        "size": block.size,
+        "begins": begins,
+        "cells": cells[begins],
+        "adds": None if adds is None else adds[begins],
+    }
+
+
+def _decode_block(block: Mapping[str, Any], unit: float) -> Block:
+    """`unit` is what an answer of 1 stands for: that of the block whose records add something."""
+    shape = tuple(block["shape"])
+    lengths = np.diff(np.append(block["begins"], prod(shape)))
+    labels: Labels = np.repeat(np.array(block["cells"], dtype=np.int32), lengths).reshape(shape)
+    if block["adds"] is None:
+        return Block(tuple(block["attributes"]), labels, block["size"])
+    adds = np.repeat(np.array(block["adds"], dtype=np.int64), lengths).reshape(shape)
+    return Block(tuple(block["attributes"]), labels, block["size"], adds, unit)

@@ -1,47 +1,173 @@
-"""The data card of a release: what a stranger must know of the table, as data and as a page of text. From what is stored, which may be published."""
+"""The data card of a release: what a stranger must know of the table, as data and as a page of text.
+
+Owns the words of the promise, and what noise does to measurements by their purpose. From what is stored, which may be
+published.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from math import exp, log, pi, sqrt
+from string import Template
 from typing import Any
+
+import numpy as np
 
 from mwem_sql.algebra.measurement import NOISE, Measurement
 from mwem_sql.domains.classes import Classes
 from mwem_sql.judge import grade
-from mwem_sql.platform.resources import VERSION
-from mwem_sql.releases import beyond, left_out
+from mwem_sql.platform.metadata import VERSION
+from mwem_sql.releases import summary
 from mwem_sql.releases.cut import Cut
 from mwem_sql.releases.store import Stored
-from mwem_sql.reporting import figures, page
 from mwem_sql.reporting.charts import rounded
+
+
+def fill(template: str, **values: str) -> str:
+    """A file of `templates/` with values in the place of its names; these must be quoted already."""
+    return _template(template).substitute(values).removesuffix("\n")
+
+
+@cache
+def _template(name: str) -> Template:
+    return Template(resources.files("mwem_sql.reporting").joinpath("templates", name).read_text(encoding="utf-8"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PurposeNoise:
+    """All measurements of one purpose: how many, their cells, and by how many rows a cell is off by noise.
+
+    On average, and 95 times in 100 at most.
+    """
+
+    purpose: str
+    count: int
+    cells: int
+    typical: float
+    most: float
+
+
+def purposes(measurements: Sequence[Measurement]) -> list[PurposeNoise]:
+    """By purpose, in the order in which they were measured first. The noise is the mean over them."""
+    words = {
+        "total": "how many rows there are",
+        "histogram": "a histogram to start from",
+        "first": "each attribute by itself",
+        "round": "what rounds measured",
+        "again": "what was measured again",
+        "detail": "values inside the workload's classes",
+        "always": "what the workload always wants",
+    }
+    grouped: dict[str, list[Measurement]] = {}
+    for measurement in measurements:
+        grouped.setdefault(measurement.purpose, []).append(measurement)
+    return [
+        PurposeNoise(
+            purpose=words.get(purpose, purpose),
+            count=len(several),
+            cells=sum(len(each.values) for each in several),
+            typical=float(np.mean([typical(each) for each in several])),
+            most=float(np.mean([_most(each) for each in several])),
+        )
+        for purpose, several in grouped.items()
+    ]
+
+
+def typical(measurement: Measurement) -> float:
+    """By how much noise puts a value off on average, in rows or in the measure's own unit."""
+    mean = 1.0 if measurement.kind == "pure" else sqrt(2 / pi)
+    return float(measurement.scale * measurement.query.unit * mean)
+
+
+def _most(measurement: Measurement) -> float:
+    """The same, 95 times in 100 at most."""
+    quantile = log(20) if measurement.kind == "pure" else 1.96
+    return float(measurement.scale * measurement.query.unit * quantile)
+
+
+def promise(facts: Mapping[str, Any]) -> list[str]:
+    """What differential privacy with these numbers promises, for somebody who never heard of it."""
+    epsilon, delta, unit = facts["epsilon"], facts["delta"], facts["unit"]
+    sure = 100 / (1 + exp(-epsilon))
+    percent = f"{sure:.0f}%" if sure < 99 else f"{min(sure, 99.9999):.4g}%"
+    first = (
+        f"Take {protected_rows(facts)} out of the private table: whatever is in this release would be almost as likely."
+        f" The odds of any outcome change by a factor of at most {odds(facts)} (e to the power of epsilon,"
+        f" {epsilon:g})." + (f" This may fail with a probability of at most {delta:g}." if delta else "")
+    )
+    second = (
+        f"So somebody who thought it as likely as not that a certain {'row' if unit is None else unit} is in the table"
+        f" can be at most {percent} sure of it after reading this release, whatever else they know."
+    )
+    out = [first, second]
+    if unit is None:
+        out.append("The promise is made for each row. A person with several rows is promised less.")
+    out.append(
+        f"It cost {epsilon:g} of the private table's budget (epsilon). Costs of releases from the same table add up,"
+        f" and so does what they tell: two like this one promise what one with an epsilon of {2 * epsilon:g} does."
+    )
+    if epsilon > 10:
+        out.append("An epsilon above 10 promises next to nothing.")
+    used = summary.rows_used(facts)
+    if used is not None:
+        out.append(f"{used[0].upper()}{used[1:]}.")
+    if facts["total_is_public"]:
+        out.append("The number of rows was given as a public number. It is not protected.")
+    return out
+
+
+def protected_rows(facts: Mapping[str, Any]) -> str:
+    """Whose rows the promise is about."""
+    return "any one row" if facts["unit"] is None else f"all rows of any one {facts['unit']}"
+
+
+def odds(facts: Mapping[str, Any]) -> str:
+    """The factor by which odds change at most."""
+    return rounded(exp(min(facts["epsilon"], 700)))
 
 
 def as_json(
     stored: Stored, measurements: Sequence[Measurement], workload: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """The card as data. No time and no path in it: what is published is the same whenever and wherever it is exported."""
+    """The card as data.
+
+    No time and no path in it: what is published is the same whenever and wherever it is exported.
+    """
     facts = stored.facts
+    copied = (
+        "release", "version", "epsilon", "delta", "unit", "rows_per_unit", "private", "rows", "rounds",
+        "total_is_public",
+    )  # fmt: skip
     return {
         "table": stored.name.table,
         "made_by": f"mwem-sql {VERSION}",
-        **{name: facts[name] for name in ("release", "version", "epsilon", "delta", "unit", "rows_per_unit", "private", "rows", "rounds", "total_is_public")},
-        "promise": page.promise(facts),
+        **{name: facts[name] for name in copied},
+        "promise": promise(facts),
         "quality": grade.word(facts),
         "quality_in_words": grade.meaning(facts),
         "mean_error": facts.get("mean_error"),
         "mean_error_within": facts.get("mean_error_within"),
-        "rows_used": left_out.sentence(facts),
-        "attributes": [_attribute(own) for own in stored.classes.values()],
+        "rows_used": summary.rows_used(facts),
+        "attributes": [_attribute(classes) for classes in stored.classes.values()],
         "off_the_domain": [
             {"attribute": name, "where": where, "share": share}
-            for name, where, share in beyond.shares(stored.state(), stored.classes)
+            for name, where, share in summary.off_domain_shares(stored.state(), stored.classes)
         ],
         "workload": list(workload),
         "measurements": [
-            {"purpose": each.purpose, "name": each.name, "noise": NOISE[each.kind], "scale": each.scale * each.query.unit, "cells": len(each.values)}
+            {
+                "purpose": each.purpose,
+                "name": each.name,
+                "noise": NOISE[each.kind],
+                "scale": each.scale * each.query.unit,
+                "cells": len(each.values),
+            }
             for each in measurements
         ],
-    }  # fmt: skip
+    }
 
 
 def _attribute(classes: Classes) -> dict[str, Any]:
@@ -50,54 +176,47 @@ def _attribute(classes: Classes) -> dict[str, Any]:
 
 def as_text(card: Mapping[str, Any], measurements: Sequence[Measurement], file: str) -> str:
     """The same for people, in Markdown."""
-    lines = [
-        f"# {card['table']}",
-        "",
-        f"A synthetic table, in `{file}`. Its {card['rows']:,} rows are nobody's: they were drawn from noisy counts of a private table.",
-        "",
-        "## What is promised",
-        "",
-    ]
-    if not card["private"]:
-        lines += ["**Made with a seed, for experiments. It protects nobody.**", ""]
-    quality = ["## How good it is", "", f"**{card['quality']}** for its questions: {card['quality_in_words']}", ""]
-    lines[-2:] = [*quality, f"({grade.limits()})", "", *lines[-2:]]
-    lines += [*card["promise"], "", "## Columns", "", "| column | type | values |", "|---|---|---|"]
-    lines += [
+    seeded = [] if card["private"] else ["**Made with a seed, for experiments. It protects nobody.**", ""]
+    columns = [
         f"| {_cell(item['name'])} | {_cell(item['type'].split('(')[0])} | {_cell(item['in_words'])} |"
         for item in card["attributes"]
     ]
-    lines += [
-        "",
-        "A cell is what the release tells apart: inside one, values are made up. Columns that the workload does not mention are not in the table. Answers to other questions are guesses.",
-        "",
-        *_off(card["off_the_domain"]),
+    measured = [
+        f"| {noise.purpose} | {noise.count:,} | {noise.cells:,} | {rounded(noise.typical)} | {rounded(noise.most)} |"
+        for noise in purposes(measurements)
     ]
-    lines += [
-        "## What was measured",
-        "",
-        "| what | how many | cells | off by, on average | 95 of 100 within |",
-        "|---|---:|---:|---:|---:|",
-    ]
-    lines += [
-        f"| {kind.purpose} | {kind.count:,} | {kind.cells:,} | {rounded(kind.typical)} | {rounded(kind.most)} |"
-        for kind in figures.kinds(measurements)
-    ]
-    lines += ["", f"## The questions it was made for ({len(card['workload']):,})", ""]
-    lines += [f"- `{_asked(query)}`" for query in card["workload"][:100]]
-    lines += [f"- and {len(card['workload']) - 100:,} more, in the JSON card"] if len(card["workload"]) > 100 else []
-    return "\n".join([*lines, "", f"Made by {card['made_by']}.", ""])
+    queries, listed = card["workload"], 100
+    questions = [f"- `{_one_line(query)}`" for query in queries[:listed]]
+    if len(queries) > listed:
+        questions.append(f"- and {len(queries) - listed:,} more, in the JSON card")
+    text = fill(
+        "card.md",
+        table=card["table"],
+        file=file,
+        rows=f"{card['rows']:,}",
+        quality=str(card["quality"]),
+        meaning=str(card["quality_in_words"]),
+        limits=grade.limits(),
+        promise="\n".join([*seeded, *card["promise"]]),
+        columns="\n".join(columns),
+        off=_off(card["off_the_domain"]),
+        measured="\n".join(measured),
+        count=f"{len(queries):,}",
+        questions="\n".join(questions),
+        made_by=card["made_by"],
+    )
+    return f"{text}\n"
 
 
-def _off(shares: Sequence[Mapping[str, Any]]) -> list[str]:
+def _off(shares: Sequence[Mapping[str, Any]]) -> str:
     """How many rows have a value off the domain, where some may."""
     if not shares:
-        return []
-    lines = [f"- `{own['attribute']}` {own['where']}: about {grade.percent(own['share'])}" for own in shares]
-    return ["Rows that have a value off the domain, as far as noise lets it be seen:", "", *lines, ""]
+        return ""
+    lines = [f"- `{item['attribute']}` {item['where']}: about {grade.percent(item['share'])}\n" for item in shares]
+    return f"Rows that have a value off the domain, as far as noise lets it be seen:\n\n{''.join(lines)}\n"
 
 
-def _asked(query: Mapping[str, Any]) -> str:
+def _one_line(query: Mapping[str, Any]) -> str:
     """A query of the workload on one line."""
     groups = query.get("group_by")
     parts = [

@@ -1,27 +1,211 @@
-"""Pictures as SVG text: bars, columns, a heat map, dots along the rounds. Knows numbers and labels, nothing of releases.
+"""Pictures of a release as SVG text, and the bars that attributes are drawn in.
 
-Colours are classes of the page's style sheet, so that a picture is right in light and in dark.
+`Bars` say what a state has of an attribute, coarse enough to be drawn. Numbers are cut into even bars of their declared
+range, or at the edges that are declared; of long lists the largest values are shown, and the rest as one. Pictures know
+numbers and labels only: bars, columns, a heat map, a matrix of pairs, dots along the rounds. Colours are classes of the
+page's style sheet, so that a picture is right in light and in dark. Sees a stored release only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
-from itertools import accumulate
-from math import log10
+from math import floor, log10
 from typing import TypeAlias
 from unicodedata import east_asian_width
 
 import numpy as np
+from sqlglot import exp
 
 from mwem_sql.algebra.arrays import Floats
+from mwem_sql.domains.attribute import Attribute
+from mwem_sql.domains.classes import Classes, part_edges
+from mwem_sql.language import dialect, round_numbers
+from mwem_sql.releases.store import Stored
+from mwem_sql.workload import Workload
 
-WIDTH = 340
-"""Units of a picture's own width; the page scales it to the room there is."""
+PICTURE_WIDTH = 340
+"""Units of a picture's width; the page scales it to the room there is."""
 LINE = 17
 """Units between two bars."""
 LETTER = 6
 """Units that a letter is wide, about."""
+MOST_BARS = 32
+"""Bars of an attribute's picture. More: they get thinner than a phone can show."""
+MOST_SQUARES = 14
+"""Rows, and columns, of a pair's picture. More: its squares get smaller than a finger."""
+
+
+@dataclass(frozen=True, eq=False)
+class Bars:
+    """How the classes of an attribute are distributed over bars: `shares[bar, class]`, each column sums to 1.
+
+    `predicates` say which rows are in a bar.
+    """
+
+    labels: list[str]
+    shares: Floats
+    ordered: bool
+    predicates: list[exp.Expr]
+
+    @classmethod
+    def of(cls, classes: Classes, rows: Floats, most: int) -> Bars:
+        """At most `most` bars; `rows` of each class decide which values of a long list are shown."""
+        ordered = classes.attribute.values is None
+        labels, of_piece, predicates = (
+            _even(classes, most) if ordered else _largest(classes, classes.spread(rows, 0), most)
+        )
+        shares = np.zeros((len(labels), classes.count))
+        for bar, parts in enumerate(of_piece):
+            np.add.at(shares[bar], classes.codes, parts * classes.shares)
+        return cls(labels, shares, ordered, predicates)
+
+
+_Bars: TypeAlias = tuple[list[str], Floats, list[exp.Expr]]
+"""Names of bars, by bar what it has of each piece, and the rows that are in it."""
+
+
+def _largest(classes: Classes, rows: Floats, most: int) -> _Bars:
+    """The values of a list, the largest first where not all are shown. By bar, what it has of each piece."""
+    count = len(classes.pieces)
+    shown = np.arange(count) if count <= most else np.sort(np.argsort(-rows, kind="stable")[: most - 1])
+    labels = [_label(classes, piece) for piece in shown.tolist()]
+    of_piece = np.zeros((len(shown) + (count > most), count))
+    of_piece[np.arange(len(shown)), shown] = 1.0
+    if count > most:
+        labels.append(f"{count - len(shown):,} others")
+        of_piece[-1] = 1.0 - of_piece[:-1].sum(axis=0)
+    predicates = [_has(classes, piece) for piece in shown.tolist()]
+    if count > most:
+        # Not true where any other is; of a NULL among these others none of them is true or false.
+        any_other = exp.or_(*(each.copy() for each in predicates))
+        predicates.append(exp.Coalesce(this=exp.not_(any_other), expressions=[exp.true()]))
+    return labels, of_piece, predicates
+
+
+def _has(classes: Classes, piece: int) -> exp.Expr:
+    """Whether a row has the value of a piece of a list, one off the list, or NULL."""
+    attribute, column = classes.attribute, exp.column(classes.attribute.name, quoted=True)
+    listed = attribute.values or ()
+    if piece < len(listed):
+        return exp.EQ(this=column, expression=exp.Literal.string(listed[piece]))
+    if piece >= classes.pieces.known:
+        return exp.Is(this=column, expression=exp.null())
+    return exp.not_(exp.In(this=column, expressions=[exp.Literal.string(value) for value in listed]))
+
+
+def _even(classes: Classes, most: int) -> _Bars:
+    """Bars of a declared range, even ones or the bins whose edges are listed; one each for below, above and NULL.
+
+    By bar, what it has of each piece, whose values are taken for equally likely.
+    """
+    pieces, attribute = classes.pieces, classes.attribute
+    scale, discrete, inside = attribute.ordered, attribute.ordered.discrete, ~pieces.is_outer
+    assert attribute.low is not None and attribute.high is not None
+    low, high = float(attribute.low), float(attribute.high) + discrete
+    lows, ends = pieces.lows[inside].astype(np.float64), pieces.highs[inside].astype(np.float64) + discrete
+    bars = most - attribute.nullable - attribute.outer
+    # Whole numbers in bars of as many each: of fewer values, a bar would be lower.
+    if attribute.edges is not None:
+        edges = np.append(np.array(part_edges(attribute, bars), dtype=np.float64), high)
+    elif discrete:
+        edges = np.append(np.arange(low, high, np.ceil((high - low) / bars)), high)
+    else:
+        edges = np.linspace(low, high, _parts(attribute, bars) + 1)
+    starts, stops = edges[:-1, None], edges[1:, None]
+    width = np.maximum(ends - lows, 0.0)
+    overlap = np.clip(np.minimum(ends, stops) - np.maximum(lows, starts), 0.0, None)
+    # A single point of a continuous range has no width: it is in the bar that holds it.
+    holds = (lows >= starts) & ((lows < stops) | (np.arange(len(edges) - 1)[:, None] == len(edges) - 2))
+    among = np.where(width > 0, overlap / np.where(width > 0, width, 1.0), holds / np.maximum(holds.sum(axis=0), 1))
+    labels = [_range(attribute, start, stop - discrete, stop - start) for start, stop in itertools.pairwise(edges)]
+    column, kind = exp.column(attribute.name, quoted=True), int if discrete else float
+    predicates: list[exp.Expr] = []
+    for start, stop in itertools.pairwise(edges.tolist()):
+        last = scale.before(kind(stop)) if discrete or stop < edges[-1] else kind(stop)
+        ends_at = exp.LTE(this=column.copy(), expression=scale.literal(last))
+        predicates.append(exp.and_(exp.GTE(this=column.copy(), expression=scale.literal(kind(start))), ends_at))
+    alone = [*np.flatnonzero(pieces.is_outer).tolist(), *[pieces.known] * attribute.nullable]
+    of_piece = np.zeros((len(labels) + len(alone), len(pieces)))
+    of_piece[: len(labels), : pieces.known][:, inside] = among
+    for piece in alone:
+        of_piece[len(labels), piece] = 1.0
+        labels.append(_label(classes, piece))
+        predicates.append(_beyond(classes, piece))
+    return labels, of_piece, predicates
+
+
+def _beyond(classes: Classes, piece: int) -> exp.Expr:
+    """Whether a row has NULL, or a value on the side of the bounds that a piece is on."""
+    attribute, column = classes.attribute, exp.column(classes.attribute.name, quoted=True)
+    if piece >= classes.pieces.known:
+        return exp.Is(this=column, expression=exp.null())
+    assert attribute.low is not None and attribute.high is not None
+    if classes.pieces.highs[piece] < attribute.low:
+        return exp.LT(this=column, expression=attribute.ordered.literal(attribute.low))
+    return exp.GT(this=column, expression=attribute.ordered.literal(attribute.high))
+
+
+def _parts(attribute: Attribute, most: int) -> int:
+    """Bars of a continuous range: its own bins where they are few enough, or such that they end at round numbers."""
+    assert attribute.low is not None and attribute.high is not None
+    if attribute.bins is not None and attribute.bins <= most:
+        return attribute.bins
+    return round_numbers.bins(attribute.ordered, attribute.low, attribute.high, most) or most
+
+
+def _range(attribute: Attribute, first: float, last: float, width: float) -> str:
+    """What a bar is called: where a long name would be cut, only where it begins."""
+    one, other = _tick(attribute, first, width), _tick(attribute, last, width)
+    if one == other:
+        return one
+    both = f"{one} to {other}"
+    return both if len(both) <= 15 else f"{one} on"
+
+
+def _tick(attribute: Attribute, value: float, width: float) -> str:
+    """A value as a person would write it beside bars of some width: no more digits, no hours beside days."""
+    family = attribute.ordered.family
+    if family == "real":
+        digits = max(0, 1 - floor(log10(width))) if width > 0 else 6
+        return f"{value:,.{digits}f}".rstrip("0").rstrip(".") if digits else f"{value:,.0f}"
+    text = attribute.text(int(value))
+    day = 86_400_000_000  # microseconds
+    return text[: len("2026-01-01")] if family.startswith("timestamp") and width >= day else text
+
+
+def _label(classes: Classes, piece: int) -> str:
+    text = classes.pieces.label(piece)
+    return "NULL" if text is None else text
+
+
+def one_way(stored: Stored) -> dict[str, tuple[Bars, Floats]]:
+    """Of each attribute its bars, and the rows in them."""
+    state, out = stored.state(), {}
+    for name, classes in stored.classes.items():
+        rows = state.marginal([name])
+        bars = Bars.of(classes, rows, MOST_BARS)
+        out[name] = bars, bars.shares @ rows
+    return out
+
+
+def workload(drawn: Mapping[str, tuple[Bars, Floats]]) -> Workload | None:
+    """How many rows each bar of some attributes has, as questions; None without any bar."""
+    texts = [dialect.sql(predicate) for bars, _ in drawn.values() for predicate in bars.predicates]
+    return Workload.from_predicates(texts) if texts else None
+
+
+def two_way(stored: Stored, pairs: list[tuple[str, str]]) -> dict[tuple[str, str], tuple[Bars, Bars, Floats]]:
+    """Of each pair of attributes the bars of both, and the rows in each combination."""
+    state, out = stored.state(), {}
+    for first, second in pairs:
+        rows = state.marginal([first, second])
+        down = Bars.of(stored.classes[first], rows.sum(axis=1), MOST_SQUARES)
+        across = Bars.of(stored.classes[second], rows.sum(axis=0), MOST_SQUARES)
+        out[first, second] = down, across, down.shares @ rows @ across.shares.T
+    return out
 
 
 def rounded(value: float) -> str:
@@ -36,7 +220,13 @@ def _rows(value: float) -> str:
 
 def _svg(height: float, parts: Sequence[str], title: str) -> str:
     inside = "".join(parts)
-    return f'<svg viewBox="0 0 {WIDTH} {height:g}" role="img" aria-label="{escape(title)}">{inside}</svg>'
+    return f'<svg viewBox="0 0 {PICTURE_WIDTH} {height:g}" role="img" aria-label="{escape(title)}">{inside}</svg>'
+
+
+def _rect(at: tuple[float, float], size: tuple[float, float], title: str, kind: str = "bar", more: str = "") -> str:
+    """A rectangle that says what it is; `kind` is its class of the style sheet."""
+    box = f'x="{at[0]:.2f}" y="{at[1]:.2f}" width="{size[0]:.2f}" height="{size[1]:.2f}"'
+    return f'<rect class="{kind}" {box}{more}><title>{escape(title)}</title></rect>'
 
 
 def _text(x: float, y: float, text: str, anchor: str = "start", kind: str = "") -> str:
@@ -47,7 +237,7 @@ def _shortened(text: str, letters: int) -> str:
     """Its beginning, in as much room as so many small letters take."""
     if sum(map(_wide, text)) <= letters:
         return text
-    return text[: next(k for k, end in enumerate(accumulate(map(_wide, text))) if end > letters - 1)] + "…"
+    return text[: next(k for k, end in enumerate(itertools.accumulate(map(_wide, text))) if end > letters - 1)] + "…"
 
 
 def _wide(letter: str) -> float:
@@ -67,65 +257,67 @@ def _highest(values: Floats, ends: Ends) -> float:
     return min(3 * most, max([most, *(end[1] for end in ends if end is not None)]))
 
 
-def _range(end: tuple[float, float] | None) -> str:
+def _between(end: tuple[float, float] | None) -> str:
     return "" if end is None else f" ({_rows(end[0])} to {_rows(end[1])})"
 
 
-def bars(labels: Sequence[str], values: Floats, title: str, ends: Ends = ()) -> str:
+def bars(labels: Sequence[str], values: Floats, heading: str, ends: Ends = ()) -> str:
     """A bar for each label, from the top down, with its number and its error bar."""
     ends = ends or [None] * len(labels)
     most, parts = _highest(values, ends), []
     for k, (label, value, end) in enumerate(zip(labels, values.tolist(), ends, strict=True)):
         top = k * LINE
         parts.append(_text(112, top + 12, _shortened(label, 18), "end"))
-        parts.append(
-            f'<rect class="bar" x="118" y="{top + 3}" width="{165 * value / most:.1f}" height="{LINE - 6}">'
-            f"<title>{escape(label)}: {_rows(value)}{_range(end)}</title></rect>"
-        )
+        title = f"{label}: {_rows(value)}{_between(end)}"
+        parts.append(_rect((118, top + 3), (165 * value / most, LINE - 6), title))
         right = value
         if end is not None:
-            low, right = (min(most, max(0.0, own)) for own in end)
+            low, right = (min(most, max(0.0, count)) for count in end)
             x, y = (118 + 165 * low / most, 118 + 165 * right / most), top + 3 + (LINE - 6) / 2
-            parts.append(f'<path class="error" d="M{x[0]:.1f} {y - 3:g}v6M{x[0]:.1f} {y:g}H{x[1]:.1f}M{x[1]:.1f} {y - 3:g}v6"/>')  # fmt: skip
+            line = f"M{x[0]:.1f} {y - 3:g}v6M{x[0]:.1f} {y:g}H{x[1]:.1f}M{x[1]:.1f} {y - 3:g}v6"
+            parts.append(f'<path class="error" d="{line}"/>')
         parts.append(_text(122 + 165 * max(value, right) / most, top + 12, _rows(value), kind="quiet"))
-    return _svg(LINE * len(labels) + 2, parts, title)
+    return _svg(LINE * len(labels) + 2, parts, heading)
 
 
 def columns(labels: Sequence[str], values: Floats, title: str, ends: Ends = ()) -> str:
     """A column for each value of an ordered attribute, with its error bar; the first and the last are labelled."""
     ends = ends or [None] * len(labels)
-    most, wide = _highest(values, ends), WIDTH / max(1, len(labels))
+    most, wide = _highest(values, ends), PICTURE_WIDTH / max(1, len(labels))
     parts = [
-        f'<rect class="bar" x="{k * wide + 0.5:.2f}" y="{110 - 96 * value / most:.2f}" width="{max(0.5, wide - 1):.2f}" height="{96 * value / most:.2f}">'
-        f"<title>{escape(label)}: {_rows(value)}{_range(end)}</title></rect>"
+        _rect(
+            (k * wide + 0.5, 110 - 96 * value / most),
+            (max(0.5, wide - 1), 96 * value / most),
+            f"{label}: {_rows(value)}{_between(end)}",
+        )
         for k, (label, value, end) in enumerate(zip(labels, values.tolist(), ends, strict=True))
     ]
     tick = min(3.0, wide / 3)
     for k, end in enumerate(ends):
         if end is not None:
-            x, y = (k + 0.5) * wide, [110 - 96 * min(most, max(0.0, own)) / most for own in end]
-            parts.append(f'<path class="error" d="M{x - tick:.1f} {y[0]:.1f}h{2 * tick:.1f}M{x:.1f} {y[0]:.1f}V{y[1]:.1f}M{x - tick:.1f} {y[1]:.1f}h{2 * tick:.1f}"/>')  # fmt: skip
-    parts.append(f'<line class="axis" x1="0" x2="{WIDTH}" y1="110.5" y2="110.5"/>')
+            x, y = (k + 0.5) * wide, [110 - 96 * min(most, max(0.0, count)) / most for count in end]
+            low, high = (f"M{x - tick:.1f} {each:.1f}h{2 * tick:.1f}" for each in y)
+            parts.append(f'<path class="error" d="{low}M{x:.1f} {y[0]:.1f}V{y[1]:.1f}{high}"/>')
+    parts.append(f'<line class="axis" x1="0" x2="{PICTURE_WIDTH}" y1="110.5" y2="110.5"/>')
     parts.append(_text(0, 124, _shortened(labels[0], 18), kind="quiet"))
     last = labels[-1] if labels[-1] != "NULL" else f"{labels[-2]}, then NULL"
-    parts.append(_text(WIDTH, 124, _shortened(last, 36), "end", "quiet"))
-    parts.append(_text(WIDTH, 10, f"highest: {_rows(float(values.max(initial=0.0)))}", "end", "quiet"))
+    parts.append(_text(PICTURE_WIDTH, 124, _shortened(last, 36), "end", "quiet"))
+    parts.append(_text(PICTURE_WIDTH, 10, f"highest: {_rows(float(values.max(initial=0.0)))}", "end", "quiet"))
     return _svg(128, parts, title)
 
 
 def heat(rows: Sequence[str], across: Sequence[str], values: Floats, title: str) -> str:
     """A cell for each combination: the stronger, the more rows (by the square root, so that small ones can be seen)."""
     most, left = max(float(values.max(initial=0.0)), 1e-9), 96
-    wide, high = (WIDTH - left) / len(across), max(12.0, 150 / len(rows))
+    wide, high = (PICTURE_WIDTH - left) / len(across), max(12.0, 150 / len(rows))
     parts = []
     for i, row in enumerate(rows):
         parts.append(_text(left - 4, (i + 0.5) * high + 4, _shortened(row, 14), "end"))
         for j, column in enumerate(across):
             share = np.sqrt(max(0.0, float(values[i, j])) / most)
-            parts.append(
-                f'<rect class="bar" x="{left + j * wide:.2f}" y="{i * high:.2f}" width="{max(0.5, wide - 1):.2f}" height="{high - 1:.2f}" '
-                f'fill-opacity="{0.04 + 0.96 * share:.3f}"><title>{escape(row)}, {escape(column)}: {_rows(float(values[i, j]))}</title></rect>'
-            )
+            said = f"{row}, {column}: {_rows(float(values[i, j]))}"
+            shade = f' fill-opacity="{0.04 + 0.96 * share:.3f}"'
+            parts.append(_rect((left + j * wide, i * high), (max(0.5, wide - 1), high - 1), said, more=shade))
     foot = len(rows) * high
     longest = max(sum(map(_wide, label)) for label in across)
     if longest * LETTER <= wide:
@@ -141,16 +333,13 @@ def matrix(names: Sequence[str], shades: Sequence[Sequence[tuple[str, str]]], ti
     """A square for each pair of names, below the diagonal: its class of the style sheet, and what it stands for."""
     left, longest = 112.0, min(15.0, max(sum(map(_wide, name)) for name in names))
     foot_room = 26 + longest * LETTER * 0.64
-    size = min(26.0, (WIDTH - left - 8) / max(1, len(names)))
+    size = min(26.0, (PICTURE_WIDTH - left - 8) / max(1, len(names)))
     parts = []
     for i, name in enumerate(names):
         parts.append(_text(left - 4, (i + 0.5) * size + 4, _shortened(name, 15), "end"))
         for j, (kind, said) in enumerate(shades[i][: i + 1]):
             pair = name if i == j else f"{name}, {names[j]}"
-            parts.append(
-                f'<rect class="{kind}" x="{left + j * size:.1f}" y="{i * size:.1f}" width="{size - 1:.1f}" height="{size - 1:.1f}">'
-                f"<title>{escape(pair)}: {escape(said)}</title></rect>"
-            )
+            parts.append(_rect((left + j * size, i * size), (size - 1, size - 1), f"{pair}: {said}", kind))
     foot = len(names) * size
     for j, name in enumerate(names):
         turned = f'transform="translate({left + (j + 0.5) * size + 4:.1f} {foot + 10:.1f}) rotate(-40)"'
@@ -159,7 +348,10 @@ def matrix(names: Sequence[str], shades: Sequence[Sequence[tuple[str, str]]], ti
 
 
 def dots(values: Sequence[float], labels: Sequence[str], mark: float, title: str, said: str) -> str:
-    """A dot per step on a logarithmic scale with its numbers; `mark` is a line to compare with, and `said` what it is."""
+    """A dot per step on a logarithmic scale with its numbers.
+
+    `mark` is a line to compare with, and `said` what it is.
+    """
     shown = np.clip(np.asarray(values, dtype=np.float64), 1e-2, None)
     top, bottom = (
         log10(max(float(shown.max(initial=mark)), mark)) + 0.1,
@@ -174,19 +366,18 @@ def dots(values: Sequence[float], labels: Sequence[str], mark: float, title: str
         value for value in (shown.max(initial=mark), shown.min(initial=mark)) if abs(height(value) - height(mark)) > 11
     ]
     parts = [
-        f'<line class="axis" x1="{left}" x2="{WIDTH}" y1="112" y2="112"/>',
-        f'<line class="mark" x1="{left}" x2="{WIDTH}" y1="{height(mark):.1f}" y2="{height(mark):.1f}"/>',
+        f'<line class="axis" x1="{left}" x2="{PICTURE_WIDTH}" y1="112" y2="112"/>',
+        f'<line class="mark" x1="{left}" x2="{PICTURE_WIDTH}" y1="{height(mark):.1f}" y2="{height(mark):.1f}"/>',
         *(
             _text(left - 6, height(value) + 4, rounded(float(f"{value:.2g}")), "end", "quiet")
             for value in (mark, *ends)
         ),
         _text(left, 126, "first", kind="quiet"),
-        _text((left + WIDTH) / 2, 126, said, "middle", "warm"),
-        _text(WIDTH, 126, "last", "end", "quiet"),
+        _text((left + PICTURE_WIDTH) / 2, 126, said, "middle", "warm"),
+        _text(PICTURE_WIDTH, 126, "last", "end", "quiet"),
     ]
     for k, (value, label) in enumerate(zip(shown.tolist(), labels, strict=True)):
-        x = left + (WIDTH - left) * (k + 0.5) / len(shown)
-        parts.append(
-            f'<circle class="dot" cx="{x:.1f}" cy="{height(value):.1f}" r="3"><title>{escape(label)}: {rounded(value)}</title></circle>'
-        )
+        x = left + (PICTURE_WIDTH - left) * (k + 0.5) / len(shown)
+        circle = f'cx="{x:.1f}" cy="{height(value):.1f}" r="3"'
+        parts.append(f'<circle class="dot" {circle}><title>{escape(label)}: {rounded(value)}</title></circle>')
     return _svg(130, parts, title)

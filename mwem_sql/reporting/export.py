@@ -1,69 +1,131 @@
-"""A release as files to publish: the table as Parquet, CSV or a DuckDB file, and its card beside it. Owns which files there are; reads what is stored, nothing private."""
+"""Files of a release: the report, and a release to publish as Parquet, CSV or a DuckDB file with its card beside it.
+
+Owns where files may be written and what is replaced: a file is written beside its path and moved there when it is
+whole, and never over what somebody else made. Reads what is stored, nothing private.
+"""
 
 from __future__ import annotations
 
 import json
+import tempfile
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import duckdb
 from sqlglot import exp
 
-from mwem_sql.errors import OutputError, refuse
+from mwem_sql.algebra.arrays import Floats
+from mwem_sql.errors import MwemError, OptionError, OutputError, literal, refuse
 from mwem_sql.platform.catalog import Name
 from mwem_sql.platform.metadata import SCHEMA, created, prepare
 from mwem_sql.platform.session import Session, transaction
-from mwem_sql.releases import beyond, notes, store
+from mwem_sql.releases import store, summary
+from mwem_sql.releases.answer import Answerer
 from mwem_sql.releases.store import Stored
-from mwem_sql.reporting import card, drafts
+from mwem_sql.reporting import card, charts, page
 from mwem_sql.workload import Workload
 
-FUNCTION = "mwem_export"
 CARD = "mwem_card"
-"""The key of the card in a Parquet file's own metadata, and its mark in JSON."""
+"""The key of the card in a Parquet file's metadata, and its mark in JSON."""
+MOST_ENDS = 1_000
+"""Bars of a report whose error bars are worked out, a question each. Larger: reports of wide tables take longer."""
 
 
-def export(session: Session, stored: Stored, workload: Workload, path: object) -> Iterator[dict[str, Any]]:
+def report(
+    session: Session,
+    ready: Answerer,
+    answers: Iterable[Mapping[str, Any]],
+    *,
+    compared: str | None,
+    path: object,
+    function: str,
+) -> Iterator[dict[str, Any]]:
+    """Write the page; `answers` are those to the workload.
+
+    They stand beside true ones where there is a table that they are `compared` with.
+    """
+    con, stored = session.cursor(), ready.stored
+    file = target(con, path, function, "report.html", (".html", ".htm"))
+    _check_free(file, _is_report, function)
+    text = page.make(stored, store.read_measurements(con, stored), answers, compared, _ends(ready))
+    with draft_of(file, function) as draft:
+        draft.write_text(text, encoding="utf-8")
+    private = bool(stored.facts["private"]) and compared is None
+    yield {"file": str(file), "bytes": file.stat().st_size, "private": private}
+
+
+def _is_report(path: Path) -> bool:
+    """Whether a file has the second line of every page: another file is somebody else's."""
+    with path.open(encoding="utf-8", errors="replace") as opened:
+        return "<!-- mwem_report -->" in opened.read(200)
+
+
+def _ends(ready: Answerer) -> dict[str, charts.Ends]:
+    """Of the attributes' pictures, between which numbers the truth of each bar is.
+
+    Of very wide tables, of the first attributes only.
+    """
+    drawn, bars = dict[str, tuple[charts.Bars, Floats]](), 0
+    for name, picture in charts.one_way(ready.stored).items():
+        bars += len(picture[0].labels)
+        if bars <= MOST_ENDS:
+            drawn[name] = picture
+    workload = charts.workload(drawn)
+    rows = iter(ready.rows(workload) if workload is not None else ())
+    return {
+        name: [
+            None if row["low"] is None or row["high"] is None else (row["low"], row["high"])
+            for row in islice(rows, len(picture.labels))
+        ]
+        for name, (picture, _) in drawn.items()
+    }
+
+
+def export(
+    session: Session, stored: Stored, workload: Workload, path: object, function: str
+) -> Iterator[dict[str, Any]]:
     """Write the files; a row for each, with its size. None of them is there if one cannot be written."""
     con = session.cursor()
-    file = drafts.target(con, path, FUNCTION, "release.parquet", _WRITERS)
-    write = _WRITERS[file.suffix.lower()]
+    writers = {".parquet": _parquet, ".csv": _csv, ".duckdb": _database}
+    file = target(con, path, function, "release.parquet", writers)
+    write = writers[file.suffix.lower()]
     text, data = file.with_suffix(".md"), file.with_suffix(".json")
     for each in (file, text, data):
-        drafts.check_free(each, lambda _: _is_ours(data, stored), FUNCTION)
-    _check_table(session.cursor(), stored.name)
+        _check_free(each, lambda _: _is_export(data, stored), function)
+    _check_table(session.cursor(), stored.name, function)
     measurements = store.read_measurements(con, stored)
     content = card.as_json(stored, measurements, workload.to_arrow().to_pylist())
-    written = json.dumps({CARD: content}, indent=2, ensure_ascii=False, default=str)
+    text_of_card = json.dumps({CARD: content}, indent=2, ensure_ascii=False, default=str)
     with (
-        drafts.whole(data, FUNCTION) as data_draft,
-        drafts.whole(text, FUNCTION) as text_draft,
-        drafts.whole(file, FUNCTION) as draft,
+        draft_of(data, function) as data_draft,
+        draft_of(text, function) as text_draft,
+        draft_of(file, function) as draft,
     ):
-        data_draft.write_text(written + "\n", encoding="utf-8")
+        data_draft.write_text(text_of_card + "\n", encoding="utf-8")
         text_draft.write_text(card.as_text(content, measurements, file.name), encoding="utf-8")
         write(session, stored, draft, json.dumps(content, default=str))
     for each in (file, text, data):
         yield {"file": str(each), "bytes": each.stat().st_size}
 
 
-def _is_ours(data: Path, stored: Stored) -> bool:
+def _is_export(data: Path, stored: Stored) -> bool:
     """Whether the files are an older export of the same table: its card says so."""
     with suppress(OSError, ValueError, TypeError, LookupError):
         return bool(json.loads(data.read_text(encoding="utf-8"))[CARD]["table"] == stored.name.table)
     return False
 
 
-def _check_table(con: duckdb.DuckDBPyConnection, name: Name) -> None:
+def _check_table(con: duckdb.DuckDBPyConnection, name: Name, function: str) -> None:
     try:
         con.execute(exp.Describe(this=exp.select("*").from_(name.tree())).sql("duckdb"))
     except duckdb.Error:
         raise refuse(
             OutputError,
-            FUNCTION,
+            function,
             f"output ({name}) is no longer there as a table",
             "make the same release again: it costs nothing and writes the table anew",
         ) from None
@@ -89,10 +151,10 @@ def _csv(session: Session, stored: Stored, draft: Path, _: str) -> None:
 def _database(session: Session, stored: Stored, draft: Path, _: str) -> None:
     """A database with the table and what was stored beside it, so that mwem_answer works there, too."""
     con, alias = session.cursor(), f"mwem_{uuid.uuid4().hex}"
-    # The release's own database may be opened read-only, and a new one would be so, too.
+    # The release's database may be opened read-only, and a new one would be so, too.
     writable = exp.AttachOption(this=exp.var("READ_WRITE"))
     file = exp.alias_(exp.Literal.string(str(draft)), alias)
-    off = beyond.sentences(stored.state(), stored.classes)
+    off = summary.off_domain(stored.state(), stored.classes)
     con.execute(exp.Attach(this=file, expressions=[writable]).sql("duckdb"))
     try:
         prepare(con, alias, "metadata.sql")
@@ -101,15 +163,12 @@ def _database(session: Session, stored: Stored, draft: Path, _: str) -> None:
             table = exp.table_(stored.name.table, db="main", catalog=alias, quoted=True)
             rows = exp.select("*").from_(stored.name.tree())
             con.execute(exp.Create(this=table, kind="TABLE", expression=rows).sql("duckdb"))
-            notes.comment(con, Name(alias, "main", stored.name.table), stored.facts, stored.classes, off)
+            summary.comment(con, Name(alias, "main", stored.name.table), stored.facts, stored.classes, off)
             for kept in created("metadata.sql"):
-                source = (
-                    exp.select("*")
-                    .from_(Name(stored.name.database, SCHEMA, kept).tree())
-                    .where(exp.column("release").eq(number))
-                )
-                target = Name(alias, SCHEMA, kept).tree()
-                con.execute(exp.Insert(this=target, by_name=True, expression=source).sql("duckdb"))
+                rows = exp.select("*").from_(Name(stored.name.database, SCHEMA, kept).tree())
+                source = rows.where(exp.column("release").eq(number))
+                copy = Name(alias, SCHEMA, kept).tree()
+                con.execute(exp.Insert(this=copy, by_name=True, expression=source).sql("duckdb"))
             moved = exp.Update(
                 this=exp.table_("releases"),
                 expressions=[exp.EQ(this=exp.column("schema_name"), expression=exp.Literal.string("main"))],
@@ -120,5 +179,68 @@ def _database(session: Session, stored: Stored, draft: Path, _: str) -> None:
         con.execute(exp.Detach(this=exp.to_identifier(alias)).sql("duckdb"))
 
 
-_Writer = Callable[[Session, Stored, Path, str], None]
-_WRITERS: dict[str, _Writer] = {".parquet": _parquet, ".csv": _csv, ".duckdb": _database}
+def target(con: duckdb.DuckDBPyConnection, text: object, function: str, example: str, endings: Collection[str]) -> Path:
+    """The file that a call names, in a folder that exists; refused where the database may not write files."""
+    if not isinstance(text, str) or not text.strip():
+        raise refuse(OptionError, function, f"path ({text!r}) must be the name of a file", f"write {example!r}")
+    ((allowed,),) = con.execute("SELECT current_setting('enable_external_access')").fetchall()
+    if not allowed:
+        raise refuse(
+            OptionError,
+            function,
+            f"path ({text!r}) cannot be written: enable_external_access is off",
+            "ask whoever runs the database",
+        )
+    path = Path(text).expanduser()
+    if path.is_dir():
+        inside = literal(str(path / example))
+        raise refuse(OptionError, function, f"path ({text!r}) is a folder, and not a file", f"write {inside}")
+    if path.suffix.lower() not in endings:
+        what = f"path ({text!r}) must end with one of {', '.join(endings)}"
+        raise refuse(OptionError, function, what, f"write {example!r}")
+    if not path.parent.is_dir():
+        raise refuse(
+            OutputError, function, f"path ({text!r}) is in a folder that does not exist", "make the folder first"
+        )
+    return path
+
+
+def _check_free(path: Path, is_ours: Callable[[Path], bool], function: str) -> None:
+    """A file that is there already is replaced only if the same function made it."""
+    if path.is_dir() or (path.exists() and not is_ours(path)):
+        raise refuse(
+            OutputError,
+            function,
+            f"path ({str(path)!r}) exists and was not made by {function}",
+            "choose another name, or remove it first",
+        )
+
+
+@contextmanager
+def draft_of(path: Path, function: str) -> Iterator[Path]:
+    """A new name beside `path` to write to; it becomes `path` if nothing fails, and is gone otherwise."""
+    try:
+        folder = tempfile.mkdtemp(prefix=".mwem-", dir=path.parent)
+    except OSError as error:
+        raise _unwritable(path, error, function) from None
+    draft = Path(folder) / path.name
+    try:
+        yield draft
+        draft.replace(path)
+    except (OSError, duckdb.IOException) as error:
+        raise _unwritable(path, error, function) from None
+    finally:
+        with suppress(OSError):
+            for left in Path(folder).iterdir():
+                left.unlink()
+            Path(folder).rmdir()
+
+
+def _unwritable(path: Path, error: Exception, function: str) -> MwemError:
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error).splitlines()[0]
+    return refuse(
+        OutputError,
+        function,
+        f"path ({str(path)!r}) could not be written ({reason})",
+        "check the folder and the room on the disk",
+    )

@@ -1,6 +1,8 @@
-"""The report: one page for people, without anything from the network. Owns its sentences and its file; what they tell is asked of the release.
+"""The page of a release: one for people, without anything from the network.
 
-With a private table to compare with, the page shows true answers, and says so in a banner. Otherwise it has released values only.
+Owns its sentences, and what may be quoted from a release: of each answer and each question of its workload, by how wide
+its interval is. With a private table to compare with, the page shows true answers, and says so in a banner. Otherwise
+it has released values only. Its look is in `templates/`.
 """
 
 from __future__ import annotations
@@ -8,38 +10,59 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
-from importlib import resources
-from math import exp
-from string import Template
-from typing import Any
+from itertools import chain, combinations
+from typing import Any, Final, Literal, TypeAlias
 
+import numpy as np
+
+from mwem_sql.algebra.arrays import Floats
 from mwem_sql.algebra.measurement import Measurement
 from mwem_sql.judge import grade
-from mwem_sql.releases import left_out
+from mwem_sql.judge.intervals import RANK
+from mwem_sql.model.mixture import Mixture
+from mwem_sql.model.state import State
 from mwem_sql.releases.store import Stored
-from mwem_sql.reporting import charts, figures, shapes, verdict
+from mwem_sql.reporting import card, charts
+from mwem_sql.reporting.card import fill
 
-MOST_PAIRS = 6
-"""Pictures of pairs of attributes."""
+Use: TypeAlias = Literal["yes", "roughly", "no"]
+
+MOST_ERROR: Final[Mapping[Use, float]] = {"yes": 0.1, "roughly": 0.5}
+"""How far an answer may be off, in parts of itself, to be quoted, or to be quoted roughly. Larger: more answers may
+be."""
 MOST_ANSWERS = 50_000
 """Answers in the page. A hundred bytes each: more make a page that a phone cannot open."""
-COLUMNS = {
-    "query": "query", "name": "question", "cell": "cell", "answer": "answer", "low": "at least", "high": "at most", "measured": "measured", "quote": "quote",
-    "true_answer": "truth", "error": "off by",
-}  # fmt: skip
-"""Columns of the answers that a reader wants, in this order, and what they are called."""
-SHOWN = 3
-"""Questions on the first screen: so many of the surest, and so many of the least sure."""
-MOST_OFF = 10.0
-"""In parts of an answer: what is off by more than that is not said to the percent."""
-MEASURED = {
-    "directly": "it was measured. Only noise is in the way.",
-    "in part": "only parts of what it asks for were measured. The rest is a guess.",
-    "never": "a guess, made of other measurements. Do not quote it without its 'at least' and 'at most'.",
+MOST_SHADES: Final = 24
+"""Attributes in the picture of pairs. More: its squares get smaller than a finger."""
+LEGEND: Final = {
+    "known-good": f"measured, noise puts at most {grade.percent(grade.WRONG['good'])} of the rows in wrong cells",
+    "known-fair": f"measured, at most {grade.percent(grade.WRONG['fair'])}",
+    "known-poor": "measured, more than that",
+    "known-part": "only some of their combinations were measured",
+    "known-none": "not measured together: a guess",
 }
-"""Why an answer may be trusted, or not."""
-NUMBERS = {"query", "answer", "low", "high", "true_answer", "error"}
+"""The classes of a pair in the style sheet, the best first, and what they mean."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """A question of the workload: its cells, and how far they may be off together, in parts of what they add up to.
+
+    None where that is not known.
+    """
+
+    query: int
+    name: str
+    cells: int
+    off: float | None
+    measured: str
+    example: str
+
+    @property
+    def use(self) -> Use | None:
+        return None if self.off is None else _use(self.off)
 
 
 def make(
@@ -49,79 +72,224 @@ def make(
     compared: str | None,
     ends: Mapping[str, charts.Ends] | None = None,
 ) -> str:
-    """The page of a release as HTML; `compared` is the private table that answers were compared with, `ends` have the error bars of attributes' pictures."""
-    facts, state = stored.facts, stored.state()
-    names, misfits = figures.fits(state, measurements)
-    pictures = shapes.two_way(stored, figures.pairs(measurements, MOST_PAIRS))
+    """The page of a release as HTML.
+
+    `compared` is the private table that answers were compared with; `ends` have the error bars of attributes'
+    pictures.
+    """
+    facts, name = stored.facts, str(stored.name)
+    heading = "what was released, and how sure it is"
     rows = [dict(row) for row in answers]
     for row in rows:
         if "measured" in row:
-            row["quote"] = verdict.use(row)
-    asked = verdict.questions(rows)
-    page = Template(resources.files("mwem_sql.reporting").joinpath("page.html").read_text(encoding="utf-8"))
-    return page.substitute(
-        title=escape(f"{stored.name.table}: what was released, and how sure it is"),
-        heading=f"{_bdi(stored.name.table)}: what was released, and how sure it is",
+            row["quote"] = use(row)
+    several = questions(rows)
+    labels, misfits = fits(stored.state(), measurements)
+    pictures = charts.two_way(stored, pairs_by_count(measurements)[:6])
+    return fill(
+        "page.html",
+        style=fill("style.css"),
+        script=fill("answers.js"),
+        title=escape(f"{stored.name.table}: {heading}"),
+        heading=f"{_bdi(stored.name.table)}: {heading}",
         subtitle=escape(
-            f"A synthetic table in the place of a private one. Release {facts['release']}, stored as {stored.name}."
+            f"A synthetic table in the place of a private one. Release {facts['release']}, stored as {name}."
         ),
-        output=escape(str(stored.name)),
-        verdict=_verdict(facts, asked),
-        questions=_questions(asked),
-        score=_score(facts, str(stored.name)),
+        output=escape(name),
+        verdict=_verdict(facts, several),
+        questions=_questions(several),
+        score=_score(facts, name),
         pairs_link='<a href="#pairs">pairs</a>' if len(stored.classes) > 1 else "",
-        pairs=_known(verdict.pairs(list(stored.classes), measurements, float(facts["total"]))),
+        pairs=_pairs(shades(list(stored.classes), measurements, float(facts["total"]))),
         banners="".join(f'<p class="banner" role="alert">{escape(text)}</p>' for text in _banners(facts, compared)),
-        facts="".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in _facts(facts)),
-        promise="".join(f"<p>{escape(text)}</p>" for text in promise(facts)),
-        measured=_measured(figures.kinds(measurements), names, misfits.tolist()),
-        answers_text="".join(f"<p>{escape(text)}</p>" for text in _about(rows, facts)),
+        facts="".join(f"<div><dt>{escape(key)}</dt><dd>{escape(value)}</dd></div>" for key, value in _facts(facts)),
+        promise=_paragraphs(card.promise(facts)),
+        measured=_measured(measurements, labels, misfits.tolist()),
+        answers_text=_paragraphs(_about(rows, facts)),
         ones="".join(
-            _card(_bdi(name), _picture(name, bars, found, (ends or {}).get(name, ())))
-            for name, (bars, found) in shapes.one_way(stored).items()
+            _card(_bdi(attribute), _picture(attribute, bars, counts, (ends or {}).get(attribute, ())))
+            for attribute, (bars, counts) in charts.one_way(stored).items()
         ),
-        twos=_pairs(pictures),
-        footer=escape("Made by mwem_report of mwem_sql. The page is complete by itself and loads nothing."),
+        twos=_combinations(pictures),
+        footer="Made by mwem_report of mwem_sql. The page is complete by itself and loads nothing.",
         data=_data(rows[:MOST_ANSWERS], worst_first=compared is not None),
     )
 
 
-def _verdict(facts: Mapping[str, Any], asked: Sequence[verdict.Question]) -> str:
-    """May I use this, and for what: the word, why it has it, how many questions may be quoted, and the promise, each in a sentence."""
-    word, meaning = grade.word(facts), grade.meaning(facts)
-    counted = verdict.counted(asked)
-    lines = [f"<p>{escape(text)}</p>" for text in (meaning, counted) if text is not None]
-    whose = "any one row" if facts["unit"] is None else f"all rows of any one {facts['unit']}"
-    odds = charts.rounded(exp(min(facts["epsilon"], 700)))
-    lines.append(
-        f"<p>The promise: take {escape(whose)} out of the private table, and the odds of all this change by a factor of at most {odds}. "
-        '<a href="#promise">In full</a></p>'
+def use(row: Mapping[str, Any]) -> Use | None:
+    """How an answer may be used; None without an interval."""
+    half = _half(row)
+    if half is None:
+        return None
+    return _use(half / abs(row["answer"])) if row["answer"] else "no"
+
+
+def _use(off: float) -> Use:
+    return "yes" if off <= MOST_ERROR["yes"] else "roughly" if off <= MOST_ERROR["roughly"] else "no"
+
+
+def _half(row: Mapping[str, Any]) -> float | None:
+    """How far the truth is from an answer at most."""
+    if row["answer"] is None or row.get("low") is None or row.get("high") is None:
+        return None
+    return float(max(row["high"] - row["answer"], row["answer"] - row["low"]))
+
+
+def questions(answers: Iterable[Mapping[str, Any]]) -> list[Question]:
+    """In the order of the workload."""
+    grouped: dict[int, list[Mapping[str, Any]]] = {}
+    for row in answers:
+        grouped.setdefault(row["query"], []).append(row)
+    return [_question(number, rows) for number, rows in grouped.items()]
+
+
+def _question(number: int, rows: Sequence[Mapping[str, Any]]) -> Question:
+    bounded = [(abs(row["answer"]), half, row) for row in rows if (half := _half(row)) is not None]
+    size = sum(answer for answer, _, _ in bounded)
+    example = ""
+    if bounded:
+        _, half, row = max(bounded, key=lambda entry: entry[0])
+        cell = ", ".join("NULL" if part is None else part for part in row.get("cell") or ())
+        digits = 0 if half >= 2 else 1 if half >= 0.2 else 3
+        example = f"{cell}: " * bool(cell) + f"{row['answer']:,.{digits}f} ± {half:,.{digits}f}"
+    return Question(
+        query=number,
+        name=str(rows[0]["name"]),
+        cells=len(rows),
+        # Nothing may be quoted of a question all of whose answers are 0, but for what they are at most.
+        off=None if not bounded else sum(half for _, half, _ in bounded) / size if size else float("inf"),
+        measured=max((row["measured"] for row in rows), key=RANK.__getitem__),
+        example=example,
     )
-    shown = f'<p class="word {word}"><strong>{word}</strong> for the questions it was made for</p>'
-    limits = f'<p class="quiet small">{escape(grade.limits())}</p>'
-    return shown + "".join(lines) + limits
 
 
-def _questions(asked: Sequence[verdict.Question]) -> str:
-    """The surest and the least sure questions, side by side."""
-    best, worst = verdict.ranked(asked, SHOWN)
-    lists = (("The surest questions", best), ("The least sure", worst))
-    return "".join(
-        f'<div class="card"><h3>{title}</h3><ol class="questions">{"".join(map(_question, own))}</ol></div>'
-        for title, own in lists
-        if own
-    )
+def ranked(several: Sequence[Question], count: int) -> tuple[list[Question], list[Question]]:
+    """So many of the surest questions, and so many others of the least sure, each from its end; none is in both."""
+    bounded = sorted((each for each in several if each.off is not None), key=lambda each: (each.off or 0.0, each.query))
+    few = min(count, (len(bounded) + 1) // 2)
+    return bounded[:few], bounded[: max(few, len(bounded) - count) - 1 : -1]
 
 
-QUOTE = {"yes": "may be quoted", "roughly": "roughly", "no": "not to be quoted"}
-
-
-def _question(own: verdict.Question) -> str:
-    off = "" if own.off is None or own.off > MOST_OFF else f", off by {grade.percent(own.off)} or less"
-    use = own.use or "no"
+def counted(several: Sequence[Question]) -> str | None:
+    """How many questions may be quoted, in a sentence; None where no interval is known."""
+    counts = Counter(each.use for each in several if each.use is not None)
+    if not counts:
+        return None
+    yes, roughly = (grade.percent(MOST_ERROR[word]) for word in ("yes", "roughly"))
+    whole = sum(counts.values())
+    noun = "question" if whole == 1 else "questions"
     return (
-        f'<li><span class="asked" dir="auto">{escape(own.name)}</span> <span class="use {use}">{QUOTE[use]}</span>'
-        f'<br><span class="quiet small">measured: {escape(own.measured)}{off}. <span dir="auto">{escape(own.example)}</span></span></li>'
+        f"Of its {whole:,} {noun}, {counts['yes']:,} may be quoted (off by at most {yes}, on average over cells,"
+        f" 95 times in 100), {counts['roughly']:,} as a rough figure (up to {roughly}), and {counts['no']:,} not."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shades:
+    """Which pairs of attributes were measured together: of each, a class of the style sheet and words.
+
+    On the diagonal, each attribute by itself.
+    """
+
+    names: list[str]
+    shades: list[list[tuple[str, str]]]
+    left_out: int
+
+
+def shades(names: Sequence[str], measurements: Sequence[Measurement], total: float) -> Shades:
+    """Of each pair the best that one measurement says of it."""
+    shown = list(names)[:MOST_SHADES]
+    order, best = list(LEGEND), dict[tuple[str, ...], tuple[int, float, str]]()
+    for measurement in _of_classes(measurements):
+        query = measurement.query
+        attributes = sorted(query.attributes)
+        share = min(1.0, card.typical(measurement) / query.unit * query.cells / (2 * max(1.0, total)))
+        if all(block.counts_all for block in query.blocks) and query.cells > 1:
+            kind = next((f"known-{word}" for word, most in grade.WRONG.items() if share <= most), "known-poor")
+            words = f"measured, noise puts about {grade.percent(share)} of the rows in wrong cells"
+        else:
+            kind, words = "known-part", LEGEND["known-part"]
+        for pair in chain(((name,) for name in attributes), combinations(attributes, 2)):
+            entry = order.index(kind), share, words
+            best[pair] = min(entry, best.get(pair, entry))
+    none = order.index("known-none"), 1.0, LEGEND["known-none"]
+
+    def shade(first: str, second: str) -> tuple[str, str]:
+        rank, _, words = best.get((first,) if first == second else tuple(sorted((first, second))), none)
+        if first == second and order[rank] == "known-none":
+            words = "not measured by itself: a guess"
+        return order[rank], words
+
+    return Shades(
+        names=shown,
+        shades=[[shade(first, second) for second in shown] for first in shown],
+        left_out=len(names) - len(shown),
+    )
+
+
+def _of_classes(measurements: Sequence[Measurement]) -> list[Measurement]:
+    """The measurements about the state's classes: not those of values inside them."""
+    return [each for each in measurements if each.purpose != "detail"]
+
+
+def pairs_by_count(measurements: Sequence[Measurement]) -> list[tuple[str, str]]:
+    """Attributes that were measured together, the most often first."""
+    counts = Counter(chain.from_iterable(combinations(each.query.attributes, 2) for each in _of_classes(measurements)))
+    return sorted(counts, key=lambda pair: -counts[pair])
+
+
+def fits(state: State | Mixture, measurements: Sequence[Measurement]) -> tuple[list[str], Floats]:
+    """The names of what was measured, and how far the state is from each, over what noise explains.
+
+    About 1 or less is a fit.
+    """
+    misfits = []
+    for measurement in _of_classes(measurements):
+        query = measurement.query
+        off = measurement.values - query.answer(state.marginal(query.attributes).astype(np.float64)).ravel()
+        misfits.append(float(np.sqrt(np.mean(off**2) / measurement.variance)))
+    return [each.name for each in _of_classes(measurements)], np.array(misfits)
+
+
+def _paragraphs(texts: Iterable[str]) -> str:
+    return "".join(f"<p>{escape(text)}</p>" for text in texts)
+
+
+def _verdict(facts: Mapping[str, Any], several: Sequence[Question]) -> str:
+    """May I use this, and for what: the word, why it has it, how many questions may be quoted, and the promise."""
+    return fill(
+        "verdict.html",
+        word=str(grade.word(facts)),
+        sentences=_paragraphs(text for text in (grade.meaning(facts), counted(several)) if text is not None),
+        whose=escape(card.protected_rows(facts)),
+        odds=card.odds(facts),
+        limits=escape(grade.limits()),
+    )
+
+
+def _questions(several: Sequence[Question]) -> str:
+    """The surest and the least sure questions, side by side."""
+    best, worst = ranked(several, 3)
+    return "".join(
+        _card(title, f'<ol class="questions">{"".join(map(_listed, ranks))}</ol>')
+        for title, ranks in (("The surest questions", best), ("The least sure", worst))
+        if ranks
+    )
+
+
+def _listed(question: Question) -> str:
+    quote, off = {"yes": "may be quoted", "roughly": "roughly", "no": "not to be quoted"}, ""
+    # What is off by more than ten times an answer is not said to the percent.
+    if question.off is not None and question.off <= 10:
+        off = f", off by {grade.percent(question.off)} or less"
+    return fill(
+        "question.html",
+        name=escape(question.name),
+        use=question.use or "no",
+        quote=quote[question.use or "no"],
+        measured=escape(question.measured),
+        off=off,
+        example=escape(question.example),
     )
 
 
@@ -131,30 +299,22 @@ def _score(facts: Mapping[str, Any], output: str) -> str:
     if error is None:
         return ""
     call = f"FROM mwem_quality('{output}', summary := true, compare := '...', target := '...')"
-    return (
-        '<section id="score"><h2>One score, to compare with</h2>'
-        f"<p>Rows in a wrong cell of a question, mean over the workload: <strong>{escape(error)}</strong>. It is private as the rest.</p>"
-        "<p>What others print (mean L1 distance of pairs, pMSE, difference of correlations, accuracy of a classifier) reads the private rows and is not private. "
-        f"For the curator: <code>{escape(call)}</code></p></section>"
-    )
+    return fill("score.html", error=escape(error), call=escape(call))
 
 
-def _known(found: verdict.Pairs) -> str:
+def _pairs(known: Shades) -> str:
     """Which pairs of attributes are known, and how well."""
-    if len(found.names) < 2:
+    if len(known.names) < 2:
         return ""
-    used = {kind for i, row in enumerate(found.shades) for kind, _ in row[: i + 1]}
-    legend = "".join(
-        f'<li><svg class="key" viewBox="0 0 12 12" aria-hidden="true"><rect class="{kind}" width="12" height="12"/></svg> {escape(said)}</li>'
-        for kind, said in verdict.LEGEND.items()
-        if kind in used
-    )
-    more = f"<p>{found.left_out:,} more attributes are not in this picture.</p>" if found.left_out else ""
-    picture = charts.matrix(found.names, found.shades, "Pairs of attributes that are known together, and how well")
-    return (
-        '<section id="pairs"><h2>Which pairs are known, and how well</h2>'
-        '<p class="quiet">A square for each pair of attributes; on the slope, each attribute by itself. What is not measured together is a guess from each alone.</p>'
-        f'<div class="cards known"><div class="card">{picture}</div><div class="card"><ul class="legend">{legend}</ul>{more}</div></div></section>'
+    used = {kind for i, row in enumerate(known.shades) for kind, _ in row[: i + 1]}
+    heading = "Pairs of attributes that are known together, and how well"
+    return fill(
+        "pairs.html",
+        picture=charts.matrix(known.names, known.shades, heading),
+        legend="".join(
+            fill("key.html", kind=kind, words=escape(words)) for kind, words in LEGEND.items() if kind in used
+        ),
+        more=f"<p>{known.left_out:,} more attributes are not in this picture.</p>" if known.left_out else "",
     )
 
 
@@ -166,7 +326,8 @@ def _banners(facts: Mapping[str, Any], compared: str | None) -> list[str]:
         )
     if not facts["private"]:
         out.append(
-            "Made with a seed: whoever knows it can take the noise away again. This release is for experiments, it protects nobody."
+            "Made with a seed: whoever knows it can take the noise away again."
+            " This release is for experiments, it protects nobody."
         )
     return out
 
@@ -175,83 +336,28 @@ def _facts(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     out = [("epsilon, the cost", f"{facts['epsilon']:g}")]
     if facts["delta"]:
         out.append(("delta", f"{facts['delta']:g}"))
-    protects = "one row" if facts["unit"] is None else f"one {facts['unit']}"
-    counts = {
-        "rows": facts["rows"],
-        "attributes": facts["attributes"],
-        "questions": facts["queries"],
-        "rounds": facts["rounds"],
-    }
-    out += [("protects", protects), *((name, f"{count:,}") for name, count in counts.items())]
+    out.append(("protects", "one row" if facts["unit"] is None else f"one {facts['unit']}"))
+    counts = {"rows": "rows", "attributes": "attributes", "questions": "queries", "rounds": "rounds"}
+    out += [(name, f"{facts[fact]:,}") for name, fact in counts.items()]
     error = grade.mean_error(facts)
     if error is not None:
         out.append(("in wrong cells, for a question", error))
     return out
 
 
-def promise(facts: Mapping[str, Any]) -> list[str]:
-    """What differential privacy with these numbers promises, for somebody who never heard of it."""
-    epsilon, delta, unit = facts["epsilon"], facts["delta"], facts["unit"]
-    whose = "any one row" if unit is None else f"all rows of any one {unit}"
-    factor, sure = exp(min(epsilon, 700)), 100 / (1 + exp(-epsilon))
-    out = [
-        f"Take {whose} out of the private table: whatever is in this release would be almost as likely. "
-        f"The odds of any outcome change by a factor of at most {charts.rounded(factor)} (e to the power of epsilon, {epsilon:g})."
-        + (f" This may fail with a probability of at most {delta:g}." if delta else ""),
-        (
-            f"So somebody who thought it as likely as not that a certain {'row' if unit is None else unit} is in the table can be at most {_percent(sure)} sure of it "
-            "after reading this release, whatever else they know."
-        ),
-    ]
-    if unit is None:
-        out.append("The promise is made for each row. A person with several rows is promised less.")
-    out.append(
-        f"It cost {epsilon:g} of the private table's budget (epsilon). Costs of releases from the same table add up, and so does what they tell: "
-        f"two like this one promise what one with an epsilon of {2 * epsilon:g} does."
+def _measured(measurements: Sequence[Measurement], labels: Sequence[str], misfits: Sequence[float]) -> str:
+    rows = "".join(
+        f'<tr><td>{escape(noise.purpose)}</td><td class="number">{noise.count:,}</td>'
+        f'<td class="number">{noise.cells:,}</td><td class="number">{charts.rounded(noise.typical)}</td>'
+        f'<td class="number">{charts.rounded(noise.most)}</td></tr>'
+        for noise in card.purposes(measurements)
     )
-    if epsilon > 10:
-        out.append("An epsilon above 10 promises next to nothing.")
-    used = left_out.sentence(facts)
-    if used is not None:
-        out.append(f"{used[0].upper()}{used[1:]}.")
-    if facts["total_is_public"]:
-        out.append("The number of rows was given as a public number. It is not protected.")
-    return out
-
-
-def _percent(value: float) -> str:
-    return f"{value:.0f}%" if value < 99 else f"{min(value, 99.9999):.4g}%"
-
-
-def _measured(kinds: Sequence[figures.PurposeNoise], names: Sequence[str], misfits: Sequence[float]) -> str:
-    head = "".join(
-        f'<th scope="col"{" class=number" if k else ""}>{name}</th>'
-        for k, name in enumerate(("what", "how many", "cells", "off by, on average", "95 of 100 within"))
-    )
-    lines = "".join(
-        f'<tr><td>{escape(kind.purpose)}</td><td class="number">{kind.count:,}</td><td class="number">{kind.cells:,}</td>'
-        f'<td class="number">{charts.rounded(kind.typical)}</td><td class="number">{charts.rounded(kind.most)}</td></tr>'
-        for kind in kinds
-    )
-    table = f'<div class="table" tabindex="0" role="region" aria-label="Measurements"><table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>'
-    table += '<p class="scrolls quiet small" aria-hidden="true">There is more to the right: the table scrolls sideways &rarr;</p>'
-    text = "<p>Noise was added to every number that left the private table. This is how far it puts one number (a cell) off, in rows or in a sum's own unit:</p>"
+    table = fill("measured.html", rows=rows)
     if not misfits:
-        return text + table
-    picture = charts.dots(
-        misfits,
-        names,
-        1.0,
-        "How far the release is from each measurement, over its noise",
-        "dashes: as far as noise explains",
-    )
-    note = '<p class="quiet">Each dot is a measurement, in the order in which they were made. Below the line the release says what was measured, but for noise.</p>'
-    return (
-        text
-        + table
-        + note
-        + f'<div class="cards">{_card("How well the release fits what was measured", picture)}</div>'
-    )
+        return table
+    heading = "How far the release is from each measurement, over its noise"
+    picture = charts.dots(misfits, labels, 1.0, heading, "dashes: as far as noise explains")
+    return table + fill("fit.html", card=_card("How well the release fits what was measured", picture))
 
 
 def _about(rows: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> list[str]:
@@ -263,41 +369,38 @@ def _about(rows: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> list[
     )
     if not rows or "measured" not in rows[0]:
         return [first]
-    counts = Counter(row["measured"] for row in rows)
-    return [
-        (
-            f"{first} The truth is between 'at least' and 'at most' 95 times in 100. Trust an answer as far as these two are close to it: "
-            "0 to 50 says that there are few, and not how many."
-        ),
-        "'quote': yes, if the truth is at most 10% of the answer away; roughly, up to half of it; else no.",
-        *_checked(facts),
-        *(f"'{kind}' ({counts[kind]:,}): {MEASURED[kind]}" for kind in MEASURED if counts[kind]),
-    ]
+    counts, error = Counter(row["measured"] for row in rows), grade.mean_error(facts)
+    trust = (
+        f"{first} The truth is between 'at least' and 'at most' 95 times in 100. Trust an answer as far as these two"
+        " are close to it: 0 to 50 says that there are few, and not how many."
+    )
+    quote = "'quote': yes, if the truth is at most 10% of the answer away; roughly, up to half of it; else no."
+    out = [trust, quote]
+    if error is not None:
+        out.append(f"A check at the end, private as the rest, found in wrong cells of a question, on average: {error}.")
+    reasons = {
+        "directly": "it was measured. Only noise is in the way.",
+        "in part": "only parts of what it asks for were measured. The rest is a guess.",
+        "never": "a guess, made of other measurements. Do not quote it without its 'at least' and 'at most'.",
+    }
+    return out + [f"'{status}' ({counts[status]:,}): {reasons[status]}" for status in reasons if counts[status]]
 
 
-def _checked(facts: Mapping[str, Any]) -> list[str]:
-    """What the certificate says; nothing where there is none."""
-    error = grade.mean_error(facts)
-    if error is None:
-        return []
-    return [f"A check at the end, private as the rest, found in wrong cells of a question, on average: {error}."]
-
-
-def _picture(name: str, bars: shapes.Bars, rows: Any, ends: charts.Ends) -> str:
+def _picture(name: str, bars: charts.Bars, rows: Floats, ends: charts.Ends) -> str:
     draw = charts.columns if bars.ordered and len(bars.labels) > 8 else charts.bars
     return draw(bars.labels, rows, f"Rows by {name}", ends)
 
 
-def _card(title: str, picture: str) -> str:
+def _card(title: str, content: str) -> str:
     """`title` as HTML; names of other people's making are in <bdi>, so that none turns the others round."""
-    return f'<div class="card"><h3>{title}</h3>{picture}</div>'
+    return f'<div class="card"><h3>{title}</h3>{content}</div>'
 
 
 def _bdi(name: str) -> str:
     return f"<bdi>{escape(name)}</bdi>"
 
 
-def _pairs(pictures: Mapping[tuple[str, str], tuple[shapes.Bars, shapes.Bars, Any]]) -> str:
+def _combinations(pictures: Mapping[tuple[str, str], tuple[charts.Bars, charts.Bars, Floats]]) -> str:
     cards = "".join(
         _card(
             f"{_bdi(first)} and {_bdi(second)}",
@@ -305,15 +408,19 @@ def _pairs(pictures: Mapping[tuple[str, str], tuple[shapes.Bars, shapes.Bars, An
         )
         for (first, second), (down, across, rows) in pictures.items()
     )
-    text = '<p class="quiet">Attributes that were measured together. The stronger the colour, the more rows.</p>'
-    return f'<section><h2>Two at a time</h2>{text}<div class="cards">{cards}</div></section>' if cards else ""
+    return fill("combinations.html", cards=cards) if cards else ""
 
 
 def _data(rows: Sequence[Mapping[str, Any]], *, worst_first: bool) -> str:
     """Columns and rows for the page's table, as JSON that may stand inside a script element."""
-    names = [name for name in COLUMNS if rows and name in rows[0]]
+    titles = {
+        "query": "query", "name": "question", "cell": "cell", "answer": "answer", "low": "at least", "high": "at most",
+        "measured": "measured", "quote": "quote", "true_answer": "truth", "error": "off by",
+    }  # fmt: skip
+    names = [name for name in titles if rows and name in rows[0]]
+    texts = {"name", "cell", "measured", "quote"}
     columns = [
-        {"name": name, "title": COLUMNS[name], "number": name in NUMBERS, "first": worst_first and name == "error"}
+        {"name": name, "title": titles[name], "number": name not in texts, "first": worst_first and name == "error"}
         for name in names
     ]
     lines = [
@@ -323,8 +430,5 @@ def _data(rows: Sequence[Mapping[str, Any]], *, worst_first: bool) -> str:
         ]
         for row in rows
     ]
-    return (
-        json.dumps({"columns": columns, "rows": lines}, allow_nan=False)
-        .replace("<", "\\u003c")
-        .replace("\u2028", "\\u2028")
-    )
+    content = json.dumps({"columns": columns, "rows": lines}, allow_nan=False)
+    return content.replace("<", "\\u003c").replace("\u2028", "\\u2028")

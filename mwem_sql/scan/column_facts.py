@@ -1,6 +1,6 @@
 """What can be read off the private rows of a column: its ends, frequent values, how rows lie. None of it is private.
 
-Owns the SQL of these questions, for every engine. Must not decide what to suggest: that is `scan/suggest.py`, the
+Owns the SQL of these questions, for every engine. Must not decide what to suggest: that is `scan/suggestion.py`, the
 only caller.
 """
 
@@ -15,8 +15,8 @@ from sqlglot import exp
 from mwem_sql.boundary.relations import Relation
 from mwem_sql.language.ticks import Scale, Tick, cast, is_finite, scale_of, try_cast
 from mwem_sql.platform.sandbox import Sandbox
-from mwem_sql.scan.dialects.dialect import Dialect
-from mwem_sql.scan.dialects.known import dialect_of
+from mwem_sql.scan.dialects import DIALECTS
+from mwem_sql.scan.dialects.dialect import Dialect, has_value
 from mwem_sql.scan.engines.protocol import Snapshot
 
 LARGEST_WHOLE: Final = 10**15
@@ -72,7 +72,7 @@ class Facts:
 
     def __init__(self, snapshot: Snapshot, relation: Relation, sandbox: Sandbox) -> None:
         self._snapshot, self._sandbox = snapshot, sandbox
-        self._dialect: Dialect = dialect_of(relation.dialect)
+        self._dialect: Dialect = DIALECTS[relation.dialect]
         self._rows = relation.tree()
         self.rows: int = self._one(exp.Count(this=exp.Star()))[0]
 
@@ -85,7 +85,7 @@ class Facts:
         """The largest number of rows that have the same value, and the sum of the squares of all such numbers."""
         counts = (
             exp.select(exp.alias_(exp.Count(this=exp.Star()), "n")).from_(self._rows.copy())
-            .where(_is_there(column.value)).group_by(column.value.copy())
+            .where(has_value(column.value)).group_by(column.value.copy())
         )  # fmt: skip
         number = cast(exp.column("n"), "DOUBLE")
         square = exp.Mul(this=number, expression=number.copy())
@@ -107,7 +107,7 @@ class Facts:
         query = (
             exp.select(exp.alias_(name.copy(), "v")).distinct().from_(self._rows.copy())
             .where(exp.Not(this=exp.Coalesce(this=is_number.copy(), expressions=[exp.false()])))
-            .where(_is_there(name)).limit(most + 1)
+            .where(has_value(name)).limit(most + 1)
         )  # fmt: skip
         rows, numbers, zeros, fractions, large = (int(count or 0) for count in counts)
         others = sorted(str(text) for (text,) in self._ask(query))
@@ -156,7 +156,7 @@ class Facts:
         value = self._finite(column)
         query = (
             exp.select(exp.alias_(cast(value.copy(), "VARCHAR"), "v"), exp.alias_(exp.Count(this=exp.Star()), "n"))
-            .from_(self._rows.copy()).where(_is_there(value)).group_by(value.copy())
+            .from_(self._rows.copy()).where(has_value(value)).group_by(value.copy())
             .having(exp.GTE(this=exp.Count(this=exp.Star()), expression=exp.Literal.number(least)))
             .order_by(exp.Count(this=exp.Star()).desc(), exp.column("v")).limit(most)
         )  # fmt: skip
@@ -188,10 +188,6 @@ class Facts:
 
 def _distinct(value: exp.Expr) -> exp.Expr:
     return exp.Count(this=exp.Distinct(expressions=[value.copy()]))
-
-
-def _is_there(value: exp.Expr) -> exp.Expr:
-    return exp.Not(this=exp.Is(this=value.copy(), expression=exp.null()))
 
 
 def _how_many(test: exp.Expr) -> exp.Expr:

@@ -23,9 +23,8 @@ from mwem_sql.platform.session import Session
 from mwem_sql.releases import store
 from mwem_sql.releases.answer import CONFIDENCE, Answerer, read_confidence
 from mwem_sql.releases.run import run_release
-from mwem_sql.releases.summary import SUMMARY, Summary
+from mwem_sql.releases.summary import SUMMARY_TYPES, Summary
 from mwem_sql.surface import bodies, selects, spec
-from mwem_sql.surface.attaching import attach_source
 from mwem_sql.surface.calling import Arguments
 from mwem_sql.surface.frames import WorkloadLike, read_workload
 from mwem_sql.surface.progress_line import shown
@@ -213,7 +212,7 @@ def attach(con: object, alias: str, source: object, *, ledger: str | None = None
     which is kept in memory only.
     """  # noqa: D205
     session = Session.of(register(con))
-    calls.run("mwem_attach", lambda: attach_source(session, alias, source, ledger, timeout), from_python=True)
+    calls.run("mwem_attach", lambda: bodies.attach_source(session, alias, source, ledger, timeout), from_python=True)
 
 
 def detach(con: object, alias: str) -> None:
@@ -327,7 +326,7 @@ def release_html(summary: Summary) -> str:
 
 def _errors(summary: Summary) -> dict[str, str]:
     """How good it is for its workload, and how far off its answers are, if it was certified."""
-    facts = {name: getattr(summary, name) for name in SUMMARY}
+    facts = {name: getattr(summary, name) for name in SUMMARY_TYPES}
     word = {} if summary.quality is None else {"quality": f"{summary.quality}: {grade.measured(facts)}"}
     error = grade.mean_error(facts)
     return word if error is None else word | {"in wrong cells": f"{error}, for a query"}

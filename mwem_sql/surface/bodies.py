@@ -1,30 +1,34 @@
 """What each SQL function does: the arguments of a call in, rows out. A body has the name of its function.
 
-Owns in which order arguments are read. Must not do the work: a body calls the room that does. Must not know which
-columns a function has: that is in `spec.py`.
+Owns in which order arguments are read, the checks of an alias and of the database that keeps a source's ledger. Must
+not do the work: a body calls the room that does. Must not know which columns a function has: that is in `spec.py`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from mwem_sql.accounting import statement
+from mwem_sql.accounting import journal
 from mwem_sql.accounting.caps import Cap
 from mwem_sql.accounting.ledger import ledger_of, requires_caps, set_policy
 from mwem_sql.boundary import relations
+from mwem_sql.boundary import sources as aliases
+from mwem_sql.boundary.sources import Source
 from mwem_sql.domains.domain import Domain, read_domain
-from mwem_sql.errors import OptionError, WorkloadError, refuse, spoken_by
+from mwem_sql.errors import OptionError, OutputError, WorkloadError, refuse, spoken_by
 from mwem_sql.explain import compare as comparison
-from mwem_sql.explain import quality as scores
 from mwem_sql.explain.explain import plan_rows
 from mwem_sql.explain.suggest import domain_rows, suggestion_rows
 from mwem_sql.kernel.budget import Budget
+from mwem_sql.language.dialect import fold
 from mwem_sql.platform import catalog
 from mwem_sql.platform.sandbox import Sandbox
+from mwem_sql.platform.session import Session
 from mwem_sql.releases import answer as answers
 from mwem_sql.releases import quantile as quantiles
 from mwem_sql.releases import store, withdrawal
@@ -32,9 +36,7 @@ from mwem_sql.releases.request import Request, read_whole
 from mwem_sql.releases.run import run_release
 from mwem_sql.releases.sample import Sampler
 from mwem_sql.reporting import export as files
-from mwem_sql.reporting import report as page
-from mwem_sql.scan.engines.opening import check_no_secret
-from mwem_sql.surface.attaching import attach_source, detach_source, source_rows
+from mwem_sql.scan.engines.opening import check_no_secret, open_engine
 from mwem_sql.surface.calling import Arguments
 from mwem_sql.workload import Workload
 
@@ -132,13 +134,13 @@ def _predicate(call: Arguments) -> str:
 
 def average(call: Arguments) -> Rows:
     confidence, given = call.confidence(), call.given()
-    return answers.average(call.session, call.name("output"), call["measure"], given, confidence)
+    return answers.average(call.answerer(), call["measure"], given, confidence, call.function)
 
 
 def quantile(call: Arguments) -> Typed:
-    confidence, shares, given = call.confidence(), quantiles.read_shares(call["share"]), call.given()
+    confidence, shares, given = call.confidence(), quantiles.read_shares(call["share"], call.function), call.given()
     ready = call.answerer()
-    attribute = quantiles.ordered_attribute(ready, call["attribute"])
+    attribute = quantiles.ordered_attribute(ready, call["attribute"], call.function)
     types = quantiles.QUANTILE | dict.fromkeys(quantiles.OF_ITS_TYPE, attribute.type)
 
     def table() -> pa.Table:
@@ -149,17 +151,17 @@ def quantile(call: Arguments) -> Typed:
 
 
 def quality(call: Arguments) -> Rows:
-    return scores.asked(call.session, call.name("output"), call.values)
+    return comparison.quality(call.session, call.name("output"), call.values, call.function)
 
 
 def weights(call: Arguments) -> Typed:
-    types, columns = answers.weights(call.session, call.name("output"), call.names("attributes") or [])
+    types, columns = answers.weights(call.answerer(), call.names("attributes") or [], call.function)
     return Typed(types, lambda: pa.Table.from_arrays(columns, [name for name, _ in types]))
 
 
 def sample(call: Arguments) -> Typed:
     given = call.given()
-    sampler = Sampler(call.session, call.name("output"), call["rows"], given, call["seed"])
+    sampler = Sampler(call.answerer(), call["rows"], given, call["seed"], call.function)
     return Typed(list(sampler.types.items()), sampler.draw)
 
 
@@ -171,16 +173,18 @@ def report(call: Arguments) -> Rows:
         rows = (
             ready.rows(workload) if compared is None else comparison.compare(call.session, compared, output, workload)
         )
-        return list(page.write(call.session, ready, rows, compared, call["path"]))
+        return list(
+            files.report(call.session, ready, rows, compared=compared, path=call["path"], function=call.function)
+        )
 
 
 def export(call: Arguments) -> Rows:
     ready = call.answerer()
-    return files.export(call.session, ready.stored, ready.workload(), call["path"])
+    return files.export(call.session, ready.stored, ready.workload(), call["path"], call.function)
 
 
 def withdraw(call: Arguments) -> Rows:
-    return [withdrawal.withdraw(call.session, call.name("output"), call["reason"])]
+    return [withdrawal.withdraw(call.session, call.name("output"), call["reason"], call.function)]
 
 
 def compare(call: Arguments) -> Rows:
@@ -230,7 +234,7 @@ def budget(call: Arguments) -> Rows:
 
 
 def ledger(call: Arguments) -> Rows:
-    return statement.entries(call.session.cursor())
+    return journal.statement(call.session.cursor())
 
 
 def policy(call: Arguments) -> Rows:
@@ -261,8 +265,78 @@ def attach(call: Arguments) -> Rows:
 
 
 def detach(call: Arguments) -> Rows:
-    return [detach_source(call.session, call["alias"])]
+    source = aliases.remove(call.session.cursor(), str(call["alias"]))
+    source.engine.close()
+    return [_source_row(source)]
 
 
 def sources(call: Arguments) -> Rows:
-    return source_rows(call.session)
+    return [_source_row(source) for source in aliases.attached(call.session.cursor())]
+
+
+def attach_source(session: Session, alias: object, source: object, ledger: object, timeout: object) -> dict[str, Any]:
+    """Open a source and let an alias stand for it; the row that shows it."""
+    con = session.cursor()
+    if not isinstance(alias, str) or not alias.strip() or "." in alias or '"' in alias:
+        what = f"alias ({alias!r}) must be a plain name"
+        raise refuse(OptionError, "mwem_attach", what, "write 'warehouse', without dots or quotes")
+    home = _home(session, ledger)
+    engine = open_engine(source, _seconds(timeout))
+    attached = Source(alias, engine, home)
+    try:
+        _check_one_ledger(aliases.attached(con), attached)
+        aliases.add(con, attached)
+    except BaseException:
+        engine.close()
+        raise
+    return _source_row(attached)
+
+
+def _check_one_ledger(others: list[Source], attached: Source) -> None:
+    for other in others:
+        if other.engine.identity == attached.engine.identity and other.home != attached.home:
+            raise refuse(
+                OptionError,
+                "mwem_attach",
+                f"ledger ({attached.home!r}) is not the one that this source has as {other.alias!r}, {other.home!r}",
+                "one source has one ledger: give the same, or detach the other first",
+            )
+
+
+def _source_row(source: Source) -> dict[str, Any]:
+    engine = source.engine
+    timeout = getattr(engine, "timeout", None)
+    return {
+        "alias": source.alias, "kind": engine.kind, "source": engine.shown, "ledger": source.home, "timeout": timeout,
+    }  # fmt: skip
+
+
+def _home(session: Session, ledger: object) -> str:
+    """The attached database that keeps the ledger: by name or by file; the caller's current one where none is given."""
+    databases = catalog.databases(session.cursor())
+    wanted = session.place.database if ledger is None else str(ledger)
+    known = {fold(name): name for name in databases} | {
+        str(database.path): name for name, database in databases.items() if database.path
+    }
+    home = known.get(fold(wanted)) or known.get(wanted)
+    if home is None or databases[home].type != "duckdb" or databases[home].read_only:
+        raise refuse(
+            OutputError,
+            "mwem_attach",
+            f"ledger ({wanted!r}) is not an attached DuckDB database that can be written",
+            "ATTACH the curator's file, and give its name: ledger := 'curator'",
+        )
+    return home
+
+
+def _seconds(timeout: object) -> float | None:
+    if timeout is None:
+        return None
+    try:
+        seconds = float(str(timeout))
+    except ValueError:
+        seconds = 0.0
+    if isinstance(timeout, bool) or not 0 < seconds < math.inf:
+        what = f"timeout ({timeout!r}) must be a number of seconds above 0"
+        raise refuse(OptionError, "mwem_attach", what, "leave it out for no limit")
+    return seconds

@@ -18,7 +18,7 @@ from mwem_sql.errors import OptionError, TableError, refuse
 from mwem_sql.platform import catalog
 from mwem_sql.platform.catalog import Name
 from mwem_sql.platform.session import Session
-from mwem_sql.releases import store
+from mwem_sql.releases import reuse
 from mwem_sql.workload import Workload
 
 Frame: TypeAlias = Any
@@ -89,7 +89,7 @@ def load(con: object, frame: Frame, table: str, *, append: bool = False) -> str:
             "types for",
             "collect() a lazy frame; a file needs no copy: name its path where a table is asked for",
         )
-    name = store.output_name(cursor, table, Name(session.place.database, session.place.schema, ""), _LOAD)
+    name = reuse.output_name(cursor, table, Name(session.place.database, session.place.schema, ""), _LOAD)
     found = catalog.find(cursor, name.quoted(), session.place)
     if (found is not None) != append:
         raise refuse(

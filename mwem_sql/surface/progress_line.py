@@ -1,6 +1,6 @@
-"""Progress for people: a line on a terminal, or a line in a notebook. Nothing in a pipe unless it is asked for.
+"""Progress for people: a line on a terminal, or a line in a notebook. Nothing in a pipe unless the caller wants it.
 
-Owns how it looks. Knows only what `platform/progress.py` says: public facts.
+Owns how it looks. Knows only what `platform/calls.py` announces: public facts.
 """
 
 from __future__ import annotations
@@ -13,15 +13,12 @@ from contextlib import contextmanager
 from shutil import get_terminal_size
 from typing import Any
 
-from mwem_sql.platform.progress import News, heard_by
+from mwem_sql.platform.calls import Progress, listening
 
-REDRAWN = 0.2
-"""Seconds between two looks of a line. Smaller: the terminal flickers. Larger: the clock jumps."""
-PATIENCE = 0.5
+REDRAW_SECONDS = 0.2
+"""Seconds between two updates of a line. Smaller: the terminal flickers. Larger: the clock jumps."""
+SILENT_SECONDS = 0.5
 """Seconds that a call may take before there is a line at all."""
-WIDTH = 20
-"""Characters of a full bar."""
-PHASES = {"planning": "planning", "reading": "reading the private table", "rounds": "measuring", "rows": "writing rows"}
 
 
 @contextmanager
@@ -32,7 +29,7 @@ def shown(progress: bool | None) -> Iterator[None]:
         yield
         return
     line = Line(draw)
-    with heard_by(line.hear):
+    with listening(line.update):
         try:
             yield
         finally:
@@ -76,29 +73,29 @@ def _notebook() -> Callable[[str], object] | None:
 
 
 class Line:
-    """One line of text about the call that spoke last, drawn on a thread of its own: a call may be silent for long."""
+    """One line of text about the call that spoke last, drawn on another thread: a call may be silent for long."""
 
     def __init__(self, draw: Callable[[str], object], clock: Callable[[], float] = time.monotonic) -> None:
         self._draw, self._clock = draw, clock
         self._began = self._rounds_began = clock()
-        self._news: News | None = None
+        self._progress: Progress | None = None
         self._over = threading.Event()
         self._last = ""
         self._thread: threading.Thread | None = None
 
-    def hear(self, news: News) -> None:
-        if news.phase == "rounds" and (self._news is None or self._news.phase != "rounds"):
+    def update(self, progress: Progress) -> None:
+        if progress.phase == "rounds" and (self._progress is None or self._progress.phase != "rounds"):
             self._rounds_began = self._clock()
-        if self._news is None or news.table != self._news.table:
+        if self._progress is None or progress.table != self._progress.table:
             self._began = self._clock()
-        self._news = news
+        self._progress = progress
         if self._thread is None:
             self._thread = threading.Thread(target=self._redraw, daemon=True)
             self._thread.start()
 
     def _redraw(self) -> None:
-        while not self._over.wait(REDRAWN):
-            if self._clock() - self._began >= PATIENCE:
+        while not self._over.wait(REDRAW_SECONDS):
+            if self._clock() - self._began >= SILENT_SECONDS:
                 self._put(self.text())
 
     def _put(self, text: str) -> None:
@@ -115,19 +112,22 @@ class Line:
 
     def text(self) -> str:
         """The line: phase, bar, rounds, what was measured, and the time."""
-        news = self._news
-        if news is None or news.phase == "done":
+        progress = self._progress
+        if progress is None or progress.phase == "done":
             return ""
         now = self._clock()
-        parts = [f"{news.table}: {PHASES[news.phase]}"]
-        if news.of:
-            full = round(WIDTH * news.done / news.of)
-            parts.append(f"{'█' * full}{'░' * (WIDTH - full)} {news.done} of {news.of}")
-        if news.query:
-            parts.append(news.query if len(news.query) <= 30 else news.query[:29] + "…")
+        words = {"reading": "reading the private table", "rounds": "measuring", "rows": "writing rows"}
+        parts = [f"{progress.table}: {words.get(progress.phase, progress.phase)}"]
+        if progress.of:
+            full = round(20 * progress.done / progress.of)
+            parts.append(f"{'█' * full}{'░' * (20 - full)} {progress.done} of {progress.of}")
+        if progress.query:
+            parts.append(progress.query if len(progress.query) <= 30 else progress.query[:29] + "…")
         parts.append(_clock_text(now - self._began))
-        if news.of and news.done:
-            parts.append(f"{_clock_text((now - self._rounds_began) * (news.of - news.done) / news.done)} left")
+        if progress.of and progress.done:
+            parts.append(
+                f"{_clock_text((now - self._rounds_began) * (progress.of - progress.done) / progress.done)} left"
+            )
         return "  ".join(parts)
 
 

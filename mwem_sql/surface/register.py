@@ -23,10 +23,9 @@ from mwem_sql.boundary import sources
 from mwem_sql.errors import TableError, refuse
 from mwem_sql.platform import calls
 from mwem_sql.platform.catalog import Place, is_read_only
-from mwem_sql.platform.handles import connection_of
-from mwem_sql.platform.resources import read_sql
+from mwem_sql.platform.metadata import read_sql
+from mwem_sql.platform.session import connection_of, lock, transaction, use
 from mwem_sql.platform.session import instance as key_of_instance
-from mwem_sql.platform.session import lock, transaction, use
 from mwem_sql.surface import calling, selects, spec
 from mwem_sql.surface.calling import Arguments
 from mwem_sql.surface.function import Function
@@ -143,18 +142,11 @@ def _define(
     *, pure: bool = False,
 ) -> None:  # fmt: skip
     """A function that is not `pure` is run once per row; DuckDB folds the calls of one that is."""
-    types = [_type(text) for text in (*parameters, returns)]
+    types = [con.type(text) for text in (*parameters, returns)]
     con.create_function(  # type: ignore[call-overload]
         name, body, types[:-1], types[-1], type="arrow", null_handling="special", side_effects=not pure
     )
     _KEPT.append(body)
-
-
-@cache
-def _type(text: str) -> Any:
-    """A type, parsed once: to parse those of all functions takes longer than to create these."""
-    with duckdb.connect(":memory:") as con:
-        return con.type(text)
 
 
 def _rows(instance: _Instance, function: Function) -> Callable[[pa.Array, pa.Array], pa.Array]:
@@ -249,4 +241,3 @@ def _close_all() -> None:
     # A connection that holds Python functions and is still open at exit makes DuckDB 2.0 report leaks.
     for instance in _INSTANCES.values():
         instance.close()
-    _type.cache_clear()

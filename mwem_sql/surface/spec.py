@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from mwem_sql.judge import grade
 from mwem_sql.releases import quantile
-from mwem_sql.releases.summary import SUMMARY
+from mwem_sql.releases.summary import SUMMARY_TYPES
 from mwem_sql.surface import bodies, shared
 from mwem_sql.surface.function import JSON, TEXT, VALUE, Column, Function, Parameter, columns_of
 
@@ -18,7 +18,7 @@ RELEASE = Function(
     purpose="A private synthetic table that answers the workload: one summary row.",
     example="CALL mwem_release('adult', workload, 0.5)  ->  1, census.main.adult_synthetic, 32590, 0.5, ...",
     parameters=(shared.TABLE, shared.WORKLOAD, shared.EPSILON), options=shared.OPTIONS,
-    columns=columns_of(SUMMARY, {
+    columns=columns_of(SUMMARY_TYPES, {
         "release": "Its number in mwem.releases.",
         "output": "The table that was written: database.schema.table.",
         "rows": "Rows of that table: the noisy count, or the option rows.",

@@ -1,9 +1,9 @@
 """Class codes of synthetic rows, block by block: as many rows in each cell of a clique as its table says.
 
-Tables are dealt to rows one after the other: the rows of a cell that a clique shares with those before it get the clique's
-cells of that one, evenly with respect to what they got before; across trees, whose joint is a product, all rows are one
-such cell. A block holds a fair part of every table and is random in its order, so memory depends on the block and the
-state alone. Which value of a class a row gets, and the table it goes to, are for the caller.
+Tables are dealt to rows one after the other: the rows of a cell that a clique shares with those before it get the
+clique's cells of that one, evenly with respect to what they got before; across trees, whose joint is a product, all
+rows are one such cell. A block holds a fair part of every table and is random in its order, so memory depends on the
+block and the state alone. Which value of a class a row gets, and the table it goes to, are for the caller.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from mwem_sql.synthesis.rounding import GOLDEN, Counts, golden_offsets, systemat
 Codes = npt.NDArray[np.unsignedinteger]
 
 BLOCK = 1 << 24
-"""Codes in a block: its rows times the attributes. Across cliques rows are even inside a block only, so few are better."""
+"""Codes in a block: its rows times the attributes. Across cliques rows are even inside a block only, so that few blocks
+are better; larger: a block takes more memory."""
 DIGIT = 16
 """Bits of the numbers that numpy sorts in linear time."""
 
@@ -37,8 +38,8 @@ def draw_codes(
     states = state.states if isinstance(state, Mixture) else (state,)
     left = systematic_counts(np.ones(len(states)), rows, generator)
     decks = [
-        [_Deck(counts) for counts in whole_tables(one, own, generator)]
-        for one, own in zip(states, left.tolist(), strict=True)
+        [_Deck(counts) for counts in whole_tables(one, count, generator)]
+        for one, count in zip(states, left.tolist(), strict=True)
     ]
     blocks = max(1, -(-rows * len(state.attributes) // block))
     for number in range(blocks, 0, -1):
@@ -46,14 +47,17 @@ def draw_codes(
         order = generator.permutation(size)
         codes = {name: np.empty(size, _kind(*state.shape([name]))) for name in state.attributes}
         taken = fair_parts(left, np.zeros(len(left), dtype=np.int64), np.array([size]), generator)
-        for own, part in zip(decks, np.split(order, np.cumsum(taken)[:-1]), strict=True):
-            _deal(own, codes, part, generator)
+        for of_state, part in zip(decks, np.split(order, np.cumsum(taken)[:-1]), strict=True):
+            _deal(of_state, codes, part, generator)
         left -= taken
         yield codes
 
 
 def fair_parts(counts: Integers, groups: Integers, sizes: Integers, generator: np.random.Generator) -> Integers:
-    """Parts of counts that sum to `sizes` by group, each its share by count, rounded down or up; groups are in order."""
+    """Parts of counts that sum to `sizes` by group, each its share by count, rounded down or up.
+
+    Groups are in order.
+    """
     ends = np.cumsum(counts)
     totals = np.bincount(groups, counts, len(sizes)).astype(np.int64)
     # One offset for the bounds of a group: every run of neighbours gets its share, too.
@@ -67,8 +71,9 @@ def fair_parts(counts: Integers, groups: Integers, sizes: Integers, generator: n
 def _deal(decks: Sequence[_Deck], codes: dict[str, Codes], order: Integers, generator: np.random.Generator) -> None:
     """Write the codes of the rows in `order`.
 
-    Rows are kept sorted by what was dealt last, so that the rows that agree in that are neighbours: any run of neighbours
-    gets an even selection of cells. The largest cliques go first: after one of them every row may be alone in its cell.
+    Rows are kept sorted by what was dealt last, so that the rows that agree in that are neighbours: any run of
+    neighbours gets an even selection of cells. The largest cliques go first: after one of them every row may be alone
+    in its cell.
     """
     for number, deck in enumerate(decks):
         order = deck.deal(codes, order, generator, first=number == 0)
@@ -84,15 +89,15 @@ class _Deck:
         new, shape = counts.table.names[many:], rows.shape[many:]
         cells = np.flatnonzero(rows)
         self.left = rows.reshape(-1)[cells]
-        self.groups, own = np.divmod(cells, prod(shape))
-        axes = np.unravel_index(own, shape)
+        self.groups, inside = np.divmod(cells, prod(shape))
+        axes = np.unravel_index(inside, shape)
         self.codes = {name: axis.astype(_kind(size)) for name, axis, size in zip(new, axes, shape, strict=True)}
-        self.keys, self.count = own.astype(_kind(prod(shape))), prod(shape)
+        self.keys, self.count = inside.astype(_kind(prod(shape))), prod(shape)
 
     def deal(
         self, codes: dict[str, Codes], order: Integers, generator: np.random.Generator, *, first: bool
     ) -> Integers:
-        """Write the codes of the clique's own attributes; returns the rows sorted by them."""
+        """Write the codes of the attributes that the clique adds; returns the rows sorted by them."""
         sizes = np.array([len(order)])
         if self.shared:
             cells = np.ravel_multi_index([codes[name][order] for name in self.shared], self.sizes)
@@ -103,13 +108,13 @@ class _Deck:
         chosen = np.repeat(np.arange(len(parts)), parts)
         if not first:
             chosen = chosen[_spread(sizes, generator)]
-        for name, own in self.codes.items():
-            codes[name][order] = own[chosen]
+        for name, of_cell in self.codes.items():
+            codes[name][order] = of_cell[chosen]
         return order if first else order[stable_order(self.keys[chosen], self.count)]
 
 
 def _spread(sizes: Integers, generator: np.random.Generator) -> Integers:
-    """For each position, sorted by group, another one of its group: all of them once, every run of them evenly spread."""
+    """For each position, sorted by group, another one of its group: all of them once, every run of them even."""
     sizes = sizes[sizes > 0]
     steps = np.rint(sizes * GOLDEN).astype(np.int64)
     while (common := np.gcd(steps, sizes) > 1).any():

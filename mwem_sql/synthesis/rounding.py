@@ -1,9 +1,10 @@
 """Whole numbers of rows for all cells of a state's cliques, close to the weights and equal where cliques overlap.
 
-Attributes are taken one after the other, clique by clique. The rows of a cell of what was taken before are shared out to
-the classes of the next attribute: each class gets its conditional share, rounded down or up. Which shares are rounded up
-is used to keep what is summed over those cells near the state, too: the attribute's own marginal, which ends up within 1,
-its pairs with the attributes before it, and what the clique shares with its neighbours. So errors do not add up along a tree.
+Attributes are taken one after the other, clique by clique. The rows of a cell of what was taken before are shared out
+to the classes of the next attribute: each class gets its conditional share, rounded down or up. Which shares are
+rounded up is used to keep what is summed over those cells near the state, too: the attribute's marginal, which ends up
+within 1, its pairs with the attributes before it, and what the clique shares with its neighbours. So errors do not add
+up along a tree.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ GOLDEN = (5**0.5 - 1) / 2
 """Multiples of it, modulo 1, are spread more evenly than those of any other number."""
 SWEEPS = 2
 """Times that open fractions are moved before some are decided: more do not come closer."""
-TINY = 1e-300
+LEAST_WEIGHT = 1e-300
 """Keeps a division by 0 away; below any weight."""
 
 
@@ -69,10 +70,11 @@ def _tree_tables(tree: Tree, rows: int, generator: np.random.Generator) -> Itera
             if name not in shared:
                 taken = counts.names
                 kept = {(other,) for other in taken} | {
-                    tuple(part for part in taken if part in own) for own in separators if name in own
+                    tuple(part for part in taken if part in separator) for separator in separators if name in separator
                 }
                 sets = sorted(
-                    (own for own in kept if 0 < len(own) < len(taken)), key=lambda own: [taken.index(n) for n in own]
+                    (names for names in kept if 0 < len(names) < len(taken)),
+                    key=lambda names: [taken.index(n) for n in names],
                 )
                 counts = _share_out(weights.project([*taken, name]), counts.cells, sets, generator)
         done.append(Counts(counts, shared))
@@ -85,7 +87,7 @@ def _share_out(weights: Table, rows: Integers, kept: Sequence[Names], generator:
     A class gets its share of a cell's rows rounded down or up. Half of the cells are decided first, then half of the
     rest, and so on; each time, the fractions of those still open are moved towards what is then missing from the
     marginals: of the attribute alone, and with each set of others in `kept`. What is still missing from the former at
-    the end is settled by moving single rows, where that takes a count least far from its share.
+    the end is corrected by moving single rows, where that takes a count least far from its share.
     """
     classes, total = weights.shape[-1], int(rows.sum())
     weights = Table(weights.names, weights.cells * (total / weights.cells.sum()))
@@ -103,7 +105,7 @@ def _share_out(weights: Table, rows: Integers, kept: Sequence[Names], generator:
     fractions = shares - counts
     ups = sizes - counts.sum(axis=1)
     for margin in margins:
-        margin.place(slice(None), counts)
+        margin.count(slice(None), counts)
     start = 0
     while start < len(places):
         rest, half = slice(start, None), slice(start, start + (len(places) - start + 1) // 2)
@@ -114,7 +116,7 @@ def _share_out(weights: Table, rows: Integers, kept: Sequence[Names], generator:
         decided = _systematic_rows(fractions[half], ups[half], generator)
         counts[half] += decided
         for margin in margins:
-            margin.place(half, decided)
+            margin.count(half, decided)
         start = half.stop
     _settle(counts, shares, due)
     out = np.zeros(weights.shape, dtype=np.int64)
@@ -140,7 +142,7 @@ class _Margin:
         self.missing = self.low + _systematic_rows(_summing_to(left, self.missing - self.low), left, generator)
         return np.asarray(self.missing[0].astype(np.int64))
 
-    def place(self, rows: slice, counts: Integers) -> None:
+    def count(self, rows: slice, counts: Integers) -> None:
         self.missing -= self._sums(rows, counts)
 
     def pull(self, rows: slice, fractions: Floats) -> None:
@@ -158,8 +160,11 @@ class _Margin:
 
 
 def _moves(gaps: Floats, rooms: Floats) -> Floats:
-    """By what part of their room f (1 - f) fractions have to move to close a gap; 1 takes none of them out of [0, 1]."""
-    return np.asarray(gaps / np.maximum(rooms, np.abs(gaps) + TINY))
+    """By what part of their room f (1 - f) fractions have to move to close a gap.
+
+    1 takes none of them out of [0, 1].
+    """
+    return np.asarray(gaps / np.maximum(rooms, np.abs(gaps) + LEAST_WEIGHT))
 
 
 def _summing_to(totals: Integers, fractions: Floats) -> Floats:
@@ -168,8 +173,8 @@ def _summing_to(totals: Integers, fractions: Floats) -> Floats:
     near = fractions + room * _moves(totals - fractions.sum(axis=1), room.sum(axis=1))[:, None]
     # What is left takes all of a row the same part of their way to 0 or to 1.
     sums, classes = near.sum(axis=1), near.shape[1]
-    down = np.where(sums > totals, totals / np.maximum(sums, TINY), 1.0)
-    up = np.where(sums < totals, (classes - totals) / np.maximum(classes - sums, TINY), 1.0)
+    down = np.where(sums > totals, totals / np.maximum(sums, LEAST_WEIGHT), 1.0)
+    up = np.where(sums < totals, (classes - totals) / np.maximum(classes - sums, LEAST_WEIGHT), 1.0)
     return np.asarray(1 - (1 - near * down[:, None]) * up[:, None])
 
 

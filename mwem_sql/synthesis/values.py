@@ -1,4 +1,7 @@
-"""From class codes to values: each synthetic row gets a value of its class, as was measured of the class's pieces; inside a piece the density rises or falls towards its neighbours'."""
+"""From class codes to values: each synthetic row gets a value of its class, as was measured of the class's pieces.
+
+Inside a piece the density rises or falls towards its neighbours'.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ def draw_rows(
     """Columns in the order of `classes`; all but the first batch are drawn while they are read."""
     batches = _batches(state, classes, rows, generator)
     first = next(batches)
-    types = {name: own.attribute.type for name, own in classes.items()}
+    types = {name: each.attribute.type for name, each in classes.items()}
     return Rows(types, pa.RecordBatchReader.from_batches(first.schema, chain([first], batches)))
 
 
@@ -44,9 +47,11 @@ def uniform_choice(sizes: Floats, count: int, generator: np.random.Generator) ->
 def _batches(
     state: State | Mixture, classes: Mapping[str, Classes], rows: int, generator: np.random.Generator
 ) -> Iterator[pa.RecordBatch]:
-    slopes = {name: own.slopes(state.marginal([name])) for name, own in classes.items() if own.attribute.values is None}
+    slopes = {
+        name: each.slopes(state.marginal([name])) for name, each in classes.items() if each.attribute.values is None
+    }
     for codes in draw_codes(state, rows, generator):
-        arrays = [_values(own, codes.pop(name), slopes.get(name), generator) for name, own in classes.items()]
+        arrays = [_values(each, codes.pop(name), slopes.get(name), generator) for name, each in classes.items()]
         yield pa.record_batch(arrays, names=[f"c{number}" for number in range(len(arrays))])
 
 
@@ -69,10 +74,11 @@ def _pieces(classes: Classes, codes: Codes, generator: np.random.Generator) -> I
         return classes.representatives[codes]
     out = np.empty(len(codes), dtype=np.int64)
     rows, members = _runs(codes, classes.count), _runs(classes.codes, classes.count)
-    for own, pieces in zip(rows, members, strict=True):
+    for of_class, pieces in zip(rows, members, strict=True):
         sizes = classes.densities[pieces]
         # A class of single points on a continuous range has no length.
-        out[own] = pieces[uniform_choice(sizes if sizes.sum() > 0 else np.ones(len(sizes)), len(own), generator)]
+        sizes = sizes if sizes.sum() > 0 else np.ones(len(sizes))
+        out[of_class] = pieces[uniform_choice(sizes, len(of_class), generator)]
     return out
 
 

@@ -24,7 +24,7 @@ from mwem_sql.boundary.relations import describe
 from mwem_sql.errors import MwemError
 from mwem_sql.kernel.budget import Budget
 from mwem_sql.platform.catalog import Place
-from mwem_sql.scan import engine
+from mwem_sql.scan import execution
 
 CAP = Fraction(1)
 SHARES = [Fraction(1, 10), Fraction(3, 10), Fraction(1, 2), Fraction(1), Fraction(5)]
@@ -470,7 +470,7 @@ def test_rows_that_change_while_they_are_read_are_not_released(
         ),
         "file": lambda: con.cursor().execute(f"COPY (SELECT false AS x FROM range(9)) TO '{tmp_path}/p.parquet'"),
     }
-    read, answers, done = engine._read, engine.true_answers, []
+    read, answers, done = execution._read, execution.true_answers, []
 
     def first(*given, **options):
         acts[write]()
@@ -482,9 +482,9 @@ def test_rows_that_change_while_they_are_read_are_not_released(
         return read(*given)
 
     if write == "file":
-        monkeypatch.setattr(engine, "_read", once)
+        monkeypatch.setattr(execution, "_read", once)
     else:
-        monkeypatch.setattr(engine, "true_answers", first)
+        monkeypatch.setattr(execution, "true_answers", first)
     table = "files" if write == "file" else "people"
     with pytest.raises(
         duckdb.Error,

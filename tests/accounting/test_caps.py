@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from ledgers import TABLE, cap, debit, marked
 
 from mwem_sql.accounting.caps import Charge, nominal
+from mwem_sql.accounting.journal import statement
 from mwem_sql.accounting.ledger import Ledger
-from mwem_sql.accounting.statement import entries
 from mwem_sql.errors import BudgetError
 from mwem_sql.kernel.budget import Budget
 from mwem_sql.kernel.scales import zcdp_epsilon, zcdp_rho
@@ -26,7 +26,7 @@ def test_ten_tenths_fit_one(plain: Connection, ledger: Ledger) -> None:
         debit(plain, ledger, "1/10")
     with pytest.raises(BudgetError, match="0 of 1 is left"):
         debit(plain, ledger, "1/1000000000000")
-    assert len(entries(plain.cursor())) == 10
+    assert len(statement(plain.cursor())) == 10
 
 
 @settings(max_examples=10, deadline=None)
@@ -107,7 +107,7 @@ def test_a_cap_fixes_the_unit(plain: Connection, given: tuple[str | None, int], 
         return
     with pytest.raises(BudgetError, match="cannot be counted under the cap on t, which is for one"):
         debit(plain, ledger, "1", "0", other)
-    assert entries(plain.cursor()) == []
+    assert statement(plain.cursor()) == []
 
 
 def test_a_cap_that_could_not_count_what_was_spent_is_refused(plain: Connection) -> None:

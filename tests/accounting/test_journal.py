@@ -6,12 +6,13 @@ import duckdb
 import pytest
 from chance import sampled
 from conftest import Connection, steps
-from ledgers import cap, charge, debit
+from ledgers import cap, charge, debit, marked
 
 from mwem_sql.accounting import journal
+from mwem_sql.accounting.journal import statement
 from mwem_sql.accounting.ledger import Ledger
-from mwem_sql.accounting.statement import entries
 from mwem_sql.errors import BudgetError
+from mwem_sql.platform.catalog import Name
 from mwem_sql.platform.metadata import prepare
 
 BY_HAND = {
@@ -59,7 +60,7 @@ def test_one_line_for_each_event(written: Connection) -> None:
         enumerate(["key", "cap", "entry", "end", "entry", "entry", "end"], start=1)
     )
     assert journal.read(written, "memory").fault is None
-    assert all(row["intact"] for row in entries(written.cursor()))
+    assert all(row["intact"] for row in statement(written.cursor()))
 
 
 @pytest.mark.parametrize("change", sampled(list(BY_HAND), 6))
@@ -67,7 +68,7 @@ def test_what_is_changed_by_hand_is_seen(written: Connection, ledger: Ledger, ch
     written.execute(change)
     line = BY_HAND[change]
     assert journal.read(written, "memory").fault == line
-    rows = entries(written.cursor())
+    rows = statement(written.cursor())
     assert rows and not any(row["intact"] for row in rows)
     assert f"mwem_ledger: the journal was changed by hand at line {line}" in [row["action"] for row in rows]
     before = written.execute("FROM mwem.journal ORDER BY number").fetchall()
@@ -145,7 +146,7 @@ def test_nothing_on_the_surface_changes_what_was_written(con: Connection) -> Non
         lines = con.execute("FROM mwem.journal ORDER BY number").fetchall()
         assert lines[: len(before)] == before
         before = lines
-    rows = entries(con.cursor())
+    rows = statement(con.cursor())
     assert all(row["intact"] for row in rows)
     assert len(rows) == 5
     assert [line[1] for line in before] == ["key", "entry", "end", "cap", "cap", *["entry", "end"] * 3]
@@ -208,3 +209,36 @@ def test_reading_takes_as_many_steps_for_each_line(plain: Connection) -> None:
         assert len(journal.read(plain, "memory").lines) == size
     assert counts[2] - counts[1] == pytest.approx(counts[1] - counts[0], rel=0.05)
     assert 100 < counts[1] - counts[0] < 1000
+
+
+def test_spent_and_left_of_every_table_in_every_database(plain: Connection) -> None:
+    plain.execute("ATTACH ':memory:' AS b")
+    ledger, other = marked(plain), marked(plain, Name("b", "main", "t"))
+    ledger.set_cap(plain.cursor(), cap("3"))
+    debit(plain, ledger, "1/2")
+    debit(plain, ledger, "1")
+    other.set_cap(plain.cursor(), cap("2"))
+    debit(plain, other, "2")
+    seen = [
+        (row["database_name"], row["epsilon"], row["epsilon_spent"], row["epsilon_left"], row["intact"])
+        for row in statement(plain.cursor())
+    ]
+    assert seen == [("memory", 0.5, 1.5, 1.5, True), ("memory", 1.0, 1.5, 1.5, True), ("b", 2.0, 2.0, 0.0, True)]
+    assert all(row["who"] for row in statement(plain.cursor()))
+
+
+def test_a_changed_cap_is_logged(plain: Connection, ledger: Ledger) -> None:
+    ledger.set_cap(plain.cursor(), cap("1"))
+    assert statement(plain.cursor()) == []
+    debit(plain, ledger, "1")
+    ledger.set_cap(plain.cursor(), cap("3"))
+    first, second = statement(plain.cursor())
+    assert first["action"] == "mwem_release"
+    assert (second["action"], second["table_name"], second["private"], second["epsilon"]) == (
+        "mwem_budget: epsilon 1.0 to 3.0",
+        "t",
+        False,
+        0.0,
+    )
+    assert second["who"]
+    assert second["intact"]

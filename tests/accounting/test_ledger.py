@@ -8,8 +8,8 @@ from conftest import Connection, Open
 from ledgers import at_once, cap, charge, debit, marked
 
 import mwem_sql
+from mwem_sql.accounting.journal import statement
 from mwem_sql.accounting.ledger import Ledger, ledger_of
-from mwem_sql.accounting.statement import entries
 from mwem_sql.boundary.relations import describe
 from mwem_sql.errors import BudgetError, OutputError
 from mwem_sql.platform.catalog import Name, Place, is_read_only
@@ -17,7 +17,7 @@ from mwem_sql.platform.catalog import Name, Place, is_read_only
 
 def test_an_entry_is_opened_and_closed(plain: Connection, ledger: Ledger) -> None:
     entry = debit(plain, ledger, "1/3")
-    (row,) = entries(plain.cursor())
+    (row,) = statement(plain.cursor())
     assert (row["entry"], row["status"], row["finished"]) == (entry, "open", None)
     assert (row["database_name"], row["schema_name"], row["table_name"], row["output"]) == (
         "memory",
@@ -27,7 +27,7 @@ def test_an_entry_is_opened_and_closed(plain: Connection, ledger: Ledger) -> Non
     )
     assert (row["epsilon"], row["epsilon_exact"], row["private"]) == (1 / 3, "1/3", True)
     ledger.close(plain.cursor(), entry, "failed")
-    (row,) = entries(plain.cursor())
+    (row,) = statement(plain.cursor())
     assert row["status"] == "failed"
     assert row["finished"] >= row["started"]
 
@@ -47,7 +47,7 @@ def test_the_last_share_has_one_winner(plain: Connection, ledger: Ledger) -> Non
     cursors = [plain.cursor() for _ in range(8)]
     errors = at_once(8, lambda k: ledger.debit(cursors[k], charge("1/2"), f"o{k}", action="mwem_release"))
     assert [type(error) for error in errors] == [BudgetError] * 7
-    assert len(entries(plain.cursor())) == 2
+    assert len(statement(plain.cursor())) == 2
 
 
 def test_the_last_share_has_one_winner_in_sql(con: Connection) -> None:
@@ -67,7 +67,7 @@ def test_the_last_share_has_one_winner_in_sql(con: Connection) -> None:
 def test_first_debits_at_once_make_one_ledger(plain: Connection, ledger: Ledger) -> None:
     cursors = [plain.cursor() for _ in range(8)]
     assert at_once(8, lambda k: ledger.debit(cursors[k], charge("1"), f"o{k}", action="mwem_release")) == []
-    assert len(entries(plain.cursor())) == 8
+    assert len(statement(plain.cursor())) == 8
     assert plain.execute("FROM mwem.journal_head").fetchall()[0][0] == 9  # a key, and eight entries
 
 
@@ -112,7 +112,7 @@ def test_where_the_ledger_is(connect: Open, tmp_path_factory: pytest.TempPathFac
     debit(con, ledger_of(con, first, Place("b", "main"), "f"), "1")
     debit(con, ledger_of(con, second, Place("b", "main"), "f"), "1")
     assert con.execute("SELECT database_name FROM b.mwem.ledger ORDER BY 1").fetchall() == [("",), ("a",)]
-    assert [row["database_name"] for row in entries(con)] == ["a", "b"]
+    assert [row["database_name"] for row in statement(con)] == ["a", "b"]
     # Its account is that of the file: under another alias, and with another default database, it is the same.
     con.execute(f"DETACH a; ATTACH '{path}' AS other (READ_ONLY)")
     again = ledger_of(con, describe(con, "other.t", here, "f"), here, "f")
@@ -127,9 +127,9 @@ def test_a_table_that_an_open_transaction_replaces_is_not_charged(con: Connectio
     ):
         con.execute("CALL mwem_release('people', workload, 1, rounds := 1)").fetchall()
     con.execute("ROLLBACK")
-    assert list(entries(con.cursor())) == []
+    assert list(statement(con.cursor())) == []
     con.execute("CALL mwem_release('people', workload, 1, rounds := 1)").fetchall()
-    assert len(list(entries(con.cursor()))) == 1
+    assert len(list(statement(con.cursor()))) == 1
 
 
 def test_failed_and_open_entries_count(plain: Connection, ledger: Ledger) -> None:
@@ -142,10 +142,10 @@ def test_failed_and_open_entries_count(plain: Connection, ledger: Ledger) -> Non
 
 def test_a_note_spends_nothing(plain: Connection, ledger: Ledger) -> None:
     with ledger.note(plain.cursor, "o", "mwem_compare"):
-        (row,) = entries(plain.cursor())
+        (row,) = statement(plain.cursor())
         assert (row["status"], row["finished"]) == ("open", None)
     assert ledger.set_cap(plain.cursor(), cap("1")).balance.spent == 0
-    (row,) = entries(plain.cursor())
+    (row,) = statement(plain.cursor())
     assert (row["action"], row["epsilon"], row["private"], row["status"]) == ("mwem_compare", 0.0, False, "done")
     assert row["finished"] >= row["started"]
 
@@ -153,4 +153,4 @@ def test_a_note_spends_nothing(plain: Connection, ledger: Ledger) -> None:
 def test_a_note_of_what_failed_says_so(plain: Connection, ledger: Ledger) -> None:
     with pytest.raises(ZeroDivisionError), ledger.note(plain.cursor, "o", "mwem_compare"):
         raise ZeroDivisionError
-    assert [row["status"] for row in entries(plain.cursor())] == ["failed"]
+    assert [row["status"] for row in statement(plain.cursor())] == ["failed"]

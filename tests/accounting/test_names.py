@@ -11,7 +11,7 @@ import pytest
 from chance import sampled
 from conftest import Connection, Open
 
-from mwem_sql.scan import engine
+from mwem_sql.scan import execution
 
 
 def test_a_cap_follows_a_table_by_name_and_a_renamed_one_by_its_mark(con: Connection) -> None:
@@ -191,14 +191,14 @@ def test_columns_that_are_exchanged_after_the_debit_are_not_released(
 ) -> None:
     con = connect()
     con.execute(VISITS)
-    answers = engine.true_answers
+    answers = execution.true_answers
 
     def exchanged(*given: Any, **options: Any) -> Any:
         con.cursor().execute("ALTER TABLE visits RENAME person TO y; ALTER TABLE visits RENAME room TO person")
         con.cursor().execute("ALTER TABLE visits RENAME y TO room")
         return answers(*given, **options)
 
-    monkeypatch.setattr(engine, "true_answers", exchanged)
+    monkeypatch.setattr(execution, "true_answers", exchanged)
     with pytest.raises(duckdb.Error, match="were replaced or written to while they were read"):
         con.execute(BY_PERSON.format("visits", "person", "o"))
 

@@ -10,11 +10,9 @@ import pytest
 
 from mwem_sql.algebra import table as module
 from mwem_sql.algebra.table import (
-    SCHEMA,
+    FACTOR_SCHEMA,
     Table,
     independent,
-    shares_within,
-    spread,
     tables_from_arrow,
     tables_to_arrow,
 )  # fmt: skip
@@ -87,24 +85,10 @@ def test_align_and_independent() -> None:
     np.testing.assert_array_equal(independent(scaled[:1], ("a", "d"), 10.0).cells, scaled[0].cells.T)
 
 
-def test_finer_classes_share_what_there_was_by_base_measure() -> None:
-    parents, base = np.array([1, 0, 1, 2]), np.array([1.0, 5.0, 3.0, 2.0])
-    shares = shares_within(parents, base)
-    assert shares.tolist() == [0.25, 1.0, 0.75, 1.0]
-    weights = np.arange(12.0).reshape(2, 3, 2)
-    found = spread(weights, 1, parents, shares)
-    assert found.shape == (2, 4, 2)
-    np.testing.assert_allclose(found[:, 0], weights[:, 1] / 4)
-    np.testing.assert_allclose(found[:, [1, 3]], weights[:, [0, 2]])
-    np.testing.assert_allclose(found.sum(axis=1), weights.sum(axis=1))
-    assert weights.tolist() == np.arange(12.0).reshape(2, 3, 2).tolist()
-    np.testing.assert_array_equal(Table(("x", "y", "z"), weights).split("y", parents, shares).cells, found)
-
-
 def test_what_is_stored_shares_memory() -> None:
     table = make()
     arrow = tables_to_arrow([table, make("a")])
-    assert arrow.schema == SCHEMA
+    assert arrow.schema == FACTOR_SCHEMA
     assert arrow["factor"].to_pylist() == [0, 1]
     assert np.shares_memory(arrow["weights"].chunk(0).values.to_numpy(), table.cells)
     assert not table.cells.flags.writeable
@@ -133,4 +117,4 @@ def test_table_from_elsewhere() -> None:
 def test_table_refusals(names: list[str], shape: list[int], weights: list[float]) -> None:
     rows = {"factor": [0], "attributes": [names], "shape": [shape], "weights": [weights]}
     with pytest.raises(ValueError, match="a positive weight for each cell"):
-        tables_from_arrow(pa.Table.from_pydict(rows, schema=SCHEMA))
+        tables_from_arrow(pa.Table.from_pydict(rows, schema=FACTOR_SCHEMA))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-ERROR = 1e-4
+ERROR = 1e-6
 """How often an interval is wrong at either end, where a broken variant is to be caught: an honest one would be caught so often."""
 HONEST_ERROR = 1e-12
 """The same where nothing is to be caught. The default suite has about 80 such ends, so that one run in 1e10 fails by chance."""

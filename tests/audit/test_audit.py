@@ -39,7 +39,7 @@ WIDE = Fraction(1, 100)  # at which two rounds are planned with Gaussian noise
 SHORT, MIDDLE, LONG = 4_000, 25_000, 60_000
 WHOLE_SHORT, WHOLE_MIDDLE, WHOLE_LONG = 200, 4_000, 6_000
 WHOLE_SURE = (
-    32  # of an event that always happens on one table and never on the other, which rules out an epsilon of 1.09
+    48  # of an event that always happens on one table and never on the other, which rules out an epsilon of 1.09
 )
 WHOLE_QUICK = 16  # of four cells each, which is too few to be sure to catch a broken variant
 lengths = pytest.mark.parametrize("trials", [SHORT, pytest.param(LONG, marks=pytest.mark.campaign)])

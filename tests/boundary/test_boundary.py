@@ -17,7 +17,7 @@ from mwem_sql.kernel.budget import Budget
 from mwem_sql.platform.session import Session
 from mwem_sql.releases.plan import make_plan
 from mwem_sql.releases.request import Request
-from mwem_sql.scan import engine
+from mwem_sql.scan import execution
 from mwem_sql.workload import Workload
 
 
@@ -31,7 +31,7 @@ def answers(con: Connection, table: str, predicate: str, unit: str | None = None
         rows_per_unit=rows_per_unit,
     )
     plan = make_plan(Session.of(con), request)
-    return engine.true_answers(con.cursor(), plan.pushdown)
+    return execution.true_answers(con.cursor(), plan.pushdown)
 
 
 @pytest.mark.parametrize("collation", ["column", "setting"])

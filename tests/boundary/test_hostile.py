@@ -156,7 +156,7 @@ def check_on_both(con: Connection, case: Case) -> None:
 
 
 # Each costs two calls, so the default is a sample of every section, and the thorough suite a larger one; the campaign is all of them.
-@pytest.mark.parametrize("case", sampled(REFUSED[::6], 6), ids=lambda case: f"line{case.line}")
+@pytest.mark.parametrize("case", sampled(REFUSED[::6], 12), ids=lambda case: f"line{case.line}")
 def test_a_refusal_does_not_depend_on_a_row(con: Connection, before: dict[str, Any], case: Case) -> None:
     assert before["ledger"] == []
     check_on_both(con, case)

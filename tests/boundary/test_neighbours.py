@@ -19,13 +19,13 @@ from sqlglot import exp
 
 from mwem_sql.boundary import files, relations, views
 from mwem_sql.platform import catalog
-from mwem_sql.scan import codes
+from mwem_sql.scan.dialects.duckdb import DuckDBDialect
 
 
 @pytest.mark.parametrize(
     ("where", "worlds", "each"),
     [
-        ("here", 8, 2),
+        ("here", 12, 2),
         ("there", 6, 2),
         pytest.param("here", 40, 2, marks=pytest.mark.thorough),
         pytest.param("there", 12, 2, marks=pytest.mark.thorough),  # each is a file that is written, closed and attached
@@ -71,7 +71,7 @@ def _in_branches(tree: exp.Expr) -> exp.Expr:
 
 BROKEN: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None]]] = {
     "row positions": ("file_row_number", lambda patch: patch.setitem(files.FUNCTIONS, "read_parquet", files.FUNCTIONS["read_parquet"] | {"file_row_number"})),
-    "collations": ("unit='id'", lambda patch: patch.setattr(codes, "source", lambda table, attributes, unit: SOURCE(table, attributes, replace(unit, type="BIGINT") if unit else None))),
+    "collations": ("unit='id'", lambda patch: patch.setattr(DuckDBDialect, "source", lambda self, table, columns, unit: SOURCE(self, table, columns, replace(unit, type="BIGINT") if unit else None))),
     "macros": ("MACRO", lambda patch: patch.setattr(catalog, "check_functions", lambda *_: None)),
     "files read twice": ("read_parquet([", lambda patch: patch.setattr(files, "_paths", lambda con, patterns: tuple(files._matches(con, patterns)))),
     "files of other types": ("mixed=True", lambda patch: patch.setattr(files, "_check_alike", lambda *_, **__: None)),
@@ -84,7 +84,7 @@ BROKEN: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None]]] = {
     "functions of other rows": ("OVER", lambda patch: patch.setattr(views, "_objection", lambda _: None)),
     "rows by place": ("rowid", lambda patch: patch.setattr(views._Scope, "resolved", lambda _, column: column.copy())),
 }  # fmt: skip
-SOURCE = codes.source
+SOURCE = DuckDBDialect.source
 
 
 @pytest.mark.campaign

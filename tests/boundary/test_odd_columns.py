@@ -14,7 +14,7 @@ from mwem_sql.kernel.budget import Budget
 from mwem_sql.platform.session import Session
 from mwem_sql.releases.plan import make_plan
 from mwem_sql.releases.request import Request
-from mwem_sql.scan import engine
+from mwem_sql.scan import execution
 from mwem_sql.workload import Workload
 
 COLUMNS = {
@@ -65,7 +65,7 @@ def _look(con: duckdb.DuckDBPyConnection, queries: list[dict[str, str]]) -> int 
         plan = make_plan(Session.of(con), request)
     except MwemError as refused:
         return str(refused)
-    return int(engine.true_answers(con.cursor(), plan.pushdown).max())
+    return int(execution.true_answers(con.cursor(), plan.pushdown).max())
 
 
 @pytest.mark.parametrize("kind", sampled(COLUMNS, 2))

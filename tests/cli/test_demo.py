@@ -14,7 +14,7 @@ import duckdb
 import pytest
 from command import COMMAND, PATIENCE, ROOT, call, environment
 
-from mwem_sql.platform.resources import read_sql
+from mwem_sql.platform.metadata import read_sql
 
 
 def information(con: duckdb.DuckDBPyConnection, first: str, second: str) -> float:

@@ -9,7 +9,7 @@ import pytest
 from command import call, run
 
 from mwem_sql.cli.console import split_script
-from mwem_sql.platform.resources import read_sql
+from mwem_sql.platform.metadata import read_sql
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import CellsError, DomainError, MwemError
 from mwem_sql.platform.catalog import Name
 from mwem_sql.platform.sandbox import Sandbox
-from mwem_sql.scan import engine
+from mwem_sql.scan import execution
 from mwem_sql.scan.pushdown import plan_pushdown
 from mwem_sql.workload import Query, Workload
 
@@ -243,7 +243,7 @@ def sandbox() -> Iterator[Sandbox]:
 
 def answers(con: duckdb.DuckDBPyConnection, compiled: Compiled) -> list[list[int]]:
     pushdown = plan_pushdown(TABLE, compiled.classes, [query.linear for query in compiled.queries])
-    return [answer.tolist() for answer in np.split(engine.true_answers(con.cursor(), pushdown), pushdown.starts[1:])]
+    return [answer.tolist() for answer in np.split(execution.true_answers(con.cursor(), pushdown), pushdown.starts[1:])]
 
 
 def understood(con: duckdb.DuckDBPyConnection, texts: Sequence[str]) -> list[str]:

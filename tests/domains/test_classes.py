@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mwem_sql.algebra.linear import tell_apart
+from mwem_sql.algebra.partition import refine
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.classes import Classes, Pieces, bin_edges, cut_pieces, is_long, part_edges, value_pieces
 from mwem_sql.errors import DomainError
@@ -190,7 +190,7 @@ def test_too_many_values_are_refused() -> None:
 def test_refine(rows: list[tuple[int, int, int]]) -> None:
     """Same class if and only if the same before and the same signature; numbered by first appearance."""
     before = np.array([row[0] for row in rows], dtype=np.int32)
-    after = tell_apart(before, np.array([row[1:] for row in rows], dtype=np.int8))
+    after = refine(before, np.array([row[1:] for row in rows], dtype=np.int8))
     assert [[one == other for other in rows] for one in rows] == [
         [one == other for other in after] for one in after.tolist()
     ]
@@ -201,7 +201,7 @@ def test_refine(rows: list[tuple[int, int, int]]) -> None:
 def test_joined_neighbours() -> None:
     pieces = cut_pieces(whole(0, 99, nullable=True), [10, 50])
     truth = (pieces.points > 10).astype(np.int8)
-    codes = tell_apart(np.zeros(len(pieces), dtype=np.int32), np.append(truth, 0)[:, None])
+    codes = refine(np.zeros(len(pieces), dtype=np.int32), np.append(truth, 0)[:, None])
     joined = Classes(pieces, codes).joined()
     check_cover(joined.pieces)
     assert joined.pieces.lows.tolist() == [0, 11]

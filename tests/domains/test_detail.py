@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mwem_sql.algebra.partition import Partition
 from mwem_sql.domains import detail as details
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.classes import Classes, cut_pieces, value_pieces
@@ -28,7 +29,7 @@ def test_cells_are_parts_of_classes_and_null_is_the_last(monkeypatch: pytest.Mon
     assert (pay.count, pay.has_null, pay.parents.tolist()) == (12, True, [0] * 3 + [1] * 8 + [0])
     assert pay.classes.pieces.lows[:3].tolist() == [0.0, 100.0, 200.0]
     assert (age.count, age.has_null, age.parents.tolist()) == (10, False, [0] * 4 + [1] * 6)
-    assert age.scanned.sizes.tolist() == [10.0] * 10
+    assert age.cells.sizes.tolist() == [10.0] * 10
 
 
 def test_classes_are_cut_where_bins_begin() -> None:
@@ -71,12 +72,12 @@ def test_classes_are_weighed_by_what_was_measured() -> None:
     rows[:4], rows[-1] = 25.0, 50.0
     labels = np.minimum(np.arange(detail.count), 4).astype(np.int32)
     labels[-1] = 5
-    told = detail.told(np.arange(2, dtype=np.int32), labels, rows)
-    assert told.weights is not None
-    assert told.weights.sum() == pytest.approx(150)
-    assert len(told.pieces) < 10
+    stored = detail.weigh(Partition.whole(2), labels, rows)
+    assert stored.weights is not None
+    assert stored.weights.sum() == pytest.approx(150)
+    assert len(stored.pieces) < 10
     asked = Classes(cut_pieces(PAY, [1000 / 512]), np.zeros(0, dtype=np.int32)).pieces
-    weights = told.weigh(asked)
+    weights = stored.weigh(asked)
     assert weights[-1] == 50.0
     assert weights[:-1][asked.highs <= 1000 / 512].sum() == pytest.approx(12.5)
     assert weights.sum() == pytest.approx(150)

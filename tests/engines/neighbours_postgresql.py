@@ -25,7 +25,7 @@ from mwem_sql.kernel.budget import Budget
 from mwem_sql.platform.session import Session
 from mwem_sql.releases.plan import make_plan
 from mwem_sql.releases.request import Request
-from mwem_sql.scan import engine
+from mwem_sql.scan import execution
 from mwem_sql.scan.pushdown import Pushdown
 from mwem_sql.workload import Workload
 
@@ -227,13 +227,13 @@ class Server:
         pushdown: Pushdown = plan.pushdown
         seen: list[Facts] = []
 
-        def held(snapshot: Any) -> engine.State:
+        def held(snapshot: Any) -> execution.State:
             seen.append(snapshot.describe(("n", made.relation), "test"))
             return lambda: None
 
-        rows = engine.engine_of(self.con.cursor(), plan.relation)
+        rows = execution.engine_of(self.con.cursor(), plan.relation)
         try:
-            answers = engine.true_answers(rows, pushdown, held)
+            answers = execution.true_answers(rows, pushdown, held)
         except EngineError as failed:
             return Seen((_shown(seen), str(failed)))
         split = queries_and_units(pushdown, answers, made.rows_per_unit)

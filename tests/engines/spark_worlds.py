@@ -30,9 +30,9 @@ from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import EngineError, MwemError
 from mwem_sql.platform.catalog import Name
 from mwem_sql.platform.sandbox import Sandbox
-from mwem_sql.scan import engine
-from mwem_sql.scan.codes import Unit
-from mwem_sql.scan.dialects.known import dialect_of
+from mwem_sql.scan import execution
+from mwem_sql.scan.dialects import DIALECTS
+from mwem_sql.scan.dialects.dialect import Unit
 from mwem_sql.scan.pushdown import plan_pushdown
 from mwem_sql.workload import Workload
 
@@ -238,11 +238,11 @@ def look(spark: Any, made: World, folder: Path) -> tuple[Seen, Facts | None]:
             )
             unit = Unit("id", made.rows_per_unit, "VARCHAR") if made.unit else None
             queries = [query.linear for query in compiled.queries]
-            pushdown = plan_pushdown(relation, compiled.classes, queries, unit, dialect_of("spark"))
+            pushdown = plan_pushdown(relation, compiled.classes, queries, unit, DIALECTS["spark"])
             statements = [statement.sql("spark") for part in pushdown.parts for statement in part.statements]
             shown = (facts.columns, facts.definition, statements)
             try:
-                answers = engine.true_answers(_Opened(snapshot), pushdown)
+                answers = execution.true_answers(_Opened(snapshot), pushdown)
             except EngineError as failed:
                 return Seen((shown, str(failed)), None, ()), facts
             split = queries_and_units(pushdown, answers, made.rows_per_unit)

@@ -14,8 +14,8 @@ from servers import superuser
 
 from mwem_sql.boundary.sources import Facts
 from mwem_sql.errors import TableError
-from mwem_sql.scan.dialects.known import dialect_of
-from mwem_sql.scan.engines.instance import SameInstance
+from mwem_sql.scan.dialects import DIALECTS
+from mwem_sql.scan.engines.duckdb import SameInstance
 from mwem_sql.scan.engines.opening import open_engine
 from mwem_sql.scan.engines.protocol import Snapshot
 
@@ -68,7 +68,7 @@ def test_the_contract(place: tuple[Any, list[str], Write | None]) -> None:
     with pytest.raises(TableError):
         engine.describe([parts[0], "no_such/table"], "test")
 
-    text = f"SELECT COUNT(*) AS n FROM {facts.rows.sql(dialect_of(engine.dialect).name)}"
+    text = f"SELECT COUNT(*) AS n FROM {facts.rows.sql(DIALECTS[engine.dialect].name)}"
     with engine.snapshot() as snapshot:
         assert snapshot.home is None and snapshot.describe(parts, "test") == facts
         one_state(snapshot, text, write)

@@ -22,9 +22,9 @@ from mwem_sql.compile.pipeline import compile_workload
 from mwem_sql.errors import MwemError
 from mwem_sql.platform.catalog import Name, Place
 from mwem_sql.platform.sandbox import Sandbox
-from mwem_sql.scan import engine
-from mwem_sql.scan.codes import Unit
-from mwem_sql.scan.dialects.known import dialect_of
+from mwem_sql.scan import execution
+from mwem_sql.scan.dialects import DIALECTS
+from mwem_sql.scan.dialects.dialect import Unit
 from mwem_sql.scan.pushdown import plan_pushdown
 
 pytestmark = [pytest.mark.engines, pytest.mark.filterwarnings("ignore::FutureWarning")]
@@ -44,7 +44,7 @@ def compared(con: duckdb.DuckDBPyConnection, load: Load, seed: int, rows: int = 
     queries = [query.linear for query in compiled.queries]
     into_duckdb(con, case, "rows")
     here = plan_pushdown(Name("memory", "main", "rows"), compiled.classes, queries)
-    expected = engine.true_answers(con.cursor(), here)
+    expected = execution.true_answers(con.cursor(), here)
     relation = relations.describe(con.cursor(), load(case), Place("memory", "main"), "test")
     found = answers(con, relation, compiled.classes, queries)
     different = np.flatnonzero(found != expected)
@@ -71,9 +71,9 @@ UNITS: list[list[int]] = []
 def answers(
     con: duckdb.DuckDBPyConnection, relation: Relation, classes: Any, queries: Any, unit: Unit | None = None
 ) -> Any:
-    pushdown = plan_pushdown(relation, classes, queries, unit, dialect_of(relation.dialect))
-    rows = engine.engine_of(con.cursor(), relation)
-    found, units = pushdown.apart(engine.true_answers(rows, pushdown, engine.as_described(relation, "test")))
+    pushdown = plan_pushdown(relation, classes, queries, unit, DIALECTS[relation.dialect])
+    rows = execution.engine_of(con.cursor(), relation)
+    found, units = pushdown.apart(execution.true_answers(rows, pushdown, execution.as_described(relation, "test")))
     UNITS.append(units.tolist())
     return found
 

@@ -28,7 +28,7 @@ from pyspark.errors import PySparkException
 from mwem_sql.boundary.files import keys_of
 from mwem_sql.boundary.sources import Facts
 from mwem_sql.errors import TableError
-from mwem_sql.scan.dialects.known import dialect_of
+from mwem_sql.scan.dialects import DIALECTS
 from mwem_sql.scan.engines import spark_catalog
 from mwem_sql.scan.engines.spark import FilesSnapshot, Spark
 
@@ -188,7 +188,7 @@ def rows_of(engine: Spark, *parts: str) -> tuple[Facts, list[dict[str, Any]]]:
     """What a relation is, and what a scan reads of it."""
     with engine.snapshot() as snapshot:
         facts = snapshot.describe(parts, "test")
-        text = f"SELECT * FROM {facts.rows.sql(dialect_of('spark').name)}"
+        text = f"SELECT * FROM {facts.rows.sql(DIALECTS['spark'].name)}"
         found = [row for batch in snapshot.run(text, 100) for row in batch.to_pylist()]
         return facts, sorted(found, key=lambda row: str(sorted(row.items())))
 

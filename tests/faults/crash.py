@@ -33,7 +33,7 @@ import mwem_sql
 from mwem_sql.kernel.kernel import Kernel
 from mwem_sql.platform.session import Session
 from mwem_sql.releases import store
-from mwem_sql.scan import engine
+from mwem_sql.scan import execution
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from conftest import PEOPLE
@@ -118,7 +118,7 @@ def attempt(folder: Path, output: str, steps: Steps) -> int:
     """One release; the number of its steps."""
     con = connect(folder)
     Kernel.select, Kernel.measure = steps.around(Kernel.select), steps.around(Kernel.measure)  # type: ignore[method-assign]
-    engine.true_answers, store.write_table = steps.around(engine.true_answers), steps.around(store.write_table)
+    execution.true_answers, store.write_table = steps.around(execution.true_answers), steps.around(store.write_table)
     fresh = Session.cursor
     Session.cursor = lambda session: Watched(fresh(session), steps)  # type: ignore[method-assign, assignment, return-value]
     mwem_sql.release(con, "people", "workload", 1, rounds=2, rows=50, output=output)
@@ -218,14 +218,17 @@ def written(folder: Path, steps: int) -> int:
     return max(path.stat().st_size for path in folder.glob("*.wal"))
 
 
-def faults(what: str, number: int, steps: int, seconds: float, size: int) -> list[Callable[[Path, str], None]]:
+def faults(
+    what: str, number: int, steps: int, seconds: float, size: Callable[[], int]
+) -> list[Callable[[Path, str], None]]:
     if what == "steps":
         return [partial(killed_at, step) for step in range(steps - 1, -1, -(number or 1))]
     if what == "random":
         chance = random.SystemRandom()
         return [partial(killed_after, chance.uniform(0, 1.2 * seconds)) for _ in range(number // len(OUTPUTS))]
     if what == "full":
-        return [partial(starved, int(1.2 * size * k / number)) for k in range(1, number + 1)]
+        most = 1.2 * size()
+        return [partial(starved, int(most * k / number)) for k in range(1, number + 1)]
     return [locked_out]
 
 
@@ -244,10 +247,11 @@ def main(what: str, number: str = "0") -> dict[str, int]:
             lambda: attempt(Path(shutil.copytree(template, Path(name) / "counted")), OUTPUTS[1], Steps())
         )
         assert status == 0, steps
-        seconds, size = (
-            time.monotonic() - started,
-            written(Path(shutil.copytree(template, Path(name) / "written")), steps),
-        )
+        seconds = time.monotonic() - started
+
+        def size() -> int:
+            return written(Path(shutil.copytree(template, Path(name) / "written")), steps)
+
         for turn, fault in enumerate(faults(what, int(number), steps, seconds, size)):
             for output in OUTPUTS if what != "steps" or number == "0" else OUTPUTS[turn % 2 :][:1]:
                 folder = Path(shutil.copytree(template, Path(name) / "trial"))

@@ -93,7 +93,7 @@ def test_how_many_may_be_further_off(queries: int, beyond: int) -> None:
 
 
 def test_of_very_many_queries_some_are_certified() -> None:
-    assert certificate.sampled([ONE] * 3) == [0, 1, 2]
-    assert certificate.sampled([ONE] * 9, 4) == [0, 2, 4, 6]
-    assert certificate.sampled([ONE] * 9, 4, most_cells=7) == [0, 4]
-    assert certificate.sampled([whole_domain({"a": 3, "b": 2, "c": 2})], most_cells=7) == []
+    assert certificate.sample([ONE] * 3) == [0, 1, 2]
+    assert certificate.sample([ONE] * 9, 4) == [0, 2, 4, 6]
+    assert certificate.sample([ONE] * 9, 4, most_cells=7) == [0, 4]
+    assert certificate.sample([whole_domain({"a": 3, "b": 2, "c": 2})], most_cells=7) == []

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+
+import instances
 import pyarrow as pa
 import pytest
 from chance import sampled
@@ -37,6 +41,14 @@ def passengers(connect: Open) -> Connection:
     con = connect()
     con.execute(PASSENGERS)
     return con
+
+
+@pytest.fixture(scope="module")
+def released() -> Iterator[Callable[..., mwem_sql.Release]]:
+    """A release of the passengers, made once for all tests that only ask it."""
+    with instances.database() as con:
+        con.execute(PASSENGERS)
+        yield cache(partial(mwem_sql.release, con, "passengers", Workload(ASKED)))
 
 
 def answers(release: mwem_sql.Release, *queries: Query, confidence: float = 0.95) -> list[dict[str, object]]:
@@ -99,8 +111,8 @@ def test_intervals_hold(passengers: Connection, options: dict[str, object]) -> N
     assert failed["in part"] + failed["never"] <= 2
 
 
-def test_a_higher_confidence_is_wider(passengers: Connection) -> None:
-    release = mwem_sql.release(passengers, "passengers", Workload(ASKED), 1, seed=5)
+def test_a_higher_confidence_is_wider(released: Callable[..., mwem_sql.Release]) -> None:
+    release = released(1, seed=5)
     widths = [
         [row["high"] - row["low"] for row in answers(release, *ASKED, AVERAGE, confidence=sure)]  # type: ignore[operator]
         for sure in (0.5, 0.95, 0.999)
@@ -109,8 +121,8 @@ def test_a_higher_confidence_is_wider(passengers: Connection) -> None:
     assert sum(widths[0]) < sum(widths[1]) < sum(widths[2])
 
 
-def test_a_confidence_is_between_0_and_1(passengers: Connection) -> None:
-    release = mwem_sql.release(passengers, "passengers", Workload(ASKED), 1, seed=5)
+def test_a_confidence_is_between_0_and_1(released: Callable[..., mwem_sql.Release]) -> None:
+    release = released(1, seed=5)
     for confidence in (0, 1, 1.5, -1, "x", True, float("nan"), [0.9]):
         with pytest.raises(OptionError, match=r"answer: confidence \(.*\) must be between 0 and 1"):
             release.answer(Workload(ASKED), confidence)
@@ -218,8 +230,8 @@ def test_a_question_about_another_attribute_is_refused(passengers: Connection) -
             release.answer(Workload((query,)))
 
 
-def test_arrow_has_the_columns(passengers: Connection) -> None:
-    release = mwem_sql.release(passengers, "passengers", Workload(ASKED), 1, seed=5)
+def test_arrow_has_the_columns(released: Callable[..., mwem_sql.Release]) -> None:
+    release = released(1, seed=5)
     schema = release.answer(Workload(ASKED)).schema
     assert schema.names == ["query", "name", "cell", "answer", "low", "high", "measured", "note"]
     assert schema.field("low").type == pa.float64()
@@ -315,10 +327,13 @@ TAKING = {
 @pytest.mark.parametrize("confidence", [0.95, 0.99])
 @pytest.mark.parametrize("query", TAKING.values(), ids=TAKING)
 def test_what_an_interval_takes_of_its_chance_adds_up(
-    passengers: Connection, monkeypatch: pytest.MonkeyPatch, query: Query, confidence: float
+    released: Callable[..., mwem_sql.Release], monkeypatch: pytest.MonkeyPatch, query: Query, confidence: float
 ) -> None:
-    """Every use of noise is counted where it is used, not where it is debited: an end of an interval fails on one side, half as often as both."""
-    release = mwem_sql.release(passengers, "passengers", Workload(ASKED), 4, rounds=4, certify=0, seed=3)
+    """Every use of noise is counted where it is used, not where it is debited.
+
+    An end of an interval fails on one side, half as often as both.
+    """
+    release = released(4, rounds=4, certify=0, seed=3, output="passengers_taking")
     taken: list[float] = []
     end, by_noise, by_itself = intervals._end, intervals._by_noise, intervals.Judge._by_itself
     counted, of_rows = intervals.Judge._count_bounds, intervals.Judge._total
@@ -361,3 +376,14 @@ def test_what_an_interval_takes_of_its_chance_adds_up(
     # What selections say is one event, however often an average uses it; the rest of what they leave is the certificate's.
     whole = sum(taken) - SELECTIONS * max(0, taken.count(SELECTIONS) - 1)
     assert 0.05 * (1 - confidence) < whole <= (1 - confidence) * (1 + 1e-9)
+
+
+def test_what_the_certificate_says_of_a_count_takes_nothing_of_another(passengers: Connection) -> None:
+    """A question of the workload and a later one, about the same attributes: together as each by itself."""
+    workload = [Query(f"age >= {k} AND fare > {2 * k}") for k in range(30)]
+    release = mwem_sql.release(passengers, "passengers", Workload(tuple(workload)), 40, rounds=1, certify=0.5, seed=1)
+    later = Query("age >= 33 AND fare > 41")
+    together = answers(release, *workload, later)
+    for row, query in zip(together, [*workload, later], strict=True):
+        (alone,) = answers(release, query)
+        assert (row["low"], row["high"]) == pytest.approx((alone["low"], alone["high"]))

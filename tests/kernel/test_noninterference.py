@@ -31,10 +31,10 @@ from noninterference import (
 from mwem_sql.errors import EngineError
 from mwem_sql.kernel import kernel
 from mwem_sql.kernel.kernel import Kernel
-from mwem_sql.platform.progress import News, say
+from mwem_sql.platform.calls import announce
 from mwem_sql.releases import plan
 from mwem_sql.releases.request import OPTIONS
-from mwem_sql.scan import engine
+from mwem_sql.scan import execution
 
 SHORT = [5001, 5004]
 """Seeds of a release in epsilon and of one in rho whose neighbours move answers and scores by as much as they can."""
@@ -119,14 +119,14 @@ def _everything_is_looked_at(seen: Seen) -> None:
 
 def _with_answers(patch: pytest.MonkeyPatch, show: Callable[[int], object]) -> None:
     """Let something see the sum of all true answers."""
-    read = engine.true_answers
+    read = execution.true_answers
 
     def shown(*given: Any) -> Any:
         answers = read(*given)
         show(int(answers.sum()))
         return answers
 
-    patch.setattr(engine, "true_answers", shown)
+    patch.setattr(execution, "true_answers", shown)
 
 
 def _raise(figure: int) -> None:
@@ -188,7 +188,7 @@ PLANTED: dict[str, tuple[Callable[[pytest.MonkeyPatch], object], str, int]] = {
     "a log line": (lambda patch: _with_answers(patch, lambda figure: logging.getLogger("mwem_sql.private").debug("%d", figure)), "log", 2),
     "a print": (lambda patch: _with_answers(patch, lambda figure: print(figure, file=sys.stderr)), "printed", 2),
     "a warning": (lambda patch: _with_answers(patch, lambda figure: warnings.warn(str(figure), stacklevel=1)), "warnings", 2),
-    "progress": (lambda patch: _with_answers(patch, lambda figure: say(News("asked", "rounds", figure, figure))), "log", 2),
+    "progress": (lambda patch: _with_answers(patch, lambda figure: announce("asked", "rounds", done=figure, of=figure)), "log", 2),
     "an error's text": (lambda patch: _with_answers(patch, _raise), "release", 2),
     "a column of the summary": (_summarised, "release", 2),
     "the rows that are stored": (_stored, "stored", 2),

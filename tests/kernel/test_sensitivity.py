@@ -24,7 +24,7 @@ from mwem_sql.kernel.scales import Integers, Kind
 from mwem_sql.platform.session import Session
 from mwem_sql.releases.plan import make_plan
 from mwem_sql.releases.request import Request
-from mwem_sql.scan import engine
+from mwem_sql.scan import execution
 from mwem_sql.workload import Workload
 
 SHARE = Fraction(1)
@@ -117,7 +117,7 @@ def test_neighbours_move_scores_and_answers_by_no_more_than_the_noise_is_made_fo
             spy = Spy()
             count = len(plan.pushdown.cells)
             kernel = Kernel(
-                plan.pushdown.apart(engine.true_answers(con.cursor(), plan.pushdown))[0],
+                plan.pushdown.apart(execution.true_answers(con.cursor(), plan.pushdown))[0],
                 plan.pushdown.cells,
                 Accountant("pure", Fraction(100)),
                 spy,

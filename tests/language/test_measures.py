@@ -37,7 +37,7 @@ from mwem_sql.loop.regimes import SELECT_SHARE
 from mwem_sql.model.state import State
 from mwem_sql.platform.catalog import Name
 from mwem_sql.platform.sandbox import Sandbox
-from mwem_sql.scan import engine
+from mwem_sql.scan import execution
 from mwem_sql.scan.pushdown import plan_pushdown
 from mwem_sql.workload import Query, Workload
 
@@ -72,7 +72,7 @@ def compiled_for(con: duckdb.DuckDBPyConnection, sandbox: Sandbox, *queries: Que
 
 def true_sums(con: duckdb.DuckDBPyConnection, compiled: Compiled, *linear: LinearQuery) -> list[list[int]]:
     pushdown = plan_pushdown(Name("memory", "main", "staff"), compiled.classes, linear)
-    return [found.tolist() for found in np.split(engine.true_answers(con.cursor(), pushdown), pushdown.starts[1:])]
+    return [found.tolist() for found in np.split(execution.true_answers(con.cursor(), pushdown), pushdown.starts[1:])]
 
 
 numbers = st.lists(
@@ -205,7 +205,7 @@ def test_sums_saturate() -> None:
         ([3, 0, 2**40], 3 * LEVELS + 2**40),
     ):
         rows = np.array(counts)
-        assert engine._saturated(query, rows, query.answer(rows)).tolist() == [expected]
+        assert execution._saturated(query, rows, query.answer(rows)).tolist() == [expected]
 
 
 def test_averages(connect: Open) -> None:

@@ -44,7 +44,7 @@ def test_what_is_offered_fits(seed: int, measured: int, few: int, limit: int, da
             )
             own = np.array([query.cells for query in asked])
             exact = (cells <= limit) & (cells - state.cells <= (limit if step is None else step) + own)
-            cliques = [set(table.names) - state.grids.coarse for table in state.tables]
+            cliques = [set(table.names) - state.partitions.coarse for table in state.tables]
             inside = np.array([any(clique.issuperset(query.attributes) for clique in cliques) for query in asked])
             assert not (offered & ~exact).any()
             assert offered[inside].all()
@@ -97,7 +97,7 @@ def test_what_is_offered_fits_however_it_splits(
                 twin = state.copy()
                 measure(twin, asked[number])
                 assert twin.cells <= limit
-                cells = np.prod([twin.grids[name].runs for name in asked[number].attributes])
+                cells = np.prod([len(twin.partitions[name].runs) for name in asked[number].attributes])
                 assert step is None or twin.cells - state.cells <= step + cells
             if not offered.size:
                 break

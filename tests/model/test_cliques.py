@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mwem_sql.algebra.sets import connected
 from mwem_sql.model.cliques import (
     added_cells,
     cells,
-    connected,
     lay_out,
     make_room,
     maximal,

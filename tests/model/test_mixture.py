@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from strategies import Floats, close, dense, domains, queries, seeds
 
 from mwem_sql.algebra.linear import Block, LinearQuery
-from mwem_sql.algebra.table import SCHEMA
+from mwem_sql.algebra.table import FACTOR_SCHEMA
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
 
@@ -47,7 +47,7 @@ def test_mixture(several: list[int], sizes: dict[str, Floats], data: st.DataObje
     assert mixture.total == pytest.approx(average.sum())
     assert mixture.cells == sum(state.cells for state in kept)
     table = mixture.table()
-    assert table.schema == SCHEMA.insert(0, pa.field("state", pa.int32()))
+    assert table.schema == FACTOR_SCHEMA.insert(0, pa.field("state", pa.int32()))
     asked = data.draw(st.lists(queries(shape), max_size=3))
     for one in (mixture, Mixture.from_table(table, mixture.attributes)):
         close(dense(one), average, 10.0)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from strategies import Floats, close, dense, domains, problems, queries, seeds, states
 
 from mwem_sql.algebra.linear import Block, LinearQuery
-from mwem_sql.algebra.table import SCHEMA
+from mwem_sql.algebra.table import FACTOR_SCHEMA
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
 
@@ -123,7 +123,7 @@ def test_order_of_attributes_changes_nothing(problem: Problem) -> None:
 def test_table_round_trip(case: tuple[State, dict[str, int]]) -> None:
     state, shape = case
     table = state.table()
-    assert table.schema == SCHEMA
+    assert table.schema == FACTOR_SCHEMA
     assert table.num_rows == len(state.tables)
     back = State.from_table(table, state.attributes)
     assert back.attributes == state.attributes

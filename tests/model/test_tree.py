@@ -16,7 +16,7 @@ from strategies import Floats, seeds
 from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.algebra.table import Table
 from mwem_sql.model.state import State
-from mwem_sql.model.tree import FLOOR, Potential, propagate
+from mwem_sql.model.tree import WEIGHT_FLOOR, Potential, propagate
 
 Sets = list[tuple[str, ...]]
 NAMES = "abcdefg"
@@ -172,8 +172,8 @@ def test_weights_near_0_come_back_to_the_floor() -> None:
     assert low.table.cells.tolist() == [0.0, 1e-305, 10.0]
     low.lowest = -1000.0
     low.lift(10.0)
-    assert low.table.cells.tolist() == [10 * FLOOR, 10 * FLOOR, 10.0]
-    assert low.lowest == pytest.approx(log(FLOOR))
+    assert low.table.cells.tolist() == [10 * WEIGHT_FLOOR, 10 * WEIGHT_FLOOR, 10.0]
+    assert low.lowest == pytest.approx(log(WEIGHT_FLOOR))
 
 
 @quick

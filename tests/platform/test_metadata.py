@@ -1,4 +1,6 @@
-"""The tables of the schema mwem: made all at once, and their columns as the scripts declare them."""
+"""The tables of the schema mwem: made all at once, and their columns as the scripts declare them. Every SQL file of the
+repository is read and says what it is for.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,7 @@ import pytest
 from conftest import Connection
 
 from mwem_sql.platform import metadata
-from mwem_sql.platform.metadata import prepare
-from mwem_sql.platform.resources import read_sql
+from mwem_sql.platform.metadata import prepare, read_sql
 
 
 @pytest.mark.parametrize("script", ["ledger.sql", "metadata.sql"])
@@ -26,8 +27,8 @@ def test_our_tables_appear_all_at_once(plain: Connection, monkeypatch: pytest.Mo
 
 def test_columns_are_read_off_the_script() -> None:
     columns = metadata.declared("metadata.sql", "releases")
-    assert columns["release"] == metadata.Column("INT", nullable=False)
-    assert columns["version"] == metadata.Column("TEXT", nullable=True)
+    assert columns["release"] == metadata.ColumnType("INT", nullable=False)
+    assert columns["version"] == metadata.ColumnType("TEXT", nullable=True)
     assert list(metadata.declared("metadata.sql", "measurements"))[-2:] == ["values", "blocks"]  # no field of a STRUCT
 
 
@@ -114,3 +115,19 @@ def test_another_format_is_refused_and_can_be_exported(
     con.execute("DETACH old")
     assert con.execute("FROM mwem_ledger()").fetchall() == []
     con.execute("CALL mwem_release('people', workload, 1, rounds := 1)").fetchall()
+
+
+FILES = sorted(path.name for path in (Path(__file__).resolve().parents[2] / "sql").glob("*.sql"))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_is_read_whole_and_has_a_header(name: str) -> None:
+    text = read_sql(name)
+    assert text.startswith("--")
+    assert text.endswith("\n")
+
+
+def test_a_file_that_is_not_there_is_no_empty_text() -> None:
+    assert "macros.sql" in FILES
+    with pytest.raises(FileNotFoundError):
+        read_sql("nothing.sql")

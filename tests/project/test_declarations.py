@@ -18,7 +18,7 @@ from sqlglot import exp
 import mwem_sql
 from mwem_sql.platform.metadata import _PYTHON, declared
 from mwem_sql.releases.request import OPTIONS, Request
-from mwem_sql.releases.summary import SUMMARY, Summary
+from mwem_sql.releases.summary import SUMMARY_TYPES, Summary
 from mwem_sql.surface import shared, spec
 from mwem_sql.surface.function import Function
 from mwem_sql.workload import Workload
@@ -51,7 +51,7 @@ def test_columns_that_are_stored_have_their_name_and_type(
 
 def test_python_types_of_the_summary_are_those_of_its_columns() -> None:
     for name, kind in get_type_hints(Summary).items():
-        assert kind in {_PYTHON[spelled(SUMMARY[name])], _PYTHON[spelled(SUMMARY[name])] | None}, name
+        assert kind in {_PYTHON[spelled(SUMMARY_TYPES[name])], _PYTHON[spelled(SUMMARY_TYPES[name])] | None}, name
 
 
 @pytest.mark.parametrize(("script", "table"), [("metadata.sql", "releases"), ("ledger.sql", "journal")])

@@ -38,7 +38,7 @@ class Watched(NotebookClient):
 
 cells = [
     "import mwem_sql; from people import PEOPLE, ROWS, WORKLOAD; from mwem_sql.surface import progress_line",
-    "con = mwem_sql.connect(); con.execute(PEOPLE); con.execute(ROWS); progress_line.PATIENCE, progress_line.REDRAWN = 0, 0.001",
+    "con = mwem_sql.connect(); con.execute(PEOPLE); con.execute(ROWS); progress_line.SILENT_SECONDS, progress_line.REDRAW_SECONDS = 0, 0.001",
     "mwem_sql.release(con, 'people', WORKLOAD, 1.0)",
     "mwem_sql.release(con, 'people', WORKLOAD, 1.0, output='silent', progress=False)",
     "con.close()",

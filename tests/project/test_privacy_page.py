@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 import mwem_sql
-from mwem_sql.platform.resources import read_sql
+from mwem_sql.platform.metadata import read_sql
 from mwem_sql.releases.request import Request
 from mwem_sql.surface import spec
 
@@ -81,7 +81,7 @@ def test_what_the_proofs_name_is_there() -> None:
 
 def test_the_proof_names_its_steps() -> None:
     assert {
-        "engine.true_answers",
+        "execution.true_answers",
         "Kernel.select",
         "Kernel.measure",
         "Kernel.certify",

@@ -7,7 +7,7 @@ import sys
 from pages import ROOT
 
 from mwem_sql.domains import declarations
-from mwem_sql.platform.resources import read_sql
+from mwem_sql.platform.metadata import read_sql
 from mwem_sql.workload import COLUMNS
 
 sys.path.append(str(ROOT / "docs"))

@@ -43,13 +43,14 @@ def test_what_is_in_it(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     sql = {f"mwem_sql/sql/{path.name}" for path in (ROOT / "sql").glob("*.sql")}
     modules = {str(path.relative_to(ROOT)) for path in (ROOT / "mwem_sql").rglob("*.py")}
+    templates = {str(path.relative_to(ROOT)) for path in (ROOT / "mwem_sql/reporting/templates").iterdir()}
     assert {
         "mwem_sql/sql/macros.sql",
         "mwem_sql/sql/ledger.sql",
         "mwem_sql/sql/metadata.sql",
         "mwem_sql/sql/demo.sql",
     } <= sql
-    assert sql | modules | {"mwem_sql/py.typed", "mwem_sql/reporting/page.html"} == {
+    assert sql | modules | {"mwem_sql/py.typed", *templates} == {
         name for name in names if not name.startswith("mwem_sql-")
     }
     assert any(name.endswith("licenses/LICENSE") for name in names)

@@ -15,10 +15,10 @@ import mwem_sql
 from mwem_sql.algebra.measurement import NoisyValues
 from mwem_sql.kernel.split import UNITS_SHARE
 from mwem_sql.platform.session import Session
-from mwem_sql.releases import left_out
+from mwem_sql.releases import summary
 from mwem_sql.releases.plan import make_plan
 from mwem_sql.releases.request import Request
-from mwem_sql.scan.engine import true_answers
+from mwem_sql.scan.execution import true_answers
 from mwem_sql.workload import Workload
 
 VISITS = """
@@ -95,7 +95,7 @@ def test_its_share_is_part_of_the_budget(con: Connection, monkeypatch: pytest.Mo
         seen.append(units)
         return {"units_cut": None, "units_cut_within": None}
 
-    monkeypatch.setattr(left_out, "facts", facts)
+    monkeypatch.setattr(summary, "unit_facts", facts)
     con.execute(VISITS)
     con.execute(f"CALL mwem_release('visit', asked, 2, {OPTIONS.format(3)})")
     assert seen[0] is not None
@@ -114,8 +114,8 @@ def test_its_share_is_part_of_the_budget(con: Connection, monkeypatch: pytest.Mo
     ],
 )
 def test_the_share_and_how_far_it_is_off(whole: int, cut: int, scale: float, says: str) -> None:
-    facts = {"unit": "person", "rows_per_unit": 3, **left_out.facts(measurement(whole, cut, scale))}
-    assert str(left_out.sentence(facts)).endswith(says)
+    facts = {"unit": "person", "rows_per_unit": 3, **summary.unit_facts(measurement(whole, cut, scale))}
+    assert str(summary.rows_used(facts)).endswith(says)
 
 
 def test_the_share_is_covered() -> None:
@@ -123,7 +123,7 @@ def test_the_share_is_covered() -> None:
     noise = np.random.default_rng(3)
     scale, truth = 50.0, np.array([300, 700])
     draws = truth + np.round(noise.laplace(0, scale, (2000, 2))).astype(np.int64)
-    found = [left_out.facts(measurement(*draw, scale)) for draw in draws.tolist()]
+    found = [summary.unit_facts(measurement(*draw, scale)) for draw in draws.tolist()]
     off = [abs(own["units_cut"] - 0.7) for own in found]
     inside = [own["units_cut_within"] >= error for own, error in zip(found, off, strict=True)]
     assert np.mean(inside) >= 0.95

@@ -100,7 +100,7 @@ def _beyond(most: int, count: int, chance: float) -> float:
 
 def stretches(ends: list[int]) -> _Stretches:
     lows = np.array([0, *(end + 1 for end in ends[:-1])])
-    return _Stretches(Attribute("x", "INTEGER", False, low=0, high=ends[-1]), lows, np.array(ends))
+    return _Stretches(attribute=Attribute("x", "INTEGER", False, low=0, high=ends[-1]), lows=lows, highs=np.array(ends))
 
 
 def counted(low: list[float], model: list[float], high: list[float], rows: float) -> _Counted:

@@ -46,7 +46,7 @@ def distance(con: Connection, condition: str, rows: str) -> float:
 
 
 @pytest.mark.parametrize("cells", [sample.MAX_CELLS, 0], ids=["restricted", "rejected"])
-@pytest.mark.parametrize("condition", sampled(CONDITIONS, 2))
+@pytest.mark.parametrize("condition", sampled(CONDITIONS, 3))
 def test_rows_of_one_kind_are_as_the_model_says(
     released: Connection, monkeypatch: pytest.MonkeyPatch, condition: str, cells: int
 ) -> None:
@@ -77,7 +77,7 @@ def test_a_seed_decides_and_sql_draws_the_same(released: Connection) -> None:
 def test_what_is_too_rare_to_be_found_is_given_up(released: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sample, "MAX_CELLS", 0)
     monkeypatch.setattr(sample, "MOST_DRAWN", 2)
-    monkeypatch.setattr(sample, "AT_ONCE", 64)
+    monkeypatch.setattr(sample, "LEAST_BATCH", 64)
     with pytest.raises(OptionError, match=r"^mwem_sample: given \('age = 3 AND pay = 99'\) is true of next to no row"):
         mwem_sql.sample(released, "t_synthetic", rows=50, given="age = 3 AND pay = 99", seed=1)
 

@@ -18,7 +18,7 @@ from mwem_sql.errors import OutputError, TableError
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
 from mwem_sql.platform.catalog import Name, Place
-from mwem_sql.releases import notes, store
+from mwem_sql.releases import reuse, store
 from mwem_sql.synthesis.values import Rows
 from mwem_sql.workload import Workload
 
@@ -157,7 +157,7 @@ def test_nothing_is_half_written(con: Connection, *, broken: bool) -> None:
             rows,
             {
                 "measurements": measurements,
-                "workloads": notes.workload_rows(Workload.from_predicates(["true"])),
+                "workloads": store.workload_rows(Workload.from_predicates(["true"])),
                 "factors": factors,
             },
         )
@@ -187,7 +187,7 @@ def test_where_an_output_goes(con: Connection, text: str, wanted: str) -> None:
     con.execute(
         "ATTACH ':memory:' AS pub; CREATE SCHEMA pub.deep; CREATE SCHEMA s; CREATE SCHEMA twice; ATTACH ':memory:' AS twice"
     )
-    assert str(store.output_name(con.cursor(), text, Name("memory", "s", "t"), "f")) == wanted
+    assert str(reuse.output_name(con.cursor(), text, Name("memory", "s", "t"), "f")) == wanted
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_where_an_output_goes(con: Connection, text: str, wanted: str) -> None:
 def test_where_an_output_cannot_go(con: Connection, text: str) -> None:
     con.execute("CREATE SCHEMA mwem")
     with pytest.raises(OutputError, match="Hint: "):
-        store.output_name(con.cursor(), text, Name("memory", "main", "t"), "f")
+        reuse.output_name(con.cursor(), text, Name("memory", "main", "t"), "f")
 
 
 @pytest.mark.parametrize(

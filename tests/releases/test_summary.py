@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
+import duckdb
+import pytest
 from conftest import Connection
 
 import mwem_sql
-from mwem_sql.releases.summary import SUMMARY
+from mwem_sql.releases import store, summary
+from mwem_sql.releases.summary import SUMMARY_TYPES
+from mwem_sql.workload import Query, Workload
 
 
 def test_summary_and_plan_say_when_a_guarantee_is_nominal(con: Connection) -> None:
@@ -42,4 +49,144 @@ def test_a_release_has_the_columns_of_the_summary(con: Connection) -> None:
     assert made.cells > 0
     assert made.seconds > 0
     assert repr(made).startswith("Release(release=1, output='memory.main.people_synthetic', rows=30,")
-    assert all(name in repr(made) for name in SUMMARY)
+    assert all(name in repr(made) for name in SUMMARY_TYPES)
+
+
+ASKED = Workload(
+    (
+        Query("age > 40", name="old", weight=2.5),
+        Query(group_by=("sex", "city"), always=True),
+        Query("member", "avg(age)", ("sex, age // 50",), verbatim=False),
+        Query("sex = 'F' -- not 'M'\n"),
+        Query(group_by=("city", "age // 25")),
+    )
+)
+
+
+def comments(con: Connection, table: str = "people_synthetic") -> tuple[str, dict[str, str]]:
+    ((own,),) = con.execute("SELECT comment FROM duckdb_tables() WHERE table_name = ?", [table]).fetchall()
+    columns = con.execute("SELECT column_name, comment FROM duckdb_columns() WHERE table_name = ?", [table]).fetchall()
+    return own, dict(columns)
+
+
+def test_the_output_says_what_it_is(con: Connection) -> None:
+    con.execute("CALL mwem_release('people', workload, 0.5, delta := 1e-6)")
+    table, columns = comments(con)
+    assert table.startswith("Synthetic rows by mwem_release (epsilon 0.5, delta 1e-06; protects one row).")
+    assert "release 1 in mwem.releases" in table
+    assert re.fullmatch(
+        r"Synthetic \(epsilon 0.5, delta 1e-06\); from 0 to 99 or NULL; in \d+ cells that begin at 0(, \d+)+( and \d+ more)?; "
+        "values inside a cell are drawn; release 1 in mwem.releases",
+        columns.pop("age"),
+    )
+    assert columns == {
+        "sex": "Synthetic (epsilon 0.5, delta 1e-06); one of 'F', 'M'; release 1 in mwem.releases",
+        "member": "Synthetic (epsilon 0.5, delta 1e-06); one of 'false', 'true'; release 1 in mwem.releases",
+        "city": "Synthetic (epsilon 0.5, delta 1e-06); one of 'Bern', 'Basel', 'Genf' or NULL; release 1 in mwem.releases",
+    }
+
+
+def test_comments_are_there_again_when_the_table_is_drawn_again(con: Connection) -> None:
+    con.execute("CALL mwem_release('people', workload, 0.5)")
+    before = comments(con)
+    con.execute("DROP TABLE people_synthetic; CALL mwem_release('people', workload, 0.5)")
+    assert comments(con) == before
+    con.execute("CALL mwem_release('people', workload, 0.5, version := '2')")
+    assert "release 2 in" in comments(con)[0]
+
+
+def test_a_seed_is_told(con: Connection) -> None:
+    con.execute("CALL mwem_release('people', workload, 0.5, seed := 1)")
+    table, columns = comments(con)
+    assert all("with a seed: NOT PRIVATE" in text for text in (table, *columns.values()))
+
+
+def test_an_output_that_becomes_private_keeps_its_comment_beside_the_mark(con: Connection) -> None:
+    """And the mark of a private table is not on its output."""
+    con.execute("CALL mwem_release('people', workload, 0.5)")
+    before = comments(con)[0]
+    assert "[mwem account" not in before
+    con.execute(
+        """CREATE TABLE d AS SELECT 'age' AS attribute, 0 AS low, 99 AS high; CREATE TABLE w AS SELECT 'age > 3' AS predicate;
+           CALL mwem_release('people_synthetic', w, 0.5, domain := 'd', output := 'again')"""
+    )
+    assert comments(con)[0].startswith(before + " [mwem account ")
+
+
+def test_wide_tables_have_a_comment_on_the_table_alone(con: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(summary, "MOST_COLUMNS", 3)
+    con.execute("CALL mwem_release('people', workload, 0.5)")
+    table, columns = comments(con)
+    assert table
+    assert set(columns.values()) == {None}
+
+
+def test_values_are_cut_and_open_ones_said(con: Connection) -> None:
+    con.execute(
+        """CREATE TABLE people_domain AS SELECT 'city' AS attribute, [i::VARCHAR || '''s' FOR i IN range(10)] AS "values", true AS open;
+           CREATE TABLE w AS SELECT ['city'] AS group_by; CALL mwem_release('people', w, 1)"""
+    )
+    (text,) = comments(con)[1].values()
+    assert (
+        "one of '0''s', '1''s', '2''s', '3''s', '4''s', '5''s', '6''s', '7''s' and 2 more or NULL; values off the list count as '(other)', and are NULL in the rows;"
+        in text
+    )
+
+
+def test_the_workload_is_stored_and_can_be_asked_again(con: Connection) -> None:
+    made = mwem_sql.release(con, "people", ASKED, 5)
+    again = made.workload
+    assert again is not None
+    assert [(q.predicate, q.measure, q.label, q.weight, q.always) for q in again] == [
+        (q.predicate, q.measure, q.label, q.weight, q.always) for q in ASKED
+    ]
+    assert made.answer(again) == made.answer(ASKED)
+    con.execute(
+        "CREATE TABLE asked AS SELECT predicate, measure, group_by, name, weight, always FROM mwem.workloads WHERE release = 1 ORDER BY query"
+    )
+    assert con.execute("FROM mwem_answer('people_synthetic', asked)").fetchall() == [
+        tuple(row.values()) for row in made.answer(ASKED).to_pylist()
+    ]
+
+
+def test_what_is_known_of_a_query_is_known_when_it_is_asked_again(con: Connection) -> None:
+    """The certificate is about the workload's own queries; the stored text of a list of columns is one of them."""
+    listed = Workload(
+        tuple(Query(group_by=names) for names in (("sex", "city"), ("sex", "member"), ("city", "member")))
+    )
+    made = mwem_sql.release(con, "people", listed, 100, rounds=1, certify=0.5)
+    assert made.workload is not None
+    found, again = made.answer(listed), made.answer(made.workload)
+    assert "never" in found.column("measured").to_pylist()
+    assert again == found
+
+
+def test_each_version_has_its_own(con: Connection) -> None:
+    mwem_sql.release(con, "people", ASKED, 1)
+    later = mwem_sql.release(con, "people", Workload.from_predicates(["member"]), 1, version="2")
+    assert later.workload == Workload.from_predicates(["member"])
+    assert con.execute("SELECT release, count(*) FROM mwem.workloads GROUP BY 1 ORDER BY 1").fetchall() == [
+        (1, 5),
+        (2, 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    "spoil", ["ALTER TABLE mwem.workloads DROP COLUMN query", "DROP TABLE mwem.workloads", "DELETE FROM mwem.workloads"]
+)
+def test_one_that_was_changed_by_hand_is_refused(con: Connection, spoil: str) -> None:
+    made = mwem_sql.release(con, "people", ASKED, 1)
+    con.execute(spoil)
+    with pytest.raises(mwem_sql.MwemError, match="cannot be read"):
+        _ = made.workload
+
+
+def test_a_wide_workload_takes_little_room(tmp_path: Path) -> None:
+    """About 66 bytes a row in memory, names of their own aside; DuckDB writes 13."""
+    wide = Workload.from_predicates([f"age > {k % 100} AND city = 'Bern'" for k in range(20_000)])
+    assert store.workload_rows(wide).nbytes < 80 * len(wide)
+    with duckdb.connect(f"{tmp_path}/w.duckdb") as own:
+        rows = store.workload_rows(wide)  # noqa: F841  DuckDB finds it by its name
+        own.execute("CREATE TABLE w AS FROM rows; CHECKPOINT")
+        ((blocks, size),) = own.execute("SELECT used_blocks, block_size FROM pragma_database_size()").fetchall()
+    assert blocks * size < 80 * len(wide)

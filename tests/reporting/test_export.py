@@ -13,6 +13,7 @@ from conftest import Connection
 
 import mwem_sql
 from mwem_sql.errors import OptionError, OutputError, TableError
+from mwem_sql.reporting import export
 
 
 @pytest.fixture(scope="module")
@@ -169,3 +170,77 @@ def test_where_files_are_off_limits_none_is_written(tmp_path: Path) -> None:
         for function in (mwem_sql.export, mwem_sql.report):
             with pytest.raises(OptionError, match="enable_external_access is off"):
                 function(con, "t_synthetic", tmp_path / "r.csv")
+
+
+def test_a_draft_becomes_the_file_when_it_is_whole(tmp_path: Path) -> None:
+    with export.draft_of(tmp_path / "a.txt", "f") as draft:
+        draft.write_text("new")
+        assert not (tmp_path / "a.txt").exists()
+    assert (tmp_path / "a.txt").read_text() == "new"
+    assert [file.name for file in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_what_fails_leaves_what_was_there(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("old")
+
+    def fail() -> None:
+        with export.draft_of(tmp_path / "a.txt", "f") as draft:
+            draft.write_text("half")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert (tmp_path / "a.txt").read_text() == "old"
+    assert [file.name for file in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_an_error_of_the_disk_is_said(tmp_path: Path) -> None:
+    with (
+        pytest.raises(
+            OutputError, match=r"f: path \(.*\) could not be written \(No space left on device\). Hint: check"
+        ),
+        export.draft_of(tmp_path / "a.txt", "f"),
+    ):
+        raise OSError(28, "No space left on device")
+    with pytest.raises(OutputError, match="could not be written"), export.draft_of(tmp_path / "no" / "a.txt", "f"):
+        pass
+
+
+@pytest.fixture(scope="module")
+def reported(shared: Connection) -> Connection:
+    shared.execute("CALL mwem_release('people', workload, 1, rounds := 2, rows := 30)")
+    return shared
+
+
+def test_a_page_is_written_and_written_again(reported: Connection, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    for _ in range(2):
+        (row,) = mwem_sql.report(reported, "people_synthetic", path).to_pylist()
+        assert row == {"file": str(path), "bytes": path.stat().st_size, "private": True}
+    assert [file.name for file in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_a_file_of_somebody_else_stays(reported: Connection, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    path.write_text("<html>mine</html>")
+    with pytest.raises(OutputError, match="exists and was not made by mwem_report"):
+        mwem_sql.report(reported, "people_synthetic", path)
+    assert path.read_text() == "<html>mine</html>"
+
+
+def test_a_page_is_no_pdf(reported: Connection, tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"report.pdf'\) must end with one of .html, .htm. Hint: write 'report.html'"):
+        mwem_sql.report(reported, "people_synthetic", tmp_path / "report.pdf")
+    assert not list(tmp_path.iterdir())
+
+
+def test_true_answers_make_it_not_private_and_the_ledger_notes_it(reported: Connection, tmp_path: Path) -> None:
+    (row,) = mwem_sql.report(reported, "people_synthetic", tmp_path / "r.html", compare="people").to_pylist()
+    assert row["private"] is False
+    assert "NOT PRIVATE: this page shows true answers of people" in (tmp_path / "r.html").read_text("utf-8")
+    assert "mwem_compare" in mwem_sql.ledger(reported).column("action").to_pylist()
+
+
+def test_from_sql(reported: Connection, tmp_path: Path) -> None:
+    rows = reported.execute("CALL mwem_report('people_synthetic', ?)", [str(tmp_path / "r.html")]).fetchall()
+    assert rows[0][0] == str(tmp_path / "r.html")

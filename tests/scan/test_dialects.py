@@ -21,9 +21,10 @@ from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import DomainError, OptionError
 from mwem_sql.platform.catalog import Name
 from mwem_sql.platform.sandbox import Sandbox
-from mwem_sql.scan.codes import Unit
-from mwem_sql.scan.dialects.known import DIALECTS, dialect_of
-from mwem_sql.scan.pushdown import Aggregates, GroupBy, Product, plan_pushdown
+from mwem_sql.scan.dialects import DIALECTS
+from mwem_sql.scan.dialects.dialect import Unit
+from mwem_sql.scan.parts import Aggregates, GroupBy, Product
+from mwem_sql.scan.pushdown import plan_pushdown
 from mwem_sql.workload import Query, Workload
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "dialects"
@@ -59,7 +60,7 @@ WIDE = tuple(Query(f"age < {k}") for k in range(1, 90))
 
 def statements(name: str, queries: tuple[Query, ...], unit: Unit | None = None) -> list[str]:
     made = compiled(*queries)
-    dialect = dialect_of(name)
+    dialect = DIALECTS[name]
     found = plan_pushdown(TABLE, made.classes, [query.linear for query in made.queries], unit, dialect)
     return [dialect.sql(statement, pretty=True) for part in found.parts for statement in part.statements]
 
@@ -93,7 +94,7 @@ def _page(head: str, texts: dict[str, list[str]]) -> str:
 def test_only_counts_of_public_cells_leave_an_engine(name: str) -> None:
     """Every statement groups or aggregates, and no column of a row is among its outputs."""
     made = compiled(*ASKED, *WIDE)
-    found = plan_pushdown(TABLE, made.classes, [query.linear for query in made.queries], None, dialect_of(name))
+    found = plan_pushdown(TABLE, made.classes, [query.linear for query in made.queries], None, DIALECTS[name])
     for part in found.parts:
         assert isinstance(part, (GroupBy, Aggregates)) and not isinstance(part, Product)
         for statement in part.statements:
@@ -109,7 +110,7 @@ def test_many_pairs_are_grouped_and_never_streamed(name: str) -> None:
     made = pairs()
     queries = [query.linear for query in made.queries]
     assert any(isinstance(part, Product) for part in plan_pushdown(TABLE, made.classes, queries).parts)
-    dialect = dialect_of(name)
+    dialect = DIALECTS[name]
     found = plan_pushdown(TABLE, made.classes, queries, None, dialect)
     assert dialect.most_groups is not None
     for part in found.parts:
@@ -133,13 +134,13 @@ def test_what_engines_print_in_different_ways_is_refused(name: str) -> None:
     odd = Domain("t", ("v",), (Attribute("v", "INTERVAL", nullable=False, values=("1 month", "30 days")),))
     with Sandbox({"TimeZone": "UTC"}) as sandbox:
         made = compile_workload(odd, Workload((Query(group_by=("v",)),)), sandbox)
-    with pytest.raises(DomainError, match="values of type INTERVAL are not compared alike by all engines"):
-        plan_pushdown(TABLE, made.classes, [query.linear for query in made.queries], None, dialect_of(name))
+    with pytest.raises(DomainError, match="values of type INTERVAL are not compared in the same way by all engines"):
+        plan_pushdown(TABLE, made.classes, [query.linear for query in made.queries], None, DIALECTS[name])
 
 
 @pytest.mark.parametrize("column", ["s", "s_step", "a b", "Place"])
 def test_names_inside_a_lambda_hide_no_column(column: str) -> None:
     scale = Attribute(column, "INTEGER", nullable=False, low=0, high=200).ordered
-    found = dialect_of("spark").steps(exp.column(column, quoted=True), scale, range(200), range(200))  # type: ignore[attr-defined]
+    found = DIALECTS["spark"].steps(exp.column(column, quoted=True), scale, range(200), range(200))  # type: ignore[attr-defined]
     own = {name.name.lower() for name in found.find(exp.Lambda).expressions}
     assert len(own) == 2 and column.lower() not in own

@@ -31,9 +31,9 @@ from mwem_sql.platform.catalog import Place
 from mwem_sql.platform.sandbox import Sandbox
 from mwem_sql.platform.session import Session
 from mwem_sql.scan import pushdown
-from mwem_sql.scan.codes import Unit
+from mwem_sql.scan.dialects.dialect import Unit
+from mwem_sql.scan.parts import Aggregates, GroupBy, Product, Units
 from mwem_sql.scan.pushdown import Pushdown, plan_pushdown
-from mwem_sql.scan.scans import Aggregates, GroupBy, Product, Units
 from mwem_sql.workload import Workload
 
 GOLDEN = sorted((Path(__file__).parents[1] / "golden").glob("*.sql"))
@@ -118,15 +118,15 @@ def test_more_cells_than_a_histogram_holds_are_rolled_up_from_the_groups() -> No
     (part,) = plan_pushdown(TABLE, classes, queries).parts
     assert isinstance(part, GroupBy) and part.whole
     assert len(part.histograms) > 1
-    asked = [names for histogram in part.histograms for names in histogram.asked]
+    asked = [names for histogram in part.histograms for names in histogram.queries]
     assert sorted(asked) == sorted(query.attributes for query in queries)
-    assert all(set(names) <= set(histogram.attributes) for histogram in part.histograms for names in histogram.asked)
+    assert all(set(names) <= set(histogram.attributes) for histogram in part.histograms for names in histogram.queries)
 
 
 def test_histograms_that_do_not_fit_together_take_several_scans(monkeypatch: pytest.MonkeyPatch) -> None:
     classes = grid(dict.fromkeys("abcdefghij", 20))
     queries = whole(classes, *map("".join, combinations("abcdefghij", 3)))
-    monkeypatch.setattr(pushdown, "MAX_HELD_CELLS", 2**20)
+    monkeypatch.setattr(pushdown, "MAX_PART_CELLS", 2**20)
     found = plan_pushdown(TABLE, classes, queries)
     assert len(found.parts) > 1
     for part in found.parts:
@@ -153,7 +153,7 @@ def test_scalar_queries_over_many_sets_are_aggregates() -> None:
     classes = grid(dict.fromkeys(NAMES, 4))
     (part,) = plan_pushdown(TABLE, classes, scalars(classes, TRIPLES)).parts
     assert isinstance(part, Aggregates)
-    assert [len(places) for places in part.places] == [256, 44]
+    assert [len(cells) for cells in part.cells] == [256, 44]
 
 
 def test_very_many_pairs_are_a_product() -> None:
@@ -162,7 +162,7 @@ def test_very_many_pairs_are_a_product() -> None:
     (part,) = plan_pushdown(TABLE, classes, queries).parts
     assert isinstance(part, Product)
     assert len(part.plain) == 100 + 4950
-    assert list(part.asked) == [()]
+    assert list(part.queries) == [()]
 
 
 def test_a_mixed_workload_is_split() -> None:
@@ -213,5 +213,5 @@ def test_planning_many_sets_grows_as_they_do() -> None:
         for part in found.parts
         if isinstance(part, GroupBy)
         for histogram in part.histograms
-        for numbers in histogram.asked.values()
+        for numbers in histogram.queries.values()
     ) == math.comb(30, 3)

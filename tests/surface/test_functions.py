@@ -24,10 +24,8 @@ import mwem_sql
 from mwem_sql.releases.request import OPTIONS
 
 FILES = sorted((Path(__file__).parents[1] / "sql").glob("*.test"))
-LONG = {
-    "always", "attached", "budget", "builders", "compare", "measures", "names", "once", "options", "policy", "quantiles", "refusals", "samples",
-}  # fmt: skip
-"""Those whose subject has tests of its own in the default suite: accounts, builders, refusals and so on."""
+LONG = {"always", "attached", "budget", "names", "once", "options", "policy", "quantiles", "samples"}
+"""Those whose subject has other tests in the default suite: accounts, requests that are made again, options and so on."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 import mwem_sql
-from mwem_sql.platform.progress import News, heard_by, say
+from mwem_sql.platform.calls import Progress, announce, listening
 from mwem_sql.surface import progress_line
 from mwem_sql.surface.progress_line import Line, shown
 
@@ -25,14 +25,14 @@ def test_what_a_line_says() -> None:
     clock = Clock()
     line = Line(lambda _: None, clock)
     assert line.text() == ""
-    line.hear(News("people", "reading"))
+    line.update(Progress(table="people", phase="reading"))
     clock.now += 65
     assert line.text() == "people: reading the private table  1:05"
-    line.hear(News("people", "rounds", 1, 4, "sex, city"))
+    line.update(Progress(table="people", phase="rounds", done=1, of=4, query="sex, city"))
     clock.now += 10
-    line.hear(News("people", "rounds", 2, 4, "a" * 40))
+    line.update(Progress(table="people", phase="rounds", done=2, of=4, query="a" * 40))
     assert line.text() == f"people: measuring  {'█' * 10}{'░' * 10} 2 of 4  {'a' * 29}…  1:15  0:10 left"
-    line.hear(News("people", "done"))
+    line.update(Progress(table="people", phase="done"))
     assert line.text() == ""
     line.end()
 
@@ -40,9 +40,9 @@ def test_what_a_line_says() -> None:
 def test_another_table_starts_the_clock_anew() -> None:
     clock = Clock()
     line = Line(lambda _: None, clock)
-    line.hear(News("people", "reading"))
+    line.update(Progress(table="people", phase="reading"))
     clock.now += 65
-    line.hear(News("others", "planning"))
+    line.update(Progress(table="others", phase="planning"))
     assert line.text() == "others: planning  0:00"
     line.end()
 
@@ -55,7 +55,7 @@ class Terminal(io.StringIO):
 def test_a_terminal_has_a_line_and_in_the_end_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal, drawn = Terminal(), threading.Event()
     monkeypatch.setattr("sys.stderr", terminal)
-    monkeypatch.setattr(progress_line, "PATIENCE", 0.0)
+    monkeypatch.setattr(progress_line, "SILENT_SECONDS", 0.0)
     real = progress_line._on_terminal
 
     def on_terminal(text: str) -> None:
@@ -64,7 +64,7 @@ def test_a_terminal_has_a_line_and_in_the_end_nothing(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(progress_line, "_on_terminal", on_terminal)
     with shown(None):
-        say(News("people", "reading"))
+        announce("people", "reading")
         assert drawn.wait(60)
     assert "\r\x1b[2Kpeople: reading" in terminal.getvalue()
     assert terminal.getvalue().endswith("\r\x1b[2K")
@@ -75,8 +75,8 @@ def test_a_pipe_has_nothing(capsys: pytest.CaptureFixture[str], wanted: bool | N
     with mwem_sql.connect() as con:
         con.execute("CREATE TABLE votes (yes BOOLEAN NOT NULL); INSERT INTO votes SELECT i % 3 = 0 FROM range(99) t(i)")
         workload = mwem_sql.Workload.from_predicates(["yes"])
-        heard: list[News] = []
-        with heard_by(heard.append):
+        heard: list[Progress] = []
+        with listening(heard.append):
             mwem_sql.release(con, "votes", workload, 1.0, progress=wanted)
     assert capsys.readouterr() == ("", "")
     assert [news.phase for news in heard] == ["planning", "reading", "rounds", "rows", "done"]

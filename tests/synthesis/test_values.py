@@ -17,7 +17,7 @@ from chance import sampled
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mwem_sql.algebra.table import SCHEMA
+from mwem_sql.algebra.table import FACTOR_SCHEMA
 from mwem_sql.compile.compiled import Compiled
 from mwem_sql.compile.pipeline import compile_workload
 from mwem_sql.domains.attribute import Attribute
@@ -70,7 +70,7 @@ def drawn(classes: Classes, code: int, rows: int = ROWS) -> duckdb.DuckDBPyConne
     weights = np.full(classes.count, 1e-15)  # a weight is never 0
     weights[code] = 1.0
     table = pa.Table.from_pydict(
-        {"factor": [0], "attributes": [["x"]], "shape": [[classes.count]], "weights": [weights]}, schema=SCHEMA
+        {"factor": [0], "attributes": [["x"]], "shape": [[classes.count]], "weights": [weights]}, schema=FACTOR_SCHEMA
     )
     columns = draw_rows(State.from_table(table), {"x": classes}, rows, np.random.default_rng(code))
     con = duckdb.connect()

@@ -1,8 +1,8 @@
-"""Portable: how SQL that many engines share says what a scan needs. The base of every dialect but DuckDB's. Runs nothing.
+"""Portable: the base of every dialect but DuckDB's, in SQL that many engines share. Runs nothing.
 
-One primitive carries all of it: a function of a value that is constant between given starts (`steps`). Values are compared with typed
-constants, texts byte by byte. A code is never NULL: unknown and missing values have theirs. No code is told apart on the client, so what
-leaves the engine is one row for each combination of classes that occurs, never one for each row.
+One primitive carries all of it: a function of a value that is constant between given starts (`steps`). Values are
+compared with typed constants, texts byte by byte. A code is never NULL: unknown and missing values have theirs. The
+engine makes all codes, so that one row for each combination of classes leaves it, never one for each row.
 """
 
 from __future__ import annotations
@@ -20,16 +20,24 @@ from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.classes import Classes
 from mwem_sql.errors import DomainError, OptionError, refuse
 from mwem_sql.language.ticks import Scale, Tick, cast, scale_of
-from mwem_sql.scan.codes import Reading, Rows, Unit, first_of_runs, missing, other
-from mwem_sql.scan.dialects.dialect import COUNT, MOST
+from mwem_sql.scan.dialects.dialect import (
+    COUNT,
+    LARGEST_SUM,
+    PrivateRows,
+    Reading,
+    Unit,
+    first_of_runs,
+    has_value,
+    missing,
+    other,
+)
 
-TEXTS = ("VARCHAR", "UUID")
-_UNIT_FAMILIES = {"integer", "date"}  # whose texts are the same everywhere
-_LATE = re.compile(r"\d{4}-")
+TEXT_TYPES = ("VARCHAR", "UUID")
+"""Types that are compared by the bytes of their texts, as labels of an ENUM are."""
 
 
 class Portable:
-    """SQL of CASE, comparisons, GROUP BY and COUNT. What differs between engines are the methods without an underscore."""
+    """SQL of CASE, comparisons, GROUP BY and COUNT. Engines differ in the methods without an underscore."""
 
     name = "ansi"
     streams = False
@@ -39,80 +47,79 @@ class Portable:
         """Whether the code of a value is looked up in a list: done for groups, not for rows."""
         return classes.attribute.values is not None
 
-    def is_wide(self, classes: Classes) -> bool:  # noqa: ARG002  all codes are told apart by the engine
+    def is_wide(self, classes: Classes) -> bool:  # noqa: ARG002  the engine makes all codes
         return False
 
     def reading(self, classes: Classes) -> Reading:
         return Reading(missing(classes))
 
-    def source(self, table: Rows, classes: Sequence[Classes], unit: Unit | None) -> exp.Expr:
+    def source(self, table: PrivateRows, columns: Sequence[Classes], unit: Unit | None) -> exp.Expr:
         """The private relation, or at most `unit.rows` rows of each unit.
 
-        A unit's rows are ranked by a hash of the unit and of their codes, which are all that a scan reads of them: every scan keeps rows
-        with the same codes, and no unit's choice depends on another's. Rows without a unit are left out.
+        A unit's rows are ranked by a hash of the unit and of their codes, which are all that a scan reads of them:
+        every scan keeps rows with the same codes, and no unit's choice depends on another's. Rows without a unit are
+        left out.
         """
         if unit is None:
             return table.tree()
-        column, key = exp.column(unit.column, quoted=True), self.unit_key(unit)
-        ranked = [self.whole_code(own) for own in classes]
+        key = self.unit_key(unit)
+        ranked = [self.whole_code(classes) for classes in columns]
         order = [exp.Ordered(this=self.hash([self.as_text(key.copy()), *(self.as_text(code) for code in ranked)]))]
         order += [exp.Ordered(this=code.copy()) for code in ranked]
         rank = exp.Window(this=exp.RowNumber(), partition_by=[key], order=exp.Order(expressions=order))
-        names = list(dict.fromkeys(own.attribute.name for own in classes))
+        names = dict.fromkeys(classes.attribute.name for classes in columns)
         kept = [exp.column(name, quoted=True) for name in names]
         inner = (
-            exp.select(*kept, exp.alias_(rank, "__rank"))
-            .from_(table.tree())
-            .where(exp.Not(this=exp.Is(this=column.copy(), expression=exp.null())))
-        )
+            exp.select(*kept, exp.alias_(rank, "__rank")).from_(table.tree())
+            .where(has_value(exp.column(unit.column, quoted=True)))
+        )  # fmt: skip
         bounded = (
-            exp.select(*(own.copy() for own in kept))
-            .from_(inner.subquery("__ranked"))
+            exp.select(*(column.copy() for column in kept)).from_(inner.subquery("__ranked"))
             .where(exp.LTE(this=exp.column("__rank"), expression=exp.Literal.number(unit.rows)))
-        )
+        )  # fmt: skip
         return bounded.subquery("__bounded")
 
     def unit_key(self, unit: Unit) -> exp.Expr:
-        """What tells units apart: a text by its bytes, other values by themselves, where all engines print them alike."""
+        """What distinguishes units: the bytes of a text, or a value of a type that all engines print in the same way."""
         column = exp.column(unit.column, quoted=True)
-        if unit.type in TEXTS:
+        if unit.type in TEXT_TYPES:
             return self.text(column, unit.type)
         scale = scale_of(unit.type)
-        if scale is None or scale.family not in _UNIT_FAMILIES:
+        if scale is None or scale.family not in {"integer", "date"}:
             raise refuse(
                 OptionError,
                 "mwem_release",
-                f"unit ({unit.column!r}) is of type {unit.type}, of which engines print the same value in different ways",
+                f"unit ({unit.column!r}) is of type {unit.type}, "
+                "of which engines print the same value in different ways",
                 "identify units by a whole number, text, date or UUID",
             )
         return column
 
-    def grouped(self, source: exp.Expr, own: Sequence[Classes]) -> exp.Select:
-        """Group by codes; where one is looked up in a list, by the value itself, and then turn the groups into codes."""
-        listed = any(map(self.is_text, own))
-        keys = [self._key(item) if listed else self.whole_code(item) for item in own]
-        query = self._counted(keys, source.copy(), self.count(None))
-        if listed:
-            found = [self._of_key(item, exp.column(f"c{k}", table="__groups")) for k, item in enumerate(own)]
-            total = exp.column(COUNT, table="__groups")
-            query = self._counted(found, query.subquery("__groups"), total=total)
+    def grouped(self, source: exp.Expr, columns: Sequence[Classes]) -> exp.Select:
+        """Group by codes; where one is looked up in a list, by the value, and then turn the groups into codes."""
+        query = self._counted([self._key(classes) for classes in columns], source.copy())
+        if any(map(self.is_text, columns)):
+            keys = [exp.column(f"c{k}", table="__groups") for k in range(len(columns))]
+            codes = [self._of_key(classes, key) for classes, key in zip(columns, keys, strict=True)]
+            query = self._counted(codes, query.subquery("__groups"), exp.column(COUNT, table="__groups"))
         return query
 
-    def _counted(
-        self, keys: Sequence[exp.Expr], source: exp.Expr, count: exp.Expr | None = None, total: exp.Expr | None = None
-    ) -> exp.Select:
-        """How many rows of a source have each combination of keys. In a subquery: names of the table's own columns cannot get in between."""
+    def _counted(self, keys: Sequence[exp.Expr], source: exp.Expr, counts: exp.Expr | None = None) -> exp.Select:
+        """How many rows of a source have each combination of keys, or the sums of `counts`.
+
+        In a subquery: a column of the table with the same name as a key cannot take its place.
+        """
         inner = [exp.alias_(key, f"v{k}", copy=False) for k, key in enumerate(keys)]
-        if total is not None:
-            inner.append(exp.alias_(total, "n"))
+        count = self.count(None)
+        if counts is not None:
+            inner.append(exp.alias_(counts, "n"))
             count = cast(self.added(exp.column("n", table="__codes")), "BIGINT")
         names = [exp.column(f"v{k}", table="__codes") for k in range(len(keys))]
         shown = [exp.alias_(name.copy(), f"c{k}") for k, name in enumerate(names)]
         rows = exp.select(*inner, copy=False).from_(source, copy=False).subquery("__codes", copy=False)
-        assert count is not None
         return exp.select(*shown, exp.alias_(count, COUNT)).from_(rows, copy=False).group_by(*names)
 
-    def coded(self, source: exp.Expr, own: Sequence[Classes]) -> exp.Select:
+    def coded(self, source: exp.Expr, columns: Sequence[Classes]) -> exp.Select:
         raise NotImplementedError  # rows are not streamed over a wire, see `streams`
 
     def whole_code(self, classes: Classes) -> exp.Expr:
@@ -123,7 +130,7 @@ class Portable:
         column = exp.column(classes.attribute.name, quoted=True)
         if not self.is_text(classes):
             return self.whole_code(classes)
-        return self.text(column, classes.attribute.type) if classes.attribute.type in TEXTS else column
+        return self.text(column, classes.attribute.type) if classes.attribute.type in TEXT_TYPES else column
 
     def _of_key(self, classes: Classes, key: exp.Expr) -> exp.Expr:
         """The code of a key."""
@@ -134,10 +141,14 @@ class Portable:
             key = self.text(key, attribute.type)
         codes = classes.codes[: len(attribute.values)].tolist()
         if attribute.type == "BOOLEAN":
-            known = dict(zip(attribute.values, codes, strict=True))
-            yes, no = (exp.EQ(this=key.copy(), expression=exp.Boolean(this=own)) for own in (True, False))
-            tests = [exp.If(this=yes, true=exp.Literal.number(known.get("true", other(classes))))]
-            tests += [exp.If(this=no, true=exp.Literal.number(known.get("false", other(classes))))]
+            code_of = dict(zip(attribute.values, codes, strict=True))
+            tests = [
+                exp.If(
+                    this=exp.EQ(this=key.copy(), expression=exp.Boolean(this=text == "true")),
+                    true=exp.Literal.number(code_of.get(text, other(classes))),
+                )
+                for text in ("true", "false")
+            ]
             code: exp.Expr = exp.Case(ifs=tests, default=exp.Literal.number(missing(classes)))
         else:
             listed = self._among(attribute, key, dict(zip(attribute.values, codes, strict=True)), other(classes))
@@ -145,48 +156,45 @@ class Portable:
         return self.narrow(code, classes.count)
 
     def _among(self, attribute: Attribute, key: exp.Expr, codes: dict[str, int], otherwise: int) -> exp.Expr:
-        """The code of a value that is not NULL: a search for its place among all that are listed, and one comparison."""
-        known = sorted(codes, key=_order(attribute))
-        constants = [self.constant(text, attribute.type) for text in known]
-
-        def found(first: int, last: int) -> exp.Expr:
-            if last - first == 1:
-                same = exp.EQ(this=key.copy(), expression=constants[first])
-                code = exp.Literal.number(codes[known[first]])
-                return exp.Case(ifs=[exp.If(this=same, true=code)], default=exp.Literal.number(otherwise))
-            return _tree(key, constants, found, first, last)
-
-        return found(0, len(known))
+        """The code of a value that is not NULL: a binary search among all that are listed, and one comparison."""
+        texts = sorted(codes, key=_order(attribute))
+        constants = [self.constant(text, attribute.type) for text in texts]
+        leaves = [
+            exp.Case(
+                ifs=[
+                    exp.If(
+                        this=exp.EQ(this=key.copy(), expression=constant.copy()), true=exp.Literal.number(codes[text])
+                    )
+                ],
+                default=exp.Literal.number(otherwise),
+            )
+            for text, constant in zip(texts, constants, strict=True)
+        ]
+        return _tree(key, constants, leaves)
 
     def _bounded(self, classes: Classes) -> exp.Expr:
-        """The code of a value between bounds; what is outside is taken for the nearest, and so is NaN, which is above all numbers."""
+        """The code of a value between bounds; what is outside is taken for the nearest. NaN is above all numbers."""
         attribute = classes.attribute
         column = exp.column(attribute.name, quoted=True)
         runs = first_of_runs(classes)
         starts, codes = classes.pieces.lows[runs].tolist(), classes.codes[runs].tolist()
-        known = self.steps(column, attribute.ordered, starts, codes)
-        return self.narrow(self._or_missing(column, known, missing(classes)), classes.count)
+        code = self.steps(column, attribute.ordered, starts, codes)
+        return self.narrow(self._or_missing(column, code, missing(classes)), classes.count)
 
-    def _or_missing(self, value: exp.Expr, known: exp.Expr, otherwise: int) -> exp.Expr:
+    def _or_missing(self, value: exp.Expr, code: exp.Expr, otherwise: int) -> exp.Expr:
         test = exp.Is(this=value.copy(), expression=exp.null())
-        return exp.Case(ifs=[exp.If(this=test, true=exp.Literal.number(otherwise))], default=known)
+        return exp.Case(ifs=[exp.If(this=test, true=exp.Literal.number(otherwise))], default=code)
 
     def steps(self, value: exp.Expr, scale: Scale, starts: Sequence[Tick], results: Sequence[int]) -> exp.Expr:
-        """`results[i]` for the last start that is not above a value; the first for what is below all of them. By a tree of comparisons."""
+        """`results[i]` for the last start that is not above a value; the first for what is below all of them."""
         constants = [self.constant(scale.text(tick), scale.type) for tick in starts]
+        return _tree(value, constants, [exp.Literal.number(result) for result in results])
 
-        def found(first: int, last: int) -> exp.Expr:
-            if last - first == 1:
-                return exp.Literal.number(results[first])
-            return _tree(value, constants, found, first, last)
-
-        return found(0, len(starts))
-
-    def lookup(self, table: Sequence[int], place: exp.Expr, kind: str) -> exp.Expr:  # noqa: ARG002  one type serves
-        """`table[place]`, counted from 0: constant between the places where the table changes."""
+    def lookup(self, table: Sequence[int], index: exp.Expr, kind: str) -> exp.Expr:  # noqa: ARG002  one type serves
+        """`table[index]`, counted from 0: constant between the indexes where the table changes."""
         values = np.array(table, dtype=np.int64)
         starts = np.flatnonzero(np.diff(values, prepend=~values[:1]))
-        return self.steps(place, Scale("BIGINT", "integer"), starts.tolist(), values[starts].tolist())
+        return self.steps(index, Scale("BIGINT", "integer"), starts.tolist(), values[starts].tolist())
 
     def count(self, test: exp.Expr | None) -> exp.Expr:
         if test is None:
@@ -200,10 +208,10 @@ class Portable:
     def total(self, amount: exp.Expr) -> exp.Expr:
         """A sum that saturates at what an int64 holds: of DECIMAL(38, 0), which 10^19 rows do not fill."""
         whole = exp.Coalesce(this=exp.Sum(this=cast(amount, "DECIMAL(38,0)")), expressions=[exp.Literal.number(0)])
-        most, least = (cast(exp.Literal.string(str(end)), "DECIMAL(38,0)") for end in (MOST, -MOST))
+        most, least = (cast(exp.Literal.string(str(end)), "DECIMAL(38,0)") for end in (LARGEST_SUM, -LARGEST_SUM))
         cases = [
-            exp.If(this=exp.GT(this=whole.copy(), expression=most), true=exp.Literal.number(MOST)),
-            exp.If(this=exp.LT(this=whole.copy(), expression=least), true=exp.Literal.number(-MOST)),
+            exp.If(this=exp.GT(this=whole.copy(), expression=most), true=exp.Literal.number(LARGEST_SUM)),
+            exp.If(this=exp.LT(this=whole.copy(), expression=least), true=exp.Literal.number(-LARGEST_SUM)),
         ]
         return exp.Case(ifs=cases, default=cast(whole, "BIGINT"))
 
@@ -213,7 +221,7 @@ class Portable:
 
     def constant(self, text: str, type_text: str) -> exp.Expr:
         """A value as a typed constant. Texts and labels of an ENUM are compared as texts."""
-        if type_text in TEXTS or type_text.startswith("ENUM("):
+        if type_text in TEXT_TYPES or type_text.startswith("ENUM("):
             return self.text_constant(text)
         scale = scale_of(type_text)
         if scale is None:
@@ -236,8 +244,8 @@ class Portable:
     def hash(self, texts: Sequence[exp.Expr]) -> exp.Expr:
         """MD5 of texts with a separator between them, as hexadecimal digits: engines agree on it."""
         joined = texts[0]
-        for own in texts[1:]:
-            joined = exp.DPipe(this=exp.DPipe(this=joined, expression=exp.Literal.string(" ")), expression=own)
+        for text in texts[1:]:
+            joined = exp.DPipe(this=exp.DPipe(this=joined, expression=exp.Literal.string(" ")), expression=text)
         return exp.MD5(this=joined)
 
     def finite(self, value: exp.Expr, scale: Scale) -> exp.Expr | None:
@@ -251,31 +259,33 @@ class Portable:
         return tree.sql(self.name, pretty=pretty)
 
 
-def _tree(
-    value: exp.Expr, starts: Sequence[exp.Expr], found: Callable[[int, int], exp.Expr], first: int, last: int
-) -> exp.Expr:
-    """A balanced tree of comparisons with starts, over those from `first` to before `last`."""
-    middle = (first + last) // 2
+def _tree(value: exp.Expr, starts: Sequence[exp.Expr], leaves: Sequence[exp.Expr]) -> exp.Expr:
+    """The leaf of the last start that is not above a value, by a balanced tree of comparisons."""
+    if len(leaves) == 1:
+        return leaves[0]
+    middle = len(leaves) // 2
     test = exp.GTE(this=value.copy(), expression=starts[middle].copy())
-    return exp.Case(ifs=[exp.If(this=test, true=found(middle, last))], default=found(first, middle))
+    above = _tree(value, starts[middle:], leaves[middle:])
+    return exp.Case(ifs=[exp.If(this=test, true=above)], default=_tree(value, starts[:middle], leaves[:middle]))
 
 
 def _order(attribute: Attribute) -> Callable[[str], Any]:
     """How an engine orders the listed values of an attribute, which are texts as DuckDB prints them."""
     scale = attribute.scale
     if scale is None:
-        if attribute.type not in TEXTS and not attribute.type.startswith("ENUM("):
+        if attribute.type not in TEXT_TYPES and not attribute.type.startswith("ENUM("):
             raise _unsupported(attribute.type)
         return str.encode
     if scale.family == "real":
         return lambda text: (math.isnan(float(text)), float(text) if not math.isnan(float(text)) else 0.0)
     if scale.family in {"integer", "decimal"}:
         return Decimal
-    if not all(map(_LATE.match, attribute.values or ())):
+    if not all(re.match(r"\d{4}-", text) for text in attribute.values or ()):
         raise refuse(
             DomainError,
             "domain",
-            f"attribute {attribute.name} lists a date or time that has no year of four digits, which engines write in different ways",
+            f"attribute {attribute.name} lists a date or time that has no year of four digits, "
+            "which engines write in different ways",
             "leave the value out",
         )
     return str
@@ -285,6 +295,6 @@ def _unsupported(type_text: str) -> Exception:
     return refuse(
         DomainError,
         "domain",
-        f"values of type {type_text} are not compared alike by all engines",
+        f"values of type {type_text} are not compared in the same way by all engines",
         "cast the column in a view, to a number, text, date or timestamp",
     )

@@ -21,7 +21,7 @@ from mwem_sql.scan.dialects.portable import Portable
 _FEW = 4  # starts up to which comparisons are cheaper than a call
 
 
-class PostgreSQL(Portable):
+class PostgreSQLDialect(Portable):
     name = "postgres"
 
     def text(self, value: exp.Expr, type_text: str) -> exp.Expr:

@@ -17,7 +17,7 @@ from mwem_sql.scan.dialects.portable import Portable
 _FEW = 64  # starts up to which comparisons are compiled to Java in one piece
 
 
-class Spark(Portable):
+class SparkDialect(Portable):
     name = "spark"
 
     def text(self, value: exp.Expr, type_text: str) -> exp.Expr:  # noqa: ARG002

@@ -12,7 +12,7 @@ from types import ModuleType
 from urllib.parse import parse_qsl, urlsplit
 
 from mwem_sql.errors import OptionError, refuse
-from mwem_sql.scan.engines.instance import DuckDBFile
+from mwem_sql.scan.engines.duckdb import DuckDBFile
 from mwem_sql.scan.engines.protocol import Engine
 
 _POSTGRESQL = ("postgresql://", "postgres://")

@@ -1,0 +1,404 @@
+"""What measurements say of a question: sums of measured cells and their noise, or bounds. From released values only.
+
+Partitions of the same attributes that are nested are one family, a tree. Every other measurement is a family by itself.
+Families have independent noise, so that what several say of a cell is joined by precision. A question is a query, or
+many counts at once, which is faster by as much as they are many. A question may cut classes that are stored, and what
+was measured inside classes cuts them otherwise: both are on the finest classes here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations_with_replacement
+from math import prod
+from typing import TypeAlias
+
+import numpy as np
+
+from mwem_sql.algebra.arrays import Flags, Integers
+from mwem_sql.algebra.linear import Block, LinearQuery
+from mwem_sql.algebra.measurement import Measurement, block_on_classes
+from mwem_sql.algebra.nested import Estimates, NestedPartitions, is_nested
+from mwem_sql.algebra.queries import Queries
+from mwem_sql.compile.compiled import Compiled
+from mwem_sql.domains.classes import Classes
+from mwem_sql.judge.containment import (
+    MOST_COMBINATIONS,
+    Bits,
+    CountBatch,
+    Parts,
+    containment,
+    count_batches,
+    sum_flagged,
+    unpack,
+)
+from mwem_sql.kernel.scales import MINIMUM_VARIANCE
+from mwem_sql.kernel.tails import cumulants
+
+Question: TypeAlias = LinearQuery | CountBatch
+"""What both have: `attributes`, and a number of `cells`."""
+
+MOST_FAMILIES = 16
+"""Families that a question is looked up in, those with the least noise on all their cells first. More: slower, and a
+little less noise where many say the same."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Enclosure:
+    """What a family says of the cells of a question."""
+
+    is_exact: Flags
+    """Which are sums of what was measured: `low` is the estimate."""
+    is_open: Flags
+    """Which have records that are in no measured cell: there is no upper bound."""
+    is_bounded: bool
+    """Whether the other cells are between `low` and `high`."""
+    low: Estimates
+    high: Estimates
+
+    @classmethod
+    def joined(cls, several: Sequence[Enclosure]) -> Enclosure:
+        """Of several questions, one after the other."""
+        return cls(
+            is_exact=np.concatenate([each.is_exact for each in several]),
+            is_open=np.concatenate([each.is_open for each in several]),
+            is_bounded=all(each.is_bounded for each in several),
+            low=Estimates.joined([each.low for each in several]),
+            high=Estimates.joined([each.high for each in several]),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class ExactSums:
+    """Which cells of a question are sums of what was measured, and which of these more than one measurement says.
+
+    The estimates.
+    """
+
+    is_exact: Flags
+    is_joined: Flags
+    estimates: Estimates
+
+
+class Family:
+    """Measurements whose noise is looked at together. `blocks` are those of the finest cells."""
+
+    def __init__(self, measurements: Sequence[Measurement]) -> None:
+        """One, or several nested partitions."""
+        first, noise = measurements[0], [cumulants(each.scale, each.kind) for each in measurements]
+        self.attributes = frozenset(first.query.attributes)
+        self._tree = NestedPartitions(measurements, noise) if len(measurements) > 1 else None
+        self.blocks = first.query.blocks if self._tree is None else (self._tree.block,)
+        unit, cells = first.query.unit, len(first.values)
+        variance, fourth = noise[0]
+        self._cells = Estimates(
+            first.values * unit, np.full(cells, variance * unit**2), np.full(cells, fourth * unit**4)
+        )
+        self._last: tuple[CountBatch, Enclosure | None] | None = None
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether its estimates are made of several measurements."""
+        return self._tree is not None
+
+    @cached_property
+    def noise(self) -> float:
+        """The variance of all cells together."""
+        if self._tree is not None:
+            return float(self._tree.estimates(np.ones((self._tree.block.size, 1))).variances[0])
+        return float(self._cells.variances.sum())
+
+    def enclosure(self, question: Question, sizes: Mapping[str, int]) -> Enclosure | None:
+        """What it says of a question on the same classes; None if that is too much to work out."""
+        if isinstance(question, CountBatch):
+            # A question comes twice: what is exact, and then between what the rest lies.
+            if self._last is None or self._last[0] is not question:
+                self._last = question, self._of_counts(question, sizes)
+            return self._last[1]
+        cells = containment(question.blocks, self.blocks, sizes)
+        if cells is None:
+            return None
+        least = most = self._cells
+        sums = cells
+        if self._tree is not None:
+            sums, least, most = cells.of_tree(self._tree)
+        low = sums.low(least)
+        return Enclosure(
+            is_exact=cells.is_exact,
+            is_open=cells.is_open,
+            is_bounded=cells.is_bounded,
+            low=low,
+            high=low if least is most and sums.has_one_sum else sums.high(most),
+        )
+
+    def is_exact(self, question: Question, sizes: Mapping[str, int]) -> Flags | None:
+        """Which cells are sums of its cells."""
+        if isinstance(question, CountBatch):
+            if self._parts is not None:
+                return np.concatenate(
+                    [
+                        _exact(*self._parts.made_of(counts), counts.cells)[0]
+                        for counts in question.split(self._parts.extent)
+                    ]
+                )
+            each = [self.is_exact(query, sizes) for query in question.queries()]
+            return np.array([flags is not None and bool(flags[0]) for flags in each])
+        cells = containment(question.blocks, self.blocks, sizes)
+        return None if cells is None else cells.is_exact
+
+    def _of_counts(self, counts: CountBatch, sizes: Mapping[str, int]) -> Enclosure | None:
+        if self._parts is not None:
+            return Enclosure.joined([self._by_parts(some, self._parts) for some in counts.split(self._parts.extent)])
+        each = [self.enclosure(query, sizes) for query in counts.queries()]
+        several = [enclosure for enclosure in each if enclosure is not None]
+        # All are about the same attributes: all are too much to work out, or none is.
+        return Enclosure.joined(several) if len(several) == len(each) else None
+
+    def _by_parts(self, counts: CountBatch, parts: Parts) -> Enclosure:
+        full, touched, beyond = parts.made_of(counts)
+        is_exact, is_open = _exact(full, touched, beyond, counts.cells)
+        low = high = self._over(unpack(full, counts.cells), parts)
+        if not is_exact.all():
+            high = Estimates(low.values.copy(), low.variances.copy(), low.fourths.copy())
+            more = self._over(unpack(touched, counts.cells)[:, ~is_exact], parts)
+            high.values[~is_exact], high.variances[~is_exact] = more.values, more.variances
+            high.fourths[~is_exact] = more.fourths
+        return Enclosure(is_exact=is_exact, is_open=is_open, is_bounded=True, low=low, high=high)
+
+    def _over(self, has: Flags, parts: Parts) -> Estimates:
+        """Of each count, the sum over the parts that it has."""
+        if self._tree is not None:
+            return self._tree.estimates(has)
+        cells, numbers = self._cells, parts.numbers
+        return sum_flagged(has, Estimates(cells.values[numbers], cells.variances[numbers], cells.fourths[numbers]))
+
+    @cached_property
+    def _parts(self) -> Parts | None:
+        """Its cells as parts, where they are counts of not too many class combinations."""
+        is_small = prod(block.extent for block in self.blocks) <= MOST_COMBINATIONS
+        return Parts(self.blocks) if is_small and all(block.values is None for block in self.blocks) else None
+
+
+class Families:
+    """All measurements of a release, ready for questions about the same classes."""
+
+    def __init__(self, measurements: Sequence[Measurement], sizes: Mapping[str, int]) -> None:
+        """`sizes` has the classes of each attribute."""
+        self._sizes = sizes
+        self._all = list(_grouped(measurements))
+        self._all.sort(key=lambda family: family.noise)
+        # Of each attribute, the families that have it, as bits.
+        self._having = dict.fromkeys(sizes, 0)
+        for number, family in enumerate(self._all):
+            for name in family.attributes:
+                self._having[name] |= 1 << number
+
+    def containing(self, names: Sequence[str]) -> list[Family]:
+        """The families that have all these attributes, but for those of one class; the first `MOST_FAMILIES`."""
+        mask = (1 << len(self._all)) - 1
+        for name in names:
+            if self._sizes[name] > 1:
+                mask &= self._having[name]
+        return [self._all[number] for number in _bits(mask)][:MOST_FAMILIES]
+
+    def sharing(self, names: Sequence[str], count: int) -> list[Family]:
+        """The families that have so many of these attributes or more; the first `MOST_FAMILIES`."""
+        # By number of attributes, the families that have so many of those seen so far.
+        seen = [(1 << len(self._all)) - 1] + [0] * count
+        for name in names:
+            for have in range(count, 0, -1):
+                seen[have] |= seen[have - 1] & self._having[name]
+        return [self._all[number] for number in _bits(seen[count])][:MOST_FAMILIES]
+
+    def exact(self, question: Question) -> ExactSums:
+        """Which cells are sums of what was measured, and the best estimate of those.
+
+        By precision where several families say it.
+        """
+        is_exact, is_joined = (np.zeros(question.cells, dtype=np.bool_) for _ in range(2))
+        values, precisions, fourths = (np.zeros(question.cells) for _ in range(3))
+        for family in self.containing(question.attributes):
+            enclosure = family.enclosure(question, self._sizes)
+            if enclosure is None:
+                continue
+            cells, low = enclosure.is_exact, enclosure.low
+            is_joined |= cells & (is_exact | family.is_joined)
+            is_exact |= cells
+            # What no measured cell is part of has no noise.
+            precision = 1 / np.maximum(low.variances[cells], MINIMUM_VARIANCE)
+            values[cells] += low.values[cells] * precision
+            precisions[cells] += precision
+            fourths[cells] += low.fourths[cells] * precision**4
+        whole = np.where(is_exact & (precisions > 0), precisions, 1.0)
+        # A cell that nothing measured is part of is 0 without noise.
+        estimates = Estimates(values / whole, np.where(is_exact, 1 / whole, 0.0), fourths / whole**4)
+        return ExactSums(is_exact, is_joined, estimates)
+
+    def are_exact(self, queries: Sequence[LinearQuery]) -> Flags:
+        """Of each query, whether all of its cells are sums of what was measured."""
+        batch = Queries.of(queries)
+        possible = np.flatnonzero(self._are_together(batch))
+        candidates, out = batch.take(possible), np.zeros(len(batch), dtype=np.bool_)
+        counted = np.zeros(len(possible), dtype=np.bool_)
+        for numbers, counts in count_batches(candidates):
+            counted[numbers] = True
+            out[possible[numbers]] = self._is_exact(counts)
+        for k in np.flatnonzero(~counted).tolist():
+            out[possible[k]] = self._is_exact(candidates[k]).all()
+        return out
+
+    def _are_together(self, queries: Queries) -> Flags:
+        """Whether every two attributes of a query are in some family together.
+
+        Where they are not, it is no sum of measured cells: of very many queries most are ruled out so.
+        """
+        rank = {name: number for number, name in enumerate(self._sizes)}
+        has = np.zeros((len(rank), len(self._all)), dtype=np.float32)
+        for number, family in enumerate(self._all):
+            has[[rank[name] for name in family.attributes], number] = 1
+        # An attribute of one class is in every family.
+        has[[rank[name] for name, size in self._sizes.items() if size == 1]] = 1
+        are_together = has @ has.T > 0
+        ranks, out = queries.attribute_ranks(rank), np.ones(len(queries), dtype=np.bool_)
+        for width in np.unique(queries.widths).tolist():
+            numbers, members = queries.of_width(width, ranks)
+            for one, other in combinations_with_replacement(range(width), 2):
+                out[numbers] &= are_together[members[:, one], members[:, other]]
+        return out
+
+    def _is_exact(self, question: Question) -> Flags:
+        out = np.zeros(question.cells, dtype=np.bool_)
+        for family in self.containing(question.attributes):
+            cells = family.is_exact(question, self._sizes)
+            if cells is not None:
+                out |= cells
+            if out.all():
+                break
+        return out
+
+
+def _grouped(measurements: Sequence[Measurement]) -> Iterator[Family]:
+    nested: list[list[Measurement]] = []
+    for measurement in measurements:
+        if not measurement.is_partition or measurement.query.domain_cells > MOST_COMBINATIONS:
+            yield Family([measurement])
+            continue
+        for family in nested:
+            if all(is_nested(measurement, other) for other in family):
+                family.append(measurement)
+                break
+        else:
+            nested.append([measurement])
+    for family in nested:
+        yield Family(family)
+
+
+def _exact(full: Bits, touched: Bits, beyond: Bits, cells: int) -> tuple[Flags, Flags]:
+    """Of each count, whether it cuts no part and has nothing beyond them; and whether it has."""
+    cuts = np.bitwise_or.reduce(touched & ~full, axis=0)
+    return unpack(~(cuts | beyond), cells), unpack(beyond, cells)
+
+
+def _bits(mask: int) -> Iterator[int]:
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low
+
+
+@dataclass(frozen=True, eq=False)
+class _Atoms:
+    """The finest classes of an attribute.
+
+    Of each, the class that questions ask about, the stored one, and the stored piece, where details are on pieces.
+    """
+
+    asked: Integers
+    stored: Integers
+    pieces: Integers | None = None
+
+
+class Evidence:
+    """The measurements of a release, for questions that were compiled against it."""
+
+    def __init__(self, classes: Mapping[str, Classes], measurements: Sequence[Measurement], compiled: Compiled) -> None:
+        """`classes` are those that are stored, and `measurements` are on these; details are on the classes' pieces."""
+        details = {name: list[Integers]() for name in classes}
+        for block in (each.query.blocks[0] for each in measurements if each.purpose == "detail"):
+            details[block.attributes[0]].append(block.labels.astype(np.int64))
+        atoms = {name: _atoms(stored, compiled.classes.get(name), details[name]) for name, stored in classes.items()}
+        stored = {name: atom.stored for name, atom in atoms.items()}
+        pieces = {name: atom.pieces for name, atom in atoms.items() if atom.pieces is not None}
+        self._asked = {name: atom.asked for name, atom in atoms.items()}
+        self.sizes = {name: len(places) for name, places in self._asked.items()}
+        # Of an attribute that no question is about, what is inside its classes says nothing.
+        self._by_step = {
+            step: each.on(pieces if each.purpose == "detail" else stored)
+            for step, each in enumerate(measurements, start=1)
+            if each.purpose != "detail" or each.query.attributes[0] in pieces
+        }
+        self.families = Families(list(self._by_step.values()), self.sizes)
+        self._blocks: dict[Block, Block] = {}
+
+    def question(self, query: LinearQuery) -> LinearQuery:
+        """A question on the finest classes."""
+        return LinearQuery(tuple(map(self._block, query.blocks)))
+
+    def questions(self, queries: Sequence[LinearQuery]) -> Iterator[tuple[list[int], Question]]:
+        """The same of several: counts in batches, others one by one.
+
+        Each with its queries' numbers.
+        """
+        batch = Queries.of(queries)
+        is_left = np.ones(len(batch), dtype=np.bool_)
+        for numbers, counts in count_batches(batch, self._asked):
+            is_left[numbers] = False
+            yield numbers.tolist(), counts
+        for number in np.flatnonzero(is_left).tolist():
+            yield [number], self.question(batch[number])
+
+    def first_steps(self, question: Question, queries: int) -> list[int | None]:
+        """Of each of so many queries in one question, the first measurement whose cells all of its cells are sums of."""
+        names = {name for name in question.attributes if self.sizes[name] > 1}
+        steps = np.full(queries, -1)
+        for step, family in self._alone.items():
+            is_exact = family.is_exact(question, self.sizes) if names <= family.attributes else None
+            if is_exact is not None:
+                steps[is_exact.reshape(queries, -1).all(axis=1) & (steps < 0)] = step
+        return [None if step < 0 else step for step in steps.tolist()]
+
+    @cached_property
+    def _alone(self) -> dict[int, Family]:
+        return {step: Family([measurement]) for step, measurement in self._by_step.items()}
+
+    def _block(self, block: Block) -> Block:
+        if block not in self._blocks:
+            self._blocks[block] = block_on_classes(block, self._asked)
+        return self._blocks[block]
+
+
+def _atoms(stored: Classes, asked: Classes | None, details: Sequence[Integers]) -> _Atoms:
+    """`details`: of each that was measured, the part of each stored piece."""
+    if asked is None:
+        return _Atoms(np.zeros(stored.count, dtype=np.int64), np.arange(stored.count))
+    if not details:
+        classes = asked.within(stored).codes.astype(np.int64)
+        return _Atoms(np.arange(asked.count), classes)
+    codes, pieces = _on_common_pieces(stored, asked)
+    rows = np.stack([codes, *(labels[pieces] for labels in details)], axis=1)
+    first = np.sort(np.unique(rows, axis=0, return_index=True)[1])
+    return _Atoms(codes[first], stored.codes[pieces][first].astype(np.int64), pieces[first])
+
+
+def _on_common_pieces(stored: Classes, asked: Classes) -> tuple[Integers, Integers]:
+    """Where either has a piece that begins: the asked class there, and the stored piece."""
+    if stored.attribute.values is not None:
+        return asked.codes.astype(np.int64), np.arange(len(stored.pieces))
+    lows = np.union1d(stored.pieces.lows, asked.pieces.lows)
+    codes = asked.codes[np.searchsorted(asked.pieces.lows, lows, side="right") - 1].astype(np.int64)
+    pieces = np.searchsorted(stored.pieces.lows, lows, side="right") - 1
+    if stored.attribute.nullable:
+        codes, pieces = np.append(codes, asked.codes[-1]), np.append(pieces, stored.pieces.known)
+    return codes, pieces
