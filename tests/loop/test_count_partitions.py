@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mwem_sql.algebra.linear import Block, LinearQuery
-from mwem_sql.loop import partitions, strategy
+from mwem_sql.loop import count_partitions, strategy
 from mwem_sql.loop.count_partitions import Counts
 from mwem_sql.loop.strategy import extend
 
@@ -124,7 +124,7 @@ def test_only_counts_become_partitions() -> None:
 
 @pytest.mark.parametrize(
     ("module", "limit", "most"),
-    [(partitions, "MOST_HELD", 44), (partitions, "MOST_SUMMED", 45), (strategy, "MOST_ADDED", 1)],
+    [(count_partitions, "MOST_HELD", 44), (count_partitions, "MOST_SUMMED", 45), (strategy, "MOST_ADDED", 1)],
 )
 def test_counts_stay_counts_where_partitions_would_cost_too_much(
     monkeypatch: pytest.MonkeyPatch, module: object, limit: str, most: int
