@@ -1,7 +1,7 @@
 """What is declared once stays the same where it must be said again.
 
-SQL functions are declared in `surface/spec.py`, options also in `Request`, columns of the summary in `Summary`, tables in
-`sql/*.sql`. Signatures in Python and stored tables are compared with them.
+SQL functions are declared in `surface/spec.py`, options also in `Request`, columns of the summary in `Summary`, tables
+in `sql/*.sql`. Signatures in Python and stored tables are compared with them.
 """
 
 from __future__ import annotations
@@ -28,8 +28,13 @@ from mwem_sql.workload import Workload
 STORED = [
     ("mwem_release", "metadata.sql", "releases", {"seconds", "reused", "protects", "warning", "quality"}),
     ("mwem_ledger", "ledger.sql", "journal", {"started", "finished", "epsilon_spent", "epsilon_left", "intact"}),
-    ("mwem_budget", "ledger.sql", "journal", {"epsilon_spent", "delta_spent", "epsilon_left", "seeded", "also_charged_as"}),
-]  # fmt: skip
+    (
+        "mwem_budget",
+        "ledger.sql",
+        "journal",
+        {"epsilon_spent", "delta_spent", "epsilon_left", "seeded", "also_charged_as"},
+    ),
+]
 """Functions that show a stored table, and the columns that they compute."""
 
 
@@ -87,7 +92,10 @@ ONLY_PYTHON = {"mwem_release": {"progress"}}
 
 
 def test_python_functions_have_the_parameters_of_sql() -> None:
-    """What must be given comes first and by its place; what has a default has the same in Python, and takes its name."""
+    """What must be given comes first and by its place.
+
+    What has a default has the same in Python, and takes its name.
+    """
     for name, function in FUNCTIONS.items():
         own = inspect.signature(getattr(mwem_sql, name.removeprefix("mwem_"))).parameters
         found = {each: parameter for each, parameter in own.items() if each not in ONLY_PYTHON.get(name, ())}
