@@ -74,11 +74,7 @@ def row(
     output: Name, facts: Mapping[str, Any], seconds: float, warnings: Iterable[str | None], *, reused: bool
 ) -> dict[str, Any]:
     """The row that a call returns, from the facts of its release."""
-    listed = [
-        nominal(facts["epsilon"], facts["delta"], facts["rows"]),
-        grade.warning(facts),
-        *warnings,
-    ]
+    listed = [nominal(facts["epsilon"], facts["delta"], facts["rows"]), grade.warning(facts), *warnings]
     values = {
         **facts,
         "output": str(output),
