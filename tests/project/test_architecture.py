@@ -27,7 +27,7 @@ TESTED_ELSEWHERE = {
     "mwem_sql/scan/dialects/portable.py": "scan/test_dialects.py",
     "mwem_sql/scan/dialects/postgresql.py": "scan/test_dialects.py",
     "mwem_sql/scan/dialects/spark.py": "scan/test_dialects.py",
-    "mwem_sql/compile/written.py": "explain/test_compare.py",
+    "mwem_sql/compile/statements.py": "explain/test_compare.py",
     "mwem_sql/dbt.py": "project/test_integrations.py",
     "mwem_sql/scan/engines/duckdb.py": "scan/test_execution.py",
     "mwem_sql/scan/engines/opening.py": "engines/test_postgresql.py",
