@@ -47,7 +47,7 @@ from mwem_sql.loop import loop
 from mwem_sql.platform.calls import Progress, listening
 from mwem_sql.releases import reuse
 from mwem_sql.releases.summary import SUMMARY_TYPES
-from mwem_sql.surface import calling
+from mwem_sql.surface import register
 
 run = importlib.import_module("mwem_sql.releases.run")  # the package has a function of that name
 
@@ -662,7 +662,7 @@ def _news(news: Progress) -> tuple[Any, ...]:
 
 def _watch(patch: pytest.MonkeyPatch, seen: Seen, noise: PublicNoise) -> None:
     """Keep each debit, what the kernel is asked, and where an error comes from that nobody foresaw."""
-    debit, sentence = Accountant.debit, calling.sentence
+    debit, sentence = Accountant.debit, register.sentence
 
     def debited(self: Accountant, share: Fraction) -> None:
         before = self.spent
@@ -678,7 +678,7 @@ def _watch(patch: pytest.MonkeyPatch, seen: Seen, noise: PublicNoise) -> None:
         return sentence(function, error)
 
     patch.setattr(Accountant, "debit", debited)
-    patch.setattr(calling, "sentence", explained)
+    patch.setattr(register, "sentence", explained)
     for name in ("select", "measure", "certify"):
         asked = getattr(Kernel, name)
 

@@ -44,9 +44,7 @@ TESTED_ELSEWHERE = {
     "mwem_sql/compile/compiled.py": "compile/test_build.py",
     "mwem_sql/compile/doubts.py": "releases/test_beyond.py",
     "mwem_sql/algebra/arrays.py": "algebra/test_linear.py",
-    "mwem_sql/surface/shared.py": "surface/test_spec.py",
-    "mwem_sql/surface/calling.py": "surface/test_functions.py",
-    "mwem_sql/surface/function.py": "surface/test_spec.py",
+    "mwem_sql/surface/declaration.py": "surface/test_spec.py",
     "mwem_sql/scan/column_facts.py": "scan/test_suggestion.py",
 }
 """Modules that another file tests than that of their name; `__init__` and `__main__` need none."""
