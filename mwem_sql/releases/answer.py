@@ -15,9 +15,9 @@ import pyarrow as pa
 from mwem_sql.algebra.arrays import Floats
 from mwem_sql.algebra.linear import LinearQuery
 from mwem_sql.algebra.queries import Queries
+from mwem_sql.compile.check import check_constants
 from mwem_sql.compile.compiled import Compiled, CompiledQuery
 from mwem_sql.compile.pipeline import compile_workload
-from mwem_sql.compile.sense import check_constants
 from mwem_sql.domains.classes import Classes
 from mwem_sql.errors import MwemError, OptionError, PredicateError, WorkloadError, did_you_mean, literal, refuse
 from mwem_sql.judge.certificate import ErrorBounds
