@@ -15,6 +15,7 @@ import duckdb
 import pyarrow as pa
 from sqlglot import exp
 
+from mwem_sql.errors import MwemError
 from mwem_sql.language import dialect
 from mwem_sql.language.dialect import fold
 from mwem_sql.language.growth import PLAIN, characters
@@ -68,14 +69,16 @@ class Sandbox:
     def __enter__(self) -> Sandbox:  # noqa: PYI034  Self is not in Python 3.10
         return self
 
-    def __exit__(self, error: object, *_: object) -> None:
-        """Keep the instance for the next call, without its tables; close it if something failed, or was large."""
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        """Keep the instance for the next call, without its tables; close it after a failure or if it was large."""
         kept = _IDLE.setdefault(self._settings, [])
-        if error is not None or len(kept) >= _MOST_KEPT or max(self._rows.values(), default=0) > _MOST_ROWS:
+        is_large = max(self._rows.values(), default=0) > _MOST_ROWS
+        has_failed = error is not None and not issubclass(error, MwemError)
+        if has_failed or is_large or len(kept) >= _MOST_KEPT:
             self._con.close()
             return
         for table in self._rows:
-            self._con.execute(f"DROP TABLE {dialect.quoted(table)}")
+            self._con.execute(f"DROP TABLE IF EXISTS {dialect.quoted(table)}")
         kept.append(self._con)
 
     def row(self, expressions: Sequence[exp.Expr | str]) -> list[object]:
@@ -112,8 +115,10 @@ class Sandbox:
         create = exp.Create(this=exp.table_(table, quoted=True), kind="TABLE", expression=numbered, replace=True)
         # Not by from_arrow(...).query(...): what DuckDB 2.0 does there leaves a message on the screen if the call is stopped meanwhile.
         self._con.register(_ARRIVED, arrow)
-        self._con.execute(create.sql("duckdb"))
-        self._con.unregister(_ARRIVED)
+        try:
+            self._con.execute(create.sql("duckdb"))
+        finally:
+            self._con.unregister(_ARRIVED)
 
     def evaluate(self, table: str, expressions: Sequence[str]) -> list[pa.ChunkedArray]:
         """SQL expressions over every row of a loaded table, in its order."""
