@@ -111,7 +111,7 @@ def test_a_state_over_groups_is_the_listing_over_classes(case: Case, data: st.Da
     assert state.cells == len(sizes)
     for done in range(1, len(measurements) + 1):
         made = measurements[:done]
-        state.replay(made, 2, tolerance=None)
+        state.replay(made, 2)
         A = oracle.multiplicative_weights(A, [(oracle.dense_query(query, shape), m) for query, m in made], 2)
         close(dense(state), A, total)
         asked = data.draw(st.lists(queries(shape), max_size=4)) + [query for query, _ in measurements]
@@ -171,7 +171,7 @@ def test_order_of_attributes_changes_nothing(case: Case) -> None:
     sizes, total, measurements = case
     forth, back = State.unsplit(sizes, total), State.unsplit(dict(reversed(sizes.items())), total)
     for state in (forth, back):
-        state.replay(measurements, passes=3, tolerance=None)
+        state.replay(measurements, passes=3)
     assert back.attributes == forth.attributes[::-1]
     assert back.cells == forth.cells
     close(back.marginal(forth.attributes).ravel(), dense(forth), total)
