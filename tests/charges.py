@@ -28,7 +28,7 @@ from mwem_sql.kernel.noise import SeededNoise
 from mwem_sql.loop import loop, regimes, strategy
 from mwem_sql.loop.regimes import Asked, Regime
 from mwem_sql.releases import plan
-from mwem_sql.surface import calling
+from mwem_sql.surface import register
 
 EPSILONS = ["1e-12", "1e-4", "0.01", "0.3", "1", "1", "1", "3", "50", "1000", "1e6"]
 SHRINKING = ("measure LIKE 'CASE%'", "rowid % 2 = 0", "rowid % 3 > 0")
@@ -264,7 +264,7 @@ class Scenario:
     @contextmanager
     def _watched(self) -> Iterator[None]:
         """Noise as the scenario's seed has it, so that a defect is there again; and where errors come from that nobody foresaw."""
-        sentence = calling.sentence
+        sentence = register.sentence
 
         def explained(function: str, error: Exception) -> str:
             if not isinstance(error, MwemError):
@@ -272,7 +272,7 @@ class Scenario:
             return sentence(function, error)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(calling, "sentence", explained)
+            patch.setattr(register, "sentence", explained)
             patch.setattr(run, "OpenDPNoise", functools.partial(SeededNoise, self.seed))
             patch.setattr(
                 loop, "PASSES", 3

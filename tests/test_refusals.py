@@ -285,7 +285,7 @@ ELSEWHERE = {
     "mwem_sql.accounting.accounts.account": "accounting/test_names.py", "mwem_sql.platform.metadata._check_format": "platform/test_metadata.py", "mwem_sql.kernel.scales._calibrate": "kernel/test_scales.py",
     "mwem_sql.kernel.scales._check": "kernel/test_scales.py", "mwem_sql.kernel.split.split": "kernel/test_budget.py",
     "mwem_sql.boundary.relations._describe": "boundary/test_relations.py", "mwem_sql.cli.suggest._sniffed": "cli/test_suggest.py",
-    "mwem_sql.cli.suggest.made_from": "cli/test_suggest.py", "mwem_sql.compile.blocks._check_cells": "scan/test_wide.py",
+    "mwem_sql.cli.suggest.made_from": "cli/test_suggest.py", "mwem_sql.compile.build._check_cells": "scan/test_wide.py",
     "mwem_sql.compile.evaluate.check_evaluations": "scan/test_wide.py", "mwem_sql.compile.pipeline._check_as_written": "compile/test_pipeline.py",
     "mwem_sql.compile.pipeline.compile_workload": UNCALLED, "mwem_sql.platform.calls.run": "faults/test_faults.py",
     "mwem_sql.platform.catalog._parsed": UNCALLED, "mwem_sql.domains.attribute.__post_init__": "domains/test_domain.py",

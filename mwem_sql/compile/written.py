@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from mwem_sql.compile.pipeline import Parts, read_workload
+from mwem_sql.compile.read import Parts, read_workload
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.domain import Domain
 from mwem_sql.language.conditions import Condition, Leaf
@@ -53,8 +53,8 @@ class Written:
 
 def as_written(domain: Domain, workload: Workload) -> Iterator[Written]:
     """Each query of a workload that was compiled against this domain."""
-    parsed, measures = read_workload(domain, workload)
-    for query, parts in zip(workload, parsed, strict=True):
+    reading = read_workload(domain, workload)
+    for query, parts in zip(workload, reading.parts, strict=True):
         conditions = [_condition(part.what) for part in parts if part.role == "truth"]
         groups = list(_leaves(parts, "group"))
         factors = [_text(leaf) for leaf in _leaves(parts, "factor")]
@@ -62,7 +62,7 @@ def as_written(domain: Domain, workload: Workload) -> Iterator[Written]:
             tuple(map(_text, groups)),
             _joined(exp.And, conditions) if conditions else None,
             _joined(exp.Mul, factors) if factors else None,
-            query.measure is not None and measures[query.measure].is_average,
+            query.measure is not None and reading.measures[query.measure].is_average,
             any(leaf.is_column and _has_own_groups(domain[leaf.columns[0]]) for leaf in groups),
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -44,6 +45,20 @@ from mwem_sql.workload import Query, Workload
 CONFIDENCE = 0.95
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Judged:
+    """Questions with their answers, a vector of cells each, and how far these may be off.
+
+    `compiled` and `evidence` are on the classes that the questions and the bounded queries of the workload distinguish.
+    """
+
+    compiled: Compiled
+    evidence: Evidence
+    queries: list[CompiledQuery]
+    answers: list[Floats]
+    intervals: list[Intervals]
+
+
 class Answerer:
     """A stored release made ready for questions.
 
@@ -59,29 +74,22 @@ class Answerer:
         """Where expressions mean what they mean to the caller."""
         return Sandbox(self._session.settings)
 
-    def compile_checked(self, workload: Workload) -> Compiled:
-        """What a person asks. Refuses what a release would refuse, too.
+    def compile(self, workload: Workload, *, is_new: bool = False) -> Compiled:
+        """Questions in linear form. Of `is_new` ones those are refused that a release would refuse, too.
 
         The answer for a value that is on no list is clear without looking, and was hardly meant.
         """
         with self.sandbox() as sandbox:
-            compiled = self._compiled(workload, sandbox)
-            check_constants(compiled, sandbox)
+            try:
+                compiled = compile_workload(self.stored.domain, workload, sandbox, finer_than=self.stored.classes)
+            except PredicateError as error:
+                if not error.column:
+                    raise
+                why = f"{error.reader} reads {error.column}, and "
+                raise self.without(error.column, why, in_list=error.reader == "group_by") from None
+            if is_new:
+                check_constants(compiled, sandbox)
             return compiled
-
-    def compile(self, workload: Workload) -> Compiled:
-        """What a release asked."""
-        with self.sandbox() as sandbox:
-            return self._compiled(workload, sandbox)
-
-    def _compiled(self, workload: Workload, sandbox: Sandbox) -> Compiled:
-        try:
-            return compile_workload(self.stored.domain, workload, sandbox, finer_than=self.stored.classes)
-        except PredicateError as error:
-            if not error.column:
-                raise
-            why = f"{error.reader} reads {error.column}, and "
-            raise self.without(error.column, why, in_list=error.reader == "group_by") from None
 
     def without(self, column: str, why: str = "", function: str = "workload", *, in_list: bool = True) -> MwemError:
         """A refusal of a column that the release does not have, and perhaps no table ever had.
@@ -107,26 +115,29 @@ class Answerer:
         """One vector per query, its cells in order; NaN for the average of nothing."""
         return [divided(*pair) for pair in self._sums(compiled)]
 
-    def judged(self, compiled: Compiled, confidence: float) -> list[tuple[Floats, Intervals]]:
-        """The same with how far each answer may be off."""
-        miss, total = 1 - confidence, float(self.stored.facts["total"])
-        bounds = ErrorBounds(*store.bounds_of(self._session.cursor(), self.stored), miss, total)
-        both, bounded, count = compiled, bounds.bounded(), len(compiled.queries)
-        if bounded:
-            # On classes that both the questions and the bounded queries distinguish.
-            both = self.compile(Workload(tuple([query.source for query in compiled.queries]) + tuple(bounded)))
-        sums = self._sums(both)
+    def judged(self, workload: Workload, confidence: float, *, is_new: bool = False) -> Judged:
+        """Answers with how far each may be off. Questions that are `is_new` are checked as a release checks them."""
+        con, miss, total = self._session.cursor(), 1 - confidence, float(self.stored.facts["total"])
+        figures = store.figures_of(con, self.stored)
+        bounds = ErrorBounds(*store.bounds_of(con, self.stored), figures, miss, total)
+        bounded, count = bounds.bounded(), len(workload)
+        # On classes that both the questions and the bounded queries distinguish.
+        compiled = self.compile(Workload((*workload, *bounded)), is_new=is_new)
+        sums, queries = self._sums(compiled), compiled.queries[:count]
         context = [
             (query.linear, answer, bounded[query.source])
-            for query, (answer, _) in zip(both.queries[count:], sums[count:], strict=True)
+            for query, (answer, _) in zip(compiled.queries[count:], sums[count:], strict=True)
         ]
-        within = [bounds.within(query) for query in both.queries[:count]]
-        judge = Judge(self.evidence(both), miss, total, context)
-        intervals = judge.intervals(both.queries[:count], sums[:count], within)
-        return [
-            (divided(*pair), self._with_ends(query, interval))
-            for query, pair, interval in zip(compiled.queries, sums[:count], intervals, strict=True)
-        ]
+        evidence = Evidence(self.stored.classes, store.read_measurements(con, self.stored), compiled)
+        judge = Judge(evidence, miss, total, context)
+        intervals = judge.intervals(queries, sums[:count], [bounds.within(query) for query in queries])
+        return Judged(
+            compiled=compiled,
+            evidence=evidence,
+            queries=queries,
+            answers=[divided(*pair) for pair in sums[:count]],
+            intervals=[self._with_ends(*pair) for pair in zip(queries, intervals, strict=True)],
+        )
 
     def _with_ends(self, query: CompiledQuery, intervals: Intervals) -> Intervals:
         """The same, without ends where a query sums up a column of which many rows are beyond a bound."""
@@ -153,10 +164,6 @@ class Answerer:
         ]
         return "; ".join(filter(None, [summary.rows_used(self.stored.facts), *limits])) or None
 
-    def evidence(self, compiled: Compiled) -> Evidence:
-        """What was measured, for questions that were compiled against the release."""
-        return Evidence(self.stored.classes, store.read_measurements(self._session.cursor(), self.stored), compiled)
-
     def _sums(self, compiled: Compiled) -> list[tuple[Floats, Floats | None]]:
         """Of each query its sums, in the measure's unit, and for an average the counts that divide them."""
         by_attributes: dict[tuple[str, ...], list[LinearQuery]] = {}
@@ -180,19 +187,20 @@ class Answerer:
         return out
 
     def counts(self, predicates: Sequence[str]) -> list[float]:
-        return [float(values[0]) for values in self.answers(self.compile_checked(Workload.from_predicates(predicates)))]
+        compiled = self.compile(Workload.from_predicates(predicates), is_new=True)
+        return [float(values[0]) for values in self.answers(compiled)]
 
     def rows(self, workload: Workload, confidence: float = CONFIDENCE) -> Iterator[dict[str, Any]]:
-        compiled = self.compile_checked(workload)
-        for query, (values, intervals) in zip(compiled.queries, self.judged(compiled, confidence), strict=True):
+        judged = self.judged(workload, confidence, is_new=True)
+        for query, values, intervals in zip(judged.queries, judged.answers, judged.intervals, strict=True):
             note = self._note(query)
-            for cell, value, judged in zip(query.cells(), values.tolist(), intervals.rows(), strict=True):
+            for cell, value, interval in zip(query.cells(), values.tolist(), intervals.rows(), strict=True):
                 yield {
                     "query": query.row_number,
                     "name": query.label,
                     "cell": cell,
                     "answer": or_null(value),
-                    **judged,
+                    **interval,
                     "note": note,
                 }
 

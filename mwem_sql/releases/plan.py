@@ -17,7 +17,7 @@ from mwem_sql.accounting.ledger import Ledger, read_ledger
 from mwem_sql.algebra.linear import LinearQuery
 from mwem_sql.boundary import relations
 from mwem_sql.boundary.relations import Relation
-from mwem_sql.compile.blocks import MAX_CELLS
+from mwem_sql.compile.build import MAX_CELLS
 from mwem_sql.compile.compiled import Compiled, CompiledQuery
 from mwem_sql.compile.pipeline import compile_workload
 from mwem_sql.compile.sense import check_constants, flat

@@ -35,7 +35,6 @@ from sqlglot import exp
 from mwem_sql.algebra.arrays import Flags, Floats
 from mwem_sql.algebra.chance import WINDOW, Chance
 from mwem_sql.algebra.linear import Block, LinearQuery
-from mwem_sql.compile.compiled import Compiled
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.classes import Classes
 from mwem_sql.errors import OptionError, did_you_mean, refuse
@@ -43,7 +42,7 @@ from mwem_sql.judge.intervals import RANK, Status, noise_alone
 from mwem_sql.language import dialect
 from mwem_sql.language.dialect import fold
 from mwem_sql.language.ticks import cast
-from mwem_sql.releases.answer import Answerer
+from mwem_sql.releases.answer import Answerer, Judged
 from mwem_sql.workload import Workload
 
 QUANTILE = {"share": "DOUBLE", "answer": "VARCHAR", "low": "VARCHAR", "high": "VARCHAR", "measured": "VARCHAR"}
@@ -190,13 +189,13 @@ class _Counted:
         return max(looked_at, key=lambda status: RANK[status], default="never")
 
 
-def _differences(ready: Answerer, compiled: Compiled, miss: float) -> Differences:
+def _differences(judged: Judged, miss: float) -> Differences:
     """D as a sum of what was measured: narrower than what C and A say, one by one."""
-    queries, evidence = [query.linear for query in compiled.queries], ready.evidence(compiled)
+    queries = [query.linear for query in judged.queries]
 
     def between(number: int, share: float) -> tuple[float, float]:
         query = _weighted(queries[2 * number], queries[2 * number + 1], share)
-        return (-inf, inf) if query is None else noise_alone(evidence, query, miss)
+        return (-inf, inf) if query is None else noise_alone(judged.evidence, query, miss)
 
     return between
 
@@ -223,20 +222,20 @@ def quantiles(
 ) -> list[dict[str, Any]]:
     """A row for each share, in their order; values of the attribute as text."""
     stretches = _stretches(ready, attribute, given)
-    compiled = ready.compile(Workload.from_predicates(_conditions(stretches, given)))
+    workload = Workload.from_predicates(_conditions(stretches, given))
     chance = Chance(1 - confidence)
     # C and A, and what is off an open list, have equal parts.
     window = chance.part("counts", WINDOW)
-    judged = ready.judged(compiled, 1 - window.take("each count", 1 / (3 if stretches.is_open else 2)))
+    judged = ready.judged(workload, 1 - window.take("each count", 1 / (3 if stretches.is_open else 2)))
     # True counts are whole numbers.
-    low = np.ceil([intervals.low[0] - SLACK for _, intervals in judged])
-    high = np.floor([intervals.high[0] + SLACK for _, intervals in judged])
+    low = np.ceil([intervals.low[0] - SLACK for intervals in judged.intervals])
+    high = np.floor([intervals.high[0] + SLACK for intervals in judged.intervals])
     if not stretches.is_open:
         high[-1] = 0
-    model, measured = np.array([values[0] for values, _ in judged]), [intervals.measured[0] for _, intervals in judged]
-    counted = _Counted(model, low, high, measured)
+    model = np.array([values[0] for values in judged.answers])
+    counted = _Counted(model, low, high, [intervals.measured[0] for intervals in judged.intervals])
     is_measured = "directly" in counted.measured[:-2]
-    differences = _differences(ready, compiled, chance.rest("differences")) if is_measured else None
+    differences = _differences(judged, chance.rest("differences")) if is_measured else None
     return [_row(stretches, share, counted, differences) for share in shares]
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from mwem_sql.compile.blocks import MAX_CELLS
+from mwem_sql.compile.build import MAX_CELLS
 from mwem_sql.errors import RELEASE, OptionError, did_you_mean, refuse
 from mwem_sql.kernel.budget import Budget
 from mwem_sql.workload import Workload

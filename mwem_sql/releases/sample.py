@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from mwem_sql.compile.blocks import MAX_CELLS
+from mwem_sql.compile.build import MAX_CELLS
 from mwem_sql.compile.compiled import Compiled
 from mwem_sql.domains.classes import Classes
 from mwem_sql.errors import OptionError, refuse

@@ -291,12 +291,20 @@ def workload_of(con: duckdb.DuckDBPyConnection, release: Stored) -> Workload:
         return Workload.from_arrow(rows)
 
 
-def bounds_of(con: duckdb.DuckDBPyConnection, release: Stored) -> tuple[pa.Table, pa.Table]:
-    """The bounds of the workload's queries, and the certificate."""
+def bounds_of(con: duckdb.DuckDBPyConnection, release: Stored) -> tuple[Workload, pa.Table]:
+    """What a release was made for, and what is said of each query of that."""
+    workload = workload_of(con, release)
     with legible(_damaged(release.name)):
-        number = release.facts["release"]
-        bounds = _rows(con, release.name, "bounds", number, ("query",))
-        return bounds, _rows(con, release.name, "certificates", number, ("part",))
+        rows = _rows(con, release.name, "bounds", release.facts["release"], ("query",))
+        if rows.num_rows != len(workload):
+            raise ValueError("not one row for each query")
+        return workload, rows
+
+
+def figures_of(con: duckdb.DuckDBPyConnection, release: Stored) -> pa.Table:
+    """The certificate."""
+    with legible(_damaged(release.name)):
+        return _rows(con, release.name, "certificates", release.facts["release"], ("part",))
 
 
 def _rows(con: duckdb.DuckDBPyConnection, name: Name, table: str, release: int, order: Sequence[str]) -> pa.Table:

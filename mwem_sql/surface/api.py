@@ -24,8 +24,8 @@ from mwem_sql.releases import store
 from mwem_sql.releases.answer import CONFIDENCE, Answerer, read_confidence
 from mwem_sql.releases.run import run_release
 from mwem_sql.releases.summary import SUMMARY_TYPES, Summary
-from mwem_sql.surface import bodies, selects, spec
-from mwem_sql.surface.calling import Arguments
+from mwem_sql.surface import bodies, spec
+from mwem_sql.surface.bodies import Arguments
 from mwem_sql.surface.frames import WorkloadLike, read_workload
 from mwem_sql.surface.progress_line import shown
 from mwem_sql.surface.register import register
@@ -72,11 +72,12 @@ class Release(Summary):
 
     def answer(self, workload: WorkloadLike, confidence: object = CONFIDENCE) -> pa.Table:
         """Answers to any workload over the release's attributes, as `mwem_sql.answer` gives them."""
-        sure = read_confidence(confidence, spec.ANSWER.name)
-        store.check_standing(self._session.cursor(), self._stored.name, self._stored.facts, spec.ANSWER.name)
-        workload = read_workload(self._session, workload, None, spec.ANSWER.name)
-        rows = Answerer(self._session, self._stored).rows(workload, sure)
-        return pa.Table.from_pylist(list(rows), schema=spec.ANSWER.schema)
+        function = "mwem_answer"
+        level = read_confidence(confidence, function)
+        store.check_standing(self._session.cursor(), self._stored.name, self._stored.facts, function)
+        workload = read_workload(self._session, workload, None, function)
+        rows = Answerer(self._session, self._stored).rows(workload, level)
+        return pa.Table.from_pylist(list(rows), schema=spec.FUNCTIONS[function].schema)
 
 
 def release(
@@ -89,7 +90,7 @@ def release(
     Privacy:
         (epsilon, delta)-differential privacy, per row or per `unit`; debited before a private row is read.
     """  # noqa: D205
-    function = spec.RELEASE.name
+    function = "mwem_release"
     name, session = table_name(function, table), Session.of(con)
     values = {"private_table": name, "epsilon": epsilon, "options": options}
 
@@ -143,7 +144,7 @@ def count(con: object, output: str, predicate: str) -> float:
 
 def count_interval(con: object, output: str, predicate: str, *, confidence: object = 0.95) -> dict[str, Any]:
     row = _value("mwem_count_interval", locals())
-    return {column.name: row[column.name] for column in spec.COUNT_INTERVAL.columns}
+    return {column.name: row[column.name] for column in spec.FUNCTIONS["mwem_count_interval"].columns}
 
 
 def average(
@@ -235,7 +236,7 @@ def _table(function: str, given: dict[str, Any]) -> pa.Table:
     def work(call: Arguments) -> pa.Table:
         result = declaration.body(call)
         if isinstance(result, bodies.Typed):
-            return selects.table(call.session, result)
+            return result.table(call.session)
         return pa.Table.from_pylist(list(result), schema=declaration.schema)
 
     return _run(function, given, work)

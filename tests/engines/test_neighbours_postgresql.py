@@ -19,7 +19,7 @@ pytest.importorskip("adbc_driver_postgresql", reason=MISSING)
 import adbc_driver_manager
 
 from mwem_sql.language.ticks import cast
-from mwem_sql.scan.dialects.postgresql import PostgreSQL as Dialect
+from mwem_sql.scan.dialects.postgresql import PostgreSQLDialect
 from mwem_sql.scan.engines import postgresql, postgresql_catalog, postgresql_expressions, postgresql_rules
 from mwem_sql.scan.engines.postgresql_expressions import Expressions, Function
 
@@ -80,7 +80,7 @@ BROKEN: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], object]]] = {
         lambda patch: patch.setattr(Expressions, "_check_column", lambda *_: None),
         lambda patch: patch.setattr(postgresql_expressions, "_TOTAL", postgresql_expressions._TOTAL | {"tideq"}),
     )),
-    "users' casts": ("CREATE CAST (n.letter", lambda patch: patch.setattr(Dialect, "text", lambda _, value, __: cast(value, "VARCHAR"))),
+    "users' casts": ("CREATE CAST (n.letter", lambda patch: patch.setattr(PostgreSQLDialect, "text", lambda _, value, __: cast(value, "VARCHAR"))),
     "types by their name": ("n.citext", _named_citext),
     "foreign tables": ("FOREIGN TABLE", lambda patch: patch.setattr(postgresql_catalog, "_KINDS", {})),
     "policies": ("CREATE POLICY", _all_of(

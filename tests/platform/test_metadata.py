@@ -87,7 +87,7 @@ OLDER = {
     "1": ("ledger", "CREATE TABLE old.mwem.schema_version AS SELECT 1 AS version; CREATE TABLE old.mwem.ledger AS SELECT 'people' AS table_name, 0.5 AS epsilon"),
     "2": ("releases", "CREATE TABLE old.mwem.schema_version AS SELECT unnest([1, 2]) AS version; CREATE TABLE old.mwem.releases AS SELECT 'people' AS table_name, 0.5 AS epsilon"),
     "none": ("ledger", "CREATE TABLE old.mwem.ledger AS SELECT 'people' AS table_name, 0.5 AS epsilon"),
-    "4": ("journal", "CREATE TABLE old.mwem.schema_version AS SELECT 4 AS version; CREATE TABLE old.mwem.journal AS SELECT 'people' AS table_name, 0.5 AS epsilon; CREATE VIEW old.mwem.ledger AS FROM old.mwem.journal"),
+    "5": ("journal", "CREATE TABLE old.mwem.schema_version AS SELECT 5 AS version; CREATE TABLE old.mwem.journal AS SELECT 'people' AS table_name, 0.5 AS epsilon; CREATE VIEW old.mwem.ledger AS FROM old.mwem.journal"),
 }  # fmt: skip
 
 
@@ -105,7 +105,7 @@ def test_another_format_is_refused_and_can_be_exported(
     ):  # fmt: skip
         with pytest.raises(
             duckdb.Error,
-            match=rf"mwem: the schema mwem of database \(old\) has format {number}, and this version of mwem_sql reads and writes format 3 only\. Hint: COPY",
+            match=rf"mwem: the schema mwem of database \(old\) has format {number}, and this version of mwem_sql reads and writes format 4 only\. Hint: COPY",
         ) as refused:
             con.execute(call)
     command = re.search(r"Hint: (COPY .*?) exports", str(refused.value))

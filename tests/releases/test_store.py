@@ -204,7 +204,7 @@ def test_where_an_output_cannot_go(con: Connection, text: str) -> None:
     sampled([
         "UPDATE mwem.releases SET domain = '{}'", "UPDATE mwem.releases SET grid = '[1]'", "ALTER TABLE mwem.releases DROP COLUMN cells", "DELETE FROM mwem.factors",
         "ALTER TABLE mwem.releases ALTER COLUMN rows TYPE VARCHAR", "UPDATE mwem.factors SET weights = [1.0]", "UPDATE mwem.factors SET weights = [w - 1e9 FOR w IN weights]",
-        "UPDATE mwem.factors SET attributes = ['nobody']", "ALTER TABLE mwem.factors DROP COLUMN shape", "DROP TABLE mwem.factors", "UPDATE mwem.factors SET weights = ['nan'::DOUBLE FOR w IN weights]",
+        "UPDATE mwem.factors SET attributes = ['nobody']", "ALTER TABLE mwem.factors DROP COLUMN shape", "DELETE FROM mwem.bounds", "DROP TABLE mwem.factors", "UPDATE mwem.factors SET weights = ['nan'::DOUBLE FOR w IN weights]",
     ], 4),
 )  # fmt: skip
 def test_a_damaged_release_is_said_to_be_damaged(con: Connection, change: str) -> None:
