@@ -1,8 +1,8 @@
 """A measurement: noisy values and the query that they answer.
 
 It goes from the kernel to the fit, the store, the report and the intervals. The kernel knows queries by number alone,
-so that a proof looks at nothing else, and a figure of the certificate has no query: it returns `NoisyValues`. The caller
-joins query and purpose to them at once (`Measurement.of`). Nothing here draws noise or sees private data.
+so that a proof looks at nothing else, and a figure of the certificate has no query: the kernel returns `NoisyValues`.
+The caller joins query and purpose to them at once (`Measurement.of`). Nothing here draws noise or sees private data.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class LeastSquares:
         top: Floats | None = None,
         correct: Callable[[int, Floats, Floats], Floats] | None = None,
     ) -> list[Floats]:
-        """The least squares estimates of all nodes, from those of `up`, and those of the `top` level if these are given.
+        """The least squares estimates of all nodes, from those of `up`; `top` replaces those of the first level.
 
         `correct` may change those of a level: it gets the level, the estimates of its nodes' parents, and of its nodes.
         """

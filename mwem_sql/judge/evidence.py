@@ -342,7 +342,7 @@ class Evidence:
             yield [number], self.question(batch[number])
 
     def first_steps(self, question: Question, queries: int) -> list[int | None]:
-        """Of each of so many queries in one question, the first measurement whose cells all of its cells are sums of."""
+        """Of each of so many queries in one question, the first measurement whose cells add up to its cells."""
         names = {name for name in question.attributes if self.sizes[name] > 1}
         steps = np.full(queries, -1)
         for step, family in self._alone.items():

@@ -1,4 +1,4 @@
-"""How cells make up others, against dense matrices over all class combinations; one by one, and as counts asked together."""
+"""How cells make up others, against dense matrices over all class combinations; one by one and in batches."""
 
 from __future__ import annotations
 
@@ -51,8 +51,9 @@ def dense(blocks: tuple[Block, ...]) -> np.ndarray:
 
 
 SHAPES = [
-    ((("a",),), (("a",),)), ((("a",), ("b",)), (("b",), ("a",))), ((("a", "b"),), (("a",), ("b",))), ((("a",),), (("b", "a"),)),
-    ((("b",), ("a", "c")), (("a", "b", "c"),)), ((("a",), ("c",)), (("a",),)), ((), (("a",), ("b",))), ((("a", "b"),), ()),
+    ((("a",),), (("a",),)), ((("a",), ("b",)), (("b",), ("a",))), ((("a", "b"),), (("a",), ("b",))),
+    ((("a",),), (("b", "a"),)), ((("b",), ("a", "c")), (("a", "b", "c"),)), ((("a",), ("c",)), (("a",),)),
+    ((), (("a",), ("b",))), ((("a", "b"),), ()),
 ]  # fmt: skip
 
 

@@ -21,7 +21,7 @@ DRAWS = 8_000
 
 
 def check(drawn: list[int], scores: Integers, scale: float) -> None:
-    """As often as the scores say: chi-squared over the frequent candidates, its 1 - 1e-6 quantile as the bound; the others never."""
+    """As often as the scores say: chi-squared over the frequent candidates, below its 1 - 1e-6 quantile."""
     counts = np.bincount(drawn, minlength=scores.size)
     weights = np.exp((scores - scores.max()) / scale)
     expected = len(drawn) * weights / weights.sum()

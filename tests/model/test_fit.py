@@ -60,7 +60,7 @@ def test_what_comes_out_is_a_distribution(case: Instance) -> None:
 
 
 def random_instance(seed: int) -> Instance:
-    """One to six measurements of a random table: cuboids, predicates and parities, at noise from nothing to everything."""
+    """One to six measurements of a random table: cuboids, predicates and parities, at little or much noise."""
     generator = np.random.default_rng(seed)
     shape = {f"a{number}": int(generator.integers(2, 5)) for number in range(generator.integers(1, 6))}
     total = float(generator.choice([1e3, 1e4, 1e5]))
@@ -122,7 +122,7 @@ def rounds(shape: dict[str, int], seed: int) -> list[Target]:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_lower_than_replay_in_fewer_steps(seed: int) -> None:
-    """Ten rounds of a cyclic workload, refitted after each: never a higher misfit, in less than half of the passes in all."""
+    """Ten rounds of a cyclic workload, refitted after each: no higher misfit, in less than half of the passes."""
     shape = {"p": 5, "q": 4, "r": 6, "s": 3, "t": 7}
     targets = rounds(shape, seed)
     fitted = State.uniform({name: np.ones(size) for name, size in shape.items()}, 20_000.0)
@@ -220,7 +220,10 @@ def test_parts_are_fitted_apart() -> None:
 
 
 def test_partitions_of_many_rows_are_fitted_to_within_their_noise() -> None:
-    """Ten million rows with a heavy tail, in 4,096 cells and then in fewer: each is fitted at once before the descent, which alone would end far away."""
+    """Ten million rows with a heavy tail, in 4,096 cells and then in fewer.
+
+    Each is fitted at once before the descent, which alone would end far away.
+    """
     generator = np.random.default_rng(0)
     truth = generator.multinomial(10**7, 1 / np.arange(1, 4097) / (1 / np.arange(1, 4097)).sum())
     state = State.uniform({"a": np.ones(4096)}, 1e7)

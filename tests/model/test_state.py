@@ -38,7 +38,7 @@ def count(name: str, *counted: int) -> LinearQuery:
 @quick
 @given(problems(most=3, attributes=4), st.data())
 def test_restricted_is_conditional(problem: Problem, data: st.DataObject) -> None:
-    """What is not kept is gone, the rest is as it was but for scale, and the share is what it had; one restriction after another."""
+    """What is not kept is gone, the rest keeps its proportions, and the share is returned; twice in a row."""
     sizes, total, measurements = problem
     state = State.uniform(sizes, total)
     state.replay(measurements, 3)
@@ -49,7 +49,9 @@ def test_restricted_is_conditional(problem: Problem, data: st.DataObject) -> Non
         flags = data.draw(st.lists(st.booleans(), min_size=prod(shape), max_size=prod(shape)))
         kept = np.array(flags, dtype=np.bool_).reshape(shape)
         axes = [list(sizes).index(name) for name in names]
-        wide = kept.transpose(np.argsort(axes)).reshape([size if axis in axes else 1 for axis, size in enumerate(expected.shape)])  # fmt: skip
+        wide = kept.transpose(np.argsort(axes)).reshape(
+            [size if axis in axes else 1 for axis, size in enumerate(expected.shape)]
+        )
         share = float((expected * wide).sum() / expected.sum())
         if share < 1e-6:
             return

@@ -1,4 +1,4 @@
-"""Trees of cliques, cyclic and acyclic, against brute force on dense arrays; and what must hold of the graph beneath."""
+"""Junction trees of cyclic and acyclic graphs, against brute force on dense arrays; and what must hold of the graph."""
 
 from __future__ import annotations
 
