@@ -177,28 +177,21 @@ class Families:
         self._sizes = sizes
         self._all = list(_grouped(measurements))
         self._all.sort(key=lambda family: family.noise)
-        # Of each attribute, the families that have it, as bits.
-        self._having = dict.fromkeys(sizes, 0)
+        self._rank = {name: rank for rank, name in enumerate(sizes)}
+        # A row for each attribute: which families have it.
+        self._has = np.zeros((len(sizes), len(self._all)), dtype=np.bool_)
         for number, family in enumerate(self._all):
-            for name in family.attributes:
-                self._having[name] |= 1 << number
+            self._has[[self._rank[name] for name in family.attributes], number] = True
 
     def containing(self, names: Sequence[str]) -> list[Family]:
         """The families that have all these attributes, but for those of one class; the first `MOST_FAMILIES`."""
-        mask = (1 << len(self._all)) - 1
-        for name in names:
-            if self._sizes[name] > 1:
-                mask &= self._having[name]
-        return [self._all[number] for number in _bits(mask)][:MOST_FAMILIES]
+        needed = [name for name in names if self._sizes[name] > 1]
+        return self.sharing(needed, len(needed))
 
     def sharing(self, names: Sequence[str], count: int) -> list[Family]:
         """The families that have so many of these attributes or more; the first `MOST_FAMILIES`."""
-        # By number of attributes, the families that have so many of those seen so far.
-        seen = [(1 << len(self._all)) - 1] + [0] * count
-        for name in names:
-            for have in range(count, 0, -1):
-                seen[have] |= seen[have - 1] & self._having[name]
-        return [self._all[number] for number in _bits(seen[count])][:MOST_FAMILIES]
+        common = self._has[[self._rank[name] for name in names]].sum(axis=0)
+        return [self._all[number] for number in np.flatnonzero(common >= count)[:MOST_FAMILIES].tolist()]
 
     def exact(self, question: Question) -> ExactSums:
         """Which cells are sums of what was measured, and the best estimate of those.
@@ -242,14 +235,11 @@ class Families:
 
         Where they are not, it is no sum of measured cells: of very many queries most are ruled out so.
         """
-        rank = {name: number for number, name in enumerate(self._sizes)}
-        has = np.zeros((len(rank), len(self._all)), dtype=np.float32)
-        for number, family in enumerate(self._all):
-            has[[rank[name] for name in family.attributes], number] = 1
+        has = self._has.astype(np.float32)
         # An attribute of one class is in every family.
-        has[[rank[name] for name, size in self._sizes.items() if size == 1]] = 1
+        has[[self._rank[name] for name, size in self._sizes.items() if size == 1]] = 1
         are_together = has @ has.T > 0
-        ranks, out = queries.attribute_ranks(rank), np.ones(len(queries), dtype=np.bool_)
+        ranks, out = queries.attribute_ranks(self._rank), np.ones(len(queries), dtype=np.bool_)
         for width in np.unique(queries.widths).tolist():
             numbers, members = queries.of_width(width, ranks)
             for one, other in combinations_with_replacement(range(width), 2):
@@ -281,13 +271,6 @@ def _grouped(measurements: Sequence[Measurement]) -> Iterator[Family]:
             nested.append([measurement])
     for family in nested:
         yield Family(family)
-
-
-def _bits(mask: int) -> Iterator[int]:
-    while mask:
-        low = mask & -mask
-        yield low.bit_length() - 1
-        mask ^= low
 
 
 @dataclass(frozen=True, eq=False)

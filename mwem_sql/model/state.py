@@ -221,7 +221,7 @@ class State:
         return [answers[number] for number in range(len(queries))]
 
     def refine(self, query: LinearQuery) -> set[str]:
-        """Split groups whose classes a query tells apart; of which attributes. The distribution stays as it is."""
+        """Split groups whose classes a query distinguishes; of which attributes. The distribution stays as it is."""
         split = set()
         for block in query.blocks:
             for axis, name in enumerate(block.attributes):
@@ -317,7 +317,7 @@ class State:
         self._grow(tree, home, marginal, query.spread(growth))
 
     def take(self, query: LinearQuery, weights: Floats) -> None:
-        """Give class combinations of a partition's attributes their weights, as far as it tells them apart."""
+        """Give class combinations of a partition's attributes their weights, as far as it distinguishes them."""
         self.refine(query)
         for axis, name in enumerate(query.attributes):
             weights = self.partitions[name].gather(weights, axis)
@@ -418,7 +418,7 @@ class State:
             return boxes.answers(weights)
         for axis, name in enumerate(attributes):
             weights = self.partitions[name].spread_to_runs(weights, axis)
-        return boxes.spread(weights, [self.partitions[name].boundaries for name in attributes])
+        return boxes.answers(weights, [self.partitions[name].boundaries for name in attributes])
 
 
 def one_per_cell(query: LinearQuery, measured: Floats) -> Floats:

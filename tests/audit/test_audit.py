@@ -18,12 +18,13 @@ import pytest
 from audit.estimate import ERROR, HONEST_ERROR, ends, epsilon_bound, is_large_enough, rho_bound
 from conftest import Connection, Open, flat
 
+from mwem_sql.algebra.arrays import Integers
 from mwem_sql.algebra.measurement import Measurement
 from mwem_sql.kernel.accountant import Accountant, AccountingError
 from mwem_sql.kernel.budget import Budget
 from mwem_sql.kernel.kernel import Kernel
 from mwem_sql.kernel.noise import Noise, OpenDPNoise
-from mwem_sql.kernel.scales import MANY, Integers, Kind, noise_scale, selection_scale, zcdp_rho
+from mwem_sql.kernel.scales import MANY, Kind, noise_scale, selection_scale, zcdp_rho
 from mwem_sql.loop.problem import Outcome
 from mwem_sql.loop.transcript import Transcript
 from mwem_sql.platform.session import Session

@@ -11,10 +11,11 @@ from chance import examples, sampled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mwem_sql.algebra.arrays import Integers
 from mwem_sql.kernel import exponential
 from mwem_sql.kernel.exponential import Scores, bucket_weights
 from mwem_sql.kernel.noise import Noise, OpenDPNoise, SeededNoise
-from mwem_sql.kernel.scales import SATURATION, Integers
+from mwem_sql.kernel.scales import SATURATION
 
 GROUPED = np.array([5, 3, 5, 0, 3, 5, -40, 3, 3, -9000], dtype=np.int64)
 DRAWS = 8_000

@@ -16,11 +16,12 @@ import pyarrow as pa
 import pytest
 from conftest import Connection
 
+from mwem_sql.algebra.arrays import Integers
 from mwem_sql.kernel.accountant import Accountant
 from mwem_sql.kernel.budget import Budget
 from mwem_sql.kernel.exponential import Scores
 from mwem_sql.kernel.kernel import Kernel
-from mwem_sql.kernel.scales import Integers, Kind
+from mwem_sql.kernel.scales import Kind
 from mwem_sql.platform.session import Session
 from mwem_sql.releases.plan import make_plan
 from mwem_sql.releases.request import Request

@@ -51,7 +51,7 @@ def test_what_comes_out_is_a_distribution(case: Instance) -> None:
     state, targets = case
     fit = Fit(state)
     fit.fit(targets)
-    movable = [target for target in targets if state.several(target.query.attributes)]
+    movable = [target for target in targets if state.several(state.partitions.exact(target.query).attributes)]
     noted = sum(note.now for note in fit._notes.values())
     assert noted == pytest.approx(misfit(state, movable), rel=1e-6, abs=1e-9)
     for table in state.tables:
