@@ -227,7 +227,7 @@ def _marked(planted: str) -> Any:
     return pytest.param(planted, marks=pytest.mark.thorough if planted in THOROUGH else pytest.mark.campaign)
 
 
-@pytest.mark.parametrize("planted", map(_marked, PLANTED))
+@pytest.mark.parametrize("planted", list(map(_marked, PLANTED)))
 def test_a_planted_fault_is_caught(planted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plant, where, number = PLANTED[planted]
     plant(monkeypatch)
