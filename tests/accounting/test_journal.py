@@ -165,7 +165,7 @@ def test_a_cap_is_kept_where_a_change_is_found(con: Connection) -> None:
 
 
 def test_the_loser_of_a_conflict_tries_again_and_other_failures_are_not_repeated(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, plain: Connection
 ) -> None:
     monkeypatch.setattr(journal, "_PAUSE", 0)
     left = [duckdb.TransactionException(""), duckdb.ConstraintException(""), None, ValueError()]
@@ -175,12 +175,12 @@ def test_the_loser_of_a_conflict_tries_again_and_other_failures_are_not_repeated
             raise failure
         return len(left)
 
-    assert journal.retried(attempt) == 1
+    assert journal.committed(plain, attempt) == 1
     with pytest.raises(ValueError):
-        journal.retried(attempt)
+        journal.committed(plain, attempt)
     left[:] = [duckdb.TransactionException("")] * 100
     with pytest.raises(duckdb.TransactionException):
-        journal.retried(attempt)
+        journal.committed(plain, attempt)
     assert left
 
 

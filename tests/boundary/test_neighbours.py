@@ -70,11 +70,11 @@ def _in_branches(tree: exp.Expr) -> exp.Expr:
 
 
 BROKEN: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None]]] = {
-    "row positions": ("file_row_number", lambda patch: patch.setitem(files.FUNCTIONS, "read_parquet", files.FUNCTIONS["read_parquet"] | {"file_row_number"})),
+    "row positions": ("file_row_number", lambda patch: patch.setitem(files.READERS, "read_parquet", files.READERS["read_parquet"] | {"file_row_number"})),
     "collations": ("unit='id'", lambda patch: patch.setattr(DuckDBDialect, "source", lambda self, table, columns, unit: SOURCE(self, table, columns, replace(unit, type="BIGINT") if unit else None))),
     "macros": ("MACRO", lambda patch: patch.setattr(catalog, "check_functions", lambda *_: None)),
     "files read twice": ("read_parquet([", lambda patch: patch.setattr(files, "_paths", lambda con, patterns: tuple(files._matches(con, patterns)))),
-    "files of other types": ("mixed=True", lambda patch: patch.setattr(files, "_check_alike", lambda *_, **__: None)),
+    "files of other types": ("mixed=True", lambda patch: patch.setattr(files, "_check_same_types", lambda *_, **__: None)),
     "statistics without NaN": ("parquet", lambda patch: patch.setitem(files.ARGUMENTS, "can_have_nan", exp.false())),
     "expressions that fail": ("::INTEGER", lambda patch: patch.setattr(views, "_total", lambda tree: tree)),
     "common parts": ("b::INTEGER", lambda patch: patch.setattr(views, "_total", _only_tried)),
