@@ -105,13 +105,13 @@ class Sandbox:
         self._longest[table] = {
             fold(name): _length(array) for name, (_, array) in columns.items() if pa.types.is_string(array.type)
         }
-        arrived = "__mwem_arrived"  # a name that no table of the user has
+        arrived = exp.table_("__mwem_arrived")  # a name that no table of the user has
         numbered = exp.select(exp.alias_(exp.Window(this=exp.RowNumber()), _POSITION), *casts).from_(arrived)
         create = exp.Create(this=exp.table_(table, quoted=True), kind="TABLE", expression=numbered, replace=True)
         # Not by from_arrow(...).query(...): DuckDB 2.0 prints a message if the call is stopped meanwhile.
-        self._con.register(arrived, arrow)
+        self._con.register(arrived.name, arrow)
         self._con.execute(create.sql("duckdb"))
-        self._con.unregister(arrived)
+        self._con.unregister(arrived.name)
 
     def evaluate(self, table: str, expressions: Sequence[str]) -> list[pa.ChunkedArray]:
         """SQL expressions over every row of a loaded table, in its order."""

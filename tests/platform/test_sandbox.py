@@ -76,6 +76,7 @@ def test_a_process_that_was_forked_leaves_them_alone() -> None:
 import subprocess, sys
 import mwem_sql
 con = mwem_sql.connect()
+con.execute("SET enable_progress_bar = false")  # it is shown where a statement takes seconds
 con.execute("CREATE TABLE t (a INTEGER CHECK (a BETWEEN 0 AND 9)); CREATE TABLE w AS SELECT 'a > 4' AS predicate")
 con.execute("FROM mwem_plan('t', w, 1)").fetchall()
 command = [sys.executable, "-c", "print(7)"]

@@ -22,7 +22,7 @@ def parse(epsilon: object = 1, **options: Any) -> Request:
 
 def test_defaults() -> None:
     request = parse()
-    assert request == Request("t", WORKLOAD, request.budget)
+    assert request == Request(table="t", workload=WORKLOAD, budget=request.budget)
     assert (request.budget.epsilon, request.budget.delta) == (1, 0)
     assert (request.rounds, request.output, request.rows, request.total, request.domain, request.unit) == (None,) * 6
     assert (request.rows_per_unit, request.start, request.average, request.version, request.seed) == (
