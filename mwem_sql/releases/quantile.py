@@ -35,6 +35,7 @@ from sqlglot import exp
 from mwem_sql.algebra.arrays import Flags, Floats
 from mwem_sql.algebra.chance import WINDOW, Chance
 from mwem_sql.algebra.linear import Block, LinearQuery
+from mwem_sql.algebra.sets import distinct
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.classes import Classes
 from mwem_sql.errors import OptionError, did_you_mean, refuse
@@ -285,7 +286,7 @@ def _stretches(ready: Answerer, attribute: Attribute, given: str | None) -> _Str
     stored = ready.stored.classes[attribute.name]
     begins = stored.pieces.lows[: stored.pieces.known][_is_begin(stored)]
     if condition is not None:
-        begins = np.union1d(begins, condition.pieces.lows)
+        begins = distinct(begins, condition.pieces.lows)
     points = stored.pieces.points if stored.pieces.listed else None
     return _thinned(attribute, begins, stored.pieces.highs[-1], points, None)
 
