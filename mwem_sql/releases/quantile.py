@@ -70,8 +70,8 @@ class _Stretches:
     attribute: Attribute
     lows: npt.NDArray[Any]
     highs: npt.NDArray[Any]
-    points: npt.NDArray[Any] | None
-    texts: Sequence[str] | None
+    points: npt.NDArray[Any] | None = None
+    texts: Sequence[str] | None = None
 
     @property
     def is_open(self) -> bool:
