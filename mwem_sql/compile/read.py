@@ -17,7 +17,7 @@ from sqlglot import exp
 from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import PredicateError, WorkloadError, did_you_mean, literal, refuse
 from mwem_sql.language import conditions, predicate
-from mwem_sql.language.conditions import Compound, Condition, Leaf, Part
+from mwem_sql.language.conditions import Compound, Condition, Part
 from mwem_sql.language.dialect import fold, quoted
 from mwem_sql.language.measures import Measure, read_measure
 from mwem_sql.language.predicate import MAX_DEPTH, MAX_TEXT
@@ -331,7 +331,7 @@ class _Form:
         sql, *others = (template.format(*constants) for template in self._templates)
         test = None if old.test is None else (old.test[0], tuple(others[: self._tested]))
         compared = None if old.compared is None else tuple(others[self._tested :])
-        return Leaf(sql, old.columns, compared, test, old.is_column)
+        return Leaf(sql=sql, columns=old.columns, compared=compared, test=test, is_column=old.is_column)
 
 
 def _template(sql: str) -> str:

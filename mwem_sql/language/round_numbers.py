@@ -59,7 +59,7 @@ def outwards(scale: Scale, low: Tick, high: Tick, *, keep_low: bool, keep_high: 
 
 
 def bins(scale: Scale, low: Tick, high: Tick, most: int = MOST_BINS) -> int | None:
-    """Into how many parts a range is cut, so that their ends are round where they can be; None where its values are few."""
+    """Into how many parts a range is cut, so that their ends are round if possible; None where its values are few."""
     if scale.family in {"integer", "date"} and high - low <= LISTED:
         return None
     if low == high:
@@ -202,7 +202,7 @@ def _round_step(size: Decimal) -> Decimal:
 
 
 def _smallest(scale: Scale, low: Tick, high: Tick) -> Decimal:
-    """The size of the smallest step: a step less is another value of the type. `_round_step` takes off up to 3/5 of it."""
+    """The size of the smallest step: a step less is another value. `_round_step` takes off up to 3/5 of it."""
     if scale.discrete:
         return Decimal(1).scaleb(-scale.digits)
     largest = max(abs(low), abs(high))
