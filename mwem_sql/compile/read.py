@@ -17,7 +17,7 @@ from sqlglot import exp
 from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import PredicateError, WorkloadError, did_you_mean, literal, refuse
 from mwem_sql.language import conditions, predicate
-from mwem_sql.language.conditions import Compound, Condition, Part
+from mwem_sql.language.conditions import Compound, Condition, Leaf, Part
 from mwem_sql.language.dialect import fold, quoted
 from mwem_sql.language.measures import Measure, read_measure
 from mwem_sql.language.predicate import MAX_DEPTH, MAX_TEXT
