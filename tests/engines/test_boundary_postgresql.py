@@ -23,9 +23,7 @@ from adbc_driver_postgresql import dbapi
 from mwem_sql.scan.engines.opening import open_engine
 from mwem_sql.scan.engines.postgresql import TransactionSnapshot
 from mwem_sql.scan.engines.postgresql_catalog import Catalog
-from mwem_sql.scan.engines.postgresql_expressions import Expressions
-from mwem_sql.scan.engines.postgresql_nodes import Node
-from mwem_sql.scan.engines.postgresql_rules import Rule
+from mwem_sql.scan.engines.postgresql_rules import Expressions, Node, Rule
 
 pytestmark = pytest.mark.engines
 
@@ -210,7 +208,7 @@ def test_no_function_that_is_accepted_fails(admin: Any, place: Any) -> None:
             "SELECT ev_class::bigint AS oid, ev_action::text AS action FROM pg_rewrite WHERE ev_class = 'b.v'::regclass"
         )
         rule = Rule.of(row["action"], row["oid"])
-        expressions = Expressions(catalog._numbers([rule.query]), rule.varno, total=True)
+        expressions = Expressions(catalog, rule.varno, total=True)
         taken = [
             k
             for k, entry in enumerate(rule.query.nodes("targetList"))
@@ -480,7 +478,7 @@ def test_a_view_that_is_replaced_while_a_release_waits_for_the_lock(con: duckdb.
 def test_the_lock_comes_before_the_snapshot(admin: Any, place: Any) -> None:
     """Rows that are written while the lock is waited for are seen: no statement before it took the snapshot."""
     with place.snapshot() as snapshot:
-        hold = snapshot._hold
+        hold = snapshot._lock
 
         def held(relation: Any) -> None:
             begin = snapshot.begin
@@ -493,7 +491,7 @@ def test_the_lock_comes_before_the_snapshot(admin: Any, place: Any) -> None:
             hold(relation)
             snapshot.begin = begin
 
-        snapshot._hold = held
+        snapshot._lock = held
         snapshot.describe(["b", "t"], "test")
         assert snapshot.rows("SELECT count(*) AS n FROM b.t WHERE x = 77") == [{"n": 1}]
 
