@@ -227,7 +227,7 @@ class Server:
         pushdown: Pushdown = plan.pushdown
         seen: list[Facts] = []
 
-        def held(snapshot: Any) -> execution.State:
+        def held(snapshot: Any) -> execution.Fingerprint:
             seen.append(snapshot.describe(("n", made.relation), "test"))
             return lambda: None
 

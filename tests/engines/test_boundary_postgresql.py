@@ -20,7 +20,7 @@ pytest.importorskip("adbc_driver_postgresql", reason=MISSING)
 import adbc_driver_manager
 from adbc_driver_postgresql import dbapi
 
-from mwem_sql.scan.engines.opening import open_engine
+from mwem_sql.scan.engines import open_engine
 from mwem_sql.scan.engines.postgresql import TransactionSnapshot
 from mwem_sql.scan.engines.postgresql_catalog import Catalog
 from mwem_sql.scan.engines.postgresql_rules import Expressions, Node, Rule

@@ -15,8 +15,8 @@ from servers import superuser
 from mwem_sql.boundary.sources import Facts
 from mwem_sql.errors import TableError
 from mwem_sql.scan.dialects import DIALECTS
+from mwem_sql.scan.engines import open_engine
 from mwem_sql.scan.engines.duckdb import SameInstance
-from mwem_sql.scan.engines.opening import open_engine
 from mwem_sql.scan.engines.protocol import Snapshot
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")

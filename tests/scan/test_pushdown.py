@@ -161,7 +161,7 @@ def test_very_many_pairs_are_a_product() -> None:
     queries = [*whole(classes, *((name,) for name in classes), *combinations(classes, 2), ())]
     (part,) = plan_pushdown(TABLE, classes, queries).parts
     assert isinstance(part, Product)
-    assert len(part.plain) == 100 + 4950
+    assert len(part.marginals) == 100 + 4950
     assert list(part.queries) == [()]
 
 

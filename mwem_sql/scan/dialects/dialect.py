@@ -139,7 +139,7 @@ class Dialect:
         return bounded.subquery("__bounded")
 
     def unit_key(self, unit: Unit) -> exp.Expr:
-        """What distinguishes units: the bytes of a text, or a value of a type that all engines print in the same way."""
+        """What distinguishes units: the bytes of a text, or a value of a type that all engines print the same way."""
         column = exp.column(unit.column, quoted=True)
         if unit.type in TEXT_TYPES:
             return self.text(column, unit.type)

@@ -78,7 +78,7 @@ class DuckDBDialect(Dialect):
         return bounded.subquery("__bounded")
 
     def unit_key(self, unit: Unit) -> exp.Expr:
-        """What distinguishes units: the bytes of a text. Under a collation 'aB3' equals 'Ab3', which is another unit."""
+        """What distinguishes units: the bytes of a text. A collation takes 'aB3' for 'Ab3', which is another unit."""
         column = exp.column(unit.column, quoted=True)
         return exp.Anonymous(this="encode", expressions=[column]) if unit.is_text else column
 

@@ -28,7 +28,7 @@ class PostgreSQLDialect(Dialect):
         return exp.Collate(this=cast(printed, "VARCHAR"), expression=exp.to_identifier("C", quoted=True))
 
     def hash(self, values: Sequence[exp.Expr]) -> exp.Expr:
-        """MD5 of what concat prints by the output function of each type: the same bytes as the texts of other engines."""
+        """MD5 of what concat prints by the output function of each type: the same bytes as in other engines."""
         items = [item for value in values for item in (exp.Literal.string(" "), value.copy())][1:]
         return exp.MD5(this=exp.Anonymous(this="concat", expressions=items))
 

@@ -61,7 +61,7 @@ class SparkDialect(Dialect):
 
 
 def _comparable(value: exp.Expr, scale: Scale) -> tuple[exp.Expr, str]:
-    """A value in a type that JSON has, and that type: dates as days, instants as microseconds. No value is beyond it."""
+    """A value in a type that JSON has, and that type: dates as days, instants as microseconds. It has all values."""
     value = value.copy()
     if scale.family == "date":
         return exp.Anonymous(this="unix_date", expressions=[value]), "INT"

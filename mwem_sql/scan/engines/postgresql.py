@@ -22,7 +22,7 @@ from adbc_driver_postgresql import dbapi
 from sqlglot import exp
 
 from mwem_sql.boundary.sources import Facts
-from mwem_sql.errors import EngineError, TableError, refuse
+from mwem_sql.errors import EngineError, TableError, refuse, spoken_by
 from mwem_sql.platform import calls
 from mwem_sql.scan.engines.postgresql_catalog import Catalog, CatalogRow
 
@@ -82,13 +82,14 @@ class TransactionSnapshot:
 
     def describe(self, parts: Sequence[str], function: str) -> Facts:
         """The relation, locked against DDL until the transaction ends: what is described is what is read."""
-        catalog = Catalog(self.rows, self._identity)
-        relation = catalog.find(parts, function)
-        if self._relation is None:
-            self._lock(relation)
-        elif (relation["schema"], relation["name"]) != (self._relation["schema"], self._relation["name"]):
-            raise ValueError("a snapshot is of one relation: another would be locked after the snapshot was taken")
-        return catalog.facts(relation, self.locked, function)
+        with spoken_by(function):
+            catalog = Catalog(self.rows, self._identity)
+            relation = catalog.find(parts)
+            if self._relation is None:
+                self._lock(relation)
+            elif (relation["schema"], relation["name"]) != (self._relation["schema"], self._relation["name"]):
+                raise ValueError("a snapshot is of one relation: another would be locked after the snapshot was taken")
+            return catalog.facts(relation, self.locked)
 
     def _lock(self, relation: CatalogRow) -> None:
         """End the transaction in which the name was looked up, and begin the one that reads, with the lock.

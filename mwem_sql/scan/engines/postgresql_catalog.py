@@ -22,11 +22,12 @@ from sqlglot.errors import SqlglotError
 
 from mwem_sql.boundary.sources import Facts
 from mwem_sql.boundary.views import NotRowWiseError
-from mwem_sql.errors import MwemError, TableError, refuse
+from mwem_sql.errors import MwemError
 from mwem_sql.language.ticks import scale_of
 from mwem_sql.platform.catalog import Column
 from mwem_sql.platform.metadata import Key
 from mwem_sql.scan.engines.postgresql_rules import FIRST_OF_USERS, Routine, Rule, Type, check_expression
+from mwem_sql.scan.engines.protocol import refuse_relation
 
 MOST_VIEWS = 50
 """Views over views. More: a longer chain is described, and its lookups take longer."""
@@ -126,54 +127,50 @@ class Catalog:
         self.routine = cache(self._routine)
         self.operator = cache(self._operator)
 
-    def find(self, parts: Sequence[str], function: str) -> CatalogRow:
+    def find(self, parts: Sequence[str]) -> CatalogRow:
         """What a name stands for now, in the catalog's spelling; refused if it could not be a private relation."""
         if len(parts) > 2:
-            raise refuse(
-                TableError, function, f"table ({'.'.join(parts)!r}) has too many parts", "write alias.schema.table"
-            )
+            raise refuse_relation(f"table ({'.'.join(parts)!r}) has too many parts", "write alias.schema.table")
         schema, table = ("public", *parts)[-2:]
         # As written, or as PostgreSQL folds what is written without quotes.
         rows = self._ask(_BY_NAME, [schema, table]) or self._ask(_BY_NAME, [schema.lower(), table.lower()])
         if not rows:
             what = f"table ({schema}.{table}) does not exist in the source"
-            raise refuse(TableError, function, what, "name it as alias.schema.table")
-        _check(rows[0], function)
+            raise refuse_relation(what, "name it as alias.schema.table")
+        _check(rows[0])
         if not rows[0]["readable"]:
-            raise refuse(
-                TableError,
-                function,
+            raise refuse_relation(
                 f"table ({_name(rows[0])}) may not be read by this role",
                 "GRANT SELECT on all of it to the role, or on a view of some of its columns",
             )
         return rows[0]
 
-    def facts(self, relation: CatalogRow, locked: Callable[[], set[int]], function: str) -> Facts:
+    def facts(self, relation: CatalogRow, locked: Callable[[], set[int]]) -> Facts:
         """The relation that `find` gave and that was then locked, as it is now that it is locked."""
-        being_replaced = refuse(TableError, function, f"table ({_name(relation)}) is being replaced", "try again")
+        being_replaced = refuse_relation(f"table ({_name(relation)}) is being replaced", "try again")
         if self._ask(_BY_NAME, [relation["schema"], relation["name"]]) != [relation]:
             raise being_replaced
         replaced = self._ask(_REPLACED, [])
         if replaced:
             what = f"source has a function or operator in pg_catalog ({replaced[0]['name']})"
             cure = "restore it: scans call it for every row"
-            raise refuse(TableError, function, f"{what} that PostgreSQL did not come with", cure)
-        facts, read = self._described(relation, function, MOST_VIEWS)
+            raise refuse_relation(f"{what} that PostgreSQL did not come with", cure)
+        facts, read = self._described(relation, MOST_VIEWS)
         if not read <= locked():
             raise being_replaced
         return facts
 
-    def _described(self, relation: CatalogRow, function: str, depth: int) -> tuple[Facts, set[int]]:
+    def _described(self, relation: CatalogRow, depth: int) -> tuple[Facts, set[int]]:
         """A relation, and the numbers of all that it reads, itself included."""
-        _check(relation, function, is_inner=depth < MOST_VIEWS)
+        _check(relation, is_inner=depth < MOST_VIEWS)
         listed = self._ask(_COLUMNS, [relation["oid"]])
         if relation["kind"] == "v":
-            return self._view(relation, listed, function, depth)
+            return self._view(relation, listed, depth)
         tree = self._ask(_TREE, [relation["oid"]])
         read = [row for row in tree if row["is_read"]]
         for leaf in read:
-            _check(leaf, function, is_inner=depth < MOST_VIEWS)
-            self._check_generated(leaf, function)
+            _check(leaf, is_inner=depth < MOST_VIEWS)
+            self._check_generated(leaf)
         columns, conditions = self._columns(listed, self._ids(relation, tree, listed))
         types = {column.name: column.type for column in columns}
         conditions += [condition(row["text"], types) for row in self._ask(_CHECKS, [relation["oid"]])]
@@ -184,7 +181,7 @@ class Catalog:
         )  # fmt: skip
         return facts, {row["oid"] for row in read}
 
-    def _check_generated(self, leaf: CatalogRow, function: str) -> None:
+    def _check_generated(self, leaf: CatalogRow) -> None:
         """A stored column was computed when its row was written, and cannot fail; its parts are checked still."""
         for row in self._ask(_COLUMNS, [leaf["oid"]]):
             if row["generated"] == "":
@@ -192,9 +189,7 @@ class Catalog:
             try:
                 check_expression(row["expression"], self, total=row["generated"] != "s")
             except NotRowWiseError as reason:
-                raise refuse(
-                    TableError,
-                    function,
+                raise refuse_relation(
                     f"table ({leaf['name']!r}) has the generated column {row['name']}, which {reason}",
                     "make it a plain column (ALTER COLUMN ... DROP EXPRESSION), or release a table without it",
                 ) from None
@@ -247,14 +242,12 @@ class Catalog:
         numbers = tuple((self._identity, "", str(row["oid"])) for row in tree)
         return numbers, tuple((self._identity, row["schema"], row["name"]) for row in tree)
 
-    def _view(
-        self, relation: CatalogRow, listed: Sequence[CatalogRow], function: str, depth: int
-    ) -> tuple[Facts, set[int]]:
+    def _view(self, relation: CatalogRow, listed: Sequence[CatalogRow], depth: int) -> tuple[Facts, set[int]]:
         """A view, read as it is (its owner's rights may be needed), if its rule is row-wise down to its table."""
 
         def no(reason: object, cure: str = _CURE) -> MwemError:
             rule = "a private view must give at most one row per row of one table, and cannot fail on any"
-            return refuse(TableError, function, f"view ({relation['name']!r}) {reason}; {rule}", cure)
+            return refuse_relation(f"view ({relation['name']!r}) {reason}; {rule}", cure)
 
         if depth == 1:
             raise no(f"is over more than {MOST_VIEWS} other views")
@@ -269,7 +262,7 @@ class Catalog:
         source = self._ask(_BY_NUMBER, [rule.relation])
         if not source:
             raise no("reads something other than a table")
-        below, read = self._described(source[0], function, depth - 1)
+        below, read = self._described(source[0], depth - 1)
         try:
             origins = rule.columns(self)
         except NotRowWiseError as reason:
@@ -375,16 +368,16 @@ def _table(relation: CatalogRow) -> exp.Table:
     return exp.table_(relation["name"], db=relation["schema"], quoted=True)
 
 
-def _check(relation: CatalogRow, function: str, *, is_inner: bool = False) -> None:
+def _check(relation: CatalogRow, *, is_inner: bool = False) -> None:
     """Refuse what no private relation may be, or be made of."""
     name = _name(relation)
     if relation["kind"] in _KINDS:
-        raise refuse(TableError, function, f"table ({name}) is {_KINDS[relation['kind']]}", _CURE)
+        raise refuse_relation(f"table ({name}) is {_KINDS[relation['kind']]}", _CURE)
     is_system = relation["schema"].startswith("pg_") or relation["schema"] == "information_schema"
     if is_system or relation["oid"] < FIRST_OF_USERS or relation["persistence"] == "t":
         reason = "is PostgreSQL's own or temporary, so that its rows are made of other rows or of the session"
-        raise refuse(TableError, function, f"table ({name}) {reason}", _CURE)
+        raise refuse_relation(f"table ({name}) {reason}", _CURE)
     if relation["active"] or (relation["secured"] and is_inner):
         reason = "has row-level security, so that which rows are seen depends on the role and on other rows"
         cure = "use a role with BYPASSRLS that reads the table itself"
-        raise refuse(TableError, function, f"table ({name}) {reason}", cure)
+        raise refuse_relation(f"table ({name}) {reason}", cure)
