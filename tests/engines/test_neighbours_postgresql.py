@@ -1,6 +1,7 @@
-"""Neighbours on a PostgreSQL server: what a call shows before its debit is the same, and true answers move by no more than the noise is made for.
+"""Neighbours on a PostgreSQL server: a call shows the same before its debit, and answers move within the sensitivity.
 
-`pytest -m campaign -n0 -s tests/engines/test_neighbours_postgresql.py` asks 20,000 pairs; `neighbours_postgresql.py` says what they are.
+`pytest -m campaign -n0 -s tests/engines/test_neighbours_postgresql.py` asks 20,000 pairs; `neighbours_postgresql.py`
+says what they are.
 """
 
 from __future__ import annotations
@@ -43,7 +44,10 @@ def test_neighbours_on_a_server(worlds: int, each: int, postgresql: int) -> None
             if seed % 250 == 249:
                 print(f"\n{seed + 1} relations: {dict(met)}; at most {reached:.3f}", flush=True)
     pairs = met["released"] + met["refused"] + met["failed"]
-    print(f"\n{worlds} relations, {pairs} pairs of neighbours: {dict(met)}; answers move by at most {reached:.3f} of what the noise is made for")  # fmt: skip
+    print(
+        f"\n{worlds} relations, {pairs} pairs of neighbours: {dict(met)}; "
+        f"answers move by at most {reached:.3f} of what the noise is made for"
+    )
     assert met["released"] > pairs / 6
     assert met["refused"] > pairs / 6
     assert met["failed"] == 0  # no row makes a scan fail

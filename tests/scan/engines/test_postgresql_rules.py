@@ -20,7 +20,10 @@ def test_a_tree_is_read() -> None:
 
 @pytest.mark.parametrize(
     ("written", "name"),
-    [(r":resname", ":resname"), (r"\<>", "<>"), (r"a\ b", "a b"), (r"\}\ {VAR", None), (r"x\}\ \{", "x} {"), (r"\\", "\\"), ("é\\\n", "é\n")],
+    [
+        (r":resname", ":resname"), (r"\<>", "<>"), (r"a\ b", "a b"), (r"\}\ {VAR", None), (r"x\}\ \{", "x} {"),
+        (r"\\", "\\"), ("é\\\n", "é\n"),
+    ],
 )  # fmt: skip
 def test_no_name_of_a_column_is_taken_for_something_else(written: str, name: str | None) -> None:
     text = "{TARGETENTRY :resname " + written + " :resno 1}"
@@ -33,7 +36,13 @@ def test_no_name_of_a_column_is_taken_for_something_else(written: str, name: str
     assert tree.fields == {"resname": name, "resno": "1"}
 
 
-@pytest.mark.parametrize("text", ["", "{", "}", "{A :b", "{A b 1}", "{A :b 1 :b 2}", "{A} {B}", "(1", "{C :v 4 [ 1 2", "{A :b [ x ]}", "{A :b 4 [ x ]}", "(" * 5000])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "{", "}", "{A :b", "{A b 1}", "{A :b 1 :b 2}", "{A} {B}", "(1", "{C :v 4 [ 1 2", "{A :b [ x ]}",
+        "{A :b 4 [ x ]}", "{A :b 4 [ 1-2 ]}", "(" * 5000,
+    ],
+)  # fmt: skip
 def test_what_is_no_tree_is_refused(text: str) -> None:
     with pytest.raises(NotATreeError):
         parsed(text)
