@@ -243,18 +243,18 @@ def estimates(con: duckdb.DuckDBPyConnection, asked: Workload, miss: float) -> n
     interval of its noise.
     """
     ready = answerer(Session.of(con), "released", "coverage")
-    compiled = ready.compile(asked)
-    known = ready.evidence(compiled)
+    judged = ready.judged(asked, 1 - miss)
+    evidence, queries = judged.evidence, judged.queries
     out: dict[int, np.ndarray] = {}
-    for numbers, question in known.questions([query.linear for query in compiled.queries]):
-        exact = known.families.exact(question)
+    for numbers, question in evidence.questions([query.linear for query in queries]):
+        exact = evidence.families.exact(question)
         width = 2 * half_widths(exact.estimates.variances, exact.estimates.fourths, miss)
         both = np.where(exact.is_exact, np.stack([exact.estimates.values, width]), np.nan)
         out.update(zip(numbers, np.split(both, len(numbers), axis=1), strict=True))
-    for number, query in enumerate(compiled.queries):
+    for number, query in enumerate(queries):
         if query.over is not None:
             out[number] = np.full_like(out[number], np.nan)
-    return np.concatenate([out[number] for number in range(len(compiled.queries))], axis=1)
+    return np.concatenate([out[number] for number in range(len(queries))], axis=1)
 
 
 def collect(found: Found, name: str, rows: dict[str, np.ndarray], told: np.ndarray) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterator, Mapping
+from itertools import groupby
 from pathlib import Path
 
 import sqlglot
@@ -15,7 +16,7 @@ from sqlglot import exp
 
 from mwem_sql.platform.metadata import read_sql
 from mwem_sql.surface import spec
-from mwem_sql.surface.function import Function, script
+from mwem_sql.surface.declaration import SqlFunction, script
 
 HERE = Path(__file__).resolve().parent
 TITLE = """\
@@ -86,7 +87,7 @@ _VIEW = re.compile(r"((?:^--[^\n]*\n)+)^CREATE VIEW IF NOT EXISTS (\w+)", re.MUL
 def page() -> str:
     """The whole text."""
     parts = [TITLE, *_index()]
-    for title, functions in spec.SECTIONS.items():
+    for title, functions in _sections():
         parts.append(f"## {title}\n")
         parts += [part for function in functions for part in _function(function)]
     parts += [WORKLOAD, _listed("column", WORKLOAD_COLUMNS), DOMAIN, _listed("column", DOMAIN_COLUMNS), STORED]
@@ -109,17 +110,22 @@ def macros() -> str:
     return script(tuple(spec.FUNCTIONS.values()))
 
 
+def _sections() -> Iterator[tuple[str, list[SqlFunction]]]:
+    for title, functions in groupby(spec.FUNCTIONS.values(), key=lambda function: function.section):
+        yield title, list(functions)
+
+
 def _index() -> Iterator[str]:
-    for title, functions in spec.SECTIONS.items():
+    for title, functions in _sections():
         yield f"- {title}: " + ", ".join(f"[{function.name}](#{function.name})" for function in functions)
     yield "- [A workload](#a-workload), [a domain table](#a-domain-table), [what is stored](#what-is-stored)\n"
 
 
-def _function(function: Function) -> Iterator[str]:
+def _function(function: SqlFunction) -> Iterator[str]:
     yield f"### {function.name}\n"
     yield f"{function.purpose}\n"
     yield f"- Example: `{function.example}`\n- Cost: {function.cost}\n"
-    if function is spec.PLAN:
+    if function.name == "mwem_plan":
         yield "The parameters are those of [mwem_release](#mwem_release).\n"
     elif function.signature:
         yield "| parameter | default | meaning |\n|---|---|---|"

@@ -22,7 +22,7 @@ CREATE OR REPLACE MACRO mwem_release(private_table, workload, epsilon, delta := 
         integer_division: current_setting('integer_division'),
         ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, queries),
             lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r
-        FROM (SELECT list({n: n, j: j} ORDER BY n) AS queries
+        FROM (SELECT list(j ORDER BY n) AS queries
               FROM (SELECT row_number() OVER () AS n, to_json(__mwem_row)::VARCHAR AS j
                     FROM query_table(workload) AS __mwem_row)));
 
@@ -55,7 +55,7 @@ seed := NULL  Repeatable noise, for experiments. The release is marked private =
 -> rows BIGINT  Rows of that table: the noisy count, or the option rows.
 -> epsilon DOUBLE  What was charged, and is promised.
 -> delta DOUBLE  What was charged, and is promised.
--> rounds INTEGER  How often was selected and measured, or refined.
+-> rounds INTEGER  Number of measurement steps.
 -> queries INTEGER  Rows of the workload.
 -> attributes INTEGER  Columns of the output: those that the workload asks about.
 -> cells BIGINT  Size of the model.
@@ -65,7 +65,7 @@ seed := NULL  Repeatable noise, for experiments. The release is marked private =
 -> protects VARCHAR  Whose change is hidden: one row, or all rows of one unit.
 -> warning VARCHAR  What to know before it is used; NULL: nothing.
 -> measured INTEGER  Rows of the workload all of whose cells were measured.
--> mean_error DOUBLE  Share of the rows that are in a wrong cell of a query of the workload, on average over its queries; from 0 to 1. Told by the certificate, with noise. NULL without one.
+-> mean_error DOUBLE  Share of the rows that are in a wrong cell of a query of the workload, on average over its queries; from 0 to 1. From the certificate, with noise. NULL without one.
 -> mean_error_within DOUBLE  How far off `mean_error` itself may be: 95 times in 100 it is within this of the truth. Larger than `mean_error`: that is not known better than both together. NULL without a certificate.
 -> quality VARCHAR  How good the release is for its workload, in one word. good: at most 5% of the rows in wrong cells, and at least 50% of the questions were measured; fair: at most 20%; poor: more, or not known.';
 
@@ -85,7 +85,7 @@ CREATE OR REPLACE MACRO mwem_plan(private_table, workload, epsilon, delta := 0.0
         integer_division: current_setting('integer_division'),
         ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, queries),
             lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r
-        FROM (SELECT list({n: n, j: j} ORDER BY n) AS queries
+        FROM (SELECT list(j ORDER BY n) AS queries
               FROM (SELECT row_number() OVER () AS n, to_json(__mwem_row)::VARCHAR AS j
                     FROM query_table(workload) AS __mwem_row)));
 
@@ -272,7 +272,7 @@ CREATE OR REPLACE MACRO mwem_answer(output, workload, confidence := 0.95) AS TAB
         integer_division: current_setting('integer_division'),
         ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, queries),
             lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r
-        FROM (SELECT list({n: n, j: j} ORDER BY n) AS queries
+        FROM (SELECT list(j ORDER BY n) AS queries
               FROM (SELECT row_number() OVER () AS n, to_json(__mwem_row)::VARCHAR AS j
                     FROM query_table(workload) AS __mwem_row)));
 
@@ -547,7 +547,7 @@ CREATE OR REPLACE MACRO mwem_compare(private_table, output, workload, confidence
         integer_division: current_setting('integer_division'),
         ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, queries),
             lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r
-        FROM (SELECT list({n: n, j: j} ORDER BY n) AS queries
+        FROM (SELECT list(j ORDER BY n) AS queries
               FROM (SELECT row_number() OVER () AS n, to_json(__mwem_row)::VARCHAR AS j
                     FROM query_table(workload) AS __mwem_row)));
 

@@ -89,14 +89,10 @@ CREATE TABLE IF NOT EXISTS certificates (
     possible DOUBLE NOT NULL            -- the most that value can be without noise, in parts of all rows: 1 of a query with one cell, 2 of others, the mean over them
 );
 
--- What is known of each query of the workload, in its order.
+-- What is known of each query of the workload, whose text is in workloads.
 CREATE TABLE IF NOT EXISTS bounds (
     release INTEGER NOT NULL,
     query INTEGER NOT NULL,             -- row of the workload, from 1
-    name VARCHAR,
-    predicate VARCHAR,
-    measure VARCHAR,
-    group_by VARCHAR,                   -- as JSON: a list of column names, or an SQL expression as text
     measured BOOLEAN NOT NULL,          -- whether all its cells are sums of what was measured
     bound DOUBLE                        -- how far off all its cells are together, by what selections tell; fails for some query of a release in 4 of 1,000. NULL if they tell nothing
 );

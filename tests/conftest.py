@@ -54,7 +54,10 @@ SCHEMA = """
 
 
 def steps(work: Callable[[], object]) -> int:
-    """How many functions a piece of work calls, Python's own and C's: the same on every machine, whatever else it does."""
+    """How many functions a piece of work calls, Python's own and C's.
+
+    The same on every machine, whatever else it does.
+    """
     count = 0
 
     def note(_frame: object, event: str, _argument: object) -> None:
@@ -101,7 +104,10 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.fixture
 def connect() -> Iterator[Open]:
-    """`mwem_sql.connect`, and whatever it opened is closed: DuckDB 2.0 reports open connections with functions at exit."""
+    """`mwem_sql.connect`, and whatever it opened is closed.
+
+    DuckDB 2.0 reports open connections with functions at exit.
+    """
     with contextlib.ExitStack() as opened:
 
         def open_(database: str | Path = ":memory:", *, registered: bool = True, **options: Any) -> Connection:

@@ -1,4 +1,7 @@
-"""Fresh virtual environments for what cannot be tested in this one: other versions, other people's packages. Needs a package index."""
+"""Fresh virtual environments for what cannot be tested in this one.
+
+Other versions, other people's packages. Needs a package index.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,10 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def run(*command: object, cwd: Path = ROOT, **variables: str) -> str:
-    """What a command prints; it must end well. PYTHONPATH is taken off, so that an installed package is found and not the checkout."""
+    """What a command prints.
+
+    It must end well. PYTHONPATH is taken off, so that an installed package is found and not the checkout.
+    """
     clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | variables
     done = subprocess.run(
         [*map(str, command)], capture_output=True, text=True, timeout=1800, check=False, cwd=cwd, env=clean

@@ -1,9 +1,12 @@
-"""Random private sources, down to files and DDL, and their neighbours: the same source with one row, or one unit's rows, less.
+"""Random private sources, down to files and DDL, and their neighbours.
 
-A world is everything that a curator may have typed in: tables with generated columns, structs, collations and odd names; views of
-views, with expressions that fail on some values; Parquet, CSV and JSON files; macros, operators included; settings. Much of it must be
-refused. It is built once for each set of rows, by the same statements, so that whatever a call shows of it before a debit must be the same.
-It is looked at where it is, or in a DuckDB file that is attached as a source.
+The same source with one row, or one unit's rows, less.
+
+A world is everything that a curator may have typed in: tables with generated columns, structs, collations and odd
+names; views of views, with expressions that fail on some values; Parquet, CSV and JSON files; macros, operators
+included; settings. Much of it must be refused. It is built once for each set of rows, by the same statements, so that
+whatever a call shows of it before a debit must be the same. It is looked at where it is, or in a DuckDB file that is
+attached as a source.
 """
 
 from __future__ import annotations
@@ -34,30 +37,123 @@ from mwem_sql.workload import Workload
 
 Row = tuple[Any, ...]
 TYPES = {"id": "VARCHAR", "a": "INTEGER", "b": "VARCHAR", "c": "DOUBLE", "d": "BOOLEAN"}
-DOMAIN = """CREATE OR REPLACE TABLE asked_domain AS FROM (VALUES ('a', NULL, '-1', '3'), ('b', ['x', 'y', 'z'], NULL, NULL), ('c', NULL, '-5', '10'))
+DOMAIN = """CREATE OR REPLACE TABLE asked_domain AS
+    FROM (VALUES ('a', NULL, '-1', '3'), ('b', ['x', 'y', 'z'], NULL, NULL), ('c', NULL, '-5', '10'))
     AS listed(attribute, "values", low, high)"""
 QUERIES: list[dict[str, str]] = [
-    {"predicate": "a > 1"}, {"predicate": "a BETWEEN 1 AND 2 AND d"}, {"predicate": "b = 'x' OR NOT d"}, {"predicate": "c > 0.5"}, {"group_by": "a, b"},
-    {"predicate": "d", "group_by": "a // 2"}, {"group_by": "upper(b), d IS NULL"}, {"measure": "a"}, {"predicate": "d", "measure": "a * 2 - 3"}, {"measure": "a - 1", "group_by": "b"},
-]  # fmt: skip
-# What an item of a view may be, by the column that it stands for: the column itself, expressions of one row, and what sees others.
+    {"predicate": "a > 1"},
+    {"predicate": "a BETWEEN 1 AND 2 AND d"},
+    {"predicate": "b = 'x' OR NOT d"},
+    {"predicate": "c > 0.5"},
+    {"group_by": "a, b"},
+    {"predicate": "d", "group_by": "a // 2"},
+    {"group_by": "upper(b), d IS NULL"},
+    {"measure": "a"},
+    {"predicate": "d", "measure": "a * 2 - 3"},
+    {"measure": "a - 1", "group_by": "b"},
+]
+# What an item of a view may be, by the column that it stands for: the column itself, expressions of one row, and what
+# sees others.
 FINE = {
-    "id": ["id", "upper(id)", "id || 'x'", "s.id"], "a": ["a", "a + 1 - 1", "abs(a)", "s.a", "CASE WHEN d THEN a ELSE 0 END", "TRY_CAST(b AS INTEGER)",
-          "b::INTEGER", "b::INTEGER + b::INTEGER - 12", "a + 2147483600", "c::TINYINT::INTEGER", "year(date_trunc('month', b::DATE))", "s.a + (epoch_ns(s.t) // 10**18)::INTEGER", "factorial(a)::INTEGER", "('x' || b)::INTEGER"],
-    "b": ["b", "lower(b)", "b COLLATE NOCASE", "left(b, 1)", "nullif(b, 'y')", "chr(a)", "b::DATE::VARCHAR", "b[:a]", "(b::INTEGER + 1)::VARCHAR"], "c": ["c", "c * 2", "round(c)", "a::DOUBLE", "coalesce(c, 0)", "b::DOUBLE", "ln(c)", "c::DECIMAL(4, 1)::DOUBLE", "asin(c)"],
-    "d": ["d", "NOT d", "a > 1", "b LIKE 'x%'", "d IS NULL", "b::BOOLEAN", "b::INTEGER > 3", "b::DATE > DATE '2020-01-01'", "b LIKE 'x!%' ESCAPE '!'"],
-}  # fmt: skip
+    "id": ["id", "upper(id)", "id || 'x'", "s.id"],
+    "a": [
+        "a",
+        "a + 1 - 1",
+        "abs(a)",
+        "s.a",
+        "CASE WHEN d THEN a ELSE 0 END",
+        "TRY_CAST(b AS INTEGER)",
+        "b::INTEGER",
+        "b::INTEGER + b::INTEGER - 12",
+        "a + 2147483600",
+        "c::TINYINT::INTEGER",
+        "year(date_trunc('month', b::DATE))",
+        "s.a + (epoch_ns(s.t) // 10**18)::INTEGER",
+        "factorial(a)::INTEGER",
+        "('x' || b)::INTEGER",
+    ],
+    "b": [
+        "b",
+        "lower(b)",
+        "b COLLATE NOCASE",
+        "left(b, 1)",
+        "nullif(b, 'y')",
+        "chr(a)",
+        "b::DATE::VARCHAR",
+        "b[:a]",
+        "(b::INTEGER + 1)::VARCHAR",
+    ],
+    "c": [
+        "c",
+        "c * 2",
+        "round(c)",
+        "a::DOUBLE",
+        "coalesce(c, 0)",
+        "b::DOUBLE",
+        "ln(c)",
+        "c::DECIMAL(4, 1)::DOUBLE",
+        "asin(c)",
+    ],
+    "d": [
+        "d",
+        "NOT d",
+        "a > 1",
+        "b LIKE 'x%'",
+        "d IS NULL",
+        "b::BOOLEAN",
+        "b::INTEGER > 3",
+        "b::DATE > DATE '2020-01-01'",
+        "b LIKE 'x!%' ESCAPE '!'",
+    ],
+}
 WRONG = {
     "id": ["rowid::VARCHAR", "peek(id)", "random()::VARCHAR"],
-    "a": ["rowid", "row_number() OVER ()", "(SELECT max(a) FROM base)", "max(a)", "nextval('seq')", "hash(rowid) % 4", "stats(a)::VARCHAR::INTEGER", "peek(a)", "file_row_number",
-          "list_sum([a, 1])", "tools.peek(a)", "sum(a) OVER (ORDER BY c)", "count(*) OVER ()", "week(to_days(a))", "date_part(b, b::DATE)"],
-    "b": ["json_serialize_plan('SELECT count(*) FROM base', optimize := true)::VARCHAR", "stats(b)::VARCHAR", "filename", "current_date::VARCHAR", "getvariable('x')"],
-    "c": ["random()", "(SELECT avg(c) FROM base)", "epoch(now())", "percent_rank() OVER (ORDER BY c)"], "d": ["EXISTS (FROM base)", "a > (SELECT avg(a) FROM base)", "a = ANY (SELECT a FROM base)", "b LIKE b ESCAPE 'x'",
-          "b LIKE 'ax' ESCAPE 'x'"],
-}  # fmt: skip
-MACROS = ['"-"(x, y) AS (SELECT max(a) FROM base)', '"-"(x, y) AS (SELECT count(*) FROM base)', "lower(x) AS (SELECT max(b) FROM base)", '"~~"(x, y) AS (SELECT count(*) > 5 FROM base)',
-          "abs(x) AS (SELECT count(*) % 3 FROM base)", "round(x) AS (SELECT max(c) FROM base)", "my_own(x) AS x + 1"]  # fmt: skip
-DECLARED = "columns := {id: 'VARCHAR', a: 'INTEGER', b: 'VARCHAR', c: 'DOUBLE', d: 'BOOLEAN'}, auto_detect := false, records := true"
+    "a": [
+        "rowid",
+        "row_number() OVER ()",
+        "(SELECT max(a) FROM base)",
+        "max(a)",
+        "nextval('seq')",
+        "hash(rowid) % 4",
+        "stats(a)::VARCHAR::INTEGER",
+        "peek(a)",
+        "file_row_number",
+        "list_sum([a, 1])",
+        "tools.peek(a)",
+        "sum(a) OVER (ORDER BY c)",
+        "count(*) OVER ()",
+        "week(to_days(a))",
+        "date_part(b, b::DATE)",
+    ],
+    "b": [
+        "json_serialize_plan('SELECT count(*) FROM base', optimize := true)::VARCHAR",
+        "stats(b)::VARCHAR",
+        "filename",
+        "current_date::VARCHAR",
+        "getvariable('x')",
+    ],
+    "c": ["random()", "(SELECT avg(c) FROM base)", "epoch(now())", "percent_rank() OVER (ORDER BY c)"],
+    "d": [
+        "EXISTS (FROM base)",
+        "a > (SELECT avg(a) FROM base)",
+        "a = ANY (SELECT a FROM base)",
+        "b LIKE b ESCAPE 'x'",
+        "b LIKE 'ax' ESCAPE 'x'",
+    ],
+}
+MACROS = [
+    '"-"(x, y) AS (SELECT max(a) FROM base)',
+    '"-"(x, y) AS (SELECT count(*) FROM base)',
+    "lower(x) AS (SELECT max(b) FROM base)",
+    '"~~"(x, y) AS (SELECT count(*) > 5 FROM base)',
+    "abs(x) AS (SELECT count(*) % 3 FROM base)",
+    "round(x) AS (SELECT max(c) FROM base)",
+    "my_own(x) AS x + 1",
+]
+DECLARED = (
+    "columns := {id: 'VARCHAR', a: 'INTEGER', b: 'VARCHAR', c: 'DOUBLE', d: 'BOOLEAN'}, "
+    "auto_detect := false, records := true"
+)
 
 
 FILES = {"one": "a IS NULL OR a < 1", "two": "a >= 1"}
@@ -85,7 +181,8 @@ class World:
             con.execute(statement)
         if rows:
             con.execute(
-                f"INSERT INTO base (id, a, b, c, d, s) SELECT i, p, q, r, t, {{'id': i, 'a': p, 't': TRY_CAST(q AS DATE)}} FROM (VALUES {listed}) AS v(i, p, q, r, t)"
+                f"INSERT INTO base (id, a, b, c, d, s) SELECT i, p, q, r, t, {{'id': i, 'a': p, 't': TRY_CAST(q AS "
+                f"DATE)}} FROM (VALUES {listed}) AS v(i, p, q, r, t)"
             )
         for old in folder.iterdir():
             old.unlink()
@@ -147,11 +244,13 @@ def world(chance: random.Random) -> World:
         inner = "base"
         if source == "views":
             made.after.append(
-                f"CREATE OR REPLACE VIEW middle AS SELECT *{chance.choice(['', ' EXCLUDE (s)', ', a + 1 AS more'])} FROM base{_where(chance)}"
+                f"CREATE OR REPLACE VIEW middle AS SELECT *{chance.choice(['', ' EXCLUDE (s)', ', a + 1 AS more'])} "
+                f"FROM base{_where(chance)}"
             )
             inner = chance.choice(["middle", "main.middle AS m", "memory.main.middle"])
         made.after.append(
-            f"CREATE OR REPLACE VIEW asked AS SELECT {_items(chance, names, unit, file=False)} FROM {inner}{_where(chance)}"
+            f"CREATE OR REPLACE VIEW asked AS SELECT {_items(chance, names, unit, file=False)} FROM "
+            f"{inner}{_where(chance)}"
         )
     if chance.random() < 0.15:
         made.macro = chance.choice(MACROS)
@@ -240,18 +339,24 @@ def _file(chance: random.Random, ending: str) -> str:
 
 
 def random_rows(chance: random.Random) -> list[Row]:
-    """Rows, some of them odd: units that differ in their case only, values off the domain, texts that look like other types."""
+    """Rows, some of them odd.
+
+    Units that differ in their case only, values off the domain, texts that look like other types.
+    """
     numbers = chance.choice(
         [[None, -1e300, -5.0, 0.5, 3.25, 10.0, math.nan], [math.nan, math.nan, math.nan, -5.0, 3.25]]
     )
     ids = chance.choice([[None, "aB3", "Ab3", "AB3", "p1", "é", "É"], ["aB3", "Ab3"], ["É", "é", "e"]])
     return [
         (
-            chance.choice(ids), chance.choice([None, -9, 0, 1, 2, 3, 77]), chance.choice([None, "x", "y", "z", "X", "2020-01-01", "12", "true", "5881580-07-10"]),
-            chance.choice(numbers), chance.choice([None, True, False]),
+            chance.choice(ids),
+            chance.choice([None, -9, 0, 1, 2, 3, 77]),
+            chance.choice([None, "x", "y", "z", "X", "2020-01-01", "12", "true", "5881580-07-10"]),
+            chance.choice(numbers),
+            chance.choice([None, True, False]),
         )
         for _ in range(chance.randrange(2, 16))
-    ]  # fmt: skip
+    ]
 
 
 def neighbours(chance: random.Random, made: World, rows: Sequence[Row], count: int) -> Iterator[list[Row]]:
@@ -277,7 +382,12 @@ class Seen:
 
 def look(con: duckdb.DuckDBPyConnection, made: World, table: str = "asked") -> Seen:
     request = Request(
-        table, made.workload, Budget(Fraction(1)), rounds=1, unit=made.unit, rows_per_unit=made.rows_per_unit
+        table=table,
+        workload=made.workload,
+        budget=Budget(Fraction(1)),
+        rounds=1,
+        unit=made.unit,
+        rows_per_unit=made.rows_per_unit,
     )
     try:
         plan = make_plan(Session.of(con), request)
@@ -301,7 +411,10 @@ def look(con: duckdb.DuckDBPyConnection, made: World, table: str = "asked") -> S
 
 
 def queries_and_units(pushdown: Pushdown, answers: Integers, rows_per_unit: int) -> tuple[tuple[int, ...], ...]:
-    """The answers query by query; and, behind them, the counts of units, times what all others may be moved by: one unit moves these by 1 in all."""
+    """The answers query by query.
+
+    And, behind them, the counts of units, times what all others may be moved by: one unit moves these by 1 in all.
+    """
     inside, units = pushdown.apart(answers)
     return (
         *(tuple(answer.tolist()) for answer in np.split(inside, pushdown.starts[1:])),

@@ -1,8 +1,11 @@
-"""Random releases of unrelated tables with noise that does not depend on them: what is visible must be the same, and what enters the noise is compared.
+"""Random releases of unrelated tables with noise that does not depend on them.
 
-A case is a schema, a public domain, a workload and options, and three tables: one, a neighbour of it (a row or a unit's rows less), and an
-unrelated one. Each is released on an instance of its own, through the surface. Draws, ids and clock are replaced by functions of public
-things, so that nothing is left that may differ but the rows, and `seconds`. What enters a draw is kept aside, with the share that was debited for it.
+What is visible must be the same, and what enters the noise is compared.
+
+A case is a schema, a public domain, a workload and options, and three tables: one, a neighbour of it (a row or a unit's
+rows less), and an unrelated one. Each is released on an instance of its own, through the surface. Draws, ids and clock
+are replaced by functions of public things, so that nothing is left that may differ but the rows, and `seconds`. What
+enters a draw is kept aside, with the share that was debited for it.
 """
 
 from __future__ import annotations
@@ -44,7 +47,7 @@ from mwem_sql.loop import loop
 from mwem_sql.platform.calls import Progress, listening
 from mwem_sql.releases import reuse
 from mwem_sql.releases.summary import SUMMARY_TYPES
-from mwem_sql.surface import calling
+from mwem_sql.surface import register
 
 run = importlib.import_module("mwem_sql.releases.run")  # the package has a function of that name
 
@@ -59,7 +62,10 @@ UNIT_IDS = ["NULL", "1", "2", "3", "4", "5", "6"]
 
 @dataclass(frozen=True)
 class Column:
-    """A column with its public declaration, literals on and off the domain, and conditions on it. `number`: it can be summed."""
+    """A column with its public declaration, literals on and off the domain, and conditions on it.
+
+    `number`: it can be summed.
+    """
 
     name: str
     type: str
@@ -88,7 +94,9 @@ class Column:
 
 @dataclass
 class Case:
-    """Statements that make a source called `asked` around a table `base`, three sets of rows, and what is asked of each."""
+    """Statements that make a source called `asked` around a table `base`, three sets of rows, and what is asked of
+    each.
+    """
 
     seed: int
     columns: list[Column]
@@ -118,7 +126,15 @@ class Case:
 def _flag(chance: random.Random, name: str) -> Column:
     if chance.random() < 0.5:
         return Column(name, "BOOLEAN NOT NULL", ("true", "false"), (), {}, (name, f"NOT {name}"))
-    return Column(name, "BOOLEAN", ("true", "false"), (), {}, (name, f"NOT {name}", f"{name} IS NULL"), groups=(f"{name} IS NULL",))  # fmt: skip
+    return Column(
+        name,
+        "BOOLEAN",
+        ("true", "false"),
+        (),
+        {},
+        (name, f"NOT {name}", f"{name} IS NULL"),
+        groups=(f"{name} IS NULL",),
+    )
 
 
 def _whole(chance: random.Random, name: str) -> Column:
@@ -126,17 +142,34 @@ def _whole(chance: random.Random, name: str) -> Column:
     kind = chance.choice(list(limits))
     low = 0 if kind == "UBIGINT" else chance.choice([-3, 0, 2])
     high = low + chance.choice([1, 3, 9])
-    off = (f"{limits[kind] - 1}", "99") if kind == "UBIGINT" else (f"{limits[kind] - 1}", f"{-limits[kind] + 1}", "99", "-99")  # fmt: skip
+    off = (
+        (f"{limits[kind] - 1}", "99")
+        if kind == "UBIGINT"
+        else (f"{limits[kind] - 1}", f"{-limits[kind] + 1}", "99", "-99")
+    )
     listed = chance.random() < 0.2
     values = "[" + ", ".join(f"'{value}'" for value in range(low, high + 1)) + "]"
     declared = {"values": values} if listed else {"low": f"'{low}'", "high": f"'{high}'"}
     check = f"{name} BETWEEN {low} AND {high}" if chance.random() < 0.3 else ""
     middle = (low + high) // 2
     return Column(
-        name, kind, tuple(map(str, range(low, high + 1))), off, {} if check else declared,
-        (f"{name} > {middle}", f"{name} BETWEEN {low} AND {middle}", f"{name} % 2 = 0", f"{name} IS NULL", f"{name} IN ({low}, {high})", f"{name} <> {middle}"),
-        check, (f"{name} // 2", f"{name} > {middle}"), number=True,
-    )  # fmt: skip
+        name,
+        kind,
+        tuple(map(str, range(low, high + 1))),
+        off,
+        {} if check else declared,
+        (
+            f"{name} > {middle}",
+            f"{name} BETWEEN {low} AND {middle}",
+            f"{name} % 2 = 0",
+            f"{name} IS NULL",
+            f"{name} IN ({low}, {high})",
+            f"{name} <> {middle}",
+        ),
+        check,
+        (f"{name} // 2", f"{name} > {middle}"),
+        number=True,
+    )
 
 
 def _decimal(chance: random.Random, name: str) -> Column:
@@ -150,22 +183,42 @@ def _double(chance: random.Random, name: str) -> Column:
     cut = chance.choice([{"step": "'0.5'"}, {"bins": "5"}, {"bins": "2"}, {}])
     declared = {"low": "'-1'", "high": "'2.5'"} | cut
     off = ("'nan'", "'inf'", "'-inf'", "1e30", "-1e30", "2.5000001")
-    return Column(name, chance.choice(["DOUBLE", "FLOAT"]), ("-1", "-0.0", "0", "1e-38", "0.3", "2.5"), off, declared,
-                  (f"{name} > 0.25", f"{name} <= 0", f"{name} BETWEEN -0.5 AND 1.5", f"{name} IS NULL"), number=bool(cut))  # fmt: skip
+    return Column(
+        name,
+        chance.choice(["DOUBLE", "FLOAT"]),
+        ("-1", "-0.0", "0", "1e-38", "0.3", "2.5"),
+        off,
+        declared,
+        (f"{name} > 0.25", f"{name} <= 0", f"{name} BETWEEN -0.5 AND 1.5", f"{name} IS NULL"),
+        number=bool(cut),
+    )
 
 
 def _date(_: random.Random, name: str) -> Column:
     declared = {"low": "'2020-02-20'", "high": "'2020-03-10'"}
-    return Column(name, "DATE", ("'2020-02-20'", "'2020-02-29'", "'2020-03-10'"), ("'0001-01-01'", "'9999-12-31'", "'infinity'", "'1969-12-31'"), declared,
-                  (f"{name} < DATE '2020-03-01'", f"month({name}) = 2", f"{name} IS NOT NULL"), groups=(f"month({name})",))  # fmt: skip
+    return Column(
+        name,
+        "DATE",
+        ("'2020-02-20'", "'2020-02-29'", "'2020-03-10'"),
+        ("'0001-01-01'", "'9999-12-31'", "'infinity'", "'1969-12-31'"),
+        declared,
+        (f"{name} < DATE '2020-03-01'", f"month({name}) = 2", f"{name} IS NOT NULL"),
+        groups=(f"month({name})",),
+    )
 
 
 def _stamp(chance: random.Random, name: str) -> Column:
     kind = chance.choice(["TIMESTAMP", "TIMESTAMP WITH TIME ZONE"])
     declared = {"low": "'2020-03-28 00:00:00'", "high": "'2020-03-30 23:59:59'", "bins": "6"}
     off = ("'0001-01-02 00:00:00'", "'9999-12-30 00:00:00'", "'infinity'", "'1969-12-31 23:59:59.999999'")
-    return Column(name, kind, ("'2020-03-28 00:00:00'", "'2020-03-29 01:30:00'", "'2020-03-30 12:00:00'"), off, declared,
-                  (f"{name} < '2020-03-29 12:00:00'::{kind}", f"{name} IS NULL"))  # fmt: skip
+    return Column(
+        name,
+        kind,
+        ("'2020-03-28 00:00:00'", "'2020-03-29 01:30:00'", "'2020-03-30 12:00:00'"),
+        off,
+        declared,
+        (f"{name} < '2020-03-29 12:00:00'::{kind}", f"{name} IS NULL"),
+    )
 
 
 def _text(chance: random.Random, name: str) -> Column:
@@ -173,13 +226,33 @@ def _text(chance: random.Random, name: str) -> Column:
     quoted = tuple("'" + value.replace("'", "''") + "'" for value in values)
     declared = {"values": f"[{', '.join(quoted)}]"} | chance.choice([{}, {"open": "true"}, {"open": "true"}])
     check = f"{name} IN ({', '.join(quoted)})" if chance.random() < 0.2 else ""
-    return Column(name, "VARCHAR", quoted, ("'Xylophone'", "'X'", "repeat('long ', 2000)", "' '"), {} if check else declared,
-                  (f"{name} = {quoted[0]}", f"{name} IN ({', '.join(quoted)})", f"upper({name}) = upper({quoted[0]})", f"{name} IS NULL", f"length({name}) <= 1 OR {name} LIKE '%x%'"), check,
-                  (f"upper({name})",))  # fmt: skip
+    return Column(
+        name,
+        "VARCHAR",
+        quoted,
+        ("'Xylophone'", "'X'", "repeat('long ', 2000)", "' '"),
+        {} if check else declared,
+        (
+            f"{name} = {quoted[0]}",
+            f"{name} IN ({', '.join(quoted)})",
+            f"upper({name}) = upper({quoted[0]})",
+            f"{name} IS NULL",
+            f"length({name}) <= 1 OR {name} LIKE '%x%'",
+        ),
+        check,
+        (f"upper({name})",),
+    )
 
 
 def _kind(_: random.Random, name: str) -> Column:
-    return Column(name, "ENUM ('low', 'mid', 'high')", ("'low'", "'mid'", "'high'"), (), {}, (f"{name} = 'mid'", f"{name} IN ('low', 'high')", f"{name} IS NULL"))  # fmt: skip
+    return Column(
+        name,
+        "ENUM ('low', 'mid', 'high')",
+        ("'low'", "'mid'", "'high'"),
+        (),
+        {},
+        (f"{name} = 'mid'", f"{name} IN ('low', 'high')", f"{name} IS NULL"),
+    )
 
 
 MAKERS = (_flag, _flag, _whole, _whole, _decimal, _double, _date, _stamp, _text, _text, _kind)
@@ -190,7 +263,9 @@ LISTS = Column("nested", "INTEGER[]", ("[1, 2]", "[]"), ("range(2000)",), {}, ()
 def _generated(column: Column) -> Column:
     """Expressions that no value makes fail."""
     made = f"CASE WHEN {column.conditions[0]} THEN 1 WHEN {column.name} IS NULL THEN 2 ELSE 0 END"
-    return Column("g", "INTEGER", (), (), {"low": "'0'", "high": "'2'"}, ("g = 1", "g > 0"), number=True, generated=made)  # fmt: skip
+    return Column(
+        "g", "INTEGER", (), (), {"low": "'0'", "high": "'2'"}, ("g = 1", "g > 0"), number=True, generated=made
+    )
 
 
 def case(seed: int, makers: Sequence[Callable[[random.Random, str], Column]] = MAKERS) -> Case:
@@ -207,11 +282,13 @@ def case(seed: int, makers: Sequence[Callable[[random.Random, str], Column]] = M
     columns = [person, *columns]
     before = [f"CREATE TABLE base ({', '.join(column.ddl for column in columns)})"]
     domain = "asked_domain" if chance.random() < 0.7 else "elsewhere"
-    declared = f"""CREATE TABLE {domain} (attribute VARCHAR, "values" VARCHAR[], low VARCHAR, high VARCHAR, step VARCHAR, bins INTEGER, nullable BOOLEAN, open BOOLEAN);"""
+    declared = f"""CREATE TABLE {domain} (attribute VARCHAR, "values" VARCHAR[], low VARCHAR, high VARCHAR,
+        step VARCHAR, bins INTEGER, nullable BOOLEAN, open BOOLEAN);"""
     for column in asked:
         if column.declared:
             names = ", ".join(f'"{name}"' for name in column.declared)
-            declared += f"INSERT INTO {domain} (attribute, {names}) VALUES ('{column.name}', {', '.join(column.declared.values())});"  # fmt: skip
+            values = ", ".join(column.declared.values())
+            declared += f"INSERT INTO {domain} (attribute, {names}) VALUES ('{column.name}', {values});"
     where = "" if domain == "asked_domain" else ", domain := 'elsewhere'"
     after = [declared, "ATTACH ':memory:' AS pub", _source(chance, columns), _workload(chance, asked, where)]
     options = _options(chance)
@@ -223,9 +300,17 @@ def case(seed: int, makers: Sequence[Callable[[random.Random, str], Column]] = M
     if rows > 10**4:
         options["rows"] = "50"
     return Case(
-        seed, columns, before, after, _tables(chance, columns, by_unit=by_unit), chance.choice(["0.05", "1", "1", "1", "2.5", "12"]), options,
-        chance.sample(list(LATER), 1), rows, chance.choice([None, None, 2, 5]),
-    )  # fmt: skip
+        seed,
+        columns,
+        before,
+        after,
+        _tables(chance, columns, by_unit=by_unit),
+        chance.choice(["0.05", "1", "1", "1", "2.5", "12"]),
+        options,
+        chance.sample(list(LATER), 1),
+        rows,
+        chance.choice([None, None, 2, 5]),
+    )
 
 
 def _source(chance: random.Random, columns: Sequence[Column]) -> str:
@@ -257,14 +342,21 @@ def _workload(chance: random.Random, columns: Sequence[Column], domain: str) -> 
         predicate, measure, groups = _query(chance, columns)
         weight = chance.choice(["1", "1", "NULL", "0.37", "250"])
         name = chance.choice(["NULL", f"'q{number}'"])
-        rows.append(f"({_quoted(predicate)}, {_quoted(measure)}, {_quoted(groups)}, {name}, {weight}, {chance.random() < often})")  # fmt: skip
-    return f"""CREATE TABLE workload (predicate VARCHAR, measure VARCHAR, group_by VARCHAR, name VARCHAR, weight DOUBLE, always BOOLEAN);
+        rows.append(
+            f"({_quoted(predicate)}, {_quoted(measure)}, {_quoted(groups)}, {name}, {weight}, "
+            f"{chance.random() < often})"
+        )
+    return f"""CREATE TABLE workload (predicate VARCHAR, measure VARCHAR, group_by VARCHAR,
+            name VARCHAR, weight DOUBLE, always BOOLEAN);
         INSERT INTO workload VALUES {", ".join(rows)}"""
 
 
 def _query(chance: random.Random, columns: Sequence[Column]) -> tuple[str | None, str | None, str | None]:
     def condition() -> str:
-        parts = [chance.choice(column.conditions) for column in chance.sample(columns, min(len(columns), chance.choice([1, 1, 2, 3])))]  # fmt: skip
+        parts = [
+            chance.choice(column.conditions)
+            for column in chance.sample(columns, min(len(columns), chance.choice([1, 1, 2, 3])))
+        ]
         return chance.choice([" AND ", " AND ", " OR ", " AND NOT "]).join(f"({part})" for part in parts)
 
     numbers = [column.name for column in columns if column.number]
@@ -281,16 +373,28 @@ def _query(chance: random.Random, columns: Sequence[Column]) -> tuple[str | None
 
 
 def _measures(numbers: Sequence[str]) -> list[str]:
-    return [form.format(name) for name in numbers for form in ("{}", "{} * 2 - 3", "avg({})", "-7.25 * {}", "abs({})", "sum({})")]  # fmt: skip
+    return [
+        form.format(name)
+        for name in numbers
+        for form in ("{}", "{} * 2 - 3", "avg({})", "-7.25 * {}", "abs({})", "sum({})")
+    ]
 
 
 def _options(chance: random.Random) -> dict[str, str]:
     """Each option of a release but for `seed`, which is not private, and for what goes with the tables."""
     choices: dict[str, list[str | None]] = {
-        "delta": [None, None, "1e-6", "1e-2"], "rounds": [None, None, "1", "3", "7"], "rows": [None, None, None, "1", "50"], "total": [None, None, None, None, "1", "1000", "100000"],
-        "start": [None, None, None, "'histogram'"], "average": [None, None, None, "true"], "fit": [None, None, None, "'replay'"], "max_cells": [None, None, None, None, None, None, "60", "300"],
-        "certify": [None, None, "0", "0.1", "0.5"], "version": [None, None, None, "'first'"], "output": [None, "'pub.main.published'", "'other name'"],
-    }  # fmt: skip
+        "delta": [None, None, "1e-6", "1e-2"],
+        "rounds": [None, None, "1", "3", "7"],
+        "rows": [None, None, None, "1", "50"],
+        "total": [None, None, None, None, "1", "1000", "100000"],
+        "start": [None, None, None, "'histogram'"],
+        "average": [None, None, None, "true"],
+        "fit": [None, None, None, "'replay'"],
+        "max_cells": [None, None, None, None, None, None, "60", "300"],
+        "certify": [None, None, "0", "0.1", "0.5"],
+        "version": [None, None, None, "'first'"],
+        "output": [None, "'pub.main.published'", "'other name'"],
+    }
     drawn = {name: chance.choice(values) for name, values in choices.items()}
     return {name: value for name, value in drawn.items() if value is not None}
 
@@ -300,7 +404,10 @@ def _tables(chance: random.Random, columns: Sequence[Column], *, by_unit: bool) 
 
     def rows(count: int) -> list[Row]:
         stored = [column for column in columns if not column.generated]
-        return [tuple(chance.choice(UNIT_IDS) if column.name == "person" else column.literal(chance) for column in stored) for _ in range(count)]  # fmt: skip
+        return [
+            tuple(chance.choice(UNIT_IDS) if column.name == "person" else column.literal(chance) for column in stored)
+            for _ in range(count)
+        ]
 
     one = rows(chance.choice([1, 2, 7, 20, 40]))
     gone = chance.randrange(len(one))
@@ -333,7 +440,8 @@ class Step:
     def loss(self, other: Step) -> Fraction:
         """The exact loss, in epsilon or rho, of this draw between what entered here and there.
 
-        Of a selection the distribution depends on differences of scores alone, so that the range of the changes counts: at most twice the largest of them.
+        Of a selection the distribution depends on differences of scores alone, so that the range of the changes counts:
+        at most twice the largest of them.
         """
         moved = [one - two for one, two in zip(self.entered, other.entered, strict=True)]
         scale = Fraction(self.scale)
@@ -358,7 +466,10 @@ class Seen:
 
 
 class PublicNoise:
-    """Draws that are functions of the case, of their number and of public sizes; what would have been drawn from is kept."""
+    """Draws that are functions of the case, of their number and of public sizes.
+
+    What would have been drawn from is kept.
+    """
 
     private = True
 
@@ -391,14 +502,29 @@ class PublicNoise:
 
 
 LATER: dict[str, str] = {
-    "plan": "PLAN", "again": "RELEASE", "another request": "CHANGED", "dropped": "DROPPED", "python": "PYTHON", "over the cap": "CAPPED",
-    "domain": "FROM mwem_domain('asked')", "answer": "FROM mwem_answer(OUTPUT, workload)", "unknown question": "FROM mwem_answer(OUTPUT, others, confidence := 0.5)",
-    "quality": "FROM mwem_quality(OUTPUT)", "report": "FROM mwem_report(OUTPUT, 'FOLDER/page.html')", "csv": "FROM mwem_export(OUTPUT, 'FOLDER/rows.csv')",
-    "parquet": "FROM mwem_export(OUTPUT, 'FOLDER/rows.parquet')", "duckdb": "FROM mwem_export(OUTPUT, 'FOLDER/rows.duckdb')", "budget": "FROM mwem_budget('asked', 15, delta := DELTA)",
-    "count": "SELECT mwem_count(OUTPUT, predicate), mwem_count_interval(OUTPUT, predicate) FROM others", "weights": "SELECT COLUMNS(*)::VARCHAR FROM mwem_weights(OUTPUT, ['COLUMN'])",
-    "sources": "FROM mwem_sources()", "policy": "FROM mwem_policy()", "average": "FROM mwem_average(OUTPUT, '1', given := 'COLUMN IS NOT NULL')",
-    "quantile": "SELECT COLUMNS(*)::VARCHAR FROM mwem_quantile(OUTPUT, 'COLUMN', [0.1, 0.5])", "sample": "SELECT COLUMNS(*)::VARCHAR FROM mwem_sample(OUTPUT, rows := 5, seed := 1)",
-}  # fmt: skip
+    "plan": "PLAN",
+    "again": "RELEASE",
+    "another request": "CHANGED",
+    "dropped": "DROPPED",
+    "python": "PYTHON",
+    "over the cap": "CAPPED",
+    "domain": "FROM mwem_domain('asked')",
+    "answer": "FROM mwem_answer(OUTPUT, workload)",
+    "unknown question": "FROM mwem_answer(OUTPUT, others, confidence := 0.5)",
+    "quality": "FROM mwem_quality(OUTPUT)",
+    "report": "FROM mwem_report(OUTPUT, 'FOLDER/page.html')",
+    "csv": "FROM mwem_export(OUTPUT, 'FOLDER/rows.csv')",
+    "parquet": "FROM mwem_export(OUTPUT, 'FOLDER/rows.parquet')",
+    "duckdb": "FROM mwem_export(OUTPUT, 'FOLDER/rows.duckdb')",
+    "budget": "FROM mwem_budget('asked', 15, delta := DELTA)",
+    "count": "SELECT mwem_count(OUTPUT, predicate), mwem_count_interval(OUTPUT, predicate) FROM others",
+    "weights": "SELECT COLUMNS(*)::VARCHAR FROM mwem_weights(OUTPUT, ['COLUMN'])",
+    "sources": "FROM mwem_sources()",
+    "policy": "FROM mwem_policy()",
+    "average": "FROM mwem_average(OUTPUT, '1', given := 'COLUMN IS NOT NULL')",
+    "quantile": "SELECT COLUMNS(*)::VARCHAR FROM mwem_quantile(OUTPUT, 'COLUMN', [0.1, 0.5])",
+    "sample": "SELECT COLUMNS(*)::VARCHAR FROM mwem_sample(OUTPUT, rows := 5, seed := 1)",
+}
 """What is called after a release. `mwem_compare` and `mwem_suggest_domain` are not private, and say so."""
 
 
@@ -409,7 +535,10 @@ def look(made: Case, number: int, folder: Path, *, later: bool = True) -> Seen:
         try:
             mwem_sql.register(con)
             made.build(con, made.tables[number])
-            con.execute(f"CREATE TABLE others AS SELECT unnest([{', '.join(map(_quoted, ('true', *made.columns[1].conditions)))}]) AS predicate")  # fmt: skip
+            con.execute(
+                "CREATE TABLE others AS SELECT "
+                f"unnest([{', '.join(map(_quoted, ('true', *made.columns[1].conditions)))}]) AS predicate"
+            )
             seen.released = _call(con, seen, "release", made.call())
             if seen.released:
                 for name in made.later if later else ():
@@ -441,7 +570,14 @@ def _later(con: duckdb.DuckDBPyConnection, made: Case, seen: Seen, name: str, fo
         text = made.call(output="'one_more'", version="'more'")
     elif text == "PYTHON":
         options = {key: con.execute(f"SELECT {value}").fetchall()[0][0] for key, value in made.options.items()}
-        release = mwem_sql.release(con, "asked", "workload", made.epsilon, progress=True, **{k: float(v) if k in {"delta", "certify"} else v for k, v in options.items()})  # fmt: skip
+        release = mwem_sql.release(
+            con,
+            "asked",
+            "workload",
+            made.epsilon,
+            progress=True,
+            **{k: float(v) if k in {"delta", "certify"} else v for k, v in options.items()},
+        )
         seen.add(name, [getattr(release, key) for key in SUMMARY_TYPES if key not in TIMINGS])
         seen.add(name, (release.factors.to_pylist(), release.measurements.to_pylist(), release.workload))
         return
@@ -460,7 +596,9 @@ def _call(con: duckdb.DuckDBPyConnection, seen: Seen, what: str, text: str) -> b
     try:
         result = con.cursor().execute(text)
         shown = [str(name) for name, *_ in result.description]
-        rows = [[value for name, value in zip(shown, row, strict=True) if name not in TIMINGS] for row in result.fetchall()]  # fmt: skip
+        rows = [
+            [value for name, value in zip(shown, row, strict=True) if name not in TIMINGS] for row in result.fetchall()
+        ]
         seen.add(what, (result.description, rows))
     except (duckdb.Error, MwemError) as refused:
         seen.add(what, f"{type(refused).__name__}: {refused}")
@@ -471,12 +609,18 @@ def _call(con: duckdb.DuckDBPyConnection, seen: Seen, what: str, text: str) -> b
 def _stored(con: duckdb.DuckDBPyConnection) -> str:
     """Every row of every table but the private one, and what the catalog has of all of them but for sizes."""
     tables = con.execute(
-        "SELECT database_name, schema_name, table_name, sql, comment, column_count, index_count FROM duckdb_tables() WHERE NOT temporary ORDER BY ALL"
+        "SELECT database_name, schema_name, table_name, sql, comment, column_count, index_count FROM duckdb_tables() "
+        "WHERE NOT temporary ORDER BY ALL"
     ).fetchall()
     private = {"base", "asked"}
-    rows = [con.execute(f'SELECT COLUMNS(*)::VARCHAR FROM "{database}"."{schema}"."{table}"').fetchall() for database, schema, table, *_ in tables if table not in private]  # fmt: skip
+    rows = [
+        con.execute(f'SELECT COLUMNS(*)::VARCHAR FROM "{database}"."{schema}"."{table}"').fetchall()
+        for database, schema, table, *_ in tables
+        if table not in private
+    ]
     columns = con.execute(
-        "SELECT database_name, schema_name, table_name, column_name, comment, data_type FROM duckdb_columns() WHERE NOT internal ORDER BY ALL"
+        "SELECT database_name, schema_name, table_name, column_name, comment, data_type FROM duckdb_columns() WHERE "
+        "NOT internal ORDER BY ALL"
     ).fetchall()
     views = con.execute(
         "SELECT database_name, view_name, sql, comment FROM duckdb_views() WHERE NOT internal ORDER BY ALL"
@@ -518,7 +662,7 @@ def _news(news: Progress) -> tuple[Any, ...]:
 
 def _watch(patch: pytest.MonkeyPatch, seen: Seen, noise: PublicNoise) -> None:
     """Keep each debit, what the kernel is asked, and where an error comes from that nobody foresaw."""
-    debit, sentence = Accountant.debit, calling.sentence
+    debit, sentence = Accountant.debit, register.sentence
 
     def debited(self: Accountant, share: Fraction) -> None:
         before = self.spent
@@ -534,7 +678,7 @@ def _watch(patch: pytest.MonkeyPatch, seen: Seen, noise: PublicNoise) -> None:
         return sentence(function, error)
 
     patch.setattr(Accountant, "debit", debited)
-    patch.setattr(calling, "sentence", explained)
+    patch.setattr(register, "sentence", explained)
     for name in ("select", "measure", "certify"):
         asked = getattr(Kernel, name)
 
@@ -625,13 +769,17 @@ class Figures:
     def __str__(self) -> str:
         near = ", ".join(f"{draw} {float(most):.6f}" for draw, most in sorted(self.reached.items()))
         return (
-            f"{self.triples} triples, {self.released} released, {self.steps} steps compared; largest loss over share: {near};"
-            f" of a whole release {float(self.spent):.6f} of its limit; {len(self.differences)} differences, {len(self.faults)} faults"
+            f"{self.triples} triples, {self.released} released, {self.steps} steps compared; largest loss over share: "
+            f"{near};"
+            f" of a whole release {float(self.spent):.6f} of its limit; {len(self.differences)} differences, "
+            f"{len(self.faults)} faults"
         )
 
 
 def compare(made: Case, figures: Figures, folder: Path) -> None:
-    """Raise a DifferenceError if one of the three tables can be told from another by what is visible, or the neighbour by more than was debited."""
+    """Raise a DifferenceError if one of the three tables can be told from another by what is visible, or the neighbour
+    by more than was debited.
+    """
     one, neighbour, other = (look(made, number, folder) for number in range(3))
     for seen in (neighbour, other):
         same_view(made, one, seen)
@@ -657,18 +805,26 @@ def same_steps(made: Case, one: Seen, other: Seen) -> None:
     """The same draws in the same order, with the same arguments, scales and shares."""
     for number, (step, same) in enumerate(zip(one.steps, other.steps, strict=False)):
         if replace(step, entered=()) != replace(same, entered=()) or len(step.entered) != len(same.entered):
-            raise DifferenceError(f"{made.seed}: step {number} is {replace(step, entered=())} but {replace(same, entered=())}")  # fmt: skip
+            raise DifferenceError(
+                f"{made.seed}: step {number} is {replace(step, entered=())} but {replace(same, entered=())}"
+            )
     if len(one.steps) != len(other.steps):
         raise DifferenceError(f"{made.seed}: {len(one.steps)} steps but {len(other.steps)}")
 
 
 def within_shares(made: Case, one: Seen, neighbour: Seen, figures: Figures) -> None:
-    """Each draw has a share of its own that covers its exact loss between neighbours; and all of them are within the limit."""
+    """Each draw has a share of its own that covers its exact loss between neighbours.
+
+    And all of them are within the limit.
+    """
     totals = [Fraction(0) for _ in one.accounts]
     for step, same in zip(one.steps, neighbour.steps, strict=True):
         loss = step.loss(same)
         if not step.share or loss > step.share:
-            raise DifferenceError(f"{made.seed}: a {step.draw} ({step.public[:80]}) loses {float(loss):.6g} where {float(step.share):.6g} is debited")  # fmt: skip
+            raise DifferenceError(
+                f"{made.seed}: a {step.draw} ({step.public[:80]}) loses {float(loss):.6g} where "
+                f"{float(step.share):.6g} is debited"
+            )
         totals[step.release - 1] += loss
         key = f"{step.draw} {step.kind}"
         figures.reached[key] = max(figures.reached.get(key, Fraction(0)), loss / step.share)
@@ -677,7 +833,10 @@ def within_shares(made: Case, one: Seen, neighbour: Seen, figures: Figures) -> N
         delta = Fraction(made.options.get("delta", "0"))
         epsilon = account.limit if account.kind == "pure" else Fraction(scales.zcdp_epsilon(account.limit, delta))
         if total > account.limit or epsilon > Fraction(made.epsilon):
-            raise DifferenceError(f"{made.seed}: steps lose {float(total):.6g} together, beyond {float(account.limit):.6g} of epsilon {made.epsilon}")  # fmt: skip
+            raise DifferenceError(
+                f"{made.seed}: steps lose {float(total):.6g} together, beyond {float(account.limit):.6g} of epsilon "
+                f"{made.epsilon}"
+            )
         figures.spent = max(figures.spent, total / account.limit)
 
 

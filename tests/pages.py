@@ -1,13 +1,18 @@
-"""Markdown pages as programs: the blocks of a page run in order, in one folder and one session, and what they print is compared with what the page shows.
+"""Markdown pages as programs.
+
+The blocks of a page run in order, in one folder and one session, and what they print is compared with what the page
+shows.
 
     python tests/pages.py docs/cookbook.md      # runs a page and writes what its blocks print into it
 
 The rules of a page, all of them:
 
-- ```sql runs in the shell, ```python in one session of Python, ```sh line by line. A line `mwem-sql some.duckdb` opens the database of the SQL
-  that follows; before the first such line it is one in memory.
-- ```text straight after a block is what it prints: word for word, but for blanks and the width of boxes. The folder is called /home/you.
-- ```text noise is the same where noise or a clock made the numbers: words exactly, a number may be another one of its kind, whole or decimal.
+- ```sql runs in the shell, ```python in one session of Python, ```sh line by line. A line `mwem-sql some.duckdb` opens
+  the database of the SQL that follows; before the first such line it is one in memory.
+- ```text straight after a block is what it prints: word for word, but for blanks and the width of boxes. The folder is
+  called /home/you.
+- ```text noise is the same where noise or a clock made the numbers: words exactly, a number may be another one of its
+  kind, whole or decimal.
 - A line `...` in such a text stands for any lines.
 - A block must run without an error, unless the text after it shows the error.
 - A block that cannot run here says why in its own fence: ```sql not-run: needs a server
@@ -155,7 +160,10 @@ def _parted(words: list[str]) -> tuple[list[str], str, str]:
 
 @contextlib.contextmanager
 def repeatable() -> Iterator[None]:
-    """Releases draw their noise from a generator with a fixed seed. They say `private true`, as the page does: it is for tests only."""
+    """Releases draw their noise from a generator with a fixed seed.
+
+    They say `private true`, as the page does: it is for tests only.
+    """
     with mock.patch.object(run, "OpenDPNoise", functools.partial(SeededNoise, 0)):
         yield
 
@@ -213,7 +221,8 @@ def _plain(text: str, note: str) -> list[str]:
 def check(path: Path) -> list[str]:
     """What is wrong with a page: blocks that fail, and texts that are not what was printed.
 
-    Which of many questions are measured hangs on noise, and with it words of a page. So noise is the same in every run of the test.
+    Which of many questions are measured hangs on noise, and with it words of a page. So noise is the same in every run
+    of the test.
     """
     wrong = []
     with repeatable(), session() as opened:
@@ -230,7 +239,10 @@ def check(path: Path) -> list[str]:
 
 
 def write(path: Path) -> None:
-    """Run a page and put what its blocks print into it, so that all its numbers are of one run; a text with `...` is left to people."""
+    """Run a page and put what its blocks print into it, so that all its numbers are of one run.
+
+    A text with `...` is left to people.
+    """
     page = path.read_text(encoding="utf-8")
     changes = []
     with session() as opened:

@@ -15,11 +15,11 @@ import numpy as np
 
 from mwem_sql.accounting.ledger import ledger_of
 from mwem_sql.boundary import relations
-from mwem_sql.compile.written import as_written
+from mwem_sql.compile.statements import statements
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.errors import OptionError, TableError, did_you_mean, refuse
 from mwem_sql.judge import grade
-from mwem_sql.judge.certificate import mean_error, query_of
+from mwem_sql.judge.certificate import mean_error
 from mwem_sql.judge.intervals import RANK
 from mwem_sql.language.dialect import fold
 from mwem_sql.platform import catalog
@@ -81,26 +81,26 @@ def _score(name: str, value: float | None, low: float | None, high: float | None
 
 def _by_query(session: Session, ready: Answerer, confidence: float) -> Iterator[dict[str, Any]]:
     """A row for each query of the workload, in its order."""
-    bounds, figures = store.bounds_of(session.cursor(), ready.stored)
-    rows = bounds.to_pylist()
-    compiled = ready.compile(Workload(tuple(map(query_of, rows))))
-    total = float(ready.stored.facts["total"])
+    workload, bounds = store.bounds_of(session.cursor(), ready.stored)
+    figures, total = store.figures_of(session.cursor(), ready.stored), float(ready.stored.facts["total"])
     certified = {flag: mean_error(figures, total, [part]) for flag, part in ((True, "directly"), (False, "others"))}
-    noise, steps = np.full(len(rows), np.nan), dict[int, int | None]()
-    evidence = ready.evidence(compiled)
-    for numbers, questions in evidence.questions([query.linear for query in compiled.queries]):
+    judged = ready.judged(workload, confidence)
+    noise, steps = np.full(len(workload), np.nan), dict[int, int | None]()
+    evidence = judged.evidence
+    for numbers, questions in evidence.questions([query.linear for query in judged.queries]):
         exact = evidence.families.exact(questions)
         steps.update(zip(numbers, evidence.first_steps(questions, len(numbers)), strict=True))
         cells = np.where(exact.is_exact, np.sqrt(exact.estimates.variances), np.nan).reshape(len(numbers), -1)
         for number, deviations in zip(numbers, cells, strict=True):
             if not np.isnan(deviations).all():
                 noise[number] = np.nanmedian(deviations)
-    for k, (row, (_, intervals)) in enumerate(zip(rows, ready.judged(compiled, confidence), strict=True)):
+    is_measured = bounds.column("measured").to_pylist()
+    for k, (query, intervals) in enumerate(zip(judged.queries, judged.intervals, strict=True)):
         widths = intervals.high - intervals.low
-        mean, within = certified[bool(row["measured"])]
+        mean, within = certified[is_measured[k]]
         yield {
-            "query": row["query"],
-            "name": row["name"],
+            "query": query.row_number,
+            "name": query.label,
             "cells": len(widths),
             "measured": max(intervals.measured, key=RANK.__getitem__),
             "round": steps[k],
@@ -177,25 +177,22 @@ def compare(
     ready = answerer(session, output, function)
     con = session.cursor()
     relation = relations.describe(con, table, session.place, function)
-    compiled = ready.compile_checked(workload)
-    linear = [query.linear for query in compiled.queries] + [
-        query.over.linear for query in compiled.queries if query.over
-    ]
-    pushdown = plan_pushdown(relation, compiled.classes, linear, dialect=DIALECTS[relation.dialect])
-    written = list(as_written(ready.stored.domain, workload))
+    judged = ready.judged(workload, confidence, is_new=True)
+    queries = judged.queries
+    linear = [query.linear for query in queries] + [query.over.linear for query in queries if query.over]
+    pushdown = plan_pushdown(relation, judged.compiled.classes, linear, dialect=DIALECTS[relation.dialect])
+    listed = list(statements(ready.stored.domain, workload))
     is_here = relation.source is None
     with ledger_of(con, relation, session.place, function).note(session.cursor, str(ready.stored.name), function):
         reader = execution.engine_of(session.cursor(), relation)
         answers = execution.true_answers(reader, pushdown, execution.as_described(relation, function))
-        said = truth.answers(session.meaning(), relation.tree(), written) if is_here else [None] * len(written)
+        said = truth.answers(session.meaning(), relation.tree(), listed) if is_here else [None] * len(listed)
     true = iter(np.split(answers, pushdown.starts[1:]))
-    sums = [next(true).astype(np.float64) for _ in compiled.queries]
-    counts = [next(true).astype(np.float64) if query.over else None for query in compiled.queries]
-    scaled = [query.linear.unit * sum_ for query, sum_ in zip(compiled.queries, sums, strict=True)]
-    binned = map(divided, scaled, counts)
-    judged = ready.judged(compiled, confidence)
-    for query, text, cells, best, (values, intervals) in zip(
-        compiled.queries, written, said, binned, judged, strict=True
+    sums = [next(true).astype(np.float64) * query.linear.unit for query in queries]
+    counts = [next(true).astype(np.float64) if query.over else None for query in queries]
+    binned = map(divided, sums, counts)
+    for query, text, cells, best, values, intervals in zip(
+        queries, listed, said, binned, judged.answers, judged.intervals, strict=True
     ):
         note = _note(is_here=is_here, by_bins=text.by_bins, is_failed=cells is None)
         rows = zip(query.cells(), best.tolist(), values.tolist(), intervals.rows(), strict=True)

@@ -8,11 +8,9 @@ public and released values alone.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -27,7 +25,7 @@ from mwem_sql.judge.evidence import Families
 from mwem_sql.kernel.kernel import Kernel
 from mwem_sql.kernel.tails import cumulants, half_width
 from mwem_sql.loop.problem import Figure, Outcome, Part, Problem
-from mwem_sql.workload import Query
+from mwem_sql.workload import Query, Workload
 
 WITHIN_FIGURE: Final = Fraction(193, 200)
 """Of the queries that were not measured: those whose cells are off by no more than the last figure."""
@@ -37,12 +35,6 @@ MOST_CERTIFIED, MOST_CERTIFIED_CELLS = 2_000, 2**21
 """Queries that are certified, and their cells together. Of a workload with more, some at even distances stand for
 all."""
 
-_BOUNDS_SCHEMA = pa.schema(
-    {
-        "query": pa.int32(), "name": pa.string(), "predicate": pa.string(), "measure": pa.string(),
-        "group_by": pa.string(), "measured": pa.bool_(), "bound": pa.float64(),
-    }
-)  # fmt: skip
 _CERTIFICATES_SCHEMA = pa.schema(
     {
         "part": pa.string(), "queries": pa.int32(), "beyond": pa.int32(), "value": pa.float64(), "noise": pa.string(),
@@ -128,9 +120,9 @@ def families(problem: Problem, outcome: Outcome) -> Families:
 
 def bounds(compiled: Compiled, problem: Problem, outcome: Outcome, measured: Families) -> pa.Table:
     """A row for each row of the workload: whether it was measured, and a bound of its error from selections."""
-    distinct, sources = compiled.distinct, compiled.queries.workload.queries
+    distinct = compiled.distinct
     flags = measured.are_exact(distinct.queries)
-    is_measured, errors = flags[distinct.of_row], np.full(len(sources), np.inf)
+    is_measured, errors = flags[distinct.of_row], np.full(len(distinct.of_row), np.inf)
     # Selections are among distinct queries; the problem's queries begin with these unless nothing was selected.
     if outcome.bounds is not None and not problem.whole:
         errors = outcome.bounds[distinct.of_row] * compiled.linear.bounds * compiled.linear.units
@@ -138,14 +130,13 @@ def bounds(compiled: Compiled, problem: Problem, outcome: Outcome, measured: Fam
         # An average is measured if both its sum and its count are.
         is_measured[row] &= flags[count]
         errors[row] = np.inf
-    columns = [
-        pa.array(np.arange(1, len(sources) + 1, dtype=np.int32)),
-        pa.array([query.label for query in sources], pa.string()),
-        *(pa.array(texts, pa.string()) for texts in zip(*map(text_of, sources), strict=True)),
-        pa.array(is_measured),
-        pa.array(errors, mask=~np.isfinite(errors)),
-    ]
-    return pa.table(columns, schema=_BOUNDS_SCHEMA)
+    return pa.table(
+        {
+            "query": np.arange(1, len(is_measured) + 1, dtype=np.int32),
+            "measured": is_measured,
+            "bound": pa.array(errors, mask=~np.isfinite(errors)),
+        }
+    )
 
 
 def table(outcome: Outcome) -> pa.Table:
@@ -215,39 +206,20 @@ def mean_error(figures: pa.Table, total: float, parts: Sequence[str] = CERTIFIED
     return min(1.0, mean / possible), min(1.0, width / possible)
 
 
-def text_of(query: Query) -> Text:
-    """What a query asks, as it was written: it is the same question if it is the same text."""
-    group_by = None
-    if query.group_by is not None:
-        group_by = f"[{', '.join(map(_json, query.group_by))}]" if query.verbatim else _json(query.group_by[0])
-    return query.predicate, query.measure, group_by
-
-
-@lru_cache(maxsize=10_000)
-def _json(name: str) -> str:
-    """A workload names the same columns in many rows."""
-    return json.dumps(name)
-
-
 def _text(query: Query) -> Text:
-    """The same, whether columns are listed or written as mwem.workloads writes them."""
+    """What a query asks, as mwem.workloads writes it: it is the same question if it is the same text."""
     return query.predicate, query.measure, query.group_text
-
-
-def query_of(row: Mapping[str, Any]) -> Query:
-    """The query of a row, with its text."""
-    group_by = None if row["group_by"] is None else json.loads(row["group_by"])
-    is_text = isinstance(group_by, str)
-    names = None if group_by is None else (group_by,) if is_text else tuple(group_by)
-    return Query(row["predicate"], row["measure"], names, verbatim=not is_text, name=row["name"])
 
 
 class ErrorBounds:
     """Bounds of the errors of the workload's queries beyond their measurements, at a chance to fail of `miss`."""
 
-    def __init__(self, rows: pa.Table, figures: pa.Table, miss: float, total: float) -> None:
-        """`total` is the released number of rows."""
-        self._rows: Mapping[Text, dict[str, Any]] = {_text(query_of(row)): row for row in rows.to_pylist()}
+    def __init__(self, workload: Workload, rows: pa.Table, figures: pa.Table, miss: float, total: float) -> None:
+        """`rows` are about the queries of the workload, in its order; `total` is the released number of rows."""
+        self._bounds: Mapping[Text, tuple[Query, float]] = {
+            _text(query): (query, math.inf if bound is None else bound)
+            for query, bound in zip(workload, rows.column("bound").to_pylist(), strict=True)
+        }
         self._total = total
         # An average is two certified queries, its sum and its count, each of which may be beyond the figure.
         self._most = {
@@ -264,21 +236,20 @@ class ErrorBounds:
         """
         if not self._selections_hold:
             return {}
-        rows = [
-            row for row in self._rows.values() if row["measure"] is None and (row["bound"] or self._total) < self._total
+        useful = [
+            (query, bound) for query, bound in self._bounds.values() if query.measure is None and bound < self._total
         ]
-        rows.sort(key=lambda row: float(row["bound"]))
-        return {query_of(row): float(row["bound"]) for row in rows[:MOST_BOUNDED]}
+        return dict(sorted(useful, key=lambda pair: pair[1])[:MOST_BOUNDED])
 
     def within(self, query: CompiledQuery) -> tuple[float, float]:
         """How far a cell of a query, and of the count that it is divided by, is off at most if it was not measured.
 
         Endless where nothing bounds it.
         """
-        row = self._rows.get(_text(query.source))
-        if row is None:
+        _, bound = self._bounds.get(_text(query.source), (None, None))
+        if bound is None:
             return math.inf, math.inf
-        bound = row["bound"] if row["bound"] is not None and self._selections_hold else math.inf
+        bound = bound if self._selections_hold else math.inf
         linear, most = query.linear, self._most[1 if query.over is None else 2, query.reach is not None]
         return min(bound, most * linear.bound * linear.unit), most
 

@@ -1,20 +1,123 @@
-"""What the state answers to every query of a workload, q(A): kept from round to round, and computed again only where the state has changed.
+"""What the state answers to every query of a workload, q(A), kept from round to round.
 
-Owns the choice between the ways to do so for very many queries. Public all of it. Changes no state.
+Owns the groups of queries that are worked on together (of hundreds of thousands none is looked at by itself), and the
+choice between the ways to answer very many. An answer is computed again only where the state has changed. Public all of
+it. Changes no state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 
 from mwem_sql.algebra.arrays import Flags, Floats, Integers
-from mwem_sql.loop.alike import Alike, Asked
+from mwem_sql.algebra.linear import LinearQuery
+from mwem_sql.algebra.queries import Queries, distinct_rows
 from mwem_sql.model.marginals import TwoWay, three_way
 from mwem_sql.model.state import State
 from mwem_sql.model.tree import Tree
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Queries over the same number of attributes; if they are plain marginals, of the same shape, too.
+
+    `span` are their numbers again, as a slice where they are neighbours. `members` has a row of attributes for each.
+    `sets` has each row once, in any order of its attributes; `set_of` says which is whose. `links` are every two attributes of each
+    set, as places in a matrix over attributes; of a single one, on its diagonal. `at` leads back, from such a place to the query, if each
+    has one of its own. `cells` are those of a plain marginal; of the others, `changes` says how often what is asked changes
+    along each attribute from a class to the next, and sets differ in that, too.
+    """
+
+    numbers: Integers
+    span: slice | Integers
+    members: Integers
+    shape: tuple[int, ...] | None
+    sets: Integers
+    cells: Floats | None
+    changes: Integers | None
+    set_of: Integers | slice
+    links: list[Integers]
+    at: Integers | None
+
+    def linked(self, places: Integers) -> Integers:
+        """The queries, by place in the group, whose link is one of these."""
+        assert self.at is not None
+        queries = self.at[places]
+        return queries[queries >= 0]
+
+    def touched(self, flags: Flags) -> Integers:
+        """The queries, by place in the group, one of whose links is flagged."""
+        if self.at is not None:
+            return self.linked(np.flatnonzero(flags))
+        sets = np.zeros(len(self.sets), dtype=np.bool_)
+        for link in self.links:
+            sets |= flags.take(link)
+        return np.flatnonzero(sets[self.set_of])
+
+
+class GroupedQueries:
+    """All queries of a workload, by number from 0, and the attributes that they are about, by place."""
+
+    def __init__(self, queries: Sequence[LinearQuery], sizes: Mapping[str, int]) -> None:
+        """`sizes` are the class counts of all attributes."""
+        self.queries = Queries.of(queries)
+        self.names = list(sizes)
+        self.index = {name: place for place, name in enumerate(sizes)}
+        self.sizes = np.array(list(sizes.values()), dtype=np.int64)
+        # Of each query, its cells and the most that a record adds to one of them.
+        self.cells, self.bounds = self.queries.cells, self.queries.bounds
+        self.groups = list(self._groups())
+
+    def _groups(self) -> Iterator[Group]:
+        ranks, changes = self.queries.attribute_ranks(self.index), self.queries.changes()
+        for width in np.unique(self.queries.widths).tolist():
+            numbers, rows = self.queries.of_width(width, ranks)
+            is_plain = self.queries.are_marginals[numbers]
+            shapes, _, shape_of = distinct_rows(self.sizes[rows[is_plain]], int(self.sizes.max(initial=0)) + 1)
+            for shape in range(len(shapes)):
+                plain = np.flatnonzero(is_plain)[shape_of == shape]
+                yield self._group(numbers[plain], rows[plain], None)
+            if not is_plain.all():
+                _, turns = self.queries.of_width(width, changes)
+                yield self._group(numbers[~is_plain], rows[~is_plain], turns[~is_plain])
+
+    def _group(self, numbers: Integers, members: Integers, changes: Integers | None) -> Group:
+        width = members.shape[1]
+        ordered, most = np.sort(members, axis=1), len(self.index)
+        if changes is not None:
+            ordered = np.append(ordered, np.take_along_axis(changes, np.argsort(members, axis=1), axis=1), axis=1)
+            most = max(most, 1 + int(changes.max(initial=0)))
+        sets, _, which = distinct_rows(ordered, most)
+        is_distinct = len(sets) == len(numbers)
+        if is_distinct:
+            sets = ordered
+        sets, turns = sets[:, :width], sets[:, width:]
+        links = [
+            sets[:, one] * len(self.index) + sets[:, other]
+            for one, other in (combinations(range(width), 2) if width != 1 else [(0, 0)])
+        ]
+        at = None
+        if is_distinct and len(links) == 1 and (changes is None or len(np.unique(links[0])) == len(numbers)):
+            at = np.full(len(self.index) ** 2, -1, dtype=np.int64)
+            at[links[0]] = np.arange(len(numbers))
+        shape = None if changes is not None else tuple(self.sizes[members[0]].tolist())
+        return Group(
+            numbers=numbers,
+            span=slice(numbers[0], numbers[-1] + 1) if np.ptp(numbers) + 1 == len(numbers) else numbers,
+            members=members,
+            shape=shape,
+            sets=sets,
+            cells=None if shape is None else np.array([np.prod(shape, dtype=np.float64)]),
+            changes=None if shape is not None else turns,
+            set_of=slice(None) if is_distinct else which,
+            links=links,
+            at=at,
+        )
+
 
 MANY = 1000
 """Queries from which on they are answered from two-way marginals where possible. Smaller: small workloads pay for a matrix over all classes."""
@@ -27,7 +130,7 @@ LARGEST = 8000
 class Approximations:
     """The answers of a state to the queries as they are: up to their bounds. They may lag behind it by `lag` records per marginal."""
 
-    def __init__(self, asked: Asked, lag: float = 0.0) -> None:
+    def __init__(self, asked: GroupedQueries, lag: float = 0.0) -> None:
         self._asked = asked
         self._lag = lag
         shapes = [group.shape for group in asked.groups if group.shape]
@@ -88,7 +191,7 @@ class Approximations:
         return changed
 
     def _parts(
-        self, state: State, group: Alike, where: Integers
+        self, state: State, group: Group, where: Integers
     ) -> Iterator[tuple[Integers, list[tuple[int, ...]] | Tree | None]]:
         """Some queries of a group, by how they are products of one- and two-way marginals; if they are not, with their tree, or None."""
         if not len(where):
@@ -123,7 +226,7 @@ class Approximations:
                     is_whole = state.partitions.coarse.isdisjoint(tree.attributes)
                     yield where[alike & (owners[:, 0] == number)], tree if is_whole else None
 
-    def _from_state(self, state: State, group: Alike, where: Integers, stale: Integers) -> list[Floats]:
+    def _from_state(self, state: State, group: Group, where: Integers, stale: Integers) -> list[Floats]:
         """Answers that only the state can give; those that are not stale are remembered."""
         numbers = group.numbers[where].tolist()
         old = set(group.numbers[stale].tolist())
@@ -133,7 +236,7 @@ class Approximations:
             self._answers[number] = answer * bound if bound > 1 else answer
         return [self._answers[number] for number in numbers]
 
-    def _products(self, group: Alike, where: Integers, parts: Sequence[tuple[int, ...]]) -> Floats:
+    def _products(self, group: Group, where: Integers, parts: Sequence[tuple[int, ...]]) -> Floats:
         """Products of one- and two-way marginals, as shares."""
         assert self._pairs is not None and group.shape is not None
         begins = self._pairs.starts[group.members[where]]

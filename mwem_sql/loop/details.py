@@ -18,8 +18,7 @@ from mwem_sql.algebra.arrays import Floats, Labels
 from mwem_sql.algebra.measurement import Measurement, NoisyValues
 from mwem_sql.domains.detail import Detail
 from mwem_sql.kernel.kernel import Kernel
-from mwem_sql.loop.halves import rounds_of
-from mwem_sql.loop.refinement import FLOOR, Leaves, Refinement
+from mwem_sql.loop.refinement import FLOOR, Leaves, Refinement, rounds_of
 
 SIGNIFICANT = 3.0
 """Counts of values or of NULLs below this many standard deviations are treated as zero. Smaller: values far from all

@@ -28,9 +28,8 @@ from mwem_sql.loop.bounds import Bounds
 from mwem_sql.loop.candidates import Candidates
 from mwem_sql.loop.pace import Pace
 from mwem_sql.loop.problem import Outcome, Problem, is_total
-from mwem_sql.loop.start import dense, from_histogram, not_impossible, with_prior
 from mwem_sql.loop.strategy import Always
-from mwem_sql.loop.transcript import Transcript, noise_of
+from mwem_sql.loop.transcript import Transcript, dense, from_histogram, noise_of, not_impossible, with_prior
 from mwem_sql.model.fit import Fit
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State

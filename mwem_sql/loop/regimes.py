@@ -28,7 +28,7 @@ from mwem_sql.algebra.arrays import Floats
 from mwem_sql.algebra.linear import LinearQuery
 from mwem_sql.algebra.queries import Queries
 from mwem_sql.kernel.split import PAPER_SHARE, TOTAL_SHARE
-from mwem_sql.loop.halves import rounds_of
+from mwem_sql.loop.refinement import rounds_of
 from mwem_sql.loop.strategy import (
     Always,
     Strategy,

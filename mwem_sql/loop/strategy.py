@@ -19,8 +19,7 @@ from mwem_sql.algebra.arrays import Floats
 from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.algebra.partition import Partition
 from mwem_sql.algebra.queries import Queries
-from mwem_sql.loop.count_partitions import MOST_HELD, Counts, even_block, sides_of
-from mwem_sql.loop.marginals import MOST_ADDED, MOST_CELLS, with_marginals
+from mwem_sql.loop.derived import MOST_ADDED, MOST_CELLS, MOST_HELD, Counts, even_block, sides_of, with_marginals
 from mwem_sql.model.state import State
 
 MOST_ASKED = 1000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -14,19 +15,11 @@ import pyarrow as pa
 from mwem_sql.algebra.arrays import Floats
 from mwem_sql.algebra.linear import LinearQuery
 from mwem_sql.algebra.queries import Queries
+from mwem_sql.compile.check import check_constants
 from mwem_sql.compile.compiled import Compiled, CompiledQuery
 from mwem_sql.compile.pipeline import compile_workload
-from mwem_sql.compile.sense import check_constants
 from mwem_sql.domains.classes import Classes
-from mwem_sql.errors import (
-    MwemError,
-    OptionError,
-    PredicateError,
-    WorkloadError,
-    did_you_mean,
-    literal,
-    refuse,
-)
+from mwem_sql.errors import MwemError, OptionError, PredicateError, WorkloadError, did_you_mean, literal, refuse
 from mwem_sql.judge.certificate import ErrorBounds
 from mwem_sql.judge.evidence import Evidence
 from mwem_sql.judge.intervals import Intervals, Judge
@@ -44,6 +37,20 @@ from mwem_sql.workload import Query, Workload
 CONFIDENCE = 0.95
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Judged:
+    """Questions with their answers, a vector of cells each, and how far these may be off.
+
+    `compiled` and `evidence` are on the classes that the questions and the bounded queries of the workload distinguish.
+    """
+
+    compiled: Compiled
+    evidence: Evidence
+    queries: list[CompiledQuery]
+    answers: list[Floats]
+    intervals: list[Intervals]
+
+
 class Answerer:
     """A stored release made ready for questions.
 
@@ -59,29 +66,22 @@ class Answerer:
         """Where expressions mean what they mean to the caller."""
         return Sandbox(self._session.settings)
 
-    def compile_checked(self, workload: Workload) -> Compiled:
-        """What a person asks. Refuses what a release would refuse, too.
+    def compile(self, workload: Workload, *, is_new: bool = False) -> Compiled:
+        """Questions in linear form. Of `is_new` ones those are refused that a release would refuse, too.
 
         The answer for a value that is on no list is clear without looking, and was hardly meant.
         """
         with self.sandbox() as sandbox:
-            compiled = self._compiled(workload, sandbox)
-            check_constants(compiled, sandbox)
+            try:
+                compiled = compile_workload(self.stored.domain, workload, sandbox, finer_than=self.stored.classes)
+            except PredicateError as error:
+                if not error.column:
+                    raise
+                why = f"{error.reader} reads {error.column}, and "
+                raise self.without(error.column, why, in_list=error.reader == "group_by") from None
+            if is_new:
+                check_constants(compiled, sandbox)
             return compiled
-
-    def compile(self, workload: Workload) -> Compiled:
-        """What a release asked."""
-        with self.sandbox() as sandbox:
-            return self._compiled(workload, sandbox)
-
-    def _compiled(self, workload: Workload, sandbox: Sandbox) -> Compiled:
-        try:
-            return compile_workload(self.stored.domain, workload, sandbox, finer_than=self.stored.classes)
-        except PredicateError as error:
-            if not error.column:
-                raise
-            why = f"{error.reader} reads {error.column}, and "
-            raise self.without(error.column, why, in_list=error.reader == "group_by") from None
 
     def without(self, column: str, why: str = "", function: str = "workload", *, in_list: bool = True) -> MwemError:
         """A refusal of a column that the release does not have, and perhaps no table ever had.
@@ -107,26 +107,29 @@ class Answerer:
         """One vector per query, its cells in order; NaN for the average of nothing."""
         return [divided(*pair) for pair in self._sums(compiled)]
 
-    def judged(self, compiled: Compiled, confidence: float) -> list[tuple[Floats, Intervals]]:
-        """The same with how far each answer may be off."""
-        miss, total = 1 - confidence, float(self.stored.facts["total"])
-        bounds = ErrorBounds(*store.bounds_of(self._session.cursor(), self.stored), miss, total)
-        both, bounded, count = compiled, bounds.bounded(), len(compiled.queries)
-        if bounded:
-            # On classes that both the questions and the bounded queries distinguish.
-            both = self.compile(Workload(tuple([query.source for query in compiled.queries]) + tuple(bounded)))
-        sums = self._sums(both)
+    def judged(self, workload: Workload, confidence: float, *, is_new: bool = False) -> Judged:
+        """Answers with how far each may be off. Questions that are `is_new` are checked as a release checks them."""
+        con, miss, total = self._session.cursor(), 1 - confidence, float(self.stored.facts["total"])
+        figures = store.figures_of(con, self.stored)
+        bounds = ErrorBounds(*store.bounds_of(con, self.stored), figures, miss, total)
+        bounded, count = bounds.bounded(), len(workload)
+        # On classes that both the questions and the bounded queries distinguish.
+        compiled = self.compile(Workload((*workload, *bounded)), is_new=is_new)
+        sums, queries = self._sums(compiled), compiled.queries[:count]
         context = [
             (query.linear, answer, bounded[query.source])
-            for query, (answer, _) in zip(both.queries[count:], sums[count:], strict=True)
+            for query, (answer, _) in zip(compiled.queries[count:], sums[count:], strict=True)
         ]
-        within = [bounds.within(query) for query in both.queries[:count]]
-        judge = Judge(self.evidence(both), miss, total, context)
-        intervals = judge.intervals(both.queries[:count], sums[:count], within)
-        return [
-            (divided(*pair), self._with_ends(query, interval))
-            for query, pair, interval in zip(compiled.queries, sums[:count], intervals, strict=True)
-        ]
+        evidence = Evidence(self.stored.classes, store.read_measurements(con, self.stored), compiled)
+        judge = Judge(evidence, miss, total, context)
+        intervals = judge.intervals(queries, sums[:count], [bounds.within(query) for query in queries])
+        return Judged(
+            compiled=compiled,
+            evidence=evidence,
+            queries=queries,
+            answers=[divided(*pair) for pair in sums[:count]],
+            intervals=[self._with_ends(*pair) for pair in zip(queries, intervals, strict=True)],
+        )
 
     def _with_ends(self, query: CompiledQuery, intervals: Intervals) -> Intervals:
         """The same, without ends where a query sums up a column of which many rows are beyond a bound."""
@@ -153,10 +156,6 @@ class Answerer:
         ]
         return "; ".join(filter(None, [summary.rows_used(self.stored.facts), *limits])) or None
 
-    def evidence(self, compiled: Compiled) -> Evidence:
-        """What was measured, for questions that were compiled against the release."""
-        return Evidence(self.stored.classes, store.read_measurements(self._session.cursor(), self.stored), compiled)
-
     def _sums(self, compiled: Compiled) -> list[tuple[Floats, Floats | None]]:
         """Of each query its sums, in the measure's unit, and for an average the counts that divide them."""
         by_attributes: dict[tuple[str, ...], list[LinearQuery]] = {}
@@ -180,19 +179,20 @@ class Answerer:
         return out
 
     def counts(self, predicates: Sequence[str]) -> list[float]:
-        return [float(values[0]) for values in self.answers(self.compile_checked(Workload.from_predicates(predicates)))]
+        compiled = self.compile(Workload.from_predicates(predicates), is_new=True)
+        return [float(values[0]) for values in self.answers(compiled)]
 
     def rows(self, workload: Workload, confidence: float = CONFIDENCE) -> Iterator[dict[str, Any]]:
-        compiled = self.compile_checked(workload)
-        for query, (values, intervals) in zip(compiled.queries, self.judged(compiled, confidence), strict=True):
+        judged = self.judged(workload, confidence, is_new=True)
+        for query, values, intervals in zip(judged.queries, judged.answers, judged.intervals, strict=True):
             note = self._note(query)
-            for cell, value, judged in zip(query.cells(), values.tolist(), intervals.rows(), strict=True):
+            for cell, value, interval in zip(query.cells(), values.tolist(), intervals.rows(), strict=True):
                 yield {
                     "query": query.row_number,
                     "name": query.label,
                     "cell": cell,
                     "answer": or_null(value),
-                    **judged,
+                    **interval,
                     "note": note,
                 }
 
@@ -208,12 +208,9 @@ def read_confidence(value: object, function: str) -> float:
         with suppress(ValueError):
             number = float(value)
     if number is None or not 0 < number < 1:
-        raise refuse(
-            OptionError,
-            function,
-            f"confidence ({value!r}) must be between 0 and 1, without these",
-            "leave it out for 0.95: 95 of 100 intervals have the true answer in them",
-        )
+        what = f"confidence ({value!r}) must be between 0 and 1, without these"
+        hint = "leave it out for 0.95: 95 of 100 intervals have the true answer in them"
+        raise refuse(OptionError, function, what, hint)
     return number
 
 
@@ -230,12 +227,9 @@ def average(
 ) -> Iterator[dict[str, Any]]:
     """One row: the average of a measure over the rows for which a condition is true, or over all."""
     if not isinstance(measure, str) or not measure.strip() or is_aggregate(measure):
-        raise refuse(
-            OptionError,
-            function,
-            f"measure ({measure!r}) must be what is averaged: a column, or an SQL expression over columns",
-            "write 'pay', or 'pay / 12'; mwem_answer takes sums, and averages by groups",
-        )
+        what = f"measure ({measure!r}) must be what is averaged: a column, or an SQL expression over columns"
+        hint = "write 'pay', or 'pay / 12'; mwem_answer takes sums, and averages by groups"
+        raise refuse(OptionError, function, what, hint)
     for row in ready.rows(Workload((Query(predicate=given, measure=f"avg({measure}\n)"),)), confidence):
         yield {name: row[name] for name in ("answer", "low", "high", "measured")}
 
@@ -244,12 +238,8 @@ def read_given(value: object, function: str) -> str | None:
     """A condition that rows have to meet; None for all rows."""
     if value is None or (isinstance(value, str) and value.strip()):
         return value
-    raise refuse(
-        OptionError,
-        function,
-        f"given ({value!r}) must be a condition in SQL, as text",
-        "write 'age >= 65', or leave it out for all rows",
-    )
+    what = f"given ({value!r}) must be a condition in SQL, as text"
+    raise refuse(OptionError, function, what, "write 'age >= 65', or leave it out for all rows")
 
 
 def weights(ready: Answerer, attributes: list[str], function: str) -> tuple[list[tuple[str, str]], list[pa.Array]]:
@@ -261,21 +251,13 @@ def weights(ready: Answerer, attributes: list[str], function: str) -> tuple[list
             raise ready.without(name, function=function)
         names.append(domain.spelling[fold(name)])
     if not names or len(set(names)) < len(names):
-        raise refuse(
-            OptionError,
-            function,
-            f"attributes ({attributes!r}) must be one or more, each once",
-            "write ['sex', 'race']",
-        )
+        what = f"attributes ({attributes!r}) must be one or more, each once"
+        raise refuse(OptionError, function, what, "write ['sex', 'race']")
     partitions = {name: ready.stored.classes[name] for name in names}
     cells, most = int(np.prod([len(classes.pieces) for classes in partitions.values()])), 5_000_000
     if cells > most:
-        raise refuse(
-            OptionError,
-            function,
-            f"attributes ({attributes!r}) have {cells:,} value combinations, more than {most:,}",
-            "name fewer",
-        )
+        what = f"attributes ({attributes!r}) have {cells:,} value combinations, more than {most:,}"
+        raise refuse(OptionError, function, what, "name fewer")
     marginal = ready.stored.state().marginal(names)
     for axis, classes in enumerate(partitions.values()):
         marginal = classes.spread(marginal, axis)

@@ -17,10 +17,10 @@ from mwem_sql.accounting.ledger import Ledger, read_ledger
 from mwem_sql.algebra.linear import LinearQuery
 from mwem_sql.boundary import relations
 from mwem_sql.boundary.relations import Relation
-from mwem_sql.compile.blocks import MAX_CELLS
+from mwem_sql.compile.build import MAX_CELLS
+from mwem_sql.compile.check import check_constants, flat
 from mwem_sql.compile.compiled import Compiled, CompiledQuery
 from mwem_sql.compile.pipeline import compile_workload
-from mwem_sql.compile.sense import check_constants, flat
 from mwem_sql.domains.detail import Detail, details_of
 from mwem_sql.domains.domain import read_domain
 from mwem_sql.errors import RELEASE, CellsError, OptionError, WorkloadError, literal, refuse
@@ -151,7 +151,8 @@ def _relation_of(release: Stored) -> Relation:
     if unit is not None and fold(unit) not in domain.spelling:
         columns.append(Column(unit, "VARCHAR", nullable=True))
     name = release.name.beside(domain.table)
-    return Relation(name, tuple(columns), name.tree(), declared={column.name: column for column in columns})
+    declared = {column.name: column for column in columns}
+    return Relation(name=name, columns=tuple(columns), rows=name.tree(), declared=declared)
 
 
 def _compile(

@@ -35,7 +35,6 @@ from sqlglot import exp
 from mwem_sql.algebra.arrays import Flags, Floats
 from mwem_sql.algebra.chance import WINDOW, Chance
 from mwem_sql.algebra.linear import Block, LinearQuery
-from mwem_sql.compile.compiled import Compiled
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.classes import Classes
 from mwem_sql.errors import OptionError, did_you_mean, refuse
@@ -43,7 +42,7 @@ from mwem_sql.judge.intervals import RANK, Status, noise_alone
 from mwem_sql.language import dialect
 from mwem_sql.language.dialect import fold
 from mwem_sql.language.ticks import cast
-from mwem_sql.releases.answer import Answerer
+from mwem_sql.releases.answer import Answerer, Judged
 from mwem_sql.workload import Workload
 
 QUANTILE = {"share": "DOUBLE", "answer": "VARCHAR", "low": "VARCHAR", "high": "VARCHAR", "measured": "VARCHAR"}
@@ -190,13 +189,13 @@ class _Counted:
         return max(looked_at, key=lambda status: RANK[status], default="never")
 
 
-def _differences(ready: Answerer, compiled: Compiled, miss: float) -> Differences:
+def _differences(judged: Judged, miss: float) -> Differences:
     """D as a sum of what was measured: narrower than what C and A say, one by one."""
-    queries, evidence = [query.linear for query in compiled.queries], ready.evidence(compiled)
+    queries = [query.linear for query in judged.queries]
 
     def between(number: int, share: float) -> tuple[float, float]:
         query = _weighted(queries[2 * number], queries[2 * number + 1], share)
-        return (-inf, inf) if query is None else noise_alone(evidence, query, miss)
+        return (-inf, inf) if query is None else noise_alone(judged.evidence, query, miss)
 
     return between
 
@@ -223,20 +222,20 @@ def quantiles(
 ) -> list[dict[str, Any]]:
     """A row for each share, in their order; values of the attribute as text."""
     stretches = _stretches(ready, attribute, given)
-    compiled = ready.compile(Workload.from_predicates(_conditions(stretches, given)))
+    workload = Workload.from_predicates(_conditions(stretches, given))
     chance = Chance(1 - confidence)
     # C and A, and what is off an open list, have equal parts.
     window = chance.part("counts", WINDOW)
-    judged = ready.judged(compiled, 1 - window.take("each count", 1 / (3 if stretches.is_open else 2)))
+    judged = ready.judged(workload, 1 - window.take("each count", 1 / (3 if stretches.is_open else 2)))
     # True counts are whole numbers.
-    low = np.ceil([intervals.low[0] - SLACK for _, intervals in judged])
-    high = np.floor([intervals.high[0] + SLACK for _, intervals in judged])
+    low = np.ceil([intervals.low[0] - SLACK for intervals in judged.intervals])
+    high = np.floor([intervals.high[0] + SLACK for intervals in judged.intervals])
     if not stretches.is_open:
         high[-1] = 0
-    model, measured = np.array([values[0] for values, _ in judged]), [intervals.measured[0] for _, intervals in judged]
-    counted = _Counted(model, low, high, measured)
+    model = np.array([values[0] for values in judged.answers])
+    counted = _Counted(model, low, high, [intervals.measured[0] for intervals in judged.intervals])
     is_measured = "directly" in counted.measured[:-2]
-    differences = _differences(ready, compiled, chance.rest("differences")) if is_measured else None
+    differences = _differences(judged, chance.rest("differences")) if is_measured else None
     return [_row(stretches, share, counted, differences) for share in shares]
 
 
@@ -245,20 +244,14 @@ def ordered_attribute(ready: Answerer, column: object, function: str) -> Attribu
     domain, output = ready.stored.domain, ready.stored.name.table
     attribute = domain.attribute(domain.spelling.get(fold(column), "")) if isinstance(column, str) else None
     if attribute is None:
-        raise refuse(
-            OptionError,
-            function,
-            f"attribute ({column!r}) is not in {output}",
-            f"{did_you_mean(column, domain.columns)}it has {', '.join(domain.columns)}",
-        )
+        what = f"attribute ({column!r}) is not in {output}"
+        hint = f"{did_you_mean(column, domain.columns)}it has {', '.join(domain.columns)}"
+        raise refuse(OptionError, function, what, hint)
     if attribute.scale is None and not attribute.type.startswith("ENUM("):
         ordered = [each.name for each in domain if each.scale is not None or each.type.startswith("ENUM(")]
-        raise refuse(
-            OptionError,
-            function,
-            f"attribute ({column!r}) is of type {attribute.type}, whose values have no order",
-            f"name a number, date, timestamp or ENUM: {', '.join(ordered) or f'{output} has none'}",
-        )
+        what = f"attribute ({column!r}) is of type {attribute.type}, whose values have no order"
+        hint = f"name a number, date, timestamp or ENUM: {', '.join(ordered) or f'{output} has none'}"
+        raise refuse(OptionError, function, what, hint)
     return attribute
 
 
@@ -272,21 +265,13 @@ def read_shares(value: object, function: str) -> list[float]:
             with suppress(ValueError):
                 number = float(item)
         if not 0 < number < 1:
-            raise refuse(
-                OptionError,
-                function,
-                f"share ({item!r}) must be above 0 and below 1",
-                "write 0.5 for the median, [0.25, 0.5, 0.75] for the quartiles",
-            )
+            what = f"share ({item!r}) must be above 0 and below 1"
+            raise refuse(OptionError, function, what, "write 0.5 for the median, [0.25, 0.5, 0.75] for the quartiles")
         out.append(number)
     most = 1000
     if not 0 < len(out) <= most:
-        raise refuse(
-            OptionError,
-            function,
-            f"share has {len(out):,} items, and must have 1 to {most:,}",
-            "write [0.25, 0.5, 0.75]",
-        )
+        what = f"share has {len(out):,} items, and must have 1 to {most:,}"
+        raise refuse(OptionError, function, what, "write [0.25, 0.5, 0.75]")
     return out
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 from sqlglot import exp
 
-from mwem_sql.compile.written import Written
+from mwem_sql.compile.statements import Statement
 from mwem_sql.language import dialect
 from mwem_sql.scan.engines.duckdb import transaction
 
@@ -22,7 +22,7 @@ Cells = dict[tuple[str | None, ...], float]
 """By group_by values, as text; () without any. What is NULL, and groups without rows, are missing."""
 
 
-def answers(con: duckdb.DuckDBPyConnection, rows: exp.Expr, queries: Sequence[Written]) -> list[Cells | None]:
+def answers(con: duckdb.DuckDBPyConnection, rows: exp.Expr, queries: Sequence[Statement]) -> list[Cells | None]:
     """Of each query, what SQL says; None if it cannot be evaluated on every private row.
 
     Privacy:
@@ -40,7 +40,9 @@ def answers(con: duckdb.DuckDBPyConnection, rows: exp.Expr, queries: Sequence[Wr
     return [cells[number] for number in range(len(queries))]
 
 
-def _scalars(con: duckdb.DuckDBPyConnection, rows: exp.Expr, queries: Mapping[int, Written]) -> dict[int, Cells | None]:
+def _scalars(
+    con: duckdb.DuckDBPyConnection, rows: exp.Expr, queries: Mapping[int, Statement]
+) -> dict[int, Cells | None]:
     """Several at once; if one fails, each by itself."""
     values = _run(con, exp.select(*(query.aggregate for query in queries.values())).from_(rows.copy()))
     if values is not None:

@@ -24,19 +24,12 @@ from mwem_sql.releases import store
 from mwem_sql.releases.answer import CONFIDENCE, Answerer, read_confidence
 from mwem_sql.releases.run import run_release
 from mwem_sql.releases.summary import SUMMARY_TYPES, Summary
-from mwem_sql.surface import bodies, selects, spec
-from mwem_sql.surface.calling import Arguments
+from mwem_sql.surface import bodies, spec
+from mwem_sql.surface.bodies import Arguments
 from mwem_sql.surface.frames import WorkloadLike, read_workload
 from mwem_sql.surface.progress_line import shown
 from mwem_sql.surface.register import register
 from mwem_sql.workload import Workload
-
-_TABLES = {"table": "private_table", "output": "output"}
-"""Arguments that name a table, and their names in SQL."""
-_BOX = "max-width:44em;overflow-x:auto;font-family:sans-serif;font-size:90%;line-height:1.4"
-_LEFT = "text-align:left;padding:1px 12px 1px 0;font-weight:normal;opacity:.7;white-space:nowrap;vertical-align:top"
-_RIGHT = "text-align:left;padding:1px 0;overflow-wrap:anywhere"
-_NOTE = "border-left:3px solid #c60;padding:2px 8px;margin:4px 0"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -72,11 +65,12 @@ class Release(Summary):
 
     def answer(self, workload: WorkloadLike, confidence: object = CONFIDENCE) -> pa.Table:
         """Answers to any workload over the release's attributes, as `mwem_sql.answer` gives them."""
-        sure = read_confidence(confidence, spec.ANSWER.name)
-        store.check_standing(self._session.cursor(), self._stored.name, self._stored.facts, spec.ANSWER.name)
-        workload = read_workload(self._session, workload, None, spec.ANSWER.name)
-        rows = Answerer(self._session, self._stored).rows(workload, sure)
-        return pa.Table.from_pylist(list(rows), schema=spec.ANSWER.schema)
+        function = "mwem_answer"
+        level = read_confidence(confidence, function)
+        store.check_standing(self._session.cursor(), self._stored.name, self._stored.facts, function)
+        workload = read_workload(self._session, workload, None, function)
+        rows = Answerer(self._session, self._stored).rows(workload, level)
+        return pa.Table.from_pylist(list(rows), schema=spec.FUNCTIONS[function].schema)
 
 
 def release(
@@ -89,7 +83,7 @@ def release(
     Privacy:
         (epsilon, delta)-differential privacy, per row or per `unit`; debited before a private row is read.
     """  # noqa: D205
-    function = spec.RELEASE.name
+    function = "mwem_release"
     name, session = table_name(function, table), Session.of(con)
     values = {"private_table": name, "epsilon": epsilon, "options": options}
 
@@ -143,7 +137,7 @@ def count(con: object, output: str, predicate: str) -> float:
 
 def count_interval(con: object, output: str, predicate: str, *, confidence: object = 0.95) -> dict[str, Any]:
     row = _value("mwem_count_interval", locals())
-    return {column.name: row[column.name] for column in spec.COUNT_INTERVAL.columns}
+    return {column.name: row[column.name] for column in spec.FUNCTIONS["mwem_count_interval"].columns}
 
 
 def average(
@@ -235,7 +229,7 @@ def _table(function: str, given: dict[str, Any]) -> pa.Table:
     def work(call: Arguments) -> pa.Table:
         result = declaration.body(call)
         if isinstance(result, bodies.Typed):
-            return selects.table(call.session, result)
+            return result.table(call.session)
         return pa.Table.from_pylist(list(result), schema=declaration.schema)
 
     return _run(function, given, work)
@@ -249,10 +243,11 @@ def _value(function: str, given: dict[str, Any]) -> dict[str, Any]:
 
 def _run(function: str, given: dict[str, Any], work: Callable[[Arguments], Any]) -> Any:
     session = Session.of(given["con"])
+    tables = {"table": "private_table", "output": "output"}  # arguments that name a table, and their names in SQL
     values: dict[str, Any] = {
-        name: _plain(value) for name, value in given.items() if name not in {"con", "workload", *_TABLES}
+        name: _plain(value) for name, value in given.items() if name not in {"con", "workload", *tables}
     }
-    values |= {name: table_name(function, given[key]) for key, name in _TABLES.items() if key in given}
+    values |= {name: table_name(function, given[key]) for key, name in tables.items() if key in given}
 
     def with_workload() -> Any:
         queries = None
@@ -293,6 +288,10 @@ def rounded(value: float) -> str:
 
 def release_html(summary: Summary) -> str:
     """What was released, what it promises and what it cost, in a box that fits a narrow column."""
+    box = "max-width:44em;overflow-x:auto;font-family:sans-serif;font-size:90%;line-height:1.4"
+    head = "text-align:left;padding:1px 12px 1px 0;font-weight:normal;opacity:.7;white-space:nowrap;vertical-align:top"
+    data = "text-align:left;padding:1px 0;overflow-wrap:anywhere"
+    aside = "border-left:3px solid #c60;padding:2px 8px;margin:4px 0"
     facts = {
         "promise": f"ε = {rounded(summary.epsilon)}"
         + (f", δ = {rounded(summary.delta)}" if summary.delta else "")
@@ -314,12 +313,11 @@ def release_html(summary: Summary) -> str:
     )
     notes += [summary.warning] if summary.warning else []
     rows = "".join(
-        f'<tr><th style="{_LEFT}">{name}</th><td style="{_RIGHT}">{escape(text)}</td></tr>'
-        for name, text in facts.items()
+        f'<tr><th style="{head}">{name}</th><td style="{data}">{escape(text)}</td></tr>' for name, text in facts.items()
     )
-    said = "".join(f'<div style="{_NOTE}" role="note">{escape(note)}</div>' for note in notes)
+    said = "".join(f'<div style="{aside}" role="note">{escape(note)}</div>' for note in notes)
     return (
-        f'<div style="{_BOX}"><div>Synthetic table <code>{escape(summary.output)}</code></div>{said}'
+        f'<div style="{box}"><div>Synthetic table <code>{escape(summary.output)}</code></div>{said}'
         f'<table style="border-collapse:collapse">{rows}</table></div>'
     )
 

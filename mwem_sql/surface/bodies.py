@@ -1,17 +1,21 @@
 """What each SQL function does: the arguments of a call in, rows out. A body has the name of its function.
 
-Owns in which order arguments are read, the checks of an alias and of the database that keeps a source's ledger. Must
-not do the work: a body calls the room that does. Must not know which columns a function has: that is in `spec.py`.
+Owns how arguments are read, from SQL as JSON and from Python as they are, in which order, and what is said of one that
+cannot be; the checks of an alias and of the database that keeps a source's ledger. Must not do the work: a body calls
+the room that does. Must not know which columns a function has: that is in `spec.py`.
 """
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import duckdb
 import pyarrow as pa
+from sqlglot import exp
 
 from mwem_sql.accounting import journal
 from mwem_sql.accounting.caps import Cap
@@ -20,13 +24,15 @@ from mwem_sql.boundary import relations
 from mwem_sql.boundary import sources as aliases
 from mwem_sql.boundary.sources import Source
 from mwem_sql.domains.domain import Domain, read_domain
-from mwem_sql.errors import OptionError, OutputError, WorkloadError, refuse, spoken_by
+from mwem_sql.errors import MwemError, OptionError, OutputError, WorkloadError, refuse, spoken_by
 from mwem_sql.explain import compare as comparison
 from mwem_sql.explain.explain import plan_rows
 from mwem_sql.explain.suggest import domain_rows, suggestion_rows
 from mwem_sql.kernel.budget import Budget
 from mwem_sql.language.dialect import fold
+from mwem_sql.language.ticks import cast
 from mwem_sql.platform import catalog
+from mwem_sql.platform.catalog import Place
 from mwem_sql.platform.sandbox import Sandbox
 from mwem_sql.platform.session import Session
 from mwem_sql.releases import answer as answers
@@ -37,10 +43,76 @@ from mwem_sql.releases.run import run_release
 from mwem_sql.releases.sample import Sampler
 from mwem_sql.reporting import export as files
 from mwem_sql.scan.engines import check_no_secret, open_engine
-from mwem_sql.surface.calling import Arguments
 from mwem_sql.workload import Workload
 
 Rows = Iterable[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The arguments of one call, read one by one."""
+
+    function: str
+    session: Session
+    values: Mapping[str, Any]
+    queries: Workload | list[str] | None = None
+    """The workload; from SQL its rows, each as JSON, and None if it has none."""
+
+    @classmethod
+    def of_sql(
+        cls, function: str, cursor: Callable[[], duckdb.DuckDBPyConnection], text: str, queries: list[str] | None = None
+    ) -> Arguments:
+        """What a macro passes on: the arguments and the caller's context, as one JSON text."""
+        values = json.loads(text)
+        context = values.pop("context")
+        session = Session(cursor, Place(context["database"], context["schema"]), context["settings"])
+        return cls(function, session, values, queries)
+
+    def __getitem__(self, key: str) -> Any:
+        return self.values[key]
+
+    def name(self, key: str) -> str:
+        """The name of a table."""
+        value = self.values.get(key)
+        if not isinstance(value, str) or not value.strip():
+            what = f"{key} ({value!r}) must be the name of a table"
+            raise refuse(OptionError, self.function, what, "write it as a string, 'adult'")
+        return value
+
+    def number(self, key: str) -> int:
+        """A whole number that is not negative."""
+        return read_whole(self.function, key, self.values.get(key), 0, 10**9)
+
+    def names(self, key: str) -> list[str] | None:
+        """A list of names, from a list or from text with commas."""
+        value = self.values.get(key)
+        if isinstance(value, str):
+            value = [part.strip() for part in value.split(",")]
+        return [str(part) for part in value] if isinstance(value, list) else None
+
+    def confidence(self) -> float:
+        return answers.read_confidence(self.values["confidence"], self.function)
+
+    def given(self) -> str | None:
+        return answers.read_given(self.values["given"], self.function)
+
+    def answerer(self) -> answers.Answerer:
+        """The release that the call is about."""
+        return answers.answerer(self.session, self.name("output"), self.function)
+
+    def workload(self) -> Workload:
+        if self.queries is None:
+            raise refuse(WorkloadError, "workload", "the workload has no rows", "add at least one query")
+        return self.queries if isinstance(self.queries, Workload) else Workload.from_json(self.queries)
+
+
+def sentence(function: str, error: Exception) -> str:
+    """What the user reads. Of an error that nobody foresaw only the kind: its text could quote a private figure."""
+    if isinstance(error, MwemError):
+        return str(error)
+    if isinstance(error, duckdb.Error):
+        return f"{function}: {str(error).splitlines()[0]}"
+    return f"{function}: unexpected {type(error).__name__}. Hint: please report it"
 
 
 @dataclass(frozen=True)
@@ -52,6 +124,20 @@ class Typed:
 
     types: Sequence[tuple[str, str]]
     rows: Callable[[], pa.Table]
+
+    def cast(self, values: Iterable[exp.Expr]) -> list[exp.Expr]:
+        """Expressions for the values of the columns, in their types and under their names."""
+        columns = zip(values, self.types, strict=True)
+        return [exp.alias_(cast(value, kind), name, quoted=True) for value, (name, kind) in columns]
+
+    def table(self, session: Session) -> pa.Table:
+        """The rows in the types that SQL gives them; nothing need be registered."""
+        names = [f"c{k}" for k in range(len(self.types))]
+        arrived = "__mwem_arrived"  # a name that no table of the user has
+        cursor = session.cursor()
+        cursor.register(arrived, self.rows().rename_columns(names))
+        columns = self.cast(exp.column(name) for name in names)
+        return cursor.sql(exp.select(*columns).from_(exp.table_(arrived)).sql("duckdb")).to_arrow_table()
 
 
 def request(call: Arguments) -> Request:
@@ -315,10 +401,9 @@ def _home(session: Session, ledger: object) -> str:
     """The attached database that keeps the ledger: by name or by file; the caller's current one where none is given."""
     databases = catalog.databases(session.cursor())
     wanted = session.place.database if ledger is None else str(ledger)
-    known = {fold(name): name for name in databases} | {
-        str(database.path): name for name, database in databases.items() if database.path
-    }
-    home = known.get(fold(wanted)) or known.get(wanted)
+    by_name = {fold(name): name for name in databases}
+    by_path = {str(database.path): name for name, database in databases.items() if database.path}
+    home = by_name.get(fold(wanted)) or by_path.get(wanted)
     if home is None or databases[home].type != "duckdb" or databases[home].read_only:
         raise refuse(
             OutputError,

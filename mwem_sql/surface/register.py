@@ -1,4 +1,4 @@
-"""Functions and macros into a connection: every SQL function of the surface is a table macro over one Python function.
+"""Functions and macros into a connection: every SQL function of the surface is a macro over one Python function.
 
 The Python functions live in the instance, are shared by all its connections and must outlive the one that registered
 them, or the process crashes; so they are kept for good and look up a live connection at each call.
@@ -11,29 +11,34 @@ import atexit
 import contextlib
 import uuid
 import weakref
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Callable, Sequence, Sized
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import duckdb
+import numpy as np
 import pyarrow as pa
+import sqlglot
+from sqlglot import exp
 
 from mwem_sql.boundary import sources
-from mwem_sql.errors import TableError, refuse
+from mwem_sql.errors import MwemError, TableError, refuse
 from mwem_sql.platform import calls
 from mwem_sql.platform.catalog import Place, is_read_only
 from mwem_sql.platform.metadata import read_sql
 from mwem_sql.platform.session import connection_of, lock, transaction, use
 from mwem_sql.platform.session import instance as key_of_instance
-from mwem_sql.surface import calling, selects, spec
-from mwem_sql.surface.calling import Arguments
-from mwem_sql.surface.function import Function
+from mwem_sql.releases.sample import as_texts
+from mwem_sql.surface import spec
+from mwem_sql.surface.bodies import Arguments, Typed, sentence
+from mwem_sql.surface.declaration import SqlFunction
 
 Handle = TypeVar("Handle")
+Result = TypeVar("Result")
+Cursor = Callable[[], duckdb.DuckDBPyConnection]
 
-_PATIENCE = 10.0  # seconds that calls have to end when Python ends
-_TEXT, _QUERIES = "VARCHAR", "STRUCT(n BIGINT, j VARCHAR)[]"
+_TEXT = "VARCHAR"
 
 _INSTANCES: dict[str, _Instance] = {}
 _KEPT: list[Callable[..., Any]] = []  # DuckDB calls these as long as the instance lives
@@ -48,19 +53,19 @@ class _Instance:
         self._connections: list[weakref.ref[duckdb.DuckDBPyConnection]] = []
 
     def add(self, con: duckdb.DuckDBPyConnection) -> None:
-        if all(known() is not con for known in self._connections):
+        if all(reference() is not con for reference in self._connections):
             self._connections.append(weakref.ref(con))
         self._path = min(con.cursor().execute("PRAGMA database_list").fetchall())[-1]
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
         """A fresh connection of this instance, from whichever connection is still open."""
-        for known in list(self._connections):
-            con = known()
+        for reference in list(self._connections):
+            con = reference()
             with contextlib.suppress(duckdb.Error):
                 if con is not None:
                     return con.cursor()
             with contextlib.suppress(ValueError):  # another thread was first
-                self._connections.remove(known)
+                self._connections.remove(reference)
         if self._path is not None:
             with contextlib.suppress(duckdb.Error):
                 return duckdb.connect(self._path)
@@ -72,8 +77,8 @@ class _Instance:
         )
 
     def close(self) -> None:
-        for known in self._connections:
-            con = known()
+        for reference in self._connections:
+            con = reference()
             if con is not None:
                 with contextlib.suppress(duckdb.Error):
                     con.close()
@@ -121,20 +126,21 @@ def _instance_of(con: duckdb.DuckDBPyConnection) -> _Instance:
     except duckdb.CatalogException:
         return _INSTANCES[str(key_of_instance(con))]
     _INSTANCES[instance.key] = instance
-    _create_functions(cursor, instance)
+    _create_functions(cursor, instance.cursor)
     return instance
 
 
-def _create_functions(con: duckdb.DuckDBPyConnection, instance: _Instance) -> None:
+def _create_functions(con: duckdb.DuckDBPyConnection, cursor: Cursor) -> None:
     for function in spec.FUNCTIONS.values():
         name = f"_{function.name}"
         if function.kind == "typed":
-            _define(con, f"{name}_sql", _selects(instance, function), [_TEXT], _TEXT)
-            _define(con, name, _lists(instance, function), [_TEXT], "STRUCT(err VARCHAR, lists VARCHAR[][])")
+            _define(con, f"{name}_sql", partial(_selects, function, cursor), [_TEXT], _TEXT)
+            lists = "STRUCT(err VARCHAR, lists VARCHAR[][])"
+            _define(con, name, partial(_lists, function, cursor), [_TEXT], lists)
         elif function.kind == "scalar":
-            _define(con, name, _values(instance, function), [_TEXT], function.struct, pure=True)
+            _define(con, name, partial(_values, function, cursor), [_TEXT], function.struct, pure=True)
         else:
-            _define(con, name, _rows(instance, function), [_TEXT, _QUERIES], f"{function.struct}[]")
+            _define(con, name, partial(_rows, function, cursor), [_TEXT, f"{_TEXT}[]"], f"{function.struct}[]")
 
 
 def _define(
@@ -149,67 +155,108 @@ def _define(
     _KEPT.append(body)
 
 
-def _rows(instance: _Instance, function: Function) -> Callable[[pa.Array, pa.Array], pa.Array]:
-    kind = pa.list_(_row(function))
-
-    def run(text: str, queries: list[str] | None) -> list[dict[str, Any]]:
+def _rows(function: SqlFunction, cursor: Cursor, arguments: pa.Array, queries: pa.Array) -> pa.Array:
+    """The rows of each call; or one with the refusal, which the macro raises as an error of DuckDB's."""
+    out: list[list[dict[str, Any]]] = []
+    for text, texts in zip(arguments.to_pylist(), queries.to_pylist(), strict=True):
         try:
-            call = Arguments.of_sql(function.name, instance.cursor, text, queries)
-            return calls.run(function.name, lambda: list(function.body(call)))
+            out.append(_run(function, Arguments.of_sql(function.name, cursor, text, texts), list))
         except Exception as error:  # noqa: BLE001
-            return [{"err": calling.sentence(function.name, error)}]  # which the macro raises as an error of DuckDB's
-
-    def body(arguments: pa.Array, queries: pa.Array) -> pa.Array:
-        rows = [run(*each) for each in zip(arguments.to_pylist(), _json_rows(queries), strict=True)]
-        return pa.array(rows, type=kind)
-
-    return body
+            out.append([{"err": sentence(function.name, error)}])
+    return pa.array(out, type=pa.list_(_row(function)))
 
 
-def _values(instance: _Instance, function: Function) -> Callable[[pa.Array], pa.Array]:
+def _run(function: SqlFunction, call: Arguments, read: Callable[[Any], Result]) -> Result:
+    """What a body gives, read to its end before the call ends."""
+    return calls.run(function.name, lambda: read(function.body(call)))
+
+
+def _values(function: SqlFunction, cursor: Cursor, arguments: pa.Array) -> pa.Array:
     """One value per row. All predicates that are asked of one release are compiled together."""
-    kind = _row(function)
-
-    def body(arguments: pa.Array) -> pa.Array:
-        requests = [Arguments.of_sql(function.name, instance.cursor, text) for text in arguments.to_pylist()]
-        out: list[dict[str, Any]] = [{} for _ in requests]
-        groups: dict[str, list[int]] = {}
-        for row, call in enumerate(requests):
-            same = {name: value for name, value in call.values.items() if name != "predicate"}
-            groups.setdefault(repr((call.session.place, call.session.settings, same)), []).append(row)
-        for rows in groups.values():
-            try:
-                for row, value in zip(rows, function.body([requests[row] for row in rows]), strict=True):
-                    out[row] = value
-            except Exception as error:  # noqa: BLE001
-                out[rows[0]] = {"err": calling.sentence(function.name, error)}
-        return pa.array(out, type=kind)
-
-    return body
+    requests = [Arguments.of_sql(function.name, cursor, text) for text in arguments.to_pylist()]
+    out: list[dict[str, Any]] = [{} for _ in requests]
+    groups: dict[str, list[int]] = {}
+    for row, call in enumerate(requests):
+        same = {name: value for name, value in call.values.items() if name != "predicate"}
+        groups.setdefault(repr((call.session.place, call.session.settings, same)), []).append(row)
+    for rows in groups.values():
+        try:
+            for row, value in zip(rows, function.body([requests[row] for row in rows]), strict=True):
+                out[row] = value
+        except Exception as error:  # noqa: BLE001
+            out[rows[0]] = {"err": sentence(function.name, error)}
+    return pa.array(out, type=_row(function))
 
 
-def _row(function: Function) -> pa.DataType:
+def _row(function: SqlFunction) -> pa.DataType:
     return pa.struct([pa.field("err", pa.string()), *function.schema])
 
 
-def _selects(instance: _Instance, function: Function) -> Callable[[pa.Array], pa.Array]:
-    return lambda arguments: pa.array(
-        [selects.select_sql(function, instance.cursor, text) for text in arguments.to_pylist()]
-    )
+def _selects(function: SqlFunction, cursor: Cursor, arguments: pa.Array) -> pa.Array:
+    """For functions whose columns depend on their arguments: the SELECT of each call, made when DuckDB binds it."""
+    return pa.array([_select(function, cursor, text) for text in arguments.to_pylist()])
 
 
-def _lists(instance: _Instance, function: Function) -> Callable[[pa.Array], pa.Array]:
-    return lambda arguments: selects.lists(function, instance.cursor, arguments.to_pylist())
+def _select(function: SqlFunction, cursor: Cursor, text: str) -> str:
+    """A list of values for each column, side by side; or what raises the refusal."""
+    names: Sequence[str] = ()
+    try:
+        call = Arguments.of_sql(function.name, cursor, text)
+        names = _names(function, call)
+        typed: Typed = _run(function, call, lambda typed: typed)
+    except Exception as error:  # noqa: BLE001
+        return _raising(sentence(function.name, error), names).sql("duckdb")
+    rows = exp.select(exp.alias_(exp.Anonymous(this=f"_{function.name}", expressions=[exp.Literal.string(text)]), "r"))
+    # What is not refused when it is bound may be when it runs.
+    lists = "CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r.lists END AS v"
+    source = exp.select(lists, dialect="duckdb").from_(rows.subquery("c")).subquery("s")
+    items = [sqlglot.parse_one(f"unnest(v[{k}])", read="duckdb") for k in range(1, len(typed.types) + 1)]
+    return exp.select(*typed.cast(items)).from_(source).sql("duckdb")
 
 
-def _json_rows(queries: pa.Array) -> list[list[str] | None]:
-    """The workload rows of each call, already in order; None where the workload had no rows or there is none."""
-    lists = queries.combine_chunks() if isinstance(queries, pa.ChunkedArray) else queries
-    out: list[list[str] | None] = []
-    for k in range(len(lists)):
-        item = lists[k]
-        out.append(item.values.field("j").to_pylist() if item.is_valid and item.values is not None else None)
-    return out
+def _names(function: SqlFunction, call: Arguments) -> Sequence[str]:
+    """The columns that a call has, as far as they are known before it is read.
+
+    Where DuckDB misses a column, it says so in the place of our refusal.
+    """
+    names = [column.name for column in function.columns]
+    if names == ["<column>"]:  # all of the release
+        with contextlib.suppress(MwemError):
+            return list(call.answerer().stored.classes)
+    return () if any(name.startswith("<") for name in names) else names
+
+
+def _raising(refusal: str, names: Sequence[str]) -> exp.Select:
+    """Raises whatever the outer query filters or projects: in a list, before there are rows.
+
+    Without names, DuckDB shows the refusal as the nearest to a column that it misses.
+    """
+    error = exp.Anonymous(this="error", expressions=[exp.Literal.string(refusal)])
+    source = exp.select(exp.alias_(exp.Unnest(expressions=[exp.Array(expressions=[error])]), "r")).subquery("e")
+    return exp.select(*(exp.alias_(exp.column("r"), name, quoted=True) for name in names or (refusal,))).from_(source)
+
+
+def _lists(function: SqlFunction, cursor: Cursor, arguments: pa.Array) -> pa.Array:
+    """Of each call a struct with its refusal, or with a list of values for each column, as text."""
+    refusals: list[str | None] = []
+    results: list[list[pa.Array]] = []
+    for text in arguments.to_pylist():
+        try:
+            call = Arguments.of_sql(function.name, cursor, text)
+            results.append(_run(function, call, lambda typed: as_texts(typed.rows())))
+            refusals.append(None)
+        except Exception as error:  # noqa: BLE001
+            results.append([])
+            refusals.append(sentence(function.name, error))
+    columns = [column for each in results for column in each]
+    values = pa.concat_arrays([pa.array([], pa.string()), *columns])
+    inner = pa.ListArray.from_arrays(_offsets(columns), values)
+    outer = pa.ListArray.from_arrays(_offsets(results), inner)
+    return pa.StructArray.from_arrays([pa.array(refusals, pa.string()), outer], ["err", "lists"])
+
+
+def _offsets(lists: Sequence[Sized]) -> pa.Array:
+    return pa.array(np.cumsum([0, *map(len, lists)]), pa.int32())
 
 
 def _create_macros(con: duckdb.DuckDBPyConnection) -> None:
@@ -236,7 +283,7 @@ def _statements() -> tuple[duckdb.Statement, ...]:
 
 @atexit.register
 def _close_all() -> None:
-    calls.finish(_PATIENCE)
+    calls.finish(seconds=10)
     sources.close_all()
     # A connection that holds Python functions and is still open at exit makes DuckDB 2.0 report leaks.
     for instance in _INSTANCES.values():

@@ -23,7 +23,7 @@ from compilers import (
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mwem_sql.compile import blocks
+from mwem_sql.compile import build
 from mwem_sql.compile.compiled import Compiled
 from mwem_sql.compile.pipeline import compile_workload
 from mwem_sql.domains.attribute import Attribute
@@ -86,7 +86,7 @@ def test_the_collector_stays_as_it_was(sandbox: Sandbox, monkeypatch: pytest.Mon
     assert gc.isenabled()
     compiled_from(sandbox, "a > 3")
     assert gc.isenabled()
-    monkeypatch.setattr(blocks, "MAX_CELLS", 1)
+    monkeypatch.setattr(build, "MAX_CELLS", 1)
     with pytest.raises(CellsError):
         compiled_from(sandbox, "a > 3")
     assert gc.isenabled()

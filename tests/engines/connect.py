@@ -28,8 +28,7 @@ from mwem_sql.scan.engines.spark import FilesSnapshot, Spark
 
 
 def identities(address: str, folder: Path) -> dict[str, Any]:
-    """One folder under many spellings, tables that are renamed into each other, and settings of the user's session,
-    through a server."""
+    """One folder under many spellings, tables renamed into each other, and settings of the user, through a server."""
     engine = Spark.of_remote(address, None)
     session = engine._session
     people = folder / "anywhere"
@@ -114,7 +113,8 @@ def main() -> None:
             "INSERT INTO people_domain VALUES ('person', '0', '40')"
         )
         con.execute("CREATE TABLE workload AS SELECT 'person > 20' AS predicate")
-        call = f"""CALL mwem_release('w.parquet."{folder}/people"', workload, 1, rows := 5, domain := 'people_domain', output := 'OUTPUT')"""
+        options = "rows := 5, domain := 'people_domain', output := 'OUTPUT'"
+        call = f"""CALL mwem_release('w.parquet."{folder}/people"', workload, 1, {options})"""
         facts["released"] = con.execute(call.replace("OUTPUT", "first")).fetchall()[0][2]
         run, reads = FilesSnapshot.run, []
 

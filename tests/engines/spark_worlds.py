@@ -251,7 +251,10 @@ def look(spark: Any, made: World, folder: Path) -> tuple[Seen, Facts | None]:
             types = tuple((column.name, column.type) for column in facts.columns)
             compiled = _compiled(types, made.queries)
             relation = Relation(
-                Name("w", facts.schema, facts.table), facts.columns, facts.rows, declared=facts.declared
+                name=Name("w", facts.schema, facts.table),
+                columns=facts.columns,
+                rows=facts.rows,
+                declared=facts.declared,
             )
             unit = Unit("id", made.rows_per_unit, "VARCHAR") if made.unit else None
             queries = [query.linear for query in compiled.queries]

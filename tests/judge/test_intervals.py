@@ -244,7 +244,8 @@ def test_a_later_question_is_bounded_by_the_query_that_has_it(passengers: Connec
     older = Query("age >= 50 AND sex = 'F'")
     before = answers(release, old, older)
     assert {row["measured"] for row in before} == {"never"}
-    passengers.execute("UPDATE mwem.bounds SET bound = 10 WHERE name = 'sex WHERE age >= 40'")
+    named = "query = (SELECT query FROM mwem.workloads WHERE name = 'sex WHERE age >= 40')"
+    passengers.execute(f"UPDATE mwem.bounds SET bound = 10 WHERE {named}")
     after = answers(release, old, older)
     assert after[0]["high"] - after[0]["low"] == pytest.approx(20)  # type: ignore[operator]
     assert after[1]["high"] == pytest.approx(after[0]["high"])

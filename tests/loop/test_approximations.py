@@ -13,9 +13,8 @@ from strategies import cuboid, domains, marginals, queries, seeds
 
 from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.loop import approximations as module
-from mwem_sql.loop.alike import Asked
-from mwem_sql.loop.approximations import Approximations
-from mwem_sql.loop.limits import Limits
+from mwem_sql.loop.approximations import Approximations, GroupedQueries
+from mwem_sql.loop.candidates import Limits
 from mwem_sql.model.fit import Fit, Target
 from mwem_sql.model.state import State
 
@@ -28,7 +27,7 @@ class Kept:
     """All answers, as somebody has them who is told only what is new."""
 
     def __init__(self, asked: list[LinearQuery], shape: dict[str, int], lag: float = 0.0) -> None:
-        self.asked = Asked(asked, shape)
+        self.asked = GroupedQueries(asked, shape)
         self.approximations = Approximations(self.asked, lag)
         self.answers: list[np.ndarray] = [np.empty(0)] * len(asked)
         self.cells = [query.cells for query in asked]
@@ -126,3 +125,26 @@ def test_half_a_million_candidates_are_cheap_to_keep() -> None:
     np.testing.assert_allclose(kept.answers[-1], state.answer(asked[-1]), rtol=1e-9)
     np.testing.assert_allclose(kept.answers[-2], state.answer(asked[-2]), rtol=1e-9)
     assert np.concatenate(kept.answers).sum() == pytest.approx(1000.0 * len(asked))
+
+
+@settings(deadline=None, max_examples=examples(40))
+@given(domains(), st.data())
+def test_groups_hold_every_query_once_with_its_attributes(sizes: dict[str, np.ndarray], data: st.DataObject) -> None:
+    shape = {name: len(size) for name, size in sizes.items()}
+    listed = marginals(shape, 0, 1, 2, 3) + data.draw(st.lists(queries(shape), max_size=8))
+    asked = GroupedQueries(listed, shape)
+    assert sorted(number for group in asked.groups for number in group.numbers.tolist()) == list(range(len(listed)))
+    for group in asked.groups:
+        assert np.array_equal(np.arange(len(listed))[group.span], group.numbers)
+        for place, number in enumerate(group.numbers.tolist()):
+            names = [asked.names[member] for member in group.members[place].tolist()]
+            assert names == list(listed[number].attributes)
+            assert sorted(names, key=asked.index.__getitem__) == [
+                asked.names[member] for member in group.sets[group.set_of][place].tolist()
+            ]
+            if group.shape is not None:
+                assert group.shape == listed[number].shape
+        flags = np.zeros(len(shape) ** 2, dtype=bool)
+        flags[::2] = True
+        told = [any(flags[link[group.set_of][place]] for link in group.links) for place in range(len(group.numbers))]
+        assert sorted(group.touched(flags.reshape(len(shape), -1)).tolist()) == np.flatnonzero(told).tolist()

@@ -40,8 +40,8 @@ from mwem_sql.kernel.noise import SeededNoise
 from mwem_sql.kernel.scales import Kind, noise_scale
 from mwem_sql.loop.loop import PASSES, mwem
 from mwem_sql.loop.problem import Outcome, Problem
-from mwem_sql.loop.start import REST_SHARE
 from mwem_sql.loop.strategy import whole_domain
+from mwem_sql.loop.transcript import REST_SHARE
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
 

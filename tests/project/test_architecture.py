@@ -25,20 +25,22 @@ TESTED_ELSEWHERE = {
     "mwem_sql/boundary/sources.py": "engines/test_postgresql.py",
     "mwem_sql/scan/dialects/dialect.py": "scan/test_dialects.py",
     "mwem_sql/scan/dialects/postgresql.py": "scan/test_dialects.py",
-    "mwem_sql/scan/dialects/spark.py": "scan/test_dialects.py", "mwem_sql/compile/merging.py": "compile/test_pipeline.py",
-    "mwem_sql/compile/settled.py": "compile/test_pipeline.py", "mwem_sql/compile/written.py": "explain/test_compare.py",
-    "mwem_sql/language/lists.py": "compile/test_lists.py", "mwem_sql/dbt.py": "project/test_integrations.py",
-    "mwem_sql/domains/texts.py": "test_workload.py", "mwem_sql/scan/engines/duckdb.py": "scan/test_execution.py",
+    "mwem_sql/scan/dialects/spark.py": "scan/test_dialects.py",
+    "mwem_sql/compile/statements.py": "explain/test_compare.py",
+    "mwem_sql/dbt.py": "project/test_integrations.py",
+    "mwem_sql/scan/engines/duckdb.py": "scan/test_execution.py",
     "mwem_sql/scan/engines/postgresql.py": "engines/test_postgresql.py",
     "mwem_sql/scan/engines/postgresql_catalog.py": "engines/test_boundary_postgresql.py",
     "mwem_sql/scan/engines/protocol.py": "engines/test_differential.py",
-    "mwem_sql/scan/engines/spark.py": "engines/test_spark.py", "mwem_sql/scan/engines/spark_catalog.py": "engines/test_spark.py",
+    "mwem_sql/scan/engines/spark.py": "engines/test_spark.py",
+    "mwem_sql/scan/engines/spark_catalog.py": "engines/test_spark.py",
     "mwem_sql/scan/engines/spark_files.py": "engines/test_spark.py",
-    "mwem_sql/compile/compiled.py": "compile/test_blocks.py", "mwem_sql/compile/doubts.py": "releases/test_beyond.py",
-    "mwem_sql/algebra/arrays.py": "algebra/test_linear.py", "mwem_sql/surface/shared.py": "surface/test_spec.py",
-    "mwem_sql/surface/calling.py": "surface/test_functions.py", "mwem_sql/surface/function.py": "surface/test_spec.py",
+    "mwem_sql/compile/compiled.py": "compile/test_build.py",
+    "mwem_sql/compile/doubts.py": "releases/test_beyond.py",
+    "mwem_sql/algebra/arrays.py": "algebra/test_linear.py",
+    "mwem_sql/surface/declaration.py": "surface/test_spec.py",
     "mwem_sql/scan/profile.py": "scan/test_suggestion.py",
-}  # fmt: skip
+}
 """Modules that another file tests than that of their name; `__init__` and `__main__` need none."""
 LONGEST = 460
 """Lines of a module: what a reader can hold in mind."""

@@ -28,8 +28,12 @@ def python_of(version: str, folder: Path, pyenv: Path) -> str:
     assert bash is not None
     done = subprocess.run(
         [bash, "-c", f"set -euo pipefail\n{functions()}\npython_of {version}"],
-        capture_output=True, text=True, timeout=60, check=False, env={"PATH": str(folder), "PYENV_ROOT": str(pyenv), "HOME": "/nonexistent"},
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={"PATH": str(folder), "PYENV_ROOT": str(pyenv), "HOME": "/nonexistent"},
+    )
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.strip()
 

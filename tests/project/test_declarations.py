@@ -1,7 +1,7 @@
 """What is declared once stays the same where it must be said again.
 
-SQL functions are declared in `surface/spec.py`, options also in `Request`, columns of the summary in `Summary`, tables in
-`sql/*.sql`. Signatures in Python and stored tables are compared with them.
+SQL functions are declared in `surface/spec.py`, options also in `Request`, columns of the summary in `Summary`, tables
+in `sql/*.sql`. Signatures in Python and stored tables are compared with them.
 """
 
 from __future__ import annotations
@@ -19,17 +19,22 @@ import mwem_sql
 from mwem_sql.platform.metadata import _PYTHON, declared
 from mwem_sql.releases.request import OPTIONS, Request
 from mwem_sql.releases.summary import SUMMARY_TYPES, Summary
-from mwem_sql.surface import shared, spec
-from mwem_sql.surface.function import Function
+from mwem_sql.surface import declaration
+from mwem_sql.surface.spec import FUNCTIONS
 from mwem_sql.workload import Workload
 
 # The summary and the other tables.
 
 STORED = [
-    (spec.RELEASE, "metadata.sql", "releases", {"seconds", "reused", "protects", "warning", "quality"}),
-    (spec.LEDGER, "ledger.sql", "journal", {"started", "finished", "epsilon_spent", "epsilon_left", "intact"}),
-    (spec.BUDGET, "ledger.sql", "journal", {"epsilon_spent", "delta_spent", "epsilon_left", "seeded", "also_charged_as"}),
-]  # fmt: skip
+    ("mwem_release", "metadata.sql", "releases", {"seconds", "reused", "protects", "warning", "quality"}),
+    ("mwem_ledger", "ledger.sql", "journal", {"started", "finished", "epsilon_spent", "epsilon_left", "intact"}),
+    (
+        "mwem_budget",
+        "ledger.sql",
+        "journal",
+        {"epsilon_spent", "delta_spent", "epsilon_left", "seeded", "also_charged_as"},
+    ),
+]
 """Functions that show a stored table, and the columns that they compute."""
 
 
@@ -38,13 +43,11 @@ def spelled(kind: str) -> str:
     return exp.DataType.build(kind, dialect="duckdb").sql("duckdb")
 
 
-@pytest.mark.parametrize(
-    ("function", "script", "table", "computed"), STORED, ids=lambda each: getattr(each, "name", "")
-)
+@pytest.mark.parametrize(("function", "script", "table", "computed"), STORED, ids=str)
 def test_columns_that_are_stored_have_their_name_and_type(
-    function: Function, script: str, table: str, computed: set[str]
+    function: str, script: str, table: str, computed: set[str]
 ) -> None:
-    columns = {column.name: spelled(column.type) for column in function.columns}
+    columns = {column.name: spelled(column.type) for column in FUNCTIONS[function].columns}
     stored = {name: column.type for name, column in declared(script, table).items() if name in columns}
     assert stored == {name: kind for name, kind in columns.items() if name not in computed}
 
@@ -60,8 +63,9 @@ def test_every_type_that_is_stored_can_be_checked(script: str, table: str) -> No
 
 
 def test_what_builds_workloads_gives_the_columns_of_one() -> None:
-    assert Workload.from_predicates(["x"]).to_arrow().schema == spec.MARGINALS.schema
-    assert spec.MARGINALS.columns == spec.RANGES.columns == spec.PARITIES.columns == shared.QUESTION
+    assert Workload.from_predicates(["x"]).to_arrow().schema == FUNCTIONS["mwem_marginals"].schema
+    for name in ("mwem_marginals", "mwem_ranges", "mwem_parities"):
+        assert FUNCTIONS[name].columns == declaration.QUESTION
 
 
 # Options and signatures.
@@ -73,11 +77,11 @@ def value_of(default: str) -> object:
 
 
 def test_options_are_those_of_a_request_with_its_defaults() -> None:
-    assert [option.name for option in shared.OPTIONS] == list(OPTIONS)
+    assert [option.name for option in declaration.OPTIONS] == list(OPTIONS)
     workload = Workload.from_predicates(["x"])
-    defaults = {option.name: value_of(str(option.default)) for option in shared.OPTIONS}
+    defaults = {option.name: value_of(str(option.default)) for option in declaration.OPTIONS}
     assert Request.parse("t", workload, 1, defaults) == Request.parse("t", workload, 1, {})
-    (max_cells,) = (option for option in shared.OPTIONS if option.name == "max_cells")
+    (max_cells,) = (option for option in declaration.OPTIONS if option.name == "max_cells")
     assert f"NULL: {OPTIONS['max_cells']:,}." in max_cells.words
 
 
@@ -88,8 +92,11 @@ ONLY_PYTHON = {"mwem_release": {"progress"}}
 
 
 def test_python_functions_have_the_parameters_of_sql() -> None:
-    """What must be given comes first and by its place; what has a default has the same in Python, and takes its name."""
-    for name, function in spec.FUNCTIONS.items():
+    """What must be given comes first and by its place.
+
+    What has a default has the same in Python, and takes its name.
+    """
+    for name, function in FUNCTIONS.items():
         own = inspect.signature(getattr(mwem_sql, name.removeprefix("mwem_"))).parameters
         found = {each: parameter for each, parameter in own.items() if each not in ONLY_PYTHON.get(name, ())}
         expected = ["con", *(PYTHON.get(each.name, each.name) for each in function.parameters)]
@@ -111,6 +118,6 @@ def test_python_functions_have_the_parameters_of_sql() -> None:
 
 def test_no_module_has_the_name_of_a_public_function() -> None:
     modules = {module.name for module in pkgutil.iter_modules(mwem_sql.__path__)}
-    assert modules.isdisjoint(name.removeprefix("mwem_") for name in spec.FUNCTIONS)
+    assert modules.isdisjoint(name.removeprefix("mwem_") for name in FUNCTIONS)
     assert modules.isdisjoint(mwem_sql.__all__)
     assert not [name for name in mwem_sql.__all__ if isinstance(getattr(mwem_sql, name), ModuleType)]

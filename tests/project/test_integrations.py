@@ -1,4 +1,7 @@
-"""The examples, each run as it stands, with the real packages in an environment of their own: `pytest -m integrations`, slow and online."""
+"""The examples, each run as it stands, with the real packages in an environment of their own.
+
+`pytest -m integrations`, slow and online.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +16,25 @@ EXAMPLES = ROOT / "examples"
 PRINTED = {
     "sqlalchemy_engine.py": ["census.main.people_synthetic 0.5 True", "True", "True", "True", "True"],
     "ibis_backend.py": ["census.main.people_synthetic True", "['F', 'M']"],
-    "frames.py": ["memory.main.people", "False True", "['query', 'name', 'cell', 'answer', 'low', 'high', 'measured']", "['age', 'sex', 'city'] True", "[('age', 100), ('sex', 2), ('city', 4)]"],
+    "frames.py": [
+        "memory.main.people",
+        "False True",
+        "['query', 'name', 'cell', 'answer', 'low', 'high', 'measured']",
+        "['age', 'sex', 'city'] True",
+        "[('age', 100), ('sex', 2), ('city', 4)]",
+    ],
     "files.py": ["memory.main.visitors_synthetic", "memory.main.from_csv_synthetic", "2"],
-}  # fmt: skip
+}
 EXECUTE = """
 import json, sys, nbformat
 from nbclient import NotebookClient
 notebook = nbformat.read(sys.argv[1], as_version=4)
 NotebookClient(notebook, timeout=300, resources={"metadata": {"path": "."}}).execute()
-print(json.dumps([[output.get("data", {}) for output in cell.outputs] for cell in notebook.cells if cell.cell_type == "code"]))
+code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+print(json.dumps([[output.get("data", {}) for output in cell.outputs] for cell in code]))
 """
-# What a front end is sent while two releases run, cell by cell: the first is told to show its progress without patience, the second to be silent.
+# What a front end is sent while two releases run, cell by cell: the first is told to show its progress without
+# patience, the second to be silent.
 WATCH = """
 import json, nbformat
 from nbclient import NotebookClient
@@ -38,7 +49,8 @@ class Watched(NotebookClient):
 
 cells = [
     "import mwem_sql; from people import PEOPLE, ROWS, WORKLOAD; from mwem_sql.surface import progress_line",
-    "con = mwem_sql.connect(); con.execute(PEOPLE); con.execute(ROWS); progress_line.SILENT_SECONDS, progress_line.REDRAW_SECONDS = 0, 0.001",
+    "con = mwem_sql.connect(); con.execute(PEOPLE); con.execute(ROWS); progress_line.SILENT_SECONDS, "
+    "progress_line.REDRAW_SECONDS = 0, 0.001",
     "mwem_sql.release(con, 'people', WORKLOAD, 1.0)",
     "mwem_sql.release(con, 'people', WORKLOAD, 1.0, output='silent', progress=False)",
     "con.close()",
@@ -46,14 +58,19 @@ cells = [
 notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
 client = Watched(notebook, timeout=300)
 client.execute()
-print(json.dumps([client.sent, [[output.get("data", {}).get("text/plain") for output in cell.outputs] for cell in notebook.cells]]))
+texts = [[output.get("data", {}).get("text/plain") for output in cell.outputs] for cell in notebook.cells]
+print(json.dumps([client.sent, texts]))
 """
-# What a call inside dbt's own transaction meets: on the first run there is no such table yet, later there is the one of the run before.
+# What a call inside dbt's own transaction meets: on the first run there is no such table yet, later there is the one of
+# the run before.
 INSIDE = """{{ config(post_hook="CALL mwem_release('inside', workload, 0.5, domain := 'people_domain')") }}
 -- depends_on: {{ ref('workload') }}, {{ ref('people_domain') }}
 SELECT * FROM {{ ref('people') }}
 """
-LEDGER = "import mwem_sql; print(mwem_sql.ledger(mwem_sql.connect('people.duckdb')).select(['table_name', 'output', 'epsilon']).to_pylist())"
+LEDGER = (
+    "import mwem_sql; ledger = mwem_sql.ledger(mwem_sql.connect('people.duckdb')); "
+    "print(ledger.select(['table_name', 'output', 'epsilon']).to_pylist())"
+)
 
 
 def test_every_example_is_tested() -> None:

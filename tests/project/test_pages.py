@@ -1,4 +1,7 @@
-"""Every block of SQL, Python and shell in README and docs runs, and prints what the page shows. The rules are those of `pages.py`."""
+"""Every block of SQL, Python and shell in README and docs runs, and prints what the page shows.
+
+The rules are those of `pages.py`.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +23,16 @@ FIRST = {"README.md", "docs/quickstart.md", "docs/reading.md"}
 """What is read first is run in every run; the other pages with `-m thorough`."""
 APART = {"docs/engines.md": "its SQL needs servers: pytest -m engines"}
 NOT_RUN = {
-    "README.md": 2, "docs/experiments.md": 5, "docs/how-it-chooses.md": 1, "docs/integrations.md": 1, "docs/intervals-tables.md": 4, "docs/regret.md": 1, "docs/scale.md": 1, "docs/scaling.md": 1, "docs/testing.md": 3,
-}  # fmt: skip
+    "README.md": 2,
+    "docs/experiments.md": 5,
+    "docs/how-it-chooses.md": 1,
+    "docs/integrations.md": 1,
+    "docs/intervals-tables.md": 4,
+    "docs/regret.md": 1,
+    "docs/scale.md": 1,
+    "docs/scaling.md": 1,
+    "docs/testing.md": 1,
+}
 """How many blocks of a page say that they are not run. One more has to be written here, too."""
 _COMMAND = re.compile(
     r"^    (?:CALL|SELECT|FROM|CREATE|INSERT|mwem-sql|pip|pytest|python3?|apt-get|import) ", re.MULTILINE
@@ -48,7 +59,7 @@ def test_what_is_not_run_says_why_and_is_counted() -> None:
 
 
 def test_every_block_is_of_a_kind_that_is_checked() -> None:
-    """No output without a block that prints it, no fence of another kind, no command that hides in an indented block."""
+    """No output without a block that prints it, no other kind of fence, no command that hides in an indented block."""
     wrong = [
         f"{page}:{block.line}"
         for page, listed in BLOCKS.items()

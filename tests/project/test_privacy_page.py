@@ -1,4 +1,7 @@
-"""docs/privacy.md and docs/selection-proof.md are proofs by names, docs/architecture.md is a map by names: what they name is there."""
+"""docs/privacy.md and docs/selection-proof.md are proofs by names, docs/architecture.md is a map by names.
+
+What they name is there.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +55,9 @@ DUCKDB = {
 
 
 def is_there(name: str) -> bool:
-    """A table of ours, an SQL function, an option, a file, `module.thing`, `Class.method`, or something that a module defines."""
+    """A table of ours, an SQL function, an option, a file, `module.thing`, `Class.method`, or something that a module
+    defines.
+    """
     if name in TABLES | FUNCTIONS | OPTIONS or any((at / name).exists() for at in (ROOT, ROOT / "mwem_sql")):
         return True
     first, *rest = name.split(".")

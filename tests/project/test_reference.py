@@ -1,4 +1,4 @@
-"""docs/reference.md and sql/macros.sql are what docs/reference.py writes, and the page names everything that there is."""
+"""docs/reference.md and sql/macros.sql are what docs/reference.py writes, and the page names every function."""
 
 from __future__ import annotations
 

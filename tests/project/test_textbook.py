@@ -110,7 +110,10 @@ def test_a_node_without_a_measurement_takes_no_part():
 
 
 def expected_error(queries, shares):
-    """Of the least squares over a binary tree with these shares, by dense algebra; Laplace noise has twice the squared scale as its variance."""
+    """Of the least squares over a binary tree with these shares, by dense algebra.
+
+    Laplace noise has twice the squared scale as its variance.
+    """
     leaves = queries.shape[1]
     information = np.zeros((leaves, leaves))
     for above, share in zip(range(len(shares) - 1, -1, -1), shares, strict=True):
@@ -268,7 +271,10 @@ def test_dawa_spends_a_quarter_on_its_partition():
 
 
 def test_dawas_noise_does_not_buy_buckets():
-    """An even line under much noise: the least cost of a bucket is that of its count, so long buckets stay the cheaper ones."""
+    """An even line under much noise.
+
+    The least cost of a bucket is that of its count, so long buckets stay the cheaper ones.
+    """
     curator = Curator(np.full(256, 5.0), np.random.default_rng(10))
     assert len(partition(curator, 0.025, 0.075)) < 64
 

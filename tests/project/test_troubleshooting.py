@@ -18,10 +18,18 @@ SOURCES = re.sub(
     r'"\s*f?"', "", "".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "mwem_sql").rglob("*.py")))
 )
 OTHERS = {
-    "mwem-sql: command not found", "Could not set lock on file", 'Referenced column "people" not found', "Table with name ... does not exist",
-    "Macro mwem_release() does not support the supplied arguments", 'Binder Error: Referenced column "rounds" not found',
-    "Catalog Error: Table Function with name mwem_release does not exist", "Attempting to modify table ...", "mwem_count", "mwem_report", "mwem_export",
-}  # fmt: skip
+    "mwem-sql: command not found",
+    "Could not set lock on file",
+    'Referenced column "people" not found',
+    "Table with name ... does not exist",
+    "Macro mwem_release() does not support the supplied arguments",
+    'Binder Error: Referenced column "rounds" not found',
+    "Catalog Error: Table Function with name mwem_release does not exist",
+    "Attempting to modify table ...",
+    "mwem_count",
+    "mwem_report",
+    "mwem_export",
+}
 """Messages of DuckDB's and of the system, and names."""
 
 

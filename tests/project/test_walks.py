@@ -33,7 +33,8 @@ def calls() -> dict[CodeType, int]:
                CREATE TABLE adult (age INTEGER NOT NULL CHECK (age BETWEEN 17 AND 90), sex sex NOT NULL);
                INSERT INTO adult SELECT 17 + range % 74, if(range % 2 = 0, 'Female', 'Male') FROM range(500);
                CREATE TABLE workload AS
-               SELECT unnest(['age >= 65 AND sex = ''Female''', 'age < 30', 'sex = ''Male'' AND age < 20']) AS predicate"""
+               SELECT unnest(['age >= 65 AND sex = ''Female''', 'age < 30',
+               'sex = ''Male'' AND age < 20']) AS predicate"""
         )
         before = sys.getprofile()
         sys.setprofile(note)

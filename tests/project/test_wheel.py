@@ -59,9 +59,18 @@ def test_what_is_in_it(wheel: Path) -> None:
 @pytest.mark.thorough
 def test_a_release_runs_from_it(wheel: Path, tmp_path: Path) -> None:
     installed = run(
-        sys.executable, "-m", "pip", "install", "--no-deps", "--no-index", "--disable-pip-version-check", "--target", tmp_path / "site", wheel,
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--no-deps",
+        "--no-index",
+        "--disable-pip-version-check",
+        "--target",
+        tmp_path / "site",
+        wheel,
         cwd=tmp_path,
-    )  # fmt: skip
+    )
     assert installed.returncode == 0, installed.stderr
     script = tmp_path / "use.py"
     script.write_text(
@@ -81,7 +90,15 @@ con.close()
     done = run(sys.executable, "-W", "error", script, tmp_path / "site", tmp_path / "a.duckdb", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "('a.main.t_synthetic', 1, True)\n"
-    command = run(sys.executable, "-c", "import sys; sys.path.insert(0, sys.argv.pop(1)); from mwem_sql.cli import main; sys.exit(main())",
-                  tmp_path / "site", tmp_path / "a.duckdb", "-c", "SELECT output FROM mwem_ledger()", cwd=tmp_path)  # fmt: skip
+    command = run(
+        sys.executable,
+        "-c",
+        "import sys; sys.path.insert(0, sys.argv.pop(1)); from mwem_sql.cli import main; sys.exit(main())",
+        tmp_path / "site",
+        tmp_path / "a.duckdb",
+        "-c",
+        "SELECT output FROM mwem_ledger()",
+        cwd=tmp_path,
+    )
     assert command.returncode == 0, command.stderr
     assert "a.main.t_synthetic" in command.stdout

@@ -57,7 +57,7 @@ REFUSED = {
 @pytest.mark.parametrize("kind", REFUSED)
 def test_what_is_too_much_is_refused_at_once(kind: str, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the first block is made, and before the first value is asked."""
-    monkeypatch.setattr("mwem_sql.compile.blocks.Builder.draft", lambda *_: pytest.fail("a block was made"))
+    monkeypatch.setattr("mwem_sql.compile.build.Builder._block", lambda *_: pytest.fail("a block was made"))
     if kind == "asks values":
         monkeypatch.setattr(Sandbox, "evaluate", lambda *_: pytest.fail("a value was asked"))
     queries, message = REFUSED[kind]
@@ -67,7 +67,7 @@ def test_what_is_too_much_is_refused_at_once(kind: str, sandbox: Sandbox, monkey
 
 def test_one_of_each_is_not_too_much(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     """A group_by of each column, however many values it has: cells times queries count, not cells."""
-    monkeypatch.setattr("mwem_sql.compile.blocks.MAX_VALUED", 5_000)
+    monkeypatch.setattr("mwem_sql.compile.build.MAX_VALUED", 5_000)
     compile_workload(DOMAIN, Workload((Query(group_by=("n",)), Query(group_by=("w",)), Query(measure="far"))), sandbox)
     with pytest.raises(CellsError, match="cell by cell"):
         compile_workload(DOMAIN, Workload((Query(group_by=("n",)), Query("n > 3", group_by=("n",)))), sandbox)

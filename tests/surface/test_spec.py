@@ -10,7 +10,7 @@ import pytest
 
 import mwem_sql
 from mwem_sql.surface import spec
-from mwem_sql.surface.function import TEXT, VALUE, Column, Function, Parameter, columns_of, script
+from mwem_sql.surface.declaration import TEXT, VALUE, Parameter, ResultColumn, SqlFunction, columns_of, script
 
 
 def test_all_has_words() -> None:
@@ -26,20 +26,22 @@ def test_all_has_words() -> None:
 
 
 def test_a_column_without_words_is_no_declaration() -> None:
-    assert columns_of({"a": "VARCHAR"}, {"a": "One."}) == (Column("a", "VARCHAR", "One."),)
+    assert columns_of({"a": "VARCHAR"}, {"a": "One."}) == (ResultColumn("a", "VARCHAR", "One."),)
     with pytest.raises(KeyError, match="b"):
         columns_of({"a": "VARCHAR", "b": "DOUBLE"}, {"a": "One."})
 
 
 def test_a_declaration_is_all_that_a_macro_needs() -> None:
-    """A function of two parameters, one of them a keyword of SQL, and a column; its Python function is DuckDB's here."""
-    new = Function(
+    """A function of two parameters, one of them a keyword of SQL, and a column; its Python function is DuckDB's
+    here."""
+    new = SqlFunction(
+        section="Release",
         name="mwem_new",
         purpose="Is new.",
         example="FROM mwem_new('it''s')",
         cost="nothing",
         parameters=(Parameter("what", None, TEXT, "What."), Parameter("rows", "1", VALUE, "How many.")),
-        columns=(Column("colour", "VARCHAR", "Which."),),
+        columns=(ResultColumn("colour", "VARCHAR", "Which."),),
         body=list,
     )
     lines = [

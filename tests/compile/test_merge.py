@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from strategies import blocks, domains, seeds
 
 from mwem_sql.algebra.linear import Block, LinearQuery
-from mwem_sql.compile.simplify import counts_all, simplified
+from mwem_sql.compile.merge import counts_all, simplified
 
 
 @settings(deadline=None, max_examples=60)

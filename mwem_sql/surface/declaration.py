@@ -1,0 +1,257 @@
+"""How an SQL function is declared, the parameters and columns that several share, and the SQL that follows.
+
+Owns what macros and comments look like. Must not know any function: these are in `spec.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from textwrap import fill
+from typing import Any, Literal
+
+import pyarrow as pa
+from sqlglot import exp
+
+from mwem_sql.platform.sandbox import MEANINGFUL_SETTINGS
+
+TEXT, VALUE, JSON = '"{0}"::VARCHAR', '"{0}"', 'to_json("{0}")'
+"""Forms in which a macro passes a parameter on: as text, as it is, or as JSON of any type."""
+_ARROW = {
+    "VARCHAR": pa.string(), "VARCHAR[]": pa.list_(pa.string()), "INTEGER": pa.int32(), "BIGINT": pa.int64(),
+    "DOUBLE": pa.float64(), "BOOLEAN": pa.bool_(), "TIMESTAMP": pa.timestamp("us"),
+}  # fmt: skip
+HEADER = """\
+-- The SQL surface of mwem_sql, run by register(). Written by `python docs/reference.py` from mwem_sql/surface/spec.py.
+-- Why each body looks as it does: the function returns a LIST of STRUCT that is unnested, because unnesting a plain
+-- STRUCT runs it once per field, and every run of a release is charged; the workload is read in FROM, ordered, because
+-- a subquery as an argument cannot be copied; an error comes back as the field err, so that the user reads our sentence
+-- and no Python stack. It is raised inside the list, before there are rows: whatever the outer query filters, projects
+-- or limits comes after that. The context is in every body: after USE of another database, a macro is still found by
+-- its full name, but not one that it calls.
+"""
+_ROWS = """ TABLE
+    SELECT r.* EXCLUDE (err) FROM (
+        SELECT unnest(list_transform(_{name}({arguments}, {queries}),
+            lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r{source});
+"""
+_WORKLOAD = """
+        FROM (SELECT list(j ORDER BY n) AS queries
+              FROM (SELECT row_number() OVER () AS n, to_json(__mwem_row)::VARCHAR AS j
+                    FROM query_table(workload) AS __mwem_row))"""
+_TYPED = """ TABLE
+    FROM query(_{name}_sql({arguments}));
+"""
+_SCALAR = """
+    list_transform([_{name}({arguments})],
+        lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE {result} END)[1];
+"""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """What a function is called with. The default is SQL; without one, it must be given."""
+
+    name: str
+    default: str | None
+    form: str
+    words: str
+
+
+@dataclass(frozen=True)
+class ResultColumn:
+    """What a function returns. A name in <> and a type in words are those that a call decides on."""
+
+    name: str
+    type: str
+    words: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SqlFunction:
+    """An SQL function: all that macros, Python, comments, the reference and the shell know of it."""
+
+    name: str
+    section: str
+    """Of the reference."""
+    purpose: str
+    example: str
+    cost: str
+    parameters: Sequence[Parameter] = ()
+    options: Sequence[Parameter] = ()
+    """Parameters that are passed on together; in Python they are keywords, `**options`."""
+    columns: Sequence[ResultColumn]
+    body: Callable[[Any], Any]
+    kind: Literal["rows", "typed", "scalar"] = "rows"
+    """A table; a table whose columns depend on the arguments; or one value."""
+
+    @property
+    def signature(self) -> tuple[Parameter, ...]:
+        """All parameters, options last."""
+        return (*self.parameters, *self.options)
+
+    @property
+    def optional(self) -> list[str]:
+        """Names of the parameters that have a default."""
+        return [parameter.name for parameter in self.signature if parameter.default is not None]
+
+    @property
+    def takes_workload(self) -> bool:
+        return any(parameter.name == "workload" for parameter in self.parameters)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns in Arrow's types."""
+        return pa.schema({column.name: _ARROW[column.type] for column in self.columns})
+
+    @property
+    def struct(self) -> str:
+        """The type of a row, with a field for a refusal in front."""
+        fields = ", ".join(f'"{column.name}" {column.type}' for column in self.columns)
+        return f"STRUCT(err VARCHAR, {fields})"
+
+    @property
+    def ddl_kind(self) -> str:
+        return "MACRO" if self.kind == "scalar" else "MACRO TABLE"
+
+    @property
+    def comment(self) -> str:
+        """What the database says about it."""
+        lines = [self.purpose, "", f"Example: {self.example}", f"Cost: {self.cost}", ""]
+        lines += [f"{_in_signature(parameter)}  {parameter.words}" for parameter in self.signature]
+        lines.append("")
+        lines += [f"-> {column.name} {column.type}  {column.words}" for column in self.columns]
+        return "\n".join(lines)
+
+    @property
+    def statements(self) -> str:
+        """The macro and its comment."""
+        said = exp.Literal.string(self.comment).sql("duckdb")
+        return f"{self._macro()}\nCOMMENT ON {self.ddl_kind} {self.name} IS {said};\n"
+
+    def _macro(self) -> str:
+        head = _wrap(f"CREATE OR REPLACE MACRO {self.name}({', '.join(map(_in_signature, self.signature))}) AS")
+        fields = [_argument(each) for each in self.parameters if each.name != "workload"]
+        if self.options:
+            fields.append(f'"options": {{{", ".join(map(_argument, self.options))}}}')
+        settings = ", ".join(f"{name}: current_setting('{name}')" for name in MEANINGFUL_SETTINGS)
+        fields.append(f"context: {{database: current_database(), schema: current_schema(), settings: {{{settings}}}}}")
+        arguments = "\n        " + _wrap(f"to_json({{{', '.join(fields)}}})::VARCHAR")
+        if self.kind == "typed":
+            return head + _TYPED.format(name=self.name, arguments=arguments)
+        if self.kind == "scalar":
+            fields = [f"{column.name}: r.{column.name}" for column in self.columns]
+            result = f"r.{self.columns[0].name}" if len(fields) == 1 else f"{{{', '.join(fields)}}}"
+            return head + _SCALAR.format(name=self.name, arguments=arguments, result=result)
+        queries, source = ("queries", _WORKLOAD) if self.takes_workload else ("NULL", "")
+        return head + _ROWS.format(name=self.name, arguments=arguments, queries=queries, source=source)
+
+
+def columns_of(types: Mapping[str, str], words: Mapping[str, str]) -> tuple[ResultColumn, ...]:
+    """Columns whose names and types are declared elsewhere, with words for each."""
+    return tuple(ResultColumn(name, kind, words[name]) for name, kind in types.items())
+
+
+def _in_signature(parameter: Parameter) -> str:
+    return parameter.name if parameter.default is None else f"{parameter.name} := {parameter.default}"
+
+
+def _argument(parameter: Parameter) -> str:
+    return f'"{parameter.name}": {parameter.form.format(parameter.name)}'
+
+
+def _wrap(text: str) -> str:
+    """Lines that end between items, never between a name and its value."""
+    whole = re.sub(" ?:=? ", lambda colon: colon[0].replace(" ", "\0"), text)
+    return fill(whole, 112, subsequent_indent=" " * 8, break_long_words=False, break_on_hyphens=False).replace(
+        "\0", " "
+    )
+
+
+def script(functions: Sequence[SqlFunction]) -> str:
+    """All that a database is given."""
+    return "\n".join((HEADER, *(function.statements for function in functions)))
+
+
+# fmt: off
+TABLE = Parameter("private_table", None, TEXT, "The private table by its name, as text: 'adult' or "
+                                               "'census.main.adult'. Or the path of a Parquet file, or a table of an "
+                                               "attached source.")
+WORKLOAD = Parameter("workload", None, VALUE, "The questions: a table or view, by its bare name. In Python also a "
+                                              "frame or a Workload.")
+DOMAIN_TABLE = Parameter("domain", "NULL", VALUE, "The name of a domain table. NULL: <table>_domain, if there is one.")
+OUTPUT = Parameter("output", None, TEXT, "The output of a release by its name, as text: 'adult_synthetic'.")
+CONFIDENCE = Parameter("confidence", "0.95", TEXT, "How often the true answer is to be between low and high: above 0 "
+                                                   "and below 1.")
+PREDICATE = Parameter("predicate", None, TEXT, "A condition in SQL, as text: 'age > 40'.")
+GIVEN = Parameter("given", "NULL", TEXT, "A condition in SQL, as text, that rows have to meet: 'sex = ''F'' AND age "
+                                         ">= 65'. NULL: all rows.")
+ALIAS = Parameter("alias", None, TEXT, "A plain name that stands for the source: its tables are alias.schema.table.")
+EPSILON = Parameter("epsilon", None, TEXT, "The privacy budget of this release. Smaller is more private, and noisier.")
+OPTIONS = (
+    Parameter("delta", "0.0", TEXT, "Above 0, noise may be Gaussian and is counted by zCDP, where the error will be "
+                                    "smaller. 1e-6 is usual; it must be far below 1 over the number of people."),
+    Parameter("rounds", "NULL", VALUE, "How many queries are selected and measured. NULL: chosen by itself."),
+    Parameter("output", "NULL", VALUE, "The name of the output; database.schema.table for another database. NULL: "
+                                       "<table>_synthetic."),
+    Parameter("rows", "NULL", VALUE, "The rows of the output. NULL: as many as the noisy count says."),
+    Parameter("total", "NULL", VALUE, "The number of rows, if it is public. If you give the true count, you have "
+                                      "published it. NULL: estimated from what is measured, or with 1/20 of the "
+                                      "budget."),
+    DOMAIN_TABLE,
+    Parameter("unit", "NULL", VALUE, "The column that identifies a person: all rows of a person are protected "
+                                     "together. NULL: each row by itself."),
+    Parameter("rows_per_unit", "NULL", VALUE, "How many rows of one person count. Needs unit."),
+    Parameter("start", "'uniform'", VALUE, "What the first round starts from. 'histogram': a noisy histogram of the "
+                                           "whole domain, for a quarter of the budget."),
+    Parameter("average", "false", VALUE, "true: release the average of all rounds, not the last one. This is the "
+                                         "paper's figure and its theorem, without replays."),
+    Parameter("fit", "'mirror'", VALUE, "How measurements are fitted after each round. 'mirror': all at once, until "
+                                        "the misfit no longer falls. 'replay': 100 passes of the paper's fixed step."),
+    Parameter("max_cells", "NULL", VALUE, "The largest model, in cells. NULL: 10,000,000. A query that would exceed "
+                                          "it is not asked. If none is left, rounds measure again what was measured."),
+    Parameter("certify", "NULL", VALUE, "The share of the budget that tells how far off the answers are in the end, 0 "
+                                        "to 0.5. NULL: 0.02, or 0 if rounds or average is given."),
+    Parameter("version", "NULL", TEXT, "A new version makes, and charges, a new release under the same output name."),
+    Parameter("seed", "NULL", VALUE, "Repeatable noise, for experiments. The release is marked private = false."),
+)
+QUERY = ResultColumn("query", "INTEGER", "The row of the workload, from 1.")
+NAME = ResultColumn("name", "VARCHAR", "The query's name, or its text.")
+CELL = ResultColumn("cell", "VARCHAR[]", "The group_by values, in their order; NULL for a query without.")
+ANSWER_VALUE = ResultColumn("answer", "DOUBLE", "What the release says. A count need not be whole.")
+MEASURED = ResultColumn("measured", "VARCHAR", "directly: it was measured, and only noise is in the way. in part: "
+                                               "some of it was. never: a guess of the model.")
+INTERVAL = (
+    ResultColumn("low", "DOUBLE", "The true answer is above this and below high, as often as confidence says."),
+    ResultColumn("high", "DOUBLE", "See low."),
+    MEASURED,
+)
+QUESTION = (
+    ResultColumn("predicate", "VARCHAR", "The condition; NULL: all rows."),
+    ResultColumn("measure", "VARCHAR", "What is summed up; NULL: rows are counted."),
+    ResultColumn("group_by", "VARCHAR[]", "The columns."),
+    ResultColumn("name", "VARCHAR", "The query's text."),
+    ResultColumn("weight", "DOUBLE", "1."),
+)
+SOURCE = (
+    ResultColumn("alias", "VARCHAR", "What stands for the source."),
+    ResultColumn("kind", "VARCHAR", "postgresql, spark or duckdb."),
+    ResultColumn("source", "VARCHAR", "Where it is, without secrets."),
+    ResultColumn("ledger", "VARCHAR", "The database that keeps its accounts."),
+    ResultColumn("timeout", "DOUBLE", "Seconds for all scans of a call; NULL: no limit."),
+)
+FILE = (
+    ResultColumn("file", "VARCHAR", "What was written."),
+    ResultColumn("bytes", "BIGINT", "Its size."),
+)
+ATTRIBUTE = ResultColumn("attribute", "VARCHAR", "The column.")
+VALUES = ResultColumn("values", "VARCHAR[]", "Its possible values; NULL where it has bounds.")
+LOW = ResultColumn("low", "VARCHAR", "The smallest possible value, as text.")
+HIGH = ResultColumn("high", "VARCHAR", "The largest possible value, as text.")
+STEP = ResultColumn("step", "VARCHAR", "What synthetic values are multiples of, from low on: days for dates, seconds "
+                                       "for timestamps. Without bins and edges, bins begin there, too.")
+BINS = ResultColumn("bins", "INTEGER", "Equal bins that its values are counted in.")
+EDGES = ResultColumn("edges", "VARCHAR[]", "Where bins begin, after the first at low, if they are not equal.")
+NULLABLE = ResultColumn("nullable", "BOOLEAN", "Whether NULL is a value of its own.")
+OPEN = ResultColumn("open", "BOOLEAN", "Whether values off the list are one class more.")
