@@ -10,27 +10,25 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import lru_cache
+from functools import lru_cache, partial
 from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+from sqlglot import exp
 
 from mwem_sql.domains.attribute import CURE, Attribute
 from mwem_sql.domains.domain import Domain
-from mwem_sql.domains.texts import is_binary, random_ranges, sign
 from mwem_sql.errors import DomainError, OptionError, WorkloadError, did_you_mean, literal, refuse, refuse_query
 from mwem_sql.language.dialect import fold, quoted
-from mwem_sql.language.lists import read_list
 from mwem_sql.language.measures import is_aggregate
 from mwem_sql.language.predicate import bare
 from mwem_sql.platform.calls import uncollected
 
-COLUMNS = ("predicate", "measure", "group_by", "name", "weight", "always")
 MAX_QUERIES = 2_000_000  # rows of a workload: more take gigabytes before anything is compiled
 _log = logging.getLogger("mwem_sql")
-_HALF = re.compile("[\ud800-\udfff]")
 _UNREADABLE = "a NUL or half of a surrogate pair in it"
 
 
@@ -63,47 +61,14 @@ class Query(_Row):
         weight: float = 1.0,
         always: bool = False,
     ) -> Query:
-        query = super().__new__(cls, predicate, measure, group_by, verbatim, name, weight, always)
-        query._check()
-        return query
-
-    def _check(self) -> None:
-        for part in ("predicate", "measure", "name"):
-            value = getattr(self, part)
-            if value is not None and not isinstance(value, str):
-                raise refuse_query(f"{part} ({value!r}) of a row is not text", f"{part} is a VARCHAR")
-            if value is not None and not _is_readable(value):
-                raise refuse_query(f"{part} ({value[:80]!r}) of a row has {_UNREADABLE}", "write characters only")
-        if self.group_by is not None:
-            self._check_group_by(self.group_by)
-        elif self.predicate is None and self.measure is None:
-            raise refuse_query(
-                "a row has a NULL predicate and no group_by, so it asks nothing",
-                "write a predicate ('true' counts all rows) or a group_by",
-            )
-        if not (isinstance(self.weight, (float, Real)) and 0 < self.weight < math.inf):
-            raise refuse_query(
-                f"a row has the weight {self.weight!r}, which must be a positive finite number", "leave it NULL for 1"
-            )
-        if not isinstance(self.always, (bool, np.bool_)):
-            raise refuse_query(
-                f"a row has always ({self.always!r}), which must be true or false", "always is a BOOLEAN; NULL is false"
-            )
-
-    def _check_group_by(self, names: tuple[str, ...]) -> None:
-        if not names:
-            raise refuse_query("a row has an empty group_by list", "name columns, or leave it NULL")
-        for name in names:
-            if not isinstance(name, str):
-                raise refuse_query(
-                    f"a row has a group_by list ({list(names)!r}) with something other than names in it",
-                    "list column names only",
-                )
-            if not _is_readable(name):
-                raise refuse_query(
-                    f"a row has a group_by ({list(names)!r}) with {_UNREADABLE}",
-                    "write characters only",
-                )
+        for part, text in (("predicate", predicate), ("measure", measure), ("name", name)):
+            _text(part, text)
+        if group_by is not None:
+            _check_names(group_by)
+        _check_asks((predicate, measure, group_by))
+        return super().__new__(
+            cls, predicate, measure, group_by, verbatim, name, _weight(weight), _always(always)
+        )  # fmt: skip
 
     @property
     def group_text(self) -> str | None:
@@ -156,18 +121,21 @@ class Workload:
         """From mappings of column names to values, as a workload table has them."""
         listed = list(rows)
         names = tuple(listed[0]) if listed else ()
-        if all(tuple(row) == names for row in listed):
-            return cls._from_columns({name: [row[name] for row in listed] for name in names}, len(listed))
-        return cls(tuple(_query(number, row) for number, row in enumerate(listed, start=1)))
+        if any(tuple(row) != names for row in listed):
+            listed, names = list(map(_with_all_columns, listed)), COLUMNS
+        return cls._from_columns({name: [row[name] for row in listed] for name in names}, len(listed))
 
     @classmethod
     def _from_columns(cls, columns: Mapping[str, Sequence[Any]], count: int) -> Workload:
-        """Rows are checked by their distinct values; one by one only if something is wrong, to say in which row."""
-        checked = _checked(columns, count)
-        if checked is None:
-            rows = ({name: values[row] for name, values in columns.items()} for row in range(count))
-            return cls(tuple(_query(number, row) for number, row in enumerate(rows, start=1)))
-        return cls(tuple(map(Query._make, zip(*checked, strict=True))))
+        spelled = _spelled(tuple(columns))
+        parts = {
+            name: _each(columns[spelled[name]], read) if name in spelled else [read(None)] * count
+            for name, read in _READERS.items()
+        }
+        lists, verbatim = [names for names, _ in parts["group_by"]], [is_list for _, is_list in parts["group_by"]]
+        _each(zip(parts["predicate"], parts["measure"], lists, strict=True), _check_asks)
+        made = (parts["predicate"], parts["measure"], lists, verbatim, parts["name"], parts["weight"], parts["always"])
+        return cls(tuple(map(Query._make, zip(*made, strict=True))))
 
     @classmethod
     @uncollected()
@@ -181,8 +149,6 @@ class Workload:
             name: _tuples(column) if pa.types.is_list(column.type) else column.to_pylist()
             for name, column in zip(table.column_names, table.columns, strict=True)
         }
-        if len(columns) < table.num_columns:  # two columns of one name
-            return cls.from_rows(table.to_pylist())
         return cls._from_columns(columns, table.num_rows)
 
     @classmethod
@@ -223,15 +189,15 @@ class Workload:
                 "leave it out for other ranges every time",
             )
         generator = np.random.default_rng(seed)
-        drawn = [random_ranges(attribute, count, generator) for attribute in attributes]
+        drawn = [_random_ranges(attribute, count, generator) for attribute in attributes]
         return cls(tuple(Query(predicate=" AND ".join(parts)) for parts in zip(*drawn, strict=True)))
 
     @classmethod
     def parities(cls, domain: Domain, k: int, columns: Sequence[str] | None = None) -> Workload:
         """Parities of one to k attributes with two values each: the sum over rows of a product of +1 and -1."""
-        chosen = list(filter(is_binary, domain)) if columns is None else _named(domain, columns, "mwem_parities")
+        chosen = list(filter(_is_binary, domain)) if columns is None else _named(domain, columns, "mwem_parities")
         for attribute in chosen:
-            if not is_binary(attribute):
+            if not _is_binary(attribute):
                 raise refuse(
                     OptionError,
                     "mwem_parities",
@@ -239,7 +205,7 @@ class Workload:
                     "a parity takes attributes of two values, NOT NULL",
                 )
         _check_order("mwem_parities", k, len(chosen), "attributes with two values, NOT NULL")
-        signs = {attribute.name: sign(attribute) for attribute in chosen}
+        signs = {attribute.name: _sign(attribute) for attribute in chosen}
         return cls(
             tuple(
                 Query(measure=" * ".join(signs[name] for name in names), name="parity of " + ", ".join(names))
@@ -274,9 +240,108 @@ class Workload:
         return pa.table(columns)
 
 
+def _text(part: str, text: Any) -> str | None:
+    if text is not None and not isinstance(text, str):
+        raise refuse_query(f"{part} ({text!r}) of a row is not text", f"{part} is a VARCHAR")
+    if text is not None and not _is_readable(text):
+        raise refuse_query(f"{part} ({text[:80]!r}) of a row has {_UNREADABLE}", "write characters only")
+    return text
+
+
+def _predicate(text: Any) -> str | None:
+    checked = _text("predicate", text)
+    return None if checked is None else bare(checked)
+
+
+def _group(given: Any) -> tuple[tuple[str, ...] | None, bool]:
+    """The names of a group_by, or its one text; and whether it is a list of names."""
+    if given is not None and not isinstance(given, (str, list, tuple)):
+        raise refuse_query(
+            f"a row has a group_by ({given!r}) that is neither text nor a list of names",
+            "write ['sex', 'race'] or 'sex, race'",
+        )
+    listed = read_list(given) if isinstance(given, str) else given
+    names = (given,) if isinstance(given, str) and not listed else None if listed is None else tuple(listed)
+    if names is not None:
+        _check_names(names)
+    return names, listed is not None or given is None
+
+
+def _check_names(names: tuple[Any, ...]) -> None:
+    if not names:
+        raise refuse_query("a row has an empty group_by list", "name columns, or leave it NULL")
+    for name in names:
+        if not isinstance(name, str):
+            raise refuse_query(
+                f"a row has a group_by list ({list(names)!r}) with something other than names in it",
+                "list column names only",
+            )
+        if not _is_readable(name):
+            raise refuse_query(f"a row has a group_by ({list(names)!r}) with {_UNREADABLE}", "write characters only")
+
+
+def _check_asks(parts: tuple[str | None, str | None, tuple[str, ...] | None]) -> None:
+    """A row asks something by its predicate, its measure or its group_by."""
+    if parts == (None, None, None):
+        raise refuse_query(
+            "a row has a NULL predicate and no group_by, so it asks nothing",
+            "write a predicate ('true' counts all rows) or a group_by",
+        )
+
+
+def _weight(weight: Any) -> float:
+    if not isinstance(weight, (float, Real, Decimal)) or not 0 < float(weight) < math.inf:
+        raise refuse_query(
+            f"a row has the weight {weight!r}, which must be a positive finite number", "leave it NULL for 1"
+        )
+    return float(weight)
+
+
+def _always(flag: Any) -> bool:
+    if not isinstance(flag, (bool, np.bool_)):
+        raise refuse_query(
+            f"a row has always ({flag!r}), which must be true or false", "always is a BOOLEAN; NULL is false"
+        )
+    return bool(flag)
+
+
 def _is_readable(text: str) -> bool:
     """Whether DuckDB can be handed the text."""
-    return "\0" not in text and (text.isascii() or not _HALF.search(text))
+    return "\0" not in text and (text.isascii() or not re.search("[\ud800-\udfff]", text))
+
+
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "predicate": _predicate,
+    "measure": partial(_text, "measure"),
+    "group_by": _group,
+    "name": partial(_text, "name"),
+    "weight": lambda weight: 1.0 if weight is None else _weight(weight),
+    "always": lambda flag: False if flag is None else _always(flag),
+}
+COLUMNS = tuple(_READERS)
+
+
+def _each(column: Iterable[Any], read: Callable[[Any], Any]) -> list[Any]:
+    """What is read of each value of a column; a refusal names the row."""
+    out: list[Any] = []
+    try:
+        for value in column:
+            out.append(read(value))  # noqa: PERF401  the row of a refusal is how many there are
+    except WorkloadError as error:
+        raise WorkloadError(str(error).replace("a row", f"row {len(out) + 1}", 1)) from None
+    return out
+
+
+def read_list(text: str) -> list[str] | None:
+    """The items of a list as DuckDB prints it, which a VARCHAR[] is in a VARCHAR: [sex, 'my age']; None of other texts."""
+    item = r"'(?:[^'\\]|\\.)*'|[^\s'\[\],][^'\[\],]*"
+    text = text.strip()
+    if not re.fullmatch(rf"\[(?:{item})(?:, (?:{item}))*\]", text, re.DOTALL):
+        return None
+    return [
+        re.sub(r"\\(.)", r"\1", printed[1:-1], flags=re.DOTALL) if printed[0] == "'" else printed.rstrip()
+        for printed in re.findall(item, text[1:-1], re.DOTALL)
+    ]
 
 
 def _tuples(column: pa.ChunkedArray) -> list[tuple[Any, ...] | None]:
@@ -285,77 +350,14 @@ def _tuples(column: pa.ChunkedArray) -> list[tuple[Any, ...] | None]:
     for chunk in column.chunks:
         values, ends = chunk.values.to_pylist(), chunk.offsets.to_pylist()
         lists = [tuple(values[begin:end]) for begin, end in itertools.pairwise(ends)]
-        out += [own if is_list else None for own, is_list in zip(lists, chunk.is_valid().to_pylist(), strict=True)]
+        is_valid = chunk.is_valid().to_pylist()
+        out += [names if is_list else None for names, is_list in zip(lists, is_valid, strict=True)]
     return out
 
 
-def _checked(columns: Mapping[str, Sequence[Any]], count: int) -> tuple[Sequence[Any], ...] | None:
-    """The columns of queries from those of a workload table; None if a row has to be refused."""
-    spelled = _spelled(tuple(columns))
-    given = {name: columns[spelled[name]] if name in spelled else [None] * count for name in COLUMNS}
-    try:
-        groups = _groups(given["group_by"])
-        weights = _distinct(given["weight"], lambda weight: Query("true", weight=_weight(weight)).weight)
-        always = _distinct(given["always"], lambda flag: Query("true", always=False if flag is None else flag).always)
-    except (TypeError, WorkloadError):
-        return None
-    texts = [given[name] for name in ("predicate", "measure", "name")]
-    names = [name for listed, _ in groups for name in listed or ()]
-    if not all(map(_are_texts, texts)) or not _are_texts(names) or None in names or ((), True) in groups:
-        return None
-    predicates = _distinct(texts[0], lambda text: None if text is None else bare(text))
-    if (None, None, (None, True)) in zip(predicates, texts[1], groups, strict=True):
-        return None
-    lists, verbatim = [listed for listed, _ in groups], [is_list for _, is_list in groups]
-    return predicates, texts[1], lists, verbatim, texts[2], weights, always
-
-
-def _are_texts(column: Sequence[Any]) -> bool:
-    """Whether all of it is readable text, or None."""
-    return set(map(type, column)) <= {str, type(None)} and _is_readable("".join(filter(None, column)))
-
-
-def _groups(column: Sequence[Any]) -> list[tuple[tuple[Any, ...] | None, bool]]:
-    """Of each group_by its names, or its one text; and whether it is a list of names."""
-    kinds = set(map(type, column))
-    if not kinds <= {str, list, tuple, type(None)}:
-        raise TypeError("a group_by is text, or a list of names")
-    return [_group(value) for value in column]
-
-
-def _group(given: str | Sequence[Any] | None) -> tuple[tuple[Any, ...] | None, bool]:
-    listed = read_list(given) if isinstance(given, str) else given
-    if isinstance(given, str) and not listed:
-        return (given,), False
-    return None if listed is None else tuple(listed), True
-
-
-def _distinct(values: Sequence[Any], made: Callable[[Any], Any]) -> list[Any]:
-    """What is made of each value, once for equal ones."""
-    results = {key: made(key[1]) for key in {(type(value), value): None for value in values}}
-    return [results[type(value), value] for value in values]
-
-
-def _weight(weight: Any) -> Any:
-    return 1.0 if weight is None else float(weight) if isinstance(weight, Decimal) else weight
-
-
-def _query(number: int, row: Mapping[str, Any]) -> Query:
+def _with_all_columns(row: Mapping[str, Any]) -> dict[str, Any]:
     spelled = _spelled(tuple(row))
-    written, measure, group_by, name, weight, always = (row.get(spelled.get(column, column)) for column in COLUMNS)
-    text = bare(written) if isinstance(written, str) else written
-    if group_by is not None and not isinstance(group_by, (str, list, tuple)):
-        raise refuse_query(
-            f"row {number} has a group_by ({group_by!r}) that is neither text nor a list of names",
-            "write ['sex', 'race'] or 'sex, race'",
-        )
-    listed, is_list = _group(group_by)
-    try:
-        return Query(
-            text, measure, listed, is_list, name, _weight(weight), False if always is None else always
-        )  # fmt: skip
-    except WorkloadError as error:
-        raise WorkloadError(str(error).replace("a row", f"row {number}", 1)) from None
+    return {name: row.get(spelled.get(name, name)) for name in COLUMNS}
 
 
 @lru_cache(maxsize=100)
@@ -390,3 +392,38 @@ def _named(domain: Domain, columns: Sequence[str], function: str) -> list[Attrib
             listed = f"{near}the columns are {', '.join(map(literal, domain.columns))}"
             raise refuse(OptionError, function, f"column ({name!r}) is {what}", listed)
     return [domain[name] for name in names]
+
+
+def _is_binary(attribute: Attribute) -> bool:
+    return attribute.cells == 2 and not attribute.has_bins
+
+
+def _random_ranges(attribute: Attribute, count: int, generator: np.random.Generator) -> list[str]:
+    """So many predicates: two values of the domain each, in order, both ends included."""
+    if attribute.values is not None:
+        raise refuse(
+            OptionError,
+            "mwem_ranges",
+            f"attribute {attribute.name} has a list of values, not bounds",
+            "ranges need numbers, dates or timestamps",
+        )
+    assert attribute.low is not None and attribute.high is not None
+    scale = attribute.ordered
+    if scale.discrete:
+        ends: npt.NDArray[Any] = generator.integers(int(attribute.low), int(attribute.high), (count, 2), endpoint=True)
+    else:
+        ends = generator.uniform(attribute.low, attribute.high, (count, 2))
+    ends.sort(axis=1)
+    column = quoted(attribute.name)
+    quote = "" if scale.family in {"integer", "decimal", "real"} else "'"
+    return [
+        f"{column} BETWEEN {quote}{scale.text(low)}{quote} AND {quote}{scale.text(high)}{quote}"
+        for low, high in ends.tolist()
+    ]
+
+
+def _sign(attribute: Attribute) -> str:
+    """SQL that is 1 on the first of two values and -1 on the second."""
+    first = attribute.values[0] if attribute.values is not None else attribute.text(attribute.low or 0)
+    literal = exp.Literal.string(first).sql("duckdb")
+    return f"CASE WHEN {quoted(attribute.name)} = {literal} THEN 1 ELSE -1 END"

@@ -22,7 +22,7 @@ import pytest
 from noninterference import Case, Column, Row, case, run
 
 import mwem_sql
-from mwem_sql.compile import changes
+from mwem_sql.compile import cut
 from mwem_sql.errors import MwemError
 from mwem_sql.kernel.noise import SeededNoise
 from mwem_sql.loop import loop, regimes, strategy
@@ -277,7 +277,7 @@ class Scenario:
             patch.setattr(
                 loop, "PASSES", 3
             )  # of fit := 'replay', and fewer samples: the rest would be more of the same
-            patch.setattr(changes, "SAMPLES", (2**10, 2**12))
+            patch.setattr(cut, "SAMPLES", (2**10, 2**12))
             patch.setattr(strategy, "MOST_SETS", self.most_sets)  # of more there are rounds: these workloads have few
             patch.setattr(plan, "choose", self._chosen)
             yield

@@ -33,6 +33,7 @@ class _Instance:
     def __init__(self) -> None:
         self._root = mwem_sql.connect()
         self._key = session.instance(self._root)
+        self._root.execute("USE memory")  # as `renew` leaves it: a setting, which `STATE` has
         self._state = self._root.execute(STATE).fetchall()
 
     def connect(self) -> duckdb.DuckDBPyConnection:

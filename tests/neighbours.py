@@ -382,7 +382,12 @@ class Seen:
 
 def look(con: duckdb.DuckDBPyConnection, made: World, table: str = "asked") -> Seen:
     request = Request(
-        table, made.workload, Budget(Fraction(1)), rounds=1, unit=made.unit, rows_per_unit=made.rows_per_unit
+        table=table,
+        workload=made.workload,
+        budget=Budget(Fraction(1)),
+        rounds=1,
+        unit=made.unit,
+        rows_per_unit=made.rows_per_unit,
     )
     try:
         plan = make_plan(Session.of(con), request)

@@ -307,7 +307,7 @@ ELSEWHERE = {
     "mwem_sql.surface.bodies._check_one_ledger": "surface/test_bodies.py", "mwem_sql.surface.bodies._home": "surface/test_bodies.py",
     "mwem_sql.surface.bodies._seconds": "surface/test_bodies.py",
     "mwem_sql.surface.api.table_name": "surface/test_tables.py",
-    "mwem_sql.workload.__post_init__": "sql/always.test", "mwem_sql.workload._check": "sql/always.test",
+    "mwem_sql.workload.__post_init__": "sql/always.test", "mwem_sql.workload._always": "sql/always.test",
     "mwem_sql.surface.bodies.policy": "sql/policy.test", "mwem_sql.surface.register.cursor": "surface/test_register.py",
 }  # fmt: skip
 

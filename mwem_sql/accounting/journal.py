@@ -126,7 +126,7 @@ def _lines_of(home: str) -> str:
     head = [exp.column(name, table="journal_head") for name in ("number", "checksum")]
     query = (
         exp.select(*head, *columns).from_(Name(home, SCHEMA, "journal_head").tree())
-        .join(Name(home, SCHEMA, "journal").tree(), join_type="left", on=exp.true())
+        .join(Name(home, SCHEMA, "journal").tree(), join_type="full", on=exp.true())
         .order_by(exp.column("number", table="journal"))
     )  # fmt: skip
     return query.sql("duckdb")
@@ -139,8 +139,8 @@ def read_all(con: duckdb.DuckDBPyConnection) -> dict[str, Journal]:
 
 def append(con: duckdb.DuckDBPyConnection, home: str, *events: Row) -> None:
     """Write events in an open transaction. Of two that do so at once one fails, because both want the next number."""
-    table, head = Name(home, SCHEMA, "journal"), Name(home, SCHEMA, "journal_head")
-    rows = con.execute(exp.select("number", "checksum").from_(head.tree()).sql("duckdb")).fetchall()
+    read_head, write_head = _of_head(home)
+    rows = con.execute(read_head).fetchall()
     if len(rows) != 1:
         raise damaged(home)
     ((number, checksum),) = rows
@@ -149,9 +149,17 @@ def append(con: duckdb.DuckDBPyConnection, home: str, *events: Row) -> None:
         line: Row = dict.fromkeys(declared("ledger.sql", "journal"))
         line |= {"number": number, "moment": now(), **who()} | event
         line["checksum"] = checksum = _checksum(checksum, tuple(line.values())[:-1])
-        insert(con, table, line)
-    set_head = exp.update(head.tree(), {"number": exp.Placeholder(), "checksum": exp.Placeholder()})
-    con.execute(set_head.sql("duckdb"), [number, checksum])
+        insert(con, Name(home, SCHEMA, "journal"), line)
+    con.execute(write_head, [number, checksum])
+
+
+@lru_cache(maxsize=256)
+def _of_head(home: str) -> tuple[str, str]:
+    """The statements that read and write the head. Kept, as `_lines_of`."""
+    head = Name(home, SCHEMA, "journal_head").tree()
+    read_head = exp.select(exp.column("number"), exp.column("checksum")).from_(head)
+    write_head = exp.update(head, {"number": exp.Placeholder(), "checksum": exp.Placeholder()})
+    return read_head.sql("duckdb"), write_head.sql("duckdb")
 
 
 def retried(attempt: Callable[[], Result]) -> Result:

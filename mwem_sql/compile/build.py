@@ -1,4 +1,4 @@
-"""From evaluated leaves to blocks: what each query asks of the fine classes of its columns, in as few blocks as possible.
+"""From evaluated leaves to blocks: what each query asks of the fine classes of its columns, in few blocks.
 
 Owns how parts of a query are put together, how many cells that may take, and what a query needs beside its answers: the
 count of an average, the reach of a sum, the hull of a condition in doubt. Pure array work on public values.

@@ -1,4 +1,4 @@
-"""A workload in linear form: one query per row as a batch of arrays, and single rows for whoever shows them. Public all of it."""
+"""A workload in linear form: a batch of arrays, one query per row, and single rows to be shown. All of it is public."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ class CompiledQuery(NamedTuple):
     """A query of the workload in linear form. `groups` are, per block, the group_by values of its cells.
 
     An average is the sum that `linear` asks for, divided by the count that `over` asks for, cell by cell.
-    A sum over bins counts each record with the mean of its bin; `reach` asks how far all of them may be from that together.
-    A condition that is in doubt of values off the domain lies between the two queries of `hull`: it is false of these, or true.
+    A sum over bins counts each record with the mean of its bin; `reach` asks how far all of them may be from that
+    together. A condition that is in doubt of values off the domain lies between the two queries of `hull`: it is false
+    of these, or true.
     """
 
     number: int
@@ -61,8 +62,8 @@ class CompiledQuery(NamedTuple):
 class Rows(Sequence[CompiledQuery]):
     """The rows of a workload, each made when somebody asks for it: of hundreds of thousands few are ever shown.
 
-    `groups` are the group_by values of the cells of each block. `special` are rows that are more than that, by place: averages,
-    sums over bins, conditions in doubt, and groups in another order than the table's columns.
+    `groups` are the group_by values of the cells of each block. `special` are rows that are more than that, by number:
+    averages, sums over bins, conditions in doubt, and groups in another order than the table's columns.
     """
 
     workload: Workload

@@ -19,11 +19,10 @@ from mwem_sql.compile.build import (
     rows_out_of_order,
     too_many,
 )  # fmt: skip
-from mwem_sql.compile.changes import find_changes
 from mwem_sql.compile.compiled import Compiled, CompiledQuery, Rows
-from mwem_sql.compile.cuts import compare, find_ticks
+from mwem_sql.compile.cut import cut, find_changes, find_ticks, with_stand_ins
 from mwem_sql.compile.doubts import with_doubts
-from mwem_sql.compile.evaluate import Terms, cut, evaluate, run, with_stand_ins
+from mwem_sql.compile.evaluate import Terms, compare, evaluate, run
 from mwem_sql.compile.merge import Coarsening, coarse_classes, fine_classes, on_classes
 from mwem_sql.compile.read import Parts, Reading, read_workload
 from mwem_sql.domains.classes import Classes
@@ -171,7 +170,7 @@ def _added(query: LinearQuery, codes: Mapping[str, npt.NDArray[np.int32]]) -> np
 
 
 def _slack(query: LinearQuery) -> float:
-    """How far a sum on the grid may be from the measure's value, for one record: nothing, unless it was rounded to fit."""
+    """How far a sum on the grid may be from the measure's value, for one record: nothing, unless it was rounded."""
     rounded = sum(1 / block.bound for block in query.blocks if block.bound > 1) if query.bound > LEVELS / 4 else 1e-8
     return rounded * query.bound * query.unit
 

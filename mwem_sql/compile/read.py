@@ -146,7 +146,7 @@ class Conjunct:
 
 
 def take_apart(text: str) -> list[list[Conjunct]] | None:
-    """The parts that OR joins at the top of a text, each as the parts that AND joins; None if it is not plain enough."""
+    """The parts that OR joins at the top of a text, each as the parts that AND joins; None if it is not plain."""
     if len(text) > MAX_TEXT or _TAKEN.search(text):
         return None
     disjuncts: list[list[Conjunct]] = [[]]
@@ -282,7 +282,7 @@ class Reader:
         return None if either is None else (self.part("truth", either),)
 
     def _fill(self, conjunct: Conjunct, *, at_and: bool) -> list[Condition] | None:
-        """A conjunct's conditions by its shape: taken apart at the AND inside its brackets, or one; None if that fails."""
+        """A conjunct's conditions by its shape: apart at the AND inside its brackets, or one; None if that fails."""
         key = conjunct.shape.strip(), at_and
         if key not in self._forms:
             self._forms[key] = self._form(*key, len(conjunct.constants))

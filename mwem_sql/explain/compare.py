@@ -15,7 +15,7 @@ import numpy as np
 
 from mwem_sql.accounting.ledger import ledger_of
 from mwem_sql.boundary import relations
-from mwem_sql.compile.written import as_written
+from mwem_sql.compile.statements import statements
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.errors import OptionError, TableError, did_you_mean, refuse
 from mwem_sql.judge import grade
@@ -181,18 +181,18 @@ def compare(
     queries = judged.queries
     linear = [query.linear for query in queries] + [query.over.linear for query in queries if query.over]
     pushdown = plan_pushdown(relation, judged.compiled.classes, linear, dialect=DIALECTS[relation.dialect])
-    written = list(as_written(ready.stored.domain, workload))
+    listed = list(statements(ready.stored.domain, workload))
     is_here = relation.source is None
     with ledger_of(con, relation, session.place, function).note(session.cursor, str(ready.stored.name), function):
         reader = execution.engine_of(session.cursor(), relation)
         answers = execution.true_answers(reader, pushdown, execution.as_described(relation, function))
-        said = truth.answers(session.meaning(), relation.tree(), written) if is_here else [None] * len(written)
+        said = truth.answers(session.meaning(), relation.tree(), listed) if is_here else [None] * len(listed)
     true = iter(np.split(answers, pushdown.starts[1:]))
     sums = [next(true).astype(np.float64) * query.linear.unit for query in queries]
     counts = [next(true).astype(np.float64) if query.over else None for query in queries]
     binned = map(divided, sums, counts)
     for query, text, cells, best, values, intervals in zip(
-        queries, written, said, binned, judged.answers, judged.intervals, strict=True
+        queries, listed, said, binned, judged.answers, judged.intervals, strict=True
     ):
         note = _note(is_here=is_here, by_bins=text.by_bins, is_failed=cells is None)
         rows = zip(query.cells(), best.tolist(), values.tolist(), intervals.rows(), strict=True)

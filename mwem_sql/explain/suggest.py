@@ -87,12 +87,9 @@ def suggestion_rows(session: Session, table: str) -> Iterator[dict[str, Any]]:
         suggestions = {each.attribute: each for each in suggest_domain(rows, relation, declared)}
     if not declared and all(each.missing for each in suggestions.values()):
         reasons = "; ".join(f"{each.attribute}: {each.missing}" for each in suggestions.values())
-        raise refuse(
-            DomainError,
-            function,
-            f"table ({relation.name.table!r}) has no column that a domain can be suggested for ({reasons})",
-            "declare the columns yourself, in the schema or in a table <name>_domain",
-        )
+        what = f"table ({relation.name.table!r}) has no column that a domain can be suggested for ({reasons})"
+        hint = "declare the columns yourself, in the schema or in a table <name>_domain"
+        raise refuse(DomainError, function, what, hint)
     sources = {name: attribute.source for name, attribute in declared.items()}
     script = Script(
         table=relation.name,
@@ -163,9 +160,8 @@ class Script:
 
     def insert(self, suggestion: Suggestion) -> str:
         """The INSERT that declares an attribute, with those columns of a domain table that it needs."""
-        row = {name: getattr(suggestion, name) for name in _COLUMNS}
-        if not suggestion.open:
-            del row["open"]
+        row = {name: getattr(suggestion, name, None) for name in _COLUMNS}
+        row["open"] = suggestion.open or None
         return _inserted(self._domain_table, {name: value for name, value in row.items() if value is not None})
 
     @property

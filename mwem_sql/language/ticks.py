@@ -88,6 +88,22 @@ class Scale:
             return (_EPOCH + timedelta(microseconds=int(tick))).isoformat(sep=" ") + "+00"
         return repr(tick)
 
+    def tick_of(self, text: str) -> Tick | None:
+        """What a number as it stands in SQL means beside a column of this type, if that is certain; None otherwise.
+
+        Beside an integer column, a short integer. Beside a decimal, a short one with no more places. Beside a DOUBLE, a
+        short decimal: DuckDB divides two whole numbers that a double holds exactly, which gives the nearest double, and
+        so does Python.
+        """
+        digits = text.removeprefix("-")
+        if self.family == "integer" and digits.isdecimal() and len(digits) <= 18:
+            return int(text)
+        if not digits.replace(".", "", 1).isdecimal() or len(digits) > 15:
+            return None
+        if self.family == "decimal" and self.width <= 18 and len(digits.partition(".")[2]) <= self.digits:
+            return int(Decimal(text).scaleb(self.digits))
+        return float(text) if self.type == "DOUBLE" else None
+
     def literal(self, tick: Tick) -> exp.Expr:
         """The tick as a typed SQL constant."""
         return cast(exp.Literal.string(self.text(tick)), self.type)

@@ -45,7 +45,7 @@ interrupt between two statements. Larger: calls stop later."""
 LEAVE_SECONDS = 0.25
 """Seconds that DuckDB's threads take from a call's end to that of its statement. Larger: Python ends later."""
 GROWTH = 1.25
-"""Objects over those after the last collection, from which on `frozen` collects. Larger: more memory, less time."""
+"""Blocks of memory over those after the last collection, from which on `frozen` collects. Larger: more memory."""
 
 _guard = threading.RLock()
 _running: set[Call] = set()
@@ -384,9 +384,9 @@ def uncollected() -> Iterator[None]:
 
 
 class _Collection:
-    """How many objects there were the last time that nothing could be collected; 0: never."""
+    """How many blocks Python had the last time that nothing could be collected; 0: never."""
 
-    objects = 0
+    blocks = 0
 
 
 @contextmanager
@@ -394,16 +394,16 @@ def frozen() -> Iterator[None]:
     """The collector ignores all objects that exist by now, and goes on with those that are made from here on.
 
     Objects that were frozen are in the oldest generation afterwards, and Python never counts them as new there: they
-    would be collected when other objects call for it, or never. So they are counted here, by Python's rule: once there
-    are a quarter more, all is collected.
+    would be collected when other objects call for it, or never. So memory is counted here, by Python's rule: once there
+    is a quarter more, all is collected. Blocks and not objects: to count those takes as long as a small release.
     """
     gc.freeze()
     try:
         yield
     finally:
-        objects = gc.get_freeze_count()
         gc.unfreeze()
-        if objects > GROWTH * _Collection.objects and gc.isenabled():
+        blocks = sys.getallocatedblocks()
+        if blocks > GROWTH * _Collection.blocks and gc.isenabled():
             gc.collect()
-            objects = _Collection.objects = len(gc.get_objects())
-        _Collection.objects = min(_Collection.objects, objects)
+            blocks = _Collection.blocks = sys.getallocatedblocks()
+        _Collection.blocks = min(_Collection.blocks, blocks)

@@ -74,8 +74,7 @@ def tables(con: duckdb.DuckDBPyConnection) -> dict[str, set[str]]:
 def _check_format(con: duckdb.DuckDBPyConnection, database: str, names: set[str]) -> None:
     number = None
     if "schema_version" in names:
-        query = exp.select("max(version)").from_(Name(database, SCHEMA, "schema_version").tree())
-        ((number,),) = con.execute(query.sql("duckdb")).fetchall()
+        ((number,),) = con.execute(_newest_format(database)).fetchall()
     elif not names & {"ledger", "journal", "releases"}:
         return  # a schema of the user's
     if number != FORMAT:
@@ -88,6 +87,13 @@ def _check_format(con: duckdb.DuckDBPyConnection, database: str, names: set[str]
             f"and this version of mwem_sql reads and writes format {FORMAT} only",
             f"{copy} exports what it says; go on in a new file, with caps that are lower by what was spent",
         )
+
+
+@lru_cache(maxsize=256)
+def _newest_format(database: str) -> str:
+    """Kept: to write it takes as long as to run it."""
+    newest = exp.Max(this=exp.column("version"))
+    return exp.select(newest).from_(Name(database, SCHEMA, "schema_version").tree()).sql("duckdb")
 
 
 def holders(con: duckdb.DuckDBPyConnection, table: str) -> list[str]:
@@ -120,7 +126,7 @@ def read_rows(con: duckdb.DuckDBPyConnection, home: str, table: str) -> list[Row
 @lru_cache(maxsize=256)
 def _all_of(table: Name) -> str:
     """Kept: to write it takes as long as to run it."""
-    return exp.select("*").from_(table.tree()).sql("duckdb")
+    return exp.select(exp.Star()).from_(table.tree()).sql("duckdb")
 
 
 def declared(script: str, table: str) -> dict[str, ColumnType]:

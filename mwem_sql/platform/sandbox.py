@@ -106,7 +106,9 @@ class Sandbox:
         self._longest[table] = {
             fold(name): _length(array) for name, (_, array) in columns.items() if pa.types.is_string(array.type)
         }
-        numbered = exp.select(exp.alias_(exp.Window(this=exp.RowNumber()), _POSITION), *casts).from_(_ARRIVED)
+        numbered = exp.select(exp.alias_(exp.Window(this=exp.RowNumber()), _POSITION), *casts).from_(
+            exp.table_(_ARRIVED)
+        )
         create = exp.Create(this=exp.table_(table, quoted=True), kind="TABLE", expression=numbered, replace=True)
         # Not by from_arrow(...).query(...): what DuckDB 2.0 does there leaves a message on the screen if the call is stopped meanwhile.
         self._con.register(_ARRIVED, arrow)

@@ -15,19 +15,11 @@ import pyarrow as pa
 from mwem_sql.algebra.arrays import Floats
 from mwem_sql.algebra.linear import LinearQuery
 from mwem_sql.algebra.queries import Queries
+from mwem_sql.compile.check import check_constants
 from mwem_sql.compile.compiled import Compiled, CompiledQuery
 from mwem_sql.compile.pipeline import compile_workload
-from mwem_sql.compile.sense import check_constants
 from mwem_sql.domains.classes import Classes
-from mwem_sql.errors import (
-    MwemError,
-    OptionError,
-    PredicateError,
-    WorkloadError,
-    did_you_mean,
-    literal,
-    refuse,
-)
+from mwem_sql.errors import MwemError, OptionError, PredicateError, WorkloadError, did_you_mean, literal, refuse
 from mwem_sql.judge.certificate import ErrorBounds
 from mwem_sql.judge.evidence import Evidence
 from mwem_sql.judge.intervals import Intervals, Judge
@@ -216,12 +208,9 @@ def read_confidence(value: object, function: str) -> float:
         with suppress(ValueError):
             number = float(value)
     if number is None or not 0 < number < 1:
-        raise refuse(
-            OptionError,
-            function,
-            f"confidence ({value!r}) must be between 0 and 1, without these",
-            "leave it out for 0.95: 95 of 100 intervals have the true answer in them",
-        )
+        what = f"confidence ({value!r}) must be between 0 and 1, without these"
+        hint = "leave it out for 0.95: 95 of 100 intervals have the true answer in them"
+        raise refuse(OptionError, function, what, hint)
     return number
 
 
@@ -238,12 +227,9 @@ def average(
 ) -> Iterator[dict[str, Any]]:
     """One row: the average of a measure over the rows for which a condition is true, or over all."""
     if not isinstance(measure, str) or not measure.strip() or is_aggregate(measure):
-        raise refuse(
-            OptionError,
-            function,
-            f"measure ({measure!r}) must be what is averaged: a column, or an SQL expression over columns",
-            "write 'pay', or 'pay / 12'; mwem_answer takes sums, and averages by groups",
-        )
+        what = f"measure ({measure!r}) must be what is averaged: a column, or an SQL expression over columns"
+        hint = "write 'pay', or 'pay / 12'; mwem_answer takes sums, and averages by groups"
+        raise refuse(OptionError, function, what, hint)
     for row in ready.rows(Workload((Query(predicate=given, measure=f"avg({measure}\n)"),)), confidence):
         yield {name: row[name] for name in ("answer", "low", "high", "measured")}
 
@@ -252,12 +238,8 @@ def read_given(value: object, function: str) -> str | None:
     """A condition that rows have to meet; None for all rows."""
     if value is None or (isinstance(value, str) and value.strip()):
         return value
-    raise refuse(
-        OptionError,
-        function,
-        f"given ({value!r}) must be a condition in SQL, as text",
-        "write 'age >= 65', or leave it out for all rows",
-    )
+    what = f"given ({value!r}) must be a condition in SQL, as text"
+    raise refuse(OptionError, function, what, "write 'age >= 65', or leave it out for all rows")
 
 
 def weights(ready: Answerer, attributes: list[str], function: str) -> tuple[list[tuple[str, str]], list[pa.Array]]:
@@ -269,21 +251,13 @@ def weights(ready: Answerer, attributes: list[str], function: str) -> tuple[list
             raise ready.without(name, function=function)
         names.append(domain.spelling[fold(name)])
     if not names or len(set(names)) < len(names):
-        raise refuse(
-            OptionError,
-            function,
-            f"attributes ({attributes!r}) must be one or more, each once",
-            "write ['sex', 'race']",
-        )
+        what = f"attributes ({attributes!r}) must be one or more, each once"
+        raise refuse(OptionError, function, what, "write ['sex', 'race']")
     partitions = {name: ready.stored.classes[name] for name in names}
     cells, most = int(np.prod([len(classes.pieces) for classes in partitions.values()])), 5_000_000
     if cells > most:
-        raise refuse(
-            OptionError,
-            function,
-            f"attributes ({attributes!r}) have {cells:,} value combinations, more than {most:,}",
-            "name fewer",
-        )
+        what = f"attributes ({attributes!r}) have {cells:,} value combinations, more than {most:,}"
+        raise refuse(OptionError, function, what, "name fewer")
     marginal = ready.stored.state().marginal(names)
     for axis, classes in enumerate(partitions.values()):
         marginal = classes.spread(marginal, axis)

@@ -244,20 +244,14 @@ def ordered_attribute(ready: Answerer, column: object, function: str) -> Attribu
     domain, output = ready.stored.domain, ready.stored.name.table
     attribute = domain.attribute(domain.spelling.get(fold(column), "")) if isinstance(column, str) else None
     if attribute is None:
-        raise refuse(
-            OptionError,
-            function,
-            f"attribute ({column!r}) is not in {output}",
-            f"{did_you_mean(column, domain.columns)}it has {', '.join(domain.columns)}",
-        )
+        what = f"attribute ({column!r}) is not in {output}"
+        hint = f"{did_you_mean(column, domain.columns)}it has {', '.join(domain.columns)}"
+        raise refuse(OptionError, function, what, hint)
     if attribute.scale is None and not attribute.type.startswith("ENUM("):
         ordered = [each.name for each in domain if each.scale is not None or each.type.startswith("ENUM(")]
-        raise refuse(
-            OptionError,
-            function,
-            f"attribute ({column!r}) is of type {attribute.type}, whose values have no order",
-            f"name a number, date, timestamp or ENUM: {', '.join(ordered) or f'{output} has none'}",
-        )
+        what = f"attribute ({column!r}) is of type {attribute.type}, whose values have no order"
+        hint = f"name a number, date, timestamp or ENUM: {', '.join(ordered) or f'{output} has none'}"
+        raise refuse(OptionError, function, what, hint)
     return attribute
 
 
@@ -271,21 +265,13 @@ def read_shares(value: object, function: str) -> list[float]:
             with suppress(ValueError):
                 number = float(item)
         if not 0 < number < 1:
-            raise refuse(
-                OptionError,
-                function,
-                f"share ({item!r}) must be above 0 and below 1",
-                "write 0.5 for the median, [0.25, 0.5, 0.75] for the quartiles",
-            )
+            what = f"share ({item!r}) must be above 0 and below 1"
+            raise refuse(OptionError, function, what, "write 0.5 for the median, [0.25, 0.5, 0.75] for the quartiles")
         out.append(number)
     most = 1000
     if not 0 < len(out) <= most:
-        raise refuse(
-            OptionError,
-            function,
-            f"share has {len(out):,} items, and must have 1 to {most:,}",
-            "write [0.25, 0.5, 0.75]",
-        )
+        what = f"share has {len(out):,} items, and must have 1 to {most:,}"
+        raise refuse(OptionError, function, what, "write [0.25, 0.5, 0.75]")
     return out
 
 

@@ -6,8 +6,8 @@ macros and the README repeat names and defaults, and a test compares them. Must 
 
 from __future__ import annotations
 
-import math
 import numbers
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -18,19 +18,14 @@ from mwem_sql.kernel.budget import Budget
 from mwem_sql.workload import Workload
 
 MAX_ROWS = 10**9
-MAX_CERTIFY = 0.5
 
 
 def read_whole(function: str, name: str, value: object, low: int, high: int, *, cure: str = "") -> int:
     """A whole number, also as text or as 3.0."""
     number = _number(value)
     if number is None or not low <= number <= high or number % 1:
-        raise refuse(
-            OptionError,
-            function,
-            f"{name} ({value!r}) must be a whole number from {low:,} to {high:,}",
-            cure or f"leave {name} out for the default",
-        )
+        what = f"{name} ({value!r}) must be a whole number from {low:,} to {high:,}"
+        raise refuse(OptionError, function, what, cure or f"leave {name} out for the default")
     return int(number)
 
 
@@ -49,28 +44,14 @@ def _whole(low: int, high: int) -> Callable[[str, object], int]:
     return lambda name, value: read_whole(RELEASE, name, value, low, high)
 
 
-def _total(name: str, value: object) -> float:
-    number = _number(value)
-    if number is None or not 1 <= number < math.inf:
-        raise refuse(
-            OptionError,
-            RELEASE,
-            f"{name} ({value!r}) must be a number from 1",
-            "leave total out to have it estimated privately",
-        )
-    return float(number)
+def _real(low: float, high: float, rule: str, cure: str) -> Callable[[str, object], float]:
+    def read(name: str, value: object) -> float:
+        number = _number(value)
+        if number is None or not low <= number <= high:
+            raise refuse(OptionError, RELEASE, f"{name} ({value!r}) must be {rule}", f"leave {name} out {cure}")
+        return float(number)
 
-
-def _share(name: str, value: object) -> float:
-    number = _number(value)
-    if number is None or not 0 <= number <= MAX_CERTIFY:
-        raise refuse(
-            OptionError,
-            RELEASE,
-            f"{name} ({value!r}) must be a share of the budget from 0 to {MAX_CERTIFY:g}",
-            f"leave {name} out for the default, or give 0 to spend nothing on it",
-        )
-    return float(number)
+    return read
 
 
 def _text(name: str, value: object) -> str:
@@ -100,12 +81,8 @@ def _one_of(*words: str) -> Callable[[str, object], str]:
     def read(name: str, value: object) -> str:
         if value not in words:
             allowed = " or ".join(repr(word) for word in words)
-            raise refuse(
-                OptionError,
-                RELEASE,
-                f"{name} ({value!r}) must be {allowed}",
-                f"{did_you_mean(value, words)}leave {name} out for {words[0]!r}",
-            )
+            what = f"{name} ({value!r}) must be {allowed}"
+            raise refuse(OptionError, RELEASE, what, f"{did_you_mean(value, words)}leave {name} out for {words[0]!r}")
         return str(value)
 
     return read
@@ -116,7 +93,7 @@ def _option(default: object, read: Callable[[str, object], object]) -> Any:
     return field(default=default, metadata={"read": read})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Request:
     """A checked request: everything a release depends on besides the private rows."""
 
@@ -128,7 +105,9 @@ class Request:
         None, _named("table", "leave output out for <table>_synthetic, or write output := 'census_public'")
     )
     rows: int | None = _option(None, _whole(1, MAX_ROWS))
-    total: float | None = _option(None, _total)
+    total: float | None = _option(
+        None, _real(1, sys.float_info.max, "a number from 1", "to have it estimated privately")
+    )
     domain: str | None = _option(
         None, _named("table", "leave domain out for <table>_domain, or write domain := 'census_domain'")
     )
@@ -140,7 +119,9 @@ class Request:
     average: bool = _option(False, _flag)
     fit: str = _option("mirror", _one_of("mirror", "replay"))
     max_cells: int = _option(MAX_CELLS, _whole(1, MAX_CELLS))
-    certify: float | None = _option(None, _share)
+    certify: float | None = _option(
+        None, _real(0, 0.5, "a share of the budget from 0 to 0.5", "for the default, or give 0 to spend nothing on it")
+    )
     version: str | None = _option(None, _text)
     seed: int | None = _option(None, _whole(0, 2**53))
 
@@ -149,23 +130,17 @@ class Request:
         """Read the options of a call; a NULL is the default."""
         for name in options:
             if name not in OPTIONS:
-                raise refuse(
-                    OptionError,
-                    RELEASE,
-                    f"option {name} is unknown",
-                    f"{did_you_mean(name, OPTIONS, shown=str)}the options are {', '.join(sorted(OPTIONS))}",
-                )
+                what = f"option {name} is unknown"
+                hint = f"{did_you_mean(name, OPTIONS, shown=str)}the options are {', '.join(sorted(OPTIONS))}"
+                raise refuse(OptionError, RELEASE, what, hint)
         given = {name: value for name, value in options.items() if value is not None}
         budget = Budget.parse(epsilon, given.pop("delta", 0), RELEASE)
         if not isinstance(table, str) or not table.strip():
-            raise refuse(
-                OptionError,
-                RELEASE,
-                f"table ({table!r}) must be the name of a table",
-                "write 'adult' or 'census.main.adult'",
-            )
+            what = f"table ({table!r}) must be the name of a table"
+            raise refuse(OptionError, RELEASE, what, "write 'adult' or 'census.main.adult'")
         readers = {option.name: option.metadata["read"] for option in fields(cls) if option.metadata}
-        request = cls(table, workload, budget, **{name: readers[name](name, value) for name, value in given.items()})
+        values = {name: readers[name](name, value) for name, value in given.items()}
+        request = cls(table=table, workload=workload, budget=budget, **values)
         if request.unit is not None and "rows_per_unit" not in given:
             raise refuse(
                 OptionError,
@@ -175,12 +150,8 @@ class Request:
                 " out, and noise grows with it",
             )
         if request.rows_per_unit != 1 and request.unit is None:
-            raise refuse(
-                OptionError,
-                RELEASE,
-                f"rows_per_unit ({request.rows_per_unit}) needs a unit",
-                "name the column that identifies a unit",
-            )
+            what = f"rows_per_unit ({request.rows_per_unit}) needs a unit"
+            raise refuse(OptionError, RELEASE, what, "name the column that identifies a unit")
         return request
 
 

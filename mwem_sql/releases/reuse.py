@@ -69,34 +69,19 @@ def output_name(con: duckdb.DuckDBPyConnection, text: str, home: Name, function:
     if _is_path(text, parts):
         between = "\\" if "\\" in text else "/"
         file = text if fold(parts[-1]) in _ENDINGS else f"{text.rstrip(between)}{between}{home.table}.parquet"
-        raise refuse(
-            OutputError,
-            function,
-            f"output ({text!r}) is the path of a file or folder, and an output is a table",
-            f"leave output out, and write the file then: CALL mwem_export({literal(home.table)}, {literal(file)})",
-        )
+        what = f"output ({text!r}) is the path of a file or folder, and an output is a table"
+        hint = f"leave output out, and write the file then: CALL mwem_export({literal(home.table)}, {literal(file)})"
+        raise refuse(OutputError, function, what, hint)
     if len(parts) > 3:
-        raise refuse(
-            OutputError,
-            function,
-            f"output ({text!r}) has too many parts",
-            "write database.schema.table, in double quotes what has a dot",
-        )
+        what = f"output ({text!r}) has too many parts"
+        raise refuse(OutputError, function, what, "write database.schema.table, in double quotes what has a dot")
     name = locate(con, parts, home)
     if name is None:
-        raise refuse(
-            OutputError,
-            function,
-            f"output ({text!r}) names a database or schema that does not exist or does not last",
-            "ATTACH the database or CREATE SCHEMA first",
-        )
+        what = f"output ({text!r}) names a database or schema that does not exist or does not last"
+        raise refuse(OutputError, function, what, "ATTACH the database or CREATE SCHEMA first")
     if fold(name.schema) == SCHEMA:
-        raise refuse(
-            OutputError,
-            function,
-            f"output ({text!r}) is in the schema mwem, which is for what mwem_sql keeps",
-            "choose another schema",
-        )
+        what = f"output ({text!r}) is in the schema mwem, which is for what mwem_sql keeps"
+        raise refuse(OutputError, function, what, "choose another schema")
     return name
 
 
@@ -204,12 +189,8 @@ def stored_release(
             + changes(releases[0].get("asked"), fingerprint.content, request.workload.queries),
         )
     if catalog.find(con, output.quoted(), catalog.Place(output.database, output.schema)) is not None:
-        raise refuse(
-            OutputError,
-            RELEASE,
-            f"output ({output}) exists and is not a release",
-            "choose another name with output := '...', or drop it first",
-        )
+        what = f"output ({output}) exists and is not a release"
+        raise refuse(OutputError, RELEASE, what, "choose another name with output := '...', or drop it first")
     return None
 
 

@@ -52,12 +52,9 @@ class Sampler:
             expected = float(self._ready.answers(self._compiled)[0][0])
             if expected < LEAST_ROWS:
                 output = stored.name.table
-                raise refuse(
-                    OptionError,
-                    function,
-                    f"given ({given!r}) is true of next to no row that {output} has",
-                    f"ask for more: mwem_count('{output}', ...) says how many rows a condition has",
-                )
+                what = f"given ({given!r}) is true of next to no row that {output} has"
+                hint = f"ask for more: mwem_count('{output}', ...) says how many rows a condition has"
+                raise refuse(OptionError, function, what, hint)
         self.types = {name: classes.attribute.type for name, classes in stored.classes.items()}
         most = MOST_DRAWN_VALUES // len(self.types)
         self._rows = read_whole(function, "rows", max(1, round(expected)) if rows is None else rows, 1, most)
@@ -82,12 +79,9 @@ class Sampler:
                 tables.append(rows)
                 kept, drawn = kept + rows.num_rows, drawn + size
                 if drawn > MOST_DRAWN * (kept + 1) + 4 * LEAST_BATCH:
-                    raise refuse(
-                        OptionError,
-                        self._function,
-                        f"given ({self._given!r}) is true of next to no row that is drawn from {stored.name.table}",
-                        "values off the domain are drawn as the nearest bound, or as NULL; ask for more than that",
-                    )
+                    what = f"given ({self._given!r}) is true of next to no row that is drawn from {stored.name.table}"
+                    hint = "values off the domain are drawn as the nearest bound, or as NULL; ask for more than that"
+                    raise refuse(OptionError, self._function, what, hint)
         return pa.concat_tables(tables).slice(0, self._rows)
 
 

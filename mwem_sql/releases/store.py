@@ -16,6 +16,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from math import prod
 from typing import Any
 
@@ -145,7 +146,7 @@ def write_table(
         exp.alias_(cast(exp.column(batch_name), kind), column, quoted=True)
         for batch_name, (column, kind) in zip(rows.reader.schema.names, rows.types.items(), strict=True)
     ]
-    create = exp.Create(this=name.tree(), kind="TABLE", expression=exp.select(*typed).from_("__mwem_rows"))
+    create = exp.Create(this=name.tree(), kind="TABLE", expression=exp.select(*typed).from_(exp.table_("__mwem_rows")))
     con.register("__mwem_rows", rows.reader)
     con.execute(create.sql("duckdb"))
     domain = Domain.from_json(json.loads(facts["domain"]))
@@ -153,10 +154,16 @@ def write_table(
 
 
 def _append(con: duckdb.DuckDBPyConnection, table: str, release: int, rows: pa.Table) -> None:
-    source = exp.select(exp.alias_(exp.Literal.number(release), "release"), "*").from_("__mwem_rows")
-    insertion = exp.Insert(this=exp.table_(table), by_name=True, expression=source)
-    con.register("__mwem_rows", rows)
-    con.execute(insertion.sql("duckdb"))
+    if rows.num_rows:
+        con.register("__mwem_rows", rows)
+        con.execute(_insertion(table), [release])
+
+
+@cache
+def _insertion(table: str) -> str:
+    """Kept: to write it takes as long as to run it."""
+    source = exp.select(exp.alias_(exp.Placeholder(), "release"), exp.Star()).from_(exp.table_("__mwem_rows"))
+    return exp.Insert(this=exp.table_(table), by_name=True, expression=source).sql("duckdb")
 
 
 def releases_of(con: duckdb.DuckDBPyConnection, name: Name) -> list[dict[str, Any]]:

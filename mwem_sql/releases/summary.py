@@ -1,5 +1,7 @@
 """The summary of a release: what it says of itself, in the row that a call returns and in comments on its table.
 
+A `Cut` says of a column, as data and in words, what its values are and which of them the release distinguishes.
+
 `mwem_release` has the summary's columns and `mwem_sql.Release` has them as attributes; those that are stored have the
 same name and type in `sql/metadata.sql`, which a test checks. Sentences are about rows off the domain, which have cells
 of their own so that nothing is counted as something else, and about rows that were left out because their unit has more
@@ -18,14 +20,15 @@ import numpy as np
 from mwem_sql.accounting.caps import nominal, protected
 from mwem_sql.algebra import chance
 from mwem_sql.algebra.measurement import NoisyValues
+from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.classes import Classes
+from mwem_sql.errors import literal
 from mwem_sql.judge import grade
 from mwem_sql.kernel.scales import within
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
 from mwem_sql.platform import catalog
 from mwem_sql.platform.catalog import Name
-from mwem_sql.releases.cut import Cut
 
 LEAST_SHARE = 0.01
 """The share of the rows, or of the units, from which on a summary speaks of them. Smaller: it speaks of noise alone."""
@@ -71,11 +74,7 @@ def row(
     output: Name, facts: Mapping[str, Any], seconds: float, warnings: Iterable[str | None], *, reused: bool
 ) -> dict[str, Any]:
     """The row that a call returns, from the facts of its release."""
-    listed = [
-        nominal(facts["epsilon"], facts["delta"], facts["rows"]),
-        grade.warning(facts),
-        *warnings,
-    ]
+    listed = [nominal(facts["epsilon"], facts["delta"], facts["rows"]), grade.warning(facts), *warnings]
     values = {
         **facts,
         "output": str(output),
@@ -153,6 +152,102 @@ def rows_used_warning(facts: Mapping[str, Any]) -> str | None:
     """The same for the summary, unless hardly any unit seems to have more rows than were used."""
     share, off = facts.get("units_cut"), facts.get("units_cut_within") or 0.0
     return rows_used(facts) if share is not None and (share >= LEAST_SHARE or off > MOST_DOUBT) else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cut:
+    """The cells of a column: what its values are, which of them the release distinguishes, and what is off the domain.
+
+    `begins` are where neighbouring cells of a range begin, as text, without those beyond its bounds; `groups` is the
+    number of cells.
+    """
+
+    attribute: Attribute
+    begins: tuple[str, ...]
+    groups: int
+    draws: bool
+    """Whether a cell has several values, of which one is drawn for each row."""
+
+    @classmethod
+    def of(cls, classes: Classes) -> Cut:
+        pieces, attribute = classes.pieces, classes.attribute
+        inside = np.flatnonzero(~pieces.is_outer)
+        codes = classes.codes[inside]
+        if attribute.values is not None:
+            groups = len(np.unique(codes))
+            return cls(attribute=attribute, begins=(), groups=groups, draws=groups < len(inside))
+        # Cells are longest stretches of pieces of one class, in which values are equally likely.
+        density = (classes.densities / np.where(pieces.sizes > 0, pieces.sizes, 1.0))[inside]
+        is_same = (np.diff(codes) == 0) & np.isclose(density[1:], density[:-1], rtol=1e-9, atol=0.0)
+        first = np.append(0, np.flatnonzero(~is_same) + 1)
+        lows, ends = pieces.lows[inside][first], pieces.highs[inside][np.append(first[1:], len(inside)) - 1]
+        begins = tuple(attribute.text(low) for low in lows.tolist())
+        return cls(attribute=attribute, begins=begins, groups=len(first), draws=bool((lows != ends).any()))
+
+    def as_json(self) -> dict[str, Any]:
+        """What a program needs of it, beside name and type."""
+        attribute = self.attribute
+        if attribute.values is not None:
+            values: dict[str, Any] = {"values": list(attribute.values)}
+        else:
+            values = dict(zip(("low", "high"), self._bounds, strict=True)) | {"cells_begin_at": list(self.begins)}
+        off = "NULL" if attribute.values is not None else "shown as the bound"
+        return {
+            "nullable": attribute.nullable,
+            **values,
+            "cells": self.groups,
+            "values_inside_a_cell": "drawn" if self.draws else "single",
+            "off_the_domain": off if attribute.open else None,
+            "in_words": self.words(most=12),
+        }
+
+    def words(self, most: int) -> str:
+        """The same in a sentence, with at most so many values or beginnings of cells."""
+        attribute = self.attribute
+        null = " or NULL" if attribute.nullable else ""
+        if attribute.values is None:
+            low, high = self._bounds
+            parts = [f"from {low} to {high}{null}"]
+            if self.draws and self.groups == 1:
+                parts.append("in one cell, inside which values are drawn")
+            elif self.draws:
+                begins = _enumerated(self.begins, most)
+                parts.append(f"in {self.groups:,} cells that begin at {begins}; values inside a cell are drawn")
+        else:
+            parts = [f"one of {_enumerated([literal(value) for value in attribute.values], most)}{null}"]
+            if self.draws:
+                apart = "are not told apart" if self.groups == 1 else f"are told apart in {self.groups:,} groups"
+                parts.append(f"its values {apart}, and those inside a group are drawn")
+        return "; ".join([*parts, *self._off()])
+
+    def _off(self) -> Iterator[str]:
+        """What becomes of values off the domain, where there may be some."""
+        attribute = self.attribute
+        if not attribute.open:
+            return
+        if attribute.values is not None:
+            yield f"values off the list count as {literal(attribute.other_label)}, and are NULL in the rows"
+        elif not attribute.outer:
+            yield "values beyond the bounds count as the bound"
+        else:
+            low, high = self._bounds
+            sides = {
+                f"'below {low}'": attribute.least != attribute.low,
+                f"'above {high}'": attribute.most != attribute.high,
+            }
+            beyond = " or ".join(side for side, is_there in sides.items() if is_there)
+            yield f"values beyond count as {beyond}, and are shown as the bound in the rows"
+
+    @property
+    def _bounds(self) -> tuple[str, str]:
+        attribute = self.attribute
+        assert attribute.low is not None and attribute.high is not None
+        return attribute.text(attribute.low), attribute.text(attribute.high)
+
+
+def _enumerated(items: Sequence[str], most: int) -> str:
+    more = len(items) - most
+    return ", ".join(items[:most]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def comment(

@@ -70,17 +70,10 @@ def _read_reason(reason: object, function: str) -> str:
     text = " ".join(reason.split()).rstrip(". ") if isinstance(reason, str) else ""
     most = 1000  # every refusal quotes it
     if not text:
-        raise refuse(
-            OptionError,
-            function,
-            f"reason ({reason!r}) must say why, in words",
-            "write it for whoever asks the release later: 'pay was in thousands before 2020'",
-        )
+        what = f"reason ({reason!r}) must say why, in words"
+        hint = "write it for whoever asks the release later: 'pay was in thousands before 2020'"
+        raise refuse(OptionError, function, what, hint)
     if len(text) > most:
-        raise refuse(
-            OptionError,
-            function,
-            f"reason ({text[:40]!r}...) has {len(text):,} characters, more than {most:,}",
-            "say it in short, and where the rest is to be read",
-        )
+        what = f"reason ({text[:40]!r}...) has {len(text):,} characters, more than {most:,}"
+        raise refuse(OptionError, function, what, "say it in short, and where the rest is to be read")
     return text

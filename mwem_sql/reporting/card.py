@@ -21,7 +21,6 @@ from mwem_sql.domains.classes import Classes
 from mwem_sql.judge import grade
 from mwem_sql.platform.metadata import VERSION
 from mwem_sql.releases import summary
-from mwem_sql.releases.cut import Cut
 from mwem_sql.releases.store import Stored
 from mwem_sql.reporting.charts import rounded
 
@@ -171,7 +170,7 @@ def as_json(
 
 
 def _attribute(classes: Classes) -> dict[str, Any]:
-    return {"name": classes.attribute.name, "type": classes.attribute.type, **Cut.of(classes).as_json()}
+    return {"name": classes.attribute.name, "type": classes.attribute.type, **summary.Cut.of(classes).as_json()}
 
 
 def as_text(card: Mapping[str, Any], measurements: Sequence[Measurement], file: str) -> str:

@@ -9,11 +9,11 @@ page's style sheet, so that a picture is right in light and in dark. Sees a stor
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from math import floor, log10
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 from unicodedata import east_asian_width
 
 import numpy as np
@@ -23,6 +23,7 @@ from mwem_sql.algebra.arrays import Floats
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.classes import Classes, part_edges
 from mwem_sql.language import dialect, round_numbers
+from mwem_sql.language.ticks import Tick
 from mwem_sql.releases.store import Stored
 from mwem_sql.workload import Workload
 
@@ -54,106 +55,97 @@ class Bars:
     def of(cls, classes: Classes, rows: Floats, most: int) -> Bars:
         """At most `most` bars; `rows` of each class decide which values of a long list are shown."""
         ordered = classes.attribute.values is None
-        labels, of_piece, predicates = (
-            _even(classes, most) if ordered else _largest(classes, classes.spread(rows, 0), most)
-        )
-        shares = np.zeros((len(labels), classes.count))
-        for bar, parts in enumerate(of_piece):
-            np.add.at(shares[bar], classes.codes, parts * classes.shares)
-        return cls(labels, shares, ordered, predicates)
+        several = list(_even(classes, most) if ordered else _largest(classes, classes.spread(rows, 0), most))
+        shares = [np.bincount(classes.codes, bar.parts * classes.shares, classes.count) for bar in several]
+        return cls([bar.label for bar in several], np.array(shares), ordered, [bar.predicate for bar in several])
 
 
-_Bars: TypeAlias = tuple[list[str], Floats, list[exp.Expr]]
-"""Names of bars, by bar what it has of each piece, and the rows that are in it."""
+class _Bar(NamedTuple):
+    """A bar's name, the part of each piece that is in it, and the rows that are."""
+
+    label: str
+    parts: Floats
+    predicate: exp.Expr
 
 
-def _largest(classes: Classes, rows: Floats, most: int) -> _Bars:
-    """The values of a list, the largest first where not all are shown. By bar, what it has of each piece."""
+def _largest(classes: Classes, rows: Floats, most: int) -> Iterator[_Bar]:
+    """The values of a list; of a long one those with most rows, in the list's order, and one bar for the others."""
     count = len(classes.pieces)
     shown = np.arange(count) if count <= most else np.sort(np.argsort(-rows, kind="stable")[: most - 1])
-    labels = [_label(classes, piece) for piece in shown.tolist()]
-    of_piece = np.zeros((len(shown) + (count > most), count))
-    of_piece[np.arange(len(shown)), shown] = 1.0
-    if count > most:
-        labels.append(f"{count - len(shown):,} others")
-        of_piece[-1] = 1.0 - of_piece[:-1].sum(axis=0)
-    predicates = [_has(classes, piece) for piece in shown.tolist()]
+    several = [_alone(classes, piece) for piece in shown.tolist()]
+    yield from several
     if count > most:
         # Not true where any other is; of a NULL among these others none of them is true or false.
-        any_other = exp.or_(*(each.copy() for each in predicates))
-        predicates.append(exp.Coalesce(this=exp.not_(any_other), expressions=[exp.true()]))
-    return labels, of_piece, predicates
+        any_other = exp.or_(*(bar.predicate.copy() for bar in several))
+        others = exp.Coalesce(this=exp.not_(any_other), expressions=[exp.true()])
+        is_other = np.isin(np.arange(count), shown, invert=True)
+        yield _Bar(f"{count - len(shown):,} others", is_other.astype(np.float64), others)
 
 
-def _has(classes: Classes, piece: int) -> exp.Expr:
-    """Whether a row has the value of a piece of a list, one off the list, or NULL."""
-    attribute, column = classes.attribute, exp.column(classes.attribute.name, quoted=True)
-    listed = attribute.values or ()
-    if piece < len(listed):
-        return exp.EQ(this=column, expression=exp.Literal.string(listed[piece]))
-    if piece >= classes.pieces.known:
-        return exp.Is(this=column, expression=exp.null())
-    return exp.not_(exp.In(this=column, expressions=[exp.Literal.string(value) for value in listed]))
+def _alone(classes: Classes, piece: int) -> _Bar:
+    """The bar of a single piece: a value of a list, what is off the domain on one side, or NULL."""
+    attribute, pieces = classes.attribute, classes.pieces
+    column, listed = exp.column(attribute.name, quoted=True), attribute.values
+    predicate: exp.Expr
+    if piece >= pieces.known:
+        predicate = exp.Is(this=column, expression=exp.null())
+    elif listed is not None and piece < len(listed):
+        predicate = exp.EQ(this=column, expression=exp.Literal.string(listed[piece]))
+    elif listed is not None:
+        predicate = exp.not_(exp.In(this=column, expressions=[exp.Literal.string(value) for value in listed]))
+    else:
+        low, high = _bounds(attribute)
+        is_below = pieces.highs[piece] < low
+        side, bound = (exp.LT, low) if is_below else (exp.GT, high)
+        predicate = side(this=column, expression=attribute.ordered.literal(bound))
+    label = pieces.label(piece)
+    return _Bar("NULL" if label is None else label, (np.arange(len(pieces)) == piece).astype(np.float64), predicate)
 
 
-def _even(classes: Classes, most: int) -> _Bars:
+def _bounds(attribute: Attribute) -> tuple[Tick, Tick]:
+    assert attribute.low is not None and attribute.high is not None
+    return attribute.low, attribute.high
+
+
+def _even(classes: Classes, most: int) -> Iterator[_Bar]:
     """Bars of a declared range, even ones or the bins whose edges are listed; one each for below, above and NULL.
 
-    By bar, what it has of each piece, whose values are taken for equally likely.
+    The values of a piece are taken for equally likely.
     """
     pieces, attribute = classes.pieces, classes.attribute
     scale, discrete, inside = attribute.ordered, attribute.ordered.discrete, ~pieces.is_outer
-    assert attribute.low is not None and attribute.high is not None
-    low, high = float(attribute.low), float(attribute.high) + discrete
+    low, high = map(float, _bounds(attribute))
+    high += discrete
     lows, ends = pieces.lows[inside].astype(np.float64), pieces.highs[inside].astype(np.float64) + discrete
-    bars = most - attribute.nullable - attribute.outer
+    count = most - attribute.nullable - attribute.outer
     # Whole numbers in bars of as many each: of fewer values, a bar would be lower.
     if attribute.edges is not None:
-        edges = np.append(np.array(part_edges(attribute, bars), dtype=np.float64), high)
+        edges = np.append(np.array(part_edges(attribute, count), dtype=np.float64), high)
     elif discrete:
-        edges = np.append(np.arange(low, high, np.ceil((high - low) / bars)), high)
+        edges = np.append(np.arange(low, high, np.ceil((high - low) / count)), high)
     else:
-        edges = np.linspace(low, high, _parts(attribute, bars) + 1)
-    starts, stops = edges[:-1, None], edges[1:, None]
-    width = np.maximum(ends - lows, 0.0)
-    overlap = np.clip(np.minimum(ends, stops) - np.maximum(lows, starts), 0.0, None)
-    # A single point of a continuous range has no width: it is in the bar that holds it.
-    holds = (lows >= starts) & ((lows < stops) | (np.arange(len(edges) - 1)[:, None] == len(edges) - 2))
-    among = np.where(width > 0, overlap / np.where(width > 0, width, 1.0), holds / np.maximum(holds.sum(axis=0), 1))
-    labels = [_range(attribute, start, stop - discrete, stop - start) for start, stop in itertools.pairwise(edges)]
-    column, kind = exp.column(attribute.name, quoted=True), int if discrete else float
-    predicates: list[exp.Expr] = []
-    for start, stop in itertools.pairwise(edges.tolist()):
-        last = scale.before(kind(stop)) if discrete or stop < edges[-1] else kind(stop)
-        ends_at = exp.LTE(this=column.copy(), expression=scale.literal(last))
-        predicates.append(exp.and_(exp.GTE(this=column.copy(), expression=scale.literal(kind(start))), ends_at))
-    alone = [*np.flatnonzero(pieces.is_outer).tolist(), *[pieces.known] * attribute.nullable]
-    of_piece = np.zeros((len(labels) + len(alone), len(pieces)))
-    of_piece[: len(labels), : pieces.known][:, inside] = among
-    for piece in alone:
-        of_piece[len(labels), piece] = 1.0
-        labels.append(_label(classes, piece))
-        predicates.append(_beyond(classes, piece))
-    return labels, of_piece, predicates
-
-
-def _beyond(classes: Classes, piece: int) -> exp.Expr:
-    """Whether a row has NULL, or a value on the side of the bounds that a piece is on."""
-    attribute, column = classes.attribute, exp.column(classes.attribute.name, quoted=True)
-    if piece >= classes.pieces.known:
-        return exp.Is(this=column, expression=exp.null())
-    assert attribute.low is not None and attribute.high is not None
-    if classes.pieces.highs[piece] < attribute.low:
-        return exp.LT(this=column, expression=attribute.ordered.literal(attribute.low))
-    return exp.GT(this=column, expression=attribute.ordered.literal(attribute.high))
+        edges = np.linspace(low, high, _parts(attribute, count) + 1)
+    column, kind, width = exp.column(attribute.name, quoted=True), int if discrete else float, ends - lows
+    for bar, (start, stop) in enumerate(itertools.pairwise(edges.tolist())):
+        is_last = bar == len(edges) - 2
+        overlap = np.clip(np.minimum(ends, stop) - np.maximum(lows, start), 0.0, None)
+        # A single point of a continuous range has no width: it is in the bar that holds it.
+        holds = (lows >= start) & ((lows < stop) | is_last)
+        parts = np.zeros(len(pieces))
+        parts[: pieces.known][inside] = np.where(width > 0, overlap / np.where(width > 0, width, 1.0), holds)
+        last = kind(stop) if is_last and not discrete else scale.before(kind(stop))
+        begins = exp.GTE(this=column.copy(), expression=scale.literal(kind(start)))
+        within = exp.and_(begins, exp.LTE(this=column.copy(), expression=scale.literal(last)))
+        yield _Bar(_range(attribute, start, stop - discrete, stop - start), parts, within)
+    for piece in [*np.flatnonzero(pieces.is_outer).tolist(), *[pieces.known] * attribute.nullable]:
+        yield _alone(classes, piece)
 
 
 def _parts(attribute: Attribute, most: int) -> int:
     """Bars of a continuous range: its own bins where they are few enough, or such that they end at round numbers."""
-    assert attribute.low is not None and attribute.high is not None
     if attribute.bins is not None and attribute.bins <= most:
         return attribute.bins
-    return round_numbers.bins(attribute.ordered, attribute.low, attribute.high, most) or most
+    return round_numbers.bins(attribute.ordered, *_bounds(attribute), most) or most
 
 
 def _range(attribute: Attribute, first: float, last: float, width: float) -> str:
@@ -174,11 +166,6 @@ def _tick(attribute: Attribute, value: float, width: float) -> str:
     text = attribute.text(int(value))
     day = 86_400_000_000  # microseconds
     return text[: len("2026-01-01")] if family.startswith("timestamp") and width >= day else text
-
-
-def _label(classes: Classes, piece: int) -> str:
-    text = classes.pieces.label(piece)
-    return "NULL" if text is None else text
 
 
 def one_way(stored: Stored) -> dict[str, tuple[Bars, Floats]]:
@@ -319,20 +306,30 @@ def heat(rows: Sequence[str], across: Sequence[str], values: Floats, title: str)
             shade = f' fill-opacity="{0.04 + 0.96 * share:.3f}"'
             parts.append(_rect((left + j * wide, i * high), (max(0.5, wide - 1), high - 1), said, more=shade))
     foot = len(rows) * high
-    longest = max(sum(map(_wide, label)) for label in across)
-    if longest * LETTER <= wide:
+    if _widest(across) * LETTER <= wide:
         parts += [_text(left + (j + 0.5) * wide, foot + 12, label, "middle", "quiet") for j, label in enumerate(across)]
         return _svg(foot + 18, parts, title)
-    for j, label in enumerate(across):  # aslant, so that each column has its name
+    return _svg(foot + _aslant_height(across), [*parts, *_aslant(across, left, wide, foot)], title)
+
+
+def _widest(labels: Sequence[str]) -> float:
+    return max(sum(map(_wide, label)) for label in labels)
+
+
+def _aslant(labels: Sequence[str], left: float, wide: float, foot: float) -> Iterator[str]:
+    """The names of columns below them, aslant, so that each has room for its name."""
+    for j, label in enumerate(labels):
         turned = f'transform="translate({left + (j + 0.5) * wide + 4:.1f} {foot + 10:.1f}) rotate(-40)"'
-        parts.append(f"<g {turned}>{_text(0, 0, _shortened(label, 15), 'end', 'quiet')}</g>")
-    return _svg(foot + 26 + min(longest, 15) * LETTER * 0.64, parts, title)
+        yield f"<g {turned}>{_text(0, 0, _shortened(label, 15), 'end', 'quiet')}</g>"
+
+
+def _aslant_height(labels: Sequence[str]) -> float:
+    return 26 + min(15.0, _widest(labels)) * LETTER * 0.64
 
 
 def matrix(names: Sequence[str], shades: Sequence[Sequence[tuple[str, str]]], title: str) -> str:
     """A square for each pair of names, below the diagonal: its class of the style sheet, and what it stands for."""
-    left, longest = 112.0, min(15.0, max(sum(map(_wide, name)) for name in names))
-    foot_room = 26 + longest * LETTER * 0.64
+    left = 112.0
     size = min(26.0, (PICTURE_WIDTH - left - 8) / max(1, len(names)))
     parts = []
     for i, name in enumerate(names):
@@ -341,10 +338,7 @@ def matrix(names: Sequence[str], shades: Sequence[Sequence[tuple[str, str]]], ti
             pair = name if i == j else f"{name}, {names[j]}"
             parts.append(_rect((left + j * size, i * size), (size - 1, size - 1), f"{pair}: {said}", kind))
     foot = len(names) * size
-    for j, name in enumerate(names):
-        turned = f'transform="translate({left + (j + 0.5) * size + 4:.1f} {foot + 10:.1f}) rotate(-40)"'
-        parts.append(f"<g {turned}>{_text(0, 0, _shortened(name, 15), 'end', 'quiet')}</g>")
-    return _svg(foot + foot_room, parts, title)
+    return _svg(foot + _aslant_height(names), [*parts, *_aslant(names, left, size, foot)], title)
 
 
 def dots(values: Sequence[float], labels: Sequence[str], mark: float, title: str, said: str) -> str:

@@ -123,12 +123,9 @@ def _check_table(con: duckdb.DuckDBPyConnection, name: Name, function: str) -> N
     try:
         con.execute(exp.Describe(this=exp.select("*").from_(name.tree())).sql("duckdb"))
     except duckdb.Error:
-        raise refuse(
-            OutputError,
-            function,
-            f"output ({name}) is no longer there as a table",
-            "make the same release again: it costs nothing and writes the table anew",
-        ) from None
+        what = f"output ({name}) is no longer there as a table"
+        hint = "make the same release again: it costs nothing and writes the table anew"
+        raise refuse(OutputError, function, what, hint) from None
 
 
 def _copy(name: Name, draft: Path, **parameters: exp.Expr) -> str:
@@ -185,12 +182,8 @@ def target(con: duckdb.DuckDBPyConnection, text: object, function: str, example:
         raise refuse(OptionError, function, f"path ({text!r}) must be the name of a file", f"write {example!r}")
     ((allowed,),) = con.execute("SELECT current_setting('enable_external_access')").fetchall()
     if not allowed:
-        raise refuse(
-            OptionError,
-            function,
-            f"path ({text!r}) cannot be written: enable_external_access is off",
-            "ask whoever runs the database",
-        )
+        what = f"path ({text!r}) cannot be written: enable_external_access is off"
+        raise refuse(OptionError, function, what, "ask whoever runs the database")
     path = Path(text).expanduser()
     if path.is_dir():
         inside = literal(str(path / example))
@@ -208,12 +201,8 @@ def target(con: duckdb.DuckDBPyConnection, text: object, function: str, example:
 def _check_free(path: Path, is_ours: Callable[[Path], bool], function: str) -> None:
     """A file that is there already is replaced only if the same function made it."""
     if path.is_dir() or (path.exists() and not is_ours(path)):
-        raise refuse(
-            OutputError,
-            function,
-            f"path ({str(path)!r}) exists and was not made by {function}",
-            "choose another name, or remove it first",
-        )
+        what = f"path ({str(path)!r}) exists and was not made by {function}"
+        raise refuse(OutputError, function, what, "choose another name, or remove it first")
 
 
 @contextmanager

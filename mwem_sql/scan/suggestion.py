@@ -83,7 +83,6 @@ class Suggestion:
     values: list[str] | None = None
     low: str | None = None
     high: str | None = None
-    step: str | None = None
     bins: int | None = None
     edges: list[str] | None = None
     nullable: bool = False

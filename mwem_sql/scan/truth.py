@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 from sqlglot import exp
 
-from mwem_sql.compile.written import Written
+from mwem_sql.compile.statements import Statement
 from mwem_sql.language import dialect
 
 BATCH = 250
@@ -19,7 +19,7 @@ Cells = dict[tuple[str | None, ...], float]
 """By group_by values, as text; () without any. What is NULL, and groups without rows, are missing."""
 
 
-def answers(con: duckdb.DuckDBPyConnection, rows: exp.Expr, queries: Sequence[Written]) -> list[Cells | None]:
+def answers(con: duckdb.DuckDBPyConnection, rows: exp.Expr, queries: Sequence[Statement]) -> list[Cells | None]:
     """Of each query, what SQL says; None if it cannot be evaluated on every private row.
 
     Privacy:
@@ -38,7 +38,7 @@ def answers(con: duckdb.DuckDBPyConnection, rows: exp.Expr, queries: Sequence[Wr
 
 
 def _scalars(
-    con: duckdb.DuckDBPyConnection, rows: exp.Expr, queries: Mapping[int, Written], found: dict[int, Cells | None]
+    con: duckdb.DuckDBPyConnection, rows: exp.Expr, queries: Mapping[int, Statement], found: dict[int, Cells | None]
 ) -> None:
     """Several at once; if one fails, each by itself."""
     told = _run(con, exp.select(*(query.aggregate for query in queries.values())).from_(rows.copy()))

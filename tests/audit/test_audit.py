@@ -276,7 +276,7 @@ def neighbours(connect: Open) -> Callable[[Budget], Neighbours]:
         asked = Workload.from_arrow(pa.table({"group_by": [["a", "b"], ["b"]]}))
         session = Session.of(con)
         pair = tuple(
-            Request(table, asked, budget, rounds=2 if budget.delta else 1, rows=1)
+            Request(table=table, workload=asked, budget=budget, rounds=2 if budget.delta else 1, rows=1)
             for table in ("without_it", "with_it")
         )
         return Neighbours(session, (pair[0], pair[1]))

@@ -23,9 +23,9 @@ from mwem_sql.workload import Workload
 
 def answers(con: Connection, table: str, predicate: str, unit: str | None = None, rows_per_unit: int = 1) -> np.ndarray:
     request = Request(
-        table,
-        Workload.from_predicates([predicate]),
-        Budget(Fraction(1)),
+        table=table,
+        workload=Workload.from_predicates([predicate]),
+        budget=Budget(Fraction(1)),
         rounds=1,
         unit=unit,
         rows_per_unit=rows_per_unit,

@@ -60,7 +60,7 @@ def _made(con: duckdb.DuckDBPyConnection, kind: str) -> bool:
 
 def _look(con: duckdb.DuckDBPyConnection, queries: list[dict[str, str]]) -> int | str:
     """The rows that are counted, or the reason that the plan refuses; anything else fails after the charge."""
-    request = Request("t", Workload.from_rows(queries), Budget(Fraction(1)), rounds=1)
+    request = Request(table="t", workload=Workload.from_rows(queries), budget=Budget(Fraction(1)), rounds=1)
     try:
         plan = make_plan(Session.of(con), request)
     except MwemError as refused:

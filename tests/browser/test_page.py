@@ -1,4 +1,5 @@
-"""The report in a real browser, as its readers meet it: `pytest -m browser`. Drives Debian's chromium; where that is missing, these tests are skipped.
+"""The report in a real browser, as its readers meet it: `pytest -m browser`. Drives Debian's chromium; where that is
+missing, these tests are skipped.
 
 `MWEM_SCREENSHOTS=folder pytest -m browser -n0` keeps pictures of every page, for somebody to look at.
 """
@@ -26,7 +27,13 @@ pytestmark = pytest.mark.browser
 CHROMIUM = shutil.which("chromium")
 MISSING = "apt-get install chromium, and pip install '.[browser]': this test looks at the report in a real browser"
 # Root has no sandbox; a browser that looks for updates of its own would be one that asks the network for something.
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync"]  # fmt: skip
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 PHONE, DESK = 360, 1280
 A4 = 794
 """Its width in pixels of a style sheet."""
@@ -58,7 +65,9 @@ def hostile(con: Connection) -> tuple[str, str]:
     }
     con.execute(f"CREATE TABLE {quoted(NASTY)} ({', '.join(f'{quoted(name)} VARCHAR' for name in lists)})")
     for k in range(300):
-        con.execute(f"INSERT INTO {quoted(NASTY)} VALUES (?, ?, ?, ?)", [values[k % len(values)] for values in lists.values()])  # fmt: skip
+        con.execute(
+            f"INSERT INTO {quoted(NASTY)} VALUES (?, ?, ?, ?)", [values[k % len(values)] for values in lists.values()]
+        )
     con.execute('CREATE TABLE d (attribute VARCHAR, "values" VARCHAR[])')
     con.executemany("INSERT INTO d VALUES (?, ?)", [[name, values] for name, values in lists.items()])
     return NASTY, "FROM mwem_marginals('" + NASTY.replace("'", "''") + "', 2, domain := 'd')"
@@ -73,7 +82,8 @@ def many(con: Connection) -> tuple[str, str]:
 
 def wide(con: Connection) -> tuple[str, str]:
     columns = [f"column_number_{k}" for k in range(30)]
-    con.execute(f"CREATE TABLE wide ({', '.join(f'{name} INTEGER NOT NULL CHECK ({name} BETWEEN 0 AND {1 + 9 * k})' for k, name in enumerate(columns))})")  # fmt: skip
+    checks = [f"{name} INTEGER NOT NULL CHECK ({name} BETWEEN 0 AND {1 + 9 * k})" for k, name in enumerate(columns)]
+    con.execute(f"CREATE TABLE wide ({', '.join(checks)})")
     con.execute(f"INSERT INTO wide SELECT {', '.join(f'i % {2 + 9 * k}' for k in range(30))} FROM range(300) t(i)")
     return "wide", "FROM mwem_marginals('wide', 1)"
 
@@ -81,12 +91,21 @@ def wide(con: Connection) -> tuple[str, str]:
 def mixed(con: Connection) -> tuple[str, str]:
     """Moments, days, amounts below zero, and NULLs; and an average."""
     con.execute("""
-        CREATE TABLE sales (sold_at TIMESTAMP NOT NULL CHECK (sold_at BETWEEN TIMESTAMP '2024-01-01' AND TIMESTAMP '2025-12-31'), amount DOUBLE, day DATE, paid BOOLEAN);
+        CREATE TABLE sales (sold_at TIMESTAMP NOT NULL CHECK (sold_at BETWEEN
+            TIMESTAMP '2024-01-01' AND TIMESTAMP '2025-12-31'), amount DOUBLE, day DATE, paid BOOLEAN);
         INSERT INTO sales
-        SELECT TIMESTAMP '2024-01-01' + to_hours(i::INTEGER * 3), i % 700 - 200.5, DATE '2024-01-01' + (i % 600)::INTEGER, [true, NULL][1 + i % 2] FROM range(3000) t(i);
+        SELECT TIMESTAMP '2024-01-01' + to_hours(i::INTEGER * 3), i % 700 - 200.5,
+            DATE '2024-01-01' + (i % 600)::INTEGER, [true, NULL][1 + i % 2] FROM range(3000) t(i);
         CREATE TABLE sales_domain (attribute VARCHAR, low VARCHAR, high VARCHAR, bins INTEGER);
-        INSERT INTO sales_domain VALUES ('amount', '-500', '1500', 40), ('day', '2024-01-01', '2025-12-31', 40), ('sold_at', '2024-01-01', '2025-12-31', 20)""")
-    return "sales", "SELECT 'avg(amount)' AS measure, ['paid'] AS group_by UNION ALL SELECT NULL, unnest([['paid', 'day'], ['paid', 'sold_at'], ['amount']])"  # fmt: skip
+        INSERT INTO sales_domain VALUES ('amount', '-500', '1500', 40), ('day', '2024-01-01', '2025-12-31', 40),
+            ('sold_at', '2024-01-01', '2025-12-31', 20)""")
+    return (
+        "sales",
+        (
+            "SELECT 'avg(amount)' AS measure, ['paid'] AS group_by UNION ALL SELECT NULL, unnest([['paid', 'day'], "
+            "['paid', 'sold_at'], ['amount']])"
+        ),
+    )
 
 
 def one(con: Connection) -> tuple[str, str]:
@@ -189,7 +208,12 @@ def test_on_a_phone_all_of_an_answer_is_in_sight(name: str, visit: Open) -> None
     boxes = [cell.bounding_box() for cell in page.locator("#answers tbody tr:first-child td:visible").all()]
     assert len(boxes) >= 5
     assert all(box["x"] >= 0 and box["x"] + box["width"] <= PHONE for box in boxes)
-    assert page.locator("#answers tbody tr:first-child .answer").evaluate("cell => getComputedStyle(cell, '::before').content") == '"answer"'  # fmt: skip
+    assert (
+        page.locator("#answers tbody tr:first-child .answer").evaluate(
+            "cell => getComputedStyle(cell, '::before').content"
+        )
+        == '"answer"'
+    )
 
 
 def column(page: Any, number: int) -> list[str]:
@@ -213,7 +237,9 @@ def test_every_column_can_be_sorted(keys: tuple[str, str] | None, visit: Open) -
         for turn, direction in enumerate(("ascending", "descending")):
             button = heads.nth(number).locator("button")
             button.click() if keys is None else button.press(keys[turn])
-            assert heads.evaluate_all("heads => heads.map(head => head.ariaSort)") == [direction if k == number else None for k in range(10)]  # fmt: skip
+            assert heads.evaluate_all("heads => heads.map(head => head.ariaSort)") == [
+                direction if k == number else None for k in range(10)
+            ]
             seen.append(column(page, number))
             if columns[number]["number"]:
                 assert list(map(int, column(page, 0))) == expected(page, number, falling=direction == "descending")
@@ -263,11 +289,13 @@ def test_without_answers_it_says_so(visit: Open) -> None:
     assert page.locator("#answers tbody").inner_text() == "The workload has no answers."
 
 
-# Texts whose colour is not told apart from what is behind them, by the measure of WCAG 2: at least 4.5 is for everybody.
+# Texts whose colour is not told apart from what is behind them, by the measure of WCAG 2: at least 4.5 is for
+# everybody.
 FAINT = """() => {
     const parts = (colour) => colour.match(/[\\d.]+/g).map(Number);
     const light = (colour) => parts(colour).slice(0, 3).map((part) => part / 255)
-        .map((part) => (part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4)).reduce((sum, part, k) => sum + part * [0.2126, 0.7152, 0.0722][k], 0);
+        .map((part) => (part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4)).reduce((sum, part, k)
+            => sum + part * [0.2126, 0.7152, 0.0722][k], 0);
     const behind = (element) => {
         for (let at = element; at; at = at.parentElement) {
             const colour = getComputedStyle(at).backgroundColor;
@@ -305,7 +333,8 @@ def test_the_keyboard_reaches_everything_and_shows_where_it_is(visit: Open) -> N
         page.keyboard.press("Tab")
         found = page.evaluate("""() => {
             const at = document.activeElement, style = getComputedStyle(at);
-            return at === document.body ? null : [at.getAttribute("aria-label") || at.innerText || at.id, style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 1];
+            return at === document.body ? null : [at.getAttribute("aria-label") || at.innerText || at.id,
+                style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 1];
         }""")
         if found is None:
             break
@@ -330,7 +359,10 @@ def test_links_lead_to_their_sections(visit: Open) -> None:
 def test_on_paper_the_answers_are_all_there_and_whole(name: str, visit: Open) -> None:
     page = visit(name, A4)
     rows = page.evaluate("JSON.parse(document.getElementById('data').textContent).rows.length")
-    page.evaluate("addEventListener('beforeprint', () => { window.printed = document.querySelectorAll('#answers tbody tr').length; })")  # fmt: skip
+    page.evaluate(
+        "addEventListener('beforeprint', () => { window.printed = document.querySelectorAll('#answers tbody "
+        "tr').length; })"
+    )
     sheets = page.pdf(format="A4", print_background=True)
     if folder := os.environ.get("MWEM_SCREENSHOTS"):
         (Path(folder) / f"{name}.pdf").write_bytes(sheets)
@@ -338,7 +370,9 @@ def test_on_paper_the_answers_are_all_there_and_whole(name: str, visit: Open) ->
     assert page.evaluate("window.printed") == rows
     assert page.locator("#answers tbody tr").count() == min(50, rows)  # as before
     page.emulate_media(media="print")
-    assert page.evaluate("[...document.querySelectorAll('.table')].every(table => table.scrollWidth <= table.clientWidth)")  # fmt: skip
+    assert page.evaluate(
+        "[...document.querySelectorAll('.table')].every(table => table.scrollWidth <= table.clientWidth)"
+    )
     assert page.locator("#search:visible, #answers th button:visible").count() == 0
     assert page.locator("#count").is_visible()
 
@@ -379,7 +413,9 @@ def test_null_is_a_value_like_any_other(visit: Open) -> None:
 
 def test_it_says_what_was_promised_what_it_cost_and_what_to_trust(visit: Open) -> None:
     text = visit("plain").locator("main").inner_text()
-    for said in ("almost as likely", "at most 88% sure", "It cost 2 of the private table's budget", "Trust an answer as far as", "95 times in 100"):  # fmt: skip
+    for said in ("almost as likely", "at most 88% sure", ("It cost 2 of the private table's "
+                                                         "budget"), "Trust an answer as far as",
+                                                         "95 times in 100"):  # fmt: skip
         assert said in text
 
 

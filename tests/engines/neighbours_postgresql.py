@@ -213,8 +213,14 @@ class Server:
     def plan(self, made: World) -> Any:
         """The plan of a release, or why there is none."""
         request = Request(
-            f"w.n.{made.relation}", made.workload, Budget(Fraction(1)), rounds=1, unit=made.unit, rows_per_unit=made.rows_per_unit, domain="asked_domain"
-        )  # fmt: skip
+            table=f"w.n.{made.relation}",
+            workload=made.workload,
+            budget=Budget(Fraction(1)),
+            rounds=1,
+            unit=made.unit,
+            rows_per_unit=made.rows_per_unit,
+            domain="asked_domain",
+        )
         try:
             return make_plan(Session.of(self.con), request)
         except MwemError as refused:

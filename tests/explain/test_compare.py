@@ -12,10 +12,12 @@ from mwem_sql.workload import Query, Workload
 
 TABLE = """
     CREATE TABLE t (
-        age INTEGER CHECK (age BETWEEN 0 AND 11), sex ENUM ('M', 'F') NOT NULL, city VARCHAR CHECK (city IN ('Bern', 'Genf')), ok BOOLEAN
+        age INTEGER CHECK (age BETWEEN 0 AND 11), sex ENUM ('M', 'F') NOT NULL, city VARCHAR CHECK (city IN ('Bern',
+            'Genf')), ok BOOLEAN
     );
     INSERT INTO t
-    SELECT CASE WHEN i % 13 < 12 THEN i % 13 END, CASE WHEN i % 3 = 0 THEN 'F' ELSE 'M' END, ['Bern', 'Genf', NULL][1 + i % 3], [true, false, NULL][1 + i % 5 % 3]
+    SELECT CASE WHEN i % 13 < 12 THEN i % 13 END, CASE WHEN i % 3 = 0 THEN 'F' ELSE 'M' END, ['Bern', 'Genf',
+        NULL][1 + i % 3], [true, false, NULL][1 + i % 5 % 3]
     FROM range(300) r(i)
 """
 
@@ -45,7 +47,8 @@ def test_a_list_may_have_expressions(released: Connection) -> None:
 def test_the_comparison_has_the_truth(released: Connection) -> None:
     mwem_sql.release(released, "t", ASKED, 3, rounds=4, output="compared", seed=1)
     released.execute(
-        "CREATE OR REPLACE TABLE asked AS SELECT unnest(['age > 6', 'age % 2 = 1', 'ok IS NULL', 'sex = ''F'' AND city = ''Bern''']) AS predicate"
+        "CREATE OR REPLACE TABLE asked AS SELECT unnest(['age > 6', 'age % 2 = 1', 'ok IS NULL', 'sex = ''F'' AND city "
+        "= ''Bern''']) AS predicate"
     )
     found = released.execute(
         "SELECT name, true_answer, answer, error FROM mwem_compare('t', 'compared', asked)"

@@ -13,9 +13,11 @@ from conftest import Connection, Open
 import mwem_sql
 
 TITANIC = """
-    CREATE TABLE {table} AS SELECT i AS id, i % 2 = 0 AS survived, 1 + i % 3 AS class, 'Name ' || i AS name, ['male', 'female'][1 + i % 2] AS sex,
+    CREATE TABLE {table} AS SELECT i AS id, i % 2 = 0 AS survived, 1 + i % 3 AS class, 'Name ' || i AS name, ['male',
+        'female'][1 + i % 2] AS sex,
         CASE WHEN i % 5 > 0 THEN (i * 37 % 800 + 17) / 100 * 10 END AS age, i * 7919 % 100003 / 200.0::DOUBLE AS fare,
-        CASE WHEN i % 12 = 0 THEN 'B' || i % 24 WHEN i % 4 = 0 THEN 'C' || i END AS cabin, DATE '1912-01-01' + (i % 700)::INTEGER AS "day of birth"
+        CASE WHEN i % 12 = 0 THEN 'B' || i % 24 WHEN i % 4 = 0 THEN 'C' || i END AS cabin,
+            DATE '1912-01-01' + (i % 700)::INTEGER AS "day of birth"
     FROM range(1304) t(i)"""
 
 
@@ -48,7 +50,10 @@ def test_every_line_that_a_person_must_check_says_so(connect: Open) -> None:
     con.execute(TITANIC.format(table="titanic"))
     lines = script_of(con, "titanic").splitlines()
     assert [line for line in lines if line and not line.startswith("--") and "-- CHECK" not in line] == [
-        'CREATE OR REPLACE TABLE titanic_domain (attribute VARCHAR, "values" VARCHAR[], low VARCHAR, high VARCHAR, step VARCHAR, bins INTEGER, edges VARCHAR[], nullable BOOLEAN, open BOOLEAN);'
+        (
+            'CREATE OR REPLACE TABLE titanic_domain (attribute VARCHAR, "values" VARCHAR[], low VARCHAR, high VARCHAR, '
+            "step VARCHAR, bins INTEGER, edges VARCHAR[], nullable BOOLEAN, open BOOLEAN);"
+        )
     ]
     left_out = [line for line in lines if "is left out" in line]
     assert [line.split()[2] for line in left_out] == ["id", "name"]
@@ -67,7 +72,8 @@ def test_a_row_by_itself_can_be_declared(con: Connection) -> None:
     """`ddl` names its columns, and fits a domain table that has only those."""
     con.execute(TITANIC.format(table="titanic"))
     con.execute(
-        'CREATE TABLE titanic_domain (attribute VARCHAR, "values" VARCHAR[], low VARCHAR, high VARCHAR, nullable BOOLEAN)'
+        'CREATE TABLE titanic_domain (attribute VARCHAR, "values" VARCHAR[], low VARCHAR, high VARCHAR, nullable '
+        "BOOLEAN)"
     )
     ((ddl,),) = con.execute("SELECT ddl FROM mwem_suggest_domain('titanic') WHERE attribute = 'class'").fetchall()
     con.execute(ddl)
@@ -77,13 +83,19 @@ def test_a_row_by_itself_can_be_declared(con: Connection) -> None:
 def test_nothing_in_a_comment_ends_it(connect: Open) -> None:
     con = connect()
     con.execute(
-        'CREATE TABLE t AS SELECT i % 2 AS "a\n; DROP TABLE t; --", i % 3 AS "b\u2028\x85c", NULL AS "e\r\nSELECT 1" FROM range(99) r(i)'
+        'CREATE TABLE t AS SELECT i % 2 AS "a\n; DROP TABLE t; --", i % 3 AS "b\u2028\x85c", NULL AS "e\r\nSELECT 1" '
+        "FROM range(99) r(i)"
     )
     script = script_of(con, "t")
     for statement in duckdb.extract_statements(script):
         con.execute(statement).fetchall()
     assert con.execute("SELECT count(*) FROM t").fetchall() == [(99,)]
-    assert re.findall("^(?!--|CREATE|INSERT|CALL).+", script, re.MULTILINE) == ["; DROP TABLE t; --', '0', '1', FALSE);  -- CHECK a ; DROP TABLE t; --: whole numbers; each is a value of its own. Which values are possible? Those beyond are counted apart, and shown as the nearest bound."]  # fmt: skip  # the rest of a text in quotes
+    rest_of_a_text_in_quotes = (
+        "; DROP TABLE t; --', '0', '1', FALSE);  -- CHECK a ; DROP TABLE t; --: whole numbers; each is a value of its "
+        "own."
+        " Which values are possible? Those beyond are counted apart, and shown as the nearest bound."
+    )
+    assert re.findall("^(?!--|CREATE|INSERT|CALL).+", script, re.MULTILINE) == [rest_of_a_text_in_quotes]
 
 
 @pytest.mark.parametrize(
@@ -92,7 +104,8 @@ def test_nothing_in_a_comment_ends_it(connect: Open) -> None:
         ("3.0::DOUBLE", (None, None, None, None, None)),
         ("'-0.0'::DOUBLE", (None, None, None, None, None)),
         ("5e-324::DOUBLE", ("0", "2e-323", None, None, ["5e-324"])),
-        ("1.7e308::DOUBLE", ("8e+307", "8.988465674311579e+307", None, 20, None)),  # beyond every bound: it counts as the last
+        ("1.7e308::DOUBLE",
+            ("8e+307", "8.988465674311579e+307", None, 20, None)),  # beyond every bound: it counts as the last
         ("0.1::FLOAT", ("0.1", "0.1", None, 1, None)),
         ("3.00::DECIMAL(8,2)", (None, None, None, None, None)),
         ("9223372036854775807::BIGINT", ("4500000000000000000", "4611686018427387903", None, 20, None)),
@@ -110,7 +123,8 @@ def test_a_column_with_one_value_has_a_domain(connect: Open, value: str, bounds:
 
 
 CLINIC = """
-    CREATE TABLE {table} AS SELECT i // 4 AS patient, CASE WHEN i % 10 = 0 THEN 'N' ELSE (i % 300)::VARCHAR END AS score, (i % 500)::DOUBLE AS minutes,
+    CREATE TABLE {table} AS SELECT i // 4 AS patient, CASE WHEN i % 10 = 0 THEN 'N' ELSE (i % 300)::VARCHAR
+        END AS score, (i % 500)::DOUBLE AS minutes,
         CASE WHEN i % 7 = 0 THEN -9 ELSE i % 40 END AS pain, i % 2 = 0 AS home FROM range(1200) t(i)"""
 
 
@@ -125,7 +139,13 @@ def test_numbers_are_read_by_a_view_and_an_id_is_the_unit(connect: Open, table: 
     assert release == 1
     assert output.endswith(("clinic_synthetic", 'the "clinic"_synthetic'))
     assert "one patient, at most 4 rows" in more
-    name = "elsewhere.sea.clinic_synthetic" if table.startswith("else") else table.replace("clinic", "clinic_synthetic") if table == "clinic" else '"the ""clinic""_synthetic"'  # fmt: skip
+    name = (
+        "elsewhere.sea.clinic_synthetic"
+        if table.startswith("else")
+        else table.replace("clinic", "clinic_synthetic")
+        if table == "clinic"
+        else '"the ""clinic""_synthetic"'
+    )
     columns = con.execute(f"SELECT column_name, column_type FROM (DESCRIBE {name})").fetchall()
     assert columns == [("score", "BIGINT"), ("minutes", "BIGINT"), ("pain", "BIGINT"), ("home", "BOOLEAN")]
     ((least, missing),) = con.execute(f"SELECT min(pain), count(*) FILTER (score IS NULL) FROM {name}").fetchall()
@@ -153,4 +173,6 @@ def test_a_line_can_be_declared_by_itself_with_edges(connect: Open) -> None:
     ((ddl, edges),) = con.execute("SELECT ddl, edges FROM mwem_suggest_domain('t') WHERE attribute = 'pay'").fetchall()
     con.execute(ddl)
     # NULL, and what is below and above: three more.
-    assert con.execute("SELECT len(edges), cells FROM mwem_domain('t') WHERE attribute = 'pay'").fetchall() == [(len(edges), len(edges) + 1 + 3)]  # fmt: skip
+    assert con.execute("SELECT len(edges), cells FROM mwem_domain('t') WHERE attribute = 'pay'").fetchall() == [
+        (len(edges), len(edges) + 1 + 3)
+    ]

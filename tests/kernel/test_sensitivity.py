@@ -112,7 +112,14 @@ def test_neighbours_move_scores_and_answers_by_no_more_than_the_noise_is_made_fo
         spies = []
         for con, table in neighbours(chance, unit is not None):
             session = Session.of(con)
-            request = Request(table, workload, Budget(Fraction(1)), rounds=rounds, unit=unit, rows_per_unit=per_unit)
+            request = Request(
+                table=table,
+                workload=workload,
+                budget=Budget(Fraction(1)),
+                rounds=rounds,
+                unit=unit,
+                rows_per_unit=per_unit,
+            )
             plan = make_plan(session, request)
             spy = Spy()
             count = len(plan.pushdown.cells)

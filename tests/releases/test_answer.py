@@ -15,10 +15,12 @@ from mwem_sql.workload import Query, Workload
 
 TABLE = """
     CREATE TABLE t (
-        age INTEGER CHECK (age BETWEEN 0 AND 11), sex ENUM ('M', 'F') NOT NULL, city VARCHAR CHECK (city IN ('Bern', 'Genf')), ok BOOLEAN
+        age INTEGER CHECK (age BETWEEN 0 AND 11), sex ENUM ('M', 'F') NOT NULL, city VARCHAR CHECK (city IN ('Bern',
+            'Genf')), ok BOOLEAN
     );
     INSERT INTO t
-    SELECT CASE WHEN i % 13 < 12 THEN i % 13 END, CASE WHEN i % 3 = 0 THEN 'F' ELSE 'M' END, ['Bern', 'Genf', NULL][1 + i % 3], [true, false, NULL][1 + i % 5 % 3]
+    SELECT CASE WHEN i % 13 < 12 THEN i % 13 END, CASE WHEN i % 3 = 0 THEN 'F' ELSE 'M' END, ['Bern', 'Genf',
+        NULL][1 + i % 3], [true, false, NULL][1 + i % 5 % 3]
     FROM range(300) r(i)
 """
 
@@ -107,12 +109,14 @@ def test_counts_are_the_weights_where_the_predicate_is_true(released: Connection
 @pytest.mark.parametrize("group_by", [["sex"], ["city", "sex"], ["ok", "age"], ["age", "sex", "city", "ok"]])
 def test_grouped_answers_are_the_weights_by_group(released: Connection, group_by: list[str]) -> None:
     found = released.execute(
-        "WITH w AS (SELECT ? AS group_by, 'age < 7' AS predicate) SELECT query, cell, answer FROM mwem_answer('t_synthetic', w)",
+        "WITH w AS (SELECT ? AS group_by, 'age < 7' AS predicate) SELECT query, cell, answer FROM "
+        "mwem_answer('t_synthetic', w)",
         [group_by],
     ).fetchall()
     listed = ", ".join(group_by)
     wanted = released.execute(
-        f"SELECT [{', '.join(f'{name}::VARCHAR' for name in group_by)}], sum(weight) FROM weights WHERE age < 7 GROUP BY {listed}"
+        f"SELECT [{', '.join(f'{name}::VARCHAR' for name in group_by)}], sum(weight) FROM weights WHERE age < 7 GROUP "
+        f"BY {listed}"
     ).fetchall()
     assert {query for query, _, _ in found} == {1}
     assert {tuple(cell): answer for _, cell, answer in found} == pytest.approx(
@@ -135,7 +139,8 @@ def test_a_group_by_of_expressions(released: Connection) -> None:
 
 def test_answers_come_in_the_order_of_the_workload(released: Connection) -> None:
     released.execute(
-        "CREATE OR REPLACE TABLE asked AS SELECT 'age = ' || i AS predicate, 'q' || i AS name FROM range(11, -1, -1) t(i)"
+        "CREATE OR REPLACE TABLE asked AS SELECT 'age = ' || i AS predicate, 'q' || i AS name FROM range(11, -1, -1) "
+        "t(i)"
     )
     rows = released.execute("SELECT query, name, cell FROM mwem_answer('t_synthetic', asked)").fetchall()
     assert rows == [(k + 1, f"q{11 - k}", None) for k in range(12)]
@@ -171,7 +176,11 @@ def test_what_cannot_be_asked(released: Connection) -> None:
     for statement, wanted in [
         (
             "FROM mwem_weights('t_synthetic', ['size'])",
-            "mwem_weights: t_synthetic was made without size. Hint: it has 'age', 'sex', 'city', 'ok'; to have size, release",
+            (
+                "mwem_weights: t_synthetic was made without size. Hint: it has 'age', 'sex', 'city', 'ok'; to have "
+                "size, "
+                "release"
+            ),
         ),
         ("FROM mwem_weights('t_synthetic', 'age, age')", "must be one or more, each once"),
         (

@@ -26,7 +26,8 @@ def con(connect: Open) -> Connection:
 
 
 QUESTIONS = [
-    "cut = 'Fair'", "cut <> 'Fair'", "cut IS NULL", "cut IN ('Good', 'Ideal')", "NOT cut IN ('Good', 'Ideal')", "price > 99", "price >= 100",
+    "cut = 'Fair'", "cut <> 'Fair'", "cut IS NULL", "cut IN ('Good', 'Ideal')", "NOT cut IN ('Good', 'Ideal')",
+    "price > 99", "price >= 100",
     "price < 0", "price < 100", "price BETWEEN 0 AND 99", "x > 90", "n IS NULL", "n = 2", "n <> 2",
 ]  # fmt: skip
 
@@ -37,7 +38,8 @@ def test_nothing_is_counted_as_something_else(con: Connection) -> None:
     con.execute("CREATE TABLE asked (predicate VARCHAR)")
     con.executemany("INSERT INTO asked VALUES (?)", [[text] for text in QUESTIONS])
     answers = con.execute("SELECT name, round(answer), measured FROM mwem_answer('d_synthetic', asked)").fetchall()
-    expected = [(text, con.execute(f"SELECT count(*) FROM d WHERE {text}").fetchone()[0]) for text in QUESTIONS]  # type: ignore[index]
+    counts = [con.execute(f"SELECT count(*) FROM d WHERE {text}").fetchall()[0][0] for text in QUESTIONS]
+    expected = list(zip(QUESTIONS, counts, strict=True))
     for (name, answer, measured), (text, true) in zip(answers, expected, strict=True):
         assert (name, measured) == (text, "directly")
         assert abs(answer - true) <= 2
@@ -72,14 +74,18 @@ def test_cells_are_named(con: Connection) -> None:
 
 
 DOUBTS = {
-    "cut LIKE 'N%'": "in part", "NOT cut LIKE 'N%'": "in part", "cut > 'Good'": "in part", "upper(cut) = 'FAIR'": "in part",
-    "cut = 'Fair' OR cut = 'Good'": "directly", "cut IS NOT NULL": "directly", "price > 110": "in part", "price * 2 > 210": "in part", "price % 2 = 0": "in part",
+    "cut LIKE 'N%'": "in part", "NOT cut LIKE 'N%'": "in part", "cut > 'Good'": "in part",
+    "upper(cut) = 'FAIR'": "in part",
+    "cut = 'Fair' OR cut = 'Good'": "directly", "cut IS NOT NULL": "directly", "price > 110": "in part",
+    "price * 2 > 210": "in part", "price % 2 = 0": "in part",
     "price::BIGINT % 10 = 5": "in part", "n * 2 > 3": "in part", "n = 2.0": "directly",
 }  # fmt: skip
 
 
 def test_a_condition_in_doubt_lies_between_two_answers(con: Connection) -> None:
-    """One value stands for all that are off the domain; where a condition may say another thing of others, the interval has both."""
+    """One value stands for all that are off the domain; where a condition may say another thing of others, the
+    interval has both.
+    """
     con.execute("CALL mwem_release('d', w, 1000, seed := 1)")
     con.execute("CREATE TABLE asked (predicate VARCHAR)")
     con.executemany("INSERT INTO asked VALUES (?)", [[text] for text in DOUBTS])
@@ -91,7 +97,9 @@ def test_a_condition_in_doubt_lies_between_two_answers(con: Connection) -> None:
 
 
 def test_sums_have_no_ends_where_many_values_are_beyond_a_bound(con: Connection) -> None:
-    """Nobody knows how far beyond they are. Each is summed up as the bound, and the note says so, be they many or none."""
+    """Nobody knows how far beyond they are. Each is summed up as the bound, and the note says so, be they many or
+    none.
+    """
     con.execute("CREATE TABLE sums AS SELECT unnest(['sum(price)', 'avg(x)', 'sum(age)']) AS measure")
     con.execute(
         "ALTER TABLE d ADD COLUMN age INTEGER DEFAULT 7; INSERT INTO d_domain VALUES ('age', NULL, '0', '99', NULL)"

@@ -1,4 +1,6 @@
-"""Rows that were left out because their unit has more of them: counted with sensitivity 1 for each unit, and said wherever a count is."""
+"""Rows that were left out because their unit has more of them: counted with sensitivity 1 for each unit, and said
+wherever a count is.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def measurement(whole: int, cut: int, scale: float) -> NoisyValues:
     ("rows", "more"), [(3, "about 80 in 100 have more (within 1)"), (8, "fewer than 1 in 100 have more")]
 )
 def test_where_it_is_said(con: Connection, rows: int, more: str) -> None:
-    """At this epsilon the noise is below one unit: 200 of 250 persons have eight rows. Rows without a person are of none."""
+    """At this epsilon the noise is below one unit: 200 of 250 persons have eight rows. Rows without a person are of
+    none.
+    """
     con.execute(VISITS)
     (made,) = con.execute(f"SELECT warning FROM mwem_release('visit', asked, 2000, {OPTIONS.format(rows)})").fetchall()
     says = f"at most {rows} rows of each person were used, and all counts are of these rows: {more}"
@@ -58,7 +62,10 @@ def test_in_report_and_card(con: Connection, tmp_path: Path) -> None:
     con.execute(f"CALL mwem_release('visit', asked, 2000, {OPTIONS.format(3)})")
     con.execute(f"CALL mwem_report('visit_synthetic', '{tmp_path}/page.html')")
     con.execute(f"CALL mwem_export('visit_synthetic', '{tmp_path}/visit.parquet')")
-    says = "At most 3 rows of each person were used, and all counts are of these rows: about 80 in 100 have more (within 1)."
+    says = (
+        "At most 3 rows of each person were used, and all counts are of these rows: about 80 in 100 have more "
+        "(within 1)."
+    )
     assert says in (tmp_path / "page.html").read_text(encoding="utf-8")
     assert any(says in path.read_text(encoding="utf-8") for path in tmp_path.glob("*.md"))
 
@@ -75,7 +82,9 @@ def counts_of_units(con: Connection, rows: int) -> list[int]:
 @settings(max_examples=examples(32))
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=8), st.integers(1, 5), st.integers(0, 9))
 def test_a_person_moves_the_counts_by_one(sizes: list[int], rows: int, more: int) -> None:
-    """Neighbours differ by all rows of one person: what enters the noise moves by 1 at most, however many rows that are."""
+    """Neighbours differ by all rows of one person: what enters the noise moves by 1 at most, however many rows that
+    are.
+    """
     with mwem_sql.connect() as con:
         con.execute("CREATE TABLE visit (person VARCHAR, seen BOOLEAN NOT NULL)")
         for person, size in enumerate(sizes):

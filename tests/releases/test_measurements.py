@@ -1,4 +1,6 @@
-"""What mwem.measurements says of itself: with hardly any noise a value is the count, or the sum, over the cells that are described."""
+"""What mwem.measurements says of itself: with hardly any noise a value is the count, or the sum, over the cells that
+are described.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +23,17 @@ from mwem_sql.loop.transcript import Transcript
 TRIPS = """
     CREATE TABLE trips (
         km INTEGER NOT NULL CHECK (km BETWEEN 0 AND 299), fare DOUBLE NOT NULL CHECK (fare >= 0 AND fare < 100),
-        kind VARCHAR CHECK (kind IN ('bus', 'tram', 'train')), paid BOOLEAN NOT NULL, day INTEGER NOT NULL CHECK (day BETWEEN 1 AND 31));
-    INSERT INTO trips SELECT (i * i * 7) % 300, (i * 37 % 1000) / 10, ['bus', 'tram', 'train', NULL][1 + i % 4], i % 3 = 0, 1 + (i * i) % 31 FROM range(2000) AS t(i);
+        kind VARCHAR CHECK (kind IN ('bus', 'tram', 'train')), paid BOOLEAN NOT NULL,
+            day INTEGER NOT NULL CHECK (day BETWEEN 1 AND 31));
+    INSERT INTO trips SELECT (i * i * 7) % 300, (i * 37 % 1000) / 10, ['bus', 'tram', 'train', NULL][1 + i % 4],
+        i % 3 = 0, 1 + (i * i) % 31 FROM range(2000) AS t(i);
     CREATE TABLE ranges AS SELECT format('km < {}', 3 * i) AS predicate FROM range(1, 100) AS r(i);
     CREATE TABLE boxes AS SELECT format('km < {} AND fare >= {}', 3 * i, i) AS predicate FROM range(1, 100) AS r(i);
     CREATE TABLE mixed (predicate VARCHAR, measure VARCHAR, group_by VARCHAR[]);
-    INSERT INTO mixed VALUES ('km BETWEEN 20 AND 80 AND fare < 50', NULL, NULL), ('kind LIKE ''t%''', NULL, NULL), ('km < day', NULL, NULL),
-        (NULL, NULL, ['kind', 'paid']), ('paid AND kind = ''bus''', NULL, ['day']), ('paid', 'km', ['kind']), ('day > 20', 'km', NULL), ('true', NULL, NULL);
+    INSERT INTO mixed VALUES ('km BETWEEN 20 AND 80 AND fare < 50', NULL, NULL), ('kind LIKE ''t%''', NULL, NULL),
+        ('km < day', NULL, NULL),
+        (NULL, NULL, ['kind', 'paid']), ('paid AND kind = ''bus''', NULL, ['day']), ('paid', 'km', ['kind']),
+            ('day > 20', 'km', NULL), ('true', NULL, NULL);
 """
 # A million: noise far below 1 however it is shared.
 EXACT = 1e6
@@ -41,7 +47,9 @@ def trips(connect: Open) -> Connection:
 
 
 def class_of(con: Connection) -> None:
-    """Of each value of a column of the private table its class and its piece, from the published grid alone: a table a column."""
+    """Of each value of a column of the private table its class and its piece, from the published grid alone: a table
+    a column.
+    """
     ((domain, grid),) = con.execute("SELECT domain, grid FROM mwem.releases").fetchall()
     for attribute in json.loads(domain)["attributes"]:
         name, own = attribute["name"], json.loads(grid)[attribute["name"]]
@@ -65,13 +73,16 @@ def class_of(con: Connection) -> None:
         number = "::VARCHAR" if attribute.get("values") else "::DOUBLE"
         null, last = (codes[-1], len(pieces)) if len(codes) > len(pieces) else ("NULL", "NULL")
         con.execute(
-            f"""CREATE OR REPLACE TABLE "class of {name}" AS SELECT v, coalesce(min(class), {null}) AS class, coalesce(min(piece), {last}) AS piece FROM (SELECT DISTINCT "{name}" AS v FROM trips)
+            f"""CREATE OR REPLACE TABLE "class of {name}" AS SELECT v, coalesce(min(class), {null}) AS class,
+                coalesce(min(piece), {last}) AS piece FROM (SELECT DISTINCT "{name}" AS v FROM trips)
                 LEFT JOIN pieces ON v{number} BETWEEN low{number} AND high{number} GROUP BY v"""
         )
 
 
 def told(con: Connection, row: dict[str, Any]) -> list[float]:
-    """The values of a measurement as SQL has them: rows of the private table by the cells that the measurement describes."""
+    """The values of a measurement as SQL has them: rows of the private table by the cells that the measurement
+    describes.
+    """
     joins, cell, adds = [], "0", f"{row['resolution']}::DOUBLE"
     part = "piece" if row["purpose"] == "detail" else "class"
     for number, block in enumerate(row["blocks"]):
@@ -117,7 +128,9 @@ def test_a_value_is_the_count_over_the_cells_that_are_described(trips: Connectio
 
 
 def test_what_was_measured_and_not_fitted_is_described(trips: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rounds that tell nothing new are left out of the fit. Here all of them are, with so much noise to be expected, of which there is none, that the model is coarse."""
+    """Rounds that tell nothing new are left out of the fit. Here all of them are, with so much noise to be expected,
+    of which there is none, that the model is coarse.
+    """
     monkeypatch.setattr(strategy, "MOST_SETS", 1)
     monkeypatch.setattr(pace, "MUTE", 10**6)
     monkeypatch.setattr(SeededNoise, "add_noise", lambda _self, answers, _scale, _kind: answers.copy())
@@ -156,13 +169,17 @@ def test_what_is_inside_classes_is_described_by_pieces(trips: Connection) -> Non
 
 @pytest.mark.thorough
 def test_a_large_set_takes_no_more_room_than_its_model(connect: Open, tmp_path: Path) -> None:
-    """A million class combinations: what is said of the parts of a measurement is less than what the release has anyway."""
+    """A million class combinations: what is said of the parts of a measurement is less than what the release has
+    anyway.
+    """
     con = connect(tmp_path / "d.duckdb")
     con.execute(
-        "CREATE TABLE t (a INTEGER NOT NULL CHECK (a BETWEEN 0 AND 1023), b INTEGER NOT NULL CHECK (b BETWEEN 0 AND 1023))"
+        "CREATE TABLE t (a INTEGER NOT NULL CHECK (a BETWEEN 0 AND 1023), b INTEGER NOT NULL CHECK (b BETWEEN 0 AND "
+        "1023))"
     )
     con.execute(
-        "INSERT INTO t SELECT ((i * 7919) % 1024) ** 2 // 1024, ((i * 104729 // 1024) % 1024) ** 2 // 1024 FROM range(100000) AS r(i)"
+        "INSERT INTO t SELECT ((i * 7919) % 1024) ** 2 // 1024, ((i * 104729 // 1024) % 1024) ** 2 // 1024 FROM "
+        "range(100000) AS r(i)"
     )
     con.execute("CREATE TABLE w AS SELECT format('a < {} AND b >= {}', i, i) AS predicate FROM range(1, 1024) AS r(i)")
     made = mwem_sql.release(con, "t", "w", 1, seed=1, rows=10)

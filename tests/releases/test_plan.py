@@ -151,7 +151,10 @@ def test_what_only_python_can_get_wrong(con: Connection) -> None:
             OptionError,
             ONE,
             {"roundz": 3},
-            "option roundz is unknown. Hint: did you mean rounds? the options are average, certify, delta, domain, fit, max_cells, output, rounds,",
+            (
+                "option roundz is unknown. Hint: did you mean rounds? the options are average, certify, delta, domain, "
+                "fit, max_cells, output, rounds,"
+            ),
         ),
         (OptionError, ONE, {"epsilon": [1]}, "epsilon ([1]) must be a positive finite number"),
         (OptionError, ONE, {"rounds": True}, "rounds (True) must be a whole number"),
@@ -166,7 +169,8 @@ def test_what_only_python_can_get_wrong(con: Connection) -> None:
 
 def test_a_table_of_another_transaction_is_seen_when_it_is_committed(con: Connection) -> None:
     con.execute(
-        "BEGIN; CREATE TABLE late AS FROM people; CREATE TABLE late_domain AS SELECT 'age' AS attribute, 0 AS low, 99 AS high"
+        "BEGIN; CREATE TABLE late AS FROM people; CREATE TABLE late_domain AS SELECT 'age' AS attribute, 0 AS low, 99 "
+        "AS high"
     )
     with pytest.raises(
         TableError, match="one whose transaction is still open cannot be seen here: create it as a table and COMMIT"
@@ -198,7 +202,8 @@ def test_parities_of_a_small_table_take_one_histogram(con: Connection) -> None:
         "CREATE TABLE bits AS SELECT range % 2 = 0 AS a, range % 3 = 0 AS b, range % 5 = 0 AS c FROM range(300)"
     )
     con.execute(
-        "ALTER TABLE bits ALTER a SET NOT NULL; ALTER TABLE bits ALTER b SET NOT NULL; ALTER TABLE bits ALTER c SET NOT NULL"
+        "ALTER TABLE bits ALTER a SET NOT NULL; ALTER TABLE bits ALTER b SET NOT NULL; ALTER TABLE bits ALTER c SET "
+        "NOT NULL"
     )
     con.execute("CREATE TABLE asked AS FROM mwem_parities('bits', 3)")
     made = mwem_sql.release(con, "bits", "asked", 1)

@@ -1,4 +1,6 @@
-"""What a plan says of noise and what a release then has, from both sides: neither less nor more, in every regime of the loop."""
+"""What a plan says of noise and what a release then has, from both sides: neither less nor more, in every regime of
+the loop.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,10 @@ from mwem_sql.kernel.tails import cumulants
 from mwem_sql.loop import strategy
 
 ROWS = """
-    DELETE FROM people; DELETE FROM workload; ALTER TABLE people ADD COLUMN person INTEGER; ALTER TABLE workload ADD COLUMN measure VARCHAR;
-    INSERT INTO people SELECT i % 100, CASE WHEN i % 3 = 0 THEN 'F' ELSE 'M' END, i % 2 = 0, ['Bern', 'Basel', 'Genf', NULL][1 + i % 4], i // 2
+    DELETE FROM people; DELETE FROM workload; ALTER TABLE people ADD COLUMN person INTEGER;
+        ALTER TABLE workload ADD COLUMN measure VARCHAR;
+    INSERT INTO people SELECT i % 100, CASE WHEN i % 3 = 0 THEN 'F' ELSE 'M' END, i % 2 = 0, ['Bern', 'Basel', 'Genf',
+        NULL][1 + i % 4], i // 2
         FROM range({}) AS t(i);
     INSERT INTO workload {}"""
 RANGES = "SELECT 'age > ' || i, NULL, NULL FROM range(99) t(i)"
@@ -24,8 +28,12 @@ CELLS = "VALUES (NULL, ['age', 'city'], NULL), (NULL, ['age', 'sex'], NULL)"
 SMALL = "VALUES ('age > 40', NULL, NULL), ('sex = ''F'' AND member', NULL, NULL), (NULL, ['sex', 'city'], NULL)"
 ONES = "VALUES (NULL, ['sex'], NULL), (NULL, ['city'], NULL), (NULL, ['member'], NULL)"
 CUBOIDS = "VALUES (NULL, ['sex', 'city'], NULL), (NULL, ['city', 'member'], NULL), (NULL, ['sex', 'member'], NULL)"
-MIXED = "VALUES ('age > 40 AND sex = ''F''', NULL, NULL), ('age < 20 AND member', NULL, NULL), (NULL, ['sex', 'city'], NULL), (NULL, ['member', 'city'], NULL)"
-EVEN = """; INSERT INTO people SELECT nullif(age, 100), sex, member, city, 0 FROM range(101) t(age), (SELECT unnest(['F', 'M']) AS sex),
+MIXED = (
+    "VALUES ('age > 40 AND sex = ''F''', NULL, NULL), ('age < 20 AND member', NULL, NULL), (NULL, ['sex', 'city'], "
+    "NULL), (NULL, ['member', 'city'], NULL)"
+)
+EVEN = """; INSERT INTO people SELECT nullif(age, 100), sex, member, city, 0 FROM range(101) t(age),
+    (SELECT unnest(['F', 'M']) AS sex),
     (SELECT unnest([true, false]) AS member), (SELECT unnest(['Bern', 'Basel', 'Genf', NULL]) AS city), range(20)"""
 
 
@@ -124,7 +132,9 @@ def test_ranges_add_up_parts_that_are_known_so_well(con: Connection) -> None:
 
 
 def test_where_nothing_is_left_to_look_at_the_last_partition_takes_the_rest(con: Connection) -> None:
-    """Rows are spread evenly, so that nothing is split: the second of three partitions is the last one, and has the least noise that is said."""
+    """Rows are spread evenly, so that nothing is split: the second of three partitions is the last one, and has the
+    least noise that is said.
+    """
     con.execute("UPDATE people SET age = NULL")
     text, [(_, scale, kind)] = release(
         con, 0, "VALUES (NULL, ['age', 'city', 'member', 'sex'], NULL)", "", 0.1, more=EVEN
@@ -136,10 +146,18 @@ def test_where_nothing_is_left_to_look_at_the_last_partition_takes_the_rest(con:
 
 @pytest.mark.parametrize("rows", [20, 4000])
 def test_a_table_of_few_rows(con: Connection, rows: int) -> None:
-    """The first partition of the second set takes more where n is small beside its noise, and how few rows that are is said."""
+    """The first partition of the second set takes more where n is small beside its noise, and how few rows that are
+    is said.
+    """
     text, measured = release(con, rows, CELLS, "")
     told = Noise.of(text, "a measured part")
-    limit = int(re.search(r"in a table of fewer than ([\d,]+) rows, by", text)[1].replace(",", ""))  # type: ignore[index]
+    limit = int(
+        re.search(
+            r"in a table of fewer than ([\d,]+) rows, "
+            r"by",
+            text,
+        )[1].replace(",", "")
+    )  # type: ignore[index]
     assert 20 < limit < 4000 and told.few is not None and told.few > told.most
     noise = shown(typical(measured[1][1], "pure"))
     assert told.most < noise <= told.few if rows < limit else noise == told.most
@@ -187,11 +205,23 @@ def test_rounds_that_may_grow(con: Connection, monkeypatch: pytest.MonkeyPatch, 
     found = con.execute("SELECT scale, noise FROM mwem.measurements WHERE purpose = 'round' ORDER BY step").fetchall()
     off = [typical(scale, "pure" if noise == "laplace" else "zcdp") for scale, noise in found]
     assert told.most == shown(off[0]) == shown(max(off))
-    counted = int(re.match(r"about (\d+) of 4 queries will be measured, or fewer and better", text)[1])  # type: ignore[index]
+    counted = int(
+        re.match(
+            r"about (\d+) of 4 queries will be measured, or fewer and "
+            r"better",
+            text,
+        )[1]
+    )  # type: ignore[index]
     if "total" in options:
         assert len(off) <= counted
     else:
-        limit = int(re.search(r"in a table of fewer than ([\d,]+) rows fewer or none", text)[1].replace(",", ""))  # type: ignore[index]
+        limit = int(
+            re.search(
+                r"in a table of fewer than ([\d,]+) rows fewer or "
+                r"none",
+                text,
+            )[1].replace(",", "")
+        )  # type: ignore[index]
         assert limit < 40_000
 
 
@@ -208,7 +238,16 @@ def test_few_rows_leave_less_to_rounds(
         told = Noise.of(text, "a measured cell")
         assert told.most == shown(typical(measured[0][1], "pure"))
     ((free,),) = con.execute("SELECT value FROM mwem_plan('people', workload, 0.2) WHERE item = 'expect'").fetchall()
-    assert int(re.search(r"in a table of fewer than ([\d,]+) rows fewer", free)[1].replace(",", "")) > rows  # type: ignore[index]
+    assert (
+        int(
+            re.search(
+                r"in a table of fewer than ([\d,]+) rows "
+                r"fewer",
+                free,
+            )[1].replace(",", "")
+        )
+        > rows
+    )  # type: ignore[index]
 
 
 @pytest.mark.parametrize("options", ["", ", total := 4000"])
@@ -231,16 +270,20 @@ def test_one_histogram_in_the_place_of_rounds(con: Connection, monkeypatch: pyte
     assert items == f"{scale:.6g} per cell of a count"
 
 
-BINNED = """CREATE TABLE paid (pay DOUBLE, member BOOLEAN NOT NULL); INSERT INTO paid SELECT i % 1000, i % 2 = 0 FROM range(3000) t(i);
+BINNED = """CREATE TABLE paid (pay DOUBLE, member BOOLEAN NOT NULL); INSERT INTO paid SELECT i % 1000,
+    i % 2 = 0 FROM range(3000) t(i);
     CREATE TABLE paid_domain AS SELECT 'pay' AS attribute, '0' AS low, '1000' AS high, 10 AS bins, false AS nullable;
-    CREATE TABLE asked AS SELECT 'pay' AS measure, NULL::VARCHAR AS predicate, {} AS always UNION ALL SELECT NULL, 'member', false"""
+    CREATE TABLE asked AS SELECT 'pay' AS measure, NULL::VARCHAR AS predicate, {} AS always UNION ALL SELECT NULL,
+        'member', false"""
 
 
 @pytest.mark.parametrize(
     ("options", "always"), sampled([("", False), (", total := 3000", True), (", total := 3000", False), ("", True)], 2)
 )
 def test_sums_over_bins(con: Connection, options: str, always: bool) -> None:
-    """The interval of such a sum is as wide as its noise and the bins together: neither is left out, and the sum is in it."""
+    """The interval of such a sum is as wide as its noise and the bins together: neither is left out, and the sum is
+    in it.
+    """
     con.execute(BINNED.format(always))
     found = dict(con.execute(f"FROM mwem_plan('paid', asked, 1{options})").fetchall())
     line = found["always" if always else "bins"]
@@ -253,14 +296,26 @@ def test_sums_over_bins(con: Connection, options: str, always: bool) -> None:
     ).fetchall()
     assert measured == "in part" and low < 3 * 999 * 500 < high
     bins = reach * (1 if options else 3000)
-    noise = float(re.search(r"95 of 100 within ([\d,]+)", line)[1].replace(",", "")) if always else 0.05 * bins  # type: ignore[index]
+    noise = (
+        float(
+            re.search(
+                r"95 of 100 within "
+                r"([\d,]+)",
+                line,
+            )[1].replace(",", "")
+        )
+        if always
+        else 0.05 * bins
+    )  # type: ignore[index]
     assert 0.9 * bins < (high - low) / 2 < 1.1 * bins + 2 * noise
     largest = found["largest measure"]
     assert largest.startswith("up to 1000, in steps of ") and ("from bins: " in largest)
 
 
 def test_an_average_that_is_always_measured(con: Connection) -> None:
-    """By its sum and its count, which have lines of their own; values inside a bin move the average by at most as much as one of them."""
+    """By its sum and its count, which have lines of their own; values inside a bin move the average by at most as
+    much as one of them.
+    """
     con.execute(BINNED.format(True) + "; UPDATE asked SET measure = 'avg(pay)' WHERE measure IS NOT NULL")
     lines = con.execute("SELECT value FROM mwem_plan('paid', asked, 1) WHERE item = 'always'").fetchall()
     assert [re.sub(r"[\d,]*\d(\.\d+)?", "N", text) for (text,) in lines] == [

@@ -24,27 +24,33 @@ ASKED = Workload((Query(group_by=("age",)), Query(group_by=("sex", "ok")), Query
 def released(request: pytest.FixtureRequest) -> Iterator[Connection]:
     with mwem_sql.connect() as con:
         con.execute("""
-            CREATE TABLE t (age INTEGER CHECK (age BETWEEN 0 AND 11), sex ENUM ('M', 'F') NOT NULL, ok BOOLEAN, pay INTEGER NOT NULL CHECK (pay BETWEEN 0 AND 99));
-            INSERT INTO t SELECT CASE WHEN i % 13 < 12 THEN i % 13 END, CASE WHEN i % 3 = 0 THEN 'F' ELSE 'M' END, [true, false, NULL][1 + i % 5 % 3], i % 60 FROM range(300) r(i)
+            CREATE TABLE t (age INTEGER CHECK (age BETWEEN 0 AND 11), sex ENUM ('M', 'F') NOT NULL, ok BOOLEAN,
+                pay INTEGER NOT NULL CHECK (pay BETWEEN 0 AND 99));
+            INSERT INTO t SELECT CASE WHEN i % 13 < 12 THEN i % 13 END, CASE WHEN i % 3 = 0 THEN 'F' ELSE 'M' END,
+                [true, false, NULL][1 + i % 5 % 3], i % 60 FROM range(300) r(i)
         """)
         mwem_sql.release(con, "t", ASKED, 3, rounds=4, average=request.param)
         con.execute("CREATE TABLE weights AS FROM mwem_weights('t_synthetic', ['age', 'sex', 'ok', 'pay'])")
         yield con
 
 
-conditions = st.sampled_from([None, "sex = 'F'", "ok IS NULL", "age BETWEEN 3 AND 8", "age > 2 OR ok", "pay >= 30", "pay % 2 = 0 AND sex = 'M'"])  # fmt: skip
+conditions = st.sampled_from(
+    [None, "sex = 'F'", "ok IS NULL", "age BETWEEN 3 AND 8", "age > 2 OR ok", "pay >= 30", "pay % 2 = 0 AND sex = 'M'"]
+)
 
 
 @settings(max_examples=6, deadline=None)
 @given(
-    st.sampled_from(["age", "pay", "sex"]), st.lists(st.floats(0.01, 0.99), min_size=1, max_size=4, unique=True), conditions
+    st.sampled_from(["age", "pay", "sex"]), st.lists(st.floats(0.01, 0.99), min_size=1, max_size=4, unique=True),
+    conditions
 )  # fmt: skip
 def test_a_quantile_is_that_of_the_weights(
     released: Connection, column: str, shares: list[float], condition: str | None
 ) -> None:
     found = mwem_sql.quantile(released, "t_synthetic", column, shares, given=condition).to_pylist()
     below = released.execute(
-        f"SELECT {column}, sum(sum(weight)) OVER (ORDER BY {column}) / sum(sum(weight)) OVER () FROM weights WHERE {column} IS NOT NULL AND ({condition or 'true'}) GROUP BY 1 ORDER BY 1"
+        f"SELECT {column}, sum(sum(weight)) OVER (ORDER BY {column}) / sum(sum(weight)) OVER () FROM weights WHERE "
+        f"{column} IS NOT NULL AND ({condition or 'true'}) GROUP BY 1 ORDER BY 1"
     ).fetchall()
     last = below[-1][0]
     order = [value for (value,) in released.execute(f"SELECT DISTINCT {column} FROM weights ORDER BY 1").fetchall()]
@@ -66,7 +72,9 @@ SURE = 0.99
     "releases", [3, pytest.param(6, marks=pytest.mark.thorough), pytest.param(20, marks=pytest.mark.campaign)]
 )
 def test_intervals_hold_over_releases(releases: int) -> None:
-    """Noise of columns that are asked apart is independent, and so is that of releases: misses are no more than chance allows."""
+    """Noise of columns that are asked apart is independent, and so is that of releases: misses are no more than
+    chance allows.
+    """
     listed = ", ".join(f"{name} INTEGER NOT NULL CHECK ({name} BETWEEN 0 AND 29)" for name in COLUMNS)
     generator = np.random.default_rng(7)
     missed, widths, direct = 0, [], 0
@@ -107,7 +115,9 @@ def counted(low: list[float], model: list[float], high: list[float], rows: float
     """Rows at most at each end but the last; above, the rest of exactly so many."""
 
     def both(counts: list[float], others: list[float], off: float) -> np.ndarray:
-        return np.array([part for own, other in zip(counts, others, strict=True) for part in (own, rows - other)] + [rows, off])  # fmt: skip
+        return np.array(
+            [part for own, other in zip(counts, others, strict=True) for part in (own, rows - other)] + [rows, off]
+        )
 
     return _Counted(both(model, model, 0), both(low, high, 0), both(high, low, 0), ["directly"] * (2 * len(model) + 2))
 
@@ -131,13 +141,17 @@ def test_what_is_off_an_open_list_may_be_anywhere() -> None:
 
 
 def test_values_off_the_domain_have_no_end() -> None:
-    """Below or above the bounds, or off a list: the interval is open on that side, and the answer is within the domain."""
+    """Below or above the bounds, or off a list: the interval is open on that side, and the answer is within the
+    domain.
+    """
     with mwem_sql.connect() as con:
         con.execute("""
             CREATE TABLE t (x INTEGER NOT NULL, y DOUBLE NOT NULL, k INTEGER NOT NULL);
-            INSERT INTO t SELECT i % 120, CASE WHEN i % 10 = 0 THEN -50 WHEN i % 10 = 1 THEN 5000 ELSE i % 1000 END, [2, 10, 33, 77][1 + i % 4] FROM range(12000) r(i);
+            INSERT INTO t SELECT i % 120, CASE WHEN i % 10 = 0 THEN -50 WHEN i % 10 = 1 THEN 5000 ELSE i % 1000 END,
+                [2, 10, 33, 77][1 + i % 4] FROM range(12000) r(i);
             CREATE TABLE t_domain (attribute VARCHAR, low VARCHAR, high VARCHAR, bins INTEGER, "values" VARCHAR[]);
-            INSERT INTO t_domain VALUES ('x', '10', '99', NULL, NULL), ('y', '0', '1000', 20, NULL), ('k', NULL, NULL, NULL, ['33', '2', '10'])
+            INSERT INTO t_domain VALUES ('x', '10', '99', NULL, NULL), ('y', '0', '1000', 20, NULL), ('k', NULL, NULL,
+                NULL, ['33', '2', '10'])
         """)
         mwem_sql.release(con, "t", Workload(tuple(Query(group_by=(name,)) for name in "xyk")), 1000)
 
@@ -148,14 +162,23 @@ def test_values_off_the_domain_have_no_end() -> None:
         assert [ends("x", share) for share in (0.05, 0.501, 0.95)] == [(None, 10, 10), (60, 60, 60), (99, 99, None)]
         assert ends("y", 0.05) == (None, 0.0, 0.0)
         assert ends("y", 0.95) == (1000.0, 1000.0, None)
-        # A quarter of the rows is off the list: they may be anywhere, so that little is known of a quantile, and nothing of the last.
-        assert [ends("k", share) for share in (0.1, 0.4, 0.6, 0.95)] == [(None, 2, 2), (2, 10, 10), (10, 10, 33), (33, 33, None)]  # fmt: skip
+        # A quarter of the rows is off the list: they may be anywhere, so that little is known of a quantile, and
+        # nothing of the last.
+        assert [ends("k", share) for share in (0.1, 0.4, 0.6, 0.95)] == [
+            (None, 2, 2),
+            (2, 10, 10),
+            (10, 10, 33),
+            (33, 33, None),
+        ]
 
 
 def test_a_column_of_many_values_is_asked_in_fewer_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ends of intervals are coarser then, and still hold what the finer ones do."""
     with mwem_sql.connect() as con:
-        con.execute("CREATE TABLE t (x INTEGER NOT NULL CHECK (x BETWEEN 0 AND 99)); INSERT INTO t SELECT i * i % 100 FROM range(5000) r(i)")  # fmt: skip
+        con.execute(
+            "CREATE TABLE t (x INTEGER NOT NULL CHECK (x BETWEEN 0 AND 99)); INSERT INTO t SELECT i * i % 100 FROM "
+            "range(5000) r(i)"
+        )
         mwem_sql.release(con, "t", Workload((Query(group_by=("x",)),)), 10_000)
         (fine,) = mwem_sql.quantile(con, "t_synthetic", "x", 0.6).to_pylist()
         monkeypatch.setattr(quantile, "MOST_STRETCHES", 10)
@@ -166,7 +189,10 @@ def test_a_column_of_many_values_is_asked_in_fewer_stretches(monkeypatch: pytest
 
 def test_real_numbers_end_at_round_ones_and_one_stretch_says_nothing() -> None:
     with mwem_sql.connect() as con:
-        con.execute("CREATE TABLE t (x DOUBLE NOT NULL, y DOUBLE NOT NULL); CREATE TABLE t_domain AS FROM (VALUES ('x', 0.0, 100.0, 20), ('y', 0.0, 1.0, 1)) d(attribute, low, high, bins)")  # fmt: skip
+        con.execute(
+            "CREATE TABLE t (x DOUBLE NOT NULL, y DOUBLE NOT NULL); CREATE TABLE t_domain AS FROM (VALUES ('x', 0.0, "
+            "100.0, 20), ('y', 0.0, 1.0, 1)) d(attribute, low, high, bins)"
+        )
         con.execute("INSERT INTO t SELECT i % 100 + 0.25, 0.5 FROM range(5000) r(i)")
         mwem_sql.release(con, "t", Workload((Query(group_by=("x",)), Query(group_by=("y",)))), 100)
         (row,) = mwem_sql.quantile(con, "t_synthetic", "x", 0.52).to_pylist()

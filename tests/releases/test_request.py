@@ -22,7 +22,7 @@ def parse(epsilon: object = 1, **options: Any) -> Request:
 
 def test_defaults() -> None:
     request = parse()
-    assert request == Request("t", WORKLOAD, request.budget)
+    assert request == Request(table="t", workload=WORKLOAD, budget=request.budget)
     assert (request.budget.epsilon, request.budget.delta) == (1, 0)
     assert (request.rounds, request.output, request.rows, request.total, request.domain, request.unit) == (None,) * 6
     assert (request.rows_per_unit, request.start, request.average, request.version, request.seed) == (
@@ -47,7 +47,8 @@ def test_a_unit_asks_for_its_rows() -> None:
 @pytest.mark.parametrize(
     ("option", "given", "read"),
     [
-        ("rounds", 3, 3), ("rounds", 3.0, 3), ("rounds", "3", 3), ("rounds", " 1e3 ", 1000), ("rounds", np.int64(3), 3), ("rounds", 10**6, 10**6),
+        ("rounds", 3, 3), ("rounds", 3.0, 3), ("rounds", "3", 3), ("rounds", " 1e3 ", 1000), ("rounds", np.int64(3), 3),
+        ("rounds", 10**6, 10**6),
         ("rows", 10**9, 10**9), ("rows", np.float64(7), 7), ("seed", 0, 0), ("seed", 2**53, 2**53),
         ("total", 1, 1.0), ("total", "400.5", 400.5), ("total", np.int32(9), 9.0),
         ("output", "a.b", "a.b"), ("domain", "d", "d"), ("version", 20260601, "20260601"), ("version", "x", "x"),
@@ -63,11 +64,15 @@ def test_a_value_is_read(option: str, given: object, read: object) -> None:
 @pytest.mark.parametrize(
     ("option", "given"),
     [
-        ("rounds", 0), ("rounds", -1), ("rounds", 1.5), ("rounds", 10**6 + 1), ("rounds", float("nan")), ("rounds", float("inf")),
-        ("rounds", "x"), ("rounds", ""), ("rounds", True), ("rounds", [3]), ("rounds", {}), ("rounds", Decimal(3)), ("rounds", 10**400),
+        ("rounds", 0), ("rounds", -1), ("rounds", 1.5), ("rounds", 10**6 + 1), ("rounds", float("nan")),
+        ("rounds", float("inf")),
+        ("rounds", "x"), ("rounds", ""), ("rounds", True), ("rounds", [3]), ("rounds", {}), ("rounds", Decimal(3)),
+        ("rounds", 10**400),
         ("rows", 0), ("rows", 10**9 + 1), ("rows_per_unit", 0), ("seed", -1), ("seed", 2**53 + 1), ("seed", "abc"),
-        ("total", 0), ("total", 0.5), ("total", float("nan")), ("total", float("inf")), ("total", "many"), ("total", False), ("total", [1]),
-        ("output", ""), ("output", "  "), ("output", ["x"]), ("output", True), ("domain", b"x"), ("unit", ""), ("version", {}),
+        ("total", 0), ("total", 0.5), ("total", float("nan")), ("total", float("inf")), ("total", "many"),
+        ("total", False), ("total", [1]),
+        ("output", ""), ("output", "  "), ("output", ["x"]), ("output", True), ("domain", b"x"), ("unit", ""),
+        ("version", {}),
         ("average", 0), ("average", "true"), ("start", "Uniform"), ("start", ["uniform"]), ("start", 1),
     ],
 )  # fmt: skip
@@ -83,7 +88,8 @@ def test_a_value_is_refused(option: str, given: object) -> None:
 def test_an_unknown_option_lists_the_known() -> None:
     with pytest.raises(
         OptionError,
-        match=r"option round is unknown\. Hint: did you mean rounds\? the options are average, certify, delta, domain, fit, max_cells, output, rounds, rows, ",
+        match=r"option round is unknown\. Hint: did you mean rounds\? the options are average, certify, delta, domain, "
+        r"fit, max_cells, output, rounds, rows, ",
     ):
         parse(round=3)
 

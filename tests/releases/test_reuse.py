@@ -88,8 +88,10 @@ def test_the_domain_table_is_part_of_the_request(con: Connection, entries: Entri
 @pytest.mark.parametrize(
     "other",
     [
-        {"epsilon": 1.5}, {"delta": 1e-9}, {"rounds": 2}, {"rows": 6}, {"total": 100}, {"unit": "age", "rows_per_unit": 1}, {"start": "histogram"},
-        {"average": True}, {"fit": "replay"}, {"max_cells": 50}, {"seed": 1}, {"workload": Workload.from_predicates(["age > 41"])}, {"domain": "narrow"}, {"table": "copy"},
+        {"epsilon": 1.5}, {"delta": 1e-9}, {"rounds": 2}, {"rows": 6}, {"total": 100},
+        {"unit": "age", "rows_per_unit": 1}, {"start": "histogram"},
+        {"average": True}, {"fit": "replay"}, {"max_cells": 50}, {"seed": 1},
+        {"workload": Workload.from_predicates(["age > 41"])}, {"domain": "narrow"}, {"table": "copy"},
     ],
     ids=lambda other: next(iter(other)),
 )  # fmt: skip
@@ -127,8 +129,14 @@ def test_an_older_version_keeps_its_own_state(con: Connection) -> None:
     ]  # the table is the newest version's
 
 
-ASKED = {"workload": [["age > 4"], ["age > 5"], ["sex"]], "epsilon": "1", "delta": "0", "table": ["", "main", "t"], "declared": None,
-         "settings": {"TimeZone": "UTC", "default_collation": ""}}  # fmt: skip
+ASKED = {
+    "workload": [["age > 4"], ["age > 5"], ["sex"]],
+    "epsilon": "1",
+    "delta": "0",
+    "table": ["", "main", "t"],
+    "declared": None,
+    "settings": {"TimeZone": "UTC", "default_collation": ""},
+}
 QUERIES = [Query(predicate="age > 4"), Query(predicate="age > 5"), Query(group_by=("sex",))]
 
 
@@ -142,7 +150,10 @@ QUERIES = [Query(predicate="age > 4"), Query(predicate="age > 5"), Query(group_b
         ({"workload": [["age > 4"], ["age > 5"], ["race"]]}, "query 3 ('sex'); 1 queries of before are not in it"),
         ({"workload": [["new"], ["age > 4"], ["age > 5"], ["sex"]]}, "query 1 ('age > 4')"),
         ({"workload": [["age > 4"], ["sex"]]}, "1 queries of before are not in it"),
-        ({"workload": [["a"], ["b"], ["c"], ["d"], ["e"]]}, "query 1 ('age > 4'); query 2 ('age > 5'); query 3 ('sex'); 2 more queries; 3 queries of before are not in it"),
+        ({"workload": [["a"], ["b"], ["c"], ["d"], ["e"]]},
+            ("query 1 ('age > 4'); query 2 ('age > 5'); query 3 ('sex'); 2 more queries; 3 queries of before are not "
+             "in "
+            "it")),
         ({"seed": 7}, "seed (left out, now given)"),
         ({"workload": [["q"]] * (MOST_QUERIES + 1)}, f"the workload, of {MOST_QUERIES + 1:,} rows now"),
     ],

@@ -63,7 +63,8 @@ def test_debited_once_and_done(con: Connection) -> None:
     made = mwem_sql.release(con, "people", "workload", 0.3, rounds=1)
     assert (made.reused, made.private, made.rounds, made.queries) == (False, True, 1, 3)
     rows = con.execute(
-        "SELECT table_name, output, epsilon, delta, epsilon_exact, private, status, finished >= started, action FROM mwem.ledger"
+        "SELECT table_name, output, epsilon, delta, epsilon_exact, private, status, finished >= started, action FROM "
+        "mwem.ledger"
     ).fetchall()
     assert rows == [("people", "memory.main.people_synthetic", 0.3, 0.0, "3/10", True, "done", True, "mwem_release")]
 
@@ -113,7 +114,8 @@ def test_an_interrupted_release_stays_charged(con: Connection) -> None:
     for _ in range(2):
         with pytest.raises(
             BudgetError,
-            match=r"this request was charged on .* UTC \(epsilon 1\) and did not come to its end \(failed\); .* Hint: give a new version",
+            match=r"this request was charged on .* UTC \(epsilon 1\) and did not come to its end \(failed\); .* Hint: "
+            r"give a new version",
         ):
             mwem_sql.release(con, "people", ONE, 1)
     assert statuses(con) == ["failed"]
@@ -318,7 +320,8 @@ def test_the_output_may_be_in_a_database_of_its_own(connect: Open, tmp_path: Pat
     assert published.execute("SELECT count(*) FROM people_synthetic").fetchall() == [(4,)]
     assert published.execute("SELECT mwem_count('people_synthetic', 'age > 40') >= 0").fetchall() == [(True,)]
     assert {name for name in tables(published) if name.startswith("mwem.")} == {
-        "mwem.bounds", "mwem.certificates", "mwem.factors", "mwem.measurements", "mwem.releases", "mwem.schema_version", "mwem.withdrawals",
+        "mwem.bounds", "mwem.certificates", "mwem.factors", "mwem.measurements", "mwem.releases", "mwem.schema_version",
+        "mwem.withdrawals",
         "mwem.workloads",
     }  # fmt: skip
 
@@ -327,13 +330,17 @@ def test_the_output_may_be_in_a_database_of_its_own(connect: Open, tmp_path: Pat
     "macro", ["count_star() AS 7", "least(a, b) AS 1000000", "GREATEST(a, b) AS a", "hash(a, b) AS 1"]
 )
 def test_a_macro_does_not_change_what_a_scan_computes(con: Connection, macro: str) -> None:
-    """DuckDB would take the macro for its own function: bounds that do not hold, counts that are none. Refused before anything is charged."""
+    """DuckDB would take the macro for its own function: bounds that do not hold, counts that are none. Refused
+    before anything is charged.
+    """
     con.execute(
-        f"CREATE MACRO {macro}; CREATE MACRO lower(a) AS 'x'; CREATE TABLE w AS SELECT 'age * 2' AS measure, 'sex' AS group_by"
+        f"CREATE MACRO {macro}; CREATE MACRO lower(a) AS 'x'; CREATE TABLE w AS SELECT 'age * 2' AS measure, 'sex' AS "
+        "group_by"
     )
     with pytest.raises(
         TableError,
-        match=r"macro \('\w+'\) has the name of a function of DuckDB's that private rows may be read with\. Hint: drop the macro",
+        match=r"macro \('\w+'\) has the name of a function of DuckDB's that private rows may be read with\. Hint: drop "
+        r"the macro",
     ):
         mwem_sql.release(con, "people", "w", 1, unit="city", rows_per_unit=2)
     assert con.execute("FROM mwem_ledger()").fetchall() == []

@@ -21,25 +21,37 @@ ROWS = 20_000
 def released(request: pytest.FixtureRequest) -> Iterator[Connection]:
     with mwem_sql.connect() as con:
         con.execute("""
-            CREATE TABLE t (age INTEGER CHECK (age BETWEEN 0 AND 11), sex ENUM ('M', 'F') NOT NULL, ok BOOLEAN, pay INTEGER NOT NULL CHECK (pay BETWEEN 0 AND 99));
-            INSERT INTO t SELECT CASE WHEN i % 13 < 12 THEN i % 13 END, CASE WHEN i % 3 = 0 THEN 'F' ELSE 'M' END, [true, false, NULL][1 + i % 5 % 3], i % 60 FROM range(300) r(i)
+            CREATE TABLE t (age INTEGER CHECK (age BETWEEN 0 AND 11), sex ENUM ('M', 'F') NOT NULL, ok BOOLEAN,
+                pay INTEGER NOT NULL CHECK (pay BETWEEN 0 AND 99));
+            INSERT INTO t SELECT CASE WHEN i % 13 < 12 THEN i % 13 END, CASE WHEN i % 3 = 0 THEN 'F' ELSE 'M' END,
+                [true, false, NULL][1 + i % 5 % 3], i % 60 FROM range(300) r(i)
         """)
         mwem_sql.release(con, "t", ASKED, 3, rounds=4, average=request.param)
         con.execute("CREATE TABLE weights AS FROM mwem_weights('t_synthetic', ['age', 'sex', 'ok', 'pay'])")
         yield con
 
 
-CONDITIONS = ["sex = 'F'", "age BETWEEN 3 AND 8 AND pay >= 57", "age = 3 OR ok", "pay % 7 = 3 AND ok IS NULL", "age + pay > 70"]  # fmt: skip
+CONDITIONS = [
+    "sex = 'F'",
+    "age BETWEEN 3 AND 8 AND pay >= 57",
+    "age = 3 OR ok",
+    "pay % 7 = 3 AND ok IS NULL",
+    "age + pay > 70",
+]
 
 
 def distance(con: Connection, condition: str, rows: str) -> float:
-    """The largest difference of shares, over all values of each column, and pairs of two, between sampled rows and the weights given the condition."""
+    """The largest difference of shares, over all values of each column, and pairs of two, between sampled rows and
+    the weights given the condition.
+    """
     worst = 0.0
     for columns in ("age", "sex", "ok", "pay // 10", "age, sex", "sex, ok"):
         ((found,),) = con.execute(f"""
-            WITH asked AS (SELECT ({columns}) AS k, sum(weight) / sum(sum(weight)) OVER () AS p FROM weights WHERE {condition} GROUP BY 1),
+            WITH asked AS (SELECT ({columns}) AS k, sum(weight) / sum(sum(weight)) OVER ()
+                AS p FROM weights WHERE {condition} GROUP BY 1),
                 drawn AS (SELECT ({columns}) AS k, count(*) / sum(count(*)) OVER () AS p FROM {rows} GROUP BY 1)
-            SELECT max(abs(coalesce(a.p, 0) - coalesce(d.p, 0))) FROM asked a FULL JOIN drawn d ON a.k IS NOT DISTINCT FROM d.k
+            SELECT max(abs(coalesce(a.p, 0) - coalesce(d.p, 0))) FROM asked a FULL JOIN drawn d ON a.k IS
+                NOT DISTINCT FROM d.k
         """).fetchall()
         worst = max(worst, found)
     return worst
@@ -85,11 +97,18 @@ def test_what_is_too_rare_to_be_found_is_given_up(released: Connection, monkeypa
 def test_of_an_average_each_state_gives_what_it_has() -> None:
     """The first state is uniform, and has more of what is rare."""
     with mwem_sql.connect() as con:
-        con.execute("CREATE TABLE t (x INTEGER NOT NULL CHECK (x BETWEEN 0 AND 9), y BOOLEAN NOT NULL); INSERT INTO t SELECT CASE WHEN i % 50 > 0 THEN 3 ELSE 7 END, i % 50 > 0 FROM range(2000) r(i)")  # fmt: skip
+        con.execute(
+            "CREATE TABLE t (x INTEGER NOT NULL CHECK (x BETWEEN 0 AND 9), y BOOLEAN NOT NULL); INSERT INTO t SELECT "
+            "CASE WHEN i % 50 > 0 THEN 3 ELSE 7 END, i % 50 > 0 FROM range(2000) r(i)"
+        )
         workload = Workload((Query(group_by=("x",)), Query(group_by=("y",))))
         mwem_sql.release(con, "t", workload, 1000, rounds=12, average=True)
-        ((expected,),) = con.execute("SELECT sum(weight) FILTER (WHERE y) / sum(weight) FROM mwem_weights('t_synthetic', ['x', 'y']) WHERE x = 7").fetchall()  # fmt: skip
-        ((everywhere,),) = con.execute("SELECT sum(weight) FILTER (WHERE y) / sum(weight) FROM mwem_weights('t_synthetic', ['y'])").fetchall()  # fmt: skip
+        ((expected,),) = con.execute(
+            "SELECT sum(weight) FILTER (WHERE y) / sum(weight) FROM mwem_weights('t_synthetic', ['x', 'y']) WHERE x = 7"
+        ).fetchall()
+        ((everywhere,),) = con.execute(
+            "SELECT sum(weight) FILTER (WHERE y) / sum(weight) FROM mwem_weights('t_synthetic', ['y'])"
+        ).fetchall()
         rows = mwem_sql.sample(con, "t_synthetic", rows=ROWS, given="x = 7", seed=1)
         assert abs(sum(rows.column("y").to_pylist()) / ROWS - expected) < 0.01
         assert abs(everywhere - expected) > 0.015
@@ -98,8 +117,14 @@ def test_of_an_average_each_state_gives_what_it_has() -> None:
 def test_values_inside_a_class_are_drawn_as_they_were_measured() -> None:
     """A condition that cuts a class keeps what is known of its pieces."""
     with mwem_sql.connect() as con:
-        con.execute("CREATE TABLE t (pay DOUBLE NOT NULL, ok BOOLEAN NOT NULL); CREATE TABLE t_domain AS SELECT 'pay' AS attribute, 0.0 AS low, 1000.0 AS high")  # fmt: skip
-        con.execute("INSERT INTO t SELECT CASE WHEN i % 10 < 9 THEN 105 ELSE 505 END + (i % 4) / 4, i % 2 = 0 FROM range(4000) r(i)")  # fmt: skip
+        con.execute(
+            "CREATE TABLE t (pay DOUBLE NOT NULL, ok BOOLEAN NOT NULL); CREATE TABLE t_domain AS SELECT 'pay' AS "
+            "attribute, 0.0 AS low, 1000.0 AS high"
+        )
+        con.execute(
+            "INSERT INTO t SELECT CASE WHEN i % 10 < 9 THEN 105 ELSE 505 END + (i % 4) / 4, i % 2 = 0 FROM range(4000) "
+            "r(i)"
+        )
         mwem_sql.release(con, "t", Workload.from_predicates(["pay < 800", "ok"]), 100)
         rows = mwem_sql.sample(con, "t_synthetic", rows=1000, given="pay BETWEEN 50 AND 600.5 AND ok", seed=1)
         pays = rows.column("pay").to_numpy()

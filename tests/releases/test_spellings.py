@@ -1,4 +1,6 @@
-"""One question, one answer: two texts that are equal on all values of the table get the same answer and interval, and are one query of a workload."""
+"""One question, one answer: two texts that are equal on all values of the table get the same answer and interval,
+and are one query of a workload.
+"""
 
 from __future__ import annotations
 
@@ -18,27 +20,36 @@ from mwem_sql.platform.sandbox import Sandbox
 from mwem_sql.workload import Workload
 
 TABLE = """
-CREATE TABLE t (n INTEGER CHECK (n BETWEEN 0 AND 9999), p DECIMAL(7, 2) NOT NULL CHECK (p BETWEEN 0 AND 500), x DOUBLE NOT NULL CHECK (x BETWEEN 0 AND 5),
-    d DATE NOT NULL CHECK (d BETWEEN '2023-01-01' AND '2024-12-31'), s VARCHAR NOT NULL CHECK (s IN ('Bern', 'Genf', 'basel', 'Zug')));
-INSERT INTO t SELECT CASE WHEN i % 11 > 0 THEN i * 7919 % 10000 END, (i * 31 % 50001) / 100, i * 17 % 501 / 100, DATE '2023-01-01' + (i * 13 % 731)::INTEGER,
+CREATE TABLE t (n INTEGER CHECK (n BETWEEN 0 AND 9999), p DECIMAL(7, 2) NOT NULL CHECK (p BETWEEN 0 AND 500),
+    x DOUBLE NOT NULL CHECK (x BETWEEN 0 AND 5),
+    d DATE NOT NULL CHECK (d BETWEEN '2023-01-01' AND '2024-12-31'), s VARCHAR NOT NULL CHECK (s IN ('Bern', 'Genf',
+        'basel', 'Zug')));
+INSERT INTO t SELECT CASE WHEN i % 11 > 0 THEN i * 7919 % 10000 END, (i * 31 % 50001) / 100, i * 17 % 501 / 100,
+    DATE '2023-01-01' + (i * 13 % 731)::INTEGER,
     ['Bern', 'basel', 'Genf', 'Zug'][1 + i % 4] FROM range(5000) r(i);
-CREATE TABLE t_domain (attribute VARCHAR, low VARCHAR, high VARCHAR, bins INTEGER, edges VARCHAR[], "values" VARCHAR[], nullable BOOLEAN);
-INSERT INTO t_domain VALUES ('n', '0', '9999', 13, NULL, NULL, true), ('p', '0', '500', NULL, ['1', '20', '100'], NULL, false), ('x', '0', '5', 7, NULL, NULL, false),
+CREATE TABLE t_domain (attribute VARCHAR, low VARCHAR, high VARCHAR, bins INTEGER, edges VARCHAR[], "values" VARCHAR[],
+    nullable BOOLEAN);
+INSERT INTO t_domain VALUES ('n', '0', '9999', 13, NULL, NULL, true), ('p', '0', '500', NULL, ['1', '20', '100'], NULL,
+    false), ('x', '0', '5', 7, NULL, NULL, false),
     ('d', '2023-01-01', '2024-12-31', 9, NULL, NULL, false);
 CREATE TABLE asked AS SELECT unnest([['n'], ['p'], ['x'], ['d'], ['s'], ['n', 's']]) AS group_by;
 CALL mwem_release('t', asked, 1, output := 'o');
 """
 
 ABOVE = [
-    "{c} > {k}", "{k} < {c}", "NOT {c} <= {k}", "{c} - {k} > 0", "{k} - {c} < 0", "-{c} < -({k})", "{c} + 1 > {k} + 1", "({c} > {k}) IS TRUE", "coalesce({c} > {k}, false)",
-    "CASE WHEN {c} > {k} THEN true ELSE false END", "greatest({c}, {k}) <> {k}", "({c} > {k} AND {c} > {k}) OR false", "sign({c} - {k}) = 1", "{c} NOT BETWEEN -1 AND {k}",
+    "{c} > {k}", "{k} < {c}", "NOT {c} <= {k}", "{c} - {k} > 0", "{k} - {c} < 0", "-{c} < -({k})", "{c} + 1 > {k} + 1",
+    "({c} > {k}) IS TRUE", "coalesce({c} > {k}, false)",
+    "CASE WHEN {c} > {k} THEN true ELSE false END", "greatest({c}, {k}) <> {k}", "({c} > {k} AND {c} > {k}) OR false",
+    "sign({c} - {k}) = 1", "{c} NOT BETWEEN -1 AND {k}",
 ]  # fmt: skip
 DATES = [
-    "d >= '{a}' AND d < '{b}'", "d BETWEEN '{a}' AND DATE '{b}' - 1", "date_trunc('month', d) = '{a}'", "year(d) = {y} AND month(d) = {m}", "strftime(d, '%Y-%m') = '{y}-{m:02}'",
+    "d >= '{a}' AND d < '{b}'", "d BETWEEN '{a}' AND DATE '{b}' - 1", "date_trunc('month', d) = '{a}'",
+    "year(d) = {y} AND month(d) = {m}", "strftime(d, '%Y-%m') = '{y}-{m:02}'",
     "last_day(d) = DATE '{b}' - 1", "date_part('month', d) + 100 * date_part('year', d) = {m} + 100 * {y}",
 ]  # fmt: skip
 TEXTS = [
-    "s = '{v}'", "'{v}' = s", "s IN ('{v}')", "NOT s <> '{v}'", "s LIKE '{v}'", "s || '' = '{v}'", "md5(s) = md5('{v}')", "CASE s WHEN '{v}' THEN true END", "s = '{v}' OR (s = '{v}' AND n > 5)",
+    "s = '{v}'", "'{v}' = s", "s IN ('{v}')", "NOT s <> '{v}'", "s LIKE '{v}'", "s || '' = '{v}'",
+    "md5(s) = md5('{v}')", "CASE s WHEN '{v}' THEN true END", "s = '{v}' OR (s = '{v}' AND n > 5)",
 ]  # fmt: skip
 
 

@@ -45,7 +45,8 @@ def test_a_state_comes_back_as_it_was(con: Connection, *, average: bool) -> None
 def test_classes_survive_as_json(connect: Open) -> None:
     con = connect()
     con.execute(
-        """CREATE TABLE t (i INTEGER CHECK (i BETWEEN 0 AND 4000000), d DOUBLE NOT NULL CHECK (d BETWEEN -1e-3 AND 1e17), s VARCHAR CHECK (s IN ('é', '"')));
+        """CREATE TABLE t (i INTEGER CHECK (i BETWEEN 0 AND 4000000), d DOUBLE NOT NULL CHECK (d BETWEEN -1e-3
+            AND 1e17), s VARCHAR CHECK (s IN ('é', '"')));
            CREATE TABLE w AS SELECT unnest(['i > 70000', 'd > 0.1', 's = ''é''']) AS predicate"""
     )
     mwem_sql.release(con, "t", "w", 1, rows=3)
@@ -179,13 +180,16 @@ def test_batches_are_written_in_their_order(con: Connection) -> None:
 @pytest.mark.parametrize(
     ("text", "wanted"),
     sampled([
-        ("o", "memory.s.o"), ("main.o", "memory.main.o"), ("MAIN.o", "memory.main.o"), ("pub.o", "pub.main.o"), ("pub.deep.o", "pub.deep.o"),
-        ('pub."a.b"', "pub.main.a.b"), ("twice.o", "memory.twice.o"), ("x y", "memory.s.x y"), ('"q""q"', 'memory.s.q"q'),
+        ("o", "memory.s.o"), ("main.o", "memory.main.o"), ("MAIN.o", "memory.main.o"), ("pub.o", "pub.main.o"),
+        ("pub.deep.o", "pub.deep.o"),
+        ('pub."a.b"', "pub.main.a.b"), ("twice.o", "memory.twice.o"), ("x y", "memory.s.x y"),
+        ('"q""q"', 'memory.s.q"q'),
     ], 4),
 )  # fmt: skip
 def test_where_an_output_goes(con: Connection, text: str, wanted: str) -> None:
     con.execute(
-        "ATTACH ':memory:' AS pub; CREATE SCHEMA pub.deep; CREATE SCHEMA s; CREATE SCHEMA twice; ATTACH ':memory:' AS twice"
+        "ATTACH ':memory:' AS pub; CREATE SCHEMA pub.deep; CREATE SCHEMA s; CREATE SCHEMA twice; ATTACH ':memory:' AS "
+        "twice"
     )
     assert str(reuse.output_name(con.cursor(), text, Name("memory", "s", "t"), "f")) == wanted
 
@@ -202,9 +206,13 @@ def test_where_an_output_cannot_go(con: Connection, text: str) -> None:
 @pytest.mark.parametrize(
     "change",
     sampled([
-        "UPDATE mwem.releases SET domain = '{}'", "UPDATE mwem.releases SET grid = '[1]'", "ALTER TABLE mwem.releases DROP COLUMN cells", "DELETE FROM mwem.factors",
-        "ALTER TABLE mwem.releases ALTER COLUMN rows TYPE VARCHAR", "UPDATE mwem.factors SET weights = [1.0]", "UPDATE mwem.factors SET weights = [w - 1e9 FOR w IN weights]",
-        "UPDATE mwem.factors SET attributes = ['nobody']", "ALTER TABLE mwem.factors DROP COLUMN shape", "DELETE FROM mwem.bounds", "DROP TABLE mwem.factors", "UPDATE mwem.factors SET weights = ['nan'::DOUBLE FOR w IN weights]",
+        "UPDATE mwem.releases SET domain = '{}'", "UPDATE mwem.releases SET grid = '[1]'",
+        "ALTER TABLE mwem.releases DROP COLUMN cells", "DELETE FROM mwem.factors",
+        "ALTER TABLE mwem.releases ALTER COLUMN rows TYPE VARCHAR", "UPDATE mwem.factors SET weights = [1.0]",
+        "UPDATE mwem.factors SET weights = [w - 1e9 FOR w IN weights]",
+        "UPDATE mwem.factors SET attributes = ['nobody']", "ALTER TABLE mwem.factors DROP COLUMN shape",
+        "DELETE FROM mwem.bounds", "DROP TABLE mwem.factors", ("UPDATE mwem.factors SET weights = ['nan'::DOUBLE FOR w "
+                                                              "IN weights]"),
     ], 4),
 )  # fmt: skip
 def test_a_damaged_release_is_said_to_be_damaged(con: Connection, change: str) -> None:
@@ -212,6 +220,7 @@ def test_a_damaged_release_is_said_to_be_damaged(con: Connection, change: str) -
     con.execute(change)
     with pytest.raises(
         duckdb.Error,
-        match=r"mwem: what is stored of output \(memory.main.people_synthetic\) .* cannot be read\. Hint: it was changed by hand",
+        match=r"mwem: what is stored of output \(memory.main.people_synthetic\) .* cannot be read\. Hint: it was "
+        r"changed by hand",
     ):
         con.execute("FROM mwem_answer('people_synthetic', workload)")

@@ -1,4 +1,6 @@
-"""Withdrawn releases: the mark goes where the release goes, the ledger notes it where it is at hand, and nothing is half done."""
+"""Withdrawn releases: the mark goes where the release goes, the ledger notes it where it is at hand, and nothing is
+half done.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def test_a_release_in_hand_answers_no_more(con: Connection) -> None:
 
 
 def test_an_exported_release_is_withdrawn_by_itself(con: Connection, connect: Open, tmp_path: Path) -> None:
-    """There is no ledger beside it. What was exported before does not know of what is withdrawn later, and the other way round."""
+    """There is no ledger beside it. What was exported before does not know of what is withdrawn later, and the other
+    way round.
+    """
     mwem_sql.release(con, "people", ASKED, 1)
     mwem_sql.export(con, "people_synthetic", tmp_path / "r.duckdb")
     away = connect(tmp_path / "r.duckdb")
@@ -54,7 +58,8 @@ def test_the_mark_goes_with_the_release(con: Connection, connect: Open, tmp_path
     copied = connect(tmp_path / "copy.duckdb", read_only=True)
     with pytest.raises(OutputError, match=SAYS):
         mwem_sql.count(copied, "people_synthetic", "member")
-    with pytest.raises(OutputError, match=r"^mwem_withdraw: output \(copy\.main\.people_synthetic\) is in a database that cannot be written\. Hint: open it writable"):  # fmt: skip
+    with pytest.raises(OutputError, match=r"^mwem_withdraw: output \(copy\.main\.people_synthetic\) is in a database "
+                                          r"that cannot be written\. Hint: open it writable"):  # fmt: skip
         mwem_sql.withdraw(copied, "people_synthetic", "once more")
 
 
@@ -73,7 +78,9 @@ def test_a_table_that_came_later_is_not_spoken_of(con: Connection) -> None:
     mwem_sql.release(con, "people", ASKED, 1)
     con.execute("DROP TABLE people_synthetic; CREATE TABLE people_synthetic (mine INTEGER)")
     mwem_sql.withdraw(con, "people_synthetic", "too old")
-    assert con.execute("SELECT comment FROM duckdb_tables() WHERE table_name = 'people_synthetic'").fetchall() == [(None,)]  # fmt: skip
+    assert con.execute("SELECT comment FROM duckdb_tables() WHERE table_name = 'people_synthetic'").fetchall() == [
+        (None,)
+    ]
 
 
 def test_of_two_at_once_one_withdraws(con: Connection) -> None:
@@ -113,7 +120,9 @@ def test_a_note_is_no_charge(con: Connection) -> None:
 
 @pytest.mark.parametrize(
     "spoil",
-    ["DROP TABLE mwem.withdrawals", "UPDATE mwem.withdrawals SET reason = NULL", "ALTER TABLE mwem.withdrawals DROP COLUMN who", "ALTER TABLE mwem.withdrawals ALTER COLUMN withdrawn TYPE VARCHAR"],
+    ["DROP TABLE mwem.withdrawals", "UPDATE mwem.withdrawals SET reason = NULL",
+        "ALTER TABLE mwem.withdrawals DROP COLUMN who", ("ALTER TABLE mwem.withdrawals ALTER COLUMN withdrawn TYPE "
+                                                        "VARCHAR")],
 )  # fmt: skip
 def test_a_mark_that_was_changed_by_hand(con: Connection, spoil: str) -> None:
     mwem_sql.release(con, "people", ASKED, 1)

@@ -63,7 +63,8 @@ def test_noise_is_said_as_what_it_does() -> None:
 def test_kinds_are_in_the_order_of_the_rounds_and_count_cells() -> None:
     kinds = card.purposes([made(1, "total"), made(1), made(3), made(1, "detail")])
     assert [(kind.purpose, kind.count, kind.cells) for kind in kinds] == [
-        ("how many rows there are", 1, 2), ("what rounds measured", 2, 4), ("values inside the workload's classes", 1, 2),
+        ("how many rows there are", 1, 2), ("what rounds measured", 2, 4),
+        ("values inside the workload's classes", 1, 2),
     ]  # fmt: skip
     assert kinds[1].typical == pytest.approx(4.0)
 

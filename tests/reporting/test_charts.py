@@ -62,11 +62,15 @@ def test_an_error_bar_ends_where_the_interval_does() -> None:
 def stored() -> Iterator[Stored]:
     with mwem_sql.connect() as con:
         con.execute("""
-            CREATE TABLE t (age INTEGER NOT NULL CHECK (age BETWEEN 0 AND 99), pay DOUBLE CHECK (pay >= 0 AND pay < 1e6), sex ENUM ('F', 'M'),
-                            born DATE NOT NULL CHECK (born BETWEEN DATE '1900-01-01' AND DATE '2020-12-31'), zip VARCHAR NOT NULL);
-            INSERT INTO t SELECT i % 100, i * 100, ['F', 'M', NULL][1 + i % 3], DATE '1950-01-01' + (i % 900)::INTEGER, 'z' || i % 50 FROM range(3000) t(i)""")
+            CREATE TABLE t (age INTEGER NOT NULL CHECK (age BETWEEN 0 AND 99),
+                pay DOUBLE CHECK (pay >= 0 AND pay < 1e6), sex ENUM ('F', 'M'),
+                            born DATE NOT NULL CHECK (born BETWEEN DATE '1900-01-01' AND DATE '2020-12-31'),
+                                zip VARCHAR NOT NULL);
+            INSERT INTO t SELECT i % 100, i * 100, ['F', 'M', NULL][1 + i % 3], DATE '1950-01-01' + (i % 900)::INTEGER,
+                'z' || i % 50 FROM range(3000) t(i)""")
         con.execute(
-            "CREATE TABLE t_domain (attribute VARCHAR, \"values\" VARCHAR[]); INSERT INTO t_domain SELECT 'zip', list('z' || i) FROM range(50) t(i)"
+            "CREATE TABLE t_domain (attribute VARCHAR, \"values\" VARCHAR[]); INSERT INTO t_domain SELECT 'zip', "
+            "list('z' || i) FROM range(50) t(i)"
         )
         asked = ["age >= 65 AND sex = 'F'", "pay > 50000", "born > DATE '1960-01-01'", "zip < 'z3'", "age = 7"]
         mwem_sql.release(con, "t", mwem_sql.Workload.from_predicates(asked), 5.0)

@@ -19,8 +19,10 @@ from mwem_sql.reporting import export
 @pytest.fixture(scope="module")
 def made() -> Iterator[Connection]:
     with mwem_sql.connect() as con:
-        con.execute("""CREATE TABLE people (age INTEGER NOT NULL CHECK (age BETWEEN 0 AND 99), sex ENUM ('F', 'M'), born DATE NOT NULL CHECK (born BETWEEN
-            DATE '1900-01-01' AND DATE '2020-12-31')); INSERT INTO people SELECT i % 100, 'F', DATE '1950-01-01' FROM range(500) t(i);
+        con.execute("""CREATE TABLE people (age INTEGER NOT NULL CHECK (age BETWEEN 0 AND 99), sex ENUM ('F', 'M'),
+            born DATE NOT NULL CHECK (born BETWEEN
+            DATE '1900-01-01' AND DATE '2020-12-31')); INSERT INTO people SELECT i % 100, 'F',
+                DATE '1950-01-01' FROM range(500) t(i);
             CREATE TABLE workload (predicate VARCHAR, group_by VARCHAR[]);
             INSERT INTO workload VALUES ('age > 40 AND born > ''1960-01-01''', NULL), (NULL, ['sex', 'age'])""")
         con.execute("CALL mwem_release('people', workload, 1, rounds := 2)")
@@ -73,15 +75,24 @@ def test_a_database_plans_the_next_request(made: Connection, tmp_path: Path) -> 
         expected = made.execute("FROM mwem_plan('people', next, 0.5, rounds := 3)").fetchall()
         found = con.execute("FROM mwem_plan('people_synthetic', next, 0.5, rounds := 3)").fetchall()
         assert [row for row in found if row[0] not in away] == [row for row in expected if row[0] not in away]
-        assert found[:2] == [("table", "people"), ("from release", next(value for item, value in found if item == "from release"))]  # fmt: skip
+        assert found[:2] == [
+            ("table", "people"),
+            ("from release", next(value for item, value in found if item == "from release")),
+        ]
         assert "mwem_release needs the table" in found[1][1]
-        assert con.execute("FROM mwem_domain('people_synthetic')").fetchall() == made.execute("FROM mwem_domain('people')").fetchall()  # fmt: skip
+        assert (
+            con.execute("FROM mwem_domain('people_synthetic')").fetchall()
+            == made.execute("FROM mwem_domain('people')").fetchall()
+        )
         con.execute("DROP TABLE people_synthetic")
         assert con.execute("FROM mwem_plan('people_synthetic', next, 0.5, rounds := 3)").fetchall() == found
         con.execute(
             "CREATE TABLE people_synthetic (mine BOOLEAN NOT NULL); CREATE TABLE mine AS SELECT 'mine' AS predicate"
         )
-        assert con.execute("FROM mwem_plan('people_synthetic', mine, 0.5)").fetchall()[0] == ("table", "r.main.people_synthetic")  # fmt: skip
+        assert con.execute("FROM mwem_plan('people_synthetic', mine, 0.5)").fetchall()[0] == (
+            "table",
+            "r.main.people_synthetic",
+        )
 
 
 def test_a_plan_knows_the_unit_of_the_release() -> None:

@@ -91,7 +91,8 @@ def test_the_worst_is_on_top_of_a_comparison(con: Connection) -> None:
         [{"query": 1, "name": "a", "cell": None, "answer": 1.0, "true_answer": 3.0, "error": 2.0, "measured": "never"}],
         compared="people",
     )
-    assert [column["name"] for column in data_of(text)["columns"] if column["first"]] == ["error"]  # type: ignore[attr-defined]
+    columns: Any = data_of(text)["columns"]
+    assert [column["name"] for column in columns if column["first"]] == ["error"]
 
 
 @pytest.mark.parametrize(
@@ -142,7 +143,10 @@ def test_how_far_off_questions_are_is_said_with_how_sure_that_is(con: Connection
     con.execute("CALL mwem_release('people', workload, 0.5, output := 'certified')")
     stored = store.load(con.cursor(), "certified", Session.of(con).place, "test")
     text = page.make(stored, store.read_measurements(con.cursor(), stored), [], None)
-    assert re.search(r"<dt>in wrong cells, for a question</dt><dd>(not known better than )?[\d.]+%( ± [\d.]+%)? of the rows</dd>", text)  # fmt: skip
+    assert re.search(
+        r"<dt>in wrong cells, for a question</dt><dd>(not known better than )?[\d.]+%( ± [\d.]+%)? of the rows</dd>",
+        text,
+    )
     assert 'id="score"' in text and "mwem_quality(&#x27;memory.main.certified&#x27;, summary := true" in text
     plain = made(con, [])
     assert "in wrong cells, for a question" not in plain and 'id="score"' not in plain
@@ -150,7 +154,8 @@ def test_how_far_off_questions_are_is_said_with_how_sure_that_is(con: Connection
 
 def test_the_first_screen_says_what_may_be_quoted(con: Connection) -> None:
     rows = [
-        {"query": k, "name": f"question <{k}>", "cell": None, "answer": 100.0, "low": 100.0 - 9 * k, "high": 100.0 + 9 * k, "measured": "directly"}
+        {"query": k, "name": f"question <{k}>", "cell": None, "answer": 100.0, "low": 100.0 - 9 * k,
+            "high": 100.0 + 9 * k, "measured": "directly"}
         for k in range(1, 9)
     ]  # fmt: skip
     text = made(con, rows)
@@ -160,9 +165,12 @@ def test_the_first_screen_says_what_may_be_quoted(con: Connection) -> None:
     assert "Of its 8 questions, 1 may be quoted" in first and "4 as a rough figure" in first and "and 3 not." in first
     assert re.findall(r"question &lt;(\d)&gt;", first) == ["1", "2", "3", "8", "7", "6"]
     assert "a factor of at most 1.65" in first
-    assert [row[-1] for row in data_of(text)["rows"]] == ["yes"] + ["roughly"] * 4 + ["no"] * 3  # type: ignore[attr-defined]
+    rows: Any = data_of(text)["rows"]
+    assert [row[-1] for row in rows] == ["yes"] + ["roughly"] * 4 + ["no"] * 3
     # The order of the page: word, attributes, pairs, then the table.
-    places = [text.index(f'id="{name}"') for name in ("verdict", "attributes", "pairs", "workload", "measured", "promise")]  # fmt: skip
+    places = [
+        text.index(f'id="{name}"') for name in ("verdict", "attributes", "pairs", "workload", "measured", "promise")
+    ]
     assert places == sorted(places)
 
 
@@ -179,13 +187,23 @@ def test_every_attribute_has_error_bars(con: Connection, tmp_path: Path) -> None
 
 
 def answer(query: int, value: float | None, low: float | None, high: float | None, **more: object) -> dict[str, Any]:
-    return {"query": query, "name": f"q{query}", "cell": None, "answer": value, "low": low, "high": high, "measured": "directly", **more}  # fmt: skip
+    return {
+        "query": query,
+        "name": f"q{query}",
+        "cell": None,
+        "answer": value,
+        "low": low,
+        "high": high,
+        "measured": "directly",
+        **more,
+    }
 
 
 @pytest.mark.parametrize(
     ("value", "low", "high", "use"),
     [
-        (100, 90, 105, "yes"), (100, 89.9, 105, "roughly"), (100, 60, 150, "roughly"), (100, 60, 151, "no"), (0, 0, 3, "no"), (-100, -105, -95, "yes"),
+        (100, 90, 105, "yes"), (100, 89.9, 105, "roughly"), (100, 60, 150, "roughly"), (100, 60, 151, "no"),
+        (0, 0, 3, "no"), (-100, -105, -95, "yes"),
         (100, None, None, None), (None, 1, 2, None),
     ],
 )  # fmt: skip
@@ -208,12 +226,16 @@ def test_a_question_is_as_good_as_its_cells_together() -> None:
     assert (second.off, second.use, second.measured, second.example) == (None, None, "never", "")
     assert third.use == "no"
     assert page.counted([first, second, third]) == (
-        "Of its 2 questions, 1 may be quoted (off by at most 10%, on average over cells, 95 times in 100), 0 as a rough figure (up to 50%), and 1 not."
+        "Of its 2 questions, 1 may be quoted (off by at most 10%, on average over cells, 95 times in 100), 0 as a "
+        "rough figure (up to 50%), and 1 not."
     )
     assert page.counted([second]) is None
 
 
-@pytest.mark.parametrize(("count", "best", "worst"), [(0, [], []), (1, [0], []), (2, [0], [1]), (3, [0, 1], [2]), (5, [0, 1, 2], [4, 3]), (9, [0, 1, 2], [8, 7, 6])])  # fmt: skip
+@pytest.mark.parametrize(
+    ("count", "best", "worst"),
+    [(0, [], []), (1, [0], []), (2, [0], [1]), (3, [0, 1], [2]), (5, [0, 1, 2], [4, 3]), (9, [0, 1, 2], [8, 7, 6])],
+)
 def test_the_surest_and_the_least_sure_are_different_questions(count: int, best: list[int], worst: list[int]) -> None:
     found = page.questions([answer(number, 100, 100 - number, 100 + number) for number in range(count)])
     assert tuple([own.query for own in each] for each in page.ranked(found, 3)) == (best, worst)
@@ -238,7 +260,9 @@ def test_which_pairs_are_known() -> None:
         measured("a", "d", purpose="detail"),
     ]
     found = page.shades(["a", "b", "c", "d"], rows, 1000.0)
-    kinds = {(found.names[i], found.names[j]): kind for i in range(4) for j in range(i) for kind, _ in [found.shades[i][j]]}  # fmt: skip
+    kinds = {
+        (found.names[i], found.names[j]): kind for i in range(4) for j in range(i) for kind, _ in [found.shades[i][j]]
+    }
     assert kinds == {
         ("b", "a"): "known-good", ("c", "a"): "known-fair", ("c", "b"): "known-poor", ("d", "c"): "known-part",
         ("d", "a"): "known-none", ("d", "b"): "known-none",

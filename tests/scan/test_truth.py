@@ -6,7 +6,7 @@ import pytest
 from conftest import Connection
 from sqlglot import exp
 
-from mwem_sql.compile.written import as_written
+from mwem_sql.compile.statements import statements
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.domain import Domain
 from mwem_sql.scan import truth
@@ -25,7 +25,7 @@ ROWS = exp.to_table("people")
 
 
 def asked(con: Connection, *queries: Query) -> list[truth.Cells | None]:
-    return truth.answers(con.cursor(), ROWS, list(as_written(DOMAIN, Workload(queries))))
+    return truth.answers(con.cursor(), ROWS, list(statements(DOMAIN, Workload(queries))))
 
 
 @pytest.mark.parametrize(
@@ -53,21 +53,21 @@ def test_it_is_what_a_person_would_run(con: Connection, predicate: str) -> None:
 
 
 def test_many_are_few_statements(con: Connection) -> None:
-    statements = 0
+    executed = 0
 
     class Counting:
         def __init__(self) -> None:
             self.cursor = con.cursor()
 
         def execute(self, sql: str) -> Connection:
-            nonlocal statements
-            statements += 1
+            nonlocal executed
+            executed += 1
             return self.cursor.execute(sql)
 
-    queries = list(as_written(DOMAIN, Workload.from_predicates([f"age > {k % 100}" for k in range(1000)])))
+    queries = list(statements(DOMAIN, Workload.from_predicates([f"age > {k % 100}" for k in range(1000)])))
     found = truth.answers(Counting(), ROWS, queries)  # type: ignore[arg-type]
     assert found == [{(): 4.0 * (99 - k % 100)} for k in range(1000)]
-    assert statements == 1000 // truth.BATCH + 2  # with a BEGIN and a ROLLBACK
+    assert executed == 1000 // truth.BATCH + 2  # with a BEGIN and a ROLLBACK
 
 
 def test_one_that_fails_is_the_only_one_without_an_answer(con: Connection) -> None:

@@ -1,4 +1,6 @@
-"""Whole tables: they agree where cliques overlap, and stay as close to the weights as the bounds say, however deep the tree."""
+"""Whole tables: they agree where cliques overlap, and stay as close to the weights as the bounds say, however deep
+the tree.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,9 @@ def test_tables_of_any_state(case: tuple[State, dict[str, int]], rows: int, seed
 @pytest.mark.parametrize("rows", sampled([1, 9, 100, 3000, 10**6], 3))
 @pytest.mark.parametrize("depth", sampled([1, 2, 5, 10], 2))
 def test_errors_do_not_add_up_along_a_chain(depth: int, rows: int) -> None:
-    """Pairs that share one attribute, whose own marginal is within 1: a cell is off by its own rounding and a part of that."""
+    """Pairs that share one attribute, whose own marginal is within 1: a cell is off by its own rounding and a part
+    of that.
+    """
     names = [f"a{number}" for number in range(depth + 1)]
     for seed in range(5):
         state = tree_of(dict.fromkeys(names, 7), list(itertools.pairwise(names)), seed)
@@ -82,7 +86,8 @@ def test_pairs_and_separators_of_wide_cliques_are_kept(width: int) -> None:
     """Cells and pairs of ten overlapping cliques, against rounding without feedback and against independent draws.
 
     Were each of the m cells behind a cell of a pair rounded by itself, up as often as its fraction says, the pair would
-    have a variance of m / 6, fractions being even. Feedback may not do worse with 6 cells, and with 36 halves the deviation.
+    have a variance of m / 6, fractions being even. Feedback may not do worse with 6 cells, and with 36 halves the
+    deviation.
     """
     names = [f"a{number}" for number in range(10 + width)]
     cliques = [tuple(names[first : first + width]) for first in range(11)]
@@ -164,7 +169,9 @@ def test_systematic_counts_at_the_ends_of_the_offset() -> None:
 
 
 def test_golden_offsets_are_spread() -> None:
-    """The gaps of such a sequence have at most three lengths, and the largest is less than 1 / (n (2 - golden ratio)) + 1/n."""
+    """The gaps of such a sequence have at most three lengths, and the largest is less than 1 / (n (2 - golden
+    ratio)) + 1/n.
+    """
     for count in (1, 2, 10, 1000):
         offsets = np.sort(golden_offsets(count, np.random.default_rng(count)))
         assert len(offsets) == count

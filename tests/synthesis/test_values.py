@@ -1,4 +1,6 @@
-"""Values of synthetic rows: of the declared domain, inside their class, every value of a class as likely as any other."""
+"""Values of synthetic rows: of the declared domain, inside their class, every value of a class as likely as any
+other.
+"""
 
 from __future__ import annotations
 
@@ -34,14 +36,18 @@ from mwem_sql.workload import Workload
 ROWS = 300
 COLUMNS = {
     "tinyint": ("TINYINT CHECK (x BETWEEN -5 AND 100)", ["x > 3", "x = 7", "x % 2 = 0"]),
-    "integer": ("INTEGER NOT NULL CHECK (x BETWEEN -1000000000 AND 1000000000)", ["x > 3", "x = 7", "x BETWEEN 100 AND 200"]),
+    "integer": ("INTEGER NOT NULL CHECK (x BETWEEN -1000000000 AND 1000000000)",
+        ["x > 3", "x = 7", "x BETWEEN 100 AND 200"]),
     "hugeint": ("HUGEINT CHECK (x BETWEEN 0 AND 1000000000000)", ["x > 5000000000"]),
     "decimal": ("DECIMAL(12, 3) NOT NULL CHECK (x BETWEEN -1.005 AND 99.995)", ["x > 0", "x = 1.5", "x < 1.4999"]),
     "double": ("DOUBLE CHECK (x BETWEEN -1e6 AND 1e6)", ["x > 0", "x = 0.1", "x BETWEEN 0.1 AND 0.2", "x IS NULL"]),
     "float": ("FLOAT NOT NULL CHECK (x BETWEEN 0 AND 1)", ["x > 0.5", "x = 0.25", "x < 0.1"]),
-    "date": ("DATE CHECK (x BETWEEN '1990-01-01' AND '2030-12-31')", ["x >= '2000-02-29'", "year(x) = 1999", "x IS NULL"]),
-    "timestamp": ("TIMESTAMP NOT NULL CHECK (x BETWEEN '1960-01-01' AND '2030-01-01')", ["x < '1970-01-01'", "x = '2000-01-01 12:00:00.000001'"]),
-    "timestamptz": ("TIMESTAMPTZ CHECK (x BETWEEN '2000-01-01 00:00:00+00' AND '2001-01-01 00:00:00+00')", ["x > '2000-06-01 00:00:00+02'"]),
+    "date": ("DATE CHECK (x BETWEEN '1990-01-01' AND '2030-12-31')",
+        ["x >= '2000-02-29'", "year(x) = 1999", "x IS NULL"]),
+    "timestamp": ("TIMESTAMP NOT NULL CHECK (x BETWEEN '1960-01-01' AND '2030-01-01')",
+        ["x < '1970-01-01'", "x = '2000-01-01 12:00:00.000001'"]),
+    "timestamptz": ("TIMESTAMPTZ CHECK (x BETWEEN '2000-01-01 00:00:00+00' AND '2001-01-01 00:00:00+00')",
+        ["x > '2000-06-01 00:00:00+02'"]),
     "enum": ("ENUM ('b', 'a', 'it''s', '')", ["x > 'b'", "x = ''", "x IS NULL"]),
     "boolean": ("BOOLEAN", ["x", "x IS NULL"]),
     "varchar": ("VARCHAR NOT NULL CHECK (x IN ('Zürich', 'Genf', '日本'))", ["x LIKE 'Z%'", "len(x) = 2"]),
@@ -148,7 +154,8 @@ def test_uniform_choice() -> None:
 
 
 MANY = """CREATE TABLE t (
-    "a ""b" ENUM ('x', 'y', 'it''s') NOT NULL, "SELECT" INTEGER CHECK ("SELECT" BETWEEN 0 AND 9), c0 DOUBLE CHECK (c0 BETWEEN 0 AND 1),
+    "a ""b" ENUM ('x', 'y', 'it''s') NOT NULL, "SELECT" INTEGER CHECK ("SELECT" BETWEEN 0 AND 9),
+        c0 DOUBLE CHECK (c0 BETWEEN 0 AND 1),
     "日" VARCHAR CHECK ("日" IN ('p', 'q')))"""
 
 
@@ -165,7 +172,9 @@ def many(rows: int, seed: int) -> tuple[values.Rows, list[str]]:
 
 
 def test_rows_come_in_blocks_as_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three blocks of one seed: only the first is drawn at once, names and types are the table's, and all comes again."""
+    """Three blocks of one seed: only the first is drawn at once, names and types are the table's, and all comes
+    again.
+    """
     drawn = []
 
     def watched(*arguments: object) -> object:
@@ -201,7 +210,9 @@ def test_ten_million_rows_in_bounded_memory(tmp_path: Path) -> None:
 
 
 def test_the_density_inside_a_bin_follows_its_neighbours() -> None:
-    """Rows of a falling curve in bins: quantiles of what is drawn are nearer to those of the curve than evenly drawn ones are, and no bin gains or loses a row."""
+    """Rows of a falling curve in bins: quantiles of what is drawn are nearer to those of the curve than evenly drawn
+    ones are, and no bin gains or loses a row.
+    """
     attribute = Attribute("x", "INTEGER", nullable=False, low=0, high=9999, bins=8)
     classes = Classes(value_pieces(attribute), np.arange(8, dtype=np.int32))
     true = np.sort((10_000 * np.random.default_rng(1).beta(1, 4, 20_000)).astype(np.int64))
@@ -217,7 +228,9 @@ def test_the_density_inside_a_bin_follows_its_neighbours() -> None:
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=9), st.booleans())
 def test_slopes_keep_within_the_bin(rows: list[float], is_real: bool) -> None:
-    """A slope is from -2 to 2: no part of a bin has fewer than no rows. Where all are as full as each other, there is none."""
+    """A slope is from -2 to 2: no part of a bin has fewer than no rows. Where all are as full as each other, there
+    is none.
+    """
     attribute = Attribute("x", "DOUBLE" if is_real else "INTEGER", nullable=False, low=0, high=90, bins=len(rows))
     classes = Classes(value_pieces(attribute), np.arange(len(rows), dtype=np.int32))
     slopes = classes.slopes(np.array(rows))

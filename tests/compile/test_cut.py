@@ -13,8 +13,8 @@ from compilers import TABLE, answers, compiled_from
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mwem_sql.compile import changes
-from mwem_sql.compile.changes import _ranks, _round_numbers, _values
+from mwem_sql.compile import cut
+from mwem_sql.compile.cut import _ranks, _round_numbers, _values
 from mwem_sql.compile.pipeline import compile_workload
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.domain import Domain
@@ -139,8 +139,8 @@ def test_a_change_is_searched_for_only_where_there_are_few(
 ) -> None:
     """The place of each change takes many evaluations; of what changes at nearly every sample they would be in vain."""
     counted = []
-    search = changes._Column._between
-    monkeypatch.setattr(changes._Column, "_between", lambda *given: counted.append(given) or search(*given))
+    search = cut._Column._between
+    monkeypatch.setattr(cut._Column, "_between", lambda *given: counted.append(given) or search(*given))
     with nullcontext() if searches else pytest.raises(CellsError, match="changes at too many values of x"):
         compile_workload(BINNED, Workload((query,)), sandbox)
     assert len(counted) == searches

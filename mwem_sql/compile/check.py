@@ -1,6 +1,7 @@
-"""Questions that would be paid for and tell nothing are refused on the public domain.
+"""Questions that would cost budget and say nothing are refused on the public domain.
 
-A predicate that is the same for every value of the domain has a known answer: `city = 'Zurich'` where the list has no Zurich. Reads no private row.
+The answer to a predicate that is the same for every value of the domain is public: `city = 'Zurich'` where the list has
+no Zurich. Reads no private row.
 """
 
 from __future__ import annotations
@@ -20,21 +21,13 @@ from mwem_sql.language.conditions import Condition, Leaf
 from mwem_sql.platform.sandbox import Sandbox
 from mwem_sql.workload import Workload
 
-SHOWN = 10
-"""Values that a hint lists."""
-LONGEST = 120
-"""Characters of a text that a message shows."""
-_CONDITIONS = ("BOOLEAN", '"NULL"')
-_PROBES = 1024
-_INSIDE = (0.001, 0.25, 0.75, 0.999)
-"""Where a bin is looked at, beside its middle. Not at its very ends: there, divisions round."""
-
 
 def check_constants(compiled: Compiled, sandbox: Sandbox) -> list[str]:
-    """Refuse predicates that say the same of every value of the public domain and can only be a mistake; return others that are never true.
+    """Refuse predicates that say the same of every value of the public domain and can only be a mistake.
 
-    A mistake: a column is to be equal to values that its domain does not have (`city = 'Zurich'`), or the text is no condition (`age + 1`). Not
-    refused: `true` and `1 = 1`, comparisons that all values pass or none (`age >= 0`, `age > 200`), as ranges beyond the end of a domain are.
+    A mistake: a column is to be equal to values that its domain does not have (`city = 'Zurich'`), or the text is no
+    condition (`age + 1`). Not refused: `true` and `1 = 1`, comparisons that all values pass or none (`age >= 0`, `age >
+    200`), as ranges beyond the end of a domain are. Returns other predicates that are never true.
     """
     out = []
     constants = list(_constants(compiled, sandbox))
@@ -44,7 +37,7 @@ def check_constants(compiled: Compiled, sandbox: Sandbox) -> list[str]:
         conjuncts = [conditions.condition(part) for part in conditions.conjuncts(tree)]
         if not any(part.columns for part in conjuncts):
             continue
-        is_condition = type_ in _CONDITIONS
+        is_condition = type_ in {"BOOLEAN", '"NULL"'}
         unknown = next(_unknown(compiled, conjuncts, sandbox), None) if not truth else None
         if unknown is not None:
             raise _refused(text, truth, _nearest(*unknown))
@@ -64,16 +57,19 @@ def _refused(text: str, truth: bool, cure: str) -> MwemError:
 def flat(text: str) -> str:
     """A text of the workload on one line, for messages."""
     line = " ".join(text.split())
-    return line if len(line) <= LONGEST else f"{line[: LONGEST - 3]}..."
+    return line if len(line) <= 120 else f"{line[:117]}..."
 
 
 def _types(compiled: Compiled, texts: Sequence[str], sandbox: Sandbox) -> list[object]:
     if not texts:
         return []
-    one = {name: (own.attribute.type, own.pieces.values().slice(0, 1)) for name, own in compiled.classes.items()}
+    one = {
+        name: (classes.attribute.type, classes.pieces.values().slice(0, 1))
+        for name, classes in compiled.classes.items()
+    }
     sandbox.load(compiled.domain.table, one or {"__one": ("INTEGER", pa.array([0]))})
-    found = run(sandbox, compiled.domain.table, [(text, f"typeof(({text}\n))") for text in texts])
-    return [array[0].as_py() for array in found]
+    arrays = run(sandbox, compiled.domain.table, [(text, f"typeof(({text}\n))") for text in texts])
+    return [array[0].as_py() for array in arrays]
 
 
 def _constants(compiled: Compiled, sandbox: Sandbox) -> Iterator[tuple[str, bool]]:
@@ -87,8 +83,8 @@ def _constants(compiled: Compiled, sandbox: Sandbox) -> Iterator[tuple[str, bool
         elif query.predicate is not None:
             others[query.predicate] = None
     if others:  # by themselves: beside groups and measures they cannot be seen
-        found = _constant(compile_workload(compiled.domain, Workload.from_predicates(others), sandbox))
-        yield from ((text, found[row]) for row, text in enumerate(others) if row in found)
+        constant = _constant(compile_workload(compiled.domain, Workload.from_predicates(others), sandbox))
+        yield from ((text, constant[row]) for row, text in enumerate(others) if row in constant)
 
 
 def _constant(compiled: Compiled) -> dict[int, bool]:
@@ -117,7 +113,7 @@ def _nearest(attribute: Attribute, text: str) -> str:
         ends = f"{attribute.text(attribute.low)} to {attribute.text(attribute.high)}"
         whole = "whole numbers " if attribute.ordered.family == "integer" else ""
         return f"{attribute.name} has no value {flat(text)}, but {whole}from {ends}"
-    listed = ", ".join(map(literal, attribute.values[:SHOWN])) + (", ..." if len(attribute.values) > SHOWN else "")
+    listed = ", ".join(map(literal, attribute.values[:10])) + (", ..." if len(attribute.values) > 10 else "")
     text = flat(text)
     add = "; add it to the domain table if it is possible" if attribute.open else ""
     return f"{did_you_mean(text, attribute.values)}{attribute.name} has no value {literal(text)}, but {listed}{add}"

@@ -1,12 +1,14 @@
-"""The queries of a workload as SQL says them: what a person would run on the private table. For `mwem_compare` alone, which is not private.
+"""The queries of a workload as SQL statements: what a person would run on the private table.
 
-A release never asks in this way: here an expression meets values that are in no domain, and may fail on them. Pure: runs nothing.
+For `mwem_compare` alone, which is not private. A release never asks in this way: here an expression meets values that
+are in no domain, and may fail on them. Runs nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
 
 from sqlglot import exp
 
@@ -16,11 +18,9 @@ from mwem_sql.domains.domain import Domain
 from mwem_sql.language.conditions import Condition, Leaf
 from mwem_sql.workload import Workload
 
-_CONNECTIVES: dict[str, type[exp.Connector]] = {"and": exp.And, "or": exp.Or}
 
-
-@dataclass(frozen=True, eq=False)
-class Written:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Statement:
     """A query: what it groups by, the rows that it is about, and what it adds up or averages; None counts them."""
 
     groups: tuple[exp.Expr, ...]
@@ -28,7 +28,7 @@ class Written:
     measure: exp.Expr | None
     is_average: bool
     by_bins: bool
-    """It groups by a column that is declared in bins, or has values off its domain in one cell: SQL has no such groups."""
+    """It groups by a column with bins, or with values off its domain in one cell: SQL has no such groups."""
 
     @property
     def aggregate(self) -> exp.Expr:
@@ -44,30 +44,31 @@ class Written:
     def grouped(self, rows: exp.Expr) -> exp.Select:
         """The groups, as text, and what is asked of each."""
         listed = [exp.cast(group.copy(), "VARCHAR") for group in self.groups]
-        select = exp.select(*listed, Written((), None, self.measure, self.is_average, False).aggregate).from_(rows)
+        select = exp.select(*listed, replace(self, condition=None).aggregate).from_(rows)
         if self.condition is not None:
             select = select.where(self.condition.copy())
         select.set("group", exp.Group(all=True))
         return select
 
 
-def as_written(domain: Domain, workload: Workload) -> Iterator[Written]:
+def statements(domain: Domain, workload: Workload) -> Iterator[Statement]:
     """Each query of a workload that was compiled against this domain."""
     reading = read_workload(domain, workload)
     for query, parts in zip(workload, reading.parts, strict=True):
         conditions = [_condition(part.what) for part in parts if part.role == "truth"]
         groups = list(_leaves(parts, "group"))
         factors = [_text(leaf) for leaf in _leaves(parts, "factor")]
-        yield Written(
-            tuple(map(_text, groups)),
-            _joined(exp.And, conditions) if conditions else None,
-            _joined(exp.Mul, factors) if factors else None,
-            query.measure is not None and reading.measures[query.measure].is_average,
-            any(leaf.is_column and _has_own_groups(domain[leaf.columns[0]]) for leaf in groups),
+        yield Statement(
+            groups=tuple(map(_text, groups)),
+            condition=_joined(exp.And, conditions) if conditions else None,
+            measure=_joined(exp.Mul, factors) if factors else None,
+            is_average=query.measure is not None and reading.measures[query.measure].is_average,
+            by_bins=any(leaf.is_column and _has_cells(domain[leaf.columns[0]]) for leaf in groups),
         )
 
 
-def _has_own_groups(attribute: Attribute) -> bool:
+def _has_cells(attribute: Attribute) -> bool:
+    """Whether its values are counted together in some cells."""
     return attribute.has_bins or attribute.open
 
 
@@ -84,7 +85,7 @@ def _condition(condition: Condition) -> exp.Expr:
     inner = list(map(_condition, condition.parts))
     if condition.connective == "not":
         return exp.Paren(this=exp.Not(this=inner[0]))
-    return exp.Paren(this=_joined(_CONNECTIVES[condition.connective], inner))
+    return exp.Paren(this=_joined(exp.And if condition.connective == "and" else exp.Or, inner))
 
 
 def _text(leaf: Leaf) -> exp.Expr:
@@ -93,7 +94,4 @@ def _text(leaf: Leaf) -> exp.Expr:
 
 
 def _joined(operator: type[exp.Binary], operands: Iterable[exp.Expr]) -> exp.Expr:
-    found, *others = operands
-    for other in others:
-        found = operator(this=found, expression=other)
-    return found
+    return reduce(lambda one, other: operator(this=one, expression=other), operands)
