@@ -49,8 +49,9 @@ from mwem_sql.surface.register import connect, register, unregister
 from mwem_sql.workload import Query, Workload
 
 __all__ = [
-    "Attribute", "BudgetError", "CancelledError", "CellsError", "Domain", "DomainError", "EngineError", "MwemError", "OptionError", "OutputError",
-    "PredicateError", "Query", "Release", "TableError", "Workload", "WorkloadError", "answer", "attach", "average", "budget", "cancel", "compare", "connect", "count", "count_interval",
-    "detach", "domain", "export", "ledger", "load", "marginals", "parities", "plan", "policy", "quality", "quantile", "ranges", "register", "release", "report", "sample",
-    "sources", "suggest_domain", "unregister", "weights", "withdraw",
+    "Attribute", "BudgetError", "CancelledError", "CellsError", "Domain", "DomainError", "EngineError", "MwemError",
+    "OptionError", "OutputError", "PredicateError", "Query", "Release", "TableError", "Workload", "WorkloadError",
+    "answer", "attach", "average", "budget", "cancel", "compare", "connect", "count", "count_interval", "detach",
+    "domain", "export", "ledger", "load", "marginals", "parities", "plan", "policy", "quality", "quantile", "ranges",
+    "register", "release", "report", "sample", "sources", "suggest_domain", "unregister", "weights", "withdraw",
 ]  # fmt: skip

@@ -18,5 +18,5 @@ class Plugin(BasePlugin):
     """What dbt-duckdb looks for in the module that a profile names."""
 
     def configure_connection(self, conn: duckdb.DuckDBPyConnection) -> None:
-        """Called once for each database that dbt opens, before anything else runs on it; its cursors find the functions, too."""
+        """Called once for each database that dbt opens, before anything else runs; its cursors find the functions."""
         register(conn)

@@ -14,9 +14,7 @@ import duckdb
 import pyarrow as pa
 
 RELEASE = "mwem_release"
-"""The function that a refusal names when a release was asked for."""
-MOST_NAMES = 10_000
-"""Names that are gone through to find the nearest one; each takes some 20 microseconds."""
+"""The function that the refusal of a release names."""
 
 
 class MwemError(Exception):
@@ -84,36 +82,29 @@ def refuse_domain(what: str, hint: str) -> MwemError:
     return refuse(DomainError, "domain", what, hint)
 
 
-LONGEST_NAME = 200
-CLOSE = 0.7
-"""How alike two names must be, from 0 to 1: a letter more, less or swapped. Below, "Bern" would be meant as "member"."""
-
-
 def literal(text: str) -> str:
     """A text as SQL writes it, so that it can be pasted."""
     return "'" + text.replace("'", "''") + "'"
 
 
-def nearest_name(name: object, known: Collection[str], close: float = CLOSE) -> str | None:
-    """The public name that is nearest to one that is not known; None if none is near."""
-    if not isinstance(name, str) or len(name) > LONGEST_NAME or len(known) > MOST_NAMES:
-        return None
-    spelled = {own.lower(): own for own in known}
-    near = get_close_matches(name.lower(), spelled, n=1, cutoff=close)
-    return spelled[near[0]] if near else None
-
-
 def did_you_mean(
-    name: object, known: Collection[str], close: float = CLOSE, shown: Callable[[str], str] = literal
+    name: object, names: Collection[str], similarity: float = 0.7, shown: Callable[[str], str] = literal
 ) -> str:
-    """The start of a hint: the nearest name, `shown` so that it can be pasted; nothing if none is near."""
-    near = nearest_name(name, known, close)
-    return "" if near is None else f"did you mean {shown(near)}? "
+    """The start of a hint: the nearest of some public names, `shown` so that it can be pasted; nothing if none is near.
+
+    `similarity` is from 0 to 1: 0.7 is a letter more, less or swapped; below, "Bern" would be meant as "member". Not
+    for long names, nor among more than 10,000, each of which takes some 20 microseconds.
+    """
+    if not isinstance(name, str) or len(name) > 200 or len(names) > 10_000:
+        return ""
+    spelled = {each.lower(): each for each in names}
+    near = get_close_matches(name.lower(), spelled, n=1, cutoff=similarity)
+    return f"did you mean {shown(spelled[near[0]])}? " if near else ""
 
 
 @contextmanager
 def spoken_by(function: str, instead_of: str = RELEASE) -> Iterator[None]:
-    """Let refusals of what a function does in the way of another one speak in its own name."""
+    """Let refusals name the function that was called, where it does what another one does."""
     try:
         yield
     except MwemError as error:
@@ -125,11 +116,12 @@ def spoken_by(function: str, instead_of: str = RELEASE) -> Iterator[None]:
 
 @contextmanager
 def legible(otherwise: MwemError) -> Iterator[None]:
-    """What is in the schema mwem is for its owner to change, but then it may not be what it was; said without the cause."""
+    """Raise `otherwise`, without the cause, where rows of the schema mwem cannot be read: their owner may edit them."""
     try:
         yield
     except (duckdb.Error, pa.ArrowException, ValueError, TypeError, LookupError, AttributeError, ArithmeticError):
         pass
     else:
         return
-    raise otherwise from None  # the cause would be its context: a generator raises inside the handler that threw into it
+    # Not in the handler: a generator would raise inside the one that threw into it, with the cause as its context.
+    raise otherwise from None

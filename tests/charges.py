@@ -1,7 +1,9 @@
-"""Random releases with every option, on tables that are odd: none may fail after its debit, and what is refused leaves nothing behind.
+"""Random releases with every option, on tables that are odd: none may fail after its debit, and what is refused leaves
+nothing behind.
 
-Schemas, workloads and options are those of `noninterference.py`, with long columns in bins and functions of them besides; the noise is real, or as a
-seed has it. A scenario is a first release and what may follow it: the same again, another version, another output, a cap, rows that come and go.
+Schemas, workloads and options are those of `noninterference.py`, with long columns in bins and functions of them
+besides; the noise is real, or as a seed has it. A scenario is a first release and what may follow it: the same again,
+another version, another output, a cap, rows that come and go.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ from mwem_sql.surface import register
 
 EPSILONS = ["1e-12", "1e-4", "0.01", "0.3", "1", "1", "1", "3", "50", "1000", "1e6"]
 SHRINKING = ("measure LIKE 'CASE%'", "rowid % 2 = 0", "rowid % 3 > 0")
-"""What is taken out of a workload that is refused, one after the other: one question that cannot be asked hides all others."""
+"""What is taken out of a workload that is refused, one after the other: one question that cannot be asked hides all
+others."""
 
 
 def _price(chance: random.Random, name: str) -> Column:
@@ -41,7 +44,8 @@ def _price(chance: random.Random, name: str) -> Column:
     declared = {"low": "'0'", "high": f"'{high}'", "bins": chance.choice(["1", "7", "12"])}
     return Column(
         name, "INTEGER", ("0", "3", "333", "999"), ("-5", "2147483647"), declared,
-        (f"{name} > 333", f"{name} % 2 = 0", f"{name} - 100 > 0", f"sqrt({name}) > 20", f"{name} % 100 < 5", f"{name}::VARCHAR LIKE '9%'", f"{name} IS NULL", f"{name} // 100 IN (1, 3)",
+        (f"{name} > 333", f"{name} % 2 = 0", f"{name} - 100 > 0", f"sqrt({name}) > 20", f"{name} % 100 < 5",
+        f"{name}::VARCHAR LIKE '9%'", f"{name} IS NULL", f"{name} // 100 IN (1, 3)",
          f"abs({name} - 500) < 100", f"1000 / {name} > 5"),
         groups=(f"{name} // 500", f"{name} > 500", f"length({name}::VARCHAR)"), number=True,
     )  # fmt: skip
@@ -53,7 +57,8 @@ def _amount(chance: random.Random, name: str) -> Column:
     declared = {"low": "'0'", "high": "'5000'", "bins": chance.choice(["1", "5", "20"])}
     return Column(
         name, kind, ("0", "0.5", "12.25", "4999.99"), off, declared,
-        (f"{name} * 2 > 1.3", f"round({name}) = 12", f"floor({name} / 100) = 3", f"ln({name} + 1) < 2", f"{name} > 12.25", f"{name} IS NOT NULL", f"{name}::INTEGER % 2 = 0", f"1 / {name} > 2"),
+        (f"{name} * 2 > 1.3", f"round({name}) = 12", f"floor({name} / 100) = 3", f"ln({name} + 1) < 2",
+        f"{name} > 12.25", f"{name} IS NOT NULL", f"{name}::INTEGER % 2 = 0", f"1 / {name} > 2"),
         groups=(f"floor({name} / 1000)", f"{name} > 100"), number=True,
     )  # fmt: skip
 
@@ -63,8 +68,10 @@ def _day(chance: random.Random, name: str) -> Column:
     declared = {"low": "'2019-01-01'", "high": "'2021-12-31'", "bins": chance.choice(["3", "12", "36"])}
     hours = () if kind == "DATE" else (f"hour({name}) = 9", f"minute({name}) < 30")
     return Column(
-        name, kind, ("'2019-01-01'", "'2020-02-29'", "'2020-03-15'", "'2021-12-31'"), ("'0001-01-01'", "'infinity'", "'9999-01-01'"), declared,
-        (f"month({name}) = 3", f"year({name}) = 2020", f"dayofweek({name}) IN (0, 6)", f"{name} < '2020-06-01'::DATE", f"{name} IS NULL", f"date_trunc('month', {name}) = '2020-03-01'::DATE", *hours),
+        name, kind, ("'2019-01-01'", "'2020-02-29'", "'2020-03-15'", "'2021-12-31'"),
+        ("'0001-01-01'", "'infinity'", "'9999-01-01'"), declared,
+        (f"month({name}) = 3", f"year({name}) = 2020", f"dayofweek({name}) IN (0, 6)", f"{name} < '2020-06-01'::DATE",
+        f"{name} IS NULL", f"date_trunc('month', {name}) = '2020-03-01'::DATE", *hours),
         groups=(f"year({name})", f"month({name})", f"dayofweek({name})"),
     )  # fmt: skip
 
@@ -72,8 +79,10 @@ def _day(chance: random.Random, name: str) -> Column:
 MAKERS = (*noninterference.MAKERS, _price, _price, _price, _amount, _amount, _amount, _day, _day, _day)
 
 FOLLOWING: dict[str, str] = {
-    "again": "RELEASE", "version": "VERSION", "other output": "OUTPUT", "another request": "CHANGED", "dropped": "DROP TABLE", "more rows": "INSERT", "no rows": "DELETE FROM base",
-    "cap": "BUDGET", "over the cap": "OVER", "seed": "SEED", "answer": "ANSWER", "quality": "FROM mwem_quality(OUTPUT)", "later questions": "LATER", "always": "UPDATE workload SET always = NOT coalesce(always, false)",
+    "again": "RELEASE", "version": "VERSION", "other output": "OUTPUT", "another request": "CHANGED",
+    "dropped": "DROP TABLE", "more rows": "INSERT", "no rows": "DELETE FROM base",
+    "cap": "BUDGET", "over the cap": "OVER", "seed": "SEED", "answer": "ANSWER", "quality": "FROM mwem_quality(OUTPUT)",
+    "later questions": "LATER", "always": "UPDATE workload SET always = NOT coalesce(always, false)",
     "python": "PYTHON",
 }  # fmt: skip
 """What may follow a release."""
@@ -93,7 +102,10 @@ class Figures:
 
     def __str__(self) -> str:
         refused = ", ".join(f"{count} {why}" for why, count in self.refused.most_common(8))
-        return f"{self.releases} released, {self.reused} reused, {self.refused.total()} refused ({refused}), {len(self.defects)} defects"
+        return (
+            f"{self.releases} released, {self.reused} reused, {self.refused.total()} refused ({refused}), "
+            f"{len(self.defects)} defects"
+        )
 
 
 class Scenario:
@@ -107,7 +119,9 @@ class Scenario:
         if self.chance.random() < 0.1:
             made.options["seed"] = str(seed)
         if self.chance.random() < 0.5:  # a plain call, in which what is measured is ours to choose
-            made.options = {name: value for name, value in made.options.items() if name not in {"rounds", "average", "start", "fit"}}  # fmt: skip
+            made.options = {
+                name: value for name, value in made.options.items() if name not in {"rounds", "average", "start", "fit"}
+            }
         self.crowded = self.chance.random() < 0.3
         self.most_sets = self.chance.choice([strategy.MOST_SETS, 0, 0])
         self.rows = self._rows(made)
@@ -119,7 +133,12 @@ class Scenario:
             return made.tables[0 if kind == "some" else 2]
         if kind == "off":
             stored = [column for column in made.columns if not column.generated]
-            return [tuple((column.outside if column.outside and not column.check else column.inside or ("NULL",))[0] for column in stored)] * 30  # fmt: skip
+            return [
+                tuple(
+                    (column.outside if column.outside and not column.check else column.inside or ("NULL",))[0]
+                    for column in stored
+                )
+            ] * 30
         return made.tables[0][:1] if kind == "one" else []
 
     def play(self) -> None:
@@ -140,9 +159,16 @@ class Scenario:
                 self._follow(con, name, FOLLOWING[name])
 
     def _crowd(self, con: duckdb.DuckDBPyConnection) -> None:
-        """Let the distributions of single columns be measured in any case: rounds refine them first, and then measure them as they are."""
-        listed = [column.name for column in self.made.columns if column.conditions and column.type.startswith(("BOOLEAN", "VARCHAR", "ENUM"))]  # fmt: skip
-        if con.execute("SELECT 1 FROM duckdb_columns() WHERE table_name = 'workload' AND column_name = 'always'").fetchall():  # fmt: skip
+        """Let the distributions of single columns be measured in any case: rounds refine them first, and then measure
+        them as they are."""
+        listed = [
+            column.name
+            for column in self.made.columns
+            if column.conditions and column.type.startswith(("BOOLEAN", "VARCHAR", "ENUM"))
+        ]
+        if con.execute(
+            "SELECT 1 FROM duckdb_columns() WHERE table_name = 'workload' AND column_name = 'always'"
+        ).fetchall():
             for name in listed:
                 con.execute("INSERT INTO workload (group_by, always) VALUES (?, true)", [name])
             self.made.epsilon = self.chance.choice(["0.1", "0.3", "1"])
@@ -158,7 +184,9 @@ class Scenario:
             statement = f"DROP TABLE IF EXISTS {spelled[1:-1]}"
             if text == "INSERT" and rows:
                 names = ", ".join(column.name for column in made.columns if not column.generated)
-                statement = f"INSERT INTO {_private(con)} ({names}) VALUES " + ", ".join(f"({', '.join(row)})" for row in rows)  # fmt: skip
+                statement = f"INSERT INTO {_private(con)} ({names}) VALUES " + ", ".join(
+                    f"({', '.join(row)})" for row in rows
+                )
             con.execute(statement)
             text = "RELEASE"
         elif text.startswith(("DELETE", "UPDATE")):
@@ -179,8 +207,10 @@ class Scenario:
         elif text in {"RELEASE", "VERSION", "OUTPUT", "CHANGED", "SEED"}:
             fresh = f"'v{self.chance.random()}'"
             asked: dict[str, dict[str, str]] = {
-                "RELEASE": {}, "VERSION": {"version": fresh}, "OUTPUT": {"output": f"'o{self.chance.randrange(10**9)}'"},
-                "CHANGED": {"rounds": "2", "total": "77"}, "SEED": {"seed": "5", "output": f"'o{self.chance.randrange(10**9)}'"},
+                "RELEASE": {}, "VERSION": {"version": fresh},
+                "OUTPUT": {"output": f"'o{self.chance.randrange(10**9)}'"},
+                "CHANGED": {"rounds": "2", "total": "77"},
+                "SEED": {"seed": "5", "output": f"'o{self.chance.randrange(10**9)}'"},
             }  # fmt: skip
             self._call(con, made.call(**asked[text]))
         elif text == "ANSWER":
@@ -245,7 +275,11 @@ class Scenario:
 
     def _count(self, message: str) -> None:
         words = message.split(": ", 2)
-        kind = " ".join(words[2 if words[0].endswith("Error") and len(words) > 2 else 1].split()[:4]) if len(words) > 1 else message[:30]  # fmt: skip
+        kind = (
+            " ".join(words[2 if words[0].endswith("Error") and len(words) > 2 else 1].split()[:4])
+            if len(words) > 1
+            else message[:30]
+        )
         self.figures.refused[kind] += 1
         if "unexpected" in message or "Hint: " not in message:
             self._defect(message.splitlines()[0], "\n".join(self.told) or "nobody foresaw this")
@@ -257,13 +291,20 @@ class Scenario:
     def _chosen(self, asked: Asked) -> Regime:
         """What a workload gets, counted."""
         found = regimes.choose(asked)
-        kinds = {"parities": found.at_once, "sets": found.whole, "averaged": asked.average, "joint": found.joint, "growing": found.growing}  # fmt: skip
+        kinds = {
+            "parities": found.at_once,
+            "sets": found.whole,
+            "averaged": asked.average,
+            "joint": found.joint,
+            "growing": found.growing,
+        }
         self.figures.regimes[next((kind for kind, is_so in kinds.items() if is_so), "rounds")] += 1
         return found
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
-        """Noise as the scenario's seed has it, so that a defect is there again; and where errors come from that nobody foresaw."""
+        """Noise as the scenario's seed has it, so that a defect is there again; and where errors come from that nobody
+        foresaw."""
         sentence = register.sentence
 
         def explained(function: str, error: Exception) -> str:
@@ -285,14 +326,20 @@ class Scenario:
 
 def _private(con: duckdb.DuckDBPyConnection) -> str:
     """The table that holds the rows: a source may have taken its name."""
-    return con.execute("SELECT max(table_name) FROM duckdb_tables() WHERE table_name IN ('base', 'asked')").fetchall()[0][0]  # fmt: skip
+    return con.execute("SELECT max(table_name) FROM duckdb_tables() WHERE table_name IN ('base', 'asked')").fetchall()[
+        0
+    ][0]
 
 
 def _stored(con: duckdb.DuckDBPyConnection) -> tuple[int, int, int, tuple[str, ...]]:
     """Entries of the ledger, those that are done, releases that are kept, and tables that there are."""
     cursor = con.cursor()
-    ledger = cursor.execute("SELECT count(*), count(*) FILTER (status = 'done') FROM mwem_ledger() WHERE action = 'mwem_release'").fetchall()[0]  # fmt: skip
-    tables = cursor.execute("SELECT database_name, schema_name, table_name FROM duckdb_tables() ORDER BY ALL").fetchall()  # fmt: skip
+    ledger = cursor.execute(
+        "SELECT count(*), count(*) FILTER (status = 'done') FROM mwem_ledger() WHERE action = 'mwem_release'"
+    ).fetchall()[0]
+    tables = cursor.execute(
+        "SELECT database_name, schema_name, table_name FROM duckdb_tables() ORDER BY ALL"
+    ).fetchall()
     kept = 0
     for database in {name for name, schema, table in tables if (schema, table) == ("mwem", "releases")}:
         kept += cursor.execute(f"SELECT count(*) FROM {database}.mwem.releases").fetchall()[0][0]

@@ -31,7 +31,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import duckdb
 
@@ -49,26 +48,6 @@ from mwem_sql.platform.metadata import Key, key
 _MARK = re.compile(r"\s*\[mwem account ([0-9a-f]+)\]")
 
 
-class Carrier(Protocol):
-    """What carries an account along with its rows."""
-
-    def account(self, con: duckdb.DuckDBPyConnection) -> str | None:
-        """The account that it carries."""
-        ...
-
-    def carry(self, con: duckdb.DuckDBPyConnection, account: str) -> None:
-        """Carry an account from now on."""
-        ...
-
-    def unit(self, con: duckdb.DuckDBPyConnection, column: str) -> str:
-        """What a column is known by however it is renamed; empty where nothing but its name tells."""
-        ...
-
-    def carry_unit(self, con: duckdb.DuckDBPyConnection, column: str, unit: str) -> bool:
-        """Let a column be known by `unit` from now on; false where that cannot be."""
-        ...
-
-
 @dataclass(frozen=True)
 class TableCarrier:
     """A DuckDB table that can be written. Comments carry marks: DuckDB keeps them through every ALTER and rename."""
@@ -76,24 +55,28 @@ class TableCarrier:
     table: Name
 
     def account(self, con: duckdb.DuckDBPyConnection) -> str | None:
+        """The account that the table carries."""
         mark = _MARK.search(catalog.comment(con, self.table))
         return mark[1] if mark else None
 
     def carry(self, con: duckdb.DuckDBPyConnection, account: str) -> None:
+        """Carry an account from now on."""
         before = catalog.comment(con, self.table)
         catalog.set_comment(con, self.table, f"{before} [mwem account {account}]".strip())
 
     def unit(self, con: duckdb.DuckDBPyConnection, column: str) -> str:
+        """What a column is known by however it is renamed; empty where nothing but its name tells."""
         return next((each.id for each in catalog.columns(con, self.table) if fold(each.name) == fold(column)), "")
 
     def carry_unit(self, con: duckdb.DuckDBPyConnection, column: str, unit: str) -> bool:
+        """Let a column be known by `unit` from now on; false where that cannot be."""
         catalog.mark_column(con, self.table, column, unit)
         return True
 
 
 @dataclass(frozen=True)
 class SourceCarrier:
-    """A relation of a source, as its engine has described it."""
+    """A relation of a source, as its engine has described it; the methods are those of a `TableCarrier`."""
 
     source: Source
     relation: Relation
@@ -123,7 +106,7 @@ class Identity:
     leaves: tuple[tuple[Key, ...], ...] = ()
     names: tuple[tuple[Key, ...], ...] = ()
     first_keys: tuple[Key, ...] = ()
-    carrier: Carrier | None = None
+    carrier: TableCarrier | SourceCarrier | None = None
 
     @property
     def strong(self) -> tuple[Key, ...]:
@@ -241,8 +224,8 @@ def moved_keys(journal: Journal, identity: Identity) -> dict[Key, str]:
     """Of a file that was replaced, as the curator confirms, the path says whose rows it has, no longer the inode."""
     out: dict[Key, str] = {}
     for leaf in identity.leaves:
-        known = [each for each in leaf if each in journal.keys]
-        out |= {each: journal.keys[known[-1]] for each in known if journal.keys[each] != journal.keys[known[-1]]}
+        present = [each for each in leaf if each in journal.keys]
+        out |= {each: journal.keys[present[-1]] for each in present if journal.keys[each] != journal.keys[present[-1]]}
     return out
 
 
@@ -257,7 +240,7 @@ def _accounts(keys: Mapping[Key, str], some: Iterable[Key]) -> set[str]:
 
 def _leaves(keys: tuple[Key, ...]) -> tuple[tuple[Key, ...], ...]:
     """The keys of each leaf: a file has two, its inode and then its path."""
-    starts = [place for place in range(len(keys)) if place == 0 or not is_inode(keys[place - 1])]
+    starts = [k for k in range(len(keys)) if k == 0 or not is_inode(keys[k - 1])]
     return tuple(keys[start:end] for start, end in zip(starts, [*starts[1:], len(keys)], strict=True))
 
 

@@ -28,7 +28,7 @@ from mwem_sql.errors import RELEASE, BudgetError, MwemError, legible, refuse
 from mwem_sql.kernel.budget import Budget
 from mwem_sql.platform.catalog import Name
 from mwem_sql.platform.metadata import SCHEMA, Key, Row, check_types, created, declared, holders, insert, tables
-from mwem_sql.platform.session import lock
+from mwem_sql.platform.session import lock, transaction
 
 NAME = ("database_name", "schema_name", "table_name")
 """The columns that a Key is stored in."""
@@ -162,17 +162,18 @@ def _of_head(home: str) -> tuple[str, str]:
     return read_head.sql("duckdb"), write_head.sql("duckdb")
 
 
-def retried(attempt: Callable[[], Result]) -> Result:
-    """Run a short transaction that writes; the loser of a conflict tries again, and sees what the winner wrote."""
+def committed(con: duckdb.DuckDBPyConnection, write: Callable[[], Result]) -> Result:
+    """Write in a short transaction; the loser of a conflict tries again, and sees what the winner wrote."""
+
+    def attempt() -> Result:
+        with lock("mwem.journal"), transaction(con):  # the lock spares the threads of one process most conflicts
+            return write()
+
     for _ in range(_RETRIES):
-        try:
-            with lock("mwem.journal"):  # spares the threads of one process most conflicts
-                return attempt()
-        except (
-            duckdb.TransactionException,
-            duckdb.ConstraintException,
-        ):  # the number was taken at the same time, or just before
-            time.sleep(random.uniform(0, _PAUSE))  # noqa: S311  not for noise
+        # The number was taken at the same time, or just before.
+        with suppress(duckdb.TransactionException, duckdb.ConstraintException):
+            return attempt()
+        time.sleep(random.uniform(0, _PAUSE))  # noqa: S311  not for noise
     return attempt()
 
 

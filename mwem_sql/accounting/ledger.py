@@ -26,7 +26,6 @@ from mwem_sql.language.dialect import fold
 from mwem_sql.platform import catalog, metadata
 from mwem_sql.platform.catalog import Database, Name, Place
 from mwem_sql.platform.metadata import Key, Row, key
-from mwem_sql.platform.session import transaction
 
 
 @dataclass(frozen=True)
@@ -121,22 +120,16 @@ class Ledger:
         charge: Charge,
         output: str | None,
         *,
-        action: str,
         private: bool = True,
         **facts: str | None,
     ) -> Receipt:
         """Commit an open entry; a BudgetError if it does not fit the cap, and nothing is written.
 
-        `facts` are what else the entry says of the request: request, version, workload.
+        `facts` are what else the entry says of the request: action, request, version, workload.
         """
-
-        def write() -> Receipt:
-            with transaction(con):
-                return self.at(con).enter(con, charge, output, action=action, private=private, **facts)
-
         self._prepare(con)
         try:
-            return journal.retried(write)
+            return journal.committed(con, lambda: self.at(con).enter(con, charge, output, private=private, **facts))
         except duckdb.TransactionException:
             what = f"table ({self.identity.table}) is being changed by a transaction that is still open"
             hint = 'COMMIT first; in dbt, give the hook "transaction": false'
@@ -157,36 +150,21 @@ class Ledger:
 
     def close(self, con: duckdb.DuckDBPyConnection, entry: str, status: str) -> None:
         """Mark an entry done or failed."""
-
-        def write() -> None:
-            with transaction(con):
-                journal.append(con, self.home, {"event": "end", "entry": entry, "status": status})
-
-        journal.retried(write)
+        line = {"event": "end", "entry": entry, "status": status}
+        journal.committed(con, lambda: journal.append(con, self.home, line))
 
     @contextmanager
     def note(
-        self,
-        cursor: Callable[[], duckdb.DuckDBPyConnection],
-        output: str | None,
-        action: str,
-        *,
-        account: str | None = None,
-        **facts: object,
-    ) -> Iterator[None]:
+        self, cursor: Callable[[], duckdb.DuckDBPyConnection], output: str | None, action: str, *,
+        account: str | None = None, **facts: object,
+    ) -> Iterator[None]:  # fmt: skip
         """Write down that something is done, and how it ended. It spends no budget: none covers what is not private.
 
         `account` is whose it is, where another entry tells; `facts` are what else the entry says.
         """
-
-        def write() -> str:
-            with transaction(con):
-                row = {"action": action, "private": False, **facts}
-                return self._open(con, account or self.at(con).account, None, output, **row)
-
-        con = cursor()
+        con, facts = cursor(), {"action": action, "private": False, **facts}
         self._prepare(con)
-        entry = journal.retried(write)
+        entry = journal.committed(con, lambda: self._open(con, account or self.at(con).account, None, output, **facts))
         status = "failed"
         try:
             yield
@@ -201,12 +179,11 @@ class Ledger:
         """
 
         def write() -> None:
-            with transaction(con):
-                self.at(con).confirm_files(con)
-                self.at(con).enter_cap(con, cap)
+            self.at(con).confirm_files(con)
+            self.at(con).enter_cap(con, cap)
 
         self._prepare(con)
-        journal.retried(write)
+        journal.committed(con, write)
         return self.at(con)
 
     def confirm_files(self, con: duckdb.DuckDBPyConnection) -> None:
@@ -316,35 +293,23 @@ class Ledger:
         return (*of_caps, *of_keys, *self.identity.first_keys)[0]
 
     def _open(
-        self,
-        con: duckdb.DuckDBPyConnection,
-        account: str | None,
-        charge: Charge | None,
-        output: str | None,
+        self, con: duckdb.DuckDBPyConnection, account: str | None, charge: Charge | None, output: str | None,
         **facts: object,
-    ) -> str:
-        line: Row = {
-            "event": "entry",
-            "entry": uuid.uuid4().hex,
-            **_named(self._name),
-            "account": account,
-            "output": output,
-        }
+    ) -> str:  # fmt: skip
+        """Write an entry, and return its id. A note has no charge."""
+        entry = uuid.uuid4().hex
+        line: Row = {"event": "entry", "entry": entry, **_named(self._name), "account": account, "output": output}
         if charge is None:
-            line |= {
-                **_numbers(Fraction(0), Fraction(0)),
-                "rho_exact": "0",
-                "rows_per_unit": 1,
-                "unit_is_computed": False,
-            }
+            line |= _numbers(Fraction(0), Fraction(0))
+            line |= {"rho_exact": "0", "rows_per_unit": 1, "unit_is_computed": False}
         else:
+            line |= _numbers(charge.budget.epsilon, charge.budget.delta)
             line |= {
-                **_numbers(charge.budget.epsilon, charge.budget.delta), "rho_exact": str(charge.rho),
-                "unit": charge.unit, "rows_per_unit": charge.rows_per_unit, "unit_is_computed": charge.computed,
-                "unit_id": charge.unit_id,
+                "rho_exact": str(charge.rho), "unit": charge.unit, "rows_per_unit": charge.rows_per_unit,
+                "unit_is_computed": charge.computed, "unit_id": charge.unit_id,
             }  # fmt: skip
         journal.append(con, self.home, line | {"request": ""} | facts)
-        return str(line["entry"])
+        return entry
 
     @property
     def _name(self) -> Key:
@@ -383,13 +348,8 @@ def read_ledger(con: duckdb.DuckDBPyConnection, relation: Relation, place: Place
 
 def set_policy(con: duckdb.DuckDBPyConnection, home: str, *, require_caps: bool) -> None:
     """Write down that releases from tables of this database need a cap from now on, or no longer do."""
-
-    def write() -> None:
-        with transaction(con):
-            journal.append(con, home, {"event": "policy", "require_caps": require_caps})
-
     metadata.prepare(con, home, "ledger.sql")
-    journal.retried(write)
+    journal.committed(con, lambda: journal.append(con, home, {"event": "policy", "require_caps": require_caps}))
 
 
 def requires_caps(con: duckdb.DuckDBPyConnection, home: str) -> bool:

@@ -1,9 +1,9 @@
-"""Files as private sources: Parquet, how it is read, and how it is held still while it is read.
+"""Files as private sources: Parquet, how it is read, and how a change while it is read is noticed.
 
-An allow-list. A row of a Parquet file is a row whatever stands in the others; one of a CSV or JSON file is what a parse of the whole gives,
-in which an open quote swallows the lines that follow: those are refused before a byte of them is read. Every argument of the call that reads a
-file is written out here, so that nothing is sniffed and no setting decides. A file is read once, however many patterns match it. Reads
-schemas, never rows.
+An allow-list. A row of a Parquet file does not depend on other rows. A row of a CSV or JSON file does: an open quote
+swallows the lines that follow, so those are refused before a byte of them is read. Every argument of the call that
+reads a file is spelled out here, so that nothing is sniffed and no setting decides. A file is read once, however many
+patterns match it. Reads schemas, never rows.
 """
 
 from __future__ import annotations
@@ -28,32 +28,41 @@ from mwem_sql.platform.metadata import Key
 
 _READER = "read_parquet"
 # Which functions may read a private file, and the arguments that each may have.
-FUNCTIONS = {name: {"binary_as_string", "union_by_name", "hive_partitioning"} for name in (_READER, "parquet_scan")}
-_TEXT = {"read_csv", "read_csv_auto", "read_json", "read_json_auto", "read_ndjson", "read_ndjson_auto", "read_json_objects", "read_json_objects_auto",
-         "read_ndjson_objects"}  # fmt: skip
+READERS = {name: {"binary_as_string", "union_by_name", "hive_partitioning"} for name in (_READER, "parquet_scan")}
+_TEXT_READERS = {
+    "read_csv", "read_csv_auto", "read_json", "read_json_auto", "read_ndjson", "read_ndjson_auto", "read_json_objects",
+    "read_json_objects_auto", "read_ndjson_objects",
+}  # fmt: skip
 # What a plain 'people.csv' is read with.
-_ENDINGS = {".parquet": _READER} | {
+_READER_OF_ENDING = {".parquet": _READER} | {
     plain + packed: reader
-    for plain, reader in ((".csv", "read_csv"), (".tsv", "read_csv"), (".json", "read_json"), (".jsonl", "read_ndjson"), (".ndjson", "read_ndjson"))
+    for plain, reader in (
+        (".csv", "read_csv"), (".tsv", "read_csv"), (".json", "read_json"), (".jsonl", "read_ndjson"),
+        (".ndjson", "read_ndjson"),
+    )
     for packed in ("", ".gz", ".zst")
 }  # fmt: skip
 ARGUMENTS: dict[str, exp.Expr] = {
     "binary_as_string": exp.false(), "union_by_name": exp.false(),
-    # No column that is not in the file: of its place, of its name, of its folders.
-    "file_row_number": exp.false(), "filename": exp.false(), "hive_partitioning": exp.false(), "hive_types_autocast": exp.false(),
-    # A footer's least and greatest value leave out NaN. Without this, whether 1,000 rows of NaN are read depends on the row that is greatest.
+    # No column that is not in the file: of a row's position, of the file's name, of its folders.
+    "file_row_number": exp.false(), "filename": exp.false(), "hive_partitioning": exp.false(),
+    "hive_types_autocast": exp.false(),
+    # A footer's least and greatest value leave out NaN. Without this, whether 1,000 rows of NaN are read depends on
+    # the row that is greatest.
     "can_have_nan": exp.true(),
     # What is no UTF-8 would fail the whole read.
     "utf8_validation": exp.Literal.string("replace"),
     "int96_as": exp.Literal.string("timestamp"), "allow_empty": exp.false(), "column_statistics": exp.null(),
-    # No value of these changes what is read: an estimate (0 for none), in which order bytes are fetched, how keys are applied, what is for writers.
-    "explicit_cardinality": exp.Literal.number(0), "prefetch_strategy": exp.Literal.string("auto"), "debug_use_openssl": exp.true(),
-    "compression": exp.Literal.string("uncompressed"),
+    # No value of these changes what is read: an estimate (0 for none), in which order bytes are fetched, how keys are
+    # applied, what is for writers.
+    "explicit_cardinality": exp.Literal.number(0), "prefetch_strategy": exp.Literal.string("auto"),
+    "debug_use_openssl": exp.true(), "compression": exp.Literal.string("uncompressed"),
 }  # fmt: skip
-"""Every argument of DuckDB's `read_parquet` that has a value which stands for nothing special, with the value that is written out."""
+"""The arguments of DuckDB's `read_parquet` that have a default value, each with the value that a scan gives."""
 UNWRITTEN = {"encryption_config", "hive_types", "schema", "bound_schema", "parquet_version"}
 """Those that have none: each is off unless it is given, whatever is set. `parquet_version` is for writers."""
-# Logical types with values that DuckDB's type has not, each of which fails the read: times beyond a day, milliseconds beyond the year 294,247.
+# Logical types with values that DuckDB's type has not, each of which fails the read: times beyond a day, milliseconds
+# beyond the year 294,247.
 _PARTIAL = re.compile(
     r"TimeType\(|TIME_|TimestampType\(.*MILLIS=Milli|TIMESTAMP_MILLIS|GEOMETRY|GEOGRAPHY|VARIANT", re.IGNORECASE
 )
@@ -61,15 +70,13 @@ _REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")  # s3://, https://, file:; a d
 _PATTERN = re.compile(r"[*?\[{]")
 _CALL = re.compile(r"\s*\w+\s*\(")
 _INODE = "inode "
-_MAGIC = b"PAR1"  # how a Parquet file ends, with the length of its footer before it
-_TAIL = 8  # bytes of both
 
 
 @dataclass(frozen=True)
 class FileName(Name):
-    """A file that was named where a table is: the name of a view `SELECT * FROM <file>` that nobody made. `table` is its real path.
+    """A file that was named where a table is: the name of a view `SELECT * FROM <file>` that nobody made.
 
-    `call` is how it is read, where that was written out: read_parquet(...).
+    `table` is its real path; `call` is how it is read, where the user said so: read_parquet(...).
     """
 
     call: str = ""
@@ -88,7 +95,7 @@ class FileName(Name):
 
 
 class NotAllowedError(Exception):
-    """Which part of a source is not allowed, and what to write in its place: in words, and as the call that a table is to be made of."""
+    """Which part of a source is not allowed, the cure in words, and the call that a table is to be made of."""
 
     def __init__(self, reason: str, cure: str, call: exp.Expr | None = None) -> None:
         super().__init__(reason)
@@ -127,7 +134,7 @@ class Files:
 
 
 def keys_of(path: str) -> tuple[Key, ...]:
-    """What the rows of a file are known by, whichever engine reads it: its device and inode, which links share, and last its real path."""
+    """The keys of a file's rows, whichever engine reads it: device and inode, which links share; last its real path."""
     try:
         facts = Path(path).stat()
     except OSError:  # an address of another machine
@@ -141,7 +148,7 @@ def is_inode(key: Key) -> bool:
 
 
 def named(text: str, place: Place) -> tuple[FileName, exp.Table] | None:
-    """One file in the place of a table, by its path or by the call that reads it: what it is called, and what FROM would say.
+    """One file that is named where a table is, by its path or by the call that reads it: its name, and its FROM clause.
 
     None for any other text. Looks nothing up: the file need not be there any more.
     """
@@ -168,29 +175,31 @@ def _call(text: str) -> exp.Expr | None:
         (call,) = dialect.parse(text)
     except (SqlglotError, RecursionError, ValueError):
         return None
-    known = isinstance(call, exp.Func) and function_name(call) in FUNCTIONS.keys() | _TEXT
-    return call if known and call is not None and call.expressions else None
+    if not isinstance(call, exp.Func) or function_name(call) not in READERS.keys() | _TEXT_READERS:
+        return None
+    return call if call.expressions else None
 
 
 def _ending(path: str) -> str | None:
-    return next((ending for ending in sorted(_ENDINGS, key=len, reverse=True) if fold(path).endswith(ending)), None)
+    endings = sorted(_READER_OF_ENDING, key=len, reverse=True)
+    return next((ending for ending in endings if fold(path).endswith(ending)), None)
 
 
 def read(con: duckdb.DuckDBPyConnection, source: exp.Table) -> Files | None:
-    """The files that a FROM clause names, checked; None if it names something else. A NotAllowedError says what is not allowed."""
+    """The files that a FROM clause names, checked, or a NotAllowedError; None if it names something else."""
     if isinstance(source.this, exp.Func):
         function, arguments = function_name(source.this), list(source.this.expressions)
     else:
         ending = _ending(source.name)
         if ending is None or source.args.get("db"):
             return None
-        function, arguments = _ENDINGS[ending], [exp.Literal.string(source.name)]
-    if function in _TEXT:
+        function, arguments = _READER_OF_ENDING[ending], [exp.Literal.string(source.name)]
+    if function in _TEXT_READERS:
         raise NotAllowedError(
             f"reads a text file by {function}: one record of it may swallow others, or fail them all",
             "make it a table", exp.Anonymous(this=function, expressions=arguments),
         )  # fmt: skip
-    if function not in FUNCTIONS:
+    if function not in READERS:
         return None
     if not arguments:
         raise NotAllowedError(f"calls {function} without a file", "name one file, or several in a list")
@@ -205,10 +214,11 @@ def read(con: duckdb.DuckDBPyConnection, source: exp.Table) -> Files | None:
             "add hive_partitioning := false",
         )
     paths = _paths(con, patterns)
-    written = {name: value for name, value in (ARGUMENTS | given).items() if name in parameters()}
+    values = {name: value for name, value in (ARGUMENTS | given).items() if name in parameters()}
     schemas = _schemas(con, paths)
-    _check_alike(schemas, paths, by_name=_is(written["union_by_name"], True))
-    return Files(paths, tuple(_argument(name, value) for name, value in written.items()), _odd(schemas))
+    _check_same_types(schemas, paths, by_name=bool(values["union_by_name"].this))
+    passed = [exp.PropertyEQ(this=exp.to_identifier(name), expression=value.copy()) for name, value in values.items()]
+    return Files(paths, tuple(passed), _partial_columns(schemas))
 
 
 @cache
@@ -232,39 +242,35 @@ def _schemas(con: duckdb.DuckDBPyConnection, paths: Sequence[str]) -> list[dict[
     """
     listed = exp.Anonymous(this="list_value", expressions=[exp.Literal.string(path) for path in paths])
     schema = exp.Table(this=exp.Anonymous(this="parquet_schema", expressions=[listed]))
-    asked = exp.select("file_name", "name", "num_children", "duckdb_type", "converted_type", "logical_type").from_(
-        schema
-    )
+    columns = exp.select("name", "num_children", "duckdb_type", "converted_type", "logical_type").from_(schema)
     try:
-        rows = con.execute(asked.sql("duckdb")).fetchall()
+        rows = con.execute(columns.sql("duckdb")).fetchall()
     except duckdb.Error:
         raise _unreadable(paths[0]) from None
     out: list[dict[str, list[_Leaf]]] = []
     left: list[int] = []  # children that are still to come, by level
-    columns: dict[str, list[_Leaf]] = {}
     column: list[_Leaf] = []
-    for _, name, children, kind, converted, logical in rows:
+    for name, children, kind, converted, logical in rows:
         while left and left[-1] == 0:
             left.pop()
         if not left:
-            columns = {}
-            out.append(columns)
+            out.append({})
         else:
             left[-1] -= 1
             if len(left) == 1:
-                column = columns.setdefault(fold(name), [])
+                column = out[-1].setdefault(fold(name), [])
             # The names of a column's own parts count, its own may be spelt in another way.
             column.append((len(left), "" if len(left) == 1 else name, kind, logical or converted))
         left.append(children or 0)
     return out
 
 
-def _check_alike(schemas: Sequence[Mapping[str, Sequence[_Leaf]]], paths: Sequence[str], *, by_name: bool) -> None:
-    """Refuse files of which one has a column of another type: DuckDB casts its values, and one that cannot be cast fails the read."""
+def _check_same_types(schemas: Sequence[Mapping[str, Sequence[_Leaf]]], paths: Sequence[str], *, by_name: bool) -> None:
+    """Refuse files of which one has a column of another type: a value that DuckDB cannot cast fails the read."""
     types: dict[str, Sequence[_Leaf]] = {}
     for schema, path in zip(schemas, paths, strict=True):
-        for name, own in schema.items():
-            if types.setdefault(name, own) != own:
+        for name, leaves in schema.items():
+            if types.setdefault(name, leaves) != leaves:
                 raise NotAllowedError(
                     f"reads {path}, where column {name} is of another type than in files before it",
                     "write the files with the same types, or make a view and a release of each",
@@ -273,13 +279,13 @@ def _check_alike(schemas: Sequence[Mapping[str, Sequence[_Leaf]]], paths: Sequen
             raise NotAllowedError(f"reads {path}, which has no column {name}", "add union_by_name := true")
 
 
-def _odd(schemas: Sequence[Mapping[str, Sequence[_Leaf]]]) -> dict[str, str]:
+def _partial_columns(schemas: Sequence[Mapping[str, Sequence[_Leaf]]]) -> dict[str, str]:
     """Columns of which DuckDB cannot read every value that the file may hold, and why."""
     return {
         name: f"is of the Parquet type {logical or kind}, some values of which fail to be read"
         for schema in schemas
-        for name, own in schema.items()
-        for _, _, kind, logical in own
+        for name, leaves in schema.items()
+        for _, _, kind, logical in leaves
         if _PARTIAL.search(f"{logical} {kind}")
     }
 
@@ -295,11 +301,10 @@ def _named(argument: exp.Expr, function: str) -> tuple[str, exp.Expr]:
     """An argument's name and value; DuckDB takes `name := value`, `name => value` and `name = value`."""
     inner = argument.unnest()
     name = fold(inner.this.name) if isinstance(inner, (exp.PropertyEQ, exp.Kwarg, exp.EQ)) else ""
-    if name not in FUNCTIONS[function]:
-        shown = f"the argument {name}" if name else f"the argument {argument.sql('duckdb')}"
+    if name not in READERS[function]:
         raise NotAllowedError(
-            f"calls {function} with {shown}, which is not allowed",
-            f"the arguments may be {', '.join(sorted(FUNCTIONS[function]))}",
+            f"calls {function} with the argument {name or argument.sql('duckdb')}, which is not allowed",
+            f"the arguments may be {', '.join(sorted(READERS[function]))}",
         )
     value = inner.expression
     if not isinstance(value, exp.Boolean):
@@ -307,7 +312,7 @@ def _named(argument: exp.Expr, function: str) -> tuple[str, exp.Expr]:
             f"calls {function} with {name} := {value.sql('duckdb')}, which is neither true nor false",
             "write one of them",
         )
-    if name == "hive_partitioning" and not _is(value, False):
+    if name == "hive_partitioning" and value.this:
         raise NotAllowedError(
             f"calls {function} with {name} := {value.sql('duckdb')}: columns would follow the names of folders",
             "write hive_partitioning := false",
@@ -315,23 +320,13 @@ def _named(argument: exp.Expr, function: str) -> tuple[str, exp.Expr]:
     return name, value
 
 
-def _argument(name: str, value: exp.Expr) -> exp.Expr:
-    return exp.PropertyEQ(this=exp.to_identifier(name), expression=value.copy())
-
-
-def _is(value: exp.Expr, truth: bool) -> bool:
-    return isinstance(value, exp.Boolean) and bool(value.this) == truth
-
-
-def _is_list(value: exp.Expr) -> bool:
-    """As it is written, or as DuckDB prints it."""
-    return isinstance(value, exp.Array) or (isinstance(value, exp.Anonymous) and function_name(value) == "list_value")
-
-
 def _texts(value: exp.Expr, function: str) -> list[str]:
-    """One path or a list of them."""
+    """One path or a list of them, as it is written or as DuckDB prints it."""
     inner = value.unnest()
-    listed = inner.expressions if _is_list(inner) else [inner]
+    is_list = isinstance(inner, exp.Array) or (
+        isinstance(inner, exp.Anonymous) and function_name(inner) == "list_value"
+    )
+    listed = inner.expressions if is_list else [inner]
     if not listed or not all(isinstance(item, exp.Literal) and item.is_string for item in listed):
         raise NotAllowedError(
             f"calls {function} with a file name that is computed ({value.sql('duckdb')})",
@@ -342,7 +337,7 @@ def _texts(value: exp.Expr, function: str) -> list[str]:
 
 def _paths(con: duckdb.DuckDBPyConnection, patterns: Sequence[str]) -> tuple[str, ...]:
     """The files that patterns match, by their real paths; one that is matched twice, or linked twice, is refused."""
-    found: dict[tuple[int, int], str] = {}
+    paths: dict[tuple[int, int], str] = {}
     for path in _matches(con, patterns):
         try:
             facts = Path(path).stat()
@@ -356,7 +351,7 @@ def _paths(con: duckdb.DuckDBPyConnection, patterns: Sequence[str]) -> tuple[str
             )
         if not stat.S_ISREG(facts.st_mode):
             raise NotAllowedError(f"reads {path}, which is not a plain file", "write its rows to a file or a table")
-        before = found.setdefault((facts.st_dev, facts.st_ino), path)
+        before = paths.setdefault((facts.st_dev, facts.st_ino), path)
         if before is not path:
             is_same = os.path.realpath(before) == os.path.realpath(path)
             twice = f"{path} twice" if is_same else f"{before} and {path}, which are one file"
@@ -364,7 +359,7 @@ def _paths(con: duckdb.DuckDBPyConnection, patterns: Sequence[str]) -> tuple[str
                 f"reads {twice}: each row would count twice",
                 "name every file once; let no two patterns match the same one",
             )
-    return tuple(sorted(map(os.path.realpath, found.values())))
+    return tuple(sorted(map(os.path.realpath, paths.values())))
 
 
 def _matches(con: duckdb.DuckDBPyConnection, patterns: Sequence[str]) -> Iterator[str]:
@@ -395,10 +390,11 @@ def _state(path: str) -> tuple[object, ...]:
 
 
 def _footer(path: str) -> str:
+    """A checksum of a Parquet file's footer, which is followed by its length and by PAR1, four bytes each."""
     with Path(path).open("rb") as file:
         size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - _TAIL))
-        tail = file.read(_TAIL)
-        length = int.from_bytes(tail[:4], "little") if tail[4:] == _MAGIC else 0
-        file.seek(max(0, size - _TAIL - length))
-        return hashlib.sha256(file.read(length + _TAIL)).hexdigest()
+        file.seek(max(0, size - 8))
+        tail = file.read(8)
+        length = int.from_bytes(tail[:4], "little") if tail[4:] == b"PAR1" else 0
+        file.seek(max(0, size - 8 - length))
+        return hashlib.sha256(file.read(length + 8)).hexdigest()

@@ -1,7 +1,7 @@
 """What a public input may be: the one place that says so.
 
-Domains and workloads are public by assumption. Wherever the name of one is known, it must be that of a plain table: a view could read the
-private rows at every look, and so could a generated column. Rows that somebody has written down are for that person to answer for.
+Domains and workloads are public by assumption. Wherever one has a name, that must be a plain table's: a view could read
+the private rows at every look, and so could a generated column. Whoever stores rows in a table answers for them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mwem_sql.platform.catalog import Name
 
 
 def domain_table(con: duckdb.DuckDBPyConnection, private: Name) -> str:
-    """The name of a private table's own domain table, `<table>_domain`: beside it, and for a source in the caller's current schema."""
+    """The name of a private table's domain table, `<table>_domain`: beside it; of a source, in the current schema."""
     table = f"{private.stem}_domain"
     if sources.named(con, private.quoted()) is not None:
         return quoted(table)
@@ -24,10 +24,10 @@ def domain_table(con: duckdb.DuckDBPyConnection, private: Name) -> str:
 
 
 def check_public(
-    con: duckdb.DuckDBPyConnection, found: tuple[Name, bool], private: tuple[Name, ...], what: str, function: str
+    con: duckdb.DuckDBPyConnection, relation: tuple[Name, bool], private: tuple[Name, ...], what: str, function: str
 ) -> None:
-    """Refuse a domain table or workload that is not a plain table beside the private one, before a row of it is read."""
-    name, is_view = found
+    """Refuse a domain table or workload that is not a plain table beside the private one, before a row is read."""
+    name, is_view = relation
     if is_view:
         reason = "is a view, and what a view reads may be private"
         cure = f"write its rows out: CREATE TABLE ... AS FROM {name.table}, and look at them"

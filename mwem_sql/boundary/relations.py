@@ -5,9 +5,9 @@
     view      in the grammar of `views`, over one relation or over files in the grammar of `files`
     file      its path, or a call that reads it: what a view `SELECT * FROM file` would be
 
-An allow-list: what is not named here is refused, with the part of its definition that is not allowed, the rule and the cure. A view is
-written out down to its table or files, and that is what scans read: what was checked is what runs, however names are changed later.
-Reads the catalog and the schemas of files, never a row.
+An allow-list: what is not named here is refused, with the part of its definition that is not allowed, the rule and the
+cure. A view is expanded down to its table or files, and that is what scans read: what was checked is what runs, however
+names are changed later. Reads the catalog and the schemas of files, never a row.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sqlglot import exp
 from mwem_sql.boundary import files, sources
 from mwem_sql.boundary.files import Files, NotAllowedError
 from mwem_sql.boundary.sources import Describes, Source
-from mwem_sql.boundary.views import ROWS, NotRowWiseError, View, WrittenOut, tried, with_generated
+from mwem_sql.boundary.views import ROWS, Expansion, NotRowWiseError, View, tried, with_generated
 from mwem_sql.errors import MwemError, OptionError, TableError, did_you_mean, literal, refuse
 from mwem_sql.language.dialect import fold, function_name, quoted
 from mwem_sql.language.functions import SPECIFIED, ZONED
@@ -30,16 +30,12 @@ from mwem_sql.platform import catalog
 from mwem_sql.platform.catalog import Column, Name, Place
 from mwem_sql.platform.metadata import Key
 
-_MOST_VIEWS = 50  # one over the other; DuckDB itself stops at a similar depth
-_ROW_WISE = "a private view must give at most one row per row of one table"
-_FILES = "private files are Parquet files, read whole and each once"
-_CURE = "write a plain projection or filter of one table, or make the result a table of its own"
-# Types of units: no collation reaches into their values, or it can be taken off (`codes.source`).
-_UNIT_TYPES = ("VARCHAR", "UUID", "BLOB", "BOOLEAN", "DATE", "TIMESTAMP", "TIME", "ENUM(", "DECIMAL(", "FLOAT", "DOUBLE", "UTINYINT", "USMALLINT",
-               "UINTEGER", "UBIGINT", "UHUGEINT", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")  # fmt: skip
+DEEPEST = 50
+"""Views over views, at most; DuckDB itself stops at a similar depth."""
+_FILE_RULE = "private files are Parquet files, read whole and each once"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Relation:
     """A private relation. `below` is what a view reads: views, and last a table; or `files`.
 
@@ -55,7 +51,7 @@ class Relation:
     files: Files | None = None
     odd: dict[str, str] = field(default_factory=dict)  # generated columns that may not be read, and why
     source: Source | None = None  # where it is, if not in this instance
-    keys: tuple[tuple[Key, ...], ...] = ()  # what its rows are known by there
+    keys: tuple[tuple[Key, ...], ...] = ()  # of its rows, there
     mark: str | None = field(default=None, compare=False)  # the account that it carries there
     definition: object = None
 
@@ -79,22 +75,29 @@ class Relation:
 
     def column(self, unit: str, function: str) -> Column:
         """The column that identifies a unit."""
-        for own in self.columns:
-            if fold(own.name) == fold(unit):
-                if not own.type.startswith(_UNIT_TYPES) or own.type.endswith("]"):
-                    raise refuse(
-                        OptionError,
-                        function,
-                        f"unit ({unit!r}) is of type {own.type}, of which equal values need not be the same",
-                        "identify units by a number, text, date or UUID",
-                    )
-                return own
-        raise refuse(
-            OptionError,
-            function,
-            f"unit ({unit!r}) is not a column of {self.name.table}",
-            f"{did_you_mean(unit, [own.name for own in self.columns])}its columns are {', '.join(literal(own.name) for own in self.columns)}",
-        )
+        # No collation reaches into values of these types, or it can be taken off (`codes.source`).
+        allowed = (
+            "VARCHAR", "UUID", "BLOB", "BOOLEAN", "DATE", "TIMESTAMP", "TIME", "ENUM(", "DECIMAL(", "FLOAT", "DOUBLE",
+            "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT", "TINYINT", "SMALLINT", "INTEGER", "BIGINT",
+            "HUGEINT",
+        )  # fmt: skip
+        column = next((column for column in self.columns if fold(column.name) == fold(unit)), None)
+        if column is None:
+            names = [column.name for column in self.columns]
+            raise refuse(
+                OptionError,
+                function,
+                f"unit ({unit!r}) is not a column of {self.name.table}",
+                f"{did_you_mean(unit, names)}its columns are {', '.join(map(literal, names))}",
+            )
+        if not column.type.startswith(allowed) or column.type.endswith("]"):
+            raise refuse(
+                OptionError,
+                function,
+                f"unit ({unit!r}) is of type {column.type}, of which equal values need not be the same",
+                "identify units by a number, text, date or UUID",
+            )
+        return column
 
     def origin(self, unit: str, function: str) -> Column | None:
         """The column of the protected table itself that identifies a unit; None if a view computes it."""
@@ -104,25 +107,30 @@ class Relation:
 def describe(
     con: duckdb.DuckDBPyConnection, text: str, place: Place, function: str, within: Describes | None = None
 ) -> Relation:
-    """The private relation under a name; a TableError says why it cannot be one. That of a source is described by its engine, or `within` a snapshot."""
+    """The private relation under a name; a TableError says why it cannot be one.
+
+    That of a source is described by its engine, or `within` a snapshot.
+    """
     elsewhere = sources.named(con, text)
     if elsewhere is not None:
         source, parts = elsewhere
         facts = (within or source.engine).describe(parts, function)
         return Relation(
-            Name(source.alias, facts.schema, facts.table), facts.columns, facts.rows, facts.checks, declared=facts.declared, source=source,
-            keys=facts.keys, mark=facts.mark, definition=facts.definition,
+            name=Name(source.alias, facts.schema, facts.table), columns=facts.columns, rows=facts.rows,
+            checks=facts.checks, declared=facts.declared, source=source, keys=facts.keys, mark=facts.mark,
+            definition=facts.definition,
         )  # fmt: skip
     catalog.check_functions(con, function)
-    found = catalog.find(con, text, place)
-    relation = _file(con, text, place, function) if found is None else _describe(con, *found, function, _MOST_VIEWS)
+    name = catalog.find(con, text, place)
+    relation = _file(con, text, place, function) if name is None else _describe(con, *name, function, DEEPEST)
     if relation is None:
         raise refuse(
             TableError,
             function,
             f"table ({text!r}) does not exist for this call",
-            f"{catalog.nearest(con, text, place)}name a table of an attached database in full; a temporary table, one registered from Python or one whose "
-            "transaction is still open cannot be seen here: create it as a table and COMMIT",
+            f"{catalog.nearest(con, text, place)}name a table of an attached database in full; a temporary table, one "
+            "registered from Python or one whose transaction is still open cannot be seen here: create it as a table "
+            "and COMMIT",
         )
     for column, reason in relation.odd.items():
         raise refuse(
@@ -145,29 +153,27 @@ def _describe(con: duckdb.DuckDBPyConnection, name: Name, is_view: bool, functio
         )
     if is_view:
         return _view(con, name, function, depth)
-    own = catalog.columns(con, name)
-    plain = Relation(
-        name, own, name.tree(), catalog.checks(con, name), declared={column.name: column for column in own}
-    )
-    return _with_generated(con, plain)
+    return _table(con, name)
 
 
-def _with_generated(con: duckdb.DuckDBPyConnection, table: Relation) -> Relation:
-    """A table as it is; one with generated columns written out, as a view would be."""
-    expressions = catalog.generated_columns(con, table.name)
+def _table(con: duckdb.DuckDBPyConnection, name: Name) -> Relation:
+    """A table as it is; one with generated columns expanded, as a view would be."""
+    columns = catalog.columns(con, name)
+    declared = {column.name: column for column in columns}
+    table = Relation(name=name, columns=columns, rows=name.tree(), checks=catalog.checks(con, name), declared=declared)
+    expressions = catalog.generated_columns(con, name)
     if not expressions:
         return table
-    written, odd = with_generated(table.rows, table.columns, expressions)
+    expansion, odd = with_generated(table.rows, columns, expressions)
     try:
-        _typed(con, written)
+        _typed(con, expansion)
     except NotRowWiseError as reason:
         odd |= {column: str(reason) for column in expressions if column not in odd}
-    names = [column.name for column in table.columns]
-    return replace(table, rows=_subquery(written.select, names), odd=odd)
+    return replace(table, rows=_subquery(expansion.select, list(declared)), odd=odd)
 
 
 def _file(con: duckdb.DuckDBPyConnection, text: str, place: Place, function: str) -> Relation | None:
-    """A file that is named in the place of a table: what a view of it would be, under the same rules; None if no file is named."""
+    """A file that is named where a table is: what a view of it would be, under the same rules; None for other names."""
     name: Name = Name(place.database, place.schema, text)
     view: View | None = None
     try:
@@ -179,24 +185,24 @@ def _file(con: duckdb.DuckDBPyConnection, text: str, place: Place, function: str
         read = files.read(con, source)
         assert read is not None  # by its ending or its function
         columns = read.columns(con)
-        written = view.written_out(read.tree(), columns)
-        _check_odd(written.read, read)
-        types = _typed(con, written)
+        expansion = view.expand(read.tree(), columns)
+        _check_odd(expansion.read, read)
+        types = _typed(con, expansion)
     except NotAllowedError as reason:
         raise refuse(
             TableError,
             function,
-            f"file ({text!r}) {reason}; {_FILES}",
+            f"file ({text!r}) {reason}; {_FILE_RULE}",
             _with_ddl(reason, view, name.beside(name.stem)),
         ) from None
     except NotRowWiseError as reason:
         cure = "release a view that leaves the column out, or make the rows a table"
         raise refuse(TableError, function, f"file ({text!r}) {reason}", cure) from None
-    return _relation(name, columns, types, written.select, files=read)
+    return _relation(name, columns, types, expansion.select, files=read)
 
 
 def _check_odd(columns: set[str], source: Relation | Files) -> None:
-    """Refuse to read a column that may not be read. Before anything is planned: of files, that looks at the least and the greatest value."""
+    """Refuse a column that may not be read, before anything is planned: a plan of files reads their extremes."""
     kind = "generated column" if isinstance(source, Relation) else "column"
     for column in sorted(columns):
         reason = source.odd.get(column if isinstance(source, Relation) else fold(column))
@@ -205,13 +211,17 @@ def _check_odd(columns: set[str], source: Relation | Files) -> None:
 
 
 def _view(con: duckdb.DuckDBPyConnection, name: Name, function: str, depth: int) -> Relation:
-    """A view, written out over what it reads, with the declarations of the table under it."""
+    """A view, expanded over what it reads, with the declarations of the table under it."""
 
-    def no(reason: object, cure: str = _CURE, rule: str = _ROW_WISE) -> MwemError:
+    def no(
+        reason: object,
+        cure: str = "write a plain projection or filter of one table, or make the result a table of its own",
+        rule: str = "a private view must give at most one row per row of one table",
+    ) -> MwemError:
         return refuse(TableError, function, f"view ({name.table!r}) {reason}; {rule}", cure)
 
     if depth == 0:
-        raise no(f"is over more than {_MOST_VIEWS} other views")
+        raise no(f"is over more than {DEEPEST} other views")
     try:
         view = View.of(catalog.view_query(con, name))
     except NotRowWiseError as reason:
@@ -220,25 +230,24 @@ def _view(con: duckdb.DuckDBPyConnection, name: Name, function: str, depth: int)
         source = _source(con, view, name, function, depth)
         if isinstance(source, Relation):
             full = source.name.database, source.name.schema, source.name.table
-            written = view.written_out(source.tree(), [column.name for column in source.columns], full)
+            expansion = view.expand(source.tree(), [column.name for column in source.columns], full)
         else:
-            columns = source.columns(con)
-            written = view.written_out(source.tree(), columns)
-        _check_odd(written.read, source)
-        types = _typed(con, written)
+            expansion = view.expand(source.tree(), source.columns(con))
+        _check_odd(expansion.read, source)
+        types = _typed(con, expansion)
     except NotRowWiseError as reason:
         raise no(reason) from None
     except NotAllowedError as reason:
-        raise no(reason, _with_ddl(reason, view, name.beside(f"{name.table}_rows")), _FILES) from None
+        raise no(reason, _with_ddl(reason, view, name.beside(f"{name.table}_rows")), _FILE_RULE) from None
     shown = [column.name for column in catalog.columns(con, name)]
     if len(types) != len(shown):
         raise no("no longer has the columns that it had when it was made", "create the view again")
-    relation = _relation(name, shown, types, written.select)
+    relation = _relation(name, shown, types, expansion.select)
     if isinstance(source, Files):
         return replace(relation, files=source)
     declared = {
         column: source.declared[origin]
-        for column, origin in zip(shown, written.origins, strict=True)
+        for column, origin in zip(shown, expansion.origins, strict=True)
         if origin in source.declared
     }
     return replace(relation, checks=source.checks, below=source.names, declared=declared, files=source.files)
@@ -248,8 +257,8 @@ def _relation(
     name: Name, columns: Sequence[str], types: Sequence[str], select: exp.Select, files: Files | None = None
 ) -> Relation:
     """What a view shows, by the names of its columns."""
-    own = tuple(Column(column, kind, nullable=True) for column, kind in zip(columns, types, strict=True))
-    return Relation(name, own, _subquery(select, columns), files=files)
+    typed = tuple(Column(column, kind, nullable=True) for column, kind in zip(columns, types, strict=True))
+    return Relation(name=name, columns=typed, rows=_subquery(select, columns), files=files)
 
 
 def _subquery(select: exp.Select, columns: Sequence[str]) -> exp.Subquery:
@@ -271,54 +280,46 @@ def _with_ddl(refused: NotAllowedError, view: View | None, name: Name) -> str:
 def _source(con: duckdb.DuckDBPyConnection, view: View, name: Name, function: str, depth: int) -> Relation | Files:
     """What a view selects from: a relation, or files."""
     dotted = ".".join(quoted(part.name) for part in view.source.parts)
-    found = (
-        None if isinstance(view.source.this, exp.Func) else catalog.find(con, dotted, Place(name.database, name.schema))
-    )
-    if found is not None:
-        return _describe(con, *found, function, depth - 1)
+    is_call = isinstance(view.source.this, exp.Func)
+    relation = None if is_call else catalog.find(con, dotted, Place(name.database, name.schema))
+    if relation is not None:
+        return _describe(con, *relation, function, depth - 1)
     read = files.read(con, view.source)
-    if read is None and isinstance(view.source.this, exp.Func):
+    if read is None and is_call:
         raise NotRowWiseError(f"reads the table function {function_name(view.source.this)}")
     if read is None:
         raise NotRowWiseError(f"reads {view.source.name}, which is not a table of an attached database")
     return read
 
 
-_SAMPLES = {
-    "INTERVAL": "1 day",
-    "TIMESTAMP": "2000-01-01",
-    "DATE": "2000-01-01",
-    "TIME": "12:00:00",
-    "VARCHAR": "2000-01-01",
-}
-"""A value of a type that parts of a date are asked of, by how the type's name begins; of any other type it is 1."""
+def _typed(con: duckdb.DuckDBPyConnection, expansion: Expansion) -> list[str]:
+    """The types of a SELECT's columns, without running it; a NotRowWiseError if a part cannot run, whatever the rows.
 
-
-def _typed(con: duckdb.DuckDBPyConnection, written: WrittenOut) -> list[str]:
-    """The types of a SELECT's columns, without running it; a NotRowWiseError if some part of it cannot run, whatever the rows are.
-
-    Calls of `CALENDAR` are made with constants of their arguments' types, and the rest is planned: either would fail after the charge. No statistic
-    of a column reaches an expression (`views._total`), so that neither depends on rows.
+    Calls of `CALENDAR` are made with constants of their arguments' types, and the rest is planned: either would fail
+    after the charge. No statistic of a column reaches an expression (`views._total`), so that neither depends on rows.
     """
-    source = written.select.args["from_"].this
-    for call in written.calls:
+    source = expansion.select.args["from_"].this
+    for call in expansion.calls:
         _check_call(con, call, source)
-    types = _described(con, written.select)
+    types = _described(con, expansion.select)
     try:
-        con.execute(exp.Command(this="EXPLAIN", expression=written.select.sql("duckdb")).sql("duckdb")).fetchall()
+        con.execute(exp.Command(this="EXPLAIN", expression=expansion.select.sql("duckdb")).sql("duckdb")).fetchall()
     except duckdb.Error:
         raise NotRowWiseError("has a constant part that cannot be evaluated") from None
     return types
 
 
 def _check_call(con: duckdb.DuckDBPyConnection, call: exp.Func, source: exp.Expr) -> None:
+    """Make a call of `CALENDAR` once, with a constant of each argument's type."""
+    date = "2000-01-01"
+    samples = {"INTERVAL": "1 day", "TIMESTAMP": date, "DATE": date, "TIME": "12:00:00", "VARCHAR": date}
     name, sample = function_name(call), call.copy()
     parts = [part for part in sample.iter_expressions() if part.find(exp.Column) is not None]
     kinds = _described(con, exp.select(*(part.copy() for part in parts)).from_(source.copy())) if parts else []
     for part, kind in zip(parts, kinds, strict=True):
         if kind == "VARCHAR" and name in SPECIFIED | ZONED:
             raise NotRowWiseError(f"calls {name} with a text that is not a constant")
-        value = next((own for start, own in _SAMPLES.items() if kind.startswith(start)), "1")
+        value = next((text for start, text in samples.items() if kind.startswith(start)), "1")
         part.replace(cast(exp.Literal.string(value), kind))
     try:
         con.execute(exp.select(cast(tried(sample), "VARCHAR")).sql("duckdb")).fetchall()

@@ -1,7 +1,7 @@
-"""Sources that are attached: which alias stands for which engine in an instance, and in which database its ledger is kept. Opens nothing.
+"""Sources that are attached: which alias stands for which engine in an instance, and which database has its ledger.
 
-An engine tells here what a relation of it is (`Facts`): names, types as DuckDB has them, declarations, and the names that its rows are
-known by in a ledger. Those are the server's own, never the alias: two aliases of one table are one account.
+An engine describes its relations (`Facts`): names, types as DuckDB has them, declarations, and the keys that a ledger
+has for their rows. Those are the server's, never the alias: two aliases of one table are one account. Opens nothing.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ from mwem_sql.platform.session import instance
 class Facts:
     """A relation of an engine, from its catalog. Public all of it.
 
-    `keys` are what its rows are known by, in tiers, as `accounting.accounts.Identity` has them: first all leaves that it reads, by
-    identities that follow them through renames; then names. `mark` is the account that the relation itself carries.
-    `definition` is whatever else must be the same when the rows are read: a view's text, an object's number.
+    `keys` are those of its rows in a ledger, in tiers, as `accounting.accounts.Identity` has them: first all leaves
+    that it reads, by identities that follow them through renames; then names. `mark` is the account that the relation
+    itself carries. `definition` is whatever else must be the same when the rows are read: a view's text, an object's
+    number.
     """
 
     schema: str
@@ -51,9 +52,10 @@ class Describes(Protocol):
 
 
 class Engine(Describes, Protocol):
-    """What the boundary knows of an engine: its kind, the dialect of its SQL, and the schema that a bare name is looked up in.
+    """What the boundary knows of an engine: its kind, the dialect of its SQL, and the schema of a bare name.
 
-    `identity` is the server's own name for its database, however it was reached; `shown` is what a person reads. Neither has a secret in it.
+    `identity` is the server's name for its database, however it was reached; `shown` is what a person reads. Neither
+    has a secret in it.
     """
 
     @property
@@ -94,19 +96,20 @@ _ATTACHED: dict[str, dict[str, Source]] = {}
 
 def attached(con: duckdb.DuckDBPyConnection) -> list[Source]:
     """The sources of an instance, in the order of their aliases."""
-    found = _ATTACHED.get(instance(con) or "", {}) if _ATTACHED else {}
-    return [found[alias] for alias in sorted(found)]
+    by_alias = _attached_to(con)
+    return [by_alias[alias] for alias in sorted(by_alias)]
 
 
 def named(con: duckdb.DuckDBPyConnection, text: str) -> tuple[Source, list[str]] | None:
     """The source that a name begins with, and the rest of the name."""
-    if not _ATTACHED:
-        return None
-    parts = catalog.split_name(text)
-    if len(parts) < 2:
-        return None
-    source = _ATTACHED.get(instance(con) or "", {}).get(fold(parts[0]))
-    return None if source is None else (source, parts[1:])
+    alias, *rest = catalog.split_name(text)
+    source = _attached_to(con).get(fold(alias)) if rest else None
+    return None if source is None else (source, rest)
+
+
+def _attached_to(con: duckdb.DuckDBPyConnection) -> dict[str, Source]:
+    """The sources of an instance, by alias. Where no instance has one, nothing is looked up."""
+    return _ATTACHED.get(instance(con) or "", {}) if _ATTACHED else {}
 
 
 def add(con: duckdb.DuckDBPyConnection, source: Source) -> None:
@@ -114,30 +117,31 @@ def add(con: duckdb.DuckDBPyConnection, source: Source) -> None:
     key = instance(con)
     assert key is not None
     with _GUARD:
-        own = _ATTACHED.setdefault(key, {})
-        taken = [fold(name) for name in catalog.databases(con)] + list(own)
-        if fold(source.alias) in taken or fold(source.alias) in _schemas(con):
+        by_alias = _ATTACHED.setdefault(key, {})
+        schemas = con.execute("SELECT DISTINCT schema_name FROM duckdb_schemas()").fetchall()
+        names = {fold(name) for name in (*catalog.databases(con), *(name for (name,) in schemas))}
+        if fold(source.alias) in names | by_alias.keys():
             raise refuse(
                 TableError,
                 "mwem_attach",
                 f"alias ({source.alias!r}) is the name of a database, schema or source that is there already",
                 "choose another, or detach that first",
             )
-        own[fold(source.alias)] = source
+        by_alias[fold(source.alias)] = source
 
 
 def remove(con: duckdb.DuckDBPyConnection, alias: str) -> Source:
     """Take an alias back; its account, caps and releases stay."""
     with _GUARD:
-        own = _ATTACHED.get(instance(con) or "", {})
-        source = own.pop(fold(alias), None)
+        by_alias = _attached_to(con)
+        source = by_alias.pop(fold(alias), None)
         if source is None:
-            known = ", ".join(sorted(one.alias for one in own.values())) or "none"
+            aliases = ", ".join(sorted(one.alias for one in by_alias.values())) or "none"
             raise refuse(
                 TableError,
                 "mwem_detach",
                 f"alias ({alias!r}) is not that of an attached source",
-                f"mwem_sources() lists them: {known}",
+                f"mwem_sources() lists them: {aliases}",
             )
         return source
 
@@ -145,11 +149,7 @@ def remove(con: duckdb.DuckDBPyConnection, alias: str) -> Source:
 def close_all() -> None:
     """Close every engine: drivers that are collected after Python has ended complain."""
     with _GUARD:
-        for own in _ATTACHED.values():
-            for source in own.values():
+        for by_alias in _ATTACHED.values():
+            for source in by_alias.values():
                 source.engine.close()
         _ATTACHED.clear()
-
-
-def _schemas(con: duckdb.DuckDBPyConnection) -> set[str]:
-    return {fold(name) for (name,) in con.execute("SELECT DISTINCT schema_name FROM duckdb_schemas()").fetchall()}

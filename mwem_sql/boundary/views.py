@@ -1,15 +1,15 @@
-"""The grammar of a private view: what its definition may say, so that each of its rows is made of one row of one source and nothing else.
+"""The grammar of a private view, under which each of its rows is made of one row of one source and nothing else.
 
     view    SELECT item, ... FROM source [WHERE expression] [ORDER BY ...]
     source  a table, a view or a file, with or without an alias
     item    * [EXCLUDE (...)] [REPLACE (...)], or an expression with or without a name
     expression
-            what a predicate may say (`predicate.objection`: columns, constants, operators, the functions of `ALLOWED_FUNCTIONS`), and fields of
-            STRUCT columns. Every column must be one of the source's own: `rowid`, `file_row_number` and the like are not among them, nor is
-            another item's name.
+            what a predicate may say (`predicate.objection`: columns, constants, operators, the functions of
+            `ALLOWED_FUNCTIONS`), and fields of STRUCT columns. Every column must be one of the source: `rowid`,
+            `file_row_number` and the like are not among them, nor is another item's name.
 
-An allow-list: what is not named here is refused. What is written out is total: an expression that fails on a row is NULL there, so that no row can
-fail a scan (`_total`). Syntax only; looks nothing up.
+An allow-list: what is not named here is refused. An expansion is total: an expression that fails on a row is NULL
+there, so that no row can fail a scan (`_total`). Syntax only; looks nothing up.
 """
 
 from __future__ import annotations
@@ -30,14 +30,9 @@ from mwem_sql.platform.catalog import Column
 
 ROWS = "__mwem_rows"  # an alias that no table or column of the user has
 MOST_GROWTH = 1000
-"""Characters that an expression may make of one character of its row: what follows from a value's size alone would fill memory, which TRY does not cover."""
-_LONG = 10**6  # characters of a text, for which growth is asked
-_CLAUSES = {"expressions", "from_", "where", "order"}
-_REASONS = {
-    "with_": "has a WITH clause", "joins": "joins", "laterals": "joins", "group": "aggregates", "having": "aggregates",
-    "distinct": "drops duplicates", "windows": "uses windows", "qualify": "uses windows", "limit": "limits its rows",
-    "offset": "limits its rows", "sample": "samples", "pivots": "pivots",
-}  # fmt: skip
+"""Characters that an expression may make of one character of its row. Larger: a text may fill memory, which TRY does
+not cover."""
+_LONG = 10**6  # characters of a text for which growth is computed
 
 
 class NotRowWiseError(Exception):
@@ -45,10 +40,11 @@ class NotRowWiseError(Exception):
 
 
 @dataclass(frozen=True, eq=False)
-class WrittenOut:
-    """A view's SELECT over its source; for each of its columns the one of the source that it shows unchanged; and all that it reads.
+class Expansion:
+    """A view's SELECT over its source. `origins` has for each of its columns the source's, if it is shown unchanged.
 
-    `calls` are those of `CALENDAR`: whether they are implemented depends on the types of their arguments.
+    `read` are all columns that it reads. `calls` are those of `CALENDAR`: whether DuckDB has one depends on the types
+    of its arguments.
     """
 
     select: exp.Select
@@ -59,7 +55,7 @@ class WrittenOut:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """A definition whose clauses are in the grammar; its expressions are checked when the source's columns are known."""
+    """A definition whose clauses are in the grammar; `expand` checks its expressions, given the source's columns."""
 
     select: exp.Select
     source: exp.Table
@@ -71,7 +67,7 @@ class View:
         origin = query.args.get("from_")
         if origin is None:
             raise NotRowWiseError("reads no table")
-        _only(query, _CLAUSES)
+        _only(query, {"expressions", "from_", "where", "order"})
         table = origin.this
         if table.find(exp.Join):
             raise NotRowWiseError("joins")
@@ -80,10 +76,11 @@ class View:
         _only(table, {"this", "db", "catalog", "alias"})
         return cls(query, table)
 
-    def written_out(self, source: exp.Expr, columns: Sequence[str], full: Sequence[str] = ()) -> WrittenOut:
-        """The view's SELECT over a source with these columns, its expressions checked. `full` is the name of a source that has one, in parts.
+    def expand(self, source: exp.Expr, columns: Sequence[str], full: Sequence[str] = ()) -> Expansion:
+        """The view's SELECT over a source with these columns, its expressions checked.
 
-        What is checked is what will run: columns are written out and quoted, and the source is the given one, whatever a name may mean later.
+        `full` is the name of a source that has one, in parts. What is checked is what will run: columns are listed and
+        quoted, and the source is the given one, whatever a name may mean later.
         """
         scope = _Scope(columns, self.source.alias_column_names, [self.source.alias] if self.source.alias else full)
         scope.lengths = dict(zip(map(fold, scope.columns), _lengths(source, columns).values(), strict=True))
@@ -101,7 +98,7 @@ class View:
         _check_order(self.select.args.get("order"))
         below = dict(zip(scope.columns, columns, strict=True))
         shown = [below.get(origin) if origin is not None else None for origin in origins]
-        return WrittenOut(rows, shown, {below[name] for name in scope.read}, tuple(scope.calls))
+        return Expansion(rows, shown, {below[name] for name in scope.read}, tuple(scope.calls))
 
 
 class _Scope:
@@ -112,7 +109,7 @@ class _Scope:
         self.read: set[str] = set()
         self.calls: list[exp.Func] = []
         self.lengths = {fold(name): float(_LONG) for name in self.columns}
-        self._known = {fold(name): name for name in self.columns}
+        self._by_folded_name = {fold(name): name for name in self.columns}
         # t.a, main.t.a, census.main.t.a
         self._qualifiers = [[fold(part) for part in name[start:]] for start in range(len(name))]
 
@@ -125,17 +122,18 @@ class _Scope:
                 raise NotRowWiseError(reason)
             name_collation(node)
             if isinstance(node, exp.Anonymous) and function_name(node) == "strptime":
-                # Within TRY they are the same, but for an unknown time zone, which raises in a way that TRY does not cover.
+                # Within TRY they are the same, but for an unknown time zone, whose error TRY does not cover.
                 node.set("this", "try_strptime")
         for column in list(tree.find_all(exp.Column)):
-            own = self.resolved(column)
+            resolved = self.resolved(column)
             if column is tree:
-                tree = own
+                tree = resolved
             else:
-                column.replace(own)
+                column.replace(resolved)
         if _made(tree, self.lengths) > MOST_GROWTH * _LONG:
             raise NotRowWiseError(
-                f"has a part ({tree.sql('duckdb')}) that may make more than {MOST_GROWTH:,} characters of one; sizes must be small constants"
+                f"has a part ({tree.sql('duckdb')}) that may make more than {MOST_GROWTH:,} characters of one; sizes "
+                "must be small constants"
             )
         self.calls += [node for node in tree.find_all(exp.Func) if function_name(node) in CALENDAR]
         return tree
@@ -143,13 +141,13 @@ class _Scope:
     def resolved(self, column: exp.Column) -> exp.Expr:
         """A column of the source, or a field of one."""
         parts = [fold(part.name) for part in column.parts]
-        lengths = [len(own) for own in self._qualifiers if parts[: len(own)] == own and len(parts) > len(own)]
-        if lengths and parts[0] in self._known:
+        lengths = [len(each) for each in self._qualifiers if parts[: len(each)] == each and len(parts) > len(each)]
+        if lengths and parts[0] in self._by_folded_name:
             raise NotRowWiseError(
                 f"reads {column.sql('duckdb')}, where {column.parts[0].name} is both a column and its table"
             )
         rest = column.parts[max(lengths, default=0) :]
-        name = self._known.get(fold(rest[0].name))
+        name = self._by_folded_name.get(fold(rest[0].name))
         if name is None:
             raise NotRowWiseError(
                 f"reads {'.'.join(part.name for part in column.parts)}, which is not a column of what it selects from"
@@ -165,14 +163,20 @@ class _Scope:
 
     def check_qualifier(self, star: exp.Column) -> None:
         parts = [fold(part.name) for part in star.parts[:-1]]
-        if parts not in self._qualifiers or parts[0] in self._known:
+        if parts not in self._qualifiers or parts[0] in self._by_folded_name:
             raise NotRowWiseError(f"has {star.sql('duckdb')}, a star of something other than its source")
 
 
 def _only(node: exp.Expr, allowed: set[str]) -> None:
+    """Refuse a node that has another clause than those."""
+    reasons = {
+        "with_": "has a WITH clause", "joins": "joins", "laterals": "joins", "group": "aggregates",
+        "having": "aggregates", "distinct": "drops duplicates", "windows": "uses windows", "qualify": "uses windows",
+        "limit": "limits its rows", "offset": "limits its rows", "sample": "samples", "pivots": "pivots",
+    }  # fmt: skip
     for key, value in node.args.items():
         if value and key not in allowed:
-            raise NotRowWiseError(_REASONS.get(key, f"has a clause ({key}) that a row-wise view has not"))
+            raise NotRowWiseError(reasons.get(key, f"has a clause ({key}) that a row-wise view has not"))
 
 
 def _check_order(order: exp.Expr | None) -> None:
@@ -216,10 +220,10 @@ def _items(item: exp.Expr, scope: _Scope) -> Iterator[tuple[exp.Expr, str | None
 def _total(tree: exp.Expr) -> exp.Expr:
     """An expression that is NULL on the rows that it fails on; a column as it is.
 
-    By DuckDB's TRY, and two things that keep the optimizer from evaluating a part of it elsewhere. Columns go through a TRY of their own, so that no
-    statistic of theirs reaches a function (date_trunc of the least and the greatest date is evaluated when a scan is planned, and raises
-    there). And the whole is in the branches of a CASE, where common parts of several expressions are not looked for: they would be
-    evaluated once for all, outside of TRY.
+    By DuckDB's TRY, and two things that keep the optimizer from evaluating a part of it elsewhere. Each column goes
+    through a TRY, so that no statistic of it reaches a function (date_trunc of the least and the greatest date is
+    evaluated when a scan is planned, and raises there). And the whole is in the branches of a CASE, where common parts
+    of several expressions are not looked for: they would be evaluated once for all, outside of TRY.
     """
     if isinstance(tree, exp.Column):
         return tree
@@ -253,7 +257,7 @@ def _is_leaf(node: exp.Expr) -> bool:
 
 
 def _lengths(source: exp.Expr, columns: Sequence[str]) -> dict[str, float]:
-    """How long the columns of a source may be if those of its table have `_LONG` characters: views that it is written out of make them longer."""
+    """Characters of each column of a source if those of its table have `_LONG`: views below it may make them longer."""
     if not isinstance(source, exp.Subquery):
         return {fold(name): float(_LONG) for name in columns}
     below = source.this.args["from_"].this
@@ -262,7 +266,7 @@ def _lengths(source: exp.Expr, columns: Sequence[str]) -> dict[str, float]:
 
 
 def _made(item: exp.Expr, lengths: Mapping[str, float]) -> float:
-    """Characters that an item may make: counted where functions make long texts of short ones, else no more than it reads."""
+    """Characters that an item may make: counted where functions lengthen a text, else no more than it reads."""
     if isinstance(item, exp.Case) and _is_tried(item.args.get("default")):  # as `_total` has it: twice the same
         item = item.args["default"]
     read = sum(lengths.get(fold(column.name), _LONG) for column in item.find_all(exp.Column))
@@ -310,8 +314,8 @@ def _condition(node: exp.Expr) -> str | None:
 
 def with_generated(
     table: exp.Expr, columns: Sequence[Column], expressions: Mapping[str, exp.Expr]
-) -> tuple[WrittenOut, dict[str, str]]:
-    """A table with its generated columns written out, and those whose expressions are not in the grammar, with the reasons: they are NULL there."""
+) -> tuple[Expansion, dict[str, str]]:
+    """A table with its generated columns expanded, and why some are not in the grammar: those are NULL in it."""
     names = [column.name for column in columns]
     types = {column.name: column.type for column in columns}
     scope = _Scope(names, (), ())
@@ -342,4 +346,4 @@ def with_generated(
             odd[name] = str(reason)
             items.append(cast(exp.null(), types[name]))
     plain = [name if name not in expressions else None for name in names]
-    return WrittenOut(exp.select(*items).from_(table.copy()), plain, scope.read, tuple(scope.calls)), odd
+    return Expansion(exp.select(*items).from_(table.copy()), plain, scope.read, tuple(scope.calls)), odd

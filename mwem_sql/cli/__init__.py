@@ -32,12 +32,12 @@ def export(arguments: list[str]) -> int:
         "--database", metavar="PATH", help="where the release is; without it, the only *.duckdb file of this folder"
     )
     options = parser.parse_args(arguments)
-    found = [options.database] if options.database else sorted(map(str, Path().glob("*.duckdb")))
-    if len(found) != 1:
-        parser.error(f"there are {len(found)} *.duckdb files here; say which one: --database census.duckdb")
-    if not Path(found[0]).is_file():
-        parser.error(f"--database ({found[0]}) is not a file")
-    with connection(parser, found[0], read_only=True) as con:
+    files = [options.database] if options.database else sorted(map(str, Path().glob("*.duckdb")))
+    if len(files) != 1:
+        parser.error(f"there are {len(files)} *.duckdb files here; say which one: --database census.duckdb")
+    if not Path(files[0]).is_file():
+        parser.error(f"--database ({files[0]}) is not a file")
+    with connection(parser, files[0], read_only=True) as con:
         for file, size in con.execute(
             "SELECT file, bytes FROM mwem_export(?, ?)", [options.output, options.to]
         ).fetchall():

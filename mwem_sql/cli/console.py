@@ -28,20 +28,9 @@ from mwem_sql.surface import progress_line
 from mwem_sql.surface.spec import FUNCTIONS
 
 STYLES = ("box", "record", "csv", "json")
-SHOWN_ROWS, RECORD_COLUMNS = 40, 6
-DIGITS = 6
-"""Digits of a number that people are shown. CSV and JSON have all of them."""
+SHOWN_ROWS = 40
 KEPT_LETTERS = 12
 """Letters that a column may be cut to, so that none is left out. DuckDB's default leaves out that of mwem_answer."""
-LEAST = 1e-12
-"""Smaller numbers are shown as 0: they come from weights that are next to nothing."""
-PLAN = ["item", "value"]
-SQL_ITEMS = {"plan", "estimate", "aggregate"}
-"""Items of a plan that are about its SQL: pages of it, which few want to read."""
-_ARGUMENTS = re.compile(r"Macro (mwem_\w+)\(\) does not support the supplied arguments")
-_GIVEN = re.compile(r'\b(\w+)"?\s*(?::=|=>)')
-_EQUALS = re.compile(r'Referenced column "(\w+)" (?:not found|was not found)')
-SHOW_SQL = "SELECT value FROM mwem_plan(...) WHERE item = 'aggregate'"
 
 
 @dataclass
@@ -96,9 +85,9 @@ class Console:
             print(texts[0][-1], end="")
         elif columns == ["explain_key", "explain_value"]:
             print(*(plan for _, plan in texts), sep="\n")
-        elif columns == PLAN and self.style == "box":
+        elif columns == ["item", "value"] and self.style == "box":  # of mwem_plan
             print_plan(texts)
-        elif self.style == "record" or (total == 1 and len(columns) > RECORD_COLUMNS):  # a box would leave some out
+        elif self.style == "record" or (total == 1 and len(columns) > 6):  # a box would leave some out
             print_records(columns, texts)
         else:
             is_whole = fits(columns, [str(each) for each in relation.types], texts)
@@ -133,20 +122,21 @@ def with_hint(message: str, statement: str) -> str:
 
     An option of ours that is misspelt never reaches us: DuckDB refuses the call before.
     """
-    refused = _ARGUMENTS.search(message)
+    refused = re.search(r"Macro (mwem_\w+)\(\) does not support the supplied arguments", message)
     if refused is not None and refused[1] in FUNCTIONS:
         function = FUNCTIONS[refused[1]]
         names = {parameter.name for parameter in function.signature}  # one without a default may be given by name, too
-        for name in _GIVEN.findall(statement[max(0, statement.lower().find(function.name)) :]):
+        call = statement[max(0, statement.lower().find(function.name)) :]
+        for name in re.findall(r'\b(\w+)"?\s*(?::=|=>)', call):
             if name.lower() not in names:
                 options = function.optional
                 meant = f"{did_you_mean(name, options, shown=str)}it has {', '.join(options) or 'none'}"
                 return f"{message.splitlines()[0]}\nHint: {function.name} has no option {name}; {meant}"
-    written = _EQUALS.search(message)
-    if written is not None and re.search(rf"\bmwem_\w+\(.*\b{written[1]}\s*=(?!=)", statement, re.DOTALL):
-        return f"{message}\nHint: an option takes := and not =, {written[1]} := ..."
-    if written is not None and re.search(rf"\bmwem_\w+\(\s*{written[1]}\s*[,)]", statement):
-        return f"{message}\nHint: the first table is named as text, '{written[1]}'; a workload as it stands"
+    column = re.search(r'Referenced column "(\w+)" (?:not found|was not found)', message)
+    if column is not None and re.search(rf"\bmwem_\w+\(.*\b{column[1]}\s*=(?!=)", statement, re.DOTALL):
+        return f"{message}\nHint: an option takes := and not =, {column[1]} := ..."
+    if column is not None and re.search(rf"\bmwem_\w+\(\s*{column[1]}\s*[,)]", statement):
+        return f"{message}\nHint: the first table is named as text, '{column[1]}'; a workload as it stands"
     return message
 
 
@@ -165,29 +155,30 @@ def print_records(columns: Sequence[str], rows: Sequence[Sequence[str | None]]) 
 
 
 def print_plan(rows: Sequence[Sequence[str | None]]) -> None:
-    """A plan to be read: each item with its text, wrapped; its SQL is only counted."""
-    shown = [(str(item), str(value)) for item, value in rows if item not in SQL_ITEMS]
+    """A plan to be read: each item with its text, wrapped. Its SQL is only counted: few want to read pages of it."""
+    shown = [(str(item), str(value)) for item, value in rows if item not in {"plan", "estimate", "aggregate"}]
     left = max((len(item) for item, _ in shown), default=0) + 4
     for item, value in shown:
         lines = textwrap.wrap(value, max(20, width() - left - 1)) or [""]
         print(f"  {item:>{left - 4}}  " + f"\n{'':{left}}".join(lines))
     statements = sum(item == "aggregate" for item, _ in rows)
     if statements:
-        print(f"\nLeft out are {statements} statements of SQL. To see them: {SHOW_SQL}")
+        show = "SELECT value FROM mwem_plan(...) WHERE item = 'aggregate'"
+        print(f"\nLeft out are {statements} statements of SQL. To see them: {show}")
     print()
 
 
 def rounded(table: pa.Table) -> pa.Table:
-    """The same with floating point numbers as people want to read them."""
-    for place, field in enumerate(table.schema):
+    """The same with floating point numbers in six digits; CSV and JSON have all of them.
+
+    Below 1e-12 they are 0: they come from weights that are next to nothing.
+    """
+    for k, field in enumerate(table.schema):
         if pa.types.is_floating(field.type):
-            short = [None if value is None else _short(value) for value in table.column(place).to_pylist()]
-            table = table.set_column(place, field, pa.array(short, field.type))
+            values = table.column(k).to_pylist()
+            short = [each if each is None else 0.0 if abs(each) < 1e-12 else float(f"{each:.6g}") for each in values]
+            table = table.set_column(k, field, pa.array(short, field.type))
     return table
-
-
-def _short(value: float) -> float:
-    return 0.0 if abs(value) < LEAST else float(f"{value:.{DIGITS}g}")
 
 
 def painted(message: str) -> str:
@@ -200,7 +191,11 @@ def painted(message: str) -> str:
 
 def fetch(con: duckdb.DuckDBPyConnection, text: str, limit: int | None = None) -> tuple[pa.Table, int]:
     """Run a statement once: its first `limit` rows, and how many there are. No columns if it is not one for rows."""
-    with calls.interruptible(con, _say_interrupted, lambda: os._exit(130)):  # files survive an exit
+
+    def say() -> None:
+        print("\nInterrupted. Ctrl-C again leaves at once.", file=sys.stderr, flush=True)
+
+    with calls.interruptible(con, say, lambda: os._exit(130)):  # files survive an exit
         relation: Any = con.sql(text)
         if relation is None:
             return pa.table({}), 0
@@ -218,10 +213,6 @@ def fetch(con: duckdb.DuckDBPyConnection, text: str, limit: int | None = None) -
         if status and not str(con.extract_statements(text)[-1].type).endswith("SELECT"):
             return pa.table({}), 0
         return pa.Table.from_batches(batches, reader.schema).slice(0, limit), total
-
-
-def _say_interrupted() -> None:
-    print("\nInterrupted. Ctrl-C again leaves at once.", file=sys.stderr, flush=True)
 
 
 def width() -> int:

@@ -12,10 +12,6 @@ import duckdb
 from mwem_sql.cli.console import Console, connection, fetch, width
 from mwem_sql.platform.metadata import read_sql
 
-RELEASE = "CALL mwem_release('census', workload, $epsilon)"
-SEEDED = "CALL mwem_release('census', workload, $epsilon, seed := $seed)"
-COMPARE = "FROM mwem_compare('census', 'census_synthetic', workload)"
-MARGINALS = ("marital", "education, income", "sex, occupation")
 NEXT = """
 What to try next
 ----------------
@@ -51,7 +47,7 @@ def tell(con: duckdb.DuckDBPyConnection, epsilon: float, seed: int | None) -> No
     rows = con.table("census").aggregate("count(*)").fetchall()[0][0]
     print(f"\nThe release\n-----------\n\ncensus has {rows:,} rows, and its columns depend on each other; workload")
     print("has questions about it. Both are made up. One call makes a synthetic table:\n")
-    call = (RELEASE if seed is None else SEEDED).replace("$epsilon", str(epsilon)).replace("$seed", str(seed))
+    call = f"CALL mwem_release('census', workload, {epsilon}{'' if seed is None else f', seed := {seed}'})"
     print(f"  {call};\n", flush=True)
     Console(con).show(*fetch(con, call))
     print("census_synthetic is an ordinary table now. The same CALL again costs nothing.")
@@ -62,11 +58,12 @@ def tell(con: duckdb.DuckDBPyConnection, epsilon: float, seed: int | None) -> No
     print(
         "This comparison is NOT private: it reads the true rows. It is only possible here\nbecause the data is made up."
     )
-    for columns in MARGINALS:
+    for columns in ("marital", "education, income", "sex, occupation"):
         print(f"\n  SELECT {columns}, count(*) FROM ... GROUP BY ALL;\n")  # noqa: S608
         print_bars(con, columns, page)
-    print(f"\n  {COMPARE};\n\n  {'predicate':<{page - 33}} {'true':>9} {'synthetic':>9} {'error':>9}")
-    compared = fetch(con, COMPARE)[0].to_pylist()
+    call = "FROM mwem_compare('census', 'census_synthetic', workload)"
+    print(f"\n  {call};\n\n  {'predicate':<{page - 33}} {'true':>9} {'synthetic':>9} {'error':>9}")
+    compared = fetch(con, call)[0].to_pylist()
     for row in compared:
         if row["cell"] is None:
             numbers = (f"{row[column]:>9,.0f}" for column in ("true_answer", "answer", "error"))

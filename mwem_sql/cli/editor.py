@@ -22,13 +22,6 @@ from prompt_toolkit.output import Output
 
 from mwem_sql.surface.spec import FUNCTIONS
 
-_WORD = re.compile(r"[\w.$]*$")
-_CALL = re.compile(r"\b(mwem_\w+)\s*\(")
-_COMMENT = re.compile(r"'(?:[^']|'')*'|--[^\n]*")
-_TABLES = "SELECT DISTINCT table_name FROM information_schema.tables WHERE table_schema <> 'mwem' ORDER BY 1"
-_COLUMNS = "SELECT DISTINCT column_name FROM information_schema.columns WHERE table_schema <> 'mwem' ORDER BY 1"
-COMMANDS = (".help", ".mode", ".quit", ".schema", ".tables")
-
 
 class Names(Completer):
     """Completes dot commands, options of the function that the cursor is inside of, and all other names."""
@@ -40,7 +33,7 @@ class Names(Completer):
         self, document: Document, complete_event: CompleteEvent  # noqa: ARG002
     ) -> Iterable[Completion]:  # fmt: skip
         before = document.text_before_cursor
-        match = _WORD.search(before)
+        match = re.search(r"[\w.$]*$", before)
         word = match[0] if match else ""
         if not word:
             return
@@ -53,13 +46,15 @@ class Names(Completer):
 
     def _candidates(self, before: str, word: str) -> Iterable[tuple[str, Iterable[str]]]:
         if before.lstrip().startswith("."):
-            yield "command", COMMANDS
+            yield "command", (".help", ".mode", ".quit", ".schema", ".tables")
             return
         function = called(before[: len(before) - len(word)])
         if function:
             yield "option", FUNCTIONS[function].optional
-        yield "table", _column(self._con, _TABLES)
-        yield "column", _column(self._con, _COLUMNS)
+        tables = "SELECT DISTINCT table_name FROM information_schema.tables WHERE table_schema <> 'mwem' ORDER BY 1"
+        yield "table", _column(self._con, tables)
+        columns = "SELECT DISTINCT column_name FROM information_schema.columns WHERE table_schema <> 'mwem' ORDER BY 1"
+        yield "column", _column(self._con, columns)
         yield "function", FUNCTIONS
         yield "keyword", _keywords()
 
@@ -113,8 +108,8 @@ def is_usable() -> bool:
 
 def called(text: str) -> str | None:
     """Which of our functions the end of a text is inside of, if any."""
-    plain = _COMMENT.sub("''", text)
-    for match in reversed(list(_CALL.finditer(plain))):
+    plain = re.sub(r"'(?:[^']|'')*'|--[^\n]*", "''", text)  # without texts and comments
+    for match in reversed(list(re.finditer(r"\b(mwem_\w+)\s*\(", plain))):
         inside = plain[match.end() :]
         if inside.count("(") >= inside.count(")"):
             return match[1] if match[1] in FUNCTIONS else None

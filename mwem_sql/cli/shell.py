@@ -19,7 +19,6 @@ from mwem_sql.platform.metadata import VERSION
 
 BANNER = f"mwem-sql {VERSION}, DuckDB {duckdb.__version__}"
 PROMPT, CONTINUATION = "mwem> ", "  ... "
-HISTORY = "~/.mwem_sql_history"
 HELP = """\
 A statement ends with ; and may take several lines. Ctrl-C drops or stops it. Tab completes names and options.
 
@@ -32,8 +31,6 @@ A statement ends with ; and may take several lines. Ctrl-C drops or stops it. Ta
   SELECT mwem_count('t_synthetic', 'age > 40');    an answer, free of charge
   FROM mwem_ledger();                              what was spent
 """
-TABLES = "SELECT table_schema, table_name, table_type FROM information_schema.tables ORDER BY ALL"
-SCHEMA = "SELECT sql FROM sqlite_master WHERE $name::VARCHAR IS NULL OR name = $name::VARCHAR ORDER BY name"
 
 
 def run(arguments: list[str], commands: Collection[str]) -> int:
@@ -85,9 +82,10 @@ def obey(console: Console, line: str) -> bool:
     if words == [".help"]:
         print(HELP)
     elif words == [".tables"]:
-        return console.run(TABLES)
+        return console.run("SELECT table_schema, table_name, table_type FROM information_schema.tables ORDER BY ALL")
     elif words[0] == ".schema" and len(words) <= 2:
-        declared = console.con.execute(SCHEMA, {"name": words[1] if words[1:] else None}).fetchall()
+        query = "SELECT sql FROM sqlite_master WHERE $name::VARCHAR IS NULL OR name = $name::VARCHAR ORDER BY name"
+        declared = console.con.execute(query, {"name": words[1] if words[1:] else None}).fetchall()
         if words[1:] and not declared:
             return console.fail(f".schema: no table or view has this name ({words[1]}). Hint: .tables lists them")
         print(*(sql for (sql,) in declared), sep="\n")
@@ -108,7 +106,7 @@ def converse(console: Console) -> None:
     from mwem_sql.cli import editor  # noqa: PLC0415 (it takes a tenth of a second, which scripts need not wait for)
 
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a job of the background has it ignored
-    history = Path(HISTORY).expanduser()
+    history = Path("~/.mwem_sql_history").expanduser()
     reader = (
         editor.Editor(console.con, is_whole, (PROMPT, CONTINUATION), history).read
         if editor.is_usable()

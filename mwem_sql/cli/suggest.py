@@ -17,20 +17,6 @@ from sqlglot import exp
 from mwem_sql.cli.console import connection
 from mwem_sql.errors import OptionError, refuse
 
-_EMPTY = "(empty)"  # how DuckDB prints that there is none
-_DEFAULTS = {
-    "delim": ",",
-    "quote": '"',
-    "escape": '"',
-    "comment": "",
-    "skip": 0,
-    "dateformat": None,
-    "timestampformat": None,
-}
-SNIFF = """SELECT Delimiter, Quote, Escape, Comment, SkipRows, DateFormat, TimestampFormat, HasHeader, Columns
-    FROM sniff_csv(?, sample_size := -1, decimal_separator := ?)"""
-SCRIPT = "SELECT any_value(script) FROM mwem_suggest_domain(?)"
-
 
 def run(arguments: list[str]) -> int:
     """Print the script."""
@@ -48,7 +34,8 @@ def run(arguments: list[str]) -> int:
     with connection(parser, ":memory:", read_only=False) as con:
         created = made_from(con, options.file, name)
         con.execute(created)
-        ((script,),) = con.execute(SCRIPT, [exp.to_identifier(name).sql("duckdb")]).fetchall()
+        query = "SELECT any_value(script) FROM mwem_suggest_domain(?)"
+        ((script,),) = con.execute(query, [exp.to_identifier(name).sql("duckdb")]).fetchall()
     title, _, rest = script.partition("\n\n")
     heading = "-- 0. The table. CHECK the types: nothing is found out from the file when this runs."
     print(f"{title}\n\n{heading}\n{created};\n\n{rest}", end="")
@@ -69,8 +56,11 @@ def made_from(con: duckdb.DuckDBPyConnection, file: str, table: str) -> str:
 
 
 def _sniffed(con: duckdb.DuckDBPyConnection, file: str, separator: str) -> tuple[Any, ...]:
+    """What DuckDB's sniffer makes of a file: seven options of read_csv, whether it has a header, and the columns."""
+    query = """SELECT Delimiter, Quote, Escape, Comment, SkipRows, DateFormat, TimestampFormat, HasHeader, Columns
+               FROM sniff_csv(?, sample_size := -1, decimal_separator := ?)"""
     try:
-        (found,) = con.execute(SNIFF, [file, separator]).fetchall()
+        (row,) = con.execute(query, [file, separator]).fetchall()
     except duckdb.Error as error:
         text = str(error)
         reason = text.splitlines()[0]
@@ -80,26 +70,30 @@ def _sniffed(con: duckdb.DuckDBPyConnection, file: str, separator: str) -> tuple
             hint = "save it as UTF-8, for example: iconv -f latin1 -t utf-8 old.csv > new.csv"
         what = f"file ({file!r}) cannot be read as CSV: {reason}"
         raise refuse(OptionError, "mwem-sql suggest", what, hint) from None
-    return tuple(found)
+    return tuple(row)
 
 
-def _texts(found: tuple[Any, ...]) -> int:
+def _texts(sniffed: tuple[Any, ...]) -> int:
     """How many columns are only text."""
-    return sum(column["type"] == "VARCHAR" for column in found[-1])
+    return sum(column["type"] == "VARCHAR" for column in sniffed[-1])
 
 
 def _declared(con: duckdb.DuckDBPyConnection, file: str) -> list[exp.Expr]:
-    found = _sniffed(con, file, ".")
-    comma = (
-        _sniffed(con, file, ",") if _texts(found) else found
-    )  # the whole file is read again only for columns that could be numbers
-    has_commas = _texts(comma) < _texts(found)  # 3,5 is a number there
-    *form, header, columns = comma if has_commas else found
-    given = dict(zip(_DEFAULTS, ("" if value == _EMPTY else value for value in form), strict=True))
-    if not given["escape"]:  # none was needed
-        given["escape"] = _DEFAULTS["escape"]
+    """The arguments of read_csv beside the file: its columns with their types, and what is not the default."""
+    point = _sniffed(con, file, ".")
+    # The whole file is read again only for columns that could be numbers.
+    comma = _sniffed(con, file, ",") if _texts(point) else point
+    has_commas = _texts(comma) < _texts(point)  # 3,5 is a number there
+    *values, header, columns = comma if has_commas else point
+    defaults = {
+        "delim": ",", "quote": '"', "escape": '"', "comment": "", "skip": 0, "dateformat": None,
+        "timestampformat": None,
+    }  # fmt: skip
+    options = dict(zip(defaults, ("" if value == "(empty)" else value for value in values), strict=True))
+    if not options["escape"]:  # none was needed
+        options["escape"] = defaults["escape"]
     arguments: dict[str, exp.Expr] = {"auto_detect": exp.false(), "header": exp.convert(header)}
-    arguments |= {name: exp.convert(value) for name, value in given.items() if value != _DEFAULTS[name]}
+    arguments |= {name: exp.convert(value) for name, value in options.items() if value != defaults[name]}
     if has_commas:
         arguments["decimal_separator"] = exp.Literal.string(",")
     types = [

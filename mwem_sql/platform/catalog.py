@@ -1,4 +1,4 @@
-"""Names, columns, definitions: what DuckDB's catalog says of its tables and views. Reads no row of them, and judges nothing.
+"""Names, columns, definitions: what DuckDB's catalog says of its tables and views. Reads no row, and judges nothing.
 
 `estimated_size` and every other statistic stay untouched: they are exact, and so private.
 """
@@ -18,8 +18,6 @@ from mwem_sql.errors import TableError, did_you_mean, literal, refuse
 from mwem_sql.language import dialect
 from mwem_sql.language.dialect import fold
 
-_PART = re.compile(r'"((?:[^"]|"")*)"|([^".]+)')
-_GENERATED = "GENERATED ALWAYS AS"  # how DuckDB prints a generated column
 # In a column's comment, which DuckDB keeps through every ALTER and rename.
 _UNIT = re.compile(r"\s*\[mwem unit ([0-9a-f]+)\]")
 
@@ -75,7 +73,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Column:
-    """A column. `id` is what it is known by in its table however it is renamed: empty where nothing but its name tells."""
+    """A column. `id` identifies it in its table through every rename; empty where only its name does."""
 
     name: str
     type: str
@@ -87,8 +85,9 @@ def split_name(text: str) -> list[str]:
     """`a."b.c"` to its parts; a text that is not dotted identifiers is one part."""
     parts: list[str] = []
     position = 0
+    part = re.compile(r'"((?:[^"]|"")*)"|([^".]+)')
     while True:
-        match = _PART.match(text, position)
+        match = part.match(text, position)
         if match is None:
             return [text]
         parts.append(match[1].replace('""', '"') if match[1] is not None else match[2].strip())
@@ -122,9 +121,9 @@ def find(con: duckdb.DuckDBPyConnection, text: str, place: Place) -> tuple[Name,
         """SELECT database_name, schema_name, table_name, false FROM duckdb_tables()
            UNION ALL SELECT database_name, schema_name, view_name, true FROM duckdb_views() WHERE NOT internal"""
     ).fetchall()
-    known = {tuple(map(fold, row[:3])): row for row in rows}
+    by_name = {tuple(map(fold, row[:3])): row for row in rows}
     for name in candidates(text, place):
-        row = known.get((fold(name.database), fold(name.schema), fold(name.table)))
+        row = by_name.get((fold(name.database), fold(name.schema), fold(name.table)))
         if row is not None:
             return Name(*row[:3]), row[3]
     return None
@@ -133,31 +132,38 @@ def find(con: duckdb.DuckDBPyConnection, text: str, place: Place) -> tuple[Name,
 def nearest(con: duckdb.DuckDBPyConnection, text: str, place: Place) -> str:
     """The start of a hint: the table or view whose name is nearest to one that is not there. Ours are not for calls."""
     rows = con.execute(
-        """SELECT database_name, schema_name, table_name FROM duckdb_tables() WHERE schema_name <> 'mwem' AND NOT temporary
-           UNION SELECT database_name, schema_name, view_name FROM duckdb_views() WHERE NOT internal AND NOT temporary ORDER BY ALL"""
+        """SELECT database_name, schema_name, table_name FROM duckdb_tables()
+           WHERE schema_name <> 'mwem' AND NOT temporary
+           UNION SELECT database_name, schema_name, view_name FROM duckdb_views()
+           WHERE NOT internal AND NOT temporary ORDER BY ALL"""
     ).fetchall()
     return nearest_of([Name(*row) for row in rows], text, place)
 
 
 def nearest_of(names: Iterable[Name], text: str, place: Place) -> str:
     """The same among some names; one that is not in the caller's schema in full."""
-    known: dict[str, Name] = {}
+    by_table: dict[str, Name] = {}
     for name in names:
-        if name.table not in known or Place(name.database, name.schema) == place:
-            known[name.table] = name
-    return did_you_mean(split_name(text)[-1], known, shown=lambda near: literal(known[near].text(place)))
+        if name.table not in by_table or Place(name.database, name.schema) == place:
+            by_table[name.table] = name
+    return did_you_mean(split_name(text)[-1], by_table, shown=lambda near: literal(by_table[near].text(place)))
 
 
 def columns(con: duckdb.DuckDBPyConnection, name: Name) -> tuple[Column, ...]:
-    rows = con.execute(
+    out = []
+    for column, kind, nullable, text in _column_rows(con, name):
+        mark = _UNIT.search(text or "")
+        out.append(Column(column, kind, nullable, id=mark[1] if mark else ""))
+    return tuple(out)
+
+
+def _column_rows(con: duckdb.DuckDBPyConnection, name: Name) -> list[tuple[str, str, bool, str | None]]:
+    """Name, type, whether it may be NULL, and comment of each column."""
+    return con.execute(
         """SELECT column_name, data_type, is_nullable, comment FROM duckdb_columns()
            WHERE database_name = ? AND schema_name = ? AND table_name = ? ORDER BY column_index""",
         [name.database, name.schema, name.table],
     ).fetchall()
-    marks = [_UNIT.search(row[3] or "") for row in rows]
-    return tuple(
-        Column(row[0], row[1], row[2], id=mark[1] if mark else "") for row, mark in zip(rows, marks, strict=True)
-    )
 
 
 def checks(con: duckdb.DuckDBPyConnection, name: Name) -> tuple[str, ...]:
@@ -183,8 +189,8 @@ def view_query(con: duckdb.DuckDBPyConnection, name: Name) -> exp.Expr:
 def generated_columns(con: duckdb.DuckDBPyConnection, name: Name) -> dict[str, exp.Expr]:
     """The expressions of a table's generated columns, by column."""
     created, _ = _noted(con, name)
-    # Most tables have none, and the text of a thousand columns takes long to parse.
-    if _GENERATED not in created:
+    # Most tables have none, and the text of a thousand columns takes long to parse. This is how DuckDB prints one.
+    if "GENERATED ALWAYS AS" not in created:
         return {}
     return {
         column.name: _unqualified(kind.expression)
@@ -218,12 +224,8 @@ def set_column_comment(con: duckdb.DuckDBPyConnection, name: Name, column: str, 
 
 
 def mark_column(con: duckdb.DuckDBPyConnection, name: Name, column: str, mark: str) -> None:
-    """Write into a column's comment what it is known by from now on, in the place of what it was known by."""
-    rows = con.execute(
-        "SELECT column_name, comment FROM duckdb_columns() WHERE database_name = ? AND schema_name = ? AND table_name = ?",
-        [name.database, name.schema, name.table],
-    ).fetchall()
-    before = {fold(each): comment or "" for each, comment in rows}[fold(column)]
+    """Write the id of a column into its comment, in place of one that is there."""
+    before = {fold(each): text or "" for each, _, _, text in _column_rows(con, name)}[fold(column)]
     set_column_comment(con, name, column, f"{_UNIT.sub('', before)} [mwem unit {mark}]".strip())
 
 
@@ -246,15 +248,15 @@ def databases(con: duckdb.DuckDBPyConnection) -> dict[str, Database]:
 
 
 def is_read_only(con: duckdb.DuckDBPyConnection, database: str) -> bool:
-    found = databases(con).get(database)
-    return found is not None and found.read_only
+    attached = databases(con).get(database)
+    return attached is not None and attached.read_only
 
 
 def check_functions(con: duckdb.DuckDBPyConnection, function: str) -> None:
     """Refuse to go on where a name of DuckDB's own functions, operators included, may mean something of the user's.
 
-    A macro comes before the function of its name, and a Python function is added to those that it shares a name with. Either would be
-    called in private scans and views, with the rows of any table before its eyes.
+    A macro comes before the function of its name, and a Python function is added to those that it shares a name with.
+    Either would be called in private scans and views, and would see the rows of any table.
     """
     for name, kind, _ in sorted(_functions(con) - _built_in()):
         if fold(name) in _names():
@@ -287,7 +289,7 @@ def _functions(con: duckdb.DuckDBPyConnection) -> set[tuple[str, str, str]]:
 
 
 def _unqualified(tree: exp.Expr) -> exp.Expr:
-    """Older versions of DuckDB print `main.list_value(1)` for `[1]`, and a truth value as a cast of its first letter."""
+    """Older versions of DuckDB print `main.list_value(1)` for `[1]`, and a Boolean as a cast of its first letter."""
     return tree.transform(
         lambda node: (
             node.expression

@@ -1,7 +1,7 @@
 """DuckDB's own semantics without the user's database: an empty in-memory instance with external access off.
 
-Everything evaluated here is public: constants of the schema, and workload expressions over the declared domain. How much
-text an expression makes is bounded beforehand, so that none exhausts memory or time.
+Everything evaluated here is public: constants of the schema, and workload expressions over the declared domain. How
+much text an expression makes is bounded beforehand, so that none exhausts memory or time.
 """
 
 from __future__ import annotations
@@ -23,20 +23,16 @@ from mwem_sql.platform import calls
 
 Item = TypeVar("Item")
 
-# The connection's settings that change what an expression means.
 MEANINGFUL_SETTINGS = ("TimeZone", "default_collation", "integer_division", "ieee_floating_point_ops")
-_POSITION, _ARRIVED = "__mwem_position", "__mwem_arrived"  # names that no column or table of the user has
-BATCH = 250  # expressions of one SELECT: thousands plan slowly, and each batch has a cost of its own
-MAX_MADE = 2**30  # characters of text that one expression may make on all rows of a table
+"""The connection's settings that change what an expression means."""
+BATCH = 250
+"""Expressions of one SELECT. Larger: it is planned slowly; smaller: there are more statements."""
+MAX_MADE = 2**30
+"""Characters of text that one expression may make on all rows of a table. Larger: more time for one expression."""
+_AT_ONCE = 2**24
+"""Characters of text that are made in one SELECT, so the most of one row. Larger: more memory, fewer statements."""
 _MOST_TEXT = BATCH * PLAIN // 5  # characters of the expressions of one SELECT
-_AT_ONCE = 2**24  # and those that are made in one SELECT, so at most those of one row
-# What an expression cannot change, once the connection's own settings are made.
-_CLOSE = """SET enable_external_access = false; SET autoload_known_extensions = false; SET autoinstall_known_extensions = false;
-    SET python_enable_replacements = false; SET lock_configuration = true"""
-
-
-_MOST_KEPT = 2  # instances that wait for the next call, of each combination of settings: to open one takes as long as to compile a small workload
-_MOST_ROWS = 100_000  # of a table after which an instance is closed, so that its memory comes back
+_POSITION = "__mwem_position"  # a name that no column of the user has
 
 _Settings = tuple[tuple[str, str], ...]
 _IDLE: dict[_Settings, list[duckdb.DuckDBPyConnection]] = {}
@@ -45,7 +41,7 @@ _OF_THE_PARENT: list[list[duckdb.DuckDBPyConnection]] = []
 
 
 def _leave_to_the_parent() -> None:
-    """A process that was forked has none of them. Nor does it close them: their threads are not there, and it would crash."""
+    """A forked process has no idle instance. Nor does it close them: without their threads it would crash."""
     _OF_THE_PARENT.extend(_IDLE.values())
     _IDLE.clear()
 
@@ -69,14 +65,17 @@ class Sandbox:
         return self
 
     def __exit__(self, error: object, *_: object) -> None:
-        """Keep the instance for the next call, without its tables; close it if something failed, or was large."""
-        kept = _IDLE.setdefault(self._settings, [])
-        if error is not None or len(kept) >= _MOST_KEPT or max(self._rows.values(), default=0) > _MOST_ROWS:
+        """Keep the instance for the next call, without its tables: to open one takes as long as to compile a workload.
+
+        One that failed is closed, and so is one with a large table, so that its memory comes back.
+        """
+        idle = _IDLE.setdefault(self._settings, [])
+        if error is not None or len(idle) >= 2 or max(self._rows.values(), default=0) > 100_000:
             self._con.close()
             return
         for table in self._rows:
             self._con.execute(f"DROP TABLE {dialect.quoted(table)}")
-        kept.append(self._con)
+        idle.append(self._con)
 
     def row(self, expressions: Sequence[exp.Expr | str]) -> list[object]:
         """Constant expressions, evaluated."""
@@ -106,29 +105,27 @@ class Sandbox:
         self._longest[table] = {
             fold(name): _length(array) for name, (_, array) in columns.items() if pa.types.is_string(array.type)
         }
-        numbered = exp.select(exp.alias_(exp.Window(this=exp.RowNumber()), _POSITION), *casts).from_(
-            exp.table_(_ARRIVED)
-        )
+        arrived = exp.table_("__mwem_arrived")  # a name that no table of the user has
+        numbered = exp.select(exp.alias_(exp.Window(this=exp.RowNumber()), _POSITION), *casts).from_(arrived)
         create = exp.Create(this=exp.table_(table, quoted=True), kind="TABLE", expression=numbered, replace=True)
-        # Not by from_arrow(...).query(...): what DuckDB 2.0 does there leaves a message on the screen if the call is stopped meanwhile.
-        self._con.register(_ARRIVED, arrow)
+        # Not by from_arrow(...).query(...): DuckDB 2.0 prints a message if the call is stopped meanwhile.
+        self._con.register(arrived.name, arrow)
         self._con.execute(create.sql("duckdb"))
-        self._con.unregister(_ARRIVED)
+        self._con.unregister(arrived.name)
 
     def evaluate(self, table: str, expressions: Sequence[str]) -> list[pa.ChunkedArray]:
         """SQL expressions over every row of a loaded table, in its order."""
         out: list[pa.ChunkedArray] = []
-        source = dialect.quoted(table)
         rows = self._rows[table]
+        slice_of_rows = f"FROM {dialect.quoted(table)} WHERE {_POSITION} BETWEEN ? AND ? ORDER BY {_POSITION}"
         for batch in batches(expressions, len, _MOST_TEXT):
             made = _bounded(batch, self._longest[table], rows)
             at_once = max(1, int(_AT_ONCE / made)) if made else max(1, rows)
-            # A newline ends a comment that an expression may close with.
+            # The expressions are text as the analyst wrote it, so this SELECT cannot be a tree. A newline ends a
+            # comment that an expression may close with.
             listed = ", ".join(f"({text}\n) AS e{k}" for k, text in enumerate(batch))
-            # The expressions are text as the analyst wrote it, so this SELECT cannot be a tree.
-            select = f"SELECT {listed} FROM {source} WHERE {_POSITION} BETWEEN ? AND ? ORDER BY {_POSITION}"  # noqa: S608
             slices = [
-                self._con.sql(select, params=[start + 1, start + at_once]).to_arrow_table()
+                self._con.sql(f"SELECT {listed} {slice_of_rows}", params=[start + 1, start + at_once]).to_arrow_table()
                 for start in range(0, max(1, rows), at_once)
             ]
             out.extend(pa.concat_tables(slices).columns)
@@ -146,7 +143,12 @@ def _opened(settings: Mapping[str, object]) -> duckdb.DuckDBPyConnection:
     con = duckdb.connect(":memory:", config={"threads": 1, "temp_directory": ""})
     for name, value in settings.items():
         con.execute(set_statement(name, value))
-    con.execute(_CLOSE)
+    # What an expression cannot change, once the connection's settings are made.
+    con.execute(
+        """SET enable_external_access = false; SET autoload_known_extensions = false;
+           SET autoinstall_known_extensions = false; SET python_enable_replacements = false;
+           SET lock_configuration = true"""
+    )
     return con
 
 
@@ -157,7 +159,7 @@ def set_statement(name: str, value: object) -> str:
 
 
 def batches(items: Iterable[Item], size: Callable[[Item], int], most: int) -> Iterator[list[Item]]:
-    """Items to be evaluated together, in their order: not too many, nor of more than `most` in size unless it is one."""
+    """Items to be evaluated together, in their order: not too many, nor of more than `most` in size unless one is."""
     batch: list[Item] = []
     room = most
     for item in items:
@@ -177,8 +179,9 @@ def _bounded(batch: Sequence[str], longest: Mapping[str, float], rows: int) -> f
     if most > min(_AT_ONCE, MAX_MADE / max(1, rows)):
         much = "any amount" if most == inf else f"{most:,.0f} characters"
         raise duckdb.OutOfRangeException(
-            f"it may make {much} of text for each of {rows:,} values, more than {_AT_ONCE:,} for one or {MAX_MADE:,} for all;"
-            " the size that repeat, lpad and rpad take, and the template of format and printf, must be small constants"
+            f"it may make {much} of text for each of {rows:,} values, more than {_AT_ONCE:,} for one or {MAX_MADE:,} "
+            "for all; the size that repeat, lpad and rpad take, and the template of format and printf, must be small "
+            "constants"
         )
     return sum(made)
 

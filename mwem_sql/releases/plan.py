@@ -151,7 +151,8 @@ def _relation_of(release: Stored) -> Relation:
     if unit is not None and fold(unit) not in domain.spelling:
         columns.append(Column(unit, "VARCHAR", nullable=True))
     name = release.name.beside(domain.table)
-    return Relation(name, tuple(columns), name.tree(), declared={column.name: column for column in columns})
+    declared = {column.name: column for column in columns}
+    return Relation(name=name, columns=tuple(columns), rows=name.tree(), declared=declared)
 
 
 def _compile(

@@ -31,13 +31,6 @@ from mwem_sql.surface.progress_line import shown
 from mwem_sql.surface.register import register
 from mwem_sql.workload import Workload
 
-_TABLES = {"table": "private_table", "output": "output"}
-"""Arguments that name a table, and their names in SQL."""
-_BOX = "max-width:44em;overflow-x:auto;font-family:sans-serif;font-size:90%;line-height:1.4"
-_LEFT = "text-align:left;padding:1px 12px 1px 0;font-weight:normal;opacity:.7;white-space:nowrap;vertical-align:top"
-_RIGHT = "text-align:left;padding:1px 0;overflow-wrap:anywhere"
-_NOTE = "border-left:3px solid #c60;padding:2px 8px;margin:4px 0"
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Release(Summary):
@@ -250,10 +243,11 @@ def _value(function: str, given: dict[str, Any]) -> dict[str, Any]:
 
 def _run(function: str, given: dict[str, Any], work: Callable[[Arguments], Any]) -> Any:
     session = Session.of(given["con"])
+    tables = {"table": "private_table", "output": "output"}  # arguments that name a table, and their names in SQL
     values: dict[str, Any] = {
-        name: _plain(value) for name, value in given.items() if name not in {"con", "workload", *_TABLES}
+        name: _plain(value) for name, value in given.items() if name not in {"con", "workload", *tables}
     }
-    values |= {name: table_name(function, given[key]) for key, name in _TABLES.items() if key in given}
+    values |= {name: table_name(function, given[key]) for key, name in tables.items() if key in given}
 
     def with_workload() -> Any:
         queries = None
@@ -294,6 +288,10 @@ def rounded(value: float) -> str:
 
 def release_html(summary: Summary) -> str:
     """What was released, what it promises and what it cost, in a box that fits a narrow column."""
+    box = "max-width:44em;overflow-x:auto;font-family:sans-serif;font-size:90%;line-height:1.4"
+    head = "text-align:left;padding:1px 12px 1px 0;font-weight:normal;opacity:.7;white-space:nowrap;vertical-align:top"
+    data = "text-align:left;padding:1px 0;overflow-wrap:anywhere"
+    aside = "border-left:3px solid #c60;padding:2px 8px;margin:4px 0"
     facts = {
         "promise": f"ε = {rounded(summary.epsilon)}"
         + (f", δ = {rounded(summary.delta)}" if summary.delta else "")
@@ -315,12 +313,11 @@ def release_html(summary: Summary) -> str:
     )
     notes += [summary.warning] if summary.warning else []
     rows = "".join(
-        f'<tr><th style="{_LEFT}">{name}</th><td style="{_RIGHT}">{escape(text)}</td></tr>'
-        for name, text in facts.items()
+        f'<tr><th style="{head}">{name}</th><td style="{data}">{escape(text)}</td></tr>' for name, text in facts.items()
     )
-    said = "".join(f'<div style="{_NOTE}" role="note">{escape(note)}</div>' for note in notes)
+    said = "".join(f'<div style="{aside}" role="note">{escape(note)}</div>' for note in notes)
     return (
-        f'<div style="{_BOX}"><div>Synthetic table <code>{escape(summary.output)}</code></div>{said}'
+        f'<div style="{box}"><div>Synthetic table <code>{escape(summary.output)}</code></div>{said}'
         f'<table style="border-collapse:collapse">{rows}</table></div>'
     )
 

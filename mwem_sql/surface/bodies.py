@@ -42,7 +42,7 @@ from mwem_sql.releases.request import Request, read_whole
 from mwem_sql.releases.run import run_release
 from mwem_sql.releases.sample import Sampler
 from mwem_sql.reporting import export as files
-from mwem_sql.scan.engines.opening import check_no_secret, open_engine
+from mwem_sql.scan.engines import check_no_secret, open_engine
 from mwem_sql.workload import Workload
 
 Rows = Iterable[dict[str, Any]]
@@ -401,10 +401,9 @@ def _home(session: Session, ledger: object) -> str:
     """The attached database that keeps the ledger: by name or by file; the caller's current one where none is given."""
     databases = catalog.databases(session.cursor())
     wanted = session.place.database if ledger is None else str(ledger)
-    known = {fold(name): name for name in databases} | {
-        str(database.path): name for name, database in databases.items() if database.path
-    }
-    home = known.get(fold(wanted)) or known.get(wanted)
+    by_name = {fold(name): name for name in databases}
+    by_path = {str(database.path): name for name, database in databases.items() if database.path}
+    home = by_name.get(fold(wanted)) or by_path.get(wanted)
     if home is None or databases[home].type != "duckdb" or databases[home].read_only:
         raise refuse(
             OutputError,

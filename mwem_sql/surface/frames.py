@@ -26,10 +26,6 @@ Frame: TypeAlias = Any
 
 WorkloadLike: TypeAlias = str | Workload | Frame
 
-_LOAD = "load"
-_FRAME = "__mwem_frame"  # a name that no table of the user has
-_UNNAMED = re.compile(r"__index_level_\d+__")  # what Arrow calls an index of pandas that has no name
-
 
 def as_arrow(frame: Frame) -> pa.Table | None:
     """The rows of a frame; None if it is none. An index of pandas is a column only if it has a name."""
@@ -37,7 +33,7 @@ def as_arrow(frame: Frame) -> pa.Table | None:
         table = pa.table(frame)
     except (TypeError, ValueError, pa.ArrowException):  # an error of Arrow's may quote a value
         return None
-    return table.drop_columns([name for name in table.column_names if _UNNAMED.fullmatch(name)])
+    return table.drop_columns([name for name in table.column_names if re.fullmatch(r"__index_level_\d+__", name)])
 
 
 def read_workload(session: Session, workload: WorkloadLike, private: str | None, function: str) -> Workload:
@@ -84,34 +80,35 @@ def load(con: object, frame: Frame, table: str, *, append: bool = False) -> str:
     if rows is None:
         raise refuse(
             OptionError,
-            _LOAD,
+            "load",
             f"frame ({type(frame).__name__}) must be a frame of pandas, Polars or Arrow, with columns that Arrow has "
             "types for",
             "collect() a lazy frame; a file needs no copy: name its path where a table is asked for",
         )
-    name = reuse.output_name(cursor, table, Name(session.place.database, session.place.schema, ""), _LOAD)
-    found = catalog.find(cursor, name.quoted(), session.place)
-    if (found is not None) != append:
+    name = reuse.output_name(cursor, table, Name(session.place.database, session.place.schema, ""), "load")
+    exists = catalog.find(cursor, name.quoted(), session.place) is not None
+    if exists != append:
         raise refuse(
             TableError,
-            _LOAD,
+            "load",
             f"table ({table!r}) {'does not exist' if append else 'exists'}",
             "leave append out to make it" if append else "choose another name, or add to it with append=True",
         )
-    cursor.register(_FRAME, rows)
-    select = exp.select("*").from_(exp.table_(_FRAME))
-    made = exp.Insert(this=name.tree(), expression=select, by_name=True)
+    arrived = "__mwem_frame"  # a name that no table of the user has
+    cursor.register(arrived, rows)
+    select = exp.select("*").from_(exp.table_(arrived))
+    statement: exp.Expr = exp.Create(this=name.tree(), kind="TABLE", expression=select)
+    if append:
+        statement = exp.Insert(this=name.tree(), expression=select, by_name=True)
     try:
-        cursor.execute(
-            (made if append else exp.Create(this=name.tree(), kind="TABLE", expression=select)).sql("duckdb")
-        )
+        cursor.execute(statement.sql("duckdb"))
     except duckdb.Error:  # its text may quote a value
         raise refuse(
             TableError,
-            _LOAD,
+            "load",
             f"table ({table!r}) cannot take the frame: a column is missing, of another type, or against a constraint",
             "compare the frame's columns with DESCRIBE, and its values with the table's constraints",
         ) from None
     finally:
-        cursor.unregister(_FRAME)
+        cursor.unregister(arrived)
     return str(name)

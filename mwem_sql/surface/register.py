@@ -53,19 +53,19 @@ class _Instance:
         self._connections: list[weakref.ref[duckdb.DuckDBPyConnection]] = []
 
     def add(self, con: duckdb.DuckDBPyConnection) -> None:
-        if all(known() is not con for known in self._connections):
+        if all(reference() is not con for reference in self._connections):
             self._connections.append(weakref.ref(con))
         self._path = min(con.cursor().execute("PRAGMA database_list").fetchall())[-1]
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
         """A fresh connection of this instance, from whichever connection is still open."""
-        for known in list(self._connections):
-            con = known()
+        for reference in list(self._connections):
+            con = reference()
             with contextlib.suppress(duckdb.Error):
                 if con is not None:
                     return con.cursor()
             with contextlib.suppress(ValueError):  # another thread was first
-                self._connections.remove(known)
+                self._connections.remove(reference)
         if self._path is not None:
             with contextlib.suppress(duckdb.Error):
                 return duckdb.connect(self._path)
@@ -77,8 +77,8 @@ class _Instance:
         )
 
     def close(self) -> None:
-        for known in self._connections:
-            con = known()
+        for reference in self._connections:
+            con = reference()
             if con is not None:
                 with contextlib.suppress(duckdb.Error):
                     con.close()

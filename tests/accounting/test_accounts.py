@@ -1,4 +1,5 @@
-"""Accounts follow rows: whatever DDL does to tables, views and files, what was released about the same rows stays within their cap.
+"""Accounts follow rows: whatever DDL does to tables, views and files, what was released about the same rows stays
+within their cap.
 
 `pytest -m campaign -n0 -s tests/accounting/test_accounts.py` runs many more sequences.
 """
@@ -33,7 +34,8 @@ SHARES = [Fraction(1, 10), Fraction(3, 10), Fraction(1, 2), Fraction(1), Fractio
 class Curator:
     """A file with capped tables, what is done to it, and where the rows of each first table are by now.
 
-    `held` has, for every relation, the first tables whose rows it may hold; `spent` what was released about the rows of each.
+    `held` has, for every relation, the first tables whose rows it may hold; `spent` what was released about the rows of
+    each.
     """
 
     def __init__(self, chance: random.Random, folder: Path) -> None:
@@ -127,7 +129,8 @@ class Curator:
         one, other = self.any_table(), self.any_table()
         if one != other:
             self.run(
-                f"ALTER TABLE {one} RENAME TO interim; ALTER TABLE {other} RENAME TO {one}; ALTER TABLE interim RENAME TO {other}"
+                f"ALTER TABLE {one} RENAME TO interim; ALTER TABLE {other} RENAME TO {one}; ALTER TABLE interim "
+                f"RENAME TO {other}"
             )
             self.tables[one], self.tables[other] = self.tables[other], self.tables[one]
             self.views.clear()
@@ -175,9 +178,11 @@ class Curator:
 
 
 class Files:
-    """Parquet files, and a DuckDB file that is only read, under caps in the curator's database; what is done to them, and by which ways they are asked for.
+    """Parquet files, and a DuckDB file that is only read, under caps in the curator's database; what is done to them,
+    and by which ways they are asked for.
 
-    `held` has, for every path, the first sources whose rows it may hold: each Parquet file is one, and all tables of the DuckDB file are.
+    `held` has, for every path, the first sources whose rows it may hold: each Parquet file is one, and all tables of
+    the DuckDB file are.
     """
 
     def __init__(self, chance: random.Random, folder: Path) -> None:
@@ -186,7 +191,8 @@ class Files:
         self.held: dict[Path, set[str]] = {}
         self.spent: Counter[str] = Counter()
         self.met: Counter[str] = Counter()
-        # Whether a DuckDB file was attached to be written: from then on its ledger is inside, and a copy of the file is a copy of the ledger.
+        # Whether a DuckDB file was attached to be written: from then on its ledger is inside, and a copy of the file is
+        # a copy of the ledger.
         self.has_ledger = False
         for _ in range(chance.randrange(1, 4)):
             path = self.fresh("first", ".parquet")
@@ -285,7 +291,8 @@ class Files:
         self.held[path] = held
 
     def copy(self) -> None:
-        """Not of a DuckDB file with its ledger: docs/privacy.md says that two such files count apart unless both are attached."""
+        """Not of a DuckDB file with its ledger: docs/privacy.md says that two such files count apart unless both are
+        attached."""
         path = self.some("parquet" if self.has_ledger else "")
         new = self.fresh("copy", path.suffix)
         copyfile(path, new)
@@ -354,7 +361,8 @@ def moved_file(con: Connection, folder: Path, statement: str) -> None:
 
 def test_a_replaced_table_is_known_by_its_name_while_there_is_one_cap(con: Connection) -> None:
     con.execute(
-        "CREATE TABLE jan AS SELECT true AS x; CREATE TABLE feb AS SELECT true AS x; CREATE TABLE w AS SELECT 'x' AS predicate"
+        "CREATE TABLE jan AS SELECT true AS x; CREATE TABLE feb AS SELECT true AS x; CREATE TABLE w AS SELECT 'x' AS "
+        "predicate"
     )
     call = "CALL mwem_release('{}', w, {}, rows := 5, output := '{}')"
     con.execute("CALL mwem_budget('jan', 1)").fetchall()
@@ -362,7 +370,10 @@ def test_a_replaced_table_is_known_by_its_name_while_there_is_one_cap(con: Conne
     con.execute(call.format("jan", 0.9, "a")).fetchall()
     con.execute("CALL mwem_budget('feb', 1)").fetchall()
     con.execute("ALTER TABLE feb RENAME TO march; CREATE TABLE feb AS FROM jan")  # January's rows under February's name
-    wanted = r"table \(memory\.main\.feb\) was replaced, and 2 tables have caps, so that its rows may be another's\. Hint: have the curator confirm: CALL mwem_budget\('feb', 1\)"
+    wanted = (
+        r"table \(memory\.main\.feb\) was replaced, and 2 tables have caps, so that its rows may be another's\. Hint: "
+        r"have the curator confirm: CALL mwem_budget\('feb', 1\)"
+    )
     with pytest.raises(duckdb.Error, match=wanted):
         con.execute(call.format("feb", 0.5, "b"))
     con.execute(call.format("march", 0.5, "b")).fetchall()
@@ -378,7 +389,8 @@ def shared(connect: Open, tmp_path: Path) -> Connection:
     for name in ("one", "two", "three"):
         con.execute(f"COPY (SELECT i % 2 = 0 AS x FROM range(40) t(i)) TO '{tmp_path / name}.parquet'")
     con.execute(
-        f"CREATE VIEW people AS SELECT x FROM read_parquet(['{tmp_path}/one.parquet', '{tmp_path}/two.parquet']); CREATE TABLE w AS SELECT 'x' AS predicate"
+        f"CREATE VIEW people AS SELECT x FROM read_parquet(['{tmp_path}/one.parquet', '{tmp_path}/two.parquet']); "
+        f"CREATE TABLE w AS SELECT 'x' AS predicate"
     )
     con.execute("CALL mwem_budget('people', 1)").fetchall()
     con.execute("CALL mwem_release('people', w, 0.8, rows := 5)").fetchall()
@@ -459,7 +471,8 @@ def test_rows_that_change_while_they_are_read_are_not_released(
     """Between the debit and the scans a table is swapped with another, or a file is written to."""
     con = connect(tmp_path / "a.duckdb")
     con.execute(
-        "CREATE TABLE w AS SELECT 'x' AS predicate; CREATE TABLE people (x BOOLEAN NOT NULL); CREATE TABLE others (x BOOLEAN NOT NULL)"
+        "CREATE TABLE w AS SELECT 'x' AS predicate; CREATE TABLE people (x BOOLEAN NOT NULL); CREATE TABLE others (x "
+        "BOOLEAN NOT NULL)"
     )
     con.execute(f"COPY (SELECT true AS x) TO '{tmp_path}/p.parquet'; CREATE VIEW files AS FROM '{tmp_path}/p.parquet'")
     con.execute("CALL mwem_release('others', w, 1, rows := 5)").fetchall()
@@ -488,7 +501,8 @@ def test_rows_that_change_while_they_are_read_are_not_released(
     table = "files" if write == "file" else "people"
     with pytest.raises(
         duckdb.Error,
-        match=r"engine: the private table or its files were replaced or written to while they were read\. Hint: release when nobody writes",
+        match=r"engine: the private table or its files were replaced or written to while they were read\. Hint: "
+        r"release when nobody writes",
     ):
         con.execute(f"CALL mwem_release('{table}', w, 1, rows := 5)")
     assert con.execute("SELECT status FROM mwem_ledger() WHERE table_name = ?", [table]).fetchall() == [("failed",)]

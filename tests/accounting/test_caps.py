@@ -70,7 +70,8 @@ def test_a_cap_with_delta_counts_rho_and_converts_once(plain: Connection, ledger
     left = own.limit - spent
     with pytest.raises(
         BudgetError,
-        match=rf"and {float(left):g} of {float(own.limit):g} is left: enough for epsilon {own.epsilon(left):g} at delta 1e-06",
+        match=rf"and {float(left):g} of {float(own.limit):g} is left: enough for epsilon {own.epsilon(left):g} at "
+        rf"delta 1e-06",
     ):
         debit(plain, ledger, "1")
     ledger.debit(plain.cursor(), Charge(budget=Budget(Fraction(1)), rho=left), "o", action="mwem_release")
@@ -163,7 +164,8 @@ def test_a_unit_under_a_view_is_the_tables(con: Connection) -> None:
         """CREATE VIEW renamed AS SELECT age, sex, member, city, city AS person FROM people;
            CREATE VIEW made_up AS SELECT age, sex, member, city || 'x' AS city FROM people;
            CREATE TABLE w AS SELECT 'age > 40' AS predicate;
-           CREATE TABLE renamed_domain AS SELECT 'age' AS attribute, 0 AS low, 99 AS high; CREATE TABLE made_up_domain AS FROM renamed_domain"""
+           CREATE TABLE renamed_domain AS SELECT 'age' AS attribute, 0 AS low, 99 AS high; CREATE TABLE made_up_domain
+           AS FROM renamed_domain"""
     )
     assert con.execute(
         "SELECT unit, rows_per_unit FROM mwem_budget('people', 10, unit := 'CITY', rows_per_unit := 2)"
@@ -204,8 +206,11 @@ def test_under_a_cap_with_delta_a_release_with_delta_has_gaussian_noise(con: Con
 @pytest.mark.parametrize(
     ("epsilon", "delta", "rows", "words"),
     [
-        (1.0, 0.0, 1000, None), (20.0, 1e-4, 100, None), (20.5, 0.0, 10, "epsilon (20.5) is above 20"), (1e6, 0.0, None, "one row may change the odds by e^1e+06"),
-        (1.0, 0.01, 10, "delta (0.01) is above 0.0001"), (1.0, 1e-5, 1_000_000, "delta (1e-05) is above 1 / 1,000,000 rows"), (1.0, 1e-5, 1000, None), (1.0, 1e-5, None, None),
+        (1.0, 0.0, 1000, None), (20.0, 1e-4, 100, None), (20.5, 0.0, 10, "epsilon (20.5) is above 20"),
+        (1e6, 0.0, None, "one row may change the odds by e^1e+06"),
+        (1.0, 0.01, 10, "delta (0.01) is above 0.0001"),
+        (1.0, 1e-5, 1_000_000, "delta (1e-05) is above 1 / 1,000,000 rows"), (1.0, 1e-5, 1000, None),
+        (1.0, 1e-5, None, None),
     ],
 )  # fmt: skip
 def test_a_nominal_guarantee_is_called_so(epsilon: float, delta: float, rows: int | None, words: str | None) -> None:

@@ -1,4 +1,5 @@
-"""No bug of ours costs a budget: whatever is refused is refused before the debit, and whatever was debited comes to its end.
+"""No bug of ours costs a budget: whatever is refused is refused before the debit, and whatever was debited comes to its
+end.
 
 `tests/charges.py` has the scenarios. `pytest -m campaign -n0 -s tests/accounting/test_charges.py` plays 3,000 of them.
 """

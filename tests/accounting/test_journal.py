@@ -1,4 +1,5 @@
-"""The journal: one chain of checksums, in which whatever is changed by hand is seen and nothing is debited on top of it; views of it; and attempts that are made again."""
+"""The journal: one chain of checksums, in which whatever is changed by hand is seen and nothing is debited on top of
+it; views of it; and attempts that are made again."""
 
 from __future__ import annotations
 
@@ -32,22 +33,28 @@ BY_HAND = {
     "DELETE FROM mwem.journal": 1,
     "DELETE FROM mwem.journal_head": 8,
     "UPDATE mwem.journal_head SET number = 6": 8,
-    "INSERT INTO mwem.journal SELECT * REPLACE (number + 1 AS number) FROM mwem.journal ORDER BY number DESC LIMIT 1": 8,
+    "INSERT INTO mwem.journal SELECT * REPLACE (number + 1 AS number) FROM mwem.journal "
+    "ORDER BY number DESC LIMIT 1": 8,
     "INSERT INTO mwem.journal_head FROM mwem.journal_head": 2,
 }
 """Changes of the journal that `written` makes, and the first line that is not as it was written."""
 DAMAGE = [
-    "UPDATE mwem.journal SET epsilon_exact = 'abc' WHERE event = 'entry'", "ALTER TABLE mwem.journal DROP COLUMN epsilon_exact",
-    "UPDATE mwem.journal SET epsilon_exact = '1/0' WHERE event = 'cap'", "ALTER TABLE mwem.journal ALTER COLUMN moment TYPE VARCHAR",
-    "ALTER TABLE mwem.journal ALTER COLUMN epsilon TYPE VARCHAR", "ALTER TABLE mwem.journal ALTER COLUMN private TYPE INTEGER",
-    "ALTER TABLE mwem.journal ALTER COLUMN output TYPE VARCHAR[] USING [output]", "ALTER TABLE mwem.journal DROP COLUMN checksum",
+    "UPDATE mwem.journal SET epsilon_exact = 'abc' WHERE event = 'entry'",
+    "ALTER TABLE mwem.journal DROP COLUMN epsilon_exact",
+    "UPDATE mwem.journal SET epsilon_exact = '1/0' WHERE event = 'cap'",
+    "ALTER TABLE mwem.journal ALTER COLUMN moment TYPE VARCHAR",
+    "ALTER TABLE mwem.journal ALTER COLUMN epsilon TYPE VARCHAR",
+    "ALTER TABLE mwem.journal ALTER COLUMN private TYPE INTEGER",
+    "ALTER TABLE mwem.journal ALTER COLUMN output TYPE VARCHAR[] USING [output]",
+    "ALTER TABLE mwem.journal DROP COLUMN checksum",
     "DROP TABLE mwem.journal", "DROP TABLE mwem.journal_head",
 ]  # fmt: skip
 
 
 @pytest.fixture
 def written(plain: Connection, ledger: Ledger) -> Connection:
-    """A journal of seven lines: a key, a cap, and two entries with their ends; and one more entry, in between, that is open."""
+    """A journal of seven lines: a key, a cap, and two entries with their ends; and one more entry, in between, that is
+    open."""
     ledger.set_cap(plain.cursor(), cap("3"))
     ledger.close(plain.cursor(), debit(plain, ledger, "1/2"), "done")
     debit(plain, ledger, "1/4")
@@ -78,7 +85,8 @@ def test_what_is_changed_by_hand_is_seen(written: Connection, ledger: Ledger, ch
     ):
         with pytest.raises(
             BudgetError,
-            match=rf"ledger: the journal in the schema mwem of database \(memory\) was changed by hand at line {line}, so nothing is debited\. Hint",
+            match=rf"ledger: the journal in the schema mwem of database \(memory\) was changed by hand at line "
+            rf"{line}, so nothing is debited\. Hint",
         ):
             act()
     assert written.execute("FROM mwem.journal ORDER BY number").fetchall() == before
@@ -91,7 +99,8 @@ def test_a_damaged_journal_is_said_to_be_damaged(con: Connection, ledger: Ledger
     con.execute(change)
     with pytest.raises(
         duckdb.Error,
-        match=r"ledger: the tables journal and journal_head .* \(memory\) cannot be read\. Hint: they were changed by hand",
+        match=r"ledger: the tables journal and journal_head .* \(memory\) cannot be read\. Hint: they were changed by "
+        r"hand",
     ):
         con.execute("FROM mwem_ledger()")
 
@@ -108,20 +117,30 @@ def test_a_journal_that_was_dropped_is_not_begun_anew(
 @pytest.mark.parametrize("view", ["ledger", "budgets"])
 def test_nobody_writes_to_a_view(written: Connection, view: str) -> None:
     rows = written.execute(f"FROM mwem.{view}").fetchall()
-    for change in (f"DELETE FROM mwem.{view}", f"UPDATE mwem.{view} SET epsilon = 0", f"INSERT INTO mwem.{view} FROM mwem.{view}"):  # fmt: skip
+    for change in (
+        f"DELETE FROM mwem.{view}",
+        f"UPDATE mwem.{view} SET epsilon = 0",
+        f"INSERT INTO mwem.{view} FROM mwem.{view}",
+    ):
         with pytest.raises(duckdb.Error):
             written.execute(change)
     assert written.execute(f"FROM mwem.{view}").fetchall() == rows
 
 
 def test_views_show_entries_and_caps(written: Connection, ledger: Ledger) -> None:
-    query = "SELECT table_name, output, epsilon, delta, epsilon_exact, private, action, status, finished >= started FROM mwem.ledger"
+    query = (
+        "SELECT table_name, output, epsilon, delta, epsilon_exact, private, action, status, finished >= started FROM "
+        "mwem.ledger"
+    )
     same = ("memory.main.o", 0.0, True, "mwem_release")
     assert written.execute(query).fetchall() == [
         ("t", same[0], epsilon, same[1], exact, *same[2:], status, True if status == "done" else None)
         for epsilon, exact, status in ((0.5, "1/2", "done"), (0.25, "1/4", "open"), (1.0, "1", "done"))
     ]
-    caps = "SELECT database_name, schema_name, table_name, epsilon, epsilon_exact, delta, unit, rows_per_unit FROM mwem.budgets"
+    caps = (
+        "SELECT database_name, schema_name, table_name, epsilon, epsilon_exact, delta, unit, rows_per_unit FROM "
+        "mwem.budgets"
+    )
     assert written.execute(caps).fetchall() == [("", "main", "t", 3.0, "3", 0.0, None, 1)]
     ledger.set_cap(written.cursor(), cap("7/2"))
     assert written.execute(caps).fetchall() == [("", "main", "t", 3.5, "7/2", 0.0, None, 1)]
@@ -138,9 +157,12 @@ def test_nothing_on_the_surface_changes_what_was_written(con: Connection) -> Non
     """Append-only: of an entry, only its status changes, from open, once."""
     before: list[tuple[object, ...]] = []
     for call in (
-        "CALL mwem_release('people', workload, 1, rounds := 1)", "CALL mwem_budget('people', 2)", "CALL mwem_budget('people', 3)",
-        "CALL mwem_release('people', workload, 1, rounds := 1)", "CALL mwem_release('people', workload, 1, rounds := 1, version := '2')",
-        "FROM mwem_compare('people', 'people_synthetic', workload)", "FROM mwem_suggest_domain('people')", "DROP TABLE people",
+        "CALL mwem_release('people', workload, 1, rounds := 1)", "CALL mwem_budget('people', 2)",
+        "CALL mwem_budget('people', 3)",
+        "CALL mwem_release('people', workload, 1, rounds := 1)",
+        "CALL mwem_release('people', workload, 1, rounds := 1, version := '2')",
+        "FROM mwem_compare('people', 'people_synthetic', workload)", "FROM mwem_suggest_domain('people')",
+        "DROP TABLE people",
     ):  # fmt: skip
         con.execute(call).fetchall()
         lines = con.execute("FROM mwem.journal ORDER BY number").fetchall()
@@ -165,7 +187,7 @@ def test_a_cap_is_kept_where_a_change_is_found(con: Connection) -> None:
 
 
 def test_the_loser_of_a_conflict_tries_again_and_other_failures_are_not_repeated(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, plain: Connection
 ) -> None:
     monkeypatch.setattr(journal, "_PAUSE", 0)
     left = [duckdb.TransactionException(""), duckdb.ConstraintException(""), None, ValueError()]
@@ -175,12 +197,12 @@ def test_the_loser_of_a_conflict_tries_again_and_other_failures_are_not_repeated
             raise failure
         return len(left)
 
-    assert journal.retried(attempt) == 1
+    assert journal.committed(plain, attempt) == 1
     with pytest.raises(ValueError):
-        journal.retried(attempt)
+        journal.committed(plain, attempt)
     left[:] = [duckdb.TransactionException("")] * 100
     with pytest.raises(duckdb.TransactionException):
-        journal.retried(attempt)
+        journal.committed(plain, attempt)
     assert left
 
 

@@ -17,7 +17,8 @@ from mwem_sql.scan import execution
 def test_a_cap_follows_a_table_by_name_and_a_renamed_one_by_its_mark(con: Connection) -> None:
     call = "CALL mwem_release('{}', w, {}, output := '{}')"
     con.execute(
-        "CREATE TABLE people_domain AS SELECT 'age' AS attribute, 0 AS low, 99 AS high; CREATE TABLE w AS SELECT 'age > 40' AS predicate"
+        "CREATE TABLE people_domain AS SELECT 'age' AS attribute, 0 AS low, 99 AS high; CREATE TABLE w AS SELECT 'age "
+        "> 40' AS predicate"
     )
     con.execute("CALL mwem_budget('people', 1.5)").fetchall()
     con.execute(call.format("people", 1, "a")).fetchall()
@@ -26,7 +27,8 @@ def test_a_cap_follows_a_table_by_name_and_a_renamed_one_by_its_mark(con: Connec
         con.execute(call.format("people", 1, "b"))
     con.execute(call.format("people", 0.1, "b")).fetchall()
     con.execute(
-        "ALTER TABLE people RENAME TO crowd; ALTER TABLE people_domain RENAME TO crowd_domain; ALTER TABLE crowd ADD COLUMN more INTEGER"
+        "ALTER TABLE people RENAME TO crowd; ALTER TABLE people_domain RENAME TO crowd_domain; ALTER TABLE crowd ADD "
+        "COLUMN more INTEGER"
     )
     con.execute("CREATE TABLE people AS SELECT age FROM crowd; CREATE TABLE others AS SELECT age FROM crowd")
     for table in ("crowd", "people"):
@@ -34,7 +36,8 @@ def test_a_cap_follows_a_table_by_name_and_a_renamed_one_by_its_mark(con: Connec
             con.execute(f"CALL mwem_release('{table}', w, 1, output := 'c', domain := 'crowd_domain')")
     with pytest.raises(
         duckdb.Error,
-        match=r"table \(memory\.main\.others\) has no cap, and database memory has tables with one, whose rows it may hold\. Hint: have the curator decide",
+        match=r"table \(memory\.main\.others\) has no cap, and database memory has tables with one, whose rows it may "
+        r"hold\. Hint: have the curator decide",
     ):
         con.execute("CALL mwem_release('others', w, 0.1, domain := 'crowd_domain')")
     assert con.execute("SELECT table_name, epsilon_spent FROM mwem_budget('crowd', 3)").fetchall() == [
@@ -51,7 +54,8 @@ def test_a_cap_follows_a_table_by_name_and_a_renamed_one_by_its_mark(con: Connec
 
 @pytest.mark.skipif(duckdb.__version__ < "2", reason="DuckDB 1.x does not mind")
 def test_the_first_release_of_a_table_alters_it(con: Connection) -> None:
-    """DuckDB 2.0 lets no transaction commit that wrote to a table which another has altered since, if only its comment; later releases write none."""
+    """DuckDB 2.0 lets no transaction commit that wrote to a table which another has altered since, if only its comment;
+    later releases write none."""
     call = "CALL mwem_release('people', workload, 1, rounds := 1, output := '{}')"
     con.execute("BEGIN; INSERT INTO people SELECT * FROM people LIMIT 1")
     con.execute(call.format("a")).fetchall()
@@ -74,7 +78,8 @@ def test_a_mark_that_nobody_knows_is_refused(con: Connection) -> None:
     con.execute("DROP SCHEMA mwem CASCADE; DROP TABLE people_synthetic")
     with pytest.raises(
         duckdb.Error,
-        match=rf"table \(memory\.main\.people\) carries the account {account}, which the ledger in database \(memory\) does not know",
+        match=rf"table \(memory\.main\.people\) carries the account {account}, which the ledger in database "
+        rf"\(memory\) does not know",
     ):
         con.execute("CALL mwem_release('people', workload, 1, rounds := 1)")
 
@@ -84,10 +89,17 @@ def test_a_mark_that_nobody_knows_is_refused(con: Connection) -> None:
     sampled(
         [
             "ALTER TABLE people RENAME TO crowd; CREATE VIEW people AS FROM crowd",
-            "ALTER TABLE people RENAME TO crowd; ALTER TABLE crowd ADD COLUMN more INTEGER; CREATE VIEW people AS SELECT * EXCLUDE (more) FROM crowd",
+            (
+                "ALTER TABLE people RENAME TO crowd; ALTER TABLE crowd ADD COLUMN more INTEGER; CREATE VIEW people AS "
+                "SELECT * EXCLUDE (more) FROM crowd"
+            ),
             "ALTER TABLE people RENAME TO crowd; CREATE VIEW middle AS FROM crowd; CREATE VIEW people AS FROM middle",
             "ALTER TABLE people RENAME TO crowd; CREATE VIEW people AS SELECT 1 AS other; CREATE VIEW v AS FROM crowd",
-            "CREATE TABLE another AS FROM people LIMIT 0; CALL mwem_budget('another', 9); DROP TABLE another; ALTER TABLE people RENAME TO v",
+            (
+                "CREATE TABLE another AS FROM people LIMIT 0; CALL mwem_budget('another', 9); DROP TABLE another; "
+                "ALTER "
+                "TABLE people RENAME TO v"
+            ),
         ],
         2,
     ),
@@ -96,7 +108,8 @@ def test_a_view_or_another_cap_under_the_old_name_is_no_way_around_it(con: Conne
     con.execute("CALL mwem_budget('people', 0.5)").fetchall()
     con.execute(change)
     con.execute(
-        "CREATE TABLE w AS SELECT 'age > 40' AS predicate; CREATE TABLE d AS SELECT 'age' AS attribute, 0 AS low, 99 AS high"
+        "CREATE TABLE w AS SELECT 'age > 40' AS predicate; CREATE TABLE d AS SELECT 'age' AS attribute, 0 AS low, 99 "
+        "AS high"
     )
     asked = (
         "v"

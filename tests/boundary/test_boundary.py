@@ -1,7 +1,8 @@
 """The boundary from outside: what broke the claim once, each through the real planner and engine, or through SQL.
 
-"Moved" is the L1 distance between the true answers of neighbours; allowed is what the noise is made for. What a file or view may say is in
-`test_files.py` and `test_relations.py`, what an account is in `test_accounts.py` and `test_names.py`.
+"Moved" is the L1 distance between the true answers of neighbours; allowed is what the noise is made for. What a file or
+view may say is in `test_files.py` and `test_relations.py`, what an account is in `test_accounts.py` and
+`test_names.py`.
 """
 
 from __future__ import annotations
@@ -59,14 +60,17 @@ def test_a_cap_per_person_is_met_by_that_column_only(connect: Open) -> None:
     """A STRUCT's field of the same name is another unit; so is a view's column that is called like the table's."""
     con = connect()
     con.execute(
-        """CREATE TABLE t (person_id INTEGER, s STRUCT(person_id INTEGER), x BOOLEAN NOT NULL, "v.pid" INTEGER); CREATE TABLE w AS SELECT 'x' AS predicate;
-           INSERT INTO t SELECT 1, {'person_id': i}, true, i FROM range(200) r(i); CREATE VIEW v AS SELECT s.person_id AS pid, person_id AS own, s.person_id AS person_id, x FROM t"""
+        """CREATE TABLE t (person_id INTEGER, s STRUCT(person_id INTEGER), x BOOLEAN NOT NULL, "v.pid" INTEGER); CREATE
+        TABLE w AS SELECT 'x' AS predicate;
+           INSERT INTO t SELECT 1, {'person_id': i}, true, i FROM range(200) r(i); CREATE VIEW v AS SELECT s.person_id
+           AS pid, person_id AS own, s.person_id AS person_id, x FROM t"""
     )
     con.execute("CALL mwem_budget('t', 1, unit := 'person_id')").fetchall()
     for unit in ("pid", "person_id"):
         with pytest.raises(
             duckdb.Error,
-            match=rf"a release that protects one {unit}, at most 1 rows, as a view computes it cannot be counted under the cap on t",
+            match=rf"a release that protects one {unit}, at most 1 rows, as a view computes it cannot be counted "
+            rf"under the cap on t",
         ):
             con.execute(f"CALL mwem_release('v', w, 0.5, unit := '{unit}', rows_per_unit := 1)")
     con.execute("CALL mwem_release('v', w, 0.5, unit := 'own', rows_per_unit := 1)").fetchall()
@@ -79,12 +83,14 @@ def test_a_cap_per_person_is_met_by_that_column_only(connect: Open) -> None:
 def test_a_computed_unit_cannot_be_capped_later(connect: Open) -> None:
     con = connect()
     con.execute(
-        """CREATE TABLE t (p INTEGER, x BOOLEAN NOT NULL, "v.pid" INTEGER); CREATE TABLE w AS SELECT 'x' AS predicate; CREATE VIEW v AS SELECT p % 2 AS pid, x FROM t"""
+        """CREATE TABLE t (p INTEGER, x BOOLEAN NOT NULL, "v.pid" INTEGER); CREATE TABLE w AS SELECT 'x' AS predicate;
+        CREATE VIEW v AS SELECT p % 2 AS pid, x FROM t"""
     )
     con.execute("CALL mwem_release('v', w, 0.5, unit := 'pid', rows_per_unit := 1, rows := 5)").fetchall()
     with pytest.raises(
         duckdb.Error,
-        match=r"a cap for one v\.pid, at most 1 rows cannot count releases of t that protect one pid, at most 1 rows, as a view computes it",
+        match=r"a cap for one v\.pid, at most 1 rows cannot count releases of t that protect one pid, at most 1 rows, "
+        r"as a view computes it",
     ):
         con.execute("CALL mwem_budget('t', 1, unit := 'v.pid')")
 
@@ -93,7 +99,8 @@ def test_names_are_compared_in_one_way(connect: Open) -> None:
     """As DuckDB does: it ignores the case of ASCII letters, and É is not é."""
     con = connect()
     con.execute(
-        'CREATE TABLE "É" ("É" BOOLEAN NOT NULL, "é" BOOLEAN NOT NULL); INSERT INTO "É" SELECT true, false FROM range(50)'
+        'CREATE TABLE "É" ("É" BOOLEAN NOT NULL, "é" BOOLEAN NOT NULL); INSERT INTO "É" SELECT true, false FROM '
+        "range(50)"
     )
     con.execute('CREATE TABLE "é" AS FROM "É"; CREATE TABLE w AS SELECT unnest([\'"É"\', \'"é"\']) AS predicate')
     first = con.execute("SELECT output, reused FROM mwem_release('É', w, 100, rounds := 2, rows := 50)").fetchall()
@@ -106,9 +113,9 @@ def test_names_are_compared_in_one_way(connect: Open) -> None:
     con.execute("CALL mwem_budget('É', 200)").fetchall()
     with pytest.raises(duckdb.Error, match="has no cap"):
         con.execute("CALL mwem_release('é', w, 1, output := 'o')")
-    assert [
-        row[0]
-        for row in con.execute("SELECT column_name FROM (DESCRIBE FROM mwem_weights('É_synthetic', ['é']))").fetchall()
-    ] == ["é", "weight"]
+    assert [row[0] for row in con.execute("DESCRIBE FROM mwem_weights('É_synthetic', ['é'])").fetchall()] == [
+        "é",
+        "weight",
+    ]
     with pytest.raises(duckdb.Error, match="É_synthetic was made without ß"):
         con.execute("FROM mwem_weights('É_synthetic', ['ß'])")

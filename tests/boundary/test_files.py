@@ -40,7 +40,8 @@ def view(con: duckdb.DuckDBPyConnection, query: str) -> Relation:
 @pytest.mark.parametrize(
     "source",
     [
-        "'people.parquet'", "'*.parquet'", "read_parquet('people.parquet')", "parquet_scan('people.parquet')", "read_parquet(['people.parquet'])",
+        "'people.parquet'", "'*.parquet'", "read_parquet('people.parquet')", "parquet_scan('people.parquet')",
+        "read_parquet(['people.parquet'])",
         "read_parquet('people.parquet', binary_as_string := true, union_by_name => false, hive_partitioning = false)",
     ],
 )  # fmt: skip
@@ -56,18 +57,26 @@ def test_allowed(con: duckdb.DuckDBPyConnection, tmp_path: Path, source: str) ->
 @pytest.mark.parametrize(
     ("source", "reason"),
     sampled([
-        *((f"read_parquet('people.parquet', file_row_number {sign} true)", "calls read_parquet with the argument file_row_number, which is not allowed") for sign in (":=", "=>", "=")),
+        *((f"read_parquet('people.parquet', file_row_number {sign} true)",
+        "calls read_parquet with the argument file_row_number, which is not allowed") for sign in (":=", "=>", "=")),
         ("read_parquet('people.parquet', filename := true)", "with the argument filename"),
-        ("read_parquet('people.parquet', schema := MAP {0: {name: 'age', type: 'BIGINT', default_value: NULL}})", "with the argument schema"),
-        ("read_parquet(['people.parquet', 'people.parquet'])", "reads people.parquet twice: each row would count twice"),
+        ("read_parquet('people.parquet', schema := MAP {0: {name: 'age', type: 'BIGINT', default_value: NULL}})",
+        "with the argument schema"),
+        ("read_parquet(['people.parquet', 'people.parquet'])",
+        "reads people.parquet twice: each row would count twice"),
         ("read_parquet(['people.parquet', '*.parquet'])", "people.parquet twice"),
         ("read_parquet(['people.parquet', './people.parquet'])", "twice"),
         ("read_parquet('people' || '.parquet')", "with a file name that is computed"),
         ("read_parquet('nothing*.parquet')", None),
-        *((source, "reads a text file by read_csv: one record of it may swallow others, or fail them all") for source in (
-            "'people.csv'", "read_csv('people.csv')", "read_csv('people.csv', columns := {age: 'INTEGER', sex: 'VARCHAR'}, header := true, auto_detect := false)")),
-        *((source, "reads a text file by read_") for source in ("read_csv_auto('people.csv')", "'people.json'", "read_json('people.json')", "read_json_auto('people.json')",
-            "read_ndjson('people.json')", "read_ndjson('people.json', columns := {age: 'INTEGER', sex: 'VARCHAR'}, records := true, auto_detect := false)")),
+        *((source, "reads a text file by read_csv: one record of it may swallow others, or fail them all")
+          for source in (
+            "'people.csv'", "read_csv('people.csv')",
+            ("read_csv('people.csv', columns := {age: 'INTEGER', sex: 'VARCHAR'}, header := true, "
+             "auto_detect := false)"))),
+        *((source, "reads a text file by read_") for source in ("read_csv_auto('people.csv')", "'people.json'",
+        "read_json('people.json')", "read_json_auto('people.json')",
+            "read_ndjson('people.json')", ("read_ndjson('people.json', columns := {age: 'INTEGER', sex: 'VARCHAR'}, "
+                                          "records := true, auto_detect := false)"))),
         ("read_parquet('people.parquet', union_by_name := 1)", "which is neither true nor false"),
         ("read_parquet('people.parquet', hive_partitioning := true)", "columns would follow the names of folders"),
         ("read_text('people.csv')", "reads the table function read_text"),
@@ -105,7 +114,8 @@ def test_a_refusal_prints_the_table_to_make(con: duckdb.DuckDBPyConnection, tmp_
         assert [column.name for column in describe(con, name, HERE, "f").columns] == ["age", "sex"]
         con.execute(f"DROP TABLE {name}")
     con.execute(
-        "CREATE SCHEMA s; CREATE VIEW s.v AS SELECT age + 1 AS older FROM read_csv('people.csv', header := true) WHERE age > 20"
+        "CREATE SCHEMA s; CREATE VIEW s.v AS SELECT age + 1 AS older FROM read_csv('people.csv', header := true) "
+        "WHERE age > 20"
     )
     with pytest.raises(TableError) as caught:
         describe(con, "s.v", HERE, "f")
@@ -196,8 +206,10 @@ def test_files_of_one_view_have_the_same_types(con: duckdb.DuckDBPyConnection) -
 @pytest.mark.parametrize(
     ("column", "is_odd"),
     [
-        (pa.array([2**62, 0]).cast(pa.timestamp("ms")), True), (pa.array([2**62, 0]).cast(pa.time64("us")), True), (pa.array([2**30, 0], pa.int32()).cast(pa.time32("ms")), True),
-        (pa.array([2**62, 0]).cast(pa.timestamp("us")), False), (pa.array([2**62, 0]).cast(pa.timestamp("ns")), False), (pa.array([2**30, 0], pa.int32()).cast(pa.date32()), False),
+        (pa.array([2**62, 0]).cast(pa.timestamp("ms")), True), (pa.array([2**62, 0]).cast(pa.time64("us")), True),
+        (pa.array([2**30, 0], pa.int32()).cast(pa.time32("ms")), True),
+        (pa.array([2**62, 0]).cast(pa.timestamp("us")), False), (pa.array([2**62, 0]).cast(pa.timestamp("ns")), False),
+        (pa.array([2**30, 0], pa.int32()).cast(pa.date32()), False),
     ],
 )  # fmt: skip
 def test_columns_with_values_that_cannot_be_read(
@@ -209,7 +221,8 @@ def test_columns_with_values_that_cannot_be_read(
     if is_odd:
         with pytest.raises(
             TableError,
-            match=r"file \('.*odd.parquet'\) reads the column T, which is of the Parquet type .*, some values of which fail",
+            match=r"file \('.*odd.parquet'\) reads the column T, which is of the Parquet type .*, some values of "
+            r"which fail",
         ):
             describe(con, "odd.parquet", HERE, "f")
         with pytest.raises(TableError, match=r"reads the column T, which is of the Parquet type"):
@@ -257,7 +270,8 @@ def test_folders_do_not_become_columns(con: duckdb.DuckDBPyConnection, tmp_path:
     for source in ("'*/*.parquet'", "'year=2020/*.parquet'"):
         with pytest.raises(
             TableError,
-            match=r"reads folders by a pattern .* whose names may become columns; .* Hint: add hive_partitioning := false",
+            match=r"reads folders by a pattern .* whose names may become columns; .* Hint: add hive_partitioning := "
+            r"false",
         ):
             view(con, f"SELECT * FROM {source}")
     found = view(con, "SELECT * FROM read_parquet('*/*.parquet', hive_partitioning := false)")

@@ -1,7 +1,8 @@
-"""Every text of hostile.txt through the real surface: refused in clear words or answered as DuckDB answers, and nothing else happens.
+"""Every text of hostile.txt through the real surface: refused in clear words or answered as DuckDB answers, and nothing
+else happens.
 
-The tables are in a file. Two of them have the same public side; the second one also has rows that no domain foresees, with values that no
-message may show. Whatever is refused must be refused in the same words on both.
+The tables are in a file. Two of them have the same public side; the second one also has rows that no domain foresees,
+with values that no message may show. Whatever is refused must be refused in the same words on both.
 """
 
 from __future__ import annotations
@@ -25,16 +26,20 @@ from mwem_sql.workload import Workload
 PUBLIC = """
     CREATE TABLE {0} (age INTEGER, city VARCHAR, member BOOLEAN NOT NULL, day DATE);
     INSERT INTO {0} VALUES
-        (0, 'Bern', true, '2020-01-01'), (1, 'Bern', false, '2020-01-02'), (2, 'Basel', true, '2020-01-31'), (3, NULL, false, NULL),
-        (4, 'Bern', true, '2020-02-01'), (5, 'Basel', false, '2020-02-29'), (6, NULL, true, '2020-03-01'), (9, NULL, false, '2020-03-31'),
+        (0, 'Bern', true, '2020-01-01'), (1, 'Bern', false, '2020-01-02'), (2, 'Basel', true, '2020-01-31'),
+        (3, NULL, false, NULL),
+        (4, 'Bern', true, '2020-02-01'), (5, 'Basel', false, '2020-02-29'), (6, NULL, true, '2020-03-01'),
+        (9, NULL, false, '2020-03-31'),
         (NULL, NULL, false, NULL);
     CREATE TABLE {0}_domain (attribute VARCHAR, "values" VARCHAR[], low VARCHAR, high VARCHAR);
-    INSERT INTO {0}_domain VALUES ('age', NULL, 0, 9), ('city', ['Bern', 'Basel'], NULL, NULL), ('day', NULL, '2020-01-01', '2020-03-31');
+    INSERT INTO {0}_domain VALUES ('age', NULL, 0, 9), ('city', ['Bern', 'Basel'], NULL, NULL), ('day', NULL,
+    '2020-01-01', '2020-03-31');
 """
 CANARY = "canary-7391"
 ODD = f"""
     INSERT INTO people VALUES
-        (2147483647, '{CANARY}', true, 'infinity'), (-2147483648, '{CANARY}'' OR true --', false, '-infinity'), (73915, '', true, '9999-12-31'),
+        (2147483647, '{CANARY}', true, 'infinity'), (-2147483648, '{CANARY}'' OR true --', false, '-infinity'),
+        (73915, '', true, '9999-12-31'),
         (NULL, chr(0), true, '0001-01-01'), (-1, 'BERN', false, NULL), (10, '2020-13-45', true, '2020-04-01')
 """
 
@@ -75,7 +80,8 @@ ANSWERED = [case for case in CASES if case.outcome == "answer"]
 
 @pytest.fixture(scope="module")
 def con(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
-    """A database file with both tables: `plain.people`, and `odd.people` with the rows nobody foresees. The working directory is empty."""
+    """A database file with both tables: `plain.people`, and `odd.people` with the rows nobody foresees. The working
+    directory is empty."""
     before, scratch = Path.cwd(), tmp_path_factory.mktemp("scratch")
     os.environ["MWEM_CANARY"] = CANARY
     os.chdir(scratch)
@@ -155,7 +161,8 @@ def check_on_both(con: Connection, case: Case) -> None:
     assert refusal(con, case, "odd.people") == plain
 
 
-# Each costs two calls, so the default is a sample of every section, and the thorough suite a larger one; the campaign is all of them.
+# Each costs two calls, so the default is a sample of every section, and the thorough suite a larger one; the campaign
+# is all of them.
 @pytest.mark.parametrize("case", sampled(REFUSED[::6], 12), ids=lambda case: f"line{case.line}")
 def test_a_refusal_does_not_depend_on_a_row(con: Connection, before: dict[str, Any], case: Case) -> None:
     assert before["ledger"] == []
@@ -221,8 +228,15 @@ def test_ten_thousand_values(con: Connection, text: str, count: int) -> None:
 def test_effects_would_be_seen(con: Connection) -> None:
     """The net has no hole where the campaign relies on it."""
     known = outside(con)
-    for effect in ("CREATE TABLE made (i INTEGER)", "CREATE MACRO made_macro() AS 1", "COPY (SELECT 1) TO 'stolen.csv'", "SET TimeZone = 'Asia/Tokyo'",
-                   "SELECT nextval('serial')", "ATTACH ':memory:' AS elsewhere", "CALL mwem_suggest_domain('plain.people')"):  # fmt: skip
+    for effect in (
+        "CREATE TABLE made (i INTEGER)",
+        "CREATE MACRO made_macro() AS 1",
+        "COPY (SELECT 1) TO 'stolen.csv'",
+        "SET TimeZone = 'Asia/Tokyo'",
+        "SELECT nextval('serial')",
+        "ATTACH ':memory:' AS elsewhere",
+        "CALL mwem_suggest_domain('plain.people')",
+    ):
         con.execute(effect).fetchall()
         seen = outside(con)
         assert seen != known, effect

@@ -1,6 +1,8 @@
-"""Neighbours of files and DDL: what a call shows before its debit is the same, and true answers move by no more than the noise is made for.
+"""Neighbours of files and DDL: what a call shows before its debit is the same, and true answers move by no more than
+the noise is made for.
 
-`pytest -m campaign -n0 -s tests/boundary/test_neighbours.py` asks 20,000 pairs in the instance and 20,000 of a file that is attached; `tests/neighbours.py` says what they are.
+`pytest -m campaign -n0 -s tests/boundary/test_neighbours.py` asks 20,000 pairs in the instance and 20,000 of a file
+that is attached; `tests/neighbours.py` says what they are.
 """
 
 from __future__ import annotations
@@ -42,7 +44,8 @@ def test_neighbours_of_files_and_ddl(where: str, worlds: int, each: int, tmp_pat
                 reached = max(reached, _world(place, seed, each, tmp_path / "files", met))
     pairs = met["released"] + met["refused"]
     print(
-        f"\n{where}: {worlds} sources, {pairs} pairs of neighbours: {dict(met)}; answers move by at most {reached:.3f} of what the noise is made for"
+        f"\n{where}: {worlds} sources, {pairs} pairs of neighbours: {dict(met)}; answers move by at most "
+        f"{reached:.3f} of what the noise is made for"
     )
     assert met["released"] > pairs / 6
     assert met["refused"] > pairs / 6
@@ -70,11 +73,16 @@ def _in_branches(tree: exp.Expr) -> exp.Expr:
 
 
 BROKEN: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None]]] = {
-    "row positions": ("file_row_number", lambda patch: patch.setitem(files.FUNCTIONS, "read_parquet", files.FUNCTIONS["read_parquet"] | {"file_row_number"})),
-    "collations": ("unit='id'", lambda patch: patch.setattr(DuckDBDialect, "source", lambda self, table, columns, unit: SOURCE(self, table, columns, replace(unit, type="BIGINT") if unit else None))),
+    "row positions": ("file_row_number",
+    lambda patch: patch.setitem(files.READERS, "read_parquet", files.READERS["read_parquet"] | {"file_row_number"})),
+    "collations": ("unit='id'",
+    lambda patch: patch.setattr(DuckDBDialect, "source", lambda self, table, columns,
+    unit: SOURCE(self, table, columns, replace(unit, type="BIGINT") if unit else None))),
     "macros": ("MACRO", lambda patch: patch.setattr(catalog, "check_functions", lambda *_: None)),
-    "files read twice": ("read_parquet([", lambda patch: patch.setattr(files, "_paths", lambda con, patterns: tuple(files._matches(con, patterns)))),
-    "files of other types": ("mixed=True", lambda patch: patch.setattr(files, "_check_alike", lambda *_, **__: None)),
+    "files read twice": ("read_parquet([",
+    lambda patch: patch.setattr(files, "_paths", lambda con, patterns: tuple(files._matches(con, patterns)))),
+    "files of other types": ("mixed=True",
+    lambda patch: patch.setattr(files, "_check_same_types", lambda *_, **__: None)),
     "statistics without NaN": ("parquet", lambda patch: patch.setitem(files.ARGUMENTS, "can_have_nan", exp.false())),
     "expressions that fail": ("::INTEGER", lambda patch: patch.setattr(views, "_total", lambda tree: tree)),
     "common parts": ("b::INTEGER", lambda patch: patch.setattr(views, "_total", _only_tried)),
@@ -90,7 +98,8 @@ SOURCE = DuckDBDialect.source
 @pytest.mark.campaign
 @pytest.mark.parametrize("broken", BROKEN)
 def test_a_broken_boundary_is_caught(broken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without one of its rules, some pair of neighbours is told apart; looked for in worlds that have what the rule is about."""
+    """Without one of its rules, some pair of neighbours is told apart; looked for in worlds that have what the rule is
+    about."""
     feature, patch = BROKEN[broken]
     patch(monkeypatch)
     seeds = [seed for seed in range(10_000) if feature in repr(world(random.Random(seed)))]

@@ -13,10 +13,14 @@ import mwem_sql
 @pytest.mark.parametrize(
     "made",
     sampled([
-        "CREATE VIEW bounds AS SELECT 'age' AS attribute, 0 AS low, max(age) AS high FROM people", "CREATE VIEW bounds AS SELECT 'age' AS attribute, 0 AS low, 99 AS high",
-        "CREATE VIEW bounds AS SELECT 'age' AS attribute, 0 AS low, estimated_size AS high FROM duckdb_tables() WHERE table_name = 'people'",
-        "CREATE VIEW bounds AS SELECT 'age' AS attribute, 0 AS low, count(*) AS high FROM pragma_storage_info('people')",
-        "CREATE TABLE bounds (attribute VARCHAR, low INTEGER, n INTEGER, high AS (stats(n)::VARCHAR)); INSERT INTO bounds VALUES ('age', 0, 5)",
+        "CREATE VIEW bounds AS SELECT 'age' AS attribute, 0 AS low, max(age) AS high FROM people",
+        "CREATE VIEW bounds AS SELECT 'age' AS attribute, 0 AS low, 99 AS high",
+        ("CREATE VIEW bounds AS SELECT 'age' AS attribute, 0 AS low, estimated_size AS high FROM duckdb_tables() WHERE "
+        "table_name = 'people'"),
+        ("CREATE VIEW bounds AS SELECT 'age' AS attribute, 0 AS low, count(*) AS high FROM "
+        "pragma_storage_info('people')"),
+        ("CREATE TABLE bounds (attribute VARCHAR, low INTEGER, n INTEGER, high AS (stats(n)::VARCHAR)); INSERT INTO "
+        "bounds VALUES ('age', 0, 5)"),
     ], 2),
 )  # fmt: skip
 def test_a_domain_is_a_plain_table(con: Connection, made: str) -> None:
@@ -27,7 +31,8 @@ def test_a_domain_is_a_plain_table(con: Connection, made: str) -> None:
     ):
         with pytest.raises(
             duckdb.Error,
-            match=r"domain table \('bounds'\) (is a view, and what a view reads may be private|has the generated column high, so that its rows are computed)",
+            match=r"domain table \('bounds'\) (is a view, and what a view reads may be private|has the generated "
+            r"column high, so that its rows are computed)",
         ):
             con.execute(call)
     assert con.execute("FROM mwem_ledger()").fetchall() == []

@@ -52,8 +52,10 @@ def inherited(relation: Relation) -> dict[str, str]:
 def test_names_of_duckdbs_own_functions_are_not_the_users(con: duckdb.DuckDBPyConnection, kind: str) -> None:
     """Not even of one that nobody calls: a scan or a view could, and the name may be an operator's."""
     made = {
-        "macro": "CREATE MACRO lower(x) AS (SELECT max(sex) FROM t)", "operator": 'CREATE MACRO "-"(a, b) AS (SELECT max(age) FROM t)',
-        "comparison": 'CREATE MACRO "^@"(a, b) AS true', "table": "CREATE MACRO read_parquet(x) AS TABLE SELECT * FROM t",
+        "macro": "CREATE MACRO lower(x) AS (SELECT max(sex) FROM t)",
+        "operator": 'CREATE MACRO "-"(a, b) AS (SELECT max(age) FROM t)',
+        "comparison": 'CREATE MACRO "^@"(a, b) AS true',
+        "table": "CREATE MACRO read_parquet(x) AS TABLE SELECT * FROM t",
     }  # fmt: skip
     describe(con, "t", HERE, "f")
     if kind == "python":
@@ -62,14 +64,16 @@ def test_names_of_duckdbs_own_functions_are_not_the_users(con: duckdb.DuckDBPyCo
         con.execute(made[kind])
     with pytest.raises(
         TableError,
-        match=r"^f: (macro|function) \('.+'\) has the name of a function of DuckDB's that private rows may be read with. Hint: drop",
+        match=r"^f: (macro|function) \('.+'\) has the name of a function of DuckDB's that private rows may be read "
+        r"with. Hint: drop",
     ):
         describe(con, "t", HERE, "f")
 
 
 def test_a_function_list_of_the_users_own_hides_nothing(con: duckdb.DuckDBPyConnection) -> None:
     con.execute(
-        "CREATE MACRO lower(x) AS 'x'; CREATE MACRO duckdb_functions() AS TABLE SELECT 'a' AS function_name, 'b' AS function_type, ['c'] AS parameter_types"
+        "CREATE MACRO lower(x) AS 'x'; CREATE MACRO duckdb_functions() AS TABLE SELECT 'a' AS function_name, 'b' AS "
+        "function_type, ['c'] AS parameter_types"
     )
     with pytest.raises(TableError, match="has the name of a function of DuckDB's"):
         describe(con, "t", HERE, "f")
@@ -79,7 +83,10 @@ def test_generated_columns_are_inspected(con: duckdb.DuckDBPyConnection) -> None
     con.execute("CREATE TABLE g (a INTEGER, b INTEGER AS (a + 1), c VARCHAR AS (upper(a::VARCHAR)))")
     assert [column.name for column in describe(con, "g", HERE, "f").columns] == ["a", "b", "c"]
     con.execute('CREATE TABLE h (a INTEGER, odd AS (stats(a)), "GENERATED ALWAYS AS" INTEGER)')
-    wanted = r"table \('h'\) has the generated column odd, which calls stats, which is not on the list of functions of one row. Hint: release a view"
+    wanted = (
+        r"table \('h'\) has the generated column odd, which calls stats, which is not on the list of functions of one "
+        r"row. Hint: release a view"
+    )
     with pytest.raises(TableError, match=wanted):
         describe(con, "h", HERE, "f")
     assert inherited(view(con, "SELECT a FROM h")) == {"a": "a"}
@@ -101,7 +108,8 @@ def test_generated_columns_are_inspected(con: duckdb.DuckDBPyConnection) -> None
 def test_only_databases_of_duckdbs_own_are_described(
     con: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A table of an attached SQLite file may be a view there; its extension is not on every machine, so its catalog is made up."""
+    """A table of an attached SQLite file may be a view there; its extension is not on every machine, so its catalog is
+    made up."""
     monkeypatch.setattr(catalog, "databases", lambda _: {"memory": catalog.Database("memory", None, False, "sqlite")})
     with pytest.raises(
         TableError,
@@ -129,7 +137,8 @@ def test_units_are_of_types_that_no_collation_reaches(con: duckdb.DuckDBPyConnec
     else:
         with pytest.raises(
             OptionError,
-            match=r"unit \('id'\) is of type .*, of which equal values need not be the same. Hint: identify units by a number",
+            match=r"unit \('id'\) is of type .*, of which equal values need not be the same. Hint: identify units by "
+            r"a number",
         ):
             relation.column("id", "f")
 

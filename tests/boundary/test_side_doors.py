@@ -23,17 +23,21 @@ from mwem_sql.scan import execution
 CANARIES = ("Xylophone-Quartz", "Zanzibar-7741", "271828.1828", "1987-03-29")
 ROWS = 4_243  # a count that noise will not hit on, and that no public number is
 TABLE = f"""
-    CREATE TABLE people (name VARCHAR, pay DOUBLE, born DATE, age INTEGER CHECK (age BETWEEN 0 AND 99), sex ENUM ('F', 'M'));
+    CREATE TABLE people (name VARCHAR, pay DOUBLE, born DATE, age INTEGER CHECK (age BETWEEN 0 AND 99),
+    sex ENUM ('F', 'M'));
     INSERT INTO people
-    SELECT CASE i % 3 WHEN 0 THEN 'Xylophone-Quartz' WHEN 1 THEN 'Zanzibar-7741' ELSE 'Smith' END, 271828.1828, DATE '1987-03-29', i % 100,
+    SELECT CASE i % 3 WHEN 0 THEN 'Xylophone-Quartz' WHEN 1 THEN 'Zanzibar-7741' ELSE 'Smith' END, 271828.1828,
+    DATE '1987-03-29', i % 100,
            CASE WHEN i % 3 = 0 THEN 'F' ELSE 'M' END
     FROM range({ROWS}) t(i);
     CREATE TABLE people_domain (attribute VARCHAR, "values" VARCHAR[], low VARCHAR, high VARCHAR, open BOOLEAN);
     INSERT INTO people_domain VALUES
-        ('name', ['Smith', 'Jones'], NULL, NULL, true), ('pay', NULL, '0', '1e6', NULL), ('born', NULL, '1900-01-01', '2020-12-31', NULL);
+        ('name', ['Smith', 'Jones'], NULL, NULL, true), ('pay', NULL, '0', '1e6', NULL), ('born', NULL, '1900-01-01',
+        '2020-12-31', NULL);
     CREATE TABLE workload (predicate VARCHAR, group_by VARCHAR[]);
     INSERT INTO workload VALUES
-        ('name = ''Smith''', NULL), ('pay > 200000', NULL), ('born < DATE ''1980-01-01''', NULL), (NULL, ['sex', 'name']), ('age > 50', NULL)"""
+        ('name = ''Smith''', NULL), ('pay > 200000', NULL), ('born < DATE ''1980-01-01''', NULL), (NULL, ['sex',
+        'name']), ('age > 50', NULL)"""
 
 
 @pytest.fixture
@@ -115,7 +119,8 @@ def test_logs_at_every_level(private: Connection, caplog: pytest.LogCaptureFixtu
 
 
 def test_explain_analyze_and_profiles(private: Connection, tmp_path: Path) -> None:
-    """The caller's profile has its own statement: the scans of the private table run on connections of the call's own."""
+    """The caller's profile has its own statement: the scans of the private table run on connections of the call's
+    own."""
     plan = str(
         private.execute("EXPLAIN ANALYZE CALL mwem_release('people', workload, 1, rounds := 4, rows := 500)").fetchall()
     )
@@ -184,13 +189,15 @@ def test_a_fault_of_the_engine_says_nothing(private: Connection, monkeypatch: py
 
 
 def test_order_says_nothing(connect: Open) -> None:
-    """The same table in another order gives the very same release under a seed: rows, measurements and factors, order included."""
+    """The same table in another order gives the very same release under a seed: rows, measurements and factors, order
+    included."""
     outputs = []
     for order in ("i", "hash(i)"):
         con = connect()
         con.execute(TABLE)
         con.execute(
-            f"CREATE OR REPLACE TABLE people AS SELECT * EXCLUDE (i) FROM (SELECT *, row_number() OVER () AS i FROM people) ORDER BY {order}"
+            f"CREATE OR REPLACE TABLE people AS SELECT * EXCLUDE (i) FROM (SELECT *, row_number() OVER () AS i FROM "
+            f"people) ORDER BY {order}"
         )
         con.execute("DELETE FROM workload WHERE predicate LIKE 'age%' OR group_by IS NOT NULL")
         con.execute("CALL mwem_release('people', workload, 1, rounds := 3, seed := 5, rows := 200)").fetchall()

@@ -1,4 +1,5 @@
-"""No row can fail a scan: what a view computes is NULL where it would fail, and what the optimizer knows of rows reaches no expression."""
+"""No row can fail a scan: what a view computes is NULL where it would fail, and what the optimizer knows of rows
+reaches no expression."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
         con.execute("CREATE TABLE t (a INTEGER, b VARCHAR, c DOUBLE, d DATE, i INTERVAL, s STRUCT(x VARCHAR))")
         con.execute(
             """INSERT INTO t VALUES (1, '5', 0.5, '2020-01-01', INTERVAL 1 DAY, {x: '7'}),
-               (2147483647, 'x', 'nan', '5881580-07-10', INTERVAL 2147483647 MONTHS, {x: 'y'}), (NULL, NULL, NULL, NULL, NULL, NULL)"""
+               (2147483647, 'x', 'nan', '5881580-07-10', INTERVAL 2147483647 MONTHS, {x: 'y'}), (NULL, NULL, NULL, NULL,
+               NULL, NULL)"""
         )
         yield con
 
@@ -55,7 +57,10 @@ def rows(con: duckdb.DuckDBPyConnection, query: str) -> list[tuple[object, ...]]
             ("'x'::INTEGER + a", [None, None, None]),
             ("'x'::INTEGER", [None, None, None]),
             (
-                "strptime('2020-01-01 ' || CASE WHEN a = 1 THEN 'UTC' ELSE 'Nowhere' END, '%Y-%m-%d %Z')::DATE::VARCHAR",
+                (
+                    "strptime('2020-01-01 ' || CASE WHEN a = 1 THEN 'UTC' ELSE 'Nowhere' END, '%Y-%m-%d "
+                    "%Z')::DATE::VARCHAR"
+                ),
                 ["2020-01-01", None, None],
             ),
         ],
@@ -91,8 +96,8 @@ def test_a_row_on_which_the_condition_fails_is_left_out(con: duckdb.DuckDBPyConn
 
 def test_generated_columns_are_total_too(con: duckdb.DuckDBPyConnection) -> None:
     con.execute(
-        """CREATE TABLE g (b VARCHAR, d DATE, n INTEGER AS (b::INTEGER), m BIGINT AS (n * n + b::INTEGER), month AS (date_trunc('month', d)));
-        INSERT INTO g VALUES ('3', '2020-02-03')"""
+        """CREATE TABLE g (b VARCHAR, d DATE, n INTEGER AS (b::INTEGER), m BIGINT AS (n * n + b::INTEGER), month AS
+        (date_trunc('month', d))); INSERT INTO g VALUES ('3', '2020-02-03')"""
     )
     found = describe(con, "g", HERE, "f")
     assert [column.type for column in found.columns][:4] == ["VARCHAR", "DATE", "INTEGER", "BIGINT"]
@@ -136,9 +141,12 @@ def test_what_try_does_not_cover_is_refused(con: duckdb.DuckDBPyConnection, item
 
 @pytest.mark.parametrize(
     "item",
-    sampled(["repeat(b, 100)", "lpad(b, 20, 'x')", "format('{:>9}', b)", "replace(b, 'x', 'yy')", "levenshtein(b, 'abc')", "date_part('year', d)", "extract(month FROM d)",
-     "d::TIMESTAMP AT TIME ZONE 'UTC'", "time_bucket(INTERVAL 7 DAY, d)", "week(d)", "year(i)", "hour(d::TIMESTAMP::TIME)", "b LIKE '5xx%' ESCAPE 'x'",
-     "b NOT ILIKE 'é!%' ESCAPE '!'", "epoch_ms(a::BIGINT)", "date_diff('day', d, DATE '2020-01-01')", "last_day(d)", "make_timestamptz(a % 9 + 2000, 1, 1, 1, 1, 1, 'UTC')", "month(d::TIMESTAMPTZ)"], 19),
+    sampled(["repeat(b, 100)", "lpad(b, 20, 'x')", "format('{:>9}', b)", "replace(b, 'x', 'yy')",
+    "levenshtein(b, 'abc')", "date_part('year', d)", "extract(month FROM d)",
+     "d::TIMESTAMP AT TIME ZONE 'UTC'", "time_bucket(INTERVAL 7 DAY, d)", "week(d)", "year(i)",
+     "hour(d::TIMESTAMP::TIME)", "b LIKE '5xx%' ESCAPE 'x'",
+     "b NOT ILIKE 'é!%' ESCAPE '!'", "epoch_ms(a::BIGINT)", "date_diff('day', d, DATE '2020-01-01')", "last_day(d)",
+     "make_timestamptz(a % 9 + 2000, 1, 1, 1, 1, 1, 'UTC')", "month(d::TIMESTAMPTZ)"], 19),
 )  # fmt: skip
 def test_what_people_write_is_allowed(con: duckdb.DuckDBPyConnection, item: str) -> None:
     found = view(con, f"SELECT {item} AS x FROM t").tree().sql("duckdb")

@@ -52,11 +52,14 @@ def inherited(relation: Relation) -> dict[str, str]:
         ("SELECT t.* EXCLUDE (d, x) FROM t", {"age": "age", "sex": "sex"}),
         ("SELECT * REPLACE (lower(sex) AS sex) FROM t", {"age": "age", "d": "d", "x": "x"}),
         ("SELECT age + 1 AS age, sex FROM t", {"sex": "sex"}),
-        ("SELECT *, year(d) AS y, CASE WHEN age > 3 THEN 1 END AS c FROM t", {"age": "age", "sex": "sex", "d": "d", "x": "x"}),
+        ("SELECT *, year(d) AS y, CASE WHEN age > 3 THEN 1 END AS c FROM t",
+        {"age": "age", "sex": "sex", "d": "d", "x": "x"}),
         ("SELECT age AS sex, sex AS age FROM t", {"sex": "age", "age": "sex"}),
         ("SELECT sex FROM t AS y(sex, age)", {"sex": "age"}),
-        ("SELECT age FROM t WHERE sex LIKE 'a%' AND sex NOT LIKE 'b%' AND age NOT IN (1, 2) AND d >= DATE '2020-01-01'", {"age": "age"}),
-        ("SELECT age, extract(year FROM d) AS y, d + INTERVAL 1 DAY AS n, age::BIGINT AS b, coalesce(x, 0) AS z FROM t", {"age": "age"}),
+        ("SELECT age FROM t WHERE sex LIKE 'a%' AND sex NOT LIKE 'b%' AND age NOT IN (1, 2) AND d >= DATE '2020-01-01'",
+        {"age": "age"}),
+        ("SELECT age, extract(year FROM d) AS y, d + INTERVAL 1 DAY AS n, age::BIGINT AS b, coalesce(x, 0) AS z FROM t",
+        {"age": "age"}),
         ("SELECT sex ILIKE 'a' AS i, nullif(age, 3) AS f, sex[1] AS c, age FROM t", {"age": "age"}),
         ("SELECT age, age AS again FROM t", {"age": "age", "again": "age"}),
         ('SELECT sex COLLATE NOCASE AS s, "T"."AGE", memory.main.t.x FROM t', {"age": "age", "x": "x"}),
@@ -121,7 +124,8 @@ def test_not_null_is_inherited(con: duckdb.DuckDBPyConnection) -> None:
         ("SELECT age FROM t WHERE EXISTS (SELECT 1 FROM s.u)", "has a subquery"),
         ("SELECT age, (SELECT max(a) FROM s.u) AS m FROM t", "has a subquery"),
         ("WITH q AS (SELECT * FROM t) SELECT * FROM q", "has a WITH clause"),
-        ("WITH RECURSIVE r AS (SELECT 1 AS a UNION ALL SELECT a + 1 FROM r WHERE a < 3) SELECT * FROM r", "has a WITH clause"),
+        ("WITH RECURSIVE r AS (SELECT 1 AS a UNION ALL SELECT a + 1 FROM r WHERE a < 3) SELECT * FROM r",
+        "has a WITH clause"),
         ("SELECT age FROM t UNION ALL SELECT age FROM t", "is not a plain SELECT"),
         ("SELECT age FROM t EXCEPT SELECT a FROM s.u", "is not a plain SELECT"),
         ("SELECT * FROM (SELECT * FROM t)", "selects from something other"),
@@ -134,7 +138,8 @@ def test_not_null_is_inherited(con: duckdb.DuckDBPyConnection) -> None:
         ("SELECT * FROM t TABLESAMPLE 10%", "samples"),
         ("SELECT * FROM t USING SAMPLE 5", "samples"),
         ("SELECT * FROM s.u UNPIVOT (v FOR n IN (a, b))", "pivots"),
-        ("SELECT * FROM t PIVOT (count(*) FOR sex IN ('F', 'M'))", "(pivots|is not a plain|selects from something other)"),
+        ("SELECT * FROM t PIVOT (count(*) FOR sex IN ('F', 'M'))",
+        "(pivots|is not a plain|selects from something other)"),
         ("SELECT oldest() AS o FROM t", "calls oldest"),
         ("SELECT age + oldest() AS o FROM t", "calls oldest"),
         ("SELECT twice(age) AS o FROM t", "calls twice"),
@@ -149,7 +154,8 @@ def test_not_null_is_inherited(con: duckdb.DuckDBPyConnection) -> None:
 def test_refused_views(shared: duckdb.DuckDBPyConnection, query: str, reason: str) -> None:
     with pytest.raises(
         TableError,
-        match=rf"^f: view \('v'\) {reason}.*; a private view must give at most one row per row of one table. Hint: write a plain",
+        match=rf"^f: view \('v'\) {reason}.*; a private view must give at most one row per row of one table. Hint: "
+        rf"write a plain",
     ):
         view(shared, query)
 
@@ -185,7 +191,8 @@ def test_fields_of_a_struct_are_computed(con: duckdb.DuckDBPyConnection) -> None
 def test_a_view_is_written_out_over_what_was_checked(con: duckdb.DuckDBPyConnection) -> None:
     """A name that means another table later changes nothing: the scan has the full one."""
     con.execute(
-        "INSERT INTO t VALUES (20, 'f', NULL, 1.5), (30, 'm', NULL, 2.5); CREATE VIEW s.part AS SELECT age, sex AS what FROM t WHERE age > 25"
+        "INSERT INTO t VALUES (20, 'f', NULL, 1.5), (30, 'm', NULL, 2.5); CREATE VIEW s.part AS SELECT age, sex AS "
+        "what FROM t WHERE age > 25"
     )
     found = view(
         con, "SELECT age + 1 AS more, what, 'a' || what AS text FROM s.part AS p WHERE p.what LIKE 'm%' ORDER BY more"

@@ -39,7 +39,10 @@ def test_a_long_name_is_wrapped_before_a_column_is_left_out(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    answer = "SELECT 1 AS query, 'survived, class' AS name, ['0', '1'] AS cell, 134.608e0 AS answer, 58.3788e0 AS low, 273.621e0 AS high, 'directly' AS measured"
+    answer = (
+        "SELECT 1 AS query, 'survived, class' AS name, ['0', '1'] AS cell, 134.608e0 AS answer, 58.3788e0 AS low, "
+        "273.621e0 AS high, 'directly' AS measured"
+    )
     _, out, _ = call(capsys, "-c", answer + " FROM range(2)")
     assert out.count("134.608") == 2
     assert max(map(len, out.splitlines())) <= 80
@@ -93,7 +96,10 @@ def test_csv_and_json_carry_every_kind_of_value(capsys: pytest.CaptureFixture[st
 def test_statements_without_rows_print_nothing_and_a_column_called_count_is_printed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    silent = "BEGIN; CREATE TABLE t (i INTEGER); INSERT INTO t VALUES (1); DELETE FROM t; COMMIT; SET threads = 2; CHECKPOINT"
+    silent = (
+        "BEGIN; CREATE TABLE t (i INTEGER); INSERT INTO t VALUES (1); DELETE FROM t; COMMIT; SET threads = 2; "
+        "CHECKPOINT"
+    )
     assert call(capsys, "-c", silent) == (0, "", "")
     assert call(capsys, "--csv", "-c", 'SELECT 5 AS "Count"') == (0, "Count\n5\n", "")
 

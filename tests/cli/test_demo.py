@@ -46,7 +46,8 @@ def test_the_demo_census_has_real_dependence(census: duckdb.DuckDBPyConnection) 
 
 def test_the_demo_census_declares_its_domain_and_uses_all_of_it(census: duckdb.DuckDBPyConnection) -> None:
     constraints = census.execute(
-        "SELECT constraint_type, count(*) FROM duckdb_constraints() WHERE table_name = 'census' GROUP BY ALL ORDER BY ALL"
+        "SELECT constraint_type, count(*) FROM duckdb_constraints() WHERE table_name = 'census' GROUP BY ALL ORDER BY "
+        "ALL"
     ).fetchall()
     assert constraints == [("CHECK", 2), ("NOT NULL", 7)]
     columns = census.execute(

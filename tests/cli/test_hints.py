@@ -42,7 +42,8 @@ def test_the_shell_says_what_was_meant(capsys: pytest.CaptureFixture[str], state
     assert ("Hint" in said) == hint.startswith("Hint")
 
 
-REFUSED = """Binder Error: Macro mwem_domain() does not support the supplied arguments. You might need to add explicit type casts.
+REFUSED = """Binder Error: Macro mwem_domain() does not support the supplied arguments. \
+You might need to add explicit type casts.
 Candidate macros:
 	mwem_domain(private_table, domain := NULL)"""
 HINT = "Hint: mwem_domain has no option domian; did you mean domain? it has domain"
@@ -52,9 +53,11 @@ HINT = "Hint: mwem_domain has no option domian; did you mean domain? it has doma
     ("quoted", "statement"),
     [
         ("", "FROM mwem_domain('t', domian := 'd')"),  # DuckDB 2.0
-        ("\n\nLINE 1: FROM mwem_domain('t', domian := 'd')\n             ^", "FROM mwem_domain('t', domian := 'd')"),  # 1.4 and 1.5
+        # 1.4 and 1.5
+        ("\n\nLINE 1: FROM mwem_domain('t', domian := 'd')\n             ^", "FROM mwem_domain('t', domian := 'd')"),
         ("\n\nLINE 1: FROM mwem_domain('t',\n             ^", "FROM mwem_domain('t',\n    domian => 'd')"),
-        ("\n\nLINE 1: ...p(x := 1)), MWEM_DOMAIN('t', domian := 'd')\n               ^", "FROM f(p(x := 1)), MWEM_DOMAIN('t', domian := 'd')"),
+        ("\n\nLINE 1: ...p(x := 1)), MWEM_DOMAIN('t', domian := 'd')\n               ^",
+        "FROM f(p(x := 1)), MWEM_DOMAIN('t', domian := 'd')"),
     ],
 )  # fmt: skip
 def test_messages_of_every_version_are_read(quoted: str, statement: str) -> None:

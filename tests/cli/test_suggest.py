@@ -26,8 +26,11 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("file", "table", "wanted"),
     sampled([
-        ("pay 2024.csv", "pay_2024", """delim := ';', quote := '', dateformat := '%d/%m/%Y', decimal_separator := ',', "columns" := {'id': 'BIGINT', 'born': 'DATE', 'town': 'VARCHAR', 'pay': 'DOUBLE'})"""),
-        ("days.parquet", "days", """CREATE TABLE IF NOT EXISTS "days" AS SELECT * FROM read_parquet('days.parquet');"""),
+        ("pay 2024.csv", "pay_2024",
+        ("""delim := ';', quote := '', dateformat := '%d/%m/%Y', decimal_separator := ',', """
+         """"columns" := {'id': 'BIGINT', 'born': 'DATE', 'town': 'VARCHAR', 'pay': 'DOUBLE'})""")),
+        ("days.parquet", "days",
+        """CREATE TABLE IF NOT EXISTS "days" AS SELECT * FROM read_parquet('days.parquet');"""),
     ], 1),
 )  # fmt: skip
 def test_the_script_makes_table_and_release(

@@ -1,12 +1,14 @@
-"""Releases that are killed, starved of disk or locked out, each in a process of its own; and what they leave in the file.
+"""Releases that are killed, starved of disk or locked out, each in a process of its own; and what they leave in the
+file.
 
     python tests/faults/crash.py steps [K]  kill -9 before and after every (Kth) statement and every private step
     python tests/faults/crash.py random N   kill -9 at N random times
     python tests/faults/crash.py full N     no room on the disk, at N sizes
     python tests/faults/crash.py locked     the folder of the database cannot be written
 
-Prints one JSON object: how often each outcome was seen. `nothing`: no debit, no output. `debit`: an entry and nothing else.
-`complete`: everything. Anything else is a fault and ends in an error. This process imports and forks, but never opens DuckDB itself.
+Prints one JSON object: how often each outcome was seen. `nothing`: no debit, no output. `debit`: an entry and nothing
+else. `complete`: everything. Anything else is a fault and ends in an error. This process imports and forks, but never
+opens DuckDB itself.
 """
 
 from __future__ import annotations
@@ -117,10 +119,12 @@ def connect(folder: Path) -> duckdb.DuckDBPyConnection:
 def attempt(folder: Path, output: str, steps: Steps) -> int:
     """One release; the number of its steps."""
     con = connect(folder)
-    Kernel.select, Kernel.measure = steps.around(Kernel.select), steps.around(Kernel.measure)  # type: ignore[method-assign]
+    # type: ignore[method-assign]
+    Kernel.select, Kernel.measure = steps.around(Kernel.select), steps.around(Kernel.measure)
     execution.true_answers, store.write_table = steps.around(execution.true_answers), steps.around(store.write_table)
     fresh = Session.cursor
-    Session.cursor = lambda session: Watched(fresh(session), steps)  # type: ignore[method-assign, assignment, return-value]
+    # type: ignore[method-assign, assignment, return-value]
+    Session.cursor = lambda session: Watched(fresh(session), steps)
     mwem_sql.release(con, "people", "workload", 1, rounds=2, rows=50, output=output)
     con.close()
     return steps.count

@@ -1,7 +1,8 @@
 """Many releases at once against one cap: `python tests/faults/crowd.py threads|processes ASKED ADMITTED [same]`.
 
-Each asks for 1/ADMITTED of the cap. Threads have cursors of their own; processes queue for the file, which DuckDB lets one of them open
-at a time. `same`: all of them ask for the very same release. Prints one JSON object: how many calls had which end, and what the ledger says.
+Each asks for 1/ADMITTED of the cap. Threads have cursors of their own; processes queue for the file, which DuckDB lets
+one of them open at a time. `same`: all of them ask for the very same release. Prints one JSON object: how many calls
+had which end, and what the ledger says.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ def ask(con: duckdb.DuckDBPyConnection, number: int) -> str:
 
 
 def wait_for(path: Path) -> duckdb.DuckDBPyConnection:
-    """Try until the file is free; now and then, because a DuckDB that is opened in vain costs as much as one that is used."""
+    """Try until the file is free; now and then, because a DuckDB that is opened in vain costs as much as one that is
+    used."""
     while True:
         with suppress(duckdb.IOException):
             return mwem_sql.connect(path)
@@ -65,7 +67,8 @@ def in_process(path: Path, number: int) -> str:
 def verdict(path: Path) -> dict[str, Any]:
     con = mwem_sql.connect(path)
     entries = con.execute(
-        "SELECT count(*), sum(epsilon_exact::VARCHAR = '1/10'), list(DISTINCT status), (SELECT bool_and(intact) FROM mwem_ledger()) FROM mwem.ledger"
+        "SELECT count(*), sum(epsilon_exact::VARCHAR = '1/10'), list(DISTINCT status), (SELECT bool_and(intact) FROM "
+        "mwem_ledger()) FROM mwem.ledger"
     ).fetchall()
     outputs = con.execute(
         "SELECT count(*) FROM duckdb_tables() WHERE table_name LIKE 'o%' AND schema_name = 'main'"

@@ -1,4 +1,5 @@
-"""A release that takes minutes, to be interrupted: `python slow.py DATABASE scan|rounds|compile sql|python`. Says `begun` when it is under way."""
+"""A release that takes minutes, to be interrupted: `python slow.py DATABASE scan|rounds|compile sql|python`. Says
+`begun` when it is under way."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ LONG = {
     "rounds": """
         CREATE TABLE private AS SELECT i % 5 AS a, i % 7 AS b, i % 11 AS c, i % 13 AS d FROM range(1000) t(i);
         CREATE TABLE private_domain AS SELECT unnest(['a', 'b', 'c', 'd']) AS attribute, 0 AS low, 29 AS high;
-        CREATE TABLE workload AS SELECT concat('a = ', i % 30, ' AND b = ', i // 30 % 30, ' AND c < ', i % 29 + 1) AS predicate FROM range(3000) t(i)""",
+        CREATE TABLE workload AS SELECT concat('a = ', i % 30, ' AND b = ', i // 30 % 30, ' AND c < ',
+        i % 29 + 1) AS predicate FROM range(3000) t(i)""",
     "compile": """
         CREATE TABLE private AS SELECT 1 AS a;
         CREATE TABLE private_domain AS SELECT 'a' AS attribute, 0 AS low, 99998 AS high;

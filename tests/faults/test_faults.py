@@ -1,6 +1,7 @@
 """Faults lose nothing: processes killed at any step, disks that are full, crowds at one cap, calls that are stopped.
 
-Each runs in processes of their own (crash.py, crowd.py, slow.py), which can also be run by hand. `pytest -m campaign` runs the long ones.
+Each runs in processes of their own (crash.py, crowd.py, slow.py), which can also be run by hand. `pytest -m campaign`
+runs the long ones.
 """
 
 from __future__ import annotations
@@ -112,7 +113,8 @@ CALL = "CALL mwem_release('people', workload, 0.1, rounds := 1, rows := 5, outpu
 
 @pytest.mark.parametrize("locked", [False, pytest.param(True, marks=pytest.mark.campaign)])
 def test_a_crowd_of_threads(con: Connection, monkeypatch: pytest.MonkeyPatch, *, locked: bool) -> None:
-    """DuckDB's snapshots alone would let two read the same sum: it is the journal's next number that only one can have, lock or no lock."""
+    """DuckDB's snapshots alone would let two read the same sum: it is the journal's next number that only one can have,
+    lock or no lock."""
     con.execute(CALL.format("")).fetchall()
     con.execute("CALL mwem_budget('people', 0.3)").fetchall()
     if not locked:
@@ -133,7 +135,14 @@ def test_identical_calls_at_once_are_one_release(con: Connection) -> None:
 
 @pytest.mark.parametrize(
     ("what", "how"),
-    [("scan", "sql"), *(pytest.param(what, how, marks=pytest.mark.campaign) for what in ("scan", "rounds", "compile") for how in ("sql", "python"))],
+    [
+        ("scan", "sql"),
+        *(
+            pytest.param(what, how, marks=pytest.mark.campaign)
+            for what in ("scan", "rounds", "compile")
+            for how in ("sql", "python")
+        ),
+    ],
 )  # fmt: skip
 def test_ctrl_c_in_a_script(tmp_path: Path, what: str, how: str) -> None:
     with subprocess.Popen(

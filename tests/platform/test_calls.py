@@ -32,7 +32,8 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(HERE.parents[1])}
 
 
 def test_one_ctrl_c_counts_once() -> None:
-    """The listener may have stopped a call, and the call may have ended, before the signal's handler runs: then it has nothing more to say."""
+    """The listener may have stopped a call, and the call may have ended, before the signal's handler runs: then it has
+    nothing more to say."""
     wake_up = calls._WakeUp(calls._on_wake_up)
     ended: list[str] = []
     begun = threading.Event()
@@ -63,7 +64,8 @@ def test_one_ctrl_c_counts_once() -> None:
 @pytest.mark.parametrize("how", ["sql", "python"])
 def test_cancel_from_another_thread(con: Connection, how: str) -> None:
     con.execute(
-        "CREATE TABLE many AS SELECT concat('age = ', i % 100, ' AND city = ''Bern'' AND member = ', i >= 100) AS predicate FROM range(200) t(i)"
+        "CREATE TABLE many AS SELECT concat('age = ', i % 100, ' AND city = ''Bern'' AND member = ', i >= 100) AS "
+        "predicate FROM range(200) t(i)"
     )
     ends: list[str] = []
 
@@ -160,7 +162,8 @@ class Circle:
 def numbers() -> Iterator[duckdb.DuckDBPyConnection]:
     with mwem_sql.connect(":memory:") as con:
         con.execute(
-            "CREATE TABLE t (n INTEGER NOT NULL CHECK (n BETWEEN 0 AND 255), pay INTEGER NOT NULL CHECK (pay BETWEEN 0 AND 99))"
+            "CREATE TABLE t (n INTEGER NOT NULL CHECK (n BETWEEN 0 AND 255), pay INTEGER NOT NULL CHECK (pay BETWEEN "
+            "0 AND 99))"
         )
         con.execute("INSERT INTO t SELECT i % 256, i % 100 FROM range(1000) AS r(i)")
         con.execute("CREATE TABLE workload (predicate VARCHAR, measure VARCHAR)")
@@ -196,7 +199,8 @@ def test_no_query_outlives_its_call(numbers: duckdb.DuckDBPyConnection, call: st
 
 @pytest.mark.parametrize("releases", [5, pytest.param(30, marks=pytest.mark.thorough)])
 def test_releases_do_not_pile_up(numbers: duckdb.DuckDBPyConnection, releases: int) -> None:
-    """Statements are trees whose nodes know their parents; of all releases at most as many are there as a quarter of all objects."""
+    """Statements are trees whose nodes know their parents; of all releases at most as many are there as a quarter of
+    all objects."""
     counts = []
     for number in range(releases):
         numbers.sql(f"CALL mwem_release('t', workload, 0.5, version := '{number}')").fetchall()

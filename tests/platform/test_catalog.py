@@ -30,7 +30,8 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
 
 @pytest.mark.parametrize(
     ("text", "parts"),
-    [("a", ["a"]), ("a.b", ["a", "b"]), ('a."b.c"', ["a", "b.c"]), ('"a""b"', ['a"b']), ('"a"."b"."c"', ["a", "b", "c"]),
+    [("a", ["a"]), ("a.b", ["a", "b"]), ('a."b.c"', ["a", "b.c"]), ('"a""b"', ['a"b']),
+    ('"a"."b"."c"', ["a", "b", "c"]),
      ("my table", ["my table"]), ("a . b", ["a", "b"]), ('"a', ['"a']), ('"a"b', ['"a"b']), ("a.", ["a."]), ("", [""]),
      ("ünï.täble", ["ünï", "täble"])],
 )  # fmt: skip
@@ -116,7 +117,8 @@ def test_names_quote_themselves() -> None:
 
 CATALOG = Counter(
     {
-        "duckdb_tables": 16,  # what is in our schema 6, names of relations 5, how tables were made and what is noted on them 5
+        # what is in our schema 6, names of relations 5, how tables were made and what is noted on them 5
+        "duckdb_tables": 16,
         "duckdb_databases": 7,
         "duckdb_columns": 2,
         "duckdb_constraints": 2,

@@ -84,10 +84,14 @@ def test_a_schema_of_the_users_has_no_format(plain: Connection) -> None:
 
 
 OLDER = {
-    "1": ("ledger", "CREATE TABLE old.mwem.schema_version AS SELECT 1 AS version; CREATE TABLE old.mwem.ledger AS SELECT 'people' AS table_name, 0.5 AS epsilon"),
-    "2": ("releases", "CREATE TABLE old.mwem.schema_version AS SELECT unnest([1, 2]) AS version; CREATE TABLE old.mwem.releases AS SELECT 'people' AS table_name, 0.5 AS epsilon"),
+    "1": ("ledger", ("CREATE TABLE old.mwem.schema_version AS SELECT 1 AS version; CREATE TABLE old.mwem.ledger AS "
+                    "SELECT 'people' AS table_name, 0.5 AS epsilon")),
+    "2": ("releases", ("CREATE TABLE old.mwem.schema_version AS SELECT unnest([1, 2]) AS version; CREATE TABLE "
+                      "old.mwem.releases AS SELECT 'people' AS table_name, 0.5 AS epsilon")),
     "none": ("ledger", "CREATE TABLE old.mwem.ledger AS SELECT 'people' AS table_name, 0.5 AS epsilon"),
-    "5": ("journal", "CREATE TABLE old.mwem.schema_version AS SELECT 5 AS version; CREATE TABLE old.mwem.journal AS SELECT 'people' AS table_name, 0.5 AS epsilon; CREATE VIEW old.mwem.ledger AS FROM old.mwem.journal"),
+    "5": ("journal", ("CREATE TABLE old.mwem.schema_version AS SELECT 5 AS version; CREATE TABLE old.mwem.journal AS "
+                     "SELECT 'people' AS table_name, 0.5 AS epsilon; CREATE VIEW old.mwem.ledger AS FROM "
+                     "old.mwem.journal")),
 }  # fmt: skip
 
 
@@ -95,7 +99,8 @@ OLDER = {
 def test_another_format_is_refused_and_can_be_exported(
     con: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: str
 ) -> None:
-    """One sentence with the number, the rule and a command that works when it is pasted. Nothing is charged meanwhile."""
+    """One sentence with the number, the rule and a command that works when it is pasted. Nothing is charged
+    meanwhile."""
     monkeypatch.chdir(tmp_path)
     kept, script = OLDER[number]
     con.execute(f"ATTACH '{tmp_path / 'old.duckdb'}' AS old; CREATE SCHEMA old.mwem; {script}")
@@ -105,7 +110,8 @@ def test_another_format_is_refused_and_can_be_exported(
     ):  # fmt: skip
         with pytest.raises(
             duckdb.Error,
-            match=rf"mwem: the schema mwem of database \(old\) has format {number}, and this version of mwem_sql reads and writes format 4 only\. Hint: COPY",
+            match=rf"mwem: the schema mwem of database \(old\) has format {number}, and this version of mwem_sql "
+            rf"reads and writes format 4 only\. Hint: COPY",
         ) as refused:
             con.execute(call)
     command = re.search(r"Hint: (COPY .*?) exports", str(refused.value))

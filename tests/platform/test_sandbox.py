@@ -70,14 +70,17 @@ def test_an_instance_waits_for_the_next_call_without_what_it_was_told() -> None:
 
 
 def test_a_process_that_was_forked_leaves_them_alone() -> None:
-    """Spark is started by a fork with Python code behind it; there, to close an instance of the parent's would crash."""
+    """Spark is started by a fork with Python code behind it; there, to close an instance of the parent's would
+    crash."""
     code = """
 import subprocess, sys
 import mwem_sql
 con = mwem_sql.connect()
+con.execute("SET enable_progress_bar = false")  # it is shown where a statement takes seconds
 con.execute("CREATE TABLE t (a INTEGER CHECK (a BETWEEN 0 AND 9)); CREATE TABLE w AS SELECT 'a > 4' AS predicate")
 con.execute("FROM mwem_plan('t', w, 1)").fetchall()
-print(subprocess.run([sys.executable, "-c", "print(7)"], preexec_fn=lambda: None, capture_output=True, text=True).stdout)
+command = [sys.executable, "-c", "print(7)"]
+print(subprocess.run(command, preexec_fn=lambda: None, capture_output=True, text=True).stdout)
 print(len(con.execute("FROM mwem_plan('t', w, 1)").fetchall()) > 9)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -1,5 +1,6 @@
-"""Sessions: fresh cursors, the caller's settings and place, one lock per name, transactions that are all or nothing; and
-the connection inside a handle. The real packages are in `pytest -m integrations` (tests/project/test_integrations.py).
+"""Sessions: fresh cursors, the caller's settings and place, one lock per name, transactions that are all or nothing;
+and the connection inside a handle. The real packages are in `pytest -m integrations`
+(tests/project/test_integrations.py).
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""WHERE clauses as BI tools write them, pasted into a workload without a change: DuckDB's own counts, compiled and released."""
+"""WHERE clauses as BI tools write them, pasted into a workload without a change: DuckDB's own counts, compiled and
+released."""
 
 from __future__ import annotations
 
@@ -11,15 +12,22 @@ import mwem_sql
 
 TABLE = """
     CREATE TABLE people (
-        age INTEGER CHECK (age BETWEEN 0 AND 99), city VARCHAR CHECK (city IN ('Bern', 'Basel', 'Genf', 'St. Gallen', 'La Chaux-de-Fonds')),
-        member BOOLEAN NOT NULL, plan ENUM ('free', 'basic', 'pro') NOT NULL, pay DECIMAL(9, 2) CHECK (pay BETWEEN 0 AND 99999.99), score DOUBLE CHECK (score BETWEEN 0 AND 1),
-        d DATE CHECK (d BETWEEN '2019-01-01' AND '2021-12-31'), ts TIMESTAMP CHECK (ts BETWEEN '2020-01-01' AND '2020-12-31 23:59:59.999999'),
+        age INTEGER CHECK (age BETWEEN 0 AND 99),
+        city VARCHAR CHECK (city IN ('Bern', 'Basel', 'Genf', 'St. Gallen', 'La Chaux-de-Fonds')),
+        member BOOLEAN NOT NULL, plan ENUM ('free', 'basic', 'pro') NOT NULL,
+        pay DECIMAL(9, 2) CHECK (pay BETWEEN 0 AND 99999.99), score DOUBLE CHECK (score BETWEEN 0 AND 1),
+        d DATE CHECK (d BETWEEN '2019-01-01' AND '2021-12-31'),
+        ts TIMESTAMP CHECK (ts BETWEEN '2020-01-01' AND '2020-12-31 23:59:59.999999'),
         "Order Date" DATE CHECK ("Order Date" BETWEEN '2020-01-01' AND '2020-12-31')
     );
     INSERT INTO people SELECT
-        CASE WHEN i % 17 <> 0 THEN i % 100 END, ['Bern', 'Basel', 'Genf', 'St. Gallen', 'La Chaux-de-Fonds', NULL][1 + i % 6], i % 3 = 0, ['free', 'basic', 'pro'][1 + i % 7 % 3],
-        CASE WHEN i % 11 <> 0 THEN (i * 7919 % 9999999) / 100 END, CASE WHEN i % 13 <> 0 THEN (i * 7919 % 1000) / 1000 END,
-        CASE WHEN i % 19 <> 0 THEN DATE '2019-01-01' + (i * 31 % 1096)::INTEGER END, TIMESTAMP '2020-01-01' + INTERVAL (i * 7919 % 31622400) SECOND,
+        CASE WHEN i % 17 <> 0 THEN i % 100 END,
+        ['Bern', 'Basel', 'Genf', 'St. Gallen', 'La Chaux-de-Fonds', NULL][1 + i % 6], i % 3 = 0,
+        ['free', 'basic', 'pro'][1 + i % 7 % 3],
+        CASE WHEN i % 11 <> 0 THEN (i * 7919 % 9999999) / 100 END,
+        CASE WHEN i % 13 <> 0 THEN (i * 7919 % 1000) / 1000 END,
+        CASE WHEN i % 19 <> 0 THEN DATE '2019-01-01' + (i * 31 % 1096)::INTEGER END,
+        TIMESTAMP '2020-01-01' + INTERVAL (i * 7919 % 31622400) SECOND,
         CASE WHEN i % 5 <> 0 THEN DATE '2020-01-01' + (i % 366)::INTEGER END
     FROM range(3000) r(i);
 """
@@ -27,7 +35,10 @@ TABLE = """
 CLAUSES = {
     "Tableau": [
         """(("people"."city" IN ('Bern','Basel')) OR ("people"."city" IS NULL))""",
-        """((CAST("people"."d" AS DATE) >= CAST('2020-01-01' AS DATE)) AND (CAST("people"."d" AS DATE) <= CAST('2020-12-31' AS DATE)))""",
+        (
+            """((CAST("people"."d" AS DATE) >= CAST('2020-01-01' AS DATE)) AND (CAST("people"."d" AS DATE) <= """
+            """CAST('2020-12-31' AS DATE)))"""
+        ),
         """(NOT ("people"."city" = 'Genf'))""",
         """WHERE ((CASE WHEN "people"."member" THEN 1 WHEN NOT "people"."member" THEN 0 ELSE NULL END) = 1)""",
         """(DATE_TRUNC('MONTH', CAST("people"."d" AS TIMESTAMP)) = (TIMESTAMP '2020-03-01 00:00:00.000'))""",
@@ -40,16 +51,28 @@ CLAUSES = {
         """(((("people"."plan" = 'pro') OR ("people"."plan" = 'basic'))))""",
         """(\r\n("people"."age" >= 30 AND "people"."age" < 40)\r\n)""",
         """(COALESCE("people"."city", '') IN ('Bern', 'Genf', ''))""",
-        """(("people"."d" >= CAST('2020-01-01 00:00:00' AS TIMESTAMP) AND "people"."d" < CAST('2021-01-01 00:00:00' AS TIMESTAMP)))""",
+        (
+            """(("people"."d" >= CAST('2020-01-01 00:00:00' AS TIMESTAMP) AND "people"."d" < CAST('2021-01-01 """
+            """00:00:00' AS TIMESTAMP)))"""
+        ),
         """NOT(("people"."city" IS NULL))""",
-        """(("people"."city" = 'Bern' AND "people"."plan" = 'pro') OR ("people"."city" = 'Genf' AND "people"."plan" = 'free') OR ("people"."city" IS NULL AND "people"."plan" = 'basic'))""",
+        (
+            """(("people"."city" = 'Bern' AND "people"."plan" = 'pro') OR ("people"."city" = 'Genf' AND """
+            """"people"."plan" = 'free') OR ("people"."city" IS NULL AND "people"."plan" = 'basic'))"""
+        ),
     ],
     "Looker": [
-        """/* Looker */ WHERE ((( people.d ) >= ((DATE '2020-01-01')) AND ( people.d ) < ((DATE_ADD(DATE '2020-01-01', INTERVAL 1 YEAR)))))""",
+        (
+            """/* Looker */ WHERE ((( people.d ) >= ((DATE '2020-01-01')) AND ( people.d ) < ((DATE_ADD(DATE """
+            """'2020-01-01', INTERVAL 1 YEAR)))))"""
+        ),
         """(people.city ) = 'Bern' AND (people.member )""",
         """((UPPER(people.city ) LIKE UPPER('%chaux%')))""",
         """(people."age" ) >= 18 AND (people."age" ) < 65 -- use existing people in scratch""",
-        """(CASE WHEN (people."pay" ) >= 50000 THEN 'high' WHEN (people."pay" ) >= 20000 THEN 'middle' ELSE 'low' END) = 'middle'""",
+        (
+            """(CASE WHEN (people."pay" ) >= 50000 THEN 'high' WHEN (people."pay" ) >= 20000 THEN 'middle' """
+            """ELSE 'low' END) = 'middle'"""
+        ),
         """((( people.ts  ) >= (TIMESTAMP '2020-04-01') AND ( people.ts  ) < (TIMESTAMP '2020-07-01')))""",
         """LENGTH(people.city ) <> 0 AND people.city  IS NOT NULL""",
     ],
@@ -100,7 +123,8 @@ def con() -> Iterator[Connection]:
         "CREATE TABLE people_domain (attribute VARCHAR, low VARCHAR, high VARCHAR, step DOUBLE, nullable BOOLEAN)"
     )
     con.execute(
-        "INSERT INTO people_domain VALUES ('ts', '2020-01-01', '2020-12-31 23:00:00', 3600, NULL), ('pay', '0', '99999.99', NULL, NULL)"
+        "INSERT INTO people_domain VALUES ('ts', '2020-01-01', '2020-12-31 23:00:00', 3600, NULL), ('pay', '0', "
+        "'99999.99', NULL, NULL)"
     )
     con.execute("UPDATE people SET ts = date_trunc('hour', ts)")
     con.execute("CREATE TABLE pasted (predicate VARCHAR)")
@@ -133,7 +157,8 @@ def test_a_pasted_workload_is_compiled_exactly_and_released(con: Connection, exp
     ).fetchall()
     assert [query for query, _, _ in rows] == list(range(1, len(PASTED) + 1))
     assert [int(true) for _, true, _ in rows] == expected
-    # The model is fitted to what is measured, not equal to it: on average it is off by less than the smallest thing to count, a row.
+    # The model is fitted to what is measured, not equal to it: on average it is off by less than the smallest thing to
+    # count, a row.
     assert sum(abs(answer - true) for _, true, answer in rows) / len(rows) < 1
     # The first cell of a partition that stands for a count is that count.
     own = con.execute(
@@ -146,8 +171,8 @@ def test_a_pasted_workload_is_compiled_exactly_and_released(con: Connection, exp
 @pytest.mark.thorough
 def test_a_pasted_workload_is_measured_exactly_for_the_average(con: Connection, expected: list[int]) -> None:
     epsilon, rounds = 1_000_000, len(PASTED)
-    # For the average no partition stands for a count, and the queries themselves are measured. Discrete noise of this scale is 0 but for a
-    # chance of exp(-1 / scale): what is measured is what DuckDB counts.
+    # For the average no partition stands for a count, and the queries themselves are measured. Discrete noise of this
+    # scale is 0 but for a chance of exp(-1 / scale): what is measured is what DuckDB counts.
     con.execute(
         "FROM mwem_release('people', pasted, ?, rounds := ?, total := 3000, average := true)",
         [epsilon, rounds],

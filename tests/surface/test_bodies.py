@@ -12,7 +12,7 @@ from chance import sampled
 
 import mwem_sql
 from mwem_sql.errors import OptionError, TableError
-from mwem_sql.scan.engines import opening
+from mwem_sql.scan import engines
 
 Open = Callable[..., duckdb.DuckDBPyConnection]
 
@@ -40,7 +40,9 @@ def con(connect: Open, tmp_path: Path, private: Path) -> duckdb.DuckDBPyConnecti
 def test_a_file_apart_is_released_into_the_curators_database(con: duckdb.DuckDBPyConnection, private: Path) -> None:
     rows = con.execute("SELECT output, private FROM mwem_release('w.people', workload, 1, rows := 5)").fetchall()
     assert rows == [("curator.main.people_synthetic", True)]
-    assert con.execute("SELECT reused FROM mwem_release('w.main.people', workload, 1, rows := 5)").fetchall() == [(True,)]  # fmt: skip
+    assert con.execute("SELECT reused FROM mwem_release('w.main.people', workload, 1, rows := 5)").fetchall() == [
+        (True,)
+    ]
     seen = con.execute("SELECT true_answer FROM mwem_compare('w.people', 'people_synthetic', workload)").fetchall()
     assert seen == [(177.0,), (60.0,)]
     ledger = con.execute("SELECT database_name, table_name, action FROM mwem_ledger() ORDER BY started").fetchall()
@@ -87,7 +89,11 @@ def test_accounts_go_by_the_file_and_not_by_the_alias(
         [
             "CALL mwem_budget('people', 1)",
             "CALL mwem_budget('people', 1); ALTER TABLE people RENAME TO crowd; CREATE VIEW people AS FROM crowd",
-            "CALL mwem_budget('people', 1); CREATE TABLE copied AS FROM people; ALTER TABLE people RENAME TO x; ALTER TABLE copied RENAME TO people",
+            (
+                "CALL mwem_budget('people', 1); CREATE TABLE copied AS FROM people; ALTER TABLE people RENAME TO x; "
+                "ALTER "
+                "TABLE copied RENAME TO people"
+            ),
             "CALL mwem_policy(require_caps := true)",
             "CALL mwem_release('people', asked, 1, rows := 5)",
         ],
@@ -118,7 +124,10 @@ def test_a_file_with_a_ledger_answers_for_its_tables_itself(
         [
             "ALTER TABLE people RENAME TO crowd",
             "CREATE TABLE crowd AS FROM people",
-            "ALTER TABLE people RENAME TO x; ALTER TABLE others RENAME TO people; ALTER TABLE x RENAME TO others; CREATE TABLE crowd AS FROM others",
+            (
+                "ALTER TABLE people RENAME TO x; ALTER TABLE others RENAME TO people; ALTER TABLE x RENAME TO others; "
+                "CREATE TABLE crowd AS FROM others"
+            ),
         ],
         1,
     ),
@@ -171,7 +180,8 @@ def test_what_cannot_be_attached_is_refused(con: duckdb.DuckDBPyConnection, priv
         ("mwem_attach('a.b', ?)", [str(private)], r"alias \('a\.b'\) must be a plain name"),
         ("mwem_attach('x', ?)", [str(tmp_path / "none")], r"source \('.*none'\) is not a file"),
         ("mwem_attach('x', ?)", [str(tmp_path / "curator.duckdb")], r"cannot be opened as a DuckDB file of its own"),
-        ("mwem_attach('x', 'mysql://host/db')", [], r"source \('mysql://\.\.\.'\) is not of a kind that can be attached"),
+        ("mwem_attach('x', 'mysql://host/db')", [],
+        r"source \('mysql://\.\.\.'\) is not of a kind that can be attached"),
         ("mwem_attach('x', ?, ledger := 'nowhere')", [str(private)], r"ledger \('nowhere'\) is not an attached DuckDB"),
         ("mwem_attach('x', ?, ledger := 'elsewhere')", [str(private)], r"is not the one that this source has as 'w'"),
         ("mwem_attach('x', ?, timeout := -1)", [str(private)], r"timeout \(-1\) must be a number of seconds above 0"),
@@ -191,8 +201,10 @@ def test_a_driver_that_is_not_there_is_named(con: duckdb.DuckDBPyConnection, mon
     def missing(name: str) -> None:
         raise ImportError(name)
 
-    monkeypatch.setattr(opening, "import_module", missing)
-    with pytest.raises(duckdb.Error, match=r"the driver for postgresql is not installed\. Hint: pip install 'mwem-sql\[engines\]'"):  # fmt: skip
+    monkeypatch.setattr(engines, "import_module", missing)
+    with pytest.raises(
+        duckdb.Error, match=r"the driver for postgresql is not installed\. Hint: pip install 'mwem-sql\[engines\]'"
+    ):
         con.execute("CALL mwem_attach('x', 'postgresql://host/db')")
 
 

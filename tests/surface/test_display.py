@@ -13,8 +13,10 @@ from mwem_sql.releases.summary import Summary
 from mwem_sql.surface.api import release_html, rounded
 
 MADE = Summary(
-    release=1, output="memory.main.people_synthetic", rows=32590, epsilon=0.5, delta=0.0, rounds=1, queries=12, attributes=4, cells=17_458_967,
-    seconds=1.7158967, private=True, reused=False, protects="one row", warning=None, measured=12, mean_error=0.035, mean_error_within=0.014,
+    release=1, output="memory.main.people_synthetic", rows=32590, epsilon=0.5, delta=0.0, rounds=1, queries=12,
+    attributes=4, cells=17_458_967,
+    seconds=1.7158967, private=True, reused=False, protects="one row", warning=None, measured=12, mean_error=0.035,
+    mean_error_within=0.014,
     quality="good",
 )  # fmt: skip
 
@@ -46,7 +48,8 @@ def read(page: str) -> list[str]:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0, "0"), (3.0, "3"), (0.5, "0.5"), (1e-9, "1e-09"), (32590, "32,590"), (1234.5678, "1,235"), (3.14159, "3.142"), (1.7458967632710487e-155, "1.746e-155")],
+    [(0, "0"), (3.0, "3"), (0.5, "0.5"), (1e-9, "1e-09"), (32590, "32,590"), (1234.5678, "1,235"), (3.14159, "3.142"),
+    (1.7458967632710487e-155, "1.746e-155")],
 )  # fmt: skip
 def test_numbers_for_people(value: float, text: str) -> None:
     assert rounded(value) == text
@@ -54,8 +57,11 @@ def test_numbers_for_people(value: float, text: str) -> None:
 
 def test_what_it_says() -> None:
     assert read(release_html(MADE)) == [
-        "Synthetic table ", "memory.main.people_synthetic", "promise", "ε = 0.5, for one row", "rows", "32,590", "asked",
-        "12 queries about 4 attributes", "measured in", "1 round", "quality", "good: 12 of 12 questions were measured", "in wrong cells", "3.5% ± 1.4% of the rows, for a query", "model", "17,458,967 cells", "this call", "made release 1 in 1.716 s",
+        "Synthetic table ", "memory.main.people_synthetic", "promise", "ε = 0.5, for one row", "rows", "32,590",
+        "asked",
+        "12 queries about 4 attributes", "measured in", "1 round", "quality", "good: 12 of 12 questions were measured",
+        "in wrong cells", "3.5% ± 1.4% of the rows, for a query", "model", "17,458,967 cells", "this call",
+        "made release 1 in 1.716 s",
     ]  # fmt: skip
 
 

@@ -1,4 +1,5 @@
-"""The SQL surface through plain SQL files, tests/sql/*.test, in the manner of sqllogictest. Each gets a database of its own.
+"""The SQL surface through plain SQL files, tests/sql/*.test, in the manner of sqllogictest. Each gets a database of its
+own.
 
     statement ok                    the SQL below, up to an empty line, runs
     statement error <text>          it fails, and the message contains the text
@@ -25,7 +26,8 @@ from mwem_sql.releases.request import OPTIONS
 
 FILES = sorted((Path(__file__).parents[1] / "sql").glob("*.test"))
 LONG = {"always", "attached", "budget", "names", "once", "options", "policy", "quantiles", "samples"}
-"""Those whose subject has other tests in the default suite: accounts, requests that are made again, options and so on."""
+"""Those whose subject has other tests in the default suite: accounts, requests that are made again, options and so
+on."""
 
 
 @dataclass(frozen=True)
@@ -113,24 +115,39 @@ def refused(con: Connection, sql: str, wanted: str, place: str) -> None:
 
 
 VALUES = (
-    "NULL", "5", "-1.5", "''", "[]", "['a', NULL]", "{'a': 1}", "true", "'nan'::DOUBLE", "'x'::BLOB", """'a''b"c'""", "chr(0)",
+    "NULL", "5", "-1.5", "''", "[]", "['a', NULL]", "{'a': 1}", "true", "'nan'::DOUBLE", "'x'::BLOB", """'a''b"c'""",
+    "chr(0)",
     "170141183460469231731687303715884105727",
 )  # fmt: skip
 CALLS = (
-    "mwem_release({}, workload, -1)", "mwem_release('people', workload, {}, rounds := 0)", "mwem_plan('people', workload, 1, delta := {})",
-    "mwem_plan('people', workload, 1, rounds := {})", "mwem_plan('people', workload, 1, output := {})", "mwem_plan('people', workload, 1, rows := {})",
-    "mwem_plan('people', workload, 1, total := {})", "mwem_plan('people', workload, 1, domain := {})", "mwem_plan('people', workload, 1, unit := {})",
-    "mwem_plan('people', workload, 1, unit := 'age', rows_per_unit := {})", "mwem_plan('people', workload, 1, start := {})",
-    "mwem_plan('people', workload, 1, average := {})", "mwem_plan('people', workload, 1, version := {})", "mwem_plan('people', workload, 1, fit := {})", "mwem_plan('people', workload, 1, max_cells := {})", "mwem_plan('people', workload, 1, certify := {})",
-    "mwem_answer('o', workload, confidence := {})", "mwem_quality({})", "mwem_quality('o', confidence := {})", "(SELECT mwem_count_interval('o', 'true', confidence := {}))",
+    "mwem_release({}, workload, -1)", "mwem_release('people', workload, {}, rounds := 0)",
+    "mwem_plan('people', workload, 1, delta := {})",
+    "mwem_plan('people', workload, 1, rounds := {})", "mwem_plan('people', workload, 1, output := {})",
+    "mwem_plan('people', workload, 1, rows := {})",
+    "mwem_plan('people', workload, 1, total := {})", "mwem_plan('people', workload, 1, domain := {})",
+    "mwem_plan('people', workload, 1, unit := {})",
+    "mwem_plan('people', workload, 1, unit := 'age', rows_per_unit := {})",
+    "mwem_plan('people', workload, 1, start := {})",
+    "mwem_plan('people', workload, 1, average := {})", "mwem_plan('people', workload, 1, version := {})",
+    "mwem_plan('people', workload, 1, fit := {})", "mwem_plan('people', workload, 1, max_cells := {})",
+    "mwem_plan('people', workload, 1, certify := {})",
+    "mwem_answer('o', workload, confidence := {})", "mwem_quality({})", "mwem_quality('o', confidence := {})",
+    "(SELECT mwem_count_interval('o', 'true', confidence := {}))",
     "mwem_plan('people', workload, 1, seed := {})",
-    "mwem_domain({})", "mwem_domain('people', domain := {})", "mwem_marginals('people', {})", "mwem_ranges('people', {}, 2)", "mwem_ranges('people', 'age', {})",
-    "mwem_ranges('people', 'age', 2, seed := {})", "mwem_parities('people', {})", "mwem_parities('people', 1, columns := {})", "mwem_suggest_domain({})",
-    "mwem_average({}, 'age')", "mwem_average('o', {})", "mwem_average('o', 'age', given := {})", "mwem_average('o', 'age', confidence := {})",
-    "mwem_quantile({}, 'age', 0.5)", "mwem_quantile('o', {}, 0.5)", "mwem_quantile('o', 'age', {})", "mwem_quantile('o', 'age', 0.5, given := {})", "mwem_quantile('o', 'age', 0.5, confidence := {})",
-    "mwem_sample({})", "mwem_sample('o', rows := {})", "mwem_sample('o', given := {})", "mwem_sample('o', seed := {})", "mwem_withdraw({}, 'why')",
-    "mwem_answer({}, workload)", "mwem_weights({}, 'sex')", "mwem_weights('o', {})", "mwem_compare('people', {}, workload)", "mwem_compare({}, 'o', workload)",
-    "mwem_budget({}, 1)", "mwem_budget('people', {})", "mwem_budget('people', 1, delta := {})", "(SELECT mwem_count({}, 'true'))", "(SELECT mwem_count('o', {}))",
+    "mwem_domain({})", "mwem_domain('people', domain := {})", "mwem_marginals('people', {})",
+    "mwem_ranges('people', {}, 2)", "mwem_ranges('people', 'age', {})",
+    "mwem_ranges('people', 'age', 2, seed := {})", "mwem_parities('people', {})",
+    "mwem_parities('people', 1, columns := {})", "mwem_suggest_domain({})",
+    "mwem_average({}, 'age')", "mwem_average('o', {})", "mwem_average('o', 'age', given := {})",
+    "mwem_average('o', 'age', confidence := {})",
+    "mwem_quantile({}, 'age', 0.5)", "mwem_quantile('o', {}, 0.5)", "mwem_quantile('o', 'age', {})",
+    "mwem_quantile('o', 'age', 0.5, given := {})", "mwem_quantile('o', 'age', 0.5, confidence := {})",
+    "mwem_sample({})", "mwem_sample('o', rows := {})", "mwem_sample('o', given := {})", "mwem_sample('o', seed := {})",
+    "mwem_withdraw({}, 'why')",
+    "mwem_answer({}, workload)", "mwem_weights({}, 'sex')", "mwem_weights('o', {})",
+    "mwem_compare('people', {}, workload)", "mwem_compare({}, 'o', workload)",
+    "mwem_budget({}, 1)", "mwem_budget('people', {})", "mwem_budget('people', 1, delta := {})",
+    "(SELECT mwem_count({}, 'true'))", "(SELECT mwem_count('o', {}))",
 )  # fmt: skip
 
 

@@ -189,11 +189,15 @@ def test_threads_with_cursors_of_their_own(
 @pytest.mark.parametrize(
     ("statement", "runs"),
     sampled([
-        ("CALL {}", 1), ("FROM {}", 1), ("SELECT rows, rounds, private FROM {}", 1), ("SELECT count(*) FROM {}", 1), ("CREATE TABLE s AS FROM {}", 1),
-        ("SELECT * FROM {}, range(3)", 1), ("SELECT * FROM range(5000) JOIN {} ON true", 1), ("SELECT max(rows), min(output), sum(epsilon) FROM {}", 1),
-        ("SELECT * FROM {} WHERE rows > 0 AND epsilon < 2 ORDER BY seconds", 1), ("SELECT (SELECT rows FROM {}) FROM range(9)", 1),
+        ("CALL {}", 1), ("FROM {}", 1), ("SELECT rows, rounds, private FROM {}", 1), ("SELECT count(*) FROM {}", 1),
+        ("CREATE TABLE s AS FROM {}", 1),
+        ("SELECT * FROM {}, range(3)", 1), ("SELECT * FROM range(5000) JOIN {} ON true", 1),
+        ("SELECT max(rows), min(output), sum(epsilon) FROM {}", 1),
+        ("SELECT * FROM {} WHERE rows > 0 AND epsilon < 2 ORDER BY seconds", 1),
+        ("SELECT (SELECT rows FROM {}) FROM range(9)", 1),
         ("WITH r AS MATERIALIZED (FROM {}) SELECT * FROM r a, r b", 1), ("FROM {0} UNION ALL FROM {0}", 2),
-        ("EXPLAIN CALL {}", 0), ("EXPLAIN FROM {}", 0), ("DESCRIBE FROM {}", 0), ("CREATE VIEW v AS FROM {}", 0), ("PREPARE p AS FROM {}", 0),
+        ("EXPLAIN CALL {}", 0), ("EXPLAIN FROM {}", 0), ("DESCRIBE FROM {}", 0), ("CREATE VIEW v AS FROM {}", 0),
+        ("PREPARE p AS FROM {}", 0),
     ], 4),
 )  # fmt: skip
 def test_how_often_a_statement_runs_it(
@@ -326,7 +330,10 @@ def test_a_file_opens_cleanly_in_plain_duckdb(tmp_path: Path, leaves: str) -> No
         path,
     )
     assert (seen.returncode, seen.stderr) == (0, "")
-    tables = "main.people main.people_synthetic main.workload mwem.bounds mwem.certificates mwem.factors mwem.journal mwem.journal_head mwem.measurements mwem.releases mwem.schema_version mwem.withdrawals mwem.workloads"
+    tables = (
+        "main.people main.people_synthetic main.workload mwem.bounds mwem.certificates mwem.factors mwem.journal "
+        "mwem.journal_head mwem.measurements mwem.releases mwem.schema_version mwem.withdrawals mwem.workloads"
+    )
     assert seen.stdout.splitlines() == [tables, "9", "('people', 1.0, 'done')", "True"]
 
 

@@ -32,7 +32,8 @@ def test_a_column_without_words_is_no_declaration() -> None:
 
 
 def test_a_declaration_is_all_that_a_macro_needs() -> None:
-    """A function of two parameters, one of them a keyword of SQL, and a column; its Python function is DuckDB's here."""
+    """A function of two parameters, one of them a keyword of SQL, and a column; its Python function is DuckDB's
+    here."""
     new = SqlFunction(
         section="Release",
         name="mwem_new",

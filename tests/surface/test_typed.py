@@ -1,4 +1,5 @@
-"""Functions whose columns depend on their arguments: a refusal is read whatever is taken of them, and rows stay rows."""
+"""Functions whose columns depend on their arguments: a refusal is read whatever is taken of them, and rows stay
+rows."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ import mwem_sql
 from mwem_sql.releases.sample import Sampler
 
 BAD = (
-    "mwem_quantile('nobody', 'age', 0.5)", "mwem_quantile('people_synthetic', 'age', 7)", "mwem_sample('people_synthetic', rows := -1)",
+    "mwem_quantile('nobody', 'age', 0.5)", "mwem_quantile('people_synthetic', 'age', 7)",
+    "mwem_sample('people_synthetic', rows := -1)",
     "mwem_sample('nobody')", "mwem_weights('nobody', ['age'])",
 )  # fmt: skip
 OUTER = ("FROM {}", "SELECT count(*) FROM {}", "SELECT 1 FROM {}", "SELECT * FROM {} ORDER BY ALL LIMIT 1")
@@ -53,9 +55,13 @@ def test_rows_are_drawn_once_however_many_columns_there_are(
         return draw(self)
 
     monkeypatch.setattr(Sampler, "draw", counted)
-    released.execute("CREATE TABLE rows_of AS FROM mwem_sample('people_synthetic', rows := 3000, given := 'sex = ''F'' OR age > 50')")  # fmt: skip
+    released.execute(
+        "CREATE TABLE rows_of AS FROM mwem_sample('people_synthetic', rows := 3000, given := 'sex = ''F'' OR age > 50')"
+    )
     assert len(drawn) == 1
-    assert released.execute("SELECT count(*), bool_and(sex = 'F' OR age > 50) FROM rows_of").fetchall() == [(3000, True)]  # fmt: skip
+    assert released.execute("SELECT count(*), bool_and(sex = 'F' OR age > 50) FROM rows_of").fetchall() == [
+        (3000, True)
+    ]
 
 
 def test_parameters(released: Connection) -> None:
