@@ -160,8 +160,8 @@ JOINT = {
 }
 
 
-OPERATORS = ("=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM", "BETWEEN", "NOT BETWEEN", "IN",
-             "NOT IN", "IS NULL", "IS NOT NULL")  # fmt: skip
+OPERATORS = ("=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM", "BETWEEN", "NOT BETWEEN",
+             "IN", "NOT IN", "IS NULL", "IS NOT NULL")  # fmt: skip
 
 
 @st.composite
