@@ -90,9 +90,7 @@ small_queries = st.one_of(
 
 
 def asked_of(duck: duckdb.DuckDBPyConnection, query: Query) -> list[Any]:
-    """What DuckDB says a query adds for every combination of values of the small domain: nothing, or a number and a
-    cell.
-    """
+    """What a query adds for every combination of values of the small domain: nothing, or a number and a cell."""
     measure, groups = query.measure or "1", f"row({query.group_by[0]})" if query.group_by else "0"
     adds = f"coalesce(CASE WHEN {query.predicate} THEN {measure} ELSE 0 END, 0)"
     rows = duck.execute(f"SELECT {adds}, ({groups})::VARCHAR FROM small ORDER BY n").fetchall()

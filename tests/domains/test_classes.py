@@ -113,9 +113,7 @@ def test_bins_up_to_the_greatest_bound(low: float) -> None:
 @settings(deadline=None, max_examples=100)
 @given(st.sets(st.integers(0, 300), min_size=1), st.lists(st.integers(-5, 305), max_size=3), st.booleans())
 def test_edges_of_whole_numbers(edges: set[int], cuts: list[int], nullable: bool) -> None:
-    """A value is in the bin that begins at it or last before it, whether bins are cut or not; each bin has the same
-    base measure.
-    """
+    """A value is in the bin that begins at it or last before it, cut or not; all bins have the same base measure."""
     attribute = whole(0, 300, edges=tuple(sorted(edges)), nullable=nullable)
     begins = bin_edges(attribute)
     assert begins == sorted({0, *edges})
