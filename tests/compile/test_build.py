@@ -167,7 +167,7 @@ SAME = [
 def test_queries_that_say_the_same_are_one(sandbox: Sandbox) -> None:
     texts = [text for group in SAME for text in group]
     compiled = compiled_from(sandbox, *texts)
-    first = [compiled.asked(number).source.predicate for number in range(len(compiled.distinct.queries))]
+    first = [compiled.first_row(number).source.predicate for number in range(len(compiled.distinct.queries))]
     assert first == [group[0] for group in SAME]
     assert compiled.distinct.weights.tolist() == [1.0] * len(SAME)
 
@@ -250,7 +250,7 @@ def test_finer_than(
 
 def _code_of(coarse: Classes, finer: Classes, piece: int) -> tuple[int, ...]:
     """The classes of `coarse` at both ends of a piece of `finer`."""
-    if piece >= finer.pieces.known:
+    if piece >= finer.pieces.non_null:
         return (int(coarse.codes[-1]),)
     if not len(finer.pieces.lows):
         return (int(coarse.codes[piece]),)
