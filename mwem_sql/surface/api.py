@@ -270,12 +270,8 @@ def table_name(function: str, table: object) -> str:
     if isinstance(table, os.PathLike):
         return str(os.fspath(table))
     if not isinstance(table, str):
-        raise refuse(
-            OptionError,
-            function,
-            f"table ({type(table).__name__}) must be the name of a table, or the path of a file",
-            "mwem_sql.load(con, frame, 'name') copies a frame into a table",
-        )
+        what = f"table ({type(table).__name__}) must be the name of a table, or the path of a file"
+        raise refuse(OptionError, function, what, "mwem_sql.load(con, frame, 'name') copies a frame into a table")
     return table
 
 
