@@ -43,7 +43,7 @@ _WORKLOAD = """
 _TYPED = """ TABLE
     FROM query(_{name}_sql({arguments}));
 """
-_SCALAR = """
+_ONE_VALUE = """
     list_transform([_{name}({arguments})],
         lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE {result} END)[1];
 """
@@ -143,7 +143,7 @@ class SqlFunction:
         if self.kind == "scalar":
             fields = [f"{column.name}: r.{column.name}" for column in self.columns]
             result = f"r.{self.columns[0].name}" if len(fields) == 1 else f"{{{', '.join(fields)}}}"
-            return head + _SCALAR.format(name=self.name, arguments=arguments, result=result)
+            return head + _ONE_VALUE.format(name=self.name, arguments=arguments, result=result)
         queries, source = ("queries", _WORKLOAD) if self.takes_workload else ("NULL", "")
         return head + _ROWS.format(name=self.name, arguments=arguments, queries=queries, source=source)
 

@@ -65,7 +65,7 @@ _DECLARATIONS = (
             shared.ATTRIBUTE,
             ResultColumn("type", "VARCHAR", "The column's type."),
             shared.VALUES, shared.LOW, shared.HIGH, shared.STEP, shared.BIN_COUNT, shared.NULLABLE, shared.OPEN,
-            ResultColumn("cells", "BIGINT", "How many values can be told apart."),
+            ResultColumn("cells", "BIGINT", "How many cells its values fall into."),
             ResultColumn("declared", "VARCHAR", "Where that is declared: ENUM, BOOLEAN, CHECK or the domain table."),
             ResultColumn("lacks", "VARCHAR", "What is missing before the column can be asked about or grouped by; "
                                              "NULL: nothing."),
