@@ -49,5 +49,4 @@ def released_with_our_fit(
     state = State.uniform({name: np.ones(2) for name in names}, float(histogram.sum()))
     fit = Fit(state)
     fit.fit(targets)
-    fit.finish()
     return state.marginal(names)

@@ -147,8 +147,6 @@ def _by_round(table: tables.Table, made: Release) -> Iterator[np.ndarray]:
     first = next(number for number, step in enumerate(steps) if step["purpose"] == "round")
     for number in range(first, len(steps) + 1):
         fit.fit(targets[:number])
-        if number == len(steps):
-            fit.finish()
         yield state.marginal(tuple(table.sizes))
 
 

@@ -45,8 +45,8 @@ class _Row(NamedTuple):
 class Query(_Row):
     """One row of a workload: `SELECT group_by, SUM(measure) FROM t WHERE predicate GROUP BY group_by`.
 
-    `group_by` holds column names where `verbatim`, otherwise one text with SQL expressions. What is asked for `always` is measured in any case.
-    Its parts are checked, unless `_make` makes it of parts that were.
+    `group_by` holds column names where `verbatim`, otherwise one text with SQL expressions. With `always`, it is
+    measured in any case. Its parts are checked, unless `_make` makes it of parts that were.
     """
 
     __slots__ = ()
@@ -159,7 +159,7 @@ class Workload:
 
     @classmethod
     def marginals(cls, domain: Domain, k: int) -> Workload:
-        """Exactly k-way marginals of all attributes whose values can be listed; a warning in the log names the others."""
+        """Exactly k-way marginals of all attributes whose values can be listed; a warning names the others."""
         listed = [name for name in domain.columns if domain.lacks(name) is None]
         lacking = domain.lacking()
         if not listed:
@@ -225,7 +225,10 @@ class Workload:
         ]
 
     def to_arrow(self) -> pa.Table:
-        """The rows of a workload table; every query has a name. `group_by` is text in all rows if it is in one; `always` is a column if it is asked for."""
+        """The rows of a workload table; every query has a name.
+
+        `group_by` is text in all rows if it is in one; `always` is a column if some row has it.
+        """
         verbatim = all(query.verbatim for query in self.queries)
         groups = [query.group_by if verbatim else query.group_text for query in self.queries]
         columns = {
@@ -333,7 +336,7 @@ def _each(column: Iterable[Any], read: Callable[[Any], Any]) -> list[Any]:
 
 
 def read_list(text: str) -> list[str] | None:
-    """The items of a list as DuckDB prints it, which a VARCHAR[] is in a VARCHAR: [sex, 'my age']; None of other texts."""
+    """The items of a list as DuckDB prints it into a VARCHAR: [sex, 'my age']; None of other texts."""
     item = r"'(?:[^'\\]|\\.)*'|[^\s'\[\],][^'\[\],]*"
     text = text.strip()
     if not re.fullmatch(rf"\[(?:{item})(?:, (?:{item}))*\]", text, re.DOTALL):
@@ -365,9 +368,10 @@ def _spelled(names: tuple[str, ...]) -> dict[str, str]:
     """How a row's columns, which have the same names in all rows, are spelled in it."""
     for name in names:
         if fold(name) not in COLUMNS:
+            near = did_you_mean(name, COLUMNS, shown=str)
             raise refuse_query(
                 f"column {name} is not a column of a workload",
-                f"{did_you_mean(name, COLUMNS, shown=str)}a workload has any of {', '.join(COLUMNS)}; select just those",
+                f"{near}a workload has any of {', '.join(COLUMNS)}; select just those",
             )
     return {fold(name): name for name in names}
 

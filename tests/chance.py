@@ -1,6 +1,6 @@
-"""How much of what is random or repeated a run has: chosen once, before test files are imported, from the markers that are asked for.
+"""How many random or repeated cases a run has: chosen once, before test files are imported, from the markers.
 
-Every run of the suite draws the same examples, so that it fails on a change and not by chance. Nor does it count seconds.
+Every run of the suite draws the same examples, so that it fails on a change and not by chance. It counts no seconds.
 What random seeds found stands above its test as an @example, so that it is drawn in every run.
 """
 
@@ -34,7 +34,7 @@ def examples(most: int) -> int:
 
 
 def sampled(cases: Iterable[Any], most: int) -> list[Any]:
-    """Of the cases of a parametrized test `most`, evenly spread, in the default suite; the others with `-m thorough`."""
+    """`most` cases of a parametrized test, at even distances, in the default suite; others with `-m thorough`."""
     listed = list(cases)
     kept = {number * len(listed) // most for number in range(most)}
     return [case if number in kept else _thorough(case) for number, case in enumerate(listed)]

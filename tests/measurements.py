@@ -14,7 +14,7 @@ from mwem_sql.algebra.measurement import Measurement, Purpose
 def measurement(
     query: LinearQuery, values: Numbers, variance: float, purpose: Purpose = "round", *, gaussian: bool = False
 ) -> Measurement:
-    """Values with noise of this variance; Laplace noise has a fourth cumulant of three times its square, Gaussian noise none."""
+    """Values with noise of this variance. Laplace noise has a fourth cumulant of three times its square."""
     scale = math.sqrt(variance if gaussian else variance / 2)
     return Measurement(
         values=np.asarray(values),

@@ -36,13 +36,14 @@ import pytest
 
 import mwem_sql
 from mwem_sql.accounting import journal
+from mwem_sql.algebra.arrays import Integers
 from mwem_sql.errors import MwemError
 from mwem_sql.kernel import scales
 from mwem_sql.kernel.accountant import Accountant
 from mwem_sql.kernel.exponential import Scores
 from mwem_sql.kernel.kernel import Kernel
 from mwem_sql.kernel.noise import saturate
-from mwem_sql.kernel.scales import Integers, Kind
+from mwem_sql.kernel.scales import Kind
 from mwem_sql.loop import loop
 from mwem_sql.platform.calls import Progress, listening
 from mwem_sql.releases import reuse

@@ -1,4 +1,4 @@
-"""The paper's listing as dense numpy: every array has one entry per element of the domain D, every query one row per cell.
+"""The paper's listing as dense numpy: an array has an entry per element of the domain D, a query a row per cell.
 
 Slow and plain on purpose, to be compared with the figure line by line. Shares no code with the package.
 """
@@ -40,7 +40,7 @@ def dense_query(query: LinearQuery, shape: Mapping[str, int]) -> Floats:
 
 
 def uniform(sizes: Mapping[str, Floats], n: float) -> Floats:
-    """A_0: n times the uniform distribution over the values, each element of D standing for the values of its classes."""
+    """A_0: n times the uniform distribution over the values; an element of D stands for the values of its classes."""
     A = np.array([prod(combination) for combination in itertools.product(*sizes.values())], dtype=np.float64)
     return n * A / A.sum()
 

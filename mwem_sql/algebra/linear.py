@@ -6,6 +6,7 @@ conditions join, so that independent conditions stay apart and a factored state 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
@@ -14,7 +15,7 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 
-from mwem_sql.algebra.arrays import Array, Floats, Labels, Numbers
+from mwem_sql.algebra.arrays import Array, Floats, Labels, Numbers, Places
 from mwem_sql.algebra.partition import Encoding, Runs, decode, encode, runs_of
 
 
@@ -58,13 +59,17 @@ class Block:
         """Class combinations of its attributes."""
         return self.encoding.size
 
+    @property
+    def _labels(self) -> Numbers:
+        """The cell of each run, or of each class combination where the labels are not encoded."""
+        return self.encoding.numbers if isinstance(self.encoding, Runs) else self.encoding.reshape(-1)
+
     @cached_property
-    def _counted(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], Numbers | None]:
-        """Counted class combinations sorted by cell, their cells and their values."""
-        flat = self.labels.ravel()
-        where = np.flatnonzero(flat >= 0)
-        where = where[np.argsort(flat[where], kind="stable")]
-        return where, flat[where].astype(np.intp), None if self.values is None else self.values.ravel()[where]
+    def _counted(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+        """The positions of counted labels sorted by cell, and their cells."""
+        where = np.flatnonzero(self._labels >= 0)
+        where = where[np.argsort(self._labels[where], kind="stable")]
+        return where, self._labels[where].astype(np.intp)
 
     @cached_property
     def bound(self) -> int:
@@ -75,8 +80,7 @@ class Block:
     @cached_property
     def counts_all(self) -> bool:
         """Every record adds 1 to a cell."""
-        used = self.encoding.numbers if isinstance(self.encoding, Runs) else self.encoding
-        return bool((used >= 0).all()) and (self.values is None or bool((self.values == 1).all()))
+        return bool((self._labels >= 0).all()) and (self.values is None or bool((self.values == 1).all()))
 
     @cached_property
     def is_identity(self) -> bool:
@@ -86,26 +90,23 @@ class Block:
         return bool((self.encoding.ravel() == np.arange(self.size)).all())
 
     def slices(self, axis: int) -> Numbers:
-        """What is asked of each class of one attribute.
-
-        A row per class, equal rows where the classes are not told apart.
-        """
+        """A row for each class of one attribute: equal rows where the block does not distinguish the classes."""
         labels = self.labels
-        asked: Numbers = labels[..., None]
+        entries: Numbers = labels[..., None]
         if self.values is not None:
             adds = (labels >= 0) & (self.values != 0)
-            asked = np.stack([np.where(adds, labels, -1), np.where(adds, self.values, 0)], axis=-1)
-        return np.moveaxis(asked, axis, 0).reshape(labels.shape[axis], -1)
+            entries = np.stack([np.where(adds, labels, -1), np.where(adds, self.values, 0)], axis=-1)
+        return np.moveaxis(entries, axis, 0).reshape(labels.shape[axis], -1)
 
     @cached_property
     def changes(self) -> tuple[int, ...]:
-        """For each attribute, how often what is asked changes from a class to the next."""
+        """For each attribute, the number of classes that the block distinguishes from the class before."""
         if self.is_identity:
             return tuple(size - 1 for size in self.shape)
         if len(self.shape) == 1 and self.values is None:
             return (len(self.runs) - 1,)
         rows = map(self.slices, range(len(self.shape)))
-        return tuple(int(np.count_nonzero((own[1:] != own[:-1]).any(axis=1))) for own in rows)
+        return tuple(int(np.count_nonzero((entries[1:] != entries[:-1]).any(axis=1))) for entries in rows)
 
     @property
     def runs(self) -> Runs:
@@ -121,31 +122,16 @@ class Block:
         """Sum an array (before, class combinations, after) into (before, cells, after); integers stay integers."""
         if self.is_identity:
             return weights
-        if isinstance(self.encoding, Runs):
-            return self._apply(self.encoding, weights)
-        before, _, after = weights.shape
-        out = np.zeros((before, self.size, after), dtype=weights.dtype)
-        where, cells, values = self._counted
-        if not where.size:
-            return out
-        counted = weights[:, where, :]
-        if values is not None:
-            counted *= values[:, None]
-        starts = np.flatnonzero(np.diff(cells, prepend=-1))
-        out[:, cells[starts], :] = np.add.reduceat(counted, starts, axis=1)
-        return out
-
-    def _apply(self, runs: Runs, weights: Array) -> Array:
-        """The same, run by run."""
         if self.values is not None:
             weights = weights * self.values.reshape(-1, 1)
-        sums = np.add.reduceat(weights, runs.begins, axis=1)
-        counted = runs.numbers >= 0
-        if self.size == 1:
-            return np.add.reduce(sums[:, counted], axis=1, keepdims=True)
-        out = np.zeros((self.size, weights.shape[0], weights.shape[2]), dtype=weights.dtype)
-        np.add.at(out, runs.numbers[counted], np.moveaxis(sums[:, counted], 1, 0))
-        return np.moveaxis(out, 0, 1)
+        if isinstance(self.encoding, Runs):
+            weights = np.add.reduceat(weights, self.encoding.begins, axis=1)
+        out = np.zeros((weights.shape[0], self.size, weights.shape[2]), dtype=weights.dtype)
+        where, cells = self._counted
+        if where.size:
+            starts = np.flatnonzero(np.diff(cells, prepend=-1))
+            out[:, cells[starts], :] = np.add.reduceat(weights[:, where, :], starts, axis=1)
+        return out
 
     def spread(self, cells: Floats) -> Floats:
         """The adjoint of `apply`.
@@ -154,19 +140,22 @@ class Block:
         """
         if self.is_identity:
             return cells
-        before, _, after = cells.shape
+        out = np.where((self._labels >= 0)[:, None], cells[:, self._labels, :], 0.0)
         if isinstance(self.encoding, Runs):
-            runs = self.encoding
-            entries = np.where((runs.numbers >= 0)[:, None], cells[:, np.maximum(runs.numbers, 0), :], 0.0)
-            out = np.repeat(entries, runs.ends - runs.begins, axis=1)
-            return out if self.values is None else out * self.values.reshape(-1, 1)
-        out = np.zeros((before, self.extent, after))
-        where, labels, values = self._counted
-        entries = cells[:, labels, :]
-        if values is not None:
-            entries *= values[:, None]
-        out[:, where, :] = entries
-        return out
+            out = np.repeat(out, self.encoding.ends - self.encoding.begins, axis=1)
+        return out if self.values is None else out * self.values.reshape(-1, 1)
+
+    def in_shares(self) -> Block:
+        """The same with values in parts of `bound`."""
+        if self.bound == 1 or self.values is None:
+            return self
+        return Block(self.attributes, self.encoding, self.size, self.values / self.bound, self.unit * self.bound)
+
+    def on(self, places: Mapping[str, Places]) -> Block:
+        """The same on other classes: class k of an attribute is there what class `places[k]` is here."""
+        at = np.ix_(*(places[name] for name in self.attributes))
+        values = None if self.values is None else self.values[at]
+        return Block(self.attributes, self.labels[at], self.size, values, self.unit)
 
 
 @dataclass(frozen=True)
@@ -217,13 +206,7 @@ class LinearQuery:
 
     @cached_property
     def _shares(self) -> LinearQuery:
-        return LinearQuery(
-            tuple(
-                block if block.bound == 1 or block.values is None
-                else Block(block.attributes, block.encoding, block.size, block.values / block.bound, block.unit * block.bound)
-                for block in self.blocks
-            )
-        )  # fmt: skip
+        return LinearQuery(tuple(block.in_shares() for block in self.blocks))
 
     def answer(self, marginal: Array) -> Array:
         """The answers, one per cell, from a marginal whose axes are `attributes`, in that order.
@@ -245,6 +228,10 @@ class LinearQuery:
             out = block.spread(out.reshape(done, block.size, -1))
             done *= block.extent
         return out.reshape([axis for block in self.blocks for axis in block.shape])
+
+    def on(self, places: Mapping[str, Places]) -> LinearQuery:
+        """The same on other classes: class k of an attribute is there what class `places[k]` is here."""
+        return LinearQuery(tuple(block.on(places) for block in self.blocks))
 
 
 def _canonical(block: Block) -> bytes:

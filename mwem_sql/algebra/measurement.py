@@ -1,9 +1,8 @@
 """A measurement: noisy values and the query that they answer.
 
 It goes from the kernel to the fit, the store, the report and the intervals. The kernel knows queries by number alone,
-so that a proof looks at nothing else, and a figure of the certificate has no query at all: it returns `NoisyValues`. Its
-caller joins query and purpose to them at once (`Measurement.of`), so that no measurement lacks its query. Nothing here
-draws noise or sees private data.
+so that a proof looks at nothing else, and a figure of the certificate has no query: the kernel returns `NoisyValues`.
+The caller joins query and purpose to them at once (`Measurement.of`). Nothing here draws noise or sees private data.
 """
 
 from __future__ import annotations
@@ -77,15 +76,4 @@ class Measurement(NoisyValues):
 
     def on(self, places: Mapping[str, Places]) -> Measurement:
         """The same on other classes: by attribute, a class of now for each class of then."""
-        return replace(self, query=on_classes(self.query, places))
-
-
-def on_classes(query: LinearQuery, places: Mapping[str, Places]) -> LinearQuery:
-    """A query on other classes: class k of an attribute is there what class `places[k]` is here."""
-    return LinearQuery(tuple(block_on_classes(block, places) for block in query.blocks))
-
-
-def block_on_classes(block: Block, places: Mapping[str, Places]) -> Block:
-    at = np.ix_(*(places[name] for name in block.attributes))
-    values = None if block.values is None else block.values[at]
-    return Block(block.attributes, block.labels[at], block.size, values, block.unit)
+        return replace(self, query=self.query.on(places))

@@ -28,9 +28,9 @@ class LeastSquares:
     """
 
     def __init__(self, parents: Sequence[Places], precisions: Sequence[Floats]) -> None:
-        """`parents`: of each node of a level, its parent in the level above, ascending; `precisions`.
+        """`parents`: of each node of a level, its parent in the level above, ascending.
 
-        Those of its measurements, 0 without one.
+        `precisions`: of each node, that of its measurements, 0 without one.
         """
         self._parents = parents
         self._begins = [np.flatnonzero(np.diff(each, prepend=-1)) for each in parents]
@@ -65,9 +65,8 @@ class LeastSquares:
         top: Floats | None = None,
         correct: Callable[[int, Floats, Floats], Floats] | None = None,
     ) -> list[Floats]:
-        """The least squares estimates of all nodes, from those of `up`; `top`.
+        """The least squares estimates of all nodes, from those of `up`; `top` replaces those of the first level.
 
-        Those of the first level, if they are given.
         `correct` may change those of a level: it gets the level, the estimates of its nodes' parents, and of its nodes.
         """
         out = [estimates[0] if top is None else top]
@@ -99,22 +98,28 @@ def _by_node(numbers: Floats, like: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Estimates:
-    """Of each of several sums of measured cells.
+    """Of each of several sums of measured cells: its value, the variance of its noise and the fourth cumulant of that.
 
-    Its value, the variance of its noise and the fourth cumulant of that.
+    `moments` has a row for each of the three, and a column per sum.
     """
 
-    values: Floats
-    variances: Floats
-    fourths: Floats
+    moments: Floats
+
+    @property
+    def values(self) -> Floats:
+        return np.asarray(self.moments[0])
+
+    @property
+    def variances(self) -> Floats:
+        return np.asarray(self.moments[1])
+
+    @property
+    def fourths(self) -> Floats:
+        return np.asarray(self.moments[2])
 
     @classmethod
     def joined(cls, several: Sequence[Estimates]) -> Estimates:
-        return cls(
-            np.concatenate([each.values for each in several]),
-            np.concatenate([each.variances for each in several]),
-            np.concatenate([each.fourths for each in several]),
-        )
+        return cls(np.concatenate([each.moments for each in several], axis=1))
 
 
 class NestedPartitions:
@@ -175,7 +180,7 @@ class NestedPartitions:
             x = np.concatenate(self._tree.down(self._tree.up(np.split(atoms, self._ends))))
             squares = x * x
             out[:, columns] = self._worth[0] @ x, self._worth[1] @ squares, self._worth[2] @ (squares * squares)
-        return Estimates(*out)
+        return Estimates(out)
 
 
 def _levels(parent: Integers) -> tuple[Integers, list[Integers]]:

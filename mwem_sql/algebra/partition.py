@@ -125,7 +125,7 @@ def _both(one: Encoding, other: Encoding) -> Encoding:
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """How members fall into cells: `codes[i]` is the cell of member i. `base` is what members share a cell's weight by."""
+    """How members fall into cells: `codes[i]` is the cell of member i. Members share a cell's weight by `base`."""
 
     codes: Labels
     base: Floats

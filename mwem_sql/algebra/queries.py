@@ -87,18 +87,15 @@ class Queries(Sequence[LinearQuery]):
     def __getitem__(self, number: int | slice) -> LinearQuery | Queries:
         if isinstance(number, slice):
             return self.take(np.arange(len(self))[number])
-        return LinearQuery(tuple([self.blocks[k] for k in self.members_of(number).tolist()]))
+        end = int(self._ends[number])
+        members = self.members[end - int(self.counts[number]) : end]
+        return LinearQuery(tuple([self.blocks[k] for k in members.tolist()]))
 
     def __iter__(self) -> Iterator[LinearQuery]:
         begin, members = 0, self.members.tolist()
         for end in self._ends.tolist():
             yield LinearQuery(tuple([self.blocks[k] for k in members[begin:end]]))
             begin = end
-
-    def members_of(self, number: int) -> Integers:
-        """The numbers of a query's blocks."""
-        end = int(self._ends[number])
-        return self.members[end - int(self.counts[number]) : end]
 
     def take(self, numbers: Integers | Sequence[int]) -> Queries:
         """Some of the queries, in that order."""
@@ -357,40 +354,31 @@ class Boxes:
             step *= sizes[block]
         self._cells = cells
 
-    def answers(self, marginal: Array) -> list[Array]:
-        """One array per query, from a marginal over their attributes."""
+    def answers(self, marginal: Array, boundaries: Sequence[tuple[Places, Floats]] | None = None) -> list[Array]:
+        """One array per query, from a marginal over the classes of their attributes, or over runs of classes.
+
+        Inside a run each class has its share of the weight: `boundaries` are those of each attribute's `Partition`.
+        Prefix sums are linear along a run, so that no array over classes is needed.
+        """
         sums = _prefixes(marginal)
         boxes = np.zeros(len(self._cells), dtype=marginal.dtype)
         for sign, corner in self._corners():
-            boxes += sign * sums[corner]
-        return self._added(boxes)
-
-    def spread(self, marginal: Floats, places: Sequence[tuple[Places, Floats]]) -> list[Floats]:
-        """The same from a marginal over runs of classes, each of which has its weight by shares.
-
-        `places` has for each attribute, and each position before, between and after classes, the run that it is in and
-        the share of it that comes before. Prefix sums are linear along a run: no array over classes is needed.
-        """
-        sums = _prefixes(marginal)
-        boxes = np.zeros(len(self._cells))
-        for sign, corner in self._corners():
-            axes = [(runs[side], shares[side]) for (runs, shares), side in zip(places, corner, strict=True)]
+            if boundaries is None:
+                boxes += sign * sums[corner]
+                continue
+            axes = [(run[side], share[side]) for (run, share), side in zip(boundaries, corner, strict=True)]
             for beyond in product((0, 1), repeat=len(axes)):
                 weights = prod(share if after else 1 - share for after, (_, share) in zip(beyond, axes, strict=True))
                 at = tuple(run + after for after, (run, _) in zip(beyond, axes, strict=True))
-                boxes += sign * weights * sums[at]
-        return self._added(boxes)
+                np.add(boxes, sign * weights * sums[at], out=boxes)
+        out = np.zeros(int(self._ends[-1]), dtype=boxes.dtype)
+        np.add.at(out, self._cells, boxes)
+        return np.split(out, self._ends[:-1])
 
     def _corners(self) -> Iterator[tuple[int, tuple[Integers, ...]]]:
         """Of all boxes the corners at one side of each attribute, and whether what is before them is added or not."""
         for sides in product((0, 1), repeat=len(self._sides)):
             yield (-1) ** sides.count(0), tuple(ends[side] for side, ends in zip(sides, self._sides, strict=True))
-
-    def _added(self, boxes: Array) -> list[Array]:
-        """The boxes of each cell together, and the cells of each query."""
-        out = np.zeros(int(self._ends[-1]), dtype=boxes.dtype)
-        np.add.at(out, self._cells, boxes)
-        return np.split(out, self._ends[:-1])
 
 
 def _prefixes(marginal: Array) -> Array:

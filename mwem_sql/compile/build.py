@@ -20,7 +20,7 @@ from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.algebra.partition import Encoding, Runs, encode
 from mwem_sql.algebra.queries import Queries
 from mwem_sql.compile.compiled import Cell
-from mwem_sql.compile.evaluate import TRUE, Evaluated, Values
+from mwem_sql.compile.evaluate import TRUE, Evaluated, LeafValues
 from mwem_sql.compile.read import Parts, Reading
 from mwem_sql.domains.classes import Classes
 from mwem_sql.errors import CellsError, MwemError, refuse_query
@@ -358,7 +358,7 @@ def _far(values: Evaluated, *, add: bool) -> Evaluated:
         if role == "factor":
             size = np.abs(item.array)
             far = size if item.reach is None or not item.reach.any() else item.reach + (size if add else 0 * size)
-            out[role, sql] = Values(item.columns, far)
+            out[role, sql] = LeafValues(item.columns, far)
     return out
 
 
@@ -384,7 +384,7 @@ def _decided(values: Evaluated, truth: int) -> Evaluated:
     return {
         key: item
         if item.doubt is None
-        else Values(item.columns, encode(np.where(item.doubt, truth, item.array).astype(np.int8)))
+        else LeafValues(item.columns, encode(np.where(item.doubt, truth, item.array).astype(np.int8)))
         for key, item in values.items()
     }
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
-from typing import NamedTuple, overload
+from typing import overload
 
 import numpy as np
 
@@ -21,7 +21,8 @@ Cell = tuple[str | None, ...]
 """The group_by values of a cell."""
 
 
-class CompiledQuery(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class CompiledQuery:
     """A query of the workload in linear form. `groups` are, per block, the group_by values of its cells.
 
     An average is the sum that `linear` asks for, divided by the count that `over` asks for, cell by cell.
@@ -33,8 +34,8 @@ class CompiledQuery(NamedTuple):
     number: int
     source: Query
     linear: LinearQuery
-    groups: tuple[tuple[Cell, ...], ...]
-    positions: tuple[int, ...]
+    groups: tuple[tuple[Cell, ...], ...] = ()
+    positions: tuple[int, ...] = ()
     over: CompiledQuery | None = None
     reach: LinearQuery | None = None
     hull: tuple[LinearQuery, LinearQuery] | None = None
@@ -75,25 +76,26 @@ class Rows(Sequence[CompiledQuery]):
         return len(self.linear)
 
     @overload
-    def __getitem__(self, place: int) -> CompiledQuery: ...
+    def __getitem__(self, number: int) -> CompiledQuery: ...
 
     @overload
-    def __getitem__(self, place: slice) -> list[CompiledQuery]: ...
+    def __getitem__(self, number: slice) -> list[CompiledQuery]: ...
 
-    def __getitem__(self, place: int | slice) -> CompiledQuery | list[CompiledQuery]:
-        if isinstance(place, slice):
-            return [self[each] for each in range(*place.indices(len(self)))]
-        place = range(len(self))[place]
-        return self.special.get(place) or self.plain(place)
+    def __getitem__(self, number: int | slice) -> CompiledQuery | list[CompiledQuery]:
+        if isinstance(number, slice):
+            return [self[each] for each in range(*number.indices(len(self)))]
+        number = range(len(self))[number]
+        return self.special.get(number) or self.plain(number)
 
-    def plain(self, place: int) -> CompiledQuery:
+    def plain(self, number: int) -> CompiledQuery:
         """The row as the batch has it."""
-        source = self.workload.queries[place]
+        source = self.workload.queries[number]
         if source.group_by is None:
-            return CompiledQuery(place, source, self.linear[place], (), ())
-        linear = self.linear[place]
+            return CompiledQuery(number=number, source=source, linear=self.linear[number])
+        linear = self.linear[number]
         groups = tuple([self.groups[block] for block in linear.blocks])
-        return CompiledQuery(place, source, linear, groups, tuple(range(sum(len(cells[0]) for cells in groups))))
+        positions = tuple(range(sum(len(cells[0]) for cells in groups)))
+        return CompiledQuery(number=number, source=source, linear=linear, groups=groups, positions=positions)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

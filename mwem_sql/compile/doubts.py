@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from mwem_sql.compile.evaluate import Evaluated, Key, Terms, Ticks, Values, load_values, run_typed, truth_of
+from mwem_sql.compile.evaluate import Evaluated, Key, LeafValues, Terms, Ticks, load_values, run_typed, truth_of
 from mwem_sql.domains.classes import Pieces
 from mwem_sql.errors import PredicateError
 from mwem_sql.language.conditions import Leaf, unquoted
@@ -30,7 +30,7 @@ Flags = npt.NDArray[np.bool_]
 
 def with_doubts(
     terms: Terms, values: Evaluated, pieces: Mapping[str, Pieces], ticks: Ticks, sandbox: Sandbox
-) -> dict[Key, Values]:
+) -> dict[Key, LeafValues]:
     """The same values; those of conditions with where they are in doubt."""
     out = dict(values)
     alone: dict[tuple[str, bool], list[Key]] = {}
@@ -130,7 +130,7 @@ def _beyond(pieces: Pieces, piece: int) -> npt.NDArray[Any]:
     return np.array([start, *inside, end], dtype=kind)
 
 
-def _doubted(item: Values, pieces: Mapping[str, Pieces], doubts: Mapping[str, Flags]) -> Values:
+def _doubted(item: LeafValues, pieces: Mapping[str, Pieces], doubts: Mapping[str, Flags]) -> LeafValues:
     """Values in doubt wherever one of their columns is."""
     shape = tuple(len(pieces[name]) for name in item.columns)
     doubt = np.zeros(shape, dtype=np.bool_)

@@ -8,7 +8,7 @@ is evaluated piece by piece, within stated bounds.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from itertools import chain
 from math import prod
 from typing import Any
@@ -52,7 +52,7 @@ Ticks = Mapping[str, Mapping[str, Tick]]  # by column, of each constant that it 
 
 
 @dataclass(eq=False)
-class Values:
+class LeafValues:
     """A leaf's values on the grid of its columns: truth bytes, group numbers, or numbers with NaN for NULL.
 
     A number is the mean of those that the values inside a piece have; `reach` is how far any of them is from it, None
@@ -61,6 +61,7 @@ class Values:
 
     columns: tuple[str, ...]
     encoding: Encoding
+    _: KW_ONLY
     labels: list[str | None] = field(default_factory=list)
     reach: npt.NDArray[np.float64] | None = None
     doubt: npt.NDArray[np.bool_] | None = None
@@ -70,7 +71,7 @@ class Values:
         return decode(self.encoding)
 
 
-Evaluated = Mapping[Key, Values]
+Evaluated = Mapping[Key, LeafValues]
 
 
 def unanswerable(domain: Domain, key: Key, why: str) -> MwemError:
@@ -108,7 +109,7 @@ def evaluate(
     pieces: Mapping[str, Pieces],
     finer_than: Mapping[str, Classes],
     sandbox: Sandbox,
-) -> dict[Key, Values]:
+) -> dict[Key, LeafValues]:
     """The values of leaves one by one on all combinations of their columns' pieces."""
     by_columns: dict[tuple[str, ...], list[Key]] = {}
     summed: dict[str, list[Key]] = {}
@@ -118,7 +119,7 @@ def evaluate(
         else:
             by_columns.setdefault(leaf.columns, []).append(key)
     _check_evaluations(domain, by_columns, pieces)
-    out: dict[Key, Values] = {}
+    out: dict[Key, LeafValues] = {}
     for name, keys in summed.items():
         # The pieces of a release: another question, which cuts them further, changes no sum.
         coarse = finer_than[name].pieces if name in finer_than else pieces[name]
@@ -131,7 +132,7 @@ def evaluate(
     return out
 
 
-def _means(coarse: Pieces, fine: Pieces, keys: Sequence[Key], sandbox: Sandbox) -> dict[Key, Values]:
+def _means(coarse: Pieces, fine: Pieces, keys: Sequence[Key], sandbox: Sandbox) -> dict[Key, LeafValues]:
     """Measures over a column whose pieces have several values: the mean of a coarse piece, and how far they reach."""
     attribute = coarse.attribute
     values, firsts = coarse.inside(MAX_INSIDE)
@@ -146,7 +147,7 @@ def _means(coarse: Pieces, fine: Pieces, keys: Sequence[Key], sandbox: Sandbox) 
         counts = np.diff(np.append(firsts, len(arrow)))
         means = np.add.reduceat(numbers, firsts) / counts
         reach = np.maximum.reduceat(np.abs(numbers - np.repeat(means, counts)), firsts)
-        out[key] = Values((attribute.name,), means[parents], reach=np.nan_to_num(reach)[parents])
+        out[key] = LeafValues((attribute.name,), means[parents], reach=np.nan_to_num(reach)[parents])
     return out
 
 
@@ -228,26 +229,26 @@ def truth_of(array: pa.ChunkedArray) -> npt.NDArray[np.int8]:
     return np.asarray(pc.if_else(array, TRUE, 0).fill_null(1).cast(pa.int8()).to_numpy())
 
 
-def _read(role: str, columns: tuple[str, ...], shape: tuple[int, ...], array: pa.ChunkedArray, text: str) -> Values:
+def _read(role: str, columns: tuple[str, ...], shape: tuple[int, ...], array: pa.ChunkedArray, text: str) -> LeafValues:
     if role == "truth":
-        return Values(columns, encode(truth_of(array).reshape(shape)))
+        return LeafValues(columns, encode(truth_of(array).reshape(shape)))
     if role == "group":
         coded = array.combine_chunks().dictionary_encode(null_encoding="encode")
         cells = coded.indices.to_numpy(zero_copy_only=False).astype(np.int32).reshape(shape)
-        return Values(columns, cells, coded.dictionary.to_pylist())
+        return LeafValues(columns, cells, labels=coded.dictionary.to_pylist())
     numbers = array.fill_null(0.0).to_numpy() + 0.0  # no -0.0
     if not (np.abs(numbers) <= LARGEST).all():
         raise refuse_query(
             f"measure ({text!r}) is not a number, or beyond {LARGEST:g}, for some value of the domain",
             "it must be bounded on the whole declared domain: CASE, least and greatest help",
         )
-    return Values(columns, np.where(array.is_valid().to_numpy(), numbers, np.nan).reshape(shape))
+    return LeafValues(columns, np.where(array.is_valid().to_numpy(), numbers, np.nan).reshape(shape))
 
 
-def compare(terms: Terms, pieces: Mapping[str, Pieces], ticks: Ticks, sandbox: Sandbox) -> dict[Key, Values]:
+def compare(terms: Terms, pieces: Mapping[str, Pieces], ticks: Ticks, sandbox: Sandbox) -> dict[Key, LeafValues]:
     """The values of columns by themselves, and of conditions that need few pieces: they compare with constants."""
     by_column: dict[str, dict[Key, Leaf]] = {}
-    out: dict[Key, Values] = {}
+    out: dict[Key, LeafValues] = {}
     for key, leaf in terms.items():
         if len(leaf.columns) == 1 and key[0] == "truth":
             by_column.setdefault(leaf.columns[0], {})[key] = leaf
@@ -261,12 +262,12 @@ def compare(terms: Terms, pieces: Mapping[str, Pieces], ticks: Ticks, sandbox: S
     return out
 
 
-def _column(leaf: Leaf, pieces: Pieces) -> Values:
+def _column(leaf: Leaf, pieces: Pieces) -> LeafValues:
     first = np.unique(pieces.bins, return_index=True)[1]
-    return Values(leaf.columns, pieces.bins, [pieces.label(int(piece)) for piece in first])
+    return LeafValues(leaf.columns, pieces.bins, labels=[pieces.label(int(piece)) for piece in first])
 
 
-def _listed(pieces: Pieces, leaves: Terms, sandbox: Sandbox) -> dict[Key, Values]:
+def _listed(pieces: Pieces, leaves: Terms, sandbox: Sandbox) -> dict[Key, LeafValues]:
     """Listed texts, compared with some of them."""
     attribute = pieces.attribute
     assert attribute.values is not None
@@ -300,9 +301,9 @@ class _Ordered:
         lasts = np.searchsorted(pieces.points, highs, side="right").tolist()
         self._near = {text: range(first, last + 1) for text, first, last in zip(ticks, firsts, lasts, strict=True)}
 
-    def values(self, leaves: Terms, sandbox: Sandbox) -> dict[Key, Values]:
+    def values(self, leaves: Terms, sandbox: Sandbox) -> dict[Key, LeafValues]:
         pieces, scale = self._pieces, self._pieces.attribute.ordered
-        out: dict[Key, Values] = {}
+        out: dict[Key, LeafValues] = {}
         near: dict[Key, Places] = {}
         is_exact = self._is_exact()
         for key, leaf in leaves.items():
@@ -321,7 +322,7 @@ class _Ordered:
             load_grid(sandbox, leaves[keys[0]].columns, union[None], {pieces.attribute.name: pieces})
             for key, array in zip(keys, run_typed(sandbox, keys), strict=True):
                 numbers = truth_of(array)[np.searchsorted(union, near[key])]
-                out[key] = Values(leaves[key].columns, Runs.at(near[key], numbers, len(pieces)))
+                out[key] = LeafValues(leaves[key].columns, Runs.at(near[key], numbers, len(pieces)))
         return out
 
     def _around(self, constants: Sequence[str]) -> Places:
@@ -344,11 +345,11 @@ def _around(pieces: Pieces, members: Iterable[int]) -> Places:
     return np.array(sorted(wanted), dtype=np.intp)
 
 
-def _truths(leaf: Leaf, pieces: Pieces, around: Places, truth: npt.NDArray[np.bool_]) -> Values:
+def _truths(leaf: Leaf, pieces: Pieces, around: Places, truth: npt.NDArray[np.bool_]) -> LeafValues:
     """A condition from its truth on some pieces; on NULL it is NULL."""
     numbers = np.where(around >= pieces.known, 1, np.where(truth, TRUE, 0)).astype(np.int8)
     runs = Runs.at(around, numbers, len(pieces))
-    return Values(leaf.columns, runs if runs.saves_memory else encode(runs.array()))
+    return LeafValues(leaf.columns, runs if runs.saves_memory else encode(runs.array()))
 
 
 def _compared(points: npt.NDArray[Any], operator: str, constants: Sequence[Tick]) -> npt.NDArray[np.bool_]:

@@ -19,7 +19,7 @@ from mwem_sql.algebra.partition import Encoding, Partition, Runs, Signatures, re
 from mwem_sql.algebra.queries import Queries
 from mwem_sql.compile.build import Builder
 from mwem_sql.compile.compiled import Cell
-from mwem_sql.compile.evaluate import Evaluated, Values
+from mwem_sql.compile.evaluate import Evaluated, LeafValues
 from mwem_sql.domains.classes import Classes, Pieces
 
 
@@ -41,18 +41,19 @@ def fine_classes(
     }
 
 
-def on_classes(item: Values, fine: Mapping[str, Classes]) -> Values:
+def on_classes(item: LeafValues, fine: Mapping[str, Classes]) -> LeafValues:
     """A leaf's values on classes, of one piece each: they are the same on all others."""
     if len(item.columns) == 1:
         first = fine[item.columns[0]].representatives
         reach = None if item.reach is None else item.reach[first]
         doubt = None if item.doubt is None else item.doubt[first]
-        return Values(item.columns, partition.take(item.encoding, first), item.labels, reach, doubt)
+        encoding = partition.take(item.encoding, first)
+        return LeafValues(item.columns, encoding, labels=item.labels, reach=reach, doubt=doubt)
     array, doubt = item.array, item.doubt
     for axis, name in enumerate(item.columns):
         array = array.take(fine[name].representatives, axis=axis)
         doubt = None if doubt is None else doubt.take(fine[name].representatives, axis=axis)
-    return Values(item.columns, array, item.labels, doubt=doubt)
+    return LeafValues(item.columns, array, labels=item.labels, doubt=doubt)
 
 
 def coarse_classes(

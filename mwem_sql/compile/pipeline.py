@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 
 import numpy as np
@@ -99,13 +100,13 @@ def _built(domain: Domain, reading: Reading, builder: Builder, finer_than: Mappi
         made = _row(row, query, parts, builder.query(query, parts), coarsening)
         if row in counts:
             count = query._replace(name=f"count of {query.label}")
-            made = made._replace(over=_row(row, count, parts, counts[row], coarsening))
+            made = replace(made, over=_row(row, count, parts, counts[row], coarsening))
         if row in far:
-            made = made._replace(reach=coarsening.query(far[row]))
+            made = replace(made, reach=coarsening.query(far[row]))
         if row in pairs:
             low, high = pairs[row]
-            made = made._replace(hull=(coarsening.query(low), coarsening.query(high)))
-        special[row] = made._replace(linear=rows.linear[row])
+            made = replace(made, hull=(coarsening.query(low), coarsening.query(high)))
+        special[row] = replace(made, linear=rows.linear[row])
     return Compiled(domain, {name: classes.joined() for name, classes in coarse.items()}, rows)
 
 
@@ -113,9 +114,10 @@ def _row(row: int, query: Query, parts: Parts, draft: LinearQuery, coarsening: C
     """A row of the workload from its query over fine classes."""
     linear = coarsening.query(draft)
     if query.group_by is None:
-        return CompiledQuery(row, query, linear, (), ())
+        return CompiledQuery(number=row, source=query, linear=linear)
     groups = tuple([coarsening.cells[block] for block in linear.blocks])
-    return CompiledQuery(row, query, linear, groups, coarsening.builder.positions(parts, draft))
+    positions = coarsening.builder.positions(parts, draft)
+    return CompiledQuery(number=row, source=query, linear=linear, groups=groups, positions=positions)
 
 
 def _check_cells(compiled: Compiled) -> None:

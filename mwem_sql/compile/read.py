@@ -331,7 +331,7 @@ class _Form:
         sql, *others = (template.format(*constants) for template in self._templates)
         test = None if old.test is None else (old.test[0], tuple(others[: self._tested]))
         compared = None if old.compared is None else tuple(others[self._tested :])
-        return Leaf(sql, old.columns, compared, test, old.is_column)
+        return Leaf(sql=sql, columns=old.columns, compared=compared, test=test, is_column=old.is_column)
 
 
 def _template(sql: str) -> str:

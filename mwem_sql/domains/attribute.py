@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from decimal import Decimal
 from itertools import pairwise
 from typing import Any
@@ -16,8 +16,8 @@ from mwem_sql.errors import MwemError, refuse_domain
 from mwem_sql.language.ticks import Scale, Tick, scale_of
 
 CURE = (
-    "declare it in the schema (an ENUM or BOOLEAN type, or CHECK (x BETWEEN 0 AND 9)), or in a table <name>_domain with the "
-    "columns attribute, values, low, high; mwem_suggest_domain prints one to review"
+    "declare it in the schema (an ENUM or BOOLEAN type, or CHECK (x BETWEEN 0 AND 9)), or in a table <name>_domain with"
+    " the columns attribute, values, low, high; mwem_suggest_domain prints one to review"
 )
 
 SHOWN_EDGES = 40
@@ -30,14 +30,16 @@ class Attribute:
 
     `values` are texts as DuckDB prints them. `low`, `high`, `step` and `edges` are ticks of the type. `bins` cuts a
     range into equal parts; `edges` are where bins begin, the first of which begins at `low` whether it is listed or
-    not; with a `step` alone bins begin at `low`, `low + step` and so on. Synthetic values lie on these steps, whatever the bins are. A NULL is one more value where `nullable`. An `open` attribute has values off its domain, too, because no type
-    and no CHECK keeps them out: those off a list are one more value, `other`, and those beyond a bound count as the
-    value `least` or `most`, one tick beyond it, which nothing else counts as.
+    not; with a `step` alone bins begin at `low`, `low + step` and so on. Synthetic values lie on these steps, whatever
+    the bins are. A NULL is one more value where `nullable`. An `open` attribute has values off its domain, too, because
+    no type and no CHECK keeps them out: those off a list are one more value, `other`, and those beyond a bound count as
+    the value `least` or `most`, one tick beyond it, which nothing else counts as.
     """
 
     name: str
     type: str
     nullable: bool
+    _: KW_ONLY
     values: tuple[str, ...] | None = None
     low: Tick | None = None
     high: Tick | None = None
@@ -148,12 +150,12 @@ class Attribute:
 
     @property
     def has_bins(self) -> bool:
-        """Whether its values are counted in bins: even or listed ones, or steps. Where they begin: `classes.bin_edges`."""
+        """Whether its values are counted in bins: even or listed ones, or steps. `classes.bin_edges` has their ends."""
         return self.bins is not None or self.edges is not None or self.step is not None
 
     @property
     def other(self) -> str | None:
-        """A value off an open list, on which conditions are evaluated for all such values; NULL where a type has none that is known.
+        """A value off an open list, on which conditions are evaluated for all such values; None where a type has none.
 
         Conditions that compare with listed values are the same for all of them.
         """
@@ -212,7 +214,10 @@ class Attribute:
         return math.floor((self.high - self.low) / self.step * (1 + 1e-12)) + 1
 
     def on_steps(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-        """The ticks so many steps above the low bound. Real numbers are those that the decimals of bound and step add up to: 0.3, not 0.30000000000000004."""
+        """The ticks so many steps above the low bound.
+
+        Real numbers are what the decimals of bound and step add up to: 0.3, not 0.30000000000000004.
+        """
         assert self.low is not None and self.high is not None and self.step is not None
         if self.ordered.discrete:
             return int(self.low) + numbers * int(self.step)
@@ -221,7 +226,7 @@ class Attribute:
 
     @property
     def cells(self) -> int | None:
-        """How many values it has, with NULL and what is beyond its bounds; None for a continuous range without a grid."""
+        """How many values it has, with NULL and those beyond its bounds; None for a continuous range without a grid."""
         extra = int(self.nullable)
         if self.values is not None:
             return len(self.values) + int(self.open) + extra

@@ -1,7 +1,7 @@
-"""Which values the workload tells apart. Pieces are the finest public grid of an attribute; classes are unions of pieces.
+"""Pieces, the finest public grid of an attribute, and classes: the partition of pieces that a workload needs.
 
-A piece is one value, one bin, or all values between two neighbouring constants of the workload. Pieces that every
-query treats alike form one class, which carries its size (its base measure) and nothing else.
+A piece is one value, one bin, or all values between two neighbouring constants of the workload. Pieces that no query
+distinguishes form one class, which has its size (its base measure) and nothing else.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from mwem_sql.language import round_numbers
 from mwem_sql.language.ticks import Tick
 
 MAX_VALUES = 100_000
-"""Values of one attribute that are listed one by one. More: each expression that is evaluated value by value takes longer."""
+"""Values of one attribute that are listed one by one. More: expressions that are evaluated on each take longer."""
 NULL_SHARE, POINT_SHARE = 0.01, 1e-4
-"""Base measure of NULL and of a single point, as a share of a continuous attribute's length: they have none by themselves. Larger: more of
-the weight that nothing was measured about goes to them."""
+"""Base measure of NULL and of a single point, as a share of a continuous attribute's length: they have no length.
+Larger: more of the weight that nothing was measured about goes to them."""
 
 MAX_EXACT = 2.0**52
 """Up to here real numbers count one by one."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Pieces:
     """The pieces of one attribute, in order of value; the NULL piece, if any, is last.
 
     For an attribute with bounds, piece i holds the ticks `lows[i]` to `highs[i]`, both included, and is evaluated at
-    `points[i]`; for one with a list of values all three are empty. `bins[i]` is the group_by cell of piece i. Values off an
-    open list are evaluated as NULL where they have no stand-in.
+    `points[i]`; for one with a list of values all three are empty. `bins[i]` is the group_by cell of piece i. Values
+    off an open list are evaluated as NULL where they have no stand-in.
     """
 
     attribute: Attribute
@@ -52,7 +52,7 @@ class Pieces:
     def spanning(cls, attribute: Attribute, lows: npt.NDArray[Any], highs: npt.NDArray[Any], bins: Labels) -> Pieces:
         """Pieces of an attribute with bounds, each to be evaluated in its middle."""
         middle = lows + (highs - lows) // 2 if attribute.ordered.discrete else lows + (highs - lows) / 2
-        return cls(attribute, lows, highs, np.clip(middle, lows, highs), bins)
+        return cls(attribute=attribute, lows=lows, highs=highs, points=np.clip(middle, lows, highs), bins=bins)
 
     def __len__(self) -> int:
         return self.known + int(self.attribute.nullable)
@@ -74,11 +74,11 @@ class Pieces:
         if attribute.values is not None:
             known = np.ones(self.known)
             known[self.is_outer] = POINT_SHARE * len(attribute.values)
-            return self._with_null(known, 1.0)
+            return self.with_null(known, 1.0)
         known = self._bins_covered() if attribute.edges is not None else self.lengths.copy()
         null = 1.0 if attribute.ordered.discrete and self.listed else NULL_SHARE * (known.sum() or 1.0)
         known[self.is_outer] = POINT_SHARE * (known.sum() or 1.0)
-        return self._with_null(known, null)
+        return self.with_null(known, null)
 
     def _bins_covered(self) -> Floats:
         """How many bins each piece covers, parts of them counted by their length."""
@@ -107,16 +107,16 @@ class Pieces:
             return np.arange(self.known) >= len(values)
         return (self.highs < low) | (self.lows > high)
 
-    def _with_null(self, known: npt.NDArray[Any], null: float) -> npt.NDArray[Any]:
+    def with_null(self, known: npt.NDArray[Any], null: float) -> npt.NDArray[Any]:
         """What holds for NULL behind what holds for all other pieces, if there is a NULL."""
         return np.append(known, null) if self.attribute.nullable else known
 
     def holding(self, ticks: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
         """The piece that each of some ticks lies in; and the NULL piece, if there is one, behind them."""
-        return self._with_null(np.clip(np.searchsorted(self.lows, ticks, side="right") - 1, 0, None), self.known)
+        return self.with_null(np.clip(np.searchsorted(self.lows, ticks, side="right") - 1, 0, None), self.known)
 
     def cut(self, lows: npt.NDArray[Any]) -> Pieces:
-        """The same in more pieces, of an attribute with bounds: those that begin at `lows`, where all of these begin, too."""
+        """More pieces of an attribute with bounds: those that begin at `lows`, where all of these begin, too."""
         return Pieces.spanning(self.attribute, lows, piece_ends(self.attribute, lows), self.bins[self.holding(lows)])
 
     @property
@@ -136,7 +136,10 @@ class Pieces:
         return pa.concat_arrays([known, pa.nulls(1, known.type)]) if attribute.nullable else known
 
     def inside(self, most: int) -> tuple[npt.NDArray[Any], npt.NDArray[np.intp]]:
-        """Values of each piece, and where those of each begin: all of them if they are not too many, else evenly spaced ones with both ends."""
+        """Values of each piece, and where those of each begin.
+
+        All of them if they are not too many, else evenly spaced ones with both ends.
+        """
         if self.attribute.count is not None and self.attribute.count <= most:
             return np.arange(int(self.lows[0]), int(self.highs[-1]) + 1), (self.lows - self.lows[0]).astype(np.intp)
         count = int(np.clip(most // max(1, self.known), 2, 65))
@@ -154,7 +157,7 @@ class Pieces:
         return self._shown(pieces, self._inside(pieces, generator))
 
     def draw(self, pieces: npt.NDArray[np.intp], slopes: Floats, generator: np.random.Generator) -> pa.Array:
-        """A value of each of some pieces with bounds, with slopes as `Classes.slopes` has them. What lies beyond a bound is shown as the bound."""
+        """A value of each of some pieces with bounds, and with slopes as in `Classes.slopes`; at most a bound."""
         ticks = np.clip(self._inside(pieces, generator, slopes), self.attribute.low, self.attribute.high)
         return self._shown(pieces, ticks)
 
@@ -185,7 +188,7 @@ class Pieces:
         return np.asarray(np.clip(self._on_steps(ticks, lows, highs), lows, highs))
 
     def _on_steps(self, ticks: npt.NDArray[Any], lows: npt.NDArray[Any], highs: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """The step below each of some ticks, or the first one inside its piece; the tick itself where no step is inside."""
+        """The step below each of some ticks, or the first inside its piece; the tick itself where no step is inside."""
         attribute = self.attribute
         if attribute.step is None:
             return ticks
@@ -272,30 +275,31 @@ class Classes(Partition):
 
     def weigh(self, finer: Pieces) -> Floats:
         """The same of other pieces: inside one of these, by base measure."""
-        own = self.pieces
+        pieces = self.pieces
         assert self.weights is not None
-        if own.attribute.values is not None or (own.listed and finer.listed):
+        if pieces.attribute.values is not None or (pieces.listed and finer.listed):
             return self.weights
         # What lies below the beginning of each piece, and between beginnings in proportion.
-        extra = int(own.attribute.ordered.discrete)
-        begins = np.append(own.lows, own.highs[-1] + extra).astype(np.float64)
-        below = np.concatenate([[0.0], np.cumsum(self.weights[: own.known])])
+        extra = int(pieces.attribute.ordered.discrete)
+        begins = np.append(pieces.lows, pieces.highs[-1] + extra).astype(np.float64)
+        below = np.concatenate([[0.0], np.cumsum(self.weights[: pieces.known])])
         known = np.interp(finer.highs + extra, begins, below) - np.interp(finer.lows, begins, below)
-        return np.append(known, self.weights[-1]) if own.attribute.nullable else known
+        return pieces.with_null(known, self.weights[-1])
 
     def slopes(self, rows: Floats) -> Floats:
-        """How steeply the rows of each piece with bounds rise through it, by those of its neighbours: from -2, where its end has none, to 2, where its beginning has none.
+        """How steeply the density of rows rises through each piece with bounds, by that of its neighbours.
 
-        `rows` are those of each class. The density changes as little as it does to either side; a piece that is higher or lower than both neighbours is even.
+        From -2, where the end of a piece has none, to 2, where its beginning has none. `rows` are those of each class.
+        The density changes as little as it does to either side; a piece that is higher or lower than both neighbours
+        is even.
         """
-        own = self.pieces
-        out, inside = np.zeros(own.known), np.flatnonzero(~own.is_outer & (own.lengths > 0))
+        pieces = self.pieces
+        out, inside = np.zeros(pieces.known), np.flatnonzero(~pieces.is_outer & (pieces.lengths > 0))
         if len(inside) < 3:  # two pieces show no trend
             return out
-        lengths, codes = own.lengths[inside], self.codes[inside]
-        shares = self.densities[inside] / np.maximum(np.bincount(self.codes, self.densities, self.count)[codes], 1e-300)
-        density = rows[codes] * shares / lengths
-        rises = np.diff(density) / np.diff(own.lows[inside] + lengths / 2)
+        lengths = pieces.lengths[inside]
+        density = rows[self.codes[inside]] * self.shares[inside] / lengths
+        rises = np.diff(density) / np.diff(pieces.lows[inside] + lengths / 2)
         before, after = np.append(rises[0], rises), np.append(rises, rises[-1])
         rise = np.where(before * after > 0, np.sign(before) * np.minimum(np.abs(before), np.abs(after)), 0.0)
         limited = np.clip(rise * lengths, -2 * density, 2 * density)
@@ -313,18 +317,15 @@ class Classes(Partition):
 
     def joined(self) -> Classes:
         """The same classes on longer pieces: neighbours between cuts that ended up in one class are one piece."""
-        own = self.pieces
-        if own.listed:
+        pieces, known = self.pieces, self.pieces.known
+        if pieces.listed:
             return self
-        known = own.known
-        first = np.flatnonzero(
-            (np.diff(self.codes[:known], prepend=-1) != 0) | (np.diff(own.bins[:known], prepend=-1) != 0)
-        )
+        is_first = (np.diff(self.codes[:known], prepend=-1) != 0) | (np.diff(pieces.bins[:known], prepend=-1) != 0)
+        first = np.flatnonzero(is_first)
         last = np.append(first[1:], known) - 1
-        keep = np.append(first, known) if own.attribute.nullable else first
-        return Classes(
-            Pieces.spanning(own.attribute, own.lows[first], own.highs[last], own.bins[keep]), self.codes[keep]
-        )
+        keep = pieces.with_null(first, known)
+        longer = Pieces.spanning(pieces.attribute, pieces.lows[first], pieces.highs[last], pieces.bins[keep])
+        return Classes(longer, self.codes[keep])
 
 
 def _sloped(shares: Floats, slopes: Floats) -> Floats:
@@ -351,17 +352,18 @@ def value_pieces(attribute: Attribute, cuts: Iterable[Tick] = (), begins: Iterab
         )
     if attribute.values is not None:
         none = np.empty(0, dtype=np.int64)
-        return Pieces(attribute, none, none, none, np.arange(count, dtype=np.int32))
+        return Pieces(attribute=attribute, lows=none, highs=none, points=none, bins=np.arange(count, dtype=np.int32))
     assert attribute.low is not None and attribute.high is not None
     scale = attribute.ordered
     if attribute.has_bins:
         return _between(attribute, cuts, bin_edges(attribute), begins)
     points = scale.nearest(attribute.least + np.arange(count - int(attribute.nullable)))
-    return Pieces(attribute, points, piece_ends(attribute, points), points, np.arange(count, dtype=np.int32))
+    highs, bins = piece_ends(attribute, points), np.arange(count, dtype=np.int32)
+    return Pieces(attribute=attribute, lows=points, highs=highs, points=points, bins=bins)
 
 
 def cut_pieces(attribute: Attribute, cuts: Iterable[Tick], begins: Iterable[Tick] = ()) -> Pieces:
-    """Pieces between neighbouring cuts, each cut and its two neighbours a piece of its own; and pieces at `begins`, where others begin that these are to be parts of."""
+    """Pieces between neighbouring cuts, each cut and its two neighbours a piece; others begin at `begins`."""
     assert attribute.low is not None
     return _between(attribute, cuts, [attribute.low], begins)
 
@@ -399,7 +401,7 @@ def with_outer(attribute: Attribute, edges: Sequence[Tick]) -> list[Tick]:
 
 
 def _between(attribute: Attribute, cuts: Iterable[Tick], edges: Sequence[Tick], begins: Iterable[Tick]) -> Pieces:
-    """Pieces that begin at each cut, one past it and one before it, at `begins`, and at `edges`, the beginnings of bins."""
+    """Pieces that begin at each cut, one past it and one before it, at `begins`, and at `edges` of bins."""
     assert attribute.low is not None and attribute.high is not None
     scale = attribute.ordered
     edges = with_outer(attribute, edges)

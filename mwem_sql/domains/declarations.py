@@ -1,4 +1,4 @@
-"""What a schema or a domain table declares of a column, as attributes. Reads the catalog's text and public rows only."""
+"""What a schema or a domain table declares of a column, as attributes. Reads the catalog and public rows only."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _listed(column: Column, origin: Column, checks: Sequence[exp.Expr], sandbox:
     if not kept:
         return None
     return Attribute(
-        column.name, column.type, origin.nullable, tuple(kept), source=source if kept == values else "CHECK"
+        column.name, column.type, origin.nullable, values=tuple(kept), source=source if kept == values else "CHECK"
     )
 
 
@@ -139,30 +139,36 @@ def from_table(
     sandbox: Sandbox,
     schema: Mapping[str, Attribute],
 ) -> dict[str, Attribute]:
-    """What a domain table declares. Nobody keeps other values out of the columns, but for what a type or a CHECK does (`schema`)."""
+    """What a domain table declares. Only a type or a CHECK (`schema`) keeps other values out of the columns."""
     columns = {fold(column.name): column for column in relation.columns}
     out: dict[str, Attribute] = {}
     for attribute, values, low, high, step, bins, edges, nullable, _ in _rows(con, table):
         column = columns.get(fold(str(attribute)))
         if column is None or column.name in out:
             what = "which is listed twice" if column else f"which is not a column of {relation.name.table}"
+            names = [item.name for item in relation.columns]
+            near = "" if column else did_you_mean(attribute, names)
             raise refuse_domain(
                 f"domain table ({table.table!r}) names the attribute {attribute!r}, {what}",
-                f"{'' if column else did_you_mean(attribute, [item.name for item in relation.columns])}one row per column; the columns are {', '.join(literal(item.name) for item in relation.columns)}",
+                f"{near}one row per column; the columns are {', '.join(map(literal, names))}",
             )
         origin = _origin(relation, column)
-        made = Attribute(
-            column.name, column.type, bool(nullable or origin.nullable), ("?",), source=f"table {table.table}",
-        )  # fmt: skip
+        is_nullable = bool(nullable or origin.nullable)
+        made = Attribute(column.name, column.type, is_nullable, values=("?",), source=f"table {table.table}")
         if values is not None:
             if any(given is not None for given in (low, high, step, bins, edges)):
                 raise made.refused("has a list of values and bounds too", "give either values, or low and high")
             made = replace(made, values=_texts(sandbox, made, [value for value in values if value is not None]))
         else:
             made = replace(
-                made, values=None, low=_tick(sandbox, made, low), high=_tick(sandbox, made, high), step=_step(made, step),
-                bins=_bins(made, bins), edges=_edges(sandbox, made, edges),
-            )  # fmt: skip
+                made,
+                values=None,
+                low=_tick(sandbox, made, low),
+                high=_tick(sandbox, made, high),
+                step=_step(made, step),
+                bins=_bins(made, bins),
+                edges=_edges(sandbox, made, edges),
+            )
         if not _keeps_within(schema.get(column.name), made):
             made = replace(made, open=True)
         out[column.name] = made

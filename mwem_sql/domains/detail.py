@@ -29,8 +29,8 @@ MOST_PARTS = 2**14
 class Detail:
     """The workload's classes of an attribute, and their parts, `cells`, on the same pieces.
 
-    `name` stands for the attribute's cells among the attributes of a scan. NULL, if it is a value, is the last cell, and
-    nothing else is in it.
+    `name` stands for the attribute's cells among the attributes of a scan. NULL, if it is a value, is the last cell, of
+    nothing else.
     """
 
     name: str

@@ -85,7 +85,7 @@ class Domain:
 
     @classmethod
     def from_schema(cls, con: object, table: str, domain: str | None = None) -> Domain:
-        """The domain of a table or row-wise view; `domain` names a domain table (default: `<table>_domain` if there is one)."""
+        """The domain of a table or row-wise view; `domain` names a domain table, `<table>_domain` by default."""
         session = Session.of(con)
         cursor = session.cursor()
         relation = relations.describe(cursor, table, session.place, "domain")

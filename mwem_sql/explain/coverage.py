@@ -264,7 +264,7 @@ def _always(plan: Plan, request: Request) -> Iterator[str]:
         off = _off([share], request, plan.split.kind, what, unit=query.linear.unit, bound=query.linear.bound)
         # Of an average its sum and its count are measured.
         name = query.label if query.over is None else f"sum of {query.label}"
-        yield f"{name}: {cells}, {off}{from_bins(query._replace(over=None), request.total)}"
+        yield f"{name}: {cells}, {off}{from_bins(replace(query, over=None), request.total)}"
     if len(owed) > SHOWN:
         yield f"... and {len(owed) - SHOWN:,} more"
 

@@ -12,7 +12,7 @@ over the classes, not one each.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from operator import attrgetter
@@ -95,49 +95,37 @@ class Containment:
     def is_bounded(self) -> bool:
         """Whether cells that are not exact lie between the two sums.
 
-        Nothing that is added, in any component, is negative.
+        That is so if nothing that is added, in any component, is negative.
         """
         return all(component.is_bounded and not (component.low < 0).any() for component in self.components)
 
-    @cached_property
-    def has_one_sum(self) -> bool:
-        """Whether both sums are the same, of every cell."""
-        return all(bool((component.low == component.high).all()) for component in self.components)
-
-    def low(self, cells: Estimates) -> Estimates:
+    def low(self, source: Estimates | NestedPartitions) -> Estimates:
         """Of each cell of the question, the sum over source cells with the lower factors."""
-        return self._sums(cells, [component.low for component in self.components])
+        return self._sums(source, [component.low for component in self.components])
 
-    def high(self, cells: Estimates) -> Estimates:
-        return self._sums(cells, [component.high for component in self.components])
+    def high(self, source: Estimates | NestedPartitions) -> Estimates:
+        return self._sums(source, [component.high for component in self.components])
 
-    def of_tree(self, tree: NestedPartitions) -> tuple[Containment, Estimates, Estimates]:
-        """The same with least squares estimates instead of a tree's atoms.
+    def _sums(self, source: Estimates | NestedPartitions, factors: Sequence[Floats]) -> Estimates:
+        """`source` are estimates of source cells, or a tree whose atoms these are: its least squares sum the atoms."""
+        solved = None
+        if isinstance(source, NestedPartitions):
+            number = next(k for k, each in enumerate(self.components) if each.counts[1] == source.block.size)
+            solved = self.components[number]
+            source = _by_tree(source, solved, factors[number])
+        sums = [
+            self._sum(cells, [factor**power for factor in factors], solved)
+            for cells, power in zip(source.moments, (1, 2, 4), strict=True)
+        ]
+        return Estimates(np.stack(sums))
 
-        One for each cell of the component that has them, by its lower and by its higher factors.
-        """
-        number = next(k for k, component in enumerate(self.components) if component.counts[1] == tree.block.size)
-        component = self.components[number]
-        cells = np.arange(component.counts[0])
-        ones, counts = np.ones(len(cells)), (len(cells), len(cells))
-        once = replace(component, question=cells, source=cells, low=ones, high=ones, counts=counts)
-        components = (*self.components[:number], once, *self.components[number + 1 :])
-        low = _by_tree(tree, component, component.low)
-        high = low if (component.low == component.high).all() else _by_tree(tree, component, component.high)
-        return replace(self, components=components, source_shape=(len(cells),)), low, high
-
-    def _sums(self, cells: Estimates, factors: Sequence[Floats]) -> Estimates:
-        values, variances, fourths = (
-            self._sum(each, [factor**power for factor in factors])
-            for each, power in ((cells.values, 1), (cells.variances, 2), (cells.fourths, 4))
-        )
-        return Estimates(values, variances, fourths)
-
-    def _sum(self, cells: Floats, factors: Sequence[Floats]) -> Floats:
-        out = cells.reshape(self.source_shape).transpose(self.source_order)
+    def _sum(self, cells: Floats, factors: Sequence[Floats], solved: Component | None) -> Floats:
+        """`solved`: a component that is summed already, and the only one with source cells."""
+        out = cells if solved else cells.reshape(self.source_shape).transpose(self.source_order)
         done = 1
         for component, factor in zip(self.components, factors, strict=True):
-            out = _applied(component, factor, out.reshape(done, component.counts[1], -1))
+            if component is not solved:
+                out = _applied(component, factor, out.reshape(done, component.counts[1], -1))
             done *= component.counts[0]
         return self._from_components(out.reshape(-1))
 
@@ -249,7 +237,7 @@ def _flat(blocks: Sequence[Block], names: Names, shape: Sequence[int]) -> tuple[
 
 @dataclass(frozen=True, eq=False)
 class CountBatch:
-    """CountBatch about the same attributes, joined in the same way, as one question with a cell for each.
+    """Counts about the same attributes, joined in the same way, as one question with a cell for each.
 
     `groups` are attributes that conditions join. Of each, `bits` has their classes' axes, and which counts have a
     record of those classes.
@@ -374,8 +362,8 @@ def unpack(bits: Bits, cells: int) -> Flags:
 def sum_flagged(has: Flags, cells: Estimates) -> Estimates:
     """Of each count, the sum over the rows that it has."""
     rows, counts = has.shape
-    sums, stacked = np.zeros((3, counts)), np.stack([cells.values, cells.variances, cells.fourths])
+    sums = np.zeros((3, counts))
     step = max(1, CHUNK // max(1, counts))
     for first in range(0, rows, step):
-        sums += stacked[:, first : first + step] @ has[first : first + step].astype(np.float64)
-    return Estimates(*sums)
+        sums += cells.moments[:, first : first + step] @ has[first : first + step].astype(np.float64)
+    return Estimates(sums)

@@ -93,7 +93,6 @@ class Judge:
             (_without_noise(evidence.question(query), answers), bound) for query, answers, bound in bounded
         ]
         self._alone: dict[Block, LowHigh] = {}
-        self._counts: dict[Block, Block] = {}
         self._rows = self._total(total)
 
     def intervals(
@@ -239,8 +238,8 @@ class Judge:
         if isinstance(question, CountBatch):
             conditions = [self._by_itself(group) for group in question.alone()] if len(question.groups) > 1 else []
             return self._count_bounds(question, conditions, bounds, selected, of_families=1)
-        counted = LinearQuery(tuple(map(self._counted, question.blocks)))
-        each = [self._block_by_itself(block) for block in counted.blocks] if len(counted.blocks) > 1 else []
+        counted = LinearQuery(tuple(map(_counted, question.blocks)))
+        each = [self._block_by_itself(block) for block in question.blocks] if len(question.blocks) > 1 else []
         cells = [np.indices(counted.shape)[axis].reshape(-1) for axis in range(len(each))]
         conditions = [(low[cell], high[cell]) for (low, high), cell in zip(each, cells, strict=True)]
         if all(block.values is None for block in question.blocks):
@@ -286,18 +285,10 @@ class Judge:
                 high = np.minimum(high, np.where(enclosure.is_open, np.inf, enclosure.high.values + bound))
         return low, np.maximum(high, 0)
 
-    def _counted(self, block: Block) -> Block:
-        """The records that a block sums up, counted."""
-        if block.values is None:
-            return block
-        if block not in self._counts:
-            self._counts[block] = Block(block.attributes, block.labels, block.size)
-        return self._counts[block]
-
     def _block_by_itself(self, block: Block) -> LowHigh:
         """The bounds of a condition by itself, for all questions that have it."""
         if block not in self._alone:
-            self._alone[block] = self._by_itself(LinearQuery((block,)))
+            self._alone[block] = self._by_itself(LinearQuery((_counted(block),)))
         return self._alone[block]
 
     def _by_itself(self, question: Question) -> LowHigh:
@@ -331,6 +322,11 @@ class Judge:
         return max(0.0, float(low[0])), max(0.0, float(high[0]))
 
 
+def _counted(block: Block) -> Block:
+    """The records that a block sums up, counted."""
+    return block if block.values is None else Block(block.attributes, block.encoding, block.size)
+
+
 def _without_noise(query: LinearQuery, answers: Floats) -> Family:
     """The state's answers, as if they had been measured."""
     return Family([Measurement(values=answers, kind="pure", scale=0.0, variance=0.0, query=query, purpose="round")])
@@ -341,14 +337,14 @@ def _by_noise(exact: ExactSums, miss: float) -> LowHigh:
 
     Where several measurements say the same, a part of the chance is for their choice.
     """
-    one, several = Chance(miss), Chance(miss)
+    several = Chance(miss)
     several.take("choice", 1 - JOINED)
-    estimates = exact.estimates
-    widths = half_widths(estimates.variances, estimates.fourths, one.rest("noise"))
+    low, high = (_end(exact.estimates, sign, miss) for sign in (-1, 1))
     if exact.is_joined.any():
-        joined = half_widths(estimates.variances, estimates.fourths, several.rest("noise"))
-        widths = np.where(exact.is_joined, joined, widths)
-    return estimates.values - widths, estimates.values + widths
+        of_noise = several.rest("noise")
+        least, most = (_end(exact.estimates, sign, of_noise) for sign in (-1, 1))
+        low, high = np.where(exact.is_joined, least, low), np.where(exact.is_joined, most, high)
+    return low, high
 
 
 def _end(estimates: Estimates, sign: int, miss: float) -> Floats:

@@ -12,14 +12,13 @@ from bisect import bisect_right
 from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mwem_sql.kernel.scales import SATURATION, Integers
-
-Flags: TypeAlias = NDArray[np.bool_]
+from mwem_sql.algebra.arrays import Flags, Floats, Integers
+from mwem_sql.kernel.scales import SATURATION
 
 # The largest exponent: e^-700 is still a normal double.
 LOWEST: Final = 700
@@ -108,7 +107,7 @@ class Scores:
         self._buckets[places] = buckets
         self._counts += np.bincount(buckets[is_open], minlength=self._counts.size)
 
-    def _depths(self, values: Integers) -> NDArray[np.float64]:
+    def _depths(self, values: Integers) -> Floats:
         """How far scores are below the reference, in units of the scale."""
         return np.asarray((self._reference - values) / self._scale)
 

@@ -14,21 +14,20 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final, NoReturn, SupportsIndex, TypeAlias, TypeVar, cast, final
+from typing import Any, Final, NoReturn, SupportsIndex, TypeVar, cast, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mwem_sql.algebra.arrays import Numbers
+from mwem_sql.algebra.arrays import Flags, Floats, Integers, Numbers
 from mwem_sql.algebra.measurement import NoisyValues
 from mwem_sql.errors import RELEASE, EngineError, MwemError, refuse
 from mwem_sql.kernel.accountant import Accountant
-from mwem_sql.kernel.exponential import BATCH, Flags, Scores
+from mwem_sql.kernel.exponential import BATCH, Scores
 from mwem_sql.kernel.noise import Noise
 from mwem_sql.kernel.scales import (
     SATURATION,
     Calibrated,
-    Integers,
     Kind,
     is_many,
     many_scale,
@@ -37,7 +36,6 @@ from mwem_sql.kernel.scales import (
     variance,
 )
 
-Floats: TypeAlias = NDArray[np.float64]
 Result = TypeVar("Result")
 
 # Unequal weights are rounded to thousandths of the largest.
@@ -78,7 +76,7 @@ class Kernel:
     """
 
     __slots__ = (
-        "__accountant", "__alike", "__bounds", "__cells", "__flat", "__noise", "__pending", "__scores", "__sensitivity",
+        "__accountant", "__bounds", "__cells", "__flat", "__noise", "__pending", "__scores", "__sensitivity",
         "__starts", "__weights",
     )  # fmt: skip
 
@@ -124,8 +122,6 @@ class Kernel:
         # its weight.
         self.__scores = Scores(sizes.size)
         self.__weights: Floats = np.zeros(sizes.size)
-        # Whether all weights given so far are the same, and all bounds.
-        self.__alike = bool(limits.min() == limits.max())
         self.__pending: list[tuple[Integers, Floats, Integers]] = []
         self.__accountant = accountant
         self.__noise = noise
@@ -165,7 +161,6 @@ class Kernel:
         given = _finite(weights, news.size, "weights")
         if given.size and given.min() <= 0:
             raise _refuse("the weights must be positive numbers", "leave weight out for 1")
-        self.__alike = self.__alike and bool((given == max(given.max(initial=0.0), self.__weights.max())).all())
         self.__weights[news] = given
         self.__pending += [(news[begin:end], chunk, offsets[begin:end]) for begin, end, chunk in expected]
         if (is_open & (self.__weights == 0)).any():
@@ -174,10 +169,8 @@ class Kernel:
             )
         kind = self.__accountant.kind
         many = is_many(count, share, kind)
-        bounds, multipliers = self.__bounds[:1], np.ones(1, dtype=np.int64)
-        if not self.__alike:
-            bounds = self.__bounds[is_open]
-            multipliers = multipliers_of(self.__weights[is_open], bounds)
+        bounds = self.__bounds[is_open]
+        multipliers = multipliers_of(self.__weights[is_open], bounds)
         unit = self.__sensitivity * int((multipliers * bounds).max())
         calibrated = many_scale(share, unit, kind) if many else selection_scale(share, unit, kind)
 
@@ -260,7 +253,7 @@ class Kernel:
             Queries, cells, A and the rank are public. A row is in one cell of a query and moves q_c(B) there by at most
             b_j, hence the sum over cells and the largest of them by at most b_j, each query's: in parts of its bound by
             1, which is a whole number of steps, so that rounding them down changes nothing. The largest error that is
-            told is a constant: a contraction. So the sum over m queries moves by at most m times that, for each of
+            returned is a constant: a contraction. So the sum over m queries moves by at most m times that, for each of
             `sensitivity` rows, and so does, without the m, whichever is at a rank: if all numbers move by at most d, so
             do they in order. Cost: `share`, debited before an answer is looked at.
         """

@@ -12,8 +12,9 @@ from typing import ClassVar, Final, Protocol
 
 import numpy as np
 
+from mwem_sql.algebra.arrays import Integers
 from mwem_sql.kernel.exponential import Scores
-from mwem_sql.kernel.scales import SATURATION, Integers, Kind, make_noise, make_selection
+from mwem_sql.kernel.scales import SATURATION, Kind, make_noise, make_selection
 
 # The seeded samplers count in int64; OpenDP's count in big integers and need no such bound.
 _SEEDED_SCALE: Final = 1e17

@@ -18,7 +18,6 @@ from statistics import NormalDist
 from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 # Module by module: `opendp.prelude` imports scikit-learn where it is installed, which takes longer than all the rest.
 from opendp import combinators, domains, measurements, measures, metrics
@@ -30,7 +29,6 @@ from mwem_sql.errors import RELEASE, OptionError, refuse
 enable_features("contrib")
 
 Kind: TypeAlias = measurement.Kind
-Integers: TypeAlias = NDArray[np.int64]
 
 # The difference of two saturated values still fits an int64.
 SATURATION: Final = 2**62 - 1

@@ -14,11 +14,9 @@ from statistics import NormalDist
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from mwem_sql.algebra.arrays import Floats
 from mwem_sql.kernel.scales import Kind, variance
-
-Floats = npt.NDArray[np.float64]
 
 HALF_A_STEP: Final = 0.5
 """Noise is on whole numbers. Discrete Laplace noise is no further off than continuous noise of its scale and half a

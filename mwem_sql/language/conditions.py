@@ -1,6 +1,7 @@
-"""A checked expression taken apart: at AND, OR and NOT, down to leaves over one column or that join several in another way.
+"""A checked expression taken apart: at AND, OR and NOT, down to leaves over one column, or that join several otherwise.
 
-Owns what the compiler knows of a leaf: its columns, and the constants that it compares its column with. Syntax only; evaluates nothing.
+Owns the facts of a leaf: its columns, and the constants that it compares its column with. Syntax only; evaluates
+nothing.
 """
 
 from __future__ import annotations
@@ -14,26 +15,31 @@ from sqlglot import exp
 from mwem_sql.language import dialect
 from mwem_sql.language.predicate import COMPARISONS
 
-# How each comparison is written, with the column on the left and on the right.
+# The operator of each comparison, with the column on the left and on the right.
 _OPERATORS: dict[type[exp.Expr], tuple[str, str]] = {
-    exp.EQ: ("=", "="), exp.NEQ: ("<>", "<>"), exp.LT: ("<", ">"), exp.LTE: ("<=", ">="), exp.GT: (">", "<"), exp.GTE: (">=", "<="),
-}  # fmt: skip
+    exp.EQ: ("=", "="),
+    exp.NEQ: ("<>", "<>"),
+    exp.LT: ("<", ">"),
+    exp.LTE: ("<=", ">="),
+    exp.GT: (">", "<"),
+    exp.GTE: (">=", "<="),
+}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Leaf:
     """A maximal part of an expression that AND, OR and NOT need not take apart.
 
-    `compared` are the constants that a one-column leaf compares its column with, if it does nothing else with it: between two
-    neighbouring ones it has one value, so the column's values need not be listed. `test` is an operator and its
-    constants where the leaf is one comparison, BETWEEN or IN of the column with plain constants.
+    `compared` are the constants that a one-column leaf compares its column with, if it does nothing else with it:
+    between two neighbouring ones it has one value, so the column's values need not be listed. `test` is an operator and
+    its constants where the leaf is one comparison, BETWEEN or IN of the column with plain constants.
     """
 
     sql: str
     columns: tuple[str, ...]
-    compared: tuple[str, ...] | None = None
-    test: tuple[str, tuple[str, ...]] | None = None
-    is_column: bool = False
+    compared: tuple[str, ...] | None
+    test: tuple[str, tuple[str, ...]] | None
+    is_column: bool
 
 
 @dataclass(frozen=True)
@@ -56,7 +62,7 @@ class Part:
     """What a query asks of a row, by its role.
 
     "truth": the condition is true. "group": the row is counted by this leaf's value. "factor": the value is
-    multiplied by this leaf. "known": this leaf is not NULL. Queries share parts, so a part equals itself only.
+    multiplied by this leaf. "present": this leaf is not NULL. Queries share parts, so a part equals itself only.
     """
 
     role: str
@@ -88,11 +94,17 @@ def leaf(tree: exp.Expr) -> Leaf:
     columns = columns_of(tree)
     compared = _constants(tree) if len(columns) == 1 else None
     listed = None if compared is None else tuple(map(dialect.sql, compared))
-    return Leaf(dialect.sql(tree), columns, listed, _test(tree.unnest()), is_column(tree))
+    return Leaf(
+        sql=dialect.sql(tree),
+        columns=columns,
+        compared=listed,
+        test=_test(tree.unnest()),
+        is_column=is_column(tree),
+    )
 
 
 def condition(tree: exp.Expr) -> Condition:
-    """An expression taken apart at AND, OR and NOT down to parts over one column, or that join several in another way."""
+    """An expression taken apart at AND, OR and NOT down to leaves."""
     inner = tree.unnest()
     if not isinstance(inner, (exp.And, exp.Or, exp.Not)) or len(columns_of(inner)) < 2:
         return leaf(inner)
@@ -109,7 +121,10 @@ def leaves(of: Condition) -> Iterator[Leaf]:
 
 
 def comparison(tree: exp.Expr) -> tuple[str, list[exp.Expr]] | None:
-    """The operator and the constants, the column on the left, of one comparison, BETWEEN or IN of a column with constants; None for others."""
+    """The operator and constants of one comparison, BETWEEN or IN of a column with constants; None for others.
+
+    The operator is that with the column on the left.
+    """
     column, constants = tree.this, list(tree.expressions)
     if type(tree) in _OPERATORS:
         operator, mirrored = _OPERATORS[type(tree)]

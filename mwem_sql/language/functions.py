@@ -3,11 +3,14 @@
 A list of names, because DuckDB's own flag is no guard: it calls `current_localtime` and every Python function
 consistent. What is left out, of all that DuckDB flags so:
 
-- `age` and `ago` (with one argument `age` reads the clock), `current_*`, `pg_*`, `has_*`, `inet_*`, `version`: clock, session, catalog;
+- `age` and `ago` (with one argument `age` reads the clock), `current_*`, `pg_*`, `has_*`, `inet_*`, `version`: clock,
+  session, catalog;
 - `list_*`, `map_*`, `struct_*`, `json_*`, `st_*`, `string_split`, `regexp_extract_all`, ...: nested values, extensions;
-- `bitstring`, `get_bit`, `set_bit`, `bit_position`: `bitstring` makes any length, and the type BIT has no use without it;
-- `collate_*`, `icu_*`: write COLLATE; `create_sort_key`, `alias`, `stats`, `cast_to_type`, `can_cast_implicitly`, ...: inner workings;
-- `error`, `assert_true`, `pg_sleep`, `invoke`, `switch`, `wavg`, `geomean`: they raise, wait, call another function, or aggregate.
+- `bitstring`, `get_bit`, `set_bit`, `bit_position`: `bitstring` makes any length; BIT has no use without it;
+- `collate_*`, `icu_*`: write COLLATE; `create_sort_key`, `alias`, `stats`, `cast_to_type`, `can_cast_implicitly`, ...:
+  inner workings;
+- `error`, `assert_true`, `pg_sleep`, `invoke`, `switch`, `wavg`, `geomean`: they raise, wait, call another function, or
+  aggregate.
 
 Names that some version lacks: `binom` and `if` are functions from 2.0 on (`if` is syntax before), `days_in_month` and
 `parse_formatted_bytes` from 1.5 on; `coalesce`, `ifnull`, `try` and `overlay` are syntax in all or some.
@@ -56,21 +59,25 @@ ALLOWED_FUNCTIONS = frozenset(
     ]
 )  # fmt: skip
 
-# Of those, what a private view may call under a condition only: their errors are of kinds that DuckDB's TRY lets through (a syntax, something that is
-# not implemented), so that one row could fail a scan.
+# Of those, what a private view may call under a condition only: DuckDB's TRY lets their errors through (a syntax,
+# something that is not implemented), so that one row could fail a scan.
 ESCAPING = frozenset(["like_escape", "ilike_escape", "not_like_escape", "not_ilike_escape"])
-"""Only with a constant pattern and a constant escape character that does not end it: others raise on the row that comes to the end."""
+"""Only with a constant pattern and a constant escape character that does not end it: others raise at their end."""
 SPECIFIED = frozenset(
-    ["date_part", "datepart", "date_trunc", "datetrunc", "date_diff", "datediff", "date_sub", "datesub", "time_bucket", "timezone"]
+    [
+        "date_part", "datepart", "date_trunc", "datetrunc", "date_diff", "datediff", "date_sub", "datesub",
+        "time_bucket", "timezone",
+    ]
 )  # fmt: skip
 """Only with a constant first argument, and constant texts: an unknown unit or time zone raises, a width of 0 too."""
 ZONED = frozenset(["make_timestamptz"])
 """Only with constant texts, for the same reason."""
 CALENDAR = SPECIFIED | ZONED | frozenset(
     [
-        "century", "day", "dayofmonth", "dayofweek", "dayofyear", "days_in_month", "decade", "era", "hour", "isodow", "isoyear", "julian",
-        "last_day", "microsecond", "millennium", "millisecond", "minute", "month", "nanosecond", "quarter", "second", "timezone_hour",
-        "timezone_minute", "week", "weekday", "weekofyear", "year", "yearweek", "epoch", "epoch_ms", "epoch_ns", "epoch_us",
+        "century", "day", "dayofmonth", "dayofweek", "dayofyear", "days_in_month", "decade", "era", "hour",
+        "isodow", "isoyear", "julian", "last_day", "microsecond", "millennium", "millisecond", "minute", "month",
+        "nanosecond", "quarter", "second", "timezone_hour", "timezone_minute", "week", "weekday", "weekofyear",
+        "year", "yearweek", "epoch", "epoch_ms", "epoch_ns", "epoch_us",
     ]
 )  # fmt: skip
-"""Only of types that have them: `week` of an INTERVAL is not implemented, and raises on the first row that is not NULL."""
+"""Only of types that have them: `week` of an INTERVAL is not implemented, and raises on the first row with a value."""

@@ -1,6 +1,6 @@
 """How much text an expression may make of one row, at most. Knows the syntax only; evaluates nothing.
 
-A few functions make long texts of short ones, or compare every character with every other, and their nesting multiplies:
+A few functions make long texts of short ones, or compare every character with every other, and nesting multiplies:
 `repeat(hex(lpad(city, 9999)), 9999)` is 1.6 GB. DuckDB neither counts such text against a memory limit nor can be
 interrupted inside one of these calls, so what is too much is refused before it runs, by this bound.
 """
@@ -28,7 +28,8 @@ _PRODUCTS = {
 }  # fmt: skip
 # By how much each makes a text longer, at most.
 _WIDER = {
-    "bin": 32, "to_binary": 32, "hex": 8, "to_hex": 8, "base64": 6, "to_base64": 6, "url_encode": 12, "regexp_escape": 2,
+    "bin": 32, "to_binary": 32, "hex": 8, "to_hex": 8, "base64": 6, "to_base64": 6, "url_encode": 12,
+    "regexp_escape": 2,
 }  # fmt: skip
 _GROWING = _TO_SIZE | _TIMES_SIZE | _FORMATS | _PRODUCTS | set(_WIDER)
 # A width that is not written out: {:{}} or %*d.
@@ -38,7 +39,7 @@ _TEXTS = (exp.DPipe, exp.Collate)
 
 
 def characters(texts: Sequence[str], longest: Mapping[str, float]) -> list[float]:
-    """For each expression a bound on what all its parts make of one row: 0 where that is little, `inf` where there is none.
+    """For each expression a bound on what all its parts make of one row: 0 for little, `inf` where there is none.
 
     `longest` are the longest values of the columns, by folded name.
     """
@@ -67,7 +68,7 @@ def _made(tree: exp.Expr, longest: Mapping[str, float]) -> float:
 
 
 def _arguments(node: exp.Expr) -> Iterator[exp.Expr]:
-    """What a node is made of; not the name of a function, which DuckDB prints in quotes where it is a keyword too: "replace"(...)."""
+    """What a node is made of, without the name of a function: a keyword is one in quotes, "replace"(...)."""
     return (
         child
         for child in node.iter_expressions()

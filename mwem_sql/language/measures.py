@@ -1,6 +1,7 @@
 """Measures: what a row of the workload sums up, and the integer grid on which it is summed.
 
-Reads no table and evaluates nothing. Sums of integers have an exact sensitivity, the largest absolute one; sums of floats have none.
+Reads no table and evaluates nothing. Sums of integers have an exact sensitivity, the largest absolute one; sums of
+floats have none.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def is_aggregate(text: str) -> bool:
 def to_grid(numbers: Floats) -> tuple[npt.NDArray[np.int64], float]:
     """Whole numbers up to `LEVELS`, as small as they can be, and the unit that they are multiples of.
 
-    Whole numbers and decimal fractions stay what they are where they fit. Others are rounded to a power of two, which is less
+    Whole numbers and decimal fractions stay what they are where they fit. Others are rounded to a power of two, less
     than 2^-23 of the largest: nothing beside the noise that the largest one calls for.
     """
     sizes = np.unique(np.abs(numbers[numbers != 0]))
@@ -84,7 +85,7 @@ def to_grid(numbers: Floats) -> tuple[npt.NDArray[np.int64], float]:
 
 
 def _on_decimals(numbers: Floats) -> tuple[npt.NDArray[np.int64], float] | None:
-    """Multiples of the largest decimal fraction, or whole number, that all are multiples of; None if that takes too many."""
+    """Multiples of the largest decimal fraction, or whole number, that divides all; None if that takes too many."""
     for places in range(_DECIMALS + 1):
         scaled = numbers * 10.0**places
         if np.abs(scaled).max() > _WHOLE:

@@ -26,8 +26,9 @@ _SCHEMA = "main"
 COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 _PLAIN_NODES = (
     *COMPARISONS, exp.And, exp.Or, exp.Not, exp.Paren,
-    exp.Column, exp.Identifier, exp.Literal, exp.RawString, exp.ByteString, exp.Boolean, exp.Null, exp.Between, exp.In, exp.Is, exp.Tuple,
-    exp.Like, exp.ILike, exp.SimilarTo, exp.Escape, exp.Glob, exp.RegexpLike, exp.RegexpFullMatch, exp.StartsWith, exp.Collate,
+    exp.Column, exp.Identifier, exp.Literal, exp.RawString, exp.ByteString, exp.Boolean, exp.Null,
+    exp.Between, exp.In, exp.Is, exp.Tuple, exp.Like, exp.ILike, exp.SimilarTo, exp.Escape, exp.Glob,
+    exp.RegexpLike, exp.RegexpFullMatch, exp.StartsWith, exp.Collate,
     exp.Neg, exp.Abs, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.DPipe, exp.Pow, exp.Concat,
     exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor, exp.BitwiseNot, exp.BitwiseLeftShift, exp.BitwiseRightShift,
     exp.Case, exp.If, exp.Cast, exp.TryCast, exp.DataType, exp.DataTypeParam, exp.Interval, exp.IntervalSpan, exp.Var,

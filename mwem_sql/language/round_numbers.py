@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from itertools import pairwise
 
@@ -32,11 +32,9 @@ _LEAST_REAL = 1e-30  # the smallest power of ten that a bin begins at
 _PARTS_OF_A_BIN = 4  # that a bin with too many rows is cut into, or a few more
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  a tick of TIMESTAMP has no zone
 _MICROSECOND = timedelta(microseconds=1)
-# Periods of the calendar, and the days from which on a span is rounded to them.
-_PERIODS = ((7305, "decade"), (730, "year"), (60, "month"), (2, "day"), (0, "hour"))
-_LONGEST = {"decade": 3660, "year": 370, "month": 32, "day": 1, "hour": 1 / 24}
-"""Days that bring the beginning of a period into the next one."""
-# Parts of the calendar that bins may be, the longest first: so many of a unit, and about how many seconds that is.
+# Periods of the calendar, so many of a unit, and the days from which on a span is rounded to them.
+_PERIODS = ((7305, ("year", 10)), (730, ("year", 1)), (60, ("month", 1)), (2, ("day", 1)), (0, ("second", 3600)))
+# Periods that bins may be, the longest first, and about how many seconds a unit is.
 _LENGTHS = {"year": 31_556_952, "month": 2_629_746, "day": 86_400, "second": 1}
 _CUTS = (
     *(("year", number) for number in (100, 50, 20, 10, 5, 2, 1)),
@@ -61,7 +59,7 @@ def outwards(scale: Scale, low: Tick, high: Tick, *, keep_low: bool, keep_high: 
 
 
 def bins(scale: Scale, low: Tick, high: Tick, most: int = MOST_BINS) -> int | None:
-    """Into how many parts a range is cut, so that their ends are round where they can be; None where its values are few."""
+    """Into how many parts a range is cut, so that their ends are round if possible; None where its values are few."""
     if scale.family in {"integer", "date"} and high - low <= LISTED:
         return None
     if low == high:
@@ -204,7 +202,7 @@ def _round_step(size: Decimal) -> Decimal:
 
 
 def _smallest(scale: Scale, low: Tick, high: Tick) -> Decimal:
-    """The size of the smallest step: a step less is another value of the type. `_round_step` takes off up to 3/5 of it."""
+    """The size of the smallest step: a step less is another value. `_round_step` takes off up to 3/5 of it."""
     if scale.discrete:
         return Decimal(1).scaleb(-scale.digits)
     largest = max(abs(low), abs(high))
@@ -226,26 +224,20 @@ def _held(scale: Scale, value: Decimal) -> Tick:
 
 def _calendar(scale: Scale, low: Tick, high: Tick, *, keep_low: bool, keep_high: bool) -> tuple[Tick, Tick]:
     first, last = _moment(scale, int(low)), _moment(scale, int(high))
-    period = next(name for days, name in _PERIODS if last - first >= timedelta(days=days))
-    if scale.family == "date" and period == "hour":
-        period = "day"
-    begin = _begin(first, period)
-    if begin == first and not keep_low and begin > datetime.min:  # noqa: DTZ901
-        begin = _begin(begin - _MICROSECOND, period)
-    try:
-        end = _end(scale, last, period, keep=keep_high)
-    except OverflowError:  # the calendar has no more
-        end = datetime.max  # noqa: DTZ901
-    return _count(scale, begin), _count(scale, end)
-
-
-def _end(scale: Scale, last: datetime, period: str, *, keep: bool) -> datetime:
-    """A round moment that is not before another one. The last day of a period is as round as the first."""
-    until = timedelta(days=scale.family == "date")
-    end = _begin(last, period)
-    while end - until < last or (end - until == last and not keep):
-        end = _begin(end + timedelta(days=_LONGEST[period]), period)
-    return end - until
+    unit, number = next(period for days, period in _PERIODS if last - first >= timedelta(days=days))
+    is_date = scale.family == "date"
+    if is_date and unit == "second":
+        unit, number = "day", 1
+    begin = _start(first, unit, number, 0)
+    if begin == first and not keep_low:
+        begin = _start(first, unit, number, -1)
+    # The last day of a period is as round as the first of the next.
+    before = timedelta(days=1) if is_date else timedelta(0)
+    ends = [_start(last, unit, number, after) for after in ((1, 2) if is_date else (0, 1))]
+    moments = [end - before for end in ends if end is not None]
+    end = next((moment for moment in moments if moment > last or (moment == last and keep_high)), None)
+    # None where the calendar has no more.
+    return _count(scale, begin or datetime.min), _count(scale, end or datetime.max)  # noqa: DTZ901
 
 
 def _moment(scale: Scale, tick: int) -> datetime:
@@ -254,18 +246,6 @@ def _moment(scale: Scale, tick: int) -> datetime:
 
 def _count(scale: Scale, moment: datetime) -> int:
     return (moment - _EPOCH).days if scale.family == "date" else (moment - _EPOCH) // _MICROSECOND
-
-
-def _begin(moment: datetime, period: str) -> datetime:
-    """When the period began that a moment is in."""
-    year = max(1, moment.year - moment.year % 10) if period == "decade" else moment.year
-    whole = datetime.combine(date(year, 1, 1), datetime.min.time())
-    if period in {"decade", "year"}:
-        return whole
-    if period == "month":
-        return whole.replace(month=moment.month)
-    day = datetime.combine(moment.date(), datetime.min.time())
-    return day if period == "day" else day + timedelta(hours=moment.hour)
 
 
 def _is_calendar(scale: Scale) -> bool:

@@ -1,4 +1,4 @@
-"""Ordered column types as numbers: integers, decimals, dates and timestamps count ticks, DOUBLE and FLOAT are themselves.
+"""Ordered column types as numbers: integers, decimals, dates and timestamps count ticks; DOUBLE and FLOAT do not.
 
 A tick is the type's smallest step (1, 0.01, a day, a microsecond), so that every bounded domain of such a type
 is a range of int64 and "the value before" has one meaning. Values enter and leave as DuckDB expressions or Arrow.

@@ -92,8 +92,6 @@ def _rounds(kernel: Kernel, problem: Problem, split: Split, progress: Progress) 
         else:
             _refit(fit, problem, m)
         progress(i, i + pace.rounds, q_i)
-    if problem.fit == "mirror":
-        fit.finish()
     # Output: the average of A_0 .. A_{T-1}, or the last A.
     state = _average(iterates, A, m) if problem.average else A
     return Outcome(
@@ -177,7 +175,7 @@ def _average(iterates: Sequence[State], A: State, m: Transcript) -> Mixture:
 
 def _refit(fit: Fit, problem: Problem, m: Transcript) -> None:
     if problem.fit == "replay":
-        fit.state.replay([(target.query, target.values) for target in m.targets.values()], PASSES, tolerance=None)
+        fit.state.replay([(target.query, target.values) for target in m.targets.values()], PASSES)
     else:
         fit.fit(list(m.targets.values()))
 
@@ -212,9 +210,7 @@ def _whole(kernel: Kernel, problem: Problem, split: Split, progress: Progress) -
     m.sweep(A, [first.number for first, _ in ahead])
     if problem.always:
         m.settle(A)
-        fit = Fit(A)
-        _refit(fit, problem, m)
-        fit.finish()
+        _refit(Fit(A), problem, m)
     return Outcome(state=A, total=A.total, measurements=tuple(m.measurements))
 
 

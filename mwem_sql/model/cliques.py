@@ -87,13 +87,31 @@ def maximal(cliques: Iterable[Clique]) -> list[Clique]:
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Cliques, each after its parent; the root has -1. `tops` gives the first clique of an attribute."""
+    """Cliques, each after its parent; the root has -1."""
 
     cliques: tuple[Clique, ...]
     parents: tuple[int, ...]
-    depths: tuple[int, ...]
-    tops: Mapping[str, int]
-    holders: Mapping[str, set[int]]
+
+    @cached_property
+    def depths(self) -> list[int]:
+        depths: list[int] = []
+        for parent in self.parents:
+            depths.append(depths[parent] + 1 if parent >= 0 else 0)
+        return depths
+
+    @cached_property
+    def holders(self) -> dict[str, set[int]]:
+        """The cliques that hold an attribute."""
+        holders: dict[str, set[int]] = {}
+        for number, clique in enumerate(self.cliques):
+            for name in clique:
+                holders.setdefault(name, set()).add(number)
+        return holders
+
+    @cached_property
+    def tops(self) -> dict[str, int]:
+        """The first clique of an attribute."""
+        return {name: min(numbers) for name, numbers in self.holders.items()}
 
     @cached_property
     def neighbours(self) -> list[list[int]]:
@@ -295,23 +313,17 @@ def _link_closest(cliques: Sequence[Clique], links: Mapping[Clique, list[Clique]
 
 
 def _rooted(links: Mapping[Clique, Sequence[Clique]], start: Clique) -> Layout:
-    order, parents, depths, shared = [start], [-1], [0], 0
-    holders: dict[str, set[int]] = {}
-    tops: dict[str, int] = {}
+    order, parents = [start], [-1]
     for number, clique in enumerate(order):
-        for name in clique:
-            tops.setdefault(name, number)
-            holders.setdefault(name, set()).add(number)
         above = order[parents[number]] if number else None
-        for other in links[clique]:
-            if other != above:
-                order.append(other)
-                parents.append(number)
-                depths.append(depths[number] + 1)
-                shared += len(clique & other)
-    if len(order) < len(links) or shared != sum(map(len, order)) - len(holders):
+        children = [other for other in links[clique] if other != above]
+        order += children
+        parents += [number] * len(children)
+    layout = Layout(tuple(order), tuple(parents))
+    shared = sum(map(len, layout.separators))
+    if len(order) < len(links) or shared != sum(map(len, order)) - len(layout.holders):
         raise ValueError("cliques form a tree in which those of an attribute are side by side")
-    return Layout(tuple(order), tuple(parents), tuple(depths), tops, holders)
+    return layout
 
 
 def _grow(common: Sequence[Mapping[int, int]]) -> Iterator[tuple[int, int]]:

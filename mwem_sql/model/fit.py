@@ -42,17 +42,10 @@ FIT_PATIENCE = 5
 """Steps over which the fall of the misfit is measured: a single step may gain little and the next ones more."""
 STEPS = 45
 """Of a fit, at most; the next round goes on from where this one ended."""
-LAST_FIT_TOLERANCE = 1e-3
-LAST_FIT_STEPS = 300
-"""Tolerance and steps of the last fit. Below this tolerance the errors of all marginals rise again."""
 START = 1.0
 """The largest exponent of the first step, over all measured cells: each changes weights by a factor of at most e."""
 SLOW = 1.1
 """Factor by which the step size grows from step to step, once a step was too long; before that it doubles."""
-EVEN = 1e-3
-"""The ratio of smallest to largest precision below which a first fit leaves the weights out: where some measurements
-have next to no noise, they alone would set the pace. Larger: closer to the noise of the others, in up to twice the
-time; at 0.1 the average cuboid error of `python benchmarks/adult.py --data DIR` is 7.25 instead of 7.15."""
 FARTHEST = 10.0
 """Totals that a measured value may be away from 0; one beyond counts as that. No answer is beyond 1, and the square of
 a larger number would hide what all other measurements say."""
@@ -87,14 +80,6 @@ class Target:
         return float((np.square(answer - self.values) / self.variance).sum())
 
 
-@dataclass(frozen=True, eq=False)
-class Fitted:
-    """The misfit is the sum over all cells of (q(A) - m)^2 / variance."""
-
-    misfit: float
-    steps: int
-
-
 @dataclass(frozen=True)
 class _Note:
     """The misfit of a clique's targets when they were last fitted and at this total, and the number of their cells."""
@@ -120,28 +105,20 @@ class Fit:
         self._by_clique: dict[Clique, list[Target]] = {}
         self._notes: dict[Clique, _Note] = {}
 
-    def fit(self, targets: Sequence[Target], tolerance: float = TOLERANCE) -> Fitted:
-        """Refit all measurements, each weighted by the inverse of its variance, until their misfit no longer falls."""
+    def fit(self, targets: Sequence[Target], tolerance: float = TOLERANCE) -> int:
+        """Refit all measurements, each weighted by the inverse of its variance, until their misfit no longer falls.
+
+        The misfit is the sum over all cells of (q(A) - m)^2 / variance. The most steps that a tree took.
+        """
         self._take(targets)
-        state, misfit, steps = self.state, 0.0, 0
+        state, steps = self.state, 0
         lag = FIT_LAG * sqrt(min((target.sharpest for target in targets), default=0.0)) / state.total
         for tree in state.trees:
             cliques = [clique for clique in tree.layout.cliques if clique in self._by_clique]
-            if cliques and not all(self._is_current(clique, lag) for clique in cliques):
+            if not all(self._is_current(clique, lag) for clique in cliques):
                 tree.rescale(state.total)
                 steps = max(steps, self._fit_tree(tree, cliques, lag, tolerance))
-            misfit += sum(self._notes[clique].now for clique in cliques)
-        for _, target in self._targets.values():
-            if not state.several(target.query.attributes):
-                misfit += target.misfit(state.group_answers([target.query])[0])
-        return Fitted(misfit, steps)
-
-    def finish(self) -> None:
-        """Fit once more, and closely: no next fit goes on from here. A large tree was never fitted as a whole."""
-        for tree in self.state.trees:
-            if len(tree.potentials) <= SMALL_TREE and not self._by_clique.keys().isdisjoint(tree.layout.cliques):
-                tree.rescale(self.state.total)
-                self._fit_region(tree, range(len(tree.potentials)), LAST_FIT_TOLERANCE, LAST_FIT_STEPS)
+        return steps
 
     def _take(self, targets: Sequence[Target]) -> None:
         """Note what is to be fitted, on the groups that it needs, and make room for it; what is new fits at once."""
@@ -240,12 +217,12 @@ class Fit:
         targets = self._by_clique.get(clique, ())
         return [(number, tuple(self.state.several(target.query.attributes)), target) for target in targets]
 
-    def _fit_region(self, tree: Tree, numbers: Sequence[int], tolerance: float, most_steps: int = STEPS) -> int:
+    def _fit_region(self, tree: Tree, numbers: Sequence[int], tolerance: float) -> int:
         """Change cliques, side by side, until the misfit of their targets no longer falls; the number of steps."""
         cliques = [tree.layout.cliques[number] for number in numbers]
         placed = [one for position, clique in enumerate(cliques) for one in self._placed(position, clique)]
         region = _Region(tree, numbers, placed)
-        steps = region.fit(tolerance, most_steps)
+        steps = region.fit(tolerance)
         for position, squares in region.squares().items():
             misfit = float(squares.sum())
             self._notes[cliques[position]] = _Note(misfit, misfit, squares.size, tree.total)
@@ -294,17 +271,11 @@ class _Region:
         ]
         self._here = _Point(potentials, separators, self._answers(potentials))
 
-    def fit(self, tolerance: float, most_steps: int) -> int:
+    def fit(self, tolerance: float) -> int:
         """Change the cliques until the misfit of their targets no longer falls; the number of steps."""
-        here, steps, weighted = self._here, 0, self._precisions
-        if weighted.min() < EVEN:
-            # The sharpest alone would set the pace: without weights the descent is sooner where all measurements agree.
-            self._precisions = np.ones_like(weighted)
-            here, steps = self._descend(here, tolerance, most_steps)
-            self._precisions = weighted
-        self._here, more = self._descend(here, tolerance, most_steps)
+        self._here, steps = self._descend(self._here, tolerance)
         self._tree.replace(dict(zip(self._numbers, self._here.potentials, strict=True)))
-        return steps + more
+        return steps
 
     def squares(self) -> dict[int, Floats]:
         """By position of the clique, what each cell of its targets adds to the misfit."""
@@ -314,7 +285,7 @@ class _Region:
             by_home.setdefault(home, []).append(cells)
         return {home: np.concatenate(cells) for home, cells in by_home.items()}
 
-    def _descend(self, here: _Point, tolerance: float, most_steps: int) -> tuple[_Point, int]:
+    def _descend(self, here: _Point, tolerance: float) -> tuple[_Point, int]:
         """Lower the misfit from one point on: the last point and the number of steps.
 
         Nesterov's iteration on the numbers y that the targets' cells are multiplied by: x' = y + size * slope and
@@ -325,7 +296,7 @@ class _Region:
         size, growth = START / max(self._largest_slope(here), SMALLEST_FLOAT), 2.0
         still = np.zeros_like(self._values)
         lead, momentum = still, 1.0  # lead: y - x
-        while len(misfits) <= most_steps and misfits[-1] > 0:
+        while len(misfits) <= STEPS and misfits[-1] > 0:
             following = (1 + sqrt(1 + 4 * momentum**2)) / 2
             ahead = (momentum - 1) / following
             step = size * self._precisions * (self._values - here.answers)

@@ -42,7 +42,7 @@ def marginals(tree: Tree, wanted: Iterable[Names]) -> dict[Names, Table]:
 
 
 def _across(tree: Tree, names: Names) -> Table:
-    """A marginal over attributes of several cliques: each tells its parent of those behind it, given the separator."""
+    """A marginal over attributes of several cliques: each sends its parent those behind it, given the separator."""
     numbers = tree.layout.between(names)
     arrived: dict[int, list[Table]] = {number: [] for number in numbers}
     for number in reversed(numbers):

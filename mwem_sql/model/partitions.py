@@ -51,7 +51,7 @@ class Partitions(dict[str, Partition]):
             self.coarse.discard(name)
 
     def exact(self, query: LinearQuery) -> LinearQuery:
-        """A query that distinguishes no classes of a group, on groups; without attributes along which it is constant."""
+        """A query that distinguishes no classes of a group, on groups and on the attributes that it depends on."""
         blocks = tuple(map(self._exact_block, query.blocks))
         return query if blocks == query.blocks else LinearQuery(blocks)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from math import inf, isfinite, log, prod
+from math import isfinite, log, prod
 
 import numpy as np
 import pyarrow as pa
@@ -32,8 +32,6 @@ from mwem_sql.model.cliques import (
 from mwem_sql.model.marginals import marginals
 from mwem_sql.model.partitions import Partitions, base_shares
 from mwem_sql.model.tree import LOWEST_LOG, SMALLEST_FLOAT, WEIGHT_FLOOR, Potential, Tree
-
-Measurement = tuple[LinearQuery, Floats]
 
 SUMS_AGREE = 1e-6
 """Of the total: by so much the sums of a stored table's rows may differ, which were added up in another order."""
@@ -223,7 +221,7 @@ class State:
         return [answers[number] for number in range(len(queries))]
 
     def refine(self, query: LinearQuery) -> set[str]:
-        """Split groups whose classes a query tells apart; of which attributes. The distribution stays as it is."""
+        """Split groups whose classes a query distinguishes; of which attributes. The distribution stays as it is."""
         split = set()
         for block in query.blocks:
             for axis, name in enumerate(block.attributes):
@@ -283,22 +281,20 @@ class State:
         """One step of the paper: A(x) *= exp(sum over cells c of q_c(x) (m_c - q_c(A)) / 2n), renormalised to n."""
         self.replay([(query, measured)], passes=1)
 
-    def replay(self, measurements: Sequence[Measurement], passes: int = 100, tolerance: float | None = 0.0) -> int:
-        """Update with all measurements in order, over and over; returns the most passes that a tree took.
-
-        A tree is done when a pass lowers its squared misfit by no more than `tolerance` times that of the pass
-        before; the misfit is what the updates of a pass find. With None it makes all `passes`, as the paper does.
-        """
+    def replay(self, measurements: Sequence[tuple[LinearQuery, Floats]], passes: int = 100) -> None:
+        """Update with all measurements in order, over and over."""
         for query, _ in measurements:
             self.refine(query)
         checked = [(self.partitions.exact(query), one_per_cell(query, measured)) for query, measured in measurements]
         for query, _ in checked:
             self.join(query.attributes)
-        by_tree: dict[Tree, list[Measurement]] = {}
-        for query, measured in checked:
-            for name in self.several(query.attributes)[:1]:
-                by_tree.setdefault(self._tree[name], []).append((query, measured))
-        return max((self._replay(group, passes, tolerance) for group in by_tree.values()), default=0)
+        # No step moves weight between attributes of one group.
+        movable = [(query, measured) for query, measured in checked if self.several(query.attributes)]
+        for query, measured in movable * passes:
+            tree, home, marginal = self._home(query.attributes)
+            error = np.clip((measured - query.answer(marginal.cells)) / (2 * self._total), -1e150, 1e150)
+            exponent = query.spread(error)
+            self._grow(tree, home, marginal, np.exp(np.maximum(exponent - exponent.max(), LOWEST_LOG)))
 
     def match(self, query: LinearQuery, values: Floats) -> None:
         """Give each cell of a partition its value, in proportion everywhere inside: the step that fits at once.
@@ -321,7 +317,7 @@ class State:
         self._grow(tree, home, marginal, query.spread(growth))
 
     def take(self, query: LinearQuery, weights: Floats) -> None:
-        """Give class combinations of a partition's attributes their weights, as far as it tells them apart."""
+        """Give class combinations of a partition's attributes their weights, as far as it distinguishes them."""
         self.refine(query)
         for axis, name in enumerate(query.attributes):
             weights = self.partitions[name].gather(weights, axis)
@@ -345,23 +341,6 @@ class State:
     def several(self, attributes: Iterable[str]) -> list[str]:
         """Those of several groups."""
         return [name for name in attributes if self._sizes[name] > 1]
-
-    def _replay(self, measurements: list[Measurement], passes: int, tolerance: float | None) -> int:
-        before = inf
-        for done in range(1, passes + 1):
-            misfit = sum(self._step(query, measured) for query, measured in measurements)
-            if tolerance is not None and misfit >= (1 - tolerance) * before:
-                return done
-            before = misfit
-        return passes
-
-    def _step(self, query: LinearQuery, measured: Floats) -> float:
-        """One update inside the clique that holds the query; returns the squared misfit before it, in units of 2n."""
-        tree, home, marginal = self._home(query.attributes)
-        error = np.clip((measured - query.answer(marginal.cells)) / (2 * self._total), -1e150, 1e150)
-        exponent = query.spread(error)
-        self._grow(tree, home, marginal, np.exp(np.maximum(exponent - exponent.max(), LOWEST_LOG)))
-        return float(error @ error)
 
     def _home(self, attributes: Sequence[str]) -> tuple[Tree, int, Table]:
         """The tree and the clique that have these attributes together, and their marginal."""
@@ -439,7 +418,7 @@ class State:
             return boxes.answers(weights)
         for axis, name in enumerate(attributes):
             weights = self.partitions[name].spread_to_runs(weights, axis)
-        return boxes.spread(weights, [self.partitions[name].boundaries for name in attributes])
+        return boxes.answers(weights, [self.partitions[name].boundaries for name in attributes])
 
 
 def one_per_cell(query: LinearQuery, measured: Floats) -> Floats:

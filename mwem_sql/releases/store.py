@@ -353,7 +353,8 @@ def classes_from_json(domain: Domain, grid: Mapping[str, Any]) -> dict[str, Clas
         attribute = domain[name]
         kind = np.float64 if attribute.values is None and not attribute.ordered.discrete else np.int64
         lows, highs, points = (np.array(parts[part], dtype=kind) for part in ("lows", "highs", "points"))
-        pieces = Pieces(attribute, lows, highs, points, np.array(parts["bins"], dtype=np.int32))
+        bins = np.array(parts["bins"], dtype=np.int32)
+        pieces = Pieces(attribute=attribute, lows=lows, highs=highs, points=points, bins=bins)
         weights = _lengthened(parts["weights"]) if "weights" in parts else None
         if weights is not None and (
             weights.shape != (len(pieces),) or not np.isfinite(weights).all() or weights.min() < 0

@@ -9,7 +9,7 @@ from mwem_sql.algebra.nested import LeastSquares
 
 # A node with two leaves, a leaf beside it, and below one of the leaves three more: levels of 1, 2, 2 and 3 nodes.
 PARENTS = [np.array([-1]), np.array([0, 0]), np.array([0, 0]), np.array([1, 1, 1])]
-# Of each node, from the top down, the leaves that it is the sum of: the second of level 1, the first of level 2, and level 3.
+# Of each node, from the top down, the leaves that it is the sum of.
 LEAVES = np.array(
     [
         [1, 1, 1, 1, 1], [0, 1, 1, 1, 1], [1, 0, 0, 0, 0], [0, 1, 0, 0, 0], [0, 0, 1, 1, 1],

@@ -176,7 +176,7 @@ def test_a_count_on_groups_is_its_average(own: Partition, labels: list[int]) -> 
 @quick
 @given(partitions(9), seeds)
 def test_a_partition_against_its_matrix(own: Partition, seed: int) -> None:
-    """Spread, gather, average and merge are products with the matrix that has a row per cell and a column per member."""
+    """Spread, gather, average and merge are products with a matrix: a row per cell, a column per member."""
     generator = np.random.default_rng(seed)
     matrix = (own.codes == np.arange(own.count)[:, None]).astype(np.float64)
     np.testing.assert_allclose(own.sums, matrix @ own.base)

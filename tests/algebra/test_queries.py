@@ -265,5 +265,5 @@ def test_sums_over_stretches_of_groups_are_those_over_classes(asked: list[Linear
         classes, runs = one.spread(classes, axis), one.spread_to_runs(runs, axis)
     assert runs.shape == tuple(len(partition.runs) for partition in own)
     boxes = Boxes(Queries.of(asked))
-    found, expected = boxes.spread(runs, [partition.boundaries for partition in own]), boxes.answers(classes)
+    found, expected = boxes.answers(runs, [partition.boundaries for partition in own]), boxes.answers(classes)
     np.testing.assert_allclose(np.concatenate(found), np.concatenate(expected), atol=1e-9)

@@ -1,8 +1,9 @@
-"""What an attacker can learn, measured from outside: a lower bound on epsilon from how often an event happens on two neighbouring tables.
+"""A lower bound on epsilon, measured from outside: how often does an event happen on two neighbouring tables?
 
-If outputs are (epsilon, delta)-differentially private, then P(event) <= exp(epsilon) P'(event) + delta for every event, either way round.
-So counts of one event, fixed beforehand, bound epsilon from below, at any confidence. If outputs are rho-zCDP, no event tells more
-than a divergence of rho, which bounds rho: at a small delta that tells far more than epsilon does.
+If outputs are (epsilon, delta)-differentially private, then P(event) <= exp(epsilon) P'(event) + delta for every event,
+either way round. So counts of one event, fixed beforehand, bound epsilon from below, at any confidence. If outputs are
+rho-zCDP, no event tells more than a divergence of rho, which bounds rho: at a small delta that tells far more than
+epsilon does.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from __future__ import annotations
 import math
 
 ERROR = 1e-6
-"""How often an interval is wrong at either end, where a broken variant is to be caught: an honest one would be caught so often."""
+"""How often an interval is wrong at either end, where a broken variant is to be caught: an honest one is so often."""
 HONEST_ERROR = 1e-12
-"""The same where nothing is to be caught. The default suite has about 80 such ends, so that one run in 1e10 fails by chance."""
+"""The same where nothing is to be caught. The default suite has about 80 such ends: one run in 1e10 fails by chance."""
 ORDERS = (1.5, 2.0, 4.0, 8.0, 16.0)  # of Renyi divergences, beside that of Kullback and Leibler
 
 
@@ -57,7 +58,7 @@ def _renyi(p: float, q: float, order: float) -> float:
 def rho_bound(hits: int, neighbour_hits: int, trials: int, error: float = ERROR) -> float:
     """The largest rho that the counts rule out; 0 if they rule out none.
 
-    A divergence of coins grows with their distance, so it is at least that of the ends of the intervals that are nearest to each other.
+    A divergence of coins grows with their distance, so it is at least that of the nearest ends of the intervals.
     """
     found = 0.0
     for first, second in ((hits, neighbour_hits), (neighbour_hits, hits)):
@@ -80,7 +81,7 @@ def claimed_tail(scale: float, kind: str) -> tuple[int, float]:
 def is_large_enough(noise: list[tuple[float, float]], kind: str, error: float = ERROR) -> bool:
     """Whether noise may be what it claims to be: pairs of a draw and its claimed scale. False: it is smaller.
 
-    The Chernoff bound holds for coins that are not alike, too (Hoeffding 1963), with the average of their probabilities.
+    The Chernoff bound holds for unequal coins, too (Hoeffding 1963), with the average of their probabilities.
     """
     tails = {scale: claimed_tail(scale, kind) for _, scale in noise}
     hits = sum(abs(draw) >= tails[scale][0] for draw, scale in noise)

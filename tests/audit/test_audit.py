@@ -1,7 +1,7 @@
-"""The audit: black-box lower bounds on epsilon stay below what is claimed, and broken variants are caught by the same audit.
+"""The audit: black-box lower bounds on epsilon stay below what is claimed, and the same audit catches broken variants.
 
-Neighbours differ in a canary, the only row of its cell. Everything runs the real path with OpenDP's unseeded noise; the broken
-variants replace one part of it. `pytest -m campaign` runs tens of thousands of releases and prints the bounds.
+Neighbours differ in a canary, the only row of its cell. Everything runs the real path with OpenDP's unseeded noise; the
+broken variants replace one part of it. `pytest -m campaign` runs tens of thousands of releases and prints the bounds.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ import pytest
 from audit.estimate import ERROR, HONEST_ERROR, ends, epsilon_bound, is_large_enough, rho_bound
 from conftest import Connection, Open, flat
 
+from mwem_sql.algebra.arrays import Integers
 from mwem_sql.algebra.measurement import Measurement
 from mwem_sql.kernel.accountant import Accountant, AccountingError
 from mwem_sql.kernel.budget import Budget
 from mwem_sql.kernel.kernel import Kernel
 from mwem_sql.kernel.noise import Noise, OpenDPNoise
-from mwem_sql.kernel.scales import MANY, Integers, Kind, noise_scale, selection_scale, zcdp_rho
+from mwem_sql.kernel.scales import MANY, Kind, noise_scale, selection_scale, zcdp_rho
 from mwem_sql.loop.problem import Outcome
 from mwem_sql.loop.transcript import Transcript
 from mwem_sql.platform.session import Session
@@ -34,8 +35,8 @@ release = importlib.import_module("mwem_sql.releases.run")  # the package has a 
 
 EPSILON, DELTA = Fraction(1), Fraction(1, 10**6)
 WIDE = Fraction(1, 100)  # at which two rounds are planned with Gaussian noise
-# SHORT: Laplace noise that is too small by half goes unnoticed if both counts are 8 standard deviations off, one run in 1e29, and
-# MIDDLE: Gaussian noise that is if they are 5 off, one run in 1e11.
+# SHORT: Laplace noise that is too small by half goes unnoticed if both counts are 8 standard deviations off, one run in
+# 1e29, and MIDDLE: Gaussian noise that is if they are 5 off, one run in 1e11.
 SHORT, MIDDLE, LONG = 4_000, 25_000, 60_000
 WHOLE_SHORT, WHOLE_MIDDLE, WHOLE_LONG = 200, 4_000, 6_000
 WHOLE_SURE = (
@@ -92,7 +93,7 @@ def kernel(answers: list[list[int]], kind: Kind, noise: Noise, trials: int) -> K
 
 @dataclass(frozen=True)
 class Bounds:
-    """What one event on two neighbouring tables rules out, and what is claimed: an epsilon at a delta and, under zCDP, a rho."""
+    """What an event on neighbouring tables rules out, and the claim: an epsilon at a delta and, under zCDP, a rho."""
 
     epsilon: float
     rho: float
@@ -110,7 +111,8 @@ class Bounds:
     def tell(self, what: str, draws: int) -> None:
         rho = "" if self.limit is None else f", rho of at least {self.rho:.4f} where {float(self.limit):.4f}"
         print(
-            f"\n{what}: epsilon of at least {self.epsilon:.3f} where {float(EPSILON)} is claimed{rho}, {draws} draws: {'holds' if self.hold else 'caught'}"
+            f"\n{what}: epsilon of at least {self.epsilon:.3f} where {float(EPSILON)} is claimed{rho}, "
+            f"{draws} draws: {'holds' if self.hold else 'caught'}"
         )
 
 
@@ -156,8 +158,8 @@ def test_measure_broken(kind: Kind, broken: Noise, trials: int) -> None:
     assert not found.hold
 
 
-# Select alone: the canary moves one candidate's score up and all others' down. Of very many candidates, the one loses most epsilon; of
-# two, it loses most in rho.
+# Select alone: the canary moves one candidate's score up and all others' down. Of very many candidates, the one loses
+# most epsilon; of two, it loses most in rho.
 
 
 def selected(kind: Kind, noise: Noise, trials: int) -> Bounds:
@@ -210,7 +212,7 @@ def test_select_from_many(trials: int) -> None:
     assert bound < EPSILON
 
 
-# The certificate alone: the canary is in a cell that the state has right, so that without it every error is 0, and with it 1.
+# The certificate alone: the canary is in a cell that the state has right: without it every error is 0, and with it 1.
 
 
 def certified(kind: Kind, noise: Noise, trials: int, rank: int | None) -> Bounds:
@@ -237,8 +239,15 @@ def test_certify(kind: Kind, rank: int | None, trials: int) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "rank", "trials"),
-    [pytest.param("pure", None, 2_000, marks=pytest.mark.thorough), *(pytest.param(kind, rank, MIDDLE, marks=pytest.mark.campaign) for kind in ("pure", "zcdp") for rank in (None, 1))],
-)  # fmt: skip
+    [
+        pytest.param("pure", None, 2_000, marks=pytest.mark.thorough),
+        *(
+            pytest.param(kind, rank, MIDDLE, marks=pytest.mark.campaign)
+            for kind in ("pure", "zcdp")
+            for rank in (None, 1)
+        ),
+    ],
+)
 def test_certify_broken(kind: Kind, rank: int | None, trials: int) -> None:
     found = certified(kind, Half(), trials, rank)
     found.tell(f"certify {kind}, rank {rank}, Half", 2 * trials)
@@ -284,7 +293,8 @@ def neighbours(connect: Open) -> Callable[[Budget], Neighbours]:
     return make
 
 
-# True answers without the canary, by their number of cells: the total, b, a, and both. The canary adds 1 to the last cell of each.
+# True answers without the canary, by their number of cells: the total, b, a, and both. The canary adds 1 to the last
+# cell of each.
 TRUE = {1: [6], 2: [6, 0], 3: [2, 2, 2], 6: [2, 0, 2, 0, 2, 0]}
 
 
@@ -295,7 +305,7 @@ def last_noise(step: Measurement) -> int:
 
 
 def saw(outcome: Outcome) -> bool:
-    """The event: every measurement looks as if the canary were there; or of Gaussian ones, which lose less each, all of them together."""
+    """The event: every measurement looks as if the canary were there; of Gaussian ones, all of them together."""
     told = [(last_noise(step), step) for step in outcome.measurements]
     if told[0][1].kind == "pure":
         return all(noise >= 1 for noise, _ in told)
@@ -312,7 +322,7 @@ def audited(made: Neighbours, trials: int, event: Callable[[Outcome], bool] = sa
 
 
 def transcript_cost(outcome: Outcome) -> Fraction:
-    """What the published measurements alone cost, in epsilon or rho: less than the limit, because selections cost something, too."""
+    """What the published measurements alone cost, in epsilon or rho: selections cost the rest of the limit."""
     scales = [(step.kind, Fraction(step.scale)) for step in outcome.measurements]
     return sum((1 / scale if kind == "pure" else 1 / (2 * scale**2) for kind, scale in scales), Fraction(0))
 
@@ -449,7 +459,7 @@ def test_the_bound_of_known_coins() -> None:
 
 
 def test_the_divergence_of_known_coins() -> None:
-    """Randomized response at 1 is as far apart as it is in Kullback and Leibler's sense; what never happens has no finite one."""
+    """Randomized response at 1 has its Kullback-Leibler divergence; what never happens has no finite one."""
     assert rho_bound(50, 50, 100) == 0
     assert rho_bound(0, 100, 100) > 1
     assert 0.4 < rho_bound(269_000, 731_000, 1_000_000) < 0.731 - 0.269

@@ -99,7 +99,7 @@ def test_families_are_joined_by_precision() -> None:
 
 @pytest.mark.parametrize("draws", [800, pytest.param(4000, marks=pytest.mark.thorough)])
 def test_variances_are_those_of_the_noise(draws: int) -> None:
-    """The mean within five of its standard deviations, the variance within a fifth: four of its own of 800 draws, nine of 4,000."""
+    """The mean within five standard deviations, the variance within a fifth: four of 800 draws, nine of 4,000."""
     generator, found = np.random.default_rng(0), []
     asked = count([0, 0, 0, 0, 0, 0, -1, -1])
     truth = asked.answer(TRUE.sum(axis=1))[0]

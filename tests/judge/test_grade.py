@@ -31,7 +31,8 @@ def test_the_limits_of_the_words(given: dict[str, float | None], word: str | Non
 
 def test_the_limits_are_said() -> None:
     assert grade.limits() == (
-        "good: at most 5% of the rows in wrong cells, and at least 50% of the questions were measured; fair: at most 20%; poor: more, or not known."
+        "good: at most 5% of the rows in wrong cells, and at least 50% of the questions were measured; "
+        "fair: at most 20%; poor: more, or not known."
     )
 
 
@@ -64,7 +65,9 @@ def test_an_error_below_its_noise_is_not_known(mean: float | None, within: float
     assert grade.mean_error({"mean_error": mean, "mean_error_within": within}) == text
 
 
-@pytest.mark.parametrize(("share", "text"), [(0, "0%"), (0.00042, "0.042%"), (0.0123, "1.2%"), (0.05, "5%"), (0.256, "26%"), (1, "100%")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("share", "text"), [(0, "0%"), (0.00042, "0.042%"), (0.0123, "1.2%"), (0.05, "5%"), (0.256, "26%"), (1, "100%")]
+)
 def test_a_share_for_people(share: float, text: str) -> None:
     assert grade.percent(share) == text
 
@@ -82,8 +85,10 @@ NAMES = [f"c{k}" for k in range(12)]
 @pytest.fixture
 def wide(con: Connection) -> Connection:
     """Twelve columns that have to do with each other, and all their pairs: too many to measure with a small epsilon."""
-    con.execute(f"CREATE TABLE wide ({', '.join(f'{name} INTEGER NOT NULL CHECK ({name} BETWEEN 0 AND 19)' for name in NAMES)})")  # fmt: skip
-    con.execute(f"INSERT INTO wide SELECT {', '.join(f'(i * (i % {k + 2})) % 20' for k in range(12))} FROM range(500) t(i)")  # fmt: skip
+    columns = ", ".join(f"{name} INTEGER NOT NULL CHECK ({name} BETWEEN 0 AND 19)" for name in NAMES)
+    con.execute(f"CREATE TABLE wide ({columns})")
+    values = ", ".join(f"(i * (i % {k + 2})) % 20" for k in range(12))
+    con.execute(f"INSERT INTO wide SELECT {values} FROM range(500) t(i)")
     con.execute("CREATE TABLE pairs AS FROM mwem_marginals('wide', 2)")
     return con
 
@@ -101,7 +106,8 @@ def test_nothing_measured_is_poor_and_said_again_when_the_release_is_used_again(
 @pytest.mark.parametrize(("epsilon", "word"), [(1.0, "good"), (0.005, "poor")])
 def test_the_word_is_about_the_rows(con: Connection, epsilon: float, word: str) -> None:
     """What is to be expected is what comes out, but for chance: 9 cells of each of two questions that are measured."""
-    con.execute("CREATE TABLE t (a INTEGER NOT NULL CHECK (a BETWEEN 0 AND 8), b INTEGER NOT NULL CHECK (b BETWEEN 0 AND 8))")  # fmt: skip
+    columns = ", ".join(f"{name} INTEGER NOT NULL CHECK ({name} BETWEEN 0 AND 8)" for name in "ab")
+    con.execute(f"CREATE TABLE t ({columns})")
     con.execute("INSERT INTO t SELECT i % 9, (i // 9) % 9 FROM range(1000) t(i)")
     con.execute("CREATE TABLE w AS SELECT unnest([['a'], ['b']]) AS group_by")
     expected, real, runs = 0.0, 0.0, 3

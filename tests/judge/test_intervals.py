@@ -22,9 +22,11 @@ from mwem_sql.workload import Query, Workload
 
 # A fare that depends on the class, which nobody may ask about.
 PASSENGERS = """
-    CREATE TABLE passengers (class ENUM ('first', 'second', 'third') NOT NULL, sex ENUM ('F', 'M') NOT NULL, age INTEGER NOT NULL CHECK (age BETWEEN 0 AND 79),
+    CREATE TABLE passengers (class ENUM ('first', 'second', 'third') NOT NULL, sex ENUM ('F', 'M') NOT NULL,
+        age INTEGER NOT NULL CHECK (age BETWEEN 0 AND 79),
         fare INTEGER NOT NULL CHECK (fare BETWEEN 0 AND 100));
-    INSERT INTO passengers SELECT ['first', 'second', 'third'][1 + i % 3], CASE WHEN i % 5 < 2 THEN 'F' ELSE 'M' END, 20 + i * 7 % 40, [85, 21, 13][1 + i % 3] + i % 4
+    INSERT INTO passengers SELECT ['first', 'second', 'third'][1 + i % 3], CASE WHEN i % 5 < 2 THEN 'F' ELSE 'M' END,
+        20 + i * 7 % 40, [85, 21, 13][1 + i % 3] + i % 4
     FROM range(900) t(i);
 """
 AVERAGE = Query(measure="avg(fare)", group_by=("class",))
@@ -67,7 +69,7 @@ def truth(con: Connection, *queries: Query) -> list[float]:
 
 
 def test_what_was_measured_together_is_told_from_what_was_not(passengers: Connection) -> None:
-    """Issue's own example: an average that nobody measured says so, and its interval has the truth in it; measured, it is narrow."""
+    """An average that was not measured says so, and its interval has the truth in it; measured, it is narrow."""
     release = mwem_sql.release(passengers, "passengers", Workload(ASKED), 2, rounds=4, seed=1)
     first, _, third = answers(release, AVERAGE)
     assert first["measured"] == third["measured"] == "never"
@@ -84,7 +86,8 @@ def test_what_was_measured_together_is_told_from_what_was_not(passengers: Connec
 def test_kinds_of_answers(passengers: Connection) -> None:
     release = mwem_sql.release(passengers, "passengers", Workload(ASKED[:2]), 4, seed=3)
     asked = {
-        "sex = 'F'": "directly", "class = 'first' AND sex = 'M'": "directly", "age >= 40": "directly", "true": "directly",
+        "sex = 'F'": "directly", "class = 'first' AND sex = 'M'": "directly", "age >= 40": "directly",
+        "true": "directly",
         "age BETWEEN 41 AND 47 AND sex = 'F'": "in part", "class = 'first' AND age < 40": "never",
     }  # fmt: skip
     rows = answers(release, *map(Query, asked))
@@ -96,7 +99,10 @@ def test_kinds_of_answers(passengers: Connection) -> None:
 
 @pytest.mark.parametrize("options", sampled([{"delta": 1e-6}, {}, {"rounds": 3}, {"start": "histogram"}], 1), ids=str)
 def test_intervals_hold(passengers: Connection, options: dict[str, object]) -> None:
-    """Fixed seeds. Of answers that were measured 5 of 100 may fail: of 5 releases with some 10 each, 10 is five standard deviations more. Of the rest hardly any does."""
+    """Fixed seeds. Of answers that were measured 5 of 100 may fail, of the rest hardly any does.
+
+    Of 5 releases with some 10 each, 10 is five standard deviations more.
+    """
     failed = {"directly": 0, "in part": 0, "never": 0}
     asked = (*ASKED, Query("class = 'first' AND age < 40"), Query("age BETWEEN 30 AND 50"))
     true = None
@@ -204,7 +210,8 @@ def test_an_average_of_many_zeros_is_in_its_interval(connect: Open, sign: str, t
     bounds = "BETWEEN 0 AND 8" if not sign else "BETWEEN -8 AND 0"
     con.execute(f"CREATE TABLE trips (sib INTEGER NOT NULL CHECK (sib {bounds}), rank ENUM ('a', 'b') NOT NULL)")
     con.execute(
-        f"INSERT INTO trips SELECT {sign}(i % 4 // 2 + i % 4 // 3)::INTEGER, ['a', 'b'][1 + i % 8 // 4] FROM range(800) t(i)"
+        f"INSERT INTO trips SELECT {sign}(i % 4 // 2 + i % 4 // 3)::INTEGER, ['a', 'b'][1 + i % 8 // 4] "
+        "FROM range(800) t(i)"
     )
     release = mwem_sql.release(con, "trips", Workload((Query(group_by=("sib", "rank")),)), 50, rounds=1, seed=1)
     for asked in (Query(measure="avg(sib)"), Query(measure="avg(sib)", group_by=("rank",))):
@@ -238,7 +245,7 @@ def test_arrow_has_the_columns(released: Callable[..., mwem_sql.Release]) -> Non
 
 
 def test_a_later_question_is_bounded_by_the_query_that_has_it(passengers: Connection) -> None:
-    """If selections had told that a query of the workload is off by 10 in all, so is every sum of its cells, and what is part of one is at most 10 more."""
+    """A selection's bound of 10 on a query's error holds for every sum of its cells; a part is at most 10 more."""
     release = mwem_sql.release(passengers, "passengers", Workload(ASKED), 1000, rounds=2, seed=5)
     old = Query("age BETWEEN 40 AND 99 AND sex = 'F'")  # all of the first cell, in other words
     older = Query("age >= 50 AND sex = 'F'")
@@ -255,7 +262,7 @@ def test_a_later_question_is_bounded_by_the_query_that_has_it(passengers: Connec
 
 
 def test_a_certificate_that_is_mostly_noise_takes_no_part_in_intervals(passengers: Connection) -> None:
-    """Two of a hundred rows: with less noise it narrows what was not measured; with more, intervals are as without it."""
+    """Two of a hundred rows: less noise narrows what was not measured; with more, intervals are as without it."""
     release = mwem_sql.release(passengers, "passengers", Workload(ASKED), 20, rounds=1, certify=0.5, seed=5)
 
     def widths() -> list[float]:
@@ -274,23 +281,32 @@ def test_a_certificate_that_is_mostly_noise_takes_no_part_in_intervals(passenger
 
 # As on the Titanic: the fare depends on the class, and none of 41 queries asks about both.
 TITANIC = """
-    CREATE TABLE titanic (Pclass INTEGER NOT NULL CHECK (Pclass BETWEEN 1 AND 3), Sex ENUM ('female', 'male') NOT NULL, Survived BOOLEAN NOT NULL,
+    CREATE TABLE titanic (Pclass INTEGER NOT NULL CHECK (Pclass BETWEEN 1 AND 3),
+        Sex ENUM ('female', 'male') NOT NULL, Survived BOOLEAN NOT NULL,
         Age INTEGER CHECK (Age BETWEEN 0 AND 80), Fare DOUBLE NOT NULL CHECK (Fare BETWEEN 0 AND 520));
-    INSERT INTO titanic SELECT c, CASE WHEN i % 17 < 6 THEN 'female' ELSE 'male' END, i % 17 < 6 AND i % 4 > 0 OR i % 11 = 0, CASE WHEN i % 5 > 0 THEN i * 7 % 60 + 12 - 4 * c END,
-        [75, 19, 8][c] + i * 13 % [25, 5, 11][c] FROM (SELECT i, CASE WHEN i % 100 < 24 THEN 1 WHEN i % 100 < 45 THEN 2 ELSE 3 END AS c FROM range(891) t(i));
+    INSERT INTO titanic SELECT c, CASE WHEN i % 17 < 6 THEN 'female' ELSE 'male' END,
+        i % 17 < 6 AND i % 4 > 0 OR i % 11 = 0, CASE WHEN i % 5 > 0 THEN i * 7 % 60 + 12 - 4 * c END,
+        [75, 19, 8][c] + i * 13 % [25, 5, 11][c]
+        FROM (SELECT i, CASE WHEN i % 100 < 24 THEN 1 WHEN i % 100 < 45 THEN 2 ELSE 3 END AS c FROM range(891) t(i));
     CREATE TABLE titanic_domain (attribute VARCHAR, low VARCHAR, high VARCHAR, bins INTEGER);
     INSERT INTO titanic_domain VALUES ('Fare', '0', '520', 52);
     CREATE TABLE asked (predicate VARCHAR, group_by VARCHAR[], measure VARCHAR, always BOOLEAN);
-    INSERT INTO asked (group_by) VALUES (['Pclass']), (['Sex']), (['Survived']), (['Pclass', 'Sex']), (['Pclass', 'Survived']), (['Sex', 'Survived']), (['Pclass', 'Sex', 'Survived']);
-    INSERT INTO asked (predicate) SELECT 'Fare > ' || f FROM (VALUES (8), (10), (15), (20), (30), (40), (60), (80), (100), (200)) t(f);
-    INSERT INTO asked (predicate, group_by) SELECT 'Age < ' || 10 * a, g FROM range(1, 8) t(a), (VALUES (['Sex']), (['Survived']), (NULL)) s(g);
+    INSERT INTO asked (group_by) VALUES (['Pclass']), (['Sex']), (['Survived']), (['Pclass', 'Sex']),
+        (['Pclass', 'Survived']), (['Sex', 'Survived']), (['Pclass', 'Sex', 'Survived']);
+    INSERT INTO asked (predicate)
+        SELECT 'Fare > ' || f FROM (VALUES (8), (10), (15), (20), (30), (40), (60), (80), (100), (200)) t(f);
+    INSERT INTO asked (predicate, group_by)
+        SELECT 'Age < ' || 10 * a, g FROM range(1, 8) t(a), (VALUES (['Sex']), (['Survived']), (NULL)) s(g);
     INSERT INTO asked (predicate) VALUES ('Age IS NULL'), ('Fare > 50 AND Survived'), ('Fare <= 10 AND Sex = ''male''');
     CREATE TABLE fares AS SELECT 'avg(Fare)' AS measure, ['Pclass'] AS group_by;
 """
 
 
 def test_a_guess_is_told_from_a_measurement_on_a_table_like_the_titanics(connect: Open) -> None:
-    """The average fare by class is a guess, about the same for all, and says so; if it is always wanted, it is measured, and the first class is told from the third."""
+    """The average fare by class is a guess, about the same for all, and says so.
+
+    If it is always wanted, it is measured, and the first class differs from the third.
+    """
     con = connect()
     con.execute(TITANIC)
     assert con.execute("SELECT count(*) FROM asked").fetchone() == (41,)
@@ -319,8 +335,10 @@ def test_a_guess_is_told_from_a_measurement_on_a_table_like_the_titanics(connect
 
 
 TAKING = {
-    "measured": Query("sex = 'F'"), "in part": Query("age BETWEEN 41 AND 47 AND sex = 'F'"), "never": Query("class = 'first' AND age < 40"),
-    "three conditions": Query("class = 'first' AND age < 40 AND fare > 30"), "sum": Query(measure="fare"), "sum of some": Query("sex = 'F'", "age"),
+    "measured": Query("sex = 'F'"), "in part": Query("age BETWEEN 41 AND 47 AND sex = 'F'"),
+    "never": Query("class = 'first' AND age < 40"),
+    "three conditions": Query("class = 'first' AND age < 40 AND fare > 30"),
+    "sum": Query(measure="fare"), "sum of some": Query("sex = 'F'", "age"),
     "average": Query("age < 40", "avg(fare)"), "average of a class": Query("class = 'first' AND sex = 'M'", "avg(age)"),
 }  # fmt: skip
 
@@ -344,8 +362,12 @@ def test_what_an_interval_takes_of_its_chance_adds_up(
         return end(found, sign, miss)  # type: ignore[arg-type]
 
     def noted_noise(exact: object, miss: float) -> object:
+        """Once, whichever ends it takes."""
+        before = len(taken)
+        found = by_noise(exact, miss)  # type: ignore[arg-type]
+        del taken[before:]
         taken.append(miss)
-        return by_noise(exact, miss)  # type: ignore[arg-type]
+        return found
 
     def alone(self: intervals.Judge, question: object) -> object:
         """By its own noise, or by that of all families together."""
@@ -374,7 +396,7 @@ def test_what_an_interval_takes_of_its_chance_adds_up(
     monkeypatch.setattr(intervals.Judge, "_total", rows)
     (row,) = answers(release, query, confidence=confidence)
     assert row["low"] <= row["answer"] <= row["high"]  # type: ignore[operator]
-    # What selections say is one event, however often an average uses it; the rest of what they leave is the certificate's.
+    # What selections say is one event, however often an average uses it; the certificate has the rest.
     whole = sum(taken) - SELECTIONS * max(0, taken.count(SELECTIONS) - 1)
     assert 0.05 * (1 - confidence) < whole <= (1 - confidence) * (1 + 1e-9)
 

@@ -11,17 +11,18 @@ from chance import examples, sampled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mwem_sql.algebra.arrays import Integers
 from mwem_sql.kernel import exponential
 from mwem_sql.kernel.exponential import Scores, bucket_weights
 from mwem_sql.kernel.noise import Noise, OpenDPNoise, SeededNoise
-from mwem_sql.kernel.scales import SATURATION, Integers
+from mwem_sql.kernel.scales import SATURATION
 
 GROUPED = np.array([5, 3, 5, 0, 3, 5, -40, 3, 3, -9000], dtype=np.int64)
 DRAWS = 8_000
 
 
 def check(drawn: list[int], scores: Integers, scale: float) -> None:
-    """As often as the scores say: chi-squared over the frequent candidates, its 1 - 1e-6 quantile as the bound; the others never."""
+    """As often as the scores say: chi-squared over the frequent candidates, below its 1 - 1e-6 quantile."""
     counts = np.bincount(drawn, minlength=scores.size)
     weights = np.exp((scores - scores.max()) / scale)
     expected = len(drawn) * weights / weights.sum()

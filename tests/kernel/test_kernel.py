@@ -133,7 +133,7 @@ def test_a_flat_vector_of_approximations_means_the_same() -> None:
 
 
 def test_what_has_not_changed_need_not_be_given_again() -> None:
-    """Scores and scales as if all had been given, whatever the order in which it came; none is given before its debit."""
+    """Scores and scales as if all had been given, in any order; none is given before its debit."""
     spy, whole = Spy(), Spy()
     kernel = Kernel(*flat(ANSWERS), account(), spy)
     weights, penalties = np.array([4.0, 1.0, 2.0]), np.array([1.0, 2.0, 3.0])
@@ -336,8 +336,9 @@ def test_a_share_that_is_no_share_is_refused(share: Fraction) -> None:
 
 @pytest.mark.parametrize(
     ("answers", "cells"),
-    [(np.array([SECRET]), []), (np.array([SECRET]), [1, 0]), (np.array([SECRET]), [2]), (np.array([SECRET, SECRET]), [3, -1]),
-     (np.array([float(SECRET)]), [1]), (np.array([[SECRET]]), [1]), (np.array([SECRET], dtype=np.int32), [1]), (np.array(SECRET), [1]),
+    [(np.array([SECRET]), []), (np.array([SECRET]), [1, 0]), (np.array([SECRET]), [2]),
+     (np.array([SECRET, SECRET]), [3, -1]), (np.array([float(SECRET)]), [1]), (np.array([[SECRET]]), [1]),
+     (np.array([SECRET], dtype=np.int32), [1]), (np.array(SECRET), [1]),
      (np.array(["x"]), [1]), ([SECRET], [1])],
 )  # fmt: skip
 def test_answers_of_a_wrong_shape_are_refused_without_quoting_them(answers: Integers, cells: list[int]) -> None:

@@ -18,7 +18,8 @@ from mwem_sql.kernel.scales import (
 )
 
 ALPHA = 1e-11
-"""How often a comparison of unseeded draws may fail by chance. The suite makes a dozen; what must not be plausible is 7 standard deviations off or more."""
+"""How often a comparison of unseeded draws may fail by chance. The suite makes a dozen; what must not be plausible is 7
+standard deviations off or more."""
 
 
 NOISES = [pytest.param(OpenDPNoise, id="opendp"), pytest.param(lambda: SeededNoise(7), id="seeded")]

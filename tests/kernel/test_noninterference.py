@@ -1,6 +1,7 @@
-"""Non-interference: with draws that do not depend on the rows nothing visible does, and what enters a draw costs between neighbours no more than was debited.
+"""Non-interference: with draws that do not depend on the rows nothing visible does.
 
-`tests/noninterference.py` says what is asked and what is seen. `pytest -m campaign -n0 -s tests/kernel/test_noninterference.py` asks 1,000 triples of tables.
+What enters a draw costs between neighbours no more than was debited. `tests/noninterference.py` has the requests and
+what is visible. `pytest -m campaign -n0 -s tests/kernel/test_noninterference.py` runs 1,000 triples of tables.
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ def test_no_table_of_a_thousand_triples_can_be_told_from_another(tmp_path: Path)
     assert figures.released > 700
     assert figures.options == set(OPTIONS) - {"seed"}
     assert min(figures.reached[draw] for draw in ("noise pure", "noise zcdp", "select pure")) > 1 - 1e-6
-    # From very many candidates there is a slack, scales.SLACK; and in rho a selection costs the square of how far its scores move.
+    # From very many candidates there is a slack, scales.SLACK; in rho a selection costs the square of how far scores
+    # move.
     assert min(figures.reached["select many pure"], figures.reached["select many zcdp"]) > 1 - 1e-4
     assert figures.reached["select zcdp"] > 1 / 4
     assert figures.spent > 0.99
@@ -69,22 +71,23 @@ def test_no_table_of_a_thousand_triples_can_be_told_from_another(tmp_path: Path)
 
 # Releases that leak, or cost more than is debited.
 
-ROWS = [("1", "9", "true"), ("1", "9", "true"), ("1", "9", "true"), ("1", "9", "true"), ("1", "8", "true"), ("2", "0", "false"), ("3", "4", "true")]  # fmt: skip
+ROWS = [("1", "9", "true")] * 4 + [("1", "8", "true"), ("2", "0", "false"), ("3", "4", "true")]
 OTHERS = [("5", "1", "false"), ("5", "2", "false"), ("6", "2", "true")]
 
 
 def small() -> Case:
-    """A sum with a bound of 9 and counts, in two rounds, for units of whose rows three count; neighbours differ by a unit of five rows."""
+    """A sum with a bound of 9 and counts, in two rounds, for units of three rows; neighbours differ by five rows."""
     columns = [
         Column("person", "INTEGER", (), (), {}, ()),
         Column("a", "INTEGER", (), (), {}, ("a > 4",), "a BETWEEN 0 AND 9"),
         Column("b", "BOOLEAN NOT NULL", (), (), {}, ("b",)),
     ]
-    workload = "CREATE TABLE workload AS FROM (VALUES ('b', 'a', 2.0), ('a > 4', NULL, 1.0), ('NOT b', NULL, 1.0)) AS listed(predicate, measure, weight)"
+    workload = """CREATE TABLE workload AS
+        FROM (VALUES ('b', 'a', 2.0), ('a > 4', NULL, 1.0), ('NOT b', NULL, 1.0)) AS t(predicate, measure, weight)"""
     options = {"unit": "'person'", "rows_per_unit": "3", "rounds": "2", "certify": "0.1"}
     return Case(
-        0, columns, [f"CREATE TABLE base ({', '.join(column.ddl for column in columns)})"], ["ALTER TABLE base RENAME TO asked", workload],
-        [ROWS, ROWS[5:], OTHERS], "1", options, [], 60, None,
+        0, columns, [f"CREATE TABLE base ({', '.join(column.ddl for column in columns)})"],
+        ["ALTER TABLE base RENAME TO asked", workload], [ROWS, ROWS[5:], OTHERS], "1", options, [], 60, None,
     )  # fmt: skip
 
 
@@ -111,9 +114,11 @@ def test_a_release_as_it_is_has_no_difference(tmp_path: Path) -> None:
 
 
 def _everything_is_looked_at(seen: Seen) -> None:
-    assert {what for what, _ in seen.visible} == {"news", "log", "debit", "release", "ledger", "stored", "printed", "warnings"}  # fmt: skip
+    views = {"news", "log", "debit", "release", "ledger", "stored", "printed", "warnings"}
+    assert {what for what, _ in seen.visible} == views
     stored = dict(seen.visible)["stored"]
-    assert all(f"'{name}'" in stored for name in ("asked_synthetic", "releases", "measurements", "factors", "bounds", "certificates", "workloads", "journal", "journal_head"))  # fmt: skip
+    tables = "asked_synthetic releases measurements factors bounds certificates workloads journal journal_head"
+    assert all(f"'{name}'" in stored for name in tables.split())
     assert "Synthetic rows by mwem_release" in stored  # comments
 
 
@@ -159,7 +164,7 @@ def _stored(patch: pytest.MonkeyPatch) -> None:
 
 
 def _made_for(patch: pytest.MonkeyPatch, change: Callable[[list[Any]], object]) -> None:
-    """Give the kernel other limits than those of the request: answers, cells, accountant, noise, sensitivity, bounds."""
+    """Give the kernel other arguments: answers, cells, accountant, noise, sensitivity, bounds."""
     made = Kernel.__init__
 
     def init(self: Kernel, *given: Any) -> None:
@@ -183,12 +188,24 @@ def _selected(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Kernel, "select", chosen)
 
 
+def _log(figure: int) -> None:
+    logging.getLogger("mwem_sql.private").debug("%d", figure)
+
+
+def _warn(figure: int) -> None:
+    warnings.warn(str(figure), stacklevel=1)
+
+
+def _announce(figure: int) -> None:
+    announce("asked", "rounds", done=figure, of=figure)
+
+
 # What is broken, where it shows, and between which tables.
 PLANTED: dict[str, tuple[Callable[[pytest.MonkeyPatch], object], str, int]] = {
-    "a log line": (lambda patch: _with_answers(patch, lambda figure: logging.getLogger("mwem_sql.private").debug("%d", figure)), "log", 2),
+    "a log line": (lambda patch: _with_answers(patch, _log), "log", 2),
     "a print": (lambda patch: _with_answers(patch, lambda figure: print(figure, file=sys.stderr)), "printed", 2),
-    "a warning": (lambda patch: _with_answers(patch, lambda figure: warnings.warn(str(figure), stacklevel=1)), "warnings", 2),
-    "progress": (lambda patch: _with_answers(patch, lambda figure: announce("asked", "rounds", done=figure, of=figure)), "log", 2),
+    "a warning": (lambda patch: _with_answers(patch, _warn), "warnings", 2),
+    "progress": (lambda patch: _with_answers(patch, _announce), "log", 2),
     "an error's text": (lambda patch: _with_answers(patch, _raise), "release", 2),
     "a column of the summary": (_summarised, "release", 2),
     "the rows that are stored": (_stored, "stored", 2),
@@ -204,7 +221,13 @@ OFTEN = {"a log line", "a scale"}
 THOROUGH = {"an error's text", "bounds of measures", "rows per unit in the noise"}
 
 
-@pytest.mark.parametrize("planted", [planted if planted in OFTEN else pytest.param(planted, marks=pytest.mark.thorough if planted in THOROUGH else pytest.mark.campaign) for planted in PLANTED])  # fmt: skip
+def _marked(planted: str) -> Any:
+    if planted in OFTEN:
+        return planted
+    return pytest.param(planted, marks=pytest.mark.thorough if planted in THOROUGH else pytest.mark.campaign)
+
+
+@pytest.mark.parametrize("planted", list(map(_marked, PLANTED)))
 def test_a_planted_fault_is_caught(planted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plant, where, number = PLANTED[planted]
     plant(monkeypatch)

@@ -150,7 +150,7 @@ def test_the_mean_and_the_reach_of_noise(scale: float, kind: Kind) -> None:
 
 @pytest.mark.parametrize("kind", ["pure", "zcdp"])
 def test_opendp_draws_such_noise(kind: Kind) -> None:
-    """Of 4,000 draws, the mean is within 7 standard errors, and so is the number beyond the reach: a chance of less than 1e-10 each."""
+    """Of 4,000 draws, the mean and the number beyond are within 7 standard errors: a chance of 1e-10 each."""
     drawn = np.abs(OpenDPNoise().add_noise(np.zeros(4000, dtype=np.int64), 12.0, kind))
     error = math.sqrt((variance(12.0, kind) - typical(12.0, kind) ** 2) / len(drawn))
     assert abs(drawn.mean() - typical(12.0, kind)) < 7 * error

@@ -1,7 +1,7 @@
-"""Neighbouring tables, through the real planner and engine: scores and answers move by no more than the noise is made for.
+"""Neighbouring tables, through the real planner and engine: scores and answers move no more than the noise covers.
 
-For every kind of query: predicates, ranges, cuboids, expressions, parities, sums and averages of measures, with weights, for rows
-and for units. Values off the domain and NULLs are among the rows. `pytest -m campaign` asks many more.
+For every kind of query: predicates, ranges, cuboids, expressions, parities, sums and averages of measures, weighted,
+for rows and for units. Values off the domain and NULLs are among the rows. `pytest -m campaign` runs many more.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ import pyarrow as pa
 import pytest
 from conftest import Connection
 
+from mwem_sql.algebra.arrays import Integers
 from mwem_sql.kernel.accountant import Accountant
 from mwem_sql.kernel.budget import Budget
 from mwem_sql.kernel.exponential import Scores
 from mwem_sql.kernel.kernel import Kernel
-from mwem_sql.kernel.scales import Integers, Kind
+from mwem_sql.kernel.scales import Kind
 from mwem_sql.platform.session import Session
 from mwem_sql.releases.plan import make_plan
 from mwem_sql.releases.request import Request
@@ -31,9 +32,11 @@ SHARE = Fraction(1)
 DOMAIN = [("a", None, "0", "3"), ("b", ["x", "y", "z"], None, None), ("c", None, "-5", "10")]
 # predicate, measure, group_by
 KINDS: list[tuple[str | None, str | None, str | None]] = [
-    ("a > 1", None, None), ("a BETWEEN 1 AND 2 AND d", None, None), ("b = 'x' OR NOT d", None, None), ("c > 0.5", None, None), (None, None, "a, b"),
-    (None, None, "d, e"), ("e", None, "a // 2"), (None, None, "upper(b::VARCHAR), d IS NULL"), (None, "a", None), ("d", "a * 2 - 3", None),
-    (None, "a - 1", "b"), (None, "avg(a)", "e"), (None, "CASE WHEN d AND e OR NOT d AND NOT e THEN 1 ELSE -1 END", None), ("e", "-7.25 * a", "d"),
+    ("a > 1", None, None), ("a BETWEEN 1 AND 2 AND d", None, None), ("b = 'x' OR NOT d", None, None),
+    ("c > 0.5", None, None), (None, None, "a, b"), (None, None, "d, e"), ("e", None, "a // 2"),
+    (None, None, "upper(b::VARCHAR), d IS NULL"), (None, "a", None), ("d", "a * 2 - 3", None), (None, "a - 1", "b"),
+    (None, "avg(a)", "e"), (None, "CASE WHEN d AND e OR NOT d AND NOT e THEN 1 ELSE -1 END", None),
+    ("e", "-7.25 * a", "d"),
 ]  # fmt: skip
 
 
@@ -65,7 +68,8 @@ def row(chance: random.Random, person: int | None = None) -> tuple[object, ...]:
     """A row, now and then off the domain: a NULL, or a number beyond its bounds in a table that has no CHECK."""
     return (
         chance.choice([None, *range(6)]) if person is None else person, chance.choice([None, -9, 0, 1, 2, 3, 77]),
-        chance.choice([None, "x", "y", "z"]), chance.choice([None, float("nan"), -1e300, -5.0, 0.5, 3.25, 10.0, 1e300]), chance.choice([None, True, False]), chance.random() < 0.5,
+        chance.choice([None, "x", "y", "z"]), chance.choice([None, float("nan"), -1e300, -5.0, 0.5, 3.25, 10.0, 1e300]),
+        chance.choice([None, True, False]), chance.random() < 0.5,
     )  # fmt: skip
 
 
@@ -78,7 +82,8 @@ def neighbours(chance: random.Random, unit: bool) -> Iterator[tuple[Connection, 
     con = duckdb.connect()
     for name, content in (("without_it", rows), ("with_it", both)):
         con.execute(
-            f"CREATE TABLE {name} (person INTEGER, a INTEGER, b ENUM ('x', 'y', 'z'), c DOUBLE, d BOOLEAN, e BOOLEAN NOT NULL)"
+            f"CREATE TABLE {name} "
+            "(person INTEGER, a INTEGER, b ENUM ('x', 'y', 'z'), c DOUBLE, d BOOLEAN, e BOOLEAN NOT NULL)"
         )
         if content:
             con.executemany(f"INSERT INTO {name} VALUES (?, ?, ?, ?, ?, ?)", content)
@@ -165,6 +170,7 @@ def test_neighbours_move_scores_and_answers_by_no_more_than_the_noise_is_made_fo
             assert apart <= scale * (1 + 1e-12), (seed, asked)
             reached = max(reached, apart / scale)
     print(
-        f"\n{len(seeds)} pairs of neighbours: scores move by at most {selected:.3f} and answers by {reached:.3f} of what the noise is made for"
+        f"\n{len(seeds)} pairs of neighbours: scores move by at most {selected:.3f} and answers by {reached:.3f} "
+        "of what the noise is made for"
     )
     assert min(selected, reached) > 0.99  # the bounds are not idle

@@ -30,7 +30,7 @@ def test_one_cell_is_not_wider_than_its_noise(scale: float) -> None:
 
 @pytest.mark.parametrize("terms", [1, 2, 3, 5, 10, 60, 300])
 def test_sums_of_laplace_noise_are_within(terms: int) -> None:
-    """Of 40,000 sums, as many as there should be; five standard deviations of a binomial make a failure one in a million."""
+    """Of 40,000 sums, as many as there should be, within five standard deviations: a failure in a million."""
     generator, scale, draws = np.random.default_rng(terms), 30.0, 40_000
     sums = np.abs(generator.laplace(0, scale, (draws, terms)).sum(axis=1))
     variance, fourth = cumulants(scale, "pure")

@@ -100,7 +100,7 @@ def test_ways_through_a_tree() -> None:
 
 @pytest.mark.parametrize("names", ["".join(some) for size in (2, 3) for some in combinations("abcde", size)])
 def test_room_for_a_clique_costs_what_was_predicted(names: str) -> None:
-    """Every set of two or three of five attributes, on a chain: it is there afterwards, and cells grow by as many as was said."""
+    """Every set of two or three of five attributes, on a chain: it is in a clique, and cells grow as predicted."""
     sizes = {"a": 2, "b": 3, "c": 5, "d": 7, "e": 11}
     before, needed = lay_out(CHAIN), frozenset(names)
     room = make_room(before, needed, CHAIN, sizes)

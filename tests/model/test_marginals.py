@@ -139,7 +139,7 @@ def errors(pairs: TwoWay, state: State) -> list[float]:
 @settings(deadline=None, max_examples=examples(100))
 @given(seeds, st.integers(2, 9), st.integers(0, 12), st.sampled_from([0.0, 1e-3, 1e-1]), st.sampled_from([1, 512]))
 def test_pairs_follow_the_state(seed: int, attributes: int, measured: int, lag: float, wide: int) -> None:
-    """Random pairs and triples measured: chains, stars and cycles; after each change every pair against its marginal."""
+    """Random pairs and triples: chains, stars and cycles; after each change every pair against its marginal."""
     generator = np.random.default_rng(seed)
     shape = {f"x{number}": int(generator.integers(2, 4)) for number in range(attributes)}
     state = State.uniform({name: np.ones(size) for name, size in shape.items()}, 50.0)
@@ -197,7 +197,7 @@ def test_pairs_follow_a_state_whose_groups_are_split(seed: int, measured: int, l
 
 
 def test_other_groups_are_a_change_whatever_they_weigh() -> None:
-    """Half of the records in two values, then all of that half in one: the weights of groups, one after the other, are the same."""
+    """Half of the records in two values, then all of that half in one: the groups' weights are the same."""
     state = State.unsplit({"a": np.ones(4)}, 100.0)
     pairs = TwoWay({"a": 4}, read=())
     measurements = []
@@ -212,7 +212,7 @@ def test_other_groups_are_a_change_whatever_they_weigh() -> None:
 
 @pytest.mark.parametrize("length", [24, pytest.param(60, marks=pytest.mark.thorough)])
 def test_what_is_far_away_is_left_alone(length: int) -> None:
-    """A long chain of weak links: a change at one end is followed a few cliques far, whatever the length of the chain."""
+    """A long chain of weak links: a change at one end is followed a few cliques far, however long the chain."""
     shape = {f"x{number}": 2 for number in range(length)}
     state = State.uniform({name: np.ones(2) for name in shape}, 1000.0)
     weak = np.array([300.0, 200.0, 200.0, 300.0])

@@ -28,7 +28,8 @@ def release(con: duckdb.DuckDBPyConnection, options: str) -> tuple[int, list[str
     """Cells of the model, and what each measurement was for."""
     con.execute("DROP TABLE IF EXISTS out")
     row = con.execute(
-        f"FROM mwem_release('t', workload, 1, rounds := 8, total := 5000, output := 'out', version := '{options.replace(chr(39), '')}', {options})"
+        "FROM mwem_release('t', workload, 1, rounds := 8, total := 5000, output := 'out', "
+        f"version := '{options.replace(chr(39), '')}', {options})"
     ).fetchall()[0]
     steps = con.execute(
         "SELECT purpose FROM mwem.measurements WHERE release = $release ORDER BY step", {"release": row[0]}
@@ -41,7 +42,7 @@ def release(con: duckdb.DuckDBPyConnection, options: str) -> tuple[int, list[str
     sampled([(101, {30, 101}, 3), (199, {110}, 4), (200, {200}, 5), (999, {200}, 5), (1000, {1000}, 6)], 2),
 )
 def test_the_model_keeps_to_its_limit(con: duckdb.DuckDBPyConnection, limit: int, cells: set[int], rounds: int) -> None:
-    """Three pairs of three attributes are one clique of 1000 cells, two of them two of 100 each; single ones fit beside them.
+    """Three pairs of three attributes are one clique of 1000 cells, two of them are two of 100 each; others fit.
 
     What fits is measured once, in whatever order, then some of it again.
     """
