@@ -26,7 +26,7 @@ def planned(compiled: Compiled, unit: Unit | None = None, table: Name = TABLE) -
 
 
 def answers(con: duckdb.DuckDBPyConnection, pushdown: Pushdown) -> list[list[int]]:
-    """Those of each query; then, if there is a unit, how many units have as many rows as are used, and how many more."""
+    """Those of each query; then, if there is a unit, how many units have all their rows used, and how many not."""
     found = execution.true_answers(con.cursor(), pushdown)
     assert found.dtype == np.int64
     inside, units = pushdown.apart(found)

@@ -504,7 +504,7 @@ def _calls(tree: ast.AST, functions: tuple[ast.FunctionDef, ...]) -> Iterator[tu
         yield from _calls(node, around)
 
 
-HELPERS = {"no", "_no", "refused", "refuse_query", "refuse_domain"}
+HELPERS = {"no", "_no", "refused", "refuse_query", "refuse_domain", "refuse_relation"}
 """Functions that refuse in the name of whoever calls them."""
 
 

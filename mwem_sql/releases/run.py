@@ -153,7 +153,7 @@ def _held(session: Session, request: Request, plan: Plan, ledger: Ledger, receip
     Of files, their state.
     """
 
-    def held(snapshot: Snapshot) -> execution.State:
+    def held(snapshot: Snapshot) -> execution.Fingerprint:
         con = snapshot.home or session.cursor()
         relation = relations.describe(con, request.table, session.place, RELEASE, snapshot)
         there = replace(ledger, identity=identity_of(relation, catalog.databases(con))).at(con)

@@ -15,7 +15,6 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from sqlglot import exp
 
 from mwem_sql.algebra.arrays import Integers
 from mwem_sql.algebra.linear import LinearQuery
@@ -24,35 +23,35 @@ from mwem_sql.boundary.relations import Relation
 from mwem_sql.errors import EngineError
 from mwem_sql.scan.dialects.dialect import Reading
 from mwem_sql.scan.engines.duckdb import SameInstance, as_engine
-from mwem_sql.scan.engines.protocol import ChangedError, Engine, Snapshot
+from mwem_sql.scan.engines.protocol import ChangedError, RowEngine, Snapshot
 from mwem_sql.scan.parts import Aggregates, GroupBy, Product
 from mwem_sql.scan.pushdown import Pushdown
 
-__all__ = ["ChangedError", "Check", "State", "as_described", "engine_of", "true_answers"]
+__all__ = ["ChangedError", "Check", "Fingerprint", "as_described", "engine_of", "true_answers"]
 
 GROUPS = 2**18
 """Groups that are read at a time. Memory grows with it; with fewer, the fixed cost of a batch is paid more often."""
-
-State = Callable[[], object]
-"""Returns what must be the same before and after all scans."""
-Check = Callable[[Snapshot], State]
-"""Raises a ChangedError if a snapshot has other rows than those that were charged."""
 BLOCK_ROWS = 2**16
-"""Most rows of a block of the pairwise product: below 2^24, where float32 stops counting. A block has at most 2^25 numbers
-(128 MB), and fewer rows where classes are many. Memory grows with both."""
+"""Most rows of a block of the pairwise product: below 2^24, where float32 stops counting. A block has at most 2^25
+numbers (128 MB), and fewer rows where classes are many: memory grows with both."""
 COPIED_CELLS = 2**20
 """Cells of whole marginals that are copied at a time. Memory for their indexes grows with it."""
 
+Fingerprint = Callable[[], object]
+"""Returns what must be the same before and after all scans."""
+Check = Callable[[Snapshot], Fingerprint]
+"""Raises a ChangedError if a snapshot has other rows than those that were charged."""
 
-def engine_of(con: duckdb.DuckDBPyConnection, relation: Relation) -> Engine | duckdb.DuckDBPyConnection:
+
+def engine_of(con: duckdb.DuckDBPyConnection, relation: Relation) -> RowEngine | duckdb.DuckDBPyConnection:
     """Where the rows of a relation are: its source's engine, or a connection of the caller's instance."""
-    return con if relation.source is None else cast(Engine, relation.source.engine)
+    return con if relation.source is None else cast(RowEngine, relation.source.engine)
 
 
 def as_described(relation: Relation, function: str) -> Check:
     """For calls that are not charged: the snapshot must have the relation as it was described."""
 
-    def check(snapshot: Snapshot) -> State:
+    def check(snapshot: Snapshot) -> Fingerprint:
         if relation.source is not None:
             facts = snapshot.describe((relation.name.schema, relation.name.table), function)
             if facts.definition != relation.definition:
@@ -63,25 +62,25 @@ def as_described(relation: Relation, function: str) -> Check:
 
 
 def true_answers(
-    rows: Engine | duckdb.DuckDBPyConnection, pushdown: Pushdown, check: Check = lambda _: lambda: None
+    rows: RowEngine | duckdb.DuckDBPyConnection, pushdown: Pushdown, check: Check = lambda _: lambda: None
 ) -> Integers:
     """The exact answers of all queries, over all public cells, and the counts of units, as one vector.
 
     All of it is from one snapshot of the table. `rows` says where the table is: an engine, or a connection of the
-    instance that has it. `check` runs within the snapshot. The state that it returns is for what no snapshot covers,
-    files: it is compared before and after all scans.
+    instance that has it. `check` runs within the snapshot. The fingerprint that it returns is for what no snapshot
+    covers, files: it is compared before and after all scans.
 
     Privacy:
         Returns private facts. They may go into a `Kernel` and, where a function is documented as not private, to the
         curator.
     """
     answers = _run(as_engine(rows), pushdown, check)
-    if isinstance(answers, str):
+    if isinstance(answers, str):  # raised out here, where the cause is no longer its context
         raise EngineError(f"engine: {answers}")
     return answers
 
 
-def _run(engine: Engine | SameInstance, pushdown: Pushdown, check: Check) -> Integers | str:
+def _run(engine: RowEngine | SameInstance, pushdown: Pushdown, check: Check) -> Integers | str:
     """All answers; one of two fixed texts when anything failed, with nothing of why."""
     changed = (
         "the private table or its files were replaced or written to while they were read. "
@@ -90,8 +89,8 @@ def _run(engine: Engine | SameInstance, pushdown: Pushdown, check: Check) -> Int
     try:
         out = np.zeros(pushdown.size, dtype=np.int64)
         with engine.snapshot() as snapshot, _limited(snapshot, engine.timeout):
-            state = check(snapshot)
-            before = state(), snapshot.state()
+            fingerprint = check(snapshot)
+            before = fingerprint(), snapshot.state()
             for part in pushdown.parts:
                 if isinstance(part, GroupBy):
                     _run_groups(snapshot, part, pushdown, out)
@@ -99,7 +98,7 @@ def _run(engine: Engine | SameInstance, pushdown: Pushdown, check: Check) -> Int
                     _run_product(snapshot, part, pushdown, out)
                 else:
                     _run_aggregates(snapshot, part, pushdown, out)
-            if (state(), snapshot.state()) != before:
+            if (fingerprint(), snapshot.state()) != before:
                 return changed
     except ChangedError:
         return changed
@@ -126,10 +125,6 @@ def _limited(snapshot: Snapshot, seconds: float | None) -> Iterator[None]:
         timer.cancel()
 
 
-def _read(snapshot: Snapshot, pushdown: Pushdown, statement: exp.Select, rows: int) -> Iterator[pa.RecordBatch]:
-    return snapshot.run(pushdown.dialect.sql(statement), rows)
-
-
 def _codes(batch: pa.RecordBatch, column: int, reading: Reading) -> npt.NDArray[Any]:
     values = batch.column(column)
     if reading.starts is None or reading.codes is None:
@@ -146,7 +141,7 @@ def _run_groups(snapshot: Snapshot, part: GroupBy, pushdown: Pushdown, out: Inte
     """Add every group to the histograms, and answer from their marginals."""
     counts = [np.zeros(histogram.cells, dtype=np.int64) for histogram in part.histograms]
     columns = [[part.attributes.index(name) for name in histogram.attributes] for histogram in part.histograms]
-    for batch in _read(snapshot, pushdown, part.statement, GROUPS):
+    for batch in snapshot.run(pushdown.dialect.sql(part.statement), GROUPS):
         codes = [_codes(batch, column, reading) for column, reading in enumerate(part.readings)]
         rows = batch.column(len(codes)).to_numpy()
         for histogram, numbers, cells in zip(part.histograms, columns, counts, strict=True):
@@ -163,17 +158,17 @@ def _run_groups(snapshot: Snapshot, part: GroupBy, pushdown: Pushdown, out: Inte
 
 def _run_aggregates(snapshot: Snapshot, part: Aggregates, pushdown: Pushdown, out: Integers) -> None:
     for statement, cells in zip(part.statements, part.cells, strict=True):
-        for batch in _read(snapshot, pushdown, statement, 1):
+        for batch in snapshot.run(pushdown.dialect.sql(statement), 1):
             out[cells] = [column[0].as_py() for column in batch.columns]
 
 
 def _run_product(snapshot: Snapshot, part: Product, pushdown: Pushdown, out: Integers) -> None:
     """Count all pairs of classes, and answer from the matrix of them."""
     pairs = PairCounts(part.shape)
-    for batch in _read(snapshot, pushdown, part.statement, pairs.rows):
+    for batch in snapshot.run(pushdown.dialect.sql(part.statement), pairs.rows):
         pairs.add([_codes(batch, column, reading) for column, reading in enumerate(part.readings)])
     pairs.finish()
-    pairs.copy_marginals(part.plain, pushdown.starts, out)
+    pairs.copy_marginals(part.marginals, pushdown.starts, out)
     for names, numbers in part.queries.items():
         _answer(pushdown, numbers, pairs.marginal([part.attributes.index(name) for name in names]), out)
 
@@ -199,7 +194,7 @@ def _saturated(query: LinearQuery, marginal: Integers, answer: Integers) -> Inte
 
 
 class PairCounts:
-    """Integers of all pairs of classes of attributes with `shape[k]` classes each, from batches of codes.
+    """Counts of all pairs of classes of attributes with `shape[k]` classes each, from batches of codes.
 
     A batch becomes a block of zeros and ones, a row per class, and the block times its transpose counts all pairs of
     classes. float32 has whole numbers below 2^24 exactly, so a block has fewer rows than that and blocks add up in

@@ -1,6 +1,6 @@
 """The parts that a pushdown is made of, each with its SQL: group and roll up, aggregate, or multiply. Runs nothing.
 
-A statement's columns are `c0`, `c1`, ... and, where it groups, the count. A part is public, and says in words what it is.
+A statement's columns are `c0`, `c1`, ... and, where it groups, the count. A part is public, and describes itself.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class GroupBy:
 
 @dataclass(frozen=True, eq=False)
 class Aggregates:
-    """One aggregate for each cell of scalar queries; `cells[k]` are those of statement k's columns among all answers."""
+    """One aggregate for each cell of scalar queries; `cells[k]` are the ranks of statement k's among all answers."""
 
     statements: tuple[exp.Select, ...]
     cells: tuple[Integers, ...]
@@ -104,7 +104,7 @@ class Units(Aggregates):
 class Product:
     """All pairs of attributes at once: codes are streamed, and one-hot blocks multiplied with themselves.
 
-    `plain` has a row (query, attribute, attribute or -1) for each query that is a whole one- or two-way marginal;
+    `marginals` has a row (query, attribute, attribute or -1) for each query that is a whole one- or two-way marginal;
     `queries` are the others.
     """
 
@@ -112,7 +112,7 @@ class Product:
     shape: tuple[int, ...]
     statement: exp.Select
     readings: tuple[Reading, ...]
-    plain: Integers
+    marginals: Integers
     queries: NumbersBySet
     cost: float
 
@@ -122,7 +122,7 @@ class Product:
 
     @property
     def words(self) -> str:
-        queries = len(self.plain) + sum(map(len, self.queries.values()))
+        queries = len(self.marginals) + sum(map(len, self.queries.values()))
         return f"a streamed pairwise product of {_columns(self.attributes)} for {queries:,} one- and two-way queries"
 
     @property
@@ -130,7 +130,7 @@ class Product:
         return f"{sum(self.shape):,} classes, {sum(self.shape) ** 2:,} pairs"
 
 
-Part: TypeAlias = GroupBy | Aggregates | Product
+ScanPart: TypeAlias = GroupBy | Aggregates | Product
 
 
 def aggregates(
@@ -231,22 +231,6 @@ def _among(dialect: Dialect, counted: npt.NDArray[np.intp], index: exp.Expr, siz
     if last == size - 1:
         return exp.GTE(this=index, expression=exp.Literal.number(first))
     return exp.Between(this=index, low=exp.Literal.number(first), high=exp.Literal.number(last))
-
-
-def plain_rows(
-    sets: NumbersBySet, queries: Sequence[LinearQuery], rank: Mapping[str, int]
-) -> tuple[Integers, NumbersBySet]:
-    """Whole one- and two-way marginals as (query, attribute, attribute or -1), and the queries that are none."""
-    whole: list[tuple[int, int, int]] = []
-    others: NumbersBySet = {}
-    for names, numbers in sets.items():
-        first, second = (*(rank[name] for name in names), -1, -1)[:2]
-        for number in numbers:
-            if names and all(block.is_identity for block in queries[number].blocks):
-                whole.append((number, first, second))
-            else:
-                others.setdefault(names, []).append(number)
-    return np.array(whole, dtype=np.int64).reshape(-1, 3), others
 
 
 def _columns(names: Names) -> str:

@@ -16,7 +16,6 @@ from functools import cached_property
 from itertools import chain
 
 import numpy as np
-import numpy.typing as npt
 
 from mwem_sql.algebra.arrays import Integers
 from mwem_sql.algebra.linear import LinearQuery
@@ -26,10 +25,10 @@ from mwem_sql.domains.classes import Classes
 from mwem_sql.scan import parts
 from mwem_sql.scan.dialects.dialect import Dialect, PrivateRows, Unit
 from mwem_sql.scan.dialects.duckdb import DUCKDB
-from mwem_sql.scan.parts import AGGREGATES, UNIT_CELLS, GroupBy, Histogram, NumbersBySet, Part, Product, Units
+from mwem_sql.scan.parts import AGGREGATES, UNIT_CELLS, GroupBy, Histogram, NumbersBySet, Product, ScanPart, Units
 
 MAX_SCAN_CELLS = 2**24
-"""Cells of a histogram that has whole groups, and of the matrix of all pairs of classes. Memory grows with it: 128 MB."""
+"""Cells of a histogram of whole groups, and of the matrix of all pairs of classes. Memory grows with it: 128 MB."""
 MAX_PART_CELLS = 2**25
 """Cells of all histograms of one GROUP BY. Memory grows with it; with fewer, the same GROUP BY runs more often."""
 CACHED_CELLS = 2**20
@@ -38,7 +37,7 @@ and more misses."""
 UNION_CELLS = (2**24, 2**20, 2**16, 2**12, 0)
 """Cells up to which sets are united for a GROUP BY, all of which are tried; 0: each set alone."""
 ROWS = 2**20
-"""Rows that the cost of what does not depend on rows is divided by. With more, plans of many statements look cheaper."""
+"""Rows that fixed costs are divided by. With more, plans of many statements look cheaper."""
 STATEMENT_COST = 2e6 / ROWS
 """To plan and start a statement."""
 LEAST_PAIR_COST = 34 / 190
@@ -60,7 +59,7 @@ class Pushdown:
 
     queries: Queries
     cells: Integers
-    parts: tuple[Part, ...]
+    parts: tuple[ScanPart, ...]
     dialect: Dialect = DUCKDB
 
     @property
@@ -125,7 +124,11 @@ class _Planner:
         queries = Queries.of(queries)
         self.pushdown = Pushdown(queries, queries.cells, (), dialect)
         rank_of = {name: rank for rank, name in enumerate(self.names)}
-        self.pairs = self._certain_pairs(queries.widths, queries.attribute_ranks(rank_of), queries.are_marginals)
+        self.marginals = _small_marginals(queries, rank_of)
+        touched = set(self.marginals[:, 1:].ravel().tolist()) - {-1}
+        # So many that no plan but the product will do, or none: the search below decides.
+        is_certain = self._product_cost(touched) < LEAST_PAIR_COST * len(self.marginals)
+        self.pairs = self.marginals if is_certain and self._is_multipliable(touched) else self.marginals[:0]
         self.paired = frozenset(self.pairs[:, 1:].ravel().tolist()) - {-1}
         others = np.ones(len(queries), dtype=np.bool_)
         others[self.pairs[:, 0]] = False
@@ -135,21 +138,7 @@ class _Planner:
             ranks = tuple(sorted([rank_of[name] for name in names]))
             self.sets.setdefault(ranks, {}).setdefault(names, []).append(number)
 
-    def _certain_pairs(self, widths: Integers, ranks: Integers, plain: npt.NDArray[np.bool_]) -> Integers:
-        """Whole one- and two-way marginals as (query, attribute, attribute or -1).
-
-        None, unless there are so many that no plan but the product will do.
-        """
-        ends = np.cumsum(widths)
-        few = np.flatnonzero(plain & (widths <= 2))
-        first, second = ranks[ends[few] - widths[few]], np.where(widths[few] == 2, ranks[ends[few] - 1], -1)
-        rows = np.stack([few, first, second], axis=1)
-        touched = set(rows[:, 1:].ravel().tolist()) - {-1}
-        if not self._is_multipliable(touched) or self._product_cost(touched) >= LEAST_PAIR_COST * len(rows):
-            return rows[:0]
-        return rows
-
-    def cheapest(self) -> list[Part]:
+    def cheapest(self) -> list[ScanPart]:
         """The parts of the cheapest draft; "how many rows" is answered by any of them."""
         sets = sorted((ranks for ranks in self.sets if ranks), key=lambda ranks: (-len(ranks), ranks))
         best = _Draft(math.inf)
@@ -252,7 +241,7 @@ class _Planner:
         return self._cover(sets, CACHED_CELLS) or []
 
     def _group_cost(self, union: Ranks, histograms: Unions) -> float:
-        """A GROUP BY, with 16 ns for each doubling of the groups beyond what a cache has, and what its groups add to."""
+        """A GROUP BY, with 16 ns for each doubling of the groups beyond what a cache has, and its histograms."""
         cells = self._cells(union)
         columns = sum(25.0 if self.texts[rank] else 3.0 for rank in union)
         scans = math.ceil(sum(self._cells(ranks) for ranks, _ in histograms) / MAX_PART_CELLS)
@@ -306,7 +295,7 @@ class _Planner:
     def _names(self, ranks: Iterable[int]) -> Names:
         return tuple(self.names[rank] for rank in ranks)
 
-    def _parts(self, draft: _Draft) -> Iterable[Part]:
+    def _parts(self, draft: _Draft) -> Iterable[ScanPart]:
         paired = sorted(self.paired.union(*draft.multiplied))
         whole = len(draft.unions) == 1 and not paired and not draft.aggregated
         rows = self.sets.get((), {})
@@ -346,16 +335,19 @@ class _Planner:
     def _product(self, ranks: Sequence[int], queries: NumbersBySet) -> Product:
         names = self._names(ranks)
         columns = [self.classes[name] for name in names]
-        certain = self.pairs.copy()
-        certain[:, 1:] = np.where(certain[:, 1:] < 0, -1, np.searchsorted(ranks, certain[:, 1:]))
-        plain, others = parts.plain_rows(queries, self.pushdown.queries, {name: k for k, name in enumerate(names)})
+        numbers = [number for same in queries.values() for number in same]
+        rows = np.isin(self.marginals[:, 0], numbers)
+        whole = set(self.marginals[rows, 0].tolist())
+        marginals = np.concatenate([self.pairs, self.marginals[rows]])
+        marginals[:, 1:] = np.where(marginals[:, 1:] < 0, -1, np.searchsorted(ranks, marginals[:, 1:]))
+        others = {names: [number for number in same if number not in whole] for names, same in queries.items()}
         return Product(
             attributes=names,
             shape=self._shape(ranks),
             statement=self.dialect.coded(self.source, columns),
             readings=tuple(map(self.dialect.reading, columns)),
-            plain=np.concatenate([certain, plain]),
-            queries=others,
+            marginals=marginals,
+            queries={names: same for names, same in others.items() if same},
             cost=self._product_cost(ranks),
         )
 
@@ -371,6 +363,15 @@ class _Planner:
             chunks[-1].append(histogram)
             room -= cells
         return chunks
+
+
+def _small_marginals(queries: Queries, rank_of: Mapping[str, int]) -> Integers:
+    """The queries that are whole one- and two-way marginals, as (query, attribute, attribute or -1)."""
+    widths, ranks = queries.widths, queries.attribute_ranks(rank_of)
+    ends = np.cumsum(widths)
+    few = np.flatnonzero(queries.are_marginals & (widths <= 2))
+    first, second = ranks[ends[few] - widths[few]], np.where(widths[few] == 2, ranks[ends[few] - 1], -1)
+    return np.stack([few, first, second], axis=1)
 
 
 def _without(sets: Sequence[Ranks], taken: Iterable[Ranks]) -> list[Ranks]:

@@ -1,6 +1,7 @@
-"""Scores of synthetic rows beside true ones, as other products print them. Not private, on purpose: `mwem_quality` shows them to the curator, and nothing else calls this.
+"""Scores of synthetic rows beside true ones, as other products print them. Not private, on purpose.
 
-Owns the figures and their settings. scikit-learn is the extra `quality`: it is imported when a score is asked for.
+`mwem_quality` shows them to the curator, and nothing else calls this. Owns the figures and their settings. scikit-learn
+is the extra `quality`: it is imported when a score is computed.
 """
 
 from __future__ import annotations
@@ -77,14 +78,14 @@ def scores(
         None. This reads private rows, and its figures have no noise.
     """
     there, here = (
-        [_Column(own, values) for own, values in zip(fields, _fetched(con, tree, fields), strict=True)]
+        [_FieldValues(field, values) for field, values in zip(fields, _fetched(con, tree, fields), strict=True)]
         for tree in (true, synthetic)
     )
-    own = [_pairs(there, here), _correlations(there, here), _propensity(there, here)]
-    return own if target is None else [*own, *_classifier(there, here, target)]
+    figures = [_pairs(there, here), _correlations(there, here), _propensity(there, here)]
+    return figures if target is None else [*figures, *_classifier(there, here, target)]
 
 
-class _Column:
+class _FieldValues:
     """The values of a field in some rows: texts of a list, or numbers; None and NaN for NULL."""
 
     def __init__(self, field: Field, values: Any) -> None:
@@ -93,26 +94,25 @@ class _Column:
         if listed is None:
             self.numbers: Floats | None = np.array([np.nan if value is None else value for value in values])
             low, high = field.low, field.high
-            place = np.floor((np.nan_to_num(self.numbers, nan=low) - low) / max(high - low, 1e-300) * BINS)
-            self.codes: Integers = np.where(np.isnan(self.numbers), BINS, np.clip(place, 0, BINS - 1)).astype(np.int64)
+            bins = np.floor((np.nan_to_num(self.numbers, nan=low) - low) / max(high - low, 1e-300) * BINS)
+            self.codes: Integers = np.where(np.isnan(self.numbers), BINS, np.clip(bins, 0, BINS - 1)).astype(np.int64)
             self.count = BINS + 1
         else:
             self.numbers = None
             # Off the list, and NULL.
-            known = {text: code for code, text in enumerate(listed)} | {None: len(listed) + 1}
-            self.codes = np.array([known.get(value, len(listed)) for value in values], dtype=np.int64)
+            code_of = {text: code for code, text in enumerate(listed)} | {None: len(listed) + 1}
+            self.codes = np.array([code_of.get(value, len(listed)) for value in values], dtype=np.int64)
             self.count = len(listed) + 2
 
 
 def _fetched(con: duckdb.DuckDBPyConnection, tree: exp.Expr, fields: Sequence[Field]) -> Iterator[list[Any]]:
     values: list[exp.Expr] = []
-    for own in fields:
-        column, scale = exp.column(own.name, quoted=True), scale_of(own.type)
-        value = (
-            as_text(column, own.type)
-            if own.values is not None or scale is None
-            else cast(scale.measure(column), "DOUBLE")
-        )
+    for field in fields:
+        column, scale = exp.column(field.name, quoted=True), scale_of(field.type)
+        if field.values is not None or scale is None:
+            value = as_text(column, field.type)
+        else:
+            value = cast(scale.measure(column), "DOUBLE")
         values.append(exp.alias_(value, f"c{len(values)}"))
     size, seed = exp.Literal.number(MOST_ROWS), exp.Literal.number(SEED)
     select = exp.select(*values).from_(tree.copy())
@@ -121,58 +121,61 @@ def _fetched(con: duckdb.DuckDBPyConnection, tree: exp.Expr, fields: Sequence[Fi
         yield column.to_pylist()
 
 
-def _pairs(true: Sequence[_Column], synthetic: Sequence[_Column]) -> Score:
+def _pairs(true: Sequence[_FieldValues], synthetic: Sequence[_FieldValues]) -> Score:
     """The mean over pairs of columns."""
     name = "mean L1 distance of pairs"
     note = f"from 0, the best, to 2: shares of rows by pair of columns, numbers in {BINS} even bins"
-    found = [
+    distances = [
         float(np.abs(_joint(*(true[k] for k in pair)) - _joint(*(synthetic[k] for k in pair))).sum())
         for pair in combinations(range(len(true)), 2)
     ]
-    return Score(name=name, value=float(np.mean(found)) if found else None, note=note)
+    return Score(name=name, value=float(np.mean(distances)) if distances else None, note=note)
 
 
-def _joint(first: _Column, second: _Column) -> Floats:
+def _joint(first: _FieldValues, second: _FieldValues) -> Floats:
     counts = np.bincount(first.codes * second.count + second.codes, minlength=first.count * second.count)
     return np.asarray(counts / max(1, len(first.codes)))
 
 
-def _correlations(true: Sequence[_Column], synthetic: Sequence[_Column]) -> Score:
-    numeric = [k for k, own in enumerate(true) if own.numbers is not None]
-    found = []
+def _correlations(true: Sequence[_FieldValues], synthetic: Sequence[_FieldValues]) -> Score:
+    numeric = [k for k, column in enumerate(true) if column.numbers is not None]
+    gaps = []
     for pair in combinations(numeric, 2):
         one, other = (_correlation(*(columns[k] for k in pair)) for columns in (true, synthetic))
         if one is not None and other is not None:
-            found.append(abs(one - other))
-    note = "from 0, the best, to 2: Pearson's coefficient, mean over pairs of columns of numbers or dates, rows with NULL aside"
-    return Score(name="mean difference of correlations", value=float(np.mean(found)) if found else None, note=note)
+            gaps.append(abs(one - other))
+    note = (
+        "from 0, the best, to 2: Pearson's coefficient, mean over pairs of columns of numbers or dates, "
+        "rows with NULL aside"
+    )
+    return Score(name="mean difference of correlations", value=float(np.mean(gaps)) if gaps else None, note=note)
 
 
-def _correlation(first: _Column, second: _Column) -> float | None:
+def _correlation(first: _FieldValues, second: _FieldValues) -> float | None:
     assert first.numbers is not None and second.numbers is not None
-    known = ~(np.isnan(first.numbers) | np.isnan(second.numbers))
-    one, other = first.numbers[known], second.numbers[known]
+    is_number = ~(np.isnan(first.numbers) | np.isnan(second.numbers))
+    one, other = first.numbers[is_number], second.numbers[is_number]
     if len(one) < 2 or one.std() == 0 or other.std() == 0:
         return None
     return float(np.corrcoef(one, other)[0, 1])
 
 
-def _features(columns: Sequence[_Column], *, without: str | None = None) -> Floats:
+def _features(columns: Sequence[_FieldValues], *, without: str | None = None) -> Floats:
     """A column of zeros and ones for each value of a list; numbers from 0 to 1, and whether they are NULL."""
     parts: list[Floats] = []
-    for own in columns:
-        if own.field.name == without:
+    for column in columns:
+        if column.field.name == without:
             continue
-        if own.numbers is None:
-            parts.append(np.eye(own.count)[own.codes])
+        if column.numbers is None:
+            parts.append(np.eye(column.count)[column.codes])
         else:
-            low, high = own.field.low, own.field.high
-            scaled = np.nan_to_num((own.numbers - low) / max(high - low, 1e-300))
-            parts.append(np.stack([np.clip(scaled, 0, 1), np.isnan(own.numbers)], axis=1))
+            low, high = column.field.low, column.field.high
+            scaled = np.nan_to_num((column.numbers - low) / max(high - low, 1e-300))
+            parts.append(np.stack([np.clip(scaled, 0, 1), np.isnan(column.numbers)], axis=1))
     return np.concatenate(parts, axis=1) if parts else np.zeros((len(columns[0].codes), 1))
 
 
-def _propensity(true: Sequence[_Column], synthetic: Sequence[_Column]) -> Score:
+def _propensity(true: Sequence[_FieldValues], synthetic: Sequence[_FieldValues]) -> Score:
     """How well true and synthetic rows can be told apart."""
     from sklearn.linear_model import LogisticRegression  # noqa: PLC0415
 
@@ -181,23 +184,24 @@ def _propensity(true: Sequence[_Column], synthetic: Sequence[_Column]) -> Score:
     share = float(labels.mean())
     chance = LogisticRegression(max_iter=1000).fit(features, labels).predict_proba(features)[:, 1]
     note = (
-        f"from 0, the best, to {share * (1 - share):.3g}: mean squared difference between {share:.3g}, the share of synthetic rows, and the chance that a logistic regression "
-        "(scikit-learn, C = 1, each column by itself) gives a row of being synthetic"
+        f"from 0, the best, to {share * (1 - share):.3g}: mean squared difference between {share:.3g}, the share of "
+        "synthetic rows, and the chance that a logistic regression (scikit-learn, C = 1, each column by itself) gives "
+        "a row of being synthetic"
     )
     return Score(name="pMSE", value=float(np.mean((chance - share) ** 2)), note=note)
 
 
-def _classifier(true: Sequence[_Column], synthetic: Sequence[_Column], target: str) -> list[Score]:
+def _classifier(true: Sequence[_FieldValues], synthetic: Sequence[_FieldValues], target: str) -> list[Score]:
     """How a classifier of one column does on true rows that it has not seen."""
     from sklearn.ensemble import HistGradientBoostingClassifier  # noqa: PLC0415
 
-    place = next(k for k, own in enumerate(true) if own.field.name == target)
+    rank = next(k for k, column in enumerate(true) if column.field.name == target)
     generator = np.random.default_rng(SEED)
-    is_tested = generator.random(len(true[place].codes)) < TESTED
-    tested, labels = _features(true, without=target)[is_tested], true[place].codes[is_tested]
+    is_tested = generator.random(len(true[rank].codes)) < TESTED
+    tested, labels = _features(true, without=target)[is_tested], true[rank].codes[is_tested]
     learned = [
-        ("synthetic", _features(synthetic, without=target), synthetic[place].codes),
-        ("true", _features(true, without=target)[~is_tested], true[place].codes[~is_tested]),
+        ("synthetic", _features(synthetic, without=target), synthetic[rank].codes),
+        ("true", _features(true, without=target)[~is_tested], true[rank].codes[~is_tested]),
     ]
     settings = f"HistGradientBoostingClassifier of scikit-learn as it comes, random_state {SEED}"
     out = []
@@ -209,4 +213,5 @@ def _classifier(true: Sequence[_Column], synthetic: Sequence[_Column], target: s
         note = f"share of {len(labels):,} true rows whose {target} is predicted right; {settings}"
         out.append(Score(name=f"accuracy for {target}, trained on {kind} rows", value=value, note=note))
     most = float(np.bincount(labels).max() / len(labels)) if len(labels) else None
-    return [*out, Score(name=f"accuracy for {target}, always the most frequent", value=most, note="what any classifier should exceed")]  # fmt: skip
+    name = f"accuracy for {target}, always the most frequent"
+    return [*out, Score(name=name, value=most, note="what any classifier should exceed")]

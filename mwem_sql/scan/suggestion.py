@@ -1,7 +1,7 @@
 """A domain read off the private rows, for a person to review. Not private, on purpose: only the curator may see it.
 
 Owns what is suggested of a column, the words that say why, and which columns are left out. Must not ask the rows
-itself, which `scan/column_facts.py` does, nor write the script that a person reviews: that is `explain/suggest.py`.
+itself, which `scan/profile.py` does, nor write the script that a person reviews: that is `explain/suggest.py`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from mwem_sql.language import round_numbers
 from mwem_sql.language.ticks import Scale, Tick, scale_of, try_cast
 from mwem_sql.platform.catalog import Column
 from mwem_sql.platform.sandbox import Sandbox
-from mwem_sql.scan.column_facts import Facts, Span, Values
 from mwem_sql.scan.engines.duckdb import as_engine
-from mwem_sql.scan.engines.protocol import Engine
+from mwem_sql.scan.engines.protocol import RowEngine
 from mwem_sql.scan.execution import as_described
+from mwem_sql.scan.profile import ColumnValues, Profile, Span
 
 SUGGESTED_VALUES: Final = 100
 """Values that are listed of a column without an order."""
@@ -70,7 +70,7 @@ _BOUNDS = "Which values are possible? Those beyond are counted apart, and shown 
 _LIST = "Are these all that are possible? Others are counted as one, and shown as NULL."
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Suggestion:
     """A row of a domain table; `reason`: what was seen and done; `note`: what a person should think of.
 
@@ -95,9 +95,9 @@ class Suggestion:
 
 
 def suggest_domain(
-    rows: Engine | duckdb.DuckDBPyConnection, relation: Relation, declared: Collection[str] = ()
+    rows: RowEngine | duckdb.DuckDBPyConnection, relation: Relation, declared: Collection[str] = ()
 ) -> list[Suggestion]:
-    """A suggestion for every column that is not declared. Of several ids, the one with the most rows per value is the unit.
+    """A suggestion for every column that is not declared. Of several ids, the one with most rows per value is the unit.
 
     Privacy:
         None: bounds, values, edges, largest numbers of rows and whether there are NULLs are those of the private rows.
@@ -106,7 +106,7 @@ def suggest_domain(
     """
     with as_engine(rows).snapshot() as snapshot, Sandbox() as sandbox:
         as_described(relation, "mwem_suggest_domain")(snapshot)
-        suggester = _Suggester(Facts(snapshot, relation, sandbox), has_views=relation.source is None)
+        suggester = _Suggester(Profile(snapshot, relation, sandbox), has_views=relation.source is None)
         suggestions = [suggester.suggest(column) for column in relation.columns if column.name not in declared]
     ids = [each for each in suggestions if each.rows_per_unit]
     unit = max(ids, key=lambda each: each.rows_per_unit or 0, default=None)
@@ -116,43 +116,46 @@ def suggest_domain(
 class _Suggester:
     """What to suggest of columns. `has_views`: whether the caller can make a view of the rows: they are here."""
 
-    def __init__(self, facts: Facts, *, has_views: bool) -> None:
-        self._facts = facts
+    def __init__(self, profile: Profile, *, has_views: bool) -> None:
+        self._profile = profile
         self._has_views = has_views
-        self._enough = max(FEWEST_ROWS, int(facts.rows * SMALLEST_SHARE))
+        self._enough = max(FEWEST_ROWS, int(profile.rows * SMALLEST_SHARE))
 
     def suggest(self, column: Column) -> Suggestion:
-        values, scale = Values(column.name, column.type, exp.column(column.name, quoted=True)), scale_of(column.type)
-        rows, distinct = self._facts.counts(values)
+        values = ColumnValues(name=column.name, type=column.type, value=exp.column(column.name, quoted=True))
+        scale = scale_of(column.type)
+        rows, distinct = self._profile.counts(values)
         if not rows:
-            return Suggestion(column.name, missing="no row has a value in it")
+            return Suggestion(attribute=column.name, missing="no row has a value in it")
         # An id is a DOUBLE where a program that has no other NULL has written it.
         is_id_type = scale is None or scale.family == "integer"
         if is_id_type or (_names_id(column.name) and self._has_views and column.type == "DOUBLE"):
             if distinct == rows > SUGGESTED_VALUES:
-                return Suggestion(column.name, missing="every row has another value, so it is a key and no category")
+                return Suggestion(
+                    attribute=column.name, missing="every row has another value, so it is a key and no category"
+                )
             most = self._rows_per_id(values, rows, distinct)
             if most is not None:
                 reason = f"an id of {distinct:,} values, each in about as many rows, {most:,} at most"
-                return Suggestion(column.name, missing=reason, rows_per_unit=most)
+                return Suggestion(attribute=column.name, missing=reason, rows_per_unit=most)
         if scale is not None:
             return self._ordered(values, scale)
         numbers = self._numbers(values, distinct) if column.type == "VARCHAR" and self._has_views else None
         return self._listed(values, rows, distinct) if numbers is None else self._ordered(*numbers)
 
-    def _rows_per_id(self, column: Values, rows: int, distinct: int) -> int | None:
+    def _rows_per_id(self, column: ColumnValues, rows: int, distinct: int) -> int | None:
         """The largest number of rows of one value, if there are many values, each about as often as the others."""
         fewest = NAMED_UNITS if _names_unit(column.name) else SUGGESTED_VALUES
         mean, is_named = rows / distinct, _names_id(column.name)
         if distinct <= fewest or distinct < mean * (1 if is_named else MANY_IDS) or distinct == rows:
             return None
-        most, squares = self._facts.rows_per_value(column)
+        most, squares = self._profile.rows_per_value(column)
         is_even = mean >= 2 and squares / distinct - mean**2 < EVEN_IDS * mean
         return most if is_even or (is_named and most <= MOST_OF_AN_ID * mean) else None
 
-    def _numbers(self, column: Values, distinct: int) -> tuple[Values, Scale] | None:
+    def _numbers(self, column: ColumnValues, distinct: int) -> tuple[ColumnValues, Scale] | None:
         """A text column as numbers, if all else stands for a missing one; None if it is text, or a few codes."""
-        facts = self._facts.text(column, len(_MISSING))
+        facts = self._profile.text(column, len(_MISSING))
         codes = facts.others
         if facts.zeros or facts.numbers < max(2, facts.rows * LEAST_COVERED) or distinct - len(codes) < 2:
             return None
@@ -167,26 +170,27 @@ class _Suggester:
             if code.strip().lower() == "nan" or "inf" in code.lower():  # a DOUBLE, and no number
                 text = exp.Nullif(this=text, expression=exp.Literal.string(code))
         value = try_cast(text, scale.type)
-        return Values(column.name, scale.type, value, tuple(codes), "numbers written as text"), scale
+        words = "numbers written as text"
+        return ColumnValues(name=column.name, type=scale.type, value=value, codes=tuple(codes), words=words), scale
 
-    def _ordered(self, column: Values, scale: Scale) -> Suggestion:
-        span = self._facts.span(column, scale)
+    def _ordered(self, column: ColumnValues, scale: Scale) -> Suggestion:
+        span = self._profile.span(column, scale)
         if span is not None and span.low < 0 <= span.high and scale.family not in _CALENDAR and self._has_views:
             column = self._without_codes(column)
-            span = self._facts.span(column, scale)
+            span = self._profile.span(column, scale)
         if span is None:
-            return Suggestion(column.name, missing="no row has a finite value in it")
+            return Suggestion(attribute=column.name, missing="no row has a finite value in it")
         code = f" Does {_quoted(column.codes)} stand for a missing value?" if column.codes else ""
-        draft = Suggestion(column.name, nullable=span.rows < self._facts.rows, read_as=column.read_as)
+        draft = Suggestion(attribute=column.name, nullable=span.rows < self._profile.rows, read_as=column.read_as)
         few = self._few(column, scale, span)
         if few is not None:
             reason = f"{_in_words(column, scale, span)}, {len(few)} different ones; an open list of them"
             return replace(draft, values=few, open=True, reason=reason, note=_LIST + code)
         return self._bounded(column, scale, span, replace(draft, note=_BOUNDS + code))
 
-    def _without_codes(self, column: Values) -> Values:
+    def _without_codes(self, column: ColumnValues) -> ColumnValues:
         """The same with NULL for -9, -99 and the like, if no other value is below 0."""
-        texts = [text for text, _ in self._facts.frequent(column, 4, is_negative=True)]
+        texts = [text for text, _ in self._profile.frequent(column, 4, is_negative=True)]
         if not 1 <= len(texts) <= 3 or not all(_NEGATIVE_CODES.fullmatch(text) for text in texts):
             return column
         value, codes = column.value.copy(), [text.partition(".")[0] for text in texts]
@@ -194,28 +198,28 @@ class _Suggester:
             value = exp.Nullif(this=value, expression=exp.Literal.number(code))
         return replace(column, value=value, codes=(*column.codes, *codes))
 
-    def _few(self, column: Values, scale: Scale, span: Span) -> list[str] | None:
+    def _few(self, column: ColumnValues, scale: Scale, span: Span) -> list[str] | None:
         """All values, in order, if they are few, none of them is rare and there are gaps between them; else None."""
         if not 2 <= span.distinct <= LISTED_NUMBERS:
             return None
         if span.is_whole and (span.high - span.low) / 10**scale.digits + 1 < 2 * span.distinct:
             return None
-        frequent = self._facts.frequent(column, LISTED_NUMBERS + 1)
-        ticks = [tick for tick in self._facts.ticks(scale, [text for text, _ in frequent]) if tick is not None]
+        frequent = self._profile.frequent(column, LISTED_NUMBERS + 1)
+        ticks = [tick for tick in self._profile.ticks(scale, [text for text, _ in frequent]) if tick is not None]
         least, most = scale.limits
         if len(ticks) < len(frequent) or not all(least <= tick <= most for tick in ticks):
             return None
         is_common = all(rows >= self._enough for _, rows in frequent)
         return [round_numbers.text(scale, tick) for tick in sorted(ticks)] if is_common else None
 
-    def _bounded(self, column: Values, scale: Scale, span: Span, draft: Suggestion) -> Suggestion:
+    def _bounded(self, column: ColumnValues, scale: Scale, span: Span, draft: Suggestion) -> Suggestion:
         """Round bounds, and how the range between them is cut."""
         words = _in_words(column, scale, span)
         is_whole, own = span.is_whole and scale.family in {"real", "decimal"}, scale
         unit = 10**own.digits
         if is_whole:  # in a type that has others
             scale, span = _whole(), replace(span, low=int(span.low) // unit, high=int(span.high) // unit)
-        at_low, at_high = self._facts.having(column, span.texts)
+        at_low, at_high = self._profile.having(column, span.texts)
         low, high = round_numbers.outwards(
             scale, span.low, span.high, keep_low=at_low >= self._enough, keep_high=at_high >= self._enough
         )
@@ -243,12 +247,12 @@ class _Suggester:
         return self._cut(column, (scale, low, high), span, even, words)
 
     def _cut(
-        self, column: Values, ends: tuple[Scale, Tick, Tick], span: Span, even: Suggestion, words: str
+        self, column: ColumnValues, ends: tuple[Scale, Tick, Tick], span: Span, even: Suggestion, words: str
     ) -> Suggestion:
         """Equal bins where rows are spread over them, else bins that begin at round numbers."""
         scale, low, high = ends
         alone = self._alone(column, scale, span)
-        above = self._facts.above(column, scale)
+        above = self._profile.above(column, scale)
         if not alone and scale.family not in _CALENDAR:
             assert even.bins is not None
             over = [span.rows, *above(round_numbers.even(scale, low, high, even.bins)[1:]), 0]
@@ -270,23 +274,23 @@ class _Suggester:
         )
         return replace(even, bins=None, edges=[round_numbers.text(scale, edge) for edge in edges], reason=reason)
 
-    def _alone(self, column: Values, scale: Scale, span: Span) -> list[tuple[tuple[Tick, Tick], int]]:
+    def _alone(self, column: ColumnValues, scale: Scale, span: Span) -> list[tuple[tuple[Tick, Tick], int]]:
         """Values that many rows have: where the bin of each begins and where the next does, and the rows."""
-        frequent = self._facts.frequent(column, int(1 / _SINGLE_SHARE) + 1, int(_SINGLE_SHARE * span.rows) + 1)
+        frequent = self._profile.frequent(column, int(1 / _SINGLE_SHARE) + 1, int(_SINGLE_SHARE * span.rows) + 1)
         texts = [text for text, _ in frequent]
         after = _step_after(scale, texts)
-        ticks = zip(self._facts.ticks(scale, texts), frequent, strict=True)
+        ticks = zip(self._profile.ticks(scale, texts), frequent, strict=True)
         return [((tick, after(tick)), rows) for tick, (_, rows) in ticks if tick is not None]
 
-    def _listed(self, column: Values, rows: int, distinct: int) -> Suggestion:
-        frequent = self._facts.frequent(column, SUGGESTED_VALUES, self._enough)
+    def _listed(self, column: ColumnValues, rows: int, distinct: int) -> Suggestion:
+        frequent = self._profile.frequent(column, SUGGESTED_VALUES, self._enough)
         values = [value for value, _ in frequent]
         share = sum(count for _, count in frequent) / rows
         if share < LEAST_COVERED:
             few = "hardly any" if values else "none"
             different = f"{distinct:,} different values" if distinct > 1 else "one value"
             reason = f"{different}, {few} of them in {self._enough:,} rows or more"
-            return Suggestion(column.name, missing=reason)
+            return Suggestion(attribute=column.name, missing=reason)
         if len(values) == distinct:
             values = sorted(values)
             reason = (
@@ -298,8 +302,8 @@ class _Suggester:
             )
             reason += f" have, {_per_cent(share)} of the rows"
         note = f"{_LIST} Take out what could name a person."
-        nullable = rows < self._facts.rows
-        return Suggestion(column.name, values=values, nullable=nullable, open=True, reason=reason, note=note)
+        nullable = rows < self._profile.rows
+        return Suggestion(attribute=column.name, values=values, nullable=nullable, open=True, reason=reason, note=note)
 
 
 def _whole() -> Scale:
@@ -321,7 +325,7 @@ def _names_id(column: str) -> bool:
     return words[-1] in _ID_WORDS or _names_unit(column)
 
 
-def _in_words(column: Values, scale: Scale, span: Span) -> str:
+def _in_words(column: ColumnValues, scale: Scale, span: Span) -> str:
     """What values are."""
     if scale.family in _CALENDAR:
         return "dates" if scale.family == "date" else "dates with times"

@@ -1,9 +1,11 @@
-"""What SQL itself says on the private table, for the curator. Not private, on purpose: `mwem_compare` shows it, and nothing else calls it."""
+"""What SQL itself says on the private table, for the curator. Not private, on purpose.
+
+`mwem_compare` shows it, and nothing else calls it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import duckdb
@@ -11,6 +13,7 @@ from sqlglot import exp
 
 from mwem_sql.compile.statements import Statement
 from mwem_sql.language import dialect
+from mwem_sql.scan.engines.duckdb import transaction
 
 BATCH = 250
 """Aggregates of one SELECT: of thousands it would be planned slowly."""
@@ -25,34 +28,33 @@ def answers(con: duckdb.DuckDBPyConnection, rows: exp.Expr, queries: Sequence[St
     Privacy:
         None. Why an expression fails stays here: DuckDB's message would quote a private value.
     """
-    found: dict[int, Cells | None] = {}
+    cells: dict[int, Cells | None] = {}
     scalars = [number for number, query in enumerate(queries) if not query.groups]
-    with _snapshot(con):
+    with transaction(con):
         for begin in range(0, len(scalars), BATCH):
-            _scalars(con, rows, {number: queries[number] for number in scalars[begin : begin + BATCH]}, found)
+            cells |= _scalars(con, rows, {number: queries[number] for number in scalars[begin : begin + BATCH]})
         for number, query in enumerate(queries):
             if query.groups:
-                told = _run(con, query.grouped(rows.copy()))
-                found[number] = None if told is None else {tuple(row[:-1]): row[-1] for row in told}
-    return [None if own is None else _numbers(own) for _, own in sorted(found.items())]
+                groups = _run(con, query.grouped(rows.copy()))
+                cells[number] = None if groups is None else _cells(groups)
+    return [cells[number] for number in range(len(queries))]
 
 
 def _scalars(
-    con: duckdb.DuckDBPyConnection, rows: exp.Expr, queries: Mapping[int, Statement], found: dict[int, Cells | None]
-) -> None:
+    con: duckdb.DuckDBPyConnection, rows: exp.Expr, queries: Mapping[int, Statement]
+) -> dict[int, Cells | None]:
     """Several at once; if one fails, each by itself."""
-    told = _run(con, exp.select(*(query.aggregate for query in queries.values())).from_(rows.copy()))
-    if told is not None:
-        found.update((number, {(): value}) for number, value in zip(queries, told[0], strict=True))
-    elif len(queries) == 1:
-        found.update(dict.fromkeys(queries))
-    else:
-        for number, query in queries.items():
-            _scalars(con, rows, {number: query}, found)
+    values = _run(con, exp.select(*(query.aggregate for query in queries.values())).from_(rows.copy()))
+    if values is not None:
+        return {number: _cells([(value,)]) for number, value in zip(queries, values[0], strict=True)}
+    if len(queries) == 1:
+        return dict.fromkeys(queries)
+    each = [_scalars(con, rows, {number: query}) for number, query in queries.items()]
+    return {number: cells for single in each for number, cells in single.items()}
 
 
-def _numbers(cells: Mapping[tuple[str | None, ...], Any]) -> Cells:
-    return {cell: float(value) for cell, value in cells.items() if value is not None}
+def _cells(rows: Sequence[tuple[Any, ...]]) -> Cells:
+    return {row[:-1]: float(row[-1]) for row in rows if row[-1] is not None}
 
 
 def _run(con: duckdb.DuckDBPyConnection, select: exp.Select) -> list[tuple[Any, ...]] | None:
@@ -65,12 +67,3 @@ def _run(con: duckdb.DuckDBPyConnection, select: exp.Select) -> list[tuple[Any, 
         con.execute("ROLLBACK")
         con.execute("BEGIN TRANSACTION")
         return None
-
-
-@contextmanager
-def _snapshot(con: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    con.execute("BEGIN TRANSACTION")
-    try:
-        yield
-    finally:
-        con.execute("ROLLBACK")

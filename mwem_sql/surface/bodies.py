@@ -42,7 +42,7 @@ from mwem_sql.releases.request import Request, read_whole
 from mwem_sql.releases.run import run_release
 from mwem_sql.releases.sample import Sampler
 from mwem_sql.reporting import export as files
-from mwem_sql.scan.engines.opening import check_no_secret, open_engine
+from mwem_sql.scan.engines import check_no_secret, open_engine
 from mwem_sql.workload import Workload
 
 Rows = Iterable[dict[str, Any]]

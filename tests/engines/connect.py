@@ -1,4 +1,6 @@
-"""Spark Connect: releases from a server in a process of its own, and a JVM that is killed in mid-release. Prints what a test reads.
+"""Spark Connect: releases from a server in a process of its own, and a JVM that is killed in mid-release.
+
+Prints what a test reads.
 
 A program of its own: a process that has a classic Spark session cannot have a remote one.
 """
@@ -26,7 +28,7 @@ from mwem_sql.scan.engines.spark import FilesSnapshot, Spark
 
 
 def identities(address: str, folder: Path) -> dict[str, Any]:
-    """One folder under many spellings, tables that are renamed into each other, and settings of the user's session, through a server."""
+    """One folder under many spellings, tables renamed into each other, and settings of the user, through a server."""
     engine = Spark.of_remote(address, None)
     session = engine._session
     people = folder / "anywhere"
@@ -80,7 +82,8 @@ def identities(address: str, folder: Path) -> dict[str, Any]:
     engine.close()
     own = {key for path in people.iterdir() for key in keys_of(str(path))}
     return {
-        "accounts": len({facts.keys for facts in found}), "same files": own <= set(found[0].keys[0]), "refused": refused, "marks": marks,
+        "accounts": len({facts.keys for facts in found}), "same files": own <= set(found[0].keys[0]),
+        "refused": refused, "marks": marks,
         "settled": [*((column.name, column.type) for column in facts.columns), *row.values()], "left": 5 - len(refused),
     }  # fmt: skip
 
@@ -106,10 +109,12 @@ def main() -> None:
         facts |= identities(address, folder)
         into_parquet(make(5), folder / "people")
         con.execute(
-            "CREATE TABLE people_domain (attribute VARCHAR, low VARCHAR, high VARCHAR); INSERT INTO people_domain VALUES ('person', '0', '40')"
+            "CREATE TABLE people_domain (attribute VARCHAR, low VARCHAR, high VARCHAR); "
+            "INSERT INTO people_domain VALUES ('person', '0', '40')"
         )
         con.execute("CREATE TABLE workload AS SELECT 'person > 20' AS predicate")
-        call = f"""CALL mwem_release('w.parquet."{folder}/people"', workload, 1, rows := 5, domain := 'people_domain', output := 'OUTPUT')"""
+        options = "rows := 5, domain := 'people_domain', output := 'OUTPUT'"
+        call = f"""CALL mwem_release('w.parquet."{folder}/people"', workload, 1, {options})"""
         facts["released"] = con.execute(call.replace("OUTPUT", "first")).fetchall()[0][2]
         run, reads = FilesSnapshot.run, []
 

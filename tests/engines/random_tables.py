@@ -23,21 +23,32 @@ from mwem_sql.domains.domain import Domain
 from mwem_sql.workload import Query, Workload
 
 # Texts that some collation, some normalisation or some padding takes for each other.
-TEXTS = ["a", "A", "b", "B", "", " ", "a ", "a  ", " a", "é", "e\u0301", "E\u0301", "ß", "ss", "ﬀ", "ff", "İ", "i", "I", "\u0131", "ñ", "n\u0303", "😀", "Z", "z",
-         "\u00a0", "a\u200d", "it's", 'say "x"', "back\\slash", "%", "_", "10", "9", "ä", "Å", "\u212b", "æ", "ae", "\ud7ff", "\uffee", "𐀀"]  # fmt: skip
+TEXTS = [
+    "a", "A", "b", "B", "", " ", "a ", "a  ", " a", "é", "e\u0301", "E\u0301", "ß", "ss", "ﬀ", "ff", "İ", "i", "I",
+    "\u0131", "ñ", "n\u0303", "😀", "Z", "z", "\u00a0", "a\u200d", "it's", 'say "x"', "back\\slash", "%", "_", "10",
+    "9", "ä", "Å", "\u212b", "æ", "ae", "\ud7ff", "\uffee", "𐀀",
+]  # fmt: skip
 LABELS = ["low", "mid", "high", "Mid", "n/a"]
 UUIDS = [str(uuid.UUID(int=number * 7919**7 % 2**128)) for number in range(6)]
-FLOATS = [0.0, -0.0, math.nan, math.inf, -math.inf, 5e-324, -5e-324, 0.1, 0.2, 0.30000000000000004, 0.3, 1.0, math.nextafter(1.0, 2), 1e308, -1e308]  # fmt: skip
+FLOATS = [
+    0.0, -0.0, math.nan, math.inf, -math.inf, 5e-324, -5e-324, 0.1, 0.2, 0.30000000000000004, 0.3, 1.0,
+    math.nextafter(1.0, 2), 1e308, -1e308,
+]  # fmt: skip
 DAY, INSTANT = date(2020, 2, 28), datetime(2020, 3, 29, 0, 59, 59, 999_999)  # noqa: DTZ001
 
 TYPES: dict[str, tuple[str, str, pa.DataType]] = {
     # Some names are also names inside our statements: v0, c0, n, s.
     # column: DuckDB's type, PostgreSQL's, and Arrow's, from which Spark has its own
-    "i": ("INTEGER", "integer", pa.int32()), "v0": ("BIGINT", "bigint", pa.int64()), "s": ("SMALLINT", "smallint", pa.int16()),
-    "n": ("DECIMAL(38,10)", "numeric(38,10)", pa.decimal128(38, 10)), "c0": ("DECIMAL(12,3)", "numeric(12,3)", pa.decimal128(12, 3)), "x": ("DOUBLE", "double precision", pa.float64()), "f": ("FLOAT", "real", pa.float32()),
-    "yes": ("BOOLEAN", "boolean", pa.bool_()), "t": ("VARCHAR", "text", pa.string()), "ci": ("VARCHAR", 'text COLLATE "ci"', pa.string()),
+    "i": ("INTEGER", "integer", pa.int32()), "v0": ("BIGINT", "bigint", pa.int64()),
+    "s": ("SMALLINT", "smallint", pa.int16()),
+    "n": ("DECIMAL(38,10)", "numeric(38,10)", pa.decimal128(38, 10)),
+    "c0": ("DECIMAL(12,3)", "numeric(12,3)", pa.decimal128(12, 3)), "x": ("DOUBLE", "double precision", pa.float64()),
+    "f": ("FLOAT", "real", pa.float32()),
+    "yes": ("BOOLEAN", "boolean", pa.bool_()), "t": ("VARCHAR", "text", pa.string()),
+    "ci": ("VARCHAR", 'text COLLATE "ci"', pa.string()),
     "kind": ("ENUM('low', 'mid', 'high', 'Mid', 'n/a')", "kind", pa.string()), "d": ("DATE", "date", pa.date32()),
-    "ts": ("TIMESTAMP", "timestamp", pa.timestamp("us")), "tz": ("TIMESTAMP WITH TIME ZONE", "timestamptz", pa.timestamp("us", "UTC")),
+    "ts": ("TIMESTAMP", "timestamp", pa.timestamp("us")),
+    "tz": ("TIMESTAMP WITH TIME ZONE", "timestamptz", pa.timestamp("us", "UTC")),
     "id": ("UUID", "uuid", pa.string()), "person": ("INTEGER", "integer", pa.int32()),
 }  # fmt: skip
 
@@ -72,10 +83,13 @@ def value(rng: random.Random, name: str) -> Any:
     if name == "kind":
         return rng.choice(LABELS)
     if name == "d":
-        return rng.choice([DAY + timedelta(days=rng.randint(-40, 40)), date(1, 1, 1), date(9999, 12, 31), date(1582, 10, 10)])  # fmt: skip
+        return rng.choice(
+            [DAY + timedelta(days=rng.randint(-40, 40)), date(1, 1, 1), date(9999, 12, 31), date(1582, 10, 10)]
+        )
     if name in {"ts", "tz"}:
         near = INSTANT + timedelta(microseconds=rng.choice([0, 1, -1, 10**6, -(10**6), rng.randint(-(10**13), 10**13)]))
-        found = rng.choice([near, datetime(1, 1, 2), datetime(9999, 12, 30), datetime(1969, 12, 31, 23, 59, 59, 999_999)])  # noqa: DTZ001  # fmt: skip
+        ends = [datetime(1, 1, 2), datetime(9999, 12, 30), datetime(1969, 12, 31, 23, 59, 59, 999_999)]  # noqa: DTZ001
+        found = rng.choice([near, *ends])
         return found if name == "ts" else found.replace(tzinfo=timezone.utc)
     if name == "id":
         return rng.choice(UUIDS)
@@ -134,7 +148,12 @@ def predicate(rng: random.Random, attribute: Attribute) -> str:
     if attribute.values is None or kind in {"VARCHAR", "DATE"}:
         forms += [f"{name} >= {constant}", f"{name} < {constant}", f"{name} BETWEEN {constant} AND {other}"] * 2
     if kind == "VARCHAR":
-        forms += [f"lower({name}) = lower({constant})", f"{name} LIKE 'a%'", f"length({name}) > 1", f"trim({name}) = {constant}"]  # fmt: skip
+        forms += [
+            f"lower({name}) = lower({constant})",
+            f"{name} LIKE 'a%'",
+            f"length({name}) > 1",
+            f"trim({name}) = {constant}",
+        ]
     if kind == "BOOLEAN":
         forms = [name, f"NOT {name}", f"{name} IS NULL"]
     if kind in {"INTEGER", "SMALLINT", "BIGINT"}:
@@ -182,7 +201,9 @@ def make(seed: int, rows: int = 300, queries: int = 60) -> Case:
         asked += [Query(group_by=(own.name, other.name)) for other in few[k + 1 :]]
     triples = [some for some in combinations(few, 3) if math.prod(own.cells or 1 for own in some) <= 5000]
     asked += [Query(group_by=tuple(own.name for own in some)) for some in triples[:12]]
-    ranged = [own for own in attributes if own.values is None and isinstance(own.low, int) and own.cells and own.cells > 900]  # fmt: skip
+    ranged = [
+        own for own in attributes if own.values is None and isinstance(own.low, int) and own.cells and own.cells > 900
+    ]
     for own in ranged[:1]:  # cut so often that no tree of comparisons will do
         assert isinstance(own.low, int)
         asked += [

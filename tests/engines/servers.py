@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-MISSING = "apt-get install postgresql openjdk-17-jre-headless, and pip install '.[engines]': this test starts servers of its own"
+MISSING = "this test starts servers: apt-get install postgresql openjdk-17-jre-headless, and pip install '.[engines]'"
 
 
 def free_port() -> int:
@@ -55,7 +55,8 @@ def postgresql() -> Iterator[int]:
     as_owner = ["runuser", "-u", "postgres", "--"] if is_root else []
 
     def run(*command: str) -> None:
-        subprocess.run([*as_owner, *command], check=True, cwd="/", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=120)  # fmt: skip
+        nowhere = subprocess.DEVNULL
+        subprocess.run([*as_owner, *command], check=True, cwd="/", stdout=nowhere, stderr=nowhere, timeout=120)
 
     port = free_port()
     data = str(folder / "data")
@@ -101,11 +102,12 @@ def spark_connect(folder: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]
     }  # fmt: skip
     listed = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
     command = [
-        str(home / "bin" / "spark-submit"), "--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "--master", "local[3]",
-        "--driver-memory", "1g", *listed, "spark-internal",
+        str(home / "bin" / "spark-submit"), "--class", "org.apache.spark.sql.connect.service.SparkConnectServer",
+        "--master", "local[3]", "--driver-memory", "1g", *listed, "spark-internal",
     ]  # fmt: skip
     environment = {**os.environ, "SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable}
-    process = subprocess.Popen(command, env=environment, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
+    nowhere = subprocess.DEVNULL
+    process = subprocess.Popen(command, env=environment, cwd=folder, stdout=nowhere, stderr=nowhere)
     try:
         _wait_for(port, process)
         yield f"sc://127.0.0.1:{port}", process

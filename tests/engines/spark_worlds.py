@@ -1,7 +1,8 @@
-"""Random private relations of Spark, down to folders, links, spellings, table options and settings, and what a call sees of them.
+"""Random private relations of Spark: folders, links, spellings, options, settings, and what a call sees of them.
 
-A world is built once for each set of rows, by the same steps in a folder of the same name, so that whatever a call shows of it before a
-debit must be the same. Much of it must be refused. Tables are external: what is special about managed ones is in test_spark.py.
+A world is built once for each set of rows, by the same steps in a folder of the same name, so that whatever a call
+shows of it before a debit must be the same. Much of it must be refused. Tables are external: what is special about
+managed ones is in test_spark.py.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ from mwem_sql.workload import Workload
 
 Row = tuple[Any, ...]
 QUERIES: list[dict[str, str]] = [
-    {"predicate": "a > 1"}, {"predicate": "b = 'x' OR a = 0"}, {"group_by": "a, b"}, {"group_by": "k"}, {"measure": "a"}, {"predicate": "k = '1'", "measure": "a * 2 - 3"},
+    {"predicate": "a > 1"}, {"predicate": "b = 'x' OR a = 0"}, {"group_by": "a, b"}, {"group_by": "k"},
+    {"measure": "a"}, {"predicate": "k = '1'", "measure": "a * 2 - 3"},
 ]  # fmt: skip
 ARROW = {"id": pa.string(), "a": pa.int32(), "b": pa.string(), "k": pa.string()}
 # Values of a partition column: some are of its declared type, some only look like folders, patterns or addresses.
@@ -64,16 +66,25 @@ ODD = [
 TAME = ["1", "2", "3", None]
 DECLARED = ["STRING", "STRING", "INT", "DECIMAL(3,1)", "DATE", "BOOLEAN", "DOUBLE"]
 SPELLINGS = {
-    "plain": "{folder}", "slash": "{folder}/", "dots": "{parent}/./x/../{name}", "doubled": "/{folder}", "scheme": "file:{folder}", "three slashes": "file://{folder}",
-    "capital": "FILE:{folder}", "link": "{parent}/link", "relative": "./{relative}", "pattern": "{folder}*", "alternatives": "{parent}/{{{name},none}}",
-    "host": "file://localhost{folder}", "other door": "viewfs:{folder}", "absent": "{folder}/none", "percent": "{parent}/%72ows",
+    "plain": "{folder}", "slash": "{folder}/", "dots": "{parent}/./x/../{name}", "doubled": "/{folder}",
+    "scheme": "file:{folder}", "three slashes": "file://{folder}",
+    "capital": "FILE:{folder}", "link": "{parent}/link", "relative": "./{relative}", "pattern": "{folder}*",
+    "alternatives": "{parent}/{{{name},none}}",
+    "host": "file://localhost{folder}", "other door": "viewfs:{folder}", "absent": "{folder}/none",
+    "percent": "{parent}/%72ows",
 }  # fmt: skip
 SETTINGS = {
-    "spark.sql.ansi.enabled": "true", "spark.sql.caseSensitive": "true", "spark.sql.session.timeZone": "Asia/Tokyo", "spark.sql.parquet.mergeSchema": "false",
-    "spark.sql.sources.partitionColumnTypeInference.enabled": "true", "spark.sql.sources.validatePartitionColumns": "true", "spark.sql.files.ignoreCorruptFiles": "true",
-    "spark.sql.files.ignoredPathSegmentRegex": "two", "spark.sql.parquet.binaryAsString": "true", "spark.sql.sources.useV1SourceList": "", "spark.sql.orc.impl": "hive",
+    "spark.sql.ansi.enabled": "true", "spark.sql.caseSensitive": "true", "spark.sql.session.timeZone": "Asia/Tokyo",
+    "spark.sql.parquet.mergeSchema": "false",
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "true",
+    "spark.sql.sources.validatePartitionColumns": "true", "spark.sql.files.ignoreCorruptFiles": "true",
+    "spark.sql.files.ignoredPathSegmentRegex": "two", "spark.sql.parquet.binaryAsString": "true",
+    "spark.sql.sources.useV1SourceList": "", "spark.sql.orc.impl": "hive",
 }  # fmt: skip
-STEPS = ["none", "none", "none", "symbolic link", "hard link", "link to elsewhere", "hidden file", "subfolder", "other types", "more columns", "not a file of its kind", "views"]  # fmt: skip
+STEPS = [
+    "none", "none", "none", "symbolic link", "hard link", "link to elsewhere", "hidden file", "subfolder",
+    "other types", "more columns", "not a file of its kind", "views",
+]  # fmt: skip
 OPTIONS = [
     "",
     "",
@@ -168,8 +179,10 @@ def world(chance: random.Random) -> World:
     unit = chance.choice([None, None, "id"])
     is_table = chance.random() < 0.5
     return World(
-        chance.choice(["parquet", "parquet", "orc"]), is_table, chance.random() < (0.6 if is_table else 0.2), chance.choice(DECLARED),
-        chance.choice(list(SPELLINGS)) if chance.random() < 0.5 else "plain", chance.choice(STEPS) if chance.random() < 0.6 else "none", chance.choice(OPTIONS), unit,
+        chance.choice(["parquet", "parquet", "orc"]), is_table, chance.random() < (0.6 if is_table else 0.2),
+        chance.choice(DECLARED),
+        chance.choice(list(SPELLINGS)) if chance.random() < 0.5 else "plain",
+        chance.choice(STEPS) if chance.random() < 0.6 else "none", chance.choice(OPTIONS), unit,
         chance.randrange(1, 4) if unit else 1, tuple(sorted(chance.sample(range(len(QUERIES)), 2))),
         {name: SETTINGS[name] for name in chance.sample(sorted(SETTINGS), chance.randrange(3))},
     )  # fmt: skip
@@ -179,13 +192,17 @@ def random_rows(chance: random.Random) -> list[Row]:
     ids = chance.choice([[None, "p1", "P1", "é"], ["p1", "p2"]])
     values = chance.choice([ODD, TAME])
     return [
-        (chance.choice(ids), chance.choice([None, -9, 0, 1, 2, 3, 77]), chance.choice([None, "x", "y", "X", "12"]), chance.choice(values))
+        (chance.choice(ids), chance.choice([None, -9, 0, 1, 2, 3, 77]), chance.choice([None, "x", "y", "X", "12"]),
+            chance.choice(values))
         for _ in range(chance.randrange(2, 10))
     ]  # fmt: skip
 
 
 def neighbours(chance: random.Random, made: World, rows: Sequence[Row], count: int) -> Iterator[list[Row]]:
-    """The same rows without one of them, or without those of one unit. Some are left: that a folder has no file at all is seen."""
+    """The same rows without one of them, or without those of one unit.
+
+    Some are left: that a folder has no file at all is seen.
+    """
     for _ in range(count):
         gone = chance.choice(rows)
         left = [row for row in rows if row[0] != gone[0]] if made.unit else list(rows)
@@ -275,7 +292,7 @@ def _compiled(types: tuple[tuple[str, str], ...], asked: tuple[int, ...]) -> Com
 
 
 def _escaped(value: str | None) -> str:
-    """The name of a partition's folder: with what no file system takes written as a number, but patterns as they are."""
+    """The name of a partition's folder: what no file system takes is written as a number, a pattern as it is."""
     if value is None:
         return "__HIVE_DEFAULT_PARTITION__"
     return "".join(f"%{ord(letter):02X}" if letter in "/%=" or value == ".." else letter for letter in value)

@@ -1,4 +1,4 @@
-"""Accounts follow rows on servers: whatever DDL does there, what was released about the same rows stays within their cap.
+"""Accounts follow rows on servers: whatever DDL does there, releases of the same rows stay within their cap.
 
 `pytest -m "engines and campaign" -n0 -s tests/engines/test_accounts_engines.py` runs many more sequences.
 """
@@ -255,7 +255,14 @@ class SparkSequence(Sequence):
 
     def spell(self) -> None:
         path = self.path()
-        spelled = self.chance.choice([f"{path}/", f"{path.parent}/./{path.name}", f"{path.parent}/../{path.parent.name}/{path.name}", f"file://{path}"])  # fmt: skip
+        spelled = self.chance.choice(
+            [
+                f"{path}/",
+                f"{path.parent}/./{path.name}",
+                f"{path.parent}/../{path.parent.name}/{path.name}",
+                f"file://{path}",
+            ]
+        )
         self.held[f'parquet."{spelled}"'] = self.held[f'parquet."{path}"']
 
     def link(self) -> None:

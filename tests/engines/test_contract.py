@@ -1,4 +1,4 @@
-"""What every engine promises (`scan/engines/protocol.py`), asked of each. Those that need a server are behind the marker `engines`."""
+"""The contract of engines (`scan/engines/protocol.py`), tested on each; servers are behind the marker `engines`."""
 
 from __future__ import annotations
 
@@ -15,24 +15,25 @@ from servers import superuser
 from mwem_sql.boundary.sources import Facts
 from mwem_sql.errors import TableError
 from mwem_sql.scan.dialects import DIALECTS
+from mwem_sql.scan.engines import open_engine
 from mwem_sql.scan.engines.duckdb import SameInstance
-from mwem_sql.scan.engines.opening import open_engine
 from mwem_sql.scan.engines.protocol import Snapshot
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 
 Write = Callable[[], object]
 """Adds rows to the table behind an engine's back."""
+Opened = Iterator[tuple[Any, list[str], Write | None]]
 
 
-def apart(request: pytest.FixtureRequest, folder: Path) -> Iterator[tuple[Any, list[str], Write | None]]:  # noqa: ARG001
+def apart(request: pytest.FixtureRequest, folder: Path) -> Opened:  # noqa: ARG001
     path = folder / "apart.duckdb"
     with duckdb.connect(str(path)) as own:
         own.execute("CREATE TABLE rows AS SELECT i::INTEGER AS x FROM range(10) AS t(i)")
     yield open_engine(path, None), ["main", "rows"], None  # nobody else can write while it is open
 
 
-def postgres(request: pytest.FixtureRequest, folder: Path) -> Iterator[tuple[Any, list[str], Write | None]]:  # noqa: ARG001
+def postgres(request: pytest.FixtureRequest, folder: Path) -> Opened:  # noqa: ARG001
     port = request.getfixturevalue("postgresql")
     with superuser(port) as connection, connection.cursor() as cursor:
         cursor.execute("DROP TABLE IF EXISTS contract")
@@ -41,18 +42,19 @@ def postgres(request: pytest.FixtureRequest, folder: Path) -> Iterator[tuple[Any
         yield open_engine(uri, None), ["public", "contract"], lambda: cursor.execute("INSERT INTO contract VALUES (77)")
 
 
-def spark(request: pytest.FixtureRequest, folder: Path) -> Iterator[tuple[Any, list[str], Write | None]]:
+def spark(request: pytest.FixtureRequest, folder: Path) -> Opened:
     session = request.getfixturevalue("spark")
     (folder / "rows").mkdir()
     pq.write_table(pa.table({"x": pa.array(range(10), pa.int32())}), folder / "rows" / "0.parquet")
     more = pa.table({"x": pa.array([77], pa.int32())})
-    yield open_engine(session, None), ["parquet", str(folder / "rows")], lambda: pq.write_table(more, folder / "rows" / "1.parquet")  # fmt: skip
+    rows = folder / "rows"
+    yield open_engine(session, None), ["parquet", str(rows)], lambda: pq.write_table(more, rows / "1.parquet")
 
 
 @pytest.fixture(
     params=[apart, pytest.param(postgres, marks=pytest.mark.engines), pytest.param(spark, marks=pytest.mark.engines)]
 )
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Any, list[str], Write | None]]:
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Opened:
     for engine, parts, write in request.param(request, tmp_path):
         yield engine, parts, write
         engine.close()

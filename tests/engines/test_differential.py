@@ -1,4 +1,7 @@
-"""The same rows give the same true answers wherever they are. `python tests/engines/test_differential.py postgres 100000` is the campaign."""
+"""The same rows give the same true answers wherever they are.
+
+`python tests/engines/test_differential.py postgres 100000` is the campaign.
+"""
 
 from __future__ import annotations
 
@@ -202,7 +205,8 @@ def main() -> None:
             done, seed, tables = done + compared(con, load, seed), seed + 1, tables + 1
     con.close()
     print(
-        f"{kind}: {done:,} answers of {tables} tables compared, {sum(NON_ZERO):,} of them not 0, seeds {first} to {seed - 1}: all the same"
+        f"{kind}: {done:,} answers of {tables} tables compared, {sum(NON_ZERO):,} of them not 0, seeds {first} to "
+        f"{seed - 1}: all the same"
     )
 
 

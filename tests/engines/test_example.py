@@ -1,4 +1,7 @@
-"""One script, changed in one line, releases the same table from DuckDB, PostgreSQL and Spark: examples/anywhere.py. Spark's part is in connect.py."""
+"""One script, changed in one line, releases the same table from DuckDB, PostgreSQL and Spark: examples/anywhere.py.
+
+Spark's part is in connect.py.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Neighbours on a PostgreSQL server: what a call shows before its debit is the same, and true answers move by no more than the noise is made for.
+"""Neighbours on a PostgreSQL server: a call shows the same before its debit, and answers move within the sensitivity.
 
-`pytest -m campaign -n0 -s tests/engines/test_neighbours_postgresql.py` asks 20,000 pairs; `neighbours_postgresql.py` says what they are.
+`pytest -m campaign -n0 -s tests/engines/test_neighbours_postgresql.py` asks 20,000 pairs; `neighbours_postgresql.py`
+says what they are.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from neighbours import neighbours
@@ -20,8 +22,9 @@ import adbc_driver_manager
 
 from mwem_sql.language.ticks import cast
 from mwem_sql.scan.dialects.postgresql import PostgreSQLDialect
-from mwem_sql.scan.engines import postgresql, postgresql_catalog, postgresql_expressions, postgresql_rules
-from mwem_sql.scan.engines.postgresql_expressions import Expressions, Function
+from mwem_sql.scan.engines import postgresql, postgresql_catalog, postgresql_rules
+from mwem_sql.scan.engines.postgresql_catalog import Catalog
+from mwem_sql.scan.engines.postgresql_rules import Expressions, Routine
 
 
 @pytest.mark.parametrize(
@@ -41,28 +44,56 @@ def test_neighbours_on_a_server(worlds: int, each: int, postgresql: int) -> None
             if seed % 250 == 249:
                 print(f"\n{seed + 1} relations: {dict(met)}; at most {reached:.3f}", flush=True)
     pairs = met["released"] + met["refused"] + met["failed"]
-    print(f"\n{worlds} relations, {pairs} pairs of neighbours: {dict(met)}; answers move by at most {reached:.3f} of what the noise is made for")  # fmt: skip
+    print(
+        f"\n{worlds} relations, {pairs} pairs of neighbours: {dict(met)}; "
+        f"answers move by at most {reached:.3f} of what the noise is made for"
+    )
     assert met["released"] > pairs / 6
     assert met["refused"] > pairs / 6
     assert met["failed"] == 0  # no row makes a scan fail
     assert reached > 0.99  # the bounds are not idle
 
 
-def _all_of(*patches: Callable[[pytest.MonkeyPatch], object]) -> Callable[[pytest.MonkeyPatch], object]:
-    return lambda patch: [one(patch) for one in patches]
-
-
 def _no_functions(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Expressions, "_check_function", lambda *_: None)
+    patch.setattr(Expressions, "_check_routine", lambda *_: None)
 
 
 def _any_clause(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(postgresql_rules, "_FILLED", _Everything())
+    patch.setattr(postgresql_rules, "_CLAUSES", _Everything())
 
 
 def _named_citext(patch: pytest.MonkeyPatch) -> None:
-    judge = postgresql_catalog.Catalog._type
-    patch.setattr(postgresql_catalog.Catalog, "_type", lambda self, kind, modifier, is_domain: "VARCHAR" if kind["name"] == "citext" else judge(self, kind, modifier, is_domain=is_domain))  # fmt: skip
+    judge = Catalog._type
+
+    def by_name(self: Catalog, kind: Any, modifier: int, *, is_domain: bool) -> str | None:
+        return "VARCHAR" if kind["name"] == "citext" else judge(self, kind, modifier, is_domain=is_domain)
+
+    patch.setattr(Catalog, "_type", by_name)
+
+
+def _other_operators(patch: pytest.MonkeyPatch) -> None:
+    operator = Catalog._operator
+    equal = Routine("=", "int4eq", shipped=True)
+    patch.setattr(Catalog, "_operator", lambda self, number: (operator(self, number)[0], equal))
+
+
+def _no_policies(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(postgresql_catalog, "_check", lambda *_, **__: None)
+    patch.delitem(postgresql._SETTINGS, "row_security")
+
+
+def _row_positions(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Expressions, "_check_column", lambda *_: None)
+    patch.setattr(postgresql_rules, "_TOTAL", postgresql_rules._TOTAL | {"tideq"})
+
+
+def _any_set(patch: pytest.MonkeyPatch) -> None:
+    _no_functions(patch)
+    _any_clause(patch)
+
+
+def _users_casts(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(PostgreSQLDialect, "text", lambda _, value, __: cast(value, "VARCHAR"))
 
 
 class _Everything(frozenset[str]):
@@ -72,26 +103,18 @@ class _Everything(frozenset[str]):
 
 BROKEN: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], object]]] = {
     "functions of other rows": ("CREATE VIEW", _no_functions),
-    "operators behind other words": ("CREATE OPERATOR", lambda patch: patch.setattr(Expressions, "_operator", lambda self, number: (_OPERATOR(self, number)[0], _EQUAL))),
+    "operators behind other words": ("CREATE OPERATOR", _other_operators),
     "functions that fail": ("CREATE VIEW", lambda patch: patch.setattr(Expressions, "_cannot_fail", lambda *_: True)),
     "clauses": ("LIMIT", _any_clause),
-    "sets": ("generate_series(1, a % 9)", _all_of(_no_functions, _any_clause)),
-    "row positions": ("ctid IN", _all_of(
-        lambda patch: patch.setattr(Expressions, "_check_column", lambda *_: None),
-        lambda patch: patch.setattr(postgresql_expressions, "_TOTAL", postgresql_expressions._TOTAL | {"tideq"}),
-    )),
-    "users' casts": ("CREATE CAST (n.letter", lambda patch: patch.setattr(PostgreSQLDialect, "text", lambda _, value, __: cast(value, "VARCHAR"))),
+    "sets": ("generate_series(1, a % 9)", _any_set),
+    "row positions": ("ctid IN", _row_positions),
+    "users' casts": ("CREATE CAST (n.letter", _users_casts),
     "types by their name": ("n.citext", _named_citext),
     "foreign tables": ("FOREIGN TABLE", lambda patch: patch.setattr(postgresql_catalog, "_KINDS", {})),
-    "policies": ("CREATE POLICY", _all_of(
-        lambda patch: patch.setattr(postgresql_catalog, "_check", lambda *_, **__: None),
-        lambda patch: patch.setattr(postgresql, "_SETTINGS", tuple(own for own in postgresql._SETTINGS if "row_security" not in own)),
-    )),
-    "computed columns": ("n.peek(g)", lambda patch: patch.setattr(postgresql_catalog.Catalog, "_check_generated", lambda *_: None)),
-}  # fmt: skip
+    "policies": ("CREATE POLICY", _no_policies),
+    "computed columns": ("n.peek(g)", lambda patch: patch.setattr(Catalog, "_check_generated", lambda *_: None)),
+}
 """Ways to take a rule away, and what relations have in their statements that the rule is for."""
-_OPERATOR = Expressions._operator
-_EQUAL = Function("=", "int4eq", shipped=True)
 
 
 @pytest.mark.campaign

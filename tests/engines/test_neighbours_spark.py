@@ -1,7 +1,7 @@
-"""Neighbours of Spark's files and tables: what a call shows before its debit is the same, and true answers move by no more than the noise is made for.
+"""Neighbours of Spark's files: a call shows the same before its debit, and answers move within the sensitivity.
 
-`pytest -m campaign -n0 -s tests/engines/test_neighbours_spark.py` asks 5,000 pairs; `spark_worlds.py` says what they are. The same rows under
-another spelling have a name in common, whatever the spelling.
+`pytest -m campaign -n0 -s tests/engines/test_neighbours_spark.py` asks 5,000 pairs; `spark_worlds.py` says what they
+are. The same rows under another spelling have a name in common, whatever the spelling.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ pytest.importorskip("pyspark", reason=servers.MISSING)
 
 from pyspark.errors import PySparkException
 
-from mwem_sql.scan.engines import spark_catalog, spark_files, spark_settings
+from mwem_sql.scan.engines import spark as spark_engine
+from mwem_sql.scan.engines import spark_catalog, spark_files
 from mwem_sql.scan.engines.spark import Spark
-from mwem_sql.scan.engines.spark_catalog import Relation
+from mwem_sql.scan.engines.spark_catalog import SparkRelation
 from mwem_sql.scan.engines.spark_files import DataFiles
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
@@ -47,7 +48,8 @@ def test_neighbours_of_files_and_tables(spark: Any, worlds: int, each: int, tmp_
             print(f"{seed + 1} sources: {dict(met)}, {reached:.3f}", flush=True)
     pairs = met["released"] + met["refused"]
     print(
-        f"\n{worlds} sources, {pairs} pairs: {dict(met)}; answers move by at most {reached:.3f} of what the noise is made for"
+        f"\n{worlds} sources, {pairs} pairs: {dict(met)}; answers move by at most {reached:.3f} of what the noise is "
+        f"made for"
     )
     assert met["released"] > pairs / 6 and met["refused"] > pairs / 6
 
@@ -90,14 +92,14 @@ def _look(engine: Spark, made: World, folder: Path, seed: int) -> Seen:
     return seen
 
 
-def _by_inference(cls: type[Relation], session: Any, kind: str, text: str, function: str) -> Relation:
+def _by_inference(cls: type[SparkRelation], session: Any, kind: str, text: str) -> SparkRelation:
     """As it was: types from the names of folders."""
-    files = DataFiles.under(session, text, function)
+    files = DataFiles.under(session, text)
     session.conf.set("spark.sql.sources.partitionColumnTypeInference.enabled", "true")
-    found = cls(session, (kind, files.path), kind, files, function)
-    found.schema = session.read.format(kind).load(files.path).schema
-    found._partitions = ["k"] if any(files.folders) else []
-    return found
+    schema = session.read.format(kind).load(files.path).schema
+    partitions = ["k"] if any(files.folders) else []
+    name = (kind, files.path)
+    return cls(session=session, name=name, kind=kind, files=files, schema=schema, partitions=partitions)
 
 
 def _unescaped(patch: pytest.MonkeyPatch) -> None:
@@ -105,10 +107,10 @@ def _unescaped(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(module, "escaped", lambda path: path)
 
 
-def _typed(self: Relation) -> Any:
+def _typed(self: SparkRelation) -> Any:
     """Partition columns by the types that the catalog declares."""
     return (
-        self._reader()
+        spark_catalog._reader(self.session, self.kind)
         .schema(self.schema)
         .option("basePath", self.files.path)
         .load(list(map(spark_files.escaped, self.files.paths)))
@@ -117,7 +119,7 @@ def _typed(self: Relation) -> Any:
 
 BROKEN: dict[str, tuple[Callable[[pytest.MonkeyPatch], object], Callable[[World], bool]]] = {
     "types of folders": (
-        lambda patch: patch.setattr(Relation, "_of_path", classmethod(_by_inference)),
+        lambda patch: patch.setattr(SparkRelation, "_of_path", classmethod(_by_inference)),
         lambda made: made.is_partitioned and not made.is_table and made.spelling in SAME and made.step == "none",
     ),
     "one spelling": (
@@ -126,23 +128,24 @@ BROKEN: dict[str, tuple[Callable[[pytest.MonkeyPatch], object], Callable[[World]
     ),
     "no file twice": (
         lambda patch: patch.setattr(DataFiles, "checked", lambda self, _: self),
-        lambda made: made.step in {"symbolic link", "hard link"} and (made.is_table or made.spelling in SAME) and not made.options,
+        lambda made: made.step.endswith(" link") and (made.is_table or made.spelling in SAME) and not made.options,
     ),
     "settings": (
-        lambda patch: patch.setattr(spark_settings, "SETTINGS", {}),
+        lambda patch: patch.setattr(spark_engine, "SETTINGS", {}),
         lambda made: made.is_table and made.is_partitioned and made.declared != "STRING" and not made.options,
     ),
     "the active session": (
-        lambda patch: patch.setattr(spark_settings, "active", lambda _: nullcontext()),
+        lambda patch: patch.setattr(spark_engine, "active", lambda _: nullcontext()),
         lambda made: made.is_table and made.is_partitioned and made.declared != "STRING" and not made.options,
     ),
     "partitions as texts": (
-        lambda patch: patch.setattr(Relation, "_rows", _typed),
+        lambda patch: patch.setattr(SparkRelation, "_rows", _typed),
         lambda made: made.is_table and made.is_partitioned and made.declared == "DECIMAL(3,1)" and not made.options,
     ),
-    "no patterns": (_unescaped, lambda made: made.is_table and made.is_partitioned and made.declared == "STRING" and not made.options),
+    "no patterns": (_unescaped,
+        lambda made: made.is_table and made.is_partitioned and made.declared == "STRING" and not made.options),
     "footers": (
-        lambda patch: patch.setattr(Relation, "_check_footers", lambda *_: None),
+        lambda patch: patch.setattr(SparkRelation, "_check_footers", lambda *_: None),
         lambda made: made.is_table and made.step == "other types" and not made.options,
     ),
 }  # fmt: skip

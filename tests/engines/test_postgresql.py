@@ -1,4 +1,4 @@
-"""PostgreSQL: what its catalog declares, what is refused, one account for one table, secrets, and failures in mid-release."""
+"""PostgreSQL: what its catalog declares and what is refused, one account for one table, secrets, and failures."""
 
 from __future__ import annotations
 
@@ -25,13 +25,17 @@ TABLES = """
     CREATE TYPE s.sex AS ENUM ('M', 'F');
     CREATE DOMAIN s.score AS numeric(6, 2) NOT NULL CHECK (VALUE >= 0 AND VALUE <= 100);
     CREATE TABLE s.people (
-        age integer CHECK (age BETWEEN 0 AND 99), sex s.sex NOT NULL, city varchar(20) CHECK (city IN ('Bern', 'Basel')),
+        age integer CHECK (age BETWEEN 0 AND 99), sex s.sex NOT NULL, city varchar(20) CHECK (city IN ('Bern',
+        'Basel')),
         letter char(3) CHECK (letter IN ('a', 'b')), mark s.score, pay double precision CHECK (pay >= 0 AND pay < 1e6),
-        day date CHECK (day BETWEEN '2020-01-01' AND '2020-12-31'), yes boolean, small smallint CHECK (small > 0 AND small < 10),
-        double_age integer GENERATED ALWAYS AS (age * 2) STORED CHECK (double_age >= 0 AND double_age <= 198), doc json, "Odd ""name" integer CHECK ("Odd ""name" IN (1, 2))
+        day date CHECK (day BETWEEN '2020-01-01' AND '2020-12-31'), yes boolean, small smallint CHECK (small > 0
+        AND small < 10),
+        double_age integer GENERATED ALWAYS AS (age * 2) STORED CHECK (double_age >= 0 AND double_age <= 198),
+        doc json, "Odd ""name" integer CHECK ("Odd ""name" IN (1, 2))
     );
     INSERT INTO s.people (age, sex, city, letter, mark, pay, day, yes)
-    SELECT i % 100, (CASE WHEN i % 3 = 0 THEN 'F' ELSE 'M' END)::s.sex, (ARRAY['Bern', 'Basel', NULL])[1 + i % 3], 'a', i % 100, i,
+    SELECT i % 100, (CASE WHEN i % 3 = 0 THEN 'F' ELSE 'M' END)::s.sex, (ARRAY['Bern', 'Basel', NULL])[1 + i % 3], 'a',
+    i % 100, i,
         DATE '2020-01-01' + i % 366, i % 2 = 0 FROM generate_series(0, 999) AS i;
     CREATE VIEW s.old AS SELECT age, sex, lower(city::text) AS lower_city, city AS town FROM s.people WHERE age > 50;
     CREATE VIEW s.older AS SELECT age FROM s.old WHERE age > 60;
@@ -53,7 +57,8 @@ TABLES = """
     CREATE TABLE s.part_2 PARTITION OF s.parts FOR VALUES FROM (5) TO (10);
     INSERT INTO s.parts SELECT i % 10, i % 3 = 0 FROM generate_series(1, 500) AS i;
     GRANT USAGE ON SCHEMA s TO reader;
-    GRANT SELECT ON s.people, s.old, s.older, s.counted, s.ranked, s.joined, s.timed, s.peeking, s.operating, s.kept, s.secured, s.over_secured, s.parts, s.part_1, s.part_2 TO reader
+    GRANT SELECT ON s.people, s.old, s.older, s.counted, s.ranked, s.joined, s.timed, s.peeking, s.operating, s.kept,
+    s.secured, s.over_secured, s.parts, s.part_1, s.part_2 TO reader
 """
 
 
@@ -85,13 +90,18 @@ def statuses(con: duckdb.DuckDBPyConnection) -> list[Any]:
 
 
 def test_the_catalog_declares_the_domain(con: duckdb.DuckDBPyConnection) -> None:
-    rows = con.execute('SELECT attribute, type, "values", low, high, nullable FROM mwem_domain(\'w.s.people\')').fetchall()  # fmt: skip
+    rows = con.execute(
+        "SELECT attribute, type, \"values\", low, high, nullable FROM mwem_domain('w.s.people')"
+    ).fetchall()
     assert rows == [
         ("age", "INTEGER", None, "0", "99", True), ("sex", "ENUM('M', 'F')", ["M", "F"], None, None, False),
         ("city", "VARCHAR", ["Bern", "Basel"], None, None, True), ("letter", "VARCHAR", ["a", "b"], None, None, True),
-        ("mark", "DECIMAL(6,2)", None, "0.00", "100.00", False), ("pay", "DOUBLE", None, "0.0", "999999.9999999999", True),
-        ("day", "DATE", None, "2020-01-01", "2020-12-31", True), ("yes", "BOOLEAN", ["false", "true"], None, None, True),
-        ("small", "SMALLINT", None, "1", "9", True), ("double_age", "INTEGER", None, "0", "198", True), ('Odd "name', "INTEGER", ["1", "2"], None, None, True),
+        ("mark", "DECIMAL(6,2)", None, "0.00", "100.00", False),
+        ("pay", "DOUBLE", None, "0.0", "999999.9999999999", True),
+        ("day", "DATE", None, "2020-01-01", "2020-12-31", True),
+        ("yes", "BOOLEAN", ["false", "true"], None, None, True),
+        ("small", "SMALLINT", None, "1", "9", True), ("double_age", "INTEGER", None, "0", "198", True),
+        ('Odd "name', "INTEGER", ["1", "2"], None, None, True),
     ]  # fmt: skip
     seen = con.execute("SELECT attribute, declared FROM mwem_domain('w.s.old') WHERE declared IS NOT NULL").fetchall()
     assert seen == [("age", "CHECK"), ("sex", "ENUM"), ("town", "CHECK")]
@@ -113,15 +123,20 @@ def test_every_function_takes_a_table_of_the_source(con: duckdb.DuckDBPyConnecti
 def test_suggestions_are_those_of_the_rows(con: duckdb.DuckDBPyConnection, admin: Any) -> None:
     """The same questions as of rows that are here, but for the view, which nobody can make from here."""
     admin.execute(
-        """CREATE TABLE s.visits AS SELECT i / 8 AS person, (1 + i % 5)::double precision AS rating, (i % 800)::double precision AS minutes,
-            (i % 800)::numeric(8, 2) AS cost, CASE WHEN i = 7 THEN 58 ELSE (i % 997) / 997.0 END::double precision AS share,
-            (ARRAY[10, 20, 50, 1000])[1 + i % 4] AS coin, DATE '2020-01-01' + i % 900 AS day, TIMESTAMP '2020-01-01' + INTERVAL '1 hour' * (i % 900) AS moment,
-            CASE WHEN i % 10 = 0 THEN 'N' ELSE (i % 30)::text END AS score, CASE WHEN i % 9 > 0 THEN 0 ELSE 1 + i END AS gain,
+        """CREATE TABLE s.visits AS SELECT i / 8 AS person, (1 + i % 5)::double precision AS rating,
+            (i % 800)::double precision AS minutes,
+            (i % 800)::numeric(8, 2) AS cost, CASE WHEN i = 7 THEN 58 ELSE (i % 997) / 997.0
+            END::double precision AS share,
+            (ARRAY[10, 20, 50, 1000])[1 + i % 4] AS coin, DATE '2020-01-01' + i % 900 AS day,
+            TIMESTAMP '2020-01-01' + INTERVAL '1 hour' * (i % 900) AS moment,
+            CASE WHEN i % 10 = 0 THEN 'N' ELSE (i % 30)::text END AS score, CASE WHEN i % 9 > 0 THEN 0 ELSE 1 + i
+            END AS gain,
             CASE WHEN i % 7 = 0 THEN 'NaN'::double precision ELSE i % 4 END AS odd FROM generate_series(0, 3999) AS i"""
     )
     admin.execute("GRANT SELECT ON s.visits TO reader")
     rows = con.execute(
-        """SELECT attribute, len("values"), low, high, step, bins, len(edges), read_as, rows_per_unit FROM mwem_suggest_domain('w.s.visits')"""
+        """SELECT attribute, len("values"), low, high, step, bins, len(edges), read_as, rows_per_unit FROM """
+        """mwem_suggest_domain('w.s.visits')"""
     ).fetchall()
     none = (None, None)
     assert rows == [
@@ -129,7 +144,8 @@ def test_suggestions_are_those_of_the_rows(con: duckdb.DuckDBPyConnection, admin
         ("minutes", None, "0", "800", None, 16, None, *none), ("cost", None, "0", "800", None, 16, None, *none),
         ("share", None, "0", "60", None, None, 20, *none), ("coin", 4, None, None, None, None, None, *none),
         ("day", None, "2019-01-01", "2022-12-31", None, None, 11, *none),
-        ("moment", None, "2019-12-31 00:00:00", "2020-02-08 00:00:00", None, None, 24, *none), ("score", 28, None, None, None, None, None, *none),
+        ("moment", None, "2019-12-31 00:00:00", "2020-02-08 00:00:00", None, None, 24, *none),
+        ("score", 28, None, None, None, None, None, *none),
         ("gain", None, "0", "4000", None, None, 8, *none), ("odd", 4, None, None, None, None, None, *none),
     ]  # fmt: skip
     (script, *_), *_ = con.execute("SELECT script FROM mwem_suggest_domain('w.s.visits')").fetchall()
@@ -141,9 +157,12 @@ def test_suggestions_are_those_of_the_rows(con: duckdb.DuckDBPyConnection, admin
 @pytest.mark.parametrize(
     ("table", "reason"),
     [
-        ("counted", "aggregates"), ("ranked", "uses windows"), ("joined", "joins"), ("timed", "calls clock_timestamp"), ("peeking", r"calls \w+"),
-        ("operating", ""), ("kept", "is a materialized view, whose rows are computed"), ("secured", "has row-level security"),
-        ("over_secured", "has row-level security"), ("closed", "may not be read by this role"), ("nothing", "does not exist in the source"),
+        ("counted", "aggregates"), ("ranked", "uses windows"), ("joined", "joins"), ("timed", "calls clock_timestamp"),
+        ("peeking", r"calls \w+"),
+        ("operating", ""), ("kept", "is a materialized view, whose rows are computed"),
+        ("secured", "has row-level security"),
+        ("over_secured", "has row-level security"), ("closed", "may not be read by this role"),
+        ("nothing", "does not exist in the source"),
     ],
 )  # fmt: skip
 def test_what_is_no_row_wise_relation_is_refused(con: duckdb.DuckDBPyConnection, table: str, reason: str) -> None:
@@ -157,7 +176,9 @@ def test_one_table_is_one_account_by_whatever_name(con: duckdb.DuckDBPyConnectio
     con.execute("CALL mwem_budget('w.s.people', 1)")
     con.execute("CREATE TABLE asked AS SELECT 'age > 70' AS predicate")
     con.execute("CALL mwem_release('w.s.people', asked, 0.5, rows := 5)").fetchall()
-    assert con.execute("SELECT reused FROM mwem_release('again.s.people', asked, 0.5, rows := 5)").fetchall() == [(True,)]  # fmt: skip
+    assert con.execute("SELECT reused FROM mwem_release('again.s.people', asked, 0.5, rows := 5)").fetchall() == [
+        (True,)
+    ]
     con.execute("CALL mwem_release('again.s.older', asked, 0.25, rows := 5)").fetchall()
     admin.execute("ALTER TABLE s.people RENAME TO citizens")
     with pytest.raises(duckdb.Error, match=r"0\.25 of 1 is left"):
@@ -188,7 +209,8 @@ def test_a_unit_is_a_column_and_not_a_name(con: duckdb.DuckDBPyConnection, admin
             con.execute(call.format(f"{output}{number}")).fetchall()
     with pytest.raises(duckdb.Error, match="0 of 1 is left"):
         con.execute(call.format("o"))
-    assert con.execute("SELECT count(DISTINCT unit_id), bool_and(intact) FROM mwem.ledger, mwem_ledger()").fetchall() == [(1, True)]  # fmt: skip
+    assert con.execute("SELECT count(DISTINCT unit_id), bool_and(intact) FROM mwem.ledger, "
+                       "mwem_ledger()").fetchall() == [(1, True)]  # fmt: skip
 
 
 def test_partitions_are_charged_to_their_table(con: duckdb.DuckDBPyConnection) -> None:
@@ -209,7 +231,9 @@ def test_the_ledger_is_where_attach_says(con: duckdb.DuckDBPyConnection, postgre
     con.execute(f"CALL mwem_attach('v', '{source}', ledger := 'curator', timeout := 60)")
     con.execute("CALL mwem_release('v.s.people', workload, 1, rows := 5, output := 'o')").fetchall()
     assert con.execute("SELECT count(*) FROM curator.mwem.ledger").fetchall() == [(1,)]
-    assert con.execute("SELECT kind, ledger, timeout FROM mwem_sources()").fetchall() == [("postgresql", "curator", 60.0)]  # fmt: skip
+    assert con.execute("SELECT kind, ledger, timeout FROM mwem_sources()").fetchall() == [
+        ("postgresql", "curator", 60.0)
+    ]
     with pytest.raises(duckdb.Error, match="is not that of an attached source"):
         con.execute("CALL mwem_detach('w')")
 
@@ -218,7 +242,8 @@ def test_no_secret_is_shown(con: duckdb.DuckDBPyConnection, postgresql: int, cap
     caplog.set_level(logging.DEBUG)
     secret = "hunter2secret"
     texts = [
-        f"postgresql://reader:{secret}@127.0.0.1:{postgresql}/postgres", f"postgresql://127.0.0.1:{postgresql}/postgres?user=reader&password={secret}",
+        f"postgresql://reader:{secret}@127.0.0.1:{postgresql}/postgres",
+        f"postgresql://127.0.0.1:{postgresql}/postgres?user=reader&password={secret}",
         f"host=127.0.0.1 password={secret}", f"sc://127.0.0.1:1/;token={secret}",
     ]  # fmt: skip
     for text in texts:
@@ -266,7 +291,9 @@ def fails(
     assert sentence in str(caught.value)
     assert len(reads) == 1
     assert statuses(con) == [("people", 1.0, "failed")]
-    assert con.execute("SELECT count(*) FROM duckdb_tables() WHERE table_name = 'people_synthetic'").fetchall() == [(0,)]  # fmt: skip
+    assert con.execute("SELECT count(*) FROM duckdb_tables() WHERE table_name = 'people_synthetic'").fetchall() == [
+        (0,)
+    ]
     monkeypatch.undo()
     with pytest.raises(duckdb.Error, match=r"was charged .* and did not come to its end|may not be read by this role"):
         con.execute("CALL mwem_release('w.s.people', workload, 1, rows := 5)")
@@ -277,7 +304,9 @@ WITHHELD = "engine: the private table could not be read. Hint: the cause is with
 
 def test_a_killed_backend(con: duckdb.DuckDBPyConnection, admin: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     fails(
-        con, monkeypatch, lambda: admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'reader'"), WITHHELD
+        con, monkeypatch,
+        lambda: admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'reader'"),
+        WITHHELD
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Spark: tables and files, a fixed list of files, what is refused, and failures in mid-release; Spark Connect in a process of its own."""
+"""Spark: tables and files, a fixed list of files, refusals and failures; Spark Connect in a process of its own."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ def con(connect: Any, spark: Any) -> duckdb.DuckDBPyConnection:
     con: duckdb.DuckDBPyConnection = connect()
     con.execute("CREATE TABLE workload AS SELECT unnest(['age > 40', 'sex = ''F''']) AS predicate")
     con.execute(
-        'CREATE TABLE people_domain (attribute VARCHAR, "values" VARCHAR[], low VARCHAR, high VARCHAR, nullable BOOLEAN)'
+        'CREATE TABLE people_domain (attribute VARCHAR, "values" VARCHAR[], low VARCHAR, high VARCHAR, nullable '
+        "BOOLEAN)"
     )
     con.execute(
         "INSERT INTO people_domain VALUES ('age', NULL, '0', '99', false), ('sex', ['F', 'M'], NULL, NULL, false)"
@@ -109,17 +110,21 @@ def test_suggestions_are_those_of_the_rows(con: duckdb.DuckDBPyConnection, tmp_p
     (tmp_path / "visits").mkdir()
     con.execute(
         f"""COPY (SELECT i // 8 AS person, (1 + i % 5)::DOUBLE AS rating, (i % 800)::DECIMAL(8, 2) AS cost,
-            CASE WHEN i = 7 THEN 58 ELSE i % 997 / 997 END::DOUBLE AS share, [10, 20, 50, 1000][1 + i % 4] AS coin, DATE '2020-01-01' + (i % 900)::INTEGER AS day,
-            ['a', 'b', NULL][1 + i % 3] AS letter, CASE WHEN i % 7 = 0 THEN 'NaN'::DOUBLE ELSE i % 4 END AS odd FROM range(4000) AS r(i))
+            CASE WHEN i = 7 THEN 58 ELSE i % 997 / 997 END::DOUBLE AS share, [10, 20, 50, 1000][1 + i % 4] AS coin,
+            DATE '2020-01-01' + (i % 900)::INTEGER AS day,
+            ['a', 'b', NULL][1 + i % 3] AS letter, CASE WHEN i % 7 = 0 THEN 'NaN'::DOUBLE ELSE i % 4 END AS odd
+            FROM range(4000) AS r(i))
             TO '{tmp_path}/visits/0.parquet'"""
     )
     rows = con.execute(
-        f"""SELECT attribute, "values", low, high, step, bins, len(edges), rows_per_unit FROM mwem_suggest_domain('w.parquet."{tmp_path}/visits"')"""
+        f"""SELECT attribute, "values", low, high, step, bins, len(edges), rows_per_unit FROM """
+        f"""mwem_suggest_domain('w.parquet."{tmp_path}/visits"')"""
     ).fetchall()
     assert rows == [
         ("person", None, None, None, None, None, None, 8), ("rating", None, "1", "5", "1", None, None, None),
         ("cost", None, "0", "800", None, 16, None, None), ("share", None, "0", "60", None, None, 20, None),
-        ("coin", ["10", "20", "50", "1000"], None, None, None, None, None, None), ("day", None, "2019-01-01", "2022-12-31", None, None, 11, None),
+        ("coin", ["10", "20", "50", "1000"], None, None, None, None, None, None),
+        ("day", None, "2019-01-01", "2022-12-31", None, None, 11, None),
         ("letter", ["a", "b"], None, None, None, None, None, None), ("odd", None, "0", "3", "1", None, None, None),
     ]  # fmt: skip
 
@@ -128,7 +133,10 @@ def test_one_job_for_each_scan(con: duckdb.DuckDBPyConnection, files: Path, monk
     run, statements = FilesSnapshot.run, []
     monkeypatch.setattr(FilesSnapshot, "run", lambda self, text, rows: statements.append(text) or run(self, text, rows))
     release(con, f'w.parquet."{files}"')
-    planned = con.execute(f"""SELECT value FROM mwem_plan('w.parquet."{files}"', workload, 1, domain := 'people_domain') WHERE item = 'scans'""").fetchall()  # fmt: skip
+    planned = con.execute(
+        f"""SELECT value FROM mwem_plan('w.parquet."{files}"', workload, 1, domain := """
+        f"""'people_domain') WHERE item = 'scans'"""
+    ).fetchall()
     assert [(str(len(statements)),)] == planned
 
 
@@ -202,7 +210,8 @@ def refusal(engine: Spark, *parts: str) -> str:
 def test_types_are_not_taken_from_the_names_of_folders(
     con: duckdb.DuckDBPyConnection, engine: Spark, spark: Any, tmp_path: Path
 ) -> None:
-    """Finding 8: the type of `code` was INTEGER or VARCHAR, by the one value of one row, in mwem_domain and free of charge."""
+    """Finding 8: the type of `code` was INTEGER or VARCHAR, by the one value of one row, in mwem_domain and free of
+    charge."""
     folder = tmp_path / "codes"
     for code in ("1", "2", "x"):
         write(folder / f"code={code}" / "0.parquet", {"age": [1, 2]})
@@ -233,7 +242,8 @@ def test_one_folder_is_one_account_however_it_is_written(
     (tmp_path / "other").mkdir()
     monkeypatch.chdir(tmp_path)
     spellings = [
-        f"{files}", f"{files}/", f"{tmp_path}/./people", f"{tmp_path}/other/../people", f"/{files}", f"{tmp_path}//people", f"file:{files}", f"file://{files}",
+        f"{files}", f"{files}/", f"{tmp_path}/./people", f"{tmp_path}/other/../people", f"/{files}",
+        f"{tmp_path}//people", f"file:{files}", f"file://{files}",
         f"FILE:{files}", f"{tmp_path}/link", "./people", "people/", "other/../people/.",
     ]  # fmt: skip
     found = [engine.describe(["parquet", spelling], "test") for spelling in spellings]
@@ -247,9 +257,12 @@ def test_one_folder_is_one_account_however_it_is_written(
     with pytest.raises(duckdb.Error, match=r"0\.5 of 1\.5 is left"):
         release(con, f'w.parquet."{tmp_path}/link/"', "p")
     wrong = {
-        f"{files}*": "a path is no pattern", f"{tmp_path}/{{people,other}}": "a path is no pattern", f"{files}/[01].parquet": "a path is no pattern",
-        f"{tmp_path}\\people": "a path is no pattern", f"file://localhost{files}": "may have another name", f"viewfs:{files}": "may have another name",
-        f"{tmp_path}/peopl%65": "are not there", f"{tmp_path}/other": "are not there", f"{files}/none": "are not there", f"{files}\n/": "no pattern",
+        f"{files}*": "a path is no pattern", f"{tmp_path}/{{people,other}}": "a path is no pattern",
+        f"{files}/[01].parquet": "a path is no pattern",
+        f"{tmp_path}\\people": "a path is no pattern", f"file://localhost{files}": "may have another name",
+        f"viewfs:{files}": "may have another name",
+        f"{tmp_path}/peopl%65": "are not there", f"{tmp_path}/other": "are not there", f"{files}/none": "are not there",
+        f"{files}\n/": "no pattern",
     }  # fmt: skip
     for spelling, reason in wrong.items():
         assert reason in refusal(engine, "parquet", spelling), spelling
@@ -289,7 +302,8 @@ def test_names_that_are_patterns_or_percent_signs_are_names(engine: Spark, spark
 
 
 def test_values_of_partitions_make_no_scan_fail(engine: Spark, spark: Any, tmp_path: Path) -> None:
-    """Under any setting of the user's: Spark itself fails on some of these, when it lists files or when it reads them."""
+    """Under any setting of the user's: Spark itself fails on some of these, when it lists files or when it reads
+    them."""
     for number, kind in enumerate(("INT", "DECIMAL(3,1)", "DATE", "STRING", "TIMESTAMP")):
         folder = tmp_path / str(number)
         for value in ("x", "12345678.999", "[x]{a,b}*", "__HIVE_DEFAULT_PARTITION__", "7"):
@@ -427,10 +441,14 @@ def test_a_column_is_known_by_its_name(engine: Spark, spark: Any, tmp_path: Path
 
 
 HOSTILE = {
-    "spark.sql.ansi.enabled": "true", "spark.sql.caseSensitive": "true", "spark.sql.session.timeZone": "Asia/Tokyo", "spark.sql.timestampType": "TIMESTAMP_NTZ",
-    "spark.sql.legacy.charVarcharAsString": "true", "spark.sql.legacy.followThreeValuedLogicInArrayExists": "false", "spark.sql.storeAssignmentPolicy": "LEGACY", "spark.sql.files.ignoredPathSegmentRegex": "0",
-    "spark.sql.sources.useV1SourceList": "", "spark.sql.parser.escapedStringLiterals": "true", "spark.sql.parquet.binaryAsString": "true",
-    "spark.sql.parquet.inferTimestampNTZ.enabled": "false", "spark.sql.parquet.int96AsTimestamp": "false", "spark.sql.files.ignoreCorruptFiles": "true",
+    "spark.sql.ansi.enabled": "true", "spark.sql.caseSensitive": "true", "spark.sql.session.timeZone": "Asia/Tokyo",
+    "spark.sql.timestampType": "TIMESTAMP_NTZ",
+    "spark.sql.legacy.charVarcharAsString": "true", "spark.sql.legacy.followThreeValuedLogicInArrayExists": "false",
+    "spark.sql.storeAssignmentPolicy": "LEGACY", "spark.sql.files.ignoredPathSegmentRegex": "0",
+    "spark.sql.sources.useV1SourceList": "", "spark.sql.parser.escapedStringLiterals": "true",
+    "spark.sql.parquet.binaryAsString": "true",
+    "spark.sql.parquet.inferTimestampNTZ.enabled": "false", "spark.sql.parquet.int96AsTimestamp": "false",
+    "spark.sql.files.ignoreCorruptFiles": "true",
 }  # fmt: skip
 
 
@@ -508,7 +526,9 @@ def test_spark_connect_and_a_jvm_that_is_killed(tmp_path: Path) -> None:
     if not servers.has_spark():
         pytest.skip(servers.MISSING)
     folder = Path(__file__).parent
-    found = subprocess.run([sys.executable, folder / "connect.py", tmp_path], capture_output=True, text=True, check=False, timeout=900)  # fmt: skip
+    found = subprocess.run(
+        [sys.executable, folder / "connect.py", tmp_path], capture_output=True, text=True, check=False, timeout=900
+    )
     assert found.stdout.strip(), found.stderr[-2000:]
     facts = json.loads(found.stdout.splitlines()[-1])
     assert facts["source"][0][0] == "spark" and facts["source"][0][1].startswith("sc://127.0.0.1:")

@@ -1,4 +1,4 @@
-"""What each dialect writes, as golden SQL; and that it is written to the rules: no row over the wire, nothing that can raise.
+"""What each dialect writes, as golden SQL, and the rules that it keeps: no row over the wire, nothing that can raise.
 
 `MWEM_GOLDEN=write pytest tests/scan/test_dialects.py` writes the files anew.
 """
@@ -52,7 +52,8 @@ def compiled(*queries: Query) -> Compiled:
 
 
 ASKED = (
-    Query(group_by=("sex", "city")), Query("age BETWEEN 18 AND 64 AND yes"), Query("pay > 500.5"), Query("day >= '2020-06-01' AND city = 'Bern'"),
+    Query(group_by=("sex", "city")), Query("age BETWEEN 18 AND 64 AND yes"), Query("pay > 500.5"),
+    Query("day >= '2020-06-01' AND city = 'Bern'"),
     Query("moment < '1990-01-01 00:00:00+00'"),
 )  # fmt: skip
 WIDE = tuple(Query(f"age < {k}") for k in range(1, 90))
@@ -141,6 +142,6 @@ def test_what_engines_print_in_different_ways_is_refused(name: str) -> None:
 @pytest.mark.parametrize("column", ["s", "s_step", "a b", "Place"])
 def test_names_inside_a_lambda_hide_no_column(column: str) -> None:
     scale = Attribute(column, "INTEGER", nullable=False, low=0, high=200).ordered
-    found = DIALECTS["spark"].steps(exp.column(column, quoted=True), scale, range(200), range(200))  # type: ignore[attr-defined]
-    own = {name.name.lower() for name in found.find(exp.Lambda).expressions}
-    assert len(own) == 2 and column.lower() not in own
+    tree = DIALECTS["spark"].steps(exp.column(column, quoted=True), scale, range(200), range(200))
+    names = {name.name.lower() for name in tree.find(exp.Lambda).expressions}
+    assert len(names) == 2 and column.lower() not in names

@@ -98,7 +98,7 @@ def test_an_empty_table_has_zeros(con: duckdb.DuckDBPyConnection, compiled: Comp
 def test_many_rows_are_counted_exactly(
     con: duckdb.DuckDBPyConnection, compiled: Compiled, plan: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """More than a double holds, without having them: what DuckDB counted is replaced by a large number of the same rows."""
+    """More than a double has digits for: what DuckDB counted is replaced by a large number of the same rows."""
     force(monkeypatch, plan)
     con.execute("CREATE TABLE t AS SELECT 3 AS a, true AS b")
     pushdown = planned(compiled)
@@ -129,7 +129,8 @@ def test_blocks_of_the_product_add_up(
     """Batches are never larger than a float32 counts exactly, and a block is used again for the next one."""
     force(monkeypatch, "product")
     con.execute(
-        "CREATE TABLE t AS SELECT (i % 4)::INTEGER AS a, CASE i % 3 WHEN 0 THEN NULL ELSE i % 3 = 1 END AS b FROM range(10000) r(i)"
+        "CREATE TABLE t AS SELECT (i % 4)::INTEGER AS a, CASE i % 3 WHEN 0 THEN NULL ELSE i % 3 = 1 END AS b FROM "
+        "range(10000) r(i)"
     )
     expected = answers(con, compiled)
     assert execution.BLOCK_ROWS < 2**24
@@ -169,7 +170,8 @@ def check_nothing_is_said(caught: pytest.ExceptionInfo[EngineError]) -> None:
 @pytest.mark.usefixtures("plan")
 def test_a_failing_row_says_nothing(con: duckdb.DuckDBPyConnection, compiled: Compiled) -> None:
     con.execute(
-        "CREATE TABLE hidden (name VARCHAR, b BOOLEAN); CREATE VIEW t AS SELECT CAST(name AS INTEGER) AS a, b FROM hidden"
+        "CREATE TABLE hidden (name VARCHAR, b BOOLEAN); CREATE VIEW t AS SELECT CAST(name AS INTEGER) AS a, b FROM "
+        "hidden"
     )
     con.execute("INSERT INTO hidden VALUES ('1', true)")
     assert answers(con, compiled)[2] == [1]

@@ -63,17 +63,22 @@ def test_all_scans_keep_the_same_rows(con: duckdb.DuckDBPyConnection, sandbox: S
 WIDE = Domain(
     "t", ("e", "b", "n", "x", "s", "d"),
     (
-        Attribute("e", "ENUM('x', 'y', 'z')", nullable=True, values=("z", "x")), Attribute("b", "BOOLEAN", nullable=False, values=("false", "true")),
-        Attribute("n", "INTEGER", nullable=True, low=0, high=99), Attribute("x", "DOUBLE", nullable=False, low=0.0, high=1.0),
-        Attribute("s", "VARCHAR", nullable=True, values=("p", "q", "it's")), Attribute("d", "DATE", nullable=True, low=18262, high=18300),
+        Attribute("e", "ENUM('x', 'y', 'z')", nullable=True, values=("z", "x")),
+        Attribute("b", "BOOLEAN", nullable=False, values=("false", "true")),
+        Attribute("n", "INTEGER", nullable=True, low=0, high=99),
+        Attribute("x", "DOUBLE", nullable=False, low=0.0, high=1.0),
+        Attribute("s", "VARCHAR", nullable=True, values=("p", "q", "it's")),
+        Attribute("d", "DATE", nullable=True, low=18262, high=18300),
     ),
 )  # fmt: skip
 
 
 wide_rows = st.lists(
     st.tuples(
-        st.sampled_from(["x", "y", "z", None]), st.sampled_from(["true", "false", None]), st.none() | st.integers(-3, 103).map(str),
-        st.sampled_from(["0.5", "nan", "inf", "-inf", "0.25", "-0.0", None]), st.sampled_from(["p", "q", "it's", "P", "", None]),
+        st.sampled_from(["x", "y", "z", None]), st.sampled_from(["true", "false", None]),
+        st.none() | st.integers(-3, 103).map(str),
+        st.sampled_from(["0.5", "nan", "inf", "-inf", "0.25", "-0.0", None]),
+        st.sampled_from(["p", "q", "it's", "P", "", None]),
         st.sampled_from(["2020-01-01", "2020-01-20", "infinity", "1999-01-01", None]),
     ),
     max_size=25,
@@ -91,8 +96,10 @@ MAPPED = """
 
 
 PREDICATES = [
-    "e = 'x'", "e IS NULL", "b", "NOT b", "n % 2 = 0", "n BETWEEN 10 AND 40", "n IS NULL", "x > 0.25", "s LIKE '%s'", "s IS NULL", "d < '2020-01-15'",
-    "dayofyear(d) % 3 = 1", "b OR n > 50", "e = 'z' OR s = 'p'", "n > 3 AND x <= 0.5 AND b", "false", "true", "s IS NULL AND e IS NOT NULL",
+    "e = 'x'", "e IS NULL", "b", "NOT b", "n % 2 = 0", "n BETWEEN 10 AND 40", "n IS NULL", "x > 0.25", "s LIKE '%s'",
+    "s IS NULL", "d < '2020-01-15'",
+    "dayofyear(d) % 3 = 1", "b OR n > 50", "e = 'z' OR s = 'p'", "n > 3 AND x <= 0.5 AND b", "false", "true",
+    "s IS NULL AND e IS NOT NULL",
 ]  # fmt: skip
 
 

@@ -1,8 +1,8 @@
-"""The plans as text and as DuckDB runs them; codes that no value can break; units that are bounded; which plan is chosen.
+"""The plans as text and as DuckDB runs them; codes for any value; bounded units; which plan is chosen.
 
-A file of tests/golden has sections: `-- ddl`, `-- workload` (a query for its rows), `-- unit` (a column and a number, if any),
-`-- force` (a plan that would not be chosen for so few queries), a `-- plan` for each part, in words, with a `-- scan` for each of
-its statements, and `-- answers`, counted by hand: a line per query, its cells in order.
+A file of tests/golden has sections: `-- ddl`, `-- workload` (a query for its rows), `-- unit` (a column and a number,
+if any), `-- force` (a plan that would not be chosen for so few queries), a `-- plan` for each part, in words, with a
+`-- scan` for each of its statements, and `-- answers`, counted by hand: a line per query, its cells in order.
 """
 
 from __future__ import annotations
@@ -161,12 +161,12 @@ def test_very_many_pairs_are_a_product() -> None:
     queries = [*whole(classes, *((name,) for name in classes), *combinations(classes, 2), ())]
     (part,) = plan_pushdown(TABLE, classes, queries).parts
     assert isinstance(part, Product)
-    assert len(part.plain) == 100 + 4950
+    assert len(part.marginals) == 100 + 4950
     assert list(part.queries) == [()]
 
 
 def test_a_mixed_workload_is_split() -> None:
-    """Pairs of a hundred columns by the product, a cuboid of three by a GROUP BY, a condition on five by an aggregate."""
+    """Pairs of a hundred columns by the product, a cuboid by a GROUP BY, a condition on five by an aggregate."""
     classes = grid({f"b{k}": 2 for k in range(100)} | dict.fromkeys("xyz", 40) | dict.fromkeys("pqrst", 9))
     queries = [
         *whole(classes, *combinations(list(classes)[:100], 2), ("x", "y", "z")),

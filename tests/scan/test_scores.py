@@ -13,8 +13,10 @@ import mwem_sql
 from mwem_sql.errors import OptionError, TableError
 
 TABLE = """
-CREATE TABLE t (a INTEGER NOT NULL CHECK (a BETWEEN 0 AND 9), b INTEGER CHECK (b BETWEEN 0 AND 9), c ENUM ('x', 'y') NOT NULL);
-INSERT INTO t SELECT i % 10, CASE WHEN i % 50 > 0 THEN i % 10 END, CASE WHEN i % 10 < 4 THEN 'x' ELSE 'y' END::ENUM ('x', 'y') FROM range(1000) t(i);
+CREATE TABLE t (a INTEGER NOT NULL CHECK (a BETWEEN 0 AND 9), b INTEGER CHECK (b BETWEEN 0 AND 9), c ENUM ('x',
+'y') NOT NULL);
+INSERT INTO t SELECT i % 10, CASE WHEN i % 50 > 0 THEN i % 10 END, CASE WHEN i % 10 < 4 THEN 'x' ELSE 'y'
+END::ENUM ('x', 'y') FROM range(1000) t(i);
 CREATE TABLE w AS SELECT unnest([['a', 'c'], ['b', 'c'], ['a', 'b']]) AS group_by;
 CALL mwem_release('t', w, 100, output := 'o');
 """
@@ -34,7 +36,11 @@ def found(con: Connection, **options: object) -> dict[str, float]:
 
 def test_what_the_release_itself_says_is_private(made: Connection) -> None:
     rows = mwem_sql.quality(made, "o", summary=True).to_pylist()
-    assert [row["name"] for row in rows] == ["rows in wrong cells", "rows in wrong cells, expected", "questions measured"]  # fmt: skip
+    assert [row["name"] for row in rows] == [
+        "rows in wrong cells",
+        "rows in wrong cells, expected",
+        "questions measured",
+    ]
     assert all(row["note"].startswith("private: ") and row["query"] is None for row in rows)
     assert 0 <= rows[0]["low"] <= rows[0]["score"] <= rows[0]["high"] <= 1
     ((share,),) = made.execute("SELECT measured / queries FROM mwem.releases WHERE release = 1").fetchall()
@@ -57,14 +63,17 @@ def test_good_rows_have_good_scores(made: Connection) -> None:
 
 def test_other_rows_have_worse_scores(made: Connection) -> None:
     made.execute("CALL mwem_release('t', w, 100, output := 'spoiled')")
-    made.execute("DELETE FROM spoiled; INSERT INTO spoiled SELECT i % 2, 9 - i // 100, ['y', 'x'][1 + i // 7 % 2] FROM range(1000) t(i)")  # fmt: skip
+    made.execute(
+        "DELETE FROM spoiled; INSERT INTO spoiled SELECT i % 2, 9 - i // 100, ['y', 'x'][1 + i // 7 % 2] "
+        "FROM range(1000) t(i)"
+    )
     rows = mwem_sql.quality(made, "spoiled", summary=True, compare="t", target="c").to_pylist()
     poor = {row["name"]: row["score"] for row in rows}
     assert poor["mean L1 distance of pairs"] > 0.5
     assert poor["mean difference of correlations"] > 0.3
     assert poor["pMSE"] > 0.03
     assert poor["accuracy for c, trained on synthetic rows"] < 0.8
-    notes = [row["note"] for row in rows if row["name"] != "questions measured" and "wrong cells" not in row["name"]]  # fmt: skip
+    notes = [row["note"] for row in rows if row["name"] != "questions measured" and "wrong cells" not in row["name"]]
     assert all(note.startswith("NOT PRIVATE: ") for note in notes)
     assert any("random_state 0" in note for note in notes) and any("C = 1" in note for note in notes)
 
@@ -74,7 +83,9 @@ def test_without_the_library_one_sentence_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "sklearn", None)
     monkeypatch.setitem(sys.modules, "sklearn.ensemble", None)
-    with pytest.raises(OptionError, match=r"compare \('t'\) needs scikit-learn, which is not installed. Hint: pip install 'mwem-sql\[quality\]'"):  # fmt: skip
+    with pytest.raises(OptionError,
+        match=r"compare \('t'\) needs scikit-learn, which is not installed. "
+              r"Hint: pip install 'mwem-sql\[quality\]'"):  # fmt: skip
         found(made, compare="t")
 
 
@@ -86,8 +97,10 @@ def test_without_the_library_one_sentence_says_what_to_install(
         ("summary := 'yes'", "mwem_quality: summary ('yes') must be true or false"),
         ("summary := true, compare := 3", "mwem_quality: compare (3) must be a name"),
         ("summary := true, compare := 't', target := 'd'", "mwem_quality: target ('d') is not a column of o. Hint: "),
-        ("summary := true, compare := 't', target := 'a'", "mwem_quality: target ('a') is not a list of at most 50 values"),
-        ("summary := true, compare := 'w'", "mwem_quality: compare ('w') has no column 'a'. Hint: name the table that o was made from"),
+        ("summary := true, compare := 't', target := 'a'",
+            "mwem_quality: target ('a') is not a list of at most 50 values"),
+        ("summary := true, compare := 'w'",
+            "mwem_quality: compare ('w') has no column 'a'. Hint: name the table that o was made from"),
     ],
 )  # fmt: skip
 def test_what_is_refused(made: Connection, call: str, says: str) -> None:

@@ -27,9 +27,12 @@ def suggested(con: duckdb.DuckDBPyConnection, *declared: str) -> dict[str, Sugge
 
 def test_suggestions_are_round_and_common(con: duckdb.DuckDBPyConnection) -> None:
     con.execute(
-        """CREATE TABLE t (id INTEGER, "my age" INTEGER, sex VARCHAR, name VARCHAR, d DATE, x DOUBLE, empty INTEGER, class INTEGER, rare VARCHAR, town VARCHAR, mail VARCHAR);
-           INSERT INTO t SELECT i, 20 + i % 51, CASE WHEN i % 2 = 0 THEN 'it''s' ELSE 'M' END, 'name ' || i, DATE '2020-01-05' + (i % 9)::INTEGER,
-               i / 4, NULL, 1 + i % 3, CASE WHEN i < 3 THEN 'prince' ELSE 'other' END, CASE WHEN i % 2 = 0 THEN 'n' || i WHEN i % 3 = 0 THEN 'Genf' ELSE 'Bern' END, 'm' || greatest(i, 6)
+        """CREATE TABLE t (id INTEGER, "my age" INTEGER, sex VARCHAR, name VARCHAR, d DATE, x DOUBLE, empty INTEGER,
+            class INTEGER, rare VARCHAR, town VARCHAR, mail VARCHAR);
+           INSERT INTO t SELECT i, 20 + i % 51, CASE WHEN i % 2 = 0 THEN 'it''s' ELSE 'M' END, 'name ' || i,
+           DATE '2020-01-05' + (i % 9)::INTEGER,
+               i / 4, NULL, 1 + i % 3, CASE WHEN i < 3 THEN 'prince' ELSE 'other' END, CASE
+               WHEN i % 2 = 0 THEN 'n' || i WHEN i % 3 = 0 THEN 'Genf' ELSE 'Bern' END, 'm' || greatest(i, 6)
            FROM range(200) r(i);
            INSERT INTO t (sex, x, d) VALUES ('M', 'nan', 'infinity'), ('M', 'inf', NULL), ('M', NULL, NULL)"""
     )
@@ -256,8 +259,10 @@ def test_few_rows_make_equal_bins(con: duckdb.DuckDBPyConnection) -> None:
 @pytest.mark.parametrize(
     ("name", "is_unit", "is_id"),
     [
-        ("person", True, True), ("person_id", True, True), ("PersonID", True, True), ("userid", True, True), ("UserId", True, True),
-        ("id", False, True), ("store_id", False, True), ("SERIALNO", False, True), ("paid", False, False), ("humid", False, False),
+        ("person", True, True), ("person_id", True, True), ("PersonID", True, True), ("userid", True, True),
+        ("UserId", True, True),
+        ("id", False, True), ("store_id", False, True), ("SERIALNO", False, True), ("paid", False, False),
+        ("humid", False, False),
         ("customer_age", False, False), ("household_size", False, False), ("", False, False), ("123", False, False),
     ],
 )  # fmt: skip

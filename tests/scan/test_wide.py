@@ -1,4 +1,4 @@
-"""Wide workloads: what a condition costs is told by its own constants, not by those of all others. Counts steps and bytes."""
+"""Wide workloads: a condition's cost depends on its constants, not on those of all others. Counts steps and bytes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mwem_sql.workload import Query, Workload
 
 @pytest.mark.parametrize("shape", sampled([shape for shape in SHAPES if shape != "decimals"], 1))
 def test_room_grows_with_the_constants(shape: str, sandbox: Sandbox) -> None:
-    """Twice as many conditions take twice the room, or somewhat more; an array of classes for each would take four times as much."""
+    """Twice as many conditions take about twice the memory; an array of classes for each would take four times."""
     compiled_from(sandbox, wide(shape, 10))  # what is made once and stays
     peaks = []
     for count in (700, 1_400):
@@ -33,17 +33,22 @@ def test_room_grows_with_the_constants(shape: str, sandbox: Sandbox) -> None:
 REFUSED = {
     "joins columns": (
         [Query(f"age >= {k % 90} OR pay > {k}.5") for k in range(3_000)],
-        (r"^workload: 3,000 queries, such as 'age >= 0 OR pay > 0.5' over age, pay, are worked out cell by cell: [\d,]+ cells, more than 536,870,912. "
-        r"Hint: join conditions on several columns by AND instead of OR, use fewer constants in all, or ask fewer such queries at a time$"),
+        (r"^workload: 3,000 queries, such as 'age >= 0 OR pay > 0.5' over age, pay, are worked out cell by cell: "
+         r"[\d,]+ cells, more than 536,870,912. "
+        r"Hint: join conditions on several columns by AND instead of OR, use fewer constants in all, or ask fewer "
+        r"such queries at a time$"),
     ),
     "sums under conditions": (
         [Query(f"n <= {k - 3000}", measure="n") for k in range(6_000)],
-        (r"^workload: 6,000 queries, such as 'sum\(n\) WHERE n <= -3000' over n, are worked out cell by cell: 36,012,000 cells, more than 33,554,432. "
-        r"Hint: declare step or bins in a domain table, use fewer constants in all, or ask fewer such queries at a time$"),
+        (r"^workload: 6,000 queries, such as 'sum\(n\) WHERE n <= -3000' over n, are worked out cell by cell: "
+         r"36,012,000 cells, more than 33,554,432. "
+        r"Hint: declare step or bins in a domain table, use fewer constants in all, or ask fewer such queries at a "
+        r"time$"),
     ),
     "asks values": (
         [Query(f"n % {k} = 1") for k in range(1, 50_000)],
-        (r"^workload: 49,999 expressions such as '\"n\" % 1 = 1' are evaluated value by value on 6,002 values of n, more than 268,435,456 times in all. "
+        (r"^workload: 49,999 expressions such as '\"n\" % 1 = 1' are evaluated value by value on 6,002 values of n, "
+         r"more than 268,435,456 times in all. "
         r"Hint: ask fewer, declare fewer values, or compare the column with constants \(=, IN, <, BETWEEN\)$"),
     ),
 }  # fmt: skip
@@ -71,10 +76,12 @@ def test_one_of_each_is_not_too_much(sandbox: Sandbox, monkeypatch: pytest.Monke
 def test_a_refusal_costs_nothing() -> None:
     with mwem_sql.connect(":memory:") as con:
         con.execute(
-            "CREATE TABLE t (age INTEGER NOT NULL CHECK (age BETWEEN 0 AND 99), pay DOUBLE NOT NULL CHECK (pay >= 0 AND pay < 1e6))"
+            "CREATE TABLE t (age INTEGER NOT NULL CHECK (age BETWEEN 0 AND 99), pay DOUBLE NOT NULL CHECK (pay >= 0 "
+            "AND pay < 1e6))"
         )
         con.execute(
-            "CREATE TABLE workload AS SELECT 'age >= ' || i % 90 || ' OR pay > ' || i AS predicate FROM range(3000) AS r(i)"
+            "CREATE TABLE workload AS SELECT 'age >= ' || i % 90 || ' OR pay > ' || i AS predicate FROM range(3000) "
+            "AS r(i)"
         )
         for call in ("FROM mwem_plan('t', workload, 0.5)", "CALL mwem_release('t', workload, 0.5)"):
             with pytest.raises(duckdb.Error, match="are worked out cell by cell"):

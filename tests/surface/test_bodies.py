@@ -12,7 +12,7 @@ from chance import sampled
 
 import mwem_sql
 from mwem_sql.errors import OptionError, TableError
-from mwem_sql.scan.engines import opening
+from mwem_sql.scan import engines
 
 Open = Callable[..., duckdb.DuckDBPyConnection]
 
@@ -201,7 +201,7 @@ def test_a_driver_that_is_not_there_is_named(con: duckdb.DuckDBPyConnection, mon
     def missing(name: str) -> None:
         raise ImportError(name)
 
-    monkeypatch.setattr(opening, "import_module", missing)
+    monkeypatch.setattr(engines, "import_module", missing)
     with pytest.raises(
         duckdb.Error, match=r"the driver for postgresql is not installed\. Hint: pip install 'mwem-sql\[engines\]'"
     ):

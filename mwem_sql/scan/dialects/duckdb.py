@@ -14,17 +14,21 @@ from sqlglot import exp
 
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.classes import Classes
-from mwem_sql.language.ticks import Scale, Tick, as_text, cast
+from mwem_sql.language.ticks import Scale, as_text, cast
 from mwem_sql.scan.dialects.dialect import (
     COUNT,
     LARGEST_SUM,
+    Dialect,
     PrivateRows,
     Reading,
     Unit,
+    choose,
     first_of_runs,
     has_value,
+    is_null,
     missing,
     other,
+    search,
 )
 
 MAX_TREE = 512
@@ -32,12 +36,12 @@ MAX_TREE = 512
 with it: a tree of 10,000 comparisons takes 9 microseconds, one of 64 a twentieth of one."""
 
 
-class DuckDBDialect:
+class DuckDBDialect(Dialect):
     """DuckDB: in the caller's instance, or in another one in the same process."""
 
     name = "duckdb"
     streams = True
-    most_groups: int | None = None
+    most_groups = None
 
     def is_text(self, classes: Classes) -> bool:
         """Whether a code is looked up by the value's text, which is better done for each group than for each row."""
@@ -50,7 +54,7 @@ class DuckDBDialect:
 
     def reading(self, classes: Classes) -> Reading:
         if not self.is_wide(classes):
-            return Reading(missing(classes))
+            return super().reading(classes)
         runs = first_of_runs(classes)
         return Reading(missing(classes), classes.pieces.lows[runs], classes.codes[runs])
 
@@ -65,11 +69,8 @@ class DuckDBDialect:
         key = self.unit_key(unit)
         values = [_exact(attribute) for attribute in dict.fromkeys(classes.attribute for classes in columns)]
         order = [exp.Anonymous(this="hash", expressions=[key.copy(), *values]), *(value.copy() for value in values)]
-        rank = exp.Window(
-            this=exp.RowNumber(),
-            partition_by=[key],
-            order=exp.Order(expressions=[exp.Ordered(this=item) for item in order]),
-        )
+        ordered = exp.Order(expressions=[exp.Ordered(this=item) for item in order])
+        rank = exp.Window(this=exp.RowNumber(), partition_by=[key], order=ordered)
         bounded = (
             exp.select("*").from_(table.tree()).where(has_value(exp.column(unit.column, quoted=True)))
             .qualify(exp.LTE(this=rank, expression=exp.Literal.number(unit.rows)))
@@ -77,7 +78,7 @@ class DuckDBDialect:
         return bounded.subquery("__bounded")
 
     def unit_key(self, unit: Unit) -> exp.Expr:
-        """What distinguishes units: the bytes of a text. Under a collation 'aB3' equals 'Ab3', which is another unit."""
+        """What distinguishes units: the bytes of a text. A collation takes 'aB3' for 'Ab3', which is another unit."""
         column = exp.column(unit.column, quoted=True)
         return exp.Anonymous(this="encode", expressions=[column]) if unit.is_text else column
 
@@ -133,7 +134,7 @@ class DuckDBDialect:
             return code
         # NULL stays NULL; any other text without a position is off the list.
         listed = exp.Coalesce(this=code, expressions=[exp.Literal.number(other(classes))])
-        return cast(_or_null(key, listed), _integer_type(classes.count))
+        return cast(choose(is_null(key), None, listed), _integer_type(classes.count))
 
     def lookup(self, table: Sequence[int], index: exp.Expr, kind: str) -> exp.Expr:
         """`table[index]`, counted from 0; NULL for NULL.
@@ -166,9 +167,6 @@ class DuckDBDialect:
         """A value as a typed constant."""
         return cast(exp.Literal.string(text), type_text)
 
-    def sql(self, tree: exp.Expr, *, pretty: bool = False) -> str:
-        return tree.sql("duckdb", pretty=pretty)
-
 
 DUCKDB = DuckDBDialect()
 
@@ -192,10 +190,9 @@ def _direct(classes: Classes) -> exp.Expr:
         return _bounded(classes, column)
     code_of = dict(zip(attribute.values, classes.codes.tolist(), strict=False))
     codes = np.array([code_of.get(value, other(classes)) for value in listed])
-    is_boolean = attribute.type == "BOOLEAN"
-    return _mapped(
-        cast(column, "UTINYINT") if is_boolean else exp.Anonymous(this="enum_code", expressions=[column]), codes
-    )
+    if attribute.type == "BOOLEAN":
+        return _mapped(cast(column, "UTINYINT"), codes)
+    return _mapped(exp.Anonymous(this="enum_code", expressions=[column]), codes)
 
 
 def _type_values(attribute: Attribute) -> list[str] | None:
@@ -225,8 +222,9 @@ def _bounded(classes: Classes, column: exp.Expr) -> exp.Expr:
             offset = exp.Sub(this=offset, expression=exp.Literal.number(low))
         return cast(_mapped(offset, codes), _integer_type(classes.count))
     runs = first_of_runs(classes)
-    code = _search(attribute, classes.pieces.lows[runs].tolist(), codes[runs].tolist())
-    return cast(_or_null(column, code), _integer_type(classes.count))
+    starts = [attribute.ordered.literal(tick) for tick in classes.pieces.lows[runs].tolist()]
+    code = search(column, starts, [exp.Literal.number(code) for code in codes[runs].tolist()])
+    return cast(choose(is_null(column), None, code), _integer_type(classes.count))  # NULL first: no comparison is true
 
 
 def _is_counted(classes: Classes) -> bool:
@@ -256,24 +254,6 @@ def _clamped(attribute: Attribute, column: exp.Expr) -> exp.Expr:
         (exp.GT(this=column, expression=high), scale.literal(attribute.most)),
     ]
     return exp.Case(ifs=[exp.If(this=test.copy(), true=value.copy()) for test, value in cases])
-
-
-def _or_null(column: exp.Expr, value: exp.Expr) -> exp.Expr:
-    """A value made of a column, and NULL for NULL, which comparisons do not pass on: it is tested first."""
-    is_null = exp.Is(this=column.copy(), expression=exp.null())
-    return exp.Case(ifs=[exp.If(this=is_null, true=exp.null())], default=value)
-
-
-def _search(attribute: Attribute, starts: Sequence[Tick], codes: Sequence[int]) -> exp.Expr:
-    """The code of the run that a value is in: a balanced tree of comparisons with the runs' first values."""
-    if len(starts) == 1:
-        return exp.Literal.number(codes[0])
-    middle = len(starts) // 2
-    test = exp.GTE(this=exp.column(attribute.name, quoted=True), expression=attribute.ordered.literal(starts[middle]))
-    return exp.Case(
-        ifs=[exp.If(this=test, true=_search(attribute, starts[middle:], codes[middle:]))],
-        default=_search(attribute, starts[:middle], codes[:middle]),
-    )
 
 
 def _exact(attribute: Attribute) -> exp.Expr:

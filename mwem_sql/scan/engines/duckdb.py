@@ -19,10 +19,10 @@ from mwem_sql.language.dialect import quoted
 from mwem_sql.platform import calls
 from mwem_sql.platform.catalog import Place
 from mwem_sql.platform.metadata import holders
-from mwem_sql.scan.engines.protocol import Engine
+from mwem_sql.scan.engines.protocol import RowEngine
 
-# A private file is opened with nothing but itself: no other file, no extension, and no setting that a view could lean on.
-_APART: dict[str, str | bool | int | float | list[str]] = {
+# A private file is opened with nothing but itself: no other file, no extension, no setting that a view could depend on.
+_ISOLATED: dict[str, str | bool | int | float | list[str]] = {
     "access_mode": "READ_ONLY",
     "enable_external_access": "false",
     "autoload_known_extensions": "false",
@@ -81,7 +81,7 @@ class SameInstance:
 
 
 class DuckDBFile:
-    """A DuckDB file as an instance of its own: read-only, without external access, and with nothing of the caller's instance in it."""
+    """A DuckDB file as its own instance: read-only, without external access, with nothing of the caller's instance."""
 
     kind = "duckdb"
     dialect = "duckdb"
@@ -92,21 +92,18 @@ class DuckDBFile:
         self.identity = self.shown = self.path
         self.timeout = timeout
         if not Path(self.path).is_file():
-            raise refuse(
-                TableError, "mwem_attach", f"source ({str(path)!r}) is not a file", "give the path of a DuckDB file"
-            )
+            what = f"source ({str(path)!r}) is not a file"
+            raise refuse(TableError, "mwem_attach", what, "give the path of a DuckDB file")
         try:
-            self._con = duckdb.connect(self.path, read_only=True, config=_APART)
+            self._con = duckdb.connect(self.path, read_only=True, config=_ISOLATED)
         except duckdb.Error:
-            raise refuse(
-                TableError,
-                "mwem_attach",
-                f"source ({str(path)!r}) cannot be opened as a DuckDB file of its own",
-                "DETACH it or close other connections to it first: a file is opened once, and its tables are then named without mwem_attach",
-            ) from None
+            what = f"source ({str(path)!r}) cannot be opened as a DuckDB file of its own"
+            cure = "DETACH it or close other connections to it first"
+            rule = "a file is opened once, and its tables are then named without mwem_attach"
+            raise refuse(TableError, "mwem_attach", what, f"{cure}: {rule}") from None
 
     def mark(self, parts: Sequence[str], account: str) -> None:
-        """Nothing is written: what its rows are known by follows them."""
+        """Nothing is written: the file is the identity of its rows."""
 
     def close(self) -> None:
         self._con.close()
@@ -115,23 +112,21 @@ class DuckDBFile:
         return self.facts(self._con.cursor(), parts, function)
 
     def facts(self, con: duckdb.DuckDBPyConnection, parts: Sequence[str], function: str) -> Facts:
-        """What DuckDB's own rules say of a relation, read in the file's instance. All its tables are one account, that of the file.
+        """What DuckDB's rules say of a relation, read in the file's instance. All its tables are one account.
 
-        The file is not written to: no table can be marked, and a name inside it may mean another table tomorrow. For the same reason a
-        file that has a ledger is refused: what was spent and capped there could neither be kept nor added to.
+        The file is not written to: no table can be marked, and a name inside it may mean another table tomorrow. For
+        the same reason a file that has a ledger is refused: what was spent and capped there could neither be kept nor
+        added to.
         """
         text = ".".join(map(quoted, parts))
         relation = relations.describe(con, text, Place.of(con), function)
         if relation.charged.database in holders(con, "journal"):
-            raise refuse(
-                BudgetError,
-                function,
-                f"table ({relation.charged.table!r}) is in a file ({self.path!r}) that has a ledger of its own, and is opened to be read only",
-                "ATTACH the file writable and release it there, so that the release can be debited in it",
-            )
+            file = f"a file ({self.path!r}) that has a ledger of its own, and is opened to be read only"
+            cure = "ATTACH the file writable and release it there, so that the release can be debited in it"
+            raise refuse(BudgetError, function, f"table ({relation.charged.table!r}) is in {file}", cure)
         return Facts(
-            relation.name.schema, relation.name.table, relation.columns, relation.tree(), (keys_of(self.path),), relation.checks, relation.declared,
-            relation.below,
+            relation.name.schema, relation.name.table, relation.columns, relation.tree(), (keys_of(self.path),),
+            relation.checks, relation.declared, relation.below,
         )  # fmt: skip
 
     @contextmanager
@@ -140,6 +135,6 @@ class DuckDBFile:
             yield snapshot
 
 
-def as_engine(rows: Engine | duckdb.DuckDBPyConnection) -> Engine | SameInstance:
+def as_engine(rows: RowEngine | duckdb.DuckDBPyConnection) -> RowEngine | SameInstance:
     """An engine as it is; a connection as the instance that it belongs to."""
-    return cast(Engine, rows) if hasattr(rows, "snapshot") else SameInstance(rows)
+    return cast(RowEngine, rows) if hasattr(rows, "snapshot") else SameInstance(rows)

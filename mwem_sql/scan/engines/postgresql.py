@@ -1,11 +1,12 @@
 """PostgreSQL as an engine, through ADBC: one REPEATABLE READ READ ONLY transaction for all scans of a call.
 
-Hold, then look: a name is looked up in a transaction of its own; the transaction that reads begins with LOCK TABLE, which takes no snapshot, so
-that the definition that is checked and the rows that are read are those under the lock. When all is read, the transaction must hold locks on
-nothing else: a child or partition that was added meanwhile, or a schema under another's name, shows there.
+Lock, then look: a name is looked up in a transaction of its own; the transaction that reads begins with LOCK TABLE,
+which takes no snapshot, so that the definition that is checked and the rows that are read are those under the lock.
+When all is read, the transaction must have locks on nothing else: a child or partition that was added meanwhile, or a
+schema under another's name, shows there.
 
-A role that may SELECT is enough. What a relation is, is said by `postgresql_catalog.py`; here are connections and nothing else. The URI of a
-source, and with it a password, stays inside the driver.
+A role that may SELECT is enough. What a relation is, is said by `postgresql_catalog.py`; here are connections and
+nothing else. The URI of a source, and with it a password, stays inside the driver.
 """
 
 from __future__ import annotations
@@ -21,27 +22,33 @@ from adbc_driver_postgresql import dbapi
 from sqlglot import exp
 
 from mwem_sql.boundary.sources import Facts
-from mwem_sql.errors import EngineError, TableError, refuse
+from mwem_sql.errors import EngineError, TableError, refuse, spoken_by
 from mwem_sql.platform import calls
-from mwem_sql.scan.engines.postgresql_catalog import Catalog, Row
+from mwem_sql.scan.engines.postgresql_catalog import Catalog, CatalogRow
 
 _SERVER = """
     SELECT system_identifier::text AS server, d.oid::bigint AS database, d.datname::text AS name,
         pg_encoding_to_char(d.encoding)::text AS encoding, coalesce(host(inet_server_addr()), 'local')::text AS address,
         current_setting('port')::text AS port
     FROM pg_control_system(), pg_database AS d WHERE d.datname = current_database()"""
-# Relations of users that this transaction has locked: what it has planned to read or has read, whatever the snapshot says. Not indexes.
+# Relations of users that this transaction has locked: what it plans to read or has read, whatever the snapshot says.
+# Not indexes.
 _LOCKED = """
     SELECT DISTINCT relation::bigint AS oid FROM pg_locks
-    WHERE pid = pg_backend_pid() AND locktype = 'relation' AND relation >= 16384 AND pg_get_indexdef(relation) IS NULL"""
-# With row_security off a policy that would hide rows is an error instead; names mean pg_catalog's functions and types, and a temporary type never
-# comes first. Constraints are not asked whether rows can be: what is constant in them would be computed, by a user's function if it is one.
-# Of codes PostgreSQL has no statistics: it would expect as many groups as rows, sort them, and compile what it expects to be long.
-_SETTINGS = (
-    "SET LOCAL search_path = pg_catalog, pg_temp", "SET LOCAL constraint_exclusion = off", "SET LOCAL TimeZone = 'UTC'", "SET LOCAL DateStyle = 'ISO, YMD'", "SET LOCAL row_security = off",
-    "SET LOCAL idle_in_transaction_session_timeout = 0", "SET LOCAL standard_conforming_strings = on",
-    "SET LOCAL enable_sort = off", "SET LOCAL jit = off",
-)  # fmt: skip
+    WHERE pid = pg_backend_pid() AND locktype = 'relation' AND relation >= 16384
+        AND pg_get_indexdef(relation) IS NULL"""
+_SETTINGS = {
+    "search_path": "pg_catalog, pg_temp",  # names mean PostgreSQL's functions and types; a temporary type comes last
+    "row_security": "off",  # a policy that would hide rows is an error instead
+    "constraint_exclusion": "off",  # a constant part of a constraint would be computed, perhaps by a user's function
+    "TimeZone": "'UTC'",
+    "DateStyle": "'ISO, YMD'",
+    "standard_conforming_strings": "on",
+    "idle_in_transaction_session_timeout": "0",
+    # PostgreSQL has no statistics of codes: it would expect as many groups as rows, sort them, and compile.
+    "enable_sort": "off",
+    "jit": "off",
+}
 
 
 class TransactionSnapshot:
@@ -49,64 +56,64 @@ class TransactionSnapshot:
 
     home = None
 
-    def __init__(self, connection: Any, identity: str, timeout: float | None = None) -> None:
+    def __init__(self, connection: Any, identity: str, timeout: float | None) -> None:
         self._cursor = connection.cursor()
         self._identity = identity
         self._timeout = timeout
         self._is_open = False
-        self._relation: Row | None = None
-
-    def execute(self, statement: str) -> None:
-        self._cursor.execute(statement)
+        self._relation: CatalogRow | None = None
 
     def rows(self, statement: str, parameters: Sequence[object] = ()) -> list[dict[str, Any]]:
         """Rows of the catalog."""
         self.begin()
         self._cursor.execute(statement, tuple(parameters) or None)
-        listed: list[dict[str, Any]] = self._cursor.fetch_arrow_table().to_pylist()
-        return listed
+        return self._cursor.fetch_arrow_table().to_pylist()  # type: ignore[no-any-return]
 
     def begin(self) -> None:
         """Begin the transaction, unless it has begun. None of these statements takes its snapshot."""
         if self._is_open:
             return
-        self.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        self._cursor.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         self._is_open = True
-        for setting in _SETTINGS:
-            self.execute(setting)
+        for name, value in _SETTINGS.items():
+            self._cursor.execute(f"SET LOCAL {name} = {value}")
         if self._timeout is not None:
-            self.execute(f"SET LOCAL statement_timeout = {max(1, round(self._timeout * 1000))}")
+            self._cursor.execute(f"SET LOCAL statement_timeout = {max(1, round(self._timeout * 1000))}")
 
     def describe(self, parts: Sequence[str], function: str) -> Facts:
         """The relation, locked against DDL until the transaction ends: what is described is what is read."""
-        catalog = Catalog(self.rows, self._identity)
-        relation = catalog.find(parts, function)
-        if self._relation is None:
-            self._hold(relation)
-        elif (relation["schema"], relation["name"]) != (self._relation["schema"], self._relation["name"]):
-            raise ValueError("a snapshot is of one relation: another would be locked after the snapshot was taken")
-        return catalog.facts(relation, self.locked, function)
+        with spoken_by(function):
+            catalog = Catalog(self.rows, self._identity)
+            relation = catalog.find(parts)
+            if self._relation is None:
+                self._lock(relation)
+            elif (relation["schema"], relation["name"]) != (self._relation["schema"], self._relation["name"]):
+                raise ValueError("a snapshot is of one relation: another would be locked after the snapshot was taken")
+            return catalog.facts(relation, self.locked)
 
-    def _hold(self, relation: Row) -> None:
-        """End the transaction in which the name was looked up, and begin the one that reads, with the lock: SELECT is right enough for that."""
-        self.execute("ROLLBACK")
+    def _lock(self, relation: CatalogRow) -> None:
+        """End the transaction in which the name was looked up, and begin the one that reads, with the lock.
+
+        SELECT is right enough for that.
+        """
+        self._cursor.execute("ROLLBACK")
         self._is_open = False
         self.begin()
         table = exp.table_(relation["name"], db=relation["schema"], quoted=True)
-        self.execute(f"LOCK TABLE {table.sql('postgres')} IN ACCESS SHARE MODE")
+        self._cursor.execute(f"LOCK TABLE {table.sql('postgres')} IN ACCESS SHARE MODE")
         self._relation = relation
 
     def locked(self) -> set[int]:
         """The numbers of the relations that the transaction has locked."""
         return {row["oid"] for row in self.rows(_LOCKED)}
 
-    def run(self, statement: str, rows: int) -> Iterator[pa.RecordBatch]:  # noqa: ARG002  the driver makes batches by bytes
+    def run(self, statement: str, rows: int) -> Iterator[pa.RecordBatch]:  # noqa: ARG002  batches are of some bytes
         self.begin()
         self._cursor.execute(statement)
         yield from self._cursor.fetch_record_batch()
 
     def state(self) -> object:
-        """What the transaction reads. A lock on something else means that a name, a child or a partition is not what was described."""
+        """What the transaction reads. A lock on something else: a name, child or partition is no longer the same."""
         return self.locked()
 
     def interrupt(self) -> None:
@@ -129,19 +136,12 @@ class PostgreSQL:
             with self.snapshot() as snapshot:
                 (server,) = snapshot.rows(_SERVER)
         except adbc_driver_manager.Error:
-            raise refuse(
-                EngineError,
-                "mwem_attach",
-                "source (postgresql) does not tell what it is",
-                "the role needs EXECUTE on pg_control_system(), which every role has unless it was taken away",
-            ) from None
+            cure = "the role needs EXECUTE on pg_control_system(), which every role has unless it was taken away"
+            raise refuse(EngineError, "mwem_attach", "source (postgresql) does not tell what it is", cure) from None
         if server["encoding"] != "UTF8":
-            raise refuse(
-                TableError,
-                "mwem_attach",
-                f"source (postgresql) has the encoding {server['encoding']}, in which texts have another order of bytes",
-                "only databases in UTF8 can be attached",
-            )
+            what = f"source (postgresql) has the encoding {server['encoding']}"
+            rule = "in which texts have another order of bytes"
+            raise refuse(TableError, "mwem_attach", f"{what}, {rule}", "only databases in UTF8 can be attached")
         self.identity = f"postgresql:{server['server']}/{server['database']}"
         self.shown = f"postgresql://{host or server['address']}:{server['port']}/{server['name']}"
 
@@ -151,26 +151,22 @@ class PostgreSQL:
             host = urlsplit(uri).hostname
             connection = dbapi.connect(uri, autocommit=True)
         except (adbc_driver_manager.Error, ValueError):
-            # The driver's own text may repeat the URI, and with it a password.
-            raise refuse(
-                EngineError,
-                "mwem_attach",
-                "source (postgresql) cannot be reached, or refused the role",
-                "try the same with psql; a password comes from PGPASSWORD, PGPASSFILE or mwem_sql.attach in Python",
-            ) from None
+            # The driver's text may repeat the URI, and with it a password.
+            what = "source (postgresql) cannot be reached, or refused the role"
+            cure = "try the same with psql; a password comes from PGPASSWORD, PGPASSFILE or mwem_sql.attach in Python"
+            raise refuse(EngineError, "mwem_attach", what, cure) from None
         return cls(connection, host, timeout)
 
     @classmethod
     def of_connection(cls, connection: Any, timeout: float | None) -> PostgreSQL:
         """Of a connection that the caller has opened, and goes on using: ours are clones of it."""
         if "postgres" not in str(connection.adbc_get_info().get("vendor_name", "")).lower():
-            raise refuse(
-                TableError, "mwem_attach", "source (an ADBC connection) is not one to PostgreSQL", "use adbc_driver_postgresql"
-            )  # fmt: skip
+            what = "source (an ADBC connection) is not one to PostgreSQL"
+            raise refuse(TableError, "mwem_attach", what, "use adbc_driver_postgresql")
         return cls(connection.adbc_clone(), None, timeout)
 
     def mark(self, parts: Sequence[str], account: str) -> None:
-        """Nothing is written: what its rows are known by follows them."""
+        """Nothing is written: the numbers of tables follow their rows."""
 
     def close(self) -> None:
         self._connection.close()
@@ -180,16 +176,12 @@ class PostgreSQL:
             with self.snapshot() as snapshot:
                 return snapshot.describe(parts, function)
         except adbc_driver_manager.Error:
-            raise refuse(
-                EngineError,
-                function,
-                f"source ({self.shown}) does not answer, or the table is locked",
-                "try the same with psql and the same role",
-            ) from None
+            what = f"source ({self.shown}) does not answer, or the table is locked"
+            raise refuse(EngineError, function, what, "try the same with psql and the same role") from None
 
     @contextmanager
     def snapshot(self) -> Iterator[TransactionSnapshot]:
-        """Left in any way, the connection is closed, and the server ends the transaction: there is nothing to commit."""
+        """Left in any way, the connection is closed, and the server ends the transaction."""
         connection = self._connection.adbc_clone()
         try:
             connection.adbc_connection.set_autocommit(True)

@@ -1,12 +1,14 @@
 """Engine: what a place where private rows live must be able to do. Four things, and no more.
 
-1. It names the dialect that the compiler writes for it, and describes a relation from its catalog (`boundary.sources.Facts`).
-2. It opens one snapshot: everything that is read within it is of one state of the rows, or the snapshot says that it was not.
+1. It names the dialect that the compiler writes for it, and describes a relation from its catalog
+   (`boundary.sources.Facts`).
+2. It opens one snapshot: everything that is read within it is of one state of the rows, or the snapshot says that it
+   was not.
 3. The snapshot runs one tree at a time and gives Arrow batches.
 4. What runs can be stopped from another thread.
 
-An engine runs what the compiler wrote. It builds no predicate, and it does not read again what it could not read: a second reading
-would be a second release.
+An engine runs what the compiler wrote. It builds no predicate, and it does not read again what it could not read: a
+second reading would be a second release.
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ from typing import Protocol
 import duckdb
 import pyarrow as pa
 
-from mwem_sql.boundary import sources
-from mwem_sql.boundary.sources import Describes
+from mwem_sql.boundary.sources import Describes, Engine
+from mwem_sql.errors import RELEASE, MwemError, TableError, refuse
 
 
 class ChangedError(Exception):
@@ -27,7 +29,7 @@ class ChangedError(Exception):
 
 
 class Snapshot(Describes, Protocol):
-    """One state of the rows. `home` is a connection of the caller's instance that reads within it, where there is one."""
+    """One state of the rows. `home` is a connection of the caller's instance that reads it, where there is one."""
 
     @property
     def home(self) -> duckdb.DuckDBPyConnection | None: ...
@@ -37,7 +39,7 @@ class Snapshot(Describes, Protocol):
         ...
 
     def state(self) -> object:
-        """Of what is in no snapshot of the engine's own, what tells whether it changed: asked before and after all scans."""
+        """What tells whether rows that no transaction of the engine covers changed: compared before and after scans."""
         ...
 
     def interrupt(self) -> None:
@@ -45,8 +47,8 @@ class Snapshot(Describes, Protocol):
         ...
 
 
-class Engine(sources.Engine, Protocol):
-    """A place where private rows live. `timeout` is in seconds, for all scans of one call together; None: as long as it takes."""
+class RowEngine(Engine, Protocol):
+    """An engine whose rows can be read. `timeout` is in seconds, for all scans of one call together; None: no limit."""
 
     @property
     def timeout(self) -> float | None: ...
@@ -54,3 +56,8 @@ class Engine(sources.Engine, Protocol):
     def snapshot(self) -> AbstractContextManager[Snapshot]:
         """One state of the rows. Left in any way, nothing of it is kept on the engine's side."""
         ...
+
+
+def refuse_relation(what: str, hint: str) -> MwemError:
+    """A refusal of what cannot be a private relation; `errors.spoken_by` names another function than a release."""
+    return refuse(TableError, RELEASE, what, hint)

@@ -42,25 +42,34 @@ def kept() -> Iterator[duckdb.DuckDBPyConnection]:
 
 # Every type with what is hardest about it: ends of the type, infinities, NaN, text that is in no list.
 TOTAL = {
-    "TINYINT": (0, 9, ["-128", "127"]), "UTINYINT": (1, 9, ["0", "255"]), "INTEGER": (-3, 9, ["-2147483648", "2147483647"]),
-    "BIGINT": (0, 10**6, ["-9223372036854775808", "9223372036854775807"]), "UBIGINT": (5, 10**6, ["0", "18446744073709551615"]),
+    "TINYINT": (0, 9, ["-128", "127"]), "UTINYINT": (1, 9, ["0", "255"]),
+    "INTEGER": (-3, 9, ["-2147483648", "2147483647"]),
+    "BIGINT": (0, 10**6, ["-9223372036854775808", "9223372036854775807"]),
+    "UBIGINT": (5, 10**6, ["0", "18446744073709551615"]),
     "HUGEINT": (0, 99, ["-170141183460469231731687303715884105728", "170141183460469231731687303715884105727"]),
     "UHUGEINT": (3, 99, ["0", "340282366920938463463374607431768211455"]),
     "DECIMAL(5,2)": (-50, 50, ["-999.99", "999.99"]), "DECIMAL(38,5)": (0, 500, ["-" + "9" * 33, "9" * 33]),
-    "FLOAT": (0.0, 1.0, ["nan", "inf", "-inf", "-0.0", "3.4e38", "1e-45"]), "DOUBLE": (0.0, 1.0, ["nan", "inf", "-inf", "-0.0", "1.7e308", "5e-324"]),
+    "FLOAT": (0.0, 1.0, ["nan", "inf", "-inf", "-0.0", "3.4e38", "1e-45"]),
+    "DOUBLE": (0.0, 1.0, ["nan", "inf", "-inf", "-0.0", "1.7e308", "5e-324"]),
     "DATE": (0, 300, ["infinity", "-infinity", "5877642-06-25 (BC)", "5881580-07-10"]),
     "TIMESTAMP": (0, 300, ["infinity", "-infinity", "290309-12-22 (BC) 00:00:00", "294247-01-10 04:00:54.775806"]),
-    "TIMESTAMP WITH TIME ZONE": (0, 300, ["infinity", "-infinity", "290309-12-22 (BC) 00:00:00+00", "294247-01-10 04:00:54.775806+00"]),
+    "TIMESTAMP WITH TIME ZONE": (0, 300,
+        ["infinity", "-infinity", "290309-12-22 (BC) 00:00:00+00", "294247-01-10 04:00:54.775806+00"]),
 }  # fmt: skip
 
 
 LISTED = {
     "VARCHAR": (["a", "b", "", "it's"], ["A", " ", "unknown", "\\", "é", "a" * 1000, '"', "NULL"]),
-    "INTEGER": (["1", "2"], ["-2147483648", "0", "2147483647"]), "DOUBLE": (["0.0", "1.5"], ["nan", "inf", "-inf", "1e300"]),
-    "BOOLEAN": (["true"], ["false"]), "ENUM('x', 'y', '')": (["y", ""], ["x"]), "DATE": (["2020-01-01"], ["infinity", "5881580-07-10"]),
-    "TIMESTAMP WITH TIME ZONE": (["2020-01-01 00:00:00+00"], ["infinity", "294247-01-10 04:00:54.775806+00", "290309-12-22 (BC) 00:00:00+00"]),
-    "UUID": (["a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"], ["ffffffff-ffff-ffff-ffff-ffffffffffff"]), "INTERVAL": (["1 month"], ["30 days", "-5 years"]),
-    "TIME": (["10:00:00"], ["24:00:00"]), "INTEGER[]": (["[1, 2]"], ["[]", "[1, NULL]"]), "BLOB": (["\\x00a"], ["\\xFF"]), "DECIMAL(5,2)": (["1.50"], ["-999.99"]),
+    "INTEGER": (["1", "2"], ["-2147483648", "0", "2147483647"]),
+    "DOUBLE": (["0.0", "1.5"], ["nan", "inf", "-inf", "1e300"]),
+    "BOOLEAN": (["true"], ["false"]), "ENUM('x', 'y', '')": (["y", ""], ["x"]),
+    "DATE": (["2020-01-01"], ["infinity", "5881580-07-10"]),
+    "TIMESTAMP WITH TIME ZONE": (["2020-01-01 00:00:00+00"],
+        ["infinity", "294247-01-10 04:00:54.775806+00", "290309-12-22 (BC) 00:00:00+00"]),
+    "UUID": (["a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"], ["ffffffff-ffff-ffff-ffff-ffffffffffff"]),
+    "INTERVAL": (["1 month"], ["30 days", "-5 years"]),
+    "TIME": (["10:00:00"], ["24:00:00"]), "INTEGER[]": (["[1, 2]"], ["[]", "[1, NULL]"]),
+    "BLOB": (["\\x00a"], ["\\xFF"]), "DECIMAL(5,2)": (["1.50"], ["-999.99"]),
 }  # fmt: skip
 
 
@@ -134,7 +143,8 @@ def test_values_that_compare_as_equal_do_not_share_a_fate(con: duckdb.DuckDBPyCo
     classes = {"c": Classes(value_pieces(attribute), np.arange(2, dtype=np.int32))}
     for table, setting in (("c VARCHAR COLLATE NOCASE", "''"), ("c VARCHAR", "nocase")):
         con.execute(
-            f"SET default_collation = {setting}; CREATE OR REPLACE TABLE t ({table}); INSERT INTO t SELECT unnest([{order}])"
+            f"SET default_collation = {setting}; CREATE OR REPLACE TABLE t ({table}); "
+            f"INSERT INTO t SELECT unnest([{order}])"
         )
         assert answers(con, plan_pushdown(TABLE, classes, whole(classes, "c"))) == [[1, 1]]
 
@@ -211,8 +221,10 @@ def test_codes_are_found_outside_of_sql(sandbox: Sandbox, monkeypatch: pytest.Mo
     with duckdb.connect() as con:
         con.execute("""
             CREATE TABLE t AS
-            SELECT (i % 120)::INTEGER - 5 AS age, CASE WHEN i % 11 = 0 THEN NULL WHEN i % 97 = 0 THEN 'nan'::DOUBLE ELSE i % 60 - 10 END::DOUBLE AS pay,
-                CASE WHEN i % 13 > 0 THEN (i % 45)::DECIMAL(9,2) END AS p, CASE WHEN i % 7 > 0 THEN (i % 50)::FLOAT END AS r,
+            SELECT (i % 120)::INTEGER - 5 AS age, CASE WHEN i % 11 = 0 THEN NULL WHEN i % 97 = 0 THEN 'nan'::DOUBLE
+            ELSE i % 60 - 10 END::DOUBLE AS pay,
+                CASE WHEN i % 13 > 0 THEN (i % 45)::DECIMAL(9,2) END AS p, CASE WHEN i % 7 > 0 THEN (i % 50)::FLOAT
+                END AS r,
                 TIMESTAMP '2020-01-01' + INTERVAL (i % 30) DAY AS ts, 'v' || (i % 9) AS w
             FROM range(2000) AS r(i)
         """)

@@ -1,4 +1,4 @@
-"""What can be read off the private rows of a column: its ends, frequent values, how rows lie. None of it is private.
+"""Profile: what a column's private rows have: ends, frequent values, how rows are distributed. Not private, on purpose.
 
 Owns the SQL of these questions, for every engine. Must not decide what to suggest: that is `scan/suggestion.py`, the
 only caller.
@@ -21,11 +21,10 @@ from mwem_sql.scan.engines.protocol import Snapshot
 
 LARGEST_WHOLE: Final = 10**15
 """Whole numbers of a DOUBLE are whole numbers up to this: it holds each of them."""
-_BATCH: Final = 100  # rows that are read at a time
 
 
-@dataclass(frozen=True)
-class Values:
+@dataclass(frozen=True, kw_only=True)
+class ColumnValues:
     """The values of a column: SQL for one of them, its type, the codes that are NULL in it, and what it is in words."""
 
     name: str
@@ -40,9 +39,9 @@ class Values:
         return None if isinstance(self.value, exp.Column) else self.value.sql("duckdb")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Span:
-    """The ends of numbers or dates, as printed and as ticks; how many rows have one, how many different ones there are."""
+    """The ends of numbers or dates, as printed and as ticks; how many rows have one, and how many distinct ones."""
 
     texts: tuple[str, str]
     low: Tick
@@ -52,7 +51,7 @@ class Span:
     is_whole: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TextFacts:
     """How many rows of a text column have a number, one with leading zeros, with a fraction, or a very large one.
 
@@ -67,8 +66,8 @@ class TextFacts:
     others: list[str]
 
 
-class Facts:
-    """The private rows of a relation."""
+class Profile:
+    """What the private rows of a relation have in their columns."""
 
     def __init__(self, snapshot: Snapshot, relation: Relation, sandbox: Sandbox) -> None:
         self._snapshot, self._sandbox = snapshot, sandbox
@@ -76,12 +75,12 @@ class Facts:
         self._rows = relation.tree()
         self.rows: int = self._one(exp.Count(this=exp.Star()))[0]
 
-    def counts(self, column: Values) -> tuple[int, int]:
+    def counts(self, column: ColumnValues) -> tuple[int, int]:
         """How many rows have a value, and how many different ones there are."""
         rows, distinct = self._one(exp.Count(this=column.value.copy()), _distinct(column.value))
         return int(rows), int(distinct)
 
-    def rows_per_value(self, column: Values) -> tuple[int, float]:
+    def rows_per_value(self, column: ColumnValues) -> tuple[int, float]:
         """The largest number of rows that have the same value, and the sum of the squares of all such numbers."""
         counts = (
             exp.select(exp.alias_(exp.Count(this=exp.Star()), "n")).from_(self._rows.copy())
@@ -95,7 +94,7 @@ class Facts:
         ((most, squares),) = self._ask(query)
         return int(most), float(squares)
 
-    def text(self, column: Values, most: int) -> TextFacts:
+    def text(self, column: ColumnValues, most: int) -> TextFacts:
         """What a text column has of numbers. In DuckDB's SQL: elsewhere nobody can make a view that reads them."""
         name, number = column.value, try_cast(column.value.copy(), "DOUBLE")
         is_number = exp.Anonymous(this="isfinite", expressions=[number])
@@ -111,9 +110,9 @@ class Facts:
         )  # fmt: skip
         rows, numbers, zeros, fractions, large = (int(count or 0) for count in counts)
         others = sorted(str(text) for (text,) in self._ask(query))
-        return TextFacts(rows, numbers, zeros, fractions, large, others)
+        return TextFacts(rows=rows, numbers=numbers, zeros=zeros, fractions=fractions, large=large, others=others)
 
-    def span(self, column: Values, scale: Scale) -> Span | None:
+    def span(self, column: ColumnValues, scale: Scale) -> Span | None:
         """The ends of what is finite, and whether all of it is whole; None where nothing is finite."""
         value = self._finite(column)
         ends = [cast(end(this=value.copy()), "VARCHAR") for end in (exp.Min, exp.Max)]
@@ -127,15 +126,15 @@ class Facts:
             return None
         largest = max(abs(low), abs(high)) / 10**scale.digits
         is_whole = scale.family in {"integer", "date"} or (fractions == [0] and largest <= LARGEST_WHOLE)
-        return Span((first, last), low, high, rows, distinct, is_whole)
+        return Span(texts=(first, last), low=low, high=high, rows=rows, distinct=distinct, is_whole=is_whole)
 
-    def having(self, column: Values, texts: Sequence[str]) -> list[int]:
+    def having(self, column: ColumnValues, texts: Sequence[str]) -> list[int]:
         """How many rows have each of some values, as they are printed."""
         printed = cast(column.value.copy(), "VARCHAR")
         tests = (exp.EQ(this=printed.copy(), expression=exp.Literal.string(text)) for text in texts)
         return [int(count) for count in self._one(*map(_how_many, tests))]
 
-    def above(self, column: Values, scale: Scale) -> Callable[[Sequence[Tick]], list[int]]:
+    def above(self, column: ColumnValues, scale: Scale) -> Callable[[Sequence[Tick]], list[int]]:
         """What tells how many rows have each of some values, on a scale, or a greater one."""
         values = exp.select(exp.alias_(self._finite(column), "v")).from_(self._rows.copy())
 
@@ -150,7 +149,7 @@ class Facts:
         return above
 
     def frequent(
-        self, column: Values, most: int, least: int = 1, *, is_negative: bool = False
+        self, column: ColumnValues, most: int, least: int = 1, *, is_negative: bool = False
     ) -> list[tuple[str, int]]:
         """The most frequent values as text, and how many rows have each, at least so many; or of the negative ones."""
         value = self._finite(column)
@@ -169,7 +168,7 @@ class Facts:
         ticks = self._sandbox.tried([scale.measure(try_cast(exp.convert(text), scale.type)) for text in texts])
         return [tick if is_finite(tick) else None for tick in ticks]
 
-    def _finite(self, column: Values) -> exp.Expr:
+    def _finite(self, column: ColumnValues) -> exp.Expr:
         """SQL for a value; NULL for NaN and infinity, which are no bounds."""
         scale = scale_of(column.type)
         test = None if scale is None else self._dialect.finite(column.value.copy(), scale)
@@ -182,7 +181,7 @@ class Facts:
         return self._ask(query)[0]
 
     def _ask(self, query: exp.Select) -> list[tuple[Any, ...]]:
-        batches = self._snapshot.run(self._dialect.sql(query), _BATCH)
+        batches = self._snapshot.run(self._dialect.sql(query), 100)
         return [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
 
 
