@@ -82,6 +82,11 @@ class Block:
         """Every record adds 1 to a cell."""
         return bool((self._labels >= 0).all()) and (self.values is None or bool((self.values == 1).all()))
 
+    @property
+    def is_run_length(self) -> bool:
+        """It counts records, and is kept in run-length encoding."""
+        return self.values is None and isinstance(self.encoding, Runs)
+
     @cached_property
     def is_identity(self) -> bool:
         """Every class combination is a cell of its own, in order."""
@@ -105,8 +110,14 @@ class Block:
             return tuple(size - 1 for size in self.shape)
         if len(self.shape) == 1 and self.values is None:
             return (len(self.runs) - 1,)
-        rows = map(self.slices, range(len(self.shape)))
-        return tuple(int(np.count_nonzero((entries[1:] != entries[:-1]).any(axis=1))) for entries in rows)
+        if self.values is None:
+            # Views, and no row per class: 10,000 predicates have thousands of blocks over several attributes.
+            labels = decode(self.encoding)
+            turned = [np.moveaxis(labels, axis, 0) for axis in range(labels.ndim)]
+            others = tuple(range(1, labels.ndim))
+            return tuple(int(np.count_nonzero((rows[1:] != rows[:-1]).any(axis=others))) for rows in turned)
+        slices = map(self.slices, range(len(self.shape)))
+        return tuple(int(np.count_nonzero((rows[1:] != rows[:-1]).any(axis=1))) for rows in slices)
 
     @property
     def runs(self) -> Runs:
@@ -239,21 +250,19 @@ def _canonical(block: Block) -> bytes:
 
     Attributes by name, cells by first appearance, no values where none matter.
     """
-    names = repr(block.attributes).encode()
     values = block.values
-    if len(block.shape) == 1 and values is None:
-        runs = block.runs
+    order = sorted(range(len(block.shape)), key=block.attributes.__getitem__)
+    names = repr(tuple(block.attributes[axis] for axis in order)).encode()
+    if values is None:
+        runs = block.runs if order == sorted(order) else runs_of(block.labels.transpose(order))
         ends = np.append(runs.begins, block.extent).astype(np.int64)
         cells = _by_appearance(runs.numbers.astype(np.int32, copy=False), block.size)
         return names + ends.tobytes() + cells.tobytes()
-    order = sorted(range(len(block.shape)), key=block.attributes.__getitem__)
-    names = repr(tuple(block.attributes[axis] for axis in order)).encode()
     flat = _by_appearance(block.labels.transpose(order).ravel(), block.size)
-    if values is not None:
-        values = np.where(flat >= 0, values.transpose(order).ravel(), 1)
-        if block.unit == 1 and bool((values == 1).all()):
-            return _canonical(Block(block.attributes, block.encoding, block.size))
-    return names + flat.tobytes() + (b"" if values is None else repr(block.unit).encode() + values.tobytes())
+    values = np.where(flat >= 0, values.transpose(order).ravel(), 1)
+    if block.unit == 1 and bool((values == 1).all()):
+        return _canonical(Block(block.attributes, block.encoding, block.size))
+    return names + flat.tobytes() + repr(block.unit).encode() + values.tobytes()
 
 
 def _by_appearance(labels: Labels, size: int) -> Labels:

@@ -186,13 +186,13 @@ def compare(
     with ledger_of(con, relation, session.place, function).note(session.cursor, str(ready.stored.name), function):
         reader = execution.engine_of(session.cursor(), relation)
         answers = execution.true_answers(reader, pushdown, execution.as_described(relation, function))
-        said = truth.answers(session.meaning(), relation.tree(), listed) if is_here else [None] * len(listed)
+        by_sql = truth.answers(session.meaning(), relation.tree(), listed) if is_here else [None] * len(listed)
     true = iter(np.split(answers, pushdown.starts[1:]))
     sums = [next(true).astype(np.float64) * query.linear.unit for query in queries]
     counts = [next(true).astype(np.float64) if query.over else None for query in queries]
     binned = map(divided, sums, counts)
     for query, text, cells, best, values, intervals in zip(
-        queries, listed, said, binned, judged.answers, judged.intervals, strict=True
+        queries, listed, by_sql, binned, judged.answers, judged.intervals, strict=True
     ):
         note = _note(is_here=is_here, by_bins=text.by_bins, is_failed=cells is None)
         rows = zip(query.cells(), best.tolist(), values.tolist(), intervals.rows(), strict=True)

@@ -27,9 +27,6 @@ from mwem_sql.platform.session import Session
 from mwem_sql.scan import execution
 from mwem_sql.scan.suggestion import Suggestion, suggest_domain
 
-EPSILON = "1.0"
-ORDER = 2
-"""Of the marginals that are asked: all pairs of columns."""
 _COLUMNS = {
     "attribute": "VARCHAR", "values": "VARCHAR[]", "low": "VARCHAR", "high": "VARCHAR", "step": "VARCHAR",
     "bins": "INTEGER", "edges": "VARCHAR[]", "nullable": "BOOLEAN", "open": "BOOLEAN",
@@ -218,7 +215,8 @@ class Script:
     def _workload(self) -> Iterator[str]:
         yield "The questions that the release has to answer well."
         present = [each for each in self.suggestions if not each.missing]
-        order = exp.Literal.number(min(ORDER, len(present) + len(self.declared)))
+        # Marginals of pairs of columns, if there are two.
+        order = exp.Literal.number(min(2, len(present) + len(self.declared)))
         marginals = exp.Anonymous(this="mwem_marginals", expressions=[self._released, order])
         created = _created(self._workload_table, exp.select("*").from_(exp.Table(this=marginals)))
         yield f"{created};  {_comment('CHECK: all pairs of columns. What else will be asked?')}"
@@ -248,7 +246,7 @@ class Script:
                 f"{unit.rows_per_unit:,}. With fewer rows_per_unit there is less noise, and rows are left out."
             )
         workload = self._workload_table.sql("duckdb")
-        yield f"CALL mwem_release({self._released.sql('duckdb')}, {workload}, {EPSILON}{options});  {_comment(check)}"
+        yield f"CALL mwem_release({self._released.sql('duckdb')}, {workload}, 1.0{options});  {_comment(check)}"
 
 
 def _inserted(table: exp.Table, row: Mapping[str, object]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -31,6 +30,7 @@ from mwem_sql.model.state import State
 from mwem_sql.platform.sandbox import Sandbox
 from mwem_sql.platform.session import Session
 from mwem_sql.releases import store, summary
+from mwem_sql.releases.request import read_number
 from mwem_sql.releases.store import Stored
 from mwem_sql.workload import Query, Workload
 
@@ -203,15 +203,12 @@ def divided(sums: Floats, counts: Floats | None) -> Floats:
 
 
 def read_confidence(value: object, function: str) -> float:
-    number = CONFIDENCE if value is None else None
-    if not isinstance(value, bool) and isinstance(value, (int, float, str)):
-        with suppress(ValueError):
-            number = float(value)
+    number = CONFIDENCE if value is None else read_number(value)
     if number is None or not 0 < number < 1:
         what = f"confidence ({value!r}) must be between 0 and 1, without these"
         hint = "leave it out for 0.95: 95 of 100 intervals have the true answer in them"
         raise refuse(OptionError, function, what, hint)
-    return number
+    return float(number)
 
 
 def or_null(value: float) -> float | None:

@@ -10,9 +10,9 @@ ends of these, all in one call. `low` is where the first stretch begins at whose
 end of its interval; `high` is where the first one ends from whose end on D is so for certain, by the lower ends of all.
 Let the true quantile lie in stretch k. D grows with v, so that it is 0 or more at the end of k, and negative at the end
 of k - 1. `low` is too high only if the upper end at k misses: D is above it. `high` is too low only if the lower end at
-k - 1 misses: D is below it. Both places are fixed by the data, and not by noise; noise is as likely to go up as down,
-so that each of the two has half of what an interval of D may miss. So the quantile is missed no more often than D is at
-one place, however many are looked at.
+k - 1 misses: D is below it. Both stretches are fixed by the data, and not by noise; noise is as likely to go up as
+down, so that each of the two has half of what an interval of D may miss. So the quantile is missed no more often than D
+is at one end, however many ends are looked at.
 
 An interval of D is made of those of C and A, which share the chance to miss (`WINDOW` of it). Where D is itself a sum
 of what was measured, its noise says more: it is less than that of C and A together. That has the rest of the
@@ -22,7 +22,6 @@ chance, and is looked at where the first leaves a doubt.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from math import ceil, inf
 from typing import Any, TypeAlias
@@ -43,6 +42,7 @@ from mwem_sql.language import dialect
 from mwem_sql.language.dialect import fold
 from mwem_sql.language.ticks import cast
 from mwem_sql.releases.answer import Answerer, Judged
+from mwem_sql.releases.request import read_number
 from mwem_sql.workload import Workload
 
 QUANTILE = {"share": "DOUBLE", "answer": "VARCHAR", "low": "VARCHAR", "high": "VARCHAR", "measured": "VARCHAR"}
@@ -61,9 +61,9 @@ Differences: TypeAlias = Callable[[int, float], tuple[float, float]]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Stretches:
-    """Neighbouring values of an attribute that counts do not tell apart.
+    """Neighbouring values of an attribute that counts do not distinguish.
 
-    The first and the last of each stretch, as ticks or as places in the list of values.
+    The first and the last of each stretch, as ticks; of listed values, as indices of `texts`, which are in order.
     `points` are the values that the attribute has, where these are listed.
     """
 
@@ -72,9 +72,6 @@ class _Stretches:
     highs: npt.NDArray[Any]
     points: npt.NDArray[Any] | None = None
     texts: Sequence[str] | None = None
-
-    def __len__(self) -> int:
-        return len(self.lows)
 
     @property
     def is_open(self) -> bool:
@@ -94,29 +91,31 @@ class _Stretches:
 
     def first(self, number: int) -> str | None:
         """The least value of a stretch; None for all values below the domain, the bound for all above."""
-        tick = self.lows[number].item()
-        if self.texts is not None:
-            return self.text(tick)
-        low, high = self._bounds
-        return None if tick < low else self._rounder(min(tick, high), self.attribute.ordered.before)
+        tick, (low, high) = self.lows[number].item(), self._bounds
+        return None if tick < low else self._rounder(min(tick, high), is_first=True)
 
     def last(self, number: int) -> str | None:
         """The greatest value of a stretch; None for all values above the domain, the bound for all below."""
-        tick = self.highs[number].item()
-        if self.texts is not None:
-            return self.text(tick)
-        low, high = self._bounds
-        return None if tick > high else self._rounder(max(tick, low), self.attribute.ordered.after)
+        tick, (low, high) = self.highs[number].item(), self._bounds
+        return None if tick > high else self._rounder(max(tick, low), is_first=False)
 
     @property
     def _bounds(self) -> tuple[float, float]:
+        if self.texts is not None:
+            return 0, len(self.texts) - 1
         assert self.attribute.low is not None and self.attribute.high is not None
         return self.attribute.low, self.attribute.high
 
-    def _rounder(self, tick: float, beside: Callable[[float], float]) -> str:
+    @property
+    def _is_discrete(self) -> bool:
+        return self.texts is not None or self.attribute.ordered.discrete
+
+    def _rounder(self, tick: float, *, is_first: bool) -> str:
         """A value. Of real numbers the neighbour if that is shorter: 2000.0 and not 1999.9999999999998."""
-        low, high = self._bounds
-        neighbour = tick if self.attribute.ordered.discrete else min(max(beside(tick), low), high)
+        if self._is_discrete:
+            return self.text(tick)
+        scale, (low, high) = self.attribute.ordered, self._bounds
+        neighbour = min(max(scale.before(tick) if is_first else scale.after(tick), low), high)
         return min(self.text(tick), self.text(neighbour), key=len)
 
     def inside(self, number: int, share: float) -> str:
@@ -125,15 +124,13 @@ class _Stretches:
         if self.points is not None:
             points = self.points[(self.points >= low) & (self.points <= high)]
             tick = points[min(len(points), max(1, ceil(share * len(points)))) - 1].item()
-        elif self.attribute.ordered.discrete:
+        elif self._is_discrete:
             count = high - low + 1
             tick = low + min(count, max(1, ceil(share * count))) - 1
         else:
             tick = float(self.attribute.ordered.nearest(np.array(low + share * (high - low))))
-        if self.texts is None:
-            low, high = self._bounds
-            tick = min(max(tick, low), high)
-        return self.text(tick)
+        low, high = self._bounds
+        return self.text(min(max(tick, low), high))
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,14 +257,11 @@ def read_shares(value: object, function: str) -> list[float]:
     listed = value if isinstance(value, list) else [value]
     out = []
     for item in listed:
-        number = -1.0
-        if not isinstance(item, bool) and isinstance(item, (int, float, str)):
-            with suppress(ValueError):
-                number = float(item)
-        if not 0 < number < 1:
+        number = read_number(item)
+        if number is None or not 0 < number < 1:
             what = f"share ({item!r}) must be above 0 and below 1"
             raise refuse(OptionError, function, what, "write 0.5 for the median, [0.25, 0.5, 0.75] for the quartiles")
-        out.append(number)
+        out.append(float(number))
     most = 1000
     if not 0 < len(out) <= most:
         what = f"share has {len(out):,} items, and must have 1 to {most:,}"
@@ -276,18 +270,31 @@ def read_shares(value: object, function: str) -> list[float]:
 
 
 def _stretches(ready: Answerer, attribute: Attribute, given: str | None) -> _Stretches:
-    """Between the places where a stored class or piece begins, and those where the condition changes."""
-    condition = None if given is None else ready.compile(Workload.from_predicates([given])).classes.get(attribute.name)
+    """They begin where a stored class or piece does, and where the condition changes.
+
+    If these are too many, several neighbours are one stretch: which, follows from their number.
+    """
     if attribute.values is not None:
         texts = _sorted(ready, attribute)
-        places = np.arange(len(texts))
-        return _thinned(attribute, places, len(texts) - 1, places, texts)
+        indices = np.arange(len(texts))
+        lows = indices[:: _thinning(len(texts))]
+        highs = np.append(lows[1:] - 1, len(texts) - 1)
+        return _Stretches(attribute=attribute, lows=lows, highs=highs, points=indices, texts=texts)
     stored = ready.stored.classes[attribute.name]
-    begins = stored.pieces.lows[: stored.pieces.known][_is_begin(stored)]
+    pieces = stored.pieces
+    begins = pieces.lows[: pieces.known][_is_begin(stored)]
+    condition = None if given is None else ready.compile(Workload.from_predicates([given])).classes.get(attribute.name)
     if condition is not None:
         begins = np.union1d(begins, condition.pieces.lows)
-    points = stored.pieces.points if stored.pieces.listed else None
-    return _thinned(attribute, begins, stored.pieces.highs[-1], points, None)
+    lows = begins[:: _thinning(len(begins))]
+    ends = [attribute.ordered.before(low) for low in lows[1:].tolist()]
+    highs = np.array([*ends, pieces.highs[-1]], dtype=lows.dtype)
+    points = pieces.points if pieces.listed else None
+    return _Stretches(attribute=attribute, lows=lows, highs=highs, points=points, texts=None)
+
+
+def _thinning(begins: int) -> int:
+    return -(-begins // MOST_STRETCHES)
 
 
 def _is_begin(classes: Classes) -> npt.NDArray[np.bool_]:
@@ -297,22 +304,6 @@ def _is_begin(classes: Classes) -> npt.NDArray[np.bool_]:
         return np.ones(count, dtype=np.bool_)
     weights = classes.densities[:count]
     return np.asarray((np.diff(classes.codes[:count], prepend=-1) != 0) | (np.diff(weights, prepend=np.nan) != 0))
-
-
-def _thinned(
-    attribute: Attribute,
-    begins: npt.NDArray[Any],
-    last: Any,
-    points: npt.NDArray[Any] | None,
-    texts: Sequence[str] | None,
-) -> _Stretches:
-    """Not too many stretches: of more, several neighbours are one. Which, follows from their number."""
-    lows = begins[:: -(-len(begins) // MOST_STRETCHES)]
-    if texts is None:
-        highs = np.array([*(attribute.ordered.before(low) for low in lows[1:].tolist()), last], dtype=lows.dtype)
-    else:
-        highs = np.append(lows[1:] - 1, last)
-    return _Stretches(attribute=attribute, lows=lows, highs=highs, points=points, texts=texts)
 
 
 def _sorted(ready: Answerer, attribute: Attribute) -> list[str]:

@@ -22,14 +22,15 @@ MAX_ROWS = 10**9
 
 def read_whole(function: str, name: str, value: object, low: int, high: int, *, cure: str = "") -> int:
     """A whole number, also as text or as 3.0."""
-    number = _number(value)
+    number = read_number(value)
     if number is None or not low <= number <= high or number % 1:
         what = f"{name} ({value!r}) must be a whole number from {low:,} to {high:,}"
         raise refuse(OptionError, function, what, cure or f"leave {name} out for the default")
     return int(number)
 
 
-def _number(value: object) -> int | float | None:
+def read_number(value: object) -> int | float | None:
+    """A number, also as text; None if it is something else."""
     if isinstance(value, bool):
         return None
     if isinstance(value, numbers.Integral):
@@ -46,7 +47,7 @@ def _whole(low: int, high: int) -> Callable[[str, object], int]:
 
 def _real(low: float, high: float, rule: str, cure: str) -> Callable[[str, object], float]:
     def read(name: str, value: object) -> float:
-        number = _number(value)
+        number = read_number(value)
         if number is None or not low <= number <= high:
             raise refuse(OptionError, RELEASE, f"{name} ({value!r}) must be {rule}", f"leave {name} out {cure}")
         return float(number)

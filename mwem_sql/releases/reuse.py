@@ -93,7 +93,7 @@ def _is_path(text: str, parts: Sequence[str]) -> bool:
 
 def locate(con: duckdb.DuckDBPyConnection, parts: Sequence[str], home: Name) -> Name | None:
     """A relation that need not exist, in a schema that does: `table`, `schema.table`, `database.table` or all three."""
-    places = {
+    schemas = {
         1: [[home.database, home.schema]],
         2: [[home.database, parts[0]], [parts[0], "main"]],
         3: [list(parts[:2])],
@@ -101,7 +101,7 @@ def locate(con: duckdb.DuckDBPyConnection, parts: Sequence[str], home: Name) -> 
     lasting = catalog.databases(con)
     rows = con.execute("SELECT database_name, schema_name FROM duckdb_schemas()").fetchall()
     spellings = {(fold(database), fold(schema)): (database, schema) for database, schema in rows if database in lasting}
-    for database, schema in places.get(len(parts), []):
+    for database, schema in schemas.get(len(parts), []):
         spelling = spellings.get((fold(database), fold(schema)))
         if spelling is not None:
             return Name(*spelling, parts[-1])

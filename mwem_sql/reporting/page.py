@@ -271,13 +271,13 @@ def _questions(several: Sequence[Question]) -> str:
     """The surest and the least sure questions, side by side."""
     best, worst = ranked(several, 3)
     return "".join(
-        _card(title, f'<ol class="questions">{"".join(map(_listed, ranks))}</ol>')
+        _card(title, f'<ol class="questions">{"".join(map(_item, ranks))}</ol>')
         for title, ranks in (("The surest questions", best), ("The least sure", worst))
         if ranks
     )
 
 
-def _listed(question: Question) -> str:
+def _item(question: Question) -> str:
     quote, off = {"yes": "may be quoted", "roughly": "roughly", "no": "not to be quoted"}, ""
     # What is off by more than ten times an answer is not said to the percent.
     if question.off is not None and question.off <= 10:
@@ -302,19 +302,19 @@ def _score(facts: Mapping[str, Any], output: str) -> str:
     return fill("score.html", error=escape(error), call=escape(call))
 
 
-def _pairs(known: Shades) -> str:
+def _pairs(pairs: Shades) -> str:
     """Which pairs of attributes are known, and how well."""
-    if len(known.names) < 2:
+    if len(pairs.names) < 2:
         return ""
-    used = {kind for i, row in enumerate(known.shades) for kind, _ in row[: i + 1]}
+    used = {kind for i, row in enumerate(pairs.shades) for kind, _ in row[: i + 1]}
     heading = "Pairs of attributes that are known together, and how well"
     return fill(
         "pairs.html",
-        picture=charts.matrix(known.names, known.shades, heading),
+        picture=charts.matrix(pairs.names, pairs.shades, heading),
         legend="".join(
             fill("key.html", kind=kind, words=escape(words)) for kind, words in LEGEND.items() if kind in used
         ),
-        more=f"<p>{known.left_out:,} more attributes are not in this picture.</p>" if known.left_out else "",
+        more=f"<p>{pairs.left_out:,} more attributes are not in this picture.</p>" if pairs.left_out else "",
     )
 
 

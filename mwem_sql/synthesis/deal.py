@@ -107,13 +107,13 @@ class _Deck:
         self.left -= parts
         chosen = np.repeat(np.arange(len(parts)), parts)
         if not first:
-            chosen = chosen[_spread(sizes, generator)]
+            chosen = chosen[_even_order(sizes, generator)]
         for name, of_cell in self.codes.items():
             codes[name][order] = of_cell[chosen]
         return order if first else order[stable_order(self.keys[chosen], self.count)]
 
 
-def _spread(sizes: Integers, generator: np.random.Generator) -> Integers:
+def _even_order(sizes: Integers, generator: np.random.Generator) -> Integers:
     """For each position, sorted by group, another one of its group: all of them once, every run of them even."""
     sizes = sizes[sizes > 0]
     steps = np.rint(sizes * GOLDEN).astype(np.int64)
@@ -125,7 +125,7 @@ def _spread(sizes: Integers, generator: np.random.Generator) -> Integers:
 
 
 def stable_order(numbers: npt.NDArray[np.integer], count: int) -> Integers:
-    """The places of numbers below `count` in ascending order; equal ones keep theirs."""
+    """The positions of numbers below `count` in ascending order; equal ones keep theirs."""
     order = np.argsort(numbers.astype(np.uint16, copy=False), kind="stable")
     for shift in range(DIGIT, (count - 1).bit_length(), DIGIT):
         order = order[np.argsort((numbers >> shift)[order].astype(np.uint16), kind="stable")]

@@ -91,11 +91,11 @@ def _share_out(weights: Table, rows: Integers, kept: Sequence[Names], generator:
     """
     classes, total = weights.shape[-1], int(rows.sum())
     weights = Table(weights.names, weights.cells * (total / weights.cells.sum()))
-    places = generator.permutation(np.flatnonzero(rows))
-    sizes = rows.reshape(-1)[places]
-    shares = weights.cells.reshape(-1, classes)[places]
+    cells = generator.permutation(np.flatnonzero(rows))
+    sizes = rows.reshape(-1)[cells]
+    shares = weights.cells.reshape(-1, classes)[cells]
     shares *= (sizes / shares.sum(axis=1))[:, None]
-    coordinates = dict(zip(weights.names, np.unravel_index(places, (*rows.shape, 1)), strict=True))
+    coordinates = dict(zip(weights.names, np.unravel_index(cells, (*rows.shape, 1)), strict=True))
     margins = [
         _Margin(weights.project((*names, weights.names[-1])).cells, [coordinates[name] for name in names], shares)
         for names in [*kept, ()]
@@ -107,8 +107,8 @@ def _share_out(weights: Table, rows: Integers, kept: Sequence[Names], generator:
     for margin in margins:
         margin.count(slice(None), counts)
     start = 0
-    while start < len(places):
-        rest, half = slice(start, None), slice(start, start + (len(places) - start + 1) // 2)
+    while start < len(cells):
+        rest, half = slice(start, None), slice(start, start + (len(cells) - start + 1) // 2)
         for _ in range(SWEEPS):
             for margin in margins:
                 margin.pull(rest, fractions[rest])
@@ -118,9 +118,9 @@ def _share_out(weights: Table, rows: Integers, kept: Sequence[Names], generator:
         for margin in margins:
             margin.count(half, decided)
         start = half.stop
-    _settle(counts, shares, due)
+    _correct(counts, shares, due)
     out = np.zeros(weights.shape, dtype=np.int64)
-    out.reshape(-1, classes)[places] = counts
+    out.reshape(-1, classes)[cells] = counts
     return Table(weights.names, out)
 
 
@@ -185,7 +185,8 @@ def _systematic_rows(fractions: Floats, totals: Integers, generator: np.random.G
     return np.asarray(np.diff(np.minimum(ends, totals[:, None]), prepend=0, axis=1))
 
 
-def _settle(counts: Integers, shares: Floats, due: Integers) -> None:
+def _correct(counts: Integers, shares: Floats, due: Integers) -> None:
+    """Move single rows between classes until their sums are due, where a count is then least far from its share."""
     over = counts.sum(axis=0) - due
     sources, targets = (np.repeat(np.arange(len(due)), np.maximum(each, 0)) for each in (over, -over))
     for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
