@@ -29,7 +29,7 @@ def check_cover(pieces: Pieces) -> None:
     assert all(low <= high for low, high in zip(lows, highs, strict=True))
     assert [attribute.ordered.after(high) for high in highs[:-1]] == lows[1:]
     assert ((pieces.lows <= pieces.points) & (pieces.points <= pieces.highs)).all()
-    assert len(pieces.bins) == len(pieces) == pieces.known + attribute.nullable
+    assert len(pieces.bins) == len(pieces) == pieces.non_null + attribute.nullable
 
 
 @settings(deadline=None, max_examples=150)
@@ -113,7 +113,7 @@ def test_bins_up_to_the_greatest_bound(low: float) -> None:
 @settings(deadline=None, max_examples=100)
 @given(st.sets(st.integers(0, 300), min_size=1), st.lists(st.integers(-5, 305), max_size=3), st.booleans())
 def test_edges_of_whole_numbers(edges: set[int], cuts: list[int], nullable: bool) -> None:
-    """A value is in the bin that begins at it or last before it, whether bins are cut or not; each bin has the same base measure."""
+    """A value is in the bin that begins at it or last before it, cut or not; all bins have the same base measure."""
     attribute = whole(0, 300, edges=tuple(sorted(edges)), nullable=nullable)
     begins = bin_edges(attribute)
     assert begins == sorted({0, *edges})
@@ -121,13 +121,13 @@ def test_edges_of_whole_numbers(edges: set[int], cuts: list[int], nullable: bool
         check_cover(pieces)
         assert set(begins) <= set(pieces.lows.tolist())
         expected = np.searchsorted(begins, pieces.lows, side="right") - 1
-        assert pieces.bins[: pieces.known].tolist() == expected.tolist()
-        sizes = np.bincount(pieces.bins[: pieces.known], pieces.sizes[: pieces.known])
+        assert pieces.bins[: pieces.non_null].tolist() == expected.tolist()
+        sizes = np.bincount(pieces.bins[: pieces.non_null], pieces.sizes[: pieces.non_null])
         assert sizes == pytest.approx(np.ones(len(begins)))
     assert is_long(attribute)
     whole_range = cut_pieces(attribute, cuts)
     check_cover(whole_range)
-    assert whole_range.sizes[: whole_range.known].sum() == pytest.approx(len(begins))
+    assert whole_range.sizes[: whole_range.non_null].sum() == pytest.approx(len(begins))
 
 
 def test_edges_of_real_numbers() -> None:
@@ -137,7 +137,11 @@ def test_edges_of_real_numbers() -> None:
         "[0.0, 0.1)", "[0.1, 1.0)", "[1.0, 100.0)", "[100.0, 100.0]",
     ]  # fmt: skip
     assert np.bincount(pieces.bins, pieces.sizes) == pytest.approx([1, 1, 1, 1])  # also of the one that is a point
-    assert {pieces.label_alone(k) for k in range(3)} == {"[0.0, 0.1)", "[0.1, 0.49999999999999994)", "[0.49999999999999994, 0.5)"}  # fmt: skip
+    assert {pieces.label_alone(k) for k in range(3)} == {
+        "[0.0, 0.1)",
+        "[0.1, 0.49999999999999994)",
+        "[0.49999999999999994, 0.5)",
+    }
     assert cut_pieces(real(0.0, 100.0, edges=(0.1, 1.0, 100.0)), []).sizes == pytest.approx([4])
 
 
@@ -151,7 +155,7 @@ def test_parts_of_a_range() -> None:
 def test_listed_values() -> None:
     attribute = Attribute("a", "VARCHAR", nullable=True, values=("x", "y"))
     pieces = value_pieces(attribute)
-    assert (len(pieces), pieces.known, pieces.listed) == (3, 2, True)
+    assert (len(pieces), pieces.non_null, pieces.listed) == (3, 2, True)
     assert pieces.values().to_pylist() == ["x", "y", None]
     assert [pieces.label(k) for k in range(3)] == ["x", "y", None]
     assert pieces.sizes.tolist() == [1, 1, 1]
@@ -177,7 +181,8 @@ def test_labels_of_intervals() -> None:
 def test_too_many_values_are_refused() -> None:
     with pytest.raises(
         DomainError,
-        match=r"^domain: attribute a has 100,001 values, and a query needs them one by one \(at most 100,000\). Hint: declare step",
+        match=r"^domain: attribute a has 100,001 values, and a query needs them one by one \(at most 100,000\). "
+        r"Hint: declare step",
     ):
         value_pieces(whole(0, 100_000))
     with pytest.raises(DomainError, match="attribute a has endlessly many values"):
@@ -231,9 +236,16 @@ def test_every_class_has_a_size() -> None:
 
 @pytest.mark.parametrize(
     "attribute",
-    [whole(0, 10**6, nullable=True), real(0.0, 1.0, "FLOAT", nullable=True), whole(0, 5, nullable=True), Attribute("a", "VARCHAR", nullable=True, values=("x", "y")),
-     real(0.0, 1.0, bins=4, nullable=True), whole(0, 20, step=7), real(0.0, 1.0, edges=(0.01, 0.1), nullable=True)],
-)  # fmt: skip
+    [
+        whole(0, 10**6, nullable=True),
+        real(0.0, 1.0, "FLOAT", nullable=True),
+        whole(0, 5, nullable=True),
+        Attribute("a", "VARCHAR", nullable=True, values=("x", "y")),
+        real(0.0, 1.0, bins=4, nullable=True),
+        whole(0, 20, step=7),
+        real(0.0, 1.0, edges=(0.01, 0.1), nullable=True),
+    ],
+)
 def test_probes_lie_in_their_pieces(attribute: Attribute) -> None:
     generator = np.random.default_rng(3)
     pieces = (
@@ -243,7 +255,7 @@ def test_probes_lie_in_their_pieces(attribute: Attribute) -> None:
     )
     chosen = generator.integers(0, len(pieces), 200)
     values = pieces.probe(chosen, generator).to_pylist()
-    assert [value is None for value in values] == (chosen >= pieces.known).tolist()
+    assert [value is None for value in values] == (chosen >= pieces.non_null).tolist()
     if attribute.values is not None:
         assert values == [None if piece == 2 else attribute.values[piece] for piece in chosen]
     else:

@@ -1,4 +1,4 @@
-"""DuckDB as an engine: the caller's own instance, and a file that is opened as an instance of its own."""
+"""DuckDB as an engine: the instance of the caller, and a file that is opened as another instance."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class SameInstance:
 
 
 class DuckDBFile:
-    """A DuckDB file as its own instance: read-only, without external access, with nothing of the caller's instance."""
+    """A DuckDB file as another instance: read-only, without external access, with nothing of the caller's instance."""
 
     kind = "duckdb"
     dialect = "duckdb"
@@ -125,8 +125,8 @@ class DuckDBFile:
             cure = "ATTACH the file writable and release it there, so that the release can be debited in it"
             raise refuse(BudgetError, function, f"table ({relation.charged.table!r}) is in {file}", cure)
         return Facts(
-            relation.name.schema, relation.name.table, relation.columns, relation.tree(), (keys_of(self.path),),
-            relation.checks, relation.declared, relation.below,
+            schema=relation.name.schema, table=relation.name.table, columns=relation.columns, rows=relation.tree(),
+            keys=(keys_of(self.path),), checks=relation.checks, declared=relation.declared, definition=relation.below,
         )  # fmt: skip
 
     @contextmanager
