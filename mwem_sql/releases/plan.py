@@ -69,9 +69,9 @@ class Plan:
         Without a loop, those that are always measured are.
         """
         if self.schedule.selects:
-            return self.compiled.asked(number) if number < len(self.compiled.distinct.queries) else None
+            return self.compiled.first_row(number) if number < len(self.compiled.distinct.queries) else None
         lines = [line for line in self.schedule.of("always") if line.number == number]
-        return next((self.compiled.asked(line.workload) for line in lines if line.workload is not None), None)
+        return next((self.compiled.first_row(line.workload) for line in lines if line.workload is not None), None)
 
     def label(self, number: int) -> str:
         """What a query is called: as the workload calls it, or by its attributes."""
