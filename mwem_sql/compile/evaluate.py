@@ -30,7 +30,7 @@ from mwem_sql.language import dialect
 from mwem_sql.language.conditions import Leaf, unquoted
 from mwem_sql.language.measures import LARGEST
 from mwem_sql.language.ticks import Tick
-from mwem_sql.platform.sandbox import BATCH, Sandbox, batches
+from mwem_sql.platform.sandbox import MOST_EXPRESSIONS, Sandbox, batches
 
 MAX_JOINT = 1_000_000
 """Value combinations on which one expression over several columns is evaluated. More: it takes seconds."""
@@ -209,8 +209,8 @@ def run_typed(sandbox: Sandbox, keys: Sequence[Key]) -> Iterator[pa.ChunkedArray
     """Leaves over the rows of the table `grid`, each in the type that its role needs; some at a time: less memory."""
     kinds = {"truth": "BOOLEAN", "group": "VARCHAR", "factor": "DOUBLE"}
     texts = [(sql, f"CAST(({sql}) AS {kinds[role]})") for role, sql in keys]
-    for begin in range(0, len(texts), BATCH):
-        yield from run(sandbox, "grid", texts[begin : begin + BATCH])
+    for begin in range(0, len(texts), MOST_EXPRESSIONS):
+        yield from run(sandbox, "grid", texts[begin : begin + MOST_EXPRESSIONS])
 
 
 def evaluation_error(text: str, error: duckdb.Error) -> MwemError:
