@@ -311,7 +311,7 @@ class _Ordered:
             operator, constants = leaf.test or ("", ())
             if operator and all(text in self._ticks and scale.tick_of(text) is not None for text in constants):
                 around = self._around(constants)
-                points = pieces.points[np.minimum(around, pieces.known - 1)]
+                points = pieces.points[np.minimum(around, pieces.non_null - 1)]
                 truth = _compared(points, operator, [self._ticks[text] for text in constants])
                 out[key] = _truths(leaf, pieces, around, truth)
             elif leaf.compared is not None and len(pieces) > FEW and is_exact:
@@ -340,15 +340,15 @@ class _Ordered:
 
 def _around(pieces: Pieces, members: Iterable[int]) -> Places:
     """Some pieces with the first and NULL, each once; without those beyond the last."""
-    wanted = {member for member in members if member < pieces.known} | {0}
+    wanted = {member for member in members if member < pieces.non_null} | {0}
     if pieces.attribute.nullable:
-        wanted.add(pieces.known)
+        wanted.add(pieces.non_null)
     return np.array(sorted(wanted), dtype=np.intp)
 
 
 def _truths(leaf: Leaf, pieces: Pieces, around: Places, truth: npt.NDArray[np.bool_]) -> LeafValues:
     """A condition from its truth on some pieces; on NULL it is NULL."""
-    numbers = np.where(around >= pieces.known, 1, np.where(truth, TRUE, 0)).astype(np.int8)
+    numbers = np.where(around >= pieces.non_null, 1, np.where(truth, TRUE, 0)).astype(np.int8)
     runs = Runs.at(around, numbers, len(pieces))
     return LeafValues(leaf.columns, runs if runs.saves_memory else encode(runs.array()))
 

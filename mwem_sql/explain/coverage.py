@@ -258,7 +258,7 @@ def _always(plan: Plan, request: Request) -> Iterator[str]:
         yield "the histogram tells all of them"
     owed = list(zip(plan.problem.always, plan.problem.always_shares(plan.split.always), strict=True))
     for own, share in owed[:SHOWN]:
-        query = plan.compiled.asked(own.asked)
+        query = plan.compiled.first_row(own.asked)
         cells = f"{query.linear.cells:,} cell{'s' if query.linear.cells > 1 else ''}"
         what = "each" if query.linear.cells > 1 else "it"
         off = _off([share], request, plan.split.kind, what, unit=query.linear.unit, bound=query.linear.bound)
@@ -272,12 +272,12 @@ def _always(plan: Plan, request: Request) -> Iterator[str]:
 def _unasked(classes: Classes) -> str | None:
     """Stretches of a domain inside which no query tells values apart, if they are wide."""
     pieces = classes.pieces
-    sizes = np.bincount(classes.codes[: pieces.known], pieces.sizes[: pieces.known], minlength=classes.count)
+    sizes = np.bincount(classes.codes[: pieces.non_null], pieces.sizes[: pieces.non_null], minlength=classes.count)
     if pieces.attribute.values is not None:
-        values, groups = pieces.known, int((sizes > 0).sum())
+        values, groups = pieces.non_null, int((sizes > 0).sum())
         return f"{groups:,} group{'s' if groups > 1 else ''} of its {values:,} values" if groups < values else None
-    begins = np.flatnonzero(np.diff(classes.codes[: pieces.known], prepend=-1))
-    stretches = list(pairwise([*begins.tolist(), pieces.known]))
+    begins = np.flatnonzero(np.diff(classes.codes[: pieces.non_null], prepend=-1))
+    stretches = list(pairwise([*begins.tolist(), pieces.non_null]))
     wide = [
         (begin, end)
         for begin, end in (stretches if len(stretches) <= FEW else ())

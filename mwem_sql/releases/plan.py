@@ -74,9 +74,9 @@ class Plan:
         Without a loop, those that are always measured are.
         """
         if not self.problem.at_once and not self.problem.whole:
-            return self.compiled.asked(number) if 0 <= number < len(self.compiled.distinct.queries) else None
+            return self.compiled.first_row(number) if 0 <= number < len(self.compiled.distinct.queries) else None
         always = self.problem.always
-        return next((self.compiled.asked(each.asked) for each in always if each.query == number), None)
+        return next((self.compiled.first_row(each.asked) for each in always if each.query == number), None)
 
     def label(self, q: int) -> str:
         """What the kernel's query q is called: as the workload calls it, or by its attributes."""
