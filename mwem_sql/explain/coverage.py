@@ -23,7 +23,6 @@ from mwem_sql.kernel.scales import Kind, noise_scale, noise_variance, typical, v
 from mwem_sql.kernel.split import Split
 from mwem_sql.loop.ahead import doubt, refined_ahead, told_from
 from mwem_sql.loop.pace import CERTAIN, Pace
-from mwem_sql.loop.problem import counts_every_record
 from mwem_sql.loop.refinement import Levels, Refinement
 from mwem_sql.releases.plan import Plan, shares_of
 from mwem_sql.releases.request import Request
@@ -88,7 +87,7 @@ class _Last(NamedTuple):
 def _refined(plan: Plan, split: Split) -> list[_Last]:
     problem, found = plan.problem, list[_Last]()
     # Until something tells of n, the first partitions take as little as they may.
-    is_heard = any(counts_every_record(problem.queries[own.query]) for own in problem.always)
+    is_heard = any(problem.queries[own.query].counts_all for own in problem.always)
     for first, share in refined_ahead(problem, split.refined):
         shape = problem.queries[first.query].shape
         own = _levels(shape, first.by_cells)

@@ -368,10 +368,7 @@ def _noisy(values: Numbers, calibrated: Calibrated, kind: Kind, share: Fraction,
 
 
 def multipliers_of(weights: Floats, bounds: Integers) -> Integers:
-    """Put weight over bound, relative to the largest, on an integer grid.
-
-    At least 1, and a single 1 when all are equal.
-    """
+    """Put weight over bound, relative to the largest, on an integer grid from 1; a single 1 when all are equal."""
     if weights.min() == weights.max() and bounds.min() == bounds.max():
         return np.ones(1, dtype=np.int64)
     relative: Floats = weights / weights.max() / bounds
@@ -409,10 +406,7 @@ def _sums(values: Integers, cells: Integers, inside: Integers) -> Integers:
 
 
 def _chunks(approximations: Sequence[Floats] | Floats, cells: Integers) -> list[tuple[int, int, Floats]]:
-    """Vectors of finite numbers with the ranges of queries that they are for.
-
-    Short ones together, long ones not copied.
-    """
+    """Vectors of finite numbers with the ranges of queries that they are for: short ones joined, long ones not."""
     flat = isinstance(approximations, np.ndarray) and approximations.ndim == 1
     vectors = cast("Sequence[Floats]", [approximations][: cells.size] if flat else approximations)
     sizes = np.fromiter(map(len, vectors), dtype=np.int64, count=len(vectors))

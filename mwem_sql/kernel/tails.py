@@ -32,10 +32,7 @@ _POINTS: Final = 240
 
 
 def cumulants(scale: float, kind: Kind) -> tuple[float, float]:
-    """The variance and the fourth cumulant of one cell's noise.
-
-    Of Laplace noise those of its scale, which are a little more than on whole numbers.
-    """
+    """The variance and the fourth cumulant of one cell's noise; of Laplace noise, those of the continuous one."""
     return (2 * scale**2, 12 * scale**4) if kind == "pure" else (variance(scale, kind), 0.0)
 
 
@@ -54,10 +51,7 @@ def half_width(variance: float, fourth: float, miss: float) -> float:
 
 
 def _quantiles(terms: Floats, miss: float) -> Floats:
-    """In standard deviations.
-
-    Between the listed numbers of terms by interpolation in the logarithm; it falls as they grow.
-    """
+    """In standard deviations, by interpolation in the logarithm of the number of terms; they fall as it grows."""
     listed = np.array([_of_terms(count, miss) for count in _GRID] + [NormalDist().inv_cdf(1 - miss / 2)])
     logs = np.append(np.log(_GRID), math.log(_GRID[-1]) + 1)
     between = np.interp(np.log(np.clip(terms, 1.0, _GRID[-1] * math.e)), logs, listed)
@@ -66,10 +60,7 @@ def _quantiles(terms: Floats, miss: float) -> Floats:
 
 @lru_cache(maxsize=4096)
 def _of_terms(terms: float, miss: float) -> float:
-    """The x that the absolute value of a sum of so many Laplace terms, of variance 1, exceeds with chance `miss`.
-
-    By halving.
-    """
+    """The x that a sum of so many Laplace terms, of variance 1, exceeds in absolute value with chance `miss`."""
     if terms == 1:
         return -math.log(miss) / math.sqrt(2)
     low, high = 0.0, 2 - math.log(miss)

@@ -42,15 +42,11 @@ FIT_PATIENCE = 5
 """Steps over which the fall of the misfit is measured: a single step may gain little and the next ones more."""
 STEPS = 45
 """Of a fit, at most; the next round goes on from where this one ended."""
-START = 1.0
-"""The largest exponent of the first step, over all measured cells: each changes weights by a factor of at most e."""
 SLOW = 1.1
 """Factor by which the step size grows from step to step, once a step was too long; before that it doubles."""
 FARTHEST = 10.0
 """Totals that a measured value may be away from 0; one beyond counts as that. No answer is beyond 1, and the square of
 a larger number would hide what all other measurements say."""
-SMALLEST = 1e-9
-"""The largest exponent of a step below which the misfit is taken to be at its minimum."""
 MATCH_CELLS = 32
 """Cells of a new measurement from which on it is fitted at once before the descent: of few, the descent finds as much
 in its first steps."""
@@ -149,7 +145,7 @@ class Fit:
             self._set(clique, [])
         for target in new:
             self._add(target)
-            if target.query.cells >= MATCH_CELLS and all(block.counts_all for block in target.query.blocks):
+            if target.query.cells >= MATCH_CELLS and target.query.counts_all:
                 # As far as noise does not explain it, and no cell is emptied; the descent goes on from there.
                 here, noise = state.group_answers([target.query])[0], np.sqrt(target.variances)
                 near = np.clip(here, target.values - noise, target.values + noise)
@@ -293,7 +289,8 @@ class _Region:
         size.
         """
         misfits = [self._misfit(here)]
-        size, growth = START / max(self._largest_slope(here), SMALLEST_FLOAT), 2.0
+        # No measured cell changes weights by more than a factor of e in the first step.
+        size, growth = 1 / max(self._largest_slope(here), SMALLEST_FLOAT), 2.0
         still = np.zeros_like(self._values)
         lead, momentum = still, 1.0  # lead: y - x
         while len(misfits) <= STEPS and misfits[-1] > 0:
@@ -314,10 +311,10 @@ class _Region:
                     break
             elif momentum > 1:
                 lead, momentum = still, 1.0
-            elif size * self._largest_slope(here) > SMALLEST:
+            elif size * self._largest_slope(here) > 1e-9:
                 size, growth = size / 4, SLOW
             else:
-                break
+                break  # the steps have become too small to change anything
         return here, len(misfits) - 1
 
     def _misfit(self, point: _Point) -> float:

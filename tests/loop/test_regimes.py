@@ -63,7 +63,7 @@ def test_first_distributions_give_way_to_them(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_histogram_of_parities_tells_all_of_them() -> None:
-    signs = [Block((name,), np.zeros(2, np.int32), 1, np.array([1, -1], np.int8)) for name in "xy"]
+    signs = [Block((name,), np.zeros(2, np.int32), 1, values=np.array([1, -1], np.int8)) for name in "xy"]
     parities = [LinearQuery((signs[0],)), LinearQuery((signs[1],)), LinearQuery(tuple(signs))]
     regime = choose(Asked(parities, np.ones(3), {"x": 2, "y": 2}, 10**6, always=[0]))
     assert regime.at_once
@@ -83,7 +83,7 @@ def over(queries: list[LinearQuery], shape: dict[str, int], **options: Any) -> A
 
 def parity(*names: str) -> LinearQuery:
     zero = np.zeros(2, dtype=np.int32)
-    return LinearQuery(tuple(Block((name,), zero, 1, np.array([1, -1])) for name in names))
+    return LinearQuery(tuple(Block((name,), zero, 1, values=np.array([1, -1])) for name in names))
 
 
 PARITIES = over([parity(*names) for names in combinations("abcd", 2)], dict.fromkeys("abcd", 2))
