@@ -89,6 +89,11 @@ class Block:
         """Every record adds 1 to a cell."""
         return bool((self._labels >= 0).all()) and (self.values is None or bool((self.values == 1).all()))
 
+    @property
+    def is_run_length(self) -> bool:
+        """It counts records, and is kept in run-length encoding."""
+        return self.values is None and isinstance(self.encoding, Runs)
+
     @cached_property
     def is_identity(self) -> bool:
         """Every class combination is a cell of its own, in order."""
@@ -112,8 +117,14 @@ class Block:
             return tuple(size - 1 for size in self.shape)
         if len(self.shape) == 1 and self.values is None:
             return (len(self.runs) - 1,)
-        rows = map(self.slices, range(len(self.shape)))
-        return tuple(int(np.count_nonzero((entries[1:] != entries[:-1]).any(axis=1))) for entries in rows)
+        if self.values is None:
+            # Views, and no row per class: 10,000 predicates have thousands of blocks over several attributes.
+            labels = decode(self.encoding)
+            turned = [np.moveaxis(labels, axis, 0) for axis in range(labels.ndim)]
+            others = tuple(range(1, labels.ndim))
+            return tuple(int(np.count_nonzero((rows[1:] != rows[:-1]).any(axis=others))) for rows in turned)
+        slices = map(self.slices, range(len(self.shape)))
+        return tuple(int(np.count_nonzero((rows[1:] != rows[:-1]).any(axis=1))) for rows in slices)
 
     @property
     def runs(self) -> Runs:
@@ -249,21 +260,19 @@ class LinearQuery:
 
 def _canonical(block: Block) -> bytes:
     """The block with attributes by name, cells by first appearance, and values only where some differ from 1."""
-    names = repr(block.attributes).encode()
-    values = block.values
-    if len(block.shape) == 1 and values is None:
-        runs = block.runs
+    order = tuple(sorted(block.attributes))
+    names = repr(order).encode()
+    if block.values is None:
+        is_ordered = order == block.attributes
+        runs = block.runs if is_ordered else runs_of(Table(block.attributes, block.labels).project(order).cells)
         ends = np.append(runs.begins, block.extent).astype(np.int64)
         cells = _by_appearance(runs.numbers.astype(np.int32, copy=False), block.size)
         return names + ends.tobytes() + cells.tobytes()
-    order = tuple(sorted(block.attributes))
-    names = repr(order).encode()
     flat = _by_appearance(Table(block.attributes, block.labels).project(order).cells.ravel(), block.size)
-    if values is not None:
-        values = np.where(flat >= 0, Table(block.attributes, values).project(order).cells.ravel(), 1)
-        if block.unit == 1 and bool((values == 1).all()):
-            return _canonical(Block(block.attributes, block.encoding, block.size))
-    return names + flat.tobytes() + (b"" if values is None else repr(block.unit).encode() + values.tobytes())
+    values = np.where(flat >= 0, Table(block.attributes, block.values).project(order).cells.ravel(), 1)
+    if block.unit == 1 and bool((values == 1).all()):
+        return _canonical(Block(block.attributes, block.encoding, block.size))
+    return names + flat.tobytes() + repr(block.unit).encode() + values.tobytes()
 
 
 def _by_appearance(labels: Labels, size: int) -> Labels:

@@ -7,9 +7,10 @@ each has as many numbers as it has constants. Knows nothing of SQL, data or nois
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
+from itertools import pairwise
 from math import prod
 from typing import TypeAlias
 
@@ -23,6 +24,9 @@ SHORT = 512
 small arrays."""
 RUN_LENGTH = 8
 """Numbers of a run, on average, from which on an array is encoded. A run takes 16 bytes, so shorter ones save none."""
+
+SUMMED = 2**16
+"""Numbers of the arrays that signatures sum up at once: 4 MB. More take memory, fewer take time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,40 +251,43 @@ def spread(weights: Floats, axis: int, parents: Places, shares: Floats) -> Float
     return np.asarray(out)
 
 
-class Signatures:
-    """Two numbers for each member of an axis, the same for members that many arrays do not distinguish.
+def signatures(
+    sizes: Mapping[str, int], arrays: Iterable[tuple[tuple[str, ...], Encoding]]
+) -> dict[str, npt.NDArray[np.uint64]]:
+    """Two numbers for each member of each axis, the same for members that none of the arrays distinguishes.
 
-    They are a sum, by two sets of random multipliers, of what the arrays have for a member. Members that differ have
-    the same signature with a probability below 2^-78 (numbers are below 2^24, and each factor of two in a difference
-    takes one of 64 bits, twice).
+    An array has small whole numbers, and a name of `sizes` for each of its axes. Arrays over the same axes are first
+    summed up with random multipliers, run by run, and then along each axis. Members that differ have the same signature
+    with a probability below 2^-74 (numbers are below 2^24, and each factor of two in a difference takes one of 64 bits,
+    twice; the second sum meets multiples of higher powers of two, each with the chance that there is one).
     """
+    generator = np.random.default_rng(0)
+    out = {name: np.zeros((size, 2), dtype=np.uint64) for name, size in sizes.items()}
+    by_names: dict[tuple[str, ...], list[Encoding]] = {}
+    for names, encoding in arrays:
+        by_names.setdefault(names, []).append(encoding)
+    for names, encodings in by_names.items():
+        shape = [sizes[name] for name in names]
+        cells = _summed(encodings, prod(shape), generator).reshape(*shape, 2)
+        for axis, name in enumerate(names):
+            rows = np.moveaxis(cells, axis, 0).reshape(shape[axis], -1)
+            out[name] += rows @ generator.integers(2**64, size=(rows.shape[1], 2), dtype=np.uint64)
+    return out
 
-    def __init__(self, size: int) -> None:
-        self._sums = np.zeros((size, 2), dtype=np.uint64)
-        self._runs: list[Runs] = []
-        self._generator = np.random.default_rng(0)
 
-    def add(self, encoding: Encoding, axis: int = 0) -> None:
-        """What an array of small whole numbers has along an axis."""
-        if isinstance(encoding, Runs) and len(encoding.shape) == 1:
-            self._runs.append(encoding)
-            return
-        rows = np.moveaxis(decode(encoding), axis, 0).reshape(len(self._sums), -1)
-        self._sums += rows.astype(np.int64).view(np.uint64) @ self._multipliers(rows.shape[1])
-
-    def rows(self) -> npt.NDArray[np.uint64]:
-        steps = np.zeros_like(self._sums)
-        if self._runs:
-            counts = np.array(list(map(len, self._runs)))
-            numbers = np.concatenate([runs.numbers for runs in self._runs]).astype(np.int64)
-            # By how much each array rises from run to run, and at first from 0.
-            rises = np.diff(numbers, prepend=0)
-            firsts = np.cumsum(counts) - counts
-            rises[firsts] = numbers[firsts]
-            multipliers = np.repeat(self._multipliers(len(counts)), counts, axis=0)
-            begins = np.concatenate([runs.begins for runs in self._runs])
-            np.add.at(steps, begins, rises.view(np.uint64)[:, None] * multipliers)
-        return np.asarray(self._sums + np.cumsum(steps, axis=0, dtype=np.uint64))
-
-    def _multipliers(self, count: int) -> npt.NDArray[np.uint64]:
-        return self._generator.integers(2**64, size=(count, 2), dtype=np.uint64)
+def _summed(encodings: Sequence[Encoding], size: int, generator: np.random.Generator) -> npt.NDArray[np.uint64]:
+    """Two sums of the arrays, by random multipliers."""
+    steps = np.zeros((size, 2), dtype=np.uint64)
+    sizes = [len(encoding) if isinstance(encoding, Runs) else encoding.size for encoding in encodings]
+    portions = np.flatnonzero(np.diff(np.cumsum(sizes) // SUMMED)) + 1
+    for begin, end in pairwise([0, *portions.tolist(), len(encodings)]):
+        runs = [runs_of(encoding) for encoding in encodings[begin:end]]
+        counts = np.array(list(map(len, runs)))
+        numbers = np.concatenate([each.numbers for each in runs]).astype(np.int64)
+        # By how much each array rises from run to run, and at first from 0.
+        rises = np.diff(numbers, prepend=0)
+        firsts = (np.cumsum(counts) - counts)[counts > 0]
+        rises[firsts] = numbers[firsts]
+        multipliers = np.repeat(generator.integers(2**64, size=(len(runs), 2), dtype=np.uint64), counts, axis=0)
+        np.add.at(steps, np.concatenate([each.begins for each in runs]), rises.view(np.uint64)[:, None] * multipliers)
+    return np.cumsum(steps, axis=0, dtype=np.uint64)

@@ -22,6 +22,8 @@ FEW_CELLS = 16
 one."""
 ROW_NUMBERS = 1 << 20
 """Numbers in the rows of one matrix product: 8 MB. More take memory, fewer take more products."""
+ROW_RUNS = 1 << 16
+"""Runs of the blocks that are summed up at once: 6 MB. More take memory, fewer take more prefix sums."""
 MANY_BOXES = 100
 """Queries over the same attributes from which on prefix sums answer them. Fewer: setting up costs more than it
 saves."""
@@ -225,7 +227,7 @@ class Queries(Sequence[LinearQuery]):
 
         No entry of it is negative. Very many counts of neighbouring classes are differences of prefix sums; queries of
         few cells are rows of a matrix product, of integers where float64 has every sum exactly; all others are answered
-        one by one. Prefix sums need the marginal's axes, and take longer to set up than a product: whoever asks the
+        one by one. A run-length block costs its runs, not its class combinations. Other prefix sums need the marginal's axes, and take longer to set up than a product: whoever asks the
         same queries again and again does without, or keeps the `Boxes`. Integers wrap around beyond int64.
         """
         if len(self) == 1:
@@ -237,6 +239,11 @@ class Queries(Sequence[LinearQuery]):
             # Of weights, a difference of sums may be below 0 where there is nothing.
             out.update((number, np.maximum(answer, 0)) for number, answer in zip(numbers.tolist(), boxes, strict=True))
             is_left[numbers] = False
+        for numbers in self._run_length(is_left):
+            # All of them are over the marginal's attributes: along one axis of all class combinations.
+            sums = Boxes(self.take(numbers)).answers(marginal.ravel())
+            out.update((number, np.maximum(answer, 0)) for number, answer in zip(numbers.tolist(), sums, strict=True))
+            is_left[numbers] = False
         is_whole = marginal.dtype.kind != "f"
         # Below 2^53 every whole number is a float64.
         most = 2.0**53 / max(1.0, float(np.abs(marginal).sum(dtype=np.float64))) if is_whole else inf
@@ -246,6 +253,16 @@ class Queries(Sequence[LinearQuery]):
             answers = np.rint(answers).astype(np.int64) if is_whole else answers
             out.update(zip(numbers.tolist(), answers, strict=True))
         return [out[number] if number in out else self[number].answer(marginal) for number in range(len(self))]
+
+    def _run_length(self, flags: Flags) -> list[Integers]:
+        """Numbers of the flagged queries of one run-length block each, in portions of about `ROW_RUNS` runs."""
+        is_run_length = np.array([block.is_run_length for block in self.blocks], dtype=np.bool_)
+        numbers = np.flatnonzero(flags & (self.counts == 1) & self.are_all(is_run_length))
+        runs = np.array(
+            [len(self.blocks[k].runs) for k in self.members[self._ends[numbers] - 1].tolist()], dtype=np.int64
+        )
+        portions = np.cumsum(runs) // ROW_RUNS
+        return np.split(numbers, np.flatnonzero(np.diff(portions)) + 1) if numbers.size else []
 
     def _multiplied(self, members: Integers, marginal: Array) -> Floats:
         """A row of answers for each product of blocks, all over the same attributes, with equal cells per block."""

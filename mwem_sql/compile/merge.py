@@ -15,7 +15,7 @@ import numpy.typing as npt
 from mwem_sql.algebra import partition
 from mwem_sql.algebra.arrays import Labels
 from mwem_sql.algebra.linear import Block, LinearQuery
-from mwem_sql.algebra.partition import Encoding, Partition, Runs, Signatures, refine
+from mwem_sql.algebra.partition import Encoding, Partition, Runs, refine, signatures
 from mwem_sql.algebra.queries import Queries
 from mwem_sql.compile.build import Builder
 from mwem_sql.compile.compiled import Cell
@@ -27,18 +27,14 @@ def fine_classes(
     pieces: Mapping[str, Pieces], values: Evaluated, finer_than: Mapping[str, Classes]
 ) -> dict[str, Classes]:
     """Pieces on which every leaf takes the same values are one class, which is part of one in `finer_than`."""
-    signatures = {name: Signatures(len(each)) for name, each in pieces.items()}
-    for item in values.values():
-        for axis, name in enumerate(item.columns):
-            signatures[name].add(_whole_numbers(item.encoding), axis)
-            if item.reach is not None:
-                signatures[name].add(_whole_numbers(item.reach), axis)
-            if item.doubt is not None:
-                signatures[name].add(item.doubt.astype(np.int8), axis)
-    return {
-        name: Classes(each, refine(_within(finer_than, name, each), signatures[name].rows()))
-        for name, each in pieces.items()
-    }
+    arrays = [
+        (item.columns, _whole_numbers(array))
+        for item in values.values()
+        for array in (item.encoding, item.reach, item.doubt)
+        if array is not None
+    ]
+    rows = signatures({name: len(each) for name, each in pieces.items()}, arrays)
+    return {name: Classes(each, refine(_within(finer_than, name, each), rows[name])) for name, each in pieces.items()}
 
 
 def on_classes(item: LeafValues, fine: Mapping[str, Classes]) -> LeafValues:
@@ -60,16 +56,14 @@ def coarse_classes(
     blocks: Iterable[Block], fine: Mapping[str, Classes], finer_than: Mapping[str, Classes]
 ) -> dict[str, Classes]:
     """Fine classes that no block distinguishes are one: the coarsest partition that answers the workload exactly."""
-    signatures = {name: Signatures(classes.count) for name, classes in fine.items()}
-    for block in blocks:
-        for axis, name in enumerate(block.attributes):
-            signatures[name].add(block.encoding, axis)
-            if block.values is not None:
-                signatures[name].add(block.values, axis)
+    arrays = [
+        (block.attributes, array) for block in blocks for array in (block.encoding, block.values) if array is not None
+    ]
+    rows = signatures({name: classes.count for name, classes in fine.items()}, arrays)
     out = {}
     for name, classes in fine.items():
         within = _within(finer_than, name, classes.pieces)[classes.representatives]
-        out[name] = classes.merge(Partition(within, classes.sizes).refine(signatures[name].rows()))
+        out[name] = classes.merge(Partition(within, classes.sizes).refine(rows[name]))
     return out
 
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from mwem_sql.algebra.arrays import Floats, Integers
 from mwem_sql.algebra.linear import Block, LinearQuery
+from mwem_sql.algebra.partition import Runs
 from mwem_sql.algebra.queries import Queries
 
 MOST_ADDED = 20_000
@@ -140,7 +141,7 @@ class Counts:
         largest: dict[tuple[str, ...], float] = {}
         for names, numbers in self._sets.items():
             for block in self._queries[numbers[0]].blocks:
-                sizes |= dict(zip(block.attributes, block.labels.shape, strict=True))
+                sizes |= dict(zip(block.attributes, block.shape, strict=True))
             weight = float(self._weights[numbers].max())
             for some in (*((name,) for name in names), *combinations(names, 2)):
                 largest[some] = max(largest.get(some, 0.0), weight)
@@ -163,25 +164,26 @@ class Counts:
 
 def _is_condition(block: Block) -> bool:
     """Whether a block counts some records, not all of them and not by cells."""
-    return block.size == 1 and block.values is None and 0 < int(np.count_nonzero(block.labels >= 0)) < block.labels.size
+    return block.size == 1 and block.values is None and len(block.runs) > 1
 
 
 def sides_of(block: Block) -> Block:
     """What is counted, what comes before it along the attribute, and the rest; of several attributes, what is counted and the rest."""
-    counted = block.labels >= 0
-    labels = np.where(counted, 0, 1).astype(np.int32)
-    if labels.ndim == 1:
-        first = int(counted.argmax())
-        labels[first:][~counted[first:]] = 2 if first else 1
-    return Block(block.attributes, labels, int(labels.max()) + 1)
+    runs = block.runs
+    sides = np.where(runs.numbers >= 0, 0, 1).astype(np.int32)
+    if len(block.shape) == 1 and sides[0]:
+        sides[2::2] = 2  # what is counted and what is not take turns
+    return Block(block.attributes, Runs(runs.begins, sides, runs.shape), int(sides.max()) + 1)
 
 
 def _cut(block: Block, sides: Block) -> Block:
     """The same with what is counted along an attribute cut into a few cells of as many classes each."""
-    inside = np.flatnonzero(block.labels.ravel() >= 0)
-    pieces = min(COUNT_PIECES, len(inside)) if block.labels.ndim == 1 else 1
+    if len(block.shape) > 1:
+        return sides
+    inside = np.flatnonzero(block.labels >= 0)
+    pieces = min(COUNT_PIECES, len(inside))
     labels = sides.labels + np.int32(pieces - 1)
-    labels.ravel()[inside] = np.arange(len(inside)) * pieces // len(inside)
+    labels[inside] = np.arange(len(inside)) * pieces // len(inside)
     return Block(block.attributes, labels, sides.size + pieces - 1)
 
 

@@ -16,12 +16,12 @@ from mwem_sql.algebra.partition import (
     SHORT,
     Partition,
     Runs,
-    Signatures,
     conjunction,
     decode,
     encode,
     equal,
     refine,
+    signatures,
     take,
 )
 from mwem_sql.algebra.table import Table
@@ -69,18 +69,19 @@ def test_what_is_encoded() -> None:
         np.testing.assert_array_equal(decode(encode(own)), own)
 
 
-@given(pairs, st.integers(0, 63))
-def test_signatures_tell_apart_what_differs(rows: list[list[int]], kinds: int) -> None:
+@given(pairs, st.integers(0, 63), st.sampled_from([1, 10, 2**16]))
+def test_signatures_tell_apart_what_differs(rows: list[list[int]], kinds: int, summed: int) -> None:
     size = len(rows[0])
-    signatures = Signatures(size)
-    for place, row in enumerate(rows):
-        signatures.add(Runs.of(array(row)) if kinds >> place & 1 else array(row))
-    table = np.add.outer(np.arange(size) % 3, np.arange(2)) % 2
-    signatures.add(table.astype(np.int32), axis=0)
-    signatures.add(table.T.astype(np.int32).copy(), axis=1)
+    arrays = [(("a",), Runs.of(array(row)) if kinds >> place & 1 else array(row)) for place, row in enumerate(rows)]
+    table = (np.add.outer(np.arange(size) % 3, np.arange(2)) % 2).astype(np.int32)
+    arrays += [(("a", "b"), table), (("b", "a"), Runs.of(table.T.copy())), (("b", "a"), table.T.copy())]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(partition, "SUMMED", summed)
+        found = signatures({"a": size, "b": 2}, arrays)
     none = np.zeros(size, dtype=np.int32)
     expected = refine(none, np.concatenate([array(rows).T, table], axis=1))
-    assert refine(none, signatures.rows()).tolist() == expected.tolist()
+    assert refine(none, found["a"]).tolist() == expected.tolist()
+    assert refine(none[:2], found["b"]).tolist() == refine(none[:2], table.T).tolist()
 
 
 @settings(deadline=None)
