@@ -26,9 +26,6 @@ _GRID: Final = (1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 20.0, 40.0, 100.0
 differ by less than 2%."""
 _SLACK: Final = 0.02
 """Of a quantile of one Laplace term, on top; of more terms, in proportion less."""
-_LEAST: Final = 1e-9
-_HALVINGS: Final = 40
-_POINTS: Final = 240
 
 
 def cumulants(scale: float, kind: Kind) -> tuple[float, float]:
@@ -38,7 +35,7 @@ def cumulants(scale: float, kind: Kind) -> tuple[float, float]:
 
 def half_widths(variances: Floats, fourths: Floats, miss: float) -> Floats:
     """How far each of several sums of noise may be off, in either direction, but for a chance of `miss`."""
-    miss = min(max(miss, _LEAST), 1.0)
+    miss = min(max(miss, 1e-9), 1.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         terms = np.where(fourths > 0, 3 * variances**2 / fourths, np.inf)
     deviations = np.sqrt(variances)
@@ -64,7 +61,7 @@ def _of_terms(terms: float, miss: float) -> float:
     if terms == 1:
         return -math.log(miss) / math.sqrt(2)
     low, high = 0.0, 2 - math.log(miss)
-    for _ in range(_HALVINGS):
+    for _ in range(40):
         middle = (low + high) / 2
         low, high = (middle, high) if _beyond(middle, terms) > miss else (low, middle)
     return high * (1 + _SLACK / terms)
@@ -84,7 +81,7 @@ def _beyond(x: float, terms: float) -> float:
 @lru_cache(maxsize=64)
 def _gamma(shape: float) -> tuple[Floats, Floats]:
     """Points and weights of a Gamma distribution with mean 1, evenly spaced in the logarithm."""
-    logs = np.linspace(-14 / shape - 3 / math.sqrt(shape), math.log(1 + 40 / shape), _POINTS)
+    logs = np.linspace(-14 / shape - 3 / math.sqrt(shape), math.log(1 + 40 / shape), 240)
     density = shape * (logs - np.exp(logs))
     weights = np.exp(density - density.max())
     return np.exp(logs), weights / weights.sum()
