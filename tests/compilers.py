@@ -45,8 +45,17 @@ DOMAIN = Domain(
 )
 
 
-TYPES = {"a": "INTEGER", "w": "BIGINT", "s": "VARCHAR", "e": "ENUM('lo', 'mid', 'hi')", "b": "BOOLEAN", "f": "DOUBLE", "d": "DATE",
-         "p": "DECIMAL(5,2)", "ts": "TIMESTAMP"}  # fmt: skip
+TYPES = {
+    "a": "INTEGER",
+    "w": "BIGINT",
+    "s": "VARCHAR",
+    "e": "ENUM('lo', 'mid', 'hi')",
+    "b": "BOOLEAN",
+    "f": "DOUBLE",
+    "d": "DATE",
+    "p": "DECIMAL(5,2)",
+    "ts": "TIMESTAMP",
+}
 
 
 def table(con: duckdb.DuckDBPyConnection, name: str, columns: dict[str, str], rows: Sequence[dict[str, Any]]) -> None:
@@ -90,19 +99,33 @@ def answers(con: duckdb.DuckDBPyConnection, compiled: Compiled, name: Name = TAB
 row_values = st.fixed_dictionaries(
     {
         "a": st.none() | st.integers(-2, 11),
-        "w": st.none() | st.sampled_from([-(2**63), -6, -5, -4, 0, 1, 99, 1000, 1001, 1_999_999, 2_000_000, 2_000_001, 2**63 - 1]),
+        "w": st.none()
+        | st.sampled_from([-(2**63), -6, -5, -4, 0, 1, 99, 1000, 1001, 1_999_999, 2_000_000, 2_000_001, 2**63 - 1]),
         "s": st.none() | st.sampled_from(["x", "y", "zz", "", "unknown", "X"]),
         "e": st.sampled_from(["lo", "mid", "hi"]),
         "b": st.none() | st.sampled_from(["false", "true"]),
-        "f": st.none() | st.sampled_from(["nan", "inf", "-inf", -1.0, -0.0, 0.0, 5e-324, 0.5, 0.25, 0.1, 2.5, 2.6, -1.5, 1e300]),
-        "d": st.none() | st.dates(dt.date(2019, 12, 30), dt.date(2020, 4, 2)) | st.sampled_from(["infinity", "-infinity"]),
+        "f": st.none()
+        | st.sampled_from(["nan", "inf", "-inf", -1.0, -0.0, 0.0, 5e-324, 0.5, 0.25, 0.1, 2.5, 2.6, -1.5, 1e300]),
+        "d": st.none()
+        | st.dates(dt.date(2019, 12, 30), dt.date(2020, 4, 2))
+        | st.sampled_from(["infinity", "-infinity"]),
         "p": st.none() | st.integers(-3, 103).map(lambda ticks: ticks / 100),
-        "ts": st.none() | st.sampled_from([
-            dt.datetime(2019, 12, 31, 23), dt.datetime(2020, 1, 1), dt.datetime(2020, 1, 1, 0, 0, 0, 1), dt.datetime(2020, 1, 1, 12),  # noqa: DTZ001
-            dt.datetime(2020, 1, 1, 12, 0, 0, 1), dt.datetime(2020, 1, 2), dt.datetime(2020, 1, 3), "infinity", "-infinity",  # noqa: DTZ001
-        ]),
+        "ts": st.none()
+        | st.sampled_from(
+            [
+                "2019-12-31 23:00:00",
+                "2020-01-01 00:00:00",
+                "2020-01-01 00:00:00.000001",
+                "2020-01-01 12:00:00",
+                "2020-01-01 12:00:00.000001",
+                "2020-01-02 00:00:00",
+                "2020-01-03 00:00:00",
+                "infinity",
+                "-infinity",
+            ]
+        ),
     }
-)  # fmt: skip
+)
 
 
 CONSTANTS = {
@@ -130,9 +153,28 @@ ATOMS = {
 
 JOINT = {
     ("a", "p"): ["a * 0.1 > p", "p = a", "CASE WHEN a > 3 THEN p > 0.5 ELSE p < 0.2 END"],
-    ("a", "d"): ["a = month(d)", "coalesce(a, day(d)) > 2"], ("a", "b"): ["CASE WHEN b THEN a > 3 ELSE a = 1 END", "b = (a > 2)"],
-    ("a", "s"): ["a > length(s)", "(a, s) IN ((1, 'x'), (2, 'zz'))"], ("s", "e"): ["s = e::VARCHAR", "s || e LIKE 'x%o'", "s < e"],
-}  # fmt: skip
+    ("a", "d"): ["a = month(d)", "coalesce(a, day(d)) > 2"],
+    ("a", "b"): ["CASE WHEN b THEN a > 3 ELSE a = 1 END", "b = (a > 2)"],
+    ("a", "s"): ["a > length(s)", "(a, s) IN ((1, 'x'), (2, 'zz'))"],
+    ("s", "e"): ["s = e::VARCHAR", "s || e LIKE 'x%o'", "s < e"],
+}
+
+
+OPERATORS = ("=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM", "BETWEEN", "NOT BETWEEN",
+             "IN", "NOT IN", "IS NULL", "IS NOT NULL")  # fmt: skip
+
+
+@st.composite
+def comparisons(draw: st.DrawFn, column: str, constant: st.SearchStrategy[str]) -> str:
+    """A column compared with constants."""
+    operator = draw(st.sampled_from(OPERATORS))
+    if "NULL" in operator:
+        return f"{column} {operator}"
+    if "BETWEEN" in operator:
+        return f"{column} {operator} {draw(constant)} AND {draw(constant)}"
+    if "IN" in operator.split():
+        return f"{column} {operator} ({', '.join(draw(st.lists(constant, min_size=1, max_size=3)))})"
+    return f"{column} {operator} {draw(constant)}" if draw(st.booleans()) else f"{draw(constant)} {operator} {column}"
 
 
 @st.composite
@@ -143,33 +185,7 @@ def atoms(draw: st.DrawFn, columns: Sequence[str]) -> str:
     column = draw(st.sampled_from(columns))
     if column in ATOMS and draw(st.booleans()):
         return draw(st.sampled_from(ATOMS[column]))
-    constant = st.sampled_from(CONSTANTS[column])
-    operator = draw(
-        st.sampled_from(
-            [
-                "=",
-                "<>",
-                "<",
-                "<=",
-                ">",
-                ">=",
-                "IS DISTINCT FROM",
-                "IS NOT DISTINCT FROM",
-                "BETWEEN",
-                "IN",
-                "NOT IN",
-                "IS NULL",
-                "IS NOT NULL",
-            ]
-        )
-    )
-    if operator in {"IS NULL", "IS NOT NULL"}:
-        return f"{column} {operator}"
-    if operator == "BETWEEN":
-        return f"{column} BETWEEN {draw(constant)} AND {draw(constant)}"
-    if operator in {"IN", "NOT IN"}:
-        return f"{column} {operator} ({', '.join(draw(st.lists(constant, min_size=1, max_size=3)))})"
-    return f"{column} {operator} {draw(constant)}" if draw(st.booleans()) else f"{draw(constant)} {operator} {column}"
+    return draw(comparisons(column, st.sampled_from(CONSTANTS[column])))
 
 
 @st.composite

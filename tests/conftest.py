@@ -137,6 +137,13 @@ def sandbox() -> Iterator[Sandbox]:
         yield sandbox
 
 
+@pytest.fixture(scope="module")
+def duck() -> Iterator[duckdb.DuckDBPyConnection]:
+    """DuckDB by itself, once for all tests of a module."""
+    with duckdb.connect(config={"threads": 1}) as con:
+        yield con
+
+
 @pytest.fixture
 def con(connect: Open) -> Connection:
     """A database in memory with a private table `people` and a `workload`."""

@@ -465,7 +465,6 @@ ELSEWHERE = {
     "mwem_sql.scan.engines": "engines/test_contract.py",
     "mwem_sql.releases.answer.read_confidence": "sql/intervals.test",
     "mwem_sql.releases.plan._check_always": "releases/test_plan.py",
-    "mwem_sql.releases.request._share": "sql/intervals.test",
     "mwem_sql.reporting": "reporting/test_export.py",
     "mwem_sql.surface.frames.load": "surface/test_frames.py",
     "mwem_sql.surface.bodies.attach": "surface/test_bodies.py",

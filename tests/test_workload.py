@@ -96,22 +96,40 @@ def test_labels() -> None:
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"predicat": "age > 3"}, "column predicat is not a column of a workload. Hint: did you mean predicate? a workload has any of predicate, measure, group_by"),
-        ({"predicate": None}, "row 2 has a NULL predicate and no group_by, so it asks nothing. Hint: write a predicate"),
+        (
+            {"predicat": "age > 3"},
+            (
+                "column predicat is not a column of a workload. Hint: did you mean predicate? a workload has any of "
+                "predicate, measure, group_by"
+            ),
+        ),
+        (
+            {"predicate": None},
+            "row 2 has a NULL predicate and no group_by, so it asks nothing. Hint: write a predicate",
+        ),
         ({}, "row 2 has a NULL predicate and no group_by"),
         ({"predicate": 5}, "predicate (5) of row 2 is not text. Hint: predicate is a VARCHAR"),
         ({"predicate": "a", "measure": 1.5}, "measure (1.5) of row 2 is not text"),
         ({"predicate": "a", "name": ["x"]}, "name (['x']) of row 2 is not text"),
-        ({"group_by": 3}, "row 2 has a group_by (3) that is neither text nor a list of names. Hint: write ['sex', 'race'] or 'sex, race'"),
+        (
+            {"group_by": 3},
+            (
+                "row 2 has a group_by (3) that is neither text nor a list of names. Hint: write ['sex', 'race'] or "
+                "'sex, race'"
+            ),
+        ),
         ({"group_by": []}, "row 2 has an empty group_by list. Hint: name columns, or leave it NULL"),
         ({"group_by": ["a", None]}, "row 2 has a group_by list (['a', None]) with something other than names in it"),
-        ({"predicate": "a", "weight": 0}, "row 2 has the weight 0, which must be a positive finite number. Hint: leave it NULL for 1"),
+        (
+            {"predicate": "a", "weight": 0},
+            "row 2 has the weight 0, which must be a positive finite number. Hint: leave it NULL for 1",
+        ),
         ({"predicate": "a", "weight": -1.5}, "row 2 has the weight -1.5"),
         ({"predicate": "a", "weight": math.nan}, "row 2 has the weight nan"),
         ({"predicate": "a", "weight": math.inf}, "row 2 has the weight inf"),
         ({"predicate": "a", "weight": "2"}, "row 2 has the weight '2'"),
     ],
-)  # fmt: skip
+)
 def test_wrong_rows(row: dict[str, object], message: str) -> None:
     with pytest.raises(WorkloadError) as caught:
         Workload.from_rows([{"predicate": "true"}, row])
@@ -177,7 +195,8 @@ def test_ranges_are_ordered_and_within_bounds(con: duckdb.DuckDBPyConnection, co
         checks.append(f"({low} <= {start} AND {start} <= {end}::{attribute.type} AND {end} <= {high})")
     assert con.execute(f"SELECT {' AND '.join(checks)}").fetchall() == [(True,)]
     assert con.execute(
-        f"SELECT bool_or({' OR '.join(query.predicate for query in made)}) FROM (SELECT {low} AS {quoted} UNION ALL SELECT {high})"
+        f"SELECT bool_or({' OR '.join(query.predicate for query in made)})"
+        f" FROM (SELECT {low} AS {quoted} UNION ALL SELECT {high})"
     )
 
 
@@ -198,12 +217,17 @@ def test_ranges_over_several_columns() -> None:
         (["age"], 2.5, None, "mwem_ranges: count (2.5) must be from 1"),
         ([], 3, None, "mwem_ranges: no column is named"),
         (["Sex"], 3, None, "mwem_ranges: attribute Sex has a list of values, not bounds"),
-        (["nothing"], 3, None, "mwem_ranges: column ('nothing') is not a column of adult. Hint: the columns are 'age', 'Sex'"),
+        (
+            ["nothing"],
+            3,
+            None,
+            "mwem_ranges: column ('nothing') is not a column of adult. Hint: the columns are 'age', 'Sex'",
+        ),
         (["age", "AGE"], 3, None, "mwem_ranges: column ('age') is named twice"),
         (["age"], 3, -1, "mwem_ranges: seed (-1) must be a whole number, not negative"),
         (["age"], 3, "x", "mwem_ranges: seed ('x') must be a whole number"),
     ],
-)  # fmt: skip
+)
 def test_wrong_ranges(columns: list[str], count: int, seed: int | None, message: str) -> None:
     with pytest.raises(OptionError) as caught:
         Workload.ranges(DOMAIN, columns, count, seed)
@@ -221,7 +245,8 @@ def test_parities_are_products_of_signs(con: duckdb.DuckDBPyConnection) -> None:
     assert [query.name for query in made] == [
         f"parity of {', '.join(names)}" for k in (1, 2, 3) for names in combinations(binary, k)
     ]  # fmt: skip
-    rows = """(SELECT s.v::ENUM('it''s', 'M') AS "Sex", b.v AS b, o.v AS "on off" FROM (VALUES ('it''s'), ('M')) s(v), (VALUES (false), (true)) b(v),
+    rows = """(SELECT s.v::ENUM('it''s', 'M') AS "Sex", b.v AS b, o.v AS "on off" FROM (VALUES ('it''s'), ('M')) s(v),
+        (VALUES (false), (true)) b(v),
                (VALUES (0), (1)) o(v))"""
     first = {"Sex": "\"Sex\" = 'it''s'", "b": "NOT b", "on off": '"on off" = 0'}
     for query in made:
@@ -301,7 +326,8 @@ def test_texts_that_are_no_text_are_refused(text: str) -> None:
     ):
         with pytest.raises(
             WorkloadError,
-            match=r"^workload: .* with? a NUL or half of a surrogate pair in it|has a NUL or half of a surrogate pair in it. Hint: write",
+            match=r"^workload: .* with? a NUL or half of a surrogate pair in it|has a NUL or half of a surrogate "
+            r"pair in it. Hint: write",
         ):
             Workload.from_rows([row])
 

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mwem_sql.algebra.arrays import Floats, Labels, Numbers, Places
+from mwem_sql.algebra.sets import distinct
 
 SHORT = 512
 """Numbers of an array that is not encoded. Larger: more memory for workloads of many constants; smaller: more time for
@@ -120,7 +121,7 @@ def conjunction(truths: Sequence[Encoding]) -> Encoding:
 def _both(one: Encoding, other: Encoding) -> Encoding:
     if not isinstance(one, Runs) or not isinstance(other, Runs):
         return np.asarray(decode(one) & decode(other))
-    begins = np.union1d(one.begins, other.begins)
+    begins = distinct(one.begins, other.begins)
     first, second = (
         runs.numbers[np.searchsorted(runs.begins, begins, side="right") - 1] for runs in (one, other)
     )  # fmt: skip

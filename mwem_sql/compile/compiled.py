@@ -13,6 +13,7 @@ import numpy as np
 from mwem_sql.algebra.arrays import Floats, Integers
 from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.algebra.queries import Queries
+from mwem_sql.algebra.sets import distinct
 from mwem_sql.domains.classes import Classes
 from mwem_sql.domains.domain import Domain
 from mwem_sql.workload import Query, Workload
@@ -152,7 +153,7 @@ class Compiled:
             of_row=number.reshape(-1)[~is_count],
             rows=rows[kept],
             of_count=dict(zip(averages, number.reshape(-1)[is_count].tolist(), strict=True)),
-            always=np.unique(number.reshape(-1)[always]).tolist(),
+            always=distinct(number.reshape(-1)[always]).tolist(),
         )
 
     def asked(self, number: int) -> CompiledQuery:

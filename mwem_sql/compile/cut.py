@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from sqlglot import exp
 
+from mwem_sql.algebra.sets import distinct
 from mwem_sql.compile.evaluate import (
     Key,
     Terms,
@@ -105,7 +106,7 @@ class _Column:
         for key, changes in zip(keys, each, strict=True):
             if len(changes) > MAX_VALUES:
                 raise self._too_many(key)
-        together = np.unique(np.concatenate(each))
+        together = distinct(*each)
         if len(together) > MAX_VALUES:
             raise self._too_many(keys[0])
         return together
@@ -158,7 +159,7 @@ class _Column:
             near,
             np.array([self._attribute.least, low, high, self._attribute.most], dtype=spaced.dtype),
         ]
-        return np.unique(scale.nearest(np.concatenate(listed)))
+        return distinct(scale.nearest(np.concatenate(listed)))
 
     def _evenly(self, count: int) -> TickArray:
         """One value in each of many equal parts of the range."""

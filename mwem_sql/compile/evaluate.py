@@ -21,6 +21,7 @@ from sqlglot import exp
 
 from mwem_sql.algebra.arrays import Places
 from mwem_sql.algebra.partition import Encoding, Runs, decode, encode
+from mwem_sql.algebra.sets import distinct
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.classes import Classes, Pieces
 from mwem_sql.domains.domain import Domain
@@ -318,7 +319,7 @@ class _Ordered:
         # Conditions with constants near each other, so that together they need few pieces.
         nearest = sorted(near, key=lambda key: near[key][1:2].tolist())
         for keys in batches(nearest, lambda key: len(near[key]), FEW):
-            union = np.unique(np.concatenate([near[key] for key in keys]))
+            union = distinct(*(near[key] for key in keys))
             load_grid(sandbox, leaves[keys[0]].columns, union[None], {pieces.attribute.name: pieces})
             for key, array in zip(keys, run_typed(sandbox, keys), strict=True):
                 numbers = truth_of(array)[np.searchsorted(union, near[key])]

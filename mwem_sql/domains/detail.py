@@ -15,6 +15,7 @@ import numpy as np
 from mwem_sql.algebra.arrays import Floats, Labels
 from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.algebra.partition import Partition, refine
+from mwem_sql.algebra.sets import distinct
 from mwem_sql.domains.classes import Classes, part_edges, with_outer
 
 PARTS = 256
@@ -97,7 +98,7 @@ def _cut(own: Classes, parts: int) -> Classes:
         codes = own.codes
     else:
         edges = np.array(with_outer(own.attribute, part_edges(own.attribute, parts)), dtype=pieces.lows.dtype)
-        pieces = pieces.cut(np.union1d(pieces.lows, edges))
+        pieces = pieces.cut(distinct(pieces.lows, edges))
         known, codes = pieces.known, own.holding(pieces)
         part = np.searchsorted(edges, pieces.lows, side="right") - 1
     sizes = np.bincount(codes[:known], pieces.sizes[:known], minlength=own.count)

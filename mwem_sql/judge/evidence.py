@@ -22,6 +22,7 @@ from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.algebra.measurement import Measurement
 from mwem_sql.algebra.nested import Estimates, NestedPartitions, is_nested
 from mwem_sql.algebra.queries import Queries
+from mwem_sql.algebra.sets import distinct
 from mwem_sql.compile.compiled import Compiled
 from mwem_sql.domains.classes import Classes
 from mwem_sql.judge.containment import (
@@ -352,7 +353,7 @@ def _on_common_pieces(stored: Classes, question: Classes) -> tuple[Integers, Int
     """Where either has a piece that begins: the question's class there, and the stored piece."""
     if stored.attribute.values is not None:
         return question.codes.astype(np.int64), np.arange(len(stored.pieces))
-    lows = np.union1d(stored.pieces.lows, question.pieces.lows)
+    lows = distinct(stored.pieces.lows, question.pieces.lows)
     codes = question.codes[np.searchsorted(question.pieces.lows, lows, side="right") - 1].astype(np.int64)
     pieces = np.searchsorted(stored.pieces.lows, lows, side="right") - 1
     if stored.attribute.nullable:

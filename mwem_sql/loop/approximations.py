@@ -16,6 +16,7 @@ import numpy as np
 from mwem_sql.algebra.arrays import Flags, Floats, Integers
 from mwem_sql.algebra.linear import LinearQuery
 from mwem_sql.algebra.queries import Queries, distinct_rows
+from mwem_sql.algebra.sets import distinct
 from mwem_sql.model.marginals import TwoWay, three_way
 from mwem_sql.model.state import State
 from mwem_sql.model.tree import Tree
@@ -101,7 +102,7 @@ class GroupedQueries:
             for one, other in (combinations(range(width), 2) if width != 1 else [(0, 0)])
         ]
         at = None
-        if is_distinct and len(links) == 1 and (changes is None or len(np.unique(links[0])) == len(numbers)):
+        if is_distinct and len(links) == 1 and (changes is None or len(distinct(links[0])) == len(numbers)):
             at = np.full(len(self.index) ** 2, -1, dtype=np.int64)
             at[links[0]] = np.arange(len(numbers))
         shape = None if changes is not None else tuple(self.sizes[members[0]].tolist())
@@ -134,7 +135,7 @@ class Approximations:
         self._asked = asked
         self._lag = lag
         shapes = [group.shape for group in asked.groups if group.shape]
-        plain = {place for group in asked.groups if group.shape for place in np.unique(group.members).tolist()}
+        plain = {place for group in asked.groups if group.shape for place in distinct(group.members).tolist()}
         is_worth_it = len(asked.queries) > MANY or any(len(shape) == 2 for shape in shapes)
         self._pairs: TwoWay | None = None
         if is_worth_it and int(asked.sizes.sum()) <= LARGEST:
@@ -221,7 +222,7 @@ class Approximations:
             elif len(group.shape) > 3 or len(group.numbers) < BULK:
                 yield where[alike], None
             else:
-                for number in np.unique(owners[alike, 0]).tolist():
+                for number in distinct(owners[alike, 0]).tolist():
                     tree = state.trees[number]
                     is_whole = state.partitions.coarse.isdisjoint(tree.attributes)
                     yield where[alike & (owners[:, 0] == number)], tree if is_whole else None

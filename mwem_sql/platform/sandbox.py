@@ -15,6 +15,7 @@ import duckdb
 import pyarrow as pa
 from sqlglot import exp
 
+from mwem_sql.errors import MwemError
 from mwem_sql.language import dialect
 from mwem_sql.language.dialect import fold
 from mwem_sql.language.growth import PLAIN, characters
@@ -64,17 +65,18 @@ class Sandbox:
     def __enter__(self) -> Sandbox:  # noqa: PYI034  Self is not in Python 3.10
         return self
 
-    def __exit__(self, error: object, *_: object) -> None:
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         """Keep the instance for the next call, without its tables: to open one takes as long as to compile a workload.
 
-        One that failed is closed, and so is one with a large table, so that its memory comes back.
+        One that failed without a refusal is closed, and so is one with a large table, so that its memory comes back.
         """
         idle = _IDLE.setdefault(self._settings, [])
-        if error is not None or len(idle) >= 2 or max(self._rows.values(), default=0) > 100_000:
+        has_failed = error is not None and not issubclass(error, MwemError)
+        if has_failed or len(idle) >= 2 or max(self._rows.values(), default=0) > 100_000:
             self._con.close()
             return
         for table in self._rows:
-            self._con.execute(f"DROP TABLE {dialect.quoted(table)}")
+            self._con.execute(f"DROP TABLE IF EXISTS {dialect.quoted(table)}")
         idle.append(self._con)
 
     def row(self, expressions: Sequence[exp.Expr | str]) -> list[object]:
@@ -110,8 +112,10 @@ class Sandbox:
         create = exp.Create(this=exp.table_(table, quoted=True), kind="TABLE", expression=numbered, replace=True)
         # Not by from_arrow(...).query(...): DuckDB 2.0 prints a message if the call is stopped meanwhile.
         self._con.register(arrived.name, arrow)
-        self._con.execute(create.sql("duckdb"))
-        self._con.unregister(arrived.name)
+        try:
+            self._con.execute(create.sql("duckdb"))
+        finally:
+            self._con.unregister(arrived.name)
 
     def evaluate(self, table: str, expressions: Sequence[str]) -> list[pa.ChunkedArray]:
         """SQL expressions over every row of a loaded table, in its order."""

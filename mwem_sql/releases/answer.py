@@ -17,7 +17,6 @@ from mwem_sql.algebra.queries import Queries
 from mwem_sql.compile.check import check_constants
 from mwem_sql.compile.compiled import Compiled, CompiledQuery
 from mwem_sql.compile.pipeline import compile_workload
-from mwem_sql.domains.classes import Classes
 from mwem_sql.errors import MwemError, OptionError, PredicateError, WorkloadError, did_you_mean, literal, refuse
 from mwem_sql.judge.certificate import ErrorBounds
 from mwem_sql.judge.evidence import Evidence
@@ -258,17 +257,11 @@ def weights(ready: Answerer, attributes: list[str], function: str) -> tuple[list
     marginal = ready.stored.state().marginal(names)
     for axis, classes in enumerate(partitions.values()):
         marginal = classes.spread(marginal, axis)
-    columns = []
-    for classes, pieces in zip(partitions.values(), np.indices(marginal.shape), strict=True):
+    types, columns = [], []
+    for (name, classes), pieces in zip(partitions.items(), np.indices(marginal.shape), strict=True):
         labels = [classes.pieces.label_alone(piece) for piece in range(len(classes.pieces))]
         columns.append(pa.array(labels, pa.string()).take(pa.array(pieces.ravel())))
-    types = [(name, _kind(classes)) for name, classes in partitions.items()]
+        # Bins, and values off the domain, are words.
+        has_values = classes.pieces.listed and not classes.attribute.open
+        types.append((name, classes.attribute.type if has_values else "VARCHAR"))
     return [*types, ("weight", "DOUBLE")], [*columns, pa.array(marginal.ravel())]
-
-
-def _kind(classes: Classes) -> str:
-    """The type of the values that an attribute's weights are listed by.
-
-    It is the attribute's, unless some are bins or values off its domain, which are words.
-    """
-    return classes.attribute.type if classes.pieces.listed and not classes.attribute.open else "VARCHAR"

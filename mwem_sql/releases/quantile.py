@@ -34,6 +34,7 @@ from sqlglot import exp
 from mwem_sql.algebra.arrays import Flags, Floats
 from mwem_sql.algebra.chance import WINDOW, Chance
 from mwem_sql.algebra.linear import Block, LinearQuery
+from mwem_sql.algebra.sets import distinct
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.classes import Classes
 from mwem_sql.errors import OptionError, did_you_mean, refuse
@@ -285,7 +286,7 @@ def _stretches(ready: Answerer, attribute: Attribute, given: str | None) -> _Str
     begins = pieces.lows[: pieces.known][_is_begin(stored)]
     condition = None if given is None else ready.compile(Workload.from_predicates([given])).classes.get(attribute.name)
     if condition is not None:
-        begins = np.union1d(begins, condition.pieces.lows)
+        begins = distinct(begins, condition.pieces.lows)
     lows = begins[:: _thinning(len(begins))]
     ends = [attribute.ordered.before(low) for low in lows[1:].tolist()]
     highs = np.array([*ends, pieces.highs[-1]], dtype=lows.dtype)

@@ -124,7 +124,7 @@ def output_lock(con: duckdb.DuckDBPyConnection, output: Name) -> threading.Lock:
 
 
 @dataclass(frozen=True)
-class Fingerprint:
+class RequestHash:
     """A hash of a request, and its content in short, as JSON."""
 
     hash: str
@@ -134,7 +134,7 @@ class Fingerprint:
 @uncollected()
 def fingerprint(
     con: duckdb.DuckDBPyConnection, session: Session, request: Request, private: Name, output: Name
-) -> Fingerprint:
+) -> RequestHash:
     """Of the request alone, domain table included; never of the private table's content or state.
 
     Options at their default are left out, and so is an `always` that is false, so that a later version with more
@@ -157,7 +157,7 @@ def fingerprint(
         "declared": _declared(con, session, request, private),
         "settings": dict(session.settings),
     }
-    return Fingerprint(hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest(), in_short(content))
+    return RequestHash(hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest(), in_short(content))
 
 
 def _declared(con: duckdb.DuckDBPyConnection, session: Session, request: Request, private: Name) -> list[str] | None:
@@ -170,7 +170,7 @@ def _declared(con: duckdb.DuckDBPyConnection, session: Session, request: Request
 
 
 def stored_release(
-    con: duckdb.DuckDBPyConnection, output: Name, fingerprint: Fingerprint, request: Request
+    con: duckdb.DuckDBPyConnection, output: Name, fingerprint: RequestHash, request: Request
 ) -> dict[str, Any] | None:
     """The stored release of this very request; an OutputError if the name is taken by anything else."""
     releases = store.releases_of(con, output)

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from mwem_sql.algebra.sets import distinct
 from mwem_sql.compile.build import MAX_CELLS
 from mwem_sql.compile.compiled import Compiled
 from mwem_sql.domains.classes import Classes
@@ -117,7 +118,7 @@ def _refined(stored: Classes, finer: Classes) -> Classes:
     """Finer classes on pieces that have what was measured inside the stored ones."""
     pieces = stored.pieces
     if pieces.attribute.values is None:
-        pieces = pieces.cut(np.union1d(pieces.lows, finer.pieces.lows))
+        pieces = pieces.cut(distinct(pieces.lows, finer.pieces.lows))
     return Classes(pieces, finer.holding(pieces), None if stored.weights is None else stored.weigh(pieces))
 
 

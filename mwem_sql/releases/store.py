@@ -41,7 +41,7 @@ from mwem_sql.platform.catalog import Name, Place
 from mwem_sql.platform.metadata import SCHEMA, check_types, holders, prepare, read_rows
 from mwem_sql.platform.session import lock, transaction
 from mwem_sql.releases import summary
-from mwem_sql.synthesis.values import Rows
+from mwem_sql.synthesis.values import SyntheticRows
 from mwem_sql.workload import Workload
 
 MEASUREMENTS = pa.schema(
@@ -108,7 +108,7 @@ def write(
     con: duckdb.DuckDBPyConnection,
     name: Name,
     facts: Mapping[str, Any],
-    rows: Rows,
+    rows: SyntheticRows,
     tables: Mapping[str, pa.Table],
     *,
     off: Sequence[str] = (),
@@ -136,7 +136,7 @@ def write(
 
 
 def write_table(
-    con: duckdb.DuckDBPyConnection, name: Name, facts: Mapping[str, Any], rows: Rows, off: Sequence[str] = ()
+    con: duckdb.DuckDBPyConnection, name: Name, facts: Mapping[str, Any], rows: SyntheticRows, off: Sequence[str] = ()
 ) -> None:
     """The synthetic rows, each column cast to its type, with comments. To be called in a transaction.
 

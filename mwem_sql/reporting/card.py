@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from mwem_sql.algebra.measurement import NOISE, Measurement
-from mwem_sql.domains.classes import Classes
 from mwem_sql.judge import grade
 from mwem_sql.platform.metadata import VERSION
 from mwem_sql.releases import summary
@@ -150,7 +149,10 @@ def as_json(
         "mean_error": facts.get("mean_error"),
         "mean_error_within": facts.get("mean_error_within"),
         "rows_used": summary.rows_used(facts),
-        "attributes": [_attribute(classes) for classes in stored.classes.values()],
+        "attributes": [
+            {"name": name, "type": classes.attribute.type, **summary.Cut.of(classes).as_json()}
+            for name, classes in stored.classes.items()
+        ],
         "off_the_domain": [
             {"attribute": name, "where": where, "share": share}
             for name, where, share in summary.off_domain_shares(stored.state(), stored.classes)
@@ -167,10 +169,6 @@ def as_json(
             for each in measurements
         ],
     }
-
-
-def _attribute(classes: Classes) -> dict[str, Any]:
-    return {"name": classes.attribute.name, "type": classes.attribute.type, **summary.Cut.of(classes).as_json()}
 
 
 def as_text(card: Mapping[str, Any], measurements: Sequence[Measurement], file: str) -> str:

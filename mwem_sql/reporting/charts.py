@@ -9,7 +9,7 @@ page's style sheet, so that a picture is right in light and in dark. Sees a stor
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from math import floor, log10
@@ -22,10 +22,9 @@ from sqlglot import exp
 from mwem_sql.algebra.arrays import Floats
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.classes import Classes, part_edges
-from mwem_sql.language import dialect, round_numbers
+from mwem_sql.language import round_numbers
 from mwem_sql.language.ticks import Tick
 from mwem_sql.releases.store import Stored
-from mwem_sql.workload import Workload
 
 PICTURE_WIDTH = 340
 """Units of a picture's width; the page scales it to the room there is."""
@@ -168,20 +167,18 @@ def _tick(attribute: Attribute, value: float, width: float) -> str:
     return text[: len("2026-01-01")] if family.startswith("timestamp") and width >= day else text
 
 
-def one_way(stored: Stored) -> dict[str, tuple[Bars, Floats]]:
-    """Of each attribute its bars, and the rows in them."""
+OneWay: TypeAlias = tuple[Bars, Floats]
+"""The bars of an attribute, and the rows in them."""
+
+
+def one_way(stored: Stored) -> dict[str, OneWay]:
+    """The picture of each attribute."""
     state, out = stored.state(), {}
     for name, classes in stored.classes.items():
         rows = state.marginal([name])
         bars = Bars.of(classes, rows, MOST_BARS)
         out[name] = bars, bars.shares @ rows
     return out
-
-
-def workload(drawn: Mapping[str, tuple[Bars, Floats]]) -> Workload | None:
-    """How many rows each bar of some attributes has, as questions; None without any bar."""
-    texts = [dialect.sql(predicate) for bars, _ in drawn.values() for predicate in bars.predicates]
-    return Workload.from_predicates(texts) if texts else None
 
 
 def two_way(stored: Stored, pairs: list[tuple[str, str]]) -> dict[tuple[str, str], tuple[Bars, Bars, Floats]]:

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 from sqlglot import exp
 
-from mwem_sql.algebra.arrays import Floats
 from mwem_sql.errors import MwemError, OptionError, OutputError, literal, refuse
+from mwem_sql.language import dialect
 from mwem_sql.platform.catalog import Name
 from mwem_sql.platform.metadata import SCHEMA, created, prepare
 from mwem_sql.platform.session import Session, transaction
@@ -51,7 +52,9 @@ def report(
     con, stored = session.cursor(), ready.stored
     file = target(con, path, function, "report.html", (".html", ".htm"))
     _check_free(file, _is_report, function)
-    text = page.make(stored, store.read_measurements(con, stored), answers, compared, _ends(ready))
+    pictures = charts.one_way(stored)
+    measurements = store.read_measurements(con, stored)
+    text = page.make(stored, measurements, answers, compared, pictures=pictures, ends=_ends(ready, pictures))
     with draft_of(file, function) as draft:
         draft.write_text(text, encoding="utf-8")
     private = bool(stored.facts["private"]) and compared is None
@@ -64,24 +67,23 @@ def _is_report(path: Path) -> bool:
         return "<!-- mwem_report -->" in opened.read(200)
 
 
-def _ends(ready: Answerer) -> dict[str, charts.Ends]:
+def _ends(ready: Answerer, pictures: Mapping[str, charts.OneWay]) -> dict[str, charts.Ends]:
     """Of the attributes' pictures, between which numbers the truth of each bar is.
 
     Of very wide tables, of the first attributes only.
     """
-    drawn, bars = dict[str, tuple[charts.Bars, Floats]](), 0
-    for name, picture in charts.one_way(ready.stored).items():
-        bars += len(picture[0].labels)
-        if bars <= MOST_ENDS:
-            drawn[name] = picture
-    workload = charts.workload(drawn)
-    rows = iter(ready.rows(workload) if workload is not None else ())
+    counts = np.cumsum([len(bars.labels) for bars, _ in pictures.values()])
+    drawn = {
+        name: bars for (name, (bars, _)), count in zip(pictures.items(), counts, strict=True) if count <= MOST_ENDS
+    }
+    predicates = [dialect.sql(predicate) for bars in drawn.values() for predicate in bars.predicates]
+    rows = iter(ready.rows(Workload.from_predicates(predicates)) if predicates else ())
     return {
         name: [
             None if row["low"] is None or row["high"] is None else (row["low"], row["high"])
-            for row in islice(rows, len(picture.labels))
+            for row in islice(rows, len(bars.labels))
         ]
-        for name, (picture, _) in drawn.items()
+        for name, bars in drawn.items()
     }
 
 

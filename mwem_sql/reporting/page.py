@@ -70,12 +70,14 @@ def make(
     measurements: Sequence[Measurement],
     answers: Iterable[Mapping[str, Any]],
     compared: str | None,
-    ends: Mapping[str, charts.Ends] | None = None,
+    *,
+    pictures: Mapping[str, charts.OneWay],
+    ends: Mapping[str, charts.Ends],
 ) -> str:
     """The page of a release as HTML.
 
-    `compared` is the private table that answers were compared with; `ends` have the error bars of attributes'
-    pictures.
+    `compared` is the private table that answers were compared with; `pictures` are those of single attributes, and
+    `ends` have their error bars.
     """
     facts, name = stored.facts, str(stored.name)
     heading = "what was released, and how sure it is"
@@ -85,7 +87,7 @@ def make(
             row["quote"] = use(row)
     several = questions(rows)
     labels, misfits = fits(stored.state(), measurements)
-    pictures = charts.two_way(stored, pairs_by_count(measurements)[:6])
+    pairs = charts.two_way(stored, pairs_by_count(measurements)[:6])
     return fill(
         "page.html",
         style=fill("style.css"),
@@ -107,10 +109,10 @@ def make(
         measured=_measured(measurements, labels, misfits.tolist()),
         answers_text=_paragraphs(_about(rows, facts)),
         ones="".join(
-            _card(_bdi(attribute), _picture(attribute, bars, counts, (ends or {}).get(attribute, ())))
-            for attribute, (bars, counts) in charts.one_way(stored).items()
+            _card(_bdi(attribute), _picture(attribute, bars, counts, ends.get(attribute, ())))
+            for attribute, (bars, counts) in pictures.items()
         ),
-        twos=_combinations(pictures),
+        twos=_combinations(pairs),
         footer="Made by mwem_report of mwem_sql. The page is complete by itself and loads nothing.",
         data=_data(rows[:MOST_ANSWERS], worst_first=compared is not None),
     )

@@ -230,7 +230,7 @@ class PairCounts:
     def finish(self) -> None:
         """Fill in the first classes: a row that is in no other class of an attribute is in its first."""
         first = self._starts
-        kept = np.setdiff1d(np.arange(self._sizes.sum()), first)
+        kept = np.delete(np.arange(self._sizes.sum()), first)
         ends = np.cumsum(self._sizes - 1)
 
         def others(array: Integers) -> Integers:

@@ -177,7 +177,7 @@ def units(dialect: Dialect, table: PrivateRows, unit: Unit, start: int, *, cost:
 
 
 def can_aggregate(query: LinearQuery) -> bool:
-    """Whether a query has few cells and its blocks have few enough class combinations to be written out in SQL."""
+    """Whether a query has few cells and its blocks have few enough class combinations for SQL."""
     return query.cells <= 4 and all(block.extent <= 2**12 for block in query.blocks) and query.bound < 2**62
 
 

@@ -35,7 +35,7 @@ class ColumnValues:
 
     @property
     def read_as(self) -> str | None:
-        """SQL of a view that has these values in the column's place; None if the column has them itself."""
+        """SQL of a view that has these values in this column; None if the column has them itself."""
         return None if isinstance(self.value, exp.Column) else self.value.sql("duckdb")
 
 

@@ -58,9 +58,12 @@ class Pushdown:
     """
 
     queries: Queries
-    cells: Integers
     parts: tuple[ScanPart, ...]
     dialect: Dialect = DUCKDB
+
+    @property
+    def cells(self) -> Integers:
+        return self.queries.cells
 
     @property
     def size(self) -> int:
@@ -122,7 +125,7 @@ class _Planner:
         self.source = dialect.source(table, columns, unit)
         self.statement_cost = STATEMENT_COST + (500.0 if unit else 0.0)  # every statement ranks the rows of each unit
         queries = Queries.of(queries)
-        self.pushdown = Pushdown(queries, queries.cells, (), dialect)
+        self.pushdown = Pushdown(queries, (), dialect)
         rank_of = {name: rank for rank, name in enumerate(self.names)}
         self.marginals = _small_marginals(queries, rank_of)
         touched = set(self.marginals[:, 1:].ravel().tolist()) - {-1}

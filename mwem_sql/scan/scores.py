@@ -176,7 +176,7 @@ def _features(columns: Sequence[_FieldValues], *, without: str | None = None) ->
 
 
 def _propensity(true: Sequence[_FieldValues], synthetic: Sequence[_FieldValues]) -> Score:
-    """How well true and synthetic rows can be told apart."""
+    """How well a classifier distinguishes true and synthetic rows."""
     from sklearn.linear_model import LogisticRegression  # noqa: PLC0415
 
     features = np.concatenate([_features(true), _features(synthetic)])

@@ -35,7 +35,7 @@ SMALLEST_SHARE: Final = 1 / 500
 """A value is suggested if so many rows, and such a share of all rows, have it: names and keys are no categories."""
 LEAST_COVERED: Final = 1 / 20
 """The share of rows that listed values must have together. With less, nearly all rows would be NULL, and what is listed
-would be a few people's own. Also the share of a text column that must be numbers."""
+would be those of a few people. Also the share of a text column that must be numbers."""
 FULLEST_EVEN: Final = 4
 """Times its part of the rows that one of equal bins may have. Less: more columns have bins of different widths."""
 FEWEST_CUT: Final = 100
@@ -49,10 +49,9 @@ MANY_IDS: Final = 10
 """Times the rows of a value that there are values of an id, unless its name says that it is one."""
 MOST_OF_AN_ID: Final = 20
 """Times the mean number of rows per value that the most frequent value of an id may have."""
-MOST_DIGITS: Final = 6
 
 _SINGLE_SHARE: Final = round_numbers.FULLEST / round_numbers.MOST_BINS
-"""The share of rows from which on one value is a bin of its own."""
+"""The share of rows from which on one value is a bin by itself."""
 _MISSING = {
     "", "n", "na", "n/a", "n.a.", "nan", "null", "none", "nil", "?", "-", "--", ".", "..", "*", "missing", "unknown",
     "#n/a",
@@ -101,7 +100,7 @@ def suggest_domain(
 
     Privacy:
         None: bounds, values, edges, largest numbers of rows and whether there are NULLs are those of the private rows.
-        Bounds are rounded outwards and rare values are left out, so that hardly a line has one person's own value in
+        Bounds are rounded outwards and rare values are left out, so that hardly a line has the value of one person in
         it; but no budget covers any of it.
     """
     with as_engine(rows).snapshot() as snapshot, Sandbox() as sandbox:
@@ -215,8 +214,8 @@ class _Suggester:
     def _bounded(self, column: ColumnValues, scale: Scale, span: Span, draft: Suggestion) -> Suggestion:
         """Round bounds, and how the range between them is cut."""
         words = _in_words(column, scale, span)
-        is_whole, own = span.is_whole and scale.family in {"real", "decimal"}, scale
-        unit = 10**own.digits
+        is_whole, column_scale = span.is_whole and scale.family in {"real", "decimal"}, scale
+        unit = 10**column_scale.digits
         if is_whole:  # in a type that has others
             scale, span = _whole(), replace(span, low=int(span.low) // unit, high=int(span.high) // unit)
         at_low, at_high = self._profile.having(column, span.texts)
@@ -232,7 +231,8 @@ class _Suggester:
         parts = round_numbers.bins(scale, low, high)
         if parts is None and is_whole and (high - low < LISTED_NUMBERS or not self._has_views):
             numbers = range(int(low), int(high) + 1)
-            listed = [own.text(float(number) if own.family == "real" else number * unit) for number in numbers]
+            is_real = column_scale.family == "real"
+            listed = [column_scale.text(float(number) if is_real else number * unit) for number in numbers]
             reason = f"{words}; an open list of them"
             note = _LIST + draft.note.removeprefix(_BOUNDS)
             return replace(draft, low=None, high=None, values=listed, open=True, reason=reason, note=note)
@@ -249,7 +249,7 @@ class _Suggester:
     def _cut(
         self, column: ColumnValues, ends: tuple[Scale, Tick, Tick], span: Span, even: Suggestion, words: str
     ) -> Suggestion:
-        """Equal bins where rows are spread over them, else bins that begin at round numbers."""
+        """Equal bins where no bin has far more rows than others, else bins that begin at round numbers."""
         scale, low, high = ends
         alone = self._alone(column, scale, span)
         above = self._profile.above(column, scale)
@@ -342,7 +342,7 @@ def _step_after(scale: Scale, texts: Sequence[str]) -> Callable[[Tick], Tick]:
     if scale.discrete:
         return lambda tick: tick + 1
     digits = max((len(text.partition(".")[2].rstrip("0")) for text in texts if "e" not in text.lower()), default=0)
-    step = Decimal(1).scaleb(-min(digits, MOST_DIGITS))
+    step = Decimal(1).scaleb(-min(digits, 6))  # six digits of a longer fraction
     return lambda tick: float(Decimal(repr(tick)) + step)
 
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from mwem_sql.algebra.arrays import Integers
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
-from mwem_sql.synthesis.rounding import GOLDEN, Counts, golden_offsets, systematic_counts, whole_tables
+from mwem_sql.synthesis.rounding import GOLDEN, CliqueCounts, golden_offsets, systematic_counts, whole_tables
 
 Codes = npt.NDArray[np.unsignedinteger]
 
@@ -82,7 +82,7 @@ def _deal(decks: Sequence[_Deck], codes: dict[str, Codes], order: Integers, gene
 class _Deck:
     """The cells of a clique with rows to deal, sorted by what the clique shares with those dealt before it."""
 
-    def __init__(self, counts: Counts) -> None:
+    def __init__(self, counts: CliqueCounts) -> None:
         """A clique's cells without the empty ones."""
         rows, many = counts.table.cells, len(counts.shared)
         self.shared, self.sizes = counts.shared, rows.shape[:many]

@@ -30,14 +30,14 @@ LEAST_WEIGHT = 1e-300
 
 
 @dataclass(frozen=True, eq=False)
-class Counts:
+class CliqueCounts:
     """Rows in each cell of a clique; the attributes of a clique before it (`shared`) are in front."""
 
     table: Table
     shared: Names
 
 
-def whole_tables(state: State, rows: int, generator: np.random.Generator) -> Iterator[Counts]:
+def whole_tables(state: State, rows: int, generator: np.random.Generator) -> Iterator[CliqueCounts]:
     """Counts for each clique, in an order in which they can be dealt; the trees with the largest cliques first."""
     for tree in sorted(state.trees, key=lambda tree: -max(one.cells for one in tree.potentials)):
         yield from _tree_tables(tree, rows, generator)
@@ -57,10 +57,10 @@ def golden_offsets(count: int, generator: np.random.Generator) -> Floats:
     return np.asarray((np.arange(count) * GOLDEN + generator.random()) % 1)
 
 
-def _tree_tables(tree: Tree, rows: int, generator: np.random.Generator) -> Iterator[Counts]:
+def _tree_tables(tree: Tree, rows: int, generator: np.random.Generator) -> Iterator[CliqueCounts]:
     tree.calibrate()
     walk = list(tree.walk(max(range(len(tree.potentials)), key=lambda number: tree.potentials[number].cells)))
-    done: list[Counts] = []
+    done: list[CliqueCounts] = []
     for weights, shared in walk:
         counts = Table((), np.array(rows))
         if shared:
@@ -77,7 +77,7 @@ def _tree_tables(tree: Tree, rows: int, generator: np.random.Generator) -> Itera
                     key=lambda names: [taken.index(n) for n in names],
                 )
                 counts = _share_out(weights.project([*taken, name]), counts.cells, sets, generator)
-        done.append(Counts(counts, shared))
+        done.append(CliqueCounts(counts, shared))
         yield done[-1]
 
 

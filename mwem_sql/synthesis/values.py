@@ -22,7 +22,7 @@ from mwem_sql.synthesis.rounding import systematic_counts
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class SyntheticRows:
     """Synthetic rows, to be read once: column k of the batches is cast to the k-th of the columns' DuckDB types."""
 
     types: Mapping[str, str]
@@ -31,12 +31,12 @@ class Rows:
 
 def draw_rows(
     state: State | Mixture, classes: Mapping[str, Classes], rows: int, generator: np.random.Generator
-) -> Rows:
+) -> SyntheticRows:
     """Columns in the order of `classes`; all but the first batch are drawn while they are read."""
     batches = _batches(state, classes, rows, generator)
     first = next(batches)
     types = {name: each.attribute.type for name, each in classes.items()}
-    return Rows(types, pa.RecordBatchReader.from_batches(first.schema, chain([first], batches)))
+    return SyntheticRows(types, pa.RecordBatchReader.from_batches(first.schema, chain([first], batches)))
 
 
 def uniform_choice(sizes: Floats, count: int, generator: np.random.Generator) -> Integers:

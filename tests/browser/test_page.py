@@ -20,6 +20,7 @@ from conftest import PEOPLE, Connection
 import mwem_sql
 from mwem_sql.platform.session import Session
 from mwem_sql.releases import store
+from mwem_sql.reporting import charts
 from mwem_sql.reporting import page as report_page
 
 pytestmark = pytest.mark.browser
@@ -134,7 +135,9 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
                 mwem_sql.release(con, table, "asked", 2.0, output="seeded", rows=20, seed=1)
                 mwem_sql.report(con, "seeded", made["seeded"])
                 stored = store.load(con.cursor(), "released", Session.of(con).place, "test")
-                made["empty"].write_text(report_page.make(stored, [], [], None), "utf-8")
+                made["empty"].write_text(
+                    report_page.make(stored, [], [], None, pictures=charts.one_way(stored), ends={}), "utf-8"
+                )
     return made
 
 

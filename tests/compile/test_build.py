@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from typing import Any
 
 import duckdb
@@ -32,13 +31,6 @@ from mwem_sql.domains.domain import Domain
 from mwem_sql.platform.sandbox import Sandbox
 from mwem_sql.workload import Query, Workload
 
-
-@pytest.fixture(scope="module")
-def con() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect(config={"threads": 1}) as con:
-        yield con
-
-
 SMALL = Domain(
     "t",
     ("a", "s", "b"),
@@ -57,40 +49,69 @@ small_queries = st.one_of(
     st.builds(
         a_query,
         predicate=st.recursive(
-            st.sampled_from(["a > 2", "a IN (1, 3)", "a IS NULL", "a <> 0", "s = 'x'", "s <> 'y'", "b", "NOT b", "a = 1 OR b", "b IS NULL", "a > length(s)",
-                             "s IS NULL", "a > 9", "true"]),
-            lambda inner: st.tuples(inner, st.sampled_from(["AND", "OR"]), inner).map(lambda parts: f"({parts[0]} {parts[1]} {parts[2]})"),
+            st.sampled_from(
+                [
+                    "a > 2",
+                    "a IN (1, 3)",
+                    "a IS NULL",
+                    "a <> 0",
+                    "s = 'x'",
+                    "s <> 'y'",
+                    "b",
+                    "NOT b",
+                    "a = 1 OR b",
+                    "b IS NULL",
+                    "a > length(s)",
+                    "s IS NULL",
+                    "a > 9",
+                    "true",
+                ]
+            ),
+            lambda inner: st.tuples(inner, st.sampled_from(["AND", "OR"]), inner).map(
+                lambda parts: f"({parts[0]} {parts[1]} {parts[2]})"
+            ),
             max_leaves=3,
         ),
-        measure=st.none() | st.sampled_from(["CASE WHEN a > 1 THEN 1 ELSE -1 END", "CASE WHEN b THEN 1 WHEN s = 'x' THEN -1 ELSE 0 END",
-                                             "a", "a // 2 * 1.25", "coalesce(a, 7) * length(s)", "CASE WHEN s = 'x' THEN a ELSE -0.5 END"]),
+        measure=st.none()
+        | st.sampled_from(
+            [
+                "CASE WHEN a > 1 THEN 1 ELSE -1 END",
+                "CASE WHEN b THEN 1 WHEN s = 'x' THEN -1 ELSE 0 END",
+                "a",
+                "a // 2 * 1.25",
+                "coalesce(a, 7) * length(s)",
+                "CASE WHEN s = 'x' THEN a ELSE -0.5 END",
+            ]
+        ),
         group_by=st.none() | st.sampled_from(["a", "a > 1, s", "s, b", "coalesce(a, 0), b"]).map(lambda text: (text,)),
         verbatim=st.just(False),
     )
-)  # fmt: skip
+)
 
 
-def asked_of(con: duckdb.DuckDBPyConnection, query: Query) -> list[Any]:
-    """What DuckDB says a query adds for every combination of values of the small domain: nothing, or a number and a cell."""
+def asked_of(duck: duckdb.DuckDBPyConnection, query: Query) -> list[Any]:
+    """What DuckDB says a query adds for every combination of values of the small domain: nothing, or a number and a
+    cell.
+    """
     measure, groups = query.measure or "1", f"row({query.group_by[0]})" if query.group_by else "0"
     adds = f"coalesce(CASE WHEN {query.predicate} THEN {measure} ELSE 0 END, 0)"
-    rows = con.execute(f"SELECT {adds}, ({groups})::VARCHAR FROM small ORDER BY n").fetchall()
+    rows = duck.execute(f"SELECT {adds}, ({groups})::VARCHAR FROM small ORDER BY n").fetchall()
     return [None if added == 0 else (added, cell) for added, cell in rows]
 
 
 @settings(deadline=None, max_examples=examples(40), suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(small_queries, min_size=1, max_size=3))
-def test_classes_are_the_coarsest(con: duckdb.DuckDBPyConnection, sandbox: Sandbox, queries: list[Query]) -> None:
+def test_classes_are_the_coarsest(duck: duckdb.DuckDBPyConnection, sandbox: Sandbox, queries: list[Query]) -> None:
     """Two values are in one class if and only if no query tells them apart, whatever the other columns are."""
     combinations = [
         dict(zip(SMALL_VALUES, values, strict=True)) for values in itertools.product(*SMALL_VALUES.values())
     ]
     rows = [{"n": n, **values} for n, values in enumerate(combinations)]
-    table(con, "small", {"n": "INTEGER", "a": "INTEGER", "s": "VARCHAR", "b": "BOOLEAN"}, rows)
+    table(duck, "small", {"n": "INTEGER", "a": "INTEGER", "s": "VARCHAR", "b": "BOOLEAN"}, rows)
     shape = [len(values) for values in SMALL_VALUES.values()]
     said = np.empty((len(queries), len(rows)), dtype=object)
     for k, query in enumerate(queries):
-        said[k] = asked_of(con, query)
+        said[k] = asked_of(duck, query)
     said = said.reshape(len(queries), *shape)
     compiled = compile_workload(SMALL, Workload(tuple(queries)), sandbox)
     for axis, (name, values) in enumerate(SMALL_VALUES.items(), start=1):
@@ -121,15 +142,28 @@ def test_few_classes_where_little_is_asked(sandbox: Sandbox) -> None:
 
 
 SAME = [
-    ("a > 3", "NOT a <= 3", "a >= 4", "3 < a", "a > 3 AND true", "a > 3.5", "a IN (4, 5, 6, 7, 8, 9)", "a > 3 AND a > 1", "a BETWEEN 4 AND 100",
-     "a > 3 AND (e = 'lo' OR e <> 'lo')", "a > 3 AND e IS NOT NULL", "CASE WHEN a > 3 THEN true END", "(a > 3) IS TRUE"),
+    (
+        "a > 3",
+        "NOT a <= 3",
+        "a >= 4",
+        "3 < a",
+        "a > 3 AND true",
+        "a > 3.5",
+        "a IN (4, 5, 6, 7, 8, 9)",
+        "a > 3 AND a > 1",
+        "a BETWEEN 4 AND 100",
+        "a > 3 AND (e = 'lo' OR e <> 'lo')",
+        "a > 3 AND e IS NOT NULL",
+        "CASE WHEN a > 3 THEN true END",
+        "(a > 3) IS TRUE",
+    ),
     ("a > 3 AND s = 'x'", "s = 'x' AND a > 3", "NOT (a <= 3 OR s <> 'x')", "s LIKE 'x' AND 3 < a"),
     ("a > 3 OR b", "b OR a > 3", "NOT (NOT b AND a <= 3)"),
     ("true", "1 = 1", "a IS NULL OR a IS NOT NULL", "e IS NOT NULL"),
     ("false", "a > 100", "NULL", "a = NULL", "a > 3 AND a < 3", "s = 'nothing' AND a > 3", "e IS NULL"),
     ("f > 0", "f > -0.0", "NOT f <= 0"),
     ("w > 1000 AND w < 1002", "w = 1001"),
-]  # fmt: skip
+]
 
 
 def test_queries_that_say_the_same_are_one(sandbox: Sandbox) -> None:
@@ -191,7 +225,7 @@ def test_the_largest_weight_counts(sandbox: Sandbox) -> None:
     st.lists(predicates(), min_size=1, max_size=3),
 )
 def test_finer_than(
-    con: duckdb.DuckDBPyConnection, sandbox: Sandbox, rows: list[dict[str, Any]], first: list[str], second: list[str]
+    duck: duckdb.DuckDBPyConnection, sandbox: Sandbox, rows: list[dict[str, Any]], first: list[str], second: list[str]
 ) -> None:
     """Every new class lies inside one given class, and the answers stay exact."""
     given_classes = compiled_from(sandbox, *first).classes
@@ -208,10 +242,12 @@ def test_finer_than(
             len(set.union(*found)) == 1
             for found in ([{item for pair in parents_of for item in pair}] for parents_of in inside_one.values())
         )
-    table(con, "t", TYPES, rows)
-    table(con, "copy", TYPES, [{name: inside(DOMAIN[name], value) for name, value in row.items()} for row in rows])
-    counted = con.execute(f"SELECT {', '.join(f'count(*) FILTER ({text})' for text in second)} FROM copy").fetchall()[0]
-    assert [answer for (answer,) in answers(con, compiled)] == list(counted)
+    table(duck, "t", TYPES, rows)
+    table(duck, "copy", TYPES, [{name: inside(DOMAIN[name], value) for name, value in row.items()} for row in rows])
+    counted = duck.execute(f"SELECT {', '.join(f'count(*) FILTER ({text})' for text in second)} FROM copy").fetchall()[
+        0
+    ]
+    assert [answer for (answer,) in answers(duck, compiled)] == list(counted)
 
 
 def _code_of(coarse: Classes, finer: Classes, piece: int) -> tuple[int, ...]:
@@ -224,17 +260,17 @@ def _code_of(coarse: Classes, finer: Classes, piece: int) -> tuple[int, ...]:
     return tuple(int(coarse.codes[np.searchsorted(coarse.pieces.lows, end, side="right") - 1]) for end in ends)
 
 
-def test_a_group_that_stands_twice_keeps_its_places(con: duckdb.DuckDBPyConnection, sandbox: Sandbox) -> None:
-    con.execute("CREATE TABLE twice (a BOOLEAN NOT NULL, b ENUM ('x', 'y') NOT NULL)")
+def test_a_group_that_stands_twice_keeps_its_places(duck: duckdb.DuckDBPyConnection, sandbox: Sandbox) -> None:
+    duck.execute("CREATE TABLE twice (a BOOLEAN NOT NULL, b ENUM ('x', 'y') NOT NULL)")
     asked = Workload.from_rows([{"group_by": ["b", "a", "b"]}, {"group_by": ["a", "b"]}])
-    first, second = compile_workload(Domain.from_schema(con, "twice"), asked, sandbox).queries
+    first, second = compile_workload(Domain.from_schema(duck, "twice"), asked, sandbox).queries
     assert set(map(tuple, first.cells())) == {(b, a, b) for a in ("false", "true") for b in "xy"}  # type: ignore[arg-type]
     assert set(map(tuple, second.cells())) == {(a, b) for a in ("false", "true") for b in "xy"}  # type: ignore[arg-type]
 
 
-def test_groups_of_one_block_keep_their_order(con: duckdb.DuckDBPyConnection, sandbox: Sandbox) -> None:
+def test_groups_of_one_block_keep_their_order(duck: duckdb.DuckDBPyConnection, sandbox: Sandbox) -> None:
     """An expression over two columns stands between others over one of them."""
-    con.execute("CREATE TABLE ordered (a BOOLEAN NOT NULL, b ENUM ('x', 'y') NOT NULL)")
+    duck.execute("CREATE TABLE ordered (a BOOLEAN NOT NULL, b ENUM ('x', 'y') NOT NULL)")
     asked = Workload((Query(group_by=("b, concat(a, b), b, a",), verbatim=False),))
-    (query,) = compile_workload(Domain.from_schema(con, "ordered"), asked, sandbox).queries
+    (query,) = compile_workload(Domain.from_schema(duck, "ordered"), asked, sandbox).queries
     assert set(map(tuple, query.cells())) == {(b, f"{a}{b}", b, a) for a in ("false", "true") for b in "xy"}  # type: ignore[arg-type]

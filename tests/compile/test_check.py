@@ -12,10 +12,13 @@ from conftest import Connection
 import mwem_sql
 
 TABLE = """
-    CREATE TABLE t (age INTEGER NOT NULL CHECK (age BETWEEN 0 AND 99), x DOUBLE, d DATE, city VARCHAR NOT NULL CHECK (city IN ('Bern', 'Zürich', 'Genf')), o VARCHAR);
+    CREATE TABLE t (age INTEGER NOT NULL CHECK (age BETWEEN 0 AND 99), x DOUBLE, d DATE,
+        city VARCHAR NOT NULL CHECK (city IN ('Bern', 'Zürich', 'Genf')), o VARCHAR);
     INSERT INTO t SELECT i % 100, i % 90, '2020-03-04', 'Bern', 'aa' FROM range(300) r(i);
-    CREATE TABLE t_domain (attribute VARCHAR, "values" VARCHAR[], low VARCHAR, high VARCHAR, bins INTEGER, open BOOLEAN);
-    INSERT INTO t_domain VALUES ('x', NULL, '0', '90', 18, false), ('d', NULL, '2020-01-01', '2020-12-31', 12, false), ('o', ['aa', 'bb'], NULL, NULL, NULL, true);
+    CREATE TABLE t_domain (attribute VARCHAR, "values" VARCHAR[], low VARCHAR, high VARCHAR, bins INTEGER,
+        open BOOLEAN);
+    INSERT INTO t_domain VALUES ('x', NULL, '0', '90', 18, false), ('d', NULL, '2020-01-01', '2020-12-31', 12, false),
+        ('o', ['aa', 'bb'], NULL, NULL, NULL, true);
     CREATE TABLE w (predicate VARCHAR, group_by VARCHAR, measure VARCHAR)"""
 
 
@@ -60,17 +63,33 @@ def test_a_mistake_is_refused_wherever_it_stands(con: Connection, text: str, kno
     for row in ((text,), (text, "city"), (text, None, "age")):
         with pytest.raises(duckdb.Error) as caught:
             planned(con, *row)
-        message = f"workload: predicate ({text!r}) is {known} for every value of the public domain, so its answer is known already. Hint: {hint}"
+        message = (
+            f"workload: predicate ({text!r}) is {known} for every value of the public domain, so its answer is known"
+            f" already. Hint: {hint}"
+        )
         assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(
     "text",
-    sampled([
-        None, "true", "1 = 1", "1 = 0", "1 = 1 AND age > 3", "age <= 99", "age BETWEEN 0 AND 99", "city IN ('Bern', 'Zurich')", "city <> 'Zurich'",
-        "city = 'Bern' OR city = 'Zürich' OR city = 'Genf'", "age % 2", "x IS NOT NULL",
-    ], 5),
-)  # fmt: skip
+    sampled(
+        [
+            None,
+            "true",
+            "1 = 1",
+            "1 = 0",
+            "1 = 1 AND age > 3",
+            "age <= 99",
+            "age BETWEEN 0 AND 99",
+            "city IN ('Bern', 'Zurich')",
+            "city <> 'Zurich'",
+            "city = 'Bern' OR city = 'Zürich' OR city = 'Genf'",
+            "age % 2",
+            "x IS NOT NULL",
+        ],
+        5,
+    ),
+)
 def test_what_may_be_meant_is_answered(con: Connection, text: str | None) -> None:
     assert "warning" not in planned(con, text, "city")
 

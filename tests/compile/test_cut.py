@@ -1,4 +1,6 @@
-"""A bin is how finely a column is measured, never what a value is: expressions are cut where they change, on the values themselves."""
+"""A bin is how finely a column is measured, never what a value is: expressions are cut where they change, on the values
+themselves.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +41,10 @@ BINNED = Domain(
 )
 ROWS = """
     CREATE OR REPLACE TABLE t AS
-    SELECT CASE WHEN i % 17 > 0 THEN (-500 + (i * 7919) % 19401)::INTEGER END AS n, ((i * 104729) % 99999 / 100)::DECIMAL(8, 2) AS p,
-           CASE WHEN i % 19 > 0 THEN round(((i * 31337) % 510) / 100, 2) END::DOUBLE AS x, ((i * 7) % 1000003 - 3)::FLOAT AS f,
+    SELECT CASE WHEN i % 17 > 0 THEN (-500 + (i * 7919) % 19401)::INTEGER END AS n,
+        ((i * 104729) % 99999 / 100)::DECIMAL(8, 2) AS p,
+           CASE WHEN i % 19 > 0 THEN round(((i * 31337) % 510) / 100, 2) END::DOUBLE AS x,
+               ((i * 7) % 1000003 - 3)::FLOAT AS f,
            TIMESTAMP '2024-01-01' + INTERVAL 1 SECOND * ((i * 15485863) % 31536000) AS ts,
            CASE WHEN i % 23 > 0 THEN DATE '2020-01-01' + ((i * 613) % 1460)::INTEGER END AS d, (i % 100)::INTEGER AS age
     FROM range(4000) r(i)"""
@@ -58,14 +62,45 @@ def counts(con: duckdb.DuckDBPyConnection, sandbox: Sandbox, *texts: str) -> lis
 
 
 EXPRESSIONS = [
-    "n - 3333 > 0", "n % 2 = 0", "n * n > 1000000", "sqrt(abs(n)) > 70", "n::VARCHAR LIKE '1%'", "n // 100 = 3", "coalesce(n, 0) < 7", "(n + 1) IN (5, 900)",
-    "p * 2 > 1.3", "round(p) = 40", "p % 1 = 0.5", "p::INTEGER % 2 = 1", "floor(p / 10) = 3",
-    "x * 2 > 1.3", "round(x, 1) = 0.5", "x::INTEGER = 1", "abs(x - 2) < 0.3", "x * 2 = 1", "1 - x > 0", "sin(x) > 0.5", "CASE WHEN x > 1 THEN x * 2 < 3 END",
-    "f / 3 > 1000", "f + 1 > 16777216", "log10(f + 4) > 3",
-    "month(ts) = 3", "hour(ts) = 9", "date_trunc('day', ts) = '2024-05-05'", "ts::DATE > '2024-07-01'", "dayofweek(ts) = 0", "extract('year' FROM ts) = 2024",
-    "month(d) = 3", "year(d) = 2021", "d + 3 > '2021-05-06'", "dayofweek(d) IN (0, 6)", "strftime(d, '%m') = '12'",
-    "n - 3333 > 0 AND x * 2 > 1.3", "NOT (month(ts) = 3 OR age % 2 = 0)", "age > n",
-]  # fmt: skip
+    "n - 3333 > 0",
+    "n % 2 = 0",
+    "n * n > 1000000",
+    "sqrt(abs(n)) > 70",
+    "n::VARCHAR LIKE '1%'",
+    "n // 100 = 3",
+    "coalesce(n, 0) < 7",
+    "(n + 1) IN (5, 900)",
+    "p * 2 > 1.3",
+    "round(p) = 40",
+    "p % 1 = 0.5",
+    "p::INTEGER % 2 = 1",
+    "floor(p / 10) = 3",
+    "x * 2 > 1.3",
+    "round(x, 1) = 0.5",
+    "x::INTEGER = 1",
+    "abs(x - 2) < 0.3",
+    "x * 2 = 1",
+    "1 - x > 0",
+    "sin(x) > 0.5",
+    "CASE WHEN x > 1 THEN x * 2 < 3 END",
+    "f / 3 > 1000",
+    "f + 1 > 16777216",
+    "log10(f + 4) > 3",
+    "month(ts) = 3",
+    "hour(ts) = 9",
+    "date_trunc('day', ts) = '2024-05-05'",
+    "ts::DATE > '2024-07-01'",
+    "dayofweek(ts) = 0",
+    "extract('year' FROM ts) = 2024",
+    "month(d) = 3",
+    "year(d) = 2021",
+    "d + 3 > '2021-05-06'",
+    "dayofweek(d) IN (0, 6)",
+    "strftime(d, '%m') = '12'",
+    "n - 3333 > 0 AND x * 2 > 1.3",
+    "NOT (month(ts) = 3 OR age % 2 = 0)",
+    "age > n",
+]
 
 
 def test_conditions_are_those_of_the_values(con: duckdb.DuckDBPyConnection, sandbox: Sandbox) -> None:
@@ -80,10 +115,14 @@ def test_conditions_are_those_of_the_values(con: duckdb.DuckDBPyConnection, sand
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        ("n > 3333", "n - 3333 > 0"), ("x > 0.65", "x * 2 > 1.3"), ("d >= '2021-01-01' AND d < '2022-01-01'", "year(d) = 2021"),
-        ("ts >= '2024-03-01' AND ts < '2024-04-01'", "month(ts) = 3"), ("p > 4900", "sqrt(p) > 70"), ("age >= 18", "age // 18 >= 1"),
+        ("n > 3333", "n - 3333 > 0"),
+        ("x > 0.65", "x * 2 > 1.3"),
+        ("d >= '2021-01-01' AND d < '2022-01-01'", "year(d) = 2021"),
+        ("ts >= '2024-03-01' AND ts < '2024-04-01'", "month(ts) = 3"),
+        ("p > 4900", "sqrt(p) > 70"),
+        ("age >= 18", "age // 18 >= 1"),
     ],
-)  # fmt: skip
+)
 def test_two_spellings_are_one_question(sandbox: Sandbox, one: str, other: str) -> None:
     """They are one query to whatever comes after the compiler: same classes, same blocks."""
     compiled = compiled_from(sandbox, one, other, domain=BINNED)
@@ -157,10 +196,19 @@ def expressions(draw: st.DrawFn) -> str:
         part = draw(st.sampled_from(["month", "year", "quarter", "day", "dayofweek", "weekofyear"]))
         return f"{part}({column}) {draw(st.sampled_from(['=', '<', '>=', '<>']))} {draw(st.integers(0, 31))}"
     left = draw(
-        st.sampled_from([
-            "{c} * {k}", "{c} + {k}", "{k} - {c}", "abs({c} - {k})", "round({c} / {k})", "({c})::INTEGER % {m}", "floor({c} / {m})", "{c} * {c} - {k} * {c}",
-        ])
-    ).format(c=column, k=draw(numbers), m=abs(draw(numbers)))  # fmt: skip
+        st.sampled_from(
+            [
+                "{c} * {k}",
+                "{c} + {k}",
+                "{k} - {c}",
+                "abs({c} - {k})",
+                "round({c} / {k})",
+                "({c})::INTEGER % {m}",
+                "floor({c} / {m})",
+                "{c} * {c} - {k} * {c}",
+            ]
+        )
+    ).format(c=column, k=draw(numbers), m=abs(draw(numbers)))
     return f"{left} {draw(st.sampled_from(['=', '<', '>=', '<>', '<=', '>']))} {draw(numbers)}"
 
 

@@ -1,7 +1,7 @@
-"""Random predicates over random tables of every type: compiled answers against DuckDB's own, on a copy whose values are inside the domain.
+"""Random predicates over random tables of every type: compiled answers are DuckDB's on a copy inside the domain.
 
-The copy is made in SQL, by the rules of the README, with nothing of the compiler in it. Values are odd on purpose: NaN, infinities, -0.0, beyond
-the bounds, off the lists, beside the constants. `pytest -m campaign` asks many more.
+The copy is made in SQL, by the rules of the README, with nothing of the compiler in it. Values are odd on purpose: NaN,
+infinities, -0.0, beyond the bounds, off the lists, beside the constants. `pytest -m campaign` asks many more.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import duckdb
 import numpy as np
 import pytest
 from chance import sampled
+from compilers import comparisons
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from plans import PLANS, force
@@ -36,7 +37,9 @@ TABLE = Name("memory", "main", "t")
 
 @dataclass(frozen=True)
 class Kind:
-    """A type: how it is declared, odd values of it, constants of a comparison, and other atoms over a column `{0}` of it."""
+    """A type: how it is declared, odd values of it, constants of a comparison, and other atoms over a column `{0}` of
+    it.
+    """
 
     type: str
     declared: tuple[str, ...]  # domain table rows: "values" or low, high, step
@@ -76,30 +79,124 @@ NUMERIC_ATOMS = (
     "-{0} < -2",
     "coalesce({0}, 9) > 4",
 )
-TEXT_ATOMS = ("{0} LIKE '%a%'", "{0} ILIKE 'B'", "length({0}) > 1", "{0} || 'x' = 'ax'", "upper({0}) = 'CC'", "{0} ~ '^[ab]'", "{0} SIMILAR TO 'a|b'",
-              "{0}[1:1] = 'c'", "coalesce({0}, 'none') = 'none'", "{0} COLLATE NOCASE = 'B'", "substr({0}, 1, 1) IN ('a', 'b')", "hash({0}) % 2 = 0")  # fmt: skip
+TEXT_ATOMS = (
+    "{0} LIKE '%a%'",
+    "{0} ILIKE 'B'",
+    "length({0}) > 1",
+    "{0} || 'x' = 'ax'",
+    "upper({0}) = 'CC'",
+    "{0} ~ '^[ab]'",
+    "{0} SIMILAR TO 'a|b'",
+    "{0}[1:1] = 'c'",
+    "coalesce({0}, 'none') = 'none'",
+    "{0} COLLATE NOCASE = 'B'",
+    "substr({0}, 1, 1) IN ('a', 'b')",
+    "hash({0}) % 2 = 0",
+)
 LIST = "['a', 'b', 'cc', '']"
 KINDS = (
-    *(Kind(name, ("NULL, 0, 4, NULL", "[0, 3], NULL, NULL, NULL", "NULL, 0, 4, 2"), INTEGERS, NUMBERS, NUMERIC_ATOMS) for name in ("TINYINT", "INTEGER", "HUGEINT")),
-    *(Kind(name, ("NULL, 0, 4, NULL", "NULL, 1, 100, 7"), tuple(v for v in INTEGERS if v[0] != "-"), NUMBERS[:3], NUMERIC_ATOMS[:1]) for name in ("UTINYINT", "UBIGINT")),
-    Kind("BIGINT", ("NULL, -5, 4000000000, NULL",), (*INTEGERS, "4000000000", "4000000001", "9223372036854775807", "-9223372036854775808", "1000"), (*NUMBERS, "1000", "3999999999.5")),
-    Kind("DECIMAL(5,2)", ("NULL, 0, 1, NULL", "[0.5, 0.25], NULL, NULL, NULL", "NULL, 0, 1, 0.25"), ("0", "0.5", "0.51", "1", "1.01", "-0.01", "999.99"), ("0.5", "0.505", "1", "0", "0.5::DOUBLE", "'0.25'"),
-         ("{0} * 100 % 7 = 0", "round({0}, 1) = 0.5", "{0}::VARCHAR LIKE '%5'")),
-    Kind("DECIMAL(18,3)", ("NULL, -1000000000, 1000000000, NULL",), ("0", "0.001", "-0.001", "1000000000", "1000000000.001", "-999999999999"), ("0", "0.0005", "0.001", "-1e9", "NULL")),
-    Kind("DOUBLE", ("NULL, -1, 2.5, NULL", "[0, 0.5], NULL, NULL, NULL", "NULL, -1, 2.5, 0.5"), REALS, (*REALS, "0.1::FLOAT", "NULL")),
-    Kind("FLOAT", ("NULL, -1, 2.5, NULL",), tuple(v for v in REALS if v != "5e-324"), ("0", "0.1", "0.1::FLOAT", "2.5", "'inf'", "-0.0")),
-    Kind("DATE", ("NULL, '2020-02-27', '2020-03-02', NULL", "['2020-02-29'], NULL, NULL, NULL", "NULL, '0001-01-01', '9999-12-31', NULL"), DAYS,
-         (*DAYS, "DATE '2020-02-29'", "TIMESTAMP '2020-02-29 12:00:00'"), ()),
-    Kind("TIMESTAMP", ("NULL, '2020-02-29', '2020-03-01', NULL", "NULL, '2020-02-29', '2020-03-01', 43200", "['2020-02-29 12:00:00'], NULL, NULL, NULL"), MOMENTS, (*MOMENTS, "DATE '2020-03-01'")),
-    Kind("TIMESTAMP WITH TIME ZONE", ("NULL, '2020-02-29 00:00:00+00', '2020-03-01 00:00:00+00', NULL",), MOMENTS, (*MOMENTS, "'2020-02-29 12:00:00+02'")),
-    Kind("BOOLEAN", ("['false', 'true'], NULL, NULL, NULL", "['true'], NULL, NULL, NULL"), ("true", "false"), ("true", "false", "NULL"), ("{0}", "{0} IS TRUE", "{0} IS NOT FALSE", "NOT {0}")),
-    Kind("ENUM('b', 'a', 'cc', '')", ("['b', 'cc'], NULL, NULL, NULL", "['b', 'a', 'cc', ''], NULL, NULL, NULL"), ("'a'", "'b'", "'cc'", "''"), ("'a'", "'b'"),
-         (*TEXT_ATOMS[:3], "{0} > 'b'::ENUM('b', 'a', 'cc', '')", "{0}::VARCHAR < 'b'")),
+    *(
+        Kind(name, ("NULL, 0, 4, NULL", "[0, 3], NULL, NULL, NULL", "NULL, 0, 4, 2"), INTEGERS, NUMBERS, NUMERIC_ATOMS)
+        for name in ("TINYINT", "INTEGER", "HUGEINT")
+    ),
+    *(
+        Kind(
+            name,
+            ("NULL, 0, 4, NULL", "NULL, 1, 100, 7"),
+            tuple(v for v in INTEGERS if v[0] != "-"),
+            NUMBERS[:3],
+            NUMERIC_ATOMS[:1],
+        )
+        for name in ("UTINYINT", "UBIGINT")
+    ),
+    Kind(
+        "BIGINT",
+        ("NULL, -5, 4000000000, NULL",),
+        (*INTEGERS, "4000000000", "4000000001", "9223372036854775807", "-9223372036854775808", "1000"),
+        (*NUMBERS, "1000", "3999999999.5"),
+    ),
+    Kind(
+        "DECIMAL(5,2)",
+        ("NULL, 0, 1, NULL", "[0.5, 0.25], NULL, NULL, NULL", "NULL, 0, 1, 0.25"),
+        ("0", "0.5", "0.51", "1", "1.01", "-0.01", "999.99"),
+        ("0.5", "0.505", "1", "0", "0.5::DOUBLE", "'0.25'"),
+        ("{0} * 100 % 7 = 0", "round({0}, 1) = 0.5", "{0}::VARCHAR LIKE '%5'"),
+    ),
+    Kind(
+        "DECIMAL(18,3)",
+        ("NULL, -1000000000, 1000000000, NULL",),
+        ("0", "0.001", "-0.001", "1000000000", "1000000000.001", "-999999999999"),
+        ("0", "0.0005", "0.001", "-1e9", "NULL"),
+    ),
+    Kind(
+        "DOUBLE",
+        ("NULL, -1, 2.5, NULL", "[0, 0.5], NULL, NULL, NULL", "NULL, -1, 2.5, 0.5"),
+        REALS,
+        (*REALS, "0.1::FLOAT", "NULL"),
+    ),
+    Kind(
+        "FLOAT",
+        ("NULL, -1, 2.5, NULL",),
+        tuple(v for v in REALS if v != "5e-324"),
+        ("0", "0.1", "0.1::FLOAT", "2.5", "'inf'", "-0.0"),
+    ),
+    Kind(
+        "DATE",
+        (
+            "NULL, '2020-02-27', '2020-03-02', NULL",
+            "['2020-02-29'], NULL, NULL, NULL",
+            "NULL, '0001-01-01', '9999-12-31', NULL",
+        ),
+        DAYS,
+        (*DAYS, "DATE '2020-02-29'", "TIMESTAMP '2020-02-29 12:00:00'"),
+        (),
+    ),
+    Kind(
+        "TIMESTAMP",
+        (
+            "NULL, '2020-02-29', '2020-03-01', NULL",
+            "NULL, '2020-02-29', '2020-03-01', 43200",
+            "['2020-02-29 12:00:00'], NULL, NULL, NULL",
+        ),
+        MOMENTS,
+        (*MOMENTS, "DATE '2020-03-01'"),
+    ),
+    Kind(
+        "TIMESTAMP WITH TIME ZONE",
+        ("NULL, '2020-02-29 00:00:00+00', '2020-03-01 00:00:00+00', NULL",),
+        MOMENTS,
+        (*MOMENTS, "'2020-02-29 12:00:00+02'"),
+    ),
+    Kind(
+        "BOOLEAN",
+        ("['false', 'true'], NULL, NULL, NULL", "['true'], NULL, NULL, NULL"),
+        ("true", "false"),
+        ("true", "false", "NULL"),
+        ("{0}", "{0} IS TRUE", "{0} IS NOT FALSE", "NOT {0}"),
+    ),
+    Kind(
+        "ENUM('b', 'a', 'cc', '')",
+        ("['b', 'cc'], NULL, NULL, NULL", "['b', 'a', 'cc', ''], NULL, NULL, NULL"),
+        ("'a'", "'b'", "'cc'", "''"),
+        ("'a'", "'b'"),
+        (*TEXT_ATOMS[:3], "{0} > 'b'::ENUM('b', 'a', 'cc', '')", "{0}::VARCHAR < 'b'"),
+    ),
     Kind("VARCHAR", (f"{LIST}, NULL, NULL, NULL", "['a'], NULL, NULL, NULL"), TEXTS, (*TEXTS, "NULL"), TEXT_ATOMS),
-    Kind("TIME", ("['12:00:00', '00:00:00'], NULL, NULL, NULL",), ("'12:00:00'", "'12:00:01'", "'00:00:00'"), ("'12:00:00'", "TIME '11:00'"), ("hour({0}) = 12",)),
-    Kind("UUID", ("['a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'], NULL, NULL, NULL",), ("'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'", "'00000000-0000-0000-0000-000000000000'"),
-         ("'A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11'",), ("{0}::VARCHAR LIKE 'a%'",)),
-)  # fmt: skip
+    Kind(
+        "TIME",
+        ("['12:00:00', '00:00:00'], NULL, NULL, NULL",),
+        ("'12:00:00'", "'12:00:01'", "'00:00:00'"),
+        ("'12:00:00'", "TIME '11:00'"),
+        ("hour({0}) = 12",),
+    ),
+    Kind(
+        "UUID",
+        ("['a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'], NULL, NULL, NULL",),
+        ("'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'", "'00000000-0000-0000-0000-000000000000'"),
+        ("'A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11'",),
+        ("{0}::VARCHAR LIKE 'a%'",),
+    ),
+)
 JOINTS = (
     "{0} IS NOT DISTINCT FROM {1}",
     "({0} IS NULL) = ({1} IS NULL)",
@@ -120,7 +217,8 @@ class Table:
         listed = ", ".join(f'"{name}" {kind.type}' for name, (kind, _, _, _) in self.columns.items())
         con.execute(f"CREATE OR REPLACE TABLE t ({listed})")
         con.execute(
-            """CREATE OR REPLACE TABLE t_domain (attribute VARCHAR, "values" VARCHAR[], low VARCHAR, high VARCHAR, step DOUBLE, nullable BOOLEAN, open BOOLEAN)"""
+            """CREATE OR REPLACE TABLE t_domain (attribute VARCHAR, "values" VARCHAR[], low VARCHAR, high VARCHAR,
+                step DOUBLE, nullable BOOLEAN, open BOOLEAN)"""
         )
         for name, (_, declared, nullable, is_open) in self.columns.items():
             con.execute(f"INSERT INTO t_domain VALUES ('{name}', {declared}, {nullable}, {is_open})")
@@ -134,7 +232,9 @@ class Table:
 
 
 def inside(attribute: Attribute) -> str:
-    """A column as the README maps it: off a list and beyond a bound the value that stands for all of these; NaN the greatest; down to the step."""
+    """A column as the README maps it: off a list and beyond a bound the value that stands for all of these; NaN the
+    greatest; down to the step.
+    """
     name = f'"{attribute.name}"'
     if attribute.values is not None:
         known = ", ".join(f"'{value}'::{attribute.type}" for value in attribute.values)
@@ -150,7 +250,8 @@ def inside(attribute: Attribute) -> str:
             "integer": f"({low} + ({held} - {low}) // {attribute.step} * {attribute.step})",
             "decimal": f"({low} + floor(({held} - {low}) * 100 / {attribute.step}) * {attribute.step} / 100)",
             "real": f"({low} + floor(({held} - {low}) / {attribute.step}) * {attribute.step})",
-            "timestamp": f"({low} + to_microseconds((epoch_us({held}) - epoch_us({low})) // {attribute.step} * {attribute.step}))",
+            "timestamp": f"({low} + to_microseconds((epoch_us({held}) - epoch_us({low}))"
+            f" // {attribute.step} * {attribute.step}))",
         }
         held = f"{steps[attribute.ordered.family]}::{attribute.type}"
     return f"CASE WHEN {name} IS NULL THEN {'NULL' if attribute.nullable else low} ELSE {held} END AS {name}"
@@ -178,33 +279,7 @@ def atoms(draw: st.DrawFn, table: Table) -> str:
         return draw(st.sampled_from(JOINTS)).format(*draw(st.permutations(small)))
     if choice in {1, 2, 3} and kind.atoms and not wide:
         return draw(st.sampled_from(kind.atoms)).format(name)
-    constant = st.sampled_from(kind.constants)
-    operator = draw(
-        st.sampled_from(
-            [
-                "=",
-                "<>",
-                "<",
-                "<=",
-                ">",
-                ">=",
-                "IS DISTINCT FROM",
-                "IS NOT DISTINCT FROM",
-                "BETWEEN",
-                "NOT BETWEEN",
-                "IN",
-                "NOT IN",
-                "IS NULL",
-            ]
-        )
-    )
-    if operator == "IS NULL":
-        return f"{name} IS NULL"
-    if "BETWEEN" in operator:
-        return f"{name} {operator} {draw(constant)} AND {draw(constant)}"
-    if "IN" in operator.split():
-        return f"{name} {operator} ({', '.join(draw(st.lists(constant, min_size=1, max_size=3)))})"
-    return f"{name} {operator} {draw(constant)}" if draw(st.booleans()) else f"{draw(constant)} {operator} {name}"
+    return draw(comparisons(name, st.sampled_from(kind.constants)))
 
 
 def predicates(table: Table) -> st.SearchStrategy[str]:
@@ -329,7 +404,9 @@ def test_answers_are_duckdbs_at_length(con: duckdb.DuckDBPyConnection, sandbox: 
 
 @pytest.mark.parametrize("kind", sampled(KINDS, 6), ids=lambda kind: kind.type)
 def test_every_constant_of_every_type(con: duckdb.DuckDBPyConnection, sandbox: Sandbox, kind: Kind) -> None:
-    """All odd values against all constants, both ends open and closed, for the first declaration, with NULLs and without, open where it can be."""
+    """All odd values against all constants, both ends open and closed, for the first declaration, with NULLs and
+    without, open where it can be.
+    """
     declared = kind.declared[0]
     texts = [f"x {operator} {constant}" for constant in kind.constants[:6] for operator in ("<", "<=", "=")]
     texts += [
@@ -374,7 +451,9 @@ SMALL = {
 @asked(8)
 @given(st.data())
 def test_classes_are_the_coarsest(con: duckdb.DuckDBPyConnection, sandbox: Sandbox, data: st.DataObject) -> None:
-    """By brute force: two values are in one class if and only if no query tells them apart, whatever the other columns are."""
+    """By brute force: two values are in one class if and only if no query tells them apart, whatever the other columns
+    are.
+    """
     values = {name: [*listed, "NULL"] for name, (_, _, listed) in SMALL.items()}
     columns = {name: (kind, declared, True, False) for name, (kind, declared, _) in SMALL.items()}
     table = Table(columns, list(itertools.product(*values.values())))
@@ -415,7 +494,9 @@ WIDE = {
 
 @pytest.mark.parametrize("type_text", WIDE)
 def test_wide_domains_are_never_listed(con: duckdb.DuckDBPyConnection, sandbox: Sandbox, type_text: str) -> None:
-    """Pieces: at most each constant, its two neighbours, and what lies between; classes: what the constants tell apart; ends belong where DuckDB puts them."""
+    """Pieces: at most each constant, its two neighbours, and what lies between; classes: what the constants tell apart;
+    ends belong where DuckDB puts them.
+    """
     low, high, constants = WIDE[type_text]
     table = Table({"x": (Kind(type_text, (), (), ()), f"NULL, {low}, {high}, NULL", True, False)}, [])
     domain = table.create(con)

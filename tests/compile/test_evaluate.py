@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import duckdb
@@ -26,13 +26,6 @@ from mwem_sql.language.conditions import Leaf, leaf
 from mwem_sql.language.predicate import parse
 from mwem_sql.platform.sandbox import Sandbox
 from mwem_sql.workload import Workload
-
-
-@pytest.fixture(scope="module")
-def con() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect(config={"threads": 1}) as con:
-        yield con
-
 
 WIDE = {
     "BIGINT": (-5, 5_000_000, [-5, -4, 0, 77, 4_999_999, 5_000_000, -6, 5_000_001, 77.5]),
@@ -61,7 +54,7 @@ WIDE = {
 
 
 @pytest.mark.parametrize("kind", WIDE)
-def test_wide_ranges_are_cut_at_constants_only(con: duckdb.DuckDBPyConnection, sandbox: Sandbox, kind: str) -> None:
+def test_wide_ranges_are_cut_at_constants_only(duck: duckdb.DuckDBPyConnection, sandbox: Sandbox, kind: str) -> None:
     """Every comparison with every constant, on rows at, beside and beyond all of them."""
     low, high, constants = WIDE[kind]
     attribute = Attribute("c", kind, nullable=True, low=low, high=high)
@@ -84,14 +77,14 @@ def test_wide_ranges_are_cut_at_constants_only(con: duckdb.DuckDBPyConnection, s
         "DATE": ["infinity", "-infinity"],
     }.get(kind, [])
     ends = {"nan": high, "inf": high, "infinity": high, "3e38": high, "-inf": low, "-infinity": low}
-    table(con, "wide", {"c": kind}, [{"c": value} for value in [*in_range, *beyond, None]])
+    table(duck, "wide", {"c": kind}, [{"c": value} for value in [*in_range, *beyond, None]])
     clamped = [scale.text(ends[value]) if value in ends else value for value in beyond]
-    table(con, "narrow", {"c": kind}, [{"c": value} for value in [*in_range, *clamped, None]])
-    expected = con.execute(f"SELECT {', '.join(f'count(*) FILTER ({text})' for text in texts)} FROM narrow").fetchall()[
-        0
-    ]
+    table(duck, "narrow", {"c": kind}, [{"c": value} for value in [*in_range, *clamped, None]])
+    expected = duck.execute(
+        f"SELECT {', '.join(f'count(*) FILTER ({text})' for text in texts)} FROM narrow"
+    ).fetchall()[0]
     assert dict(
-        zip(texts, (answer for (answer,) in answers(con, compiled, TABLE.beside("wide"))), strict=True)
+        zip(texts, (answer for (answer,) in answers(duck, compiled, TABLE.beside("wide"))), strict=True)
     ) == dict(zip(texts, expected, strict=True))
 
 
@@ -122,17 +115,69 @@ def test_values_are_asked_near_the_constants(shape: str, sandbox: Sandbox, monke
 
 
 CONDITIONS = {
-    "pay": ["pay > 0.1", "pay = 3", "pay <= 12.30", "pay <> 0.3", "pay IN (0.1, 0.7, 5)", "pay BETWEEN 0.3 AND 900000.1", "pay < -5", "pay >= 1e5",
-            "pay = 123456.7", "pay > '0.1'", "NOT (pay > 3 OR pay < 1)", "pay IS NULL", "pay > NULL", "pay < 1e300", "CASE WHEN pay > 8 THEN pay < 9 ELSE pay = 2 END"],
-    "n": ["n < 2.5", "n >= -7", "n = 17", "n IN (-3000, 3000, 9)", "n > '12'", "n < 1e9", "n <= 2.4999", "n IS NOT DISTINCT FROM 4", "n BETWEEN 10 AND -10",
-          "n < 9223372036854775807", "n > -9223372036854775808", "n <> 99999999999999999999999999", "n <= 999999999999999999"],
-    "far": ["far > 1152921504606848000", "far > 1.1529215046068482e18", "far = 1152921504606847000.0", "far <= CAST(1152921504606848000 AS FLOAT)"],
-    "d": ["d > DATE '2021-05-06'", "d >= '2022-01-01'", "d < TIMESTAMP '2021-05-06 13:00:00'", "d = DATE '2020-01-01' + 40", "d <> '2020-02-02'"],
-    "p": ["p > 3", "p = 12.34", "p < 12.345", "p >= 899999.999", "p IN (1, 2.5, 2.505)", "p <= 1e3", "p > CAST(0.1 AS FLOAT)"],
+    "pay": [
+        "pay > 0.1",
+        "pay = 3",
+        "pay <= 12.30",
+        "pay <> 0.3",
+        "pay IN (0.1, 0.7, 5)",
+        "pay BETWEEN 0.3 AND 900000.1",
+        "pay < -5",
+        "pay >= 1e5",
+        "pay = 123456.7",
+        "pay > '0.1'",
+        "NOT (pay > 3 OR pay < 1)",
+        "pay IS NULL",
+        "pay > NULL",
+        "pay < 1e300",
+        "CASE WHEN pay > 8 THEN pay < 9 ELSE pay = 2 END",
+    ],
+    "n": [
+        "n < 2.5",
+        "n >= -7",
+        "n = 17",
+        "n IN (-3000, 3000, 9)",
+        "n > '12'",
+        "n < 1e9",
+        "n <= 2.4999",
+        "n IS NOT DISTINCT FROM 4",
+        "n BETWEEN 10 AND -10",
+        "n < 9223372036854775807",
+        "n > -9223372036854775808",
+        "n <> 99999999999999999999999999",
+        "n <= 999999999999999999",
+    ],
+    "far": [
+        "far > 1152921504606848000",
+        "far > 1.1529215046068482e18",
+        "far = 1152921504606847000.0",
+        "far <= CAST(1152921504606848000 AS FLOAT)",
+    ],
+    "d": [
+        "d > DATE '2021-05-06'",
+        "d >= '2022-01-01'",
+        "d < TIMESTAMP '2021-05-06 13:00:00'",
+        "d = DATE '2020-01-01' + 40",
+        "d <> '2020-02-02'",
+    ],
+    "p": [
+        "p > 3",
+        "p = 12.34",
+        "p < 12.345",
+        "p >= 899999.999",
+        "p IN (1, 2.5, 2.505)",
+        "p <= 1e3",
+        "p > CAST(0.1 AS FLOAT)",
+    ],
     "r": ["r > 0.1", "r = 0.1", "r <= 0.3", "r >= 16.7", "r = 4", "r < CAST(0.1 AS DOUBLE)", "r IN (0.1, 0.7)"],
-    "ts": ["ts > '2020-01-05 06:07:08.123456'", "ts < DATE '2020-02-02'", "ts = TIMESTAMP '2020-01-02'", "ts >= TIMESTAMP '2020-03-01 00:00:00.5'"],
+    "ts": [
+        "ts > '2020-01-05 06:07:08.123456'",
+        "ts < DATE '2020-02-02'",
+        "ts = TIMESTAMP '2020-01-02'",
+        "ts >= TIMESTAMP '2020-03-01 00:00:00.5'",
+    ],
     "w": ["w = 'v7'", "w <> 'v0'", "w IN ('v2999', 'v3', 'v4')", "w = 'other'", "w IS NULL"],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CONDITIONS)
@@ -158,11 +203,13 @@ def test_a_wrong_cut_is_noticed(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_constant_some_way_off_where_it_changes_is_asked_value_by_value(sandbox: Sandbox) -> None:
-    """Beyond what a double tells apart a comparison changes tens of values off; the listed values are asked one by one then."""
+    """Beyond what a double tells apart a comparison changes tens of values off; the listed values are asked one by one
+    then.
+    """
     text = "far > 1.1529215046068482e18"
     compiled = compiled_wide(sandbox, [text])
-    with duckdb.connect() as con:
-        expected = con.execute(
+    with duckdb.connect() as duck:
+        expected = duck.execute(
             f"SELECT count(*) FROM range({2**60}, {2**60 + 3_001}) AS t(far) WHERE {text}"
         ).fetchall()[0][0]
     counted = compiled.queries[0].linear.answer(compiled.classes["far"].sizes)

@@ -1,7 +1,8 @@
-"""Fuzzing: whatever is written into predicates, workload rows, domain tables, options and damaged mwem tables, only our own errors come out.
+"""Fuzzing: only our own errors come out, whatever stands in predicates, rows, domain tables, options and mwem tables.
 
-Texts are cut, crossed and spoilt from ones that work. A case is a seed: `python tests/compile/test_fuzz.py TARGET FIRST LAST` runs a range of them and prints
-what it found. What was found once is in FOUND, or has a test beside the code that was wrong. `pytest -m campaign` runs for long.
+Texts are cut, crossed and spoilt from ones that work. A case is a seed: `python tests/compile/test_fuzz.py TARGET FIRST
+LAST` runs a range of them and prints what it found. What was found once is in FOUND, or has a test beside the code that
+was wrong. `pytest -m campaign` runs for long.
 """
 
 from __future__ import annotations
@@ -27,19 +28,91 @@ from mwem_sql.workload import Workload
 
 Chance = random.Random
 SCHEMA = """
-    CREATE TABLE t (a INTEGER CHECK (a BETWEEN 0 AND 9), b ENUM ('x', 'y'), c DOUBLE NOT NULL CHECK (c >= 0 AND c < 100), d BOOLEAN, e DATE, s VARCHAR CHECK (s IN ('p', 'q''s')));
+    CREATE TABLE t (a INTEGER CHECK (a BETWEEN 0 AND 9), b ENUM ('x', 'y'),
+        c DOUBLE NOT NULL CHECK (c >= 0 AND c < 100), d BOOLEAN, e DATE, s VARCHAR CHECK (s IN ('p', 'q''s')));
     INSERT INTO t SELECT i % 10, 'x', i, i % 2 = 0, NULL, 'p' FROM range(30) r(i);
     CREATE TABLE w (predicate VARCHAR, group_by VARCHAR[]); INSERT INTO w VALUES ('a > 3', NULL), (NULL, ['b', 'd'])"""
 TEXTS = [
-    "a > 3", "a BETWEEN 2 AND 5 AND b = 'x'", "NOT (d OR c < 50.5)", "s LIKE 'p%' ESCAPE '!'", "b IN ('x', 'y', NULL)", "CASE WHEN a % 2 = 0 THEN d ELSE s = 'q''s' END",
-    "c::INTEGER // 10 = 3", "coalesce(a, 7) + 1 <> 8", "upper(s) = 'P' AND length(s) >= 1", "e IS NULL", "abs(a - 5) <= 2 OR c ** 2 > 1e3", '"a" = 1 -- end', "t.a = 1",
-    "WHERE a = 1;", "a = ANY ([1, 2, 3])", "regexp_matches(s, '^p')", "date_trunc('month', DATE '2020-02-29') < DATE '2021-01-01'", "a IS DISTINCT FROM 3", "try_cast(s AS INTEGER) = 1",
-    "[a, 1][1] = 1", "{'x': a}.x = 2", "a = 1e400", "a > 9223372036854775808", "-a < +1", "a << 2 > 4", "greatest(a, c) = c", "s COLLATE NOCASE = 'P'", "a = $1", "EXISTS (SELECT 1)",
-]  # fmt: skip
+    "a > 3",
+    "a BETWEEN 2 AND 5 AND b = 'x'",
+    "NOT (d OR c < 50.5)",
+    "s LIKE 'p%' ESCAPE '!'",
+    "b IN ('x', 'y', NULL)",
+    "CASE WHEN a % 2 = 0 THEN d ELSE s = 'q''s' END",
+    "c::INTEGER // 10 = 3",
+    "coalesce(a, 7) + 1 <> 8",
+    "upper(s) = 'P' AND length(s) >= 1",
+    "e IS NULL",
+    "abs(a - 5) <= 2 OR c ** 2 > 1e3",
+    '"a" = 1 -- end',
+    "t.a = 1",
+    "WHERE a = 1;",
+    "a = ANY ([1, 2, 3])",
+    "regexp_matches(s, '^p')",
+    "date_trunc('month', DATE '2020-02-29') < DATE '2021-01-01'",
+    "a IS DISTINCT FROM 3",
+    "try_cast(s AS INTEGER) = 1",
+    "[a, 1][1] = 1",
+    "{'x': a}.x = 2",
+    "a = 1e400",
+    "a > 9223372036854775808",
+    "-a < +1",
+    "a << 2 > 4",
+    "greatest(a, c) = c",
+    "s COLLATE NOCASE = 'P'",
+    "a = $1",
+    "EXISTS (SELECT 1)",
+]
 SPOILERS = [
-    "(", ")", "'", '"', "--", "/*", "*/", ";", "NULL", "0", "-1", "1e999", "''", "$$", "E'\\", "\x00", "é", "💥", " AND ", " OR ", "NOT ", "%", "::", "[", "]", "{", "}", "?",
-    "SELECT", "FROM t", "CASE", "END", "nan", "infinity", "t.", "rowid", "random()", "x" * 300, "(" * 60, "\\", "|", "~", "@", ":=", "=>", "->", "INTERVAL 1 DAY", "TIMESTAMP '9999-12-31'",
-]  # fmt: skip
+    "(",
+    ")",
+    "'",
+    '"',
+    "--",
+    "/*",
+    "*/",
+    ";",
+    "NULL",
+    "0",
+    "-1",
+    "1e999",
+    "''",
+    "$$",
+    "E'\\",
+    "\x00",
+    "é",
+    "💥",
+    " AND ",
+    " OR ",
+    "NOT ",
+    "%",
+    "::",
+    "[",
+    "]",
+    "{",
+    "}",
+    "?",
+    "SELECT",
+    "FROM t",
+    "CASE",
+    "END",
+    "nan",
+    "infinity",
+    "t.",
+    "rowid",
+    "random()",
+    "x" * 300,
+    "(" * 60,
+    "\\",
+    "|",
+    "~",
+    "@",
+    ":=",
+    "=>",
+    "->",
+    "INTERVAL 1 DAY",
+    "TIMESTAMP '9999-12-31'",
+]
 
 
 def spoilt(chance: Chance, texts: list[str] = TEXTS) -> str:
@@ -184,9 +257,8 @@ class Fixtures:
             name: kinds[name] if chance.random() < 0.9 else chance.choice(["INTEGER", "VARCHAR", "DOUBLE[]", "DATE"])
             for name in chosen
         }
-        con.execute(
-            f"CREATE OR REPLACE TABLE dom ({', '.join(f'{name!r} {kind}'.replace(chr(39), chr(34)) for name, kind in types.items())})"
-        )
+        columns = ", ".join(f'"{name}" {kind}' for name, kind in types.items())
+        con.execute(f"CREATE OR REPLACE TABLE dom ({columns})")
         texts = [
             "a",
             "b",
@@ -232,27 +304,44 @@ class Fixtures:
         try:
             con.execute(SCHEMA)
             con.execute(
-                "CALL mwem_release('t', w, 1, rounds := 1, rows := 5, seed := 1); CALL mwem_budget('t', 5); CALL mwem_release('t', w, 1, rounds := 1, rows := 5, output := 'o')"
+                "CALL mwem_release('t', w, 1, rounds := 1, rows := 5, seed := 1); CALL mwem_budget('t', 5); CALL "
+                "mwem_release('t', w, 1, rounds := 1, rows := 5, output := 'o')"
             )
             for _ in range(chance.choice([1, 1, 2])):
                 table, column, kind = chance.choice(
                     con.execute(
-                        "SELECT table_name, column_name, data_type FROM duckdb_columns() WHERE schema_name = 'mwem' AND table_name <> 'schema_version'"
+                        "SELECT table_name, column_name, data_type FROM duckdb_columns() WHERE schema_name = "
+                        "'mwem' AND table_name <> 'schema_version'"
                     ).fetchall()
                 )
+                texts = ["1", "0", "-1", "1/3", "abc", "[1, 2]", "[]", "{}", "null", "1e300", "done"]
+                text = spoilt(chance, texts).replace("'", "")
                 spoil = [
-                    f'UPDATE mwem.{table} SET "{column}" = NULL', f"DELETE FROM mwem.{table}", f'ALTER TABLE mwem.{table} DROP COLUMN "{column}"', f"DROP TABLE mwem.{table}",
-                    f"UPDATE mwem.{table} SET \"{column}\" = '{spoilt(chance, ['1', '0', '-1', '1/3', 'abc', '[1, 2]', '[]', '{}', 'null', '1e300', 'done']).replace(chr(39), '')}'::{kind}",
-                    f"INSERT INTO mwem.{table} FROM mwem.{table}", f'ALTER TABLE mwem.{table} ALTER COLUMN "{column}" TYPE VARCHAR',
-                ]  # fmt: skip
+                    f'UPDATE mwem.{table} SET "{column}" = NULL',
+                    f"DELETE FROM mwem.{table}",
+                    f'ALTER TABLE mwem.{table} DROP COLUMN "{column}"',
+                    f"DROP TABLE mwem.{table}",
+                    f"UPDATE mwem.{table} SET \"{column}\" = '{text}'::{kind}",
+                    f"INSERT INTO mwem.{table} FROM mwem.{table}",
+                    f'ALTER TABLE mwem.{table} ALTER COLUMN "{column}" TYPE VARCHAR',
+                ]
                 with suppress(duckdb.Error):
                     con.execute(chance.choice(spoil))
             for call in (
-                "FROM mwem_ledger()", "FROM mwem_answer('o', w)", "SELECT mwem_count('o', 'a > 3')", "FROM mwem_weights('o', ['b'])", "CALL mwem_budget('t', 6)",
-                "CALL mwem_release('t', w, 1, rounds := 1, rows := 5, output := 'o')", "CALL mwem_release('t', w, 1, rounds := 1, rows := 5, output := 'p')",
-                "FROM mwem_compare('t', 'o', w)", "FROM mwem_quantile('o', 'a', 0.5)", "FROM mwem_average('o', 'a')", "FROM mwem_sample('o', rows := 5)", "FROM mwem_plan('o', w, 1)",
+                "FROM mwem_ledger()",
+                "FROM mwem_answer('o', w)",
+                "SELECT mwem_count('o', 'a > 3')",
+                "FROM mwem_weights('o', ['b'])",
+                "CALL mwem_budget('t', 6)",
+                "CALL mwem_release('t', w, 1, rounds := 1, rows := 5, output := 'o')",
+                "CALL mwem_release('t', w, 1, rounds := 1, rows := 5, output := 'p')",
+                "FROM mwem_compare('t', 'o', w)",
+                "FROM mwem_quantile('o', 'a', 0.5)",
+                "FROM mwem_average('o', 'a')",
+                "FROM mwem_sample('o', rows := 5)",
+                "FROM mwem_plan('o', w, 1)",
                 "CALL mwem_withdraw('o', 'spoilt')",
-            ):  # fmt: skip
+            ):
                 try:
                     con.execute(call).fetchall()
                 except duckdb.Error as error:
@@ -264,8 +353,12 @@ class Fixtures:
 
 
 TARGETS: dict[str, Callable[[Fixtures, Chance], None]] = {
-    "predicates": Fixtures.predicates, "rows": Fixtures.rows, "options": Fixtures.options, "domains": Fixtures.domains, "damaged": Fixtures.damaged,
-}  # fmt: skip
+    "predicates": Fixtures.predicates,
+    "rows": Fixtures.rows,
+    "options": Fixtures.options,
+    "domains": Fixtures.domains,
+    "damaged": Fixtures.damaged,
+}
 SHORT = {"predicates": 6, "rows": 4, "options": 300, "domains": 4, "damaged": 1}
 THOROUGH = {"predicates": 20, "rows": 12, "options": 1000, "domains": 12, "damaged": 2}
 SECONDS = 90  # of a campaign, for each target

@@ -1,4 +1,4 @@
-"""A block that is simplified answers as before, on no attribute that does not matter, and as a product where it is one."""
+"""A simplified block answers as before, without attributes that do not matter, and as a product where it is one."""
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
 from typing import Any
 
 import duckdb
@@ -33,12 +32,6 @@ from mwem_sql.platform.sandbox import Sandbox
 from mwem_sql.workload import Query, Workload
 
 
-@pytest.fixture(scope="module")
-def con() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect(config={"threads": 1}) as con:
-        yield con
-
-
 def by_cell(compiled: Compiled, number: int, answer: list[int]) -> dict[tuple[str | None, ...], int]:
     cells = [tuple(cell or ()) for cell in compiled.queries[number].cells()]
     assert len(set(cells)) == len(cells) == len(answer)
@@ -60,24 +53,26 @@ groupings = st.lists(
     st.lists(st.tuples(groupings, st.none() | predicates()), max_size=2),
 )  # fmt: skip
 def test_answers_are_duckdbs(
-    con: duckdb.DuckDBPyConnection,
+    duck: duckdb.DuckDBPyConnection,
     sandbox: Sandbox,
     rows: list[dict[str, Any]],
     texts: list[str],
     cuboids: list[tuple[list[str], str | None]],
 ) -> None:
-    """The differential test: codes and blocks on the private side, the text itself on a copy with its values inside the domain."""
-    table(con, "t", TYPES, rows)
-    table(con, "copy", TYPES, [{name: inside(DOMAIN[name], value) for name, value in row.items()} for row in rows])
+    """The differential test: codes and blocks on the private side, the text itself on a copy with its values inside the
+    domain.
+    """
+    table(duck, "t", TYPES, rows)
+    table(duck, "copy", TYPES, [{name: inside(DOMAIN[name], value) for name, value in row.items()} for row in rows])
     asked = [Query(text) for text in texts]
     asked += [Query(text, group_by=(", ".join(groups),), verbatim=False) for groups, text in cuboids]
     compiled = compile_workload(DOMAIN, Workload(tuple(asked)), sandbox)
-    found = answers(con, compiled)
-    counted = con.execute(f"SELECT {', '.join(f'count(*) FILTER ({text})' for text in texts)} FROM copy").fetchall()[0]
+    found = answers(duck, compiled)
+    counted = duck.execute(f"SELECT {', '.join(f'count(*) FILTER ({text})' for text in texts)} FROM copy").fetchall()[0]
     assert [answer for (answer,) in found[: len(texts)]] == list(counted)
     for number, (groups, text) in enumerate(cuboids, start=len(texts)):
         shown = ", ".join(f"CAST({group} AS VARCHAR)" for group in groups)
-        expected = con.execute(f"SELECT {shown}, count(*) FROM copy WHERE {text or 'true'} GROUP BY ALL").fetchall()
+        expected = duck.execute(f"SELECT {shown}, count(*) FROM copy WHERE {text or 'true'} GROUP BY ALL").fetchall()
         cells = by_cell(compiled, number, found[number])
         assert {cell: count for cell, count in cells.items() if count} == {row[:-1]: row[-1] for row in expected}
 
@@ -99,9 +94,9 @@ def test_the_collector_stays_as_it_was(sandbox: Sandbox, monkeypatch: pytest.Mon
         gc.enable()
 
 
-def test_group_by_columns_and_expressions(con: duckdb.DuckDBPyConnection, sandbox: Sandbox) -> None:
+def test_group_by_columns_and_expressions(duck: duckdb.DuckDBPyConnection, sandbox: Sandbox) -> None:
     table(
-        con,
+        duck,
         "t",
         TYPES,
         [
@@ -109,10 +104,17 @@ def test_group_by_columns_and_expressions(con: duckdb.DuckDBPyConnection, sandbo
             dict.fromkeys(TYPES, None) | {"a": 99, "s": "?", "e": "hi"},
         ],
     )
-    asked = Workload((Query(group_by=("E", "s")), Query(group_by=("a % 2, a % 2",), verbatim=False), Query("s = 'x'", group_by=("s", "e")),
-                      Query("false", group_by=("e",)), Query(group_by=("a",) * 9)))  # fmt: skip
+    asked = Workload(
+        (
+            Query(group_by=("E", "s")),
+            Query(group_by=("a % 2, a % 2",), verbatim=False),
+            Query("s = 'x'", group_by=("s", "e")),
+            Query("false", group_by=("e",)),
+            Query(group_by=("a",) * 9),
+        )
+    )
     compiled = compile_workload(DOMAIN, asked, sandbox)
-    found = answers(con, compiled)
+    found = answers(duck, compiled)
     first = by_cell(compiled, 0, found[0])
     assert len(first) == 3 * 5
     assert {cell for cell, count in first.items() if count} == {("mid", "x"), ("hi", None)}
@@ -126,7 +128,7 @@ def test_group_by_columns_and_expressions(con: duckdb.DuckDBPyConnection, sandbo
     assert len(found[4]) == 11
 
 
-def test_bins_and_steps(con: duckdb.DuckDBPyConnection, sandbox: Sandbox) -> None:
+def test_bins_and_steps(duck: duckdb.DuckDBPyConnection, sandbox: Sandbox) -> None:
     domain = Domain(
         "t",
         ("x", "n", "y", "q"),
@@ -147,7 +149,7 @@ def test_bins_and_steps(con: duckdb.DuckDBPyConnection, sandbox: Sandbox) -> Non
         (-3, -3, -3, -3),
     ]
     table(
-        con,
+        duck,
         "t",
         {"x": "DOUBLE", "n": "INTEGER", "y": "FLOAT", "q": "DOUBLE"},
         [dict(zip("xnyq", row, strict=True)) for row in rows],
@@ -163,7 +165,7 @@ def test_bins_and_steps(con: duckdb.DuckDBPyConnection, sandbox: Sandbox) -> Non
         )
     )
     compiled = compile_workload(domain, asked, sandbox)
-    found = answers(con, compiled)
+    found = answers(duck, compiled)
     assert by_cell(compiled, 0, found[0]) == {
         ("[0.0, 0.25)",): 3, ("[0.25, 0.5)",): 1, ("[0.5, 0.75)",): 0, ("[0.75, 1.0]",): 2, (None,): 1,
     }  # fmt: skip
@@ -173,9 +175,9 @@ def test_bins_and_steps(con: duckdb.DuckDBPyConnection, sandbox: Sandbox) -> Non
     assert found[5] == [4, 1, 0, 2]
 
 
-def test_measures_are_signs(con: duckdb.DuckDBPyConnection, sandbox: Sandbox) -> None:
+def test_measures_are_signs(duck: duckdb.DuckDBPyConnection, sandbox: Sandbox) -> None:
     table(
-        con,
+        duck,
         "t",
         TYPES,
         [
@@ -198,7 +200,7 @@ def test_measures_are_signs(con: duckdb.DuckDBPyConnection, sandbox: Sandbox) ->
         )
     )
     compiled = compile_workload(DOMAIN, asked, sandbox)
-    found = answers(con, compiled)
+    found = answers(duck, compiled)
     assert found[:6] == [[0], [1], [4], [-4], [0], [0]]
     assert by_cell(compiled, 6, found[6]) == {("false",): -1, ("true",): 0, (None,): 1}
 
@@ -210,21 +212,83 @@ MANY = Domain("t", tuple("abcdxy"), tuple(Attribute(name, "INTEGER", nullable=Fa
 @pytest.mark.parametrize(
     ("query", "kind", "message"),
     [
-        (Query(group_by=tuple("abcd")), CellsError, "workload: query 'a, b, c, d' needs 100,000,000 cells over a, b, c, d, more than 10,000,000. Hint: group by fewer"),
-        (Query("a + b + c + d > 3"), CellsError, "workload: '\"a\" + \"b\" + \"c\" + \"d\" > 3' joins a, b, c, d value by value, 100,000,000 combinations, more than 1,000,000"),
-        (Query("x > y", name="mine"), CellsError, "workload: '\"x\" > \"y\"' joins x, y value by value, 4,000,000 combinations, more than 1,000,000. Hint: make it a column: CREATE VIEW"),
+        (
+            Query(group_by=tuple("abcd")),
+            CellsError,
+            (
+                "workload: query 'a, b, c, d' needs 100,000,000 cells over a, b, c, d, more than 10,000,000. Hint: "
+                "group by fewer"
+            ),
+        ),
+        (
+            Query("a + b + c + d > 3"),
+            CellsError,
+            (
+                'workload: \'"a" + "b" + "c" + "d" > 3\' joins a, b, c, d value by value, 100,000,000 combinations, '
+                "more than 1,000,000"
+            ),
+        ),
+        (
+            Query("x > y", name="mine"),
+            CellsError,
+            (
+                'workload: \'"x" > "y"\' joins x, y value by value, 4,000,000 combinations, more than 1,000,000. '
+                "Hint: make it a column: CREATE VIEW"
+            ),
+        ),
         (Query(measure="CASE WHEN a = 3 THEN 'nan'::DOUBLE ELSE 1 END"), WorkloadError, "workload: measure ("),
-        (Query(measure="a * 1e31"), WorkloadError, "workload: measure ('1e31') is not a number, or beyond 1e+30, for some value of the domain. Hint: it must be bounded"),
-        (Query(measure="sum(a) + sum(a)"), PredicateError, "workload: measure ('sum(a) + sum(a)') has the aggregate sum"),
-        (Query("CAST(chr(64 + a) AS INTEGER) > 1"), PredicateError, "workload: expression ('CAST(CHR(64 + \"a\") AS INT) > 1') cannot be evaluated on the public domain: Conversion"),
-        (Query("lower(a, b) = 1"), PredicateError, "workload: expression ('LOWER(\"a\", \"b\") = 1') cannot be evaluated on the public domain: Binder Error"),
-        (Query("a > > 3"), PredicateError, "workload: expression ('a > > 3') cannot be evaluated on the public domain: Parser Error: syntax error"),
-        (Query("a IN (1,,2)"), PredicateError, "workload: expression ('a IN (1,,2)') cannot be evaluated on the public domain: Parser Error: syntax error"),
-        (Query("a = 'many'"), PredicateError, "workload: expression ('\"a\" = \\'many\\'') cannot be evaluated on the public domain: Conversion"),
-        (Query(group_by=("q",)), WorkloadError, "workload: group_by names the unknown column 'q'. Hint: t has the columns 'a', 'b', 'c', 'd', 'x', 'y'; an SQL expression"),
+        (
+            Query(measure="a * 1e31"),
+            WorkloadError,
+            (
+                "workload: measure ('1e31') is not a number, or beyond 1e+30, for some value of the domain. Hint: it "
+                "must be bounded"
+            ),
+        ),
+        (
+            Query(measure="sum(a) + sum(a)"),
+            PredicateError,
+            "workload: measure ('sum(a) + sum(a)') has the aggregate sum",
+        ),
+        (
+            Query("CAST(chr(64 + a) AS INTEGER) > 1"),
+            PredicateError,
+            (
+                "workload: expression ('CAST(CHR(64 + \"a\") AS INT) > 1') cannot be evaluated on the public domain: "
+                "Conversion"
+            ),
+        ),
+        (
+            Query("lower(a, b) = 1"),
+            PredicateError,
+            'workload: expression (\'LOWER("a", "b") = 1\') cannot be evaluated on the public domain: Binder Error',
+        ),
+        (
+            Query("a > > 3"),
+            PredicateError,
+            "workload: expression ('a > > 3') cannot be evaluated on the public domain: Parser Error: syntax error",
+        ),
+        (
+            Query("a IN (1,,2)"),
+            PredicateError,
+            "workload: expression ('a IN (1,,2)') cannot be evaluated on the public domain: Parser Error: syntax error",
+        ),
+        (
+            Query("a = 'many'"),
+            PredicateError,
+            "workload: expression ('\"a\" = \\'many\\'') cannot be evaluated on the public domain: Conversion",
+        ),
+        (
+            Query(group_by=("q",)),
+            WorkloadError,
+            (
+                "workload: group_by names the unknown column 'q'. Hint: t has the columns 'a', 'b', 'c', 'd', 'x', "
+                "'y'; an SQL expression"
+            ),
+        ),
         (Query(group_by=("a,, b",), verbatim=False), PredicateError, "workload: "),
     ],
-)  # fmt: skip
+)
 def test_refusals(sandbox: Sandbox, query: Query, kind: type[WorkloadError], message: str) -> None:
     with pytest.raises(kind) as caught:
         compile_workload(MANY, Workload((Query("b > 3"), query)), sandbox)
@@ -245,15 +309,15 @@ def test_refusals_of_domains(sandbox: Sandbox) -> None:
         compile_workload(DOMAIN, Workload((Query(group_by=("f",)),)), sandbox)
 
 
-def test_odd_names_and_a_qualified_column(con: duckdb.DuckDBPyConnection, sandbox: Sandbox) -> None:
+def test_odd_names_and_a_qualified_column(duck: duckdb.DuckDBPyConnection, sandbox: Sandbox) -> None:
     name = TABLE.beside('my "t"')
     domain = Domain(
         'my "t"',
         ("a b", "select", "grid"),
         tuple(Attribute(column, "INTEGER", nullable=True, low=0, high=3) for column in ("a b", "select", "grid")),
     )
-    con.execute(f'CREATE OR REPLACE TABLE {name.quoted()} AS SELECT 1 AS "a b", 2 AS "select", 3 AS "grid"')
+    duck.execute(f'CREATE OR REPLACE TABLE {name.quoted()} AS SELECT 1 AS "a b", 2 AS "select", 3 AS "grid"')
     compiled = compiled_from(
         sandbox, '"a b" < "select" AND "A B" = 1', '"my ""t""".grid = 3', '"my ""t""" . "select" > 1', domain=domain
     )
-    assert answers(con, compiled, name) == [[1], [1], [1]]
+    assert answers(duck, compiled, name) == [[1], [1], [1]]

@@ -70,16 +70,59 @@ predicates = st.recursive(
 # What could mislead a reader that looks for AND: in quotes, comments, BETWEEN and CASE, beside OR, in other letters.
 odd = st.sampled_from(
     [
-        "city = 'x AND y'", "\"c and d\" = 'it''s and \"that'", "\"and\" IN ('--', '/*', ' and ')", "city = E'\\'and'", "city = $$ and $$", "x'00' = city",
-        "age > 1 -- and more", "age > 1 -- and more\n", "age /* and */ > 1", "age BETWEEN 1 AND 2", "age NOT between -5 and 9 AND sex = 'f'",
-        "age BETWEEN 1 AND 2 OR hours = 3", "CASE WHEN age > 1 AND hours > 2 THEN sex = 'and' ELSE city = 'b' END", "age = 1 or hours = 2",
-        "(age = 1 or hours = 2)", "(age > 1)and(hours>2)", "(age > 1)or(hours>2)", "age>-5", "age>1AND hours>2", "age > 5-3", "age>2--1",
-        "größe > 5", "straße = 'x'", "größe\u00a0> 5", "city li\u212ae 'a%'", "ca\u017fe when age > 1 then true end", "age > 1 \uff21\uff2e\uff24 hours > 2",
-        "t.and = 1", 't."and" = 1', "age > 1 and", "and age > 1", "nope = 1", "not age = 1", "NOT sex = 'f' AND age > 1", "'a' 'b' = city",
-        "age = 77000000001", "city = 'mwem:0'", "lower('mwem:0') = city", '"77000000000" > 1', "round(age, 1) = 2", "end", "case", "age between 1", "(age > 1",
-        "age > 1)", "true", "city = 'a{0}'", "city = '{' and age > 1", "age -> 3 = 1", "age //* 2 */ 3 = 1", "city = 'ü and ß'",
+        "city = 'x AND y'",
+        "\"c and d\" = 'it''s and \"that'",
+        "\"and\" IN ('--', '/*', ' and ')",
+        "city = E'\\'and'",
+        "city = $$ and $$",
+        "x'00' = city",
+        "age > 1 -- and more",
+        "age > 1 -- and more\n",
+        "age /* and */ > 1",
+        "age BETWEEN 1 AND 2",
+        "age NOT between -5 and 9 AND sex = 'f'",
+        "age BETWEEN 1 AND 2 OR hours = 3",
+        "CASE WHEN age > 1 AND hours > 2 THEN sex = 'and' ELSE city = 'b' END",
+        "age = 1 or hours = 2",
+        "(age = 1 or hours = 2)",
+        "(age > 1)and(hours>2)",
+        "(age > 1)or(hours>2)",
+        "age>-5",
+        "age>1AND hours>2",
+        "age > 5-3",
+        "age>2--1",
+        "größe > 5",
+        "straße = 'x'",
+        "größe\u00a0> 5",
+        "city li\u212ae 'a%'",
+        "ca\u017fe when age > 1 then true end",
+        "age > 1 \uff21\uff2e\uff24 hours > 2",
+        "t.and = 1",
+        't."and" = 1',
+        "age > 1 and",
+        "and age > 1",
+        "nope = 1",
+        "not age = 1",
+        "NOT sex = 'f' AND age > 1",
+        "'a' 'b' = city",
+        "age = 77000000001",
+        "city = 'mwem:0'",
+        "lower('mwem:0') = city",
+        '"77000000000" > 1',
+        "round(age, 1) = 2",
+        "end",
+        "case",
+        "age between 1",
+        "(age > 1",
+        "age > 1)",
+        "true",
+        "city = 'a{0}'",
+        "city = '{' and age > 1",
+        "age -> 3 = 1",
+        "age //* 2 */ 3 = 1",
+        "city = 'ü and ß'",
     ]
-)  # fmt: skip
+)
 
 
 joins = st.sampled_from([" AND ", " and ", "\nAnd\t", ")AND(", "  aNd  ", " AND NOT ", " OR ", "and"])
@@ -230,9 +273,15 @@ def test_a_refusal_quotes_the_text_and_not_its_shape() -> None:
 
 @pytest.mark.parametrize(
     "query",
-    [Query("s ~ 'z'"), Query("s ~ 'z' AND a > 3"), Query("s ~ 'z'", group_by=("e",)), Query(group_by=("s ~ 'z', e",), verbatim=False),
-     Query(measure="CASE WHEN s ~ 'z' THEN 1 ELSE -1 END"), Query("a > 2", measure="CASE WHEN s ~ 'z' THEN 1 ELSE 0 END")],
-)  # fmt: skip
+    [
+        Query("s ~ 'z'"),
+        Query("s ~ 'z' AND a > 3"),
+        Query("s ~ 'z'", group_by=("e",)),
+        Query(group_by=("s ~ 'z', e",), verbatim=False),
+        Query(measure="CASE WHEN s ~ 'z' THEN 1 ELSE -1 END"),
+        Query("a > 2", measure="CASE WHEN s ~ 'z' THEN 1 ELSE 0 END"),
+    ],
+)
 def test_a_text_that_is_read_in_two_ways_is_refused(
     sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, query: Query
 ) -> None:
@@ -248,7 +297,9 @@ def test_a_text_that_is_read_in_two_ways_is_refused(
 
 
 def test_a_text_that_is_split_wrongly_is_refused(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reader that overlooks OR takes `a = 1 OR b AND s = 'x'` apart at AND; so does one that has learned the parts before."""
+    """A reader that overlooks OR takes `a = 1 OR b AND s = 'x'` apart at AND; so does one that has learned the parts
+    before.
+    """
     texts = ["a = 1 OR b AND s = 'x'", "e = 'lo' AND s = 'x'", "(a = 1)OR(b)AND(s = 'x')"]
     compiled_from(sandbox, *texts)
     monkeypatch.setattr(read, "_JOINS", ("and",))
@@ -293,13 +344,22 @@ def test_a_list_in_a_column_of_text(con: Connection) -> None:
 @pytest.mark.parametrize(
     ("item", "message"),
     [
-        ("agee", "workload: group_by names the unknown column 'agee'. Hint: did you mean 'age'? people has the columns 'age', 'sex'"),
+        (
+            "agee",
+            (
+                "workload: group_by names the unknown column 'agee'. Hint: did you mean 'age'? people has the "
+                "columns 'age', 'sex'"
+            ),
+        ),
         ("my age", "group_by names the unknown column 'my age'. Hint: people has"),
         ("agee // 10", "group_by ('agee // 10') reads the unknown column agee. Hint: did you mean age?"),
-        ("flor(age)", "calls flor, which is not on the list of deterministic scalar functions. Hint: did you mean floor? use a"),
+        (
+            "flor(age)",
+            "calls flor, which is not on the list of deterministic scalar functions. Hint: did you mean floor? use a",
+        ),
         ("age, sex", "group_by ('age, sex') is not valid SQL"),
     ],
-)  # fmt: skip
+)
 def test_neither_name_nor_expression(shared: Connection, item: str, message: str) -> None:
     shared.execute("CREATE OR REPLACE TABLE w AS SELECT [?] AS group_by", [item])
     with pytest.raises(duckdb.Error) as caught:

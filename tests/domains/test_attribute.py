@@ -57,10 +57,16 @@ def test_a_domain_stored_before_there_were_open_lists_is_read() -> None:
 @pytest.mark.parametrize(
     ("kind", "listed", "other"),
     [
-        ("VARCHAR", ("x", "y"), "(other)"), ("VARCHAR", ("(other)", "y"), "((other))"), ("INTEGER", ("3", "-1"), "4"), ("TINYINT", ("127",), "-128"),
-        ("DECIMAL(5,2)", ("1.50", "2.00"), "2.01"), ("BOOLEAN", ("true",), "false"), ("ENUM('a', 'b', 'c')", ("a", "c"), "b"), ("UUID", ("x",), None),
+        ("VARCHAR", ("x", "y"), "(other)"),
+        ("VARCHAR", ("(other)", "y"), "((other))"),
+        ("INTEGER", ("3", "-1"), "4"),
+        ("TINYINT", ("127",), "-128"),
+        ("DECIMAL(5,2)", ("1.50", "2.00"), "2.01"),
+        ("BOOLEAN", ("true",), "false"),
+        ("ENUM('a', 'b', 'c')", ("a", "c"), "b"),
+        ("UUID", ("x",), None),
     ],
-)  # fmt: skip
+)
 def test_an_open_list_has_a_value_that_stands_for_all_others(
     kind: str, listed: tuple[str, ...], other: str | None
 ) -> None:
@@ -79,13 +85,16 @@ def test_attributes_check_themselves(low: Tick | None, high: Tick | None) -> Non
     ("more", "message"),
     [
         ({"edges": ()}, "an empty list of edges. Hint: list where its bins begin, or leave it out"),
-        ({"edges": (3, 9, 9)}, "the edge 9 after 9, and edges must ascend. Hint: list each beginning of a bin once, the least first"),
+        (
+            {"edges": (3, 9, 9)},
+            "the edge 9 after 9, and edges must ascend. Hint: list each beginning of a bin once, the least first",
+        ),
         ({"edges": (9, 3)}, "the edge 3 after 9, and edges must ascend"),
         ({"edges": (-1, 3)}, "the edge -1, which is not from 0 to 99. Hint: give edges between low and high"),
         ({"edges": (3, 100)}, "the edge 100, which is not from 0 to 99"),
         ({"edges": (3,), "bins": 4}, "both bins and edges. Hint: give one of them"),
     ],
-)  # fmt: skip
+)
 def test_edges_check_themselves(more: dict[str, Any], message: str) -> None:
     with pytest.raises(DomainError, match=re.escape(f"domain: attribute a has {message}")):
         Attribute("a", "INTEGER", nullable=True, low=0, high=99, **more)
@@ -94,18 +103,38 @@ def test_edges_check_themselves(more: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize(
     ("attribute", "cells", "words"),
     [
-        (Attribute("a", "INTEGER", nullable=True, low=0, high=99, edges=(10, 50)), 4, "in bins that begin at 0, 10, 50"),
-        (Attribute("a", "INTEGER", nullable=False, low=0, high=99, edges=(0, 10, 50)), 3, "in bins that begin at 0, 10, 50"),
+        (
+            Attribute("a", "INTEGER", nullable=True, low=0, high=99, edges=(10, 50)),
+            4,
+            "in bins that begin at 0, 10, 50",
+        ),
+        (
+            Attribute("a", "INTEGER", nullable=False, low=0, high=99, edges=(0, 10, 50)),
+            3,
+            "in bins that begin at 0, 10, 50",
+        ),
         (Attribute("a", "INTEGER", nullable=False, low=0, high=99, edges=(0,)), 1, "in one bin"),
-        (Attribute("a", "DATE", nullable=False, low=0, high=99, edges=(31,)), 2, "in bins that begin at 1970-01-01, 1970-02-01"),
-        (Attribute("a", "DOUBLE", nullable=False, low=0.0, high=9.0, edges=(0.5,)), 2, "in bins that begin at 0.0, 0.5"),
+        (
+            Attribute("a", "DATE", nullable=False, low=0, high=99, edges=(31,)),
+            2,
+            "in bins that begin at 1970-01-01, 1970-02-01",
+        ),
+        (
+            Attribute("a", "DOUBLE", nullable=False, low=0.0, high=9.0, edges=(0.5,)),
+            2,
+            "in bins that begin at 0.0, 0.5",
+        ),
         (Attribute("a", "INTEGER", nullable=False, low=0, high=99, bins=10), 10, "in 10 equal bins"),
         (Attribute("a", "DECIMAL(5,2)", nullable=False, low=0, high=100, step=5), 21, "in steps of 0.05"),
         (Attribute("a", "TIMESTAMP", nullable=False, low=0, high=10**10, step=3_600_000_000), 3, "in steps of 3600"),
-        (Attribute("a", "INTEGER", nullable=False, low=0, high=99, edges=(50,), step=5), 2, "in bins that begin at 0, 50, in steps of 5"),
+        (
+            Attribute("a", "INTEGER", nullable=False, low=0, high=99, edges=(50,), step=5),
+            2,
+            "in bins that begin at 0, 50, in steps of 5",
+        ),
         (Attribute("a", "INTEGER", nullable=False, low=0, high=99), 100, ""),
     ],
-)  # fmt: skip
+)
 def test_how_a_range_is_cut_is_said(attribute: Attribute, cells: int, words: str) -> None:
     assert (attribute.cells, attribute.cut) == (cells, words)
     assert attribute.has_bins == bool(words)

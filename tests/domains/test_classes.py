@@ -113,7 +113,9 @@ def test_bins_up_to_the_greatest_bound(low: float) -> None:
 @settings(deadline=None, max_examples=100)
 @given(st.sets(st.integers(0, 300), min_size=1), st.lists(st.integers(-5, 305), max_size=3), st.booleans())
 def test_edges_of_whole_numbers(edges: set[int], cuts: list[int], nullable: bool) -> None:
-    """A value is in the bin that begins at it or last before it, whether bins are cut or not; each bin has the same base measure."""
+    """A value is in the bin that begins at it or last before it, whether bins are cut or not; each bin has the same
+    base measure.
+    """
     attribute = whole(0, 300, edges=tuple(sorted(edges)), nullable=nullable)
     begins = bin_edges(attribute)
     assert begins == sorted({0, *edges})
@@ -137,7 +139,11 @@ def test_edges_of_real_numbers() -> None:
         "[0.0, 0.1)", "[0.1, 1.0)", "[1.0, 100.0)", "[100.0, 100.0]",
     ]  # fmt: skip
     assert np.bincount(pieces.bins, pieces.sizes) == pytest.approx([1, 1, 1, 1])  # also of the one that is a point
-    assert {pieces.label_alone(k) for k in range(3)} == {"[0.0, 0.1)", "[0.1, 0.49999999999999994)", "[0.49999999999999994, 0.5)"}  # fmt: skip
+    assert {pieces.label_alone(k) for k in range(3)} == {
+        "[0.0, 0.1)",
+        "[0.1, 0.49999999999999994)",
+        "[0.49999999999999994, 0.5)",
+    }
     assert cut_pieces(real(0.0, 100.0, edges=(0.1, 1.0, 100.0)), []).sizes == pytest.approx([4])
 
 
@@ -177,7 +183,8 @@ def test_labels_of_intervals() -> None:
 def test_too_many_values_are_refused() -> None:
     with pytest.raises(
         DomainError,
-        match=r"^domain: attribute a has 100,001 values, and a query needs them one by one \(at most 100,000\). Hint: declare step",
+        match=r"^domain: attribute a has 100,001 values, and a query needs them one by one \(at most 100,000\). "
+        r"Hint: declare step",
     ):
         value_pieces(whole(0, 100_000))
     with pytest.raises(DomainError, match="attribute a has endlessly many values"):
@@ -231,9 +238,16 @@ def test_every_class_has_a_size() -> None:
 
 @pytest.mark.parametrize(
     "attribute",
-    [whole(0, 10**6, nullable=True), real(0.0, 1.0, "FLOAT", nullable=True), whole(0, 5, nullable=True), Attribute("a", "VARCHAR", nullable=True, values=("x", "y")),
-     real(0.0, 1.0, bins=4, nullable=True), whole(0, 20, step=7), real(0.0, 1.0, edges=(0.01, 0.1), nullable=True)],
-)  # fmt: skip
+    [
+        whole(0, 10**6, nullable=True),
+        real(0.0, 1.0, "FLOAT", nullable=True),
+        whole(0, 5, nullable=True),
+        Attribute("a", "VARCHAR", nullable=True, values=("x", "y")),
+        real(0.0, 1.0, bins=4, nullable=True),
+        whole(0, 20, step=7),
+        real(0.0, 1.0, edges=(0.01, 0.1), nullable=True),
+    ],
+)
 def test_probes_lie_in_their_pieces(attribute: Attribute) -> None:
     generator = np.random.default_rng(3)
     pieces = (

@@ -52,9 +52,12 @@ def test_a_missing_domain_says_how_to_declare_it(con: duckdb.DuckDBPyConnection)
 def declare(
     con: duckdb.DuckDBPyConnection, rows: str, columns: str = "attribute, low, high", domain: str | None = None
 ) -> dict[str, Attribute]:
-    """The domain of `t (c INTEGER, s VARCHAR, x DOUBLE, d DATE, ts TIMESTAMP, p DECIMAL(5,2), n INTEGER NOT NULL)` with a domain table."""
+    """The domain of `t (c INTEGER, s VARCHAR, x DOUBLE, d DATE, ts TIMESTAMP, p DECIMAL(5,2), n INTEGER NOT NULL)` with
+    a domain table.
+    """
     con.execute(
-        "CREATE TABLE IF NOT EXISTS t (c INTEGER, s VARCHAR, x DOUBLE, d DATE, ts TIMESTAMP, p DECIMAL(5,2), n INTEGER NOT NULL)"
+        "CREATE TABLE IF NOT EXISTS t (c INTEGER, s VARCHAR, x DOUBLE, d DATE, ts TIMESTAMP, p DECIMAL(5,2), "
+        "n INTEGER NOT NULL)"
     )
     con.execute(f"CREATE OR REPLACE TABLE {domain or 't_domain'} AS SELECT * FROM (VALUES {rows}) AS v({columns})")
     return {attribute.name: attribute for attribute in Domain.from_schema(con, "t", domain)}
@@ -72,7 +75,8 @@ def test_the_domain_table_comes_before_the_schema(con: duckdb.DuckDBPyConnection
 def test_domain_tables_are_found_beside_the_table(con: duckdb.DuckDBPyConnection) -> None:
     con.execute(
         """CREATE TABLE t (c INTEGER); CREATE TABLE t_domain AS SELECT 'c' AS attribute, 1 AS low, 2 AS high;
-           CREATE VIEW v AS SELECT * FROM t; CREATE TABLE v_domain AS SELECT 'c' AS attribute, 3 AS low, 4 AS high; USE memory.main"""
+           CREATE VIEW v AS SELECT * FROM t; CREATE TABLE v_domain AS SELECT 'c' AS attribute, 3 AS low, 4 AS high;
+               USE memory.main"""
     )
     assert Domain.from_schema(con, "scratch.t")["c"].high == 2
     assert Domain.from_schema(con, "scratch.v")["c"].high == 4
@@ -88,21 +92,30 @@ def test_domain_tables_are_found_beside_the_table(con: duckdb.DuckDBPyConnection
 @pytest.mark.parametrize("private", ["t", "v", "f"])
 @pytest.mark.parametrize(
     "query",
-    sampled(["SELECT 'c' AS attribute, min(c) AS low, max(c) AS high FROM {}", "SELECT 'c' AS attribute, 0 AS low, (SELECT max(c) FROM {}) AS high",
-     "SELECT 'c' AS attribute, 0 AS low, most() AS high"], 1),
-)  # fmt: skip
+    sampled(
+        [
+            "SELECT 'c' AS attribute, min(c) AS low, max(c) AS high FROM {}",
+            "SELECT 'c' AS attribute, 0 AS low, (SELECT max(c) FROM {}) AS high",
+            "SELECT 'c' AS attribute, 0 AS low, most() AS high",
+        ],
+        1,
+    ),
+)
 def test_a_domain_that_reads_the_private_table_is_refused(
     con: duckdb.DuckDBPyConnection, tmp_path: Path, private: str, query: str
 ) -> None:
     con.execute(
-        f"""CREATE TABLE t (c INTEGER); CREATE VIEW v AS SELECT c FROM t; COPY (SELECT 1 AS c) TO '{tmp_path / "f.parquet"}';
-            CREATE VIEW f AS SELECT c FROM '{tmp_path / "f.parquet"}'; CREATE OR REPLACE MACRO most() AS (SELECT max(c) FROM {private});
+        f"""CREATE TABLE t (c INTEGER); CREATE VIEW v AS SELECT c FROM t;
+            COPY (SELECT 1 AS c) TO '{tmp_path / "f.parquet"}';
+            CREATE VIEW f AS SELECT c FROM '{tmp_path / "f.parquet"}';
+            CREATE OR REPLACE MACRO most() AS (SELECT max(c) FROM {private});
             CREATE VIEW bounds AS {query.format(private)}; CREATE VIEW outside AS SELECT * FROM bounds"""
     )
     for domain in ("bounds", "outside"):
         with pytest.raises(
             TableError,
-            match=rf"^domain: domain table \('{domain}'\) is a view, and what a view reads may be private. Hint: write its rows out",
+            match=rf"^domain: domain table \('{domain}'\) is a view, and what a view reads may be private."
+            " Hint: write its rows out",
         ):
             Domain.from_schema(con, private, domain)
 

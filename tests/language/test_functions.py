@@ -12,7 +12,8 @@ NOT_EVERYWHERE = {"coalesce", "ifnull", "try", "if", "overlay", "binom", "days_i
 
 def test_allowed_functions_are_deterministic_scalars() -> None:
     rows = duckdb.execute(
-        "SELECT lower(function_name), function_type, coalesce(stability, 'CONSISTENT') FROM duckdb_functions() WHERE internal"
+        "SELECT lower(function_name), function_type, coalesce(stability, 'CONSISTENT') FROM "
+        "duckdb_functions() WHERE internal"
     ).fetchall()
     known = {name: set() for name, _, _ in rows}
     for name, kind, stability in rows:

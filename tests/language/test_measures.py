@@ -1,4 +1,6 @@
-"""Sums and averages of bounded expressions: the grid, the answers against DuckDB's own SUM and AVG, and the noise they get."""
+"""Sums and averages of bounded expressions: the grid, the answers against DuckDB's own SUM and AVG, and the noise they
+get.
+"""
 
 from __future__ import annotations
 
@@ -43,18 +45,35 @@ from mwem_sql.workload import Query, Workload
 
 STAFF = """
     CREATE TABLE staff (
-        age INTEGER CHECK (age BETWEEN 16 AND 70), hours DECIMAL(4, 1) CHECK (hours BETWEEN 0 AND 60), sex ENUM ('F', 'M') NOT NULL,
+        age INTEGER CHECK (age BETWEEN 16 AND 70), hours DECIMAL(4, 1) CHECK (hours BETWEEN 0 AND 60), sex ENUM ('F',
+            'M') NOT NULL,
         team VARCHAR CHECK (team IN ('a', 'b', 'c'))
     );
     INSERT INTO staff
-    SELECT CASE WHEN i % 11 < 10 THEN 16 + i * 7 % 55 END, (i * 13 % 601) / 10.0, CASE WHEN i % 3 = 0 THEN 'F' ELSE 'M' END, ['a', 'b', NULL][1 + i % 3]
+    SELECT CASE WHEN i % 11 < 10 THEN 16 + i * 7 % 55 END, (i * 13 % 601) / 10.0,
+        CASE WHEN i % 3 = 0 THEN 'F' ELSE 'M' END, ['a', 'b', NULL][1 + i % 3]
     FROM range(300) r(i)
 """
 MEASURES = [
-    "age", "hours", "sum(hours)", "age * hours", "age * 1.5 - 20", "-age", "ln(age) / 3", "sqrt(age) * sin(hours)", "hours * hours * hours",
-    "CASE WHEN sex = 'F' THEN age ELSE -hours END", "coalesce(age, 40)", "2", "0", "NULL", "age * 1000000 * hours", "age // 10 * 10", "age = 30",
+    "age",
+    "hours",
+    "sum(hours)",
+    "age * hours",
+    "age * 1.5 - 20",
+    "-age",
+    "ln(age) / 3",
+    "sqrt(age) * sin(hours)",
+    "hours * hours * hours",
+    "CASE WHEN sex = 'F' THEN age ELSE -hours END",
+    "coalesce(age, 40)",
+    "2",
+    "0",
+    "NULL",
+    "age * 1000000 * hours",
+    "age // 10 * 10",
+    "age = 30",
     "year(DATE '2020-01-01' + age * 30)",
-]  # fmt: skip
+]
 PREDICATES = [None, "age > 40", "sex = 'F' AND hours < 20", "team = 'c'", "team IS NULL OR age < 20"]
 GROUPS = [None, "sex", "team, sex", "age > 30, team"]
 
@@ -92,10 +111,18 @@ def test_a_grid_is_close(values: np.ndarray) -> None:
 @pytest.mark.parametrize(
     ("values", "whole", "unit"),
     [
-        ([0, 1, 2], [0, 1, 2], 1), ([-1, 1], [-1, 1], 1), ([0.25, 0.5], [1, 2], 0.25), ([12.34, 0.01], [1234, 1], 0.01), ([0, 0], [0, 0], 1),
-        ([0, 1e-3], [0, 1], 1e-3), ([7, 7, -7], [1, 1, -1], 7), ([1000, 2500], [2, 5], 500), ([2 / 3], [1], 2 / 3), ([5e9, 1e10], [1, 2], 5e9),
+        ([0, 1, 2], [0, 1, 2], 1),
+        ([-1, 1], [-1, 1], 1),
+        ([0.25, 0.5], [1, 2], 0.25),
+        ([12.34, 0.01], [1234, 1], 0.01),
+        ([0, 0], [0, 0], 1),
+        ([0, 1e-3], [0, 1], 1e-3),
+        ([7, 7, -7], [1, 1, -1], 7),
+        ([1000, 2500], [2, 5], 500),
+        ([2 / 3], [1], 2 / 3),
+        ([5e9, 1e10], [1, 2], 5e9),
     ],
-)  # fmt: skip
+)
 def test_grids_by_hand(values: list[float], whole: list[int], unit: float) -> None:
     found, step = to_grid(np.array(values, dtype=np.float64))
     assert (found.tolist(), step) == (whole, pytest.approx(unit, rel=1e-12))
@@ -124,7 +151,8 @@ def test_aggregates(text: str, inner: str, is_average: bool) -> None:
 def written(query: Query, column: str) -> str:
     """The SQL that a row of a workload stands for, its measure inside `column`."""
     shown = [f"CAST({part} AS VARCHAR)" for part in query.group_by[0].split(", ")] if query.group_by else []
-    return f"SELECT {', '.join([*shown, column])} FROM staff WHERE {query.predicate or 'true'} {'GROUP BY ALL' if shown else ''}"
+    groups = "GROUP BY ALL" if shown else ""
+    return f"SELECT {', '.join([*shown, column])} FROM staff WHERE {query.predicate or 'true'} {groups}"
 
 
 @pytest.mark.parametrize("text", sampled(MEASURES, 6))
@@ -209,19 +237,26 @@ def test_sums_saturate() -> None:
 
 
 def test_averages(connect: Open) -> None:
-    """At an epsilon that hides nothing: what is known of the rows is what AVG says of them, NULLs left out, none where none is."""
+    """At an epsilon that hides nothing: what is known of the rows is what AVG says of them, NULLs left out, none where
+    none is.
+    """
     con = connect()
     con.execute(STAFF)
     asked = Workload.from_rows(
         [
-            {"measure": "avg(age)"}, {"measure": "avg(age)", "group_by": ["sex"]}, {"measure": "avg(hours)", "predicate": "age > 40"},
-            {"measure": "AVG(age * 2)", "group_by": ["team"]}, {"measure": "avg(age)", "predicate": "team = 'c' AND age IS NULL"}, {"measure": "sum(age)"},
+            {"measure": "avg(age)"},
+            {"measure": "avg(age)", "group_by": ["sex"]},
+            {"measure": "avg(hours)", "predicate": "age > 40"},
+            {"measure": "AVG(age * 2)", "group_by": ["team"]},
+            {"measure": "avg(age)", "predicate": "team = 'c' AND age IS NULL"},
+            {"measure": "sum(age)"},
         ]
-    )  # fmt: skip
+    )
     released = mwem_sql.release(con, "staff", asked, 1000, rounds=11, seed=1)
     rows = released.answer(asked).to_pylist()
     expected = con.execute(
-        """SELECT avg(age) FROM staff UNION ALL (SELECT avg(age) FROM staff GROUP BY sex ORDER BY sex) UNION ALL SELECT avg(hours) FROM staff WHERE age > 40
+        """SELECT avg(age) FROM staff UNION ALL (SELECT avg(age) FROM staff GROUP BY sex ORDER BY sex) UNION ALL
+            SELECT avg(hours) FROM staff WHERE age > 40
            UNION ALL (SELECT avg(age * 2) FROM staff GROUP BY team ORDER BY team NULLS LAST)"""
     ).fetchall()
     found = {(row["query"], *(row["cell"] or ())): row["answer"] for row in rows}
@@ -249,7 +284,8 @@ def test_a_continuous_attribute_needs_a_grid(sandbox: Sandbox) -> None:
     asked = Workload((Query(measure="pay * 2"),))
     with pytest.raises(
         DomainError,
-        match=r"attribute pay has endlessly many values, and a query needs them one by one .* Hint: declare step, bins or values",
+        match=r"attribute pay has endlessly many values, and a query needs them one by one .* Hint: declare step, "
+        r"bins or values",
     ):
         compile_workload(Domain("t", ("pay",), (pay,)), asked, sandbox)
     for grid, expected in (({"bins": 4}, [12.5, 37.5, 62.5, 87.5]), ({"step": 25.0}, [12.5, 37.5, 62.5, 87.5, 100])):
@@ -287,10 +323,10 @@ def test_a_step_is_the_papers_in_parts_of_the_bound(seed: int) -> None:
 
 
 def test_noise_is_that_of_the_bound() -> None:
-    """The mean absolute noise of many measurements of one sum: Laplace noise of scale bound / share, in units of the grid.
+    """Many measurements of one sum have Laplace noise of scale bound / share, in units of the grid.
 
-    The absolute value of discrete Laplace noise has mean 2r / (1 - r^2) with r = exp(-1 / scale); the mean of n draws is within 7
-    standard errors of it, which fails once in 1e10 runs.
+    The absolute value of discrete Laplace noise has mean 2r / (1 - r^2) with r = exp(-1 / scale); the mean of n draws
+    is within 7 standard errors of it, which fails once in 1e10 runs.
     """
     query = LinearQuery((Block(("x",), np.arange(2000, dtype=np.int32), 2000, values=np.full(2000, 70)),))
     problem = Problem(queries=[query], weights=np.ones(1), sizes={"x": np.ones(2000)}, max_cells=10**6, total=2000.0)
@@ -341,7 +377,8 @@ def test_a_release_of_sums_keeps_its_promise(connect: Open) -> None:
     ).fetchall()
     assert [scale for (scale,) in scales] == pytest.approx([70 / share, 60 / share], rel=1e-3)
     truths = con.execute(
-        "SELECT list(s ORDER BY sex) FROM (SELECT sex, sum(age) s FROM staff GROUP BY sex) UNION ALL SELECT [sum(hours)] FROM staff"
+        "SELECT list(s ORDER BY sex) FROM (SELECT sex, sum(age) s FROM staff GROUP BY sex) UNION ALL SELECT "
+        "[sum(hours)] FROM staff"
     ).fetchall()
     for (values, unit), (truth,), far in zip(rows, truths, reach, strict=True):
         assert np.abs(np.multiply(values, unit) - np.array(truth, dtype=float)).max() <= ceil(far)
@@ -351,15 +388,20 @@ def test_a_release_of_sums_keeps_its_promise(connect: Open) -> None:
 def test_averages_by_group_are_told_apart_beside_many_counts(
     con: Connection, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """The largest fare is ten times the mean: in parts of it, sums are never the worst. In rounds, too, and where all is refined."""
+    """The largest fare is ten times the mean: in parts of it, sums are never the worst. In rounds, too, and where all
+    is refined.
+    """
     con.execute(
-        "CREATE TABLE trips (class INTEGER NOT NULL CHECK (class BETWEEN 1 AND 3), fare INTEGER NOT NULL CHECK (fare BETWEEN 0 AND 511), sex ENUM ('f', 'm') NOT NULL)"
+        "CREATE TABLE trips (class INTEGER NOT NULL CHECK (class BETWEEN 1 AND 3), fare INTEGER NOT NULL "
+        "CHECK (fare BETWEEN 0 AND 511), sex ENUM ('f', 'm') NOT NULL)"
     )
     con.execute(
-        "INSERT INTO trips SELECT 1 + i % 3, [60 + hash(i) % 60, 10 + hash(i) % 20, 5 + hash(i) % 10][1 + i % 3], ['f', 'm'][1 + i % 2] FROM range(1300) AS r(i)"
+        "INSERT INTO trips SELECT 1 + i % 3, [60 + hash(i) % 60, 10 + hash(i) % 20, 5 + hash(i) % 10][1 + i "
+        "% 3], ['f', 'm'][1 + i % 2] FROM range(1300) AS r(i)"
     )
     con.execute(
-        "CREATE TABLE fares AS SELECT 'avg(fare)' AS measure, ['class'] AS group_by UNION ALL SELECT NULL, ['sex', 'class'] UNION ALL SELECT NULL, ['sex']"
+        "CREATE TABLE fares AS SELECT 'avg(fare)' AS measure, ['class'] AS group_by UNION ALL SELECT NULL, "
+        "['sex', 'class'] UNION ALL SELECT NULL, ['sex']"
     )
     for most in (8, 0):
         monkeypatch.setattr(strategy, "MOST_SETS", most)
@@ -376,8 +418,9 @@ def test_averages_by_group_are_told_apart_beside_many_counts(
 
 @pytest.mark.thorough
 def test_a_sum_is_selected_among_counts_of_many_sets(connect: Open) -> None:
-    """Passengers: 11 sets of attributes, of which only class and fare go together. Without partitions beside sums rounds choose sets of two small columns.
+    """Passengers: 11 sets of attributes, of which only class and fare go together.
 
+    Without partitions beside sums rounds choose sets of two small columns.
     Selection has noise: of 20 seeds 13 told the first class from the others, and 1 without those partitions.
     """
     rows, draw = 1304, np.random.default_rng(7)
@@ -391,9 +434,10 @@ def test_a_sum_is_selected_among_counts_of_many_sets(connect: Open) -> None:
     }
     highest = {"rank": 2, "fare": 511, "sex": 1, "sib": 8, "port": 2, "saved": 1}
     con = connect()
-    con.execute(
-        f"CREATE TABLE trips ({', '.join(f'{name} INTEGER NOT NULL CHECK ({name} BETWEEN 0 AND {most})' for name, most in highest.items())})"
+    columns = ", ".join(
+        f"{name} INTEGER NOT NULL CHECK ({name} BETWEEN 0 AND {most})" for name, most in highest.items()
     )
+    con.execute(f"CREATE TABLE trips ({columns})")
     con.register("drawn", pa.table({"rank": rank, "fare": fare.astype(int), **others}))
     con.execute("INSERT INTO trips FROM drawn")
     pairs = [{"group_by": list(pair)} for pair in itertools.combinations(("rank", *others), 2)]

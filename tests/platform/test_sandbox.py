@@ -12,6 +12,7 @@ import pytest
 from compilers import DOMAIN, compiled_from
 
 from mwem_sql.compile.pipeline import compile_workload
+from mwem_sql.errors import MwemError
 from mwem_sql.platform.sandbox import Sandbox
 from mwem_sql.workload import Workload
 
@@ -62,8 +63,15 @@ def test_an_instance_waits_for_the_next_call_without_what_it_was_told() -> None:
     with Sandbox({"TimeZone": "UTC"}) as second, Sandbox({"TimeZone": "Asia/Tokyo"}) as other:
         assert second._con is kept and other._con is not kept
         assert kept.execute("SELECT count(*) FROM duckdb_tables()").fetchall() == [(0,)]
-    with suppress(ValueError), Sandbox({"TimeZone": "UTC"}) as third:
-        kept = third._con
+    with suppress(MwemError), Sandbox({"TimeZone": "UTC"}) as third:
+        third.load("t", {"a": ("INTEGER", pa.array([1]))})
+        with suppress(duckdb.Error):
+            third.load("u", {"a": ("INTEGER", pa.array(["x"]))})
+        raise MwemError
+    with suppress(ValueError), Sandbox({"TimeZone": "UTC"}) as fourth:
+        assert fourth._con is kept
+        assert kept.execute("SELECT count(*) FROM duckdb_tables()").fetchall() == [(0,)]
+        assert kept.execute("SELECT count(*) FROM duckdb_views() WHERE NOT internal").fetchall() == [(0,)]
         raise ValueError
     with pytest.raises(duckdb.Error, match="closed"):
         kept.execute("SELECT 1")

@@ -18,7 +18,7 @@ from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.algebra.measurement import Measurement, Purpose
 from mwem_sql.platform.session import Session
 from mwem_sql.releases import store
-from mwem_sql.reporting import card, page
+from mwem_sql.reporting import card, charts, page
 
 NASTY = "</script><script>alert(1)</script>"
 
@@ -46,7 +46,9 @@ class Reader(HTMLParser):
 def made(con: Connection, rows: list[dict[str, object]], compared: str | None = None) -> str:
     con.execute("CALL mwem_release('people', workload, 0.5, rounds := 2, rows := 30)")
     stored = store.load(con.cursor(), "people_synthetic", Session.of(con).place, "test")
-    return page.make(stored, store.read_measurements(con.cursor(), stored), rows, compared)
+    return page.make(
+        stored, store.read_measurements(con.cursor(), stored), rows, compared, pictures=charts.one_way(stored), ends={}
+    )
 
 
 def data_of(text: str) -> dict[str, object]:
@@ -136,13 +138,15 @@ def test_the_certificate_is_told(mean_error: float | None, said: str | None) -> 
 def test_a_seed_is_shouted(con: Connection) -> None:
     con.execute("CALL mwem_release('people', workload, 0.5, rounds := 1, rows := 30, output := 'seeded', seed := 1)")
     stored = store.load(con.cursor(), "seeded", Session.of(con).place, "test")
-    assert "it protects nobody" in page.make(stored, [], [], None)
+    assert "it protects nobody" in page.make(stored, [], [], None, pictures={}, ends={})
 
 
 def test_how_far_off_questions_are_is_said_with_how_sure_that_is(con: Connection) -> None:
     con.execute("CALL mwem_release('people', workload, 0.5, output := 'certified')")
     stored = store.load(con.cursor(), "certified", Session.of(con).place, "test")
-    text = page.make(stored, store.read_measurements(con.cursor(), stored), [], None)
+    text = page.make(
+        stored, store.read_measurements(con.cursor(), stored), [], None, pictures=charts.one_way(stored), ends={}
+    )
     assert re.search(
         r"<dt>in wrong cells, for a question</dt><dd>(not known better than )?[\d.]+%( ± [\d.]+%)? of the rows</dd>",
         text,

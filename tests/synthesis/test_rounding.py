@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from strategies import seeds, states, tree_of
 
 from mwem_sql.model.state import State
-from mwem_sql.synthesis.rounding import Counts, golden_offsets, systematic_counts, whole_tables
+from mwem_sql.synthesis.rounding import CliqueCounts, golden_offsets, systematic_counts, whole_tables
 
 EXACT = 1e-6
 """Weights are floats, and sums of them are compared with whole numbers."""
@@ -23,7 +23,7 @@ PER_ATTRIBUTE = 2
 """A share is rounded down or up, and one row may have to move for the attribute's own marginal."""
 
 
-def summed(table: Counts, names: tuple[str, ...]) -> np.ndarray:
+def summed(table: CliqueCounts, names: tuple[str, ...]) -> np.ndarray:
     """Rows of a table by some of its attributes."""
     axes = [table.table.names.index(name) for name in names]
     kept = sorted(axes)
@@ -32,15 +32,15 @@ def summed(table: Counts, names: tuple[str, ...]) -> np.ndarray:
     )
 
 
-def home(tables: list[Counts], names: tuple[str, ...]) -> Counts:
+def home(tables: list[CliqueCounts], names: tuple[str, ...]) -> CliqueCounts:
     return next(table for table in tables if set(names) <= set(table.table.names))
 
 
-def errors(state: State, tables: list[Counts], names: tuple[str, ...], rows: int) -> np.ndarray:
+def errors(state: State, tables: list[CliqueCounts], names: tuple[str, ...], rows: int) -> np.ndarray:
     return np.abs(summed(home(tables, names), names) - rows * state.marginal(names) / state.total)
 
 
-def check(state: State, tables: list[Counts], rows: int) -> None:
+def check(state: State, tables: list[CliqueCounts], rows: int) -> None:
     """What holds for every state and every number of rows."""
     assert {frozenset(table.table.names) for table in tables} == {frozenset(table.names) for table in state.tables}
     for number, table in enumerate(tables):

@@ -37,7 +37,7 @@ TEXT_TYPES = ("VARCHAR", "UUID")
 
 
 class PrivateRows(Protocol):
-    """What a scan reads: a table, or a private relation written out."""
+    """What a scan reads: a table, or the SELECT of a private relation."""
 
     def tree(self) -> exp.Expr: ...
 
@@ -166,7 +166,7 @@ class Dialect:
     def _counted(self, keys: Sequence[exp.Expr], source: exp.Expr, counts: exp.Expr | None = None) -> exp.Select:
         """How many rows of a source have each combination of keys, or the sums of `counts`.
 
-        In a subquery: a column of the table with the same name as a key cannot take its place.
+        In a subquery: a column of the table with the same name as a key cannot shadow it.
         """
         inner = [exp.alias_(key, f"v{k}", copy=False) for k, key in enumerate(keys)]
         count = self.count(None)

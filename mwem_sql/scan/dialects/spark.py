@@ -45,19 +45,19 @@ class SparkDialect(Dialect):
         powers = [2**bit for bit in reversed(range(len(starts).bit_length()))]
         # Names inside a lambda hide columns, so theirs are longer than that of the column in it.
         prefix = "".join(column.name for column in value.find_all(exp.Column))
-        place, step = (exp.column(f"{prefix}_{name}", quoted=True) for name in ("place", "step"))
-        further = exp.Add(this=place, expression=step)
+        rank, step = (exp.column(f"{prefix}_{name}", quoted=True) for name in ("place", "step"))
+        further = exp.Add(this=rank, expression=step)
         # The start number p + s is at index p + s - 1; beyond the last it is NULL, and the test is not true.
         index = exp.Sub(this=further.copy(), expression=exp.Literal.number(1))
         test = exp.LTE(this=_get(later, index), expression=key)
-        body = exp.Case(ifs=[exp.If(this=test, true=further)], default=place.copy())
-        lambda_ = exp.Lambda(this=body, expressions=[place.this.copy(), step.this.copy()])
+        body = exp.Case(ifs=[exp.If(this=test, true=further)], default=rank.copy())
+        lambda_ = exp.Lambda(this=body, expressions=[rank.this.copy(), step.this.copy()])
         start = cast(exp.Literal.number(0), "INTEGER")
         steps = _array([str(power) for power in powers], "INT")
-        rank = exp.Anonymous(this="aggregate", expressions=[steps, start, lambda_])
+        result = exp.Anonymous(this="aggregate", expressions=[steps, start, lambda_])
         if list(results) == list(range(len(results))):
-            return rank
-        return _get(_array([str(result) for result in results], "BIGINT"), rank)
+            return result
+        return _get(_array([str(result) for result in results], "BIGINT"), result)
 
 
 def _comparable(value: exp.Expr, scale: Scale) -> tuple[exp.Expr, str]:

@@ -1,4 +1,4 @@
-"""DuckDB as an engine: the caller's own instance, and a file that is opened as an instance of its own."""
+"""DuckDB as an engine: the instance of the caller, and a file that is opened as another instance."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class SameInstance:
 
 
 class DuckDBFile:
-    """A DuckDB file as its own instance: read-only, without external access, with nothing of the caller's instance."""
+    """A DuckDB file as another instance: read-only, without external access, with nothing of the caller's instance."""
 
     kind = "duckdb"
     dialect = "duckdb"

@@ -1,6 +1,6 @@
 """PostgreSQL as an engine, through ADBC: one REPEATABLE READ READ ONLY transaction for all scans of a call.
 
-Lock, then look: a name is looked up in a transaction of its own; the transaction that reads begins with LOCK TABLE,
+Lock, then look: a name is looked up in one transaction; the transaction that reads begins with LOCK TABLE,
 which takes no snapshot, so that the definition that is checked and the rows that are read are those under the lock.
 When all is read, the transaction must have locks on nothing else: a child or partition that was added meanwhile, or a
 schema under another's name, shows there.
@@ -52,7 +52,7 @@ _SETTINGS = {
 
 
 class TransactionSnapshot:
-    """One transaction on a connection of its own, over one relation."""
+    """One transaction over one relation, on a new connection."""
 
     home = None
 
@@ -122,7 +122,7 @@ class TransactionSnapshot:
 
 
 class PostgreSQL:
-    """A database of a PostgreSQL server. Every use has a connection of its own."""
+    """A database of a PostgreSQL server. Every use opens a connection."""
 
     kind = "postgresql"
     dialect = "postgres"

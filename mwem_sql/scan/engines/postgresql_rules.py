@@ -33,7 +33,7 @@ _TOKEN = re.compile(_BYTES + r"|[(){}]|(?:\\.|[^\s(){}\\])+", re.DOTALL)
 
 
 class NotATreeError(ValueError):
-    """A text that PostgreSQL would not have written."""
+    """A text that PostgreSQL does not write."""
 
 
 @dataclass(frozen=True)
@@ -262,15 +262,15 @@ class Expressions:
 
     def _check_type(self, number: int) -> None:
         """Nothing of a user's runs for values of a base type of PostgreSQL's, an enum, or a text of citext's."""
-        found = self._lookup.type(number)
-        is_base = found is not None and found.kind == "b" and (found.base < FIRST_OF_USERS or found.binary_text)
-        if found is None or not (is_base or found.kind == "e"):
+        kind = self._lookup.type(number)
+        is_base = kind is not None and kind.kind == "b" and (kind.base < FIRST_OF_USERS or kind.binary_text)
+        if kind is None or not (is_base or kind.kind == "e"):
             raise NotRowWiseError("computes with a type of a user's, or with a row type")
 
     def _check_printed(self, node: Node) -> None:
         (value,) = node.nodes("arg")
-        found = self._lookup.type(self._type(value))
-        is_printed = found is not None and (found.kind == "e" or found.base in _PRINTED)
+        kind = self._lookup.type(self._type(value))
+        is_printed = kind is not None and (kind.kind == "e" or kind.base in _PRINTED)
         if node.number("resulttype") not in {25, 1043} or not is_printed:  # text, varchar
             raise NotRowWiseError("casts by text, which fails on some values")
 
@@ -305,8 +305,8 @@ class Expressions:
     def _range(self, node: Node) -> Range:
         """Between which whole numbers a value is, from types and constants alone."""
         number = self._type(node)
-        found = self._lookup.type(number)
-        bits = _BITS.get(number if found is None else found.base, 64)
+        kind = self._lookup.type(number)
+        bits = _BITS.get(number if kind is None else kind.base, 64)
         if node.tag == "CONST" and isinstance(value := node.fields["constvalue"], bytes):
             constant = int.from_bytes(value[: bits // 8], "little", signed=True)
             return constant, constant

@@ -1,4 +1,4 @@
-"""Engine: what a place where private rows live must be able to do. Four things, and no more.
+"""Engine: where private rows are, and the four things that it must be able to do.
 
 1. It names the dialect that the compiler writes for it, and describes a relation from its catalog
    (`boundary.sources.Facts`).

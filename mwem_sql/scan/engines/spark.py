@@ -46,7 +46,7 @@ SETTINGS = {
     "spark.sql.parquet.int96AsTimestamp": "true",
     "spark.sql.parquet.int96TimestampConversion": "false",
     "spark.sql.parquet.respectSummaryFiles": "false",
-    "spark.sql.parquet.fieldId.read.enabled": "false",  # a column is known by its name
+    "spark.sql.parquet.fieldId.read.enabled": "false",  # a column is identified by its name
     "spark.sql.parquet.filterPushdown": "false",
     "spark.sql.parquet.aggregatePushdown": "false",
     "spark.sql.parquet.recordLevelFilter.enabled": "false",
@@ -67,7 +67,7 @@ _NEUTRAL = (
 
 
 class FilesSnapshot:
-    """A list of files under a temporary view of a session of its own."""
+    """A list of files under a temporary view of a new session."""
 
     home = None
 
@@ -85,7 +85,7 @@ class FilesSnapshot:
             self._files = relation.files
             return relation.facts(self._identity)
 
-    def run(self, statement: str, rows: int) -> Iterator[pa.RecordBatch]:  # noqa: ARG002  Spark makes its own
+    def run(self, statement: str, rows: int) -> Iterator[pa.RecordBatch]:  # noqa: ARG002  Spark chooses
         self._session.addTag(self._tag)  # of this thread
         try:
             yield from self._session.sql(statement).toArrow().to_batches()
@@ -197,7 +197,7 @@ def _never_retry(session: Any) -> None:
 
 
 def settle(session: Any, catalog: str, schema: str) -> None:
-    """Give a new session our settings, and the place where a bare name is looked up."""
+    """Give a new session our settings, and the catalog and schema of a bare name."""
     for name in sorted(session.conf.getAll.keys() - SETTINGS.keys()):
         is_neutral = not name.startswith("spark.sql.") or name.startswith(_NEUTRAL)
         if not is_neutral and session.conf.isModifiable(name):

@@ -3,7 +3,7 @@
     relation  a table of the catalog that is kept in Parquet or ORC files, or such files by their path:
               alias.parquet."/data/people"
     table     managed or external, in Parquet or ORC, with no option that decides how or which files are read, every
-              partition in its own folder
+              partition in a folder of its name
     path      one Parquet or ORC file, or a folder with such files in it and no folders
 
 Types are declared: by the catalog, or by the footers of all files, which must agree. None is inferred from the names of
@@ -224,7 +224,7 @@ class SparkRelation:
 
 
 def mark(session: Any, parts: Sequence[str], account: str) -> None:
-    """Let a table carry an account. Files by their path have nothing that could: they are their own identity."""
+    """Let a table carry an account. Files by their path have nothing that could: the files are the identity."""
     if _is_path(parts):
         return
     carried = exp.Property(this=exp.Literal.string(ACCOUNT), value=exp.Literal.string(account))
@@ -239,7 +239,7 @@ def mark(session: Any, parts: Sequence[str], account: str) -> None:
 
 
 def source_identity(session: Any) -> str:
-    """The identity of an application: its warehouse, and its catalog if it is not Spark's own."""
+    """The identity of an application: its warehouse, and its catalog if that is not Spark's default."""
     catalog = str(session.catalog.currentCatalog())
     warehouse = identity(str(session.conf.get("spark.sql.warehouse.dir")))
     return f"spark:{warehouse}" + ("" if catalog == "spark_catalog" else f"/{catalog}")
