@@ -209,6 +209,5 @@ def nominal(epsilon: float, delta: float, rows: float | None) -> str | None:
 def _converted(rho: Fraction, delta: Fraction) -> float:
     if rho <= LARGEST_RHO:
         return zcdp_epsilon(rho, delta)
-    return float(rho) + 2 * math.sqrt(
-        float(rho) * -math.log(float(delta))
-    )  # beyond what OpenDP converts, and any privacy
+    # Beyond what OpenDP converts, and beyond any privacy.
+    return float(rho) + 2 * math.sqrt(float(rho) * -math.log(float(delta)))

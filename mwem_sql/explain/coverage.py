@@ -1,7 +1,7 @@
-"""What to expect of a release, in words: how many queries are measured and how well, where nothing is asked, and what would be better.
+"""What to expect of a release, in words: how many queries are measured, how well, and what would be better.
 
-For `mwem_plan`. Every number follows from the plan's shares and the noise's own distribution: public all of it. Must not promise what fits and
-guesses add to noise or take from it: it speaks of what is measured.
+For `mwem_plan`. Every number follows from the plan's shares and the distribution of the noise: public all of it. Must
+speak of what is measured, and not of what fits and guesses add to noise or take from it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from mwem_sql.releases.request import Request
 SHOWN = 20
 """Queries and attributes that are listed one by one."""
 FEW, WIDE = 8, 1 / 64
-"""An attribute that is told apart in at most so many stretches has those listed that are wider than this part of its domain."""
+"""An attribute of at most so many stretches has those listed that are wider than this part of its domain."""
 LARGE = 0.9
 """Of the noise: advice is given if it would bring it below."""
 DELTA = "1e-6"
@@ -73,9 +73,9 @@ def shares(plan: Plan, split: Split | None = None) -> list[Fraction]:
 
 
 class _Last(NamedTuple):
-    """Of a distribution that is refined, what its last partition takes: if all others are measured, too (`least`), and if only the first is (`most`).
+    """Of a distribution that is refined, what its last partition takes.
 
-    In a table of fewer `rows` the first partitions take more, up to what leaves `few`.
+    `least`, if all others are measured, too; `most`, if only the first is. In a table of fewer `rows` the first partitions take more, up to what leaves `few`.
     """
 
     least: Fraction
@@ -116,9 +116,9 @@ def _of(some: Sequence[float], parts: Sequence[float]) -> Fraction:
 class _Rounds(NamedTuple):
     """How many rounds there will be, and what measuring takes in the first of them.
 
-    In a table of fewer than `certain` rows what is refined ahead of them takes more, and less is left; in one of `enough` rows one histogram of the whole
-    domain takes the place of all, with the share `whole`. `is_told`: whether it is the histogram; None where it depends on the table, which it does not if
-    the total is public.
+    In a table of fewer than `certain` rows what is refined ahead of them takes more, and less is left; in one of
+    `enough` rows one histogram of the whole domain takes the place of all, with the share `whole`. `is_told`: whether
+    it is the histogram; None where it depends on the table, which it does not if the total is public.
     """
 
     number: int
@@ -257,7 +257,7 @@ def _always(plan: Plan, request: Request) -> Iterator[str]:
         yield "the histogram tells all of them"
     owed = list(zip(plan.problem.always, plan.problem.always_shares(plan.split.always), strict=True))
     for own, share in owed[:SHOWN]:
-        query = plan.compiled.asked(own.asked)
+        query = plan.compiled.first_row(own.asked)
         cells = f"{query.linear.cells:,} cell{'s' if query.linear.cells > 1 else ''}"
         what = "each" if query.linear.cells > 1 else "it"
         off = _off([share], request, plan.split.kind, what, unit=query.linear.unit, bound=query.linear.bound)
@@ -271,12 +271,12 @@ def _always(plan: Plan, request: Request) -> Iterator[str]:
 def _unasked(classes: Classes) -> str | None:
     """Stretches of a domain inside which no query tells values apart, if they are wide."""
     pieces = classes.pieces
-    sizes = np.bincount(classes.codes[: pieces.known], pieces.sizes[: pieces.known], minlength=classes.count)
+    sizes = np.bincount(classes.codes[: pieces.non_null], pieces.sizes[: pieces.non_null], minlength=classes.count)
     if pieces.attribute.values is not None:
-        values, groups = pieces.known, int((sizes > 0).sum())
+        values, groups = pieces.non_null, int((sizes > 0).sum())
         return f"{groups:,} group{'s' if groups > 1 else ''} of its {values:,} values" if groups < values else None
-    begins = np.flatnonzero(np.diff(classes.codes[: pieces.known], prepend=-1))
-    stretches = list(pairwise([*begins.tolist(), pieces.known]))
+    begins = np.flatnonzero(np.diff(classes.codes[: pieces.non_null], prepend=-1))
+    stretches = list(pairwise([*begins.tolist(), pieces.non_null]))
     wide = [
         (begin, end)
         for begin, end in (stretches if len(stretches) <= FEW else ())
@@ -291,7 +291,10 @@ def _unasked(classes: Classes) -> str | None:
 def _served(request: Request) -> str:
     """How noise grows with the number of queries that share the budget, each measured as it is."""
     listed = [f"{count:,}: {_short(_alone(request, count))}" for count in SERVED]
-    told = f"a cell of one query that is measured alone is off by about {listed[0].split(': ')[1]} rows; of each of {', '.join(listed[1:])}"
+    alone = listed[0].split(": ")[1]
+    told = (
+        f"a cell of one query that is measured alone is off by about {alone} rows; of each of {', '.join(listed[1:])}"
+    )
     if request.total is None:
         return told
     low, high = 0, 2**40

@@ -1,6 +1,6 @@
 """`mwem_plan`: what a release would run and cost, as rows a person can read.
 
-Owns the words of the plan. Must show public facts only: no statistics of the table, and nothing that a plan does not have.
+Owns the words of the plan. Must show public facts only: no statistics of the table, and nothing beyond the plan.
 """
 
 from __future__ import annotations
@@ -112,8 +112,8 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
 def _instead(release: Stored) -> str:
     """What is not known where a release stands for its private table."""
     return (
-        f"{release.name}: a plan for its private table, with the domain and the columns that it was made with. The table itself, other columns of it and the cap on it "
-        "are not known here; mwem_release needs the table"
+        f"{release.name}: a plan for its private table, with the domain and the columns that it was made with. The"
+        " table itself, other columns of it and the cap on it are not known here; mwem_release needs the table"
     )
 
 

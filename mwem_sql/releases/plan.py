@@ -74,9 +74,9 @@ class Plan:
         Without a loop, those that are always measured are.
         """
         if not self.problem.at_once and not self.problem.whole:
-            return self.compiled.asked(number) if 0 <= number < len(self.compiled.distinct.queries) else None
+            return self.compiled.first_row(number) if 0 <= number < len(self.compiled.distinct.queries) else None
         always = self.problem.always
-        return next((self.compiled.asked(each.asked) for each in always if each.query == number), None)
+        return next((self.compiled.first_row(each.asked) for each in always if each.query == number), None)
 
     def label(self, q: int) -> str:
         """What the kernel's query q is called: as the workload calls it, or by its attributes."""
@@ -264,13 +264,14 @@ def _problem(request: Request, compiled: Compiled, regime: Regime, details: Mapp
 
 
 def _check_room(request: Request, compiled: Compiled) -> None:
-    """The model can hold what any query of the workload tells apart beside the cell that it starts from for each attribute."""
+    """The model has room for any query of the workload beside the cell that it starts from for each attribute."""
     cells = len(compiled.classes) + compiled.linear.model_cells - compiled.linear.widths
     for number in np.flatnonzero(cells > request.max_cells)[:1].tolist():
         raise refuse(
             CellsError,
             RELEASE,
-            f"query {compiled.queries[number].label!r} makes a model of {int(cells[number]):,} cells, more than max_cells ({request.max_cells:,})",
+            f"query {compiled.queries[number].label!r} makes a model of {int(cells[number]):,} cells, more than"
+            f" max_cells ({request.max_cells:,})",
             "ask about fewer attributes at a time or in coarser groups, or raise max_cells",
         )
 
@@ -345,7 +346,8 @@ def _histogram(request: Request, shape: Mapping[str, int]) -> LinearQuery | None
         raise refuse(
             CellsError,
             RELEASE,
-            f"start ('histogram') needs {math.prod(shape.values()):,} cells over {', '.join(shape)}, more than {MAX_CELLS:,}",
+            f"start ('histogram') needs {math.prod(shape.values()):,} cells over {', '.join(shape)}, more than"
+            f" {MAX_CELLS:,}",
             "leave start out, or ask about fewer attributes",
         )
     return whole_domain(shape)

@@ -1,6 +1,4 @@
-"""Sums and averages of bounded expressions: the grid, the answers against DuckDB's own SUM and AVG, and the noise they
-get.
-"""
+"""Sums and averages of bounded expressions: the grid, the answers against DuckDB's SUM and AVG, and their noise."""
 
 from __future__ import annotations
 
@@ -237,9 +235,7 @@ def test_sums_saturate() -> None:
 
 
 def test_averages(connect: Open) -> None:
-    """At an epsilon that hides nothing: what is known of the rows is what AVG says of them, NULLs left out, none where
-    none is.
-    """
+    """At an epsilon that hides nothing, an average is what AVG says, NULLs left out; of no rows there is none."""
     con = connect()
     con.execute(STAFF)
     asked = Workload.from_rows(
@@ -388,9 +384,7 @@ def test_a_release_of_sums_keeps_its_promise(connect: Open) -> None:
 def test_averages_by_group_are_told_apart_beside_many_counts(
     con: Connection, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """The largest fare is ten times the mean: in parts of it, sums are never the worst. In rounds, too, and where all
-    is refined.
-    """
+    """The largest fare is ten times the mean, so that sums in parts of it are never the worst."""
     con.execute(
         "CREATE TABLE trips (class INTEGER NOT NULL CHECK (class BETWEEN 1 AND 3), fare INTEGER NOT NULL "
         "CHECK (fare BETWEEN 0 AND 511), sex ENUM ('f', 'm') NOT NULL)"

@@ -134,10 +134,11 @@ class SparkRelation:
             if (kind := self._type(field)) is not None
         )
         names = (((source, *self.name),),) if self.is_table else ()
+        schema, table = self.name
         return Facts(
-            *self.name, columns, exp.table_(self._view(source), quoted=True), (*self.files.keys(), *names), (),
-            {column.name: column for column in columns},
-            (self.kind, self.files.path, self.schema.json(), tuple(self.partitions)), self.mark,
+            schema=schema, table=table, columns=columns, rows=exp.table_(self._view(source), quoted=True),
+            keys=(*self.files.keys(), *names), declared={column.name: column for column in columns},
+            definition=(self.kind, self.files.path, self.schema.json(), tuple(self.partitions)), mark=self.mark,
         )  # fmt: skip
 
     def show(self, source: str) -> None:
