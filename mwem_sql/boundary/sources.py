@@ -22,7 +22,7 @@ from mwem_sql.platform.metadata import Key
 from mwem_sql.platform.session import instance
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Facts:
     """A relation of an engine, from its catalog. Public all of it.
 
