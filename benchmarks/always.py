@@ -4,9 +4,9 @@
 
 DIR holds adult_train.csv. `pairs`: all marginals of two of eight attributes, among which rounds select; `few`: four
 cuboids and a count, whose sets are refined. Some of each are marked `always`; `rounds` is what one of them takes of the
-budget, in rounds (`regimes.ALWAYS_ROUNDS`), and 0 marks none. Beside sets shares follow from cells alone, so that there
-is only one row. Prints the mean absolute error of a cell, in rows, over seeds 0 to runs - 1, of the marked ones and of
-the others.
+budget, in rounds (`SHARES["always"]` of `loop/plan.py`), and 0 marks none. Beside sets shares follow from cells alone,
+so that there is only one row. Prints the mean absolute error of a cell, in rows, over seeds 0 to runs - 1, of the
+marked ones and of the others.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from unittest import mock
 from adult import load
 
 import mwem_sql
-from mwem_sql.loop import regimes
+from mwem_sql.loop.plan import SHARES
 
 WORKLOADS = {
     "pairs": (
@@ -58,7 +58,7 @@ def main() -> None:
             )
             errors: dict[bool, list[float]] = {True: [], False: []}
             for seed in range(options.runs):
-                with mock.patch.object(regimes, "ALWAYS_ROUNDS", each or Fraction(1)):
+                with mock.patch.dict(SHARES, always=each or Fraction(1)):
                     con.execute(
                         "CALL mwem_release('adult', workload, $epsilon, delta := $delta, seed := $seed, output :="
                         " $output)",

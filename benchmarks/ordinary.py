@@ -104,7 +104,7 @@ def main() -> None:
             for parts in args.parts:
                 for share in args.shares:
                     with (
-                        mock.patch("mwem_sql.loop.regimes.DETAIL_SHARE", Fraction(share).limit_denominator(1000)),
+                        mock.patch.dict("mwem_sql.loop.plan.SHARES", detail=Fraction(share).limit_denominator(1000)),
                         mock.patch.object(details, "PARTS", parts),
                         mock.patch("mwem_sql.releases.plan.details_of", details.details_of if share else lambda _: {}),
                     ):

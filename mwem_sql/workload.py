@@ -82,13 +82,13 @@ class Query(_Row):
         """The name shown in answers: the given one, or the query's text."""
         if self.name is not None:
             return self.name
-        asked = ", ".join(self.group_by or ())
+        text = ", ".join(self.group_by or ())
         if self.measure is not None:
             summed = self.measure.strip() if is_aggregate(self.measure) else f"sum({self.measure})"
-            asked = f"{asked}: {summed}" if asked else summed
+            text = f"{text}: {summed}" if text else summed
         if self.predicate is None:
-            return asked
-        return f"{asked} WHERE {self.predicate}" if asked else self.predicate
+            return text
+        return f"{text} WHERE {self.predicate}" if text else self.predicate
 
 
 @dataclass(frozen=True)

@@ -143,7 +143,7 @@ domain := NULL  The name of a domain table. NULL: <table>_domain, if there is on
 -> bins INTEGER  Equal bins that its values are counted in.
 -> nullable BOOLEAN  Whether NULL is a value of its own.
 -> open BOOLEAN  Whether values off the list are one class more.
--> cells BIGINT  How many values can be told apart.
+-> cells BIGINT  How many cells its values fall into.
 -> declared VARCHAR  Where that is declared: ENUM, BOOLEAN, CHECK or the domain table.
 -> lacks VARCHAR  What is missing before the column can be asked about or grouped by; NULL: nothing.
 -> edges VARCHAR[]  Where bins begin, after the first at low, if they are not equal.';

@@ -27,8 +27,8 @@ import mwem_sql
 from mwem_sql.compile import cut
 from mwem_sql.errors import MwemError
 from mwem_sql.kernel.noise import SeededNoise
-from mwem_sql.loop import loop, regimes, strategy
-from mwem_sql.loop.regimes import Asked, Regime
+from mwem_sql.loop import loop, strategy
+from mwem_sql.loop.strategy import Setting, Strategy
 from mwem_sql.releases import plan
 from mwem_sql.surface import register
 
@@ -97,7 +97,7 @@ class Figures:
     refused: Counter[str] = field(default_factory=Counter)
     done: Counter[str] = field(default_factory=Counter)
     options: set[str] = field(default_factory=set)
-    regimes: Counter[str] = field(default_factory=Counter)
+    strategies: Counter[str] = field(default_factory=Counter)
     defects: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
@@ -288,17 +288,12 @@ class Scenario:
     def _defect(self, where: str, what: str) -> None:
         self.figures.defects.append(f"seed {self.seed} ({self.made.call()}): {where}: {what}")
 
-    def _chosen(self, asked: Asked) -> Regime:
+    def _chosen(self, setting: Setting) -> Strategy:
         """What a workload gets, counted."""
-        found = regimes.choose(asked)
-        kinds = {
-            "parities": found.at_once,
-            "sets": found.whole,
-            "averaged": asked.average,
-            "joint": found.joint,
-            "growing": found.growing,
-        }
-        self.figures.regimes[next((kind for kind, is_so in kinds.items() if is_so), "rounds")] += 1
+        found = strategy.choose(setting)
+        refined = [line for line in found.lines if line.purpose == "round"]
+        kinds = {"parities": [line for line in refined if not line.is_refined], "sets": found.rounds is None, "averaged": setting.average, "histogram": found.histogram, "plain": found.by_n}  # fmt: skip
+        self.figures.strategies[next((kind for kind, is_so in kinds.items() if is_so), "rounds")] += 1
         return found
 
     @contextmanager
@@ -358,4 +353,4 @@ def campaign(seeds: Iterable[int], report: Callable[[str], object] | None = None
 
 if __name__ == "__main__":
     total = campaign(range(*map(int, sys.argv[1:])), lambda text: print(text, flush=True))
-    print(total, total.done, total.regimes, sorted(total.options), *total.defects, sep="\n")
+    print(total, total.done, total.strategies, sorted(total.options), *total.defects, sep="\n")

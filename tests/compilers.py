@@ -209,3 +209,15 @@ def compiled_from(
     sandbox: Sandbox, *texts: str, domain: Domain = DOMAIN, finer_than: dict[str, Classes] | None = None
 ) -> Compiled:
     return compile_workload(domain, Workload.from_predicates(texts), sandbox, finer_than)
+
+
+def declare(
+    con: duckdb.DuckDBPyConnection, rows: str, columns: str = "attribute, low, high", domain: str | None = None
+) -> dict[str, Attribute]:
+    """The domain of `t` with a domain table."""
+    con.execute(
+        "CREATE TABLE IF NOT EXISTS t (c INTEGER, s VARCHAR, x DOUBLE, d DATE, ts TIMESTAMP, p DECIMAL(5,2), "
+        "n INTEGER NOT NULL)"
+    )
+    con.execute(f"CREATE OR REPLACE TABLE {domain or 't_domain'} AS SELECT * FROM (VALUES {rows}) AS v({columns})")
+    return {attribute.name: attribute for attribute in Domain.from_schema(con, "t", domain)}

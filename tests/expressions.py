@@ -1,6 +1,4 @@
-"""Random SQL expressions over a table of odd values: extreme numbers, NaN, endless dates, texts that look like
-patterns, formats and other types.
-"""
+"""Random SQL expressions over a table of odd values: extreme numbers, NaN, endless dates, patterns, formats."""
 
 from __future__ import annotations
 

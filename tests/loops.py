@@ -1,9 +1,10 @@
-"""Runs of the loop for tests: queries, problems, and noise that does as it is told."""
+"""Runs of the loop for tests: queries, problems, and scripted noise."""
 
 # ruff: noqa: N803, N806  the paper's letters
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
 
@@ -20,11 +21,10 @@ from mwem_sql.kernel.budget import Budget
 from mwem_sql.kernel.kernel import Kernel
 from mwem_sql.kernel.noise import Noise
 from mwem_sql.kernel.scales import Kind
-from mwem_sql.kernel.split import Split, split
 from mwem_sql.loop.loop import mwem
+from mwem_sql.loop.plan import SHARES, Planned, Schedule, make_schedule
 from mwem_sql.loop.problem import Outcome, Problem
-from mwem_sql.loop.regimes import FIRST_SHARE
-from mwem_sql.loop.strategy import First, whole_domain
+from mwem_sql.loop.strategy import whole_domain
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
 
@@ -86,13 +86,54 @@ def shape_of(problem: Problem) -> dict[str, int]:
     return {name: len(size) for name, size in problem.sizes.items()}
 
 
-def shares(problem: Problem, rounds: int, budget: Budget = PURE) -> Split:
-    return split(
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PlannedProblem(Problem):
+    """A problem with what its schedule needs to know: lines ahead of rounds, and rows of a unit."""
+
+    ahead: Sequence[Planned] = ()
+    sensitivity: int = 1
+
+
+def schedule(
+    budget: Budget,
+    rounds: int | None,
+    *,
+    total: bool = False,
+    histogram: bool = False,
+    first: Sequence[int] = (),
+    selecting: Fraction = SHARES["paper"],
+    by_n: bool = False,
+    sensitivity: int = 1,
+) -> Schedule:
+    """Shares without a problem: `total` and `histogram` say what is measured ahead of rounds, `first` has cells."""
+    lines = [
+        *([Planned(purpose="total", number=0)] if total else []),
+        *([Planned(purpose="histogram", number=0, how="start")] if histogram else []),
+        *(Planned(purpose="first", number=number, cells=cells, how="refined") for number, cells in enumerate(first)),
+    ]
+    return make_schedule(budget, lines, rounds, selecting=selecting, by_n=by_n, sensitivity=sensitivity)
+
+
+def shares(
+    problem: Problem,
+    rounds: int | None,
+    budget: Budget = PURE,
+    *,
+    selecting: Fraction = SHARES["paper"],
+    by_n: bool = False,
+    instead: bool = False,
+) -> Schedule:
+    """The schedule of a problem; its histogram is a start, or may be measured `instead` of rounds."""
+    own = problem if isinstance(problem, PlannedProblem) else None
+    start = [problem.histogram_line(is_start=True)] if problem.histogram is not None and not instead else []
+    return make_schedule(
         budget,
+        problem.lines([*start, *(own.ahead if own else ())], selects=rounds is not None),
         rounds,
-        total_is_public=problem.total is not None,
-        histogram=problem.histogram is not None,
-        sensitivity=problem.sensitivity,
+        selecting=selecting,
+        by_n=by_n,
+        instead=problem.histogram_line(is_start=False) if instead else None,
+        sensitivity=own.sensitivity if own else 1,
     )
 
 
@@ -103,8 +144,8 @@ def run(
     shape = shape_of(problem)
     answers = [(oracle.dense_query(query, shape) @ B).astype(np.int64) for query in problem.kernel_queries]
     how = shares(problem, rounds, budget)
-    accountant = how.accountant()
-    outcome = mwem(Kernel(*flat(answers), accountant, noise, problem.sensitivity), problem, how)
+    accountant = how.composition.accountant()
+    outcome = mwem(Kernel(*flat(answers), accountant, noise, how.composition.sensitivity), problem, how)
     accountant.settle()
     return outcome, accountant
 
@@ -114,7 +155,7 @@ def iterates(outcome: Outcome) -> list[State]:
     return list(outcome.state.states) if isinstance(outcome.state, Mixture) else [outcome.state]
 
 
-def asked(outcome: Outcome, *purposes: str) -> list[int]:
+def numbers(outcome: Outcome, *purposes: str) -> list[int]:
     return [step.number for step in outcome.measurements if step.purpose in purposes]
 
 
@@ -131,7 +172,7 @@ def cases(draw: st.DrawFn) -> tuple[Problem, Integers, int, Scripted, Budget]:
     n = draw(st.sampled_from([20, 1000, 10**6]))
     B = generator.multinomial(n, generator.dirichlet(np.full(prod(shape.values()), 0.3)))
     workload = draw(st.lists(queries(shape), min_size=1, max_size=4))
-    problem = Problem(
+    problem = PlannedProblem(
         queries=workload,
         weights=np.ones(len(workload)),
         sizes=sizes,
@@ -151,22 +192,25 @@ def cases(draw: st.DrawFn) -> tuple[Problem, Integers, int, Scripted, Budget]:
 
 def first_of(
     shape: Mapping[str, int], workload: Sequence[LinearQuery], total: float | None = None, **options: object
-) -> Problem:
-    """One-way marginals ahead of the rounds, behind the queries of the workload; a cell as important as any other."""
+) -> PlannedProblem:
+    """One-way marginals ahead of the rounds, behind the queries of the workload."""
     ahead = [cuboid(shape, name) for name in shape]
-    first = [First(number, float(query.cells)) for number, query in enumerate(ahead, start=len(workload))]
-    return Problem(
+    first = [
+        Planned(purpose="first", number=number, cells=query.cells, how="refined")
+        for number, query in enumerate(ahead, start=len(workload))
+    ]
+    return PlannedProblem(
         queries=[*workload, *ahead],
         weights=np.ones(len(workload) + len(ahead)),
         sizes=ones(shape),
         max_cells=MANY,
         total=total,
-        first=first,
+        ahead=first,
         **options,
     )
 
 
-def grown(
+def planned(
     problem: Problem,
     B: Integers,
     rounds: int,
@@ -174,15 +218,11 @@ def grown(
     budget: Budget = PURE,
     *,
     selecting: Fraction = Fraction(1, 10),
-    growing: bool = True,
-) -> tuple[Outcome, Accountant, Split]:
-    """A run in which steps may grow."""
-    how = split(
-        budget, rounds, total_is_public=problem.total is not None, histogram=problem.histogram is not None, first=FIRST_SHARE if problem.first else Fraction(0),
-        growing=growing, selecting=selecting, sensitivity=problem.sensitivity,
-    )  # fmt: skip
+) -> tuple[Outcome, Accountant, Schedule]:
+    """A run of a plain call: what comes first takes more where n is small."""
+    how = shares(problem, rounds, budget, selecting=selecting, by_n=True)
     answers = [(oracle.dense_query(query, shape_of(problem)) @ B).astype(np.int64) for query in problem.kernel_queries]
-    accountant = how.accountant()
-    outcome = mwem(Kernel(*flat(answers), accountant, noise, problem.sensitivity), problem, how)
+    accountant = how.composition.accountant()
+    outcome = mwem(Kernel(*flat(answers), accountant, noise, how.composition.sensitivity), problem, how)
     accountant.settle()
     return outcome, accountant, how

@@ -443,7 +443,7 @@ ELSEWHERE = {
     "mwem_sql.accounting.accounts.account": "accounting/test_names.py",
     "mwem_sql.platform.metadata._check_format": "platform/test_metadata.py",
     "mwem_sql.kernel.scales._calibrate": "kernel/test_scales.py",
-    "mwem_sql.kernel.scales._check": "kernel/test_scales.py", "mwem_sql.kernel.split.split": "kernel/test_budget.py",
+    "mwem_sql.kernel.scales._check": "kernel/test_scales.py",
     "mwem_sql.boundary.relations._describe": "boundary/test_relations.py",
     "mwem_sql.cli.suggest._sniffed": "cli/test_suggest.py",
     "mwem_sql.cli.suggest.made_from": "cli/test_suggest.py", "mwem_sql.compile.build._check_cells": "scan/test_wide.py",

@@ -45,7 +45,7 @@ from mwem_sql.platform.catalog import Database, Name
 from mwem_sql.platform.metadata import Key, key
 
 # In a table's comment, which DuckDB keeps through every ALTER and rename.
-_MARK = re.compile(r"\s*\[mwem account ([0-9a-f]+)\]")
+_ACCOUNT = re.compile(r"\s*\[mwem account ([0-9a-f]+)\]")
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class TableCarrier:
 
     def account(self, con: duckdb.DuckDBPyConnection) -> str | None:
         """The account that the table carries."""
-        mark = _MARK.search(catalog.comment(con, self.table))
+        mark = _ACCOUNT.search(catalog.comment(con, self.table))
         return mark[1] if mark else None
 
     def carry(self, con: duckdb.DuckDBPyConnection, account: str) -> None:

@@ -15,8 +15,8 @@ from fractions import Fraction
 
 from mwem_sql.errors import RELEASE, BudgetError, MwemError, refuse
 from mwem_sql.kernel.budget import Budget
+from mwem_sql.kernel.composition import Composition
 from mwem_sql.kernel.scales import LARGEST_RHO, zcdp_epsilon, zcdp_rho
-from mwem_sql.kernel.split import Split
 from mwem_sql.language.dialect import fold
 
 # Beyond these a guarantee is a number without protection: e^20 is half a billion, and a delta of 1e-4 gives up one
@@ -41,9 +41,12 @@ class Charge:
     unit_id: str = ""
 
     @classmethod
-    def of(cls, split: Split, unit: str | None = None, rows_per_unit: int = 1, *, computed: bool = False) -> Charge:
-        rho = split.limit if split.kind == "zcdp" else pure_rho(split.budget.epsilon)
-        return cls(budget=split.budget, rho=rho, unit=unit, rows_per_unit=rows_per_unit, computed=computed)
+    def of(
+        cls, composition: Composition, unit: str | None = None, rows_per_unit: int = 1, *, computed: bool = False
+    ) -> Charge:
+        budget = composition.budget
+        rho = composition.limit if composition.kind == "zcdp" else pure_rho(budget.epsilon)
+        return cls(budget=budget, rho=rho, unit=unit, rows_per_unit=rows_per_unit, computed=computed)
 
     @property
     def protects(self) -> str:
@@ -209,6 +212,5 @@ def nominal(epsilon: float, delta: float, rows: float | None) -> str | None:
 def _converted(rho: Fraction, delta: Fraction) -> float:
     if rho <= LARGEST_RHO:
         return zcdp_epsilon(rho, delta)
-    return float(rho) + 2 * math.sqrt(
-        float(rho) * -math.log(float(delta))
-    )  # beyond what OpenDP converts, and any privacy
+    # Beyond what OpenDP converts, and beyond any privacy.
+    return float(rho) + 2 * math.sqrt(float(rho) * -math.log(float(delta)))

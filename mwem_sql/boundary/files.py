@@ -66,9 +66,7 @@ UNWRITTEN = {"encryption_config", "hive_types", "schema", "bound_schema", "parqu
 _PARTIAL = re.compile(
     r"TimeType\(|TIME_|TimestampType\(.*MILLIS=Milli|TIMESTAMP_MILLIS|GEOMETRY|GEOGRAPHY|VARIANT", re.IGNORECASE
 )
-_REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")  # s3://, https://, file:; a drive of Windows has one letter
-_PATTERN = re.compile(r"[*?\[{]")
-_CALL = re.compile(r"\s*\w+\s*\(")
+_GLOB = re.compile(r"[*?\[{]")
 _INODE = "inode "
 
 
@@ -159,7 +157,7 @@ def named(text: str, place: Place) -> tuple[FileName, exp.Table] | None:
         if call is None:
             return None
         path = call.expressions[0]
-    if not isinstance(path, exp.Literal) or not path.is_string or _PATTERN.search(path.name):
+    if not isinstance(path, exp.Literal) or not path.is_string or _GLOB.search(path.name):
         raise NotAllowedError(
             "may be several files, or none", "make a view of them: CREATE VIEW people AS SELECT * FROM ..."
         )
@@ -169,7 +167,7 @@ def named(text: str, place: Place) -> tuple[FileName, exp.Table] | None:
 
 def _call(text: str) -> exp.Expr | None:
     """A call of a function that reads files; None if a text is anything else."""
-    if not _CALL.match(text):
+    if not re.match(r"\s*\w+\s*\(", text):
         return None
     try:
         (call,) = dialect.parse(text)
@@ -207,7 +205,7 @@ def read(con: duckdb.DuckDBPyConnection, source: exp.Table) -> Files | None:
     given = dict(_named(argument, function) for argument in arguments[1:])
     # Folders called key=value would be columns in DuckDB, of types that it reads off those names.
     if "hive_partitioning" not in given and any(
-        _PATTERN.search(folder) or "=" in folder for folder in map(os.path.dirname, patterns)
+        _GLOB.search(folder) or "=" in folder for folder in map(os.path.dirname, patterns)
     ):
         raise NotAllowedError(
             f"reads folders by a pattern ({patterns[0]!r}), whose names may become columns",
@@ -345,7 +343,7 @@ def _paths(con: duckdb.DuckDBPyConnection, patterns: Sequence[str]) -> tuple[str
             raise NotAllowedError(
                 f"reads {path}, which cannot be looked at", "check that this process may read it"
             ) from None
-        if _PATTERN.search(os.path.realpath(path)):
+        if _GLOB.search(os.path.realpath(path)):
             raise NotAllowedError(
                 f"reads {path}, whose name DuckDB would take for a pattern", "rename the file: without *, ?, [ and {"
             )
@@ -364,7 +362,8 @@ def _paths(con: duckdb.DuckDBPyConnection, patterns: Sequence[str]) -> tuple[str
 
 def _matches(con: duckdb.DuckDBPyConnection, patterns: Sequence[str]) -> Iterator[str]:
     for pattern in patterns:
-        if _REMOTE.match(pattern):
+        # s3://, https://, file:; a drive of Windows has one letter.
+        if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:", pattern):
             raise NotAllowedError(
                 f"reads {pattern!r}, which is not a file of this machine: it could change while it is read",
                 "copy it here, or write its rows to a table",

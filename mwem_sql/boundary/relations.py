@@ -21,7 +21,7 @@ from sqlglot import exp
 from mwem_sql.boundary import files, sources
 from mwem_sql.boundary.files import Files, NotAllowedError
 from mwem_sql.boundary.sources import Describes, Source
-from mwem_sql.boundary.views import ROWS, Expansion, NotRowWiseError, View, tried, with_generated
+from mwem_sql.boundary.views import ROW_ALIAS, Expansion, NotRowWiseError, View, tried, with_generated
 from mwem_sql.errors import MwemError, OptionError, TableError, did_you_mean, literal, refuse
 from mwem_sql.language.dialect import fold, function_name, quoted
 from mwem_sql.language.functions import SPECIFIED, ZONED
@@ -84,19 +84,12 @@ class Relation:
         column = next((column for column in self.columns if fold(column.name) == fold(unit)), None)
         if column is None:
             names = [column.name for column in self.columns]
-            raise refuse(
-                OptionError,
-                function,
-                f"unit ({unit!r}) is not a column of {self.name.table}",
-                f"{did_you_mean(unit, names)}its columns are {', '.join(map(literal, names))}",
-            )
+            what = f"unit ({unit!r}) is not a column of {self.name.table}"
+            hint = f"{did_you_mean(unit, names)}its columns are {', '.join(map(literal, names))}"
+            raise refuse(OptionError, function, what, hint)
         if not column.type.startswith(allowed) or column.type.endswith("]"):
-            raise refuse(
-                OptionError,
-                function,
-                f"unit ({unit!r}) is of type {column.type}, of which equal values need not be the same",
-                "identify units by a number, text, date or UUID",
-            )
+            what = f"unit ({unit!r}) is of type {column.type}, of which equal values need not be the same"
+            raise refuse(OptionError, function, what, "identify units by a number, text, date or UUID")
         return column
 
     def origin(self, unit: str, function: str) -> Column | None:
@@ -133,24 +126,16 @@ def describe(
             "and COMMIT",
         )
     for column, reason in relation.odd.items():
-        raise refuse(
-            TableError,
-            function,
-            f"table ({relation.name.table!r}) has the generated column {column}, which {reason}",
-            "release a view that leaves the column out, or make it a plain column",
-        )
+        what = f"table ({relation.name.table!r}) has the generated column {column}, which {reason}"
+        raise refuse(TableError, function, what, "release a view that leaves the column out, or make it a plain column")
     return relation
 
 
 def _describe(con: duckdb.DuckDBPyConnection, name: Name, is_view: bool, function: str, depth: int) -> Relation:
     kind = catalog.databases(con)[name.database].type
     if kind != "duckdb":
-        raise refuse(
-            TableError,
-            function,
-            f"table ({name}) is in a database of type {kind}, whose tables may be anything",
-            "copy it: CREATE TABLE ... AS FROM ...",
-        )
+        what = f"table ({name}) is in a database of type {kind}, whose tables may be anything"
+        raise refuse(TableError, function, what, "copy it: CREATE TABLE ... AS FROM ...")
     if is_view:
         return _view(con, name, function, depth)
     return _table(con, name)
@@ -189,12 +174,8 @@ def _file(con: duckdb.DuckDBPyConnection, text: str, place: Place, function: str
         _check_odd(expansion.read, read)
         types = _typed(con, expansion)
     except NotAllowedError as reason:
-        raise refuse(
-            TableError,
-            function,
-            f"file ({text!r}) {reason}; {_FILE_RULE}",
-            _with_ddl(reason, view, name.beside(name.stem)),
-        ) from None
+        what = f"file ({text!r}) {reason}; {_FILE_RULE}"
+        raise refuse(TableError, function, what, _with_ddl(reason, view, name.beside(name.stem))) from None
     except NotRowWiseError as reason:
         cure = "release a view that leaves the column out, or make the rows a table"
         raise refuse(TableError, function, f"file ({text!r}) {reason}", cure) from None
@@ -263,7 +244,7 @@ def _relation(
 
 def _subquery(select: exp.Select, columns: Sequence[str]) -> exp.Subquery:
     names = [exp.to_identifier(column, quoted=True) for column in columns]
-    return exp.Subquery(this=select, alias=exp.TableAlias(this=exp.to_identifier(ROWS), columns=names))
+    return exp.Subquery(this=select, alias=exp.TableAlias(this=exp.to_identifier(ROW_ALIAS), columns=names))
 
 
 def _with_ddl(refused: NotAllowedError, view: View | None, name: Name) -> str:

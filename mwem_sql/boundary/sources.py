@@ -121,12 +121,8 @@ def add(con: duckdb.DuckDBPyConnection, source: Source) -> None:
         schemas = con.execute("SELECT DISTINCT schema_name FROM duckdb_schemas()").fetchall()
         names = {fold(name) for name in (*catalog.databases(con), *(name for (name,) in schemas))}
         if fold(source.alias) in names | by_alias.keys():
-            raise refuse(
-                TableError,
-                "mwem_attach",
-                f"alias ({source.alias!r}) is the name of a database, schema or source that is there already",
-                "choose another, or detach that first",
-            )
+            what = f"alias ({source.alias!r}) is the name of a database, schema or source that is there already"
+            raise refuse(TableError, "mwem_attach", what, "choose another, or detach that first")
         by_alias[fold(source.alias)] = source
 
 
@@ -137,12 +133,8 @@ def remove(con: duckdb.DuckDBPyConnection, alias: str) -> Source:
         source = by_alias.pop(fold(alias), None)
         if source is None:
             aliases = ", ".join(sorted(one.alias for one in by_alias.values())) or "none"
-            raise refuse(
-                TableError,
-                "mwem_detach",
-                f"alias ({alias!r}) is not that of an attached source",
-                f"mwem_sources() lists them: {aliases}",
-            )
+            what = f"alias ({alias!r}) is not that of an attached source"
+            raise refuse(TableError, "mwem_detach", what, f"mwem_sources() lists them: {aliases}")
         return source
 
 

@@ -28,7 +28,7 @@ from mwem_sql.language.predicate import name_collation, objection
 from mwem_sql.language.ticks import cast
 from mwem_sql.platform.catalog import Column
 
-ROWS = "__mwem_rows"  # an alias that no table or column of the user has
+ROW_ALIAS = "__mwem_rows"  # an alias that no table or column of the user has
 MOST_GROWTH = 1000
 """Characters that an expression may make of one character of its row. Larger: a text may fill memory, which TRY does
 not cover."""
@@ -193,7 +193,7 @@ def _aliased(source: exp.Expr, columns: Sequence[str]) -> exp.Expr:
     """A source under an alias of ours, which no column can be mistaken for."""
     source = source.copy()
     names = [exp.to_identifier(name, quoted=True) for name in columns]
-    source.set("alias", exp.TableAlias(this=exp.to_identifier(ROWS), columns=names))
+    source.set("alias", exp.TableAlias(this=exp.to_identifier(ROW_ALIAS), columns=names))
     return source
 
 

@@ -49,8 +49,10 @@ def check_constants(compiled: Compiled, sandbox: Sandbox) -> list[str]:
 
 
 def _refused(text: str, truth: bool, cure: str) -> MwemError:
-    known = "true" if truth else "false or NULL"
-    what = f"predicate ({flat(text)!r}) is {known} for every value of the public domain, so its answer is known already"
+    always = "true" if truth else "false or NULL"
+    what = (
+        f"predicate ({flat(text)!r}) is {always} for every value of the public domain, so its answer is known already"
+    )
     return refuse(PredicateError, "workload", what, cure)
 
 

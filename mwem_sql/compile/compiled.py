@@ -156,7 +156,7 @@ class Compiled:
             always=distinct(number.reshape(-1)[always]).tolist(),
         )
 
-    def asked(self, number: int) -> CompiledQuery:
+    def first_row(self, number: int) -> CompiledQuery:
         """The first row that asks one of the distinct queries; the count of an average where that is what it asks."""
         row = int(self.distinct.rows[number])
         query = self.queries[row]

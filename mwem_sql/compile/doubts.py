@@ -103,7 +103,7 @@ def _doubts(pieces: Pieces, keys: Sequence[Key], sandbox: Sandbox, *, only_compa
     ends = np.cumsum([len(side) for side in sides])[:-1]
     out = []
     for key in keys:
-        doubt = np.zeros(pieces.known, dtype=np.bool_)
+        doubt = np.zeros(pieces.non_null, dtype=np.bool_)
         try:
             (results,) = run_typed(sandbox, [key])
             doubt[outer] = [bool((side != side[0]).any()) for side in np.split(truth_of(results), ends)]
@@ -137,6 +137,6 @@ def _doubted(item: LeafValues, pieces: Mapping[str, Pieces], doubts: Mapping[str
     for axis, name in enumerate(item.columns):
         if name in doubts:
             flags = np.zeros(shape[axis], dtype=np.bool_)  # with NULL, if there is one
-            flags[: pieces[name].known] = doubts[name]
+            flags[: pieces[name].non_null] = doubts[name]
             doubt |= flags.reshape([-1 if k == axis else 1 for k in range(len(shape))])
     return replace(item, doubt=doubt)

@@ -30,7 +30,7 @@ from mwem_sql.language import dialect
 from mwem_sql.language.conditions import Leaf, unquoted
 from mwem_sql.language.measures import LARGEST
 from mwem_sql.language.ticks import Tick
-from mwem_sql.platform.sandbox import BATCH, Sandbox, batches
+from mwem_sql.platform.sandbox import MOST_EXPRESSIONS, Sandbox, batches
 
 MAX_JOINT = 1_000_000
 """Value combinations on which one expression over several columns is evaluated. More: it takes seconds."""
@@ -209,8 +209,8 @@ def run_typed(sandbox: Sandbox, keys: Sequence[Key]) -> Iterator[pa.ChunkedArray
     """Leaves over the rows of the table `grid`, each in the type that its role needs; some at a time: less memory."""
     kinds = {"truth": "BOOLEAN", "group": "VARCHAR", "factor": "DOUBLE"}
     texts = [(sql, f"CAST(({sql}) AS {kinds[role]})") for role, sql in keys]
-    for begin in range(0, len(texts), BATCH):
-        yield from run(sandbox, "grid", texts[begin : begin + BATCH])
+    for begin in range(0, len(texts), MOST_EXPRESSIONS):
+        yield from run(sandbox, "grid", texts[begin : begin + MOST_EXPRESSIONS])
 
 
 def evaluation_error(text: str, error: duckdb.Error) -> MwemError:
@@ -311,7 +311,7 @@ class _Ordered:
             operator, constants = leaf.test or ("", ())
             if operator and all(text in self._ticks and scale.tick_of(text) is not None for text in constants):
                 around = self._around(constants)
-                points = pieces.points[np.minimum(around, pieces.known - 1)]
+                points = pieces.points[np.minimum(around, pieces.non_null - 1)]
                 truth = _compared(points, operator, [self._ticks[text] for text in constants])
                 out[key] = _truths(leaf, pieces, around, truth)
             elif leaf.compared is not None and len(pieces) > FEW and is_exact:
@@ -340,15 +340,15 @@ class _Ordered:
 
 def _around(pieces: Pieces, members: Iterable[int]) -> Places:
     """Some pieces with the first and NULL, each once; without those beyond the last."""
-    wanted = {member for member in members if member < pieces.known} | {0}
+    wanted = {member for member in members if member < pieces.non_null} | {0}
     if pieces.attribute.nullable:
-        wanted.add(pieces.known)
+        wanted.add(pieces.non_null)
     return np.array(sorted(wanted), dtype=np.intp)
 
 
 def _truths(leaf: Leaf, pieces: Pieces, around: Places, truth: npt.NDArray[np.bool_]) -> LeafValues:
     """A condition from its truth on some pieces; on NULL it is NULL."""
-    numbers = np.where(around >= pieces.known, 1, np.where(truth, TRUE, 0)).astype(np.int8)
+    numbers = np.where(around >= pieces.non_null, 1, np.where(truth, TRUE, 0)).astype(np.int8)
     runs = Runs.at(around, numbers, len(pieces))
     return LeafValues(leaf.columns, runs if runs.saves_memory else encode(runs.array()))
 

@@ -124,8 +124,8 @@ class Attribute:
         scale = self.ordered
         if not scale.discrete:
             return str(self.step)
-        places = {"decimal": scale.digits, "timestamp": 6, "timestamptz": 6}.get(scale.family, 0)
-        return format(Decimal(int(self.step)).scaleb(-places).normalize(), "f")
+        digits = {"decimal": scale.digits, "timestamp": 6, "timestamptz": 6}.get(scale.family, 0)
+        return format(Decimal(int(self.step)).scaleb(-digits).normalize(), "f")
 
     @property
     def cut(self) -> str:
@@ -242,5 +242,5 @@ class Attribute:
 
 
 def _digits(number: float) -> int:
-    """Decimals of a real number, as it is written; those of 1e300 are 0."""
+    """Decimals of a real number, in its shortest text; those of 1e300 are 0."""
     return max(0, -int(Decimal(repr(float(number))).normalize().as_tuple().exponent))

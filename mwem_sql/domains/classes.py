@@ -55,10 +55,10 @@ class Pieces:
         return cls(attribute=attribute, lows=lows, highs=highs, points=np.clip(middle, lows, highs), bins=bins)
 
     def __len__(self) -> int:
-        return self.known + int(self.attribute.nullable)
+        return self.non_null + int(self.attribute.nullable)
 
     @property
-    def known(self) -> int:
+    def non_null(self) -> int:
         """Pieces other than NULL: of a list its values and, where it is open, all others together."""
         values = self.attribute.values
         return len(self.lows) if values is None else len(values) + int(self.attribute.open)
@@ -72,13 +72,13 @@ class Pieces:
         """
         attribute = self.attribute
         if attribute.values is not None:
-            known = np.ones(self.known)
-            known[self.is_outer] = POINT_SHARE * len(attribute.values)
-            return self.with_null(known, 1.0)
-        known = self._bins_covered() if attribute.edges is not None else self.lengths.copy()
-        null = 1.0 if attribute.ordered.discrete and self.listed else NULL_SHARE * (known.sum() or 1.0)
-        known[self.is_outer] = POINT_SHARE * (known.sum() or 1.0)
-        return self.with_null(known, null)
+            sizes = np.ones(self.non_null)
+            sizes[self.is_outer] = POINT_SHARE * len(attribute.values)
+            return self.with_null(sizes, 1.0)
+        sizes = self._bins_covered() if attribute.edges is not None else self.lengths.copy()
+        null = 1.0 if attribute.ordered.discrete and self.listed else NULL_SHARE * (sizes.sum() or 1.0)
+        sizes[self.is_outer] = POINT_SHARE * (sizes.sum() or 1.0)
+        return self.with_null(sizes, null)
 
     def _bins_covered(self) -> Floats:
         """How many bins each piece covers, parts of them counted by their length."""
@@ -104,16 +104,16 @@ class Pieces:
         """Which pieces, NULL aside, hold values off the domain: off a list, or beyond a bound."""
         low, high, values = self.attribute.low, self.attribute.high, self.attribute.values
         if values is not None:
-            return np.arange(self.known) >= len(values)
+            return np.arange(self.non_null) >= len(values)
         return (self.highs < low) | (self.lows > high)
 
-    def with_null(self, known: npt.NDArray[Any], null: float) -> npt.NDArray[Any]:
+    def with_null(self, numbers: npt.NDArray[Any], null: float) -> npt.NDArray[Any]:
         """What holds for NULL behind what holds for all other pieces, if there is a NULL."""
-        return np.append(known, null) if self.attribute.nullable else known
+        return np.append(numbers, null) if self.attribute.nullable else numbers
 
     def holding(self, ticks: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
         """The piece that each of some ticks lies in; and the NULL piece, if there is one, behind them."""
-        return self.with_null(np.clip(np.searchsorted(self.lows, ticks, side="right") - 1, 0, None), self.known)
+        return self.with_null(np.clip(np.searchsorted(self.lows, ticks, side="right") - 1, 0, None), self.non_null)
 
     def cut(self, lows: npt.NDArray[Any]) -> Pieces:
         """More pieces of an attribute with bounds: those that begin at `lows`, where all of these begin, too."""
@@ -129,11 +129,11 @@ class Pieces:
         """A value of each piece, as text or in the attribute's own type, NULL last."""
         attribute = self.attribute
         if attribute.values is None:
-            known = attribute.ordered.arrow(self.points)
+            values = attribute.ordered.arrow(self.points)
         else:
             other = attribute.other if attribute.open and self.has_stand_in else None
-            known = pa.array([*attribute.values, *[other] * attribute.open], pa.string())
-        return pa.concat_arrays([known, pa.nulls(1, known.type)]) if attribute.nullable else known
+            values = pa.array([*attribute.values, *[other] * attribute.open], pa.string())
+        return pa.concat_arrays([values, pa.nulls(1, values.type)]) if attribute.nullable else values
 
     def inside(self, most: int) -> tuple[npt.NDArray[Any], npt.NDArray[np.intp]]:
         """Values of each piece, and where those of each begin.
@@ -142,13 +142,13 @@ class Pieces:
         """
         if self.attribute.count is not None and self.attribute.count <= most:
             return np.arange(int(self.lows[0]), int(self.highs[-1]) + 1), (self.lows - self.lows[0]).astype(np.intp)
-        count = int(np.clip(most // max(1, self.known), 2, 65))
+        count = int(np.clip(most // max(1, self.non_null), 2, 65))
         shares = np.linspace(0, 1, count)
         values = self.lows[:, None] * (1 - shares) + self.highs[:, None] * shares
         if self.attribute.ordered.discrete:
             values = np.rint(values).astype(np.int64)
         values = np.clip(self.attribute.ordered.nearest(values), self.lows[:, None], self.highs[:, None])
-        return values.reshape(-1), np.arange(self.known) * count
+        return values.reshape(-1), np.arange(self.non_null) * count
 
     def probe(self, pieces: npt.NDArray[np.intp], generator: np.random.Generator) -> pa.Array:
         """A value of each of some pieces on which it may be evaluated: that of a bin is the bin's own."""
@@ -163,7 +163,7 @@ class Pieces:
 
     def _shown(self, pieces: npt.NDArray[np.intp], ticks: npt.NDArray[Any]) -> pa.Array:
         """Ticks as values, and NULL for those of the NULL piece."""
-        rows = pa.array(np.arange(len(pieces)), mask=pieces >= self.known)
+        rows = pa.array(np.arange(len(pieces)), mask=pieces >= self.non_null)
         return pa.array(self.attribute.ordered.arrow(ticks)).take(rows)
 
     def _inside(
@@ -171,7 +171,7 @@ class Pieces:
     ) -> npt.NDArray[Any]:
         """A tick of each of some pieces with bounds, all equally likely without slopes; of the NULL piece any."""
         attribute = self.attribute
-        inside = np.minimum(pieces, self.known - 1)
+        inside = np.minimum(pieces, self.non_null - 1)
         if self.listed:
             return self.points[inside]
         lows, highs, shares = self.lows[inside], self.highs[inside], generator.random(len(pieces))
@@ -199,14 +199,14 @@ class Pieces:
 
     def label(self, piece: int) -> str | None:
         """The group_by cell of a piece in words: its value, or the bounds of its bin or interval; None for NULL."""
-        if self.attribute.has_bins and piece < self.known and not self.is_outer[piece]:
-            inside = np.flatnonzero(self.bins[: self.known] == self.bins[piece])
+        if self.attribute.has_bins and piece < self.non_null and not self.is_outer[piece]:
+            inside = np.flatnonzero(self.bins[: self.non_null] == self.bins[piece])
             return self._interval(inside[0], inside[-1])
         return self.label_alone(piece)
 
     def label_alone(self, piece: int) -> str | None:
         """A piece in words, be it part of a bin or several bins."""
-        if piece >= self.known:
+        if piece >= self.non_null:
             return None
         attribute = self.attribute
         if attribute.values is not None:
@@ -282,9 +282,9 @@ class Classes(Partition):
         # What lies below the beginning of each piece, and between beginnings in proportion.
         extra = int(pieces.attribute.ordered.discrete)
         begins = np.append(pieces.lows, pieces.highs[-1] + extra).astype(np.float64)
-        below = np.concatenate([[0.0], np.cumsum(self.weights[: pieces.known])])
-        known = np.interp(finer.highs + extra, begins, below) - np.interp(finer.lows, begins, below)
-        return pieces.with_null(known, self.weights[-1])
+        below = np.concatenate([[0.0], np.cumsum(self.weights[: pieces.non_null])])
+        weights = np.interp(finer.highs + extra, begins, below) - np.interp(finer.lows, begins, below)
+        return pieces.with_null(weights, self.weights[-1])
 
     def slopes(self, rows: Floats) -> Floats:
         """How steeply the density of rows rises through each piece with bounds, by that of its neighbours.
@@ -294,7 +294,7 @@ class Classes(Partition):
         is even.
         """
         pieces = self.pieces
-        out, inside = np.zeros(pieces.known), np.flatnonzero(~pieces.is_outer & (pieces.lengths > 0))
+        out, inside = np.zeros(pieces.non_null), np.flatnonzero(~pieces.is_outer & (pieces.lengths > 0))
         if len(inside) < 3:  # two pieces show no trend
             return out
         lengths = pieces.lengths[inside]
@@ -317,13 +317,13 @@ class Classes(Partition):
 
     def joined(self) -> Classes:
         """The same classes on longer pieces: neighbours between cuts that ended up in one class are one piece."""
-        pieces, known = self.pieces, self.pieces.known
+        pieces, count = self.pieces, self.pieces.non_null
         if pieces.listed:
             return self
-        is_first = (np.diff(self.codes[:known], prepend=-1) != 0) | (np.diff(pieces.bins[:known], prepend=-1) != 0)
+        is_first = (np.diff(self.codes[:count], prepend=-1) != 0) | (np.diff(pieces.bins[:count], prepend=-1) != 0)
         first = np.flatnonzero(is_first)
-        last = np.append(first[1:], known) - 1
-        keep = pieces.with_null(first, known)
+        last = np.append(first[1:], count) - 1
+        keep = pieces.with_null(first, count)
         longer = Pieces.spanning(pieces.attribute, pieces.lows[first], pieces.highs[last], pieces.bins[keep])
         return Classes(longer, self.codes[keep])
 

@@ -34,15 +34,15 @@ def from_schema(relation: Relation, sandbox: Sandbox) -> dict[str, Attribute]:
     out: dict[str, Attribute] = {}
     for column in relation.columns:
         origin = _origin(relation, column)
-        own = [part for part in checks if {fold(name) for name in columns_of(part)} == {fold(origin.name)}]
-        made = _listed(column, origin, own, sandbox) or _bounded(column, origin, own, sandbox)
+        about = [part for part in checks if {fold(name) for name in columns_of(part)} == {fold(origin.name)}]
+        made = _listed(column, origin, about, sandbox) or _bounded(column, origin, about, sandbox)
         if made is not None:
             out[column.name] = made
     return out
 
 
 def _origin(relation: Relation, column: Column) -> Column:
-    """The table's column that a column of the relation shows; itself, maybe NULL, where nothing is known of it."""
+    """The table's column that a column of the relation shows; itself, maybe NULL, where nothing is declared of it."""
     return relation.declared.get(column.name, Column(column.name, column.type, nullable=True))
 
 
@@ -86,10 +86,10 @@ def _satisfying(check: exp.Expr, origin: Column, values: Sequence[str], sandbox:
     """The values that a CHECK lets in: all but those for which it is false."""
     sandbox.load("listed", {origin.name: (origin.type, pa.array(values, pa.string()))})
     try:
-        (held,) = sandbox.evaluate("listed", [dialect.sql(cast(check.copy(), "BOOLEAN"))])
+        (truth,) = sandbox.evaluate("listed", [dialect.sql(cast(check.copy(), "BOOLEAN"))])
     except duckdb.Error:
         return list(values)
-    return [value for value, holds in zip(values, held.to_pylist(), strict=True) if holds is not False]
+    return [value for value, holds in zip(values, truth.to_pylist(), strict=True) if holds is not False]
 
 
 def _bounded(column: Column, origin: Column, checks: Sequence[exp.Expr], sandbox: Sandbox) -> Attribute | None:
@@ -126,7 +126,7 @@ def _limit(sandbox: Sandbox, scale: Scale, operator: str, constant: exp.Expr) ->
     ticks = [tick for tick in (least, *around, most) if least <= tick <= most]
     compare = _COMPARE[operator]
     holds = sandbox.tried([compare(this=scale.literal(tick), expression=constant.copy()) for tick in ticks])
-    kept = [tick for tick, held in zip(ticks, holds, strict=True) if held]
+    kept = [tick for tick, is_true in zip(ticks, holds, strict=True) if is_true]
     if not kept:
         return None
     return min(kept) if operator in _LOWER else max(kept)
@@ -236,7 +236,7 @@ def _edges(sandbox: Sandbox, made: Attribute, texts: list[str | None] | None) ->
 
 
 def _ticks(sandbox: Sandbox, made: Attribute, scale: Scale, what: str, texts: Sequence[str]) -> list[Tick]:
-    """Values of the attribute's type, read from text; what they are is said where one is none."""
+    """Values of the attribute's type, read from text; a refusal says `what` they are."""
     sandbox.load("listed", {"v": ("VARCHAR", pa.array(texts, pa.string()))})
     measure = dialect.sql(scale.measure(try_cast(exp.column("v"), made.type)))
     (column,) = sandbox.evaluate("listed", [measure])

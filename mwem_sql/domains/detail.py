@@ -82,28 +82,28 @@ def details_of(classes: Mapping[str, Classes]) -> dict[str, Detail]:
     """The details of attributes that have wide classes, by name."""
     parts = min(PARTS, max(1, MOST_PARTS // max(1, len(classes))))
     out = {}
-    for name, own in classes.items():
-        finer = _cut(own, parts)
-        if finer.count > own.count:
-            inside = own.codes if own.pieces.listed else own.holding(finer.pieces)
+    for name, whole in classes.items():
+        finer = _cut(whole, parts)
+        if finer.count > whole.count:
+            inside = whole.codes if whole.pieces.listed else whole.holding(finer.pieces)
             out[name] = Detail(_free(f"{name} in detail", classes), Classes(finer.pieces, inside), finer)
     return out
 
 
-def _cut(own: Classes, parts: int) -> Classes:
+def _cut(whole: Classes, parts: int) -> Classes:
     """The same classes in parts, those of them that are wider than one; and NULL by itself."""
-    pieces, known = own.pieces, own.pieces.known
+    pieces, count = whole.pieces, whole.pieces.non_null
     if pieces.listed:
-        part = np.arange(known) * min(parts, known) // known
-        codes = own.codes
+        part = np.arange(count) * min(parts, count) // count
+        codes = whole.codes
     else:
-        edges = np.array(with_outer(own.attribute, part_edges(own.attribute, parts)), dtype=pieces.lows.dtype)
+        edges = np.array(with_outer(whole.attribute, part_edges(whole.attribute, parts)), dtype=pieces.lows.dtype)
         pieces = pieces.cut(distinct(pieces.lows, edges))
-        known, codes = pieces.known, own.holding(pieces)
+        count, codes = pieces.non_null, whole.holding(pieces)
         part = np.searchsorted(edges, pieces.lows, side="right") - 1
-    sizes = np.bincount(codes[:known], pieces.sizes[:known], minlength=own.count)
-    part = np.where((sizes > sizes.sum() / parts)[codes[:known]], part, -1)
-    if own.attribute.nullable:
+    sizes = np.bincount(codes[:count], pieces.sizes[:count], minlength=whole.count)
+    part = np.where((sizes > sizes.sum() / parts)[codes[:count]], part, -1)
+    if whole.attribute.nullable:
         part = np.append(part, -2)
     return Classes(pieces, refine(codes, part)).joined()
 

@@ -52,13 +52,13 @@ class Domain:
 
     def lacking(self) -> str:
         """All columns that cannot be grouped by and what they lack, in words; empty if there are none."""
-        alike: dict[str, list[str]] = {}
+        columns: dict[str, list[str]] = {}
         for name in self.columns:
             reason = self.lacks(name)
             if reason is not None:
-                alike.setdefault(reason, []).append(name)
+                columns.setdefault(reason, []).append(name)
         return "; ".join(
-            f"{', '.join(names)} {'lacks' if len(names) == 1 else 'lack'} {reason}" for reason, names in alike.items()
+            f"{', '.join(names)} {'lacks' if len(names) == 1 else 'lack'} {reason}" for reason, names in columns.items()
         )
 
     @cached_property
@@ -109,10 +109,10 @@ def _domain_table(
     con: duckdb.DuckDBPyConnection, relation: Relation, domain: str | None, place: Place
 ) -> catalog.Name | None:
     name = domain_table(con, relation.name) if domain is None else domain
-    found = catalog.find(con, name, place)
-    if found is not None:
-        check_public(con, found, relation.names, "domain table", "domain")
-        return found[0]
+    table = catalog.find(con, name, place)
+    if table is not None:
+        check_public(con, table, relation.names, "domain table", "domain")
+        return table[0]
     if domain is None:
         return None
     raise refuse(

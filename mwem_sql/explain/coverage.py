@@ -1,7 +1,7 @@
-"""What to expect of a release, in words: how many queries are measured and how well, where nothing is asked, and what would be better.
+"""What to expect of a release, in words: how many queries are measured, how well, and what would be better.
 
-For `mwem_plan`. Every number follows from the plan's shares and the noise's own distribution: public all of it. Must not promise what fits and
-guesses add to noise or take from it: it speaks of what is measured.
+For `mwem_plan`. Every number follows from the plan's shares and the distribution of the noise: public all of it. Must
+speak of what is measured, and not of what fits and guesses add to noise or take from it.
 """
 
 from __future__ import annotations
@@ -19,19 +19,17 @@ import numpy as np
 from mwem_sql.compile.compiled import CompiledQuery
 from mwem_sql.domains.classes import Classes
 from mwem_sql.kernel.budget import Budget
-from mwem_sql.kernel.scales import Kind, noise_scale, noise_variance, typical, variance, within, zcdp_rho
-from mwem_sql.kernel.split import Split
-from mwem_sql.loop.ahead import doubt, refined_ahead, told_from
-from mwem_sql.loop.pace import CERTAIN, Pace
+from mwem_sql.kernel.scales import Kind, noise_scale, typical, within, zcdp_rho
+from mwem_sql.loop.plan import CERTAIN, Planned, Schedule
 from mwem_sql.loop.problem import counts_every_record
 from mwem_sql.loop.refinement import Levels, Refinement
-from mwem_sql.releases.plan import Plan, shares_of
+from mwem_sql.releases.plan import Plan, schedule_of
 from mwem_sql.releases.request import Request
 
 SHOWN = 20
 """Queries and attributes that are listed one by one."""
 FEW, WIDE = 8, 1 / 64
-"""An attribute that is told apart in at most so many stretches has those listed that are wider than this part of its domain."""
+"""An attribute of at most so many stretches has those listed that are wider than this part of its domain."""
 LARGE = 0.9
 """Of the noise: advice is given if it would bring it below."""
 DELTA = "1e-6"
@@ -61,22 +59,28 @@ def expected(plan: Plan, request: Request) -> Iterator[tuple[str, str]]:
         yield "advice", advice
 
 
-def shares(plan: Plan, split: Split | None = None) -> list[Fraction]:
+def shares(plan: Plan, schedule: Schedule | None = None) -> list[Fraction]:
     """What measuring a cell takes, from the most to the least: in a round; or of what is refined, the last partition of each distribution.
 
     Where nothing is left to look at more closely, the last partition of a distribution takes what the others would have had.
     """
-    split = split or plan.split
-    if plan.problem.whole and not plan.problem.at_once:
-        parts = _refined(plan, split)
-        return sorted({share for own in parts for share in (own.most, own.least)}, reverse=True)
-    return _rounds(plan, split).shares
+    schedule = schedule or plan.schedule
+    if schedule.selects:
+        return _rounds(plan, schedule).shares
+    parts = _refined(plan, schedule)
+    refined = {share for own in parts for share in (own.most, own.least)}
+    return sorted(refined | {line.share for line in _histograms(schedule)}, reverse=True)
+
+
+def _histograms(schedule: Schedule) -> list[Planned]:
+    """One histogram of the whole domain, if that is all that is measured."""
+    return [line for line in schedule.of("round") if not line.is_refined]
 
 
 class _Last(NamedTuple):
-    """Of a distribution that is refined, what its last partition takes: if all others are measured, too (`least`), and if only the first is (`most`).
+    """Of a distribution that is refined, what its last partition takes.
 
-    In a table of fewer `rows` the first partitions take more, up to what leaves `few`.
+    `least`, if all others are measured, too; `most`, if only the first is. In a table of fewer `rows` the first partitions take more, up to what leaves `few`.
     """
 
     least: Fraction
@@ -85,22 +89,22 @@ class _Last(NamedTuple):
     rows: float
 
 
-def _refined(plan: Plan, split: Split) -> list[_Last]:
-    problem, found = plan.problem, list[_Last]()
+def _refined(plan: Plan, schedule: Schedule) -> list[_Last]:
+    problem, power, found = plan.problem, schedule.composition.power, list[_Last]()
     # Until something tells of n, the first partitions take as little as they may.
-    is_heard = any(counts_every_record(problem.queries[own.query]) for own in problem.always)
-    for first, share in refined_ahead(problem, split.refined):
-        shape = problem.queries[first.query].shape
-        own = _levels(shape, first.by_cells)
-        noise = sqrt(noise_variance(share, problem.sensitivity, split.kind))
-        parts = own.parts(power=split.power, signal=inf if problem.total is None else problem.total / noise)
-        by_n = problem.total is None and is_heard and own.full_growth_from > 0
-        few = own.parts(power=split.power, signal=0.0) if by_n else parts
+    knows_n = any(counts_every_record(problem.queries[line.number]) for line in schedule.of("always"))
+    for line in schedule.of("round"):
+        if not line.is_refined:
+            continue
+        levels = _levels(problem.queries[line.number].shape, line.how == "by cells")
+        noise = sqrt(schedule.composition.variance(line.share))
+        parts = levels.parts(power=power, signal=inf if problem.total is None else problem.total / noise)
+        by_n = problem.total is None and knows_n and levels.full_growth_from > 0
+        few = levels.parts(power=power, signal=0.0) if by_n else parts
         least, most, few_left = _of(parts[-1:], parts), _of(parts[1:] or parts, parts), _of(few[-1:], few)
-        found.append(
-            _Last(share * least, share * most, share * few_left, own.full_growth_from * noise if by_n else 0.0)
-        )
-        is_heard = True
+        rows = levels.full_growth_from * noise if by_n else 0.0
+        found.append(_Last(line.share * least, line.share * most, line.share * few_left, rows))
+        knows_n = True
     return found
 
 
@@ -117,9 +121,9 @@ def _of(some: Sequence[float], parts: Sequence[float]) -> Fraction:
 class _Rounds(NamedTuple):
     """How many rounds there will be, and what measuring takes in the first of them.
 
-    In a table of fewer than `certain` rows what is refined ahead of them takes more, and less is left; in one of `enough` rows one histogram of the whole
-    domain takes the place of all, with the share `whole`. `is_told`: whether it is the histogram; None where it depends on the table, which it does not if
-    the total is public.
+    In a table of fewer than `certain` rows what is refined ahead of them takes more, and less is left; in one of
+    `enough` rows one histogram of the whole domain takes the place of all, with the share `whole`. `is_told`: whether
+    it is the histogram; None where it depends on the table, which it does not if the total is public.
     """
 
     number: int
@@ -135,65 +139,57 @@ class _Rounds(NamedTuple):
         return [share for share in both if share]
 
 
-def _rounds(plan: Plan, split: Split) -> _Rounds:
-    problem, pace, n = plan.problem, Pace(split), plan.problem.total
-    ahead = refined_ahead(problem, split.first)
-    certain, enough, whole = 0.0, inf, Fraction(0)
-    if problem.histogram is not None and not split.histogram and not problem.whole:
-        enough, whole = told_from(problem, split), split.first + pace.left
-    if ahead and split.growing and n is None:
-        certain = doubt(problem, ahead, split, 1.0) / CERTAIN
-    elif ahead and split.growing and n is not None:
-        pace.spare(split.first, doubt(problem, ahead, split, n))
-    rounds = pace.rounds
-    share = pace.take()[1] if rounds else Fraction(0)
+def _rounds(plan: Plan, schedule: Schedule) -> _Rounds:
+    n = plan.problem.total
+    enough = schedule.histogram_from
+    whole = schedule.share("first") + schedule.left if schedule.instead else Fraction(0)
+    is_by_n = schedule.by_n and bool(schedule.of("first"))
+    certain = schedule.first_noise / CERTAIN if is_by_n and n is None else 0.0
+    if is_by_n and n is not None:
+        schedule = schedule.with_more_first(n)
+    shares = [measure for _, measure, _ in schedule.steps()]
     # If a histogram tells enough of smaller tables than rounds need, these are never all there.
     is_told = n >= enough if n is not None else False if enough == inf else True if enough <= certain else None
-    return _Rounds(rounds, share, whole, certain, enough, is_told)
+    return _Rounds(len(shares), shares[0] if shares else Fraction(0), whole, certain, enough, is_told)
 
 
 def _measured(plan: Plan, request: Request) -> str:
-    problem, split = plan.problem, plan.split
-    queries = len(plan.compiled.distinct.queries)
-    if problem.at_once:
+    schedule, queries = plan.schedule, len(plan.compiled.distinct.queries)
+    for line in _histograms(schedule):
         # A parity adds all cells up, with signs.
-        cells = problem.queries[0].cells
-        noise = noise_scale(split.measure, request.rows_per_unit, split.kind)
-        off = sqrt(2 / pi * cells * variance(noise.scale, split.kind))
-        return f"all {queries:,} queries are measured, as sums over one histogram of {cells:,} cells; each is off by about {_short(off)} rows"
-    if problem.whole:
-        several = "s" if len(problem.first) > 1 else ""
-        sets = f"{len(problem.first):,} joint distribution{several}, refined" if problem.first else "by themselves"
-        told = (
-            f"; {_off(shares(plan), request, split.kind, 'a measured part')}{_of_few(plan, request)}"
-            if problem.first
-            else ""
+        off = sqrt(2 / pi * line.cells * schedule.composition.variance(line.share))
+        return (
+            f"all {queries:,} queries are measured, as sums over one histogram of {line.cells:,} cells;"
+            f" each is off by about {_short(off)} rows"
         )
+    if not schedule.selects:
+        count = len(schedule.of("round"))
+        sets = f"{count:,} joint distribution{'s' if count > 1 else ''}, refined" if count else "by themselves"
+        told = f"; {_off(shares(plan), request, schedule.kind, 'a measured part')}{_of_few(plan)}" if count else ""
         return f"all {queries:,} queries are about what is measured: {sets}{told}"
     return _in_rounds(plan, request, queries)
 
 
 def _in_rounds(plan: Plan, request: Request, queries: int) -> str:
-    problem, split = plan.problem, plan.split
-    rounds = _rounds(plan, split)
-    few = "fewer or none, because each attribute by itself takes more"
+    problem, schedule = plan.problem, plan.schedule
+    rounds = _rounds(plan, schedule)
+    few = "fewer, because each attribute by itself takes more"
     large = f"in a table of {_short(ceil(rounds.enough))} rows or more" if rounds.whole else ""
     told = ""
     if rounds.whole and problem.histogram is not None:
-        off = _off([rounds.whole], request, split.kind, "a cell of it")
+        off = _off([rounds.whole], request, schedule.kind, "a cell of it")
         told = f"as sums over one histogram of {problem.histogram.cells:,} cells; {off}"
     if rounds.is_told and problem.total is not None:
         return f"all {queries:,} queries are measured, {told}"
     if rounds.is_told:
         return f"{large} all {queries:,} queries are measured, {told}; in a smaller one {few}"
-    measured = min(queries, len(problem.always) + rounds.number)
-    fewer = ", or fewer and better" if split.growing and rounds.number else ""
-    said = [f"about {measured:,} of {queries:,} queries will be measured{fewer}"]
+    measured = min(queries, len(schedule.of("always")) + rounds.number)
+    said = [f"about {measured:,} of {queries:,} queries will be measured"]
     if rounds.share:
-        said.append(_off([rounds.share], request, split.kind, "a measured cell"))
-    if split.histogram and problem.histogram is not None:
-        cells = f"each of {problem.histogram.cells:,} cells that it starts from"
-        said.append(_off([split.histogram], request, split.kind, cells))
+        said.append(_off([rounds.share], request, schedule.kind, "a measured cell"))
+    for line in schedule.of("histogram"):
+        cells = f"each of {line.cells:,} cells that it starts from"
+        said.append(_off([line.share], request, schedule.kind, cells))
     if rounds.certain:
         said.append(f"in a table of fewer than {_short(ceil(rounds.certain))} rows {few}")
     if rounds.is_told is None:
@@ -201,13 +197,13 @@ def _in_rounds(plan: Plan, request: Request, queries: int) -> str:
     return "; ".join(said)
 
 
-def _of_few(plan: Plan, request: Request) -> str:
+def _of_few(plan: Plan) -> str:
     """What is said of a table of few rows, where others would have less noise."""
-    parts = _refined(plan, plan.split)
+    parts, schedule = _refined(plan, plan.schedule), plan.schedule
     few, rows = min(own.few for own in parts), max(own.rows for own in parts)
     if few >= min(own.least for own in parts):
         return ""
-    off = typical(noise_scale(few, request.rows_per_unit, plan.split.kind).scale, plan.split.kind)
+    off = typical(schedule.composition.scale(few), schedule.kind)
     return f"; in a table of fewer than {_short(ceil(rows))} rows, by up to {_short(off)}"
 
 
@@ -224,7 +220,7 @@ def _off(
 
 def _binned(plan: Plan, request: Request) -> Iterator[str]:
     """Sums over bins that are not measured in any case, whose line says it."""
-    always = {own.asked for own in plan.problem.always}
+    always = {line.workload for line in plan.schedule.of("always")}
     distinct = plan.compiled.distinct
     rows = [
         row
@@ -254,30 +250,30 @@ def from_bins(query: CompiledQuery, total: float | None) -> str:
 
 def _always(plan: Plan, request: Request) -> Iterator[str]:
     """What is measured in any case, and how well."""
-    if plan.problem.at_once and plan.compiled.distinct.always:
+    if _histograms(plan.schedule) and plan.compiled.distinct.always:
         yield "the histogram tells all of them"
-    owed = list(zip(plan.problem.always, plan.problem.always_shares(plan.split.always), strict=True))
-    for own, share in owed[:SHOWN]:
-        query = plan.compiled.asked(own.asked)
+    always = [(line, line.workload) for line in plan.schedule.of("always") if line.workload is not None]
+    for line, number in always[:SHOWN]:
+        query = plan.compiled.first_row(number)
         cells = f"{query.linear.cells:,} cell{'s' if query.linear.cells > 1 else ''}"
         what = "each" if query.linear.cells > 1 else "it"
-        off = _off([share], request, plan.split.kind, what, unit=query.linear.unit, bound=query.linear.bound)
+        off = _off([line.share], request, plan.schedule.kind, what, unit=query.linear.unit, bound=query.linear.bound)
         # Of an average its sum and its count are measured.
         name = query.label if query.over is None else f"sum of {query.label}"
         yield f"{name}: {cells}, {off}{from_bins(replace(query, over=None), request.total)}"
-    if len(owed) > SHOWN:
-        yield f"... and {len(owed) - SHOWN:,} more"
+    if len(always) > SHOWN:
+        yield f"... and {len(always) - SHOWN:,} more"
 
 
 def _unasked(classes: Classes) -> str | None:
     """Stretches of a domain inside which no query tells values apart, if they are wide."""
     pieces = classes.pieces
-    sizes = np.bincount(classes.codes[: pieces.known], pieces.sizes[: pieces.known], minlength=classes.count)
+    sizes = np.bincount(classes.codes[: pieces.non_null], pieces.sizes[: pieces.non_null], minlength=classes.count)
     if pieces.attribute.values is not None:
-        values, groups = pieces.known, int((sizes > 0).sum())
+        values, groups = pieces.non_null, int((sizes > 0).sum())
         return f"{groups:,} group{'s' if groups > 1 else ''} of its {values:,} values" if groups < values else None
-    begins = np.flatnonzero(np.diff(classes.codes[: pieces.known], prepend=-1))
-    stretches = list(pairwise([*begins.tolist(), pieces.known]))
+    begins = np.flatnonzero(np.diff(classes.codes[: pieces.non_null], prepend=-1))
+    stretches = list(pairwise([*begins.tolist(), pieces.non_null]))
     wide = [
         (begin, end)
         for begin, end in (stretches if len(stretches) <= FEW else ())
@@ -292,7 +288,10 @@ def _unasked(classes: Classes) -> str | None:
 def _served(request: Request) -> str:
     """How noise grows with the number of queries that share the budget, each measured as it is."""
     listed = [f"{count:,}: {_short(_alone(request, count))}" for count in SERVED]
-    told = f"a cell of one query that is measured alone is off by about {listed[0].split(': ')[1]} rows; of each of {', '.join(listed[1:])}"
+    alone = listed[0].split(": ")[1]
+    told = (
+        f"a cell of one query that is measured alone is off by about {alone} rows; of each of {', '.join(listed[1:])}"
+    )
     if request.total is None:
         return told
     low, high = 0, 2**40
@@ -317,34 +316,35 @@ def _alone(request: Request, count: int) -> float:
 
 def _advice(plan: Plan, request: Request) -> Iterator[str]:
     """What would lower the noise of this very request: only what does, by how much."""
-    now = _noise(plan, request, plan.split)
+    now = _noise(plan, plan.schedule)
     if not now:
         return
     if not request.budget.delta and (plan.cap is None or not plan.cap.pure):
         loose = replace(request, budget=Budget.parse(str(float(request.budget.epsilon)), DELTA))
-        then = _noise(plan, loose, shares_of(loose, plan))
+        then = _noise(plan, schedule_of(loose, plan))
         if then < LARGE * now:
             yield f"delta := {DELTA} would bring {_short(now)} rows down to {_short(then)}"
-    if request.rounds is not None and request.rounds > 1 and not plan.problem.whole:
+    if request.rounds is not None and request.rounds > 1 and plan.schedule.selects:
         fewer = replace(request, rounds=request.rounds // 2)
-        then = _noise(plan, fewer, shares_of(fewer, plan))
+        then = _noise(plan, schedule_of(fewer, plan))
         if then < LARGE * now:
             yield f"fewer queries: rounds := {fewer.rounds} would bring {_short(now)} rows down to {_short(then)}"
-    if len(plan.problem.first) > 1 and plan.problem.whole:
-        largest = max(plan.problem.first, key=lambda first: first.part)
-        whole = sum(own.part for own in plan.problem.first) + sum(own.part for own in plan.problem.always)
-        left = 1 - largest.part / whole
-        names = ", ".join(plan.problem.queries[largest.query].attributes)
-        yield f"fewer queries: without those about {names} the noise on all others would be {left if plan.split.kind == 'pure' else sqrt(left):.2f} of this"
+    sets, schedule = plan.schedule.of("round"), plan.schedule
+    if len(sets) > 1:
+        largest = max(sets, key=lambda line: line.share)
+        left = 1 - float(largest.share / schedule.share("round", "always"))
+        names = ", ".join(plan.problem.queries[largest.number].attributes)
+        factor = left if schedule.kind == "pure" else sqrt(left)
+        yield f"fewer queries: without those about {names} the noise on all others would be {factor:.2f} of this"
     widest = max(query.linear.cells for query in plan.compiled.queries)
-    if widest >= 4 and not plan.problem.whole:
+    if widest >= 4 and plan.schedule.selects:
         yield f"coarser groups: a sum over 4 measured cells (of up to {widest:,}) has 2 times the noise of one cell, one group in their place has it once"
 
 
-def _noise(plan: Plan, request: Request, split: Split) -> float:
+def _noise(plan: Plan, schedule: Schedule) -> float:
     """The noise on a measured cell, or the largest of those on parts of sets; 0 if there is nothing of the kind."""
-    scales = [noise_scale(share, request.rows_per_unit, split.kind).scale for share in shares(plan, split)]
-    return max((typical(scale, split.kind) for scale in scales), default=0.0)
+    scales = [schedule.composition.scale(share) for share in shares(plan, schedule)]
+    return max((typical(scale, schedule.kind) for scale in scales), default=0.0)
 
 
 def _short(number: float) -> str:

@@ -1,22 +1,23 @@
 """`mwem_plan`: what a release would run and cost, as rows a person can read.
 
-Owns the words of the plan. Must show public facts only: no statistics of the table, and nothing that a plan does not have.
+Owns the words of the plan. Must show public facts only: no statistics of the table, and nothing beyond the plan.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
 
 from mwem_sql.accounting.caps import nominal, protected
 from mwem_sql.compile.compiled import Compiled, CompiledQuery
 from mwem_sql.domains.detail import Detail
 from mwem_sql.explain import coverage
-from mwem_sql.kernel.scales import noise_scale, selection_scale
-from mwem_sql.kernel.split import Split
+from mwem_sql.kernel.scales import selection_scale
+from mwem_sql.loop.plan import Schedule
 from mwem_sql.platform.session import Session
 from mwem_sql.releases import reuse, store
-from mwem_sql.releases.plan import make_plan
+from mwem_sql.releases.plan import Plan, make_plan
 from mwem_sql.releases.request import Request
 from mwem_sql.releases.store import Stored
 
@@ -32,13 +33,13 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
     if release is None:
         reuse.names(session.cursor(), session, request)  # an output that a release would refuse
     plan = make_plan(session, request, release)
-    compiled, split = plan.compiled, plan.split
+    compiled, schedule = plan.compiled, plan.schedule
     counts = {name: classes.count for name, classes in compiled.classes.items()}
     widest = max(compiled.queries, key=lambda query: query.linear.domain_cells)
     scales = [
-        noise_scale(share, request.rows_per_unit, split.kind).scale
-        for share in coverage.shares(plan) or filter(None, [split.always])
+        schedule.composition.scale(share) for share in coverage.shares(plan) or filter(None, [schedule.share("always")])
     ]
+    predicted = schedule.composition.predicted
     named = nominal(float(request.budget.epsilon), float(request.budget.delta), request.rows or request.total)
     warning = "; ".join(filter(None, (named, plan.warning)))
     yield {"item": "table", "value": str(plan.relation.charged) if release is None else release.domain.table}
@@ -52,47 +53,33 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
         "protects": protected(request.unit, request.rows_per_unit),
         "epsilon": f"{float(request.budget.epsilon):g}",
         "delta": f"{float(request.budget.delta):g}",
-        "composition": "pure epsilon, Laplace noise" if split.kind == "pure" else "zCDP, Gaussian noise",
-        "rounds": f"of refining: {split.rounds}, or fewer"
-        if plan.problem.whole
-        else f"{split.rounds}"
-        + (
-            ", or others: what comes first takes more or less, and steps grow when measurements tell more noise than errors"
-            if split.growing
-            else ""
-        ),
-        "total": _total(request, split),
+        "composition": "pure epsilon, Laplace noise" if schedule.kind == "pure" else "zCDP, Gaussian noise",
+        "rounds": _rounds(schedule),
+        "total": _total(request, schedule),
         "start": request.start,
         "queries": f"{len(compiled.queries):,} rows, {len(compiled.distinct.queries):,} distinct",
         "attributes": ", ".join(f"{name} {count:,}" for name, count in counts.items()) + " (classes)",
         **_left_out(compiled, [column.name for column in plan.relation.columns]),
         "domain cells": f"{math.prod(counts.values()):,}",
         "widest query": f"{widest.linear.domain_cells:,} cells: {widest.label}",
-        "candidates": "one histogram of the whole domain"
-        if plan.problem.at_once
-        else "none: all that is asked about is refined"
-        if plan.problem.whole
-        else f"{len(plan.problem.queries):,}, with what cuboids add up to and partitions around counts"
-        + ("; or one histogram of the whole domain, by n" if plan.problem.histogram and not split.histogram else ""),
-        "first": f"{len(plan.problem.first)} distributions, {_first_share(split, is_whole=plan.problem.whole)} of the budget",
-        "details": _details(plan.problem.details, split),
-        "certificate": f"{float(split.certify / split.limit):.0%} of the budget: how far off {len(plan.problem.certified):,} queries are"
-        if split.certify
-        else "none",
-        "selecting": f"{float(split.select / (split.select + split.measure or 1)):.0%} of a round",
-        "selection scale": f"{selection_scale(split.select, request.rows_per_unit, split.kind).scale:.6g}"
-        if split.select
+        "candidates": _candidates(plan),
+        "first": f"{_first(schedule)} of the budget",
+        "details": _details(plan.problem.details, schedule),
+        "certificate": _certificate(schedule, len(plan.problem.certified)),
+        "selecting": f"{float(schedule.selecting):.0%} of a round",
+        "selection scale": f"{selection_scale(schedule.select, request.rows_per_unit, schedule.kind).scale:.6g}"
+        if schedule.select
         else "nothing to select",
         "noise scale": f"{_range(scales)} per cell of a count" if scales else "nothing is measured in rounds",
-        "noise if pure": f"standard deviation {split.predicted.pure:.6g}",
+        "noise if pure": f"standard deviation {predicted.pure:.6g}",
     }
     sums = {
         query.linear.bound * query.linear.unit: query for query in compiled.queries if query.source.measure is not None
     }
     if sums:
-        facts["largest measure"] = _largest(sums[max(sums)], request, split, is_whole=plan.problem.whole)
-    if split.predicted.zcdp is not None:
-        facts["noise if zCDP"] = f"standard deviation {split.predicted.zcdp:.6g}"
+        facts["largest measure"] = _largest(sums[max(sums)], request, schedule)
+    if predicted.zcdp is not None:
+        facts["noise if zCDP"] = f"standard deviation {predicted.zcdp:.6g}"
     parts = plan.pushdown.parts
     facts["scans"] = str(sum(len(part.statements) for part in parts))
     for item, value in facts.items():
@@ -112,8 +99,8 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
 def _instead(release: Stored) -> str:
     """What is not known where a release stands for its private table."""
     return (
-        f"{release.name}: a plan for its private table, with the domain and the columns that it was made with. The table itself, other columns of it and the cap on it "
-        "are not known here; mwem_release needs the table"
+        f"{release.name}: a plan for its private table, with the domain and the columns that it was made with. The"
+        " table itself, other columns of it and the cap on it are not known here; mwem_release needs the table"
     )
 
 
@@ -122,40 +109,68 @@ def _range(scales: Sequence[float]) -> str:
     return least if least == most else f"{least} to {most}"
 
 
-def _largest(query: CompiledQuery, request: Request, split: Split, *, is_whole: bool) -> str:
+def _largest(query: CompiledQuery, request: Request, schedule: Schedule) -> str:
     """The sum to which a record may add most. Without rounds it is added up from what is measured of its columns."""
     linear = query.linear
     noise = "added up from parts"
-    if not is_whole:
-        scale = noise_scale(split.measure, request.rows_per_unit * linear.bound, split.kind).scale * linear.unit
+    if schedule.selects:
+        scale = schedule.composition.scale(schedule.measure, linear.bound) * linear.unit
         noise = f"noise scale {scale:.6g} per cell"
     bins = coverage.from_bins(query, request.total)
     return f"up to {linear.bound * linear.unit:g}, in steps of {linear.unit:g}, {noise}{bins}: {query.label}"
 
 
-def _total(request: Request, split: Split) -> str:
+def _percent(schedule: Schedule, share: Fraction) -> str:
+    return f"{float(share / schedule.limit):.0%}"
+
+
+def _rounds(schedule: Schedule) -> str:
+    if not schedule.selects:
+        return f"of refining: {schedule.rounds}, or fewer"
+    by_n = schedule.by_n and schedule.of("first")
+    return f"{schedule.rounds}" + (", or fewer: of a small table, what comes first takes more" if by_n else "")
+
+
+def _candidates(plan: Plan) -> str:
+    schedule = plan.schedule
+    if not schedule.selects:
+        refined = all(line.is_refined for line in schedule.of("round"))
+        return "none: all that is asked about is refined" if refined else "one histogram of the whole domain"
+    listed = f"{len(plan.problem.queries):,}, with what cuboids add up to and partitions around counts"
+    return listed + ("; or one histogram of the whole domain, by n" if schedule.instead else "")
+
+
+def _total(request: Request, schedule: Schedule) -> str:
     if request.total is not None:
         return "public constant"
-    if split.total:
-        return f"private, {float(split.total / split.limit):.0%} of the budget" + (
-            ", and from the distributions that are measured first" if split.first else ""
+    if schedule.of("total"):
+        return f"private, {_percent(schedule, schedule.share('total'))} of the budget" + (
+            ", and from the distributions that are measured first" if schedule.of("first") else ""
         )
     return "private, from all that is measured"
 
 
-def _first_share(split: Split, *, is_whole: bool) -> str:
-    return (
-        f"{float(split.model / split.limit):.0%}"
-        if is_whole
-        else ("by n, about " if split.growing and split.first else "") + f"{float(split.first / split.limit):.0%}"
-    )
+def _first(schedule: Schedule) -> str:
+    """Distributions that are refined ahead of rounds, or in their place."""
+    refined = [line for line in schedule.of("first", "round") if line.is_refined]
+    if not schedule.selects:
+        return f"{len(refined)} distributions, {_percent(schedule, schedule.share('round', 'always'))}"
+    by_n = "by n, about " if schedule.by_n and refined else ""
+    return f"{len(refined)} distributions, {by_n}{_percent(schedule, schedule.share('first'))}"
 
 
-def _details(details: Mapping[str, Detail], split: Split) -> str:
+def _details(details: Mapping[str, Detail], schedule: Schedule) -> str:
     if not details:
         return "none"
     listed = ", ".join(f"{name} {detail.count:,}" for name, detail in details.items())
-    return f"inside classes, {float(split.detail / split.limit):.0%} of the budget: {listed} (parts, or fewer)"
+    share = _percent(schedule, schedule.share("detail"))
+    return f"inside classes, {share} of the budget: {listed} (parts, or fewer)"
+
+
+def _certificate(schedule: Schedule, queries: int) -> str:
+    if not schedule.of("certify"):
+        return "none"
+    return f"{_percent(schedule, schedule.share('certify'))} of the budget: how far off {queries:,} queries are"
 
 
 def _shortened(text: str) -> str:

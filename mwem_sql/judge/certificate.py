@@ -24,6 +24,7 @@ from mwem_sql.judge import grade
 from mwem_sql.judge.evidence import Families
 from mwem_sql.kernel.kernel import Kernel
 from mwem_sql.kernel.tails import cumulants, half_width
+from mwem_sql.loop.plan import divided
 from mwem_sql.loop.problem import Figure, Outcome, Part, Problem
 from mwem_sql.workload import Query, Workload
 
@@ -86,13 +87,12 @@ def certify(kernel: Kernel, problem: Problem, share: Fraction, outcome: Outcome)
     others = np.flatnonzero(~is_measured).tolist()
     figures += [("others", others), ("most", others)]
     figures = [(part, places) for part, places in figures if places]
-    whole = sum(FIGURE_PARTS[part] for part, _ in figures)
+    shares = divided(share, [FIGURE_PARTS[part] for part, _ in figures])
     out = []
-    for part, places in figures:
+    for (part, places), taken in zip(figures, shares, strict=True):
         vectors = np.concatenate([answers[k] * queries[k].bound for k in places])
         rank = most_beyond(len(places)) + 1 if part == "most" else None
         leading = [queries[k].cells for k in places]
-        taken = share * FIGURE_PARTS[part] / whole
         possible = 1.0 if part == "most" else float(np.mean([most_wrong(queries[k]) for k in places]))
         drawn = kernel.certify(numbers[places], leading, vectors, taken, rank=rank)
         out.append(Figure(part, len(places), drawn, possible))
@@ -118,13 +118,13 @@ def families(problem: Problem, outcome: Outcome) -> Families:
     return Families([each for each in outcome.measurements if each.purpose != "detail"], sizes)
 
 
-def bounds(compiled: Compiled, problem: Problem, outcome: Outcome, measured: Families) -> pa.Table:
+def bounds(compiled: Compiled, outcome: Outcome, measured: Families) -> pa.Table:
     """A row for each row of the workload: whether it was measured, and a bound of its error from selections."""
     distinct = compiled.distinct
     flags = measured.are_exact(distinct.queries)
     is_measured, errors = flags[distinct.of_row], np.full(len(distinct.of_row), np.inf)
-    # Selections are among distinct queries; the problem's queries begin with these unless nothing was selected.
-    if outcome.bounds is not None and not problem.whole:
+    # Selections are among the problem's queries, which begin with the distinct ones.
+    if outcome.bounds is not None:
         errors = outcome.bounds[distinct.of_row] * compiled.linear.bounds * compiled.linear.units
     for row, count in distinct.of_count.items():
         # An average is measured if both its sum and its count are.

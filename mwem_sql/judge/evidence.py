@@ -366,5 +366,5 @@ def _on_common_pieces(stored: Classes, question: Classes) -> tuple[Integers, Int
     codes = question.codes[np.searchsorted(question.pieces.lows, lows, side="right") - 1].astype(np.int64)
     pieces = np.searchsorted(stored.pieces.lows, lows, side="right") - 1
     if stored.attribute.nullable:
-        codes, pieces = np.append(codes, question.codes[-1]), np.append(pieces, stored.pieces.known)
+        codes, pieces = np.append(codes, question.codes[-1]), np.append(pieces, stored.pieces.non_null)
     return codes, pieces

@@ -22,7 +22,7 @@ from mwem_sql.language.conditions import Leaf, leaf, operands
 
 LEVELS = 2**24  # the largest whole number on the grid of a measure
 LARGEST = 1e30  # a value beyond it is taken for a mistake
-_DECIMALS = 9  # places up to which decimal fractions stay exact
+_DECIMALS = 9  # digits behind the point up to which decimal fractions stay exact
 _WHOLE = 2.0**53  # up to here a float64 tells whole numbers apart
 _EXACT = 1e-9  # how close to whole numbers counts as that, relative to the largest
 _SMALLEST = -1000  # of the exponents of a unit
@@ -43,12 +43,12 @@ class Measure:
 
 def read_measure(text: str, columns: Mapping[str, str], table: str) -> Measure:
     """A measure from its text: an expression, `sum(expression)` or `avg(expression)`."""
-    found = _AGGREGATE.fullmatch(text)
-    if found is not None:
+    aggregate = _AGGREGATE.fullmatch(text)
+    if aggregate is not None:
         try:
-            return _measure(found[2], columns, table, is_average=found[1].lower() == "avg")
+            return _measure(aggregate[2], columns, table, is_average=aggregate[1].lower() == "avg")
         except PredicateError:
-            if _is_closed(found[2]):
+            if _is_closed(aggregate[2]):
                 raise
             # sum(a) + sum(b): refused below, in its own words
     return _measure(text, columns, table, is_average=False)
@@ -86,14 +86,14 @@ def to_grid(numbers: Floats) -> tuple[npt.NDArray[np.int64], float]:
 
 def _on_decimals(numbers: Floats) -> tuple[npt.NDArray[np.int64], float] | None:
     """Multiples of the largest decimal fraction, or whole number, that divides all; None if that takes too many."""
-    for places in range(_DECIMALS + 1):
-        scaled = numbers * 10.0**places
+    for digits in range(_DECIMALS + 1):
+        scaled = numbers * 10.0**digits
         if np.abs(scaled).max() > _WHOLE:
             break
         whole = np.rint(scaled).astype(np.int64)
         if np.abs(scaled - whole).max() <= _EXACT * np.abs(scaled).max():
             divisor = int(np.gcd.reduce(whole, axis=None))
-            return (whole // divisor, divisor / 10.0**places) if np.abs(whole).max() <= LEVELS * divisor else None
+            return (whole // divisor, divisor / 10.0**digits) if np.abs(whole).max() <= LEVELS * divisor else None
     return None
 
 

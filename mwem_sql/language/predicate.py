@@ -51,8 +51,8 @@ _WHERE = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*where\b", re.IGNORECASE | re.D
 
 def bare(clause: str) -> str:
     """The expression of a WHERE clause as it is pasted: without the keyword before it and one semicolon behind it."""
-    found = _WHERE.match(clause)
-    clause = clause[found.end() :] if found else clause
+    where = _WHERE.match(clause)
+    clause = clause[where.end() :] if where else clause
     ended = clause.rstrip()
     return ended[:-1] if ended.endswith(";") and ended[:-1].strip() else clause
 
@@ -81,19 +81,19 @@ def parse(text: str, columns: Mapping[str, str], role: str, table: str) -> exp.E
 
     `columns` maps folded names to the table's; `role` is what the text serves as, for messages.
     """
-    own = _Text(text, role)
-    return _checked(_statement(own), own, columns, table)
+    source = _Text(text, role)
+    return _checked(_statement(source), source, columns, table)
 
 
 def parse_list(text: str, columns: Mapping[str, str], role: str, table: str) -> list[exp.Expr]:
     """The checked trees of expressions separated by commas."""
-    own = _Text(text, role)
-    selected = _statement(own, before="SELECT\n")
+    source = _Text(text, role)
+    selected = _statement(source, before="SELECT\n")
     if not isinstance(selected, exp.Select) or [key for key, value in selected.args.items() if value] != [
         "expressions"
     ]:
-        raise own.no("is not a list of SQL expressions", own.cure)
-    return [_checked(tree, own, columns, table) for tree in selected.expressions]
+        raise source.no("is not a list of SQL expressions", source.cure)
+    return [_checked(tree, source, columns, table) for tree in selected.expressions]
 
 
 def is_deterministic(tree: exp.Expr) -> bool:
@@ -101,63 +101,65 @@ def is_deterministic(tree: exp.Expr) -> bool:
     return not any(objection(node) for node in tree.walk())
 
 
-def _statement(own: _Text, before: str = "") -> exp.Expr:
+def _statement(source: _Text, before: str = "") -> exp.Expr:
     """The one statement that a text is, with `before` in front of it on lines of its own."""
-    if len(own.text) > MAX_TEXT:
-        raise own.no(f"has {len(own.text):,} characters, more than {MAX_TEXT:,}", "split it into several rows")
+    if len(source.text) > MAX_TEXT:
+        raise source.no(f"has {len(source.text):,} characters, more than {MAX_TEXT:,}", "split it into several rows")
     try:
-        statements = dialect.parse(before + own.text)
+        statements = dialect.parse(before + source.text)
     except SqlglotError as error:
-        raise _syntax(own, error, before.count("\n")) from None
+        raise _syntax(source, error, before.count("\n")) from None
     except RecursionError:
-        raise _too_deep(own) from None
-    written = own.text.strip()
-    if len(statements) != 1 or statements[0] is None or not written or written.endswith(";"):
-        one = "one expression " if own.role == "predicate" else ""
-        raise own.no("is not one SQL expression", f"{own.cure}, {one}without a semicolon")
+        raise _too_deep(source) from None
+    text = source.text.strip()
+    if len(statements) != 1 or statements[0] is None or not text or text.endswith(";"):
+        one = "one expression " if source.role == "predicate" else ""
+        raise source.no("is not one SQL expression", f"{source.cure}, {one}without a semicolon")
     return statements[0]
 
 
-def _checked(tree: exp.Expr, own: _Text, columns: Mapping[str, str], table: str) -> exp.Expr:
+def _checked(tree: exp.Expr, source: _Text, columns: Mapping[str, str], table: str) -> exp.Expr:
     depth = 0
     level = [tree]
     while level:
         depth += 1
         if depth > MAX_DEPTH:
-            raise _too_deep(own)
+            raise _too_deep(source)
         level = [child for node in level for child in node.iter_expressions()]
     for node in tree.walk():
         refused = objection(node)
         if refused is not None:
             reason, hint = refused
-            raise own.no(reason, own.cure if own.role == "measure" and reason.startswith("has the aggregate") else hint)
+            raise source.no(
+                reason, source.cure if source.role == "measure" and reason.startswith("has the aggregate") else hint
+            )
         node.pop_comments()
         name_collation(node)
     for column in tree.find_all(exp.Column):
         qualified = [fold(part.name) for part in column.parts[:-1]]
         if qualified not in ([], [fold(table)], [_SCHEMA, fold(table)]):
-            raise own.no(
+            raise source.no(
                 f"reads {dialect.sql(column)}, which is not a column of {table}", "name the table's own columns"
             )
         if fold(column.name) not in columns:
-            raise _unknown(own, column.name, columns, table)
+            raise _unknown(source, column.name, columns, table)
         for qualifier in ("table", "db"):
             column.set(qualifier, None)
         column.set("this", exp.to_identifier(columns[fold(column.name)], quoted=True))
     return tree
 
 
-def _unknown(own: _Text, column: str, columns: Mapping[str, str], table: str) -> MwemError:
+def _unknown(source: _Text, column: str, columns: Mapping[str, str], table: str) -> MwemError:
     listed = ", ".join(map(dialect.name, dict.fromkeys(columns.values())))
     near = did_you_mean(column, list(columns.values()), shown=dialect.name)
     error = refuse(
         PredicateError,
         "workload",
-        f"{own} reads the unknown column {_shown(column)}",
+        f"{source} reads the unknown column {_shown(column)}",
         f"{near}{table} has the columns {listed}; if it is text, write {literal(column)}",
     )
     assert isinstance(error, PredicateError)
-    error.reader, error.column = str(own), column
+    error.reader, error.column = str(source), column
     return error
 
 
@@ -202,14 +204,14 @@ def _shown(name: str) -> str:
     return name if name and name.isascii() and name.isprintable() else f"{name} ({name!a})"
 
 
-def _too_deep(own: _Text) -> MwemError:
-    return own.no(
+def _too_deep(source: _Text) -> MwemError:
+    return source.no(
         f"is nested too deeply (at most {MAX_DEPTH} levels, and fewer of parentheses and calls)",
         "use IN lists, or more rows",
     )
 
 
-def _syntax(own: _Text, error: SqlglotError, lines_before: int) -> MwemError:
+def _syntax(source: _Text, error: SqlglotError, lines_before: int) -> MwemError:
     """A syntax error with the line and a caret under the place."""
     details = getattr(error, "errors", None)
     if details:
@@ -219,15 +221,15 @@ def _syntax(own: _Text, error: SqlglotError, lines_before: int) -> MwemError:
         if "<class" in reason:
             reason = "something is missing here"
     else:
-        found = _CLOSED.match(own.text)
-        read = own.text[: found.end()] if found else ""
+        closed = _CLOSED.match(source.text)
+        read = source.text[: closed.end()] if closed else ""
         number = read.count("\n")
         column = len(read) - read.rfind("\n") - 1
         reason = "this has no end"
-    lines = own.text.split("\n")
+    lines = source.text.split("\n")
     line = lines[max(0, min(number, len(lines) - 1))]
     column = max(0, min(column, len(line)))
     start = max(0, column - 60)
     caret = re.sub(r"[^\t]", " ", line[start:column]) + "^"
     shown = f"  {line[start : start + 76]}\n  {caret}"
-    return PredicateError(f"workload: {own} is not valid SQL: {reason}.\n{shown}\nHint: {own.cure}")
+    return PredicateError(f"workload: {source} is not valid SQL: {reason}.\n{shown}\nHint: {source.cure}")

@@ -267,8 +267,8 @@ def _first(scale: Scale, low: Tick, high: Tick) -> list[Tick]:
 def _cuts(scale: Scale, low: Tick, high: Tick) -> list[Tick]:
     """Round numbers inside a bin, few of them; none where there is no room."""
     if _is_calendar(scale):
-        starts = [found for part in _CUTS if (found := _starts(scale, low, high, part, LISTED))]
-        return next((found for found in starts if len(found) >= _PARTS_OF_A_BIN // 2), starts[0] if starts else [])
+        starts = [some for part in _CUTS if (some := _starts(scale, low, high, part, LISTED))]
+        return next((some for some in starts if len(some) >= _PARTS_OF_A_BIN // 2), starts[0] if starts else [])
     span = _value(scale, high) - _value(scale, low)
     return _multiples(scale, low, high, _round_step(span / _PARTS_OF_A_BIN)) if span else []
 
@@ -295,14 +295,14 @@ def _multiples(scale: Scale, low: Tick, high: Tick, step: Decimal) -> list[Tick]
 
 
 def _starts(scale: Scale, low: Tick, high: Tick, part: tuple[str, int], most: int) -> list[Tick] | None:
-    """Where so many years, months, days or seconds begin between two moments; None if that is at too many places."""
+    """Where so many years, months, days or seconds begin between two moments; None if these are too many."""
     (unit, number), first, last = part, _moment(scale, int(low)), _moment(scale, int(high))
     length = number * _LENGTHS[unit]
     if (last - first).total_seconds() / length > most + 2 or (scale.family == "date" and unit == "second"):
         return None
     moments = (_start(first, unit, number, k) for k in range(most + 4))
-    found: list[Tick] = [_count(scale, moment) for moment in moments if moment is not None and first < moment < last]
-    return found if len(found) <= most else None
+    starts: list[Tick] = [_count(scale, moment) for moment in moments if moment is not None and first < moment < last]
+    return starts if len(starts) <= most else None
 
 
 def _start(moment: datetime, unit: str, number: int, after: int) -> datetime | None:

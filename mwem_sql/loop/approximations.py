@@ -131,16 +131,16 @@ LARGEST = 8000
 class Approximations:
     """The answers of a state to the queries as they are: up to their bounds. They may lag behind it by `lag` records per marginal."""
 
-    def __init__(self, asked: GroupedQueries, lag: float = 0.0) -> None:
-        self._asked = asked
+    def __init__(self, queries: GroupedQueries, lag: float = 0.0) -> None:
+        self._queries = queries
         self._lag = lag
-        shapes = [group.shape for group in asked.groups if group.shape]
-        plain = {place for group in asked.groups if group.shape for place in distinct(group.members).tolist()}
-        is_worth_it = len(asked.queries) > MANY or any(len(shape) == 2 for shape in shapes)
+        shapes = [group.shape for group in queries.groups if group.shape]
+        plain = {place for group in queries.groups if group.shape for place in distinct(group.members).tolist()}
+        is_worth_it = len(queries.queries) > MANY or any(len(shape) == 2 for shape in shapes)
         self._pairs: TwoWay | None = None
-        if is_worth_it and int(asked.sizes.sum()) <= LARGEST:
-            sizes = dict(zip(asked.names, asked.sizes.tolist(), strict=True))
-            self._pairs = TwoWay(sizes, {asked.names[place] for place in plain})
+        if is_worth_it and int(queries.sizes.sum()) <= LARGEST:
+            sizes = dict(zip(queries.names, queries.sizes.tolist(), strict=True))
+            self._pairs = TwoWay(sizes, {queries.names[place] for place in plain})
         self._answers: dict[int, Floats] = {}
         self._total = 0.0
         self._splits = 0
@@ -160,7 +160,7 @@ class Approximations:
             self._total = state.total
         numbers: list[Integers] = [np.empty(0, dtype=np.int64)]
         answers: list[Floats] = []
-        for group in self._asked.groups:
+        for group in self._queries.groups:
             stale = np.arange(len(group.numbers)) if is_first else group.touched(changed)
             where = np.arange(len(group.numbers)) if is_rescaled or everything else stale
             for part, products in self._parts(state, group, where):
@@ -169,7 +169,7 @@ class Approximations:
                     answers += self._from_state(state, group, part, stale)
                 elif isinstance(products, Tree):
                     assert group.shape is not None
-                    marginals = three_way(products, self._asked.index, group.members[part], group.shape)
+                    marginals = three_way(products, self._queries.index, group.members[part], group.shape)
                     answers.append(marginals * state.total)
                 else:
                     answers.append(self._products(group, part, products) * state.total)
@@ -182,11 +182,11 @@ class Approximations:
                 self._pairs.regroup(name, state.partitions[name])
             self._splits = len(state.partitions.splits)
             return self._pairs.refresh(state.trees, self._lag / state.total)
-        changed = np.zeros((len(self._asked.index), len(self._asked.index)), dtype=np.bool_)
+        changed = np.zeros((len(self._queries.index), len(self._queries.index)), dtype=np.bool_)
         seen = self._seen
         for tree in state.trees:
             if tree.stamp > seen:
-                places = [self._asked.index[name] for name in tree.attributes]
+                places = [self._queries.index[name] for name in tree.attributes]
                 changed[places, :] = changed[:, places] = True
                 self._seen = max(self._seen, tree.stamp)
         return changed
@@ -203,9 +203,9 @@ class Approximations:
         if len(group.shape) <= 2:
             yield where, [tuple(range(len(group.shape)))]
             return
-        trees = np.empty(len(self._asked.index), dtype=np.int64)
+        trees = np.empty(len(self._queries.index), dtype=np.int64)
         for number, tree in enumerate(state.trees):
-            trees[[self._asked.index[name] for name in tree.attributes]] = number
+            trees[[self._queries.index[name] for name in tree.attributes]] = number
         # Which of the attributes share a tree, as one number: few are possible.
         links = list(combinations(range(len(group.shape)), 2))
         owners = trees[group.members[where]]
@@ -232,8 +232,8 @@ class Approximations:
         numbers = group.numbers[where].tolist()
         old = set(group.numbers[stale].tolist())
         new = [number for number in numbers if number in old or number not in self._answers]
-        shares = state.answers([self._asked.queries[number].shares for number in new])
-        for number, bound, answer in zip(new, self._asked.bounds[new].tolist(), shares, strict=True):
+        shares = state.answers([self._queries.queries[number].shares for number in new])
+        for number, bound, answer in zip(new, self._queries.bounds[new].tolist(), shares, strict=True):
             self._answers[number] = answer * bound if bound > 1 else answer
         return [self._answers[number] for number in numbers]
 

@@ -19,9 +19,9 @@ from mwem_sql.algebra.arrays import Floats, Integers
 from mwem_sql.algebra.chance import SELECTIONS, Chance
 from mwem_sql.algebra.measurement import Measurement
 from mwem_sql.kernel.kernel import Selection
-from mwem_sql.kernel.split import Split
 from mwem_sql.kernel.tails import cumulants, half_width
 from mwem_sql.loop.candidates import Offered
+from mwem_sql.loop.plan import Schedule
 from mwem_sql.loop.problem import Problem
 
 MOST_BOUNDED_CELLS: Final = 2**18
@@ -29,15 +29,15 @@ MOST_BOUNDED_CELLS: Final = 2**18
 
 
 class Bounds:
-    """By query, numbered from 0, how far its answer may be off: the sum over its cells, on the kernel's grid."""
+    """By query, how far its answer may be off: the sum over its cells, on the kernel's grid."""
 
-    def __init__(self, problem: Problem, split: Split, most_cells: int = MOST_BOUNDED_CELLS) -> None:
+    def __init__(self, problem: Problem, schedule: Schedule, most_cells: int = MOST_BOUNDED_CELLS) -> None:
         queries = problem.queries
         self._is_kept = bool(queries.cells.sum() <= most_cells)
         self._cells, self._limits = queries.cells, queries.bounds
         self._ends = np.cumsum(queries.cells)
         self._problem = problem
-        self._chance, self._rounds = Chance(SELECTIONS), split.rounds
+        self._chance, self._rounds = Chance(SELECTIONS), schedule.rounds
         self._answers = np.zeros(int(queries.cells.sum()) if self._is_kept else 0)
         self._penalties = np.zeros(len(queries.cells))
         self._open = np.zeros(len(queries.cells), dtype=np.bool_)
@@ -47,11 +47,12 @@ class Bounds:
         """Take note of what a selection is about to see."""
         if not self._is_kept:
             return
-        news = offered.changed - 1
-        self._open = offered.is_open[1 : 1 + len(self._cells)]
-        self._penalties[news] = np.rint(offered.noise)
-        if len(news):
-            self._move(news, np.concatenate([np.asarray(answers).reshape(-1) for answers in offered.answers]))
+        self._open = offered.is_open[: len(self._cells)]
+        self._penalties[offered.changed] = np.rint(offered.noise)
+        if len(offered.changed):
+            self._move(
+                offered.changed, np.concatenate([np.asarray(answers).reshape(-1) for answers in offered.answers])
+            )
 
     def observe(self, selection: Selection, measured: Measurement | None) -> None:
         """Take note of what was selected and measured; None if it was not measured by its own cells."""
@@ -59,7 +60,7 @@ class Bounds:
             return
         # Half of it for the selection, half for the noise, which matters on one side only.
         beta = self._chance.take("a round", 1 / self._rounds) / 2
-        number = selection.query - 1
+        number = selection.query
         cells = slice(int(self._ends[number] - self._cells[number]), int(self._ends[number]))
         distance = np.abs(measured.values - np.rint(self._answers[cells]))
         # The mean of |d - noise| is at least |d|, and its variance at most that of the noise.

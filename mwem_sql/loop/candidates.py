@@ -17,9 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from mwem_sql.algebra.arrays import Flags, Floats, Integers
-from mwem_sql.kernel.scales import noise_scale, selection_scale
-from mwem_sql.kernel.split import Split
+from mwem_sql.kernel.composition import Composition
+from mwem_sql.kernel.scales import selection_scale
 from mwem_sql.loop.approximations import Approximations, Group, GroupedQueries
+from mwem_sql.loop.plan import Schedule
 from mwem_sql.loop.problem import Problem, is_total
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
@@ -34,12 +35,12 @@ APART = 1e-6
 class Limits:
     """A state asks, as it grows, which queries of a workload it could still measure."""
 
-    def __init__(self, asked: GroupedQueries, max_cells: int, step: int | None = None) -> None:
+    def __init__(self, queries: GroupedQueries, max_cells: int, step: int | None = None) -> None:
         """`max_cells` is for the whole state, `step` for what a round adds beside the cells of its own query."""
-        self._asked = asked
+        self._queries = queries
         self._max_cells = max_cells
         self._step = max_cells if step is None else step
-        attributes, is_single = len(asked.sizes), asked.sizes == 1
+        attributes, is_single = len(queries.sizes), queries.sizes == 1
         # The way between two attributes of a tree: the cells of all cliques on it, 0 if they are in a clique together.
         # One that is alone and not split to its classes is not there yet.
         self._way = np.full((attributes, attributes), APART, dtype=np.float32)
@@ -60,24 +61,24 @@ class Limits:
         """For each query, whether the state would keep to its limits if it were measured."""
         room = max(0, self._max_cells - state.cells)
         moved = self._follow(state)
-        fits = [self._surely_fitting(place, state, room, moved) for place in range(len(self._asked.groups))]
+        fits = [self._surely_fitting(place, state, room, moved) for place in range(len(self._queries.groups))]
         open_sets = sum(len(own) - np.count_nonzero(own) for own in fits)
         if open_sets * max((len(tree.potentials) for tree in state.trees), default=0) <= FEW:
             fits = [own.copy() for own in fits]
-            for group, own in zip(self._asked.groups, fits, strict=True):
+            for group, own in zip(self._queries.groups, fits, strict=True):
                 open_ = np.flatnonzero(~own)
                 own[open_] = [self._added(state, group, number) <= room for number in open_.tolist()]
-        offered = np.empty(len(self._asked.queries), dtype=np.bool_)
-        for group, own in zip(self._asked.groups, fits, strict=True):
+        offered = np.empty(len(self._queries.queries), dtype=np.bool_)
+        for group, own in zip(self._queries.groups, fits, strict=True):
             offered[group.span] = own[group.set_of]
         return offered
 
     def _follow(self, state: State) -> Integers | None:
         """Bring grids and ways up to date with the state: places of the ways that changed, or None if these are many."""
-        attributes = len(self._asked.index)
+        attributes = len(self._queries.index)
         whole = []
         for name in state.partitions.splits[self._splits :]:
-            place, partition = self._asked.index[name], state.partitions[name]
+            place, partition = self._queries.index[name], state.partitions[name]
             self._groups[place], self._runs[place] = partition.count, len(partition.runs)
             if partition.is_whole:
                 self._way[place, place] = 0
@@ -87,8 +88,8 @@ class Limits:
         for name in state.partitions.partial:
             (tree,) = state.trees_of([name])
             holders = tree.layout.holders[name] if len(tree.attributes) > 1 else ()
-            self._held[self._asked.index[name]] = sum(tree.potentials[number].cells for number in holders)
-            self._partial[self._asked.index[name]] = True
+            self._held[self._queries.index[name]] = sum(tree.potentials[number].cells for number in holders)
+            self._partial[self._queries.index[name]] = True
         trees = self._measure_ways(state.trees)
         if sum(len(places) ** 2 for places in trees) >= self._way.size // 4:
             return None
@@ -97,7 +98,7 @@ class Limits:
 
     def _measure_ways(self, trees: Sequence[Tree]) -> list[Integers]:
         """Bring the ways up to date with trees that have changed; the attributes of each."""
-        seen, index, moved = self._measured, self._asked.index, []
+        seen, index, moved = self._measured, self._queries.index, []
         for tree in trees:
             if tree.stamp <= seen or len(tree.layout.tops) == 1:
                 continue
@@ -118,7 +119,7 @@ class Limits:
 
     def _surely_fitting(self, place: int, state: State, room: int, moved: Integers | None) -> Flags:
         """Whether there is room for the sets of a group even at worst. What did not move is as it was."""
-        group = self._asked.groups[place]
+        group = self._queries.groups[place]
         if group.cells is None:
             return self._is_room(group, np.arange(len(group.sets)), room)
         # What is together in the end is where one attribute is already: the others alone make cliques on the way larger.
@@ -150,7 +151,7 @@ class Limits:
     def _counts(self, group: Group, rows: Integers | int) -> Integers:
         """Groups that the attributes of some sets have at most after a query of the set is measured."""
         members = group.sets[rows]
-        most = self._asked.sizes[members]
+        most = self._queries.sizes[members]
         return most if group.changes is None else np.minimum(most, self._runs[members] + group.changes[rows])
 
     def _longest(self, room: int, cells: Floats, times: Floats, growth: Floats, links: int) -> Floats:
@@ -174,7 +175,7 @@ class Limits:
     def _added(self, state: State, group: Group, number: int) -> float:
         """By how many cells the state would grow, or infinity if that is more than it may at a time."""
         members, counts = group.sets[number].tolist(), self._counts(group, number).tolist()
-        names = [self._asked.names[member] for member in members]
+        names = [self._queries.names[member] for member in members]
         trees = [(tree.layout, tree.sets, tree.cells) for tree in state.trees_of(names)]
         key = (*members, *counts)
         known = self._exact.get(key)
@@ -215,61 +216,59 @@ class Offered(NamedTuple):
 
 
 class Candidates:
-    """The queries of a problem, by kernel number, as rounds go by."""
+    """The queries of a problem, by number, as rounds go by."""
 
-    def __init__(self, problem: Problem, split: Split) -> None:
+    def __init__(self, problem: Problem, schedule: Schedule) -> None:
         sizes = {name: len(size) for name, size in problem.sizes.items()}
-        step = STEP_SHARE * problem.max_cells // (split.rounds * max(1, len(sizes)))
-        lag = LAG * selection_scale(split.select, problem.sensitivity, split.kind).scale
+        step = STEP_SHARE * problem.max_cells // (schedule.rounds * max(1, len(sizes)))
+        lag = LAG * selection_scale(schedule.select, schedule.composition.sensitivity, schedule.kind).scale
         self._weights = problem.weights
-        self._asked = asked = GroupedQueries(problem.queries, sizes)
-        self._limits = Limits(asked, problem.max_cells, step)
-        self._approximations = Approximations(asked, lag)
-        self.penalties = Penalties(problem, split, asked)
+        self._queries = queries = GroupedQueries(problem.queries, sizes)
+        self._limits = Limits(queries, problem.max_cells, step)
+        self._approximations = Approximations(queries, lag)
+        self.penalties = Penalties(schedule.composition, queries)
         # The share that each query was last measured with.
-        self._known = np.zeros(len(problem.queries) + 1)
-        self._known[0] = math.inf
+        self._shares = np.zeros(len(problem.queries))
         # A public total needs no measurement.
-        for scalar in np.flatnonzero(asked.cells == 1).tolist() if problem.total is not None else ():
-            self._known[scalar + 1] = math.inf if is_total(problem.queries[scalar]) else 0.0
-        self._others = len(problem.kernel_queries) - len(self._known)
+        for scalar in np.flatnonzero(queries.cells == 1).tolist() if problem.total is not None else ():
+            self._shares[scalar] = math.inf if is_total(problem.queries[scalar]) else 0.0
+        self._others = len(problem.kernel_queries) - len(problem.queries)
         self._outdated = True
 
     def offer(self, state: State, measure: Fraction) -> Offered | None:
         """What a round that measures with this share may select; None if there is nothing."""
         self._outdated |= self.penalties.change_to(measure)
-        is_open = np.zeros(len(self._known) + self._others, dtype=np.bool_)
-        np.less(self._known, float(measure), out=is_open[: len(self._known)])
-        is_open[1 : len(self._known)] &= self._limits.fitting(state)
+        is_open = (self._shares < float(measure)) & self._limits.fitting(state)
         if not is_open.any():
             return None
-        news, answers = self._approximations.news(state, everything=self._outdated)
+        changed, answers = self._approximations.news(state, everything=self._outdated)
         self._outdated = False
-        return Offered(is_open, answers, self.penalties.noise[news + 1], self._weights[news], news + 1)
+        every = np.pad(is_open, (0, self._others))
+        return Offered(every, answers, self.penalties.noise[changed], self._weights[changed], changed)
 
     def answers(self, state: State | Mixture) -> tuple[Integers, Sequence[Floats]]:
-        """The answers of a finished state to all queries: their numbers, from 0, and vectors that hold the answers one after the other."""
+        """The answers of a finished state to all queries: their numbers, and vectors of answers, one after the other."""
         if isinstance(state, State):
-            return Approximations(self._asked).news(state)
-        scaled = zip(state.answers([query.shares for query in self._asked.queries]), self._asked.bounds, strict=True)
-        return np.arange(len(self._asked.queries)), [answer * bound for answer, bound in scaled]
+            return Approximations(self._queries).news(state)
+        queries = self._queries
+        scaled = zip(state.answers([query.shares for query in queries.queries]), queries.bounds, strict=True)
+        return np.arange(len(queries.queries)), [answer * bound for answer, bound in scaled]
 
     def note(self, q: int, share: Fraction) -> None:
         """A query was measured with a share."""
-        self._known[q] = float(share)
+        self._shares[q] = float(share)
 
 
 class Penalties:
-    """By kernel query, the absolute noise that a round's measurement is expected to collect over all its cells.
+    """By query, the absolute noise that a round's measurement is expected to collect over all its cells.
 
     The kernel counts in whole numbers up to a query's bound; the state and its measurements in parts of it, up to 1.
     """
 
-    def __init__(self, problem: Problem, split: Split, asked: GroupedQueries) -> None:
-        self._problem = problem
-        self._kind = split.kind
-        self._cells = np.concatenate([[1], asked.cells])
-        self._bounds, self._bound_of = np.unique(np.concatenate([[1], asked.bounds]), return_inverse=True)
+    def __init__(self, composition: Composition, queries: GroupedQueries) -> None:
+        self._composition = composition
+        self._cells = queries.cells
+        self._bounds, self._bound_of = np.unique(queries.bounds, return_inverse=True)
         self._measure = Fraction(0)
         self.noise = np.zeros(0)
 
@@ -279,14 +278,12 @@ class Penalties:
             return False
         self._measure = measure
         # The mean of the absolute value of Laplace and of Gaussian noise.
-        spread = 1.0 if self._kind == "pure" else math.sqrt(2 / math.pi)
-        scales = [
-            noise_scale(measure, self._problem.sensitivity * bound, self._kind).scale for bound in self._bounds.tolist()
-        ]
-        self.noise = spread * np.array(scales)[self._bound_of] * self._cells
+        mean = 1.0 if self._composition.kind == "pure" else math.sqrt(2 / math.pi)
+        scales = [self._composition.scale(measure, bound) for bound in self._bounds.tolist()]
+        self.noise = mean * np.array(scales)[self._bound_of] * self._cells
         return True
 
     @property
     def doubt(self) -> Floats:
         """How far apart misfits may be by chance, in parts of the bounds."""
-        return np.asarray(2 * math.log(max(1, len(self._problem.queries))) * self.noise / self._bounds[self._bound_of])
+        return np.asarray(2 * math.log(max(1, len(self._cells))) * self.noise / self._bounds[self._bound_of])

@@ -18,7 +18,7 @@ from mwem_sql.algebra.arrays import Floats, Labels
 from mwem_sql.algebra.measurement import Measurement, NoisyValues
 from mwem_sql.domains.detail import Detail
 from mwem_sql.kernel.kernel import Kernel
-from mwem_sql.loop.refinement import FLOOR, Leaves, Refinement, rounds_of
+from mwem_sql.loop.refinement import FLOOR, Leaves, Refinement, partitions_of
 
 SIGNIFICANT = 3.0
 """Counts of values or of NULLs below this many standard deviations are treated as zero. Smaller: values far from all
@@ -80,11 +80,11 @@ def refine(
         measurements.append(Measurement.of(drawn, detail.query, "detail", q, parts))
         return drawn.values[: int(labels.max()) + 1].astype(np.float64), drawn.variance
 
-    refinement.measure(share, [1.0] * rounds_of((stretches,)), measure, noise)
+    refinement.measure(share, [1.0] * partitions_of((stretches,)), measure, noise)
     held, due = groups[detail.parents], np.bincount(groups, expected)
     nulls = min(_nulls([drawn for _, drawn in taken]), due[held[-1]]) if detail.has_null else 0.0
     leaves = refinement.leaves(max(n - nulls, 1.0))
-    values = _without_noise(leaves, taken, is_flat=rounds_of((stretches,)) == 1)
+    values = _without_noise(leaves, taken, is_flat=partitions_of((stretches,)) == 1)
     labels = leaves.labels[stretch]
     rows = (values / np.bincount(labels, base))[labels] * base
     # A group has what the state says: of it, the NULLs are as many as were measured.

@@ -4,32 +4,25 @@ Sees the private table through the kernel's methods only; everything else here i
 the figure's: A is the approximation, n its total, q_i the query of round i, m what is measured, T the rounds.
 
 For the last A every round fits all measurements again: by mirror descent to a tolerance, or (`fit := 'replay'`) as the
-paper's listing does, 100 passes of the fixed step. For the average a round takes one step, as in the figure, which is what
-the theorem is about.
+paper's listing does, 100 passes of the fixed step. For the average a round takes one step, as in the figure, which is
+what the theorem is about.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from fractions import Fraction
 from typing import TypeAlias
 
 import numpy as np
 
 from mwem_sql.algebra.arrays import Floats
-from mwem_sql.algebra.measurement import Measurement
 from mwem_sql.kernel.kernel import Kernel
-from mwem_sql.kernel.split import Split
 from mwem_sql.loop import details
-from mwem_sql.loop.ahead import doubt, refined_ahead, told_from
 from mwem_sql.loop.bounds import Bounds
 from mwem_sql.loop.candidates import Candidates
-from mwem_sql.loop.pace import Pace
+from mwem_sql.loop.plan import Schedule, best
 from mwem_sql.loop.problem import Outcome, Problem, is_total
-from mwem_sql.loop.strategy import Always
-from mwem_sql.loop.transcript import Transcript, dense, from_histogram, noise_of, not_impossible, with_prior
+from mwem_sql.loop.transcript import Transcript, from_histogram, from_histogram_with_prior
 from mwem_sql.model.fit import Fit
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
@@ -38,48 +31,110 @@ PASSES = 100
 """Over all measurements after each round, as in the paper's listing."""
 
 Progress: TypeAlias = Callable[[int, int, int], None]
-"""Told of each round: its number, how many are expected, and the kernel's number of what was measured."""
+"""Called after each round: with its number, how many are expected, and the number of the query that was measured."""
 
 
-def mwem(kernel: Kernel, problem: Problem, split: Split, progress: Progress | None = None) -> Outcome:
-    """Run all rounds. The kernel debits; what is asked and when it ends depends on released values only.
+def mwem(kernel: Kernel, problem: Problem, schedule: Schedule, progress: Progress | None = None) -> Outcome:
+    """Measure what is planned, run rounds while something is left, then measure details.
 
-    All of `split` is spent but for what is certified afterwards (judge/certificate.py), and for what counts units. If there is nothing
-    at all to measure, a public total and no query whose factor fits, the rounds spend nothing.
+    The kernel debits; what is measured and when it ends depends on released values only. All of the schedule is spent
+    but for what is certified afterwards (judge/certificate.py), and for what counts units. If there is nothing at all
+    to measure, a public total and no query whose factor fits, the rounds spend nothing.
     """
-    run = _at_once if problem.at_once else _whole if problem.whole else _rounds
-    outcome = run(kernel, problem, split, progress or (lambda _i, _rounds, _q: None))
-    return _in_detail(kernel, problem, split, outcome)
-
-
-def _rounds(kernel: Kernel, problem: Problem, split: Split, progress: Progress) -> Outcome:
-    """The paper's figure."""
-    pace, candidates, m = Pace(split), Candidates(problem, split), Transcript.of(kernel, problem, split)
+    progress = progress or (lambda _i, _rounds, _q: None)
+    m = Transcript.of(kernel, problem, schedule)
     # Let n denote ||B||, and A_0 n times the uniform distribution over D, or what was measured first tells of B.
-    fit = _start(problem, split, pace, candidates, m)
+    for line in schedule.of("total"):
+        m.measure("total", line.number, line.share)
+    schedule = best(schedule, m.total())
+    fit = _measure_planned(problem, schedule, m, progress)
+    state, bounds = _run_rounds(problem, schedule, m, fit, progress) if schedule.left else (fit.state, None)
+    rows = {}
+    for name, line in zip(problem.details, schedule.of("detail"), strict=True):
+        measured, rows[name] = details.refine(
+            kernel,
+            line.number,
+            line.share,
+            problem.details[name],
+            expected=state.marginal([name]),
+            groups=state.partitions[name].codes,
+            noise=schedule.composition.variance,
+        )
+        m.measurements += measured
+    return Outcome(state=state, total=m.total(), measurements=tuple(m.measurements), details=rows, bounds=bounds)
+
+
+def _measure_planned(problem: Problem, schedule: Schedule, m: Transcript, progress: Progress) -> Fit:
+    """A_0: everything that is measured without a selection, in the order of its lines."""
+    A = State.unsplit(problem.sizes, m.total())
+    lines = schedule.of("histogram", "first", "always", "round")
+    refined, pending, direct = list[int](), list[int](), list[int]()
+    for place, line in enumerate(lines, start=1):
+        q, query = line.number, m.queries[line.number]
+        if line.is_refined:
+            # What is known of its attributes by then is what it is shrunk towards.
+            if any(not set(query.attributes).isdisjoint(m.queries[other].attributes) for other in pending):
+                m.give(A, pending)
+                pending = []
+            m.refine(line.purpose, q, line.share, A, line.how)
+            refined.append(q)
+            pending.append(q)
+        else:
+            measured = m.measure(line.purpose, q, line.share)
+            # A histogram tells n, too.
+            if line.how == "start":
+                A = from_histogram(query, measured, State.unsplit(problem.sizes, m.total()))
+            elif line.how == "with prior":
+                A = from_histogram_with_prior(query, measured, State.unsplit(problem.sizes, m.total()))
+            else:
+                direct.append(q)
+        if line.purpose == "round":
+            progress(place, len(lines), q)
+    if pending:
+        m.give(A, pending)
+    fit = Fit(A)
+    if not schedule.left:
+        m.sweep(A, refined)
+    if direct:
+        m.settle(A)
+        for q in direct:
+            A.refine(m.queries[q])
+            if problem.average:
+                A.update(m.queries[q].shares, m.values[q])
+        if not problem.average:
+            _refit(fit, problem, m)
+    return fit
+
+
+def _run_rounds(
+    problem: Problem, schedule: Schedule, m: Transcript, fit: Fit, progress: Progress
+) -> tuple[State | Mixture, Floats | None]:
+    """The paper's figure; and a bound of every query's error from selections."""
     A = fit.state
     iterates: list[State] = []
-    bounds = Bounds(problem, split)
+    candidates, bounds = Candidates(problem, schedule), Bounds(problem, schedule)
+    for line in schedule.of("first", "always"):
+        # No round that takes what the first one does selects again what is always measured.
+        candidates.note(line.number, line.share if line.purpose == "first" else max(line.share, schedule.measure))
     # For iteration i = 1..T:
-    for i in itertools.count(1):
-        if not pace.left:
-            break
+    for i, (select, measure, rounds_left) in enumerate(schedule.steps(), start=1):
         if problem.average:
             iterates.append(A.copy())
-        select, measure = pace.take()
         offered = candidates.offer(A, measure)
         if offered is not None:
             bounds.offer(offered)
             # 1. Exponential Mechanism: sample q_i with score |q(A_{i-1}) - q(B)|.
-            selection = kernel.select(*offered[:-1], select, changed=offered.changed)
+            selection = m.kernel.select(*offered[:-1], select, changed=offered.changed)
             q_i = selection.query
             candidates.note(q_i, measure)
             # 2. Laplace Mechanism: m_i = q_i(B) + Laplace(2T/eps).
-            noise = candidates.penalties.noise[q_i]
-            measured = _measure(A, m, q_i, measure, noise=noise, pace=pace if split.growing else None)
+            measured = m.take("round", q_i, measure, A)
+            if measured is not None:
+                # Even if it is not fitted: what is stored tells apart what was measured.
+                A.refine(m.queries[q_i])
             bounds.observe(selection, measured)
         elif m.variances:
-            # Nothing new can be asked: the whole round goes to what is in the state.
+            # Nothing new can be selected: the whole round goes to what is in the state.
             q_i = m.least_known()
             m.take("again", q_i, select + measure, A)
         else:
@@ -91,78 +146,10 @@ def _rounds(kernel: Kernel, problem: Problem, split: Split, progress: Progress) 
             A.update(m.queries[k].shares, m.values[k])
         else:
             _refit(fit, problem, m)
-        progress(i, i + pace.rounds, q_i)
+        progress(i, i + rounds_left, q_i)
     # Output: the average of A_0 .. A_{T-1}, or the last A.
     state = _average(iterates, A, m) if problem.average else A
-    return Outcome(
-        state=state,
-        total=m.total(),
-        measurements=tuple(m.measurements),
-        bounds=bounds.final(lambda: candidates.answers(state)),
-    )
-
-
-def _start(problem: Problem, split: Split, pace: Pace, candidates: Candidates, m: Transcript) -> Fit:
-    """A_0, from what is measured ahead of the rounds: n, a histogram of the whole domain, the distribution of each attribute."""
-    if split.total:
-        m.measure("total", 0, split.total)
-    if problem.histogram is None or not split.histogram:
-        A = State.unsplit(problem.sizes, m.total())
-    else:
-        measured = m.measure("histogram", 1 + len(problem.queries), split.histogram)
-        A = from_histogram(problem.histogram, measured, State.unsplit(problem.sizes, m.total()))
-    if problem.histogram is not None and not split.histogram and m.total() >= told_from(problem, split):
-        q = 1 + len(problem.queries)
-        m.refine("round", q, split.first + pace.take_all(), A, by_cells=True, at_once=True)
-        m.give(A, [q])
-        return Fit(A)
-    ahead = refined_ahead(problem, split.first)
-    if split.growing and ahead:
-        ahead = refined_ahead(problem, split.first + pace.spare(split.first, doubt(problem, ahead, split, m.total())))
-    for first, share in ahead:
-        m.refine("first", first.number, share, A, first.by_cells)
-        candidates.note(first.number, share)
-    m.give(A, [first.number for first, _ in ahead])
-    always = _measure_always(problem, split, m)
-    if always:
-        m.settle(A)
-    for own, share in always:
-        # No round that takes what the first one does selects it again.
-        candidates.note(own.number, max(share, split.measure))
-        if split.growing:
-            m.shrink(own.number, A.answer(m.queries[own.number].shares))
-        A.refine(m.queries[own.number])
-        if problem.average:
-            A.update(m.queries[own.number].shares, m.values[own.number])
-    fit = Fit(A)
-    if always and not problem.average:
-        _refit(fit, problem, m)
-    return fit
-
-
-def _measure_always(problem: Problem, split: Split, m: Transcript) -> list[tuple[Always, Fraction]]:
-    """Measure what is asked for in any case, as it is; what was measured, and the share of each."""
-    ahead = list(zip(problem.always, problem.always_shares(split.always), strict=True))
-    for own, share in ahead:
-        m.measure("always", own.number, share)
-    return ahead
-
-
-def _measure(
-    A: State, m: Transcript, q_i: int, share: Fraction, *, noise: float, pace: Pace | None
-) -> Measurement | None:
-    """Measure what was selected. If steps may grow, the pace hears how far it is from what was known, and what noise explains of that is left out."""
-    query = m.queries[q_i]
-    before = A.answer(query.shares) if pace is not None else None
-    measured = m.take("round", q_i, share, A)
-    if measured is None:
-        return None
-    if pace is not None and before is not None:
-        pace.hear(float(np.abs(measured.values / query.bound - before).sum()), noise / query.bound)
-        m.shrink(q_i, before)
-    # Even if it is not fitted: what is stored tells apart what was measured.
-    A.refine(query)
-    return measured
+    return state, bounds.final(lambda: candidates.answers(state))
 
 
 def _average(iterates: Sequence[State], A: State, m: Transcript) -> Mixture:
@@ -195,46 +182,3 @@ def _worst_fit(A: State, m: Transcript, q_i: int, doubt: Floats) -> int:
     answers = A.answers([m.queries[q].shares for q in queries])
     misfit = {q: float(np.abs(m.values[q] - answer).sum()) for q, answer in zip(queries, answers, strict=True)}
     return max(queries, key=lambda q: (misfit[q] - (0.0 if q == q_i else doubt[q]), q == q_i))
-
-
-def _whole(kernel: Kernel, problem: Problem, split: Split, progress: Progress) -> Outcome:
-    """Spend everything on the joint distributions of a few sets of attributes: there is nothing to select, and no loop."""
-    m = Transcript.of(kernel, problem, split)
-    A = State.unsplit(problem.sizes, problem.total or 1.0)
-    _measure_always(problem, split, m)
-    ahead = refined_ahead(problem, split.refined)
-    for number, (first, share) in enumerate(ahead, start=1):
-        m.refine("round", first.number, share, A, first.by_cells)
-        m.give(A, [first.number])
-        progress(number, len(ahead), first.number)
-    m.sweep(A, [first.number for first, _ in ahead])
-    if problem.always:
-        m.settle(A)
-        _refit(Fit(A), problem, m)
-    return Outcome(state=A, total=A.total, measurements=tuple(m.measurements))
-
-
-def _at_once(kernel: Kernel, problem: Problem, split: Split, progress: Progress) -> Outcome:
-    """Spend everything on the histogram of a small domain: there is nothing to select, and no loop."""
-    m = Transcript.of(kernel, problem, split)
-    measured = m.measure("round", 1, split.model)
-    uniform, histogram = State.unsplit(problem.sizes, m.total()), problem.queries[0]
-    base = uniform.marginal(histogram.attributes).ravel()
-    weights = with_prior(measured.values.astype(np.float64), measured.variance, base)
-    A = dense(histogram, not_impossible(weights, measured.variance, base), uniform)
-    progress(1, 1, 1)
-    return Outcome(state=A, total=m.total(), measurements=tuple(m.measurements))
-
-
-def _in_detail(kernel: Kernel, problem: Problem, split: Split, outcome: Outcome) -> Outcome:
-    """With what attributes are inside the classes of a state; shares grow as the third root of the cells, as those of distributions that come first."""
-    parts = {name: Fraction(detail.count ** (1 / 3)) for name, detail in problem.details.items()}
-    measurements, rows = list(outcome.measurements), {}
-    for q, (name, part) in enumerate(parts.items(), start=len(problem.kernel_queries) - len(parts)):
-        share = split.detail * part / sum(parts.values())
-        expected, groups = outcome.state.marginal([name]), outcome.state.partitions[name].codes
-        measured, rows[name] = details.refine(
-            kernel, q, share, problem.details[name], expected=expected, groups=groups, noise=noise_of(problem, split)
-        )
-        measurements += measured
-    return replace(outcome, measurements=tuple(measurements), details=rows)

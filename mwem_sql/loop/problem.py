@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from functools import cached_property
 from typing import Literal, TypeAlias
 
@@ -17,7 +16,7 @@ from mwem_sql.algebra.measurement import Measurement, NoisyValues, Purpose
 from mwem_sql.algebra.queries import Queries
 from mwem_sql.domains.detail import Detail
 from mwem_sql.loop.details import DetailRows
-from mwem_sql.loop.strategy import Always, First
+from mwem_sql.loop.plan import Planned
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
 
@@ -32,12 +31,10 @@ exceed."""
 class Problem:
     """What the loop is given: public all of it.
 
-    Kernel query 0 is the total; `queries` follow from 1; a histogram of the whole domain, if asked for, comes after
-    them, then what is `pushed` down only to be certified, and `details`, by attribute, last. `certified` are queries of
-    the workload, by kernel number: in the end it is told how far off they are. `max_cells` is for one factor of the
-    state; `sensitivity` is the kernel's; `first` are histograms over classes that are refined ahead of the rounds, or
-    with `whole` instead of them; `always` are measured ahead of either. `at_once`: the only query is the histogram of
-    the whole domain.
+    `queries` are what rounds select among, and what is planned; they are numbered from 0. A histogram of the whole
+    domain, what is `pushed` down only to be certified, `details`, by attribute, and the total have the numbers after
+    them, in this order. `certified` are queries of the workload, by number: in the end it is told how far off they
+    are. `max_cells` is for one factor of the state.
     """
 
     queries: Queries
@@ -47,13 +44,8 @@ class Problem:
     total: float | None = None
     histogram: LinearQuery | None = None
     average: bool = False
-    sensitivity: int = 1
     fit: str = "mirror"
-    first: Sequence[First] = ()
-    whole: bool = False
-    at_once: bool = False
     details: Mapping[str, Detail] = field(default_factory=dict)
-    always: Sequence[Always] = ()
     pushed: Sequence[LinearQuery] = ()
     certified: Mapping[int, LinearQuery] = field(default_factory=dict)
 
@@ -65,13 +57,48 @@ class Problem:
     @cached_property
     def kernel_queries(self) -> Queries:
         """The queries whose true answers the kernel must hold, in the order of their numbers."""
-        whole = [self.histogram] if self.histogram is not None else []
+        histogram = [self.histogram] if self.histogram is not None else []
         details = [detail.query for detail in self.details.values()]
-        return Queries.joined([Queries.of([TOTAL]), self.queries, Queries.of([*whole, *self.pushed, *details])])
+        return Queries.joined([self.queries, Queries.of([*histogram, *self.pushed, *details, TOTAL])])
 
-    def always_shares(self, budget: Fraction) -> list[Fraction]:
-        """What each query that is measured in any case takes of what they have together."""
-        return shared([own.part for own in self.always], budget)
+    @property
+    def first_pushed(self) -> int:
+        """The number of the first query that is pushed down only to be certified."""
+        return len(self.queries) + (self.histogram is not None)
+
+    def lines(
+        self, ahead: Sequence[Planned], *, selects: bool = True, certify: bool = False, units: bool = False
+    ) -> list[Planned]:
+        """The whole plan, in the order in which it is measured, around what is measured `ahead` of rounds.
+
+        Without rounds, all that is measured says what the total is.
+        """
+        total = Planned(purpose="total", number=len(self.kernel_queries) - 1)
+        details = [
+            Planned(purpose="detail", number=number, cells=detail.count)
+            for number, detail in enumerate(self.details.values(), start=self.first_pushed + len(self.pushed))
+        ]
+        return [
+            *([total] if selects and self.total is None else []),
+            *ahead,
+            *details,
+            *([Planned(purpose="certify")] if certify else []),
+            *([Planned(purpose="units")] if units else []),
+        ]
+
+    def histogram_line(self, *, is_start: bool) -> Planned:
+        """The histogram of the whole domain as a line: what a run starts from, or what takes the place of rounds."""
+        assert self.histogram is not None
+        if is_start:
+            return Planned(purpose="histogram", number=len(self.queries), cells=self.histogram.cells, how="start")
+        largest = int(self.queries.cells.max())
+        return Planned(
+            purpose="round",
+            number=len(self.queries),
+            importance=float(largest) ** 0.5,
+            cells=self.histogram.cells,
+            how="single cells",
+        )
 
     def bounds(self) -> list[int]:
         """For each of them, the most that a record adds to a cell."""
@@ -112,12 +139,6 @@ class Outcome:
     def count(self, *purposes: Purpose) -> int:
         """How many measurements had one of these purposes."""
         return sum(measurement.purpose in purposes for measurement in self.measurements)
-
-
-def shared(parts: Sequence[float], budget: Fraction) -> list[Fraction]:
-    """A budget by parts, exactly."""
-    exact = [Fraction(part) for part in parts]
-    return [budget * part / sum(exact) for part in exact]
 
 
 def is_total(query: LinearQuery) -> bool:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from mwem_sql.algebra.arrays import Floats, Labels
 from mwem_sql.algebra.nested import LeastSquares
+from mwem_sql.loop.plan import CELLS_GROWTH, divided
 
 Numbers = npt.NDArray[np.int64]
 
@@ -77,7 +78,7 @@ class Halves:
         return np.asarray(np.add.reduceat(cells[self.order], self.starts[level]))
 
 
-def rounds_of(shape: Sequence[int], by_cells: bool = False) -> int:
+def partitions_of(shape: Sequence[int], by_cells: bool = False) -> int:
     """How many partitions of cells of this shape are measured at most."""
     return len(_levels(sum((size - 1).bit_length() for size in shape), len(shape), by_cells))
 
@@ -116,10 +117,6 @@ there, and in ranges it adds up."""
 SHRINK = 0.25
 """Of a half's deviation from what was expected of it, squared, over its variance: what is taken off. 1 is James and
 Stein's for one number."""
-CELLS_GROWTH = 4.0
-"""Of the shares of rounds where only cuboids are asked for, each over the one before, at most. Larger: the cells are
-known well, where to split is not."""
-
 FLOOR = 1e-3
 """The least that is estimated of a part, in standard deviations of its noise. Smaller: a record where noise hides it
 costs more in relative entropy, and without any no cell would ever have rows again (czech at epsilon 2, `python
@@ -264,10 +261,10 @@ class Refinement:
         `measure` gives a value for each part, and their variance; `variance` is what it will be.
         """
         while parts:
-            spent = _of(share, parts)
+            spent = divided(share, parts)[0]
             self.add(*measure(self.labels, spent))
             share, parts = share - spent, parts[1:]
-            if parts and not self.look(variance(_of(share, parts))):
+            if parts and not self.look(variance(divided(share, parts)[0])):
                 parts = [1.0]
 
     def total(self) -> tuple[float, float]:
@@ -399,8 +396,3 @@ class Refinement:
             return np.where(self._open[level], np.clip(expected + (1 - lost) * away, 0, above), 0.0)
 
         return tree.down(estimates, np.array([total]), correct)
-
-
-def _of(share: Fraction, parts: Sequence[float]) -> Fraction:
-    """The first part of a share."""
-    return share * Fraction(parts[0]) / sum(map(Fraction, parts))

@@ -8,8 +8,9 @@ privacy and has less noise; a partition costs as much as a count and tells more.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from itertools import chain
 from math import prod
 
@@ -20,9 +21,16 @@ from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.algebra.partition import Partition
 from mwem_sql.algebra.queries import Queries
 from mwem_sql.loop.derived import MOST_ADDED, MOST_CELLS, MOST_HELD, Counts, even_block, sides_of, with_marginals
+from mwem_sql.loop.plan import SHARES, How, Planned
+from mwem_sql.loop.refinement import partitions_of
 from mwem_sql.model.state import State
 
-MOST_ASKED = 1000
+FEWEST_ROUNDS = 4
+"""Unless there are fewer queries."""
+ROUNDS_PER_ATTRIBUTE = 2
+"""More: a larger average error over the cuboids of Adult; fewer: a larger maximum. `python benchmarks/adult.py --data
+DIR`"""
+MOST_COMPARED = 1000
 """Different sets of attributes among which those are looked for that are in no other."""
 PIECES = 8
 """Of the values that are summed, in a partition beside a sum."""
@@ -32,57 +40,157 @@ SMALL = 64
 """Class combinations of partitions among which equal ones are looked for."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Setting:
+    """What the choice depends on: the workload's queries, the classes of its attributes, and the call's options."""
+
+    queries: Sequence[LinearQuery]
+    weights: Floats
+    shape: Mapping[str, int]
+    max_cells: int
+    rounds: int | None = None
+    average: bool = False
+    is_total_public: bool = False
+    start: str = "uniform"
+    fit: str = "mirror"
+    always: Sequence[int] = ()
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether what is measured is ours to choose."""
+        return self.rounds is None and not self.average
+
+    @property
+    def may_do_without_rounds(self) -> bool:
+        """Whether nothing was said of rounds, start or fit."""
+        return self.is_plain and (self.start, self.fit) == ("uniform", "mirror")
+
+    @property
+    def expected_rounds(self) -> int:
+        return self.rounds or default_rounds(len(self.queries) - len(self.always), len(self.shape))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Strategy:
-    """`queries` begins with those of the workload; the first cell of one that is a partition is the count that was asked for.
+    """What may be measured, and what is measured without a selection.
 
-    What is added has the largest weight of the queries that it is part of.
-
-    `first` are the histograms over classes that are refined ahead of the rounds, or instead of them (`whole`); `always` is what is measured
-    ahead of everything, as it is.
+    Where rounds select, `queries` begins with those of the workload; the first cell of one that is a partition is the
+    count that was asked for. What is added has the largest weight of the queries that it is part of.
     """
 
     queries: Queries
     weights: Floats
-    first: list[First]
-    whole: bool = False
-    always: list[Always] = field(default_factory=list)
+    lines: tuple[Planned, ...] = ()
+    """Of the purposes `round`, `first` and `always`, in the order in which they are measured; without shares."""
+    rounds: int | None = None
+    """Rounds that select; None if there are none."""
+    selecting: Fraction = SHARES["select"]
+    """Of a round."""
+    by_n: bool = False
+    """Whether what comes first takes more where n turns out to be small."""
+    histogram: bool = False
+    """Whether a histogram of the whole domain may take the place of rounds, once n is known."""
 
 
-@dataclass(frozen=True)
-class First:
-    """A histogram that is refined: its number, from 0, and its part of what is spent on all of them.
+def choose(setting: Setting) -> Strategy:
+    """The first strategy that applies."""
+    return next(strategy for strategy in strategies(setting) if strategy is not None)
 
-    `by_cells`: only cuboids ask about it, which need single cells; ranges need the sums over many, too.
+
+def strategies(setting: Setting) -> Iterator[Strategy | None]:
+    """The table of docs/how-it-chooses.md, in the order of preference."""
+    yield _averaged(setting)
+    yield _parities(setting)
+    yield _sets(setting)
+    yield _rounds(setting)
+
+
+def _averaged(setting: Setting) -> Strategy | None:
+    """The workload's queries as they are, as the theorem has it."""
+    if not setting.average:
+        return None
+    cells = [setting.queries[number].cells for number in setting.always]
+    # The theorem wants each known as well as a round's query, whatever its cells.
+    always = [
+        Planned(purpose="always", number=number, workload=number, importance=own**-0.5, cells=own)
+        for number, own in zip(setting.always, cells, strict=True)
+    ]
+    return Strategy(
+        queries=Queries.of(setting.queries),
+        weights=setting.weights,
+        lines=tuple(always),
+        rounds=setting.expected_rounds,
+        selecting=SHARES["paper"],
+    )
+
+
+def _parities(setting: Setting) -> Strategy | None:
+    """One histogram of the domain, where the noise of a round would be more than that of the histogram, added up."""
+    if not (setting.may_do_without_rounds and are_parities(setting.queries)):
+        return None
+    cells = prod(setting.shape.values())
+    measured = setting.expected_rounds + len(setting.always)
+    share = (1 - SHARES["select"]) * (1 if setting.is_total_public else 1 - SHARES["total"]) / measured
+    if cells > setting.max_cells or not is_better_at_once(cells, float(share)):
+        return None
+    histogram = Planned(purpose="round", number=0, cells=cells, how="with prior")
+    return Strategy(queries=Queries.of([whole_domain(setting.shape)]), weights=np.ones(1), lines=(histogram,))
+
+
+def _sets(setting: Setting) -> Strategy | None:
+    """The joint distribution of each set of attributes that is asked about."""
+    if not setting.may_do_without_rounds or are_parities(setting.queries):
+        return None
+    return together(setting.queries, setting.weights, setting.shape, setting.max_cells, setting.always)
+
+
+def _rounds(setting: Setting) -> Strategy:
+    """Rounds; in a plain call after the distribution of each attribute."""
+    # Importance and cells are those of what was asked for: a count's partition tells the others, too, but nobody must
+    # have them.
+    always = [
+        Planned(
+            purpose="always",
+            number=number,
+            workload=number,
+            importance=float(setting.weights[number]),
+            cells=setting.queries[number].cells,
+        )
+        for number in setting.always
+    ]
+    strategy = extend(setting.queries, setting.weights, setting.shape, setting.rounds)
+    # A distribution that is always measured, cell by cell, is not refined, too.
+    first = [line for line in strategy.lines if line.number not in setting.always]
+    cells = sum(line.cells for line in first)
+    if always:
+        ahead = [strategy.queries[line.number] for line in (*first, *always)]
+        cells = cells_with(ahead, setting.shape, setting.max_cells)
+    if cells > setting.max_cells:
+        # The model has no room for them.
+        first = []
+    return replace(
+        strategy,
+        lines=(*first, *always),
+        rounds=setting.expected_rounds,
+        by_n=setting.is_plain,
+        histogram=bool(first) and setting.may_do_without_rounds and not setting.always and _is_small(setting),
+    )
+
+
+def _is_small(setting: Setting) -> bool:
+    """Whether only cuboids are asked for, and the histogram of the domain tells them better than a round would.
+
+    Added up to the cells of one, it then has less noise than a round leaves.
     """
-
-    query: int
-    part: float
-    by_cells: bool = False
-
-    @property
-    def number(self) -> int:
-        """Its number for the kernel, which has the total before all queries."""
-        return self.query + 1
+    cells = prod(setting.shape.values())
+    if cells > setting.max_cells or not all(map(is_cuboid, setting.queries)):
+        return False
+    return cells <= float(np.mean([query.cells for query in setting.queries])) * setting.expected_rounds**2
 
 
-@dataclass(frozen=True)
-class Always:
-    """A query that is measured in any case: its number, its part of what is spent on all of them, and which of the workload's it is."""
-
-    query: int
-    part: float
-    asked: int
-
-    @property
-    def number(self) -> int:
-        """Its number for the kernel."""
-        return self.query + 1
-
-
-def part_of(weight: float, cells: int) -> float:
-    """The part of a share that makes the sum of weight^2 cells / share^2, over all that have one, smallest."""
-    return float((weight**2 * cells) ** (1 / 3))
+def default_rounds(queries: int, attributes: int) -> int:
+    """`rounds := NULL`: how many rounds there are; public numbers only. At most one per distinct query."""
+    return max(1, min(queries, max(FEWEST_ROUNDS, ROUNDS_PER_ATTRIBUTE * attributes)))
 
 
 def are_parities(queries: Sequence[LinearQuery]) -> bool:
@@ -90,7 +198,7 @@ def are_parities(queries: Sequence[LinearQuery]) -> bool:
     return bool(blocks) and all(map(_is_sign, blocks))
 
 
-def is_told_at_once(cells: int, share: float) -> bool:
+def is_better_at_once(cells: int, share: float) -> bool:
     """Whether parities are better told from one histogram of so many cells than in rounds that measure with such a share.
 
     A parity is the sum of all cells, with signs, each with the noise that the whole budget leaves; in a round one has the noise of its share.
@@ -114,13 +222,12 @@ def together(
 ) -> Strategy | None:
     """The joint distributions of all sets of attributes that a workload asks about, if they are few and the model has room for them.
 
-    Shares grow as the third root of cells times the square of the importance (`part_of`). What is measured `always` has a part beside
-    the sets; a set that it tells cell by cell is not refined, too.
+    What is measured `always` has a line beside the sets; a set that it tells cell by cell is not refined, too.
     """
     asked: dict[frozenset[str], list[int]] = {}
     for number, query in enumerate(queries):
         asked.setdefault(frozenset(name for name in query.attributes if sizes[name] > 1), []).append(number)
-        if len(asked) > MOST_ASKED:
+        if len(asked) > MOST_COMPARED:
             return None
     sets = [names for names in asked if names and not any(names < other for other in asked)]
     if (
@@ -129,36 +236,38 @@ def together(
         or model_cells(sets, sizes, max_cells) > max_cells
     ):
         return None
-    told = {frozenset(queries[number].attributes) for number in always if _is_every_cell(queries[number])}
-    sets = [names for names in sets if names not in told]
-    importance = {
-        names: max(float(weights[own].max()) for other, own in asked.items() if other <= names and other)
-        for names in sets
-    }
-    is_cells = {
-        names: all(
-            is_cuboid(queries[number]) for other, own in asked.items() if other and other <= names for number in own
+    cell_by_cell = {frozenset(queries[number].attributes) for number in always if _is_every_cell(queries[number])}
+    sets = [names for names in sets if names not in cell_by_cell]
+    lines, histograms = list[Planned](), list[LinearQuery]()
+    for names in sets:
+        inside = [number for other, numbers in asked.items() if other and other <= names for number in numbers]
+        histogram = whole_domain({name: size for name, size in sizes.items() if name in names})
+        by_cells = all(is_cuboid(queries[number]) for number in inside)
+        lines.append(
+            Planned(
+                purpose="round",
+                number=len(histograms),
+                importance=float(weights[inside].max()),
+                cells=histogram.cells,
+                how="by cells" if by_cells else "refined",
+                steps=partitions_of(histogram.shape, by_cells),
+            )
         )
-        for names in sets
-    }
-    found = [whole_domain({name: size for name, size in sizes.items() if name in names}) for names in sets]
-    refined = [part_of(importance[names], query.cells) for query, names in zip(found, sets, strict=True)]
-    measured = [part_of(float(weights[number]), queries[number].cells) for number in always]
-    whole = sum(refined) + sum(measured)
+        histograms.append(histogram)
     partitions = dict(Counts([queries[number] for number in always], weights[list(always)]).partitions())
-    return Strategy(
-        Queries.of([*found, *(partitions.get(place, queries[number]) for place, number in enumerate(always))]),
-        np.ones(len(found) + len(always)),
-        [
-            First(number, part / whole, is_cells[names])
-            for number, (part, names) in enumerate(zip(refined, sets, strict=True))
-        ],
-        whole=True,
-        always=[
-            Always(len(found) + place, part / whole, number)
-            for place, (part, number) in enumerate(zip(measured, always, strict=True))
-        ],
-    )
+    measured = [
+        Planned(
+            purpose="always",
+            number=len(histograms) + place,
+            workload=number,
+            importance=float(weights[number]),
+            cells=queries[number].cells,
+        )
+        for place, number in enumerate(always)
+    ]
+    found = [*histograms, *(partitions.get(place, queries[number]) for place, number in enumerate(always))]
+    # What is always measured comes first: it may tell n.
+    return Strategy(queries=Queries.of(found), weights=np.ones(len(found)), lines=(*measured, *lines))
 
 
 def _is_every_cell(query: LinearQuery) -> bool:
@@ -202,7 +311,8 @@ def extend(
 ) -> Strategy:
     """All that may be measured for a workload in rounds, as long as there is room for it. If their number is given, nothing comes first."""
     workload = Queries.of(queries)
-    found = _with_partitions(workload, Strategy(*with_marginals(workload, weights), []), rounds)
+    both, importance = with_marginals(workload, weights)
+    found = _with_partitions(workload, Strategy(queries=both, weights=importance), rounds)
     return found if rounds is not None else _with_first(_with_sums(found, workload), workload, sizes)
 
 
@@ -247,10 +357,7 @@ def _with_rest(block: Block) -> Block:
 
 
 def _with_first(strategy: Strategy, queries: Queries, sizes: Mapping[str, int]) -> Strategy:
-    """With the distribution of each attribute that is counted by, refined first; shares grow as the third root of the cells.
-
-    That is what makes the sum of cells / share^2 smallest, which the noise of all of them together is in proportion to.
-    """
+    """With the distribution of each attribute that is counted by, refined first."""
     by_cells, by_ranges = set[str](), set[str]()
     for block in queries.blocks:
         if block.values is None or not _is_sign(block):
@@ -259,19 +366,19 @@ def _with_first(strategy: Strategy, queries: Queries, sizes: Mapping[str, int]) 
             )
     one_way = np.flatnonzero(strategy.queries.are_marginals & (strategy.queries.counts == 1)).tolist()
     plain = {strategy.queries[number].attributes[0]: number for number in one_way}
-    count, added, weights, first = len(strategy.queries), list[LinearQuery](), [strategy.weights], []
+    count, added, weights, lines = len(strategy.queries), list[LinearQuery](), [strategy.weights], list[Planned]()
     for name in (name for name in sizes if name in by_cells | by_ranges):
         number = plain.get(name, count + len(added))
         if name not in plain:
             added.append(whole_domain({name: sizes[name]}))
             weights.append(np.ones(1))
-        first.append(First(number, sizes[name] ** (1 / 3), name not in by_ranges))
-    whole = sum(own.part for own in first)
+        how: How = "refined" if name in by_ranges else "by cells"
+        lines.append(Planned(purpose="first", number=number, cells=sizes[name], how=how))
     return replace(
         strategy,
         queries=Queries.joined([strategy.queries, Queries.of(added)]),
         weights=np.concatenate(weights),
-        first=[replace(own, part=own.part / whole) for own in first],
+        lines=tuple(lines),
     )
 
 
@@ -293,7 +400,7 @@ def _with_partitions(queries: Queries, strategy: Strategy, rounds: int | None) -
         found.append(query)
         importance.append(weight)
     weights = np.concatenate([strategy.weights, importance])
-    return _without_equals(Strategy(Queries.of(found), weights, []), len(strategy.queries))
+    return _without_equals(Strategy(queries=Queries.of(found), weights=weights), len(strategy.queries))
 
 
 def _without_equals(strategy: Strategy, kept: int) -> Strategy:

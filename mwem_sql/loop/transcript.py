@@ -18,14 +18,17 @@ from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.algebra.measurement import Measurement, Purpose
 from mwem_sql.algebra.table import Table
 from mwem_sql.kernel.kernel import Kernel
-from mwem_sql.kernel.scales import noise_variance
-from mwem_sql.kernel.split import Split
+from mwem_sql.loop.plan import How, Schedule
 from mwem_sql.loop.problem import Problem, counts_every_record
 from mwem_sql.loop.refinement import FLOOR, Refinement
 from mwem_sql.model.fit import Target
 from mwem_sql.model.state import State
 from mwem_sql.model.tree import LOWEST_LOG, SMALLEST_FLOAT
 
+REST_SHARE = 0.05
+"""Of n: what a histogram start keeps at least for the cells that it cannot tell from noise."""
+HALVINGS = 60
+"""Of an interval: to the last bit, or nearly."""
 SAME = 1e-9
 """Totals that differ by a smaller share of n are the same."""
 SWEEPS, CLOSE, FALLS = 50, 1e-4, 0.9
@@ -55,16 +58,14 @@ class Transcript:
     # The same object as long as nothing new is known of a query: the fit can then tell.
     targets: dict[int, Target] = field(default_factory=dict)
     refined: dict[int, Refinement] = field(default_factory=dict)
-    # Of what was refined and then measured as it is, the target that the refinement gave.
-    replaced: dict[int, Target] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, kernel: Kernel, problem: Problem, split: Split) -> Transcript:
+    def of(cls, kernel: Kernel, problem: Problem, schedule: Schedule) -> Transcript:
         return cls(
             kernel=kernel,
             queries=problem.kernel_queries,
-            noise=noise_of(problem, split),
-            power=split.power,
+            noise=schedule.composition.variance,
+            power=schedule.composition.power,
             public=problem.total,
         )
 
@@ -95,19 +96,15 @@ class Transcript:
             spread = old * spread / (old + spread)
         self.values[q], self.variances[q] = new, spread
         if self.queries[q].blocks:
-            if q in self.refined and q in self.targets:
-                self.replaced.setdefault(q, self.targets[q])
             self.targets[q] = Target(self.queries[q].shares, new, spread)
         return measurement
 
-    def refine(
-        self, purpose: Purpose, q: int, share: Fraction, A: State, by_cells: bool = False, *, at_once: bool = False
-    ) -> None:
+    def refine(self, purpose: Purpose, q: int, share: Fraction, A: State, how: How = "refined") -> None:
         """Measure a histogram by partitions that follow the data.
 
         A, before it is given what they tell, is what is known otherwise. Where there is nothing to look at more
         closely, the rest of the share goes to the partition as it is. A histogram that is measured again takes one
-        partition more; `at_once` there is no partition but that of all cells.
+        partition more.
         """
         query = self.queries[q]
         parts = [1.0]
@@ -116,7 +113,10 @@ class Transcript:
         else:
             signal = self.total() / math.sqrt(self.noise(share)) if self._knows_total else math.inf
             self.refined[q] = Refinement(
-                query.shape, A.marginal(query.attributes).ravel(), by_cells=by_cells, at_once=at_once
+                query.shape,
+                A.marginal(query.attributes).ravel(),
+                by_cells=how in {"by cells", "single cells"},
+                at_once=how == "single cells",
             )
             parts = self.refined[q].levels.parts(power=self.power, signal=signal)
 
@@ -136,14 +136,13 @@ class Transcript:
             partition = LinearQuery((Block(query.attributes, leaves.labels.reshape(query.shape), leaves.values.size),))
             A.take(partition, leaves.cells.reshape(query.shape))
             self.targets[q] = Target(partition, leaves.values, leaves.variances)
-            self.replaced.pop(q, None)
             self.variances[q] = float(leaves.variances.max())
         return n
 
     def sweep(self, A: State, queries: Sequence[int]) -> None:
-        """Fit A to what was refined over and over, as long as sets of attributes that have some in common still disagree: proportional fitting.
+        """Fit A to what was refined in turns, as long as sets that have attributes in common disagree.
 
-        Ends when all of it fits far closer than noise allows to tell, or no longer fits better.
+        Proportional fitting. Ends when all of it fits far closer than noise allows to tell, or no longer fits better.
         """
         self._rescale(A.total)
         cells, before = sum(self.targets[q].values.size for q in queries), math.inf
@@ -165,32 +164,11 @@ class Transcript:
         return n
 
     def _rescale(self, n: float) -> None:
-        """Let what was refined sum to another n.
-
-        What was then measured as it is stays as it is: with noise on it, it may sum to 0 or less.
-        """
+        """Let what was refined sum to another n."""
         for q in self.refined:
-            if q in self.replaced:
-                continue
             target = self.targets[q]
             if abs(target.values.sum() - n) > SAME * n:
                 self.targets[q] = Target(target.query, target.values * (n / target.values.sum()), target.variance)
-
-    def shrink(self, q: int, before: Floats) -> None:
-        """Take a measurement for nearer to what was known where noise explains half of the difference or more.
-
-        If it explains all of it, not at all. What was refined before is then known from that alone. James and Stein
-        would take off what noise explains of any difference: less noise in what is hardly told, and less of what is.
-        """
-        if q not in self.targets:
-            return
-        target = self.targets.pop(q)
-        away = target.values - before
-        kept = min(1.0, float(away @ away) / float(target.variances.sum()) - 1)
-        if kept > 0:
-            self.targets[q] = Target(target.query, before + kept * away, target.variance)
-        elif q in self.replaced:
-            self.targets[q] = self.replaced.pop(q)
 
     @property
     def _knows_total(self) -> bool:
@@ -215,25 +193,15 @@ class Transcript:
 
     def least_known(self) -> int:
         """The query with the largest variance, the first measured among equals; the total only if there is no other."""
-        return max(self.variances, key=lambda q: (q > 0, self.variances[q]))
-
-
-def noise_of(problem: Problem, split: Split) -> Callable[[Fraction], float]:
-    """Of a share, the variance of what is measured with it."""
-    return lambda share: noise_variance(share, problem.sensitivity, split.kind)
-
-
-REST_SHARE = 0.05
-"""Of n: what a histogram start keeps at least for the cells that it cannot tell from noise."""
-HALVINGS = 60
-"""Of an interval: to the last bit, or nearly."""
+        return max(self.variances, key=lambda q: (bool(self.queries[q].blocks), self.variances[q]))
 
 
 def with_prior(h: Floats, variance: float, base: Floats) -> Floats:
-    """The weights p, with the sum of `base`, that minimise sum (h - p)^2 / (2 variance) + k KL(p || base) for k = a record per cell.
+    """The weights p, with the sum of `base`, that minimise sum (h - p)^2 / (2 variance) + k KL(p || base).
 
-    KL is that of the distributions. A histogram that is nothing but noise leaves the base measure, one without noise stays as it is, and no
-    cell becomes 0. At the minimum (p - h) / variance + k / n log(p / base) is the same number s for all cells.
+    k is a record per cell, and KL is that of the distributions. A histogram that is nothing but noise leaves the base
+    measure, one without noise stays as it is, and no cell becomes 0. At the minimum (p - h) / variance + k / n log(p /
+    base) is the same number s for all cells.
     """
     n, base = float(base.sum()), np.maximum(base, SMALLEST_FLOAT)
     pull = h.size / n
@@ -253,14 +221,14 @@ def with_prior(h: Floats, variance: float, base: Floats) -> Floats:
     for _ in range(HALVINGS):
         s = (low + high) / 2
         low, high = (low, s) if weights(s).sum() > n else (s, high)
-    found = weights(low)
-    return np.asarray(found * (n / found.sum()))
+    minimum = weights(low)
+    return np.asarray(minimum * (n / minimum.sum()))
 
 
 def not_impossible(weights: Floats, variance: float, base: Floats) -> Floats:
-    """Weights that leave a little to every cell: a count far below 0 leaves next to nothing, and may have come out so by chance."""
-    found = np.maximum(weights, np.minimum(base, FLOOR * math.sqrt(variance)))
-    return np.asarray(found * (weights.sum() / found.sum()))
+    """Weights that leave a little to every cell: a count far below 0, which chance may make, leaves next to nothing."""
+    raised = np.maximum(weights, np.minimum(base, FLOOR * math.sqrt(variance)))
+    return np.asarray(raised * (weights.sum() / raised.sum()))
 
 
 def from_histogram(query: LinearQuery, measured: Measurement, uniform: State) -> State:
@@ -275,6 +243,13 @@ def from_histogram(query: LinearQuery, measured: Measurement, uniform: State) ->
     if others.any():
         weights += others * (max(n - weights.sum(), REST_SHARE * n) / others.sum())
     return dense(query, weights, uniform)
+
+
+def from_histogram_with_prior(query: LinearQuery, measured: Measurement, uniform: State) -> State:
+    """A state from a noisy histogram and nothing else: shrunk towards the uniform one, and no cell is impossible."""
+    base = uniform.marginal(query.attributes).ravel()
+    weights = with_prior(measured.values.astype(np.float64), measured.variance, base)
+    return dense(query, not_impossible(weights, measured.variance, base), uniform)
 
 
 def dense(query: LinearQuery, weights: Floats, uniform: State) -> State:

@@ -260,13 +260,9 @@ def check_functions(con: duckdb.DuckDBPyConnection, function: str) -> None:
     """
     for name, kind, _ in sorted(_functions(con) - _built_in()):
         if fold(name) in _names():
-            what = "macro" if kind.endswith("macro") else "function"
-            raise refuse(
-                TableError,
-                function,
-                f"{what} ({name!r}) has the name of a function of DuckDB's that private rows may be read with",
-                f"drop the {what} or give it another name",
-            )
+            noun = "macro" if kind.endswith("macro") else "function"
+            what = f"{noun} ({name!r}) has the name of a function of DuckDB's that private rows may be read with"
+            raise refuse(TableError, function, what, f"drop the {noun} or give it another name")
 
 
 @cache
@@ -309,10 +305,6 @@ def _parsed(text: str, what: str) -> exp.Expr:
     except (SqlglotError, RecursionError):
         statements = ()
     if len(statements) != 1 or statements[0] is None:
-        raise refuse(
-            TableError,
-            "catalog",
-            f"{what} has a definition that cannot be read",
-            "use the table under it, or a plain SELECT of columns FROM one table",
-        )
+        what = f"{what} has a definition that cannot be read"
+        raise refuse(TableError, "catalog", what, "use the table under it, or a plain SELECT of columns FROM one table")
     return statements[0]

@@ -26,13 +26,13 @@ Item = TypeVar("Item")
 
 MEANINGFUL_SETTINGS = ("TimeZone", "default_collation", "integer_division", "ieee_floating_point_ops")
 """The connection's settings that change what an expression means."""
-BATCH = 250
+MOST_EXPRESSIONS = 250
 """Expressions of one SELECT. Larger: it is planned slowly; smaller: there are more statements."""
 MAX_MADE = 2**30
 """Characters of text that one expression may make on all rows of a table. Larger: more time for one expression."""
 _AT_ONCE = 2**24
 """Characters of text that are made in one SELECT, so the most of one row. Larger: more memory, fewer statements."""
-_MOST_TEXT = BATCH * PLAIN // 5  # characters of the expressions of one SELECT
+_MOST_TEXT = MOST_EXPRESSIONS * PLAIN // 5  # characters of the expressions of one SELECT
 _POSITION = "__mwem_position"  # a name that no column of the user has
 
 _Settings = tuple[tuple[str, str], ...]
@@ -167,7 +167,7 @@ def batches(items: Iterable[Item], size: Callable[[Item], int], most: int) -> It
     batch: list[Item] = []
     room = most
     for item in items:
-        if batch and (len(batch) == BATCH or size(item) > room):
+        if batch and (len(batch) == MOST_EXPRESSIONS or size(item) > room):
             yield batch
             batch, room = [], most
         batch.append(item)

@@ -1,4 +1,4 @@
-"""The plan of a release: what would run for a request. That is relation, classes, regime, shares, problem and scans.
+"""The plan of a release: what would run for a request. That is relation, classes, strategy, problem, schedule and scans.
 
 Public all of it; every refusal of a workload happens here.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -21,16 +21,14 @@ from mwem_sql.compile.build import MAX_CELLS
 from mwem_sql.compile.check import check_constants, flat
 from mwem_sql.compile.compiled import Compiled, CompiledQuery
 from mwem_sql.compile.pipeline import compile_workload
-from mwem_sql.domains.detail import Detail, details_of
+from mwem_sql.domains.detail import details_of
 from mwem_sql.domains.domain import read_domain
 from mwem_sql.errors import RELEASE, CellsError, OptionError, WorkloadError, literal, refuse
 from mwem_sql.judge.certificate import sample
-from mwem_sql.kernel.scales import noise_scale, noise_variance
-from mwem_sql.kernel.split import UNITS_SHARE, Split, split
 from mwem_sql.language.dialect import fold
+from mwem_sql.loop.plan import SHARES, Schedule, make_schedule
 from mwem_sql.loop.problem import Problem, is_total
-from mwem_sql.loop.regimes import Asked, Regime, choose
-from mwem_sql.loop.strategy import cells_with, whole_domain
+from mwem_sql.loop.strategy import Setting, Strategy, cells_with, choose, whole_domain
 from mwem_sql.platform.calls import uncollected
 from mwem_sql.platform.catalog import Column
 from mwem_sql.platform.sandbox import Sandbox
@@ -41,9 +39,6 @@ from mwem_sql.scan.dialects import DIALECTS
 from mwem_sql.scan.dialects.dialect import Unit
 from mwem_sql.scan.pushdown import Pushdown, plan_pushdown
 
-CERTIFY_SHARE = Fraction(1, 50)
-"""The certificate's share of the budget in a plain call. Larger: the error of answers is known better, and answers have
-more noise. `python benchmarks/coverage.py --shares`"""
 MAX_UNCERTAINTY = 10**7
 """Noise on n, in rows, beyond which it cannot serve as the number of rows."""
 MAX_NOISE = 10_000
@@ -59,9 +54,9 @@ class Plan:
     relation: Relation
     compiled: Compiled
     problem: Problem
-    split: Split
+    schedule: Schedule
     pushdown: Pushdown
-    regime: Regime
+    strategy: Strategy
     cap: Cap | None = None
     idle: tuple[str, ...] = ()
     """Predicates that no value of the public domain makes true."""
@@ -73,20 +68,15 @@ class Plan:
 
         Without a loop, those that are always measured are.
         """
-        if not self.problem.at_once and not self.problem.whole:
-            return self.compiled.asked(number) if 0 <= number < len(self.compiled.distinct.queries) else None
-        always = self.problem.always
-        return next((self.compiled.asked(each.asked) for each in always if each.query == number), None)
+        if self.schedule.selects:
+            return self.compiled.first_row(number) if number < len(self.compiled.distinct.queries) else None
+        lines = [line for line in self.schedule.of("always") if line.number == number]
+        return next((self.compiled.first_row(line.workload) for line in lines if line.workload is not None), None)
 
-    def label(self, q: int) -> str:
-        """What the kernel's query q is called: as the workload calls it, or by its attributes."""
-        if q == 0:
-            return "total"
-        query = self.workload_query(q - 1)
-        # A histogram of the whole domain comes after the queries.
-        queries = self.problem.queries
-        measured = queries[q - 1] if q <= len(queries) else self.problem.kernel_queries[q]
-        return ", ".join(measured.attributes) if query is None else query.label
+    def label(self, number: int) -> str:
+        """What a query is called: as the workload calls it, or by its attributes."""
+        query = self.workload_query(number)
+        return query.label if query else ", ".join(self.problem.kernel_queries[number].attributes) or "total"
 
     @property
     def warning(self) -> str | None:
@@ -113,15 +103,14 @@ def make_plan(session: Session, request: Request, release: Stored | None = None)
     )
     compiled, idle = _compile(session, request, relation, release)
     _check_room(request, compiled)
-    regime = _regime(request, compiled)
-    details = details_of(compiled.classes) if regime.detail else {}
+    strategy = _strategy(request, compiled)
+    problem = _problem(request, compiled, strategy)
     ledger = read_ledger(con, relation, session.place, RELEASE) if release is None else None
     cap = ledger.cap if ledger is not None else None
-    shares = _split(request, regime, has_details=bool(details), cap=cap)
-    _check_rows(request, shares)
-    problem = _problem(request, compiled, regime, details)
-    _check_always(request, problem, shares)
-    scanned = compiled.classes | {detail.name: detail.cells for detail in details.values()}
+    schedule = _schedule(request, strategy, problem, cap)
+    _check_rows(request, schedule)
+    _check_always(request, problem, schedule)
+    scanned = compiled.classes | {detail.name: detail.cells for detail in problem.details.values()}
     pushdown = plan_pushdown(
         relation, scanned, problem.kernel_queries, _unit(request, relation), DIALECTS[relation.dialect]
     )
@@ -129,19 +118,19 @@ def make_plan(session: Session, request: Request, release: Stored | None = None)
         relation=relation,
         compiled=compiled,
         problem=problem,
-        split=shares,
+        schedule=schedule,
         pushdown=pushdown,
-        regime=regime,
+        strategy=strategy,
         cap=cap,
         idle=tuple(idle),
         ledger=ledger,
     )
 
 
-def shares_of(request: Request, plan: Plan) -> Split:
+def schedule_of(request: Request, plan: Plan) -> Schedule:
     """The shares of another request that has the same plan but for its budget or rounds."""
-    regime = plan.regime if request.rounds is None else _regime(request, plan.compiled)
-    return _split(request, regime, has_details=bool(plan.problem.details), cap=plan.cap)
+    strategy = plan.strategy if request.rounds is None else _strategy(request, plan.compiled)
+    return _schedule(request, strategy, plan.problem, plan.cap)
 
 
 def _relation_of(release: Stored) -> Relation:
@@ -184,21 +173,20 @@ def _compile(
     return compiled, idle
 
 
-def _regime(request: Request, compiled: Compiled) -> Regime:
+def _strategy(request: Request, compiled: Compiled) -> Strategy:
     distinct = compiled.distinct
-    shape = {name: classes.count for name, classes in compiled.classes.items()}
     return choose(
-        Asked(
-            distinct.queries,
-            distinct.weights,
-            shape,
-            request.max_cells,
-            request.rounds,
-            request.average,
-            request.total is not None,
-            request.start,
-            request.fit,
-            _always(request, compiled),
+        Setting(
+            queries=distinct.queries,
+            weights=distinct.weights,
+            shape={name: classes.count for name, classes in compiled.classes.items()},
+            max_cells=request.max_cells,
+            rounds=request.rounds,
+            average=request.average,
+            is_total_public=request.total is not None,
+            start=request.start,
+            fit=request.fit,
+            always=_always(request, compiled),
         )
     )
 
@@ -209,19 +197,22 @@ def _always(request: Request, compiled: Compiled) -> list[int]:
     return [number for number in distinct.always if request.total is None or not is_total(distinct.queries[number])]
 
 
-def _split(request: Request, regime: Regime, *, has_details: bool, cap: Cap | None) -> Split:
-    return split(
+def _schedule(request: Request, strategy: Strategy, problem: Problem, cap: Cap | None) -> Schedule:
+    starts = request.start == "histogram"
+    lines = problem.lines(
+        [*([problem.histogram_line(is_start=True)] if starts else []), *strategy.lines],
+        selects=strategy.rounds is not None,
+        certify=bool(_certify(request)),
+        units=request.unit is not None,
+    )
+    return make_schedule(
         request.budget,
-        regime.rounds,
-        total_is_public=request.total is not None or regime.whole,
-        histogram=request.start == "histogram",
-        first=regime.first,
-        detail=regime.detail if has_details else Fraction(0),
-        always=regime.always,
-        certify=_certify(request),
-        units=UNITS_SHARE if request.unit is not None else Fraction(0),
-        growing=regime.growing,
-        selecting=regime.selecting,
+        lines,
+        strategy.rounds,
+        selecting=strategy.selecting,
+        shares={"certify": _certify(request)},
+        by_n=strategy.by_n,
+        instead=problem.histogram_line(is_start=False) if strategy.histogram else None,
         sensitivity=request.rows_per_unit,
         counted_in_rho=cap is not None and not cap.pure,
     )
@@ -231,51 +222,50 @@ def _certify(request: Request) -> Fraction:
     """The share of the certificate. The paper's own figure, with its rounds given, has none unless it is asked for."""
     if request.certify is not None:
         return Fraction(str(request.certify))
-    return CERTIFY_SHARE if request.rounds is None and not request.average else Fraction(0)
+    return SHARES["certify"] if _is_plain(request) else Fraction(0)
 
 
-def _problem(request: Request, compiled: Compiled, regime: Regime, details: Mapping[str, Detail]) -> Problem:
+def _is_plain(request: Request) -> bool:
+    return request.rounds is None and not request.average
+
+
+def _problem(request: Request, compiled: Compiled, strategy: Strategy) -> Problem:
     shape = {name: classes.count for name, classes in compiled.classes.items()}
-    strategy = regime.strategy
-    asked = compiled.distinct.queries
-    numbers = sample(asked) if _certify(request) else []
-    histogram = whole_domain(shape) if regime.joint else _histogram(request, shape)
-    # Where sets of attributes are refined, the workload's queries are not among what is measured: their answers come from the same scans.
-    before = 1 + len(strategy.queries) + (histogram is not None) if regime.whole else 1
-    places = range(len(numbers)) if regime.whole else numbers
-    return Problem(
+    queries = compiled.distinct.queries
+    numbers = sample(queries) if _certify(request) else []
+    # Where nothing is selected, the workload's queries are not among what is measured: their answers come from the
+    # same scans.
+    pushed = [queries[number] for number in numbers] if strategy.rounds is None else []
+    problem = Problem(
         queries=strategy.queries,
         weights=strategy.weights,
         sizes=compiled.sizes,
         max_cells=request.max_cells,
         total=request.total,
-        histogram=histogram,
+        histogram=whole_domain(shape) if strategy.histogram else _histogram(request, shape),
         average=request.average,
-        sensitivity=request.rows_per_unit,
         fit=request.fit,
-        first=strategy.first,
-        whole=strategy.whole,
-        at_once=regime.at_once,
-        details=details,
-        always=strategy.always,
-        pushed=[asked[number] for number in numbers] if regime.whole else (),
-        certified={before + place: asked[number] for place, number in zip(places, numbers, strict=True)},
+        details=details_of(compiled.classes) if _is_plain(request) else {},
+        pushed=pushed,
     )
+    places = [problem.first_pushed + place for place in range(len(pushed))] or numbers
+    return replace(problem, certified={place: queries[number] for place, number in zip(places, numbers, strict=True)})
 
 
 def _check_room(request: Request, compiled: Compiled) -> None:
-    """The model can hold what any query of the workload tells apart beside the cell that it starts from for each attribute."""
+    """The model has room for any query of the workload beside the cell that it starts from for each attribute."""
     cells = len(compiled.classes) + compiled.linear.model_cells - compiled.linear.widths
     for number in np.flatnonzero(cells > request.max_cells)[:1].tolist():
         raise refuse(
             CellsError,
             RELEASE,
-            f"query {compiled.queries[number].label!r} makes a model of {int(cells[number]):,} cells, more than max_cells ({request.max_cells:,})",
+            f"query {compiled.queries[number].label!r} makes a model of {int(cells[number]):,} cells, more than"
+            f" max_cells ({request.max_cells:,})",
             "ask about fewer attributes at a time or in coarser groups, or raise max_cells",
         )
 
 
-def _check_rows(request: Request, shares: Split) -> None:
+def _check_rows(request: Request, schedule: Schedule) -> None:
     """Whether the default number of rows, the noisy n, will be one that can be written."""
     if request.rows is not None:
         return
@@ -286,13 +276,8 @@ def _check_rows(request: Request, shares: Split) -> None:
             f"total ({request.total:g}) is more than {MAX_ROWS:,} rows",
             "give rows := 1000000, or another number",
         )
-    if (
-        request.total is None
-        and noise_scale(
-            shares.total or shares.first or shares.measure or shares.always, request.rows_per_unit, shares.kind
-        ).scale
-        > MAX_UNCERTAINTY
-    ):
+    share = schedule.share("total") or schedule.share("first") or schedule.typical
+    if request.total is None and schedule.composition.scale(share) > MAX_UNCERTAINTY:
         raise refuse(
             OptionError,
             RELEASE,
@@ -301,31 +286,29 @@ def _check_rows(request: Request, shares: Split) -> None:
         )
 
 
-def _check_always(request: Request, problem: Problem, shares: Split) -> None:
+def _check_always(request: Request, problem: Problem, schedule: Schedule) -> None:
     """Whether queries that are measured in any case fit into one model, and are more than noise: public numbers decide."""
-    if not problem.always:
+    always = schedule.of("always")
+    if not always:
         return
     sizes = {name: len(size) for name, size in problem.sizes.items()}
-    cells = cells_with([problem.queries[own.query] for own in problem.always], sizes, request.max_cells)
+    cells = cells_with([problem.queries[line.number] for line in always], sizes, request.max_cells)
     if cells > request.max_cells:
         raise refuse(
             CellsError,
             RELEASE,
-            f"the {len(problem.always):,} queries that are always measured make a model of {cells:,} cells or more together,"
-            f" more than max_cells ({request.max_cells:,})",
+            f"the {len(always):,} queries that are always measured make a model of {cells:,} cells or more"
+            f" together, more than max_cells ({request.max_cells:,})",
             "mark fewer of them, ask in coarser groups, or raise max_cells",
         )
-    noise = max(
-        math.sqrt(noise_variance(own, request.rows_per_unit, shares.kind))
-        for own in problem.always_shares(shares.always)
-    )
+    noise = max(math.sqrt(schedule.composition.variance(line.share)) for line in always)
     most = request.total or MAX_NOISE
     if noise > most:
         raise refuse(
             OptionError,
             RELEASE,
-            f"{len(problem.always):,} {'queries are' if len(problem.always) > 1 else 'query is'} always measured, and a cell would be off by about {noise:,.0f} rows,"
-            f" more than {'total' if request.total else 'any use'} ({most:,.0f})",
+            f"{len(always):,} {'queries are' if len(always) > 1 else 'query is'} always measured, and a cell would be"
+            f" off by about {noise:,.0f} rows, more than {'total' if request.total else 'any use'} ({most:,.0f})",
             "mark fewer of them, raise epsilon, or give a delta"
             + ("" if request.total else "; of a larger table, give its total"),
         )
@@ -345,7 +328,8 @@ def _histogram(request: Request, shape: Mapping[str, int]) -> LinearQuery | None
         raise refuse(
             CellsError,
             RELEASE,
-            f"start ('histogram') needs {math.prod(shape.values()):,} cells over {', '.join(shape)}, more than {MAX_CELLS:,}",
+            f"start ('histogram') needs {math.prod(shape.values()):,} cells over {', '.join(shape)}, more than"
+            f" {MAX_CELLS:,}",
             "leave start out, or ask about fewer attributes",
         )
     return whole_domain(shape)

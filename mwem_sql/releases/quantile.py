@@ -283,7 +283,7 @@ def _stretches(ready: Answerer, attribute: Attribute, given: str | None) -> _Str
         return _Stretches(attribute=attribute, lows=lows, highs=highs, points=indices, texts=texts)
     stored = ready.stored.classes[attribute.name]
     pieces = stored.pieces
-    begins = pieces.lows[: pieces.known][_is_begin(stored)]
+    begins = pieces.lows[: pieces.non_null][_is_begin(stored)]
     condition = None if given is None else ready.compile(Workload.from_predicates([given])).classes.get(attribute.name)
     if condition is not None:
         begins = distinct(begins, condition.pieces.lows)
@@ -300,7 +300,7 @@ def _thinning(begins: int) -> int:
 
 def _is_begin(classes: Classes) -> npt.NDArray[np.bool_]:
     """Of each piece but NULL, whether it differs from the one before it."""
-    count = classes.pieces.known
+    count = classes.pieces.non_null
     if not classes.pieces.listed:
         return np.ones(count, dtype=np.bool_)
     weights = classes.densities[:count]

@@ -137,7 +137,9 @@ def _charge(request: Request, plan: Plan) -> Charge:
     """What a release takes; its unit by the protected table's own name for it, if it has one."""
     origin = None if request.unit is None else plan.relation.origin(request.unit, RELEASE)
     unit = origin.name if origin is not None else request.unit
-    return Charge.of(plan.split, unit, request.rows_per_unit, computed=unit is not None and origin is None)
+    return Charge.of(
+        plan.schedule.composition, unit, request.rows_per_unit, computed=unit is not None and origin is None
+    )
 
 
 def _in_short(compiled: Compiled) -> str:
@@ -182,7 +184,7 @@ def _run_and_store(
         classes[name] = plan.problem.details[name].weigh(outcome.state.partitions[name], inside.labels, inside.rows)
     rows = request.rows or max(1, round(outcome.total))
     measured = certificate.families(plan.problem, outcome)
-    bounds = certificate.bounds(compiled, plan.problem, outcome, measured)
+    bounds = certificate.bounds(compiled, outcome, measured)
     facts: dict[str, Any] = {
         **marks,
         "version": request.version,
@@ -232,7 +234,7 @@ def _run(session: Session, request: Request, plan: Plan, held: execution.Check) 
     Privacy:
         The debit has been committed. Only the outcome leaves, which the kernels' select, measure and certify produced.
     """
-    accountant = plan.split.accountant()
+    accountant = plan.schedule.composition.accountant()
     noise = OpenDPNoise() if request.seed is None else SeededNoise(request.seed)
     announce(request.table, "reading")
     answers = execution.true_answers(execution.engine_of(session.cursor(), plan.relation), plan.pushdown, held)
@@ -246,11 +248,11 @@ def _run(session: Session, request: Request, plan: Plan, held: execution.Check) 
         announce(request.table, "rounds", done=done, of=of, query=plan.label(q))
 
     with frozen():
-        outcome = mwem(kernel, plan.problem, plan.split, progress)
-    figures = certificate.certify(kernel, plan.problem, plan.split.certify, outcome)
+        outcome = mwem(kernel, plan.problem, plan.schedule, progress)
+    figures = certificate.certify(kernel, plan.problem, plan.schedule.share("certify"), outcome)
     outcome = replace(outcome, certificate=figures)
     if of_units is not None:
-        outcome = replace(outcome, units=of_units.measure(0, plan.split.units))
+        outcome = replace(outcome, units=of_units.measure(0, plan.schedule.share("units")))
     accountant.settle()
     if outcome.count("again"):
         _log.info(
@@ -284,7 +286,7 @@ def _measurements(plan: Plan, outcome: Outcome, classes: Mapping[str, Classes]) 
         else:
             name, stored = measurement.purpose, measurement.on(firsts)
             if measurement.number is not None and name not in {"total", "histogram"}:
-                name, query = plan.label(measurement.number), plan.workload_query(measurement.number - 1)
+                name, query = plan.label(measurement.number), plan.workload_query(measurement.number)
         number = query.row_number if query else None
         rows.append({"step": step, "query": number, **store.encode(replace(stored, name=name))})
     return pa.Table.from_pylist(rows, schema=store.MEASUREMENTS)

@@ -86,7 +86,7 @@ def _alone(classes: Classes, piece: int) -> _Bar:
     attribute, pieces = classes.attribute, classes.pieces
     column, listed = exp.column(attribute.name, quoted=True), attribute.values
     predicate: exp.Expr
-    if piece >= pieces.known:
+    if piece >= pieces.non_null:
         predicate = exp.Is(this=column, expression=exp.null())
     elif listed is not None and piece < len(listed):
         predicate = exp.EQ(this=column, expression=exp.Literal.string(listed[piece]))
@@ -131,12 +131,12 @@ def _even(classes: Classes, most: int) -> Iterator[_Bar]:
         # A single point of a continuous range has no width: it is in the bar that holds it.
         holds = (lows >= start) & ((lows < stop) | is_last)
         parts = np.zeros(len(pieces))
-        parts[: pieces.known][inside] = np.where(width > 0, overlap / np.where(width > 0, width, 1.0), holds)
+        parts[: pieces.non_null][inside] = np.where(width > 0, overlap / np.where(width > 0, width, 1.0), holds)
         last = kind(stop) if is_last and not discrete else scale.before(kind(stop))
         begins = exp.GTE(this=column.copy(), expression=scale.literal(kind(start)))
         within = exp.and_(begins, exp.LTE(this=column.copy(), expression=scale.literal(last)))
         yield _Bar(_range(attribute, start, stop - discrete, stop - start), parts, within)
-    for piece in [*np.flatnonzero(pieces.is_outer).tolist(), *[pieces.known] * attribute.nullable]:
+    for piece in [*np.flatnonzero(pieces.is_outer).tolist(), *[pieces.non_null] * attribute.nullable]:
         yield _alone(classes, piece)
 
 

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from sqlglot import exp
@@ -30,6 +30,8 @@ from mwem_sql.surface.frames import WorkloadLike, read_workload
 from mwem_sql.surface.progress_line import shown
 from mwem_sql.surface.register import register
 from mwem_sql.workload import Workload
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -83,19 +85,16 @@ def release(
     Privacy:
         (epsilon, delta)-differential privacy, per row or per `unit`; debited before a private row is read.
     """  # noqa: D205
-    function = "mwem_release"
-    name, session = table_name(function, table), Session.of(con)
-    values = {"private_table": name, "epsilon": epsilon, "options": options}
 
-    def work() -> Release:
-        queries = read_workload(session, workload, name, function)
-        output, summary = run_release(session, bodies.request(Arguments(function, session, values, queries)))
-        con = session.cursor()
-        facts = next(facts for facts in store.releases_of(con, output) if facts["release"] == summary["release"])
-        return Release(**summary, _session=session, _stored=store.stored(con, output, facts))
+    def work(call: Arguments) -> Release:
+        output, summary = run_release(call.session, bodies.request(call))
+        cursor = call.session.cursor()
+        facts = next(facts for facts in store.releases_of(cursor, output) if facts["release"] == summary["release"])
+        return Release(**summary, _session=call.session, _stored=store.stored(cursor, output, facts))
 
+    given = {"con": con, "table": table, "workload": workload, "epsilon": epsilon, "options": options}
     with shown(progress):
-        return calls.run(function, work, from_python=True)
+        return _run("mwem_release", given, work)
 
 
 def plan(con: object, table: str, workload: WorkloadLike, epsilon: object, **options: Any) -> pa.Table:
@@ -241,7 +240,7 @@ def _value(function: str, given: dict[str, Any]) -> dict[str, Any]:
     return row
 
 
-def _run(function: str, given: dict[str, Any], work: Callable[[Arguments], Any]) -> Any:
+def _run(function: str, given: dict[str, Any], work: Callable[[Arguments], Result]) -> Result:
     session = Session.of(given["con"])
     tables = {"table": "private_table", "output": "output"}  # arguments that name a table, and their names in SQL
     values: dict[str, Any] = {
@@ -249,7 +248,7 @@ def _run(function: str, given: dict[str, Any], work: Callable[[Arguments], Any])
     }
     values |= {name: table_name(function, given[key]) for key, name in tables.items() if key in given}
 
-    def with_workload() -> Any:
+    def with_workload() -> Result:
         queries = None
         if "workload" in given:
             queries = read_workload(session, given["workload"], values.get("private_table"), function)
@@ -270,12 +269,8 @@ def table_name(function: str, table: object) -> str:
     if isinstance(table, os.PathLike):
         return str(os.fspath(table))
     if not isinstance(table, str):
-        raise refuse(
-            OptionError,
-            function,
-            f"table ({type(table).__name__}) must be the name of a table, or the path of a file",
-            "mwem_sql.load(con, frame, 'name') copies a frame into a table",
-        )
+        what = f"table ({type(table).__name__}) must be the name of a table, or the path of a file"
+        raise refuse(OptionError, function, what, "mwem_sql.load(con, frame, 'name') copies a frame into a table")
     return table
 
 

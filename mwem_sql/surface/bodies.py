@@ -288,12 +288,9 @@ def budget(call: Arguments) -> Rows:
         given = call.name("unit")
         column = relation.origin(given, function)
         if column is None:
-            raise refuse(
-                OptionError,
-                function,
-                f"unit ({given!r}) is computed by a view, so that a cap could not count by it",
-                f"name a column of {relation.charged.table} itself, or one that the view shows unchanged",
-            )
+            what = f"unit ({given!r}) is computed by a view, so that a cap could not count by it"
+            hint = f"name a column of {relation.charged.table} itself, or one that the view shows unchanged"
+            raise refuse(OptionError, function, what, hint)
         unit = column.name
     rows_per_unit = read_whole(function, "rows_per_unit", call["rows_per_unit"], 1, 10**6)
     if unit is None and rows_per_unit != 1:
@@ -340,12 +337,9 @@ def policy(call: Arguments) -> Rows:
 def attach(call: Arguments) -> Rows:
     source = call["source"]
     if not isinstance(source, str) or not source.strip():
-        raise refuse(
-            OptionError,
-            call.function,
-            "source must be text",
-            "write 'postgresql://user@host/database', 'sc://host:15002' or the path of a DuckDB file",
-        )
+        what = "source must be text"
+        hint = "write 'postgresql://user@host/database', 'sc://host:15002' or the path of a DuckDB file"
+        raise refuse(OptionError, call.function, what, hint)
     check_no_secret(source)
     return [attach_source(call.session, call["alias"], source, call["ledger"], call["timeout"])]
 
@@ -381,12 +375,9 @@ def attach_source(session: Session, alias: object, source: object, ledger: objec
 def _check_one_ledger(others: list[Source], attached: Source) -> None:
     for other in others:
         if other.engine.identity == attached.engine.identity and other.home != attached.home:
-            raise refuse(
-                OptionError,
-                "mwem_attach",
-                f"ledger ({attached.home!r}) is not the one that this source has as {other.alias!r}, {other.home!r}",
-                "one source has one ledger: give the same, or detach the other first",
-            )
+            what = f"ledger ({attached.home!r}) is not the one that this source has as {other.alias!r}, {other.home!r}"
+            hint = "one source has one ledger: give the same, or detach the other first"
+            raise refuse(OptionError, "mwem_attach", what, hint)
 
 
 def _source_row(source: Source) -> dict[str, Any]:
@@ -405,12 +396,9 @@ def _home(session: Session, ledger: object) -> str:
     by_path = {str(database.path): name for name, database in databases.items() if database.path}
     home = by_name.get(fold(wanted)) or by_path.get(wanted)
     if home is None or databases[home].type != "duckdb" or databases[home].read_only:
-        raise refuse(
-            OutputError,
-            "mwem_attach",
-            f"ledger ({wanted!r}) is not an attached DuckDB database that can be written",
-            "ATTACH the curator's file, and give its name: ledger := 'curator'",
-        )
+        what = f"ledger ({wanted!r}) is not an attached DuckDB database that can be written"
+        hint = "ATTACH the curator's file, and give its name: ledger := 'curator'"
+        raise refuse(OutputError, "mwem_attach", what, hint)
     return home
 
 

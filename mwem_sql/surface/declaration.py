@@ -43,7 +43,7 @@ _WORKLOAD = """
 _TYPED = """ TABLE
     FROM query(_{name}_sql({arguments}));
 """
-_SCALAR = """
+_ONE_VALUE = """
     list_transform([_{name}({arguments})],
         lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE {result} END)[1];
 """
@@ -143,7 +143,7 @@ class SqlFunction:
         if self.kind == "scalar":
             fields = [f"{column.name}: r.{column.name}" for column in self.columns]
             result = f"r.{self.columns[0].name}" if len(fields) == 1 else f"{{{', '.join(fields)}}}"
-            return head + _SCALAR.format(name=self.name, arguments=arguments, result=result)
+            return head + _ONE_VALUE.format(name=self.name, arguments=arguments, result=result)
         queries, source = ("queries", _WORKLOAD) if self.takes_workload else ("NULL", "")
         return head + _ROWS.format(name=self.name, arguments=arguments, queries=queries, source=source)
 
@@ -182,14 +182,15 @@ WORKLOAD = Parameter("workload", None, VALUE, "The questions: a table or view, b
                                               "frame or a Workload.")
 DOMAIN_TABLE = Parameter("domain", "NULL", VALUE, "The name of a domain table. NULL: <table>_domain, if there is one.")
 OUTPUT = Parameter("output", None, TEXT, "The output of a release by its name, as text: 'adult_synthetic'.")
-CONFIDENCE = Parameter("confidence", "0.95", TEXT, "How often the true answer is to be between low and high: above 0 "
-                                                   "and below 1.")
+CONFIDENCE_LEVEL = Parameter("confidence", "0.95", TEXT, "How often the true answer is to be between low and high: "
+                                                         "above 0 and below 1.")
 PREDICATE = Parameter("predicate", None, TEXT, "A condition in SQL, as text: 'age > 40'.")
 GIVEN = Parameter("given", "NULL", TEXT, "A condition in SQL, as text, that rows have to meet: 'sex = ''F'' AND age "
                                          ">= 65'. NULL: all rows.")
 ALIAS = Parameter("alias", None, TEXT, "A plain name that stands for the source: its tables are alias.schema.table.")
-EPSILON = Parameter("epsilon", None, TEXT, "The privacy budget of this release. Smaller is more private, and noisier.")
-OPTIONS = (
+RELEASE_EPSILON = Parameter("epsilon", None, TEXT, "The privacy budget of this release. Smaller is more private, and "
+                                                   "noisier.")
+RELEASE_OPTIONS = (
     Parameter("delta", "0.0", TEXT, "Above 0, noise may be Gaussian and is counted by zCDP, where the error will be "
                                     "smaller. 1e-6 is usual; it must be far below 1 over the number of people."),
     Parameter("rounds", "NULL", VALUE, "How many queries are selected and measured. NULL: chosen by itself."),
@@ -217,7 +218,7 @@ OPTIONS = (
     Parameter("seed", "NULL", VALUE, "Repeatable noise, for experiments. The release is marked private = false."),
 )
 QUERY = ResultColumn("query", "INTEGER", "The row of the workload, from 1.")
-NAME = ResultColumn("name", "VARCHAR", "The query's name, or its text.")
+QUERY_NAME = ResultColumn("name", "VARCHAR", "The query's name, or its text.")
 CELL = ResultColumn("cell", "VARCHAR[]", "The group_by values, in their order; NULL for a query without.")
 ANSWER_VALUE = ResultColumn("answer", "DOUBLE", "What the release says. A count need not be whole.")
 MEASURED = ResultColumn("measured", "VARCHAR", "directly: it was measured, and only noise is in the way. in part: "
@@ -251,7 +252,7 @@ LOW = ResultColumn("low", "VARCHAR", "The smallest possible value, as text.")
 HIGH = ResultColumn("high", "VARCHAR", "The largest possible value, as text.")
 STEP = ResultColumn("step", "VARCHAR", "What synthetic values are multiples of, from low on: days for dates, seconds "
                                        "for timestamps. Without bins and edges, bins begin there, too.")
-BINS = ResultColumn("bins", "INTEGER", "Equal bins that its values are counted in.")
+BIN_COUNT = ResultColumn("bins", "INTEGER", "Equal bins that its values are counted in.")
 EDGES = ResultColumn("edges", "VARCHAR[]", "Where bins begin, after the first at low, if they are not equal.")
 NULLABLE = ResultColumn("nullable", "BOOLEAN", "Whether NULL is a value of its own.")
 OPEN = ResultColumn("open", "BOOLEAN", "Whether values off the list are one class more.")

@@ -54,12 +54,9 @@ def read_workload(session: Session, workload: WorkloadLike, private: str | None,
     con = session.cursor()
     relation = catalog.find(con, workload, session.place)
     if relation is None:
-        raise refuse(
-            TableError,
-            function,
-            f"workload ({workload!r}) does not exist for this call",
-            f"{catalog.nearest(con, workload, session.place)}create it as a table and COMMIT, or pass a Workload",
-        )
+        what = f"workload ({workload!r}) does not exist for this call"
+        hint = f"{catalog.nearest(con, workload, session.place)}create it as a table and COMMIT, or pass a Workload"
+        raise refuse(TableError, function, what, hint)
     if private is not None:
         protected = catalog.find(con, private, session.place)
         check_public(con, relation, (protected[0],) if protected else (), "workload", function)
@@ -88,12 +85,9 @@ def load(con: object, frame: Frame, table: str, *, append: bool = False) -> str:
     name = reuse.output_name(cursor, table, Name(session.place.database, session.place.schema, ""), "load")
     exists = catalog.find(cursor, name.quoted(), session.place) is not None
     if exists != append:
-        raise refuse(
-            TableError,
-            "load",
-            f"table ({table!r}) {'does not exist' if append else 'exists'}",
-            "leave append out to make it" if append else "choose another name, or add to it with append=True",
-        )
+        what = f"table ({table!r}) {'does not exist' if append else 'exists'}"
+        hint = "leave append out to make it" if append else "choose another name, or add to it with append=True"
+        raise refuse(TableError, "load", what, hint)
     arrived = "__mwem_frame"  # a name that no table of the user has
     cursor.register(arrived, rows)
     select = exp.select("*").from_(exp.table_(arrived))
@@ -103,12 +97,9 @@ def load(con: object, frame: Frame, table: str, *, append: bool = False) -> str:
     try:
         cursor.execute(statement.sql("duckdb"))
     except duckdb.Error:  # its text may quote a value
-        raise refuse(
-            TableError,
-            "load",
-            f"table ({table!r}) cannot take the frame: a column is missing, of another type, or against a constraint",
-            "compare the frame's columns with DESCRIBE, and its values with the table's constraints",
-        ) from None
+        what = f"table ({table!r}) cannot take the frame: a column is missing, of another type, or against a constraint"
+        hint = "compare the frame's columns with DESCRIBE, and its values with the table's constraints"
+        raise refuse(TableError, "load", what, hint) from None
     finally:
         cursor.unregister(arrived)
     return str(name)

@@ -38,10 +38,8 @@ Handle = TypeVar("Handle")
 Result = TypeVar("Result")
 Cursor = Callable[[], duckdb.DuckDBPyConnection]
 
-_TEXT = "VARCHAR"
-
 _INSTANCES: dict[str, _Instance] = {}
-_KEPT: list[Callable[..., Any]] = []  # DuckDB calls these as long as the instance lives
+_BODIES: list[Callable[..., Any]] = []  # DuckDB calls these as long as the instance lives
 
 
 class _Instance:
@@ -69,12 +67,8 @@ class _Instance:
         if self._path is not None:
             with contextlib.suppress(duckdb.Error):
                 return duckdb.connect(self._path)
-        raise refuse(
-            TableError,
-            "mwem_sql",
-            "the connection that register() was called on is gone",
-            "keep it open, or call mwem_sql.register on the connection you use",
-        )
+        what = "the connection that register() was called on is gone"
+        raise refuse(TableError, "mwem_sql", what, "keep it open, or call mwem_sql.register on the connection you use")
 
     def close(self) -> None:
         for reference in self._connections:
@@ -122,7 +116,7 @@ def _instance_of(con: duckdb.DuckDBPyConnection) -> _Instance:
     """
     instance, cursor = _Instance(), con.cursor()
     try:
-        _define(cursor, "_mwem_instance", lambda texts: pa.array([instance.key] * len(texts)), [_TEXT], _TEXT)
+        _define(cursor, "_mwem_instance", lambda texts: pa.array([instance.key] * len(texts)), ["VARCHAR"], "VARCHAR")
     except duckdb.CatalogException:
         return _INSTANCES[str(key_of_instance(con))]
     _INSTANCES[instance.key] = instance
@@ -134,13 +128,13 @@ def _create_functions(con: duckdb.DuckDBPyConnection, cursor: Cursor) -> None:
     for function in spec.FUNCTIONS.values():
         name = f"_{function.name}"
         if function.kind == "typed":
-            _define(con, f"{name}_sql", partial(_selects, function, cursor), [_TEXT], _TEXT)
+            _define(con, f"{name}_sql", partial(_selects, function, cursor), ["VARCHAR"], "VARCHAR")
             lists = "STRUCT(err VARCHAR, lists VARCHAR[][])"
-            _define(con, name, partial(_lists, function, cursor), [_TEXT], lists)
+            _define(con, name, partial(_lists, function, cursor), ["VARCHAR"], lists)
         elif function.kind == "scalar":
-            _define(con, name, partial(_values, function, cursor), [_TEXT], function.struct, pure=True)
+            _define(con, name, partial(_values, function, cursor), ["VARCHAR"], function.struct, pure=True)
         else:
-            _define(con, name, partial(_rows, function, cursor), [_TEXT, f"{_TEXT}[]"], f"{function.struct}[]")
+            _define(con, name, partial(_rows, function, cursor), ["VARCHAR", "VARCHAR[]"], f"{function.struct}[]")
 
 
 def _define(
@@ -152,7 +146,7 @@ def _define(
     con.create_function(  # type: ignore[call-overload]
         name, body, types[:-1], types[-1], type="arrow", null_handling="special", side_effects=not pure
     )
-    _KEPT.append(body)
+    _BODIES.append(body)
 
 
 def _rows(function: SqlFunction, cursor: Cursor, arguments: pa.Array, queries: pa.Array) -> pa.Array:

@@ -20,7 +20,7 @@ _DECLARATIONS = (
         cost="epsilon and delta, once per request and output",
         purpose="A private synthetic table that answers the workload: one summary row.",
         example="CALL mwem_release('adult', workload, 0.5)  ->  1, census.main.adult_synthetic, 32590, 0.5, ...",
-        parameters=(shared.TABLE, shared.WORKLOAD, shared.EPSILON), options=shared.OPTIONS,
+        parameters=(shared.TABLE, shared.WORKLOAD, shared.RELEASE_EPSILON), options=shared.RELEASE_OPTIONS,
         columns=columns_of(SUMMARY_TYPES, {
             "release": "Its number in mwem.releases.",
             "output": "The table that was written: database.schema.table.",
@@ -49,7 +49,7 @@ _DECLARATIONS = (
         name="mwem_plan", body=bodies.plan, section="Release", cost="nothing",
         purpose="What a release would run and cost, as rows (item, value). Reads no private row.",
         example="FROM mwem_plan('adult', workload, 0.5)  ->  rounds 10, noise scale 42.1, ...",
-        parameters=(shared.TABLE, shared.WORKLOAD, shared.EPSILON), options=shared.OPTIONS,
+        parameters=(shared.TABLE, shared.WORKLOAD, shared.RELEASE_EPSILON), options=shared.RELEASE_OPTIONS,
         columns=(
             ResultColumn("item", "VARCHAR", "What a line is about: expect, advice, epsilon, noise scale ..."),
             ResultColumn("value", "VARCHAR", "What there is to say about it."),
@@ -64,8 +64,8 @@ _DECLARATIONS = (
         columns=(
             shared.ATTRIBUTE,
             ResultColumn("type", "VARCHAR", "The column's type."),
-            shared.VALUES, shared.LOW, shared.HIGH, shared.STEP, shared.BINS, shared.NULLABLE, shared.OPEN,
-            ResultColumn("cells", "BIGINT", "How many values can be told apart."),
+            shared.VALUES, shared.LOW, shared.HIGH, shared.STEP, shared.BIN_COUNT, shared.NULLABLE, shared.OPEN,
+            ResultColumn("cells", "BIGINT", "How many cells its values fall into."),
             ResultColumn("declared", "VARCHAR", "Where that is declared: ENUM, BOOLEAN, CHECK or the domain table."),
             ResultColumn("lacks", "VARCHAR", "What is missing before the column can be asked about or grouped by; "
                                              "NULL: nothing."),
@@ -83,7 +83,7 @@ _DECLARATIONS = (
         columns=(
             shared.ATTRIBUTE, shared.VALUES, shared.LOW, shared.HIGH, shared.NULLABLE, shared.OPEN,
             ResultColumn("ddl", "VARCHAR", "The INSERT that would declare it."),
-            shared.BINS,
+            shared.BIN_COUNT,
             ResultColumn("note", "VARCHAR", "What a person has to check."),
             shared.STEP, shared.EDGES,
             ResultColumn("reason", "VARCHAR", "What was seen in the column, and what follows from it."),
@@ -138,9 +138,9 @@ _DECLARATIONS = (
                 "95 times in 100; measured: directly, in part or never.",
         example="FROM mwem_answer('adult_synthetic', workload)  ->  1, age > 40, NULL, 14211.7, 14180.2, 14251.9, "
                 "directly",
-        parameters=(shared.OUTPUT, shared.WORKLOAD, shared.CONFIDENCE),
+        parameters=(shared.OUTPUT, shared.WORKLOAD, shared.CONFIDENCE_LEVEL),
         columns=(
-            shared.QUERY, shared.NAME, shared.CELL, shared.ANSWER_VALUE, *shared.INTERVAL,
+            shared.QUERY, shared.QUERY_NAME, shared.CELL, shared.ANSWER_VALUE, *shared.INTERVAL,
             ResultColumn("note", "VARCHAR", "What is to be known of an answer, if anything: which rows are counted, "
                                             "where not all rows of a unit are; which values of a sum count as the "
                                             "bound."),
@@ -158,7 +158,7 @@ _DECLARATIONS = (
         purpose="The same with its interval, as a struct: answer, low, high, measured.",
         example="SELECT mwem_count_interval('adult_synthetic', 'age > 40')  ->  {'answer': 14211.7, 'low': 14180.2, "
                 "'high': 14251.9, 'measured': directly}",
-        parameters=(shared.OUTPUT, shared.PREDICATE, shared.CONFIDENCE),
+        parameters=(shared.OUTPUT, shared.PREDICATE, shared.CONFIDENCE_LEVEL),
         columns=(shared.ANSWER_VALUE, *shared.INTERVAL),
     ),
     SqlFunction(
@@ -171,7 +171,7 @@ _DECLARATIONS = (
             shared.OUTPUT,
             Parameter("measure", None, TEXT, "What is averaged: a column, or an SQL expression, as text: 'pay' or "
                                              "'pay / 12'."),
-            shared.GIVEN, shared.CONFIDENCE,
+            shared.GIVEN, shared.CONFIDENCE_LEVEL,
         ),
         columns=(shared.ANSWER_VALUE, *shared.INTERVAL),
     ),
@@ -186,7 +186,7 @@ _DECLARATIONS = (
             Parameter("attribute", None, TEXT, "The column, as text: a number, date, timestamp or ENUM."),
             Parameter("share", None, JSON, "Which quantile: 0.5 for the median. Or several: [0.25, 0.5, 0.75]. Above "
                                            "0 and below 1."),
-            shared.GIVEN, shared.CONFIDENCE,
+            shared.GIVEN, shared.CONFIDENCE_LEVEL,
         ),
         columns=columns_of(quantile.QUANTILE | dict.fromkeys(quantile.OF_ITS_TYPE, "the column's type"), {
             "share": "The share that was asked for.",
@@ -207,7 +207,7 @@ _DECLARATIONS = (
                 "with target := 'income' how well a classifier does that was trained on synthetic rows.",
         example="FROM mwem_quality('adult_synthetic')  ->  1, age > 40, 1, directly, 12, 17.4, 71.7",
         parameters=(
-            shared.OUTPUT, shared.CONFIDENCE,
+            shared.OUTPUT, shared.CONFIDENCE_LEVEL,
             Parameter("summary", "false", VALUE, "true: scores of the whole release, a row each, instead of its "
                                                  "queries."),
             Parameter("compare", "NULL", VALUE, "The private table by its name, with summary: scores that others "
@@ -216,7 +216,7 @@ _DECLARATIONS = (
                                                "that was trained on synthetic rows predicts it in true ones."),
         ),
         columns=(
-            shared.QUERY, shared.NAME,
+            shared.QUERY, shared.QUERY_NAME,
             ResultColumn("cells", "BIGINT", "How many numbers it asks for."),
             ResultColumn("measured", "VARCHAR", "As in mwem_answer, of its worst cell."),
             ResultColumn("round", "INTEGER", "The step of mwem.measurements that first measured it directly."),
@@ -321,9 +321,9 @@ _DECLARATIONS = (
                 "bounds alone put an answer off by.",
         example="FROM mwem_compare('adult', 'adult_synthetic', workload)  ->  1, age > 40, NULL, 14237, 14211.7, "
                 "25.3, 14180.2, 14251.9, directly, 0, NULL",
-        parameters=(shared.TABLE, shared.OUTPUT, shared.WORKLOAD, shared.CONFIDENCE),
+        parameters=(shared.TABLE, shared.OUTPUT, shared.WORKLOAD, shared.CONFIDENCE_LEVEL),
         columns=(
-            shared.QUERY, shared.NAME, shared.CELL,
+            shared.QUERY, shared.QUERY_NAME, shared.CELL,
             ResultColumn("true_answer", "DOUBLE", "What SQL says on the private rows. NULL where that fails."),
             shared.ANSWER_VALUE,
             ResultColumn("error", "DOUBLE", "How far answer is from true_answer. Never below 0."),

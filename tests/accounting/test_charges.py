@@ -34,7 +34,7 @@ def test_what_is_charged_comes_to_its_end_in_three_thousand_scenarios() -> None:
     assert not figures.defects, "\n\n".join(figures.defects)
     assert figures.releases > 2000
     assert figures.options == set(OPTIONS)
-    assert set(figures.regimes) == {"parities", "sets", "averaged", "joint", "growing", "rounds"}
+    assert set(figures.strategies) == {"parities", "sets", "averaged", "histogram", "plain", "rounds"}
 
 
 def _raise(*_: Any, **__: Any) -> None:

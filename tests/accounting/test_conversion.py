@@ -13,14 +13,12 @@ from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from loops import schedule
 from opendp import combinators, domains, measurements, measures, metrics
 from opendp.mod import disable_features, enable_features
 
 from mwem_sql.kernel.budget import Budget
 from mwem_sql.kernel.scales import zcdp_epsilon, zcdp_rho
-from mwem_sql.kernel.split import (
-    split,
-)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +78,7 @@ def test_rho_is_better_than_the_textbooks_and_known_at_one() -> None:
 
 
 def test_rho_stops_where_opendps_conversion_overflows() -> None:
-    plan = split(Budget.parse("1e6", "1e-9"), 5, total_is_public=True, histogram=False)
+    plan = schedule(Budget.parse("1e6", "1e-9"), 5).composition
     assert plan.kind == "pure"
     assert zcdp_rho(plan.budget.epsilon, plan.budget.delta) == 2**16
 

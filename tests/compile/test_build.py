@@ -90,9 +90,7 @@ small_queries = st.one_of(
 
 
 def asked_of(duck: duckdb.DuckDBPyConnection, query: Query) -> list[Any]:
-    """What DuckDB says a query adds for every combination of values of the small domain: nothing, or a number and a
-    cell.
-    """
+    """What a query adds for every combination of values of the small domain: nothing, or a number and a cell."""
     measure, groups = query.measure or "1", f"row({query.group_by[0]})" if query.group_by else "0"
     adds = f"coalesce(CASE WHEN {query.predicate} THEN {measure} ELSE 0 END, 0)"
     rows = duck.execute(f"SELECT {adds}, ({groups})::VARCHAR FROM small ORDER BY n").fetchall()
@@ -169,7 +167,7 @@ SAME = [
 def test_queries_that_say_the_same_are_one(sandbox: Sandbox) -> None:
     texts = [text for group in SAME for text in group]
     compiled = compiled_from(sandbox, *texts)
-    first = [compiled.asked(number).source.predicate for number in range(len(compiled.distinct.queries))]
+    first = [compiled.first_row(number).source.predicate for number in range(len(compiled.distinct.queries))]
     assert first == [group[0] for group in SAME]
     assert compiled.distinct.weights.tolist() == [1.0] * len(SAME)
 
@@ -252,7 +250,7 @@ def test_finer_than(
 
 def _code_of(coarse: Classes, finer: Classes, piece: int) -> tuple[int, ...]:
     """The classes of `coarse` at both ends of a piece of `finer`."""
-    if piece >= finer.pieces.known:
+    if piece >= finer.pieces.non_null:
         return (int(coarse.codes[-1]),)
     if not len(finer.pieces.lows):
         return (int(coarse.codes[piece]),)

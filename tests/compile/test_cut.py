@@ -1,6 +1,4 @@
-"""A bin is how finely a column is measured, never what a value is: expressions are cut where they change, on the values
-themselves.
-"""
+"""Expressions are cut where they change, on the values themselves: a bin is no value."""
 
 from __future__ import annotations
 

@@ -37,9 +37,7 @@ TABLE = Name("memory", "main", "t")
 
 @dataclass(frozen=True)
 class Kind:
-    """A type: how it is declared, odd values of it, constants of a comparison, and other atoms over a column `{0}` of
-    it.
-    """
+    """A type: its declarations, odd values, constants of a comparison, and other atoms over a column `{0}` of it."""
 
     type: str
     declared: tuple[str, ...]  # domain table rows: "values" or low, high, step
@@ -232,9 +230,7 @@ class Table:
 
 
 def inside(attribute: Attribute) -> str:
-    """A column as the README maps it: off a list and beyond a bound the value that stands for all of these; NaN the
-    greatest; down to the step.
-    """
+    """A column as the README maps it: one value for all off a list or beyond a bound; NaN is the greatest; by steps."""
     name = f'"{attribute.name}"'
     if attribute.values is not None:
         known = ", ".join(f"'{value}'::{attribute.type}" for value in attribute.values)
@@ -404,9 +400,7 @@ def test_answers_are_duckdbs_at_length(con: duckdb.DuckDBPyConnection, sandbox: 
 
 @pytest.mark.parametrize("kind", sampled(KINDS, 6), ids=lambda kind: kind.type)
 def test_every_constant_of_every_type(con: duckdb.DuckDBPyConnection, sandbox: Sandbox, kind: Kind) -> None:
-    """All odd values against all constants, both ends open and closed, for the first declaration, with NULLs and
-    without, open where it can be.
-    """
+    """All odd values against all constants, both ends open and closed, for the first declaration."""
     declared = kind.declared[0]
     texts = [f"x {operator} {constant}" for constant in kind.constants[:6] for operator in ("<", "<=", "=")]
     texts += [
@@ -451,9 +445,7 @@ SMALL = {
 @asked(8)
 @given(st.data())
 def test_classes_are_the_coarsest(con: duckdb.DuckDBPyConnection, sandbox: Sandbox, data: st.DataObject) -> None:
-    """By brute force: two values are in one class if and only if no query tells them apart, whatever the other columns
-    are.
-    """
+    """By brute force: two values are in one class if and only if no query distinguishes them."""
     values = {name: [*listed, "NULL"] for name, (_, _, listed) in SMALL.items()}
     columns = {name: (kind, declared, True, False) for name, (kind, declared, _) in SMALL.items()}
     table = Table(columns, list(itertools.product(*values.values())))
@@ -494,9 +486,7 @@ WIDE = {
 
 @pytest.mark.parametrize("type_text", WIDE)
 def test_wide_domains_are_never_listed(con: duckdb.DuckDBPyConnection, sandbox: Sandbox, type_text: str) -> None:
-    """Pieces: at most each constant, its two neighbours, and what lies between; classes: what the constants tell apart;
-    ends belong where DuckDB puts them.
-    """
+    """Pieces are at most each constant, its two neighbours, and what lies between; their ends are DuckDB's."""
     low, high, constants = WIDE[type_text]
     table = Table({"x": (Kind(type_text, (), (), ()), f"NULL, {low}, {high}, NULL", True, False)}, [])
     domain = table.create(con)

@@ -203,9 +203,7 @@ def test_a_wrong_cut_is_noticed(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_constant_some_way_off_where_it_changes_is_asked_value_by_value(sandbox: Sandbox) -> None:
-    """Beyond what a double tells apart a comparison changes tens of values off; the listed values are asked one by one
-    then.
-    """
+    """Beyond the whole numbers of a double, a comparison changes tens of values off: all listed ones are evaluated."""
     text = "far > 1.1529215046068482e18"
     compiled = compiled_wide(sandbox, [text])
     with duckdb.connect() as duck:

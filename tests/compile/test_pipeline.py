@@ -59,9 +59,7 @@ def test_answers_are_duckdbs(
     texts: list[str],
     cuboids: list[tuple[list[str], str | None]],
 ) -> None:
-    """The differential test: codes and blocks on the private side, the text itself on a copy with its values inside the
-    domain.
-    """
+    """Codes and blocks on the private side answer as the text itself does on a copy inside the domain."""
     table(duck, "t", TYPES, rows)
     table(duck, "copy", TYPES, [{name: inside(DOMAIN[name], value) for name, value in row.items()} for row in rows])
     asked = [Query(text) for text in texts]

@@ -297,9 +297,7 @@ def test_a_text_that_is_read_in_two_ways_is_refused(
 
 
 def test_a_text_that_is_split_wrongly_is_refused(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reader that overlooks OR takes `a = 1 OR b AND s = 'x'` apart at AND; so does one that has learned the parts
-    before.
-    """
+    """A reader that overlooks OR takes `a = 1 OR b AND s = 'x'` apart at AND, also with parts that it read before."""
     texts = ["a = 1 OR b AND s = 'x'", "e = 'lo' AND s = 'x'", "(a = 1)OR(b)AND(s = 'x')"]
     compiled_from(sandbox, *texts)
     monkeypatch.setattr(read, "_JOINS", ("and",))

@@ -29,7 +29,7 @@ def check_cover(pieces: Pieces) -> None:
     assert all(low <= high for low, high in zip(lows, highs, strict=True))
     assert [attribute.ordered.after(high) for high in highs[:-1]] == lows[1:]
     assert ((pieces.lows <= pieces.points) & (pieces.points <= pieces.highs)).all()
-    assert len(pieces.bins) == len(pieces) == pieces.known + attribute.nullable
+    assert len(pieces.bins) == len(pieces) == pieces.non_null + attribute.nullable
 
 
 @settings(deadline=None, max_examples=150)
@@ -113,9 +113,7 @@ def test_bins_up_to_the_greatest_bound(low: float) -> None:
 @settings(deadline=None, max_examples=100)
 @given(st.sets(st.integers(0, 300), min_size=1), st.lists(st.integers(-5, 305), max_size=3), st.booleans())
 def test_edges_of_whole_numbers(edges: set[int], cuts: list[int], nullable: bool) -> None:
-    """A value is in the bin that begins at it or last before it, whether bins are cut or not; each bin has the same
-    base measure.
-    """
+    """A value is in the bin that begins at it or last before it, cut or not; all bins have the same base measure."""
     attribute = whole(0, 300, edges=tuple(sorted(edges)), nullable=nullable)
     begins = bin_edges(attribute)
     assert begins == sorted({0, *edges})
@@ -123,13 +121,13 @@ def test_edges_of_whole_numbers(edges: set[int], cuts: list[int], nullable: bool
         check_cover(pieces)
         assert set(begins) <= set(pieces.lows.tolist())
         expected = np.searchsorted(begins, pieces.lows, side="right") - 1
-        assert pieces.bins[: pieces.known].tolist() == expected.tolist()
-        sizes = np.bincount(pieces.bins[: pieces.known], pieces.sizes[: pieces.known])
+        assert pieces.bins[: pieces.non_null].tolist() == expected.tolist()
+        sizes = np.bincount(pieces.bins[: pieces.non_null], pieces.sizes[: pieces.non_null])
         assert sizes == pytest.approx(np.ones(len(begins)))
     assert is_long(attribute)
     whole_range = cut_pieces(attribute, cuts)
     check_cover(whole_range)
-    assert whole_range.sizes[: whole_range.known].sum() == pytest.approx(len(begins))
+    assert whole_range.sizes[: whole_range.non_null].sum() == pytest.approx(len(begins))
 
 
 def test_edges_of_real_numbers() -> None:
@@ -157,7 +155,7 @@ def test_parts_of_a_range() -> None:
 def test_listed_values() -> None:
     attribute = Attribute("a", "VARCHAR", nullable=True, values=("x", "y"))
     pieces = value_pieces(attribute)
-    assert (len(pieces), pieces.known, pieces.listed) == (3, 2, True)
+    assert (len(pieces), pieces.non_null, pieces.listed) == (3, 2, True)
     assert pieces.values().to_pylist() == ["x", "y", None]
     assert [pieces.label(k) for k in range(3)] == ["x", "y", None]
     assert pieces.sizes.tolist() == [1, 1, 1]
@@ -257,7 +255,7 @@ def test_probes_lie_in_their_pieces(attribute: Attribute) -> None:
     )
     chosen = generator.integers(0, len(pieces), 200)
     values = pieces.probe(chosen, generator).to_pylist()
-    assert [value is None for value in values] == (chosen >= pieces.known).tolist()
+    assert [value is None for value in values] == (chosen >= pieces.non_null).tolist()
     if attribute.values is not None:
         assert values == [None if piece == 2 else attribute.values[piece] for piece in chosen]
     else:

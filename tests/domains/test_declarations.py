@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 import duckdb
 import pytest
 from chance import examples, sampled
+from compilers import declare
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -203,20 +204,6 @@ def test_checks_of_odd_columns(con: duckdb.DuckDBPyConnection) -> None:
         "straße",
         "Order",
     )
-
-
-def declare(
-    con: duckdb.DuckDBPyConnection, rows: str, columns: str = "attribute, low, high", domain: str | None = None
-) -> dict[str, Attribute]:
-    """The domain of `t (c INTEGER, s VARCHAR, x DOUBLE, d DATE, ts TIMESTAMP, p DECIMAL(5,2), n INTEGER NOT NULL)` with
-    a domain table.
-    """
-    con.execute(
-        "CREATE TABLE IF NOT EXISTS t (c INTEGER, s VARCHAR, x DOUBLE, d DATE, ts TIMESTAMP, p DECIMAL(5,2), "
-        "n INTEGER NOT NULL)"
-    )
-    con.execute(f"CREATE OR REPLACE TABLE {domain or 't_domain'} AS SELECT * FROM (VALUES {rows}) AS v({columns})")
-    return {attribute.name: attribute for attribute in Domain.from_schema(con, "t", domain)}
 
 
 @pytest.mark.parametrize(

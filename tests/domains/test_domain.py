@@ -8,8 +8,8 @@ from pathlib import Path
 import duckdb
 import pytest
 from chance import sampled
+from compilers import declare
 
-from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import DomainError, TableError
 
@@ -47,20 +47,6 @@ def test_a_missing_domain_says_how_to_declare_it(con: duckdb.DuckDBPyConnection)
         match=r"^domain: column c of t has no public domain, so it cannot be queried. Hint: declare it in the schema",
     ):
         Domain.from_schema(con, "t")["c"]
-
-
-def declare(
-    con: duckdb.DuckDBPyConnection, rows: str, columns: str = "attribute, low, high", domain: str | None = None
-) -> dict[str, Attribute]:
-    """The domain of `t (c INTEGER, s VARCHAR, x DOUBLE, d DATE, ts TIMESTAMP, p DECIMAL(5,2), n INTEGER NOT NULL)` with
-    a domain table.
-    """
-    con.execute(
-        "CREATE TABLE IF NOT EXISTS t (c INTEGER, s VARCHAR, x DOUBLE, d DATE, ts TIMESTAMP, p DECIMAL(5,2), "
-        "n INTEGER NOT NULL)"
-    )
-    con.execute(f"CREATE OR REPLACE TABLE {domain or 't_domain'} AS SELECT * FROM (VALUES {rows}) AS v({columns})")
-    return {attribute.name: attribute for attribute in Domain.from_schema(con, "t", domain)}
 
 
 def test_the_domain_table_comes_before_the_schema(con: duckdb.DuckDBPyConnection) -> None:

@@ -104,16 +104,16 @@ def declared(rng: random.Random, name: str) -> Attribute:
     def listed(values: list[str], most: int = 12) -> Attribute:
         some = rng.sample(values, rng.randint(1, min(most, len(values))))
         is_open = kind == "VARCHAR" and nullable and rng.random() < 0.5
-        return Attribute(name, kind, nullable, tuple(some), open=is_open)
+        return Attribute(name, kind, nullable, values=tuple(some), open=is_open)
 
     if name in {"t", "ci"}:
         return listed(TEXTS, 40)
     if name == "kind":
-        return Attribute(name, kind, nullable, tuple(rng.sample(LABELS, rng.randint(1, 5))))
+        return Attribute(name, kind, nullable, values=tuple(rng.sample(LABELS, rng.randint(1, 5))))
     if name == "id":
         return listed(UUIDS)
     if name == "yes":
-        return Attribute(name, kind, nullable, ("false", "true"))
+        return Attribute(name, kind, nullable, values=("false", "true"))
     if name in {"i", "s", "v0"}:
         if rng.random() < 0.3:
             return listed([str(number) for number in range(-3, 12)])

@@ -38,7 +38,7 @@ def certified(queries: list[LinearQuery], measure: int) -> tuple[tuple[certifica
         weights=np.ones(len(queries)),
         sizes=sizes,
         max_cells=100,
-        certified=dict(enumerate(queries, start=1)),
+        certified=dict(enumerate(queries)),
     )
     account = Accountant("pure", Fraction(1))
     answers = [(oracle.dense_query(own, SHAPE) @ TRUE.ravel()).astype(np.int64) for own in problem.kernel_queries]
@@ -55,7 +55,7 @@ def unmeasured(sizes: dict[str, np.ndarray]) -> Outcome:
 
 def test_means_of_what_was_measured_and_of_the_rest() -> None:
     """The state has 16 2/3 of each a, 25 of each b and 8 1/3 of both, which are rounded."""
-    figures, account = certified([WHOLE, ONE, OTHER], 2)
+    figures, account = certified([WHOLE, ONE, OTHER], 1)
     found = {figure.part: (figure.queries, float(figure.drawn.values[0])) for figure in figures}
     whole = 22 + 8 + 8 + 2 + 3 + 3
     assert found == {"directly": (1, 13 + 7 + 7), "others": (2, (whole + 20) / 2), "most": (2, 22)}
@@ -66,7 +66,7 @@ def test_means_of_what_was_measured_and_of_the_rest() -> None:
 
 
 def test_what_was_measured_tells_its_marginals_too() -> None:
-    figures, account = certified([WHOLE, ONE, OTHER], 1)
+    figures, account = certified([WHOLE, ONE, OTHER], 0)
     assert [(figure.part, figure.queries) for figure in figures] == [("directly", 3)]
     assert account.spent == 1
 
@@ -74,16 +74,16 @@ def test_what_was_measured_tells_its_marginals_too() -> None:
 def test_a_partition_in_the_place_of_a_count_is_certified_by_its_first_cell() -> None:
     counted = LinearQuery((Block(("a",), np.array([-1, 0, -1], dtype=np.int32), 1),))
     partition = LinearQuery((Block(("a",), np.array([1, 0, 2], dtype=np.int32), 3),))
-    kernel = Kernel(*flat([np.array([50]), np.array([10, 30, 10])]), Accountant("pure", Fraction(1)), NoNoise(0))
+    kernel = Kernel(*flat([np.array([10, 30, 10]), np.array([50])]), Accountant("pure", Fraction(1)), NoNoise(0))
     sizes = {"a": np.ones(3), "b": np.ones(2)}
-    problem = Problem(queries=[partition], weights=np.ones(1), sizes=sizes, max_cells=100, certified={1: counted})
+    problem = Problem(queries=[partition], weights=np.ones(1), sizes=sizes, max_cells=100, certified={0: counted})
     (figure, _) = certificate.certify(kernel, problem, SHARE, unmeasured(sizes))
     assert figure.drawn.values == 17 - 10
 
 
 def test_nothing_is_spent_on_nothing() -> None:
     problem = Problem(queries=[ONE], weights=np.ones(1), sizes={"a": np.ones(3)}, max_cells=100)
-    kernel = Kernel(*flat([np.array([50]), np.array([10, 30, 10])]), Accountant("pure", Fraction(1)), NoNoise(0))
+    kernel = Kernel(*flat([np.array([10, 30, 10]), np.array([50])]), Accountant("pure", Fraction(1)), NoNoise(0))
     assert certificate.certify(kernel, problem, SHARE, unmeasured({"a": np.ones(3)})) == ()
 
 

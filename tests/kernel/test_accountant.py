@@ -8,20 +8,18 @@ from functools import reduce
 from operator import add
 
 import pytest
+from loops import schedule
 
 from mwem_sql.errors import BudgetError
 from mwem_sql.kernel.accountant import Accountant, AccountingError
 from mwem_sql.kernel.budget import Budget
 from mwem_sql.kernel.scales import noise_scale, selection_scale, zcdp_rho
-from mwem_sql.kernel.split import (
-    split,
-)
 
 
 def test_three_tenths_over_ten_rounds_is_three_tenths() -> None:
     assert reduce(add, [0.03] * 10) > 0.3  # In floats ten shares exceed the budget.
-    plan = split(Budget.parse(0.3), 10, total_is_public=True, histogram=False)
-    account = plan.accountant()
+    plan = schedule(Budget.parse(0.3), 10)
+    account = plan.composition.accountant()
     for _ in range(10):
         for calibrated in (selection_scale(plan.select, 1, "pure"), noise_scale(plan.measure, 1, "pure")):
             account.debit(plan.select)

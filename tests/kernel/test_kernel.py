@@ -15,6 +15,7 @@ from chance import examples
 from conftest import flat, steps
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from loops import schedule
 from numpy.typing import NDArray
 
 from mwem_sql.errors import BudgetError, EngineError, MwemError, OptionError
@@ -24,7 +25,6 @@ from mwem_sql.kernel.exponential import Scores
 from mwem_sql.kernel.kernel import MAXIMUM_BOUND, WEIGHT_GRID, Kernel
 from mwem_sql.kernel.noise import OpenDPNoise, SeededNoise
 from mwem_sql.kernel.scales import Kind, noise_scale, selection_scale, variance
-from mwem_sql.kernel.split import split
 
 Integers = NDArray[np.int64]
 SHARE = Fraction(1, 8)
@@ -205,11 +205,11 @@ def test_all_cells_get_noise_of_the_stated_scale_around_the_truth(kind: Kind) ->
 
 def test_a_whole_release_spends_the_split_and_settles() -> None:
     for delta, kind in (("0", "pure"), ("1e-9", "zcdp")):
-        plan = split(Budget.parse("0.3", delta), 10, total_is_public=False, histogram=True)
-        ledger = plan.accountant()
+        plan = schedule(Budget.parse("0.3", delta), 10, total=True, histogram=True)
+        ledger = plan.composition.accountant()
         kernel = Kernel(*flat(ANSWERS), ledger, SeededNoise(1))
-        kernel.measure(1, plan.total)
-        kernel.measure(0, plan.histogram)
+        kernel.measure(1, plan.share("total"))
+        kernel.measure(0, plan.share("histogram"))
         for _ in range(plan.rounds):
             kernel.measure(kernel.select(range(3), GUESSES, NONE, ONES, plan.select).query, plan.measure)
         ledger.settle()

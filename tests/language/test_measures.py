@@ -1,6 +1,4 @@
-"""Sums and averages of bounded expressions: the grid, the answers against DuckDB's own SUM and AVG, and the noise they
-get.
-"""
+"""Sums and averages of bounded expressions: the grid, the answers against DuckDB's SUM and AVG, and their noise."""
 
 from __future__ import annotations
 
@@ -18,6 +16,7 @@ from chance import sampled
 from conftest import Connection, Open, flat
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from loops import schedule
 
 import mwem_sql
 from mwem_sql.algebra.linear import Block, LinearQuery
@@ -30,12 +29,11 @@ from mwem_sql.kernel.budget import Budget
 from mwem_sql.kernel.kernel import Kernel
 from mwem_sql.kernel.noise import OpenDPNoise
 from mwem_sql.kernel.scales import noise_scale
-from mwem_sql.kernel.split import split
 from mwem_sql.language.measures import LEVELS, read_measure, to_grid
 from mwem_sql.loop import strategy
 from mwem_sql.loop.loop import mwem
+from mwem_sql.loop.plan import SHARES
 from mwem_sql.loop.problem import Problem
-from mwem_sql.loop.regimes import SELECT_SHARE
 from mwem_sql.model.state import State
 from mwem_sql.platform.catalog import Name
 from mwem_sql.platform.sandbox import Sandbox
@@ -237,9 +235,7 @@ def test_sums_saturate() -> None:
 
 
 def test_averages(connect: Open) -> None:
-    """At an epsilon that hides nothing: what is known of the rows is what AVG says of them, NULLs left out, none where
-    none is.
-    """
+    """At an epsilon that hides nothing, an average is what AVG says, NULLs left out; of no rows there is none."""
     con = connect()
     con.execute(STAFF)
     asked = Workload.from_rows(
@@ -330,11 +326,11 @@ def test_noise_is_that_of_the_bound() -> None:
     """
     query = LinearQuery((Block(("x",), np.arange(2000, dtype=np.int32), 2000, np.full(2000, 70)),))
     problem = Problem(queries=[query], weights=np.ones(1), sizes={"x": np.ones(2000)}, max_cells=10**6, total=2000.0)
-    how = split(Budget.parse(1), 1, total_is_public=True, histogram=False, sensitivity=1)
-    accountant = how.accountant()
+    how = schedule(Budget.parse(1), 1)
+    accountant = how.composition.accountant()
     truth = np.full(2000, 70)
     outcome = mwem(
-        Kernel(*flat([np.array([2000]), truth]), accountant, OpenDPNoise(), bounds=problem.bounds()), problem, how
+        Kernel(*flat([truth, np.array([2000])]), accountant, OpenDPNoise(), bounds=problem.bounds()), problem, how
     )
     accountant.settle()
     (step,) = outcome.measurements
@@ -354,11 +350,13 @@ def test_what_is_large_is_not_selected_for_its_size() -> None:
         queries=[incomes, count], weights=np.ones(2), sizes={"x": np.ones(2)}, max_cells=100, total=1000.0
     )
     truth = np.array([900, 100])
-    how = split(Budget.parse(100), 1, total_is_public=True, histogram=False, sensitivity=1)
+    how = schedule(Budget.parse(100), 1)
     # At epsilon 100 the better of the two by hundreds of records is selected but once in e^thousands.
-    answers = [np.array([1000]), incomes.answer(truth), count.answer(truth)]
-    outcome = mwem(Kernel(*flat(answers), how.accountant(), OpenDPNoise(), bounds=problem.bounds()), problem, how)
-    assert [step.number for step in outcome.measurements] == [2]
+    answers = [incomes.answer(truth), count.answer(truth), np.array([1000])]
+    outcome = mwem(
+        Kernel(*flat(answers), how.composition.accountant(), OpenDPNoise(), bounds=problem.bounds()), problem, how
+    )
+    assert [step.number for step in outcome.measurements] == [1]
 
 
 def test_a_release_of_sums_keeps_its_promise(connect: Open) -> None:
@@ -367,7 +365,7 @@ def test_a_release_of_sums_keeps_its_promise(connect: Open) -> None:
     con.execute(STAFF)
     asked = Workload.from_rows([{"measure": "age", "group_by": ["sex"]}, {"measure": "hours"}])
     mwem_sql.release(con, "staff", asked, 10, rounds=2, total=300)
-    share = 10 / 2 * float(1 - SELECT_SHARE)
+    share = 10 / 2 * float(1 - SHARES["select"])
     reach = 70 / share * log(10**12), 60 / share * log(10**12)
     rows = con.execute(
         "SELECT \"values\", resolution FROM mwem.measurements WHERE purpose = 'round' ORDER BY query"
@@ -388,9 +386,7 @@ def test_a_release_of_sums_keeps_its_promise(connect: Open) -> None:
 def test_averages_by_group_are_told_apart_beside_many_counts(
     con: Connection, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """The largest fare is ten times the mean: in parts of it, sums are never the worst. In rounds, too, and where all
-    is refined.
-    """
+    """The largest fare is ten times the mean, so that sums in parts of it are never the worst."""
     con.execute(
         "CREATE TABLE trips (class INTEGER NOT NULL CHECK (class BETWEEN 1 AND 3), fare INTEGER NOT NULL "
         "CHECK (fare BETWEEN 0 AND 511), sex ENUM ('f', 'm') NOT NULL)"

@@ -75,9 +75,7 @@ NEXT_TO_ONE_FLOAT = 1.00000011920928955078125
 
 @st.composite
 def ends_seen(draw: st.DrawFn) -> tuple[str, Tick, Tick, bool, bool]:
-    """The least and the greatest value of a column, and whether each is shared. One in four is next to the other; some
-    are beyond all bounds.
-    """
+    """The least and the greatest value of a column, some of them beyond all bounds, and whether each is shared."""
     kind = draw(st.sampled_from(KINDS))
     count = scale(kind)
     least, most = count.limits

@@ -58,11 +58,9 @@ def test_all_that_cuboids_add_up_to(asked: list[str], seed: int) -> None:
     assert sorted(map(sorted, added)) == sorted(map(sorted, subsets - set(map(frozenset, asked))))
     for names, weight in zip(added, found.weights[len(asked) :], strict=True):
         assert weight == max(own for own, whole in zip(weights, asked, strict=True) if set(names) <= set(whole))
-    assert sorted(sets([found.queries[own.query] for own in found.first])) == sorted(set("".join(asked)))
-    whole = sum(SHAPE[name] ** (1 / 3) for name in set("".join(asked)))
-    for own in found.first:
-        assert own.part == pytest.approx(found.queries[own.query].cells ** (1 / 3) / whole)
-    assert extend([cuboid(names) for names in asked], weights, SHAPE, rounds=3).first == []
+    assert sorted(sets([found.queries[line.number] for line in found.lines])) == sorted(set("".join(asked)))
+    assert all(line.cells == found.queries[line.number].cells for line in found.lines)
+    assert extend([cuboid(names) for names in asked], weights, SHAPE, rounds=3).lines == ()
 
 
 def test_an_added_marginal_is_what_the_cuboid_adds_up_to() -> None:
@@ -89,7 +87,7 @@ def test_only_cuboids_of_every_record_add_up() -> None:
         LinearQuery((BLOCKS["a"], summed)),
     ]
     found = extend(asked, np.ones(len(asked)), SHAPE, rounds=len(asked))
-    assert (list(found.queries), found.first) == (asked, [])
+    assert (list(found.queries), found.lines) == (asked, ())
 
 
 @pytest.mark.parametrize(
@@ -108,7 +106,7 @@ def test_very_many_cuboids_are_no_walk_over_each() -> None:
     asked = [LinearQuery(pair) for pair in itertools.combinations(blocks, 2)]
     found = extend(asked, np.ones(len(asked)), {f"x{k}": 2 for k in range(400)})
     assert len(found.queries) == len(asked) + 400
-    assert [own.query for own in found.first] == list(range(len(asked), len(asked) + 400))
+    assert [line.number for line in found.lines] == list(range(len(asked), len(asked) + 400))
 
 
 COUNTED_SHAPE = {"a": 9, "b": 5, "c": 2, "d": 3}

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mwem_sql.loop import refinement
-from mwem_sql.loop.refinement import CELLS_GROWTH, FLOOR, MANY, Halves, Refinement, rounds_of
+from mwem_sql.loop.plan import CELLS_GROWTH
+from mwem_sql.loop.refinement import FLOOR, MANY, Halves, Refinement, partitions_of
 
 SHAPES = st.lists(st.integers(1, 9), min_size=1, max_size=3).map(tuple)
 
@@ -35,9 +36,9 @@ def refined(
         even(*shape) if base is None else Refinement(shape, base),
         [],
     )
-    for number in range(rounds_of(shape)):
+    for number in range(partitions_of(shape)):
         partitions.append(measure(own, counts, scale, generator))
-        if number + 1 == rounds_of(shape) or not own.look(2 * scale**2):
+        if number + 1 == partitions_of(shape) or not own.look(2 * scale**2):
             break
     return own, partitions
 
@@ -49,7 +50,7 @@ def test_a_partition_has_every_cell_once_and_its_parts_are_made_of_leaves(
 ) -> None:
     counts = np.random.default_rng(seed).geometric(0.02, int(np.prod(shape)))
     own, partitions = refined(shape, counts, scale, seed)
-    assert len(partitions) <= rounds_of(shape)
+    assert len(partitions) <= partitions_of(shape)
     leaves = own.leaves(float(counts.sum())).labels
     for labels in (*partitions, leaves):
         assert sorted(set(labels.tolist())) == list(range(labels.max() + 1))
@@ -147,7 +148,7 @@ def test_least_squares_on_the_tree_is_that_of_dense_algebra(shape: tuple[int, ..
     generator = np.random.default_rng(seed)
     counts = generator.integers(5000, 9000, int(np.prod(shape))).astype(float)
     own, rows, targets, precisions = even(*shape), [], [], []
-    rounds = rounds_of(shape)
+    rounds = partitions_of(shape)
     for number in range(rounds + 1):
         scale = float(generator.uniform(1, 20))
         labels = own.labels
@@ -243,7 +244,7 @@ def test_each_level_halves_one_attribute_and_the_last_has_single_cells(shape: tu
     assert sorted(tree.order) == list(range(cells))
     assert len(tree.starts[0]) == 1
     assert len(tree.starts[-1]) == cells
-    assert len(tree.levels) == rounds_of(shape)
+    assert len(tree.levels) == partitions_of(shape)
     assert (tree.levels[-1], tree.levels) == (len(tree.starts) - 1, sorted(set(tree.levels)))
     for level, (above, below) in enumerate(pairwise(tree.starts), start=1):
         assert np.bincount(tree.parents[level], minlength=len(above)).max() <= 2

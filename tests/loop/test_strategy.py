@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import combinations
+from typing import Any
+
 import numpy as np
 import oracle
 import pytest
 
 from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.loop import strategy
-from mwem_sql.loop.strategy import First, are_parities, extend, is_told_at_once, together
+from mwem_sql.loop.plan import SHARES, Planned
+from mwem_sql.loop.strategy import (
+    Setting,
+    Strategy,
+    are_parities,
+    choose,
+    default_rounds,
+    extend,
+    is_better_at_once,
+    strategies,
+    together,
+)
 
 SHAPE = {"a": 2, "b": 3, "c": 4, "d": 2}
 
@@ -35,8 +50,8 @@ def sets(queries: list[LinearQuery]) -> list[str]:
 def test_parities_over_a_small_domain_are_told_at_once() -> None:
     sign = [Block((name,), np.zeros(2, np.int32), 1, np.array([1, -1])) for name in "ad"]
     parities = [LinearQuery((sign[0],)), LinearQuery(tuple(sign))]
-    assert is_told_at_once(cells=4, share=0.5)
-    assert not is_told_at_once(cells=5, share=0.5)
+    assert is_better_at_once(cells=4, share=0.5)
+    assert not is_better_at_once(cells=5, share=0.5)
     assert are_parities(parities)
     summed = Block(("b",), np.zeros(3, np.int32), 1, np.array([1, -1, 2]))
     part = Block(("b",), np.array([0, 0, -1], np.int32), 1, np.array([1, -1, 1]))
@@ -57,27 +72,27 @@ def condition(name: str) -> Block:
 def test_few_sets_of_attributes_are_refined() -> None:
     asked = [cuboid("a"), LinearQuery((condition("b"), condition("c"))), cuboid("cd"), cuboid("c"), LinearQuery(())]
     found = together(asked, np.array([1.0, 8.0, 1.0, 1.0, 1.0]), SHAPE, 10**6)
-    assert found is not None and found.whole
+    assert found is not None and found.rounds is None
     assert sets(found.queries) == ["a", "bc", "cd"]
     assert all(block.is_identity for query in found.queries for block in query.blocks)
-    parts = {names: own.part for names, own in zip(sets(found.queries), found.first, strict=True)}
-    assert sum(parts.values()) == pytest.approx(1)
-    # The optimum of cells * weight^2 / share^2, summed up.
-    assert parts["bc"] / parts["cd"] == pytest.approx((12 * 8**2 / 8) ** (1 / 3))
-    assert [own.by_cells for own in found.first] == [True, False, True]
+    assert [(line.number, line.importance, line.cells, line.how) for line in found.lines] == [
+        (0, 1.0, 2, "by cells"),
+        (1, 8.0, 12, "refined"),
+        (2, 1.0, 8, "by cells"),
+    ]
+    assert [line.steps for line in found.lines] == [1, 1, 1]
 
 
 def test_attributes_that_nobody_joins_take_everything() -> None:
     found = together([cuboid("a"), LinearQuery((condition("c"),))], np.ones(2), SHAPE, 10**6)
     assert found is not None
-    whole = 2 ** (1 / 3) + 4 ** (1 / 3)
-    assert found.first == [
-        First(0, pytest.approx(2 ** (1 / 3) / whole), True),
-        First(1, pytest.approx(4 ** (1 / 3) / whole)),
-    ]
+    assert found.lines == (
+        Planned(purpose="round", number=0, cells=2, how="by cells"),
+        Planned(purpose="round", number=1, cells=4, how="refined"),
+    )
 
 
-@pytest.mark.parametrize(("limit", "most"), [("MOST_SETS", 2), ("MOST_HELD", 11), ("MOST_ASKED", 2)])
+@pytest.mark.parametrize(("limit", "most"), [("MOST_SETS", 2), ("MOST_HELD", 11), ("MOST_COMPARED", 2)])
 def test_many_or_large_sets_are_left_to_rounds(monkeypatch: pytest.MonkeyPatch, limit: str, most: int) -> None:
     asked = [cuboid("ab"), cuboid("bc"), cuboid("cd")]
     assert together(asked, np.ones(3), SHAPE, 10**6) is not None
@@ -111,7 +126,7 @@ def test_a_sum_that_joins_attributes_has_a_partition_of_what_is_summed_beside_it
     assert beside == {"ac": ((2, 4), 1.0), "bc": ((3, 4), 2.0), "dc": ((2, 4), 3.0)}
     for query in found.queries[4:]:
         np.testing.assert_array_equal(oracle.dense_query(query, SHAPE).sum(axis=0), 1)
-    assert sorted(sets([found.queries[own.query] for own in found.first])) == ["a", "b", "c", "d"]
+    assert sorted(sets([found.queries[line.number] for line in found.lines])) == ["a", "b", "c", "d"]
     assert list(extend(asked, np.ones(4), SHAPE, rounds=2).queries[:4]) == asked
 
 
@@ -121,19 +136,21 @@ def test_what_is_always_measured_has_a_part_beside_the_sets() -> None:
     assert found is not None
     assert sets(found.queries) == ["ab", "cd", "c"]
     assert [own.cells for own in found.queries] == [6, 8, 2]  # a count as a partition: what it counts, and the rest
-    whole = 6 ** (1 / 3) + 8 ** (1 / 3) + 1
-    assert [own.part for own in found.first] == pytest.approx([6 ** (1 / 3) / whole, 8 ** (1 / 3) / whole])
-    assert found.always == [strategy.Always(2, pytest.approx(1 / whole), 2)]
+    assert [(line.purpose, line.number, line.cells, line.workload) for line in found.lines] == [
+        ("always", 2, 1, 2),  # its cells are those that were asked for
+        ("round", 0, 6, None),
+        ("round", 1, 8, None),
+    ]
 
 
 def test_a_set_that_is_told_cell_by_cell_is_not_refined_too() -> None:
     found = together([cuboid("ab"), cuboid("dc")], np.ones(2), SHAPE, 10**6, [1])
     assert found is not None
     assert sets(found.queries) == ["ab", "dc"]
-    assert [own.query for own in found.first] == [0]
-    assert found.always == [strategy.Always(1, pytest.approx(2 / (2 + 6 ** (1 / 3))), 1)]
+    assert [(line.purpose, line.number) for line in found.lines] == [("always", 1), ("round", 0)]
     everything = together([cuboid("dc")], np.ones(1), SHAPE, 10**6, [0])
-    assert everything is not None and everything.first == [] and everything.always[0].part == 1
+    assert everything is not None
+    assert [line.purpose for line in everything.lines] == ["always"]
 
 
 def test_a_model_of_what_is_always_measured_tells_apart_no_more_than_that() -> None:
@@ -141,3 +158,101 @@ def test_a_model_of_what_is_always_measured_tells_apart_no_more_than_that() -> N
     joint = LinearQuery(condition_of("b").blocks + condition_of("c").blocks)
     assert strategy.cells_with([joint, cuboid("ac")], SHAPE, 10**6) == 3 * 0 + 2 * 4 + 2 * 4 + 1
     assert strategy.cells_with([joint, cuboid("ac")], SHAPE, 10) > 10
+
+
+QUERIES = [cuboid("ab"), cuboid("bc"), cuboid("a")]
+SMALL_SHAPE = {"a": 2, "b": 3, "c": 4}
+
+
+def setting(queries: list[LinearQuery] = QUERIES, **options: Any) -> Setting:
+    given = {"queries": queries, "weights": np.ones(len(queries)), "shape": SMALL_SHAPE, "max_cells": 10**6}
+    return Setting(**given | options)
+
+
+def lines(found: Strategy, purpose: str) -> list[Planned]:
+    return [line for line in found.lines if line.purpose == purpose]
+
+
+@pytest.mark.parametrize("options", [{"rounds": 4}, {"rounds": 4, "average": True}, {"start": "histogram"}])
+def test_what_is_always_measured_has_a_line_ahead_of_rounds(options: dict[str, object]) -> None:
+    found = choose(setting(always=[0, 2], **options))
+    assert found.rounds == (4 if "rounds" in options else default_rounds(1, 3))
+    always = lines(found, "always")
+    assert [(line.number, line.workload, line.cells) for line in always] == [(0, 0, 6), (2, 2, 2)]
+    # The theorem wants them known equally well, whatever their cells.
+    wanted = [1.0, 1.0] if "average" in options else [6, 2]
+    assert [line.importance**2 * line.cells for line in always] == pytest.approx(wanted)
+
+
+def test_sets_that_are_always_measured_leave_nothing_to_refine() -> None:
+    for always, refined in (([0, 1, 2], 0), ([0, 1], 0), ([0], 1), ([], 2)):  # a is asked about in ab
+        assert len(lines(choose(setting(always=always)), "round")) == refined
+
+
+def test_a_distribution_that_is_always_measured_is_not_refined_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is one that the partition around a count is: an attribute of two classes."""
+    monkeypatch.setattr(strategy, "MOST_SETS", 0)
+    queries = [*QUERIES, condition_of("b"), condition_of("d")]
+    for always, first in (([], "abcd"), ([2], "bcd"), ([3], "abcd"), ([4], "abc")):
+        found = choose(setting(queries, shape=SHAPE, always=always))
+        assert "".join(sets([found.queries[line.number] for line in lines(found, "first")])) == first
+
+
+def test_first_distributions_give_way_to_what_is_always_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Single attributes have 9 cells; beside a joint distribution of all classes there is no room for them."""
+    monkeypatch.setattr(strategy, "MOST_SETS", 0)
+    assert lines(choose(setting(max_cells=17, always=[1])), "first")
+    assert not lines(choose(setting(max_cells=13, always=[1])), "first")
+    assert lines(choose(setting(max_cells=13)), "first")
+
+
+@pytest.mark.parametrize(
+    ("queries", "attributes", "rounds"), [(1, 1, 1), (3, 3, 3), (100, 1, 4), (100, 3, 6), (100, 25, 50), (20, 25, 20)]
+)
+def test_default_rounds(queries: int, attributes: int, rounds: int) -> None:
+    assert default_rounds(queries, attributes) == rounds
+
+
+def parity(*names: str) -> LinearQuery:
+    zero = np.zeros(2, dtype=np.int32)
+    return LinearQuery(tuple(Block((name,), zero, 1, np.array([1, -1])) for name in names))
+
+
+PARITIES = setting([parity(*names) for names in combinations("abcd", 2)], shape=dict.fromkeys("abcd", 2))
+SETS = setting([LinearQuery((Block(("a",), np.array([0, -1, -1, -1], dtype=np.int32), 1),))], shape={"a": 4})
+
+
+def test_the_first_strategy_that_applies_is_taken() -> None:
+    histogram = choose(PARITIES)
+    assert histogram.lines == (Planned(purpose="round", number=0, cells=16, how="with prior"),)
+    assert (histogram.rounds, histogram.queries[0].cells) == (None, 16)
+    refined = choose(SETS)
+    assert refined.rounds is None
+    assert [line.how for line in refined.lines] == ["refined"]
+    assert [found is None for found in strategies(SETS)] == [True, True, False, False]
+
+
+def test_a_histogram_of_parities_tells_what_is_always_measured() -> None:
+    assert lines(choose(replace(PARITIES, always=[0])), "always") == []
+
+
+@pytest.mark.parametrize("plain", [PARITIES, SETS], ids=["parities", "sets"])
+@pytest.mark.parametrize("option", [{"rounds": 3}, {"start": "histogram"}, {"fit": "replay"}, {"average": True}])
+def test_an_option_that_speaks_of_rounds_gets_them(plain: Setting, option: dict[str, Any]) -> None:
+    found = choose(replace(plain, **option))
+    assert found.rounds is not None
+    assert found.selecting == SHARES["paper" if "average" in option else "select"]
+    assert found.by_n is (option.keys() <= {"start", "fit"})
+
+
+def test_a_histogram_that_the_model_has_no_room_for_is_not_taken() -> None:
+    assert choose(replace(PARITIES, max_cells=15)).rounds is not None
+
+
+def test_a_histogram_may_take_the_place_of_rounds_over_a_small_domain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 24 cells; with 4 rounds and cuboids of 7 cells on average it has less noise."""
+    monkeypatch.setattr(strategy, "MOST_SETS", 0)
+    assert choose(setting()).histogram
+    for other in ({"rounds": 3}, {"max_cells": 23}, {"start": "histogram"}, {"always": [0]}):
+        assert not choose(setting(**other)).histogram
+    assert not choose(setting([*QUERIES, condition_of("b")])).histogram

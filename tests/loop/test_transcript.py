@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from fractions import Fraction
 from math import log, prod, sqrt
 
 import numpy as np
@@ -19,32 +18,34 @@ from loops import (
     GAUSSIAN,
     MANY,
     PURE,
+    PlannedProblem,
     Scripted,
-    asked,
     count,
     cuboid,
     first_of,
-    grown,
     iterates,
+    numbers,
     ones,
     parity,
+    planned,
     purposes,
     run,
+    schedule,
+    shares,
 )
 from strategies import Floats, close, dense, domains, seeds
 
 from mwem_sql.algebra.linear import LinearQuery
-from mwem_sql.kernel.accountant import Accountant
 from mwem_sql.kernel.budget import Budget
 from mwem_sql.kernel.kernel import Kernel
 from mwem_sql.kernel.noise import Noise, SeededNoise
 from mwem_sql.kernel.scales import noise_scale
-from mwem_sql.kernel.split import split
 from mwem_sql.loop.loop import mwem
+from mwem_sql.loop.plan import Planned
 from mwem_sql.loop.problem import Problem
 from mwem_sql.loop.refinement import FLOOR
-from mwem_sql.loop.strategy import First, whole_domain
-from mwem_sql.loop.transcript import Transcript, not_impossible, with_prior
+from mwem_sql.loop.strategy import whole_domain
+from mwem_sql.loop.transcript import not_impossible, with_prior
 from mwem_sql.model.state import State
 
 
@@ -55,8 +56,8 @@ def test_what_is_measured_again() -> None:
     for total, values in itertools.product([None, 50.0], [-9, 1000]):
         problem = Problem(queries=workload, weights=np.ones(3), sizes=ones(shape), max_cells=MANY, total=total)
         outcome, _ = run(problem, np.full(4, 10), 10, Scripted([2, 0, 0], lambda size, v=values: np.full(size, v)))
-        assert asked(outcome, "round") == [3, 1, 2]
-        assert asked(outcome, "again") == [3, 1, 2, 3, 1, 2, 3]
+        assert numbers(outcome, "round") == [2, 0, 1]
+        assert numbers(outcome, "again") == [2, 0, 1, 2, 0, 1, 2]
 
 
 def test_measurements_of_a_query_are_combined_by_their_precision() -> None:
@@ -94,7 +95,7 @@ def test_total_is_estimated_from_all_that_counts_every_record() -> None:
     problem = Problem(queries=workload, weights=np.ones(4), sizes=ones(shape), max_cells=MANY)
     given = iter([np.array([60]), np.array([30, 0, 0]), np.array([-500]), np.array([700]), np.array([900, 900, 900])])
     outcome, _ = run(problem, np.full(6, 100), 4, Scripted([0] * 4, lambda _: next(given)))
-    assert asked(outcome, "total", "round") == [0, 1, 2, 3, 4]
+    assert numbers(outcome, "total", "round") == [4, 0, 1, 2, 3]
     variance = [step.variance for step in outcome.measurements]
     expected = np.average([660, 630], weights=[1 / variance[0], 1 / (3 * variance[1])])
     assert outcome.total == pytest.approx(expected, rel=1e-12)
@@ -149,12 +150,12 @@ def test_a_public_total_is_never_measured(average: bool) -> None:
     )
     outcome, accountant = run(problem, np.full(4, 1000), 4, SeededNoise(0))
     assert purposes(outcome) == ["round", "again", "again", "again"]
-    assert asked(outcome, "round", "again") == [3, 3, 3, 3]
+    assert numbers(outcome, "round", "again") == [2, 2, 2, 2]
     assert outcome.total == outcome.state.total == 77.0
     assert outcome.state.answer(workload[1])[0] == pytest.approx(77.0)
     assert accountant.remaining == 0
     private = Problem(queries=workload, weights=np.ones(3), sizes=ones(shape), max_cells=MANY, average=average)
-    assert set(asked(run(private, np.full(4, 1000), 4, SeededNoise(0))[0], "round")) == {1, 2, 3}
+    assert set(numbers(run(private, np.full(4, 1000), 4, SeededNoise(0))[0], "round")) == {0, 1, 2}
 
 
 def test_a_workload_of_totals_alone() -> None:
@@ -205,25 +206,23 @@ def test_a_known_total_takes_nothing_away(case: str) -> None:
     """What is refined with n and without it: the same measurements under the same seed, and an estimate that is no worse."""
     shape, n, weights = KNOWN[case]
     B = np.random.default_rng(9).multinomial(n, weights)
-    plan = split(Budget.parse(0.1, 0), 4, total_is_public=True, histogram=False, selecting=Fraction(0))
     ends = np.cumsum(B)
     errors: dict[float | None, list[float]] = {None: [], float(n): []}
     for seed in range(20):
         outcomes = []
         for total, found in errors.items():
-            problem = Problem(
+            problem = PlannedProblem(
                 queries=[whole_domain(shape)],
                 weights=np.ones(1),
                 sizes=ones(shape),
                 max_cells=MANY,
                 total=total,
-                first=[First(0, 1.0)],
-                whole=True,
+                ahead=[Planned(purpose="round", number=0, cells=B.size, how="refined")],
             )
-            kernel = Kernel(
-                np.concatenate([[n], B]), [1, B.size], plan.accountant(), SeededNoise(seed), 1, problem.bounds()
-            )
-            outcomes.append(mwem(kernel, problem, plan))
+            how = shares(problem, None, Budget.parse(0.1))
+            account = how.composition.accountant()
+            kernel = Kernel(np.concatenate([B, [n]]), [B.size, 1], account, SeededNoise(seed), 1, problem.bounds())
+            outcomes.append(mwem(kernel, problem, how))
             found.append(float(np.square(np.cumsum(dense(outcomes[-1].state)) - ends).mean()))
         assert outcomes[1].total == n
         one, other = ([step.values for step in outcome.measurements] for outcome in outcomes)
@@ -242,7 +241,7 @@ def test_a_known_total_takes_nothing_away_from_rounds() -> None:
     B = np.random.default_rng(6).multinomial(1000, np.random.default_rng(7).dirichlet(np.full(243, 0.3)))
     errors = {}
     for total in (None, 1000.0):
-        outcomes = [grown(first_of(shape, workload, total), B, 6, SeededNoise(seed))[0] for seed in range(10)]
+        outcomes = [planned(first_of(shape, workload, total), B, 6, SeededNoise(seed))[0] for seed in range(10)]
         errors[total] = np.mean(
             [
                 np.square(outcome.state.answer(query) - oracle.dense_query(query, shape) @ B).sum()
@@ -251,34 +250,6 @@ def test_a_known_total_takes_nothing_away_from_rounds() -> None:
             ]
         )
     assert errors[1000.0] <= 1.5 * errors[None]
-
-
-@pytest.mark.parametrize(
-    ("noisy", "is_noise"), [([0, 0], True), ([7, -7], True), ([-900, -300], True), ([10**6, 10**6], False)]
-)
-def test_what_was_refined_and_is_measured_as_it_is(noisy: list[int], is_noise: bool) -> None:
-    """The distribution of an attribute of two classes is refined first, and is the partition around a count that is always measured, too.
-
-    The count's noise may sum to 0 or less, to which nothing can be rescaled; and if noise explains the count, what was refined is a target still.
-    """
-    problem = first_of({"a": 2}, [count("a", 1, 0)])
-    q, given = problem.first[0].number, [[410, 590], noisy]
-    noise = Scripted((), lambda _: np.array(given.pop(0)))
-    kernel = Kernel(np.zeros(4, np.int64), [1, 1, 2], Accountant("pure", Fraction(10)), noise)
-    m = Transcript(kernel=kernel, queries=problem.kernel_queries, noise=lambda share: float(2 / share**2), power=2)
-    A = State.unsplit(problem.sizes, 1.0)
-    m.refine("first", q, Fraction(1), A, by_cells=True, at_once=True)
-    m.give(A, [q])
-    refined = m.targets[q].values
-    m.measure("always", q, Fraction(1, 1000))
-    m.settle(A)
-    assert m.targets[q].values.tolist() == noisy
-    m.shrink(q, A.answer(m.queries[q].shares))
-    n = m.settle(A)
-    if is_noise:
-        close(m.targets[q].values, refined * (n / refined.sum()), n)
-    else:
-        assert m.targets[q].values.tolist() == noisy
 
 
 def after_start(B: Sequence[int], total: float, sizes: dict[str, Floats], noise: Noise, budget: Budget = PURE) -> State:
@@ -309,9 +280,9 @@ def test_frequent_cells_keep_their_counts_and_the_rest_is_spread() -> None:
 
 def test_gaussian_noise_reaches_less_far() -> None:
     budget = Budget.parse(1, "1e-2")
-    how = split(budget, 1, total_is_public=True, histogram=True)
+    how = schedule(budget, 1, histogram=True)
     assert how.kind == "zcdp"
-    sigma = noise_scale(how.histogram, 1, "zcdp").scale
+    sigma = noise_scale(how.share("histogram"), 1, "zcdp").scale
     size = 100
     reach = sigma * sqrt(2 * log(size))
     assert reach < sigma * log(size) - 2
@@ -409,17 +380,22 @@ def test_a_prior_is_all_that_is_left_of_noise_and_nothing_beside_an_exact_histog
 @pytest.mark.parametrize("budget", [PURE, Budget.parse(1, "1e-6")])
 def test_at_once_all_goes_to_one_histogram(total: float | None, budget: Budget) -> None:
     shape = {"a": 2, "b": 3}
-    problem = Problem(
-        queries=[whole_domain(shape)], weights=np.ones(1), sizes=ones(shape), max_cells=100, total=total, at_once=True
+    problem = PlannedProblem(
+        queries=[whole_domain(shape)],
+        weights=np.ones(1),
+        sizes=ones(shape),
+        max_cells=100,
+        total=total,
+        ahead=[Planned(purpose="round", number=0, cells=6, how="with prior")],
     )
-    plan = split(budget, 1, total_is_public=True, histogram=False, selecting=Fraction(0))
+    plan = shares(problem, None, budget)
     B = np.array([5, 0, 1, 2, 3, 1])
-    answers = np.concatenate([[B.sum()], B])
-    accountant = plan.accountant()
-    outcome = mwem(Kernel(answers, [1, 6], accountant, SeededNoise(1), 1, problem.bounds()), problem, plan)
+    answers = np.concatenate([B, [B.sum()]])
+    accountant = plan.composition.accountant()
+    outcome = mwem(Kernel(answers, [6, 1], accountant, SeededNoise(1), 1, problem.bounds()), problem, plan)
     accountant.settle()
     assert accountant.remaining == 0
     (step,) = outcome.measurements
-    assert (step.purpose, step.number, step.share) == ("round", 1, plan.limit)
+    assert (step.purpose, step.number, step.share) == ("round", 0, plan.limit)
     assert outcome.total == (total or max(1.0, step.values.sum()))
     assert outcome.state.total == pytest.approx(outcome.total)

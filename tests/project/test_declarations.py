@@ -77,11 +77,11 @@ def value_of(default: str) -> object:
 
 
 def test_options_are_those_of_a_request_with_its_defaults() -> None:
-    assert [option.name for option in declaration.OPTIONS] == list(OPTIONS)
+    assert [option.name for option in declaration.RELEASE_OPTIONS] == list(OPTIONS)
     workload = Workload.from_predicates(["x"])
-    defaults = {option.name: value_of(str(option.default)) for option in declaration.OPTIONS}
+    defaults = {option.name: value_of(str(option.default)) for option in declaration.RELEASE_OPTIONS}
     assert Request.parse("t", workload, 1, defaults) == Request.parse("t", workload, 1, {})
-    (max_cells,) = (option for option in declaration.OPTIONS if option.name == "max_cells")
+    (max_cells,) = (option for option in declaration.RELEASE_OPTIONS if option.name == "max_cells")
     assert f"NULL: {OPTIONS['max_cells']:,}." in max_cells.words
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import mwem_sql
 from mwem_sql.algebra.measurement import NoisyValues
-from mwem_sql.kernel.split import UNITS_SHARE
+from mwem_sql.loop.plan import SHARES
 from mwem_sql.platform.session import Session
 from mwem_sql.releases import summary
 from mwem_sql.releases.plan import make_plan
@@ -108,7 +108,7 @@ def test_its_share_is_part_of_the_budget(con: Connection, monkeypatch: pytest.Mo
     con.execute(VISITS)
     con.execute(f"CALL mwem_release('visit', asked, 2, {OPTIONS.format(3)})")
     assert seen[0] is not None
-    assert seen[0].share == 2 * UNITS_SHARE
+    assert seen[0].share == 2 * SHARES["units"]
     assert seen[0].scale == pytest.approx(1 / float(seen[0].share))
 
 

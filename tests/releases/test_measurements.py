@@ -16,8 +16,7 @@ from conftest import Connection, Open
 
 import mwem_sql
 from mwem_sql.kernel.noise import SeededNoise
-from mwem_sql.loop import pace, strategy
-from mwem_sql.loop.transcript import Transcript
+from mwem_sql.loop import strategy
 
 # Values of a column that are told apart by what is asked: few of some, all of others.
 TRIPS = """
@@ -127,14 +126,12 @@ def test_a_value_is_the_count_over_the_cells_that_are_described(trips: Connectio
         ]
 
 
-def test_what_was_measured_and_not_fitted_is_described(trips: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rounds that tell nothing new are left out of the fit. Here all of them are, with so much noise to be expected,
-    of which there is none, that the model is coarse.
-    """
+def test_what_rounds_measure_is_described_where_the_model_is_coarse(
+    trips: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So much noise is to be expected, of which there is none, that the model is coarse."""
     monkeypatch.setattr(strategy, "MOST_SETS", 1)
-    monkeypatch.setattr(pace, "MUTE", 10**6)
     monkeypatch.setattr(SeededNoise, "add_noise", lambda _self, answers, _scale, _kind: answers.copy())
-    monkeypatch.setattr(Transcript, "shrink", lambda self, q, _before: self.targets.pop(q, None))
     made = mwem_sql.release(trips, "trips", "mixed", 1, seed=1)
     class_of(trips)
     rows = made.measurements.to_pylist()

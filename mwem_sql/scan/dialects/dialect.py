@@ -83,7 +83,7 @@ def other(classes: Classes) -> int:
 
 def first_of_runs(classes: Classes) -> npt.NDArray[np.intp]:
     """The first piece of each run of neighbouring pieces in one class, NULL aside."""
-    return np.flatnonzero(np.diff(classes.codes[: classes.pieces.known], prepend=-1))
+    return np.flatnonzero(np.diff(classes.codes[: classes.pieces.non_null], prepend=-1))
 
 
 def has_value(column: exp.Expr) -> exp.Expr:

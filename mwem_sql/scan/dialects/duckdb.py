@@ -214,7 +214,7 @@ def _mapped(index: exp.Expr, codes: npt.NDArray[np.signedinteger]) -> exp.Expr:
 def _bounded(classes: Classes, column: exp.Expr) -> exp.Expr:
     """The code of a value between bounds: by comparisons where cuts are few, else by its distance from the low end."""
     attribute = classes.attribute
-    codes = classes.codes[: classes.pieces.known]
+    codes = classes.codes[: classes.pieces.non_null]
     if _is_counted(classes):
         low = int(attribute.least)
         offset = attribute.ordered.measure(_clamped(attribute, column))
@@ -234,7 +234,7 @@ def _is_counted(classes: Classes) -> bool:
     """
     attribute, runs = classes.attribute, len(first_of_runs(classes))
     is_range = attribute.ordered.discrete and classes.pieces.listed
-    is_value = attribute.ordered.family == "integer" and 2 < runs == classes.pieces.known
+    is_value = attribute.ordered.family == "integer" and 2 < runs == classes.pieces.non_null
     return is_range and (is_value or runs > 64)
 
 

@@ -99,7 +99,7 @@ def test_numbers_are_clamped_and_none_is_lost(con: duckdb.DuckDBPyConnection, ki
     low, high, beyond = TOTAL[kind]
     grid = {"bins": 100} if kind in {"FLOAT", "DOUBLE"} else {"step": 10**5} if high == 10**6 else {}
     attribute = Attribute("c", kind, nullable, low=low, high=high, **grid)
-    first, last = value_pieces(attribute).label(0), value_pieces(attribute).label(value_pieces(attribute).known - 1)
+    first, last = value_pieces(attribute).label(0), value_pieces(attribute).label(value_pieces(attribute).non_null - 1)
     found = counts(con, attribute, [*beyond, None, attribute.text(low), attribute.text(high)])
     below = [text for text in beyond if text.startswith("-") or text in {"0", "1e-45", "5e-324"} or "BC" in text]
     expected = {first: 1 + len(below), last: 1 + len(beyond) - len(below)}
@@ -111,7 +111,7 @@ def test_numbers_are_clamped_and_none_is_lost(con: duckdb.DuckDBPyConnection, ki
 @pytest.mark.parametrize("kind", sampled(LISTED, 9))
 def test_unknown_values_are_null_and_none_is_lost(con: duckdb.DuckDBPyConnection, kind: str, nullable: bool) -> None:
     values, unknown = LISTED[kind]
-    attribute = Attribute("c", kind, nullable, tuple(values))
+    attribute = Attribute("c", kind, nullable, values=tuple(values))
     found = counts(con, attribute, [*values, *values, *unknown, None])
     expected: dict[str | None, int] = dict.fromkeys(values, 2)
     other = None if nullable else values[0]

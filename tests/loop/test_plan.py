@@ -1,0 +1,229 @@
+"""Shares: one rule, exact sums, those of the paper, and what follows once n is known."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from chance import examples
+from dp_accounting import dp_event
+from dp_accounting.rdp import RdpAccountant
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from loops import PURE, schedule
+
+from mwem_sql.errors import BudgetError
+from mwem_sql.kernel.accountant import AccountingError
+from mwem_sql.kernel.budget import Budget
+from mwem_sql.kernel.scales import Kind, noise_scale, selection_scale
+from mwem_sql.loop.plan import (
+    CERTAIN,
+    HISTOGRAM_NOISE,
+    MOST_FIRST,
+    SHARES,
+    Planned,
+    Schedule,
+    best,
+    divided,
+    make_schedule,
+    part_of,
+    plans,
+)
+
+EPSILONS = st.decimals(min_value=Decimal("1e-6"), max_value=Decimal(1000), allow_nan=False).filter(lambda d: d > 0)
+DELTAS = st.sampled_from(["0", "1e-12", "1e-9", "1e-5", "0.01"])
+PURPOSES = ("total", "histogram", "first", "always", "detail", "certify", "units")
+
+
+@pytest.mark.parametrize("kind", ["pure", "zcdp"])
+def test_the_rule_makes_the_noise_of_all_lines_together_smallest(kind: Kind) -> None:
+    """The sum of importance^2 cells / share^power, against shares that are moved a little."""
+    weighted = np.array([(1.0, 4), (2.0, 9), (0.5, 100)])
+    parts = np.array([float(part_of(importance, cells, kind)) for importance, cells in weighted])
+    shares, power = parts / parts.sum(), 2 if kind == "pure" else 1
+    noise = float((weighted[:, 0] ** 2 * weighted[:, 1] / shares**power).sum())
+    for moved in np.eye(3) - 1 / 3:
+        for step in (-0.01, 0.01):
+            other = shares + step * moved
+            assert float((weighted[:, 0] ** 2 * weighted[:, 1] / other**power).sum()) > noise
+
+
+def test_a_share_is_divided_exactly() -> None:
+    assert divided(Fraction(1, 3), [1, 0.1, Fraction(2, 7)]) == [
+        Fraction(1, 3) * part / (1 + Fraction(0.1) + Fraction(2, 7)) for part in (1, Fraction(0.1), Fraction(2, 7))
+    ]
+
+
+def test_the_papers_schedule_gives_epsilon_over_two_t_to_each_step() -> None:
+    plan = schedule(Budget.parse("0.5"), 10)
+    assert (plan.kind, plan.limit, plan.lines) == ("pure", Fraction(1, 2), ())
+    assert plan.select == plan.measure == plan.typical == Fraction(1, 40)
+    assert plan.composition.predicted == (math.sqrt(2) * noise_scale(Fraction(1, 40), 1, "pure").scale, None)
+
+
+def test_a_private_total_and_a_histogram_start_come_off_the_top() -> None:
+    plan = schedule(Budget.parse(1), 7, total=True, histogram=True)
+    assert (plan.share("total"), plan.share("histogram")) == (Fraction(1, 20), Fraction(1, 4))
+    assert plan.select == Fraction(7, 10) / 14
+
+
+def test_distributions_that_come_first_take_their_share_and_tell_the_total() -> None:
+    plan = schedule(Budget.parse(1), 17, total=True, first=[4, 9], selecting=SHARES["select"])
+    assert (plan.share("total"), plan.share("first")) == (SHARES["glance"], SHARES["first"])
+    assert plan.step == (1 - SHARES["glance"] - SHARES["first"]) / 17
+    assert plan.select == SHARES["select"] * plan.step
+    one, other = plan.of("first")
+    assert float(other.share / one.share) == pytest.approx((9 / 4) ** (1 / 3))
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_what_is_always_measured_takes_what_a_round_takes(number: int) -> None:
+    lines = [Planned(purpose="always", cells=4**place) for place in range(number)]
+    plan = make_schedule(PURE, lines, 5)
+    assert plan.share("always") == Fraction(number, number + 5)
+    assert plan.step == plan.share("always") / number
+
+
+def test_without_rounds_all_that_is_left_goes_by_importance_and_cells() -> None:
+    lines = [
+        Planned(purpose="always", importance=2.0, cells=3),
+        Planned(purpose="round", cells=12, how="refined", steps=2),
+        Planned(purpose="round", cells=6, how="refined", steps=1),
+        Planned(purpose="certify"),
+    ]
+    plan = make_schedule(PURE, lines, shares={"certify": Fraction(1, 10)})
+    assert plan.share("always", "round") == Fraction(9, 10)
+    wanted = np.array([12, 12, 6]) ** (1 / 3)
+    np.testing.assert_allclose([float(line.share) for line in plan.lines[:3]], 0.9 * wanted / wanted.sum())
+    assert (plan.selects, plan.left, plan.select, plan.rounds) == (False, 0, 0, 3)
+    assert plan.typical == plan.share("round") / 3
+    assert list(plan.steps()) == []
+
+
+def test_shares_that_do_not_add_up_are_refused() -> None:
+    plan = schedule(PURE, 2, total=True)
+    with pytest.raises(AccountingError, match=r"the shares \(1\.25\) must add up to the limit \(1\)"):
+        replace(plan, left=plan.left + Fraction(1, 4))
+    with pytest.raises(AccountingError, match="must add up"):
+        replace(plan, lines=(replace(plan.lines[0], share=-Fraction(1, 20)),), left=Fraction(21, 20))
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(
+    epsilon=EPSILONS,
+    delta=DELTAS,
+    rounds=st.integers(1, 60),
+    lines=st.lists(
+        st.builds(
+            Planned,
+            purpose=st.sampled_from(PURPOSES),
+            importance=st.floats(0.01, 100),
+            cells=st.integers(1, 10**6),
+        ),
+        max_size=6,
+    ),
+    sensitivity=st.sampled_from([1, 3]),
+)
+def test_every_path_stays_within_its_share_and_the_shares_add_up(
+    *, epsilon: Decimal, delta: str, rounds: int, lines: list[Planned], sensitivity: int
+) -> None:
+    budget = Budget.parse(epsilon, delta)
+    plan = make_schedule(budget, lines, rounds, sensitivity=sensitivity)
+    assert sum(line.share for line in plan.lines) + rounds * (plan.select + plan.measure) == plan.limit
+    predicted = plan.composition.predicted
+    assert plan.limit == budget.epsilon if plan.kind == "pure" else predicted.zcdp < predicted.pure
+    account = plan.composition.accountant()
+    selection = selection_scale(plan.select, sensitivity, plan.kind)
+    measurement = noise_scale(plan.measure, sensitivity, plan.kind)
+    steps = [(noise_scale(line.share, sensitivity, plan.kind), line.share) for line in plan.lines]
+    for calibrated, share in steps + [(selection, plan.select), (measurement, plan.measure)] * rounds:
+        assert Fraction(calibrated.map) <= share
+        assert Fraction(calibrated.map) >= share * (1 - Fraction(1, 10**12))  # and no budget is wasted
+        account.debit(share)
+        account.record(calibrated.map, share)
+    account.settle()
+    assert account.remaining == 0
+    assert account.mapped <= account.spent == plan.limit
+    with pytest.raises(BudgetError):
+        account.debit(Fraction(1, 10**30))
+
+
+def test_the_steps_of_a_release_compose_to_epsilon_with_dp_accounting() -> None:
+    """Every scale of a plan, handed to dp-accounting as what it is: Gaussians, and selections of bounded range."""
+    plan = schedule(Budget.parse(1, "1e-9"), 24, total=True, first=[7] * 14, selecting=SHARES["select"])
+    assert plan.kind == "zcdp"
+    composed = RdpAccountant((1 + np.logspace(-2, 4, 3000)).tolist())
+    for line in plan.lines:
+        composed.compose(dp_event.GaussianDpEvent(noise_scale(line.share, 1, "zcdp").scale), 1)
+    composed.compose(dp_event.GaussianDpEvent(noise_scale(plan.measure, 1, "zcdp").scale), 24)
+    range_ = 2 / selection_scale(plan.select, 1, "zcdp").scale
+    composed.compose(dp_event.ZCDpEvent(range_**2 / 8), 24)
+    assert composed.get_epsilon(1e-9) == pytest.approx(1, rel=1e-5)
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 7, 100])
+def test_rounds_take_the_same(rounds: int) -> None:
+    plan = schedule(PURE, rounds, selecting=SHARES["select"])
+    assert list(plan.steps()) == [(plan.select, plan.measure, rounds - i) for i in range(1, rounds + 1)]
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(st.integers(1, 60), st.floats(1, 1e7), DELTAS)
+def test_whatever_n_is_the_whole_budget_is_spent_and_no_more(rounds: int, n: float, delta: str) -> None:
+    """The filter: shares chosen from what came before, debited from one account, add up to its limit exactly."""
+    plan = schedule(Budget.parse(1, delta), rounds, total=True, first=[4, 9, 91], by_n=True)
+    found = best(plan, n)
+    account = found.composition.accountant()
+    shares = list(found.steps())
+    for share in [line.share for line in found.lines] + [part for own in shares for part in own[:2]]:
+        account.debit(share)
+    assert account.remaining == 0
+    # Rounds are as large as they were, and fewer; what is left in the end is part of the last one.
+    assert len(shares) <= rounds
+    assert all(select + measure == plan.step for select, measure, _ in shares[:-1])
+
+
+@pytest.mark.parametrize("delta", ["0", "1e-6"])
+@pytest.mark.parametrize("excess", [0.5, 1.0, 1.5, 1e9])
+def test_distributions_that_noise_hides_take_from_the_rounds(excess: float, delta: str) -> None:
+    plan = schedule(Budget.parse(1, delta), 40, total=True, first=[4, 9], by_n=True)
+    found = best(plan, plan.first_noise / CERTAIN / excess)
+    together = plan.share("first") + plan.left
+    wanted = plan.share("first") * Fraction(max(excess, 1.0)) ** (1 if plan.kind == "pure" else 2)
+    assert float(found.share("first")) == pytest.approx(float(min(wanted, together * MOST_FIRST)))
+    assert found.share("first") + found.left == together
+    ratios = [new.share / old.share for new, old in zip(found.of("first"), plan.of("first"), strict=True)]
+    assert ratios[0] == ratios[1]
+
+
+def test_noise_on_what_comes_first_is_added_up_over_cells() -> None:
+    plan = schedule(PURE, 2, total=True, first=[4, 9])
+    scales = [noise_scale(line.share, 1, "pure").scale for line in plan.of("first")]
+    assert plan.first_noise == pytest.approx((4 * scales[0] + 9 * scales[1]) / 2)
+
+
+def test_a_histogram_takes_the_place_of_rounds_from_so_many_rows_on() -> None:
+    """Its noise, added up to the cells of the largest cuboid, is then a third of them."""
+    histogram = Planned(purpose="round", number=2, importance=3.0, cells=36, how="single cells")
+    plan = replace(schedule(PURE, 2, total=True, first=[4, 9], by_n=True), instead=histogram)
+    scale = noise_scale(plan.limit - plan.share("total"), 1, "pure").scale
+    assert HISTOGRAM_NOISE * plan.histogram_from == pytest.approx(scale * math.sqrt(36 * 9))
+    found = best(plan, plan.histogram_from)
+    assert [line.purpose for line in found.lines] == ["total", "round"]
+    assert found.lines[1] == replace(histogram, share=plan.limit - plan.share("total"))
+    assert not found.left
+    assert best(plan, plan.histogram_from - 1).of("first")
+    assert schedule(PURE, 2).histogram_from == math.inf
+
+
+def test_the_first_plan_is_taken() -> None:
+    plain = schedule(PURE, 2, total=True, first=[4, 9])
+    assert list(plans(plain, 10.0)) == [plain]
+    by_n: Schedule = replace(plain, by_n=True)
+    listed = list(plans(by_n, 10.0))
+    assert listed[-1] is by_n
+    assert best(by_n, 10.0).lines == listed[0].lines != plain.lines

@@ -1,0 +1,136 @@
+"""What is planned ahead of rounds: distributions that come first, a histogram in their place; the share of selecting."""
+
+# ruff: noqa: N806  the paper's letters
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import oracle
+import pytest
+from chance import sampled
+from conftest import flat
+from loops import (
+    GAUSSIAN,
+    MANY,
+    PURE,
+    Scripted,
+    cuboid,
+    first_of,
+    numbers,
+    ones,
+    planned,
+    purposes,
+    shares,
+)
+
+from mwem_sql.kernel.budget import Budget
+from mwem_sql.kernel.kernel import Kernel
+from mwem_sql.kernel.noise import SeededNoise
+from mwem_sql.kernel.scales import noise_scale
+from mwem_sql.loop.loop import mwem
+from mwem_sql.loop.plan import MOST_FIRST
+from mwem_sql.loop.problem import Problem
+from mwem_sql.loop.strategy import whole_domain
+
+
+@pytest.mark.parametrize(
+    ("budget", "total", "histogram"), sampled(itertools.product([PURE, GAUSSIAN], [None, 4000.0], [False, True]), 3)
+)
+def test_first_marginals_come_first_and_tell_the_total(budget: Budget, total: float | None, histogram: bool) -> None:
+    shape = {"a": 4, "b": 5, "c": 2}
+    problem = first_of(
+        shape,
+        [cuboid(shape, "a", "b"), cuboid(shape, "b", "c")],
+        total,
+        histogram=whole_domain(shape) if histogram else None,
+    )
+    B = np.random.default_rng(0).multinomial(4000, np.random.default_rng(1).dirichlet(np.ones(40)))
+    outcome, accountant, how = planned(problem, B, 20, SeededNoise(3), budget)
+    ahead = ["total"] * (total is None) + ["histogram"] * histogram + ["first"] * 3
+    assert purposes(outcome)[: len(ahead)] == ahead
+    assert numbers(outcome, "first") == [2, 3, 4]
+    taken = [step.share for step in outcome.measurements if step.purpose == "first"]
+    assert sum(taken) >= how.share("first")
+    root = 1 / 3 if how.kind == "pure" else 1 / 2
+    np.testing.assert_allclose([float(share / taken[2]) for share in taken], np.array([2, 2.5, 1]) ** root)
+    assert accountant.remaining == 0
+    counted = [(float(s.values.sum()), 1 / (s.variance * s.values.size)) for s in outcome.measurements]
+    expected = total or np.average([sums for sums, _ in counted], weights=[precision for _, precision in counted])
+    assert outcome.total == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize(("rows", "at_once"), [(400, True), (20, False)])
+def test_a_histogram_of_a_small_domain_takes_everything_where_its_noise_is_small_beside_n(
+    rows: int, at_once: bool
+) -> None:
+    """All of epsilon but the glance: noise of 1 / 0.98 on 16 cells, in 4 cells of a pair 8.2 together; a third of 20 rows is less than that."""
+    shape = dict.fromkeys("abcd", 2)
+    pairs = [cuboid(shape, *pair) for pair in itertools.combinations(shape, 2)]
+    problem = first_of(shape, pairs, histogram=whole_domain(shape))
+    how = shares(problem, 8, by_n=True, instead=True)
+    B = np.full(16, rows // 16)
+    B[0] += rows - B.sum()
+    answers = [(oracle.dense_query(query, shape) @ B).astype(np.int64) for query in problem.kernel_queries]
+    accountant = how.composition.accountant()
+    outcome = mwem(
+        Kernel(*flat(answers), accountant, Scripted(noise=lambda size: np.zeros(size, dtype=np.int64))), problem, how
+    )
+    assert accountant.remaining == 0
+    assert (purposes(outcome) == ["total", "round"]) == at_once
+    if at_once:
+        np.testing.assert_allclose(outcome.state.marginal(list(shape)).ravel(), B, rtol=1e-6)
+
+
+def test_a_run_that_noise_would_hide_has_few_rounds() -> None:
+    shape = {"a": 4, "b": 5, "c": 2}
+    problem = first_of(shape, [cuboid(shape, "a", "b"), cuboid(shape, "b", "c")])
+    outcome, accountant, how = planned(problem, np.full(40, 1), 20, SeededNoise(3), Budget.parse("0.01"))
+    first = sum(step.share for step in outcome.measurements if step.purpose == "first")
+    assert first == MOST_FIRST * (how.share("first") + how.left)
+    assert purposes(outcome).count("round") + purposes(outcome).count("again") < 4
+    assert accountant.remaining == 0
+
+
+def test_a_marginal_that_came_first_can_be_selected_to_be_known_better() -> None:
+    """It was measured with a small share: a round would know it better, once, and then no more."""
+    shape = {"a": 3, "b": 3}
+    problem = first_of(shape, [])
+    outcome, _, how = planned(problem, np.full(9, 100), 4, Scripted([0, 0], lambda size: np.full(size, 400)))
+    assert how.share("first") / 2 < how.measure
+    assert numbers(outcome, "first") == [0, 1]
+    assert numbers(outcome, "round") == [0, 1]
+    assert purposes(outcome)[5:] == ["again"] * (len(purposes(outcome)) - 5)
+
+
+def test_rounds_take_the_same_and_penalties_follow() -> None:
+    """Data that the start describes: scores of exact answers are the noise that a measurement has."""
+    shape = {"a": 2, "b": 2, "c": 2, "d": 2}
+    workload = [cuboid(shape, *pair) for pair in itertools.combinations("abcd", 2)]
+    problem = Problem(queries=workload, weights=np.ones(6), sizes=ones(shape), max_cells=MANY, total=1600.0)
+    script = Scripted()
+    outcome, accountant, how = planned(problem, np.full(16, 100), 6, script)
+    assert [step.share for step in outcome.measurements] == [how.measure] * 6
+    assert sorted(numbers(outcome, "round")) == list(range(6))
+    assert accountant.remaining == 0
+    expected = -4 * noise_scale(how.measure, 1, "pure").scale
+    for scores in script.scores:
+        np.testing.assert_allclose(scores, np.rint(expected), atol=1)
+
+
+@pytest.mark.thorough
+def test_the_share_of_selecting_has_an_effect() -> None:
+    """Few candidates of different use: nearly all of a round is better spent on measuring than half of it."""
+    shape = dict.fromkeys("abcde", 4)
+    generator = np.random.default_rng(8)
+    workload = [cuboid(shape, *pair) for pair in itertools.combinations("abcde", 2)]
+    B = generator.multinomial(20_000, generator.dirichlet(np.full(4**5, 0.05)))
+    errors = {}
+    for selecting in (Fraction(1, 10), Fraction(1, 2), Fraction(9, 10)):
+        problem = Problem(queries=workload, weights=np.ones(10), sizes=ones(shape), max_cells=MANY, total=20_000.0)
+        outcomes = [planned(problem, B, 6, SeededNoise(seed), selecting=selecting)[0] for seed in range(6)]
+        errors[selecting] = np.mean(
+            [np.abs(o.state.answer(q) - oracle.dense_query(q, shape) @ B).sum() for o in outcomes for q in workload]
+        )
+    assert errors[Fraction(1, 10)] < errors[Fraction(1, 2)] < errors[Fraction(9, 10)]
