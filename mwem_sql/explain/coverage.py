@@ -21,7 +21,6 @@ from mwem_sql.domains.classes import Classes
 from mwem_sql.kernel.budget import Budget
 from mwem_sql.kernel.scales import Kind, noise_scale, typical, within, zcdp_rho
 from mwem_sql.loop.plan import CERTAIN, Planned, Schedule
-from mwem_sql.loop.problem import counts_every_record
 from mwem_sql.loop.refinement import Levels, Refinement
 from mwem_sql.releases.plan import Plan, schedule_of
 from mwem_sql.releases.request import Request
@@ -93,7 +92,7 @@ class _Last(NamedTuple):
 def _refined(plan: Plan, schedule: Schedule) -> list[_Last]:
     problem, power, out = plan.problem, schedule.composition.power, list[_Last]()
     # Until something tells of n, the first partitions take as little as they may.
-    knows_n = any(counts_every_record(problem.queries[line.number]) for line in schedule.of("always"))
+    knows_n = any(problem.queries[line.number].counts_all for line in schedule.of("always"))
     for line in schedule.of("round"):
         if not line.is_refined:
             continue
