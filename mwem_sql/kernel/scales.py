@@ -45,7 +45,6 @@ LEAST_EPSILON: Final = 1e-5
 _CONTINUOUS_SIGMA: Final = 5.0
 # Below it Laplace noise is 0 for all that floats can tell.
 _SMALLEST_SCALE: Final = 2e-3
-_CALIBRATION_STEPS: Final = 60
 # OpenDP's conversion of rho overflows above about 7e4; the smallest epsilon and delta of a Budget need 4e-28.
 _SMALLEST_RHO: Final = 1e-36
 LARGEST_RHO: Final = 2.0**16
@@ -196,7 +195,7 @@ class _Build(Protocol):
 def _calibrate(build: _Build, scale: float, share: Fraction, sensitivity: int, kind: Kind) -> Calibrated:
     # In half of all cases OpenDP's map, which rounds upwards, exceeds the share by an ulp at the closed form's scale.
     step = 2.0**-52
-    for _ in range(_CALIBRATION_STEPS):
+    for _ in range(60):
         cost = float(build(scale, kind).map(sensitivity))
         if math.isfinite(cost) and Fraction(cost) <= share:
             return Calibrated(scale, cost)

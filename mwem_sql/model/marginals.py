@@ -8,7 +8,7 @@ round.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from math import prod
 
@@ -115,11 +115,8 @@ def joint(table: Table, left: Table, right: Table, beside: Names = ()) -> Floats
 
 def message(table: Table, messages: Iterable[Message], separator: Names) -> Message:
     """All that a clique knows by some messages, for the neighbour that it shares the separator with."""
-    passed = []
-    for group in map(merge, by_separator(messages)):
-        given = conditional(table, group.given, separator)
-        passed.append(Message(given=given, attributes=group.attributes, places=group.places, close=group.close))
-    return merge(passed)
+    groups = map(merge, by_separator(messages))
+    return merge([replace(group, given=conditional(table, group.given, separator)) for group in groups])
 
 
 def collect(
@@ -276,10 +273,7 @@ class TwoWay:
             self._coarse[name] = partition
 
     def refresh(self, trees: Iterable[Tree], lag: float) -> Flags:
-        """Follow the trees, to within `lag` in the sum over a pair's cells.
-
-        Which pairs changed; on the diagonal, which attributes.
-        """
+        """Follow the trees, to within `lag` in the sum over a pair's cells; the pairs that changed, and attributes."""
         changed = np.zeros_like(self._close)
         regions: list[tuple[Tree, list[int]]] = []
         latest = self._seen
@@ -386,12 +380,15 @@ class TwoWay:
         # The other way round on the way out: the distribution of the border's cells, given the next separator.
         outward = Table((ROWS, *separator), np.eye(shares.size).reshape(-1, *border.shape))
         waiting = [(start, first, outward, True)]
-        branches: list[tuple[Message, Floats, bool]] = []
+        branches: list[Message] = []
         while waiting:
             before, number, outward, near = waiting.pop()
             table = tree.potentials[number].table
             names = tuple(name for name in table.names if name not in layout.cliques[before])
-            branches += [(one, joint(table, one.given, outward) / tree.total, near) for one in self._messages(names)]
+            for one in self._messages(names):
+                rows = joint(table, one.given, outward) / tree.total / shares
+                given = Table((ROWS, *separator), rows.reshape(-1, *border.shape))
+                branches.append(replace(one, given=given, close=np.full(len(one.attributes), near)))
             for other in layout.neighbours[number]:
                 if other == before:
                     continue
@@ -402,14 +399,7 @@ class TwoWay:
                 depends = near and float(moves @ weights) > lag
                 if depends or other in former:
                     waiting.append((number, other, further, depends))
-        nothing = np.empty(0, dtype=np.int64)
-        rows = np.concatenate([np.empty((0, shares.size)), *(cells for _, cells, _ in branches)]) / shares
-        return Message(
-            given=Table((ROWS, *separator), rows.reshape(-1, *border.shape)),
-            attributes=np.concatenate([nothing, *(one.attributes for one, _, _ in branches)]),
-            places=np.concatenate([nothing, *(one.places for one, _, _ in branches)]),
-            close=np.concatenate([nothing > 0, *(np.full(len(one.attributes), near) for one, _, near in branches)]),
-        )
+        return merge(branches)
 
     def _write(self, table: Table, groups: Sequence[Sequence[Message]], total: float, changed: Flags) -> None:
         """All pairs of attributes that a clique knows by different messages."""

@@ -211,7 +211,7 @@ def _weighted(at_most: LinearQuery, above: LinearQuery, share: float) -> LinearQ
     labels = np.where(is_below | is_above, 0, -1).astype(np.int32)
     values = np.where(is_below, 1 - share, -share)
     blocks = list(at_most.blocks)
-    blocks[differ[0]] = Block(one.attributes, labels, 1, values)
+    blocks[differ[0]] = Block(one.attributes, labels, 1, values=values)
     return LinearQuery(tuple(blocks))
 
 

@@ -206,7 +206,7 @@ def shades(names: Sequence[str], measurements: Sequence[Measurement], total: flo
         query = measurement.query
         attributes = sorted(query.attributes)
         share = min(1.0, card.typical(measurement) / query.unit * query.cells / (2 * max(1.0, total)))
-        if all(block.counts_all for block in query.blocks) and query.cells > 1:
+        if query.counts_all and query.cells > 1:
             kind = next((f"known-{word}" for word, most in grade.WRONG.items() if share <= most), "known-poor")
             words = f"measured, noise puts about {grade.percent(share)} of the rows in wrong cells"
         else:
