@@ -59,15 +59,15 @@ def expected(plan: Plan, request: Request) -> Iterator[tuple[str, str]]:
 
 
 def shares(plan: Plan, schedule: Schedule | None = None) -> list[Fraction]:
-    """What measuring a cell takes, from the most to the least: in a round; or of what is refined, the last partition of each distribution.
+    """What measuring a cell takes, from the most to the least: in a round, or the last partition of what is refined.
 
-    Where nothing is left to look at more closely, the last partition of a distribution takes what the others would have had.
+    Where nothing is left to look at more closely, the last partition takes what the others would have had.
     """
     schedule = schedule or plan.schedule
     if schedule.selects:
         return _rounds(plan, schedule).shares
     parts = _refined(plan, schedule)
-    refined = {share for own in parts for share in (own.most, own.least)}
+    refined = {share for last in parts for share in (last.most, last.least)}
     return sorted(refined | {line.share for line in _histograms(schedule)}, reverse=True)
 
 
@@ -79,7 +79,8 @@ def _histograms(schedule: Schedule) -> list[Planned]:
 class _Last(NamedTuple):
     """Of a distribution that is refined, what its last partition takes.
 
-    `least`, if all others are measured, too; `most`, if only the first is. In a table of fewer `rows` the first partitions take more, up to what leaves `few`.
+    `least`, if all others are measured, too; `most`, if only the first is. In a table of fewer `rows` the first
+    partitions take more, up to what leaves `few`.
     """
 
     least: Fraction
@@ -89,7 +90,7 @@ class _Last(NamedTuple):
 
 
 def _refined(plan: Plan, schedule: Schedule) -> list[_Last]:
-    problem, power, found = plan.problem, schedule.composition.power, list[_Last]()
+    problem, power, out = plan.problem, schedule.composition.power, list[_Last]()
     # Until something tells of n, the first partitions take as little as they may.
     knows_n = any(problem.queries[line.number].counts_all for line in schedule.of("always"))
     for line in schedule.of("round"):
@@ -102,9 +103,9 @@ def _refined(plan: Plan, schedule: Schedule) -> list[_Last]:
         few = levels.parts(power=power, signal=0.0) if by_n else parts
         least, most, few_left = _of(parts[-1:], parts), _of(parts[1:] or parts, parts), _of(few[-1:], few)
         rows = levels.full_growth_from * noise if by_n else 0.0
-        found.append(_Last(line.share * least, line.share * most, line.share * few_left, rows))
+        out.append(_Last(line.share * least, line.share * most, line.share * few_left, rows))
         knows_n = True
-    return found
+    return out
 
 
 @lru_cache(maxsize=64)
@@ -199,8 +200,8 @@ def _in_rounds(plan: Plan, request: Request, queries: int) -> str:
 def _of_few(plan: Plan) -> str:
     """What is said of a table of few rows, where others would have less noise."""
     parts, schedule = _refined(plan, plan.schedule), plan.schedule
-    few, rows = min(own.few for own in parts), max(own.rows for own in parts)
-    if few >= min(own.least for own in parts):
+    few, rows = min(last.few for last in parts), max(last.rows for last in parts)
+    if few >= min(last.least for last in parts):
         return ""
     off = typical(schedule.composition.scale(few), schedule.kind)
     return f"; in a table of fewer than {_short(ceil(rows))} rows, by up to {_short(off)}"
@@ -337,7 +338,10 @@ def _advice(plan: Plan, request: Request) -> Iterator[str]:
         yield f"fewer queries: without those about {names} the noise on all others would be {factor:.2f} of this"
     widest = max(query.linear.cells for query in plan.compiled.queries)
     if widest >= 4 and plan.schedule.selects:
-        yield f"coarser groups: a sum over 4 measured cells (of up to {widest:,}) has 2 times the noise of one cell, one group in their place has it once"
+        yield (
+            f"coarser groups: a sum over 4 measured cells (of up to {widest:,}) has 2 times the noise of one cell,"
+            " one group in their place has it once"
+        )
 
 
 def _noise(plan: Plan, schedule: Schedule) -> float:
