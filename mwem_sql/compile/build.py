@@ -335,6 +335,8 @@ def counts_of_averages(reading: Reading, builder: Builder) -> dict[int, LinearQu
 
 def reaches(reading: Reading, builder: Builder) -> dict[int, LinearQuery]:
     """By row, of sums over bins: how far the records of each class may be from what they are counted with."""
+    if not reading.measures:
+        return {}
     one, several = (builder.with_values(_far(builder.values, add=add)) for add in (False, True))
     out = {}
     for row, (query, parts) in enumerate(zip(reading.workload, reading.parts, strict=True)):

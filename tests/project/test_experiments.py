@@ -17,6 +17,7 @@ import listing
 import ranges
 import report
 import results
+import speed
 import svd_bound
 import tables
 
@@ -121,3 +122,34 @@ def test_a_section_is_written_between_its_marks(tmp_path, capsys):
     with pytest.raises(SystemExit, match="no section"):
         report.write("ranges", "new", None, page)
     assert capsys.readouterr().out == "new\nnew\n"
+
+
+def test_a_work_that_got_slower_or_larger_is_reported():
+    kept = {"ratio": 2.0, "peak": 100}
+    assert speed.worse({"ratio": 2.1, "peak": 109}, kept) == []
+    assert speed.worse({"ratio": 2.3, "peak": 100}, kept) == ["ratio"]
+    assert speed.worse({"ratio": 1.0, "peak": 120}, kept) == ["peak"]
+    assert speed.worse({"ratio": 9.0, "peak": 900}, speed.UNKNOWN) == []
+
+
+def test_figures_are_kept_of_works_that_there_are():
+    kept = json.loads(speed.KEPT.read_text())
+    assert list(kept) == ["quick", "full"]
+    for figures in kept.values():
+        assert set(figures) <= set(speed.WORKS)
+        assert all(set(figure) == {"ratio", "peak"} for figure in figures.values())
+
+
+def test_predicates_are_distinct_and_half_of_them_have_or():
+    texts = speed.six_predicates(200)
+    assert len(set(texts)) == 200
+    assert sum(" OR " in text for text in texts) == 100
+    con = mwem_sql.connect()
+    speed.six_columns(con, 50)
+    counts = con.execute("SELECT " + ", ".join(f"count_if({text})" for text in texts) + " FROM t").fetchall()[0]
+    assert 0 < sum(counts) < 50 * 200
+
+
+def test_a_small_work_is_measured():
+    figures = speed.answer(64)
+    assert min(figures["seconds"], figures["limit"]) > 0

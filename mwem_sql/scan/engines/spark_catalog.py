@@ -136,10 +136,15 @@ class SparkRelation:
         names = (((source, *self.name),),) if self.is_table else ()
         schema, table = self.name
         return Facts(
-            schema=schema, table=table, columns=columns, rows=exp.table_(self._view(source), quoted=True),
-            keys=(*self.files.keys(), *names), declared={column.name: column for column in columns},
-            definition=(self.kind, self.files.path, self.schema.json(), tuple(self.partitions)), mark=self.mark,
-        )  # fmt: skip
+            schema=schema,
+            table=table,
+            columns=columns,
+            rows=exp.table_(self._view(source), quoted=True),
+            keys=(*self.files.keys(), *names),
+            declared={column.name: column for column in columns},
+            definition=(self.kind, self.files.path, self.schema.json(), tuple(self.partitions)),
+            mark=self.mark,
+        )
 
     def show(self, source: str) -> None:
         """Let the view's name stand for these files, in the session that they were listed in."""
