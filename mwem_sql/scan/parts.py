@@ -19,7 +19,7 @@ from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.algebra.table import Names
 from mwem_sql.domains.classes import Classes
 from mwem_sql.language.ticks import cast
-from mwem_sql.scan.dialects.dialect import COUNT, Dialect, PrivateRows, ColumnReading, Unit, has_value
+from mwem_sql.scan.dialects.dialect import COUNT, ColumnReading, Dialect, PrivateRows, Unit, has_value
 
 AGGREGATES = 256
 """Aggregates of one SELECT. With more, fewer statements run; with thousands DuckDB plans longer than it runs."""

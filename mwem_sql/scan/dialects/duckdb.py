@@ -18,9 +18,9 @@ from mwem_sql.language.ticks import Scale, as_text, cast
 from mwem_sql.scan.dialects.dialect import (
     COUNT,
     LARGEST_SUM,
+    ColumnReading,
     Dialect,
     PrivateRows,
-    ColumnReading,
     Unit,
     choose,
     first_of_runs,
