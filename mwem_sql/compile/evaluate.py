@@ -28,7 +28,7 @@ from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import CellsError, MwemError, PredicateError, refuse_query
 from mwem_sql.language import dialect
 from mwem_sql.language.conditions import Leaf, unquoted
-from mwem_sql.language.measures import LARGEST
+from mwem_sql.language.measures import LARGEST_VALUE
 from mwem_sql.language.ticks import Tick
 from mwem_sql.platform.sandbox import MOST_EXPRESSIONS, Sandbox, batches
 
@@ -238,9 +238,9 @@ def _read(role: str, columns: tuple[str, ...], shape: tuple[int, ...], array: pa
         cells = coded.indices.to_numpy(zero_copy_only=False).astype(np.int32).reshape(shape)
         return LeafValues(columns, cells, labels=coded.dictionary.to_pylist())
     numbers = array.fill_null(0.0).to_numpy() + 0.0  # no -0.0
-    if not (np.abs(numbers) <= LARGEST).all():
+    if not (np.abs(numbers) <= LARGEST_VALUE).all():
         raise refuse_query(
-            f"measure ({text!r}) is not a number, or beyond {LARGEST:g}, for some value of the domain",
+            f"measure ({text!r}) is not a number, or beyond {LARGEST_VALUE:g}, for some value of the domain",
             "it must be bounded on the whole declared domain: CASE, least and greatest help",
         )
     return LeafValues(columns, np.where(array.is_valid().to_numpy(), numbers, np.nan).reshape(shape))

@@ -27,7 +27,7 @@ from mwem_sql.releases.request import Request
 
 SHOWN = 20
 """Queries and attributes that are listed one by one."""
-MOST_STRETCHES, WIDE_STRETCH = 8, 1 / 64
+LISTED_STRETCHES, WIDE_STRETCH = 8, 1 / 64
 """An attribute of at most so many stretches has those listed that are wider than this part of its domain."""
 LARGE = 0.9
 """Of the noise: advice is given if it would bring it below."""
@@ -47,12 +47,12 @@ def expected(plan: Plan, request: Request) -> Iterator[tuple[str, str]]:
     for name, classes in list(plan.compiled.classes.items())[:SHOWN]:
         unasked = _unasked(classes)
         if unasked:
-            spread = (
+            inside = (
                 "its own distribution is measured there"
                 if name in plan.problem.details
                 else "rows are spread evenly there"
             )
-            yield "told apart", f"{name}: nothing is asked inside {unasked}; {spread}"
+            yield "told apart", f"{name}: nothing is asked inside {unasked}; {inside}"
     yield "serves", _served(request)
     for advice in _advice(plan, request):
         yield "advice", advice
@@ -165,8 +165,8 @@ def _measured(plan: Plan, request: Request) -> str:
     if not schedule.selects:
         count = len(schedule.of("round"))
         sets = f"{count:,} joint distribution{'s' if count > 1 else ''}, refined" if count else "by themselves"
-        told = f"; {_off(shares(plan), request, schedule.kind, 'a measured part')}{_of_few(plan)}" if count else ""
-        return f"all {queries:,} queries are about what is measured: {sets}{told}"
+        sentence = f"; {_off(shares(plan), request, schedule.kind, 'a measured part')}{_of_few(plan)}" if count else ""
+        return f"all {queries:,} queries are about what is measured: {sets}{sentence}"
     return _in_rounds(plan, request, queries)
 
 
@@ -175,14 +175,14 @@ def _in_rounds(plan: Plan, request: Request, queries: int) -> str:
     rounds = _rounds(plan, schedule)
     few = "fewer, because each attribute by itself takes more"
     large = f"in a table of {_short(ceil(rounds.enough))} rows or more" if rounds.whole else ""
-    told = ""
+    sentence = ""
     if rounds.whole and problem.histogram is not None:
         off = _off([rounds.whole], request, schedule.kind, "a cell of it")
-        told = f"as sums over one histogram of {problem.histogram.cells:,} cells; {off}"
+        sentence = f"as sums over one histogram of {problem.histogram.cells:,} cells; {off}"
     if rounds.is_told and problem.total is not None:
-        return f"all {queries:,} queries are measured, {told}"
+        return f"all {queries:,} queries are measured, {sentence}"
     if rounds.is_told:
-        return f"{large} all {queries:,} queries are measured, {told}; in a smaller one {few}"
+        return f"{large} all {queries:,} queries are measured, {sentence}; in a smaller one {few}"
     measured = min(queries, len(schedule.of("always")) + rounds.number)
     said = [f"about {measured:,} of {queries:,} queries will be measured"]
     if rounds.share:
@@ -193,7 +193,7 @@ def _in_rounds(plan: Plan, request: Request, queries: int) -> str:
     if rounds.certain:
         said.append(f"in a table of fewer than {_short(ceil(rounds.certain))} rows {few}")
     if rounds.is_told is None:
-        said.append(f"{large} all of them, {told}")
+        said.append(f"{large} all of them, {sentence}")
     return "; ".join(said)
 
 
@@ -276,7 +276,7 @@ def _unasked(classes: Classes) -> str | None:
     stretches = list(pairwise([*begins.tolist(), pieces.non_null]))
     wide = [
         (begin, end)
-        for begin, end in (stretches if len(stretches) <= MOST_STRETCHES else ())
+        for begin, end in (stretches if len(stretches) <= LISTED_STRETCHES else ())
         if end - begin > 1 or not pieces.listed
         if pieces.sizes[begin:end].sum() > WIDE_STRETCH * sizes.sum()
     ]
@@ -289,18 +289,16 @@ def _served(request: Request) -> str:
     """How noise grows with the number of queries that share the budget, each measured as it is."""
     listed = [f"{count:,}: {_short(_alone(request, count))}" for count in SERVED]
     alone = listed[0].split(": ")[1]
-    told = (
+    sentence = (
         f"a cell of one query that is measured alone is off by about {alone} rows; of each of {', '.join(listed[1:])}"
     )
     if request.total is None:
-        return told
+        return sentence
     low, high = 0, 2**40
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if _alone(request, middle) <= SMALL_ERROR * request.total else (low, middle)
-    return (
-        f"{told}; {low:,} can be served with {_short(SMALL_ERROR * request.total)} rows, {SMALL_ERROR:.0%} of the total"
-    )
+    return f"{sentence}; {low:,} can be served with {_short(SMALL_ERROR * request.total)} rows, {SMALL_ERROR:.0%} of the total"
 
 
 def _alone(request: Request, count: int) -> float:

@@ -21,7 +21,7 @@ from mwem_sql.language import predicate
 from mwem_sql.language.conditions import Leaf, leaf, operands
 
 LEVELS = 2**24  # the largest whole number on the grid of a measure
-LARGEST = 1e30  # a value beyond it is taken for a mistake
+LARGEST_VALUE = 1e30  # a value beyond it is taken for a mistake
 _DECIMALS = 9  # digits behind the point up to which decimal fractions stay exact
 _WHOLE = 2.0**53  # up to here a float64 tells whole numbers apart
 _EXACT = 1e-9  # how close to whole numbers counts as that, relative to the largest

@@ -23,7 +23,7 @@ from mwem_sql.model.tree import Tree
 
 GOLDEN = (5**0.5 - 1) / 2
 """Multiples of it, modulo 1, are spread more evenly than those of any other number."""
-SWEEPS = 2
+ROUNDING_SWEEPS = 2
 """Times that open fractions are moved before some are decided: more do not come closer."""
 LEAST_WEIGHT = 1e-300
 """Keeps a division by 0 away; below any weight."""
@@ -109,7 +109,7 @@ def _share_out(weights: Table, rows: Integers, kept: Sequence[Names], generator:
     start = 0
     while start < len(cells):
         rest, half = slice(start, None), slice(start, start + (len(cells) - start + 1) // 2)
-        for _ in range(SWEEPS):
+        for _ in range(ROUNDING_SWEEPS):
             for margin in margins:
                 margin.pull(rest, fractions[rest])
             fractions[rest] = _summing_to(ups[rest], fractions[rest])
