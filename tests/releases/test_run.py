@@ -21,7 +21,7 @@ from mwem_sql.errors import (
     OutputError,
     TableError,
 )
-from mwem_sql.kernel import split
+from mwem_sql.kernel import composition
 from mwem_sql.kernel.accountant import Accountant
 from mwem_sql.kernel.scales import zcdp_epsilon
 from mwem_sql.loop import strategy
@@ -282,7 +282,7 @@ def test_the_maps_stay_within_epsilon(
             super().__init__(*arguments)
             opened.append(self)
 
-    monkeypatch.setattr(split, "Accountant", Recorded)
+    monkeypatch.setattr(composition, "Accountant", Recorded)
     made = mwem_sql.release(con, "people", "workload", epsilon, rows=5, **options)
     (account,) = opened
     assert account.spent == account.limit
