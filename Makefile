@@ -25,5 +25,6 @@ docs:
 	python docs/architecture.py
 
 bench:
+	python benchmarks/speed.py
 	python benchmarks/pushdown.py --data $(DATA) adult predicates
 	python benchmarks/scaling.py binary --attributes 1000

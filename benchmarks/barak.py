@@ -41,7 +41,7 @@ def released_with_our_fit(
     names = [str(axis) for axis in range(histogram.ndim)]
     sets = [own for size in range(1, order + 1) for own in itertools.combinations(names, size)]
     sign = np.array([1, -1])
-    blocks = {name: Block((name,), np.zeros(2, dtype=np.int32), 1, sign) for name in names}
+    blocks = {name: Block((name,), np.zeros(2, dtype=np.int32), 1, values=sign) for name in names}
     targets = [
         Target(LinearQuery(tuple(map(blocks.__getitem__, own))), np.array([value]), 2 * scale**2)
         for own, value in zip(sets, measured, strict=True)

@@ -70,7 +70,7 @@ def count(name: str, *counted: int) -> LinearQuery:
 def parity(shape: Mapping[str, int], *names: str) -> LinearQuery:
     """The sum of the product of signs, -1 for odd classes."""
     signs = {name: np.where(np.arange(shape[name]) % 2, -1, 1).astype(np.int8) for name in names}
-    return LinearQuery(tuple(Block((name,), np.zeros(shape[name], np.int32), 1, signs[name]) for name in names))
+    return LinearQuery(tuple(Block((name,), np.zeros(shape[name], np.int32), 1, values=signs[name]) for name in names))
 
 
 def points(D: int) -> list[LinearQuery]:

@@ -55,7 +55,7 @@ def blocks(draw: st.DrawFn, shape: Mapping[str, int], names: list[str]) -> Block
     size = draw(st.integers(1, 3)) if kind == "labels" else 1
     labels = generator.integers(0 if kind == "parity" else -1, size, sizes).astype(np.int32)
     signs = generator.choice([-1, 1], sizes).astype(np.int8) if kind != "predicate" and draw(st.booleans()) else None
-    return Block(tuple(names), np.asarray(labels), size, signs)
+    return Block(tuple(names), np.asarray(labels), size, values=signs)
 
 
 @st.composite

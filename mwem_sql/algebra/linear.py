@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from mwem_sql.algebra.arrays import Array, Floats, Labels, Numbers, Places
 from mwem_sql.algebra.partition import Encoding, Runs, decode, encode, runs_of
+from mwem_sql.algebra.table import Table
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -35,7 +36,13 @@ class Block:
     encoding: Encoding = field(init=False, repr=False)
 
     def __init__(
-        self, attributes: tuple[str, ...], labels: Encoding, size: int, values: Numbers | None = None, unit: float = 1.0
+        self,
+        attributes: tuple[str, ...],
+        labels: Encoding,
+        size: int,
+        *,
+        values: Numbers | None = None,
+        unit: float = 1.0,
     ) -> None:
         if len(labels.shape) != len(attributes):
             raise ValueError("a block has one label axis per attribute")
@@ -145,10 +152,7 @@ class Block:
         return out
 
     def spread(self, cells: Floats) -> Floats:
-        """The adjoint of `apply`.
-
-        (before, cells, after) to (before, class combinations, after), 0 where not counted.
-        """
+        """The adjoint of `apply`: (before, cells, after) to (before, class combinations, after), or 0."""
         if self.is_identity:
             return cells
         out = np.where((self._labels >= 0)[:, None], cells[:, self._labels, :], 0.0)
@@ -160,13 +164,15 @@ class Block:
         """The same with values in parts of `bound`."""
         if self.bound == 1 or self.values is None:
             return self
-        return Block(self.attributes, self.encoding, self.size, self.values / self.bound, self.unit * self.bound)
+        return Block(
+            self.attributes, self.encoding, self.size, values=self.values / self.bound, unit=self.unit * self.bound
+        )
 
     def on(self, places: Mapping[str, Places]) -> Block:
         """The same on other classes: class k of an attribute is there what class `places[k]` is here."""
         at = np.ix_(*(places[name] for name in self.attributes))
         values = None if self.values is None else self.values[at]
-        return Block(self.attributes, self.labels[at], self.size, values, self.unit)
+        return Block(self.attributes, self.labels[at], self.size, values=values, unit=self.unit)
 
 
 @dataclass(frozen=True)
@@ -206,12 +212,19 @@ class LinearQuery:
         """What an answer of 1 stands for."""
         return prod(block.unit for block in self.blocks)
 
+    @cached_property
+    def counts_all(self) -> bool:
+        """Every record adds 1 to a cell."""
+        return all(block.counts_all for block in self.blocks)
+
+    @cached_property
+    def is_count(self) -> bool:
+        """No record adds anything but 1, or nothing."""
+        return all(block.values is None for block in self.blocks)
+
     @property
     def shares(self) -> LinearQuery:
-        """The same query with answers in parts of `bound`, so that a record adds at most 1.
-
-        Itself where it already does.
-        """
+        """The same query with answers in parts of `bound`, so that a record adds at most 1; maybe itself."""
         # Not kept where it is the query itself: what refers to itself stays in memory until someone collects.
         return self if self.bound == 1 else self._shares
 
@@ -246,20 +259,17 @@ class LinearQuery:
 
 
 def _canonical(block: Block) -> bytes:
-    """What the block asks of each record.
-
-    Attributes by name, cells by first appearance, no values where none matter.
-    """
-    values = block.values
-    order = sorted(range(len(block.shape)), key=block.attributes.__getitem__)
-    names = repr(tuple(block.attributes[axis] for axis in order)).encode()
-    if values is None:
-        runs = block.runs if order == sorted(order) else runs_of(block.labels.transpose(order))
+    """The block with attributes by name, cells by first appearance, and values only where some differ from 1."""
+    order = tuple(sorted(block.attributes))
+    names = repr(order).encode()
+    if block.values is None:
+        is_ordered = order == block.attributes
+        runs = block.runs if is_ordered else runs_of(Table(block.attributes, block.labels).project(order).cells)
         ends = np.append(runs.begins, block.extent).astype(np.int64)
         cells = _by_appearance(runs.numbers.astype(np.int32, copy=False), block.size)
         return names + ends.tobytes() + cells.tobytes()
-    flat = _by_appearance(block.labels.transpose(order).ravel(), block.size)
-    values = np.where(flat >= 0, values.transpose(order).ravel(), 1)
+    flat = _by_appearance(Table(block.attributes, block.labels).project(order).cells.ravel(), block.size)
+    values = np.where(flat >= 0, Table(block.attributes, block.values).project(order).cells.ravel(), 1)
     if block.unit == 1 and bool((values == 1).all()):
         return _canonical(Block(block.attributes, block.encoding, block.size))
     return names + flat.tobytes() + repr(block.unit).encode() + values.tobytes()

@@ -73,7 +73,7 @@ class Measurement(NoisyValues):
     @property
     def is_partition(self) -> bool:
         """Whether every record is in one of its cells, which may be any sets of class combinations."""
-        return len(self.query.blocks) == 1 and self.query.blocks[0].counts_all
+        return len(self.query.blocks) == 1 and self.query.counts_all
 
     def on(self, places: Mapping[str, Places]) -> Measurement:
         """The same on other classes: by attribute, a class of now for each class of then."""

@@ -45,10 +45,7 @@ class LeastSquares:
             np.divide(1, whole, out=self.variances[level], where=whole > 0)
 
     def up(self, sums: Sequence[Floats]) -> list[Floats]:
-        """Of each node the best estimate from it and below it.
-
-        `sums` are values times precision, by node and any further axis.
-        """
+        """Of each node the best estimate from it and below it, from `sums` of values times precision by node."""
         estimates = list(sums)
         for level in range(len(sums) - 1, -1, -1):
             total, variances = sums[level], self.variances[level]

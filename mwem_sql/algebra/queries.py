@@ -119,10 +119,7 @@ class Queries(Sequence[LinearQuery]):
 
     @cached_property
     def model_cells(self) -> Floats:
-        """Of each query, at most how many class combinations it distinguishes.
-
-        What a factor must hold to measure it.
-        """
+        """Of each query, the cells that a clique needs to measure it: classes that it distinguishes, at most."""
         return self._product(
             np.array([prod(1 + changes for changes in block.changes) for block in self.blocks], dtype=np.float64)
         )
@@ -180,10 +177,7 @@ class Queries(Sequence[LinearQuery]):
         return out
 
     def by_kind(self, flags: Flags, kind: Callable[[Block], Hashable]) -> Iterator[tuple[Integers, Integers]]:
-        """The flagged queries whose blocks are of the same kinds, in order.
-
-        Numbers, and a row of block numbers each.
-        """
+        """The flagged queries whose blocks are of the same kinds: their numbers, and a row of block numbers each."""
         kinds: dict[Hashable, int] = {}
         kind_of = np.array([kinds.setdefault(kind(block), len(kinds)) for block in self.blocks], dtype=np.int64)
         for count in np.unique(self.counts[flags]).tolist():
@@ -331,10 +325,7 @@ def _grouped(numbers: Integers, rows: Integers, size: int) -> Iterator[tuple[lis
 
 
 def distinct_rows(rows: Integers, size: int) -> tuple[Integers, Integers, Integers]:
-    """Each row once, the position of the first like it, and for each row which of them it is.
-
-    Numbers are below `size`.
-    """
+    """Each row once, the position of the first like it, and of each row which it is. Numbers are below `size`."""
     if size ** rows.shape[1] < 2**62:
         codes = np.zeros(len(rows), dtype=np.int64)
         for column in rows.T:
@@ -407,9 +398,6 @@ def _prefixes(marginal: Array) -> Array:
 
 
 def _runs(block: Block) -> Integers:
-    """The runs of neighbouring classes that are in a cell.
-
-    A row of where they begin, one of their ends, one of cells.
-    """
+    """The runs of neighbouring classes in a cell: a row of where they begin, one of their ends, one of cells."""
     runs = block.runs
     return np.array([runs.begins, runs.ends, runs.numbers], dtype=np.int64)[:, runs.numbers >= 0]

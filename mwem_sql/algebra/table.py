@@ -97,10 +97,7 @@ class Table:
         return Table(self.names, np.multiply(cells, wide, out=out).reshape(self.cells.shape))
 
     def contract(self, other: Table, kept: Names) -> Table:
-        """The product of two tables, summed over all axes but `kept`.
-
-        That is one matrix product for each cell of the kept axes that both have.
-        """
+        """The product of two tables, summed over all axes but `kept`: a matrix product for each common kept cell."""
         left, right, out = _contraction(self.names, other.names, kept)
         one, two = self.project(left[0] + left[1] + left[2]), other.project(right[0] + right[1] + right[2])
         common, rows = one.shape[: len(left[0])], one.shape[len(left[0]) : len(left[0] + left[1])]

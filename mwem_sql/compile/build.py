@@ -175,7 +175,7 @@ class Builder:
             block = blocks[largest]
             assert block.values is not None
             values = np.rint(block.values / 2).astype(np.int64)
-            halved = Block(block.attributes, block.encoding, block.size, values, block.unit * 2)
+            halved = Block(block.attributes, block.encoding, block.size, values=values, unit=block.unit * 2)
             blocks[largest] = self._with_cells(halved, self.cells[block])
 
     def _together(self, parts: Parts) -> dict[tuple[str, ...], Parts]:
@@ -248,7 +248,7 @@ class Builder:
         final = np.full(shape, -1, dtype=np.int32)
         final[mask] = numbered
         final[~counted] = -1
-        block = Block(columns, final, max(1, len(used)), values, unit)
+        block = Block(columns, final, max(1, len(used)), values=values, unit=unit)
         if not counted.any():
             self._empty.add(block)
         return self._with_cells(block, tuple(cells[k] for k in used.tolist()) or (cells[0],))
@@ -335,6 +335,8 @@ def counts_of_averages(reading: Reading, builder: Builder) -> dict[int, LinearQu
 
 def reaches(reading: Reading, builder: Builder) -> dict[int, LinearQuery]:
     """By row, of sums over bins: how far the records of each class may be from what they are counted with."""
+    if not reading.measures:
+        return {}
     one, several = (builder.with_values(_far(builder.values, add=add)) for add in (False, True))
     out = {}
     for row, (query, parts) in enumerate(zip(reading.workload, reading.parts, strict=True)):

@@ -121,7 +121,7 @@ class Coarsening:
                 is_long = len(labels.shape) == 1
                 labels = partition.take(labels, first) if is_long else partition.decode(labels).take(first, axis=axis)
                 values = None if values is None else values.take(first, axis=axis)
-        return Block(block.attributes, labels, block.size, values, block.unit)
+        return Block(block.attributes, labels, block.size, values=values, unit=block.unit)
 
 
 def simplified(block: Block) -> list[Block]:
@@ -143,7 +143,7 @@ def _drop_constant(block: Block) -> Block:
             labels = np.asarray(labels.take(0, axis=axis))
             values = None if values is None else np.asarray(values.take(0, axis=axis))
             del names[axis]
-    return Block(tuple(names), labels, block.size, values, block.unit)
+    return Block(tuple(names), labels, block.size, values=values, unit=block.unit)
 
 
 def _is_constant(array: npt.NDArray[Any], axis: int) -> bool:

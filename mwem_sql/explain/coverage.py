@@ -21,20 +21,19 @@ from mwem_sql.domains.classes import Classes
 from mwem_sql.kernel.budget import Budget
 from mwem_sql.kernel.scales import Kind, noise_scale, typical, within, zcdp_rho
 from mwem_sql.loop.plan import CERTAIN, Planned, Schedule
-from mwem_sql.loop.problem import counts_every_record
 from mwem_sql.loop.refinement import Levels, Refinement
 from mwem_sql.releases.plan import Plan, schedule_of
 from mwem_sql.releases.request import Request
 
 SHOWN = 20
 """Queries and attributes that are listed one by one."""
-FEW, WIDE = 8, 1 / 64
+MOST_STRETCHES, WIDE_STRETCH = 8, 1 / 64
 """An attribute of at most so many stretches has those listed that are wider than this part of its domain."""
 LARGE = 0.9
 """Of the noise: advice is given if it would bring it below."""
 DELTA = "1e-6"
 SERVED = (1, 10, 100, 1000)
-CLOSE = 0.01
+SMALL_ERROR = 0.01
 """Of a public total: what counts as close."""
 
 
@@ -60,15 +59,15 @@ def expected(plan: Plan, request: Request) -> Iterator[tuple[str, str]]:
 
 
 def shares(plan: Plan, schedule: Schedule | None = None) -> list[Fraction]:
-    """What measuring a cell takes, from the most to the least: in a round; or of what is refined, the last partition of each distribution.
+    """What measuring a cell takes, from the most to the least: in a round, or the last partition of what is refined.
 
-    Where nothing is left to look at more closely, the last partition of a distribution takes what the others would have had.
+    Where nothing is left to look at more closely, the last partition takes what the others would have had.
     """
     schedule = schedule or plan.schedule
     if schedule.selects:
         return _rounds(plan, schedule).shares
     parts = _refined(plan, schedule)
-    refined = {share for own in parts for share in (own.most, own.least)}
+    refined = {share for last in parts for share in (last.most, last.least)}
     return sorted(refined | {line.share for line in _histograms(schedule)}, reverse=True)
 
 
@@ -80,7 +79,8 @@ def _histograms(schedule: Schedule) -> list[Planned]:
 class _Last(NamedTuple):
     """Of a distribution that is refined, what its last partition takes.
 
-    `least`, if all others are measured, too; `most`, if only the first is. In a table of fewer `rows` the first partitions take more, up to what leaves `few`.
+    `least`, if all others are measured, too; `most`, if only the first is. In a table of fewer `rows` the first
+    partitions take more, up to what leaves `few`.
     """
 
     least: Fraction
@@ -90,9 +90,9 @@ class _Last(NamedTuple):
 
 
 def _refined(plan: Plan, schedule: Schedule) -> list[_Last]:
-    problem, power, found = plan.problem, schedule.composition.power, list[_Last]()
+    problem, power, out = plan.problem, schedule.composition.power, list[_Last]()
     # Until something tells of n, the first partitions take as little as they may.
-    knows_n = any(counts_every_record(problem.queries[line.number]) for line in schedule.of("always"))
+    knows_n = any(problem.queries[line.number].counts_all for line in schedule.of("always"))
     for line in schedule.of("round"):
         if not line.is_refined:
             continue
@@ -103,9 +103,9 @@ def _refined(plan: Plan, schedule: Schedule) -> list[_Last]:
         few = levels.parts(power=power, signal=0.0) if by_n else parts
         least, most, few_left = _of(parts[-1:], parts), _of(parts[1:] or parts, parts), _of(few[-1:], few)
         rows = levels.full_growth_from * noise if by_n else 0.0
-        found.append(_Last(line.share * least, line.share * most, line.share * few_left, rows))
+        out.append(_Last(line.share * least, line.share * most, line.share * few_left, rows))
         knows_n = True
-    return found
+    return out
 
 
 @lru_cache(maxsize=64)
@@ -200,8 +200,8 @@ def _in_rounds(plan: Plan, request: Request, queries: int) -> str:
 def _of_few(plan: Plan) -> str:
     """What is said of a table of few rows, where others would have less noise."""
     parts, schedule = _refined(plan, plan.schedule), plan.schedule
-    few, rows = min(own.few for own in parts), max(own.rows for own in parts)
-    if few >= min(own.least for own in parts):
+    few, rows = min(last.few for last in parts), max(last.rows for last in parts)
+    if few >= min(last.least for last in parts):
         return ""
     off = typical(schedule.composition.scale(few), schedule.kind)
     return f"; in a table of fewer than {_short(ceil(rows))} rows, by up to {_short(off)}"
@@ -276,9 +276,9 @@ def _unasked(classes: Classes) -> str | None:
     stretches = list(pairwise([*begins.tolist(), pieces.non_null]))
     wide = [
         (begin, end)
-        for begin, end in (stretches if len(stretches) <= FEW else ())
+        for begin, end in (stretches if len(stretches) <= MOST_STRETCHES else ())
         if end - begin > 1 or not pieces.listed
-        if pieces.sizes[begin:end].sum() > WIDE * sizes.sum()
+        if pieces.sizes[begin:end].sum() > WIDE_STRETCH * sizes.sum()
     ]
     # Beside a constant of a continuous range a stretch begins one float further: nobody wants to read that.
     text = pieces.attribute.text if pieces.attribute.ordered.discrete else _short
@@ -297,8 +297,10 @@ def _served(request: Request) -> str:
     low, high = 0, 2**40
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if _alone(request, middle) <= CLOSE * request.total else (low, middle)
-    return f"{told}; {low:,} can be served with {_short(CLOSE * request.total)} rows, {CLOSE:.0%} of the total"
+        low, high = (middle, high) if _alone(request, middle) <= SMALL_ERROR * request.total else (low, middle)
+    return (
+        f"{told}; {low:,} can be served with {_short(SMALL_ERROR * request.total)} rows, {SMALL_ERROR:.0%} of the total"
+    )
 
 
 def _alone(request: Request, count: int) -> float:
@@ -338,7 +340,10 @@ def _advice(plan: Plan, request: Request) -> Iterator[str]:
         yield f"fewer queries: without those about {names} the noise on all others would be {factor:.2f} of this"
     widest = max(query.linear.cells for query in plan.compiled.queries)
     if widest >= 4 and plan.schedule.selects:
-        yield f"coarser groups: a sum over 4 measured cells (of up to {widest:,}) has 2 times the noise of one cell, one group in their place has it once"
+        yield (
+            f"coarser groups: a sum over 4 measured cells (of up to {widest:,}) has 2 times the noise of one cell,"
+            " one group in their place has it once"
+        )
 
 
 def _noise(plan: Plan, schedule: Schedule) -> float:

@@ -264,8 +264,8 @@ def _examples(present: Sequence[Suggestion]) -> Iterator[dict[str, object]]:
     listed = next((each for each in present if each.values), None)
     others = [each.attribute for each in present if each is not listed][:1]
     if listed is not None and others:
-        asked = exp.EQ(this=_column(listed), expression=exp.Literal.string((listed.values or [""])[0]))
-        yield {"predicate": asked.sql("duckdb"), "group_by": others}
+        equal = exp.EQ(this=_column(listed), expression=exp.Literal.string((listed.values or [""])[0]))
+        yield {"predicate": equal.sql("duckdb"), "group_by": others}
 
 
 def _middle(suggested: Suggestion) -> Decimal | None:

@@ -100,10 +100,7 @@ def certify(kernel: Kernel, problem: Problem, share: Fraction, outcome: Outcome)
 
 
 def most_wrong(query: LinearQuery) -> int:
-    """The most that the cells of a query can be off together, in parts of all rows.
-
-    A row in a wrong cell is missing in one and too many in another.
-    """
+    """The most that a query's cells are off together, in parts of all rows: a misplaced row counts in two."""
     return 1 if query.cells == 1 else 2
 
 
@@ -154,11 +151,7 @@ def table(outcome: Outcome) -> pa.Table:
 
 
 def facts(rows: pa.Table, compiled: Compiled, outcome: Outcome, measured: Families) -> dict[str, Any]:
-    """What the summary says.
-
-    How many rows of the workload were measured, the mean error over all that were certified, and the share of rows in
-    wrong cells.
-    """
+    """For the summary: measured queries, the mean error of the certified ones, the share of rows in wrong cells."""
     figures = table(outcome)
     mean, within = mean_error(figures, outcome.total)
     flags = rows.column("measured").to_numpy()
@@ -174,10 +167,7 @@ def _at_most(figures: pa.Table, total: float, parts: Sequence[str]) -> float | N
 
 
 def _noise(queries: Sequence[LinearQuery], total: float, measured: Families) -> float | None:
-    """Of queries that were measured, the share of the rows that noise alone puts in wrong cells, on average.
-
-    None if there are none.
-    """
+    """The mean share of the rows that noise alone puts in wrong cells of measured queries; None without any."""
     shares = []
     for number in sample(queries, MOST_NOISES):
         query = queries[number]
@@ -230,10 +220,7 @@ class ErrorBounds:
         self._selections_hold = _beside_bounds(miss).allows(SELECTIONS / miss)
 
     def bounded(self) -> dict[Query, float]:
-        """Counts with the smallest bounds, if these say more than that they are no more than all rows.
-
-        And the bounds.
-        """
+        """The counts with the smallest bounds, and these bounds, where they are below the number of rows."""
         if not self._selections_hold:
             return {}
         useful = [

@@ -85,18 +85,12 @@ class Containment:
 
     @cached_property
     def is_open(self) -> Flags:
-        """Of each cell of the question, whether it has records that no source cell has, or may have.
-
-        There is no upper bound, and none below but what is counted.
-        """
+        """Of each cell of the question, whether it may have records that no source cell has: no upper bound."""
         return self._in_order([component.is_open for component in self.components], np.logical_or)
 
     @property
     def is_bounded(self) -> bool:
-        """Whether cells that are not exact lie between the two sums.
-
-        That is so if nothing that is added, in any component, is negative.
-        """
+        """Whether other cells lie between the two sums: nothing that is added in a component is negative."""
         return all(component.is_bounded and not (component.low < 0).any() for component in self.components)
 
     def low(self, source: Estimates | NestedPartitions) -> Estimates:
@@ -163,10 +157,7 @@ def _applied(component: Component, factors: Floats, cells: Floats) -> Floats:
 
 
 def containment(question: Sequence[Block], source: Sequence[Block], sizes: Mapping[str, int]) -> Containment | None:
-    """How the cells of `source` make up those of `question`; `sizes` has the classes of each attribute.
-
-    None if that is too much to work out.
-    """
+    """How the cells of `source` make up those of `question`, on so many classes; None if that is too much work."""
     components, question_order, source_order = [], list[int](), list[int]()
     for numbers in connected([block.attributes for block in (*question, *source)]):
         ours = [number for number in numbers if number < len(question)]
@@ -220,10 +211,7 @@ def _component(question: Sequence[Block], source: Sequence[Block], sizes: Mappin
 
 
 def _flat(blocks: Sequence[Block], names: Names, shape: Sequence[int]) -> tuple[Integers, Floats]:
-    """Of each class combination its cell, or -1, and what a record of it adds there.
-
-    A record that adds 0 is in no cell.
-    """
+    """Of each class combination its cell, and what a record of it adds there; -1 for a record that adds 0."""
     cell, adds = np.zeros(shape, dtype=np.int64), np.ones(shape)
     for block in blocks:
         labels = Table(block.attributes, block.labels).align(names).astype(np.int64)

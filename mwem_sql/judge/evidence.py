@@ -82,10 +82,7 @@ class Enclosure:
 
 @dataclass(frozen=True, eq=False)
 class ExactSums:
-    """Which cells of a question are sums of what was measured, and which of these more than one measurement says.
-
-    The estimates.
-    """
+    """Which cells of a question are sums of measured ones, which of several measurements, and the estimates."""
 
     is_exact: Flags
     is_joined: Flags
@@ -195,10 +192,7 @@ class Families:
         return [self._all[number] for number in np.flatnonzero(common >= count)[:MOST_FAMILIES].tolist()]
 
     def exact(self, question: Question) -> ExactSums:
-        """Which cells are sums of what was measured, and the best estimate of those.
-
-        By precision where several families say it.
-        """
+        """Which cells are sums of measured ones, and their best estimates: by precision from several families."""
         is_exact, is_joined = (np.zeros(question.cells, dtype=np.bool_) for _ in range(2))
         values, precisions, fourths = (np.zeros(question.cells) for _ in range(3))
         for family in self.containing(question.attributes):
@@ -313,10 +307,7 @@ class Evidence:
         return LinearQuery(tuple(map(self._block, query.blocks)))
 
     def questions(self, queries: Sequence[LinearQuery]) -> Iterator[tuple[list[int], Question]]:
-        """The same of several: counts in batches, others one by one.
-
-        Each with its queries' numbers.
-        """
+        """Several questions on the finest classes, counts in batches, each with the numbers of its queries."""
         batch = Queries.of(queries)
         is_left = np.ones(len(batch), dtype=np.bool_)
         for numbers, counts in count_batches(batch, self._question_classes):

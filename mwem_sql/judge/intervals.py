@@ -46,10 +46,7 @@ class Intervals:
         return Intervals(self.low[begin:end], self.high[begin:end], self.is_direct[begin:end], self.measured[begin:end])
 
     def widened(self, low: Floats, high: Floats, cells: Flags | None = None) -> Intervals:
-        """With other ends, because of more than the noise of a measurement.
-
-        These cells, or all, are measured in part at most.
-        """
+        """With other ends than those of a measurement's noise: these cells, or all, are measured in part at most."""
         is_direct = self.is_direct & (False if cells is None else ~cells)
         measured: list[Status] = [
             "in part" if status == "directly" and not direct else status
@@ -73,10 +70,7 @@ class Intervals:
 
 
 class Judge:
-    """Gives intervals.
-
-    `miss` is the chance that an interval fails; `total` the number of rows if no measurement says it.
-    """
+    """Gives intervals: each fails with chance `miss`. `total` is the number of rows if no measurement has it."""
 
     def __init__(
         self,
@@ -165,10 +159,7 @@ class Judge:
         return interval.widened(np.minimum(interval.low, low), np.maximum(interval.high, high))
 
     def _reached(self, sums: Intervals, reach: LinearQuery, miss: float) -> Intervals:
-        """Sums over bins.
-
-        From the lower ends of the bins to their upper ones, so that they are measured in part at most.
-        """
+        """Sums over bins, from the lower ends of the bins to the upper ones: measured in part at most."""
         far = np.maximum(self._sums(self._evidence.question(reach), miss, np.inf).high, 0)
         return sums.widened(sums.low - far, sums.high + far, far > 0)
 
@@ -177,7 +168,7 @@ class Judge:
 
         `miss` is the chance of each cell.
         """
-        is_count = isinstance(question, CountBatch) or all(block.values is None for block in question.blocks)
+        is_count = isinstance(question, CountBatch) or question.is_count
         exact = self._evidence.families.exact(question)
         is_exact = exact.is_exact
         low = high = exact.estimates.values
@@ -240,9 +231,9 @@ class Judge:
             return self._count_bounds(question, conditions, bounds, selected, of_families=1)
         counted = LinearQuery(tuple(map(_counted, question.blocks)))
         each = [self._block_by_itself(block) for block in question.blocks] if len(question.blocks) > 1 else []
-        cells = [np.indices(counted.shape)[axis].reshape(-1) for axis in range(len(each))]
+        cells = np.unravel_index(np.arange(counted.cells), counted.shape) if each else ()
         conditions = [(low[cell], high[cell]) for (low, high), cell in zip(each, cells, strict=True)]
-        if all(block.values is None for block in question.blocks):
+        if question.is_count:
             return self._count_bounds(counted, conditions, bounds, selected, of_families=1)
         low, high = self._count_bounds(counted, conditions, bounds, selected, of_families=1 / 2)
         least, most = _ends(question)
@@ -259,10 +250,7 @@ class Judge:
         selected: Sequence[tuple[Family, float]],
         of_families: float,
     ) -> LowHigh:
-        """`conditions`: of each cell the bounds of its conditions, each by itself.
-
-        `of_families`: what they take of what is left.
-        """
+        """`conditions`: bounds of each condition by itself; `of_families`: their part of the chance that is left."""
         of_each = self._of_condition / chance.whole
         chance.take("rows", of_each)
         # Rows and conditions take no more than half; where there are more conditions, the first ones bound a count from
@@ -333,10 +321,7 @@ def _without_noise(query: LinearQuery, answers: Floats) -> Family:
 
 
 def _by_noise(exact: ExactSums, miss: float) -> LowHigh:
-    """By the noise of the estimates.
-
-    Where several measurements say the same, a part of the chance is for their choice.
-    """
+    """By the noise of the estimates; where these join several measurements, their choice takes a part of `miss`."""
     several = Chance(miss)
     several.take("choice", 1 - JOINED)
     low, high = (_end(exact.estimates, sign, miss) for sign in (-1, 1))

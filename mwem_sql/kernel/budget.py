@@ -19,7 +19,6 @@ from mwem_sql.errors import RELEASE, OptionError, refuse
 MINIMUM_EPSILON: Final = Fraction(1, 10**12)
 MAXIMUM_EPSILON: Final = Fraction(10**6)
 MINIMUM_DELTA: Final = Fraction(1, 10**300)
-_LONGEST_TEXT: Final = 100
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ def _rational(value: object) -> Fraction | Decimal:
     # str of a numpy float is its shortest decimal; repr is "np.float64(0.1)".
     text = str(value).strip() if isinstance(value, (str, float, Decimal, np.floating)) else ""
     try:
-        return Decimal(text) if len(text) <= _LONGEST_TEXT else Decimal("NaN")
+        return Decimal(text) if len(text) <= 100 else Decimal("NaN")
     except InvalidOperation:
         return Decimal("NaN")
 

@@ -188,10 +188,7 @@ class Kernel:
                 return int(places[self.__noise.select_many(Scores.of(scores), calibrated.scale)])
             return int(places[self.__noise.select(scores, calibrated.scale, kind)])
 
-        self.__accountant.debit(share)
-        selected = _shielded(draw)
-        self.__accountant.record(calibrated.map, share)
-        return Selection(selected, calibrated.scale, multipliers)
+        return Selection(self.__spend(share, calibrated, draw), calibrated.scale, multipliers)
 
     def measure(self, query: int, share: Fraction, parts: NDArray[np.integer[Any]] | None = None) -> NoisyValues:
         """Answer one query with noise on each of its cells; or on each part of a partition of them.
@@ -227,9 +224,7 @@ class Kernel:
                 answers = sums
             return self.__noise.add_noise(answers, calibrated.scale, kind)
 
-        self.__accountant.debit(share)
-        values = _shielded(draw)
-        self.__accountant.record(calibrated.map, share)
+        values = self.__spend(share, calibrated, draw)
         values.setflags(write=False)
         return _noisy(values, calibrated, kind, share)
 
@@ -280,10 +275,19 @@ class Kernel:
             figure = each.sum() if rank is None else np.sort(each)[-rank]
             return int(self.__noise.add_noise(np.array([figure], dtype=np.int64), calibrated.scale, kind)[0])
 
-        self.__accountant.debit(share)
-        value = _shielded(draw)
-        self.__accountant.record(calibrated.map, share)
+        value = self.__spend(share, calibrated, draw)
         return _noisy(np.array([value / (terms * grid)]), calibrated, kind, share, terms * grid)
+
+    def __spend(self, share: Fraction, calibrated: Calibrated, draw: Callable[[], Result]) -> Result:
+        """Debit a share, draw, and record what the draw cost.
+
+        Privacy:
+            The only place where a draw runs, always after its debit.
+        """
+        self.__accountant.debit(share)
+        result = _shielded(draw)
+        self.__accountant.record(calibrated.map, share)
+        return result
 
     def __rescore(self) -> None:
         """Bring the scores, before multipliers, up to date with all approximations that have come in."""
@@ -368,10 +372,7 @@ def _noisy(values: Numbers, calibrated: Calibrated, kind: Kind, share: Fraction,
 
 
 def multipliers_of(weights: Floats, bounds: Integers) -> Integers:
-    """Put weight over bound, relative to the largest, on an integer grid.
-
-    At least 1, and a single 1 when all are equal.
-    """
+    """Put weight over bound, relative to the largest, on an integer grid from 1; a single 1 when all are equal."""
     if weights.min() == weights.max() and bounds.min() == bounds.max():
         return np.ones(1, dtype=np.int64)
     relative: Floats = weights / weights.max() / bounds
@@ -409,10 +410,7 @@ def _sums(values: Integers, cells: Integers, inside: Integers) -> Integers:
 
 
 def _chunks(approximations: Sequence[Floats] | Floats, cells: Integers) -> list[tuple[int, int, Floats]]:
-    """Vectors of finite numbers with the ranges of queries that they are for.
-
-    Short ones together, long ones not copied.
-    """
+    """Vectors of finite numbers with the ranges of queries that they are for: short ones joined, long ones not."""
     flat = isinstance(approximations, np.ndarray) and approximations.ndim == 1
     vectors = cast("Sequence[Floats]", [approximations][: cells.size] if flat else approximations)
     sizes = np.fromiter(map(len, vectors), dtype=np.int64, count=len(vectors))

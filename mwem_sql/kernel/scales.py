@@ -37,7 +37,7 @@ MAXIMUM_SENSITIVITY: Final = 2**61
 # Whoever weighs measurements by precision divides by the variance; at epsilon 1000 the exact one underflows to 0.
 MINIMUM_VARIANCE: Final = 1e-30
 # Candidates from which on selection is our exponential mechanism: OpenDP takes a microsecond for each.
-MANY: Final = 20_000
+MANY_CANDIDATES: Final = 20_000
 SLACK: Final = Fraction(1, 2**16)
 # Below it the slack would not cover the rounding.
 LEAST_EPSILON: Final = 1e-5
@@ -45,7 +45,6 @@ LEAST_EPSILON: Final = 1e-5
 _CONTINUOUS_SIGMA: Final = 5.0
 # Below it Laplace noise is 0 for all that floats can tell.
 _SMALLEST_SCALE: Final = 2e-3
-_CALIBRATION_STEPS: Final = 60
 # OpenDP's conversion of rho overflows above about 7e4; the smallest epsilon and delta of a Budget need 4e-28.
 _SMALLEST_RHO: Final = 1e-36
 LARGEST_RHO: Final = 2.0**16
@@ -140,7 +139,7 @@ def many_scale(share: Fraction, sensitivity: int, kind: Kind) -> Calibrated:
 def is_many(candidates: int, share: Fraction, kind: Kind) -> bool:
     """Whether so many are selected from by `select_many`: a rule on public numbers alone."""
     epsilon = float(share) if kind == "pure" else math.sqrt(8 * float(share))
-    return candidates >= MANY and epsilon >= LEAST_EPSILON
+    return candidates >= MANY_CANDIDATES and epsilon >= LEAST_EPSILON
 
 
 @lru_cache(maxsize=4096)
@@ -196,7 +195,7 @@ class _Build(Protocol):
 def _calibrate(build: _Build, scale: float, share: Fraction, sensitivity: int, kind: Kind) -> Calibrated:
     # In half of all cases OpenDP's map, which rounds upwards, exceeds the share by an ulp at the closed form's scale.
     step = 2.0**-52
-    for _ in range(_CALIBRATION_STEPS):
+    for _ in range(60):
         cost = float(build(scale, kind).map(sensitivity))
         if math.isfinite(cost) and Fraction(cost) <= share:
             return Calibrated(scale, cost)

@@ -26,22 +26,16 @@ _GRID: Final = (1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 20.0, 40.0, 100.0
 differ by less than 2%."""
 _SLACK: Final = 0.02
 """Of a quantile of one Laplace term, on top; of more terms, in proportion less."""
-_LEAST: Final = 1e-9
-_HALVINGS: Final = 40
-_POINTS: Final = 240
 
 
 def cumulants(scale: float, kind: Kind) -> tuple[float, float]:
-    """The variance and the fourth cumulant of one cell's noise.
-
-    Of Laplace noise those of its scale, which are a little more than on whole numbers.
-    """
+    """The variance and the fourth cumulant of one cell's noise; of Laplace noise, those of the continuous one."""
     return (2 * scale**2, 12 * scale**4) if kind == "pure" else (variance(scale, kind), 0.0)
 
 
 def half_widths(variances: Floats, fourths: Floats, miss: float) -> Floats:
     """How far each of several sums of noise may be off, in either direction, but for a chance of `miss`."""
-    miss = min(max(miss, _LEAST), 1.0)
+    miss = min(max(miss, 1e-9), 1.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         terms = np.where(fourths > 0, 3 * variances**2 / fourths, np.inf)
     deviations = np.sqrt(variances)
@@ -54,10 +48,7 @@ def half_width(variance: float, fourth: float, miss: float) -> float:
 
 
 def _quantiles(terms: Floats, miss: float) -> Floats:
-    """In standard deviations.
-
-    Between the listed numbers of terms by interpolation in the logarithm; it falls as they grow.
-    """
+    """In standard deviations, by interpolation in the logarithm of the number of terms; they fall as it grows."""
     listed = np.array([_of_terms(count, miss) for count in _GRID] + [NormalDist().inv_cdf(1 - miss / 2)])
     logs = np.append(np.log(_GRID), math.log(_GRID[-1]) + 1)
     between = np.interp(np.log(np.clip(terms, 1.0, _GRID[-1] * math.e)), logs, listed)
@@ -66,14 +57,11 @@ def _quantiles(terms: Floats, miss: float) -> Floats:
 
 @lru_cache(maxsize=4096)
 def _of_terms(terms: float, miss: float) -> float:
-    """The x that the absolute value of a sum of so many Laplace terms, of variance 1, exceeds with chance `miss`.
-
-    By halving.
-    """
+    """The x that a sum of so many Laplace terms, of variance 1, exceeds in absolute value with chance `miss`."""
     if terms == 1:
         return -math.log(miss) / math.sqrt(2)
     low, high = 0.0, 2 - math.log(miss)
-    for _ in range(_HALVINGS):
+    for _ in range(40):
         middle = (low + high) / 2
         low, high = (middle, high) if _beyond(middle, terms) > miss else (low, middle)
     return high * (1 + _SLACK / terms)
@@ -93,7 +81,7 @@ def _beyond(x: float, terms: float) -> float:
 @lru_cache(maxsize=64)
 def _gamma(shape: float) -> tuple[Floats, Floats]:
     """Points and weights of a Gamma distribution with mean 1, evenly spaced in the logarithm."""
-    logs = np.linspace(-14 / shape - 3 / math.sqrt(shape), math.log(1 + 40 / shape), _POINTS)
+    logs = np.linspace(-14 / shape - 3 / math.sqrt(shape), math.log(1 + 40 / shape), 240)
     density = shape * (logs - np.exp(logs))
     weights = np.exp(density - density.max())
     return np.exp(logs), weights / weights.sum()

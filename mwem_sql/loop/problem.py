@@ -142,8 +142,4 @@ class Outcome:
 
 
 def is_total(query: LinearQuery) -> bool:
-    return query.cells == 1 and counts_every_record(query)
-
-
-def counts_every_record(query: LinearQuery) -> bool:
-    return all(block.counts_all for block in query.blocks)
+    return query.cells == 1 and query.counts_all

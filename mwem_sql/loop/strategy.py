@@ -272,7 +272,7 @@ def together(
 
 def _is_every_cell(query: LinearQuery) -> bool:
     """Whether every class combination of its attributes is a cell of its own."""
-    return query.cells == query.domain_cells and all(block.counts_all for block in query.blocks)
+    return query.cells == query.domain_cells and query.counts_all
 
 
 def model_cells(sets: Sequence[frozenset[str]], sizes: Mapping[str, int], max_cells: int) -> int:
@@ -298,7 +298,7 @@ def cells_with(queries: Sequence[LinearQuery], sizes: Mapping[str, int], max_cel
 
 
 def is_cuboid(query: LinearQuery) -> bool:
-    return query.cells > 1 and all(block.counts_all for block in query.blocks)
+    return query.cells > 1 and query.counts_all
 
 
 def whole_domain(shape: Mapping[str, int]) -> LinearQuery:

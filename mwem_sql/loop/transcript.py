@@ -19,7 +19,7 @@ from mwem_sql.algebra.measurement import Measurement, Purpose
 from mwem_sql.algebra.table import Table
 from mwem_sql.kernel.kernel import Kernel
 from mwem_sql.loop.plan import How, Schedule
-from mwem_sql.loop.problem import Problem, counts_every_record
+from mwem_sql.loop.problem import Problem
 from mwem_sql.loop.refinement import FLOOR, Refinement
 from mwem_sql.model.fit import Target
 from mwem_sql.model.state import State
@@ -83,7 +83,7 @@ class Transcript:
     def measure(self, purpose: Purpose, q: int, share: Fraction) -> Measurement:
         measurement = Measurement.of(self.kernel.measure(q, share), self.queries[q], purpose, q)
         self.measurements.append(measurement)
-        if counts_every_record(self.queries[q]):
+        if self.queries[q].counts_all:
             sum_ = float(measurement.values.sum(dtype=np.float64))
             self.counts.append((sum_, 1 / (measurement.variance * measurement.values.size)))
         if purpose == "histogram":

@@ -98,7 +98,9 @@ class Partitions(dict[str, Partition]):
         same = tuple(axis for axis, (_, changes) in enumerate(axes) if not changes)
         labels = np.squeeze(block.labels[firsts], axis=same)
         values = None if block.values is None else np.squeeze(block.values[firsts], axis=same)
-        return Block(tuple(name for name, changes in axes if changes), labels, block.size, values, block.unit)
+        return Block(
+            tuple(name for name, changes in axes if changes), labels, block.size, values=values, unit=block.unit
+        )
 
     def _coarser_block(self, block: Block) -> Block:
         """A block's average over each group if it has one cell, otherwise all groups."""
@@ -110,7 +112,7 @@ class Partitions(dict[str, Partition]):
         before, average = self._averages.get(block, (None, block))
         if before != partitions:
             adds = _averages(block, partitions)
-            average = Block(block.attributes, np.zeros(adds.shape, dtype=np.int32), 1, adds, block.unit)
+            average = Block(block.attributes, np.zeros(adds.shape, dtype=np.int32), 1, values=adds, unit=block.unit)
             self._averages[block] = partitions, average
         return average
 

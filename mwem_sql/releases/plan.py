@@ -1,4 +1,4 @@
-"""The plan of a release: what would run for a request. That is relation, classes, strategy, problem, schedule and scans.
+"""The plan of a release: what would run for a request: relation, classes, strategy, problem, schedule and scans.
 
 Public all of it; every refusal of a workload happens here.
 """
@@ -157,19 +157,12 @@ def _compile(
         compiled = compile_workload(domain, request.workload, sandbox)
         idle = check_constants(compiled, sandbox)
     if idle and {query.predicate for query in request.workload} <= set(idle):
-        raise refuse(
-            WorkloadError,
-            RELEASE,
-            f"the workload asks for nothing that is possible: {_never_true(idle)}",
-            f"ask for values that are possible: FROM mwem_domain({literal(request.table)}) lists them",
-        )
+        what = f"the workload asks for nothing that is possible: {_never_true(idle)}"
+        hint = f"ask for values that are possible: FROM mwem_domain({literal(request.table)}) lists them"
+        raise refuse(WorkloadError, RELEASE, what, hint)
     if not compiled.classes:
-        raise refuse(
-            WorkloadError,
-            RELEASE,
-            f"the workload ({len(request.workload)} rows) asks about no column, so there is nothing to synthesize",
-            "add a predicate or a group_by over a column",
-        )
+        what = f"the workload ({len(request.workload)} rows) asks about no column, so there is nothing to synthesize"
+        raise refuse(WorkloadError, RELEASE, what, "add a predicate or a group_by over a column")
     return compiled, idle
 
 
@@ -192,7 +185,7 @@ def _strategy(request: Request, compiled: Compiled) -> Strategy:
 
 
 def _always(request: Request, compiled: Compiled) -> list[int]:
-    """The queries that are measured in any case, by number among the distinct ones. A public total needs no measurement."""
+    """The distinct queries that are measured in any case, by number. A public total needs no measurement."""
     distinct = compiled.distinct
     return [number for number in distinct.always if request.total is None or not is_total(distinct.queries[number])]
 
@@ -270,24 +263,16 @@ def _check_rows(request: Request, schedule: Schedule) -> None:
     if request.rows is not None:
         return
     if request.total is not None and request.total > MAX_ROWS:
-        raise refuse(
-            OptionError,
-            RELEASE,
-            f"total ({request.total:g}) is more than {MAX_ROWS:,} rows",
-            "give rows := 1000000, or another number",
-        )
+        what = f"total ({request.total:g}) is more than {MAX_ROWS:,} rows"
+        raise refuse(OptionError, RELEASE, what, "give rows := 1000000, or another number")
     share = schedule.share("total") or schedule.share("first") or schedule.typical
     if request.total is None and schedule.composition.scale(share) > MAX_UNCERTAINTY:
-        raise refuse(
-            OptionError,
-            RELEASE,
-            f"epsilon ({float(request.budget.epsilon):g}) is so small that the number of rows would be noise",
-            "give rows := 1000, or another number; or raise epsilon",
-        )
+        what = f"epsilon ({float(request.budget.epsilon):g}) is so small that the number of rows would be noise"
+        raise refuse(OptionError, RELEASE, what, "give rows := 1000, or another number; or raise epsilon")
 
 
 def _check_always(request: Request, problem: Problem, schedule: Schedule) -> None:
-    """Whether queries that are measured in any case fit into one model, and are more than noise: public numbers decide."""
+    """Queries that are measured in any case fit into one model, and are more than noise: public numbers decide."""
     always = schedule.of("always")
     if not always:
         return

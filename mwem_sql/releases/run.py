@@ -66,12 +66,9 @@ def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any
         plan = make_plan(session, request)
         databases = catalog.databases(con)
         if databases[output.database].read_only:
-            raise refuse(
-                OutputError,
-                RELEASE,
-                f"output ({output}) is in a database that cannot be written",
-                "give output := 'database.schema.table' in a writable one, or USE one",
-            )
+            what = f"output ({output}) is in a database that cannot be written"
+            hint = "give output := 'database.schema.table' in a writable one, or USE one"
+            raise refuse(OutputError, RELEASE, what, hint)
         ledger = plan.ledger
         assert ledger is not None  # the plan is of the table itself
         ledger.check_writable(databases, session.place, RELEASE)
@@ -92,12 +89,12 @@ def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any
         calls.stands(_charged(request, output))
         status = "failed"
         try:
-            held = _held(session, request, plan, ledger, receipt)
+            check = _check_of(session, request, plan, ledger, receipt)
             facts = _run_and_store(
                 session,
                 request,
                 plan,
-                held,
+                check,
                 output=output,
                 marks={"entry": receipt.entry, "request": fingerprint.hash, "asked": fingerprint.content},
             )
@@ -149,13 +146,13 @@ def _in_short(compiled: Compiled) -> str:
     return first if len(compiled.queries) == 1 else f"{first} and {len(compiled.queries) - 1:,} more"
 
 
-def _held(session: Session, request: Request, plan: Plan, ledger: Ledger, receipt: Receipt) -> execution.Check:
+def _check_of(session: Session, request: Request, plan: Plan, ledger: Ledger, receipt: Receipt) -> execution.Check:
     """Whether a snapshot has what was planned and charged: the same definition, account and unit.
 
     Of files, their state.
     """
 
-    def held(snapshot: Snapshot) -> execution.Fingerprint:
+    def check(snapshot: Snapshot) -> execution.Fingerprint:
         con = snapshot.home or session.cursor()
         relation = relations.describe(con, request.table, session.place, RELEASE, snapshot)
         there = replace(ledger, identity=identity_of(relation, catalog.databases(con))).at(con)
@@ -164,7 +161,7 @@ def _held(session: Session, request: Request, plan: Plan, ledger: Ledger, receip
             raise execution.ChangedError
         return relation.files.state if relation.files else lambda: None
 
-    return held
+    return check
 
 
 def _unit_column(relation: relations.Relation, request: Request) -> str:
@@ -174,9 +171,9 @@ def _unit_column(relation: relations.Relation, request: Request) -> str:
 
 
 def _run_and_store(
-    session: Session, request: Request, plan: Plan, held: execution.Check, *, output: Name, marks: Mapping[str, str]
+    session: Session, request: Request, plan: Plan, check: execution.Check, *, output: Name, marks: Mapping[str, str]
 ) -> dict[str, Any]:
-    outcome = _run(session, request, plan, held)
+    outcome = _run(session, request, plan, check)
     compiled, state = plan.compiled, outcome.state.merged()
     # Merge classes that no measurement distinguishes.
     classes = {name: fine.merge(outcome.state.partitions[name]) for name, fine in compiled.classes.items()}
@@ -219,16 +216,13 @@ def _run_and_store(
     try:
         release = store.write(session.cursor(), output, facts, columns, tables, off=off)
     except duckdb.Error as error:
-        raise refuse(
-            OutputError,
-            RELEASE,
-            f"output ({output}) could not be written ({str(error).splitlines()[0]})",
-            "make room or check the database; the budget of this call is spent",
-        ) from None
+        what = f"output ({output}) could not be written ({str(error).splitlines()[0]})"
+        hint = "make room or check the database; the budget of this call is spent"
+        raise refuse(OutputError, RELEASE, what, hint) from None
     return facts | {"release": release, "beyond": off}
 
 
-def _run(session: Session, request: Request, plan: Plan, held: execution.Check) -> Outcome:
+def _run(session: Session, request: Request, plan: Plan, check: execution.Check) -> Outcome:
     """The private part: true answers into the kernel, and the loop on top of it.
 
     Privacy:
@@ -237,7 +231,7 @@ def _run(session: Session, request: Request, plan: Plan, held: execution.Check) 
     accountant = plan.schedule.composition.accountant()
     noise = OpenDPNoise() if request.seed is None else SeededNoise(request.seed)
     announce(request.table, "reading")
-    answers = execution.true_answers(execution.engine_of(session.cursor(), plan.relation), plan.pushdown, held)
+    answers = execution.true_answers(execution.engine_of(session.cursor(), plan.relation), plan.pushdown, check)
     answers, units = plan.pushdown.apart(answers)
     kernel = Kernel(answers, plan.pushdown.cells, accountant, noise, request.rows_per_unit, plan.problem.bounds())
     # A unit is in one of the two cells, and counts once there, however many rows it has.

@@ -438,4 +438,4 @@ def _decode_block(block: Mapping[str, Any], unit: float) -> Block:
     if block["adds"] is None:
         return Block(tuple(block["attributes"]), labels, block["size"])
     adds = np.repeat(np.array(block["adds"], dtype=np.int64), lengths).reshape(shape)
-    return Block(tuple(block["attributes"]), labels, block["size"], adds, unit)
+    return Block(tuple(block["attributes"]), labels, block["size"], values=adds, unit=unit)

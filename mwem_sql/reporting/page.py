@@ -103,8 +103,8 @@ def make(
         score=_score(facts, name),
         pairs_link='<a href="#pairs">pairs</a>' if len(stored.classes) > 1 else "",
         pairs=_pairs(shades(list(stored.classes), measurements, float(facts["total"]))),
-        banners="".join(f'<p class="banner" role="alert">{escape(text)}</p>' for text in _banners(facts, compared)),
-        facts="".join(f"<div><dt>{escape(key)}</dt><dd>{escape(value)}</dd></div>" for key, value in _facts(facts)),
+        banners="".join(fill("banner.html", text=escape(text)) for text in _banners(facts, compared)),
+        facts="".join(fill("fact.html", name=escape(name), value=escape(value)) for name, value in _facts(facts)),
         promise=_paragraphs(card.promise(facts)),
         measured=_measured(measurements, labels, misfits.tolist()),
         answers_text=_paragraphs(_about(rows, facts)),
@@ -206,7 +206,7 @@ def shades(names: Sequence[str], measurements: Sequence[Measurement], total: flo
         query = measurement.query
         attributes = sorted(query.attributes)
         share = min(1.0, card.typical(measurement) / query.unit * query.cells / (2 * max(1.0, total)))
-        if all(block.counts_all for block in query.blocks) and query.cells > 1:
+        if query.counts_all and query.cells > 1:
             kind = next((f"known-{word}" for word, most in grade.WRONG.items() if share <= most), "known-poor")
             words = f"measured, noise puts about {grade.percent(share)} of the rows in wrong cells"
         else:
@@ -349,9 +349,14 @@ def _facts(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _measured(measurements: Sequence[Measurement], labels: Sequence[str], misfits: Sequence[float]) -> str:
     rows = "".join(
-        f'<tr><td>{escape(noise.purpose)}</td><td class="number">{noise.count:,}</td>'
-        f'<td class="number">{noise.cells:,}</td><td class="number">{charts.rounded(noise.typical)}</td>'
-        f'<td class="number">{charts.rounded(noise.most)}</td></tr>'
+        fill(
+            "purpose.html",
+            purpose=escape(noise.purpose),
+            count=f"{noise.count:,}",
+            cells=f"{noise.cells:,}",
+            typical=charts.rounded(noise.typical),
+            most=charts.rounded(noise.most),
+        )
         for noise in card.purposes(measurements)
     )
     table = fill("measured.html", rows=rows)
@@ -395,7 +400,7 @@ def _picture(name: str, bars: charts.Bars, rows: Floats, ends: charts.Ends) -> s
 
 def _card(title: str, content: str) -> str:
     """`title` as HTML; names of other people's making are in <bdi>, so that none turns the others round."""
-    return f'<div class="card"><h3>{title}</h3>{content}</div>'
+    return fill("picture.html", title=title, content=content)
 
 
 def _bdi(name: str) -> str:

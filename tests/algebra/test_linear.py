@@ -31,7 +31,7 @@ def cases(draw: st.DrawFn) -> tuple[LinearQuery, dict[str, int], np.random.Gener
 
 def test_dense_query_by_hand() -> None:
     """`SELECT b, SUM(sign) WHERE a IN (0, 2) GROUP BY b`, written out."""
-    query = LinearQuery((Block(("a",), labels(0, -1, 0), 1, signs(1, 1, -1)), Block(("b",), labels(0, 1), 2)))
+    query = LinearQuery((Block(("a",), labels(0, -1, 0), 1, values=signs(1, 1, -1)), Block(("b",), labels(0, 1), 2)))
     expected = [[1, 0, 0, 0, -1, 0], [0, 1, 0, 0, 0, -1]]
     assert oracle.dense_query(query, {"a": 3, "b": 2}).tolist() == expected
 
@@ -80,7 +80,9 @@ def test_key_ignores_how_a_query_is_written(
         values = np.ones(block.labels.shape, np.int8) if block.values is None else block.values
         values = np.where(block.labels >= 0, values, generator.choice([-1, 0, 1], values.shape)).astype(np.int8)
         names = tuple(block.attributes[axis] for axis in axes)
-        rewritten.append(Block(names, np.asarray(renumbered.transpose(axes)), block.size, values.transpose(axes)))
+        rewritten.append(
+            Block(names, np.asarray(renumbered.transpose(axes)), block.size, values=values.transpose(axes))
+        )
     assert Queries.of([query, LinearQuery(tuple(rewritten))]).firsts().tolist() == [0, 0]
 
 
@@ -90,8 +92,8 @@ def test_key_tells_queries_apart() -> None:
         Block(("b",), labels(0, 0, -1), 1),
         Block(("a",), labels(0, 0, 0), 1),
         Block(("a",), labels(0, 1, -1), 2),
-        Block(("a",), labels(0, 0, -1), 1, signs(1, -1, 1)),
-        Block(("a",), labels(0, 0, -1), 1, signs(-1, -1, 1)),
+        Block(("a",), labels(0, 0, -1), 1, values=signs(1, -1, 1)),
+        Block(("a",), labels(0, 0, -1), 1, values=signs(-1, -1, 1)),
         Block(("a", "b"), labels([0, 0], [0, -1]), 1),
     ]
     asked = [
@@ -109,4 +111,4 @@ def test_refusals() -> None:
     with pytest.raises(ValueError, match="one label axis per attribute"):
         Block(("a", "b"), labels(0, 1), 2)
     with pytest.raises(ValueError, match="shape of its labels"):
-        Block(("a",), labels(0, 1), 2, signs(1, 1, 1))
+        Block(("a",), labels(0, 1), 2, values=signs(1, 1, 1))

@@ -34,7 +34,7 @@ def test_parts_are_a_partition_in_the_order_of_their_first_cells() -> None:
 
 
 def test_on_other_classes_every_class_is_asked_what_the_one_in_its_place_is() -> None:
-    sums = Block(("a",), np.array([0, -1, 1], dtype=np.int32), 2, np.array([3, 0, 8]), 0.5)
+    sums = Block(("a",), np.array([0, -1, 1], dtype=np.int32), 2, values=np.array([3, 0, 8]), unit=0.5)
     moved = measurement(LinearQuery((sums, B)), np.arange(4), 2.0).on(
         {"a": np.array([2, 2, 0, 1]), "b": np.array([1, 0])}
     )

@@ -93,11 +93,11 @@ def test_a_block_is_the_same_in_any_encoding(data: st.DataObject) -> None:
     labels = np.sort(generator.integers(-1, size, shape).astype(np.int32), axis=-1)
     values = generator.integers(-2, 3, shape) if data.draw(st.booleans()) else None
     names = tuple("ab"[: len(shape)])
-    dense = Block(names, labels, size, values)
+    dense = Block(names, labels, size, values=values)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(partition, "SHORT", 0)
         patch.setattr(partition, "RUN_LENGTH", 1)
-        coded = Block(names, labels, size, values)
+        coded = Block(names, labels, size, values=values)
     assert isinstance(coded.encoding, Runs)
     assert not isinstance(dense.encoding, Runs)
     np.testing.assert_array_equal(coded.labels, labels)

@@ -32,7 +32,7 @@ def blocks(draw: st.DrawFn, names: tuple[str, ...]) -> Block:
     if draw(st.booleans()):
         return Block(names, np.arange(3 ** len(names), dtype=np.int32).reshape(shape), 3 ** len(names))
     values = generator.integers(-9, 9, shape) if draw(st.booleans()) else None
-    return Block(names, generator.integers(-1, 2, shape).astype(np.int32), 2, values)
+    return Block(names, generator.integers(-1, 2, shape).astype(np.int32), 2, values=values)
 
 
 @st.composite
@@ -147,7 +147,7 @@ def test_all_are_answered_as_each(data: st.DataObject, names: list[str], seed: i
 
 
 def test_one_cell_with_signs() -> None:
-    query = LinearQuery((Block(("a",), np.array([0, -1, 0], np.int32), 1, np.array([1, 1, -1], np.int8)),))
+    query = LinearQuery((Block(("a",), np.array([0, -1, 0], np.int32), 1, values=np.array([1, 1, -1], np.int8)),))
     assert [answer.tolist() for answer in Queries.of([query, query]).answers(np.array([5.0, 7.0, 2.0]))] == [
         [3.0],
         [3.0],
@@ -231,7 +231,7 @@ def test_answers_are_those_of_the_queries_and_whole_numbers_stay_exact(asked: li
 def test_what_is_no_sum_over_few_boxes_is_left_to_others() -> None:
     others = [
         LinearQuery(()),
-        LinearQuery((Block(("a",), np.zeros(3, np.int32), 1, np.arange(3)),)),
+        LinearQuery((Block(("a",), np.zeros(3, np.int32), 1, values=np.arange(3)),)),
         LinearQuery((Block(("a", "b"), np.zeros((3, 2), np.int32), 1),)),
         LinearQuery((Block(("a",), (np.arange(2 * MOST_RUNS) % 2).astype(np.int32), 2),)),
     ]

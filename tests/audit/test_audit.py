@@ -314,10 +314,10 @@ def saw(outcome: Outcome) -> bool:
 
 def audited(made: Neighbours, trials: int, event: Callable[[Outcome], bool] = saw) -> Bounds:
     request = made.requests[0]
-    split = release.make_plan(made.session, request).split
-    assert split.kind == ("zcdp" if request.budget.delta else "pure")
+    composition = release.make_plan(made.session, request).schedule.composition
+    assert composition.kind == ("zcdp" if request.budget.delta else "pure")
     hits = [sum(map(event, one)) for one in made.outcomes(trials)]
-    limit = split.limit if split.kind == "zcdp" else None
+    limit = composition.limit if composition.kind == "zcdp" else None
     return Bounds.of(hits, trials, error_of(release.OpenDPNoise), float(request.budget.delta), limit)
 
 
@@ -401,7 +401,7 @@ def test_noise_is_as_large_as_the_transcript_says(
 ) -> None:
     monkeypatch.setattr(release, "OpenDPNoise", noise)
     made = neighbours(Budget(EPSILON, delta))
-    limit = release.make_plan(made.session, made.requests[0]).split.limit
+    limit = release.make_plan(made.session, made.requests[0]).schedule.composition.limit
     noise_seen = []
     for outcome in made.outcomes(trials, tables=1)[0]:
         assert transcript_cost(outcome) < limit
@@ -436,8 +436,8 @@ def test_a_query_measured_twice_for_one_debit(
         made.outcomes(1, tables=1)
     forgotten.append("_mapped")
     outcomes = made.outcomes(1, tables=1)
-    split = release.make_plan(made.session, made.requests[0]).split
-    assert transcript_cost(outcomes[0][0]) > split.limit
+    composition = release.make_plan(made.session, made.requests[0]).schedule.composition
+    assert transcript_cost(outcomes[0][0]) > composition.limit
 
 
 # The audit itself.

@@ -145,8 +145,8 @@ def test_where_nothing_is_asked(con: Connection) -> None:
         ("pay: nothing is asked inside [0, 50,000], [50,000, 200,000]; its own distribution is measured there",),
         (
             (
-                "day: nothing is asked inside [2020-01-01, 2020-06-30], [2020-07-01, 2020-12-31]; its own distribution is "
-                "measured there"
+                "day: nothing is asked inside [2020-01-01, 2020-06-30], [2020-07-01, 2020-12-31]; its own distribution "
+                "is measured there"
             ),
         ),
         ("zip: nothing is asked inside 2 groups of its 3 values; its own distribution is measured there",),

@@ -25,7 +25,7 @@ def random_block(names: tuple[str, ...], generator: np.random.Generator, valued:
     size = int(generator.integers(1, 4))
     labels = generator.integers(-1, size, shape).astype(np.int32)
     values = generator.integers(0, 4, shape) if valued else None
-    return Block(names, labels, size, values)
+    return Block(names, labels, size, values=values)
 
 
 def values(*cells: float) -> Estimates:
@@ -91,7 +91,7 @@ def test_against_dense_matrices(seed: int) -> None:
 
 
 def test_what_is_negative_has_no_bounds() -> None:
-    signs = Block(("a",), np.zeros(3, dtype=np.int32), 1, np.array([1, -1, 1]))
+    signs = Block(("a",), np.zeros(3, dtype=np.int32), 1, values=np.array([1, -1, 1]))
     whole = Block(("a",), np.zeros(3, dtype=np.int32), 1)
     cells = Block(("a",), np.arange(3, dtype=np.int32), 3)
     assert not containment((whole,), (signs,), SIZES).is_bounded  # type: ignore[union-attr]
@@ -103,7 +103,7 @@ def test_what_is_negative_has_no_bounds() -> None:
 
 def test_a_measured_sum_tells_itself_and_its_multiples() -> None:
     adds = np.array([2, 5, 9])
-    once, twice = (Block(("a",), np.zeros(3, dtype=np.int32), 1, adds * k) for k in (1, 2))
+    once, twice = (Block(("a",), np.zeros(3, dtype=np.int32), 1, values=adds * k) for k in (1, 2))
     found = containment((twice,), (once,), SIZES)
     assert found is not None
     assert found.is_exact.all()
@@ -118,7 +118,7 @@ def test_a_measured_sum_tells_itself_and_its_multiples() -> None:
 def test_units_are_part_of_what_a_record_adds() -> None:
     """Thirds of a cent, say: ratios of whole numbers are exact, whatever floats make of the units."""
     adds = np.array([3, 7, 14])
-    measured, asked = (Block(("a",), np.zeros(3, dtype=np.int32), 1, adds * k, 0.01 / k**2) for k in (1, 3))
+    measured, asked = (Block(("a",), np.zeros(3, dtype=np.int32), 1, values=adds * k, unit=0.01 / k**2) for k in (1, 3))
     found = containment((asked,), (measured,), SIZES)
     assert found is not None
     assert found.is_exact.all()
@@ -182,7 +182,7 @@ def test_together_they_are_told_the_same(seed: int, at_once: int, monkeypatch: p
     ]
     families = [Family([noisy(groups, generator, least=seed % 2 - 1)]) for groups in MEASURED]
     families.append(Family(tree(generator)))
-    sums = Block(("a",), np.zeros(6, dtype=np.int32), 1, np.arange(1, 7))
+    sums = Block(("a",), np.zeros(6, dtype=np.int32), 1, values=np.arange(1, 7))
     families.append(Family([measurement(LinearQuery((sums,)), np.array([5.0]), 2.0)]))
     seen = set[int]()
     for numbers, asked in count_batches(Queries.of(queries)):
@@ -220,7 +220,7 @@ def test_without_noise_the_truth_is_between_two_sums_of_nodes() -> None:
 
 
 def test_sums_and_groups_are_not_counts() -> None:
-    valued = LinearQuery((Block(("a",), np.zeros(6, dtype=np.int32), 1, np.arange(6)),))
+    valued = LinearQuery((Block(("a",), np.zeros(6, dtype=np.int32), 1, values=np.arange(6)),))
     grouped = LinearQuery((Block(("a",), np.arange(6, dtype=np.int32), 6),))
     assert not list(count_batches(Queries.of([valued, grouped])))
 

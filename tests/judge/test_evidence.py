@@ -76,7 +76,7 @@ def test_a_tree_is_estimated_by_least_squares(seed: int) -> None:
     variances = np.concatenate([np.full(own.values.size, own.variance) for own in answers])
     factors = np.repeat(generator.normal(size=5), [1, 1, 2, 2, 2])
     factors[4:6] = factors[6]
-    block = Block(("a",), np.zeros(8, dtype=np.int32), 1, factors)
+    block = Block(("a",), np.zeros(8, dtype=np.int32), 1, values=factors)
     found = Family(answers).enclosure(LinearQuery((block,)), SIZES)
     assert found is not None
     normal = np.linalg.pinv(rows.T @ (rows / variances[:, None]))

@@ -222,7 +222,7 @@ def test_parts_of_the_bound(staff: duckdb.DuckDBPyConnection, sandbox: Sandbox) 
 
 def test_sums_saturate() -> None:
     """10^12 rows of 2^24 do not fit in int64; nor do they wrap around."""
-    block = Block(("x",), np.zeros(3, np.int32), 1, np.array([LEVELS, -LEVELS, 1]))
+    block = Block(("x",), np.zeros(3, np.int32), 1, values=np.array([LEVELS, -LEVELS, 1]))
     query = LinearQuery((block,))
     for counts, expected in (
         ([10**12, 0, 5], 2**62),
@@ -310,7 +310,7 @@ def test_a_step_is_the_papers_in_parts_of_the_bound(seed: int) -> None:
     generator = np.random.default_rng(seed)
     values = generator.integers(-9, 10, 6)
     values[0] = 9
-    query = LinearQuery((Block(("x",), np.zeros(6, np.int32), 1, values),))
+    query = LinearQuery((Block(("x",), np.zeros(6, np.int32), 1, values=values),))
     state = State.uniform({"x": np.ones(6)}, 100.0)
     measured = np.array([generator.normal(0, 500)])
     expected = oracle.multiplicative_weights(np.full(6, 100 / 6), [((values / 9)[None, :], measured / 9)], passes=1)
@@ -324,7 +324,7 @@ def test_noise_is_that_of_the_bound() -> None:
     The absolute value of discrete Laplace noise has mean 2r / (1 - r^2) with r = exp(-1 / scale); the mean of n draws
     is within 7 standard errors of it, which fails once in 1e10 runs.
     """
-    query = LinearQuery((Block(("x",), np.arange(2000, dtype=np.int32), 2000, np.full(2000, 70)),))
+    query = LinearQuery((Block(("x",), np.arange(2000, dtype=np.int32), 2000, values=np.full(2000, 70)),))
     problem = Problem(queries=[query], weights=np.ones(1), sizes={"x": np.ones(2000)}, max_cells=10**6, total=2000.0)
     how = schedule(Budget.parse(1), 1)
     accountant = how.composition.accountant()
@@ -344,7 +344,7 @@ def test_noise_is_that_of_the_bound() -> None:
 
 def test_what_is_large_is_not_selected_for_its_size() -> None:
     """Scores are in parts of the bound: a sum of incomes that fits must not drown a count that does not."""
-    incomes = LinearQuery((Block(("x",), np.zeros(2, np.int32), 1, np.array([LEVELS, LEVELS - 1])),))
+    incomes = LinearQuery((Block(("x",), np.zeros(2, np.int32), 1, values=np.array([LEVELS, LEVELS - 1])),))
     count = LinearQuery((Block(("x",), np.array([0, -1], np.int32), 1),))
     problem = Problem(
         queries=[incomes, count], weights=np.ones(2), sizes={"x": np.ones(2)}, max_cells=100, total=1000.0

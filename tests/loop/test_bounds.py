@@ -35,7 +35,7 @@ def problem() -> Problem:
     asked += [
         LinearQuery((Block(("c",), np.array(row, dtype=np.int32) - 1, 1),)) for row in ([1, 0, 0, 1], [0, 1, 0, 0])
     ]
-    asked.append(LinearQuery((Block(("c",), np.zeros(4, dtype=np.int32), 1, np.array([0, 2, 5, 9])),)))
+    asked.append(LinearQuery((Block(("c",), np.zeros(4, dtype=np.int32), 1, values=np.array([0, 2, 5, 9])),)))
     return Problem(queries=asked, weights=np.array([1.0, 1.0, 2.0, 1.0, 0.5, 1.0]), sizes=SIZES, max_cells=1000)
 
 

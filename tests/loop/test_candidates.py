@@ -199,7 +199,7 @@ def test_what_is_offered_fits_however_it_splits(
         if tangled and generator.random() < 0.5:
             size = [shape[name] for name in names]
             labels = generator.integers(-1, 2, size).astype(np.int32)
-            asked.append(LinearQuery((Block(names, labels, 2, generator.integers(0, 3, size)),)))
+            asked.append(LinearQuery((Block(names, labels, 2, values=generator.integers(0, 3, size)),)))
         else:
             asked.append(
                 LinearQuery(

@@ -77,8 +77,8 @@ def test_an_added_marginal_is_what_the_cuboid_adds_up_to() -> None:
 def test_only_cuboids_of_every_record_add_up() -> None:
     """Not counts, parities, sums, groups of a part of the records, nor the total."""
     part = Block(("b",), np.array([0, 1, -1], np.int32), 2)
-    sign = Block(("a",), np.zeros(2, np.int32), 1, np.array([1, -1]))
-    summed = Block(("b",), np.arange(3, dtype=np.int32), 3, np.array([1, 2, 3]))
+    sign = Block(("a",), np.zeros(2, np.int32), 1, values=np.array([1, -1]))
+    summed = Block(("b",), np.arange(3, dtype=np.int32), 3, values=np.array([1, 2, 3]))
     asked = [
         LinearQuery(()),
         LinearQuery((part,)),
@@ -201,7 +201,7 @@ def test_a_workload_keeps_its_places_and_equal_partitions_are_there_once() -> No
 
 def test_only_counts_become_partitions() -> None:
     """Not sums, parities, cuboids of a part of the records, the total, or a condition that all or none fulfil."""
-    sums = Block(("b",), np.zeros(5, np.int32), 1, np.arange(5))
+    sums = Block(("b",), np.zeros(5, np.int32), 1, values=np.arange(5))
     part = Block(("b",), np.array([0, 1, -1, -1, 0], np.int32), 2)
     everything, nothing = condition("a", np.ones(9, bool)), condition("a", np.zeros(9, bool))
     asked = [

@@ -151,7 +151,7 @@ def test_the_loop_makes_all_passes() -> None:
     """Parities that nearly agree: the misfit rises in the second pass, and falls in the ones after it."""
     generator = np.random.default_rng(0)
     signs = generator.choice([-1, 1], 8) * np.where(generator.random((9, 8)) < 0.15, -1, 1)
-    workload = [LinearQuery((Block(("x",), np.zeros(8, np.int32), 1, row.astype(np.int8)),)) for row in signs]
+    workload = [LinearQuery((Block(("x",), np.zeros(8, np.int32), 1, values=row.astype(np.int8)),)) for row in signs]
     B = generator.multinomial(1000, generator.dirichlet(np.ones(8)))
     problem = Problem(
         queries=workload, weights=np.ones(9), sizes={"x": np.ones(8)}, max_cells=MANY, total=1000.0, fit="replay"

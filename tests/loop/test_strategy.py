@@ -48,13 +48,13 @@ def sets(queries: list[LinearQuery]) -> list[str]:
 
 
 def test_parities_over_a_small_domain_are_told_at_once() -> None:
-    sign = [Block((name,), np.zeros(2, np.int32), 1, np.array([1, -1])) for name in "ad"]
+    sign = [Block((name,), np.zeros(2, np.int32), 1, values=np.array([1, -1])) for name in "ad"]
     parities = [LinearQuery((sign[0],)), LinearQuery(tuple(sign))]
     assert is_better_at_once(cells=4, share=0.5)
     assert not is_better_at_once(cells=5, share=0.5)
     assert are_parities(parities)
-    summed = Block(("b",), np.zeros(3, np.int32), 1, np.array([1, -1, 2]))
-    part = Block(("b",), np.array([0, 0, -1], np.int32), 1, np.array([1, -1, 1]))
+    summed = Block(("b",), np.zeros(3, np.int32), 1, values=np.array([1, -1, 2]))
+    part = Block(("b",), np.array([0, 0, -1], np.int32), 1, values=np.array([1, -1, 1]))
     for other in (
         cuboid("a"),
         LinearQuery((summed,)),
@@ -109,7 +109,7 @@ def test_sets_that_the_model_has_no_room_for_together_are_left_to_rounds() -> No
 
 
 def test_a_sum_that_joins_attributes_has_a_partition_of_what_is_summed_beside_it() -> None:
-    summed = Block(("c",), np.zeros(4, np.int32), 1, np.array([0, 1, 5, 9]))
+    summed = Block(("c",), np.zeros(4, np.int32), 1, values=np.array([0, 1, 5, 9]))
     part = Block(("b",), np.array([0, 1, -1], np.int32), 2)
     asked = [
         LinearQuery((BLOCKS["a"], summed)),
@@ -215,7 +215,7 @@ def test_default_rounds(queries: int, attributes: int, rounds: int) -> None:
 
 def parity(*names: str) -> LinearQuery:
     zero = np.zeros(2, dtype=np.int32)
-    return LinearQuery(tuple(Block((name,), zero, 1, np.array([1, -1])) for name in names))
+    return LinearQuery(tuple(Block((name,), zero, 1, values=np.array([1, -1])) for name in names))
 
 
 PARITIES = setting([parity(*names) for names in combinations("abcd", 2)], shape=dict.fromkeys("abcd", 2))

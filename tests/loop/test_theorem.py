@@ -144,7 +144,9 @@ def test_theorem() -> None:
             workload = [LinearQuery((Block(("x",), row.astype(np.int32), 1),)) for row in labels]
         else:
             Q = generator.choice([-1.0, 1.0], (queries_asked, D))
-            workload = [LinearQuery((Block(("x",), np.zeros(D, np.int32), 1, row.astype(np.int8)),)) for row in Q]
+            workload = [
+                LinearQuery((Block(("x",), np.zeros(D, np.int32), 1, values=row.astype(np.int8)),)) for row in Q
+            ]
         problem = Problem(
             queries=workload,
             weights=np.ones(queries_asked),

@@ -79,7 +79,7 @@ def random_instance(seed: int) -> Instance:
             query = LinearQuery((Block(names, generator.integers(-1, 1, marginal.shape).astype(np.int32), 1),))
         else:
             signs = generator.choice([-1, 1], marginal.shape).astype(np.int8)
-            query = LinearQuery((Block(names, np.zeros(marginal.shape, np.int32), 1, signs),))
+            query = LinearQuery((Block(names, np.zeros(marginal.shape, np.int32), 1, values=signs),))
         values = query.answer(marginal) + generator.laplace(scale=scale, size=query.cells)
         targets.append(Target(query, values, 2 * scale**2))
     return State.uniform({name: np.ones(size) for name, size in shape.items()}, total), targets
@@ -160,7 +160,7 @@ def test_range_and_parity_queries() -> None:
         (Block(("a",), np.where((np.arange(10) > 2) & (np.arange(10) < 7), 0, -1).astype(np.int32), 1),)
     )
     signs = np.where(np.add.outer(np.arange(10), np.arange(2)) % 2, -1, 1).astype(np.int8)
-    parity = LinearQuery((Block(("a", "b"), np.zeros((10, 2), np.int32), 1, signs),))
+    parity = LinearQuery((Block(("a", "b"), np.zeros((10, 2), np.int32), 1, values=signs),))
     Fit(state).fit([Target(between, np.array([70.0]), 1.0), Target(parity, np.array([-40.0]), 1.0)], tolerance=1e-9)
     assert state.answer(between)[0] == pytest.approx(70, abs=0.1)
     assert state.answer(parity)[0] == pytest.approx(-40, abs=0.1)

@@ -65,7 +65,7 @@ def blocks(draw: st.DrawFn, shape: dict[str, int], names: list[str]) -> Block:
         "sum": signs * generator.integers(0, 4, sizes),
         "nothing": np.zeros(sizes, np.int64),
     }.get(kind)
-    return Block(tuple(names), labels, 1, values)
+    return Block(tuple(names), labels, 1, values=values)
 
 
 @st.composite
@@ -203,7 +203,7 @@ def test_splitting_and_merging_change_nothing(case: Case, first: bool) -> None:
 def test_only_what_differs_is_told_apart() -> None:
     """What a class that is not counted would add, or whether one that adds nothing is counted, is nobody's business."""
     labels = np.array([0, -1, 0, -1, 0], np.int32)
-    block = Block(("x",), labels, 1, np.array([2, 7, 0, 9, 2]))
+    block = Block(("x",), labels, 1, values=np.array([2, 7, 0, 9, 2]))
     partition = Partition.single(np.ones(5)).refine(block.slices(0))
     assert partition.codes.tolist() == [0, 1, 1, 1, 0]
     assert block.changes == (2,)
@@ -434,7 +434,7 @@ def test_a_state_answers_many_queries_as_it_answers_each(monkeypatch: pytest.Mon
     asked = [LinearQuery((one, other)) for one in parts["x0"] for other in parts["x1"]] + [
         LinearQuery((one,)) for one in parts["x0"]
     ]
-    asked.append(LinearQuery((Block(("x1",), np.zeros(4, np.int32), 1, np.array([1, -1, 1, -1])),)))
+    asked.append(LinearQuery((Block(("x1",), np.zeros(4, np.int32), 1, values=np.array([1, -1, 1, -1])),)))
     for query in (asked[0], asked[7]):
         state.update(query, np.array([10.0, 20.0, 30.0, 5.0]))
         each = [state.answer(own) for own in asked]

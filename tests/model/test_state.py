@@ -202,7 +202,9 @@ def test_theorem_without_noise(seed: int, T: int, parity: bool) -> None:
     B = n * generator.dirichlet(np.full(D, 0.1))
     labels = np.zeros((40, 3, 2, 3), np.int32) if parity else generator.integers(-1, 1, (40, 3, 2, 3)).astype(np.int32)
     signs = generator.choice([-1, 1], labels.shape).astype(np.int8) if parity else np.ones(labels.shape, np.int8)
-    asked = [LinearQuery((Block(tuple(shape), label, 1, sign),)) for label, sign in zip(labels, signs, strict=True)]
+    asked = [
+        LinearQuery((Block(tuple(shape), label, 1, values=sign),)) for label, sign in zip(labels, signs, strict=True)
+    ]
     exact = [oracle.evaluate(oracle.dense_query(query, shape), B)[0] for query in asked]
     state = State.uniform({name: np.ones(size) for name, size in shape.items()}, n)
     before = []

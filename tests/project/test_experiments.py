@@ -17,11 +17,12 @@ import listing
 import ranges
 import report
 import results
+import speed
 import svd_bound
 import tables
 
 import mwem_sql
-from mwem_sql.model.fit import LAST_FIT_TOLERANCE
+from mwem_sql.model.fit import TOLERANCE
 
 
 @pytest.fixture
@@ -99,7 +100,7 @@ def test_rounds_follow_the_measurements(table):
     assert by_round[0] == pytest.approx(cubes.cuboid_errors(truth.mean() - truth)[0])
     assert by_round[-1] < by_round[0] / 2
     # Two fits of the same measurements end within their tolerance of each other: little of what there was to fit.
-    assert by_round[-1] == pytest.approx(last, abs=LAST_FIT_TOLERANCE * by_round[0])
+    assert by_round[-1] == pytest.approx(last, abs=TOLERANCE * by_round[0])
 
 
 def test_a_known_case_is_not_measured_again(tmp_path):
@@ -121,3 +122,34 @@ def test_a_section_is_written_between_its_marks(tmp_path, capsys):
     with pytest.raises(SystemExit, match="no section"):
         report.write("ranges", "new", None, page)
     assert capsys.readouterr().out == "new\nnew\n"
+
+
+def test_a_work_that_got_slower_or_larger_is_reported():
+    kept = {"ratio": 2.0, "peak": 100}
+    assert speed.worse({"ratio": 2.1, "peak": 109}, kept) == []
+    assert speed.worse({"ratio": 2.3, "peak": 100}, kept) == ["ratio"]
+    assert speed.worse({"ratio": 1.0, "peak": 120}, kept) == ["peak"]
+    assert speed.worse({"ratio": 9.0, "peak": 900}, speed.UNKNOWN) == []
+
+
+def test_figures_are_kept_of_works_that_there_are():
+    kept = json.loads(speed.KEPT.read_text())
+    assert list(kept) == ["quick", "full"]
+    for figures in kept.values():
+        assert set(figures) <= set(speed.WORKS)
+        assert all(set(figure) == {"ratio", "peak"} for figure in figures.values())
+
+
+def test_predicates_are_distinct_and_half_of_them_have_or():
+    texts = speed.six_predicates(200)
+    assert len(set(texts)) == 200
+    assert sum(" OR " in text for text in texts) == 100
+    con = mwem_sql.connect()
+    speed.six_columns(con, 50)
+    counts = con.execute("SELECT " + ", ".join(f"count_if({text})" for text in texts) + " FROM t").fetchall()[0]
+    assert 0 < sum(counts) < 50 * 200
+
+
+def test_a_small_work_is_measured():
+    figures = speed.answer(64)
+    assert min(figures["seconds"], figures["limit"]) > 0

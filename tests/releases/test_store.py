@@ -19,7 +19,7 @@ from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
 from mwem_sql.platform.catalog import Name, Place
 from mwem_sql.releases import reuse, store
-from mwem_sql.synthesis.values import Rows
+from mwem_sql.synthesis.values import SyntheticRows
 from mwem_sql.workload import Workload
 
 HERE = Place("memory", "main")
@@ -147,7 +147,7 @@ def test_nothing_is_half_written(con: Connection, *, broken: bool) -> None:
         store.measurements_of(con.cursor(), stored),
         stored.factors if broken else pa.table({"nonsense": [1]}),
     )
-    rows = Rows(
+    rows = SyntheticRows(
         {"x": "INTEGER"}, pa.RecordBatchReader.from_batches(pa.schema({"c0": pa.int64()}), batches(broken=broken))
     )
     with pytest.raises(duckdb.Error, match="the generator broke" if broken else "nonsense"):
@@ -168,7 +168,7 @@ def test_nothing_is_half_written(con: Connection, *, broken: bool) -> None:
 
 
 def test_batches_are_written_in_their_order(con: Connection) -> None:
-    rows = Rows(
+    rows = SyntheticRows(
         {"a b": "SMALLINT"}, pa.RecordBatchReader.from_batches(pa.schema({"c0": pa.int64()}), batches(broken=False))
     )
     mwem_sql.release(con, "people", "workload", 1, rounds=1, rows=5, output="o")

@@ -43,7 +43,7 @@ def test_rows_off_the_domain_are_said() -> None:
 
 def made(scale: float, purpose: Purpose = "round", *, gaussian: bool = False) -> Measurement:
     """Two values in halves: a sum whose grid has a unit of 2."""
-    block = Block(("a",), np.arange(2, dtype=np.int32), 2, np.ones(2, dtype=np.int64), 2.0)
+    block = Block(("a",), np.arange(2, dtype=np.int32), 2, values=np.ones(2, dtype=np.int64), unit=2.0)
     variance = scale**2 if gaussian else 2 * scale**2
     return measurement(LinearQuery((block,)), np.array([1, 2]), variance, purpose, gaussian=gaussian)
 

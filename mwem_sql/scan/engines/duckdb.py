@@ -125,9 +125,15 @@ class DuckDBFile:
             cure = "ATTACH the file writable and release it there, so that the release can be debited in it"
             raise refuse(BudgetError, function, f"table ({relation.charged.table!r}) is in {file}", cure)
         return Facts(
-            schema=relation.name.schema, table=relation.name.table, columns=relation.columns, rows=relation.tree(),
-            keys=(keys_of(self.path),), checks=relation.checks, declared=relation.declared, definition=relation.below,
-        )  # fmt: skip
+            schema=relation.name.schema,
+            table=relation.name.table,
+            columns=relation.columns,
+            rows=relation.tree(),
+            keys=(keys_of(self.path),),
+            checks=relation.checks,
+            declared=relation.declared,
+            definition=relation.below,
+        )
 
     @contextmanager
     def snapshot(self) -> Iterator[InstanceSnapshot]:

@@ -175,10 +175,15 @@ class Catalog:
         types = {column.name: column.type for column in columns}
         conditions += [condition(row["text"], types) for row in self._ask(_CHECKS, [relation["oid"]])]
         facts = Facts(
-            schema=relation["schema"], table=relation["name"], columns=tuple(columns), rows=_table(relation),
-            keys=self._keys(tree), checks=tuple(text for text in conditions if text is not None),
-            declared={column.name: column for column in columns}, definition=repr((relation, tree, listed)),
-        )  # fmt: skip
+            schema=relation["schema"],
+            table=relation["name"],
+            columns=tuple(columns),
+            rows=_table(relation),
+            keys=self._keys(tree),
+            checks=tuple(text for text in conditions if text is not None),
+            declared={column.name: column for column in columns},
+            definition=repr((relation, tree, listed)),
+        )
         return facts, {row["oid"] for row in read}
 
     def _check_generated(self, leaf: CatalogRow) -> None:
@@ -279,10 +284,15 @@ class Catalog:
             if shown is not None and shown.type == types.get(row["name"]):
                 declared[row["name"]] = shown
         facts = Facts(
-            schema=relation["schema"], table=relation["name"], rows=_table(relation), keys=below.keys,
-            columns=tuple(Column(column.name, column.type, nullable=True) for column in columns), checks=below.checks,
-            declared=declared, definition=(repr((relation, listed)), action, below.definition),
-        )  # fmt: skip
+            schema=relation["schema"],
+            table=relation["name"],
+            columns=tuple(Column(column.name, column.type, nullable=True) for column in columns),
+            rows=_table(relation),
+            keys=below.keys,
+            checks=below.checks,
+            declared=declared,
+            definition=(repr((relation, listed)), action, below.definition),
+        )
         return facts, read | {relation["oid"]}
 
     def _type_row(self, number: int) -> CatalogRow:

@@ -34,7 +34,7 @@ from mwem_sql.scan.engines.spark_files import DataFiles, escaped, identity
 
 ACCOUNT = "mwem.account"
 """The property of a table that carries its account, through every ALTER and rename."""
-OPTIONS = {
+READ_OPTIONS = {
     "mergeSchema": "true",  # every footer is read, and must agree, before anything is charged
     "recursiveFileLookup": "false",
     "pathGlobFilter": "*",
@@ -136,10 +136,15 @@ class SparkRelation:
         names = (((source, *self.name),),) if self.is_table else ()
         schema, table = self.name
         return Facts(
-            schema=schema, table=table, columns=columns, rows=exp.table_(self._view(source), quoted=True),
-            keys=(*self.files.keys(), *names), declared={column.name: column for column in columns},
-            definition=(self.kind, self.files.path, self.schema.json(), tuple(self.partitions)), mark=self.mark,
-        )  # fmt: skip
+            schema=schema,
+            table=table,
+            columns=columns,
+            rows=exp.table_(self._view(source), quoted=True),
+            keys=(*self.files.keys(), *names),
+            declared={column.name: column for column in columns},
+            definition=(self.kind, self.files.path, self.schema.json(), tuple(self.partitions)),
+            mark=self.mark,
+        )
 
     def show(self, source: str) -> None:
         """Let the view's name stand for these files, in the session that they were listed in."""
@@ -256,7 +261,7 @@ def _table(parts: Sequence[str]) -> exp.Table:
 
 def _reader(session: Any, kind: str) -> Any:
     """A reader with every option set. The last one keeps Spark from reading a cached frame instead of the files."""
-    return session.read.format(kind).options(**OPTIONS).option("mwem", uuid.uuid4().hex)
+    return session.read.format(kind).options(**READ_OPTIONS).option("mwem", uuid.uuid4().hex)
 
 
 def _footers(session: Any, kind: str, files: DataFiles) -> Any:
