@@ -38,7 +38,7 @@ MAX_EVALUATED = 2**28
 """Values on which expressions are evaluated, all of them together. More: they take minutes."""
 MAX_INSIDE = 2**20
 """Values of a column's pieces that a measure is averaged over. More: nearer means, and each measure takes longer."""
-FEW = 1024
+EVALUATED_AT_ONCE = 1024
 """Pieces of a column on which conditions are simply evaluated; and those of a batch of conditions, at most."""
 EXACT = 2**24
 """Numbers up to which all types have their neighbours: beyond, a comparison may change some way off the constant."""
@@ -314,11 +314,11 @@ class _Ordered:
                 points = pieces.points[np.minimum(around, pieces.non_null - 1)]
                 truth = _compared(points, operator, [self._ticks[text] for text in constants])
                 out[key] = _truths(leaf, pieces, around, truth)
-            elif leaf.compared is not None and len(pieces) > FEW and is_exact:
+            elif leaf.compared is not None and len(pieces) > EVALUATED_AT_ONCE and is_exact:
                 near[key] = self._around(leaf.compared)
         # Conditions with constants near each other, so that together they need few pieces.
         nearest = sorted(near, key=lambda key: near[key][1:2].tolist())
-        for keys in batches(nearest, lambda key: len(near[key]), FEW):
+        for keys in batches(nearest, lambda key: len(near[key]), EVALUATED_AT_ONCE):
             union = distinct(*(near[key] for key in keys))
             load_grid(sandbox, leaves[keys[0]].columns, union[None], {pieces.attribute.name: pieces})
             for key, array in zip(keys, run_typed(sandbox, keys), strict=True):

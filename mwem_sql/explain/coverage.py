@@ -27,13 +27,13 @@ from mwem_sql.releases.request import Request
 
 SHOWN = 20
 """Queries and attributes that are listed one by one."""
-FEW, WIDE = 8, 1 / 64
+MOST_STRETCHES, WIDE_STRETCH = 8, 1 / 64
 """An attribute of at most so many stretches has those listed that are wider than this part of its domain."""
 LARGE = 0.9
 """Of the noise: advice is given if it would bring it below."""
 DELTA = "1e-6"
 SERVED = (1, 10, 100, 1000)
-CLOSE = 0.01
+SMALL_ERROR = 0.01
 """Of a public total: what counts as close."""
 
 
@@ -276,9 +276,9 @@ def _unasked(classes: Classes) -> str | None:
     stretches = list(pairwise([*begins.tolist(), pieces.non_null]))
     wide = [
         (begin, end)
-        for begin, end in (stretches if len(stretches) <= FEW else ())
+        for begin, end in (stretches if len(stretches) <= MOST_STRETCHES else ())
         if end - begin > 1 or not pieces.listed
-        if pieces.sizes[begin:end].sum() > WIDE * sizes.sum()
+        if pieces.sizes[begin:end].sum() > WIDE_STRETCH * sizes.sum()
     ]
     # Beside a constant of a continuous range a stretch begins one float further: nobody wants to read that.
     text = pieces.attribute.text if pieces.attribute.ordered.discrete else _short
@@ -297,8 +297,10 @@ def _served(request: Request) -> str:
     low, high = 0, 2**40
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if _alone(request, middle) <= CLOSE * request.total else (low, middle)
-    return f"{told}; {low:,} can be served with {_short(CLOSE * request.total)} rows, {CLOSE:.0%} of the total"
+        low, high = (middle, high) if _alone(request, middle) <= SMALL_ERROR * request.total else (low, middle)
+    return (
+        f"{told}; {low:,} can be served with {_short(SMALL_ERROR * request.total)} rows, {SMALL_ERROR:.0%} of the total"
+    )
 
 
 def _alone(request: Request, count: int) -> float:

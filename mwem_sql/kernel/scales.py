@@ -37,7 +37,7 @@ MAXIMUM_SENSITIVITY: Final = 2**61
 # Whoever weighs measurements by precision divides by the variance; at epsilon 1000 the exact one underflows to 0.
 MINIMUM_VARIANCE: Final = 1e-30
 # Candidates from which on selection is our exponential mechanism: OpenDP takes a microsecond for each.
-MANY: Final = 20_000
+MANY_CANDIDATES: Final = 20_000
 SLACK: Final = Fraction(1, 2**16)
 # Below it the slack would not cover the rounding.
 LEAST_EPSILON: Final = 1e-5
@@ -139,7 +139,7 @@ def many_scale(share: Fraction, sensitivity: int, kind: Kind) -> Calibrated:
 def is_many(candidates: int, share: Fraction, kind: Kind) -> bool:
     """Whether so many are selected from by `select_many`: a rule on public numbers alone."""
     epsilon = float(share) if kind == "pure" else math.sqrt(8 * float(share))
-    return candidates >= MANY and epsilon >= LEAST_EPSILON
+    return candidates >= MANY_CANDIDATES and epsilon >= LEAST_EPSILON
 
 
 @lru_cache(maxsize=4096)

@@ -14,7 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from mwem_sql.language.ticks import Scale, Tick
+from mwem_sql.language.ticks import EPOCH, MICROSECOND, Scale, Tick
 
 MOST_BINS = 20
 """Bins of a suggested column, at most. More: finer values, and more noise on each of them."""
@@ -30,8 +30,6 @@ _TELLS_LITTLE = 0.01  # of the rows: an edge without which so few lie elsewhere 
 _DIGITS_AT_ONCE = 24  # powers of ten that are tried in one scan
 _LEAST_REAL = 1e-30  # the smallest power of ten that a bin begins at
 _PARTS_OF_A_BIN = 4  # that a bin with too many rows is cut into, or a few more
-_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  a tick of TIMESTAMP has no zone
-_MICROSECOND = timedelta(microseconds=1)
 # Periods of the calendar, so many of a unit, and the days from which on a span is rounded to them.
 _PERIODS = ((7305, ("year", 10)), (730, ("year", 1)), (60, ("month", 1)), (2, ("day", 1)), (0, ("second", 3600)))
 # Periods that bins may be, the longest first, and about how many seconds a unit is.
@@ -241,11 +239,11 @@ def _calendar(scale: Scale, low: Tick, high: Tick, *, keep_low: bool, keep_high:
 
 
 def _moment(scale: Scale, tick: int) -> datetime:
-    return _EPOCH + (timedelta(days=tick) if scale.family == "date" else timedelta(microseconds=tick))
+    return EPOCH + (timedelta(days=tick) if scale.family == "date" else timedelta(microseconds=tick))
 
 
 def _count(scale: Scale, moment: datetime) -> int:
-    return (moment - _EPOCH).days if scale.family == "date" else (moment - _EPOCH) // _MICROSECOND
+    return (moment - EPOCH).days if scale.family == "date" else (moment - EPOCH) // MICROSECOND
 
 
 def _is_calendar(scale: Scale) -> bool:
@@ -318,8 +316,8 @@ def _start(moment: datetime, unit: str, number: int, after: int) -> datetime | N
             return datetime(thirds // 36, thirds // 3 % 12 + 1, thirds % 3 * 10 + 1)  # noqa: DTZ001
         if unit == "day":
             return datetime.fromordinal(moment.toordinal() + after)
-        seconds = (moment - _EPOCH) // timedelta(seconds=number) + after
-        return _EPOCH + timedelta(seconds=seconds * number)
+        seconds = (moment - EPOCH) // timedelta(seconds=number) + after
+        return EPOCH + timedelta(seconds=seconds * number)
     except (ValueError, OverflowError):
         return None
 

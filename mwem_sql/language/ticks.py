@@ -23,8 +23,8 @@ Tick = int | float
 
 _BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64, "HUGEINT": 128}
 _INTEGERS = {**_BITS, **{f"U{name}": bits for name, bits in _BITS.items()}}
-_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  a tick of TIMESTAMP has no zone
-_MICROSECOND = timedelta(microseconds=1)
+EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  a tick of TIMESTAMP has no zone
+MICROSECOND = timedelta(microseconds=1)
 _MOST = 2**62 - 1  # the difference of two ticks is an int64 too
 
 
@@ -55,11 +55,11 @@ class Scale:
             most = min(10**self.width - 1, _MOST)
             return -most, most
         if self.family == "date":
-            return (date.min - _EPOCH.date()).days, (date.max - _EPOCH.date()).days
+            return (date.min - EPOCH.date()).days, (date.max - EPOCH.date()).days
         if self.family == "real":
             most = float(np.finfo(np.float32 if self.type == "FLOAT" else np.float64).max / 2)
             return -most, most
-        return (datetime.min - _EPOCH) // _MICROSECOND, (datetime.max - _EPOCH) // _MICROSECOND  # noqa: DTZ901
+        return (datetime.min - EPOCH) // MICROSECOND, (datetime.max - EPOCH) // MICROSECOND  # noqa: DTZ901
 
     def before(self, tick: Tick) -> Tick:
         return tick - 1 if self.discrete else self._neighbour(tick, -math.inf)
@@ -81,11 +81,11 @@ class Scale:
         if self.family == "decimal":
             return format(Decimal(int(tick)).scaleb(-self.digits), "f")
         if self.family == "date":
-            return (_EPOCH.date() + timedelta(days=int(tick))).isoformat()
+            return (EPOCH.date() + timedelta(days=int(tick))).isoformat()
         if self.family == "timestamp":
-            return (_EPOCH + timedelta(microseconds=int(tick))).isoformat(sep=" ")
+            return (EPOCH + timedelta(microseconds=int(tick))).isoformat(sep=" ")
         if self.family == "timestamptz":
-            return (_EPOCH + timedelta(microseconds=int(tick))).isoformat(sep=" ") + "+00"
+            return (EPOCH + timedelta(microseconds=int(tick))).isoformat(sep=" ") + "+00"
         return repr(tick)
 
     def tick_of(self, text: str) -> Tick | None:

@@ -19,9 +19,9 @@ from mwem_sql.algebra.partition import Partition
 from mwem_sql.algebra.table import Names, Table
 from mwem_sql.model.tree import Tree
 
-ROWS, COLUMNS, LEAD = "", "\0", "\0\0"
+ROW_AXIS, COLUMN_AXIS, LEAD = "", "\0", "\0\0"
 """Axes of values, beside those of attributes: no attribute has such a name."""
-WIDE = 512
+WIDE_SEPARATOR = 512
 """Cells of a separator beyond which all pairs of a tree are worked out again, and attributes one by one: to ask what
 depends on it would cost more."""
 
@@ -64,7 +64,7 @@ def _across(tree: Tree, names: Names) -> Table:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Message:
-    """The distribution of values, a row each, given the cells of a separator: axes ROWS and those of the separator.
+    """The distribution of values, a row each, given the cells of a separator: axes ROW_AXIS and those of the separator.
 
     `attributes` are the numbers of the attributes that have these values, `places` where the receiver keeps each value.
     `close` says whether more than a trace of an attribute depends on the separator.
@@ -102,15 +102,15 @@ def merge(messages: Sequence[Message]) -> Message:
 
 def conditional(table: Table, given: Table, separator: Names) -> Table:
     """The same values, given other attributes of the clique."""
-    joint_cells = table.contract(given, (ROWS, *separator)).cells
-    return Table((ROWS, *separator), joint_cells / table.project(separator).cells)
+    joint_cells = table.contract(given, (ROW_AXIS, *separator)).cells
+    return Table((ROW_AXIS, *separator), joint_cells / table.project(separator).cells)
 
 
 def joint(table: Table, left: Table, right: Table, beside: Names = ()) -> Floats:
     """Weights of the values of two messages, for each cell of attributes that neither separator has."""
-    rows = table.contract(left, (*beside, ROWS, *right.names[1:]))
-    columns = Table((COLUMNS, *right.names[1:]), right.cells)
-    return rows.contract(columns, (*beside, ROWS, COLUMNS)).cells
+    rows = table.contract(left, (*beside, ROW_AXIS, *right.names[1:]))
+    columns = Table((COLUMN_AXIS, *right.names[1:]), right.cells)
+    return rows.contract(columns, (*beside, ROW_AXIS, COLUMN_AXIS)).cells
 
 
 def message(table: Table, messages: Iterable[Message], separator: Names) -> Message:
@@ -171,7 +171,7 @@ def three_way(tree: Tree, index: Mapping[str, int], members: Integers, shape: Se
 
     alone = {
         name: Message(
-            given=Table((ROWS, name), np.eye(sizes[number])),
+            given=Table((ROW_AXIS, name), np.eye(sizes[number])),
             attributes=np.array([number]),
             places=np.arange(starts[number], starts[number + 1]),
             close=np.ones(1, dtype=np.bool_),
@@ -316,7 +316,7 @@ class TwoWay:
         """Work out all pairs that have a clique of the region on the way from one to the other."""
         layout = tree.layout
         borders = self._borders(tree, region)
-        if any(self._cells(layout.separator(*border)) > WIDE for border in borders):
+        if any(self._cells(layout.separator(*border)) > WIDE_SEPARATOR for border in borders):
             region, borders = range(len(layout.cliques)), []
         # Whatever was close to the region before is looked at again, so that nothing stays that no longer holds.
         attributes = list({self.index[name] for number in region for name in layout.cliques[number]})
@@ -351,17 +351,17 @@ class TwoWay:
     def _messages(self, names: Names) -> Sequence[Message]:
         """Attributes of a clique: all as one message, or one by one if they have many cells."""
         if names not in self._inside:
-            if len(names) > 1 and self._cells(names) > WIDE:
+            if len(names) > 1 and self._cells(names) > WIDE_SEPARATOR:
                 self._inside[names] = [one for name in names for one in self._messages((name,))]
             elif names:
                 sizes = [int(self._groups[self.index[name]]) for name in names]
                 given = []
                 for name, size in zip(names, sizes, strict=True):
                     values = self._coarse[name].spread(np.eye(size), 0) if name in self._coarse else np.eye(size)
-                    given.append(Table((ROWS, name), values).expand((ROWS, *names), (len(values), *sizes)))
+                    given.append(Table((ROW_AXIS, name), values).expand((ROW_AXIS, *names), (len(values), *sizes)))
                 self._inside[names] = [
                     Message(
-                        given=Table((ROWS, *names), np.concatenate(given)),
+                        given=Table((ROW_AXIS, *names), np.concatenate(given)),
                         attributes=np.array([self.index[name] for name in names]),
                         places=np.concatenate([np.r_[self._places(name)] for name in names]),
                         close=np.ones(len(names), dtype=np.bool_),
@@ -378,7 +378,7 @@ class TwoWay:
         border = tree.potentials[start].table.project(separator)
         shares = border.cells.reshape(-1) / tree.total
         # The other way round on the way out: the distribution of the border's cells, given the next separator.
-        outward = Table((ROWS, *separator), np.eye(shares.size).reshape(-1, *border.shape))
+        outward = Table((ROW_AXIS, *separator), np.eye(shares.size).reshape(-1, *border.shape))
         waiting = [(start, first, outward, True)]
         branches: list[Message] = []
         while waiting:
@@ -387,7 +387,7 @@ class TwoWay:
             names = tuple(name for name in table.names if name not in layout.cliques[before])
             for one in self._messages(names):
                 rows = joint(table, one.given, outward) / tree.total / shares
-                given = Table((ROWS, *separator), rows.reshape(-1, *border.shape))
+                given = Table((ROW_AXIS, *separator), rows.reshape(-1, *border.shape))
                 branches.append(replace(one, given=given, close=np.full(len(one.attributes), near)))
             for other in layout.neighbours[number]:
                 if other == before:

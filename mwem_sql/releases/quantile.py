@@ -52,7 +52,7 @@ OF_ITS_TYPE = ("answer", "low", "high")
 MOST_STRETCHES = 500
 """Stretches at whose ends rows are counted. More: ends of intervals are finer where a column has thousands
 of values, and a call takes longer (500: about 1.2 s of a processor; 100: 0.3 s)."""
-SLACK = 1e-9
+ROUNDING = 1e-9
 """By how much sums of the same weights may differ by rounding, in rows, or in parts of all rows."""
 
 
@@ -226,8 +226,8 @@ def quantiles(
     window = chance.part("counts", WINDOW)
     judged = ready.judged(workload, 1 - window.take("each count", 1 / (3 if stretches.is_open else 2)))
     # True counts are whole numbers.
-    low = np.ceil([intervals.low[0] - SLACK for intervals in judged.intervals])
-    high = np.floor([intervals.high[0] + SLACK for intervals in judged.intervals])
+    low = np.ceil([intervals.low[0] - ROUNDING for intervals in judged.intervals])
+    high = np.floor([intervals.high[0] + ROUNDING for intervals in judged.intervals])
     if not stretches.is_open:
         high[-1] = 0
     model = np.array([values[0] for values in judged.answers])
@@ -344,7 +344,7 @@ def _row(stretches: _Stretches, share: float, counted: _Counted, differences: Di
         # As the model has no weight that is 0, no value of the domain meets the condition.
         return {"share": share, "answer": None, "low": None, "high": None, "measured": counted.measured[-2]}
     model, least, most = counted.differences(share)
-    number, at_most = _first(model >= -SLACK * counted.rows), counted.at_most(counted.model)
+    number, at_most = _first(model >= -ROUNDING * counted.rows), counted.at_most(counted.model)
     first, last = _window(least, most, counted.may_have)
     if differences is not None:
         for k in range(max(0, first - 1), min(last + 1, len(model))):

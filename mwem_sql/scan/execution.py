@@ -21,7 +21,7 @@ from mwem_sql.algebra.linear import LinearQuery
 from mwem_sql.algebra.table import Table
 from mwem_sql.boundary.relations import Relation
 from mwem_sql.errors import EngineError
-from mwem_sql.scan.dialects.dialect import Reading
+from mwem_sql.scan.dialects.dialect import ColumnReading
 from mwem_sql.scan.engines.duckdb import SameInstance, as_engine
 from mwem_sql.scan.engines.protocol import ChangedError, RowEngine, Snapshot
 from mwem_sql.scan.parts import Aggregates, GroupBy, Product
@@ -125,7 +125,7 @@ def _limited(snapshot: Snapshot, seconds: float | None) -> Iterator[None]:
         timer.cancel()
 
 
-def _codes(batch: pa.RecordBatch, column: int, reading: Reading) -> npt.NDArray[Any]:
+def _codes(batch: pa.RecordBatch, column: int, reading: ColumnReading) -> npt.NDArray[Any]:
     values = batch.column(column)
     if reading.starts is None or reading.codes is None:
         values = values.fill_null(reading.missing) if values.null_count else values

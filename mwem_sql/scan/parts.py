@@ -19,7 +19,7 @@ from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.algebra.table import Names
 from mwem_sql.domains.classes import Classes
 from mwem_sql.language.ticks import cast
-from mwem_sql.scan.dialects.dialect import COUNT, Dialect, PrivateRows, Reading, Unit, has_value
+from mwem_sql.scan.dialects.dialect import COUNT, ColumnReading, Dialect, PrivateRows, Unit, has_value
 
 AGGREGATES = 256
 """Aggregates of one SELECT. With more, fewer statements run; with thousands DuckDB plans longer than it runs."""
@@ -52,7 +52,7 @@ class GroupBy:
 
     attributes: Names
     statement: exp.Select
-    readings: tuple[Reading, ...]
+    readings: tuple[ColumnReading, ...]
     histograms: tuple[Histogram, ...]
     whole: bool
     cost: float
@@ -111,7 +111,7 @@ class Product:
     attributes: Names
     shape: tuple[int, ...]
     statement: exp.Select
-    readings: tuple[Reading, ...]
+    readings: tuple[ColumnReading, ...]
     marginals: Integers
     queries: NumbersBySet
     cost: float

@@ -2,7 +2,7 @@
 
 Four plans, alone or together: one GROUP BY of all touched columns; a GROUP BY for each attribute set, or for a union of
 sets; aggregates for scalar queries; a streamed product for very many one- and two-way queries. Their costs are compared
-for a table of `ROWS` rows: how many the private table has is private, and so are its statistics.
+for a table of `TYPICAL_ROWS` rows: how many the private table has is private, and so are its statistics.
 
 Costs are nanoseconds of one core per row, measured with `benchmarks/pushdown.py --constants`; only their ratios matter.
 """
@@ -36,9 +36,9 @@ CACHED_CELLS = 2**20
 and more misses."""
 UNION_CELLS = (2**24, 2**20, 2**16, 2**12, 0)
 """Cells up to which sets are united for a GROUP BY, all of which are tried; 0: each set alone."""
-ROWS = 2**20
+TYPICAL_ROWS = 2**20
 """Rows that fixed costs are divided by. With more, plans of many statements look cheaper."""
-STATEMENT_COST = 2e6 / ROWS
+STATEMENT_COST = 2e6 / TYPICAL_ROWS
 """To plan and start a statement."""
 LEAST_PAIR_COST = 34 / 190
 """What a pair of attributes costs at least by other plans than the product: a histogram of 20 attributes has 190."""
@@ -251,8 +251,8 @@ class _Planner:
         doublings = min(max(math.log2(cells), 14), 24) - 14
         cost = scans * (self.statement_cost + 3.0 + columns + 16.0 * doublings)
         for ranks, sets in histograms:
-            groups = min(1.0, cells / ROWS) * (4.0 + 1.5 * len(ranks))
-            cost += groups + 10.0 / ROWS * self._cells(ranks) + 2e4 / ROWS * len(sets)
+            groups = min(1.0, cells / TYPICAL_ROWS) * (4.0 + 1.5 * len(ranks))
+            cost += groups + 10.0 / TYPICAL_ROWS * self._cells(ranks) + 2e4 / TYPICAL_ROWS * len(sets)
         return cost
 
     def _queries_cost(self, ranks: Ranks) -> float:

@@ -15,7 +15,7 @@ from mwem_sql.compile.statements import Statement
 from mwem_sql.language import dialect
 from mwem_sql.scan.engines.duckdb import transaction
 
-BATCH = 250
+COUNTS_AT_ONCE = 250
 """Aggregates of one SELECT: of thousands it would be planned slowly."""
 
 Cells = dict[tuple[str | None, ...], float]
@@ -31,8 +31,10 @@ def answers(con: duckdb.DuckDBPyConnection, rows: exp.Expr, queries: Sequence[St
     cells: dict[int, Cells | None] = {}
     scalars = [number for number, query in enumerate(queries) if not query.groups]
     with transaction(con):
-        for begin in range(0, len(scalars), BATCH):
-            cells |= _scalars(con, rows, {number: queries[number] for number in scalars[begin : begin + BATCH]})
+        for begin in range(0, len(scalars), COUNTS_AT_ONCE):
+            cells |= _scalars(
+                con, rows, {number: queries[number] for number in scalars[begin : begin + COUNTS_AT_ONCE]}
+            )
         for number, query in enumerate(queries):
             if query.groups:
                 groups = _run(con, query.grouped(rows.copy()))

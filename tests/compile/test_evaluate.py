@@ -181,9 +181,9 @@ CONDITIONS = {
 
 
 @pytest.mark.parametrize("name", CONDITIONS)
-@pytest.mark.parametrize("few", [0, evaluate.FEW])
+@pytest.mark.parametrize("few", [0, evaluate.EVALUATED_AT_ONCE])
 def test_the_same_as_value_by_value(name: str, few: int, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluate, "FEW", few)
+    monkeypatch.setattr(evaluate, "EVALUATED_AT_ONCE", few)
     leaves: list[Leaf] = [leaf(parse(text, DOMAIN.spelling, "predicate", "t")) for text in CONDITIONS[name]]
     terms = {("truth", own.sql): own for own in leaves}
     ticks = find_ticks(DOMAIN, [name], terms, sandbox)

@@ -480,7 +480,7 @@ def test_settings_views_functions_and_caches_of_others_change_nothing(
     before = [rows_of(engine, *parts) for parts in asked]
     assert "code" not in [column.name for column in before[0][0].columns]
     # Cached, and then other rows in a file of the same name.
-    reader = spark.read.schema("age INT").format("parquet").options(**spark_catalog.OPTIONS)
+    reader = spark.read.schema("age INT").format("parquet").options(**spark_catalog.READ_OPTIONS)
     cached = reader.load([str(tmp_path / "rows" / "0.parquet")]).cache()
     assert cached.count() == 2
     write(tmp_path / "rows" / "0.parquet", {"age": [1, 2, 3]})

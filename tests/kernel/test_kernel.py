@@ -111,7 +111,7 @@ def test_a_selection_is_an_element_of_the_candidates_whatever_their_order() -> N
 
 def test_of_very_many_those_that_are_no_candidates_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """With one weight they are passed by; with several, the candidates are taken out."""
-    monkeypatch.setattr("mwem_sql.kernel.scales.MANY", 2)
+    monkeypatch.setattr("mwem_sql.kernel.scales.MANY_CANDIDATES", 2)
     for weights, expected, opened in (
         (ONES, [6, 60, 7], [True, False, True]),
         (np.array([1.0, 1.0, 2.0]), [3, 7], [True, True]),
@@ -487,7 +487,7 @@ def test_the_number_of_candidates_decides_how_to_select(kind: Kind, monkeypatch:
             asked.append("many")
             return 0
 
-    monkeypatch.setattr("mwem_sql.kernel.scales.MANY", 3)
+    monkeypatch.setattr("mwem_sql.kernel.scales.MANY_CANDIDATES", 3)
     for count in (2, 3):
         ledger = account(kind)
         kernel = Kernel(*flat([np.array([5], dtype=np.int64)] * 4), ledger, Which())

@@ -16,7 +16,7 @@ from mwem_sql.algebra.table import Table
 from mwem_sql.model import marginals as module
 from mwem_sql.model.fit import Fit, Target
 from mwem_sql.model.marginals import (
-    ROWS,
+    ROW_AXIS,
     Message,
     TwoWay,
     by_separator,
@@ -33,7 +33,7 @@ from mwem_sql.model.tree import Tree
 
 def known(separator: tuple[str, ...], given: np.ndarray, number: int) -> Message:
     return Message(
-        given=Table((ROWS, *separator), given),
+        given=Table((ROW_AXIS, *separator), given),
         attributes=np.array([number]),
         places=10 * number + np.arange(len(given)),
         close=np.ones(1, dtype=np.bool_),
@@ -55,7 +55,7 @@ BEHIND_C = known(("c",), E, 8)
 def test_values_are_passed_through_a_clique() -> None:
     found = conditional(CLIQUE, BEHIND_AB.given, ("c", "b"))
     np.testing.assert_allclose(found.cells, np.einsum("dab,abc->dcb", D, WEIGHTS) / WEIGHTS.sum(axis=0).T)
-    assert found.names == (ROWS, "c", "b")
+    assert found.names == (ROW_AXIS, "c", "b")
 
 
 def test_two_messages_meet_in_a_clique_for_each_cell_beside() -> None:
@@ -146,7 +146,7 @@ def test_pairs_follow_the_state(seed: int, attributes: int, measured: int, lag: 
     pairs = TwoWay(shape)
     before = np.zeros(0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "WIDE", wide)
+        patch.setattr(module, "WIDE_SEPARATOR", wide)
         for _ in range(measured + 1):
             changed = pairs.refresh(state.trees, lag)
             # Of what is taken to be independent, one side may lag behind and so may each clique on the way.

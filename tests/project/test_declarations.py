@@ -43,7 +43,7 @@ def spelled(kind: str) -> str:
     return exp.DataType.build(kind, dialect="duckdb").sql("duckdb")
 
 
-@pytest.mark.parametrize(("function", "script", "table", "computed"), STORED, ids=[row[0] for row in STORED])
+@pytest.mark.parametrize(("function", "script", "table", "computed"), STORED)
 def test_columns_that_are_stored_have_their_name_and_type(
     function: str, script: str, table: str, computed: set[str]
 ) -> None:

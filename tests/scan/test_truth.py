@@ -67,7 +67,7 @@ def test_many_are_few_statements(con: Connection) -> None:
     queries = list(statements(DOMAIN, Workload.from_predicates([f"age > {k % 100}" for k in range(1000)])))
     found = truth.answers(Counting(), ROWS, queries)  # type: ignore[arg-type]
     assert found == [{(): 4.0 * (99 - k % 100)} for k in range(1000)]
-    assert executed == 1000 // truth.BATCH + 2  # with a BEGIN and a ROLLBACK
+    assert executed == 1000 // truth.COUNTS_AT_ONCE + 2  # with a BEGIN and a ROLLBACK
 
 
 def test_one_that_fails_is_the_only_one_without_an_answer(con: Connection) -> None:

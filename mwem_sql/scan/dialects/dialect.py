@@ -56,7 +56,7 @@ class Unit:
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
+class ColumnReading:
     """How a column of a result is read: NULL is the class `missing`, anything else a code.
 
     Of a column with too many cuts for SQL it is a tick instead, and has the class `codes[i]` of the last run that
@@ -110,8 +110,8 @@ class Dialect:
     def is_wide(self, classes: Classes) -> bool:  # noqa: ARG002  the engine makes all codes
         return False
 
-    def reading(self, classes: Classes) -> Reading:
-        return Reading(missing(classes))
+    def reading(self, classes: Classes) -> ColumnReading:
+        return ColumnReading(missing(classes))
 
     def source(self, table: PrivateRows, columns: Sequence[Classes], unit: Unit | None) -> exp.Expr:
         """The private relation, or at most `unit.rows` rows of each unit.

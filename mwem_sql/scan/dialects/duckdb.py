@@ -18,9 +18,9 @@ from mwem_sql.language.ticks import Scale, as_text, cast
 from mwem_sql.scan.dialects.dialect import (
     COUNT,
     LARGEST_SUM,
+    ColumnReading,
     Dialect,
     PrivateRows,
-    Reading,
     Unit,
     choose,
     first_of_runs,
@@ -52,11 +52,11 @@ class DuckDBDialect(Dialect):
         """Whether a column has so many cuts that codes are made outside of SQL."""
         return classes.attribute.values is None and not _is_counted(classes) and len(first_of_runs(classes)) > MAX_TREE
 
-    def reading(self, classes: Classes) -> Reading:
+    def reading(self, classes: Classes) -> ColumnReading:
         if not self.is_wide(classes):
             return super().reading(classes)
         runs = first_of_runs(classes)
-        return Reading(missing(classes), classes.pieces.lows[runs], classes.codes[runs])
+        return ColumnReading(missing(classes), classes.pieces.lows[runs], classes.codes[runs])
 
     def source(self, table: PrivateRows, columns: Sequence[Classes], unit: Unit | None) -> exp.Expr:
         """The private table, or at most `unit.rows` rows of each unit.

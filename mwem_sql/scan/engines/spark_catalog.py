@@ -34,7 +34,7 @@ from mwem_sql.scan.engines.spark_files import DataFiles, escaped, identity
 
 ACCOUNT = "mwem.account"
 """The property of a table that carries its account, through every ALTER and rename."""
-OPTIONS = {
+READ_OPTIONS = {
     "mergeSchema": "true",  # every footer is read, and must agree, before anything is charged
     "recursiveFileLookup": "false",
     "pathGlobFilter": "*",
@@ -261,7 +261,7 @@ def _table(parts: Sequence[str]) -> exp.Table:
 
 def _reader(session: Any, kind: str) -> Any:
     """A reader with every option set. The last one keeps Spark from reading a cached frame instead of the files."""
-    return session.read.format(kind).options(**OPTIONS).option("mwem", uuid.uuid4().hex)
+    return session.read.format(kind).options(**READ_OPTIONS).option("mwem", uuid.uuid4().hex)
 
 
 def _footers(session: Any, kind: str, files: DataFiles) -> Any:
