@@ -399,7 +399,7 @@ def look(con: duckdb.DuckDBPyConnection, made: World, table: str = "asked") -> S
         plan.relation.columns,
         sorted(plan.compiled.classes),
         [own.count for own in plan.compiled.classes.values()],
-        repr(plan.split),
+        repr(plan.schedule),
         len(plan.problem.queries),
     )
     try:

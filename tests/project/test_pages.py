@@ -25,7 +25,7 @@ APART = {"docs/engines.md": "its SQL needs servers: pytest -m engines"}
 NOT_RUN = {
     "README.md": 2,
     "docs/experiments.md": 5,
-    "docs/how-it-chooses.md": 1,
+    "docs/how-it-chooses-tables.md": 1,
     "docs/integrations.md": 1,
     "docs/intervals-tables.md": 4,
     "docs/regret.md": 1,
