@@ -292,7 +292,13 @@ class Scenario:
         """What a workload gets, counted."""
         found = strategy.choose(setting)
         refined = [line for line in found.lines if line.purpose == "round"]
-        kinds = {"parities": [line for line in refined if not line.is_refined], "sets": found.rounds is None, "averaged": setting.average, "histogram": found.histogram, "plain": found.by_n}  # fmt: skip
+        kinds = {
+            "parities": [line for line in refined if not line.is_refined],
+            "sets": found.rounds is None,
+            "averaged": setting.average,
+            "histogram": found.histogram,
+            "plain": found.by_n,
+        }
         self.figures.strategies[next((kind for kind, is_so in kinds.items() if is_so), "rounds")] += 1
         return found
 

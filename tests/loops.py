@@ -165,7 +165,10 @@ def purposes(outcome: Outcome) -> list[str]:
 
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[Problem, Integers, int, Scripted, Budget]:
-    """A problem, its data, rounds, and a script whose noise adds up to a quarter of the data: far beyond, steps overshoot."""
+    """A problem, its data, rounds, and a script whose noise adds up to a quarter of the data.
+
+    Far beyond, steps overshoot.
+    """
     sizes = draw(domains(3))
     shape = {name: len(size) for name, size in sizes.items()}
     generator = np.random.default_rng(draw(seeds))

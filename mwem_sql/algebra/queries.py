@@ -227,8 +227,9 @@ class Queries(Sequence[LinearQuery]):
 
         No entry of it is negative. Very many counts of neighbouring classes are differences of prefix sums; queries of
         few cells are rows of a matrix product, of integers where float64 has every sum exactly; all others are answered
-        one by one. A run-length block costs its runs, not its class combinations. Other prefix sums need the marginal's axes, and take longer to set up than a product: whoever asks the
-        same queries again and again does without, or keeps the `Boxes`. Integers wrap around beyond int64.
+        one by one. A run-length block costs its runs, not its class combinations. Other prefix sums need the marginal's
+        axes, and take longer to set up than a product: whoever asks the same queries again and again does without, or
+        keeps the `Boxes`. Integers wrap around beyond int64.
         """
         if len(self) == 1:
             return [self[0].answer(marginal)]

@@ -298,7 +298,8 @@ def _served(request: Request) -> str:
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if _alone(request, middle) <= SMALL_ERROR * request.total else (low, middle)
-    return f"{sentence}; {low:,} can be served with {_short(SMALL_ERROR * request.total)} rows, {SMALL_ERROR:.0%} of the total"
+    error = f"{_short(SMALL_ERROR * request.total)} rows, {SMALL_ERROR:.0%} of the total"
+    return f"{sentence}; {low:,} can be served with {error}"
 
 
 def _alone(request: Request, count: int) -> float:

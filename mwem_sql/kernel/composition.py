@@ -1,6 +1,6 @@
-"""Which budget is composed: epsilon with Laplace noise, or rho (zCDP) with Gaussian noise, by the smaller predicted noise.
+"""The choice of a composition: epsilon with Laplace noise, or rho (zCDP) with Gaussian noise.
 
-What takes which share of it is decided in loop/plan.py.
+The smaller predicted noise decides. Which measurement takes which share is decided in loop/plan.py.
 """
 
 from __future__ import annotations

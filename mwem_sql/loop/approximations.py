@@ -22,15 +22,16 @@ from mwem_sql.model.state import State
 from mwem_sql.model.tree import Tree
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Group:
     """Queries over the same number of attributes; if they are plain marginals, of the same shape, too.
 
     `span` are their numbers again, as a slice where they are neighbours. `members` has a row of attributes for each.
-    `sets` has each row once, in any order of its attributes; `set_of` says which is whose. `links` are every two attributes of each
-    set, as places in a matrix over attributes; of a single one, on its diagonal. `at` leads back, from such a place to the query, if each
-    has one of its own. `cells` are those of a plain marginal; of the others, `changes` says how often what is asked changes
-    along each attribute from a class to the next, and sets differ in that, too.
+    `sets` has each row once, in any order of its attributes; `set_of` says which is whose. `links` are every two
+    attributes of each set, as places in a matrix over attributes; of a single one, on its diagonal. `at` leads back,
+    from such a place to the query, if each has one of its own. `cells` are those of a plain marginal; of the others,
+    `changes` says how often what is asked changes along each attribute from a class to the next, and sets differ in
+    that, too.
     """
 
     numbers: Integers
@@ -120,23 +121,25 @@ class GroupedQueries:
         )
 
 
-MANY = 1000
-"""Queries from which on they are answered from two-way marginals where possible. Smaller: small workloads pay for a matrix over all classes."""
+TWO_WAY_FROM = 1000
+"""Queries from which on two-way marginals answer them where possible. Smaller: small workloads pay for a matrix over
+all classes."""
 BULK = 50
-"""Three-way marginals of one shape from which on they are worked out together. Smaller: messages through a whole tree for a few of them."""
+"""Three-way marginals of one shape from which on they are worked out together. Smaller: messages through a whole tree
+for a few of them."""
 LARGEST = 8000
 """Classes of all attributes together up to which all two-way marginals are kept: a matrix of half a gigabyte."""
 
 
 class Approximations:
-    """The answers of a state to the queries as they are: up to their bounds. They may lag behind it by `lag` records per marginal."""
+    """The answers of a state to the queries, in parts of their bounds, at most `lag` records per marginal behind."""
 
     def __init__(self, queries: GroupedQueries, lag: float = 0.0) -> None:
         self._queries = queries
         self._lag = lag
         shapes = [group.shape for group in queries.groups if group.shape]
         plain = {place for group in queries.groups if group.shape for place in distinct(group.members).tolist()}
-        is_worth_it = len(queries.queries) > MANY or any(len(shape) == 2 for shape in shapes)
+        is_worth_it = len(queries.queries) > TWO_WAY_FROM or any(len(shape) == 2 for shape in shapes)
         self._pairs: TwoWay | None = None
         if is_worth_it and int(queries.sizes.sum()) <= LARGEST:
             sizes = dict(zip(queries.names, queries.sizes.tolist(), strict=True))
@@ -147,9 +150,9 @@ class Approximations:
         self._seen = 0
 
     def news(self, state: State, *, everything: bool = False) -> tuple[Integers, list[Floats]]:
-        """The queries whose answers are not what they were, or `everything`; and vectors that hold their answers one after the other.
+        """The queries whose answers have changed, or all; and vectors that hold these answers one after the other.
 
-        They are on loan: the next call writes to them.
+        The vectors are on loan: the next call writes to them.
         """
         is_first = self._total == 0
         changed = self._changed(state)
@@ -194,7 +197,10 @@ class Approximations:
     def _parts(
         self, state: State, group: Group, where: Integers
     ) -> Iterator[tuple[Integers, list[tuple[int, ...]] | Tree | None]]:
-        """Some queries of a group, by how they are products of one- and two-way marginals; if they are not, with their tree, or None."""
+        """Some queries of a group, by how they are products of one- and two-way marginals.
+
+        Queries that are no such products come with their tree, or with None.
+        """
         if not len(where):
             return
         if group.shape is None or self._pairs is None:
@@ -216,16 +222,16 @@ class Approximations:
             together = [link for bit, link in enumerate(links) if kind >> bit & 1]
             joined = [axis for link in together for axis in link]
             alone = [(axis,) for axis in range(len(group.shape)) if axis not in joined]
-            alike = pattern == kind
+            is_kind = pattern == kind
             if len(set(joined)) == len(joined):
-                yield where[alike], [*together, *alone]
+                yield where[is_kind], [*together, *alone]
             elif len(group.shape) > 3 or len(group.numbers) < BULK:
-                yield where[alike], None
+                yield where[is_kind], None
             else:
-                for number in distinct(owners[alike, 0]).tolist():
+                for number in distinct(owners[is_kind, 0]).tolist():
                     tree = state.trees[number]
                     is_whole = state.partitions.coarse.isdisjoint(tree.attributes)
-                    yield where[alike & (owners[:, 0] == number)], tree if is_whole else None
+                    yield where[is_kind & (owners[:, 0] == number)], tree if is_whole else None
 
     def _from_state(self, state: State, group: Group, where: Integers, stale: Integers) -> list[Floats]:
         """Answers that only the state can give; those that are not stale are remembered."""

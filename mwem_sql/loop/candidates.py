@@ -26,10 +26,12 @@ from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
 from mwem_sql.model.tree import Tree
 
-FEW = 5_000
-"""Cliques that a round may look at to work out what sets of attributes would add. Larger: slower rounds. Beyond, only sets that surely fit are offered."""
+MOST_CLIQUES = 5_000
+"""Cliques that a round may look at to work out what sets of attributes would add; beyond, only sets that surely fit are
+offered. Larger: slower rounds."""
 APART = 1e-6
-"""Cells: stands for the way between attributes of different trees, which is none, and yet they are not together. Below any number of cells."""
+"""Cells: the way between attributes of different trees. It is below any number of cells, and not 0: they are not
+together."""
 
 
 class Limits:
@@ -50,7 +52,8 @@ class Limits:
         # By group, which of its sets surely fit, and the ways up to which they do.
         self._surely: dict[int, tuple[Flags, Floats]] = {}
         self._exact: dict[tuple[int, ...], tuple[object, int]] = {}
-        # Of each attribute, its groups and their runs; and if it is split in part, beside others, the cells of the cliques that hold it.
+        # Of each attribute, its groups and their runs; and if it is split in part, beside others, the cells of the
+        # cliques that hold it.
         self._groups = np.ones(attributes, dtype=np.int64)
         self._runs = np.ones(attributes, dtype=np.int64)
         self._held = np.zeros(attributes, dtype=np.int64)
@@ -62,19 +65,19 @@ class Limits:
         room = max(0, self._max_cells - state.cells)
         moved = self._follow(state)
         fits = [self._surely_fitting(place, state, room, moved) for place in range(len(self._queries.groups))]
-        open_sets = sum(len(own) - np.count_nonzero(own) for own in fits)
-        if open_sets * max((len(tree.potentials) for tree in state.trees), default=0) <= FEW:
-            fits = [own.copy() for own in fits]
-            for group, own in zip(self._queries.groups, fits, strict=True):
-                open_ = np.flatnonzero(~own)
-                own[open_] = [self._added(state, group, number) <= room for number in open_.tolist()]
+        open_sets = sum(len(fit) - np.count_nonzero(fit) for fit in fits)
+        if open_sets * max((len(tree.potentials) for tree in state.trees), default=0) <= MOST_CLIQUES:
+            fits = [fit.copy() for fit in fits]
+            for group, fit in zip(self._queries.groups, fits, strict=True):
+                open_ = np.flatnonzero(~fit)
+                fit[open_] = [self._added(state, group, number) <= room for number in open_.tolist()]
         offered = np.empty(len(self._queries.queries), dtype=np.bool_)
-        for group, own in zip(self._queries.groups, fits, strict=True):
-            offered[group.span] = own[group.set_of]
+        for group, fit in zip(self._queries.groups, fits, strict=True):
+            offered[group.span] = fit[group.set_of]
         return offered
 
     def _follow(self, state: State) -> Integers | None:
-        """Bring grids and ways up to date with the state: places of the ways that changed, or None if these are many."""
+        """Bring groups and ways up to date with the state; give the ways that changed, or None if they are many."""
         attributes = len(self._queries.index)
         whole = []
         for name in state.partitions.splits[self._splits :]:
@@ -122,7 +125,8 @@ class Limits:
         group = self._queries.groups[place]
         if group.cells is None:
             return self._is_room(group, np.arange(len(group.sets)), room)
-        # What is together in the end is where one attribute is already: the others alone make cliques on the way larger.
+        # What is together in the end is where one attribute is already: the others alone make cliques on the way
+        # larger.
         most = self._longest(room, group.cells, group.cells / min(group.shape or (1,)), np.zeros(1), len(group.links))
         fits, before = self._surely.get(place, (np.empty(0, dtype=np.bool_), np.empty(0)))
         if moved is not None and group.at is not None and np.array_equal(most, before):
@@ -142,9 +146,10 @@ class Limits:
     def _is_room(self, group: Group, rows: Integers, room: int) -> Flags:
         """The same for some sets, some of whose attributes are to be split."""
         members, counts = group.sets[rows], self._counts(group, rows)
-        held = self._held[members]
-        # Cliques that hold an attribute beside others grow as it is split; one that has it alone is a part of the set's.
-        growth = (np.where(held > 0, counts / self._groups[members], 1.0).prod(axis=1) - 1) * held.sum(axis=1)
+        beside = self._held[members]
+        # Cliques that hold an attribute beside others grow as it is split; one that has it alone is a part of the
+        # set's.
+        growth = (np.where(beside > 0, counts / self._groups[members], 1.0).prod(axis=1) - 1) * beside.sum(axis=1)
         cells = counts.prod(axis=1, dtype=np.float64)
         return self._ways(group, rows) <= self._longest(room, cells, cells, growth, len(group.links))
 
@@ -155,7 +160,7 @@ class Limits:
         return most if group.changes is None else np.minimum(most, self._runs[members] + group.changes[rows])
 
     def _longest(self, room: int, cells: Floats, times: Floats, growth: Floats, links: int) -> Floats:
-        """The longest way between attributes of a set for which there surely is room; below 0 if there is none for what it splits.
+        """The longest way between attributes of a set for which there surely is room; below 0 if there is none.
 
         At worst all cliques on the way from one of its attributes to the others become `times` as large.
         """
@@ -164,11 +169,12 @@ class Limits:
         return np.where(growth <= np.minimum(room, self._step + cells), most, -1.0)
 
     def _ways(self, group: Group, rows: Integers | slice) -> Floats:
-        """Of each set: no less than from one of its attributes to all others that are in the same tree, and so for all trees."""
+        """For each set, a bound on the way from one of its attributes to the others, added up over trees."""
         ways = [self._way.take(link[rows]) for link in group.links]
         if len(ways) != 3:
             return np.asarray(sum(ways, np.zeros(1, dtype=np.float32)))
-        # Of three ways between the same cliques none is longer than the others together; and a third attribute may be in another tree.
+        # Of three ways between the same cliques none is longer than the others together; and a third attribute may be
+        # in another tree.
         longest = np.maximum(np.maximum(ways[0], ways[1]), ways[2])
         return np.asarray(np.maximum(longest, ways[0] + ways[1] + ways[2] - longest))
 
@@ -178,14 +184,14 @@ class Limits:
         names = [self._queries.names[member] for member in members]
         trees = [(tree.layout, tree.sets, tree.cells) for tree in state.trees_of(names)]
         key = (*members, *counts)
-        known = self._exact.get(key)
+        cached = self._exact.get(key)
         # Kept while the trees of the set's attributes are cut in the same way, for the same reasons, and as large.
-        if known is None or known[0] != trees:
-            known = self._exact[key] = (
+        if cached is None or cached[0] != trees:
+            cached = self._exact[key] = (
                 trees,
                 state.cells_with(names, dict(zip(names, counts, strict=True))) - state.cells,
             )
-        return known[1] if known[1] <= prod(counts) + self._step else inf
+        return cached[1] if cached[1] <= prod(counts) + self._step else inf
 
 
 def _ways(tree: Tree) -> npt.NDArray[np.float32]:
@@ -199,14 +205,18 @@ def _ways(tree: Tree) -> npt.NDArray[np.float32]:
 
 
 STEP_SHARE = 100
-"""Beside the cells of its own query a round may add at most this many even shares of the room over all rounds and attributes: entangled models of
-hundreds of attributes stay quick, small ones are not held back."""
+"""Beside the cells of its own query a round may add at most this many even shares of the room over all rounds and
+attributes: entangled models of hundreds of attributes stay quick, small ones are not held back."""
 LAG = 0.25
-"""Scales of the noise of a selection: by so much the scores that it is added to may be behind the state. Larger: faster rounds, and worse choices."""
+"""Scales of the noise of a selection: by so much scores may lag behind the state. Larger: faster rounds, and worse
+choices."""
 
 
 class Offered(NamedTuple):
-    """For `Kernel.select`: a flag for every query; of those that changed since the last selection, answers, noise, weights and numbers."""
+    """What `Kernel.select` takes: a flag for every query, and what has changed since the last selection.
+
+    Of each changed query: its answers, noise, weight and number.
+    """
 
     is_open: npt.NDArray[np.bool_]
     answers: Sequence[Floats]
@@ -247,7 +257,7 @@ class Candidates:
         return Offered(every, answers, self.penalties.noise[changed], self._weights[changed], changed)
 
     def answers(self, state: State | Mixture) -> tuple[Integers, Sequence[Floats]]:
-        """The answers of a finished state to all queries: their numbers, and vectors of answers, one after the other."""
+        """The answers of a finished state: the numbers of all queries, and vectors of answers in that order."""
         if isinstance(state, State):
             return Approximations(self._queries).news(state)
         queries = self._queries

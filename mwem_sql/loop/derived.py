@@ -36,13 +36,15 @@ def with_marginals(
     for width in range(1, max((rows.shape[1] for rows, _ in sets), default=0) + 1):
         if len(parts.blocks) ** width >= 2**62 or any(comb(rows.shape[1], width) > most_added for rows, _ in sets):
             break
-        places = [(rows, own, list(some)) for rows, own in sets for some in combinations(range(rows.shape[1]), width)]
-        codes = np.concatenate([parts.code(rows[:, some]) for rows, _, some in places])
+        subsets = [
+            (rows, weight, list(some)) for rows, weight in sets for some in combinations(range(rows.shape[1]), width)
+        ]
+        codes = np.concatenate([parts.code(rows[:, some]) for rows, _, some in subsets])
         codes, which = np.unique(codes, return_inverse=True)
         largest = np.zeros(len(codes))
-        np.maximum.at(largest, which.reshape(-1), np.concatenate([own for _, own, _ in places]))
-        asked = parts.asked(queries, width)
-        new = ~np.isin(codes, list(asked))
+        np.maximum.at(largest, which.reshape(-1), np.concatenate([weight for _, weight, _ in subsets]))
+        existing = parts.cuboids(queries, width)
+        new = ~np.isin(codes, list(existing))
         rows = parts.decode(codes[new], width)
         count += len(rows)
         cells += int(parts.sizes[rows].prod(axis=1).sum())
@@ -71,10 +73,10 @@ class _Parts:
     def sets(self, queries: Queries, weights: Floats) -> list[tuple[Integers, Floats]]:
         """The parts of each cuboid, and its weight; by number of parts."""
         widths = np.unique(queries.counts[queries.counts > 0]).tolist()
-        found = [(rows, weights[numbers]) for numbers, rows in (self._cuboids(queries, width) for width in widths)]
-        return [(rows, own) for rows, own in found if len(rows)]
+        sets = [(rows, weights[numbers]) for numbers, rows in (self._cuboids(queries, width) for width in widths)]
+        return [(rows, weight) for rows, weight in sets if len(rows)]
 
-    def asked(self, queries: Queries, width: int) -> dict[int, int]:
+    def cuboids(self, queries: Queries, width: int) -> dict[int, int]:
         """The cuboids of so many parts, by code."""
         numbers, rows = self._cuboids(queries, width)
         return dict(zip(self.code(rows).tolist(), numbers.tolist(), strict=True))
@@ -99,12 +101,14 @@ class _Parts:
 
 
 COUNT_PIECES = 4
-"""Cells that a closer look cuts what is counted along an attribute into. More: finer answers inside a count, each with the same noise."""
+"""Cells into which a closer look cuts a count along an attribute. More: finer answers inside a count, each with the
+same noise."""
 MOST_PARTITION_CELLS = 36
 """Of a partition that stands for a count: two attributes with a closer look at both."""
 MOST_HELD = 2**20
 MOST_SUMMED = 2**28
-"""Class combinations of an attribute set, and those times its counts, over which true answers are summed up; beyond, they stay counts."""
+"""Class combinations of an attribute set, and those times its counts, over which true answers are summed up.
+Beyond, counts stay counts."""
 
 
 class Counts:
@@ -157,9 +161,9 @@ class Counts:
     def _each(self, blocks: dict[Block, Block]) -> Iterator[tuple[int, LinearQuery]]:
         for numbers in self._sets.values():
             for number in numbers:
-                own = tuple([blocks[block] for block in self._queries[number].blocks])
-                if prod([block.size for block in own]) <= MOST_PARTITION_CELLS:
-                    yield number, LinearQuery(own)
+                parts = tuple([blocks[block] for block in self._queries[number].blocks])
+                if prod([block.size for block in parts]) <= MOST_PARTITION_CELLS:
+                    yield number, LinearQuery(parts)
 
 
 def _is_condition(block: Block) -> bool:
@@ -168,7 +172,10 @@ def _is_condition(block: Block) -> bool:
 
 
 def sides_of(block: Block) -> Block:
-    """What is counted, what comes before it along the attribute, and the rest; of several attributes, what is counted and the rest."""
+    """The counted classes, those before them along the attribute, and the rest.
+
+    Over several attributes: the counted class combinations, and the rest.
+    """
     runs = block.runs
     sides = np.where(runs.numbers >= 0, 0, 1).astype(np.int32)
     if len(block.shape) == 1 and sides[0]:

@@ -61,11 +61,11 @@ def refine(
         All that decides which parts there are is public or released: the expected, and what was measured of the detail
         before.
     """
-    n, known = float(expected.sum()), detail.count - int(detail.has_null)
-    stretches = min(known, max(FEWEST, int(n / sqrt(noise(share)))))
+    n, cells = float(expected.sum()), detail.count - int(detail.has_null)
+    stretches = min(cells, max(FEWEST, int(n / sqrt(noise(share)))))
     # Of each cell its stretch: what is refined is a distribution over stretches.
-    stretch = np.arange(known) * stretches // known
-    sizes, parents = detail.cells.sizes[:known], detail.parents[:known]
+    stretch = np.arange(cells) * stretches // cells
+    sizes, parents = detail.cells.sizes[:cells], detail.parents[:cells]
     base = np.maximum(expected[parents] * sizes / np.bincount(parents, sizes)[parents], LEAST)
     refinement = Refinement((stretches,), np.bincount(stretch, base).astype(np.float64, copy=False))
     taken = list[tuple[Labels, NoisyValues]]()
@@ -81,17 +81,17 @@ def refine(
         return drawn.values[: int(labels.max()) + 1].astype(np.float64), drawn.variance
 
     refinement.measure(share, [1.0] * partitions_of((stretches,)), measure, noise)
-    held, due = groups[detail.parents], np.bincount(groups, expected)
-    nulls = min(_nulls([drawn for _, drawn in taken]), due[held[-1]]) if detail.has_null else 0.0
+    group_of, due = groups[detail.parents], np.bincount(groups, expected)
+    nulls = min(_nulls([drawn for _, drawn in taken]), due[group_of[-1]]) if detail.has_null else 0.0
     leaves = refinement.leaves(max(n - nulls, 1.0))
     values = _without_noise(leaves, taken, is_flat=partitions_of((stretches,)) == 1)
     labels = leaves.labels[stretch]
     rows = (values / np.bincount(labels, base))[labels] * base
     # A group has what the state says: of it, the NULLs are as many as were measured.
-    due[held[-1]] -= nulls
-    rows *= (np.maximum(due, FLOOR) / np.maximum(np.bincount(held[:known], rows, minlength=len(due)), LEAST_OF_GROUP))[
-        held[:known]
-    ]
+    due[group_of[-1]] -= nulls
+    rows *= (
+        np.maximum(due, FLOOR) / np.maximum(np.bincount(group_of[:cells], rows, minlength=len(due)), LEAST_OF_GROUP)
+    )[group_of[:cells]]
     if not detail.has_null:
         return measurements, DetailRows(labels, rows)
     return measurements, DetailRows(np.append(labels, labels.max() + 1), np.append(rows, nulls))

@@ -34,7 +34,7 @@ SHARES: Final[dict[str, Fraction]] = {
 | share | of | larger | measured by |
 |---|---|---|---|
 | total | the budget | n is known better, all else worse | `python benchmarks/known_total.py` |
-| glance | the budget, in the place of `total` where distributions come first, which say more of n | the same | the same |
+| glance | the budget, in the place of `total` where distributions come first | the same | the same |
 | histogram | the budget | a better start, less for rounds | `python benchmarks/listing.py` |
 | first | the budget: distributions of single attributes | less for how attributes go together | `benchmarks/adult.py` |
 | detail | the budget: distributions inside classes | values nearer to the true ones, more noise | `ordinary.py` |
@@ -42,11 +42,11 @@ SHARES: Final[dict[str, Fraction]] = {
 | units | the budget; a unit counts once there, however many rows it has | the same for left-out rows | `coverage.py` |
 | select | a round | the worst query is selected more often, and known less well | `benchmarks/adult.py` |
 | paper | a round of the paper's figure, whose theorem is about it | the same | the theorem |
-| always | a round: what a query that is always measured takes on average | it is known better, others worse | `always.py` |
+| always | a round: what a query measured in any case takes on average | others are known worse | `always.py` |
 """
 CERTAIN: Final = 0.13
-"""Noise on distributions of single attributes, as a share of n, above which they take more than `first`. Larger: more is
-left for how attributes go together. `python benchmarks/regret.py --half choose --parts tables`, `adult.py`."""
+"""Noise on distributions of single attributes, as a share of n, above which they take more than `first`.
+Larger: more is left for how attributes go together. `python benchmarks/regret.py --half choose --parts tables`."""
 MOST_FIRST: Final = Fraction(9, 10)
 """Of what they and the rounds have: the most that they take."""
 HISTOGRAM_NOISE: Final = 1 / 3
@@ -168,7 +168,7 @@ class Schedule:
 
     @property
     def histogram_from(self) -> float:
-        """The n from which on one histogram takes everything: noise on cells that it is added up to is small beside it."""
+        """The n from which on one histogram takes everything: its noise, added up to a cuboid, is small beside n."""
         if self.instead is None:
             return math.inf
         noise = self.composition.scale(self.share("first") + self.left)
@@ -279,5 +279,5 @@ def _fractions(
         has["always"] = left * taken / (taken + rounds)
         left -= has["always"]
     parts = [part_of(line.importance, line.cells, kind) for line in lines]
-    sums = {key: sum(part for own, part in zip(keys, parts, strict=True) if own == key) for key in set(keys)}
+    sums = {key: sum(part for other, part in zip(keys, parts, strict=True) if other == key) for key in set(keys)}
     return [has[key] * part / sums[key] for key, part in zip(keys, parts, strict=True)], left

@@ -23,16 +23,16 @@ from mwem_sql.loop.plan import CELLS_GROWTH, divided
 Numbers = npt.NDArray[np.int64]
 
 BITS_ALONE, BITS = 3, 4
-"""Halvings between two measured partitions: of one attribute about which ranges are asked, and otherwise. Fewer: more rounds of more noise; more:
-boundaries follow the data less."""
+"""Halvings between two measured partitions: for ranges over one attribute, and otherwise. Fewer: more rounds of more
+noise; more: boundaries follow the data less."""
 
 
 class Halves:
-    """A binary tree over cells: each level halves one attribute everywhere, that which was halved least; down to single cells.
+    """A binary tree over cells: each level halves the attribute that was halved least, down to single cells.
 
-    `order` are the cells from left to right; the nodes of level l begin in it at `starts[l]`, and `parents[l]` are their numbers in
-    the level above. Level 0 is everything. `levels` are those that are measured; `surfaces` are how many nodes of each the side of a box cuts at
-    most: as many as the halvings of the other attributes make.
+    `order` are the cells from left to right; the nodes of level l begin in it at `starts[l]`, and `parents[l]` are
+    their numbers in the level above. Level 0 is everything. `levels` are those that are measured; `surfaces` are how
+    many nodes of each the side of a box cuts at most: as many as the halvings of the other attributes make.
     """
 
     def __init__(self, shape: Sequence[int], by_cells: bool = False) -> None:
@@ -43,8 +43,8 @@ class Halves:
         halved = [done.copy()]
         for _ in range(bits):
             axis = min(
-                (own for own in range(len(shape)) if done[own] < len(halvings[own])),
-                key=lambda own: (done[own], -shape[own]),
+                (each for each in range(len(shape)) if done[each] < len(halvings[each])),
+                key=lambda each: (done[each], -shape[each]),
             )
             side = halvings[axis][done[axis]].reshape(-1, *[1] * (len(shape) - axis - 1))
             codes = 2 * codes + np.broadcast_to(side, shape).reshape(-1)
@@ -55,8 +55,8 @@ class Halves:
         self.starts: list[Numbers] = []
         self.parents: list[Numbers] = []
         for level in range(bits + 1):
-            own = codes >> (bits - level)
-            starts = np.flatnonzero(np.concatenate([[True], own[1:] != own[:-1]]))
+            nodes = codes >> (bits - level)
+            starts = np.flatnonzero(np.concatenate([[True], nodes[1:] != nodes[:-1]]))
             above = self.starts[-1] if level else starts
             self.parents.append(np.searchsorted(above, starts, side="right") - 1)
             self.starts.append(starts)
@@ -96,7 +96,10 @@ def _halvings(size: int) -> list[Numbers]:
 
 
 def _levels(bits: int, attributes: int, by_cells: bool) -> list[int]:
-    """The levels of the tree that are measured, the last one included. Of one attribute the first is coarser: ranges add up what is beside them."""
+    """The levels of the tree that are measured, the last one included.
+
+    Of one attribute the first is coarser: ranges add up what is beside them.
+    """
     is_line = attributes == 1
     count = max(1, round(bits / (BITS_ALONE if is_line and not by_cells else BITS)))
     return [*((bits - is_line) * number // count for number in range(1, count)), bits]
@@ -156,7 +159,7 @@ class Levels:
 
     @property
     def full_growth_from(self) -> float:
-        """The signal from which on the parts of a share grow as much as they may: all rows over the noise that the share leaves."""
+        """The signal from which on the parts of a share grow most: all rows over the noise that the share leaves."""
         return (CELLS_GROWTH + 1) * self.parts_of_first if self.by_cells and len(self.surfaces) > 1 else 0.0
 
     def parts(self, *, power: int, signal: float = inf) -> list[float]:
@@ -385,7 +388,7 @@ class Refinement:
     def _shrunk(
         self, tree: LeastSquares, estimates: Sequence[Floats], base: Sequence[Floats], total: float
     ) -> list[Floats]:
-        """Least squares, but halves are non-negative and shrunk towards their parts of a base, and all sum to the total."""
+        """Least squares with non-negative halves, shrunk towards their parts of a base; all sum to the total."""
 
         def correct(level: int, above: Floats, solved: Floats) -> Floats:
             expected = above * base[level] / base[level - 1][self.tree.parents[level]]

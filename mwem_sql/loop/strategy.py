@@ -1,9 +1,10 @@
 """What is measured for a workload, and what may be. Public all of it.
 
-Where a workload asks about few sets of attributes, their joint distributions are what it needs: each is refined (`together`), and
-nothing is selected. Otherwise the distribution of each attribute is refined first, and rounds select among the workload's queries, the
-marginals that their answers add up to, and partitions in the place of counts (`extend`): a marginal over fewer attributes costs as much
-privacy and has less noise; a partition costs as much as a count and tells more.
+Where a workload asks about few sets of attributes, their joint distributions are what it needs: each is refined
+(`together`), and nothing is selected. Otherwise the distribution of each attribute is refined first, and rounds select
+among the workload's queries, the marginals that their answers add up to, and partitions in the place of counts
+(`extend`): a marginal over fewer attributes costs as much privacy and has less noise; a partition costs as much as a
+count and tells more.
 """
 
 from __future__ import annotations
@@ -112,8 +113,8 @@ def _averaged(setting: Setting) -> Strategy | None:
     cells = [setting.queries[number].cells for number in setting.always]
     # The theorem wants each known as well as a round's query, whatever its cells.
     always = [
-        Planned(purpose="always", number=number, workload=number, importance=own**-0.5, cells=own)
-        for number, own in zip(setting.always, cells, strict=True)
+        Planned(purpose="always", number=number, workload=number, importance=size**-0.5, cells=size)
+        for number, size in zip(setting.always, cells, strict=True)
     ]
     return Strategy(
         queries=Queries.of(setting.queries),
@@ -199,9 +200,10 @@ def are_parities(queries: Sequence[LinearQuery]) -> bool:
 
 
 def is_better_at_once(cells: int, share: float) -> bool:
-    """Whether parities are better told from one histogram of so many cells than in rounds that measure with such a share.
+    """Whether one histogram of so many cells answers parities better than rounds that measure with such a share.
 
-    A parity is the sum of all cells, with signs, each with the noise that the whole budget leaves; in a round one has the noise of its share.
+    A parity is the sum of all cells, with signs, each with the noise that the whole budget leaves; in a round one has
+    the noise of its share.
     """
     return cells * share**2 <= 1
 
@@ -220,16 +222,16 @@ def together(
     max_cells: int,
     always: Sequence[int] = (),
 ) -> Strategy | None:
-    """The joint distributions of all sets of attributes that a workload asks about, if they are few and the model has room for them.
+    """The joint distributions of all sets of attributes in a workload, if they are few and the model has room.
 
-    What is measured `always` has a line beside the sets; a set that it tells cell by cell is not refined, too.
+    A query that is measured `always` has a line beside the sets; a set whose cells it measures is not refined as well.
     """
-    asked: dict[frozenset[str], list[int]] = {}
+    by_set: dict[frozenset[str], list[int]] = {}
     for number, query in enumerate(queries):
-        asked.setdefault(frozenset(name for name in query.attributes if sizes[name] > 1), []).append(number)
-        if len(asked) > MOST_COMPARED:
+        by_set.setdefault(frozenset(name for name in query.attributes if sizes[name] > 1), []).append(number)
+        if len(by_set) > MOST_COMPARED:
             return None
-    sets = [names for names in asked if names and not any(names < other for other in asked)]
+    sets = [names for names in by_set if names and not any(names < other for other in by_set)]
     if (
         not 0 < len(sets) <= MOST_SETS
         or any(prod(sizes[name] for name in names) > MOST_HELD for names in sets)
@@ -240,7 +242,7 @@ def together(
     sets = [names for names in sets if names not in cell_by_cell]
     lines, histograms = list[Planned](), list[LinearQuery]()
     for names in sets:
-        inside = [number for other, numbers in asked.items() if other and other <= names for number in numbers]
+        inside = [number for other, numbers in by_set.items() if other and other <= names for number in numbers]
         histogram = whole_domain({name: size for name, size in sizes.items() if name in names})
         by_cells = all(is_cuboid(queries[number]) for number in inside)
         lines.append(
@@ -265,9 +267,9 @@ def together(
         )
         for place, number in enumerate(always)
     ]
-    found = [*histograms, *(partitions.get(place, queries[number]) for place, number in enumerate(always))]
+    planned = [*histograms, *(partitions.get(place, queries[number]) for place, number in enumerate(always))]
     # What is always measured comes first: it may tell n.
-    return Strategy(queries=Queries.of(found), weights=np.ones(len(found)), lines=(*measured, *lines))
+    return Strategy(queries=Queries.of(planned), weights=np.ones(len(planned)), lines=(*measured, *lines))
 
 
 def _is_every_cell(query: LinearQuery) -> bool:
@@ -309,18 +311,23 @@ def whole_domain(shape: Mapping[str, int]) -> LinearQuery:
 def extend(
     queries: Sequence[LinearQuery], weights: Floats, sizes: Mapping[str, int], rounds: int | None = None
 ) -> Strategy:
-    """All that may be measured for a workload in rounds, as long as there is room for it. If their number is given, nothing comes first."""
+    """All that may be measured for a workload in rounds, as long as there is room for it.
+
+    If their number is given, nothing comes first.
+    """
     workload = Queries.of(queries)
     both, importance = with_marginals(workload, weights)
-    found = _with_partitions(workload, Strategy(queries=both, weights=importance), rounds)
-    return found if rounds is not None else _with_first(_with_sums(found, workload), workload, sizes)
+    candidates = _with_partitions(workload, Strategy(queries=both, weights=importance), rounds)
+    return candidates if rounds is not None else _with_first(_with_sums(candidates, workload), workload, sizes)
 
 
 def _with_sums(strategy: Strategy, queries: Queries) -> Strategy:
-    """With a partition beside each sum that joins attributes: what is summed in a few even pieces, the rest as it is asked.
+    """With a partition beside each sum that joins attributes.
 
-    A sum counts in parts of the largest value that a record can have, and what is off by ten times may be a small part of that: next to counts it is
-    never the worst. How many records have which values is on the scale of counts.
+    What is summed in a few even pieces, the rest as it is asked.
+
+    A sum counts in parts of the largest value that a record can have, and what is off by ten times may be a small part
+    of that: next to counts it is never the worst. How many records have which values is on the scale of counts.
     """
     added, weights = list[LinearQuery](), list[float]()
     has_values = np.array([block.values is not None for block in queries.blocks], dtype=np.bool_)
@@ -383,28 +390,34 @@ def _with_first(strategy: Strategy, queries: Queries, sizes: Mapping[str, int]) 
 
 
 def _with_partitions(queries: Queries, strategy: Strategy, rounds: int | None) -> Strategy:
-    """Put partitions in the place of a workload's counts; where these are more than the rounds, add grids, and closer looks at what is counted."""
+    """Put partitions in the place of a workload's counts.
+
+    Where these are more than the rounds, add grids, and closer looks at what is counted.
+    """
     if len(queries) > MOST_ADDED:
         return strategy
     counts = Counts(queries, strategy.weights)
-    found, importance = list(strategy.queries), list[float]()
+    batch, importance = list(strategy.queries), list[float]()
     partitions = dict(counts.partitions())
     for number, partition in partitions.items():
-        found[number] = partition
+        batch[number] = partition
     cells = 0
     closer = ((float(strategy.weights[number]), query) for number, query in counts.closer())
     for weight, query in chain(counts.grids(), closer) if rounds is None or len(partitions) > rounds else ():
         cells += query.cells
         if len(importance) == MOST_ADDED or cells > MOST_CELLS:
             break
-        found.append(query)
+        batch.append(query)
         importance.append(weight)
     weights = np.concatenate([strategy.weights, importance])
-    return _without_equals(Strategy(queries=Queries.of(found), weights=weights), len(strategy.queries))
+    return _without_equals(Strategy(queries=Queries.of(batch), weights=weights), len(strategy.queries))
 
 
 def _without_equals(strategy: Strategy, kept: int) -> Strategy:
-    """Without what is there before; all up to a number stay. Of many classes few partitions are equal, and all are long."""
+    """Without what is there before.
+
+    All up to a number stay. Of many classes few partitions are equal, and all are long.
+    """
     numbers = np.arange(len(strategy.queries))
     small = np.flatnonzero(strategy.queries.domain_cells <= SMALL)
     equal = small[strategy.queries.take(small).firsts()]

@@ -89,14 +89,14 @@ class Transcript:
         if purpose == "histogram":
             return measurement
         bound = self.queries[q].bound
-        new, spread = measurement.values / bound, measurement.variance / bound**2
+        new, variance = measurement.values / bound, measurement.variance / bound**2
         if q in self.values:
             old = self.variances[q]
-            new = (self.values[q] * spread + new * old) / (old + spread)
-            spread = old * spread / (old + spread)
-        self.values[q], self.variances[q] = new, spread
+            new = (self.values[q] * variance + new * old) / (old + variance)
+            variance = old * variance / (old + variance)
+        self.values[q], self.variances[q] = new, variance
         if self.queries[q].blocks:
-            self.targets[q] = Target(self.queries[q].shares, new, spread)
+            self.targets[q] = Target(self.queries[q].shares, new, variance)
         return measurement
 
     def refine(self, purpose: Purpose, q: int, share: Fraction, A: State, how: How = "refined") -> None:

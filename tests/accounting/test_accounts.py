@@ -26,6 +26,7 @@ from mwem_sql.errors import MwemError
 from mwem_sql.kernel.budget import Budget
 from mwem_sql.platform.catalog import Place
 from mwem_sql.scan import execution
+from mwem_sql.scan.engines.duckdb import InstanceSnapshot
 
 CAP = Fraction(1)
 SHARES = [Fraction(1, 10), Fraction(3, 10), Fraction(1, 2), Fraction(1), Fraction(5)]
@@ -483,7 +484,7 @@ def test_rows_that_change_while_they_are_read_are_not_released(
         ),
         "file": lambda: con.cursor().execute(f"COPY (SELECT false AS x FROM range(9)) TO '{tmp_path}/p.parquet'"),
     }
-    read, answers, done = execution._read, execution.true_answers, []
+    run, answers, done = InstanceSnapshot.run, execution.true_answers, []
 
     def first(*given, **options):
         acts[write]()
@@ -492,10 +493,10 @@ def test_rows_that_change_while_they_are_read_are_not_released(
     def once(*given):
         if not done:
             done.append(acts[write]())
-        return read(*given)
+        return run(*given)
 
     if write == "file":
-        monkeypatch.setattr(execution, "_read", once)
+        monkeypatch.setattr(InstanceSnapshot, "run", once)
     else:
         monkeypatch.setattr(execution, "true_answers", first)
     table = "files" if write == "file" else "people"

@@ -24,7 +24,7 @@ from mwem_sql.kernel.accountant import Accountant, AccountingError
 from mwem_sql.kernel.budget import Budget
 from mwem_sql.kernel.kernel import Kernel
 from mwem_sql.kernel.noise import Noise, OpenDPNoise
-from mwem_sql.kernel.scales import MANY, Kind, noise_scale, selection_scale, zcdp_rho
+from mwem_sql.kernel.scales import MANY_CANDIDATES, Kind, noise_scale, selection_scale, zcdp_rho
 from mwem_sql.loop.problem import Outcome
 from mwem_sql.loop.transcript import Transcript
 from mwem_sql.platform.session import Session
@@ -197,17 +197,26 @@ def test_select_broken(kind: Kind) -> None:
 def test_select_from_many(trials: int) -> None:
     """One half of the candidates goes up and one down; our own exponential mechanism selects."""
     hits = []
-    guesses = np.repeat([0.0, 9.0], MANY // 2)
+    guesses = np.repeat([0.0, 9.0], MANY_CANDIDATES // 2)
     for canary in (0, 1):
         account = Accountant("pure", EPSILON * trials)
         own = Kernel(
-            np.repeat(np.array([4, 5]) + canary, MANY // 2), np.ones(MANY, dtype=np.int64), account, OpenDPNoise()
+            np.repeat(np.array([4, 5]) + canary, MANY_CANDIDATES // 2),
+            np.ones(MANY_CANDIDATES, dtype=np.int64),
+            account,
+            OpenDPNoise(),
         )
-        chosen = [own.select(range(MANY), guesses, np.zeros(MANY), np.ones(MANY), EPSILON).query for _ in range(trials)]
-        hits.append(sum(number < MANY // 2 for number in chosen))
+        chosen = [
+            own.select(
+                range(MANY_CANDIDATES), guesses, np.zeros(MANY_CANDIDATES), np.ones(MANY_CANDIDATES), EPSILON
+            ).query
+            for _ in range(trials)
+        ]
+        hits.append(sum(number < MANY_CANDIDATES // 2 for number in chosen))
     bound = epsilon_bound(*hits, trials, error=HONEST_ERROR)
     print(
-        f"\nselect from {MANY}: epsilon of at least {bound:.3f} where {float(EPSILON)} is claimed, {2 * trials} draws"
+        f"\nselect from {MANY_CANDIDATES}: epsilon of at least {bound:.3f} where {float(EPSILON)} is claimed, "
+        f"{2 * trials} draws"
     )
     assert bound < EPSILON
 

@@ -18,7 +18,7 @@ import mwem_sql
 from mwem_sql.errors import EngineError
 from mwem_sql.kernel.kernel import Kernel
 from mwem_sql.kernel.noise import OpenDPNoise
-from mwem_sql.scan import execution
+from mwem_sql.scan.engines.duckdb import InstanceSnapshot
 
 CANARIES = ("Xylophone-Quartz", "Zanzibar-7741", "271828.1828", "1987-03-29")
 ROWS = 4_243  # a count that noise will not hit on, and that no public number is
@@ -182,7 +182,7 @@ def test_a_fault_of_the_engine_says_nothing(private: Connection, monkeypatch: py
     def fail(*_: Any) -> None:
         raise duckdb.ConversionException("Could not convert string 'Xylophone-Quartz' to INT32")
 
-    monkeypatch.setattr(execution, "_read", fail)
+    monkeypatch.setattr(InstanceSnapshot, "run", fail)
     with pytest.raises(duckdb.Error) as caught:
         private.execute("CALL mwem_release('people', workload, 1)")
     assert not carried(str(caught.value))

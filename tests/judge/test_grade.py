@@ -93,12 +93,13 @@ def wide(con: Connection) -> Connection:
     return con
 
 
-def test_nothing_measured_is_poor_and_said_again_when_the_release_is_used_again(wide: Connection) -> None:
+def test_little_measured_is_poor_and_said_again_when_the_release_is_used_again(wide: Connection) -> None:
     made = [mwem_sql.release(wide, "wide", "pairs", 0.01, rows=20) for _ in range(2)]
     assert [release.reused for release in made] == [False, True]
     for release in made:
-        assert (release.measured, release.quality) == (0, "poor")
-        assert "0 of 66 questions were measured; ask fewer, or spend more" in (release.warning or "")
+        assert release.measured <= 6 and release.quality == "poor"
+        warning = f"{release.measured} of 66 questions were measured; ask fewer, or spend more"
+        assert warning in (release.warning or "")
         assert release.mean_error is not None and 0 <= release.mean_error <= 1
         assert release.mean_error_within is not None and release.mean_error_within <= 1
 

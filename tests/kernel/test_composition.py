@@ -33,7 +33,10 @@ def test_the_kind_with_the_smaller_noise_is_taken(rounds: int, kind: Kind) -> No
 def test_each_kind_has_its_typical_share() -> None:
     found = compose(TIGHT, {"pure": Fraction(1, 2), "zcdp": Fraction(1, 3)})
     rho = zcdp_rho(Fraction(1), Fraction(1, 10**9))
-    assert found.predicted == (math.sqrt(2) * noise_scale(Fraction(1, 2), 1, "pure").scale, noise_scale(rho / 3, 1, "zcdp").scale)  # fmt: skip
+    assert found.predicted == (
+        math.sqrt(2) * noise_scale(Fraction(1, 2), 1, "pure").scale,
+        noise_scale(rho / 3, 1, "zcdp").scale,
+    )
 
 
 def test_sensitivity_scales_the_prediction() -> None:

@@ -53,7 +53,7 @@ def test_answers_follow_the_state(sizes: dict[str, np.ndarray], seed: int, data:
     )
     state = State.unsplit(sizes, 100.0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "MANY", many)
+        patch.setattr(module, "TWO_WAY_FROM", many)
         kept = Kept(asked, shape)
     fit = Fit(state)
     targets = []
@@ -86,7 +86,7 @@ def test_answers_may_lag_behind() -> None:
 
 @pytest.mark.parametrize("many", [0, 1000])
 def test_only_what_changed_is_asked_again(monkeypatch: pytest.MonkeyPatch, many: int) -> None:
-    monkeypatch.setattr(module, "MANY", many)
+    monkeypatch.setattr(module, "TWO_WAY_FROM", many)
     monkeypatch.setattr(module, "BULK", 0)
     shape = dict.fromkeys("abcdef", 3)
     asked = marginals(shape, 3)

@@ -38,7 +38,10 @@ from mwem_sql.model.state import State
 
 
 def chain(max_cells: int, total: float | None, average: bool = False) -> Problem:
-    """Cuboids a-b, b-c, c-d of three classes each: 4 cells at the start, then 11, 19 or 18 for two of them, 27 for all."""
+    """Cuboids a-b, b-c, c-d of three classes each.
+
+    4 cells at the start, then 11, 19 or 18 for two of them, 27 for all.
+    """
     shape = dict.fromkeys("abcd", 3)
     workload = [cuboid(shape, *pair) for pair in ("ab", "bc", "cd")]
     return Problem(
@@ -144,7 +147,10 @@ def measure(state: State, query: LinearQuery) -> None:
 @settings(deadline=None, max_examples=examples(60))
 @given(seeds, st.integers(0, 12), st.sampled_from([0, 10**6]), st.sampled_from([30, 60, 100, 200, 10**6]), st.data())
 def test_what_is_offered_fits(seed: int, measured: int, few: int, limit: int, data: st.DataObject) -> None:
-    """Never more than the limits; all that fits if the triangulation is worked out; what lies in a clique in any case."""
+    """Never more than the limits.
+
+    All that fits if the triangulation is worked out; what lies in a clique in any case.
+    """
     generator = np.random.default_rng(seed)
     shape = {name: int(generator.integers(2, 4)) for name in "abcdef"}
     asked = marginals(shape, 1, 2, 3)
@@ -152,7 +158,7 @@ def test_what_is_offered_fits(seed: int, measured: int, few: int, limit: int, da
     step = data.draw(st.sampled_from([None, 0, 20]))
     limits = Limits(GroupedQueries(asked, shape), limit, step)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "FEW", few)
+        patch.setattr(module, "MOST_CLIQUES", few)
         for _ in range(measured):
             offered = limits.fitting(state)
             cells = np.array(
@@ -186,7 +192,10 @@ def test_what_is_offered_fits(seed: int, measured: int, few: int, limit: int, da
 def test_what_is_offered_fits_however_it_splits(
     seed: int, few: int, limit: int, step: int | None, tangled: bool
 ) -> None:
-    """Ranges, sets and sums, of one attribute and of several at once, beside plain marginals: each splits groups of its own."""
+    """Ranges, sets and sums, of one attribute and of several at once, beside plain marginals.
+
+    Each splits groups of its own.
+    """
     generator = np.random.default_rng(seed)
     shape = {name: int(generator.integers(2, 12)) for name in "abcde"}
     asked = marginals(shape, 1, 2)
@@ -209,7 +218,7 @@ def test_what_is_offered_fits_however_it_splits(
     state = State.unsplit({name: np.ones(size) for name, size in shape.items()}, 100.0)
     limits = Limits(GroupedQueries(asked, shape), limit, step)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "FEW", few)
+        patch.setattr(module, "MOST_CLIQUES", few)
         for _ in range(15):
             offered = np.flatnonzero(limits.fitting(state))
             for number in offered:
@@ -224,7 +233,10 @@ def test_what_is_offered_fits_however_it_splits(
 
 
 def test_what_was_worked_out_holds_for_the_same_groups_only() -> None:
-    """a - b - c in two cliques: with b in two groups there is room for a and c side by side, with b in five there is none."""
+    """a - b - c in two cliques.
+
+    With b in two groups there is room for a and c side by side, with b in five there is none.
+    """
     shape = {"a": 3, "b": 5, "c": 3}
     state = State.unsplit({name: np.ones(size) for name, size in shape.items()}, 100.0)
     low = Block(("b",), np.array([0, 0, -1, -1, -1], np.int32), 1)

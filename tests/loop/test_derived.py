@@ -252,10 +252,12 @@ def test_counts_that_there_are_rounds_enough_for_have_no_grids_beside_them() -> 
 @pytest.mark.thorough
 def test_without_noise_ten_rounds_answer_ten_predicates(con: Connection) -> None:
     con.execute(
-        "CREATE TABLE t (x INTEGER NOT NULL CHECK (x BETWEEN 0 AND 99), y INTEGER NOT NULL CHECK (y BETWEEN 0 AND 19), z ENUM ('a', 'b', 'ab') NOT NULL)"
+        "CREATE TABLE t (x INTEGER NOT NULL CHECK (x BETWEEN 0 AND 99), y INTEGER NOT NULL CHECK (y BETWEEN 0 AND "
+        "19), z ENUM ('a', 'b', 'ab') NOT NULL)"
     )
     con.execute(
-        "INSERT INTO t SELECT (hash(i) % 100) * (hash(i, 1) % 100) // 100, (hash(i, 2) % 20 + hash(i) % 20) // 2, ['a', 'b', 'ab'][1 + i % 3] FROM range(3000) AS r(i)"
+        "INSERT INTO t SELECT (hash(i) % 100) * (hash(i, 1) % 100) // 100, (hash(i, 2) % 20 + hash(i) % 20) // 2, "
+        "['a', 'b', 'ab'][1 + i % 3] FROM range(3000) AS r(i)"
     )
     predicates = [
         "x > 50",

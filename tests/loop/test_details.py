@@ -1,4 +1,7 @@
-"""What attributes are inside the classes that a workload tells apart: measured, written into rows, and answered from."""
+"""What attributes are inside the classes that a workload tells apart.
+
+Measured, written into rows, and answered from.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,12 @@ from conftest import Connection, Open
 PEOPLE = """
     CREATE TABLE people (age INTEGER NOT NULL CHECK (age BETWEEN 0 AND 99), sex ENUM ('F', 'M') NOT NULL,
         city VARCHAR CHECK (city IN ('Bern', 'Basel', 'Genf')), pay DOUBLE CHECK (pay >= 0 AND pay < 1e6));
-    INSERT INTO people SELECT i * 7 % 100, CASE WHEN i % 3 = 0 THEN 'F' ELSE 'M' END, ['Bern', 'Basel', 'Genf'][1 + i % 3],
+    INSERT INTO people SELECT i * 7 % 100, CASE WHEN i % 3 = 0 THEN 'F' ELSE 'M' END,
+        ['Bern', 'Basel', 'Genf'][1 + i % 3],
         (i * 7 % 100) * 1000 + i % 977 FROM range(10000) AS t(i);
     CREATE TABLE workload (predicate VARCHAR, group_by VARCHAR[]);
-    INSERT INTO workload VALUES (NULL, ['sex', 'city']), ('age >= 65', NULL), ('pay > 50000 AND sex = ''F''', NULL), ('age BETWEEN 18 AND 64', ['sex']);
+    INSERT INTO workload VALUES (NULL, ['sex', 'city']), ('age >= 65', NULL),
+        ('pay > 50000 AND sex = ''F''', NULL), ('age BETWEEN 18 AND 64', ['sex']);
 """
 
 
@@ -81,10 +86,13 @@ def test_a_table_that_is_restored_is_ordinary_too(people: Connection) -> None:
 def test_lists_and_whole_numbers_and_dates(connect: Open) -> None:
     con = connect()
     con.execute(
-        """CREATE TABLE t (town VARCHAR NOT NULL CHECK (town IN ('a', 'b', 'c', 'd', 'e')), score INTEGER CHECK (score BETWEEN 0 AND 90000),
+        """CREATE TABLE t (town VARCHAR NOT NULL CHECK (town IN ('a', 'b', 'c', 'd', 'e')),
+               score INTEGER CHECK (score BETWEEN 0 AND 90000),
                day DATE NOT NULL CHECK (day BETWEEN DATE '1900-01-01' AND DATE '2099-12-31'));
-           INSERT INTO t SELECT ['a', 'b', 'c', 'c', 'c'][1 + i % 5], 40 * (i % 100), DATE '2000-01-01' + (i % 365)::INTEGER FROM range(20000) r(i);
-           CREATE TABLE w AS SELECT unnest(['town = ''a''', 'score > 2000', 'day >= DATE ''2000-07-01''']) AS predicate"""
+           INSERT INTO t SELECT ['a', 'b', 'c', 'c', 'c'][1 + i % 5], 40 * (i % 100),
+               DATE '2000-01-01' + (i % 365)::INTEGER FROM range(20000) r(i);
+           CREATE TABLE w AS
+               SELECT unnest(['town = ''a''', 'score > 2000', 'day >= DATE ''2000-07-01''']) AS predicate"""
     )
     con.execute("CALL mwem_release('t', w, 1, seed := 1)")
     towns = dict(con.execute("SELECT town, count(*) FROM t_synthetic GROUP BY ALL").fetchall())
@@ -125,7 +133,8 @@ def test_rounds_have_details_too(people: Connection, monkeypatch: pytest.MonkeyP
 def test_a_column_that_is_named_like_a_detail(connect: Open) -> None:
     con = connect()
     con.execute(
-        """CREATE TABLE t (x INTEGER NOT NULL CHECK (x BETWEEN 0 AND 9), "x in detail" INTEGER NOT NULL CHECK ("x in detail" BETWEEN 0 AND 9));
+        """CREATE TABLE t (x INTEGER NOT NULL CHECK (x BETWEEN 0 AND 9),
+               "x in detail" INTEGER NOT NULL CHECK ("x in detail" BETWEEN 0 AND 9));
            INSERT INTO t SELECT 7, 2 FROM range(1000);
            CREATE TABLE w AS SELECT unnest(['x > 4', '"x in detail" > 4']) AS predicate"""
     )

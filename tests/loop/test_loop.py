@@ -1,4 +1,7 @@
-"""The loop: with selections and noise known, it is the paper's figure and listing; with real noise, it keeps the theorem."""
+"""The loop.
+
+With selections and noise known, it is the paper's figure and listing; with real noise, it keeps the theorem.
+"""
 
 # ruff: noqa: N803, N806  the paper's letters
 from __future__ import annotations
@@ -278,9 +281,21 @@ def test_average_and_last_differ() -> None:
     shape = {"a": 2, "b": 2}
     B = np.array([70, 10, 10, 10])
     last, average = (
-        run(Problem(queries=[cuboid(shape, "a"), cuboid(shape, "b")], weights=np.ones(2), sizes=ones(shape), max_cells=MANY, total=100.0, average=a), B, 2, Scripted())[0]
+        run(
+            Problem(
+                queries=[cuboid(shape, "a"), cuboid(shape, "b")],
+                weights=np.ones(2),
+                sizes=ones(shape),
+                max_cells=MANY,
+                total=100.0,
+                average=a,
+            ),
+            B,
+            2,
+            Scripted(),
+        )[0]
         for a in (False, True)
-    )  # fmt: skip
+    )
     assert len(iterates(average)) == 2
     close(dense(iterates(average)[0]), np.full(4, 25.0), 100.0)
     assert np.abs(dense(last.state) - dense(average.state)).max() > 5

@@ -1,4 +1,7 @@
-"""What is planned ahead of rounds: distributions that come first, a histogram in their place; the share of selecting."""
+"""What is planned ahead of rounds.
+
+Distributions that come first, a histogram in their place; the share of selecting.
+"""
 
 # ruff: noqa: N806  the paper's letters
 from __future__ import annotations
@@ -65,7 +68,10 @@ def test_first_marginals_come_first_and_tell_the_total(budget: Budget, total: fl
 def test_a_histogram_of_a_small_domain_takes_everything_where_its_noise_is_small_beside_n(
     rows: int, at_once: bool
 ) -> None:
-    """All of epsilon but the glance: noise of 1 / 0.98 on 16 cells, in 4 cells of a pair 8.2 together; a third of 20 rows is less than that."""
+    """All of epsilon but the glance.
+
+    Noise of 1 / 0.98 on 16 cells, in 4 cells of a pair 8.2 together; a third of 20 rows is less than that.
+    """
     shape = dict.fromkeys("abcd", 2)
     pairs = [cuboid(shape, *pair) for pair in itertools.combinations(shape, 2)]
     problem = first_of(shape, pairs, histogram=whole_domain(shape))

@@ -93,7 +93,10 @@ def test_what_is_asked_for_cell_by_cell_is_known_best_at_the_finest_level() -> N
 
 
 def test_the_first_partition_takes_what_makes_an_average_part_as_large_as_its_noise() -> None:
-    """Of 16 parts: all rows are 40 standard deviations of the whole share, so that 16 / 40 of it does. Never more than a half."""
+    """Of 16 parts.
+
+    All rows are 40 standard deviations of the whole share, so that 16 / 40 of it does. Never more than a half.
+    """
     own = Refinement((16, 16), np.ones(256), by_cells=True)
     assert own.levels.parts(power=2, signal=40.0) == pytest.approx([1, 1.5])
     assert own.levels.parts(power=2, signal=1.0) == [1, 1]
@@ -107,7 +110,9 @@ def test_at_once_single_cells_are_measured_and_nothing_else() -> None:
 
 
 def test_only_counts_above_noise_are_split() -> None:
-    """The first of four parts has rows, the others have fewer than the noise of the next measurement could make up, and are measured as one."""
+    """The first of four parts has rows, the others have fewer than the noise of the next measurement could make up, and
+    are measured as one.
+    """
     own = even(64)
     first = own.tree.levels[0]
     assert own.labels.tolist() == (np.arange(64) * 2**first // 64).tolist()
@@ -144,7 +149,10 @@ def test_what_is_known_badly_is_not_split_whatever_the_next_noise() -> None:
 @settings(max_examples=40, deadline=None)
 @given(SHAPES, st.integers(0, 999))
 def test_least_squares_on_the_tree_is_that_of_dense_algebra(shape: tuple[int, ...], seed: int) -> None:
-    """Without shrinking, and where no estimate is negative: all measurements of all partitions, each by its precision."""
+    """Without shrinking, and where no estimate is negative.
+
+    All measurements of all partitions, each by its precision.
+    """
     generator = np.random.default_rng(seed)
     counts = generator.integers(5000, 9000, int(np.prod(shape))).astype(float)
     own, rows, targets, precisions = even(*shape), [], [], []
@@ -204,7 +212,10 @@ def test_no_noise_is_exact() -> None:
 
 
 def test_error_falls_as_noise_does() -> None:
-    """By about a hundred for a tenth of the noise, in the squared error of prefixes; where everything is told, by exactly that."""
+    """By about a hundred for a tenth of the noise, in the squared error of prefixes.
+
+    Where everything is told, by exactly that.
+    """
     counts = (
         np.random.default_rng(3).multinomial(10**6, 1 / np.arange(1, 513) / (1 / np.arange(1, 513)).sum()).astype(float)
     )
@@ -221,7 +232,10 @@ def test_error_falls_as_noise_does() -> None:
 
 
 def test_what_attributes_say_alone_is_a_base_where_it_is_nearer_to_what_was_measured() -> None:
-    """A spike of one attribute in each of the other's values: inside a coarse part, rows are where the attribute has them elsewhere."""
+    """A spike of one attribute in each of the other's values.
+
+    Inside a coarse part, rows are where the attribute has them elsewhere.
+    """
     hours = np.full(16, 1.0)
     hours[9] = 400
     counts = np.multiply.outer(np.repeat([1000.0, 5.0], 4), hours / hours.sum()).ravel()

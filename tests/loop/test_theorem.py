@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import comb, log
-from unittest import mock
 
 import numpy as np
 import oracle
@@ -30,7 +29,6 @@ from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.kernel.budget import Budget
 from mwem_sql.kernel.noise import SeededNoise
 from mwem_sql.loop.problem import Outcome, Problem
-from mwem_sql.model.fit import Fit
 
 
 @settings(deadline=None, max_examples=examples(40))
@@ -52,9 +50,8 @@ def test_relative_entropy_falls_in_every_round_without_noise(
     Q = [oracle.dense_query(query, shape_of(problem)) for query in problem.kernel_queries]
     A = oracle.uniform(problem.sizes, n)
     for T in range(1, rounds + 1):
-        # Without noise a run of T rounds begins with the run of T - 1, but for the fit after the last.
-        with mock.patch.object(Fit, "finish"):
-            outcome, _ = run(problem, B, T + problem.average, Scripted(script.picks), Budget.parse(MANY))
+        # Without noise a run of T rounds begins with the run of T - 1.
+        outcome, _ = run(problem, B, T + problem.average, Scripted(script.picks), Budget.parse(MANY))
         if not outcome.measurements:
             return
         A_i = dense(iterates(outcome)[-1])
@@ -126,8 +123,8 @@ def test_an_earlier_query_takes_the_step_when_it_is_worse_beyond_doubt(doubt: fl
 def test_theorem() -> None:
     """On random instances and real noise the bound fails no more often than the theorem allows.
 
-    It allows 2T/|Q| per instance. More failures than `allowed` have a probability below 1e-6 even then; the bound is below
-    what the uniform start has for an error, so that standing still would fail in all of them.
+    It allows 2T/|Q| per instance. More failures than `allowed` have a probability below 1e-6 even then; the bound is
+    below what the uniform start has for an error, so that standing still would fail in all of them.
     """
     T, queries_asked, D, n, epsilon, instances = 20, 1000, 16, 10**6, 1, 12
     probability = 2 * T / queries_asked

@@ -203,7 +203,10 @@ KNOWN = {
 
 @pytest.mark.parametrize("case", KNOWN)
 def test_a_known_total_takes_nothing_away(case: str) -> None:
-    """What is refined with n and without it: the same measurements under the same seed, and an estimate that is no worse."""
+    """What is refined with n and without it.
+
+    The same measurements under the same seed, and an estimate that is no worse.
+    """
     shape, n, weights = KNOWN[case]
     B = np.random.default_rng(9).multinomial(n, weights)
     ends = np.cumsum(B)
@@ -232,7 +235,9 @@ def test_a_known_total_takes_nothing_away(case: str) -> None:
 
 @pytest.mark.thorough
 def test_a_known_total_takes_nothing_away_from_rounds() -> None:
-    """The share that n takes where it is not known is small, and so is what is gained without it: errors of all pairs of attributes are alike.
+    """The share that n takes where it is not known is small, and so is what is gained without it.
+
+    Errors of all pairs of attributes are alike.
 
     Errors of single runs spread by two fifths, means of ten by an eighth: half as much again is four times that away.
     """
