@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
+from typing import NamedTuple
 
 import numpy as np
 
 from mwem_sql.algebra.arrays import Floats
 from mwem_sql.algebra.linear import LinearQuery
-from mwem_sql.algebra.partition import Partition
 from mwem_sql.algebra.table import Names, Table
-from mwem_sql.model.cliques import Clique
+from mwem_sql.model.cliques import Clique, Layout
 from mwem_sql.model.state import State, one_per_cell
 from mwem_sql.model.tree import LOWEST_LOG, SMALLEST_FLOAT, Potential, Tree, propagate
 
@@ -94,13 +94,23 @@ class _Note:
         return max(self.last, self.cells)
 
 
+class _Home(NamedTuple):
+    """The clique in which a target is fitted, as long as the tree has this layout and so many cells."""
+
+    layout: Layout
+    cells: int
+    clique: Clique
+
+
 class Fit:
     """A state and what it is fitted to. Remembers how well each clique fits, so that the next fit does what is new."""
 
     def __init__(self, state: State) -> None:
         self.state = state
-        # What it was last fitted to: each target with the partitions of its attributes, and on their groups.
-        self._targets: dict[Target, tuple[list[Partition], Target]] = {}
+        # What it was last fitted to, each target on groups; and how often attributes were split until then.
+        self._targets: dict[Target, Target] = {}
+        self._splits = 0
+        self._homes: dict[Target, _Home] = {}
         # By the clique that they are fitted in, targets on groups; and how well they fit, once they were fitted.
         self._by_clique: dict[Clique, list[Target]] = {}
         self._notes: dict[Clique, _Note] = {}
@@ -122,29 +132,29 @@ class Fit:
 
     def _take(self, targets: Sequence[Target]) -> None:
         """Note what is to be fitted, on the groups that it needs, and make room for it; what is new fits at once."""
-        state, old = self.state, {target for _, target in self._targets.values()}
+        state = self.state
         for target in targets:
             if target not in self._targets:
                 state.refine(target.query)
-        current = {}
+        splits = set(state.partitions.splits[self._splits :])
+        self._splits = len(state.partitions.splits)
+        current, new = dict[Target, Target](), list[Target]()
         for target in targets:
-            partitions = [state.partitions[name] for name in target.query.attributes]
-            before, on_groups = self._targets.get(target, (None, target))
-            if before != partitions:
+            on_groups = self._targets.get(target)
+            if on_groups is None or not splits.isdisjoint(target.query.attributes):
                 on_groups = replace(target, query=state.partitions.exact(target.query))
-            current[target] = partitions, on_groups
+                new.append(on_groups)
+            current[target] = on_groups
         self._targets = current
-        new = [target for _, target in current.values() if target not in old]
         for target in new:
             one_per_cell(target.query, target.values)
             state.join(target.query.attributes)
         by_clique: dict[Clique, list[Target]] = {}
-        for _, target in current.values():
-            names = state.several(target.query.attributes)
-            for tree in state.trees_of(names[:1]):
-                home = tree.home(names)
-                assert home is not None
-                by_clique.setdefault(tree.layout.cliques[home], []).append(target)
+        self._homes = {
+            target: self._home(target) for target in current.values() if state.several(target.query.attributes)
+        }
+        for target, home in self._homes.items():
+            by_clique.setdefault(home.clique, []).append(target)
         # A clique with other targets than before is fitted again.
         self._notes = {
             clique: note for clique, note in self._notes.items() if by_clique.get(clique) == self._by_clique.get(clique)
@@ -156,6 +166,17 @@ class Fit:
                 here, noise = state.group_answers([target.query])[0], np.sqrt(target.variances)
                 near = np.clip(here, target.values - noise, target.values + noise)
                 state.match_groups(target.query, np.maximum(near, EMPTIED * here))
+
+    def _home(self, target: Target) -> _Home:
+        """The smallest clique that has the attributes of a target, looked for again only if its tree has changed."""
+        names = self.state.several(target.query.attributes)
+        (tree,) = self.state.trees_of(names[:1])
+        home = self._homes.get(target)
+        if home is not None and home.layout is tree.layout and home.cells == tree.cells:
+            return home
+        number = tree.home(names)
+        assert number is not None
+        return _Home(tree.layout, tree.cells, tree.layout.cliques[number])
 
     def _is_current(self, clique: Clique, lag: float) -> bool:
         """Whether nothing has changed that a fit would look at."""
