@@ -11,6 +11,7 @@ import numpy.typing as npt
 from hypothesis import strategies as st
 
 from mwem_sql.algebra.linear import Block, LinearQuery
+from mwem_sql.algebra.partition import Partition
 from mwem_sql.model.fit import Fit, Target
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
@@ -115,3 +116,12 @@ def cuboid(shape: dict[str, int], names: tuple[str, ...]) -> LinearQuery:
 
 def marginals(shape: dict[str, int], *ways: int) -> list[LinearQuery]:
     return [cuboid(shape, names) for way in ways for names in itertools.combinations(shape, way)]
+
+
+@st.composite
+def partitions(draw: st.DrawFn, size: int) -> Partition:
+    """Groups of classes, not all of them neighbours, numbered by first appearance."""
+    drawn = draw(st.lists(st.integers(0, 3), min_size=size, max_size=size))
+    order = list(dict.fromkeys(drawn))
+    sizes = np.array(draw(st.lists(st.floats(0.1, 10), min_size=size, max_size=size)))
+    return Partition(np.array([order.index(group) for group in drawn], np.int32), sizes / sizes.sum())

@@ -8,7 +8,7 @@ import pytest
 from chance import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import seeds
+from strategies import partitions, seeds
 
 from mwem_sql.algebra import partition
 from mwem_sql.algebra.linear import Block, LinearQuery
@@ -126,15 +126,6 @@ def test_a_block_is_the_same_in_any_encoding(data: st.DataObject) -> None:
 
 
 quick = settings(deadline=None, max_examples=60)
-
-
-@st.composite
-def partitions(draw: st.DrawFn, size: int) -> Partition:
-    """Groups of classes, not all of them neighbours, numbered by first appearance."""
-    drawn = draw(st.lists(st.integers(0, 3), min_size=size, max_size=size))
-    order = list(dict.fromkeys(drawn))
-    sizes = np.array(draw(st.lists(st.floats(0.1, 10), min_size=size, max_size=size)))
-    return Partition(np.array([order.index(group) for group in drawn], np.int32), sizes / sizes.sum())
 
 
 @quick

@@ -12,12 +12,11 @@ import strategies
 from chance import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import seeds
+from strategies import partitions, seeds
 
 import mwem_sql
 from mwem_sql.algebra import queries as module
 from mwem_sql.algebra.linear import Block, LinearQuery
-from mwem_sql.algebra.partition import Partition
 from mwem_sql.algebra.queries import MOST_RUNS, Boxes, Queries, distinct_rows
 
 NAMES = "abcde"
@@ -244,15 +243,6 @@ def test_few_over_the_same_attributes_are_left_to_others(monkeypatch: pytest.Mon
     assert asked.many_boxes() == {}
     monkeypatch.setattr(module, "MANY_BOXES", 2)
     assert {names: numbers.tolist() for names, numbers in asked.many_boxes().items()} == {("a",): [0, 3]}
-
-
-@st.composite
-def partitions(draw: st.DrawFn, size: int) -> Partition:
-    """Groups of classes, not all of them neighbours, numbered by first appearance."""
-    drawn = draw(st.lists(st.integers(0, 3), min_size=size, max_size=size))
-    order = list(dict.fromkeys(drawn))
-    sizes = np.array(draw(st.lists(st.floats(0.1, 10), min_size=size, max_size=size)))
-    return Partition(np.array([order.index(group) for group in drawn], np.int32), sizes / sizes.sum())
 
 
 @settings(max_examples=examples(100), deadline=None)
