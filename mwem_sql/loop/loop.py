@@ -103,6 +103,8 @@ def _measure_planned(problem: Problem, schedule: Schedule, m: Transcript, progre
                 A.update(m.queries[q].shares, m.values[q])
         if not problem.average:
             _refit(fit, problem, m)
+            if not schedule.left:
+                fit.finish()
     return fit
 
 
@@ -147,6 +149,8 @@ def _run_rounds(
         else:
             _refit(fit, problem, m)
         progress(i, i + rounds_left, q_i)
+    if problem.fit == "mirror" and not problem.average:
+        fit.finish()
     # Output: the average of A_0 .. A_{T-1}, or the last A.
     state = _average(iterates, A, m) if problem.average else A
     return state, bounds.final(lambda: candidates.answers(state))
