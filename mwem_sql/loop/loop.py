@@ -149,8 +149,7 @@ def _run_rounds(
         else:
             _refit(fit, problem, m)
         progress(i, i + rounds_left, q_i)
-    if problem.fit == "mirror" and not problem.average:
-        fit.finish()
+    fit.finish()
     # Output: the average of A_0 .. A_{T-1}, or the last A.
     state = _average(iterates, A, m) if problem.average else A
     return state, bounds.final(lambda: candidates.answers(state))
