@@ -164,12 +164,16 @@ def _stored(patch: pytest.MonkeyPatch) -> None:
 
 
 def _made_for(patch: pytest.MonkeyPatch, change: Callable[[list[Any]], object]) -> None:
-    """Give the kernel other arguments: answers, cells, accountant, noise, sensitivity, bounds."""
+    """Give the kernel of the queries other arguments: answers, cells, accountant, noise, sensitivity, bounds.
+
+    The kernel of the units has the first four only, and stays as it is.
+    """
     made = Kernel.__init__
 
     def init(self: Kernel, *given: Any) -> None:
         limits = list(given)
-        change(limits)
+        if len(limits) == 6:
+            change(limits)
         made(self, *limits)
 
     patch.setattr(Kernel, "__init__", init)

@@ -173,12 +173,12 @@ def test_a_pasted_workload_is_measured_exactly_for_the_average(con: Connection, 
     epsilon, rounds = 1_000_000, len(PASTED)
     # For the average no partition stands for a count, and the queries themselves are measured. Discrete noise of this
     # scale is 0 but for a chance of exp(-1 / scale): what is measured is what DuckDB counts.
-    con.execute(
-        "FROM mwem_release('people', pasted, ?, rounds := ?, total := 3000, average := true)",
+    ((release, *_),) = con.execute(
+        "FROM mwem_release('people', pasted, ?, rounds := ?, total := 3000, average := true, output := 'averaged')",
         [epsilon, rounds],
     ).fetchall()
     measured = con.execute(
-        "SELECT query, \"values\"[1], scale FROM mwem.measurements WHERE purpose = 'round' AND release = 1"
+        "SELECT query, \"values\"[1], scale FROM mwem.measurements WHERE purpose = 'round' AND release = ?", [release]
     ).fetchall()
     assert len(measured) > rounds / 2
     assert max(scale for _, _, scale in measured) < 1e-3
