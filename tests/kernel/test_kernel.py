@@ -24,7 +24,7 @@ from mwem_sql.kernel.budget import Budget
 from mwem_sql.kernel.exponential import Scores
 from mwem_sql.kernel.kernel import MAXIMUM_BOUND, WEIGHT_GRID, Kernel
 from mwem_sql.kernel.noise import OpenDPNoise, SeededNoise
-from mwem_sql.kernel.scales import Kind, noise_scale, selection_scale, variance
+from mwem_sql.kernel.scales import MANY_CANDIDATES, Kind, noise_scale, selection_scale, variance
 
 Integers = NDArray[np.int64]
 SHARE = Fraction(1, 8)
@@ -109,18 +109,22 @@ def test_a_selection_is_an_element_of_the_candidates_whatever_their_order() -> N
     assert [scores.tolist() for scores in spy.scores] == [[6, 7], [6, 60, 7], [6], [6, 7]]
 
 
-def test_of_very_many_those_that_are_no_candidates_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_very_many_those_that_are_no_candidates_are_closed() -> None:
     """With one weight they are passed by; with several, the candidates are taken out."""
-    monkeypatch.setattr("mwem_sql.kernel.scales.MANY_CANDIDATES", 2)
-    for weights, expected, opened in (
-        (ONES, [6, 60, 7], [True, False, True]),
-        (np.array([1.0, 1.0, 2.0]), [3, 7], [True, True]),
+    size = MANY_CANDIDATES + 1
+    answers, guesses, candidates = np.full(size, 6), np.zeros(size), np.delete(np.arange(size), 1)
+    answers[[1, 2]] = 60, 7
+    several = np.ones(size)
+    several[2] = 2.0
+    for weights, ratio, opened in (
+        (np.ones(size), Fraction(7, 6), [place != 1 for place in range(size)]),
+        (several, Fraction(14, 6), [True] * MANY_CANDIDATES),
     ):
         spy = Spy()
-        kernel = Kernel(*flat(ANSWERS), account(), spy)
-        assert kernel.select([0, 2], GUESSES, NONE, weights, SHARE, changed=range(3)).query == 2
+        kernel = Kernel(answers, [1] * size, account(), spy)
+        assert kernel.select(candidates, guesses, np.zeros(size), weights, SHARE, changed=range(size)).query == 2
         (scores,) = spy.scores
-        assert scores[0] * expected[-1] == scores[-1] * expected[0]
+        assert Fraction(int(scores[opened].max()), int(scores[0])) == ratio
         assert spy.opened == [opened]
 
 
@@ -474,7 +478,7 @@ def test_scalar_candidates_are_no_calls_for_each() -> None:
 
 
 @pytest.mark.parametrize("kind", ["pure", "zcdp"])
-def test_the_number_of_candidates_decides_how_to_select(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_candidates_decides_how_to_select(kind: Kind) -> None:
     """With the cost of that way recorded, which is at most the share."""
     asked = []
 
@@ -487,10 +491,9 @@ def test_the_number_of_candidates_decides_how_to_select(kind: Kind, monkeypatch:
             asked.append("many")
             return 0
 
-    monkeypatch.setattr("mwem_sql.kernel.scales.MANY_CANDIDATES", 3)
-    for count in (2, 3):
+    for count in (MANY_CANDIDATES - 1, MANY_CANDIDATES):
         ledger = account(kind)
-        kernel = Kernel(*flat([np.array([5], dtype=np.int64)] * 4), ledger, Which())
+        kernel = Kernel(np.full(count, 5), [1] * count, ledger, Which())
         kernel.select(range(count), np.zeros(count), np.zeros(count), np.ones(count), SHARE)
         assert 0 < ledger.mapped <= SHARE
     assert asked == ["few", "many"]

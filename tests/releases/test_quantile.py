@@ -10,10 +10,10 @@ import pytest
 from conftest import Connection
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thresholds import lower
 
 import mwem_sql
 from mwem_sql.domains.attribute import Attribute
-from mwem_sql.releases import quantile
 from mwem_sql.releases.quantile import _Counted, _row, _Stretches
 from mwem_sql.workload import Query, Workload
 
@@ -181,7 +181,7 @@ def test_a_column_of_many_values_is_asked_in_fewer_stretches(monkeypatch: pytest
         )
         mwem_sql.release(con, "t", Workload((Query(group_by=("x",)),)), 10_000)
         (fine,) = mwem_sql.quantile(con, "t_synthetic", "x", 0.6).to_pylist()
-        monkeypatch.setattr(quantile, "MOST_STRETCHES", 10)
+        lower(monkeypatch, MOST_STRETCHES=10)
         (coarse,) = mwem_sql.quantile(con, "t_synthetic", "x", 0.6).to_pylist()
     assert (fine["answer"], fine["low"], fine["high"]) == (44, 44, 44)
     assert (coarse["low"], coarse["high"]) == (40, 49)

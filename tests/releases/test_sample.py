@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from chance import sampled
 from conftest import Connection
+from thresholds import lower
 
 import mwem_sql
 from mwem_sql.errors import OptionError
@@ -63,7 +64,7 @@ def test_rows_of_one_kind_are_as_the_model_says(
     released: Connection, monkeypatch: pytest.MonkeyPatch, condition: str, cells: int
 ) -> None:
     """By a state that is restricted, or, where that would be too large, by leaving rows out."""
-    monkeypatch.setattr(sample, "MAX_CELLS", cells)
+    lower(monkeypatch, MAX_CELLS=cells)
     rows = mwem_sql.sample(released, "t_synthetic", rows=ROWS, given=condition, seed=5)
     released.register("drawn_rows", rows)
     assert rows.num_rows == ROWS
@@ -87,9 +88,7 @@ def test_a_seed_decides_and_sql_draws_the_same(released: Connection) -> None:
 
 
 def test_what_is_too_rare_to_be_found_is_given_up(released: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sample, "MAX_CELLS", 0)
-    monkeypatch.setattr(sample, "MOST_DRAWN", 2)
-    monkeypatch.setattr(sample, "LEAST_BATCH", 64)
+    lower(monkeypatch, MAX_CELLS=0, MOST_DRAWN=2, LEAST_BATCH=64)
     with pytest.raises(OptionError, match=r"^mwem_sample: given \('age = 3 AND pay = 99'\) is true of next to no row"):
         mwem_sql.sample(released, "t_synthetic", rows=50, given="age = 3 AND pay = 99", seed=1)
 
