@@ -275,6 +275,8 @@ def _stretches(ready: Answerer, attribute: Attribute, given: str | None) -> _Str
 
     If these are too many, several neighbours are one stretch: which, follows from their number.
     """
+    # The condition is read by itself, so that one with a parenthesis too many is refused.
+    condition = None if given is None else ready.compile(Workload.from_predicates([given])).classes.get(attribute.name)
     if attribute.values is not None:
         texts = _sorted(ready, attribute)
         indices = np.arange(len(texts))
@@ -284,7 +286,6 @@ def _stretches(ready: Answerer, attribute: Attribute, given: str | None) -> _Str
     stored = ready.stored.classes[attribute.name]
     pieces = stored.pieces
     begins = pieces.lows[: pieces.non_null][_is_begin(stored)]
-    condition = None if given is None else ready.compile(Workload.from_predicates([given])).classes.get(attribute.name)
     if condition is not None:
         begins = distinct(begins, condition.pieces.lows)
     lows = begins[:: _thinning(len(begins))]
