@@ -8,17 +8,7 @@ from typing import Any
 import duckdb
 import pytest
 from chance import examples
-from compilers import (
-    DOMAIN,
-    TABLE,
-    TYPES,
-    answers,
-    compiled_from,
-    inside,
-    predicates,
-    row_values,
-    table,
-)
+from compilers import DOMAIN, TABLE, TYPES, answers, compiled_from, inside, predicates, row_values, table
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

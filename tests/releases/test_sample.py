@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from chance import sampled
 from conftest import Connection
+from released import weighed
 from thresholds import lower
 
 import mwem_sql
@@ -20,15 +21,7 @@ ROWS = 20_000
 
 @pytest.fixture(scope="module", params=[False, True], ids=["last", "average"])
 def released(request: pytest.FixtureRequest) -> Iterator[Connection]:
-    with mwem_sql.connect() as con:
-        con.execute("""
-            CREATE TABLE t (age INTEGER CHECK (age BETWEEN 0 AND 11), sex ENUM ('M', 'F') NOT NULL, ok BOOLEAN,
-                pay INTEGER NOT NULL CHECK (pay BETWEEN 0 AND 99));
-            INSERT INTO t SELECT CASE WHEN i % 13 < 12 THEN i % 13 END, CASE WHEN i % 3 = 0 THEN 'F' ELSE 'M' END,
-                [true, false, NULL][1 + i % 5 % 3], i % 60 FROM range(300) r(i)
-        """)
-        mwem_sql.release(con, "t", ASKED, 3, rounds=4, average=request.param)
-        con.execute("CREATE TABLE weights AS FROM mwem_weights('t_synthetic', ['age', 'sex', 'ok', 'pay'])")
+    with weighed(ASKED, average=request.param) as con:
         yield con
 
 
