@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import pytest
@@ -62,8 +63,8 @@ def test_rows_of_one_kind_are_as_the_model_says(
     released.register("drawn_rows", rows)
     assert rows.num_rows == ROWS
     assert released.execute(f"SELECT bool_and({condition}) FROM drawn_rows").fetchall() == [(True,)]
-    # Independent draws would differ by some 0.004 (a standard deviation at a share of a half); systematic ones by less.
-    assert distance(released, condition, "drawn_rows") < 0.02
+    # Five standard deviations of independent draws at a share of a half; systematic ones differ by less.
+    assert distance(released, condition, "drawn_rows") < 5 * math.sqrt(0.25 / ROWS)
 
 
 def test_all_rows_are_as_the_model_says(released: Connection) -> None:
@@ -101,9 +102,10 @@ def test_of_an_average_each_state_gives_what_it_has() -> None:
         ((everywhere,),) = con.execute(
             "SELECT sum(weight) FILTER (WHERE y) / sum(weight) FROM mwem_weights('t_synthetic', ['y'])"
         ).fetchall()
-        rows = mwem_sql.sample(con, "t_synthetic", rows=ROWS, given="x = 7", seed=1)
-        assert abs(sum(rows.column("y").to_pylist()) / ROWS - expected) < 0.01
-        assert abs(everywhere - expected) > 0.015
+        rows = mwem_sql.sample(con, "t_synthetic", rows=4 * ROWS, given="x = 7", seed=1)
+        tolerance = 5 * math.sqrt(expected * (1 - expected) / (4 * ROWS))
+        assert sum(rows.column("y").to_pylist()) / (4 * ROWS) == pytest.approx(expected, abs=tolerance)
+        assert abs(everywhere - expected) > tolerance
 
 
 def test_values_inside_a_class_are_drawn_as_they_were_measured() -> None:
@@ -120,6 +122,7 @@ def test_values_inside_a_class_are_drawn_as_they_were_measured() -> None:
         mwem_sql.release(con, "t", Workload.from_predicates(["pay < 800", "ok"]), 100)
         rows = mwem_sql.sample(con, "t_synthetic", rows=1000, given="pay BETWEEN 50 AND 600.5 AND ok", seed=1)
         pays = rows.column("pay").to_numpy()
-        assert ((pays > 95) & (pays < 115)).mean() > 0.85
-        assert ((pays > 495) & (pays < 515)).mean() > 0.07
+        for low, share in ((95, 0.9), (495, 0.1)):
+            drawn = ((pays > low) & (pays < low + 20)).mean()
+            assert drawn == pytest.approx(share, abs=5 * math.sqrt(0.9 * 0.1 / 1000))
         assert rows.column("ok").to_pylist() == [True] * 1000
