@@ -94,7 +94,8 @@ def measure(asked: Case, directory: Path | None) -> dict[str, Any]:
     begin = time.process_time()
     if asked["way"] == OURS:
         table, con = connected(data, directory)
-        with tables.released(con, boxes.workload(list(table.sizes)), asked["epsilon"], rows=1) as (made, seconds):
+        workload, seed = boxes.workload(list(table.sizes)), asked.get("seed")
+        with tables.released(con, workload, asked["epsilon"], rows=1, seed=seed) as (made, seconds):
             weights = table.state(con, made.output)()
     else:
         weights = textbook.released(asked["way"], truth, asked["epsilon"], boxes, np.random.default_rng())

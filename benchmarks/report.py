@@ -10,8 +10,11 @@ OURS, PAPER, OTHER, MORE = "#1f4e79", "#b03a2e", "#7f7f7f", "#2e8b57"
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+    return "\n".join(map(row, [head, ["---"] * len(head), *rows]))
+
+
+def row(cells: Sequence[object]) -> str:
+    return "| " + " | ".join(map(str, cells)) + " |"
 
 
 def number(value: float) -> str:

@@ -1,0 +1,120 @@
+"""benchmarks/floors.py: tables are what it says, textbook methods have the noise that they should, works run."""
+
+import itertools
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
+
+import floors
+import floors_works
+import made
+import tables
+from floors_works import ODD, Marginals, Questions
+from textbook import laplace
+
+from mwem_sql.workload import Query
+
+VARIANTS = [variant for variants in made.HALVES.values() for variant in variants]
+
+
+def test_the_halves_share_no_variant_and_no_rows():
+    assert not set(made.HALVES["choose"]) & set(made.HALVES["report"])
+    for make in (made.disability, made.loan_codes, made.salaries):
+        drawn = [make(variant) for variant in VARIANTS]
+        assert all((one.codes != other.codes).any() for one, other in itertools.combinations(drawn, 2))
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize(
+    ("make", "rows", "columns", "largest"),
+    [(made.disability, 21_574, 16, 2), (made.loan_codes, 5_960, 13, 21), (made.salaries, 3_755, 10, 24)],
+)
+def test_a_generated_table_is_within_its_domain(make, rows, columns, largest, variant):
+    table = make(variant)
+    assert (table.rows, len(table.sizes), max(table.shape)) == (rows, columns, largest)
+    assert min(table.shape) >= 2
+    assert (table.codes >= 0).all()
+    assert (table.codes < np.array(table.shape)).all()
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_variant_has_the_same_odd_rows(variant):
+    con = made.connect_loans(variant)
+    counts = ", ".join(f"count_if({text})" for text, _ in ODD.values())
+    assert con.execute(f"SELECT {counts} FROM private").fetchone() == tuple(count for _, count in ODD.values())
+    con.close()
+
+
+def test_noise_on_each_question_has_an_equal_share_of_epsilon():
+    truth = [np.zeros(5000)] * 4
+    noisy = laplace.each(truth, [1.0, 1.0, 1.0, 10.0], 2.0, np.random.default_rng(0))
+    scales = [np.abs(one).mean() for one in noisy]
+    # Laplace noise of scale 4 / 2 has that as its mean size and deviation.
+    assert scales == pytest.approx([2, 2, 2, 20], rel=5 / math.sqrt(5000))
+
+
+def test_a_delta_is_used_where_gaussian_noise_is_less():
+    pure, kind = laplace.deviation(100, 1.0)
+    assert (pure, kind) == (pytest.approx(math.sqrt(2) * 100), "laplace")
+    less, kind = laplace.deviation(100, 1.0, 1e-6)
+    assert kind == "gaussian"
+    assert less < pure
+    assert laplace.deviation(2, 1.0, 1e-6) == laplace.deviation(2, 1.0)
+    noisy = laplace.each([np.zeros(20_000)] * 100, [1.0] * 100, 1.0, np.random.default_rng(0), 1e-6)
+    assert noisy[0].std() == pytest.approx(less, rel=5 / math.sqrt(2 * 20_000))
+
+
+@pytest.mark.parametrize("kind", floors_works.KINDS)
+def test_questions_are_distinct_and_their_truth_is_that_of_a_comparison(kind):
+    queries = floors_works.predicates(kind, "severity")
+    assert len({query.predicate for query in queries}) == floors_works.QUESTIONS
+    assert queries != floors_works.predicates(kind, "classes") or kind == "two columns"
+    work = Questions(name=kind, table="severity", epsilon=10.0, queries=queries[:3])
+    with work.released(0) as (released, _):
+        rows = work.compared(released.output)
+        assert rows["true_answer"].tolist() == [own[0, 0] for own in work.truth]
+        assert work.error(released) == pytest.approx(np.abs(rows["answer"] - rows["true_answer"]).mean())
+
+
+def test_errors_of_sums_and_averages_are_in_parts_of_their_bounds():
+    queries = (Query(measure="VALUE", group_by=("BAD",)), Query(measure="avg(YOJ)", group_by=("BAD",)))
+    work = Questions(name="sums", table="severity", epsilon=1.0, queries=queries, bounds=(900.0, 45.0))
+    assert work.mean(np.array([0, 0, 1, 1]), np.array([900.0, 2700.0, 9.0, np.nan])) == pytest.approx((2 + 0.2) / 2)
+    ((name, error),) = work.textbook(np.random.default_rng(0))
+    assert name == "noise on each"
+    assert 0 < error < 20
+    with work.released(0) as (released, _):
+        rows = work.compared(released.output)
+        sums, counts = np.concatenate(work.truth).T
+        assert sorted(rows["true_answer"]) == pytest.approx(sorted([*sums[:2], *(sums[2:] / counts[2:])]))
+
+
+def small(_variant):
+    draw = np.random.default_rng(0)
+    first = draw.integers(0, 2, 500)
+    return tables.Table("small", dict.fromkeys("abc", 2), np.stack([first, first, 1 - first], axis=1))
+
+
+def test_a_work_is_one_line_with_its_ratios():
+    work = Marginals(name="small", table="severity", make=small, epsilon=100.0)
+    cells = dict(zip(range(len(floors.HEAD)), floors.line(work, 2, curve=True), strict=True))
+    assert cells[4] == "3"
+    apart = dict(work.textbook(np.random.default_rng(0)))
+    assert apart["one-ways"] > 0.9
+    assert apart["noise on each"] < 0.1
+    assert float(cells[12]) < 1
+    assert [part.split(":")[0] for part in cells[16].split()] == ["1", "2"]
+    assert cells[13] in {"1", "2"}
+    assert floors.line(work, 1, curve=False)[-4:] == [""] * 4
+
+
+def test_pairs_are_judged_where_triples_are_asked():
+    work = Marginals(name="small", table="severity", make=small, epsilon=1000.0, ways=3)
+    assert work.questions == 1
+    assert len(work.pairs) == 3
+    assert work.run(0)[0] < 0.05
