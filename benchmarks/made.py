@@ -141,6 +141,13 @@ def loans(variant: str) -> pa.Table:
     return pa.table(columns)
 
 
+def values(name: str) -> list[int | str | None]:
+    """All that a column of the loans may be, NULL the last."""
+    words: dict[str, tuple[int | str, ...]] = {"BAD": (0, 1), "REASON": REASONS, "JOB": JOBS}
+    listed = words[name] if name in words else range(NUMBERS[name].high + 1)
+    return [*listed, *([] if name in NEVER_NULL else [None])]
+
+
 def connect_loans(variant: str) -> duckdb.DuckDBPyConnection:
     """A database with the loans, named `private`, declared as a curator would."""
     con = mwem_sql.connect()

@@ -66,7 +66,7 @@ def mwem(kernel: Kernel, problem: Problem, schedule: Schedule, progress: Progres
 
 def _measure_planned(problem: Problem, schedule: Schedule, m: Transcript, progress: Progress) -> Fit:
     """A_0: everything that is measured without a selection, in the order of its lines."""
-    A = State.unsplit(problem.sizes, m.total())
+    A = State.unsplit(problem.sizes, m.total(), problem.support)
     lines = schedule.of("histogram", "first", "always", "round")
     refined, pending, direct = list[int](), list[int](), list[int]()
     for place, line in enumerate(lines, start=1):
@@ -83,9 +83,9 @@ def _measure_planned(problem: Problem, schedule: Schedule, m: Transcript, progre
             measured = m.measure(line.purpose, q, line.share)
             # A histogram tells n, too.
             if line.how == "start":
-                A = from_histogram(query, measured, State.unsplit(problem.sizes, m.total()))
+                A = from_histogram(query, measured, State.unsplit(problem.sizes, m.total(), problem.support))
             elif line.how == "with prior":
-                A = from_histogram_with_prior(query, measured, State.unsplit(problem.sizes, m.total()))
+                A = from_histogram_with_prior(query, measured, State.unsplit(problem.sizes, m.total(), problem.support))
             else:
                 direct.append(q)
         if line.purpose == "round":

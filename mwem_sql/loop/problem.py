@@ -19,6 +19,7 @@ from mwem_sql.loop.details import DetailRows
 from mwem_sql.loop.plan import Planned
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
+from mwem_sql.model.support import Support
 
 TOTAL = LinearQuery(())
 
@@ -34,7 +35,7 @@ class Problem:
     `queries` are what rounds select among, and what is planned; they are numbered from 0. A histogram of the whole
     domain, what is `pushed` down only to be certified, `details`, by attribute, and the total have the numbers after
     them, in this order. `certified` are queries of the workload, by number: in the end it is told how far off they
-    are. `max_cells` is for one factor of the state.
+    are. `max_cells` is for one factor of the state. `support` is where records can be; None for everywhere.
     """
 
     queries: Queries
@@ -48,6 +49,7 @@ class Problem:
     details: Mapping[str, Detail] = field(default_factory=dict)
     pushed: Sequence[LinearQuery] = ()
     certified: Mapping[int, LinearQuery] = field(default_factory=dict)
+    support: Support[State] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "queries", Queries.of(self.queries))

@@ -23,6 +23,7 @@ from mwem_sql.loop.problem import Problem
 from mwem_sql.loop.refinement import FLOOR, Refinement
 from mwem_sql.model.fit import Target
 from mwem_sql.model.state import State
+from mwem_sql.model.support import IMPOSSIBLE
 from mwem_sql.model.tree import LOWEST_LOG, SMALLEST_FLOAT
 
 REST_SHARE = 0.05
@@ -135,7 +136,8 @@ class Transcript:
             query, leaves = self.queries[q], self.refined[q].leaves(n)
             partition = LinearQuery((Block(query.attributes, leaves.labels.reshape(query.shape), leaves.values.size),))
             A.take(partition, leaves.cells.reshape(query.shape))
-            self.targets[q] = Target(partition, leaves.values, leaves.variances)
+            values = A.possible_values(A.partitions.exact(partition), leaves.values)
+            self.targets[q] = Target(partition, values, leaves.variances)
             self.variances[q] = float(leaves.variances.max())
         return n
 
@@ -256,4 +258,7 @@ def dense(query: LinearQuery, weights: Floats, uniform: State) -> State:
     """A state of one clique over the whole domain."""
     state = State.of([Table(query.attributes, weights.reshape(query.shape))], uniform.attributes)
     state.rescale(uniform.total)
+    if uniform.support is not None:
+        state.restrict(query.attributes, uniform.marginal(query.attributes) > IMPOSSIBLE * uniform.total)
+        state.keep_within(uniform.support)
     return state

@@ -145,12 +145,13 @@ class Fit:
         for target in targets:
             on_groups = self._targets.get(target)
             if on_groups is None or not splits.isdisjoint(target.query.attributes):
-                on_groups = replace(target, query=state.partitions.exact(target.query))
+                query = state.partitions.exact(target.query)
+                values = state.possible_values(query, one_per_cell(query, target.values))
+                on_groups = replace(target, query=query, values=values)
                 new.append(on_groups)
             current[target] = on_groups
         self._targets = current
         for target in new:
-            one_per_cell(target.query, target.values)
             state.join(target.query.attributes)
         by_clique: dict[Clique, list[Target]] = {}
         self._homes = {

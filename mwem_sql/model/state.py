@@ -20,17 +20,10 @@ from mwem_sql.algebra.partition import Partition
 from mwem_sql.algebra.queries import FEW_CELLS, MANY_BOXES, Boxes, Queries
 from mwem_sql.algebra.sets import connected
 from mwem_sql.algebra.table import Names, Table, independent, tables_from_arrow, tables_to_arrow
-from mwem_sql.model.cliques import (
-    Clique,
-    Room,
-    added_cells,
-    make_room,
-    maximal,
-    rearrange,
-    total_cells,
-)  # fmt: skip
+from mwem_sql.model.cliques import Clique, Room, added_cells, make_room, maximal, rearrange, total_cells
 from mwem_sql.model.marginals import marginals
 from mwem_sql.model.partitions import Partitions, base_shares
+from mwem_sql.model.support import Support
 from mwem_sql.model.tree import LOWEST_LOG, SMALLEST_FLOAT, WEIGHT_FLOOR, Potential, Tree
 
 SUMS_AGREE = 1e-6
@@ -55,6 +48,7 @@ class State:
         attributes: Sequence[str],
         total: float,
         partitions: Mapping[str, Partition] | None = None,
+        support: Support[State] | None = None,
     ) -> None:
         """For the class methods below. Without partitions each value in a tree is a class."""
         self._trees = list(trees)
@@ -70,6 +64,8 @@ class State:
             for name, top in tree.layout.tops.items()
         }
         self.partitions = Partitions(partitions or {name: Partition.whole(size) for name, size in self._sizes.items()})
+        # What is possible; None for everything.
+        self.support = support
         # Of the last batch of very many queries, by attributes.
         self._boxes: dict[Names, Boxes] = {}
 
@@ -84,8 +80,13 @@ class State:
         return cls(trees, tuple(sizes), total)
 
     @classmethod
-    def unsplit(cls, sizes: Mapping[str, Floats], total: float) -> State:
-        """The same distribution, with all classes of an attribute in one group."""
+    def unsplit(cls, sizes: Mapping[str, Floats], total: float, support: Support[State] | None = None) -> State:
+        """The same distribution, with all classes of an attribute in one group; or that of a support."""
+        if support is not None:
+            state = support.state.copy()
+            state.rescale(total)
+            state.keep_within(support)
+            return state
         single = cls.uniform(dict.fromkeys(sizes, np.ones(1)), total)
         partitions = {name: Partition.single(base_shares(size)) for name, size in sizes.items()}
         return cls(single.trees, tuple(sizes), total, partitions)
@@ -121,7 +122,8 @@ class State:
 
     def copy(self) -> State:
         """Shares the weights with the original until one of the two changes them."""
-        return State([tree.copy() for tree in self._trees], self.attributes, self._total, self.partitions)
+        trees = [tree.copy() for tree in self._trees]
+        return State(trees, self.attributes, self._total, self.partitions, self.support)
 
     def merged(self) -> State:
         """A copy that has one class for each group: merges classes that no measurement distinguishes."""
@@ -238,9 +240,7 @@ class State:
 
     def split(self, attribute: str, parents: Places, shares: Floats) -> None:
         """Give an attribute more groups, each a class: group i has its share of what group `parents[i]` had."""
-        self._tree[attribute].split(attribute, parents, shares)
-        self._sizes[attribute] = len(parents)
-        self.partitions[attribute] = Partition.whole(len(parents))
+        self._split(attribute, Partition.whole(len(parents)), parents, shares)
 
     def cells_with(self, attributes: Sequence[str], split: Mapping[str, int] | None = None) -> int:
         """Cells of the state if a query over these attributes were measured, after a split to so many groups."""
@@ -274,6 +274,7 @@ class State:
             joined = Tree.joined(trees, layout, potentials, needed)
             self._tree.update(dict.fromkeys(joined.attributes, joined))
             self._trees = [*(tree for tree in self._trees if tree not in trees), joined]
+            self._mark(potentials)
         elif needed:
             self._tree[min(needed)].need(needed)
 
@@ -288,6 +289,7 @@ class State:
         checked = [(self.partitions.exact(query), one_per_cell(query, measured)) for query, measured in measurements]
         for query, _ in checked:
             self.join(query.attributes)
+        checked = [(query, self.possible_values(query, measured)) for query, measured in checked]
         # No step moves weight between attributes of one group.
         movable = [(query, measured) for query, measured in checked if self.several(query.attributes)]
         for query, measured in movable * passes:
@@ -310,7 +312,8 @@ class State:
         if not self.several(query.attributes):
             return
         tree, home, marginal = self._home(query.attributes)
-        wanted = np.maximum(one_per_cell(query, values), WEIGHT_FLOOR * self._total)
+        wanted = self.possible_values(query, one_per_cell(query, values))
+        wanted = np.maximum(wanted, WEIGHT_FLOOR * self._total)
         here = query.answer(marginal.cells)
         # A cell that no class is in has nothing to grow.
         growth = np.divide(wanted, here, out=np.ones_like(wanted), where=here > SMALLEST_FLOAT * np.maximum(wanted, 1))
@@ -338,6 +341,22 @@ class State:
         self._grow(tree, home, marginal, np.where(kept, 1.0, WEIGHT_FLOOR))
         return share
 
+    def keep_within(self, support: Support[State]) -> None:
+        """No record is where a support has none, whatever is measured later."""
+        self.support = support
+        self.follow(support.state)
+        self._mark(chain.from_iterable(tree.potentials for tree in self._trees))
+
+    def possible_values(self, query: LinearQuery, values: Floats) -> Floats:
+        """Values for the cells of a query on groups, 0 for those in which no record can be."""
+        return values if self.support is None else self.support.values(query, values, self.partitions)
+
+    def _mark(self, potentials: Iterable[Potential]) -> None:
+        """Keep the weights of the impossible cells of some cliques at the floor from now on."""
+        if self.support is not None:
+            for potential in potentials:
+                potential.impossible = self.support.impossible(potential.table.names, self.partitions)
+
     def several(self, attributes: Iterable[str]) -> list[str]:
         """Those of several groups."""
         return [name for name in attributes if self._sizes[name] > 1]
@@ -363,9 +382,16 @@ class State:
         if finer.count == old.count:
             return False
         parents = old.codes[finer.representatives]
-        self.split(name, parents, finer.sums / old.sums[parents])
-        self.partitions.split(name, finer)
+        self._split(name, finer, parents, finer.sums / old.sums[parents])
         return True
+
+    def _split(self, name: str, finer: Partition, parents: Places, shares: Floats) -> None:
+        """Group i of a finer partition has its share of what group `parents[i]` had."""
+        tree = self._tree[name]
+        tree.split(name, parents, shares)
+        self._sizes[name] = finer.count
+        self.partitions.split(name, finer)
+        self._mark(map(tree.potentials.__getitem__, tree.layout.holders[name]))
 
     def _plan(self, needed: Clique, sizes: Mapping[str, int]) -> tuple[list[Tree], list[Room]]:
         """The trees that measuring a query over these attributes would replace by one, and where; maybe none."""

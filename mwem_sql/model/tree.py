@@ -8,7 +8,7 @@ focus therefore leaves all other cliques as they are: they are brought up to dat
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, KeysView, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import chain, count, pairwise
 from math import log
 
@@ -35,13 +35,15 @@ class Potential:
     A read-only array is shared with another tree or an Arrow table: it is replaced, never written to.
     `lowest` is the logarithm of a lower bound on the weights as shares of the total. `stamp` goes up, over all
     potentials, with every change of the distribution; a new total is the same distribution. `hidden` is what changed
-    without that.
+    without that. The weights of `impossible` cells stay at the floor, whatever they are multiplied by.
     """
 
     table: Table
     lowest: float
+    _: KW_ONLY
     stamp: int = field(default_factory=_CLOCK.__next__)
     hidden: float = 0.0
+    impossible: Places | None = None
 
     @classmethod
     def of(cls, table: Table, total: float) -> Potential:
@@ -62,6 +64,8 @@ class Potential:
         self.table = self.table.multiply(by, out=cells if cells.flags.writeable else None)
         if self.lowest < LOWEST_LOG:
             self.lift(total)
+        elif self.impossible is not None:
+            np.put(self.table.cells, self.impossible, WEIGHT_FLOOR * total)
 
     def absorb(self, message: Table, before: Table, total: float) -> None:
         """Follow a neighbour: `message` is its marginal of their separator, `before` the one of this clique."""
@@ -77,13 +81,18 @@ class Potential:
     def lift(self, total: float) -> None:
         """Keep the weights away from 0, once the bound says that one may have come near it."""
         if self.lowest < LOWEST_LOG:
-            self.table = Table(self.table.names, np.maximum(self.table.cells, WEIGHT_FLOOR * total, order="C"))
-            self.lowest = log(self.table.cells.min() / total)
+            cells = np.maximum(self.table.cells, WEIGHT_FLOOR * total, order="C")
+            if self.impossible is not None:
+                np.put(cells, self.impossible, total)  # the bound is of all others
+            self.lowest = log(cells.min() / total)
+            if self.impossible is not None:
+                np.put(cells, self.impossible, WEIGHT_FLOOR * total)
+            self.table = Table(self.table.names, cells)
 
     def share(self) -> Potential:
         """Another one on the same memory; neither writes to it from now on."""
         self.table.cells.flags.writeable = False
-        return Potential(self.table, self.lowest, self.stamp, self.hidden)
+        return replace(self)
 
 
 def propagate(

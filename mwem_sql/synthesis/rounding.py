@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mwem_sql.algebra.arrays import Floats, Integers
+from mwem_sql.algebra.arrays import Flags, Floats, Integers
 from mwem_sql.algebra.table import Names, Table
 from mwem_sql.model.state import State
 from mwem_sql.model.tree import Tree
@@ -27,6 +27,8 @@ ROUNDING_SWEEPS = 2
 """Times that open fractions are moved before some are decided: more do not come closer."""
 LEAST_WEIGHT = 1e-300
 """Keeps a division by 0 away; below any weight."""
+LEAST_DUE = 1e-200
+"""Rows: a cell that is due fewer has none. Far above the weight of impossible cells, far below any other."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +97,8 @@ def _share_out(weights: Table, rows: Integers, kept: Sequence[Names], generator:
     sizes = rows.reshape(-1)[cells]
     shares = weights.cells.reshape(-1, classes)[cells]
     shares *= (sizes / shares.sum(axis=1))[:, None]
+    is_possible = shares >= LEAST_DUE
+    shares[~is_possible] = 0
     coordinates = dict(zip(weights.names, np.unravel_index(cells, (*rows.shape, 1)), strict=True))
     margins = [
         _Margin(weights.project((*names, weights.names[-1])).cells, [coordinates[name] for name in names], shares)
@@ -112,13 +116,13 @@ def _share_out(weights: Table, rows: Integers, kept: Sequence[Names], generator:
         for _ in range(ROUNDING_SWEEPS):
             for margin in margins:
                 margin.pull(rest, fractions[rest])
-            fractions[rest] = _summing_to(ups[rest], fractions[rest])
-        decided = _systematic_rows(fractions[half], ups[half], generator)
+            fractions[rest] = _summing_to(ups[rest], fractions[rest], is_possible[rest])
+        decided = _systematic_rows(fractions[half], ups[half], is_possible[half], generator)
         counts[half] += decided
         for margin in margins:
             margin.count(half, decided)
         start = half.stop
-    _correct(counts, shares, due)
+    _correct(counts, shares, is_possible, due)
     out = np.zeros(weights.shape, dtype=np.int64)
     out.reshape(-1, classes)[cells] = counts
     return Table(weights.names, out)
@@ -133,13 +137,15 @@ class _Margin:
         With few rows the shares know best: they depend on all that was taken before.
         """
         self.cells = np.ravel_multi_index(coordinates, weights.shape[:-1]) if coordinates else None
+        self.is_possible = weights.reshape(-1, weights.shape[-1]) >= LEAST_DUE
         self.low = np.floor(weights.reshape(-1, weights.shape[-1]))
         self.missing = np.clip(self._sums(slice(None), shares), self.low, np.ceil(weights.reshape(self.low.shape)))
 
     def decide(self, total: int, generator: np.random.Generator) -> Integers:
         """Whole numbers that sum to the total, for a marginal of one cell."""
         left = np.array([total - int(self.low.sum())])
-        self.missing = self.low + _systematic_rows(_summing_to(left, self.missing - self.low), left, generator)
+        fractions = _summing_to(left, self.missing - self.low, self.is_possible)
+        self.missing = self.low + _systematic_rows(fractions, left, self.is_possible, generator)
         return np.asarray(self.missing[0].astype(np.int64))
 
     def count(self, rows: slice, counts: Integers) -> None:
@@ -167,31 +173,37 @@ def _moves(gaps: Floats, rooms: Floats) -> Floats:
     return np.asarray(gaps / np.maximum(rooms, np.abs(gaps) + LEAST_WEIGHT))
 
 
-def _summing_to(totals: Integers, fractions: Floats) -> Floats:
-    """Rows of fractions moved inside [0, 1] so that each sums to its total."""
+def _summing_to(totals: Integers, fractions: Floats, is_possible: Flags) -> Floats:
+    """Rows of fractions, those that are possible moved inside [0, 1] so that each row sums to its total."""
     room = fractions * (1 - fractions)
     near = fractions + room * _moves(totals - fractions.sum(axis=1), room.sum(axis=1))[:, None]
     # What is left takes all of a row the same part of their way to 0 or to 1.
-    sums, classes = near.sum(axis=1), near.shape[1]
+    sums, classes = near.sum(axis=1), is_possible.sum(axis=1)
     down = np.where(sums > totals, totals / np.maximum(sums, LEAST_WEIGHT), 1.0)
     up = np.where(sums < totals, (classes - totals) / np.maximum(classes - sums, LEAST_WEIGHT), 1.0)
-    return np.asarray(1 - (1 - near * down[:, None]) * up[:, None])
+    return np.where(is_possible, 1 - (1 - near * down[:, None]) * up[:, None], 0.0)
 
 
-def _systematic_rows(fractions: Floats, totals: Integers, generator: np.random.Generator) -> Integers:
+def _systematic_rows(
+    fractions: Floats, totals: Integers, is_possible: Flags, generator: np.random.Generator
+) -> Integers:
     """0 or 1 for each fraction, 1 as often as it says, summing to the totals."""
     ends = np.floor(np.cumsum(fractions, axis=1) + golden_offsets(len(totals), generator)[:, None]).astype(np.int64)
-    ends[:, -1] = totals
-    return np.asarray(np.diff(np.minimum(ends, totals[:, None]), prepend=0, axis=1))
+    # The last that is possible has what rounding errors leave.
+    behind = np.cumsum(is_possible, axis=1) == is_possible.sum(axis=1, keepdims=True)
+    ends = np.where(behind, totals[:, None], np.minimum(ends, totals[:, None]))
+    return np.asarray(np.diff(ends, prepend=0, axis=1))
 
 
-def _correct(counts: Integers, shares: Floats, due: Integers) -> None:
+def _correct(counts: Integers, shares: Floats, is_possible: Flags, due: Integers) -> None:
     """Move single rows between classes until their sums are due, where a count is then least far from its share."""
     over = counts.sum(axis=0) - due
     sources, targets = (np.repeat(np.arange(len(due)), np.maximum(each, 0)) for each in (over, -over))
     for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
         above = counts[:, source] - shares[:, source]
         below = shares[:, target] - counts[:, target]
-        row = np.argmax(np.where(counts[:, source] > 0, np.minimum(above, below), -np.inf))
-        counts[row, source] -= 1
-        counts[row, target] += 1
+        can_move = (counts[:, source] > 0) & is_possible[:, target]
+        if can_move.any():
+            row = np.argmax(np.where(can_move, np.minimum(above, below), -np.inf))
+            counts[row, source] -= 1
+            counts[row, target] += 1
