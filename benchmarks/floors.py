@@ -12,8 +12,10 @@ and at most the number of questions; the best k is chosen in hindsight, so it is
     averages, sums  by group, ten of them alone; errors in parts of a measure's bound
     mixed           13 columns of 2 to 21 values, 5,960 rows, all pairs
     salaries        10 columns, 3,755 rows, all pairs; with a delta, which must not make it worse
+    wages, small    the same with 6 columns of up to 190 values, 6,704 rows, and 9 of up to 91, 1,300 rows
     ranges          over one attribute, 1,000 rows, epsilon 0.1: regret against the best textbook method (regret.py)
-    odd             rows that a mean hides: each answer with its interval, asked among 30 predicates
+    odd             rows that a mean hides: each answer with its interval, asked among 30 predicates, or later
+    heavy           pairs and triples of `wages`, judged by triples: seconds and memory; only when it is named
 
 made.py has the tables and their halves: constants are chosen on one, and the other is run once.
 """
@@ -29,6 +31,7 @@ from pathlib import Path
 
 import floors_works
 import made
+import memory
 import numpy as np
 import regret
 import report
@@ -43,7 +46,8 @@ SEEDS = 2
 TEXTBOOK_RUNS = 5
 ODD_EPSILONS = (0.1, 1.0)
 RANGES, ROWS, RANGES_EPSILON = "ranges", 1_000, 0.1
-NAMES = ("binary", "predicates", "averages", "sums", "mixed", "salaries", RANGES, "odd")
+NAMES = ("binary", "predicates", "averages", "sums", "mixed", "salaries", "wages", "small", RANGES, "odd")
+HEAVY = "heavy"
 HEAD = (
     "work", "table", "epsilon", "delta", "questions", "unit", "plain call", "rounds", "seconds", EACH,
     "ratio", ONEWAYS, "ratio", "best rounds", "error", "ratio", "curve",
@@ -114,7 +118,7 @@ def odd(half: str, seeds: int, epsilons: Sequence[float]) -> Iterator[list[str]]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--half", choices=made.HALVES, default="choose")
-    parser.add_argument("--works", nargs="+", choices=NAMES, default=NAMES)
+    parser.add_argument("--works", nargs="+", choices=(*NAMES, HEAVY), default=NAMES)
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--epsilon", type=float, nargs="+", help="only works with these")
     parser.add_argument("--no-curve", action="store_true", help="without `rounds := k`")
@@ -137,7 +141,10 @@ def main() -> None:
         rows("\n" + report.table(["odd rows", "asked", "epsilon", "truth", "answers", "inside", "width of n"], []))
         for cells in odd(options.half, options.seeds, epsilons):
             rows(report.row(cells))
-    rows(f"\n{options.half}, {options.seeds} seeds, {time.process_time() - begin:.0f} s of processor time")
+    rows(
+        f"\n{options.half}, {options.seeds} seeds, {time.process_time() - begin:.0f} s of processor time,"
+        f" {memory.peak_megabytes():,} MB at most"
+    )
 
 
 if __name__ == "__main__":

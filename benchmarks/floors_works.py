@@ -18,6 +18,7 @@ import duckdb
 import made
 import numpy as np
 import pyarrow as pa
+import regret_marginals
 import tables
 from made import NUMBERS
 from regret_marginals import mean_l1
@@ -77,10 +78,11 @@ class Work:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Marginals(Work):
-    """All marginals of so many attributes, judged by pairs."""
+    """All marginals of so many attributes, judged by those of so many: pairs, whatever is asked."""
 
     make: Callable[[str], tables.Table]
     ways: int = 2
+    judged: int = 2
     unit = "L1 of n"
 
     @cached_property
@@ -92,8 +94,8 @@ class Marginals(Work):
         return self.data.connect()
 
     @property
-    def pairs(self) -> list[tuple[str, ...]]:
-        return list(itertools.combinations(self.data.sizes, 2))
+    def sets(self) -> list[tuple[str, ...]]:
+        return list(itertools.combinations(self.data.sizes, self.judged))
 
     @cached_property
     def asked(self) -> Workload:
@@ -106,16 +108,16 @@ class Marginals(Work):
         return len(self.asked)
 
     def error(self, released: mwem_sql.Release) -> float:
-        return mean_l1(self.data, self.pairs, self.data.state(self.con, released.output))
+        return mean_l1(self.data, self.sets, self.data.state(self.con, released.output))
 
     def textbook(self, generator: np.random.Generator) -> Iterator[tuple[str, float]]:
-        cells = np.mean([np.prod([self.data.sizes[name] for name in names]) for names in self.pairs])
-        yield EACH, float(cells) * Noise.of(len(self.pairs), self.epsilon, self.delta).mean / self.data.rows
+        cells = np.mean([np.prod([self.data.sizes[name] for name in names]) for names in self.sets])
+        yield EACH, float(cells) * Noise.of(len(self.sets), self.epsilon, self.delta).mean / self.data.rows
         estimates = oneways([self.data.histogram(names=[name]) for name in self.data.sizes], self.epsilon, generator)
         places = {name: place for place, name in enumerate(self.data.sizes)}
         yield (
             ONEWAYS,
-            mean_l1(self.data, self.pairs, lambda names: marginal(estimates, [places[name] for name in names])),
+            mean_l1(self.data, self.sets, lambda names: marginal(estimates, [places[name] for name in names])),
         )
 
 
@@ -330,5 +332,13 @@ def works(variants: Sequence[str]) -> Iterator[Work]:
             judged=lambda query, wanted=wanted: is_average(query) is wanted,
         )  # fmt: skip
     yield Marginals(name="mixed", table=variant, make=made.loan_codes, epsilon=1.0)
-    for delta in (1e-9, 0.0):
-        yield Marginals(name="salaries", table=variant, make=made.salaries, epsilon=1.0, delta=delta)
+    for name, make in (("salaries", made.salaries), ("wages", made.wages), ("small", small)):
+        for delta in (1e-9, 0.0):
+            yield Marginals(name=name, table=variant, make=make, epsilon=1.0, delta=delta)
+    for ways in (2, 3):
+        yield Marginals(name="heavy", table=variant, make=made.wages, epsilon=10.0, ways=ways, judged=3)
+
+
+def small(variant: str) -> tables.Table:
+    """The small tables of regret_marginals.py, each in its half."""
+    return regret_marginals.households() if variant in made.HALVES["choose"] else regret_marginals.visits()

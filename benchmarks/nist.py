@@ -7,7 +7,8 @@
 DIR holds acs/: Texas is the half `choose`, Massachusetts `report`; --excerpt is any other file with these columns. A
 budget is EPSILON or EPSILON:DELTA. Workloads: `pairs` of all 23 columns; `puma`, the area with pairs of the others, by
 which rows are scored. --checks declares in the schema what cannot be, --every prints the share of rows by rule.
---references scores true shares without noise in two models: each column given the area, and a tree given the area.
+--references scores true shares without noise in two models, each column given the area and a tree given the area; and
+independent one-ways of the declared bins with the budgets' epsilons.
 --rows scores rows that something else has made, in CSV files like the excerpt's. nist_table.py says how columns are
 declared, nist_score.py how rows are scored; pMSE needs scikit-learn, and is left out without it.
 """
@@ -21,11 +22,13 @@ from pathlib import Path
 
 import nist_score
 import nist_table
+import numpy as np
 import report
 import tables
 from nist_score import Codes
 from nist_table import Excerpt
 from results import Spread
+from textbook.oneways import oneways
 
 HEAD = ("rows", "epsilon", "delta", "seconds", "score", "pMSE", "impossible")
 BUDGETS = ("1:3.6e-6", "1", "10")
@@ -45,6 +48,19 @@ def released(
     for seed in range(seeds):
         with tables.released(excerpt.con, asked, epsilon, delta=delta, seed=seed, progress=False) as (made, seconds):
             runs.append({"seconds": seconds, **figures(excerpt, codes, made.output)})
+    return {name: Spread.of(run[name] for run in runs) for name in runs[0]}
+
+
+def independent(excerpt: Excerpt, codes: Codes, epsilon: float, seeds: int) -> dict[str, Spread]:
+    """The figures of independent one-ways: every column counted by itself, rows drawn as if none followed another."""
+    table, runs = excerpt.coded, []
+    histograms = [table.histogram(names=[name]) for name in table.sizes]
+    for seed in range(seeds):
+        generator = np.random.default_rng(seed)
+        estimates = oneways(histograms, epsilon, generator)
+        rows = round(estimates[0].sum())
+        drawn = [generator.choice(len(counts), rows, p=counts / counts.sum()) for counts in estimates]
+        runs.append(figures(excerpt, codes, excerpt.decoded(np.stack(drawn, axis=1), generator)))
     return {name: Spread.of(run[name] for run in runs) for name in runs[0]}
 
 
@@ -85,6 +101,9 @@ def main() -> None:
                             nist_score.star(codes.true)), ("a tree given the area, no noise",
                             nist_score.tree(codes.true))):  # fmt: skip
             print(report.row([name, "", "", "", f"{codes.score(model):.1f}", "", ""]), flush=True)
+        for epsilon in dict.fromkeys(budget.partition(":")[0] for budget in options.budgets):
+            found = independent(excerpt, codes, float(epsilon), options.seeds)
+            print(report.row(["independent one-ways", epsilon, "0", *shown(found)]), flush=True)
     for file in options.rows:
         found = {name: Spread.of([one]) for name, one in figures(excerpt, codes, excerpt.load(file)).items()}
         print(report.row([file.name, "", "", *shown(found)]), flush=True)

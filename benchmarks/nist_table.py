@@ -17,6 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
+import pyarrow as pa
+import tables
 
 import mwem_sql
 
@@ -77,7 +80,7 @@ class Excerpt:
         areas = dict(con.execute(f"SELECT DISTINCT {AREA}, {DENSITY} FROM raw ORDER BY 1").fetchall())
         columns = []
         for name, words in self.columns.items():
-            end = "" if MISSING in words else " NOT NULL"
+            end = "" if self.nullable[name] else " NOT NULL"
             if name in EDGES:
                 columns.append(f"{name} INTEGER{end}")
                 low, high = self.bounds(name)
@@ -106,6 +109,53 @@ class Excerpt:
         self._read(self.con, "raw", path)
         self.con.execute("CREATE OR REPLACE TABLE loaded AS FROM private LIMIT 0")
         self._insert(self.con, "loaded")
+        return "loaded"
+
+    @cached_property
+    def coded(self) -> tables.Table:
+        """The private rows as codes of the declared values and bins, NULL the last: for methods that take codes."""
+        sizes, codes = {}, []
+        columns = self.con.sql("FROM private").to_arrow_table()
+        for name in self.columns:
+            column = columns[name].to_pylist()
+            if name in EDGES:
+                size = len(EDGES[name]) + 1
+                code = np.searchsorted(EDGES[name], [0 if one is None else one for one in column], side="right")
+                code = np.where([one is None for one in column], size, code)
+            else:
+                words = self.words[name]
+                size, code = len(words), np.array([len(words) if one is None else words.index(one) for one in column])
+            sizes[name] = size + self.nullable[name]
+            codes.append(code)
+        return tables.Table(self.path.stem, sizes, np.stack(codes, axis=1))
+
+    @cached_property
+    def words(self) -> dict[str, list[str]]:
+        """The values of each category, in their order."""
+        types = {name: kind for name, kind, *_ in self.con.execute("DESCRIBE private").fetchall() if name not in EDGES}
+        listed = ", ".join(f"enum_range(NULL::{kind})" for kind in types.values())
+        return dict(zip(types, self.con.execute(f"SELECT {listed}").fetchall()[0], strict=True))
+
+    @cached_property
+    def nullable(self) -> dict[str, bool]:
+        return {name: MISSING in words for name, words in self.columns.items()}
+
+    def decoded(self, codes: np.ndarray, generator: np.random.Generator) -> str:
+        """Rows of codes as a table; numbers are even within their bins. The table's name."""
+        columns = {}
+        for place, name in enumerate(self.columns):
+            own = codes[:, place]
+            if name in EDGES:
+                low, high = self.bounds(name)
+                begins = np.array([low, *EDGES[name], high + 1])
+                bins = np.minimum(own, len(begins) - 2)
+                drawn = generator.integers(begins[bins], begins[bins + 1])
+                columns[name] = pa.array(drawn, mask=own > bins)
+            else:
+                columns[name] = pa.array([*self.words[name], None]).take(pa.array(own))
+        arrived = pa.table(columns)  # noqa: F841  DuckDB reads it by its name
+        self.con.execute("CREATE OR REPLACE TABLE loaded AS FROM private LIMIT 0")
+        self.con.execute("INSERT INTO loaded BY NAME FROM arrived")
         return "loaded"
 
     def _read(self, con: duckdb.DuckDBPyConnection, table: str, path: Path) -> None:

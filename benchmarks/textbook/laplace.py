@@ -21,13 +21,13 @@ class Noise:
 
     @classmethod
     def of(cls, questions: int, epsilon: float, delta: float = 0.0) -> Noise:
-        """The less noise of the two, on each of so many questions."""
+        """The less noise of the two on each of so many questions, by its mean size."""
         laplace = cls("laplace", math.sqrt(2) * questions / epsilon)
         if not delta:
             return laplace
         rho = (math.sqrt(epsilon + math.log(1 / delta)) - math.sqrt(math.log(1 / delta))) ** 2
         gaussian = cls("gaussian", math.sqrt(questions / (2 * rho)))
-        return min(laplace, gaussian, key=lambda noise: noise.deviation)
+        return min(laplace, gaussian, key=lambda noise: noise.mean)
 
     @property
     def mean(self) -> float:

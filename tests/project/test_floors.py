@@ -24,7 +24,7 @@ VARIANTS = [variant for variants in made.HALVES.values() for variant in variants
 
 def test_the_halves_share_no_variant_and_no_rows():
     assert not set(made.HALVES["choose"]) & set(made.HALVES["report"])
-    for make in (made.disability, made.loan_codes, made.salaries):
+    for make in (made.disability, made.loan_codes, made.salaries, made.wages):
         drawn = [make(variant) for variant in VARIANTS]
         assert all((one.codes != other.codes).any() for one, other in itertools.combinations(drawn, 2))
 
@@ -32,7 +32,12 @@ def test_the_halves_share_no_variant_and_no_rows():
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize(
     ("make", "rows", "columns", "largest"),
-    [(made.disability, 21_574, 16, 2), (made.loan_codes, 5_960, 13, 21), (made.salaries, 3_755, 10, 24)],
+    [
+        (made.disability, 21_574, 16, 2),
+        (made.loan_codes, 5_960, 13, 21),
+        (made.salaries, 3_755, 10, 24),
+        (made.wages, 6_704, 6, 190),
+    ],
 )
 def test_a_generated_table_is_within_its_domain(make, rows, columns, largest, variant):
     table = make(variant)
@@ -62,7 +67,7 @@ def test_noise_on_each_question_has_an_equal_share_of_epsilon():
 def test_a_delta_is_used_where_gaussian_noise_is_less():
     noise = Noise.of(100, 1.0, 1e-6)
     assert noise.kind == "gaussian"
-    assert noise.deviation < Noise.of(100, 1.0).deviation
+    assert noise.mean < Noise.of(100, 1.0).mean
     assert Noise.of(2, 1.0, 1e-6) == Noise.of(2, 1.0)
     drawn = noise.draw(20_000, np.random.default_rng(0))
     assert drawn.std() == pytest.approx(noise.deviation, rel=5 / math.sqrt(2 * 20_000))
@@ -132,5 +137,5 @@ def test_a_work_is_one_line_with_its_ratios():
 def test_pairs_are_judged_where_triples_are_asked():
     work = Marginals(name="small", table="severity", make=small, epsilon=1000.0, ways=3)
     assert work.questions == 1
-    assert len(work.pairs) == 3
+    assert len(work.sets) == 3
     assert work.run(0)[0] < 0.05

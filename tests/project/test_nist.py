@@ -16,6 +16,8 @@ import nist_score
 import nist_table
 from nist_score import Codes
 
+import mwem_sql
+
 AREAS = {"48-02101": "357.4", "48-02102": "450.9"}
 CATEGORIES = {
     "PUMA": list(AREAS), "SEX": "12", "MSP": "N16", "HISP": "01", "RAC1P": "12", "HOUSING_TYPE": "12", "OWN_RENT": "01",
@@ -131,9 +133,25 @@ def test_models_without_noise_are_true_where_they_should_be(excerpt):
     assert Codes(excerpt.con).score(star) < Codes(excerpt.con).score(tree) < 1000
 
 
-def test_a_release_has_a_score(excerpt):
+def test_a_release_has_a_score(excerpt, monkeypatch):
+    few = mwem_sql.Workload.from_rows({"group_by": [name]} for name in excerpt.columns)
+    monkeypatch.setattr(nist_table.Excerpt, "workload", lambda *_: few)
     found = nist.released(excerpt, Codes(excerpt.con), "puma", (10.0, 0.0), 1)
     assert 0 < found["score"].mean < 1000
     assert found["any"].mean >= max(found[name].mean for name in excerpt.impossible)
     assert len(nist.shown(found)) == len(nist.HEAD) - 3
     assert all(name in excerpt.impossible for name in [line[12:] for line in nist.rules(found).splitlines()])
+
+
+def test_codes_of_the_domain_come_back_as_rows_of_the_same_bins(excerpt):
+    table = excerpt.coded
+    assert (table.codes < np.array(table.shape)).all()
+    name = excerpt.decoded(table.codes, np.random.default_rng(0))
+    excerpt.con.execute(f"DELETE FROM private; INSERT INTO private FROM {name}")
+    del excerpt.__dict__["coded"]
+    assert (excerpt.coded.codes == table.codes).all()
+
+
+def test_independent_one_ways_are_below_a_model_that_knows_the_area(excerpt):
+    codes = Codes(excerpt.con)
+    assert nist.independent(excerpt, codes, 1e6, 1)["score"].mean < codes.score(nist_score.star(codes.true))
