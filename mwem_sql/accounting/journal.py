@@ -55,7 +55,9 @@ class Journal:
             if line["event"] == "entry":
                 out[line["entry"]] = {**line, "status": "open", "started": line["moment"], "finished": None}
             elif line["event"] == "end" and line["entry"] in out:
-                out[line["entry"]].update(status=line["status"], finished=line["moment"])
+                entry = out[line["entry"]]
+                entry.update(status=line["status"], finished=line["moment"])
+                entry["rho_exact"] = line["rho_exact"] or entry["rho_exact"]
         return out
 
     @cached_property

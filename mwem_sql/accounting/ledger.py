@@ -148,9 +148,14 @@ class Ledger:
         charges = [*self.journal.charges(account), *([charge] if private else [])]
         return Receipt(entry, account, charge.unit_id, Balance.of(self.journal.cap(account), charges))
 
-    def close(self, con: duckdb.DuckDBPyConnection, entry: str, status: str) -> None:
-        """Mark an entry done or failed."""
-        line = {"event": "end", "entry": entry, "status": status}
+    def close(self, con: duckdb.DuckDBPyConnection, entry: str, status: str, rho: Fraction | None = None) -> None:
+        """Mark an entry done or failed. `rho` is what it took in the end, which may be less than what was debited.
+
+        Whether a release counts in epsilon or rho is decided after its debit, which is for the more costly of both.
+        """
+        line: Row = {"event": "end", "entry": entry, "status": status}
+        if rho is not None:
+            line["rho_exact"] = str(rho)
         journal.committed(con, lambda: journal.append(con, self.home, line))
 
     @contextmanager

@@ -20,7 +20,7 @@ from mwem_sql.compile.compiled import CompiledQuery
 from mwem_sql.domains.classes import Classes
 from mwem_sql.kernel.budget import Budget
 from mwem_sql.kernel.scales import Kind, noise_scale, typical, within, zcdp_rho
-from mwem_sql.loop.plan import CERTAIN, Planned, Schedule
+from mwem_sql.loop.plan import Planned, Schedule, best
 from mwem_sql.loop.refinement import Levels, Refinement
 from mwem_sql.releases.plan import Plan, schedule_of
 from mwem_sql.releases.request import Request
@@ -33,6 +33,8 @@ LARGE = 0.9
 """Of the noise: advice is given if it would bring it below."""
 DELTA = "1e-6"
 SERVED = (1, 10, 100, 1000)
+SIZES = (1_000, 10_000, 100_000, 1_000_000)
+"""Rows of tables for which a plan is listed, where n decides."""
 SMALL_ERROR = 0.01
 """Of a public total: what counts as close."""
 
@@ -58,14 +60,24 @@ def expected(plan: Plan, request: Request) -> Iterator[tuple[str, str]]:
         yield "advice", advice
 
 
-def shares(plan: Plan, schedule: Schedule | None = None) -> list[Fraction]:
-    """What measuring a cell takes, from the most to the least: in a round, or the last partition of what is refined.
+def scales(plan: Plan, schedule: Schedule | None = None) -> dict[float, Kind]:
+    """The scales of the noise on a measured cell, from the least to the most: in rounds, or of what is refined."""
+    schedule = schedule or plan.schedule
+    schedules = by_rows(plan, schedule).values() if schedule.selects else [schedule]
+    return dict(
+        sorted(
+            (each.composition.scale(share), each.kind)
+            for each in schedules
+            for share in (_shares_in_rounds(each) if schedule.selects else _shares(plan, each))
+        )
+    )
+
+
+def _shares(plan: Plan, schedule: Schedule) -> list[Fraction]:
+    """Without rounds, what measuring a cell takes, from the most to the least: the last partition of what is refined.
 
     Where nothing is left to look at more closely, the last partition takes what the others would have had.
     """
-    schedule = schedule or plan.schedule
-    if schedule.selects:
-        return _rounds(plan, schedule).shares
     parts = _refined(plan, schedule)
     refined = {share for last in parts for share in (last.most, last.least)}
     return sorted(refined | {line.share for line in _histograms(schedule)}, reverse=True)
@@ -118,39 +130,16 @@ def _of(some: Sequence[float], parts: Sequence[float]) -> Fraction:
     return sum(map(Fraction, some), Fraction(0)) / sum(map(Fraction, parts))
 
 
-class _Rounds(NamedTuple):
-    """How many rounds there will be, and what measuring takes in the first of them.
-
-    In a table of fewer than `certain` rows what is refined ahead of them takes more, and less is left; in one of
-    `enough` rows one histogram of the whole domain takes the place of all, with the share `whole`. `is_told`: whether
-    it is the histogram; None where it depends on the table, which it does not if the total is public.
-    """
-
-    number: int
-    share: Fraction
-    whole: Fraction = Fraction(0)
-    certain: float = 0.0
-    enough: float = inf
-    is_told: bool | None = False
-
-    @property
-    def shares(self) -> list[Fraction]:
-        both = self.whole if self.is_told is not False else Fraction(0), self.share if not self.is_told else Fraction(0)
-        return [share for share in both if share]
+def by_rows(plan: Plan, schedule: Schedule | None = None) -> dict[float, Schedule]:
+    """By number of rows, what is measured in a table of so many; of a public total, that alone."""
+    schedule = schedule or plan.schedule
+    sizes = SIZES if schedule.alternatives is not None else SIZES[:1]
+    return {n: best(schedule, n) for n in (sizes if plan.problem.total is None else [plan.problem.total])}
 
 
-def _rounds(plan: Plan, schedule: Schedule) -> _Rounds:
-    n = plan.problem.total
-    enough = schedule.histogram_from
-    whole = schedule.share("first") + schedule.left if schedule.instead else Fraction(0)
-    is_by_n = schedule.by_n and bool(schedule.of("first"))
-    certain = schedule.first_noise / CERTAIN if is_by_n and n is None else 0.0
-    if is_by_n and n is not None:
-        schedule = schedule.with_more_first(n)
-    shares = [measure for _, measure, _ in schedule.steps()]
-    # If a histogram tells enough of smaller tables than rounds need, these are never all there.
-    is_told = n >= enough if n is not None else False if enough == inf else True if enough <= certain else None
-    return _Rounds(len(shares), shares[0] if shares else Fraction(0), whole, certain, enough, is_told)
+def _shares_in_rounds(schedule: Schedule) -> list[Fraction]:
+    """Of measuring a cell: in a round, or where n makes other plans better, of what takes the place of rounds."""
+    return [schedule.measure] if schedule.left else sorted({line.share for line in schedule.of("round")}, reverse=True)
 
 
 def _measured(plan: Plan, request: Request) -> str:
@@ -165,36 +154,40 @@ def _measured(plan: Plan, request: Request) -> str:
     if not schedule.selects:
         count = len(schedule.of("round"))
         sets = f"{count:,} joint distribution{'s' if count > 1 else ''}, refined" if count else "by themselves"
-        sentence = f"; {_off(shares(plan), request, schedule.kind, 'a measured part')}{_of_few(plan)}" if count else ""
+        sentence = (
+            f"; {_off(_shares(plan, schedule), request, schedule.kind, 'a measured part')}{_of_few(plan)}"
+            if count
+            else ""
+        )
         return f"all {queries:,} queries are about what is measured: {sets}{sentence}"
     return _in_rounds(plan, request, queries)
 
 
 def _in_rounds(plan: Plan, request: Request, queries: int) -> str:
-    problem, schedule = plan.problem, plan.schedule
-    rounds = _rounds(plan, schedule)
-    few = "fewer, because each attribute by itself takes more"
-    large = f"in a table of {_short(ceil(rounds.enough))} rows or more" if rounds.whole else ""
-    sentence = ""
-    if rounds.whole and problem.histogram is not None:
-        off = _off([rounds.whole], request, schedule.kind, "a cell of it")
-        sentence = f"as sums over one histogram of {problem.histogram.cells:,} cells; {off}"
-    if rounds.is_told and problem.total is not None:
-        return f"all {queries:,} queries are measured, {sentence}"
-    if rounds.is_told:
-        return f"{large} all {queries:,} queries are measured, {sentence}; in a smaller one {few}"
-    measured = min(queries, len(schedule.of("always")) + rounds.number)
-    said = [f"about {measured:,} of {queries:,} queries will be measured"]
-    if rounds.share:
-        said.append(_off([rounds.share], request, schedule.kind, "a measured cell"))
-    for line in schedule.of("histogram"):
+    by_size = by_rows(plan)
+    sentences = [_of_rows(plan, request, schedule, queries) for schedule in by_size.values()]
+    if len(by_size) > 1:
+        sentences = [f"of {_short(n)} rows, {sentence}" for n, sentence in zip(by_size, sentences, strict=True)]
+        sentences[0] = f"in a table {sentences[0]}"
+    for line in plan.schedule.of("histogram"):
         cells = f"each of {line.cells:,} cells that it starts from"
-        said.append(_off([line.share], request, schedule.kind, cells))
-    if rounds.certain:
-        said.append(f"in a table of fewer than {_short(ceil(rounds.certain))} rows {few}")
-    if rounds.is_told is None:
-        said.append(f"{large} all of them, {sentence}")
-    return "; ".join(said)
+        sentences.append(_off([line.share], request, plan.schedule.kind, cells))
+    return "; ".join(sentences)
+
+
+def _of_rows(plan: Plan, request: Request, schedule: Schedule, queries: int) -> str:
+    """What is measured in a table of so many rows."""
+    taken, always = _shares_in_rounds(schedule), len(schedule.of("always"))
+    if schedule.left:
+        measured = min(queries, always + schedule.rounds)
+        off = _off(taken, request, schedule.kind, "a measured cell")
+        return f"about {measured:,} of {queries:,} queries will be measured, {off}"
+    if not taken:
+        return f"each attribute by itself{f' and {always:,} of {queries:,} queries' if always else ''}"
+    if plan.problem.histogram is None or schedule.of("round")[0].number != len(plan.problem.queries):
+        return f"all {queries:,} queries at once, {_off(taken, request, schedule.kind, 'a cell')}"
+    off = _off(taken, request, schedule.kind, "a cell of it")
+    return f"all {queries:,} queries, as sums over one histogram of {plan.problem.histogram.cells:,} cells: {off}"
 
 
 def _of_few(plan: Plan) -> str:
@@ -347,8 +340,7 @@ def _advice(plan: Plan, request: Request) -> Iterator[str]:
 
 def _noise(plan: Plan, schedule: Schedule) -> float:
     """The noise on a measured cell, or the largest of those on parts of sets; 0 if there is nothing of the kind."""
-    scales = [schedule.composition.scale(share) for share in shares(plan, schedule)]
-    return max((typical(scale, schedule.kind) for scale in scales), default=0.0)
+    return max((typical(scale, kind) for scale, kind in scales(plan, schedule).items()), default=0.0)
 
 
 def _short(number: float) -> str:

@@ -6,14 +6,14 @@ Owns the words of the plan. Must show public facts only: no statistics of the ta
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from mwem_sql.accounting.caps import nominal, protected
 from mwem_sql.compile.compiled import Compiled, CompiledQuery
 from mwem_sql.domains.detail import Detail
 from mwem_sql.explain import coverage
-from mwem_sql.kernel.scales import selection_scale
+from mwem_sql.kernel.scales import Kind, selection_scale
 from mwem_sql.loop.plan import Schedule
 from mwem_sql.platform.session import Session
 from mwem_sql.releases import reuse, store
@@ -25,6 +25,7 @@ from mwem_sql.scan.parts import ScanPart
 
 SHOWN_STATEMENTS = 3  # of one part
 SHOWN_CHARACTERS = 20_000
+COMPOSITIONS: Mapping[Kind, str] = {"pure": "pure epsilon, Laplace noise", "zcdp": "zCDP, Gaussian noise"}
 
 
 def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
@@ -38,9 +39,8 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
     compiled, schedule = plan.compiled, plan.schedule
     counts = {name: classes.count for name, classes in compiled.classes.items()}
     widest = max(compiled.queries, key=lambda query: query.linear.domain_cells)
-    scales = [
-        schedule.composition.scale(share) for share in coverage.shares(plan) or filter(None, [schedule.share("always")])
-    ]
+    always = schedule.share("always")
+    scales = list(coverage.scales(plan)) or ([schedule.composition.scale(always)] if always else [])
     predicted = schedule.composition.predicted
     named = nominal(float(request.budget.epsilon), float(request.budget.delta), request.rows or request.total)
     warning = "; ".join(filter(None, (named, plan.warning)))
@@ -55,8 +55,8 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
         "protects": protected(request.unit, request.rows_per_unit),
         "epsilon": f"{float(request.budget.epsilon):g}",
         "delta": f"{float(request.budget.delta):g}",
-        "composition": "pure epsilon, Laplace noise" if schedule.kind == "pure" else "zCDP, Gaussian noise",
-        "rounds": _rounds(schedule),
+        "composition": _by_rows(plan, lambda each: COMPOSITIONS[each.kind]),
+        "rounds": _rounds(plan),
         "total": _total(request, schedule),
         "start": request.start,
         "queries": f"{len(compiled.queries):,} rows, {len(compiled.distinct.queries):,} distinct",
@@ -65,13 +65,11 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
         "domain cells": f"{math.prod(counts.values()):,}",
         "widest query": f"{widest.linear.domain_cells:,} cells: {widest.label}",
         "candidates": _candidates(plan),
-        "first": f"{_first(schedule)} of the budget",
+        "first": f"{_first(plan)} of the budget",
         "details": _details(plan.problem.details, schedule),
         "certificate": _certificate(schedule, len(plan.problem.certified)),
         "selecting": f"{float(schedule.selecting):.0%} of a round",
-        "selection scale": f"{selection_scale(schedule.select, request.rows_per_unit, schedule.kind).scale:.6g}"
-        if schedule.select
-        else "nothing to select",
+        "selection scale": _by_rows(plan, _selection) if schedule.selects else "nothing to select",
         "noise scale": f"{_range(scales)} per cell of a count" if scales else "nothing is measured in rounds",
         "noise if pure": f"standard deviation {predicted.pure:.6g}",
     }
@@ -132,15 +130,29 @@ def _largest(query: CompiledQuery, request: Request, schedule: Schedule) -> str:
     return f"up to {linear.bound * linear.unit:g}, in steps of {linear.unit:g}, {noise}{bins}: {query.label}"
 
 
+def _selection(schedule: Schedule) -> str:
+    if not schedule.left:
+        return "none"
+    return f"{selection_scale(schedule.select, schedule.composition.sensitivity, schedule.kind).scale:.6g}"
+
+
 def _percent(schedule: Schedule, share: Fraction) -> str:
     return f"{float(share / schedule.limit):.0%}"
 
 
-def _rounds(schedule: Schedule) -> str:
+def _rounds(plan: Plan) -> str:
+    schedule = plan.schedule
     if not schedule.selects:
         return f"of refining: {schedule.rounds}, or fewer"
-    by_n = schedule.by_n and schedule.of("first")
-    return f"{schedule.rounds}" + (", or fewer: of a small table, what comes first takes more" if by_n else "")
+    return _by_rows(plan, lambda each: f"{each.rounds if each.left else 0}")
+
+
+def _by_rows(plan: Plan, value: Callable[[Schedule], str]) -> str:
+    """What depends on n: one value, or one for each number of rows."""
+    listed = {n: value(schedule) for n, schedule in coverage.by_rows(plan).items()}
+    if len(set(listed.values())) == 1:
+        return next(iter(listed.values()))
+    return "by n: " + ", ".join(f"{each} of {n:,.0f} rows" for n, each in listed.items())
 
 
 def _candidates(plan: Plan) -> str:
@@ -149,7 +161,10 @@ def _candidates(plan: Plan) -> str:
         refined = all(line.is_refined for line in schedule.of("round"))
         return "none: all that is asked about is refined" if refined else "one histogram of the whole domain"
     listed = f"{len(plan.problem.queries):,}, with what cuboids add up to and partitions around counts"
-    return listed + ("; or one histogram of the whole domain, by n" if schedule.instead else "")
+    others = schedule.alternatives
+    at_once = "; or all queries at once, by n" if others is not None and others.at_once else ""
+    histogram = "; or one histogram of the whole domain, by n" if others is not None and others.histogram else ""
+    return listed + at_once + histogram
 
 
 def _total(request: Request, schedule: Schedule) -> str:
@@ -162,13 +177,13 @@ def _total(request: Request, schedule: Schedule) -> str:
     return "private, from all that is measured"
 
 
-def _first(schedule: Schedule) -> str:
+def _first(plan: Plan) -> str:
     """Distributions that are refined ahead of rounds, or in their place."""
+    schedule = plan.schedule
     refined = [line for line in schedule.of("first", "round") if line.is_refined]
     if not schedule.selects:
         return f"{len(refined)} distributions, {_percent(schedule, schedule.share('round', 'always'))}"
-    by_n = "by n, about " if schedule.by_n and refined else ""
-    return f"{len(refined)} distributions, {by_n}{_percent(schedule, schedule.share('first'))}"
+    return f"{len(refined)} distributions, {_by_rows(plan, lambda each: _percent(each, each.share('first')))}"
 
 
 def _details(details: Mapping[str, Detail], schedule: Schedule) -> str:

@@ -6,11 +6,12 @@ Why the shares may simply be added although each round depends on the last: the 
 chooses every mechanism after seeing all earlier outputs; query, approximation and candidates are functions of those.
 For pure epsilon the privacy loss of a transcript is the sum of the steps' losses, each at most its share whatever came
 before (Dwork and Roth 2014, appendix B); for zCDP the Renyi divergences of adaptively chosen steps add up (Bun and
-Steinke 2016, lemma 2.3). A loop that also chooses its next share from released outputs (`rounds := NULL`, see `Pace`)
-needs a privacy filter: a debit refused at the limit is that filter (Rogers, Roth, Ullman and Vadhan 2016). For pure
-epsilon nothing new is to be shown: the sum along every transcript stays within the limit. For zCDP shares that depend
-on outputs, and whose sum never exceeds the limit, add up as if they were fixed: Feldman and Zrnic 2021 for Renyi
-divergences of any order, Whitehouse and others 2023 for approximate zCDP, and so OpenDP's fully adaptive composition.
+Steinke 2016, lemma 2.3). A loop that also chooses its next share from released outputs (`rounds := NULL`, where n says
+how many there are) needs a privacy filter: a debit refused at the limit is that filter (Rogers, Roth, Ullman and Vadhan
+2016). For pure epsilon nothing new is to be shown: the sum along every transcript stays within the limit. For zCDP
+shares that depend on outputs, and whose sum never exceeds the limit, add up as if they were fixed: Feldman and Zrnic
+2021 for Renyi divergences of any order, Whitehouse and others 2023 for approximate zCDP, and so OpenDP's fully adaptive
+composition.
 """
 
 from __future__ import annotations
@@ -38,10 +39,36 @@ class Accountant:
         """Open an account of `limit` (epsilon for pure, rho for zcdp) that must stay within `budget`."""
         if kind == "zcdp" and budget is None:
             raise fault("an account in rho (None) must name the budget that it converts to")
-        self.kind: Final = kind
-        self.limit: Final = limit
+        self._kind, self._limit = kind, limit
         self.budget: Final = budget or Budget(limit)
         self._spent = self._recorded = self._mapped = Fraction(0)
+        self._check_limit()
+
+    @property
+    def kind(self) -> Kind:
+        return self._kind
+
+    @property
+    def limit(self) -> Fraction:
+        return self._limit
+
+    def count_in_rho(self, limit: Fraction) -> None:
+        """Go on in rho, after steps without a delta, once what they released says that this is better.
+
+        What was taken so far is epsilon_0-differentially private, hence epsilon_0^2 / 2 in rho (Bun and Steinke 2016,
+        proposition 1.4). Let Y be the outputs of those steps after which the account goes on in rho. An event of the
+        whole run is the union of what has an output outside Y and what has one in Y. Of the first, losses add up to
+        epsilon at most. The second is an event of the mechanism that stops outside Y, and all of that is in rho: its
+        probability is at most e^epsilon times that of the neighbour, plus delta. The sum of both bounds is the claim.
+        """
+        if self._kind != "pure" or not self.budget.delta:
+            raise fault(f"an account in {_unit(self._kind)} (delta {self.budget.delta}) must not go on in rho")
+        self._kind, self._limit = "zcdp", limit
+        self._spent, self._recorded, self._mapped = (
+            taken**2 / 2 for taken in (self._spent, self._recorded, self._mapped)
+        )
+        if self._spent > limit:
+            raise fault(f"what was taken ({shown(self._spent)}) must fit the limit in rho ({shown(limit)})")
         self._check_limit()
 
     @property

@@ -1,6 +1,6 @@
-"""The choice of a composition: epsilon with Laplace noise, or rho (zCDP) with Gaussian noise.
+"""Compositions: epsilon with Laplace noise, or rho (zCDP) with Gaussian noise.
 
-The smaller predicted noise decides. Which measurement takes which share is decided in loop/plan.py.
+Which of them is taken, and which measurement takes which share, is decided in loop/plan.py.
 """
 
 from __future__ import annotations
@@ -21,6 +21,11 @@ class Predicted(NamedTuple):
 
     pure: float
     zcdp: float | None
+
+    @property
+    def better(self) -> Kind:
+        """The kind with less noise, pure at a tie."""
+        return "zcdp" if self.zcdp is not None and self.zcdp < self.pure else "pure"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,24 +57,18 @@ class Composition:
         return Accountant(self.kind, self.limit, self.budget)
 
 
-def compose(
-    budget: Budget, typical: Mapping[Kind, Fraction], *, sensitivity: int = 1, counted_in_rho: bool = False
-) -> Composition:
-    """The kind whose noise on one measured cell has the smaller standard deviation, pure at a tie.
+def compositions(budget: Budget, typical: Mapping[Kind, Fraction], *, sensitivity: int = 1) -> dict[Kind, Composition]:
+    """The kinds that a budget allows, pure first, with the noise of both.
 
-    `typical` is what such a cell takes of the whole under each kind. (epsilon, 0) implies (epsilon, delta), so that
-    with delta > 0 either may be taken: sqrt(2) times the Laplace scale is compared with sigma. Only public numbers
-    decide. `counted_in_rho`: the table's cap adds up rho, in which Laplace noise would cost far more; then rho is
-    taken.
+    `typical` is what a measured cell takes of the whole under each kind. (epsilon, 0) implies (epsilon, delta), so that
+    with delta > 0 either may be taken.
     """
-    pure = math.sqrt(2) * noise_scale(typical["pure"] * budget.epsilon, sensitivity, "pure").scale
-    rho = zcdp_rho(budget.epsilon, budget.delta) if budget.delta else Fraction(0)
-    zcdp = noise_scale(typical["zcdp"] * rho, sensitivity, "zcdp").scale if rho else None
-    better = zcdp is not None and (counted_in_rho or zcdp < pure)
-    return Composition(
-        kind="zcdp" if better else "pure",
-        limit=rho if better else budget.epsilon,
-        budget=budget,
-        predicted=Predicted(pure, zcdp),
-        sensitivity=sensitivity,
-    )
+    limits: dict[Kind, Fraction] = {"pure": budget.epsilon}
+    if budget.delta and (rho := zcdp_rho(budget.epsilon, budget.delta)):
+        limits["zcdp"] = rho
+    scales = {kind: noise_scale(typical[kind] * limit, sensitivity, kind).scale for kind, limit in limits.items()}
+    predicted = Predicted(math.sqrt(2) * scales["pure"], scales.get("zcdp"))
+    return {
+        kind: Composition(kind=kind, limit=limit, budget=budget, predicted=predicted, sensitivity=sensitivity)
+        for kind, limit in limits.items()
+    }

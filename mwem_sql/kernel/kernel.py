@@ -127,6 +127,10 @@ class Kernel:
         self.__noise = noise
         self.__sensitivity = sensitivity
 
+    def count_in_rho(self, limit: Fraction) -> None:
+        """Let the account go on in rho, with Gaussian noise. Releases nothing."""
+        self.__accountant.count_in_rho(limit)
+
     def select(
         self,
         candidates: Sequence[int] | Integers | Flags,

@@ -46,7 +46,11 @@ def mwem(kernel: Kernel, problem: Problem, schedule: Schedule, progress: Progres
     # Let n denote ||B||, and A_0 n times the uniform distribution over D, or what was measured first tells of B.
     for line in schedule.of("total"):
         m.measure("total", line.number, line.share)
-    schedule = best(schedule, m.total())
+    planned = best(schedule, m.total())
+    if planned.kind != schedule.kind:
+        kernel.count_in_rho(planned.limit)
+        m.follow(planned)
+    schedule = planned
     fit = _measure_planned(problem, schedule, m, progress)
     state, bounds = _run_rounds(problem, schedule, m, fit, progress) if schedule.left else (fit.state, None)
     rows = {}
@@ -61,7 +65,14 @@ def mwem(kernel: Kernel, problem: Problem, schedule: Schedule, progress: Progres
             noise=schedule.composition.variance,
         )
         m.measurements += measured
-    return Outcome(state=state, total=m.total(), measurements=tuple(m.measurements), details=rows, bounds=bounds)
+    return Outcome(
+        state=state,
+        total=m.total(),
+        schedule=schedule,
+        measurements=tuple(m.measurements),
+        details=rows,
+        bounds=bounds,
+    )
 
 
 def _measure_planned(problem: Problem, schedule: Schedule, m: Transcript, progress: Progress) -> Fit:

@@ -14,10 +14,12 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final, Literal, TypeAlias
 
+import numpy as np
+
 from mwem_sql.algebra.measurement import KINDS, Kind, Purpose
 from mwem_sql.kernel.accountant import fault
 from mwem_sql.kernel.budget import Budget, shown
-from mwem_sql.kernel.composition import Composition, compose
+from mwem_sql.kernel.composition import Composition, compositions
 
 How: TypeAlias = Literal["as it is", "refined", "by cells", "single cells", "start", "with prior"]
 """`refined`: by partitions that follow the data, for ranges; `by cells`: the same where only cuboids are asked for;
@@ -44,14 +46,14 @@ SHARES: Final[dict[str, Fraction]] = {
 | paper | a round of the paper's figure, whose theorem is about it | the same | the theorem |
 | always | a round: what a query measured in any case takes on average | others are known worse | `always.py` |
 """
-CERTAIN: Final = 0.13
-"""Noise on distributions of single attributes, as a share of n, above which they take more than `first`.
-Larger: more is left for how attributes go together. `python benchmarks/regret.py --half choose --parts tables`."""
-MOST_FIRST: Final = Fraction(9, 10)
-"""Of what they and the rounds have: the most that they take."""
-HISTOGRAM_NOISE: Final = 1 / 3
-"""Noise on the cells of a cuboid, added up, as a share of n: with less, a histogram of a small domain takes everything.
-Larger: it does so where noise hides how attributes go together. `python benchmarks/regret.py --parts tables`."""
+SIGNAL: Final = 0.15
+"""What distributions of single attributes leave to learn: the error of a question, as a share of n. Larger: more
+rounds, each with more noise. `python benchmarks/floors.py`."""
+OCCUPIED: Final = 0.75
+"""The power of a question's cells that keep their noise: of many cells, most are empty, and stay so. Larger: fewer
+rounds where questions have many cells. `python benchmarks/floors.py`."""
+MOST_ROUNDS: Final = 12
+"""Per attribute: what is left to learn is then less than any noise."""
 CELLS_GROWTH: Final = 4.0
 """Of the shares of a refinement's partitions where only cuboids are asked for, each over the one before, at most.
 Larger: cells are known well, where to split is not. `python benchmarks/regret.py --parts tables`."""
@@ -90,6 +92,26 @@ def divided(share: Fraction, parts: Sequence[float | Fraction]) -> list[Fraction
     return [share * part / sum(exact) for part in exact]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Alternatives:
+    """What may be measured once n is known, in the place of distributions of single attributes and of rounds.
+
+    With the numbers of the workload that an error is predicted from.
+    """
+
+    questions: int
+    attributes: int
+    cells: float
+    """Of a question that keep their noise: the geometric mean."""
+    width: float
+    """Attributes of a question, on average."""
+    at_once: tuple[Planned, ...] = ()
+    """All questions as they are; none where the model has no room for them."""
+    histogram: Planned | None = None
+    """Of the whole domain. Its importance is the square root of the cells of the largest query that it is added up
+    to."""
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Schedule:
     """All lines with their shares, and what is left for rounds.
@@ -108,11 +130,10 @@ class Schedule:
     """What measuring takes in a round or, without rounds, a partition of what is refined, on average."""
     rounds: int
     """That were planned: of selecting, or of refining."""
-    by_n: bool = False
-    """Whether distributions that come first take more where n turns out to be small."""
-    instead: Planned | None = None
-    """What takes the place of them and of rounds where n is large enough: one histogram of the whole domain. Its
-    importance is the square root of the cells of the largest query that it is added up to."""
+    alternatives: Alternatives | None = None
+    """If n decides: as many rounds as there is to learn, or something else in their place."""
+    in_rho: Schedule | None = None
+    """The same in rho, with Gaussian noise, if n decides that, too. What the total takes is the same."""
 
     def __post_init__(self) -> None:
         """Refuse shares that do not add up."""
@@ -166,48 +187,88 @@ class Schedule:
         first = self.of("first")
         return sum(line.cells * self.composition.scale(line.share) for line in first) / len(first)
 
-    @property
-    def histogram_from(self) -> float:
-        """The n from which on one histogram takes everything: its noise, added up to a cuboid, is small beside n."""
-        if self.instead is None:
-            return math.inf
-        noise = self.composition.scale(self.share("first") + self.left)
-        return noise * self.instead.importance * math.sqrt(self.instead.cells) / HISTOGRAM_NOISE
-
-    def with_histogram(self) -> Schedule:
-        """One histogram of the whole domain in the place of what comes first and of rounds."""
-        assert self.instead is not None
-        histogram = replace(self.instead, share=self.share("first") + self.left)
-        others = [line for line in self.lines if line.purpose != "first"]
+    def with_lines(self, lines: Sequence[Planned]) -> Schedule:
+        """These lines in the place of what comes first, of what is always measured, and of rounds."""
+        share = self.share("first", "always") + self.left
+        shares = divided(share, [part_of(line.importance, line.cells, self.kind) for line in lines])
+        others = [line for line in self.lines if line.purpose not in {"first", "always"}]
         place = sum(line.purpose == "total" for line in others)
-        return replace(self, lines=(*others[:place], histogram, *others[place:]), left=Fraction(0), instead=None)
+        planned = [replace(line, share=share) for line, share in zip(lines, shares, strict=True)]
+        return replace(
+            self, lines=(*others[:place], *planned, *others[place:]), left=Fraction(0), alternatives=None, in_rho=None
+        )
 
-    def with_more_first(self, n: float) -> Schedule:
-        """With as much for what comes first as brings its noise down to `CERTAIN` of n: there are fewer rounds then.
-
-        Rounds measure how attributes go together. As long as noise hides how each is by itself, they measure noise.
-        """
+    def with_first(self, share: Fraction) -> Schedule:
+        """With so much for what comes first; rounds have the rest."""
         first = self.share("first")
-        excess = max(self.first_noise / n / CERTAIN, 1.0)
-        wanted = min(first * Fraction(excess) ** (2 if self.kind == "zcdp" else 1), (first + self.left) * MOST_FIRST)
         lines = [
-            replace(line, share=line.share / first * wanted) if line.purpose == "first" else line for line in self.lines
+            replace(line, share=line.share / first * share) if line.purpose == "first" else line for line in self.lines
         ]
-        return replace(self, lines=tuple(lines), left=self.left + first - wanted)
+        return replace(self, lines=tuple(lines), left=self.left + first - share)
+
+    def with_rounds(self, rounds: int) -> Schedule:
+        """With so many rounds, all alike; without any, what comes first has everything."""
+        first = self.share("first") + (Fraction(0) if rounds else self.left)
+        planned = self.with_first(first) if self.of("first") else self
+        return replace(planned, step=planned.left / max(1, rounds), rounds=rounds, alternatives=None, in_rho=None)
+
+    def noise(self, share: Fraction) -> float:
+        """The noise that a share leaves on a cell of a count: its absolute value, on average."""
+        return self.composition.scale(share) * (1.0 if self.kind == "pure" else math.sqrt(2 / math.pi))
 
 
-def plans(schedule: Schedule, n: float) -> Iterator[Schedule]:
-    """The plans for a table of n rows, in the order of preference."""
-    if n >= schedule.histogram_from:
-        yield schedule.with_histogram()
-    if schedule.by_n and schedule.of("first"):
-        yield schedule.with_more_first(n)
-    yield schedule
+def occupied(cells: float) -> float:
+    """Of so many cells, those that keep their noise."""
+    return float(cells**OCCUPIED)
+
+
+def plans(schedule: Schedule, n: float) -> Iterator[tuple[float, Schedule]]:
+    """The plans for a table of n rows, each after its predicted error.
+
+    That is the mean over questions of the sum over their cells, as a share of n, from public numbers and n.
+    """
+    given = schedule.alternatives
+    if given is None:
+        yield 0.0, schedule
+        return
+    if schedule.in_rho is not None:
+        yield from plans(schedule.in_rho, n)
+    if given.at_once:
+        at_once = schedule.with_lines(given.at_once)
+        noise = sum(line.cells * schedule.noise(line.share) for line in at_once.of("round", "always"))
+        yield noise / len(given.at_once) / n, at_once
+    if given.histogram is not None:
+        histogram = schedule.with_lines([given.histogram])
+        (line,) = histogram.of("round")
+        yield schedule.noise(line.share) * line.importance * math.sqrt(line.cells) / n, histogram
+    yield _with_rounds(schedule, given, n)
+
+
+def _with_rounds(schedule: Schedule, given: Alternatives, n: float) -> tuple[float, Schedule]:
+    """As many rounds as make the predicted error smallest, and as much for what comes first.
+
+    A round tells one part in as many as there are attributes of what is left to learn. By then so many rounds as there
+    are attributes have reached every question, and each has their noise.
+    """
+    has_first, power = bool(schedule.of("first")), schedule.composition.power / 2
+    whole = schedule.share("first") + schedule.left
+    rounds = np.arange(0 if has_first else 1, min(given.questions, MOST_ROUNDS * given.attributes) + 1)
+    # The noise of what comes first, and of rounds, if either had everything. Noise falls with this power of a share.
+    alone = schedule.with_rounds(0).of("first")
+    first = given.width * sum(occupied(line.cells) * schedule.noise(line.share) for line in alone) / max(1, len(alone))
+    one = given.cells * schedule.noise((1 - schedule.selecting) * whole)
+    later = rounds / given.attributes * one * rounds**power
+    # Shares that make the sum of both smallest are in proportion to these.
+    parts = (first / n) ** (1 / (1 + power)), (later / n) ** (1 / (1 + power))
+    errors = SIGNAL * np.exp(-rounds / given.attributes) + (parts[0] + parts[1]) ** (1 + power)
+    fewest = int(errors.argmin())
+    rest = schedule.with_first(whole * Fraction(parts[0] / (parts[0] + parts[1][fewest]))) if has_first else schedule
+    return float(errors[fewest]), rest.with_rounds(int(rounds[fewest]))
 
 
 def best(schedule: Schedule, n: float) -> Schedule:
-    """The plan that is taken once n is known: the first. Predicted errors would be compared here."""
-    return next(plans(schedule, n))
+    """The plan with the smallest predicted error, once n is known; the first of equals."""
+    return min(plans(schedule, n), key=lambda each: each[0])[1]
 
 
 def make_schedule(
@@ -217,33 +278,44 @@ def make_schedule(
     *,
     selecting: Fraction = SHARES["paper"],
     shares: Mapping[str, Fraction] | None = None,
-    by_n: bool = False,
-    instead: Planned | None = None,
+    alternatives: Alternatives | None = None,
     sensitivity: int = 1,
     counted_in_rho: bool = False,
 ) -> Schedule:
     """Give every line its share, and what is left to so many rounds.
 
     Without rounds, what no line takes by the table (or by `shares`, in its place) is for lines of the purposes `round`
-    and `always`. Among rounds, each of the latter has what a round has, on average.
+    and `always`. Among rounds, each of the latter has what a round has, on average. Where n decides, it also decides
+    between epsilon and rho; otherwise the noise on a typical cell does. `counted_in_rho`: the table's cap adds up rho,
+    in which Laplace noise would cost far more; then rho is taken.
     """
     table = SHARES | dict(shares or {})
     fractions = {kind: _fractions(lines, rounds, table, kind) for kind in KINDS.values()}
     typical = {kind: _typical(lines, *fractions[kind], rounds, selecting) for kind in KINDS.values()}
-    composition = compose(budget, typical, sensitivity=sensitivity, counted_in_rho=counted_in_rho)
-    each, left = fractions[composition.kind]
-    limit = composition.limit
-    return Schedule(
-        composition=composition,
-        lines=tuple(replace(line, share=share * limit) for line, share in zip(lines, each, strict=True)),
-        left=left * limit,
-        step=left * limit / (rounds or 1),
-        selecting=selecting if rounds is not None else Fraction(0),
-        typical=typical[composition.kind] * limit,
-        rounds=rounds or _refinements(lines),
-        by_n=by_n,
-        instead=instead,
-    )
+    kinds = compositions(budget, typical, sensitivity=sensitivity)
+
+    def of(kind: Kind, each: Sequence[Fraction], left: Fraction) -> Schedule:
+        limit = kinds[kind].limit
+        return Schedule(
+            composition=kinds[kind],
+            lines=tuple(replace(line, share=share * limit) for line, share in zip(lines, each, strict=True)),
+            left=left * limit,
+            step=left * limit / (rounds or 1),
+            selecting=selecting if rounds is not None else Fraction(0),
+            typical=typical[kind] * limit,
+            rounds=rounds or _refinements(lines),
+            alternatives=alternatives,
+        )
+
+    if "zcdp" in kinds and counted_in_rho:
+        return of("zcdp", *fractions["zcdp"])
+    if "zcdp" in kinds and alternatives is not None and any(line.purpose == "first" for line in lines):
+        # The total has Laplace noise of the same epsilon in either; in rho that is half its square.
+        glance = (table["glance"] * budget.epsilon) ** 2 / 2 / kinds["zcdp"].limit
+        in_rho = of("zcdp", *_fractions(lines, rounds, table | {"glance": glance}, "zcdp"))
+        return replace(of("pure", *fractions["pure"]), in_rho=in_rho)
+    kind = kinds["pure"].predicted.better
+    return of(kind, *fractions[kind])
 
 
 def _refinements(lines: Sequence[Planned]) -> int:

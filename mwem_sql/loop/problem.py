@@ -16,7 +16,7 @@ from mwem_sql.algebra.measurement import Measurement, NoisyValues, Purpose
 from mwem_sql.algebra.queries import Queries
 from mwem_sql.domains.detail import Detail
 from mwem_sql.loop.details import DetailRows
-from mwem_sql.loop.plan import Planned
+from mwem_sql.loop.plan import Planned, Schedule
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
 from mwem_sql.model.support import Support
@@ -127,6 +127,8 @@ class Outcome:
     state: State | Mixture
     total: float
     """What the state sums to: the public constant, or the estimate from all measurements."""
+    schedule: Schedule
+    """The plan that n decided on."""
     measurements: tuple[Measurement, ...]
     """In the order in which they were made."""
     details: Mapping[str, DetailRows] = field(default_factory=dict)

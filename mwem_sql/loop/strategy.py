@@ -22,7 +22,7 @@ from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.algebra.partition import Partition
 from mwem_sql.algebra.queries import Queries
 from mwem_sql.loop.derived import MOST_ADDED, MOST_CELLS, MOST_HELD, Counts, even_block, sides_of, with_marginals
-from mwem_sql.loop.plan import SHARES, How, Planned
+from mwem_sql.loop.plan import SHARES, Alternatives, How, Planned, occupied
 from mwem_sql.loop.refinement import partitions_of
 from mwem_sql.model.state import State
 
@@ -88,8 +88,8 @@ class Strategy:
     """Rounds that select; None if there are none."""
     selecting: Fraction = SHARES["select"]
     """Of a round."""
-    by_n: bool = False
-    """Whether what comes first takes more where n turns out to be small."""
+    alternatives: Alternatives | None = None
+    """If n decides how many rounds there are, or what takes their place."""
     histogram: bool = False
     """Whether a histogram of the whole domain may take the place of rounds, once n is known."""
 
@@ -176,20 +176,34 @@ def _rounds(setting: Setting) -> Strategy:
         strategy,
         lines=(*first, *always),
         rounds=setting.expected_rounds,
-        by_n=setting.is_plain,
+        alternatives=_alternatives(setting, strategy, always) if setting.is_plain else None,
         histogram=bool(first) and setting.may_do_without_rounds and not setting.always and _is_small(setting),
     )
 
 
-def _is_small(setting: Setting) -> bool:
-    """Whether only cuboids are asked for, and the histogram of the domain tells them better than a round would.
+def _alternatives(setting: Setting, strategy: Strategy, always: Sequence[Planned]) -> Alternatives:
+    """All questions at once, if the model has room for them; and what an error is predicted from."""
+    count = len(setting.queries)
+    questions = strategy.queries.take(np.arange(count))
+    others = [
+        Planned(purpose="round", number=number, importance=float(setting.weights[number]), cells=int(cells))
+        for number, cells in enumerate(questions.cells if count <= MOST_COMPARED else ())
+        if number not in setting.always
+    ]
+    fits = bool(others) and setting.may_do_without_rounds
+    fits = fits and cells_with(list(questions), setting.shape, setting.max_cells) <= setting.max_cells
+    return Alternatives(
+        questions=count - len(always),
+        attributes=len(setting.shape),
+        cells=occupied(np.exp(np.log(questions.cells).mean())),
+        width=float(np.mean(questions.widths)),
+        at_once=(*always, *others) if fits else (),
+    )
 
-    Added up to the cells of one, it then has less noise than a round leaves.
-    """
-    cells = prod(setting.shape.values())
-    if cells > setting.max_cells or not all(map(is_cuboid, setting.queries)):
-        return False
-    return cells <= float(np.mean([query.cells for query in setting.queries])) * setting.expected_rounds**2
+
+def _is_small(setting: Setting) -> bool:
+    """Whether only cuboids are asked for, and the model has room for a histogram of the domain."""
+    return prod(setting.shape.values()) <= setting.max_cells and all(map(is_cuboid, setting.queries))
 
 
 def default_rounds(queries: int, attributes: int) -> int:
@@ -301,7 +315,7 @@ def cells_with(queries: Sequence[LinearQuery], sizes: Mapping[str, int], max_cel
             for axis, name in enumerate(block.attributes):
                 partitions[name] = partitions[name].refine(block.slices(axis))
     groups = {name: partition.count for name, partition in partitions.items()}
-    return model_cells([frozenset(query.attributes) for query in queries], groups, max_cells)
+    return model_cells(list(dict.fromkeys(frozenset(query.attributes) for query in queries)), groups, max_cells)
 
 
 def is_cuboid(query: LinearQuery) -> bool:

@@ -62,13 +62,12 @@ class Transcript:
 
     @classmethod
     def of(cls, kernel: Kernel, problem: Problem, schedule: Schedule) -> Transcript:
-        return cls(
-            kernel=kernel,
-            queries=problem.kernel_queries,
-            noise=schedule.composition.variance,
-            power=schedule.composition.power,
-            public=problem.total,
-        )
+        noise, power = schedule.composition.variance, schedule.composition.power
+        return cls(kernel=kernel, queries=problem.kernel_queries, noise=noise, power=power, public=problem.total)
+
+    def follow(self, schedule: Schedule) -> None:
+        """Expect the noise of another composition from now on."""
+        self.noise, self.power = schedule.composition.variance, schedule.composition.power
 
     def take(self, purpose: Purpose, q: int, share: Fraction, A: State) -> Measurement | None:
         """Measure a query: what was refined is refined again, and given to A.

@@ -26,7 +26,7 @@ from mwem_sql.domains.domain import read_domain
 from mwem_sql.errors import RELEASE, CellsError, OptionError, WorkloadError, literal, refuse
 from mwem_sql.judge.certificate import sample
 from mwem_sql.language.dialect import fold
-from mwem_sql.loop.plan import SHARES, Schedule, make_schedule
+from mwem_sql.loop.plan import SHARES, Alternatives, Schedule, make_schedule
 from mwem_sql.loop.problem import Problem, is_total
 from mwem_sql.loop.strategy import Setting, Strategy, cells_with, choose, whole_domain
 from mwem_sql.platform.calls import uncollected
@@ -204,11 +204,16 @@ def _schedule(request: Request, strategy: Strategy, problem: Problem, cap: Cap |
         strategy.rounds,
         selecting=strategy.selecting,
         shares={"certify": _certify(request)},
-        by_n=strategy.by_n,
-        instead=problem.histogram_line(is_start=False) if strategy.histogram else None,
+        alternatives=_alternatives(strategy, problem),
         sensitivity=request.rows_per_unit,
         counted_in_rho=cap is not None and not cap.pure,
     )
+
+
+def _alternatives(strategy: Strategy, problem: Problem) -> Alternatives | None:
+    if strategy.alternatives is None or not strategy.histogram:
+        return strategy.alternatives
+    return replace(strategy.alternatives, histogram=problem.histogram_line(is_start=False))
 
 
 def _certify(request: Request) -> Fraction:

@@ -87,7 +87,7 @@ def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any
             workload=_in_short(plan.compiled),
         )
         calls.stands(_charged(request, output))
-        status = "failed"
+        status, rho = "failed", charge.rho
         try:
             check = _check_of(session, request, plan, ledger, receipt)
             facts = _run_and_store(
@@ -98,7 +98,7 @@ def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any
                 output=output,
                 marks={"entry": receipt.entry, "request": fingerprint.hash, "asked": fingerprint.content},
             )
-            status = "done"
+            status, rho = "done", facts["rho"]
             calls.stands(
                 "mwem_ledger() tells the same: the release was charged and is stored."
                 " The same call returns it at no further cost"
@@ -108,7 +108,7 @@ def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any
                 calls.shielded(),
                 suppress(duckdb.Error),
             ):  # an entry that stays open counts all the same, and as done if its release is there
-                ledger.close(session.cursor(), receipt.entry, status)
+                ledger.close(session.cursor(), receipt.entry, status, rho)
         announce(request.table, "done")
         warnings = [
             plan.warning,
@@ -219,7 +219,7 @@ def _run_and_store(
         what = f"output ({output}) could not be written ({str(error).splitlines()[0]})"
         hint = "make room or check the database; the budget of this call is spent"
         raise refuse(OutputError, RELEASE, what, hint) from None
-    return facts | {"release": release, "beyond": off}
+    return facts | {"release": release, "beyond": off, "rho": Charge.of(outcome.schedule.composition).rho}
 
 
 def _run(session: Session, request: Request, plan: Plan, check: execution.Check) -> Outcome:
@@ -243,10 +243,10 @@ def _run(session: Session, request: Request, plan: Plan, check: execution.Check)
 
     with frozen():
         outcome = mwem(kernel, plan.problem, plan.schedule, progress)
-    figures = certificate.certify(kernel, plan.problem, plan.schedule.share("certify"), outcome)
+    figures = certificate.certify(kernel, plan.problem, outcome.schedule.share("certify"), outcome)
     outcome = replace(outcome, certificate=figures)
     if of_units is not None:
-        outcome = replace(outcome, units=of_units.measure(0, plan.schedule.share("units")))
+        outcome = replace(outcome, units=of_units.measure(0, outcome.schedule.share("units")))
     accountant.settle()
     if outcome.count("again"):
         _log.info(
