@@ -80,12 +80,9 @@ def line(work: Work, seeds: int, *, curve: bool) -> list[str]:
 
 
 def ranges(half: str, seeds: int) -> str:
-    """Regret on small shapes, and the worst case."""
+    """Regret on small shapes, and the worst case. Everything is seeded: a ratio changes only where the calls do."""
     data = [one for one in shapes.listed(half, 1, real=False) if one.n == ROWS]
-    asked = [
-        case | ({"seed": case["run"]} if case["way"] == regret.OURS else {})
-        for case in regret.cases(data, RANGES_EPSILON, seeds)
-    ]
+    asked = [case | {"seed": case["run"]} for case in regret.cases(data, RANGES_EPSILON, seeds)]
     with tempfile.TemporaryDirectory() as work:
         results = Results(Path(work))
         for case in asked:
