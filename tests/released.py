@@ -29,13 +29,14 @@ PAY = """
     INSERT INTO t SELECT CASE WHEN i % 13 < 12 THEN i % 13 END, CASE WHEN i % 3 = 0 THEN 'F' ELSE 'M' END,
         [true, false, NULL][1 + i % 5 % 3], i % 60 FROM range(300) r(i)
 """
+COLUMNS = {CITIES: ["age", "sex", "city", "ok"], PAY: ["age", "sex", "ok", "pay"]}
 
 
 @contextmanager
-def weighed(workload: Workload, *, average: bool) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A release of `PAY`, and the weight of each combination of values as the table `weights`."""
+def weighed(table: str, workload: Workload, *, average: bool) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A release of `CITIES` or `PAY`, and the weight of each combination of values as the table `weights`."""
     with mwem_sql.connect() as con:
-        con.execute(PAY)
-        mwem_sql.release(con, "t", workload, 3, rounds=4, average=average)
-        con.execute("CREATE TABLE weights AS FROM mwem_weights('t_synthetic', ['age', 'sex', 'ok', 'pay'])")
+        con.execute(table)
+        made = mwem_sql.release(con, "t", workload, 3, rounds=4, average=average)
+        con.execute("CREATE TABLE weights AS FROM mwem_weights(?, ?)", [made.output, COLUMNS[table]])
         yield con

@@ -6,19 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 from conftest import Connection
-from released import CITIES, OF_CITIES
+from released import CITIES, OF_CITIES, weighed
 
 import mwem_sql
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["last", "average"])
 def released(request: pytest.FixtureRequest) -> Iterator[Connection]:
-    con = mwem_sql.connect()
-    con.execute(CITIES)
-    mwem_sql.release(con, "t", OF_CITIES, 3, rounds=4, average=request.param)
-    con.execute("CREATE TABLE weights AS FROM mwem_weights('t_synthetic', ['age', 'sex', 'city', 'ok'])")
-    yield con
-    con.close()
+    with weighed(CITIES, OF_CITIES, average=request.param) as con:
+        yield con
 
 
 def test_a_list_may_have_expressions(released: Connection) -> None:

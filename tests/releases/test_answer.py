@@ -9,7 +9,7 @@ import pytest
 from conftest import Connection
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from released import CITIES, OF_CITIES
+from released import CITIES, OF_CITIES, weighed
 
 import mwem_sql
 
@@ -53,12 +53,8 @@ predicates = st.recursive(
 
 @pytest.fixture(scope="module", params=[False, True], ids=["last", "average"])
 def released(request: pytest.FixtureRequest) -> Iterator[Connection]:
-    con = mwem_sql.connect()
-    con.execute(CITIES)
-    mwem_sql.release(con, "t", OF_CITIES, 3, rounds=4, average=request.param)
-    con.execute("CREATE TABLE weights AS FROM mwem_weights('t_synthetic', ['age', 'sex', 'city', 'ok'])")
-    yield con
-    con.close()
+    with weighed(CITIES, OF_CITIES, average=request.param) as con:
+        yield con
 
 
 def test_weights_are_all_combinations_and_sum_to_the_total(released: Connection) -> None:

@@ -10,7 +10,7 @@ import pytest
 from conftest import Connection
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from released import weighed
+from released import PAY, weighed
 from thresholds import lower
 
 import mwem_sql
@@ -23,7 +23,7 @@ ASKED = Workload((Query(group_by=("age",)), Query(group_by=("sex", "ok")), Query
 
 @pytest.fixture(scope="module", params=[False, True], ids=["last", "average"])
 def released(request: pytest.FixtureRequest) -> Iterator[Connection]:
-    with weighed(ASKED, average=request.param) as con:
+    with weighed(PAY, ASKED, average=request.param) as con:
         yield con
 
 

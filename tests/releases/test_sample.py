@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from chance import sampled
 from conftest import Connection
-from released import weighed
+from released import PAY, weighed
 from thresholds import lower
 
 import mwem_sql
@@ -22,7 +22,7 @@ ROWS = 20_000
 
 @pytest.fixture(scope="module", params=[False, True], ids=["last", "average"])
 def released(request: pytest.FixtureRequest) -> Iterator[Connection]:
-    with weighed(ASKED, average=request.param) as con:
+    with weighed(PAY, ASKED, average=request.param) as con:
         yield con
 
 
