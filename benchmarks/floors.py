@@ -15,7 +15,7 @@ and at most the number of questions; the best k is chosen in hindsight, so it is
     wages, small    the same with 6 columns of up to 190 values, 6,704 rows, and 9 of up to 91, 1,300 rows
     ranges          over one attribute, 1,000 rows, epsilon 0.1: regret against the best textbook method (regret.py)
     odd             rows that a mean hides: each answer with its interval, asked among 30 predicates, or later
-    heavy           pairs and triples of `wages`, judged by triples: seconds and memory; only when it is named
+    heavy           pairs and triples of `mixed`, epsilon 10, judged by triples: seconds; only when it is named
 
 made.py has the tables and their halves: constants are chosen on one, and the other is run once.
 """
