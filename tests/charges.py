@@ -297,7 +297,7 @@ class Scenario:
             "sets": found.rounds is None,
             "averaged": setting.average,
             "histogram": found.histogram,
-            "plain": found.by_n,
+            "plain": found.alternatives is not None,
         }
         self.figures.strategies[next((kind for kind, is_so in kinds.items() if is_so), "rounds")] += 1
         return found

@@ -22,7 +22,7 @@ from mwem_sql.kernel.kernel import Kernel
 from mwem_sql.kernel.noise import Noise
 from mwem_sql.kernel.scales import Kind
 from mwem_sql.loop.loop import mwem
-from mwem_sql.loop.plan import SHARES, Planned, Schedule, make_schedule
+from mwem_sql.loop.plan import SHARES, Alternatives, Planned, Schedule, make_schedule
 from mwem_sql.loop.problem import Outcome, Problem
 from mwem_sql.loop.strategy import whole_domain
 from mwem_sql.model.mixture import Mixture
@@ -102,7 +102,7 @@ def schedule(
     histogram: bool = False,
     first: Sequence[int] = (),
     selecting: Fraction = SHARES["paper"],
-    by_n: bool = False,
+    alternatives: Alternatives | None = None,
     sensitivity: int = 1,
 ) -> Schedule:
     """Shares without a problem: `total` and `histogram` say what is measured ahead of rounds, `first` has cells."""
@@ -111,7 +111,7 @@ def schedule(
         *([Planned(purpose="histogram", number=0, how="start")] if histogram else []),
         *(Planned(purpose="first", number=number, cells=cells, how="refined") for number, cells in enumerate(first)),
     ]
-    return make_schedule(budget, lines, rounds, selecting=selecting, by_n=by_n, sensitivity=sensitivity)
+    return make_schedule(budget, lines, rounds, selecting=selecting, alternatives=alternatives, sensitivity=sensitivity)
 
 
 def shares(
@@ -120,19 +120,17 @@ def shares(
     budget: Budget = PURE,
     *,
     selecting: Fraction = SHARES["paper"],
-    by_n: bool = False,
-    instead: bool = False,
+    alternatives: Alternatives | None = None,
 ) -> Schedule:
-    """The schedule of a problem; its histogram is a start, or may be measured `instead` of rounds."""
+    """The schedule of a problem; its histogram is a start, unless n decides."""
     own = problem if isinstance(problem, PlannedProblem) else None
-    start = [problem.histogram_line(is_start=True)] if problem.histogram is not None and not instead else []
+    start = [problem.histogram_line(is_start=True)] if problem.histogram is not None and alternatives is None else []
     return make_schedule(
         budget,
         problem.lines([*start, *(own.ahead if own else ())], selects=rounds is not None),
         rounds,
         selecting=selecting,
-        by_n=by_n,
-        instead=problem.histogram_line(is_start=False) if instead else None,
+        alternatives=alternatives,
         sensitivity=own.sensitivity if own else 1,
     )
 
@@ -222,8 +220,8 @@ def planned(
     *,
     selecting: Fraction = Fraction(1, 10),
 ) -> tuple[Outcome, Accountant, Schedule]:
-    """A run of a plain call: what comes first takes more where n is small."""
-    how = shares(problem, rounds, budget, selecting=selecting, by_n=True)
+    """A run of a plain call with so many rounds."""
+    how = shares(problem, rounds, budget, selecting=selecting)
     answers = [(oracle.dense_query(query, shape_of(problem)) @ B).astype(np.int64) for query in problem.kernel_queries]
     accountant = how.composition.accountant()
     outcome = mwem(Kernel(*flat(answers), accountant, noise, how.composition.sensitivity), problem, how)

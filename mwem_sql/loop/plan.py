@@ -181,12 +181,6 @@ class Schedule:
             left -= step
             yield self.selecting * step, (1 - self.selecting) * step, int(left / self.step)
 
-    @property
-    def first_noise(self) -> float:
-        """Of distributions that come first: the noise on all cells of one, added up, in rows, on average."""
-        first = self.of("first")
-        return sum(line.cells * self.composition.scale(line.share) for line in first) / len(first)
-
     def with_lines(self, lines: Sequence[Planned]) -> Schedule:
         """These lines in the place of what comes first, of what is always measured, and of rounds."""
         share = self.share("first", "always") + self.left

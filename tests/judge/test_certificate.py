@@ -8,6 +8,7 @@ import numpy as np
 import oracle
 import pytest
 from conftest import flat
+from loops import PURE, schedule
 
 from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.algebra.measurement import Measurement
@@ -44,13 +45,13 @@ def certified(queries: list[LinearQuery], measure: int) -> tuple[tuple[certifica
     answers = [(oracle.dense_query(own, SHAPE) @ TRUE.ravel()).astype(np.int64) for own in problem.kernel_queries]
     kernel = Kernel(*flat(answers), account, NoNoise(0))
     step = Measurement.of(kernel.measure(measure, SHARE), problem.kernel_queries[measure], "round", measure)
-    outcome = Outcome(state=State.unsplit(sizes, 50.0), total=50.0, measurements=(step,))
+    outcome = Outcome(state=State.unsplit(sizes, 50.0), total=50.0, schedule=schedule(PURE, 1), measurements=(step,))
     return certificate.certify(kernel, problem, SHARE, outcome), account
 
 
 def unmeasured(sizes: dict[str, np.ndarray]) -> Outcome:
     """50 rows, evenly, after no measurement."""
-    return Outcome(state=State.unsplit(sizes, 50.0), total=50.0, measurements=())
+    return Outcome(state=State.unsplit(sizes, 50.0), total=50.0, schedule=schedule(PURE, 1), measurements=())
 
 
 def test_means_of_what_was_measured_and_of_the_rest() -> None:

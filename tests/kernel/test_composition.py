@@ -1,4 +1,4 @@
-"""Which budget is composed: the one whose predicted noise is smaller."""
+"""The kinds that a budget allows, with the noise of each."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from fractions import Fraction
 import pytest
 
 from mwem_sql.kernel.budget import Budget
-from mwem_sql.kernel.composition import Composition, compose
+from mwem_sql.kernel.composition import Composition, compositions
 from mwem_sql.kernel.scales import Kind, noise_scale, noise_variance, zcdp_rho
 
 TIGHT = Budget.parse(1, "1e-9")
 
 
-def composed(budget: Budget, share: Fraction, **options: object) -> Composition:
-    return compose(budget, {"pure": share, "zcdp": share}, **options)  # type: ignore[arg-type]
+def composed(budget: Budget, share: Fraction, sensitivity: int = 1) -> Composition:
+    """The kind with less noise."""
+    kinds = compositions(budget, {"pure": share, "zcdp": share}, sensitivity=sensitivity)
+    return kinds[kinds["pure"].predicted.better]
 
 
 @pytest.mark.parametrize(("rounds", "kind"), [(1, "pure"), (8, "pure"), (9, "zcdp"), (200, "zcdp")])
@@ -31,7 +33,7 @@ def test_the_kind_with_the_smaller_noise_is_taken(rounds: int, kind: Kind) -> No
 
 
 def test_each_kind_has_its_typical_share() -> None:
-    found = compose(TIGHT, {"pure": Fraction(1, 2), "zcdp": Fraction(1, 3)})
+    found = compositions(TIGHT, {"pure": Fraction(1, 2), "zcdp": Fraction(1, 3)})["zcdp"]
     rho = zcdp_rho(Fraction(1), Fraction(1, 10**9))
     assert found.predicted == (
         math.sqrt(2) * noise_scale(Fraction(1, 2), 1, "pure").scale,
@@ -47,12 +49,6 @@ def test_sensitivity_scales_the_prediction() -> None:
 def test_without_delta_there_is_no_rho() -> None:
     found = composed(Budget.parse(1), Fraction(1, 400))
     assert (found.kind, found.predicted.zcdp, found.power) == ("pure", None, 2)
-
-
-def test_a_cap_that_adds_up_rho_takes_rho() -> None:
-    assert composed(TIGHT, Fraction(1, 2)).kind == "pure"
-    found = composed(TIGHT, Fraction(1, 2), counted_in_rho=True)
-    assert (found.kind, found.power) == ("zcdp", 1)
 
 
 def test_noise_of_a_share() -> None:

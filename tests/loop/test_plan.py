@@ -21,15 +21,14 @@ from mwem_sql.kernel.accountant import AccountingError
 from mwem_sql.kernel.budget import Budget
 from mwem_sql.kernel.scales import Kind, noise_scale, selection_scale
 from mwem_sql.loop.plan import (
-    CERTAIN,
-    HISTOGRAM_NOISE,
-    MOST_FIRST,
     SHARES,
+    SIGNAL,
+    Alternatives,
     Planned,
-    Schedule,
     best,
     divided,
     make_schedule,
+    occupied,
     part_of,
     plans,
 )
@@ -171,59 +170,130 @@ def test_rounds_take_the_same(rounds: int) -> None:
     assert list(plan.steps()) == [(plan.select, plan.measure, rounds - i) for i in range(1, rounds + 1)]
 
 
+ALTERNATIVES = Alternatives(
+    questions=3,
+    attributes=3,
+    cells=occupied(36),
+    width=2.0,
+    at_once=tuple(Planned(purpose="round", number=number, cells=cells) for number, cells in enumerate([36, 9, 50])),
+    histogram=Planned(purpose="round", number=3, importance=3.0, cells=36, how="single cells"),
+)
+ROUNDS_ALONE = replace(ALTERNATIVES, questions=400, at_once=(), histogram=None)
+
+
 @settings(max_examples=examples(100), deadline=None)
-@given(st.integers(1, 60), st.floats(1, 1e7), DELTAS)
-def test_whatever_n_is_the_whole_budget_is_spent_and_no_more(rounds: int, n: float, delta: str) -> None:
+@given(st.integers(1, 60), st.floats(1, 1e7), DELTAS, st.sampled_from([ALTERNATIVES, ROUNDS_ALONE]))
+def test_whatever_n_is_the_whole_budget_is_spent_and_no_more(
+    rounds: int, n: float, delta: str, given: Alternatives
+) -> None:
     """The filter: shares chosen from what came before, debited from one account, add up to its limit exactly."""
-    plan = schedule(Budget.parse(1, delta), rounds, total=True, first=[4, 9, 91], by_n=True)
-    found = best(plan, n)
-    account = found.composition.accountant()
-    shares = list(found.steps())
-    for share in [line.share for line in found.lines] + [part for own in shares for part in own[:2]]:
+    plan = schedule(Budget.parse(1, delta), rounds, total=True, first=[4, 9, 91], alternatives=given)
+    account = plan.composition.accountant()
+    (total,) = plan.of("total")
+    account.debit(total.share)
+    for error, planned in plans(plan, n):
+        assert 0 < error < math.inf
+        assert planned.limit == sum(line.share for line in planned.lines) + planned.left
+    chosen = best(plan, n)
+    if chosen.kind != plan.kind:
+        account.count_in_rho(chosen.limit)
+    shares = list(chosen.steps())
+    others = [line.share for line in chosen.lines if line.purpose != "total"]
+    for share in others + [part for each in shares for part in each[:2]]:
         account.debit(share)
     assert account.remaining == 0
-    # Rounds are as large as they were, and fewer; what is left in the end is part of the last one.
-    assert len(shares) <= rounds
-    assert all(select + measure == plan.step for select, measure, _ in shares[:-1])
+    assert len(shares) == (chosen.rounds if chosen.left else 0)
+    assert len({select + measure for select, measure, _ in shares}) <= 1
 
 
-@pytest.mark.parametrize("delta", ["0", "1e-6"])
-@pytest.mark.parametrize("excess", [0.5, 1.0, 1.5, 1e9])
-def test_distributions_that_noise_hides_take_from_the_rounds(excess: float, delta: str) -> None:
-    plan = schedule(Budget.parse(1, delta), 40, total=True, first=[4, 9], by_n=True)
-    found = best(plan, plan.first_noise / CERTAIN / excess)
-    together = plan.share("first") + plan.left
-    wanted = plan.share("first") * Fraction(max(excess, 1.0)) ** (1 if plan.kind == "pure" else 2)
-    assert float(found.share("first")) == pytest.approx(float(min(wanted, together * MOST_FIRST)))
-    assert found.share("first") + found.left == together
-    ratios = [new.share / old.share for new, old in zip(found.of("first"), plan.of("first"), strict=True)]
-    assert ratios[0] == ratios[1]
+def test_rounds_grow_with_n_and_the_share_of_what_comes_first_falls() -> None:
+    plan = schedule(PURE, 9, total=True, first=[4, 9, 91], selecting=SHARES["select"], alternatives=ROUNDS_ALONE)
+    chosen = [best(plan, 10.0**power) for power in range(2, 9)]
+    rounds = [each.rounds for each in chosen]
+    assert rounds == sorted(rounds)
+    assert (rounds[0], rounds[-1] > 10) == (0, True)
+    first = [each.share("first") for each in chosen]
+    assert first == sorted(first, reverse=True)
+    # Without rounds all of it: nothing is left over.
+    assert first[0] == plan.share("first") + plan.left
+    assert not chosen[0].left
 
 
-def test_noise_on_what_comes_first_is_added_up_over_cells() -> None:
-    plan = schedule(PURE, 2, total=True, first=[4, 9])
-    scales = [noise_scale(line.share, 1, "pure").scale for line in plan.of("first")]
-    assert plan.first_noise == pytest.approx((4 * scales[0] + 9 * scales[1]) / 2)
+@pytest.mark.parametrize("kind", ["pure", "zcdp"])
+@pytest.mark.parametrize("n", [3e3, 3e5])
+def test_neither_more_nor_fewer_rounds_nor_another_share_are_predicted_to_be_better(kind: Kind, n: float) -> None:
+    """The prediction, written out as a sum for each number of rounds and share, against what is chosen."""
+    plan = schedule(
+        Budget.parse(1, "0" if kind == "pure" else "1e-6"), 9, total=True, first=[4, 9, 91],
+        selecting=SHARES["select"], alternatives=ROUNDS_ALONE,
+    )  # fmt: skip
+    plan = plan.in_rho if kind == "zcdp" and plan.in_rho is not None else plan
+    ((error, chosen),) = plans(replace(plan, in_rho=None), n)
+    whole = plan.share("first") + plan.left
+
+    def predicted(rounds: int, share: Fraction) -> float:
+        each = plan.with_first(share).with_rounds(rounds)
+        first = [occupied(line.cells) * plan.noise(line.share) for line in each.of("first")]
+        later = rounds / 3 * ROUNDS_ALONE.cells * plan.noise(each.measure) if rounds else 0.0
+        return SIGNAL * math.exp(-rounds / 3) + (2 * sum(first) / 3 + later) / n
+
+    assert predicted(chosen.rounds, chosen.share("first")) == pytest.approx(error, rel=1e-3)
+    for rounds in {max(1, chosen.rounds - 1), chosen.rounds, chosen.rounds + 1}:
+        for factor in (0.8, 1.0, 1.2):
+            share = min(chosen.share("first") * Fraction(factor), whole * Fraction(99, 100))
+            assert predicted(rounds, share) >= error * (1 - 1e-3)
 
 
-def test_a_histogram_takes_the_place_of_rounds_from_so_many_rows_on() -> None:
-    """Its noise, added up to the cells of the largest cuboid, is then a third of them."""
-    histogram = Planned(purpose="round", number=2, importance=3.0, cells=36, how="single cells")
-    plan = replace(schedule(PURE, 2, total=True, first=[4, 9], by_n=True), instead=histogram)
+def test_the_plan_with_the_smallest_predicted_error_is_taken() -> None:
+    plan = schedule(PURE, 9, total=True, first=[4, 9, 91], alternatives=ALTERNATIVES)
+    for n in (30.0, 300.0, 3_000.0):
+        listed = list(plans(plan, n))
+        errors = [error for error, _ in listed]
+        assert best(plan, n).lines == listed[errors.index(min(errors))][1].lines
+
+
+def test_all_questions_at_once_take_everything_but_the_total() -> None:
+    plan = schedule(PURE, 9, total=True, first=[4, 9, 91], alternatives=replace(ALTERNATIVES, histogram=None))
+    error, at_once = next(plans(plan, 1e6))
+    assert best(plan, 1e6).lines == at_once.lines
+    assert [line.purpose for line in at_once.lines] == ["total", "round", "round", "round"]
+    shares = [line.share for line in at_once.of("round")]
+    assert sum(shares) == plan.limit - plan.share("total")
+    np.testing.assert_allclose([float(share / shares[1]) for share in shares], np.array([4, 1, 50 / 9]) ** (1 / 3))
+    scales = [cells / float(share) for cells, share in zip([36, 9, 50], shares, strict=True)]
+    assert error == pytest.approx(sum(scales) / 3 / 1e6, rel=1e-6)
+
+
+def test_a_histogram_takes_the_place_of_rounds_where_it_is_predicted_to_be_better() -> None:
+    """Its noise, added up to the cells of the largest cuboid."""
+    wide = Planned(purpose="round", number=3, importance=3.0, cells=36_000, how="single cells")
+    given = replace(ALTERNATIVES, at_once=(), histogram=wide)
+    plan = schedule(PURE, 2, total=True, first=[4, 9], alternatives=given)
+    (error, histogram), _ = plans(plan, 1e6)
     scale = noise_scale(plan.limit - plan.share("total"), 1, "pure").scale
-    assert HISTOGRAM_NOISE * plan.histogram_from == pytest.approx(scale * math.sqrt(36 * 9))
-    found = best(plan, plan.histogram_from)
-    assert [line.purpose for line in found.lines] == ["total", "round"]
-    assert found.lines[1] == replace(histogram, share=plan.limit - plan.share("total"))
-    assert not found.left
-    assert best(plan, plan.histogram_from - 1).of("first")
-    assert schedule(PURE, 2).histogram_from == math.inf
+    assert error == pytest.approx(scale * math.sqrt(36_000 * 9) / 1e6)
+    assert [line.purpose for line in histogram.lines] == ["total", "round"]
+    assert not histogram.left
+    assert best(plan, 1e6).lines == histogram.lines
+    assert best(plan, 1e3).of("first")
 
 
-def test_the_first_plan_is_taken() -> None:
+def test_without_alternatives_n_decides_nothing() -> None:
     plain = schedule(PURE, 2, total=True, first=[4, 9])
-    assert list(plans(plain, 10.0)) == [plain]
-    by_n: Schedule = replace(plain, by_n=True)
-    listed = list(plans(by_n, 10.0))
-    assert listed[-1] is by_n
-    assert best(by_n, 10.0).lines == listed[0].lines != plain.lines
+    assert [each for _, each in plans(plain, 10.0)] == [plain]
+    assert best(plain, 10.0) is plain
+
+
+@pytest.mark.parametrize(("counted", "first"), [(True, [4, 9]), (False, [])])
+def test_a_cap_that_adds_up_rho_and_a_total_that_costs_much_decide_before_n(counted: bool, first: list[int]) -> None:
+    lines = [Planned(purpose="total"), *(Planned(purpose="first", cells=cells) for cells in first)]
+    plan = make_schedule(Budget.parse(1, "1e-9"), lines, 40, alternatives=ROUNDS_ALONE, counted_in_rho=counted)
+    assert (plan.kind, plan.in_rho) == ("zcdp", None)
+
+
+def test_the_total_takes_the_same_in_epsilon_and_in_rho() -> None:
+    plan = schedule(Budget.parse(1, "1e-9"), 40, total=True, first=[4, 9], alternatives=ROUNDS_ALONE)
+    assert plan.kind == "pure"
+    assert plan.in_rho is not None
+    assert plan.in_rho.kind == "zcdp"
+    assert plan.in_rho.share("total") == plan.share("total") ** 2 / 2

@@ -258,7 +258,8 @@ def test_an_option_that_speaks_of_rounds_gets_them(plain: Setting, option: dict[
     found = choose(replace(plain, **option))
     assert found.rounds is not None
     assert found.selecting == SHARES["paper" if "average" in option else "select"]
-    assert found.by_n is (option.keys() <= {"start", "fit"})
+    assert (found.alternatives is not None) is (option.keys() <= {"start", "fit"})
+    assert found.alternatives is None or not found.alternatives.at_once
 
 
 def test_a_histogram_that_the_model_has_no_room_for_is_not_taken() -> None:
@@ -266,7 +267,7 @@ def test_a_histogram_that_the_model_has_no_room_for_is_not_taken() -> None:
 
 
 def test_a_histogram_may_take_the_place_of_rounds_over_a_small_domain() -> None:
-    """Of 24 cells; with 4 rounds and cuboids of 7 cells on average it has less noise."""
+    """Of 24 cells, of cuboids alone, that the model has room for."""
     assert choose(setting(most_sets=0)).histogram
     for other in ({"rounds": 3}, {"max_cells": 23}, {"start": "histogram"}, {"always": [0]}):
         assert not choose(setting(most_sets=0, **other)).histogram
