@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
-from itertools import pairwise
+from itertools import groupby, pairwise
 from math import ceil, inf, pi, prod, sqrt
 from typing import NamedTuple
 
@@ -164,11 +164,16 @@ def _measured(plan: Plan, request: Request) -> str:
 
 
 def _in_rounds(plan: Plan, request: Request, queries: int) -> str:
-    by_size = by_rows(plan)
-    sentences = [_of_rows(plan, request, schedule, queries) for schedule in by_size.values()]
-    if len(by_size) > 1:
-        sentences = [f"of {_short(n)} rows, {sentence}" for n, sentence in zip(by_size, sentences, strict=True)]
+    sentences = list[str]()
+    by_sentence = groupby(by_rows(plan).items(), lambda each: _of_rows(plan, request, each[1], queries))
+    for sentence, sizes in by_sentence:
+        n, *more = [n for n, _ in sizes]
+        sentences.append(f"of {_short(n)} rows{' or more' if more else ''}, {sentence}")
+    if len(sentences) > 1:
         sentences[0] = f"in a table {sentences[0]}"
+    else:
+        # The same whatever n is.
+        sentences = [sentences[0].split(", ", 1)[1]]
     for line in plan.schedule.of("histogram"):
         cells = f"each of {line.cells:,} cells that it starts from"
         sentences.append(_off([line.share], request, plan.schedule.kind, cells))

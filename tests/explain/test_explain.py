@@ -127,10 +127,13 @@ def test_rounds_that_are_given_are_all_there_is(con: Connection) -> None:
 def test_rounds_select_where_many_sets_are_asked_about(con: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     few_sets(monkeypatch, 2)
     found = plan(con)
-    assert found["rounds"] == "3, or fewer: of a small table, what comes first takes more"
+    assert found["rounds"] == "0"
+    assert plan(con, ", fit := 'replay'")["rounds"] == "3"
     assert found["total"] == "private, 2% of the budget, and from the distributions that are measured first"
-    assert found["candidates"] == "7, with what cuboids add up to and partitions around counts"
-    assert found["first"] == "4 distributions, by n, about 15% of the budget"
+    assert found["candidates"] == (
+        "7, with what cuboids add up to and partitions around counts; or all queries at once, by n"
+    )
+    assert found["first"] == "4 distributions, 0% of the budget"
     assert found["selecting"] == "15% of a round"
 
 

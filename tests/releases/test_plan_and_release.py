@@ -196,55 +196,42 @@ def test_rounds_that_are_given_and_averages(con: Connection, options: str, kind:
         assert (start.least, start.within) == (shown(typical(scale, "pure")), within(scale, "pure", 0.95))
 
 
-@pytest.mark.parametrize("options", ["", ", total := 40000", ", delta := 1e-6"])
+@pytest.mark.parametrize("options", [", total := 40000", ", total := 40000, delta := 1e-6"])
 def test_rounds_after_what_comes_first(con: Connection, monkeypatch: pytest.MonkeyPatch, options: str) -> None:
-    """Each has the noise that is said, but for the last, which may have less."""
+    """A public total says how many there are, and each has the noise that is said."""
     few_sets(monkeypatch, 1)
-    text, _ = release(con, 40_000, MIXED, options)
+    text, _ = release(con, 40_000, MIXED, f"{options}, fit := 'replay'")
     told = Noise.of(text, "a measured cell")
     found = con.execute("SELECT scale, noise FROM mwem.measurements WHERE purpose = 'round' ORDER BY step").fetchall()
     off = [typical(scale, "pure" if noise == "laplace" else "zcdp") for scale, noise in found]
-    assert told.most == shown(off[0]) == shown(max(off))
+    assert told.most == told.least == shown(off[0]) == shown(max(off))
     counted = int(re.match(r"about (\d+) of 4 queries will be measured", text)[1])  # type: ignore[index]
-    if "total" in options:
-        assert len(off) <= counted
-    else:
-        limit = int(re.search(r"in a table of fewer than ([\d,]+) rows fewer", text)[1].replace(",", ""))  # type: ignore[index]
-        assert limit < 40_000
+    assert 0 < len(off) <= counted
 
 
-@pytest.mark.parametrize(("rows", "rounds"), [(600, 1), (3, 1)])
-def test_few_rows_leave_less_to_rounds(
-    con: Connection, monkeypatch: pytest.MonkeyPatch, rows: int, rounds: int
-) -> None:
-    """A public total says how much; a plan without it says from how many rows on it is so."""
+@pytest.mark.parametrize("options", ["", ", total := 600"])
+def test_a_few_questions_are_measured_at_once(con: Connection, monkeypatch: pytest.MonkeyPatch, options: str) -> None:
     few_sets(monkeypatch, 1)
-    text, measured = release(con, rows, MIXED, f", total := {rows}", 0.2)
-    assert text.startswith(f"about {rounds} of 4 queries will be measured")
-    assert len(measured) == rounds
-    told = Noise.of(text, "a measured cell")
-    assert told.most == shown(typical(measured[0][1], "pure"))
-    ((free,),) = con.execute("SELECT value FROM mwem_plan('people', workload, 0.2) WHERE item = 'expect'").fetchall()
-    assert (
-        int(
-            re.search(
-                r"in a table of fewer than ([\d,]+) rows "
-                r"fewer",
-                free,
-            )[1].replace(",", "")
-        )
-        > rows
-    )  # type: ignore[index]
+    text, measured = release(con, 600, MIXED, options)
+    assert text.startswith("all 4 queries at once, a cell is off by about ")
+    assert len(measured) == 4
+    told = Noise.of(text, "a cell")
+    off = [typical(scale, kind) for _, scale, kind in measured]
+    assert (told.least, told.most) == (shown(min(off)), shown(max(off)))
+
+
+def test_of_few_rows_each_attribute_is_measured_by_itself(con: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    few_sets(monkeypatch, 1)
+    text, measured = release(con, 3, MIXED, ", total := 3, fit := 'replay'", 0.2)
+    assert (text, measured) == ("each attribute by itself", [])
+    assert con.execute("SELECT DISTINCT purpose FROM mwem.measurements ORDER BY ALL").fetchall()[-1] == ("first",)
 
 
 @pytest.mark.parametrize("options", ["", ", total := 4000"])
 def test_one_histogram_in_the_place_of_rounds(con: Connection, monkeypatch: pytest.MonkeyPatch, options: str) -> None:
     few_sets(monkeypatch, 1)
     text, [(_, scale, kind)] = release(con, 4000, CUBOIDS, options)
-    assert re.match(
-        r"all 3 queries are measured, as sums over one histogram of 16 cells; " if options
-        else r"in a table of 36 rows or more all 3 queries are measured, as sums over one histogram of 16 cells; ", text
-    )  # fmt: skip
+    assert text.startswith("all 3 queries, as sums over one histogram of 16 cells: a cell of it is off by about ")
     told = Noise.of(text, "a cell of it")
     assert (told.most, told.within) == (shown(typical(scale, kind)), within(scale, kind, 0.95))
     noise = con.execute(

@@ -210,7 +210,7 @@ def test_metadata_holds_what_was_measured(con: Connection) -> None:
 
 def test_the_distributions_that_come_first_are_told_apart(con: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     few_sets(monkeypatch, 2)
-    made = mwem_sql.release(con, "people", "workload", 1)
+    made = mwem_sql.release(con, "people", "workload", 100, fit="replay")
     rows = con.execute("SELECT purpose, query, name FROM mwem.measurements ORDER BY step").fetchall()
     assert rows[:5] == [
         ("total", None, "total"),
