@@ -7,7 +7,7 @@ functions. Whatever is not on it is refused with the reason a person would give.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -76,16 +76,40 @@ class _Text:
         return refuse(PredicateError, "workload", f"{self} {reason}", hint)
 
 
-def parse(text: str, columns: Mapping[str, str], role: str, table: str) -> exp.Expr:
+class Columns(dict[str, str]):
+    """The columns of a table, folded names to the table's own; and the expressions of those that are computed."""
+
+    def __init__(self, names: Iterable[str], computed: Mapping[str, exp.Expr] | None = None) -> None:
+        super().__init__((fold(name), name) for name in names)
+        self._computed = computed or {}
+
+    def tree(self, name: str) -> exp.Expr:
+        """A column by its name; what it is computed by, if it is."""
+        return self.written_out(exp.column(self[fold(name)], quoted=True))
+
+    def written_out(self, tree: exp.Expr) -> exp.Expr:
+        """A checked tree with the expressions of computed columns in their place."""
+        if not self._computed:
+            return tree
+        return tree.transform(
+            lambda node: (
+                exp.Paren(this=self._computed[node.name].copy())
+                if isinstance(node, exp.Column) and node.name in self._computed
+                else node
+            )
+        )
+
+
+def parse(text: str, columns: Columns, role: str, table: str) -> exp.Expr:
     """The checked tree of one expression, its columns in the table's own spelling and quoted.
 
-    `columns` maps folded names to the table's; `role` is what the text serves as, for messages.
+    `role` is what the text serves as, for messages.
     """
     source = _Text(text, role)
-    return _checked(_statement(source), source, columns, table)
+    return columns.written_out(_checked(_statement(source), source, columns, table))
 
 
-def parse_list(text: str, columns: Mapping[str, str], role: str, table: str) -> list[exp.Expr]:
+def parse_list(text: str, columns: Columns, role: str, table: str) -> list[exp.Expr]:
     """The checked trees of expressions separated by commas."""
     source = _Text(text, role)
     selected = _statement(source, before="SELECT\n")
@@ -93,7 +117,7 @@ def parse_list(text: str, columns: Mapping[str, str], role: str, table: str) -> 
         "expressions"
     ]:
         raise source.no("is not a list of SQL expressions", source.cure)
-    return [_checked(tree, source, columns, table) for tree in selected.expressions]
+    return [columns.written_out(_checked(tree, source, columns, table)) for tree in selected.expressions]
 
 
 def is_deterministic(tree: exp.Expr) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -61,9 +61,14 @@ class Answerer:
         self.stored = stored
         self._state: State | Mixture = stored.state()
 
+    @property
+    def settings(self) -> Mapping[str, object]:
+        """Those of the connection."""
+        return self._session.settings
+
     def sandbox(self) -> Sandbox:
         """Where expressions mean what they mean to the caller."""
-        return Sandbox(self._session.settings)
+        return Sandbox(self.settings)
 
     def compile(self, workload: Workload, *, is_new: bool = False) -> Compiled:
         """Questions in linear form. Of `is_new` ones those are refused that a release would refuse, too.

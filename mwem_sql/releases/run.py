@@ -41,6 +41,7 @@ from mwem_sql.platform.session import Session
 from mwem_sql.releases import reuse, store, summary
 from mwem_sql.releases.plan import Plan, make_plan
 from mwem_sql.releases.request import Request
+from mwem_sql.releases.rows import row_rules
 from mwem_sql.scan import execution
 from mwem_sql.scan.engines.protocol import Snapshot
 from mwem_sql.synthesis.values import draw_rows
@@ -204,7 +205,8 @@ def _run_and_store(
         "grid": json.dumps(store.classes_to_json(classes)),
     }
     announce(request.table, "rows")
-    columns = draw_rows(state, classes, rows, np.random.default_rng(request.seed))
+    domain, generator = _published(compiled), np.random.default_rng(request.seed)
+    columns = draw_rows(state, classes, rows, generator, row_rules(domain, session.settings))
     off = summary.off_domain(state, classes)
     tables = {
         "measurements": _measurements(plan, outcome, classes),
@@ -258,8 +260,13 @@ def _run(session: Session, request: Request, plan: Plan, check: execution.Check)
 
 def _published(compiled: Compiled) -> Domain:
     """The domain of the released attributes only."""
-    attributes = tuple(attribute for attribute in compiled.domain if attribute.name in compiled.classes)
-    return Domain(compiled.domain.table, tuple(attribute.name for attribute in attributes), attributes)
+    whole, names = compiled.domain, compiled.classes.keys()
+    attributes = tuple(attribute for attribute in whole if attribute.name in names)
+    computed = tuple(each for each in whole.computed if names >= set(each.columns))
+    shown = {*names, *(each.name for each in computed)}
+    columns = tuple(name for name in whole.columns if name in shown)
+    rules = tuple(each for each in whole.rules if names >= set(whole.columns_of(each)))
+    return Domain(whole.table, columns, attributes, rules=rules, computed=computed)
 
 
 def _measurements(plan: Plan, outcome: Outcome, classes: Mapping[str, Classes]) -> pa.Table:
@@ -269,9 +276,11 @@ def _measurements(plan: Plan, outcome: Outcome, classes: Mapping[str, Classes]) 
     firsts = {name: partition.representatives for name, partition in outcome.state.partitions.items()}
     details = {detail.name: name for name, detail in problem.details.items()}
     rows = []
-    for step, measurement in enumerate(outcome.measurements, start=1):
+    for step, measurement in enumerate([*outcome.measurements, *plan.public], start=1):
         query = None
-        if measurement.purpose == "detail":
+        if measurement.purpose == "rule":
+            name, stored = measurement.name, measurement.on(firsts)
+        elif measurement.purpose == "detail":
             # On the pieces of the attribute's domain: the cell of each.
             name = details[measurement.query.attributes[0]]
             (block,) = measurement.query.blocks

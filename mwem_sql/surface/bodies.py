@@ -163,7 +163,7 @@ def _domain(call: Arguments) -> tuple[Domain, dict[str, str]]:
         return stored.domain, {}
     relation = relations.describe(con, table, session.place, function)
     with Sandbox(session.settings) as sandbox:
-        declared = read_domain(con, relation, name, session.place, sandbox)
+        declared = read_domain(con, relation, session.place, sandbox, domain=name)
     return declared, {column.name: column.type for column in relation.columns}
 
 
