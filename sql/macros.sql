@@ -152,6 +152,32 @@ domain := NULL  The name of a domain table. NULL: <table>_domain, if there is on
 -> lacks VARCHAR  What is missing before the column can be asked about or grouped by; NULL: nothing.
 -> edges VARCHAR[]  Where bins begin, after the first at low, if they are not equal.';
 
+CREATE OR REPLACE MACRO mwem_rules(private_table, domain := NULL, rules := NULL) AS TABLE
+    SELECT r.* EXCLUDE (err) FROM (
+        SELECT unnest(list_transform(_mwem_rules(
+        to_json({"private_table": "private_table"::VARCHAR, "domain": "domain", "rules": "rules",
+        context: {database: current_database(), schema: current_schema(),
+        settings: {TimeZone: current_setting('TimeZone'),
+        default_collation: current_setting('default_collation'),
+        integer_division: current_setting('integer_division'),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
+            lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
+
+COMMENT ON MACRO TABLE mwem_rules IS 'What is possible of several columns together: CHECKs, generated columns and the rows of a rules table. No synthetic row breaks one, and none takes any budget. Reads no private row.
+
+Example: FROM mwem_rules(''adult'')  ->  age >= 15 OR marital = ''never'', [age, marital], CHECK, cells of the model are 0, NULL
+Cost: nothing
+
+private_table  The private table by its name, as text: ''adult'' or ''census.main.adult''. Or the path of a Parquet file, or a table of an attached source.
+domain := NULL  The name of a domain table. NULL: <table>_domain, if there is one.
+rules := NULL  The name of a rules table. NULL: <table>_rules, if there is one.
+
+-> rule VARCHAR  A condition that no row makes false, or what a column is computed by.
+-> attributes VARCHAR[]  The columns that it is about.
+-> declared VARCHAR  Where it is declared: CHECK, GENERATED or the rules table.
+-> holds VARCHAR  cells of the model are 0: as far as classes of a workload tell rows apart that break it. rows are drawn again: it joins too many values. computed: the column is not modelled.
+-> lacks VARCHAR  What is missing before it can hold; NULL: nothing.';
+
 CREATE OR REPLACE MACRO mwem_suggest_domain(private_table) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_suggest_domain(

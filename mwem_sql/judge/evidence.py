@@ -208,8 +208,9 @@ class Families:
             precisions[cells] += precision
             fourths[cells] += low.fourths[cells] * precision**4
         whole = np.where(is_exact & (precisions > 0), precisions, 1.0)
-        # A cell that nothing measured is part of is 0 without noise.
-        estimates = Estimates(np.stack([values / whole, np.where(is_exact, 1 / whole, 0.0), fourths / whole**4]))
+        # A cell that nothing measured is part of is 0 without noise, and so is what a rule says.
+        has_noise = is_exact & (precisions < 1 / MINIMUM_VARIANCE)
+        estimates = Estimates(np.stack([values / whole, np.where(has_noise, 1 / whole, 0.0), fourths / whole**4]))
         return ExactSums(is_exact, is_joined, estimates)
 
     def are_exact(self, queries: Sequence[LinearQuery]) -> Flags:

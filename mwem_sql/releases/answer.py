@@ -26,6 +26,7 @@ from mwem_sql.language.dialect import fold
 from mwem_sql.language.measures import is_aggregate
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
+from mwem_sql.model.support import IMPOSSIBLE
 from mwem_sql.platform.sandbox import Sandbox
 from mwem_sql.platform.session import Session
 from mwem_sql.releases import store, summary
@@ -177,10 +178,15 @@ class Answerer:
 
     def _marginal(self, attributes: Sequence[str], compiled: Compiled) -> Floats:
         """The marginal over the queries' classes, which are finer."""
-        out = self._state.marginal(attributes)
+        out = self.weights(attributes)
         for axis, name in enumerate(attributes):
             out = compiled.classes[name].within(self.stored.classes[name]).spread(out, axis)
         return out
+
+    def weights(self, attributes: Sequence[str]) -> Floats:
+        """The marginal over stored classes; what rules leave no weight has none."""
+        out = self._state.marginal(attributes)
+        return np.where(out > IMPOSSIBLE * self._state.total, out, 0.0)
 
     def counts(self, predicates: Sequence[str]) -> list[float]:
         compiled = self.compile(Workload.from_predicates(predicates), is_new=True)
@@ -259,7 +265,7 @@ def weights(ready: Answerer, attributes: list[str], function: str) -> tuple[list
     if cells > most:
         what = f"attributes ({attributes!r}) have {cells:,} value combinations, more than {most:,}"
         raise refuse(OptionError, function, what, "name fewer")
-    marginal = ready.stored.state().marginal(names)
+    marginal = ready.weights(names)
     for axis, classes in enumerate(partitions.values()):
         marginal = classes.spread(marginal, axis)
     types, columns = [], []

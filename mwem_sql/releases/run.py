@@ -25,7 +25,6 @@ from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.boundary import relations
 from mwem_sql.compile.compiled import Compiled
 from mwem_sql.domains.classes import Classes
-from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import RELEASE, OutputError, refuse
 from mwem_sql.judge import certificate
 from mwem_sql.kernel.kernel import Kernel
@@ -201,12 +200,12 @@ def _run_and_store(
         "private": request.seed is None,
         **certificate.facts(bounds, compiled, outcome, measured),
         **summary.unit_facts(outcome.units),
-        "domain": json.dumps(_published(compiled).to_json()),
+        "domain": json.dumps(compiled.published.to_json()),
         "grid": json.dumps(store.classes_to_json(classes)),
     }
     announce(request.table, "rows")
-    domain, generator = _published(compiled), np.random.default_rng(request.seed)
-    columns = draw_rows(state, classes, rows, generator, row_rules(domain, session.settings))
+    generator, rules = np.random.default_rng(request.seed), row_rules(compiled.published, session.settings)
+    columns = draw_rows(state, classes, rows, generator, rules)
     off = summary.off_domain(state, classes)
     tables = {
         "measurements": _measurements(plan, outcome, classes),
@@ -256,17 +255,6 @@ def _run(session: Session, request: Request, plan: Plan, check: execution.Check)
             outcome.count("again"), outcome.count("round", "again"), request.max_cells,
         )  # fmt: skip
     return outcome
-
-
-def _published(compiled: Compiled) -> Domain:
-    """The domain of the released attributes only."""
-    whole, names = compiled.domain, compiled.classes.keys()
-    attributes = tuple(attribute for attribute in whole if attribute.name in names)
-    computed = tuple(each for each in whole.computed if names >= set(each.columns))
-    shown = {*names, *(each.name for each in computed)}
-    columns = tuple(name for name in whole.columns if name in shown)
-    rules = tuple(each for each in whole.rules if names >= set(whole.columns_of(each)))
-    return Domain(whole.table, columns, attributes, rules=rules, computed=computed)
 
 
 def _measurements(plan: Plan, outcome: Outcome, classes: Mapping[str, Classes]) -> pa.Table:
