@@ -12,8 +12,10 @@ and at most the number of questions; the best k is chosen in hindsight, so it is
     averages, sums  by group, ten of them alone; errors in parts of a measure's bound
     mixed           13 columns of 2 to 21 values, 5,960 rows, all pairs
     salaries        10 columns, 3,755 rows, all pairs; with a delta, which must not make it worse
+    wages, small    the same with 6 columns of up to 190 values, 6,704 rows, and 9 of up to 91, 1,300 rows
     ranges          over one attribute, 1,000 rows, epsilon 0.1: regret against the best textbook method (regret.py)
-    odd             rows that a mean hides: each answer with its interval, asked among 30 predicates
+    odd             rows that a mean hides: each answer with its interval, asked among 30 predicates, or later
+    heavy           pairs and triples of `wages`, judged by triples: seconds and memory; only when it is named
 
 made.py has the tables and their halves: constants are chosen on one, and the other is run once.
 """
@@ -29,24 +31,26 @@ from pathlib import Path
 
 import floors_works
 import made
+import memory
 import numpy as np
 import regret
 import report
 import shapes
-from floors_works import ODD, Questions, Work
+from floors_works import EACH, ODD, ONEWAYS, Questions, Work
 from results import Results, Spread
 
 from mwem_sql.workload import Query, Workload
 
 CURVE = (1, 2, 4, 8, 15, 30, 60, 120, 200)
 SEEDS = 2
-TEXTBOOK_RUNS = 20  # they are quick, and everything is divided by them
+TEXTBOOK_RUNS = 5
 ODD_EPSILONS = (0.1, 1.0)
 RANGES, ROWS, RANGES_EPSILON = "ranges", 1_000, 0.1
-NAMES = ("binary", "predicates", "averages", "sums", "mixed", "salaries", RANGES, "odd")
+NAMES = ("binary", "predicates", "averages", "sums", "mixed", "salaries", "wages", "small", RANGES, "odd")
+HEAVY = "heavy"
 HEAD = (
-    "work", "table", "epsilon", "delta", "questions", "unit", "plain call", "rounds", "seconds", "noise on each",
-    "ratio", "one-ways", "ratio", "best rounds", "error", "ratio", "curve",
+    "work", "table", "epsilon", "delta", "questions", "unit", "plain call", "rounds", "seconds", EACH,
+    "ratio", ONEWAYS, "ratio", "best rounds", "error", "ratio", "curve",
 )  # fmt: skip
 
 
@@ -59,12 +63,10 @@ def line(work: Work, seeds: int, *, curve: bool) -> list[str]:
         f"{report.number(plain.mean)} ± {report.number(plain.deviation / seeds**0.5)}",
         f"{np.mean([made.rounds for _, made, _ in runs]):.0f}", f"{np.mean([seconds for _, _, seconds in runs]):.1f}",
     ]  # fmt: skip
-    books: dict[str, list[float]] = {"noise on each": [], "one-ways": []}
-    for seed in range(TEXTBOOK_RUNS):
-        for name, error in work.textbook(np.random.default_rng(seed)):
-            books[name].append(error)
-    for errors in books.values():
-        cells += [report.number(np.mean(errors)), f"{plain.mean / np.mean(errors):.2f}"] if errors else ["", ""]
+    books = [dict(work.textbook(np.random.default_rng(seed))) for seed in range(TEXTBOOK_RUNS)]
+    for name in books[0]:
+        error = float(np.mean([book[name] for book in books]))
+        cells += [report.number(error), f"{plain.mean / error:.2f}"]
     if not curve:
         return [*map(str, cells), "", "", "", ""]
     tried = {
@@ -116,7 +118,7 @@ def odd(half: str, seeds: int, epsilons: Sequence[float]) -> Iterator[list[str]]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--half", choices=made.HALVES, default="choose")
-    parser.add_argument("--works", nargs="+", choices=NAMES, default=NAMES)
+    parser.add_argument("--works", nargs="+", choices=(*NAMES, HEAVY), default=NAMES)
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--epsilon", type=float, nargs="+", help="only works with these")
     parser.add_argument("--no-curve", action="store_true", help="without `rounds := k`")
@@ -139,7 +141,10 @@ def main() -> None:
         rows("\n" + report.table(["odd rows", "asked", "epsilon", "truth", "answers", "inside", "width of n"], []))
         for cells in odd(options.half, options.seeds, epsilons):
             rows(report.row(cells))
-    rows(f"\n{options.half}, {options.seeds} seeds, {time.process_time() - begin:.0f} s of processor time")
+    rows(
+        f"\n{options.half}, {options.seeds} seeds, {time.process_time() - begin:.0f} s of processor time,"
+        f" {memory.peak_megabytes():,} MB at most"
+    )
 
 
 if __name__ == "__main__":

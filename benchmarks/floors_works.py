@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
@@ -17,16 +17,21 @@ from typing import Any, ClassVar
 import duckdb
 import made
 import numpy as np
+import pyarrow as pa
+import regret_marginals
 import tables
 from made import NUMBERS
 from regret_marginals import mean_l1
-from textbook import laplace
+from textbook.laplace import Noise
 from textbook.oneways import marginal, oneways
 
 import mwem_sql
 from mwem_sql.workload import Query, Workload
 
 QUESTIONS = 30
+EACH, ONEWAYS = "noise on each", "one-ways"
+DRAWS = 20  # of the noise on an average
+DEALT = 200_000  # rows of independent columns: what they are off by is far less than noise
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -73,10 +78,11 @@ class Work:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Marginals(Work):
-    """All marginals of so many attributes, judged by pairs."""
+    """All marginals of so many attributes, judged by those of so many: pairs, whatever is asked."""
 
     make: Callable[[str], tables.Table]
     ways: int = 2
+    judged: int = 2
     unit = "L1 of n"
 
     @cached_property
@@ -88,8 +94,8 @@ class Marginals(Work):
         return self.data.connect()
 
     @property
-    def pairs(self) -> list[tuple[str, ...]]:
-        return list(itertools.combinations(self.data.sizes, 2))
+    def sets(self) -> list[tuple[str, ...]]:
+        return list(itertools.combinations(self.data.sizes, self.judged))
 
     @cached_property
     def asked(self) -> Workload:
@@ -102,21 +108,16 @@ class Marginals(Work):
         return len(self.asked)
 
     def error(self, released: mwem_sql.Release) -> float:
-        return mean_l1(self.data, self.pairs, self.data.state(self.con, released.output))
+        return mean_l1(self.data, self.sets, self.data.state(self.con, released.output))
 
     def textbook(self, generator: np.random.Generator) -> Iterator[tuple[str, float]]:
-        truth = [self.data.histogram(names=names) for names in self.pairs]
-        noisy = laplace.each(truth, [1.0] * len(truth), self.epsilon, generator, self.delta)
-        yield (
-            "noise on each",
-            float(np.mean([np.abs(own - exact).sum() for own, exact in zip(noisy, truth, strict=True)]))
-            / self.data.rows,
-        )
+        cells = np.mean([np.prod([self.data.sizes[name] for name in names]) for names in self.sets])
+        yield EACH, float(cells) * Noise.of(len(self.sets), self.epsilon, self.delta).mean / self.data.rows
         estimates = oneways([self.data.histogram(names=[name]) for name in self.data.sizes], self.epsilon, generator)
         places = {name: place for place, name in enumerate(self.data.sizes)}
         yield (
-            "one-ways",
-            mean_l1(self.data, self.pairs, lambda names: marginal(estimates, [places[name] for name in names])),
+            ONEWAYS,
+            mean_l1(self.data, self.sets, lambda names: marginal(estimates, [places[name] for name in names])),
         )
 
 
@@ -146,16 +147,15 @@ class Questions(Work):
     def scales(self) -> np.ndarray:
         return np.array(self.bounds or [1.0] * len(self.queries))
 
-    @cached_property
-    def chosen(self) -> np.ndarray:
-        return np.array([self.judged(query) for query in self.queries])
-
-    def mean(self, queries: np.ndarray, errors: np.ndarray) -> float:
+    def mean(self, errors: Sequence[np.ndarray]) -> float:
         """Over the questions that are judged, of the mean over their cells."""
-        scaled = errors / self.scales[queries]
-        known = ~np.isnan(scaled)
-        sums, cells = (np.bincount(queries[known], weights, len(self.queries)) for weights in (scaled[known], None))
-        return float((sums / np.maximum(cells, 1))[self.chosen].mean())
+        return float(
+            np.mean([
+                np.nanmean(own) / bound
+                for own, bound, chosen in zip(errors, self.scales, map(self.judged, self.queries), strict=True)
+                if chosen
+            ])
+        )  # fmt: skip
 
     def compared(self, output: str, questions: Workload | None = None) -> dict[str, np.ndarray]:
         """Answers beside true ones and their intervals; of what was asked, or of other questions."""
@@ -167,41 +167,82 @@ class Questions(Work):
 
     def error(self, released: mwem_sql.Release) -> float:
         rows = self.compared(released.output)
-        return self.mean(rows["query"].astype(int) - 1, np.abs(rows["answer"] - rows["true_answer"]))
+        errors = np.abs(rows["answer"] - rows["true_answer"])
+        return self.mean([errors[rows["query"] == number + 1] for number in range(self.questions)])
 
     def textbook(self, generator: np.random.Generator) -> Iterator[tuple[str, float]]:
-        """Noise on each question; an average is a sum and a count, with half of its share each."""
-        queries, errors = [], []
-        for number, (query, bound) in enumerate(zip(self.queries, self.scales, strict=True)):
-            truth = self.truth[number]
-            share = self.epsilon / self.questions
-            if query.measure is not None and query.measure.startswith("avg"):
-                sums, counts = (
-                    own + generator.laplace(size=len(own)) * scale * 2 / share
-                    for own, scale in ((truth[:, 0], bound), (truth[:, 1], 1.0))
-                )
-                off = np.clip(sums / np.maximum(counts, 1), 0, bound) - truth[:, 0] / truth[:, 1]
+        """An average is a sum and a count, with half of its question's share each, and within the measure's bounds."""
+        whole, half = (Noise.of(parts * self.questions, self.epsilon, self.delta) for parts in (1, 2))
+        off = []
+        for query, bound, truth in zip(self.queries, self.scales, self.truth, strict=True):
+            if is_average(query):
+                sums, counts = (truth + half.draw((DRAWS, *truth.shape), generator) * [bound, 1.0]).transpose(2, 0, 1)
+                exact = truth[:, 0] / truth[:, 1]
+                off.append(np.abs(np.clip(sums / np.maximum(counts, 1), 0, bound) - exact).mean(axis=0))
             else:
-                noise, kind = laplace.deviation(self.questions, self.epsilon, self.delta)
-                draws = generator.laplace(size=len(truth)) / np.sqrt(2)
-                off = noise * bound * (draws if kind == "laplace" else generator.normal(size=len(truth)))
-            queries += [number] * len(off)
-            errors += np.abs(off).tolist()
-        yield "noise on each", self.mean(np.array(queries), np.array(errors))
+                off.append(np.full(len(truth), whole.mean * bound))
+        yield EACH, self.mean(off)
+        with self.independent(generator) as scale:
+            answers = self.answers("independent")
+        yield (
+            ONEWAYS,
+            self.mean(
+                [
+                    np.abs(own[:, 0] / np.maximum(own[:, 1], 1) - exact[:, 0] / exact[:, 1])
+                    if is_average(query)
+                    else np.abs(own[:, 0] * scale - exact[:, 0])
+                    for query, own, exact in zip(self.queries, answers, self.truth, strict=True)
+                ]
+            ),
+        )
+
+    @contextmanager
+    def independent(self, generator: np.random.Generator) -> Iterator[float]:
+        """Many rows of independent columns, each with its noisy distribution, as the table `independent`; how many of
+        the private rows there are for one of them.
+        """
+        names = [name for name, *_ in self.con.execute("DESCRIBE private").fetchall()]
+        values = {name: made.values(name) for name in names}
+        histograms = []
+        for name in names:
+            counts = dict(self.con.execute(f"SELECT {name}, count(*) FROM private GROUP BY ALL").fetchall())
+            histograms.append(np.array([counts.get(value, 0) for value in values[name]], dtype=np.float64))
+        estimates = oneways(histograms, self.epsilon, generator)
+        places = (np.arange(DEALT) + 0.5) / DEALT
+        columns = {
+            name: pa.array(values[name]).take(
+                pa.array(generator.permutation(np.searchsorted(np.cumsum(counts) / counts.sum(), places)))
+            )
+            for (name, counts) in zip(names, estimates, strict=True)
+        }
+        self.con.register("independent", pa.table(columns))
+        yield estimates[0].sum() / DEALT
+        self.con.unregister("independent")
 
     @cached_property
     def truth(self) -> list[np.ndarray]:
-        """Of each question its cells: the sum of the measure, and the rows that have one."""
+        return self.answers("private")
+
+    def answers(self, table: str) -> list[np.ndarray]:
+        """Of each question its cells: the sum of the measure, and the rows that have one. Groups that a table may lack
+        are those of the private one, in one order.
+        """
         out = []
         for query in self.queries:
             value = "1" if query.measure is None else query.measure.removeprefix("avg(").removesuffix(")")
-            groups = query.group_text
+            group = query.group_by[0] if query.group_by else None
+            groups = f"(SELECT DISTINCT {group} AS place FROM private)" if group else "(SELECT 1 AS place)"
+            own = f"{group}::VARCHAR IS NOT DISTINCT FROM place::VARCHAR" if group else "true"
             rows = self.con.execute(
-                f"SELECT coalesce(sum({value}), 0), count({value}) FROM private"
-                f" WHERE {query.predicate or 'true'} {f'GROUP BY {groups}' if groups else ''}"
+                f"SELECT coalesce(sum({value}), 0), count({value}) FROM {groups} LEFT JOIN {table}"
+                f" ON {own} AND ({query.predicate or 'true'}) GROUP BY place ORDER BY place::VARCHAR"
             ).fetchall()
             out.append(np.array(rows, dtype=np.float64))
         return out
+
+
+def is_average(query: Query) -> bool:
+    return query.measure is not None and query.measure.startswith("avg(")
 
 
 def one_column(generator: np.random.Generator) -> Iterator[str]:
@@ -288,8 +329,16 @@ def works(variants: Sequence[str]) -> Iterator[Work]:
     for name, wanted in (("averages", True), ("sums", False)):
         yield Questions(
             name=name, table=variant, epsilon=1.0, queries=sums, bounds=bounds,
-            judged=lambda query, wanted=wanted: query.measure.startswith("avg") is wanted,
+            judged=lambda query, wanted=wanted: is_average(query) is wanted,
         )  # fmt: skip
     yield Marginals(name="mixed", table=variant, make=made.loan_codes, epsilon=1.0)
-    for delta in (1e-9, 0.0):
-        yield Marginals(name="salaries", table=variant, make=made.salaries, epsilon=1.0, delta=delta)
+    for name, make in (("salaries", made.salaries), ("wages", made.wages), ("small", small)):
+        for delta in (1e-9, 0.0):
+            yield Marginals(name=name, table=variant, make=make, epsilon=1.0, delta=delta)
+    for ways in (2, 3):
+        yield Marginals(name="heavy", table=variant, make=made.wages, epsilon=10.0, ways=ways, judged=3)
+
+
+def small(variant: str) -> tables.Table:
+    """The small tables of regret_marginals.py, each in its half."""
+    return regret_marginals.households() if variant in made.HALVES["choose"] else regret_marginals.visits()

@@ -6,6 +6,7 @@ structure. A variant is in one half only: constants may be chosen on `choose`, a
     disability  16 yes or no, 21,574 rows: one severity behind all (choose); five classes of people, a chain (report)
     loans       13 columns with NULLs and skewed money, 5,960 rows; also as codes of 2 to 21 values
     salaries    10 columns of 3 to 24 values, 3,755 rows
+    wages       6 columns of 3 to 190 values, 6,704 rows
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import mwem_sql
 
 HALVES = {"choose": ("severity",), "report": ("classes", "chain")}
 """Variants of every table, by half; tables with numbers have one in each half, the first."""
-PEOPLE, LOANS, SALARIES = 21_574, 5_960, 3_755
+PEOPLE, LOANS, SALARIES, WAGES = 21_574, 5_960, 3_755, 6_704
 BITS = 16
 JOBS = ("Mgr", "Office", "Other", "ProfExe", "Sales", "Self")
 REASONS = ("DebtCon", "HomeImp")
@@ -141,6 +142,13 @@ def loans(variant: str) -> pa.Table:
     return pa.table(columns)
 
 
+def values(name: str) -> list[int | str | None]:
+    """All that a column of the loans may be, NULL the last."""
+    words: dict[str, tuple[int | str, ...]] = {"BAD": (0, 1), "REASON": REASONS, "JOB": JOBS}
+    listed = words[name] if name in words else range(NUMBERS[name].high + 1)
+    return [*listed, *([] if name in NEVER_NULL else [None])]
+
+
 def connect_loans(variant: str) -> duckdb.DuckDBPyConnection:
     """A database with the loans, named `private`, declared as a curator would."""
     con = mwem_sql.connect()
@@ -200,4 +208,23 @@ def salaries(variant: str) -> tables.Table:
     return tables.Table(
         f"salaries, {variant}", sizes,
         np.stack([year, experience, title, kind, home, company, currency, remote, pay, size], axis=1).astype(np.int64),
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=4)
+def wages(variant: str) -> tables.Table:
+    """What employees earn: few columns of many values, where age, experience and pay all but follow from each other."""
+    draw, count = _generator(variant), WAGES
+    noise, titles = {"severity": (0.12, 190), "classes": (0.18, 190), "chain": (0.15, 190)}[variant]
+    title = np.minimum((titles * draw.beta(0.5, 1.4, count)).astype(np.int64), titles - 1)
+    level = draw.permutation(np.linspace(0.0, 1.0, titles))[title]
+    years = np.clip(draw.gamma(1.4, 5.0, count) + 8 * level * draw.random(count), 0, 34)
+    age = np.clip(22 + years + np.abs(draw.normal(0, 1.5 + 2 * noise, count)), 21, 62)
+    education = np.clip(np.round(2.2 * level + 0.04 * years + draw.normal(0, 0.4, count)), 0, 3)
+    sex = np.where(draw.random(count) < 0.55 - 0.1 * level, 0, np.where(draw.random(count) < 0.995, 1, 2))
+    pay = np.clip((35 + 60 * level + 22 * education + 4.2 * years) * np.exp(draw.normal(0, noise, count)) / 5, 0, 50)
+    sizes = {"age": 42, "sex": 3, "education": 4, "title": titles, "years": 35, "pay": 51}
+    return tables.Table(
+        f"wages, {variant}", sizes,
+        np.stack([age - 21, sex, education, title, years, pay], axis=1).astype(np.int64),
     )  # fmt: skip

@@ -11,6 +11,7 @@ column's distance is the mean absolute difference of quantiles, in percent of it
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from fractions import Fraction
 from unittest import mock
@@ -102,11 +103,11 @@ def main() -> None:
     for table in args.tables:
         for epsilon in args.epsilons:
             for parts in args.parts:
+                finer = functools.partial(details.details_of, parts=parts)
                 for share in args.shares:
                     with (
                         mock.patch.dict("mwem_sql.loop.plan.SHARES", detail=Fraction(share).limit_denominator(1000)),
-                        mock.patch.object(details, "PARTS", parts),
-                        mock.patch("mwem_sql.releases.plan.details_of", details.details_of if share else lambda _: {}),
+                        mock.patch("mwem_sql.releases.plan.details_of", finer if share else lambda _: {}),
                     ):
                         runs = [run(table, epsilon, seed, args.options) for seed in range(args.runs)]
                     told = ", ".join(

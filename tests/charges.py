@@ -22,12 +22,12 @@ import duckdb
 import noninterference
 import pytest
 from noninterference import Case, Column, Row, case, run
+from thresholds import few_sets, lower
 
 import mwem_sql
-from mwem_sql.compile import cut
 from mwem_sql.errors import MwemError
 from mwem_sql.kernel.noise import SeededNoise
-from mwem_sql.loop import loop, strategy
+from mwem_sql.loop import strategy
 from mwem_sql.loop.strategy import Setting, Strategy
 from mwem_sql.releases import plan
 from mwem_sql.surface import register
@@ -316,11 +316,8 @@ class Scenario:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(register, "sentence", explained)
             patch.setattr(run, "OpenDPNoise", functools.partial(SeededNoise, self.seed))
-            patch.setattr(
-                loop, "PASSES", 3
-            )  # of fit := 'replay', and fewer samples: the rest would be more of the same
-            patch.setattr(cut, "SAMPLES", (2**10, 2**12))
-            patch.setattr(strategy, "MOST_SETS", self.most_sets)  # of more there are rounds: these workloads have few
+            lower(patch, PASSES=3, SAMPLES=(2**10, 2**12))
+            few_sets(patch, self.most_sets)
             patch.setattr(plan, "choose", self._chosen)
             yield
 

@@ -148,6 +148,16 @@ def duck() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 @pytest.fixture
+def scratch(duck: Connection) -> Iterator[Connection]:
+    """An empty schema of the module's database, in the time zone of Tokyo."""
+    duck.execute(
+        "DROP SCHEMA IF EXISTS scratch CASCADE; CREATE SCHEMA scratch; USE memory.scratch; SET TimeZone = 'Asia/Tokyo'"
+    )
+    yield duck
+    duck.execute("USE memory.main")
+
+
+@pytest.fixture
 def con(connect: Open) -> Connection:
     """A database in memory with a private table `people` and a `workload`."""
     con = connect()

@@ -33,6 +33,7 @@ from typing import Any
 import duckdb
 import numpy as np
 import pytest
+from thresholds import lower
 
 import mwem_sql
 from mwem_sql.accounting import journal
@@ -44,7 +45,6 @@ from mwem_sql.kernel.exponential import Scores
 from mwem_sql.kernel.kernel import Kernel
 from mwem_sql.kernel.noise import saturate
 from mwem_sql.kernel.scales import Kind
-from mwem_sql.loop import loop
 from mwem_sql.platform.calls import Progress, listening
 from mwem_sql.releases import reuse
 from mwem_sql.releases.summary import SUMMARY_TYPES
@@ -295,6 +295,11 @@ def case(seed: int, makers: Sequence[Callable[[random.Random, str], Column]] = M
     options = _options(chance)
     if domain == "elsewhere":
         options["domain"] = "'elsewhere'"
+    if chance.random() < 0.4 and len(asked) > 1:
+        rules = chance.choice(["asked_rules", "other_rules"])
+        after.insert(1, _rules(chance, asked, rules))
+        if rules == "other_rules":
+            options["rules"] = "'other_rules'"
     if by_unit:
         options |= {"unit": "'person'", "rows_per_unit": str(chance.randrange(1, 5))}
     rows = chance.choice([0, 5, 60, 60, 1000, 10**12])  # as the noise has it
@@ -312,6 +317,16 @@ def case(seed: int, makers: Sequence[Callable[[random.Random, str], Column]] = M
         rows,
         chance.choice([None, None, 2, 5]),
     )
+
+
+def _rules(chance: random.Random, columns: Sequence[Column], table: str) -> str:
+    """A rules table that some rows of any table break."""
+    made = f"CREATE TABLE {table} (rule VARCHAR);"
+    for _ in range(chance.randrange(1, 3)):
+        one, other = chance.sample(list(columns), 2)
+        rule = f"({chance.choice(one.conditions)}) OR NOT ({chance.choice(other.conditions)})".replace("'", "''")
+        made += f"INSERT INTO {table} VALUES ('{rule}');"
+    return made
 
 
 def _source(chance: random.Random, columns: Sequence[Column]) -> str:
@@ -640,9 +655,9 @@ def recorded(made: Case, seen: Seen) -> Iterator[None]:
             patch.setattr(module, "draw_rows", _repeatable(module.draw_rows))
         patch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=next(numbers) * 0x9E3779B97F4A7C15F39CC0605CEDC834 % 2**128))
         patch.setattr(journal, "now", lambda: datetime(2026, 1, 1) + timedelta(seconds=next(ticks)))  # noqa: DTZ001
-        patch.setattr(loop, "PASSES", 3)  # of fit := 'replay', the rest of which would be more of the same
+        lower(patch, PASSES=3)
         if made.many is not None:
-            patch.setattr(scales, "MANY", made.many)
+            lower(patch, MANY_CANDIDATES=made.many)
         _watch(patch, seen, noise)
         stack.enter_context(listening(lambda news: seen.add("news", _news(news))))
         stack.enter_context(_logged(seen))

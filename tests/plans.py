@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from thresholds import lower
 
-from mwem_sql.scan import pushdown
 from mwem_sql.scan.pushdown import _Planner
 
 PLANS = ("one group by", "one group by, several histograms", "group by per set", "aggregates", "product")
@@ -22,11 +22,9 @@ def force(monkeypatch: pytest.MonkeyPatch, plan: str) -> None:
     if plan == "aggregates":
         monkeypatch.setattr(_Planner, "_queries_cost", lambda _self, _ranks: 0.0)
     if plan.startswith("one group by"):
-        monkeypatch.setattr(pushdown, "UNION_CELLS", ())
+        lower(monkeypatch, UNION_CELLS=())
     if plan == "one group by, several histograms":
-        monkeypatch.setattr(pushdown, "MAX_SCAN_CELLS", 1)
-        monkeypatch.setattr(pushdown, "CACHED_CELLS", 1)
-        monkeypatch.setattr(pushdown, "MAX_PART_CELLS", 40)
+        lower(monkeypatch, MAX_SCAN_CELLS=1, CACHED_CELLS=1, MAX_PART_CELLS=40)
     if plan == "group by per set":
         monkeypatch.setattr(_Planner, "_cover", lambda _self, sets, _limit, _most: [(ranks, [ranks]) for ranks in sets])
         monkeypatch.setattr(

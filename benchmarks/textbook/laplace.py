@@ -7,34 +7,34 @@ record is in one of them. With a delta, Gaussian noise under zCDP (Bun and Stein
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 
-def deviation(questions: int, epsilon: float, delta: float = 0.0) -> tuple[float, str]:
-    """Of the noise on a question that a record changes by 1 at most, and the noise's name."""
-    laplace = math.sqrt(2) * questions / epsilon
-    if delta:
+@dataclass(frozen=True)
+class Noise:
+    """On a question that a record changes by 1 at most."""
+
+    kind: str
+    deviation: float
+
+    @classmethod
+    def of(cls, questions: int, epsilon: float, delta: float = 0.0) -> Noise:
+        """The less noise of the two on each of so many questions, by its mean size."""
+        laplace = cls("laplace", math.sqrt(2) * questions / epsilon)
+        if not delta:
+            return laplace
         rho = (math.sqrt(epsilon + math.log(1 / delta)) - math.sqrt(math.log(1 / delta))) ** 2
-        gaussian = math.sqrt(questions / (2 * rho))
-        if gaussian < laplace:
-            return gaussian, "gaussian"
-    return laplace, "laplace"
+        gaussian = cls("gaussian", math.sqrt(questions / (2 * rho)))
+        return min(laplace, gaussian, key=lambda noise: noise.mean)
 
+    @property
+    def mean(self) -> float:
+        """Of its absolute value."""
+        return self.deviation * (math.sqrt(1 / 2) if self.kind == "laplace" else math.sqrt(2 / math.pi))
 
-def each(
-    answers: Sequence[np.ndarray],
-    bounds: Sequence[float],
-    epsilon: float,
-    generator: np.random.Generator,
-    delta: float = 0.0,
-) -> list[np.ndarray]:
-    """Noisy answers. A record changes one cell of a question, by the question's bound at most."""
-    size, kind = deviation(len(answers), epsilon, delta)
-    out = []
-    for own, bound in zip(answers, bounds, strict=True):
-        shape = np.shape(own)
-        noise = generator.laplace(size=shape) / math.sqrt(2) if kind == "laplace" else generator.normal(size=shape)
-        out.append(np.asarray(own, dtype=np.float64) + noise * size * bound)
-    return out
+    def draw(self, size: int | tuple[int, ...], generator: np.random.Generator) -> np.ndarray:
+        if self.kind == "laplace":
+            return generator.laplace(size=size) * self.deviation / math.sqrt(2)
+        return generator.normal(size=size) * self.deviation

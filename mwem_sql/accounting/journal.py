@@ -162,7 +162,7 @@ def _of_head(home: str) -> tuple[str, str]:
     return read_head.sql("duckdb"), write_head.sql("duckdb")
 
 
-def committed(con: duckdb.DuckDBPyConnection, write: Callable[[], Result]) -> Result:
+def committed(con: duckdb.DuckDBPyConnection, write: Callable[[], Result], *, pause: float = _PAUSE) -> Result:
     """Write in a short transaction; the loser of a conflict tries again, and sees what the winner wrote."""
 
     def attempt() -> Result:
@@ -173,7 +173,7 @@ def committed(con: duckdb.DuckDBPyConnection, write: Callable[[], Result]) -> Re
         # The number was taken at the same time, or just before.
         with suppress(duckdb.TransactionException, duckdb.ConstraintException):
             return attempt()
-        time.sleep(random.uniform(0, _PAUSE))  # noqa: S311  not for noise
+        time.sleep(random.uniform(0, pause))  # noqa: S311  not for noise
     return attempt()
 
 

@@ -253,7 +253,7 @@ def spread(weights: Floats, axis: int, parents: Places, shares: Floats) -> Float
 
 
 def signatures(
-    sizes: Mapping[str, int], arrays: Iterable[tuple[tuple[str, ...], Encoding]]
+    sizes: Mapping[str, int], arrays: Iterable[tuple[tuple[str, ...], Encoding]], *, at_once: int = SUMMED
 ) -> dict[str, npt.NDArray[np.uint64]]:
     """Two numbers for each member of each axis, the same for members that none of the arrays distinguishes.
 
@@ -269,18 +269,20 @@ def signatures(
         by_names.setdefault(names, []).append(encoding)
     for names, encodings in by_names.items():
         shape = [sizes[name] for name in names]
-        cells = _summed(encodings, prod(shape), generator).reshape(*shape, 2)
+        cells = _summed(encodings, prod(shape), generator, at_once).reshape(*shape, 2)
         for axis, name in enumerate(names):
             rows = np.moveaxis(cells, axis, 0).reshape(shape[axis], -1)
             out[name] += rows @ generator.integers(2**64, size=(rows.shape[1], 2), dtype=np.uint64)
     return out
 
 
-def _summed(encodings: Sequence[Encoding], size: int, generator: np.random.Generator) -> npt.NDArray[np.uint64]:
+def _summed(
+    encodings: Sequence[Encoding], size: int, generator: np.random.Generator, at_once: int
+) -> npt.NDArray[np.uint64]:
     """Two sums of the arrays, by random multipliers."""
     steps = np.zeros((size, 2), dtype=np.uint64)
     sizes = [len(encoding) if isinstance(encoding, Runs) else encoding.size for encoding in encodings]
-    portions = np.flatnonzero(np.diff(np.cumsum(sizes) // SUMMED)) + 1
+    portions = np.flatnonzero(np.diff(np.cumsum(sizes) // at_once)) + 1
     for begin, end in pairwise([0, *portions.tolist(), len(encodings)]):
         runs = [runs_of(encoding) for encoding in encodings[begin:end]]
         counts = np.array(list(map(len, runs)))

@@ -186,9 +186,9 @@ class Queries(Sequence[LinearQuery]):
             for _, places in _grouped(np.arange(len(numbers)), kind_of[members], len(kinds)):
                 yield numbers[places], members[places]
 
-    def many_boxes(self) -> dict[tuple[str, ...], Integers]:
+    def many_boxes(self, least: int = MANY_BOXES) -> dict[tuple[str, ...], Integers]:
         """Numbers of the queries that are worth answering from prefix sums, by their attributes."""
-        return self.by_attributes(self.are_boxes, MANY_BOXES) if len(self) >= MANY_BOXES else {}
+        return self.by_attributes(self.are_boxes, least) if len(self) >= least else {}
 
     def firsts(self) -> Integers:
         """Of each query, the number of the first that asks the same, in any order of blocks, attributes and cells."""
@@ -222,7 +222,14 @@ class Queries(Sequence[LinearQuery]):
         counts = np.array(list(map(len, replacements)), dtype=np.int64)
         return Queries(list(numbers), self._listed(rows), self._reduced(np.add, counts))
 
-    def answers(self, marginal: Array, *, prefix_sums: bool = True) -> list[Array]:
+    def answers(
+        self,
+        marginal: Array,
+        *,
+        prefix_sums: bool = True,
+        many_boxes: int = MANY_BOXES,
+        row_numbers: int = ROW_NUMBERS,
+    ) -> list[Array]:
         """One array per query. The marginal is row-major over the attributes of each of them, in that order.
 
         No entry of it is negative. Very many counts of neighbouring classes are differences of prefix sums; queries of
@@ -235,7 +242,7 @@ class Queries(Sequence[LinearQuery]):
             return [self[0].answer(marginal)]
         out: dict[int, Array] = {}
         is_left = np.ones(len(self), dtype=np.bool_)
-        for numbers in self.many_boxes().values() if prefix_sums else ():
+        for numbers in self.many_boxes(many_boxes).values() if prefix_sums else ():
             boxes = Boxes(self.take(numbers)).answers(marginal)
             # Of weights, a difference of sums may be below 0 where there is nothing.
             out.update((number, np.maximum(answer, 0)) for number, answer in zip(numbers.tolist(), boxes, strict=True))
@@ -250,7 +257,7 @@ class Queries(Sequence[LinearQuery]):
         most = 2.0**53 / max(1.0, float(np.abs(marginal).sum(dtype=np.float64))) if is_whole else inf
         is_left &= (self.counts > 0) & (self.cells <= FEW_CELLS) & (self.bounds < most)
         for numbers, members in self.by_kind(is_left, lambda block: (block.attributes, block.size)):
-            answers = self._multiplied(members, marginal)
+            answers = self._multiplied(members, marginal, row_numbers)
             answers = np.rint(answers).astype(np.int64) if is_whole else answers
             out.update(zip(numbers.tolist(), answers, strict=True))
         return [out[number] if number in out else self[number].answer(marginal) for number in range(len(self))]
@@ -265,10 +272,10 @@ class Queries(Sequence[LinearQuery]):
         portions = np.cumsum(runs) // ROW_RUNS
         return np.split(numbers, np.flatnonzero(np.diff(portions)) + 1) if numbers.size else []
 
-    def _multiplied(self, members: Integers, marginal: Array) -> Floats:
+    def _multiplied(self, members: Integers, marginal: Array, row_numbers: int) -> Floats:
         """A row of answers for each product of blocks, all over the same attributes, with equal cells per block."""
         extents, cells = zip(*((self.blocks[k].extent, self.blocks[k].size) for k in members[0].tolist()), strict=True)
-        step = max(1, ROW_NUMBERS // (prod(cells) * max(extents[0], prod(extents[1:]))))
+        step = max(1, row_numbers // (prod(cells) * max(extents[0], prod(extents[1:]))))
         answers = []
         for start in range(0, len(members), step):
             count = len(members[start : start + step])

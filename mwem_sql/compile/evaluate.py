@@ -256,7 +256,14 @@ def _read(role: str, columns: tuple[str, ...], shape: tuple[int, ...], array: pa
     return LeafValues(columns, np.where(array.is_valid().to_numpy(), numbers, np.nan).reshape(shape))
 
 
-def compare(terms: Terms, pieces: Mapping[str, Pieces], ticks: Ticks, sandbox: Sandbox) -> dict[Key, LeafValues]:
+def compare(
+    terms: Terms,
+    pieces: Mapping[str, Pieces],
+    ticks: Ticks,
+    sandbox: Sandbox,
+    *,
+    at_once: int = EVALUATED_AT_ONCE,
+) -> dict[Key, LeafValues]:
     """The values of columns by themselves, and of conditions that need few pieces: they compare with constants."""
     by_column: dict[str, dict[Key, Leaf]] = {}
     out: dict[Key, LeafValues] = {}
@@ -269,7 +276,7 @@ def compare(terms: Terms, pieces: Mapping[str, Pieces], ticks: Ticks, sandbox: S
         if pieces[name].attribute.values is not None:
             out |= _listed(pieces[name], leaves, sandbox)
         else:
-            out |= _Ordered(pieces[name], ticks[name]).values(leaves, sandbox)
+            out |= _Ordered(pieces[name], ticks[name]).values(leaves, sandbox, at_once)
     return out
 
 
@@ -312,7 +319,7 @@ class _Ordered:
         lasts = np.searchsorted(pieces.points, highs, side="right").tolist()
         self._near = {text: range(first, last + 1) for text, first, last in zip(ticks, firsts, lasts, strict=True)}
 
-    def values(self, leaves: Terms, sandbox: Sandbox) -> dict[Key, LeafValues]:
+    def values(self, leaves: Terms, sandbox: Sandbox, at_once: int) -> dict[Key, LeafValues]:
         pieces, scale = self._pieces, self._pieces.attribute.ordered
         out: dict[Key, LeafValues] = {}
         near: dict[Key, Places] = {}
@@ -324,11 +331,11 @@ class _Ordered:
                 points = pieces.points[np.minimum(around, pieces.non_null - 1)]
                 truth = _compared(points, operator, [self._ticks[text] for text in constants])
                 out[key] = _truths(leaf, pieces, around, truth)
-            elif leaf.compared is not None and len(pieces) > EVALUATED_AT_ONCE and is_exact:
+            elif leaf.compared is not None and len(pieces) > at_once and is_exact:
                 near[key] = self._around(leaf.compared)
         # Conditions with constants near each other, so that together they need few pieces.
         nearest = sorted(near, key=lambda key: near[key][1:2].tolist())
-        for keys in batches(nearest, lambda key: len(near[key]), EVALUATED_AT_ONCE):
+        for keys in batches(nearest, lambda key: len(near[key]), at_once):
             union = distinct(*(near[key] for key in keys))
             load_grid(sandbox, leaves[keys[0]].columns, union[None], {pieces.attribute.name: pieces})
             for key, array in zip(keys, run_typed(sandbox, keys), strict=True):

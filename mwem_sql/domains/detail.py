@@ -78,9 +78,11 @@ class Detail:
         return self.cells.codes if pieces.listed else self.cells.codes[pieces.holding(stored.pieces.lows)]
 
 
-def details_of(classes: Mapping[str, Classes]) -> dict[str, Detail]:
-    """The details of attributes that have wide classes, by name."""
-    parts = min(PARTS, max(1, MOST_PARTS // max(1, len(classes))))
+def details_of(
+    classes: Mapping[str, Classes], *, parts: int = PARTS, most_parts: int = MOST_PARTS
+) -> dict[str, Detail]:
+    """The details of attributes that have wide classes, by name: each in `parts`, all in `most_parts` together."""
+    parts = min(parts, max(1, most_parts // max(1, len(classes))))
     out = {}
     for name, whole in classes.items():
         finer = _cut(whole, parts)

@@ -20,6 +20,8 @@ from mwem_sql.releases import reuse, store
 from mwem_sql.releases.plan import Plan, make_plan
 from mwem_sql.releases.request import Request
 from mwem_sql.releases.store import Stored
+from mwem_sql.scan.dialects.dialect import Dialect
+from mwem_sql.scan.parts import ScanPart
 
 SHOWN_STATEMENTS = 3  # of one part
 SHOWN_CHARACTERS = 20_000
@@ -91,10 +93,20 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
             "item": "estimate",
             "value": f"{part.estimate}; relative cost per row {part.cost:,.0f} (1 is to sum up a column)",
         }
-        for statement in part.statements[:SHOWN_STATEMENTS]:
-            yield {"item": "aggregate", "value": _shortened(plan.pushdown.dialect.sql(statement, pretty=True))}
-        if len(part.statements) > SHOWN_STATEMENTS:
-            yield {"item": "aggregate", "value": f"... and {len(part.statements) - SHOWN_STATEMENTS:,} more like these"}
+        for value in aggregates(part, plan.pushdown.dialect):
+            yield {"item": "aggregate", "value": value}
+
+
+def aggregates(
+    part: ScanPart, dialect: Dialect, *, statements: int = SHOWN_STATEMENTS, characters: int = SHOWN_CHARACTERS
+) -> Iterator[str]:
+    """The first statements of a part; of a thousand columns, one would fill a hundred screens."""
+    for statement in part.statements[:statements]:
+        text = dialect.sql(statement, pretty=True)
+        more = len(text) - characters
+        yield text if more <= 0 else f"{text[:characters]}\n... ({more:,} characters more)"
+    if len(part.statements) > statements:
+        yield f"... and {len(part.statements) - statements:,} more like these"
 
 
 def _instead(release: Stored) -> str:
@@ -172,13 +184,6 @@ def _certificate(schedule: Schedule, queries: int) -> str:
     if not schedule.of("certify"):
         return "none"
     return f"{_percent(schedule, schedule.share('certify'))} of the budget: how far off {queries:,} queries are"
-
-
-def _shortened(text: str) -> str:
-    """A statement of a thousand columns would fill a hundred screens."""
-    if len(text) <= SHOWN_CHARACTERS:
-        return text
-    return f"{text[:SHOWN_CHARACTERS]}\n... ({len(text) - SHOWN_CHARACTERS:,} characters more)"
 
 
 def _rules(plan: Plan) -> dict[str, str]:

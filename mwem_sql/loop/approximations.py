@@ -134,12 +134,15 @@ LARGEST = 8000
 class Approximations:
     """The answers of a state to the queries, in parts of their bounds, at most `lag` records per marginal behind."""
 
-    def __init__(self, queries: GroupedQueries, lag: float = 0.0) -> None:
+    def __init__(
+        self, queries: GroupedQueries, lag: float = 0.0, *, two_way_from: int = TWO_WAY_FROM, bulk: int = BULK
+    ) -> None:
         self._queries = queries
         self._lag = lag
+        self._bulk = bulk
         shapes = [group.shape for group in queries.groups if group.shape]
         plain = {place for group in queries.groups if group.shape for place in distinct(group.members).tolist()}
-        is_worth_it = len(queries.queries) > TWO_WAY_FROM or any(len(shape) == 2 for shape in shapes)
+        is_worth_it = len(queries.queries) > two_way_from or any(len(shape) == 2 for shape in shapes)
         self._pairs: TwoWay | None = None
         if is_worth_it and int(queries.sizes.sum()) <= LARGEST:
             sizes = dict(zip(queries.names, queries.sizes.tolist(), strict=True))
@@ -225,7 +228,7 @@ class Approximations:
             is_kind = pattern == kind
             if len(set(joined)) == len(joined):
                 yield where[is_kind], [*together, *alone]
-            elif len(group.shape) > 3 or len(group.numbers) < BULK:
+            elif len(group.shape) > 3 or len(group.numbers) < self._bulk:
                 yield where[is_kind], None
             else:
                 for number in distinct(owners[is_kind, 0]).tolist():

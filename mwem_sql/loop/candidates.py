@@ -37,11 +37,14 @@ together."""
 class Limits:
     """A state asks, as it grows, which queries of a workload it could still measure."""
 
-    def __init__(self, queries: GroupedQueries, max_cells: int, step: int | None = None) -> None:
+    def __init__(
+        self, queries: GroupedQueries, max_cells: int, step: int | None = None, *, most_cliques: int = MOST_CLIQUES
+    ) -> None:
         """`max_cells` is for the whole state, `step` for what a round adds beside the cells of its own query."""
         self._queries = queries
         self._max_cells = max_cells
         self._step = max_cells if step is None else step
+        self._most_cliques = most_cliques
         attributes, is_single = len(queries.sizes), queries.sizes == 1
         # The way between two attributes of a tree: the cells of all cliques on it, 0 if they are in a clique together.
         # One that is alone and not split to its classes is not there yet.
@@ -66,7 +69,7 @@ class Limits:
         moved = self._follow(state)
         fits = [self._surely_fitting(place, state, room, moved) for place in range(len(self._queries.groups))]
         open_sets = sum(len(fit) - np.count_nonzero(fit) for fit in fits)
-        if open_sets * max((len(tree.potentials) for tree in state.trees), default=0) <= MOST_CLIQUES:
+        if open_sets * max((len(tree.potentials) for tree in state.trees), default=0) <= self._most_cliques:
             fits = [fit.copy() for fit in fits]
             for group, fit in zip(self._queries.groups, fits, strict=True):
                 open_ = np.flatnonzero(~fit)

@@ -114,7 +114,14 @@ Beyond, counts stay counts."""
 class Counts:
     """The queries of a workload that count the records for which something holds: products of conditions."""
 
-    def __init__(self, queries: Sequence[LinearQuery], weights: Floats) -> None:
+    def __init__(
+        self,
+        queries: Sequence[LinearQuery],
+        weights: Floats,
+        *,
+        most_held: int = MOST_HELD,
+        most_summed: int = MOST_SUMMED,
+    ) -> None:
         self._queries = queries = Queries.of(queries)
         self._weights = weights
         self._sides = {block: sides_of(block) for block in queries.blocks if _is_condition(block)}
@@ -124,7 +131,7 @@ class Counts:
             self._sets.setdefault(tuple(sorted(queries[number].attributes)), []).append(number)
         for names, numbers in list(self._sets.items()):
             cells = queries[numbers[0]].domain_cells
-            if cells > MOST_HELD or cells * len(numbers) > MOST_SUMMED:
+            if cells > most_held or cells * len(numbers) > most_summed:
                 del self._sets[names]
 
     def partitions(self) -> Iterator[tuple[int, LinearQuery]]:

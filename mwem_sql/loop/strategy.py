@@ -55,6 +55,7 @@ class Setting:
     start: str = "uniform"
     fit: str = "mirror"
     always: Sequence[int] = ()
+    most_sets: int = MOST_SETS
 
     @property
     def is_plain(self) -> bool:
@@ -142,7 +143,9 @@ def _sets(setting: Setting) -> Strategy | None:
     """The joint distribution of each set of attributes that is asked about."""
     if not setting.may_do_without_rounds or are_parities(setting.queries):
         return None
-    return together(setting.queries, setting.weights, setting.shape, setting.max_cells, setting.always)
+    return together(
+        setting.queries, setting.weights, setting.shape, setting.max_cells, setting.always, most=setting.most_sets
+    )
 
 
 def _rounds(setting: Setting) -> Strategy:
@@ -221,6 +224,8 @@ def together(
     sizes: Mapping[str, int],
     max_cells: int,
     always: Sequence[int] = (),
+    *,
+    most: int = MOST_SETS,
 ) -> Strategy | None:
     """The joint distributions of all sets of attributes in a workload, if they are few and the model has room.
 
@@ -233,7 +238,7 @@ def together(
             return None
     sets = [names for names in by_set if names and not any(names < other for other in by_set)]
     if (
-        not 0 < len(sets) <= MOST_SETS
+        not 0 < len(sets) <= most
         or any(prod(sizes[name] for name in names) > MOST_HELD for names in sets)
         or model_cells(sets, sizes, max_cells) > max_cells
     ):

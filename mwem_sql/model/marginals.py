@@ -242,7 +242,9 @@ class TwoWay:
     or, if it is not in `read`, the groups of them that the state has.
     """
 
-    def __init__(self, sizes: Mapping[str, int], read: Collection[str] | None = None) -> None:
+    def __init__(
+        self, sizes: Mapping[str, int], read: Collection[str] | None = None, *, wide: int = WIDE_SEPARATOR
+    ) -> None:
         """All zero until the first refresh. `sizes` are class counts; without `read` all classes are."""
         self.index = {name: number for number, name in enumerate(sizes)}
         self.sizes = np.array(list(sizes.values()), dtype=np.int64)
@@ -255,6 +257,7 @@ class TwoWay:
         self._inside: dict[Names, list[Message]] = {}
         # Of each attribute, the groups in its cliques, and its values; the partition between the two.
         self._read = sizes.keys() if read is None else read
+        self._wide = wide
         self._groups, self._values = self.sizes.copy(), self.sizes.copy()
         self._coarse: dict[str, Partition] = {}
 
@@ -316,7 +319,7 @@ class TwoWay:
         """Work out all pairs that have a clique of the region on the way from one to the other."""
         layout = tree.layout
         borders = self._borders(tree, region)
-        if any(self._cells(layout.separator(*border)) > WIDE_SEPARATOR for border in borders):
+        if any(self._cells(layout.separator(*border)) > self._wide for border in borders):
             region, borders = range(len(layout.cliques)), []
         # Whatever was close to the region before is looked at again, so that nothing stays that no longer holds.
         attributes = list({self.index[name] for number in region for name in layout.cliques[number]})
@@ -351,7 +354,7 @@ class TwoWay:
     def _messages(self, names: Names) -> Sequence[Message]:
         """Attributes of a clique: all as one message, or one by one if they have many cells."""
         if names not in self._inside:
-            if len(names) > 1 and self._cells(names) > WIDE_SEPARATOR:
+            if len(names) > 1 and self._cells(names) > self._wide:
                 self._inside[names] = [one for name in names for one in self._messages((name,))]
             elif names:
                 sizes = [int(self._groups[self.index[name]]) for name in names]

@@ -17,7 +17,7 @@ import pyarrow as pa
 from mwem_sql.algebra.arrays import Flags, Floats, Places
 from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.algebra.partition import Partition
-from mwem_sql.algebra.queries import FEW_CELLS, Boxes, Queries
+from mwem_sql.algebra.queries import FEW_CELLS, MANY_BOXES, Boxes, Queries
 from mwem_sql.algebra.sets import connected
 from mwem_sql.algebra.table import Names, Table, independent, tables_from_arrow, tables_to_arrow
 from mwem_sql.model.cliques import Clique, Room, added_cells, make_room, maximal, rearrange, total_cells
@@ -176,11 +176,11 @@ class State:
         """One number per cell of a query on classes."""
         return self.answers([query])[0]
 
-    def answers(self, queries: Sequence[LinearQuery]) -> list[Floats]:
+    def answers(self, queries: Sequence[LinearQuery], *, many_boxes: int = MANY_BOXES) -> list[Floats]:
         """One array per query on classes; what queries have in common is computed once."""
         batch, out = Queries.of(queries), dict[int, Floats]()
         is_left = np.ones(len(batch), dtype=np.bool_)
-        for attributes, numbers in batch.many_boxes().items():
+        for attributes, numbers in batch.many_boxes(many_boxes).items():
             if prod(len(self.partitions[name].runs) for name in attributes) <= MOST_RUN_CELLS:
                 out.update(zip(numbers.tolist(), self._box_answers(batch.take(numbers), attributes), strict=True))
                 is_left[numbers] = False

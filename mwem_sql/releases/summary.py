@@ -256,6 +256,8 @@ def comment(
     facts: Mapping[str, Any],
     classes: Mapping[str, Classes],
     off: Sequence[str],
+    *,
+    most_columns: int = MOST_COLUMNS,
 ) -> None:
     """Say on an output, and on each column, what it is and where to look; `off` is about rows off the domain."""
     budget = f"epsilon {facts['epsilon']:g}, delta {facts['delta']:g}"
@@ -271,7 +273,7 @@ def comment(
         " DROP TABLE takes the rows only: the release stays, answers, and is charged. mwem_withdraw takes it back."
         + "".join(sentences),
     )
-    for column, stored in classes.items() if len(classes) <= MOST_COLUMNS else ():
+    for column, stored in classes.items() if len(classes) <= most_columns else ():
         values = Cut.of(stored).words(most=8)
         text = f"Synthetic ({budget}); {values}; release {facts['release']} in mwem.releases"
         catalog.set_column_comment(con, name, column, text)

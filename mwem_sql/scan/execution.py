@@ -204,12 +204,12 @@ class PairCounts:
         Has private facts, and stays in this module.
     """
 
-    def __init__(self, shape: Sequence[int]) -> None:
+    def __init__(self, shape: Sequence[int], *, most_rows: int = BLOCK_ROWS) -> None:
         # One more attribute, of a single class: a one-way marginal is one with that attribute.
         self._sizes = np.array([*shape, 1], dtype=np.int64)
         self._starts = np.cumsum(self._sizes) - self._sizes
         kept = int((self._sizes - 1).sum())
-        self.rows = max(1, min(BLOCK_ROWS, 2**25 // max(1, kept)))
+        self.rows = max(1, min(most_rows, 2**25 // max(1, kept)))
         self._block = np.empty((kept, self.rows), dtype=np.float32)
         self._product = np.zeros((kept, kept), dtype=np.int64)
         self._total = 0
@@ -253,14 +253,14 @@ class PairCounts:
         one, other = (self._starts[k] + np.arange(self._sizes[k]) for k in (*attributes, -1, -1)[:2])
         return self._table[np.ix_(one, other)].reshape([self._sizes[k] for k in attributes])
 
-    def copy_marginals(self, wanted: Integers, starts: Integers, out: Integers) -> None:
+    def copy_marginals(self, wanted: Integers, starts: Integers, out: Integers, *, at_once: int = COPIED_CELLS) -> None:
         """Write whole marginals, those of one shape together; `wanted` has rows (query, attribute, attribute or -1)."""
         base = int(self._sizes.max()) + 1
         shapes = self._sizes[wanted[:, 1]] * base + self._sizes[wanted[:, 2]]
         for shape in np.unique(shapes).tolist():
             rows, columns = divmod(shape, base)
             same = wanted[shapes == shape]
-            step = max(1, COPIED_CELLS // (rows * columns))
+            step = max(1, at_once // (rows * columns))
             for begin in range(0, len(same), step):
                 number, one, other = same[begin : begin + step].T
                 first = (self._starts[one][:, None] + np.arange(rows))[:, :, None]

@@ -44,22 +44,28 @@ class Histogram:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class GroupBy:
-    """One GROUP BY of some columns; its groups are added up to histograms.
-
-    `readings` say which classes its columns stand for. `whole`: it is the only part, over all touched columns.
-    """
+class _OneStatement:
+    """A part of one statement; `readings` say which classes its columns stand for."""
 
     attributes: Names
     statement: exp.Select
     readings: tuple[ColumnReading, ...]
-    histograms: tuple[Histogram, ...]
-    whole: bool
     cost: float
 
     @property
     def statements(self) -> tuple[exp.Select, ...]:
         return (self.statement,)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class GroupBy(_OneStatement):
+    """One GROUP BY of some columns; its groups are added up to histograms.
+
+    `whole`: it is the only part, over all touched columns.
+    """
+
+    histograms: tuple[Histogram, ...]
+    whole: bool
 
     @property
     def words(self) -> str:
@@ -101,24 +107,16 @@ class Units(Aggregates):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Product:
+class Product(_OneStatement):
     """All pairs of attributes at once: codes are streamed, and one-hot blocks multiplied with themselves.
 
     `marginals` has a row (query, attribute, attribute or -1) for each query that is a whole one- or two-way marginal;
     `queries` are the others.
     """
 
-    attributes: Names
     shape: tuple[int, ...]
-    statement: exp.Select
-    readings: tuple[ColumnReading, ...]
     marginals: Integers
     queries: NumbersBySet
-    cost: float
-
-    @property
-    def statements(self) -> tuple[exp.Select, ...]:
-        return (self.statement,)
 
     @property
     def words(self) -> str:

@@ -22,13 +22,13 @@ SILENT_SECONDS = 0.5
 
 
 @contextmanager
-def shown(progress: bool | None) -> Iterator[None]:
+def shown(progress: bool | None, *, silent: float = SILENT_SECONDS) -> Iterator[None]:
     """Show the progress of calls while the block runs: True always, False never, None where a person looks on."""
     draw = _display(progress)
     if draw is None:
         yield
         return
-    line = Line(draw)
+    line = Line(draw, silent=silent)
     with listening(line.update):
         try:
             yield
@@ -75,8 +75,14 @@ def _notebook() -> Callable[[str], object] | None:
 class Line:
     """One line of text about the call that spoke last, drawn on another thread: a call may be silent for long."""
 
-    def __init__(self, draw: Callable[[str], object], clock: Callable[[], float] = time.monotonic) -> None:
-        self._draw, self._clock = draw, clock
+    def __init__(
+        self,
+        draw: Callable[[str], object],
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        silent: float = SILENT_SECONDS,
+    ) -> None:
+        self._draw, self._clock, self._silent = draw, clock, silent
         self._began = self._rounds_began = clock()
         self._progress: Progress | None = None
         self._over = threading.Event()
@@ -95,7 +101,7 @@ class Line:
 
     def _redraw(self) -> None:
         while not self._over.wait(REDRAW_SECONDS):
-            if self._clock() - self._began >= SILENT_SECONDS:
+            if self._clock() - self._began >= self._silent:
                 self._put(self.text())
 
     def _put(self, text: str) -> None:

@@ -187,9 +187,8 @@ def test_a_cap_is_kept_where_a_change_is_found(con: Connection) -> None:
 
 
 def test_the_loser_of_a_conflict_tries_again_and_other_failures_are_not_repeated(
-    monkeypatch: pytest.MonkeyPatch, plain: Connection
+    plain: Connection,
 ) -> None:
-    monkeypatch.setattr(journal, "_PAUSE", 0)
     left = [duckdb.TransactionException(""), duckdb.ConstraintException(""), None, ValueError()]
 
     def attempt() -> int:
@@ -197,12 +196,12 @@ def test_the_loser_of_a_conflict_tries_again_and_other_failures_are_not_repeated
             raise failure
         return len(left)
 
-    assert journal.committed(plain, attempt) == 1
+    assert journal.committed(plain, attempt, pause=0) == 1
     with pytest.raises(ValueError):
-        journal.committed(plain, attempt)
+        journal.committed(plain, attempt, pause=0)
     left[:] = [duckdb.TransactionException("")] * 100
     with pytest.raises(duckdb.TransactionException):
-        journal.committed(plain, attempt)
+        journal.committed(plain, attempt, pause=0)
     assert left
 
 

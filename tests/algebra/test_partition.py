@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import oracle
-import pytest
 from chance import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import partitions, seeds
 
-from mwem_sql.algebra import partition
 from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.algebra.partition import (
     SHORT,
@@ -75,9 +73,7 @@ def test_signatures_tell_apart_what_differs(rows: list[list[int]], kinds: int, s
     arrays = [(("a",), Runs.of(array(row)) if kinds >> place & 1 else array(row)) for place, row in enumerate(rows)]
     table = (np.add.outer(np.arange(size) % 3, np.arange(2)) % 2).astype(np.int32)
     arrays += [(("a", "b"), table), (("b", "a"), Runs.of(table.T.copy())), (("b", "a"), table.T.copy())]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(partition, "SUMMED", summed)
-        found = signatures({"a": size, "b": 2}, arrays)
+    found = signatures({"a": size, "b": 2}, arrays, at_once=summed)
     none = np.zeros(size, dtype=np.int32)
     expected = refine(none, np.concatenate([array(rows).T, table], axis=1))
     assert refine(none, found["a"]).tolist() == expected.tolist()
@@ -94,10 +90,8 @@ def test_a_block_is_the_same_in_any_encoding(data: st.DataObject) -> None:
     values = generator.integers(-2, 3, shape) if data.draw(st.booleans()) else None
     names = tuple("ab"[: len(shape)])
     dense = Block(names, labels, size, values=values)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(partition, "SHORT", 0)
-        patch.setattr(partition, "RUN_LENGTH", 1)
-        coded = Block(names, labels, size, values=values)
+    coded = Block(names, labels, size, values=values)
+    coded.__dict__["encoding"] = Runs.of(labels)  # as if it were long enough to be encoded
     assert isinstance(coded.encoding, Runs)
     assert not isinstance(dense.encoding, Runs)
     np.testing.assert_array_equal(coded.labels, labels)

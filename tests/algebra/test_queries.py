@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from strategies import partitions, seeds
 
 import mwem_sql
-from mwem_sql.algebra import queries as module
 from mwem_sql.algebra.linear import Block, LinearQuery
-from mwem_sql.algebra.queries import MOST_RUNS, Boxes, Queries, distinct_rows
+from mwem_sql.algebra.queries import MANY_BOXES, MOST_RUNS, Boxes, Queries, distinct_rows
 
 NAMES = "abcde"
 SHAPE = {"a": 3, "b": 2, "c": 1, "d": 4, "e": 2}
@@ -130,14 +129,9 @@ def test_all_are_answered_as_each(data: st.DataObject, names: list[str], seed: i
         queries.append(LinearQuery(tuple(data.draw(strategies.blocks(SHAPE, group)) for group in groups)))
     counts = np.random.default_rng(seed).integers(0, 100, [SHAPE[name] for name in names])
     batch = Queries.of(queries)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "ROW_NUMBERS", numbers)
-        patch.setattr(module, "MANY_BOXES", many)
-        exact, about, without = (
-            batch.answers(counts),
-            batch.answers(counts / 7),
-            batch.answers(counts.ravel() / 7, prefix_sums=False),
-        )
+    exact = batch.answers(counts, many_boxes=many, row_numbers=numbers)
+    about = batch.answers(counts / 7, many_boxes=many, row_numbers=numbers)
+    without = batch.answers(counts.ravel() / 7, prefix_sums=False, row_numbers=numbers)
     for query, one, two, three in zip(queries, exact, about, without, strict=True):
         assert one.dtype == np.int64
         np.testing.assert_array_equal(one, query.answer(counts))
@@ -157,9 +151,8 @@ def test_how_many_rows() -> None:
     assert Queries.of([LinearQuery(())]).answers(np.array(5.0))[0].tolist() == [5.0]
 
 
-def test_a_count_of_nothing_is_not_below_0(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_count_of_nothing_is_not_below_0() -> None:
     """As a difference of prefix sums it would be, by an error of rounding."""
-    monkeypatch.setattr(module, "MANY_BOXES", 1)
     weights = np.random.default_rng(0).lognormal(0, 5, (50, 50))
     weights[20:40, 20:40] = 0.0
 
@@ -171,6 +164,7 @@ def test_a_count_of_nothing_is_not_below_0(monkeypatch: pytest.MonkeyPatch) -> N
     ]
     batch = Queries.of(queries)
     assert min(answer.min() for answer in Boxes(batch).answers(weights)) < 0
+    assert len(queries) >= MANY_BOXES
     assert min(answer.min() for answer in batch.answers(weights)) == 0
 
 
@@ -237,12 +231,11 @@ def test_what_is_no_sum_over_few_boxes_is_left_to_others() -> None:
     assert not Queries.of(others).are_boxes.any()
 
 
-def test_few_over_the_same_attributes_are_left_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_over_the_same_attributes_are_left_to_others() -> None:
     one, other = Block(("a",), np.zeros(3, np.int32), 1), Block(("b",), np.zeros(3, np.int32), 1)
     asked = Queries.of([LinearQuery((one,)), LinearQuery((other,)), LinearQuery(()), LinearQuery((one,))])
     assert asked.many_boxes() == {}
-    monkeypatch.setattr(module, "MANY_BOXES", 2)
-    assert {names: numbers.tolist() for names, numbers in asked.many_boxes().items()} == {("a",): [0, 3]}
+    assert {names: numbers.tolist() for names, numbers in asked.many_boxes(2).items()} == {("a",): [0, 3]}
 
 
 @settings(max_examples=examples(100), deadline=None)

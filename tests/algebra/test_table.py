@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from mwem_sql.algebra import table as module
 from mwem_sql.algebra.table import (
     FACTOR_SCHEMA,
+    LONG,
     Table,
     independent,
     tables_from_arrow,
@@ -18,28 +19,25 @@ from mwem_sql.algebra.table import (
 )  # fmt: skip
 
 SHAPE = {"a": 3, "b": 2, "c": 1, "d": 4, "e": 2}
+# Inner loops of 512 cells or more over the last axis, the last two, ... and all; of `SHAPE`, over fewer cells.
+LOOPS = [SHAPE, *(SHAPE | {name: LONG // size for name, size in sizes.items()} for sizes in (
+    {"e": 1}, {"d": 2}, {"b": 8}, {"a": 16},
+))]  # fmt: skip
 
 
-@pytest.fixture(params=[1, 2, 5, 9, 17, 512])
-def long(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LONG", request.param)
-    module._head.cache_clear()
-    module._reductions.cache_clear()
-
-
-def make(*names: str, seed: int = 5) -> Table:
-    names = names or tuple(SHAPE)
-    return Table(names, np.random.default_rng(seed).uniform(0.1, 1.1, [SHAPE[name] for name in names]))
+def make(*names: str, seed: int = 5, shape: Mapping[str, int] = SHAPE) -> Table:
+    names = names or tuple(shape)
+    return Table(names, np.random.default_rng(seed).uniform(0.1, 1.1, [shape[name] for name in names]))
 
 
 def orders() -> list[tuple[str, ...]]:
     return [names for size in range(6) for names in itertools.permutations(SHAPE, size)]
 
 
-@pytest.mark.usefixtures("long")
+@pytest.mark.parametrize("shape", LOOPS)
 @pytest.mark.parametrize("kind", [np.float64, np.int64])
-def test_projections_in_every_order(kind: type) -> None:
-    table = Table(tuple(SHAPE), (100 * make().cells).astype(kind))
+def test_projections_in_every_order(shape: Mapping[str, int], kind: type) -> None:
+    table = Table(tuple(shape), (100 * make(shape=shape).cells).astype(kind))
     together = table.projections(orders())
     for names in orders():
         expected = np.einsum(table.cells, list(range(5)), [list(SHAPE).index(name) for name in names])
@@ -49,10 +47,10 @@ def test_projections_in_every_order(kind: type) -> None:
             np.testing.assert_allclose(found.cells, expected, rtol=1e-13)
 
 
-@pytest.mark.usefixtures("long")
-def test_multiply_in_every_order() -> None:
+@pytest.mark.parametrize("shape", LOOPS)
+def test_multiply_in_every_order(shape: Mapping[str, int]) -> None:
     for names in orders():
-        table, by = make(), make(*names, seed=6) if names else Table((), np.array(2.5))
+        table, by = make(shape=shape), make(*names, seed=6, shape=shape) if names else Table((), np.array(2.5))
         expected = np.einsum(f"abcde,{''.join(names)}->abcde", table.cells, by.cells)
         before, out = table.cells.copy(), np.empty_like(table.cells)
         np.testing.assert_allclose(table.multiply(by).cells, expected, rtol=1e-15)

@@ -9,16 +9,7 @@ import duckdb
 import numpy as np
 import pytest
 from chance import examples
-from compilers import (
-    DOMAIN,
-    TYPES,
-    answers,
-    compiled_from,
-    inside,
-    predicates,
-    row_values,
-    table,
-)
+from compilers import DOMAIN, TYPES, answers, compiled_from, inside, predicates, row_values, table
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from strategies import a_query

@@ -182,13 +182,12 @@ CONDITIONS = {
 
 @pytest.mark.parametrize("name", CONDITIONS)
 @pytest.mark.parametrize("few", [0, evaluate.EVALUATED_AT_ONCE])
-def test_the_same_as_value_by_value(name: str, few: int, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluate, "EVALUATED_AT_ONCE", few)
+def test_the_same_as_value_by_value(name: str, few: int, sandbox: Sandbox) -> None:
     leaves: list[Leaf] = [leaf(parse(text, DOMAIN.spelling, "predicate", "t")) for text in CONDITIONS[name]]
     terms = {("truth", own.sql): own for own in leaves}
     ticks = find_ticks(DOMAIN, [name], terms, sandbox)
     pieces = cut(DOMAIN, [name], terms, ticks, changes={}, finer_than={})
-    found = evaluate.compare(terms, pieces, ticks, sandbox)
+    found = evaluate.compare(terms, pieces, ticks, sandbox, at_once=few)
     assert few or len(found) == len(terms) or name in {"far", "w"}
     expected = evaluate.evaluate(DOMAIN, {key: terms[key] for key in found}, pieces, {}, sandbox)
     for key, own in found.items():

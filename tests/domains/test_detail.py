@@ -22,9 +22,8 @@ def halves(attribute: Attribute, cut: float) -> Classes:
     return Classes(pieces, np.append(above, [False] * attribute.nullable).astype(np.int32)).joined()
 
 
-def test_cells_are_parts_of_classes_and_null_is_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(details, "PARTS", 10)
-    found = details.details_of({"pay": halves(PAY, 250.0), "age": halves(AGE, 39)})
+def test_cells_are_parts_of_classes_and_null_is_the_last() -> None:
+    found = details.details_of({"pay": halves(PAY, 250.0), "age": halves(AGE, 39)}, parts=10)
     pay, age = found["pay"], found["age"]
     assert (pay.count, pay.has_null, pay.parents.tolist()) == (12, True, [0] * 3 + [1] * 8 + [0])
     assert pay.classes.pieces.lows[:3].tolist() == [0.0, 100.0, 200.0]
@@ -41,28 +40,16 @@ def test_classes_are_cut_where_bins_begin() -> None:
     assert (found.count, found.parents.tolist()) == (5, [0, 0, 0, 1, 1])
 
 
-def test_narrow_classes_are_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(details, "PARTS", 10)
+def test_narrow_classes_are_not_cut() -> None:
     pieces = value_pieces(AGE)
-    assert details.details_of({"age": Classes(pieces, (np.arange(100) // 10).astype(np.int32))}) == {}
+    assert details.details_of({"age": Classes(pieces, (np.arange(100) // 10).astype(np.int32))}, parts=10) == {}
     lumped = np.minimum(np.arange(100) // 10, 7).astype(np.int32)
-    assert details.details_of({"age": Classes(pieces, lumped)})["age"].parents.tolist() == [
-        0,
-        1,
-        2,
-        3,
-        4,
-        5,
-        6,
-        7,
-        7,
-        7,
-    ]
+    found = details.details_of({"age": Classes(pieces, lumped)}, parts=10)["age"]
+    assert found.parents.tolist() == [0, 1, 2, 3, 4, 5, 6, 7, 7, 7]
 
 
-def test_many_attributes_get_fewer_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(details, "MOST_PARTS", 100)
-    found = details.details_of({f"a{k}": halves(PAY, 250.0) for k in range(20)})
+def test_many_attributes_get_fewer_parts() -> None:
+    found = details.details_of({f"a{k}": halves(PAY, 250.0) for k in range(20)}, most_parts=100)
     assert {own.count for own in found.values()} == {5 + 1 + 1}
 
 

@@ -8,10 +8,10 @@ from math import comb
 import pytest
 from chance import sampled
 from conftest import Connection
+from thresholds import few_sets
 
 from mwem_sql.explain import coverage
 from mwem_sql.kernel.scales import typical, within
-from mwem_sql.loop import strategy
 
 
 def plan(con: Connection, options: str = "", epsilon: float = 1) -> dict[str, list[str]]:
@@ -207,7 +207,7 @@ def test_without_the_largest_set_the_others_are_better(con: Connection) -> None:
 
 
 def test_a_plain_call_of_many_sets(con: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(strategy, "MOST_SETS", 2)
+    few_sets(monkeypatch, 2)
     (text,) = plan(con)["expect"]
     assert text.startswith("about 3 of 3 queries will be measured; a measured cell is off by about ")
 

@@ -7,9 +7,12 @@ import re
 import duckdb
 import pytest
 from conftest import Connection
-from plans import force
+from sqlglot import exp
+from thresholds import few_sets
 
-from mwem_sql.loop import strategy
+from mwem_sql.explain.explain import aggregates
+from mwem_sql.scan.dialects import DUCKDB
+from mwem_sql.scan.parts import Aggregates
 
 
 def plan(con: Connection, options: str = "") -> dict[str, str]:
@@ -74,19 +77,13 @@ def test_every_plan_can_be_read(con: Connection) -> None:
     ]
 
 
-def test_a_long_statement_is_cut(con: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mwem_sql.explain.explain.SHOWN_CHARACTERS", 20)
-    text = plan(con)["aggregate"]
-    assert text.startswith("SELECT\n")
-    assert re.search(r"\.\.\. \([\d,]+ characters more\)$", text)
-
-
-def test_many_statements_are_cut(con: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    force(monkeypatch, "group by per set")
-    monkeypatch.setattr("mwem_sql.explain.explain.SHOWN_STATEMENTS", 0)
-    assert [
-        value for item, value in con.execute("FROM mwem_plan('people', workload, 1)").fetchall() if item == "aggregate"
-    ] == ["... and 1 more like these"] * 4
+def test_long_and_many_statements_are_cut() -> None:
+    statement = exp.select("a").from_("t")
+    part, text = Aggregates((statement,) * 1003, (), 0.0), "SELECT\n  a\nFROM t"
+    assert list(aggregates(part, DUCKDB)) == [text] * 3 + ["... and 1,000 more like these"]
+    assert list(aggregates(part, DUCKDB, statements=1003)) == [text] * 1003
+    assert next(aggregates(part, DUCKDB, characters=len(text))) == text
+    assert next(aggregates(part, DUCKDB, characters=len(text) - 1)) == "SELECT\n  a\nFROM \n... (1 characters more)"
 
 
 def test_it_reads_and_writes_nothing(con: Connection) -> None:
@@ -128,7 +125,7 @@ def test_rounds_that_are_given_are_all_there_is(con: Connection) -> None:
 
 
 def test_rounds_select_where_many_sets_are_asked_about(con: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(strategy, "MOST_SETS", 2)
+    few_sets(monkeypatch, 2)
     found = plan(con)
     assert found["rounds"] == "3, or fewer: of a small table, what comes first takes more"
     assert found["total"] == "private, 2% of the budget, and from the distributions that are measured first"

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from chance import sampled
 from measurements import measurement
+from thresholds import lower
 
 from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.algebra.measurement import Measurement
@@ -174,7 +175,7 @@ def same(one: Enclosure, other: Enclosure, place: int) -> None:
 @pytest.mark.parametrize("seed", sampled(range(6), 2))
 def test_together_they_are_told_the_same(seed: int, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Against `contained`, one by one; whole or in parts."""
-    monkeypatch.setattr(module, "CHUNK", at_once)
+    lower(monkeypatch, CHUNK=at_once)
     generator = np.random.default_rng(seed)
     queries = [
         LinearQuery(tuple(block(names, 1, generator) for names in GROUPS[int(generator.integers(len(GROUPS)))]))

@@ -17,6 +17,7 @@ from conftest import Connection, Open, flat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from loops import schedule
+from thresholds import few_sets
 
 import mwem_sql
 from mwem_sql.algebra.linear import Block, LinearQuery
@@ -31,7 +32,6 @@ from mwem_sql.kernel.noise import OpenDPNoise
 from mwem_sql.kernel.scales import noise_scale
 from mwem_sql.language.measures import LEVELS, read_measure, to_grid
 from mwem_sql.language.predicate import Columns
-from mwem_sql.loop import strategy
 from mwem_sql.loop.loop import mwem
 from mwem_sql.loop.plan import SHARES
 from mwem_sql.loop.problem import Problem
@@ -401,7 +401,7 @@ def test_averages_by_group_are_told_apart_beside_many_counts(
         "['sex', 'class'] UNION ALL SELECT NULL, ['sex']"
     )
     for most in (8, 0):
-        monkeypatch.setattr(strategy, "MOST_SETS", most)
+        few_sets(monkeypatch, most)
         con.execute(
             "FROM mwem_release('trips', fares, 2, seed := ?, output := ?, rows := 1)", [seed, f"o_{most}"]
         ).fetchall()

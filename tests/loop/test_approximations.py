@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from strategies import cuboid, domains, marginals, queries, seeds
 
 from mwem_sql.algebra.linear import Block, LinearQuery
-from mwem_sql.loop import approximations as module
 from mwem_sql.loop.approximations import Approximations, GroupedQueries
 from mwem_sql.loop.candidates import Limits
 from mwem_sql.model.fit import Fit, Target
@@ -26,9 +25,9 @@ def fresh(state: State, asked: list[LinearQuery]) -> np.ndarray:
 class Kept:
     """All answers, as somebody has them who is told only what is new."""
 
-    def __init__(self, asked: list[LinearQuery], shape: dict[str, int], lag: float = 0.0) -> None:
+    def __init__(self, asked: list[LinearQuery], shape: dict[str, int], lag: float = 0.0, **thresholds: int) -> None:
         self.asked = GroupedQueries(asked, shape)
-        self.approximations = Approximations(self.asked, lag)
+        self.approximations = Approximations(self.asked, lag, **thresholds)
         self.answers: list[np.ndarray] = [np.empty(0)] * len(asked)
         self.cells = [query.cells for query in asked]
 
@@ -52,9 +51,7 @@ def test_answers_follow_the_state(sizes: dict[str, np.ndarray], seed: int, data:
         st.lists(queries(shape), max_size=8)
     )
     state = State.unsplit(sizes, 100.0)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "TWO_WAY_FROM", many)
-        kept = Kept(asked, shape)
+    kept = Kept(asked, shape, two_way_from=many)
     fit = Fit(state)
     targets = []
     for _ in range(5):
@@ -86,11 +83,9 @@ def test_answers_may_lag_behind() -> None:
 
 @pytest.mark.parametrize("many", [0, 1000])
 def test_only_what_changed_is_asked_again(monkeypatch: pytest.MonkeyPatch, many: int) -> None:
-    monkeypatch.setattr(module, "TWO_WAY_FROM", many)
-    monkeypatch.setattr(module, "BULK", 0)
     shape = dict.fromkeys("abcdef", 3)
     asked = marginals(shape, 3)
-    kept = Kept(asked, shape)
+    kept = Kept(asked, shape, two_way_from=many, bulk=0)
     state = State.unsplit({name: np.ones(3) for name in shape}, 100.0)
     counts = []
     answers = State.answers

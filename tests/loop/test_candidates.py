@@ -30,7 +30,6 @@ from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.kernel.budget import Budget
 from mwem_sql.kernel.noise import OpenDPNoise
 from mwem_sql.kernel.scales import noise_scale
-from mwem_sql.loop import candidates as module
 from mwem_sql.loop.approximations import GroupedQueries
 from mwem_sql.loop.candidates import Limits
 from mwem_sql.loop.problem import Problem
@@ -156,29 +155,24 @@ def test_what_is_offered_fits(seed: int, measured: int, few: int, limit: int, da
     asked = marginals(shape, 1, 2, 3)
     state = State.unsplit({name: np.ones(size) for name, size in shape.items()}, 100.0)
     step = data.draw(st.sampled_from([None, 0, 20]))
-    limits = Limits(GroupedQueries(asked, shape), limit, step)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "MOST_CLIQUES", few)
-        for _ in range(measured):
-            offered = limits.fitting(state)
-            cells = np.array(
-                [
-                    state.cells_with(query.attributes, {name: shape[name] for name in query.attributes})
-                    for query in asked
-                ]
-            )
-            own = np.array([query.cells for query in asked])
-            exact = (cells <= limit) & (cells - state.cells <= (limit if step is None else step) + own)
-            cliques = [set(table.names) - state.partitions.coarse for table in state.tables]
-            inside = np.array([any(clique.issuperset(query.attributes) for clique in cliques) for query in asked])
-            assert not (offered & ~exact).any()
-            assert offered[inside].all()
-            if few:
-                np.testing.assert_array_equal(offered, exact)
-            if not offered.any():
-                break
-            measure(state, asked[generator.choice(np.flatnonzero(offered))])
-            assert state.cells <= limit
+    limits = Limits(GroupedQueries(asked, shape), limit, step, most_cliques=few)
+    for _ in range(measured):
+        offered = limits.fitting(state)
+        cells = np.array(
+            [state.cells_with(query.attributes, {name: shape[name] for name in query.attributes}) for query in asked]
+        )
+        own = np.array([query.cells for query in asked])
+        exact = (cells <= limit) & (cells - state.cells <= (limit if step is None else step) + own)
+        cliques = [set(table.names) - state.partitions.coarse for table in state.tables]
+        inside = np.array([any(clique.issuperset(query.attributes) for clique in cliques) for query in asked])
+        assert not (offered & ~exact).any()
+        assert offered[inside].all()
+        if few:
+            np.testing.assert_array_equal(offered, exact)
+        if not offered.any():
+            break
+        measure(state, asked[generator.choice(np.flatnonzero(offered))])
+        assert state.cells <= limit
 
 
 @settings(deadline=None, max_examples=examples(25))
@@ -216,20 +210,18 @@ def test_what_is_offered_fits_however_it_splits(
                 )
             )
     state = State.unsplit({name: np.ones(size) for name, size in shape.items()}, 100.0)
-    limits = Limits(GroupedQueries(asked, shape), limit, step)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "MOST_CLIQUES", few)
-        for _ in range(15):
-            offered = np.flatnonzero(limits.fitting(state))
-            for number in offered:
-                twin = state.copy()
-                measure(twin, asked[number])
-                assert twin.cells <= limit
-                cells = np.prod([len(twin.partitions[name].runs) for name in asked[number].attributes])
-                assert step is None or twin.cells - state.cells <= step + cells
-            if not offered.size:
-                break
-            measure(state, asked[generator.choice(offered)])
+    limits = Limits(GroupedQueries(asked, shape), limit, step, most_cliques=few)
+    for _ in range(15):
+        offered = np.flatnonzero(limits.fitting(state))
+        for number in offered:
+            twin = state.copy()
+            measure(twin, asked[number])
+            assert twin.cells <= limit
+            cells = np.prod([len(twin.partitions[name].runs) for name in asked[number].attributes])
+            assert step is None or twin.cells - state.cells <= step + cells
+        if not offered.size:
+            break
+        measure(state, asked[generator.choice(offered)])
 
 
 def test_what_was_worked_out_holds_for_the_same_groups_only() -> None:

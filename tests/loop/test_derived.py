@@ -12,10 +12,10 @@ from chance import examples
 from conftest import Connection
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thresholds import lower
 
 from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.algebra.queries import Queries
-from mwem_sql.loop import derived, strategy
 from mwem_sql.loop.derived import Counts, with_marginals
 from mwem_sql.loop.strategy import extend
 
@@ -214,14 +214,16 @@ def test_only_counts_become_partitions() -> None:
     assert list(extend(asked, np.ones(len(asked)), COUNTED_SHAPE, rounds=1).queries) == asked
 
 
-@pytest.mark.parametrize(
-    ("module", "limit", "most"),
-    [(derived, "MOST_HELD", 44), (derived, "MOST_SUMMED", 45), (strategy, "MOST_ADDED", 1)],
-)
-def test_counts_stay_counts_where_partitions_would_cost_too_much(
-    monkeypatch: pytest.MonkeyPatch, module: object, limit: str, most: int
-) -> None:
-    monkeypatch.setattr(module, limit, most)
+@pytest.mark.parametrize(("limit", "cells"), [("most_held", 45), ("most_summed", 90)])
+def test_counts_stay_counts_where_their_partitions_have_many_cells(limit: str, cells: int) -> None:
+    """Two counts over 9 times 5 classes."""
+    asked = [LinearQuery((between("a", low, 5), between("b", 1, 2))) for low in (1, 2)]
+    assert len(list(Counts(asked, np.ones(2), **{limit: cells}).partitions())) == 2
+    assert list(Counts(asked, np.ones(2), **{limit: cells - 1}).partitions()) == []
+
+
+def test_very_many_counts_stay_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    lower(monkeypatch, MOST_ADDED=1)
     asked = [LinearQuery((between("a", low, 5), between("b", 1, 2))) for low in (1, 2)]
     assert list(extend(asked, np.ones(2), COUNTED_SHAPE, rounds=2).queries) == asked
 
@@ -231,13 +233,15 @@ def test_of_many_conditions_a_count_stays_a_count() -> None:
     assert extend(asked, np.ones(1), {f"x{k}": 3 for k in range(6)}).queries[0] == asked[0]
 
 
-@pytest.mark.parametrize(("limit", "most"), [("MOST_ADDED", 5), ("MOST_CELLS", 40)])
-def test_what_is_added_is_bounded(monkeypatch: pytest.MonkeyPatch, limit: str, most: int) -> None:
-    monkeypatch.setattr(strategy, limit, most)
+@pytest.mark.parametrize(("most", "cells", "expected"), [(5, 4_000, (5, 25)), (20, 40, (8, 38)), (20, 37, (7, 34))])
+def test_what_is_added_is_bounded(
+    monkeypatch: pytest.MonkeyPatch, most: int, cells: int, expected: tuple[int, int]
+) -> None:
+    """By queries, or by their cells."""
+    lower(monkeypatch, MOST_ADDED=most, MOST_CELLS=cells)
     asked = [LinearQuery((between("a", 1, 5), between("b", 1, 2)))]
     added = extend(asked, np.ones(1), COUNTED_SHAPE, rounds=0).queries[1:]
-    assert added
-    assert (len(added) if limit == "MOST_ADDED" else sum(query.cells for query in added)) <= most
+    assert (len(added), sum(query.cells for query in added)) == expected
     assert all(one.cells <= other.cells for one, other in pairwise(added) if one.attributes == other.attributes)
 
 

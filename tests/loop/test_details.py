@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from chance import sampled
 from conftest import Connection, Open
+from thresholds import few_sets
 
 # The README's table and workload.
 PEOPLE = """
@@ -122,7 +123,7 @@ def test_what_is_told_apart_by_the_workload_takes_no_share(people: Connection) -
 
 
 def test_rounds_have_details_too(people: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mwem_sql.loop.strategy.MOST_SETS", 1)
+    few_sets(monkeypatch, 1)
     people.execute("CALL mwem_release('people', workload, 2, seed := 1)")
     purposes = dict(people.execute("SELECT purpose, count(*) FROM mwem.measurements GROUP BY ALL").fetchall())
     assert purposes["round"] and purposes["first"] and purposes["detail"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import combinations
+from itertools import chain, combinations, islice
 from typing import Any
 
 import numpy as np
@@ -11,9 +11,12 @@ import oracle
 import pytest
 
 from mwem_sql.algebra.linear import Block, LinearQuery
+from mwem_sql.algebra.partition import Runs
 from mwem_sql.loop import strategy
+from mwem_sql.loop.derived import MOST_HELD
 from mwem_sql.loop.plan import SHARES, Planned
 from mwem_sql.loop.strategy import (
+    MOST_COMPARED,
     Setting,
     Strategy,
     are_parities,
@@ -92,12 +95,27 @@ def test_attributes_that_nobody_joins_take_everything() -> None:
     )
 
 
-@pytest.mark.parametrize(("limit", "most"), [("MOST_SETS", 2), ("MOST_HELD", 11), ("MOST_COMPARED", 2)])
-def test_many_or_large_sets_are_left_to_rounds(monkeypatch: pytest.MonkeyPatch, limit: str, most: int) -> None:
+def test_many_sets_are_left_to_rounds() -> None:
     asked = [cuboid("ab"), cuboid("bc"), cuboid("cd")]
-    assert together(asked, np.ones(3), SHAPE, 10**6) is not None
-    monkeypatch.setattr(strategy, limit, most)
-    assert together(asked, np.ones(3), SHAPE, 10**6) is None
+    assert together(asked, np.ones(3), SHAPE, 10**6, most=3) is not None
+    assert together(asked, np.ones(3), SHAPE, 10**6, most=2) is None
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_sets_with_many_sets_inside_are_left_to_rounds(more: int) -> None:
+    """All of them are parts of one, so that one set would be refined; but they are too many to see that."""
+    names = "abcdefghijk"
+    inside = chain.from_iterable(combinations(names, size) for size in range(len(names), 0, -1))
+    shape = dict.fromkeys(names, 2)
+    asked = [strategy.whole_domain(dict.fromkeys(some, 2)) for some in islice(inside, MOST_COMPARED + more)]
+    assert (together(asked, np.ones(len(asked)), shape, 10**6) is None) is bool(more)
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_large_set_is_left_to_rounds(more: int) -> None:
+    shape = {"a": MOST_HELD + more}
+    above = LinearQuery((Block(("a",), Runs(np.array([0, 1]), np.array([-1, 0], np.int32), (shape["a"],)), 1),))
+    assert (together([above], np.ones(1), shape, 10**9) is None) is bool(more)
 
 
 def test_sets_that_the_model_has_no_room_for_together_are_left_to_rounds() -> None:
@@ -189,21 +207,19 @@ def test_sets_that_are_always_measured_leave_nothing_to_refine() -> None:
         assert len(lines(choose(setting(always=always)), "round")) == refined
 
 
-def test_a_distribution_that_is_always_measured_is_not_refined_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_distribution_that_is_always_measured_is_not_refined_first() -> None:
     """Nor is one that the partition around a count is: an attribute of two classes."""
-    monkeypatch.setattr(strategy, "MOST_SETS", 0)
     queries = [*QUERIES, condition_of("b"), condition_of("d")]
     for always, first in (([], "abcd"), ([2], "bcd"), ([3], "abcd"), ([4], "abc")):
-        found = choose(setting(queries, shape=SHAPE, always=always))
+        found = choose(setting(queries, shape=SHAPE, always=always, most_sets=0))
         assert "".join(sets([found.queries[line.number] for line in lines(found, "first")])) == first
 
 
-def test_first_distributions_give_way_to_what_is_always_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_distributions_give_way_to_what_is_always_measured() -> None:
     """Single attributes have 9 cells; beside a joint distribution of all classes there is no room for them."""
-    monkeypatch.setattr(strategy, "MOST_SETS", 0)
-    assert lines(choose(setting(max_cells=17, always=[1])), "first")
-    assert not lines(choose(setting(max_cells=13, always=[1])), "first")
-    assert lines(choose(setting(max_cells=13)), "first")
+    for max_cells, always, has_room in ((17, [1], True), (13, [1], False), (13, [], True)):
+        found = choose(setting(max_cells=max_cells, always=always, most_sets=0))
+        assert bool(lines(found, "first")) is has_room
 
 
 @pytest.mark.parametrize(
@@ -249,10 +265,9 @@ def test_a_histogram_that_the_model_has_no_room_for_is_not_taken() -> None:
     assert choose(replace(PARITIES, max_cells=15)).rounds is not None
 
 
-def test_a_histogram_may_take_the_place_of_rounds_over_a_small_domain(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_histogram_may_take_the_place_of_rounds_over_a_small_domain() -> None:
     """Of 24 cells; with 4 rounds and cuboids of 7 cells on average it has less noise."""
-    monkeypatch.setattr(strategy, "MOST_SETS", 0)
-    assert choose(setting()).histogram
+    assert choose(setting(most_sets=0)).histogram
     for other in ({"rounds": 3}, {"max_cells": 23}, {"start": "histogram"}, {"always": [0]}):
-        assert not choose(setting(**other)).histogram
-    assert not choose(setting([*QUERIES, condition_of("b")])).histogram
+        assert not choose(setting(most_sets=0, **other)).histogram
+    assert not choose(setting([*QUERIES, condition_of("b")], most_sets=0)).histogram

@@ -13,7 +13,6 @@ from strategies import seeds
 
 from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.algebra.table import Table
-from mwem_sql.model import marginals as module
 from mwem_sql.model.fit import Fit, Target
 from mwem_sql.model.marginals import (
     ROW_AXIS,
@@ -143,23 +142,21 @@ def test_pairs_follow_the_state(seed: int, attributes: int, measured: int, lag: 
     generator = np.random.default_rng(seed)
     shape = {f"x{number}": int(generator.integers(2, 4)) for number in range(attributes)}
     state = State.uniform({name: np.ones(size) for name, size in shape.items()}, 50.0)
-    pairs = TwoWay(shape)
+    pairs = TwoWay(shape, wide=wide)
     before = np.zeros(0)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "WIDE_SEPARATOR", wide)
-        for _ in range(measured + 1):
-            changed = pairs.refresh(state.trees, lag)
-            # Of what is taken to be independent, one side may lag behind and so may each clique on the way.
-            assert max(errors(pairs, state)) <= (3 * attributes + 1) * lag + 1e-12
-            after = np.array(
-                [[state.marginal((a,)).sum() if a == b else state.marginal((a, b)).max() for a in shape] for b in shape]
-            )
-            if before.size and not lag:
-                assert changed[before != after].all()
-            before = after
-            names = tuple(generator.choice(list(shape), generator.integers(1, min(4, attributes + 1)), replace=False))
-            query = cuboid(shape, names)
-            state.update(query, 50 * generator.dirichlet(np.full(query.cells, 0.3)))
+    for _ in range(measured + 1):
+        changed = pairs.refresh(state.trees, lag)
+        # Of what is taken to be independent, one side may lag behind and so may each clique on the way.
+        assert max(errors(pairs, state)) <= (3 * attributes + 1) * lag + 1e-12
+        after = np.array(
+            [[state.marginal((a,)).sum() if a == b else state.marginal((a, b)).max() for a in shape] for b in shape]
+        )
+        if before.size and not lag:
+            assert changed[before != after].all()
+        before = after
+        names = tuple(generator.choice(list(shape), generator.integers(1, min(4, attributes + 1)), replace=False))
+        query = cuboid(shape, names)
+        state.update(query, 50 * generator.dirichlet(np.full(query.cells, 0.3)))
 
 
 @settings(deadline=None, max_examples=examples(60))

@@ -11,22 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import Floats, close, dense, domains, queries, seeds
 
-from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.algebra.table import FACTOR_SCHEMA
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
 
-Problem = tuple[dict[str, Floats], float, list[tuple[LinearQuery, Floats]]]
 quick = settings(deadline=None, max_examples=examples(60))
-
-
-def cuboid(shape: dict[str, int], *names: str) -> LinearQuery:
-    return LinearQuery(tuple(Block((name,), np.arange(shape[name], dtype=np.int32), shape[name]) for name in names))
-
-
-def count(name: str, *counted: int) -> LinearQuery:
-    """How many rows are in the classes marked 1."""
-    return LinearQuery((Block((name,), np.array(counted, np.int32) - 1, 1),))
 
 
 @quick

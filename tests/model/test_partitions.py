@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from strategies import Floats, close, dense, seeds, totals
 
 import mwem_sql
-from mwem_sql.algebra import queries as queries_module
 from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.algebra.partition import Partition, Runs
+from mwem_sql.algebra.queries import MANY_BOXES
 from mwem_sql.loop.problem import Outcome
 from mwem_sql.model.fit import TOLERANCE, Fit, Target
 from mwem_sql.model.state import State
@@ -423,7 +423,7 @@ def test_what_was_fitted_follows_groups_that_were_split_since() -> None:
     np.testing.assert_allclose(inside / inside.sum(), weights[:4] / weights[:4].sum(), atol=1e-6)
 
 
-def test_a_state_answers_many_queries_as_it_answers_each(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_state_answers_many_queries_as_it_answers_each() -> None:
     generator = np.random.default_rng(3)
     sizes = {f"x{axis}": generator.uniform(1, 2, size) for axis, size in enumerate((7, 4))}
     state = State.unsplit(sizes, 100.0)
@@ -438,10 +438,8 @@ def test_a_state_answers_many_queries_as_it_answers_each(monkeypatch: pytest.Mon
     for query in (asked[0], asked[7]):
         state.update(query, np.array([10.0, 20.0, 30.0, 5.0]))
         each = [state.answer(own) for own in asked]
-        monkeypatch.setattr(queries_module, "MANY_BOXES", 5)
-        for own, one in zip(state.answers(asked), each, strict=True):
+        for own, one in zip(state.answers(asked, many_boxes=5), each, strict=True):
             np.testing.assert_allclose(own, one, atol=1e-9)
-        monkeypatch.undo()
 
 
 @pytest.mark.parametrize("together", [True, False])
@@ -458,11 +456,9 @@ def test_many_conditions_on_many_classes_are_no_walk_over_both(
         LinearQuery((half, Block(("x",), Runs(np.array([0, k]), np.array([0, -1], np.int32), (size,)), 1)))
         for k in range(1, size)
     ]
-    if not together:
-        monkeypatch.setattr(queries_module, "MANY_BOXES", size)
     laid_out = list[int]()
     plain = Runs.array
     monkeypatch.setattr(Runs, "array", lambda self: laid_out.append(self.size) or plain(self))
-    found = np.concatenate(state.answers(asked))
+    found = np.concatenate(state.answers(asked, many_boxes=MANY_BOXES if together else size))
     np.testing.assert_allclose(found, 100 * np.arange(1, size) / size / 2, rtol=1e-9)
     assert sum(laid_out) <= 10 * size

@@ -9,6 +9,8 @@ from collections import defaultdict
 from functools import cache
 from pathlib import Path
 
+import thresholds
+
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "docs"))
 
@@ -149,6 +151,31 @@ def test_no_participle_is_a_name() -> None:
         if name in PARTICIPLES
     ]
     assert bound == []
+
+
+def test_thresholds_are_parameters() -> None:
+    """A test gives a parameter, or data that cross the threshold. The few for which neither will do: thresholds.py."""
+    nodes = [node for text in SOURCES.values() for node in ast.parse(text).body]
+    numbers = {name for node in nodes if _is_number(node) for name in _constants(node)}
+    tests = {path.relative_to(ROOT / "tests"): path.read_text("utf-8") for path in (ROOT / "tests").rglob("*.py")}
+    patched = [
+        f"{path}:{node.lineno}: {text.value}"
+        for path, source in tests.items()
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith((".setattr", ".parametrize", "patch.object"))
+        for text in ast.walk(node)
+        if isinstance(text, ast.Constant) and str(text.value).rsplit(".", maxsplit=1)[-1] in numbers
+    ]
+    assert patched == []
+    assert set(thresholds.LOWERED) <= numbers
+    lowered = set(re.findall(r"\b[A-Z_]+(?==)", " ".join(source for source in tests.values() if "lower(" in source)))
+    assert set(thresholds.LOWERED) <= lowered
+
+
+def _is_number(node: ast.stmt) -> bool:
+    """Whether a statement gives a name to a number, or to a tuple of them."""
+    value = getattr(node, "value", None)
+    return isinstance(value, ast.expr) and re.fullmatch(r"[-+*/(). ,e0-9]+", ast.unparse(value)) is not None
 
 
 def _constants(node: ast.stmt) -> set[str]:

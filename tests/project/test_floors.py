@@ -15,7 +15,7 @@ import floors_works
 import made
 import tables
 from floors_works import ODD, Marginals, Questions
-from textbook import laplace
+from textbook.laplace import Noise
 
 from mwem_sql.workload import Query
 
@@ -24,7 +24,7 @@ VARIANTS = [variant for variants in made.HALVES.values() for variant in variants
 
 def test_the_halves_share_no_variant_and_no_rows():
     assert not set(made.HALVES["choose"]) & set(made.HALVES["report"])
-    for make in (made.disability, made.loan_codes, made.salaries):
+    for make in (made.disability, made.loan_codes, made.salaries, made.wages):
         drawn = [make(variant) for variant in VARIANTS]
         assert all((one.codes != other.codes).any() for one, other in itertools.combinations(drawn, 2))
 
@@ -32,7 +32,12 @@ def test_the_halves_share_no_variant_and_no_rows():
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize(
     ("make", "rows", "columns", "largest"),
-    [(made.disability, 21_574, 16, 2), (made.loan_codes, 5_960, 13, 21), (made.salaries, 3_755, 10, 24)],
+    [
+        (made.disability, 21_574, 16, 2),
+        (made.loan_codes, 5_960, 13, 21),
+        (made.salaries, 3_755, 10, 24),
+        (made.wages, 6_704, 6, 190),
+    ],
 )
 def test_a_generated_table_is_within_its_domain(make, rows, columns, largest, variant):
     table = make(variant)
@@ -51,22 +56,22 @@ def test_every_variant_has_the_same_odd_rows(variant):
 
 
 def test_noise_on_each_question_has_an_equal_share_of_epsilon():
-    truth = [np.zeros(5000)] * 4
-    noisy = laplace.each(truth, [1.0, 1.0, 1.0, 10.0], 2.0, np.random.default_rng(0))
-    scales = [np.abs(one).mean() for one in noisy]
-    # Laplace noise of scale 4 / 2 has that as its mean size and deviation.
-    assert scales == pytest.approx([2, 2, 2, 20], rel=5 / math.sqrt(5000))
+    noise = Noise.of(4, 2.0)
+    assert noise.kind == "laplace"
+    assert noise.mean == pytest.approx(4 / 2)
+    drawn = np.abs(noise.draw(20_000, np.random.default_rng(0)))
+    # The size of Laplace noise has its mean as its deviation.
+    assert drawn.mean() == pytest.approx(2, abs=5 * 2 / math.sqrt(20_000))
 
 
 def test_a_delta_is_used_where_gaussian_noise_is_less():
-    pure, kind = laplace.deviation(100, 1.0)
-    assert (pure, kind) == (pytest.approx(math.sqrt(2) * 100), "laplace")
-    less, kind = laplace.deviation(100, 1.0, 1e-6)
-    assert kind == "gaussian"
-    assert less < pure
-    assert laplace.deviation(2, 1.0, 1e-6) == laplace.deviation(2, 1.0)
-    noisy = laplace.each([np.zeros(20_000)] * 100, [1.0] * 100, 1.0, np.random.default_rng(0), 1e-6)
-    assert noisy[0].std() == pytest.approx(less, rel=5 / math.sqrt(2 * 20_000))
+    noise = Noise.of(100, 1.0, 1e-6)
+    assert noise.kind == "gaussian"
+    assert noise.mean < Noise.of(100, 1.0).mean
+    assert Noise.of(2, 1.0, 1e-6) == Noise.of(2, 1.0)
+    drawn = noise.draw(20_000, np.random.default_rng(0))
+    assert drawn.std() == pytest.approx(noise.deviation, rel=5 / math.sqrt(2 * 20_000))
+    assert np.abs(drawn).mean() == pytest.approx(noise.mean, rel=5 / math.sqrt(20_000))
 
 
 @pytest.mark.parametrize("kind", floors_works.KINDS)
@@ -84,14 +89,30 @@ def test_questions_are_distinct_and_their_truth_is_that_of_a_comparison(kind):
 def test_errors_of_sums_and_averages_are_in_parts_of_their_bounds():
     queries = (Query(measure="VALUE", group_by=("BAD",)), Query(measure="avg(YOJ)", group_by=("BAD",)))
     work = Questions(name="sums", table="severity", epsilon=1.0, queries=queries, bounds=(900.0, 45.0))
-    assert work.mean(np.array([0, 0, 1, 1]), np.array([900.0, 2700.0, 9.0, np.nan])) == pytest.approx((2 + 0.2) / 2)
-    ((name, error),) = work.textbook(np.random.default_rng(0))
-    assert name == "noise on each"
-    assert 0 < error < 20
+    assert work.mean([np.array([900.0, 2700.0]), np.array([9.0, np.nan])]) == pytest.approx((2 + 0.2) / 2)
+    assert 0 < dict(work.textbook(np.random.default_rng(0)))["noise on each"] < 2
     with work.released(0) as (released, _):
         rows = work.compared(released.output)
         sums, counts = np.concatenate(work.truth).T
         assert sorted(rows["true_answer"]) == pytest.approx(sorted([*sums[:2], *(sums[2:] / counts[2:])]))
+
+
+def test_one_ways_of_questions_are_those_of_independent_columns():
+    texts = ("VALUE > 100", "VALUE > 100 AND MORTDUE > 70", "JOB = 'Mgr' AND BAD = 1", "DEBTINC IS NULL")
+    queries = (*map(Query, texts), Query(measure="avg(YOJ)", group_by=("JOB",)))
+    work = Questions(name="few", table="severity", epsilon=1e9, queries=queries)
+    with work.independent(np.random.default_rng(0)) as scale:
+        counts = [own[0, 0] * scale for own in work.answers("independent")[:4]]
+        averages = work.answers("independent")[4]
+    truth = dict(zip(texts, (own[0, 0] for own in work.truth), strict=False))
+    alone = {text: work.con.execute(f"SELECT avg(({text})::INT) FROM private").fetchall()[0][0] for text in
+             ("coalesce(MORTDUE > 70, false)", "coalesce(JOB = 'Mgr', false)", "BAD = 1")}  # fmt: skip
+    mortgage, manager, bad = alone.values()
+    wanted = [truth["VALUE > 100"], truth["VALUE > 100"] * mortgage, made.LOANS * manager * bad, made.MISSING_DEBTINC]
+    assert counts == pytest.approx(wanted, abs=5 * made.LOANS * 0.5 / math.sqrt(floors_works.DEALT))
+    means = averages[:, 0] / averages[:, 1]
+    assert len(means) == len(work.truth[4])
+    assert np.ptp(means) < 1
 
 
 def small(_variant):
@@ -116,5 +137,5 @@ def test_a_work_is_one_line_with_its_ratios():
 def test_pairs_are_judged_where_triples_are_asked():
     work = Marginals(name="small", table="severity", make=small, epsilon=1000.0, ways=3)
     assert work.questions == 1
-    assert len(work.pairs) == 3
+    assert len(work.sets) == 3
     assert work.run(0)[0] < 0.05

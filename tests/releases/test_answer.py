@@ -9,26 +9,9 @@ import pytest
 from conftest import Connection
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from released import CITIES, OF_CITIES, weighed
 
 import mwem_sql
-from mwem_sql.workload import Query, Workload
-
-TABLE = """
-    CREATE TABLE t (
-        age INTEGER CHECK (age BETWEEN 0 AND 11), sex ENUM ('M', 'F') NOT NULL, city VARCHAR CHECK (city IN ('Bern',
-            'Genf')), ok BOOLEAN
-    );
-    INSERT INTO t
-    SELECT CASE WHEN i % 13 < 12 THEN i % 13 END, CASE WHEN i % 3 = 0 THEN 'F' ELSE 'M' END, ['Bern', 'Genf',
-        NULL][1 + i % 3], [true, false, NULL][1 + i % 5 % 3]
-    FROM range(300) r(i)
-"""
-
-
-ASKED = Workload.from_predicates(["age > 6", "age BETWEEN 3 AND 5 AND sex = 'F'", "ok"]) + Workload(
-    (Query(group_by=("city", "ok")),)
-)
-
 
 ATTRIBUTES = ("age", "sex", "city", "ok")
 
@@ -70,12 +53,8 @@ predicates = st.recursive(
 
 @pytest.fixture(scope="module", params=[False, True], ids=["last", "average"])
 def released(request: pytest.FixtureRequest) -> Iterator[Connection]:
-    con = mwem_sql.connect()
-    con.execute(TABLE)
-    mwem_sql.release(con, "t", ASKED, 3, rounds=4, average=request.param)
-    con.execute("CREATE TABLE weights AS FROM mwem_weights('t_synthetic', ['age', 'sex', 'city', 'ok'])")
-    yield con
-    con.close()
+    with weighed(CITIES, OF_CITIES, average=request.param) as con:
+        yield con
 
 
 def test_weights_are_all_combinations_and_sum_to_the_total(released: Connection) -> None:
@@ -150,13 +129,13 @@ def test_a_release_answers_its_own_workload_as_its_state_does(released: Connecti
     again = mwem_sql.release(
         released,
         "t",
-        ASKED,
+        OF_CITIES,
         3,
         rounds=4,
         average=released.execute("SELECT max(state) > 0 FROM mwem.factors").fetchall()[0][0],
     )
     assert again.reused
-    answers = again.answer(ASKED)
+    answers = again.answer(OF_CITIES)
     assert answers.column("query").to_pylist() == [1, 2, 3] + [4] * 9
     grouped = [row for row in answers.to_pylist() if row["query"] == 4]
     assert [row["cell"] for row in grouped] == [

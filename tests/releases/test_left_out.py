@@ -4,6 +4,7 @@ wherever a count is.
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -128,12 +129,17 @@ def test_the_share_and_how_far_it_is_off(whole: int, cut: int, scale: float, say
 
 
 def test_the_share_is_covered() -> None:
-    """95 of 100 times at least the true share is within what is said; it is not said to be far wider than it is."""
+    """95 of 100 times at least the true share is within what is said; it is not said to be far wider than it is.
+
+    It is the share with both counts off as far as either may be 39 of 40 times, each in the worse direction: by log(40)
+    scales of 1,000 units. The noise of one count alone, of which 0.7 counts, is off by log(20) scales 5 of 100 times.
+    """
     noise = np.random.default_rng(3)
     scale, truth = 50.0, np.array([300, 700])
     draws = truth + np.round(noise.laplace(0, scale, (2000, 2))).astype(np.int64)
     found = [summary.unit_facts(measurement(*draw, scale)) for draw in draws.tolist()]
     off = [abs(own["units_cut"] - 0.7) for own in found]
     inside = [own["units_cut_within"] >= error for own, error in zip(found, off, strict=True)]
-    assert np.mean(inside) >= 0.95
-    assert np.median([own["units_cut_within"] for own in found]) < 3 * np.quantile(off, 0.95)
+    assert 0.95 <= np.mean(inside) < 1
+    wider = np.median([own["units_cut_within"] for own in found]) / np.quantile(off, 0.95)
+    assert 1 < wider < math.log(40) / (0.7 * math.log(20))

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 from chance import sampled
 from conftest import Connection, Open
+from thresholds import few_sets
 
 import mwem_sql
 from mwem_sql.kernel.noise import SeededNoise
-from mwem_sql.loop import strategy
 
 # Values of a column that are told apart by what is asked: few of some, all of others.
 TRIPS = """
@@ -130,7 +130,7 @@ def test_what_rounds_measure_is_described_where_the_model_is_coarse(
     trips: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So much noise is to be expected, of which there is none, that the model is coarse."""
-    monkeypatch.setattr(strategy, "MOST_SETS", 1)
+    few_sets(monkeypatch, 1)
     monkeypatch.setattr(SeededNoise, "add_noise", lambda _self, answers, _scale, _kind: answers.copy())
     made = mwem_sql.release(trips, "trips", "mixed", 1, seed=1)
     class_of(trips)

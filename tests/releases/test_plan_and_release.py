@@ -11,10 +11,10 @@ from math import sqrt
 import pytest
 from chance import sampled
 from conftest import Connection
+from thresholds import few_sets
 
 from mwem_sql.kernel.scales import Kind, typical, within
 from mwem_sql.kernel.tails import cumulants
-from mwem_sql.loop import strategy
 
 ROWS = """
     DELETE FROM people; DELETE FROM workload; ALTER TABLE people ADD COLUMN person INTEGER;
@@ -199,7 +199,7 @@ def test_rounds_that_are_given_and_averages(con: Connection, options: str, kind:
 @pytest.mark.parametrize("options", ["", ", total := 40000", ", delta := 1e-6"])
 def test_rounds_after_what_comes_first(con: Connection, monkeypatch: pytest.MonkeyPatch, options: str) -> None:
     """Each has the noise that is said, but for the last, which may have less."""
-    monkeypatch.setattr(strategy, "MOST_SETS", 1)
+    few_sets(monkeypatch, 1)
     text, _ = release(con, 40_000, MIXED, options)
     told = Noise.of(text, "a measured cell")
     found = con.execute("SELECT scale, noise FROM mwem.measurements WHERE purpose = 'round' ORDER BY step").fetchall()
@@ -218,7 +218,7 @@ def test_few_rows_leave_less_to_rounds(
     con: Connection, monkeypatch: pytest.MonkeyPatch, rows: int, rounds: int
 ) -> None:
     """A public total says how much; a plan without it says from how many rows on it is so."""
-    monkeypatch.setattr(strategy, "MOST_SETS", 1)
+    few_sets(monkeypatch, 1)
     text, measured = release(con, rows, MIXED, f", total := {rows}", 0.2)
     assert text.startswith(f"about {rounds} of 4 queries will be measured")
     assert len(measured) == rounds
@@ -239,7 +239,7 @@ def test_few_rows_leave_less_to_rounds(
 
 @pytest.mark.parametrize("options", ["", ", total := 4000"])
 def test_one_histogram_in_the_place_of_rounds(con: Connection, monkeypatch: pytest.MonkeyPatch, options: str) -> None:
-    monkeypatch.setattr(strategy, "MOST_SETS", 1)
+    few_sets(monkeypatch, 1)
     text, [(_, scale, kind)] = release(con, 4000, CUBOIDS, options)
     assert re.match(
         r"all 3 queries are measured, as sums over one histogram of 16 cells; " if options

@@ -10,10 +10,11 @@ import pytest
 from conftest import Connection
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from released import PAY, weighed
+from thresholds import lower
 
 import mwem_sql
 from mwem_sql.domains.attribute import Attribute
-from mwem_sql.releases import quantile
 from mwem_sql.releases.quantile import _Counted, _row, _Stretches
 from mwem_sql.workload import Query, Workload
 
@@ -22,15 +23,7 @@ ASKED = Workload((Query(group_by=("age",)), Query(group_by=("sex", "ok")), Query
 
 @pytest.fixture(scope="module", params=[False, True], ids=["last", "average"])
 def released(request: pytest.FixtureRequest) -> Iterator[Connection]:
-    with mwem_sql.connect() as con:
-        con.execute("""
-            CREATE TABLE t (age INTEGER CHECK (age BETWEEN 0 AND 11), sex ENUM ('M', 'F') NOT NULL, ok BOOLEAN,
-                pay INTEGER NOT NULL CHECK (pay BETWEEN 0 AND 99));
-            INSERT INTO t SELECT CASE WHEN i % 13 < 12 THEN i % 13 END, CASE WHEN i % 3 = 0 THEN 'F' ELSE 'M' END,
-                [true, false, NULL][1 + i % 5 % 3], i % 60 FROM range(300) r(i)
-        """)
-        mwem_sql.release(con, "t", ASKED, 3, rounds=4, average=request.param)
-        con.execute("CREATE TABLE weights AS FROM mwem_weights('t_synthetic', ['age', 'sex', 'ok', 'pay'])")
+    with weighed(PAY, ASKED, average=request.param) as con:
         yield con
 
 
@@ -181,7 +174,7 @@ def test_a_column_of_many_values_is_asked_in_fewer_stretches(monkeypatch: pytest
         )
         mwem_sql.release(con, "t", Workload((Query(group_by=("x",)),)), 10_000)
         (fine,) = mwem_sql.quantile(con, "t_synthetic", "x", 0.6).to_pylist()
-        monkeypatch.setattr(quantile, "MOST_STRETCHES", 10)
+        lower(monkeypatch, MOST_STRETCHES=10)
         (coarse,) = mwem_sql.quantile(con, "t_synthetic", "x", 0.6).to_pylist()
     assert (fine["answer"], fine["low"], fine["high"]) == (44, 44, 44)
     assert (coarse["low"], coarse["high"]) == (40, 49)

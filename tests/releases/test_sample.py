@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import pytest
 from chance import sampled
 from conftest import Connection
+from released import PAY, weighed
+from thresholds import lower
 
 import mwem_sql
 from mwem_sql.errors import OptionError
@@ -19,15 +22,7 @@ ROWS = 20_000
 
 @pytest.fixture(scope="module", params=[False, True], ids=["last", "average"])
 def released(request: pytest.FixtureRequest) -> Iterator[Connection]:
-    with mwem_sql.connect() as con:
-        con.execute("""
-            CREATE TABLE t (age INTEGER CHECK (age BETWEEN 0 AND 11), sex ENUM ('M', 'F') NOT NULL, ok BOOLEAN,
-                pay INTEGER NOT NULL CHECK (pay BETWEEN 0 AND 99));
-            INSERT INTO t SELECT CASE WHEN i % 13 < 12 THEN i % 13 END, CASE WHEN i % 3 = 0 THEN 'F' ELSE 'M' END,
-                [true, false, NULL][1 + i % 5 % 3], i % 60 FROM range(300) r(i)
-        """)
-        mwem_sql.release(con, "t", ASKED, 3, rounds=4, average=request.param)
-        con.execute("CREATE TABLE weights AS FROM mwem_weights('t_synthetic', ['age', 'sex', 'ok', 'pay'])")
+    with weighed(PAY, ASKED, average=request.param) as con:
         yield con
 
 
@@ -63,13 +58,13 @@ def test_rows_of_one_kind_are_as_the_model_says(
     released: Connection, monkeypatch: pytest.MonkeyPatch, condition: str, cells: int
 ) -> None:
     """By a state that is restricted, or, where that would be too large, by leaving rows out."""
-    monkeypatch.setattr(sample, "MAX_CELLS", cells)
+    lower(monkeypatch, MAX_CELLS=cells)
     rows = mwem_sql.sample(released, "t_synthetic", rows=ROWS, given=condition, seed=5)
     released.register("drawn_rows", rows)
     assert rows.num_rows == ROWS
     assert released.execute(f"SELECT bool_and({condition}) FROM drawn_rows").fetchall() == [(True,)]
-    # Independent draws would differ by some 0.004 (a standard deviation at a share of a half); systematic ones by less.
-    assert distance(released, condition, "drawn_rows") < 0.02
+    # Five standard deviations of independent draws at a share of a half; systematic ones differ by less.
+    assert distance(released, condition, "drawn_rows") < 5 * math.sqrt(0.25 / ROWS)
 
 
 def test_all_rows_are_as_the_model_says(released: Connection) -> None:
@@ -87,9 +82,7 @@ def test_a_seed_decides_and_sql_draws_the_same(released: Connection) -> None:
 
 
 def test_what_is_too_rare_to_be_found_is_given_up(released: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sample, "MAX_CELLS", 0)
-    monkeypatch.setattr(sample, "MOST_DRAWN", 2)
-    monkeypatch.setattr(sample, "LEAST_BATCH", 64)
+    lower(monkeypatch, MAX_CELLS=0, MOST_DRAWN=2, LEAST_BATCH=64)
     with pytest.raises(OptionError, match=r"^mwem_sample: given \('age = 3 AND pay = 99'\) is true of next to no row"):
         mwem_sql.sample(released, "t_synthetic", rows=50, given="age = 3 AND pay = 99", seed=1)
 
@@ -109,9 +102,10 @@ def test_of_an_average_each_state_gives_what_it_has() -> None:
         ((everywhere,),) = con.execute(
             "SELECT sum(weight) FILTER (WHERE y) / sum(weight) FROM mwem_weights('t_synthetic', ['y'])"
         ).fetchall()
-        rows = mwem_sql.sample(con, "t_synthetic", rows=ROWS, given="x = 7", seed=1)
-        assert abs(sum(rows.column("y").to_pylist()) / ROWS - expected) < 0.01
-        assert abs(everywhere - expected) > 0.015
+        rows = mwem_sql.sample(con, "t_synthetic", rows=4 * ROWS, given="x = 7", seed=1)
+        tolerance = 5 * math.sqrt(expected * (1 - expected) / (4 * ROWS))
+        assert sum(rows.column("y").to_pylist()) / (4 * ROWS) == pytest.approx(expected, abs=tolerance)
+        assert abs(everywhere - expected) > tolerance
 
 
 def test_values_inside_a_class_are_drawn_as_they_were_measured() -> None:
@@ -128,6 +122,7 @@ def test_values_inside_a_class_are_drawn_as_they_were_measured() -> None:
         mwem_sql.release(con, "t", Workload.from_predicates(["pay < 800", "ok"]), 100)
         rows = mwem_sql.sample(con, "t_synthetic", rows=1000, given="pay BETWEEN 50 AND 600.5 AND ok", seed=1)
         pays = rows.column("pay").to_numpy()
-        assert ((pays > 95) & (pays < 115)).mean() > 0.85
-        assert ((pays > 495) & (pays < 515)).mean() > 0.07
+        for low, share in ((95, 0.9), (495, 0.1)):
+            drawn = ((pays > low) & (pays < low + 20)).mean()
+            assert drawn == pytest.approx(share, abs=5 * math.sqrt(0.9 * 0.1 / 1000))
         assert rows.column("ok").to_pylist() == [True] * 1000

@@ -12,8 +12,8 @@ from conftest import Connection
 
 import mwem_sql
 from mwem_sql.platform.session import Session
-from mwem_sql.releases import store, summary
-from mwem_sql.releases.summary import SUMMARY_TYPES, Cut
+from mwem_sql.releases import store
+from mwem_sql.releases.summary import SUMMARY_TYPES, Cut, comment
 from mwem_sql.workload import Query, Workload
 
 
@@ -118,12 +118,16 @@ def test_an_output_that_becomes_private_keeps_its_comment_beside_the_mark(con: C
     assert comments(con)[0].startswith(before + " [mwem account ")
 
 
-def test_wide_tables_have_a_comment_on_the_table_alone(con: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(summary, "MOST_COLUMNS", 3)
+def test_wide_tables_have_a_comment_on_the_table_alone(con: Connection) -> None:
     con.execute("CALL mwem_release('people', workload, 0.5)")
-    table, columns = comments(con)
-    assert table
-    assert set(columns.values()) == {None}
+    stored = store.load(con.cursor(), "people_synthetic", Session.of(con).place, "test")
+    for most in (4, 3):
+        con.execute("CREATE OR REPLACE TABLE people_synthetic AS FROM people_synthetic")
+        assert comments(con) == (None, dict.fromkeys(stored.classes))
+        comment(con, stored.name, stored.facts, stored.classes, [], most_columns=most)
+        table, columns = comments(con)
+        assert table
+        assert [text is None for text in columns.values()] == [most == 3] * 4
 
 
 def test_values_are_cut_and_open_ones_said(con: Connection) -> None:

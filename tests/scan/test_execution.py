@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
@@ -13,6 +13,7 @@ from chance import sampled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plans import PLANS, force
+from pushdowns import grid, whole
 from sqlglot import exp
 from strategies import seeds
 
@@ -41,12 +42,6 @@ FIXED = (
     "engine: the private table could not be read. Hint: the cause is withheld because it may quote a private value; "
     "ask the table's owner to run a plain SELECT count(*) on it"
 )
-
-
-@pytest.fixture
-def con() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect() as con:
-        yield con
 
 
 @pytest.fixture(scope="module")
@@ -83,70 +78,92 @@ def answers(con: duckdb.DuckDBPyConnection, compiled: Compiled, table: Name = TA
 
 
 @pytest.mark.usefixtures("plan")
-def test_all_public_cells(con: duckdb.DuckDBPyConnection, compiled: Compiled) -> None:
-    con.execute("CREATE TABLE t AS SELECT * FROM (VALUES (0, true), (0, true), (3, NULL), (2, false)) v(a, b)")
-    assert answers(con, compiled) == [[0, 2, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1], [2], [4], [0], [0]]
+def test_all_public_cells(plain: duckdb.DuckDBPyConnection, compiled: Compiled) -> None:
+    plain.execute("CREATE TABLE t AS SELECT * FROM (VALUES (0, true), (0, true), (3, NULL), (2, false)) v(a, b)")
+    assert answers(plain, compiled) == [[0, 2, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1], [2], [4], [0], [0]]
 
 
 @pytest.mark.usefixtures("plan")
-def test_an_empty_table_has_zeros(con: duckdb.DuckDBPyConnection, compiled: Compiled) -> None:
-    con.execute("CREATE TABLE t (a INTEGER, b BOOLEAN)")
-    assert answers(con, compiled) == [[0] * 12, [0], [0], [0], [0]]
+def test_an_empty_table_has_zeros(plain: duckdb.DuckDBPyConnection, compiled: Compiled) -> None:
+    plain.execute("CREATE TABLE t (a INTEGER, b BOOLEAN)")
+    assert answers(plain, compiled) == [[0] * 12, [0], [0], [0], [0]]
 
 
 @pytest.mark.parametrize("plan", sampled([plan for plan in PLANS if plan.endswith(("by", "set", "histograms"))], 2))
 def test_many_rows_are_counted_exactly(
-    con: duckdb.DuckDBPyConnection, compiled: Compiled, plan: str, monkeypatch: pytest.MonkeyPatch
+    plain: duckdb.DuckDBPyConnection, compiled: Compiled, plan: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More than a double has digits for: what DuckDB counted is replaced by a large number of the same rows."""
     force(monkeypatch, plan)
-    con.execute("CREATE TABLE t AS SELECT 3 AS a, true AS b")
+    plain.execute("CREATE TABLE t AS SELECT 3 AS a, true AS b")
     pushdown = planned(compiled)
     large = 2**60 + 1
     for part in pushdown.parts:
         for count in [count for statement in part.statements for count in statement.find_all(exp.Count)]:
             count.replace(exp.Max(this=cast(exp.Literal.number(large), "BIGINT")))
-    found = np.split(execution.true_answers(con.cursor(), pushdown), pushdown.starts[1:])
+    found = np.split(execution.true_answers(plain.cursor(), pushdown), pushdown.starts[1:])
     assert [answer.sum() for answer in found] == [large, large, large, large, 0]
 
 
 def test_sums_of_aggregates_saturate(
-    con: duckdb.DuckDBPyConnection, compiled: Compiled, monkeypatch: pytest.MonkeyPatch
+    plain: duckdb.DuckDBPyConnection, compiled: Compiled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     force(monkeypatch, "aggregates")
-    con.execute("CREATE TABLE t AS SELECT 3 AS a, true AS b FROM range(3)")
+    plain.execute("CREATE TABLE t AS SELECT 3 AS a, true AS b FROM range(3)")
     pushdown = planned(compiled)
     for part in pushdown.parts:
         for total in [total for statement in part.statements for total in statement.find_all(exp.Sum)]:
             total.set("this", cast(exp.Literal.number(-(2**63) // 2 - 1), "BIGINT"))
-    found = np.split(execution.true_answers(con.cursor(), pushdown), pushdown.starts[1:])
+    found = np.split(execution.true_answers(plain.cursor(), pushdown), pushdown.starts[1:])
     assert found[3].tolist() == [-(2**63) + 1]
 
 
-def test_blocks_of_the_product_add_up(
-    con: duckdb.DuckDBPyConnection, compiled: Compiled, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("rows", [1, 7, 4096])
+def test_blocks_of_the_product_add_up(rows: int) -> None:
+    """A block is used again for the next batch, and marginals of one shape are copied in portions of some cells."""
+    assert execution.BLOCK_ROWS < 2**24  # below which a float32 counts exactly
+    shape = (4, 3, 4)
+    drawn = np.random.default_rng(1).integers(0, shape, (5000, 3)).T
+    pairs = execution.PairCounts(shape, most_rows=rows)
+    assert pairs.rows == rows
+    for begin in range(0, drawn.shape[1], rows):
+        pairs.add(list(drawn[:, begin : begin + rows]))
+    pairs.finish()
+    wanted = np.array([(0, 0, 1), (1, 1, -1), (2, 2, 1), (3, 0, 2)])
+    starts = np.array([0, 12, 15, 27])
+    out = np.zeros(27 + 16, dtype=np.int64)
+    pairs.copy_marginals(wanted, starts, out, at_once=rows)
+    for (_, one, other), found in zip(wanted.tolist(), np.split(out, starts[1:]), strict=True):
+        axes = [axis for axis in (one, other) if axis >= 0]
+        codes = np.ravel_multi_index(tuple(drawn[axes]), [shape[axis] for axis in axes])
+        assert found.tolist() == np.bincount(codes, minlength=len(found)).tolist()
+
+
+def test_rows_are_read_in_batches(
+    plain: duckdb.DuckDBPyConnection, compiled: Compiled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Batches are never larger than a float32 counts exactly, and a block is used again for the next one."""
+    """Of a product, three; the last has one row."""
     force(monkeypatch, "product")
-    con.execute(
-        "CREATE TABLE t AS SELECT (i % 4)::INTEGER AS a, CASE i % 3 WHEN 0 THEN NULL ELSE i % 3 = 1 END AS b FROM "
-        "range(10000) r(i)"
+    rows = 2 * execution.BLOCK_ROWS + 1
+    plain.execute(f"CREATE TABLE t AS SELECT (i % 4)::INTEGER AS a, i % 3 = 1 AS b FROM range({rows}) r(i)")
+    joint, above, everything, *_ = answers(plain, compiled)
+    counted = plain.execute("SELECT count(*) FROM t GROUP BY a, b ORDER BY a, b").fetchall()
+    assert [count for count in joint if count] == [count for (count,) in counted]
+    assert [tuple(above)] == plain.execute("SELECT count(*) FROM t WHERE a > 1").fetchall()
+    assert everything == [rows]
+
+
+def test_groups_are_read_in_batches(plain: duckdb.DuckDBPyConnection) -> None:
+    """Of more groups than one batch has, each of another number of rows."""
+    side = math.isqrt(execution.GROUPS) + 1
+    plain.execute(
+        f"CREATE TABLE t AS SELECT (g // {side})::INTEGER AS a, (g % {side})::INTEGER AS b FROM range({side**2}) r(g), "
+        "range(1 + g % 2)"
     )
-    expected = answers(con, compiled)
-    assert execution.BLOCK_ROWS < 2**24
-    for rows in (1, 7, 4096):
-        monkeypatch.setattr(execution, "BLOCK_ROWS", rows)
-        monkeypatch.setattr(execution, "COPIED_CELLS", rows)
-        assert answers(con, compiled) == expected
-
-
-def test_groups_are_read_in_batches(
-    con: duckdb.DuckDBPyConnection, compiled: Compiled, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    con.execute("CREATE TABLE t AS SELECT (i % 4)::INTEGER AS a, i % 3 = 1 AS b FROM range(100) r(i)")
-    expected = answers(con, compiled)
-    monkeypatch.setattr(execution, "GROUPS", 3)
-    assert answers(con, compiled) == expected
+    classes = grid({"a": side, "b": side})
+    pushdown = plan_pushdown(TABLE, classes, whole(classes, "ab"))
+    found = execution.true_answers(plain.cursor(), pushdown)
+    np.testing.assert_array_equal(found, 1 + np.arange(side**2) % 2)
 
 
 @pytest.mark.usefixtures("plan")
@@ -168,17 +185,17 @@ def check_nothing_is_said(caught: pytest.ExceptionInfo[EngineError]) -> None:
 
 
 @pytest.mark.usefixtures("plan")
-def test_a_failing_row_says_nothing(con: duckdb.DuckDBPyConnection, compiled: Compiled) -> None:
-    con.execute(
+def test_a_failing_row_says_nothing(plain: duckdb.DuckDBPyConnection, compiled: Compiled) -> None:
+    plain.execute(
         "CREATE TABLE hidden (name VARCHAR, b BOOLEAN); CREATE VIEW t AS SELECT CAST(name AS INTEGER) AS a, b FROM "
         "hidden"
     )
-    con.execute("INSERT INTO hidden VALUES ('1', true)")
-    assert answers(con, compiled)[2] == [1]
-    con.execute("INSERT INTO hidden VALUES (?, true)", [PRIVATE])
+    plain.execute("INSERT INTO hidden VALUES ('1', true)")
+    assert answers(plain, compiled)[2] == [1]
+    plain.execute("INSERT INTO hidden VALUES (?, true)", [PRIVATE])
     with pytest.raises(duckdb.Error, match=PRIVATE):
-        con.execute("SELECT sum(a) FROM t").fetchall()
-    cursor = con.cursor()
+        plain.execute("SELECT sum(a) FROM t").fetchall()
+    cursor = plain.cursor()
     with pytest.raises(EngineError) as caught:
         execution.true_answers(cursor, planned(compiled))
     check_nothing_is_said(caught)
@@ -186,21 +203,21 @@ def test_a_failing_row_says_nothing(con: duckdb.DuckDBPyConnection, compiled: Co
 
 
 @pytest.mark.usefixtures("plan")
-def test_other_failures_say_nothing(con: duckdb.DuckDBPyConnection, compiled: Compiled, tmp_path: Path) -> None:
+def test_other_failures_say_nothing(plain: duckdb.DuckDBPyConnection, compiled: Compiled, tmp_path: Path) -> None:
     file = tmp_path / "people.parquet"
-    con.execute(
+    plain.execute(
         f"COPY (SELECT 1 AS a, true AS b, '{PRIVATE}' AS name) TO '{file}'; CREATE VIEW t AS SELECT * FROM '{file}'"
     )
-    assert answers(con, compiled)[2] == [1]
+    assert answers(plain, compiled)[2] == [1]
     file.unlink()
     with pytest.raises(EngineError) as caught:
-        answers(con, compiled)
+        answers(plain, compiled)
     check_nothing_is_said(caught)
-    con.execute("DROP VIEW t")
+    plain.execute("DROP VIEW t")
     with pytest.raises(EngineError) as caught:
-        answers(con, compiled)
+        answers(plain, compiled)
     check_nothing_is_said(caught)
-    closed = con.cursor()
+    closed = plain.cursor()
     closed.close()
     with pytest.raises(EngineError) as caught:
         execution.true_answers(closed, planned(compiled))
@@ -208,15 +225,15 @@ def test_other_failures_say_nothing(con: duckdb.DuckDBPyConnection, compiled: Co
 
 
 @pytest.mark.usefixtures("plan")
-def test_a_failing_function_says_nothing(con: duckdb.DuckDBPyConnection, compiled: Compiled) -> None:
+def test_a_failing_function_says_nothing(plain: duckdb.DuckDBPyConnection, compiled: Compiled) -> None:
     def shout(name: str) -> int:
         raise RuntimeError(name)
 
-    con.create_function("shout", shout, ["VARCHAR"], "INTEGER")
-    con.execute("CREATE TABLE hidden (name VARCHAR); CREATE VIEW t AS SELECT shout(name) AS a, true AS b FROM hidden")
-    con.execute("INSERT INTO hidden VALUES (?)", [PRIVATE])
+    plain.create_function("shout", shout, ["VARCHAR"], "INTEGER")
+    plain.execute("CREATE TABLE hidden (name VARCHAR); CREATE VIEW t AS SELECT shout(name) AS a, true AS b FROM hidden")
+    plain.execute("INSERT INTO hidden VALUES (?)", [PRIVATE])
     with pytest.raises(EngineError) as caught:
-        answers(con, compiled)
+        answers(plain, compiled)
     check_nothing_is_said(caught)
 
 
@@ -246,9 +263,9 @@ def write_until(con: duckdb.DuckDBPyConnection, stop: threading.Event) -> None:
 
 
 @pytest.mark.usefixtures("plan")
-def test_nothing_is_written_and_no_transaction_is_left(con: duckdb.DuckDBPyConnection, compiled: Compiled) -> None:
-    con.execute("CREATE TABLE t (a INTEGER, b BOOLEAN)")
-    cursor = con.cursor()
+def test_nothing_is_written_and_no_transaction_is_left(plain: duckdb.DuckDBPyConnection, compiled: Compiled) -> None:
+    plain.execute("CREATE TABLE t (a INTEGER, b BOOLEAN)")
+    cursor = plain.cursor()
     for _ in range(2):
         execution.true_answers(cursor, planned(compiled))
     cursor.execute("BEGIN")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import duckdb
@@ -25,35 +24,23 @@ from mwem_sql.scan.pushdown import plan_pushdown
 from mwem_sql.workload import Query, Workload
 
 
-@pytest.fixture
-def con() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect() as con:
-        yield con
-
-
-@pytest.fixture(scope="module")
-def kept() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect() as con:
-        yield con
-
-
 @pytest.fixture(params=[plan for plan in PLANS if "histograms" not in plan])
 def plan(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     force(monkeypatch, request.param)
     return str(request.param)
 
 
-def test_all_scans_keep_the_same_rows(con: duckdb.DuckDBPyConnection, sandbox: Sandbox, plan: str) -> None:
+def test_all_scans_keep_the_same_rows(plain: duckdb.DuckDBPyConnection, sandbox: Sandbox, plan: str) -> None:
     """One row of each person; a scan over a alone and one over s alone must see the same rows as one over both."""
     drawn = np.random.default_rng(5).integers(0, [10, 3, 60], (300, 3)).tolist()
-    load(con, [(a, "xy?"[s], person) for a, s, person in drawn])
+    load(plain, [(a, "xy?"[s], person) for a, s, person in drawn])
     asked = Workload(
         (Query(group_by=("a", "s")), Query(group_by=("a",)), Query(group_by=("s",)), Query("a > 4"), Query("true"))
     )
     compiled = compile_workload(PEOPLE, asked, sandbox)
     found = planned(compiled, Unit("person", 1))
     assert sum(len(part.statements) for part in found.parts) == {"group by per set": 4, "aggregates": 3}.get(plan, 2)
-    both = answers(con, found)
+    both = answers(plain, found)
     joint = np.array(both[0]).reshape(11, 3)
     assert (joint.sum(axis=1).tolist(), joint.sum(axis=0).tolist()) == (both[1], both[2])
     assert joint[5:10].sum() == both[3][0]
@@ -110,15 +97,15 @@ PREDICATES = [
     cuboids=st.lists(st.lists(st.sampled_from("ebs"), min_size=1, max_size=2, unique=True), max_size=3),
 )
 def test_all_plans_agree_with_duckdb(
-    kept: duckdb.DuckDBPyConnection,
+    duck: duckdb.DuckDBPyConnection,
     sandbox: Sandbox,
     rows: list[tuple[Any, ...]],
     texts: list[str],
     cuboids: list[list[str]],
 ) -> None:
-    kept.execute("CREATE OR REPLACE TABLE t (e ENUM('x', 'y', 'z'), b BOOLEAN, n INTEGER, x DOUBLE, s VARCHAR, d DATE)")
+    duck.execute("CREATE OR REPLACE TABLE t (e ENUM('x', 'y', 'z'), b BOOLEAN, n INTEGER, x DOUBLE, s VARCHAR, d DATE)")
     if rows:
-        kept.executemany("INSERT INTO t VALUES (?, ?, ?, ?, ?, ?)", [list(row) for row in rows])
+        duck.executemany("INSERT INTO t VALUES (?, ?, ?, ?, ?, ?)", [list(row) for row in rows])
     sums = [
         Query(measure="CASE WHEN b THEN 1 ELSE -1 END"),
         Query("e = 'x'", measure="n * CASE WHEN b THEN 3 ELSE -2 END"),
@@ -129,36 +116,36 @@ def test_all_plans_agree_with_duckdb(
     expected = []
     for query in compiled.queries:
         if query.source.measure is not None:
-            total = kept.execute(
+            total = duck.execute(
                 f"SELECT sum({query.source.measure}) FROM ({MAPPED}) WHERE {query.source.predicate or 'true'}"
             ).fetchall()[0][0]
             expected.append([round((total or 0) / query.linear.unit)])
         elif query.source.predicate is not None:
             expected.append(
-                [kept.execute(f"SELECT count(*) FROM ({MAPPED}) WHERE {query.source.predicate}").fetchall()[0][0]]
+                [duck.execute(f"SELECT count(*) FROM ({MAPPED}) WHERE {query.source.predicate}").fetchall()[0][0]]
             )
         else:
             assert query.source.group_by is not None
             listed = ", ".join(f"{name}::VARCHAR" for name in query.source.group_by)
             groups = {
                 tuple(row[:-1]): row[-1]
-                for row in kept.execute(f"SELECT {listed}, count(*) FROM ({MAPPED}) GROUP BY ALL").fetchall()
+                for row in duck.execute(f"SELECT {listed}, count(*) FROM ({MAPPED}) GROUP BY ALL").fetchall()
             }
             expected.append([groups.get(tuple(cell or ()), 0) for cell in query.cells()])
-    assert answers(kept, planned(compiled)) == expected
+    assert answers(duck, planned(compiled)) == expected
     for plan in PLANS:
         with pytest.MonkeyPatch.context() as patch:
             force(patch, plan)
-            assert answers(kept, planned(compiled)) == expected, plan
+            assert answers(duck, planned(compiled)) == expected, plan
 
 
-def test_an_enum_of_256_values_that_is_mapped(con: duckdb.DuckDBPyConnection) -> None:
+def test_an_enum_of_256_values_that_is_mapped(plain: duckdb.DuckDBPyConnection) -> None:
     """The last code of a UTINYINT has no successor of that type."""
     values = tuple(str(value) for value in range(256))
-    con.execute(
+    plain.execute(
         f"CREATE TABLE t (c ENUM({', '.join(map(repr, values))})); INSERT INTO t VALUES ('255'), ('0'), ('254')"
     )
-    kind = con.execute("SELECT data_type FROM duckdb_columns() WHERE table_name = 't'").fetchall()[0][0]
+    kind = plain.execute("SELECT data_type FROM duckdb_columns() WHERE table_name = 't'").fetchall()[0][0]
     classes = {
         "c": Classes(
             value_pieces(Attribute("c", kind, nullable=False, values=values)), (np.arange(256) % 2).astype(np.int32)
@@ -167,7 +154,7 @@ def test_an_enum_of_256_values_that_is_mapped(con: duckdb.DuckDBPyConnection) ->
     for plan in PLANS:
         with pytest.MonkeyPatch.context() as patch:
             force(patch, plan)
-            assert answers(con, plan_pushdown(TABLE, classes, whole(classes, "c"))) == [[2, 1]]
+            assert answers(plain, plan_pushdown(TABLE, classes, whole(classes, "c"))) == [[2, 1]]
 
 
 def test_nothing_to_group_by_is_a_count() -> None:

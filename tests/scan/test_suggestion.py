@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import duckdb
 import pytest
 from chance import sampled
@@ -14,19 +12,13 @@ from mwem_sql.scan import suggestion
 from mwem_sql.scan.suggestion import Suggestion, suggest_domain
 
 
-@pytest.fixture
-def con() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect() as con:
-        yield con
-
-
 def suggested(con: duckdb.DuckDBPyConnection, *declared: str) -> dict[str, Suggestion]:
     relation = relations.describe(con.cursor(), "t", Place("memory", "main"), "f")
     return {each.attribute: each for each in suggest_domain(con.cursor(), relation, declared)}
 
 
-def test_suggestions_are_round_and_common(con: duckdb.DuckDBPyConnection) -> None:
-    con.execute(
+def test_suggestions_are_round_and_common(plain: duckdb.DuckDBPyConnection) -> None:
+    plain.execute(
         """CREATE TABLE t (id INTEGER, "my age" INTEGER, sex VARCHAR, name VARCHAR, d DATE, x DOUBLE, empty INTEGER,
             class INTEGER, rare VARCHAR, town VARCHAR, mail VARCHAR);
            INSERT INTO t SELECT i, 20 + i % 51, CASE WHEN i % 2 = 0 THEN 'it''s' ELSE 'M' END, 'name ' || i,
@@ -36,7 +28,7 @@ def test_suggestions_are_round_and_common(con: duckdb.DuckDBPyConnection) -> Non
            FROM range(200) r(i);
            INSERT INTO t (sex, x, d) VALUES ('M', 'nan', 'infinity'), ('M', 'inf', NULL), ('M', NULL, NULL)"""
     )
-    found = suggested(con)
+    found = suggested(plain)
     shown = {
         name: (each.values, each.low, each.high, each.bins, each.nullable, each.open)
         for name, each in found.items()
@@ -57,7 +49,7 @@ def test_suggestions_are_round_and_common(con: duckdb.DuckDBPyConnection) -> Non
         "empty": "no row has a value in it",
         "mail": "194 different values, hardly any of them in 5 rows or more",
     }
-    assert suggested(con, "x", "sex").keys() == found.keys() - {"x", "sex"}
+    assert suggested(plain, "x", "sex").keys() == found.keys() - {"x", "sex"}
 
 
 def one(con: duckdb.DuckDBPyConnection, value: str, rows: int = 1000, name: str = "x") -> Suggestion:
@@ -77,15 +69,15 @@ def counts(con: duckdb.DuckDBPyConnection, found: Suggestion) -> list[int]:
 
 
 @pytest.mark.parametrize("kind", ["DOUBLE", "FLOAT", "DECIMAL(9,2)"])
-def test_whole_numbers_are_whole_in_any_type(con: duckdb.DuckDBPyConnection, kind: str) -> None:
-    found = one(con, f"(1 + i % 10)::{kind}")
+def test_whole_numbers_are_whole_in_any_type(plain: duckdb.DuckDBPyConnection, kind: str) -> None:
+    found = one(plain, f"(1 + i % 10)::{kind}")
     assert (found.low, found.high, found.bins, found.edges, found.open) == (None,) * 4 + (True,)
     assert found.values is not None and list(map(float, found.values)) == list(range(1, 11))
     assert found.reason == f"whole numbers in a column of the type {kind}; an open list of them"
-    many = one(con, f"(i % 800)::{kind}")
+    many = one(plain, f"(i % 800)::{kind}")
     assert (many.low, many.high, many.bins) == ("0", "800", 16)
     assert many.read_as == 'TRY_CAST("x" AS BIGINT)'
-    half = one(con, f"(i % 800 / 2)::{kind}")
+    half = one(plain, f"(i % 800 / 2)::{kind}")
     assert (half.read_as, half.bins) == (None, 20)
 
 
@@ -108,34 +100,34 @@ def test_whole_numbers_are_whole_in_any_type(con: duckdb.DuckDBPyConnection, kin
         3,
     ),
 )
-def test_few_numbers_are_an_open_list(con: duckdb.DuckDBPyConnection, value: str, values: list[str] | None) -> None:
-    found = one(con, value)
+def test_few_numbers_are_an_open_list(plain: duckdb.DuckDBPyConnection, value: str, values: list[str] | None) -> None:
+    found = one(plain, value)
     assert found.values == values
     assert found.open == (values is not None)
 
 
 @pytest.mark.parametrize("code", sampled(["N", "NA", "n/a", "?", "", " ", "NaN", ".", "not asked"], 3))
-def test_numbers_with_a_code_are_numbers_with_null(con: duckdb.DuckDBPyConnection, code: str) -> None:
-    found = one(con, f"CASE WHEN i % 10 = 0 THEN '{code}' ELSE (i % 90)::VARCHAR END")
+def test_numbers_with_a_code_are_numbers_with_null(plain: duckdb.DuckDBPyConnection, code: str) -> None:
+    found = one(plain, f"CASE WHEN i % 10 = 0 THEN '{code}' ELSE (i % 90)::VARCHAR END")
     assert (found.low, found.high, found.nullable, found.open) == ("0", "90", True, False)
     assert f"'{code}' for a missing one" in found.reason
-    assert con.execute(f"SELECT count(*) FILTER ({found.read_as} IS NULL), max({found.read_as}) FROM t").fetchall() == [
-        (100, 89)
-    ]
-    parts = one(con, f"CASE WHEN i % 10 = 0 THEN '{code}' ELSE (i % 90 / 4)::VARCHAR END")
+    assert plain.execute(
+        f"SELECT count(*) FILTER ({found.read_as} IS NULL), max({found.read_as}) FROM t"
+    ).fetchall() == [(100, 89)]
+    parts = one(plain, f"CASE WHEN i % 10 = 0 THEN '{code}' ELSE (i % 90 / 4)::VARCHAR END")
     assert parts.read_as is not None and "DOUBLE" in parts.read_as
-    assert con.execute(f"SELECT count(*) FILTER ({parts.read_as} IS NULL), max({parts.read_as}) FROM t").fetchall() == [
-        (100, 22.25)
-    ]
+    assert plain.execute(
+        f"SELECT count(*) FILTER ({parts.read_as} IS NULL), max({parts.read_as}) FROM t"
+    ).fetchall() == [(100, 22.25)]
 
 
 @pytest.mark.parametrize("kind", ["INTEGER", "DOUBLE", "VARCHAR"])
-def test_minus_nine_among_numbers_from_0_on_is_a_code(con: duckdb.DuckDBPyConnection, kind: str) -> None:
-    found = one(con, f"CASE WHEN i % 10 = 0 THEN -9 WHEN i % 10 = 1 THEN -99 ELSE i % 90 END::{kind}")
+def test_minus_nine_among_numbers_from_0_on_is_a_code(plain: duckdb.DuckDBPyConnection, kind: str) -> None:
+    found = one(plain, f"CASE WHEN i % 10 = 0 THEN -9 WHEN i % 10 = 1 THEN -99 ELSE i % 90 END::{kind}")
     assert (found.low, found.high, found.nullable) == ("0", "90", True)
-    assert con.execute(f"SELECT count(*) FILTER (({found.read_as}) IS NULL) FROM t").fetchall() == [(200,)]
+    assert plain.execute(f"SELECT count(*) FILTER (({found.read_as}) IS NULL) FROM t").fetchall() == [(200,)]
     assert "'-9' or '-99' for a missing one" in found.reason
-    cold = one(con, f"(i % 30 - 9)::{kind}")  # -8, too: a temperature
+    cold = one(plain, f"(i % 30 - 9)::{kind}")  # -8, too: a temperature
     assert (cold.low, cold.read_as or "") != ("0", "") and "NULLIF" not in (cold.read_as or "")
 
 
@@ -148,8 +140,8 @@ def test_minus_nine_among_numbers_from_0_on_is_a_code(con: duckdb.DuckDBPyConnec
         "CASE WHEN i % 50 = 0 THEN (i % 7)::VARCHAR ELSE 'ward' END",  # hardly any number
     ],
 )
-def test_what_is_no_number_stays_text(con: duckdb.DuckDBPyConnection, value: str) -> None:
-    found = one(con, value)
+def test_what_is_no_number_stays_text(plain: duckdb.DuckDBPyConnection, value: str) -> None:
+    found = one(plain, value)
     assert found.read_as is None
     assert found.open and found.values
 
@@ -173,22 +165,24 @@ def test_what_is_no_number_stays_text(con: duckdb.DuckDBPyConnection, value: str
         5,
     ),
 )
-def test_an_id_is_proposed_as_the_unit(con: duckdb.DuckDBPyConnection, value: str, name: str, most: int | None) -> None:
-    found = one(con, value, name=name)
+def test_an_id_is_proposed_as_the_unit(
+    plain: duckdb.DuckDBPyConnection, value: str, name: str, most: int | None
+) -> None:
+    found = one(plain, value, name=name)
     assert found.rows_per_unit == most
     assert bool(found.missing) == (most is not None)
     if most is not None:
-        assert con.execute(f'SELECT max(n) FROM (SELECT count(*) AS n FROM t GROUP BY "{name}")').fetchall() == [
+        assert plain.execute(f'SELECT max(n) FROM (SELECT count(*) AS n FROM t GROUP BY "{name}")').fetchall() == [
             (most,)
         ]
         assert f"values, each in about as many rows, {most} at most" in found.missing
 
 
-def test_of_several_ids_the_one_with_the_most_rows_is_the_unit(con: duckdb.DuckDBPyConnection) -> None:
-    con.execute(
+def test_of_several_ids_the_one_with_the_most_rows_is_the_unit(plain: duckdb.DuckDBPyConnection) -> None:
+    plain.execute(
         "CREATE TABLE t AS SELECT i // 2 AS visit_id, i // 6 AS person_id, i AS row_id FROM range(3000) AS r(i)"
     )
-    found = suggested(con)
+    found = suggested(plain)
     assert {name: each.rows_per_unit for name, each in found.items()} == {
         "visit_id": None,
         "person_id": 6,
@@ -210,9 +204,9 @@ def test_of_several_ids_the_one_with_the_most_rows_is_the_unit(con: duckdb.DuckD
         "TIMESTAMP '2020-01-01' + INTERVAL 1 MINUTE * (i % 4000)",
     ], 3),
 )  # fmt: skip
-def test_no_bin_has_many_times_its_part(con: duckdb.DuckDBPyConnection, value: str) -> None:
-    found = one(con, value, rows=4000)
-    rows = counts(con, found)
+def test_no_bin_has_many_times_its_part(plain: duckdb.DuckDBPyConnection, value: str) -> None:
+    found = one(plain, value, rows=4000)
+    rows = counts(plain, found)
     assert sum(rows) == 4000
     assert 8 <= len(rows) <= 25
     assert max(rows) <= 3 * 4000 / 20
@@ -229,31 +223,31 @@ def test_no_bin_has_many_times_its_part(con: duckdb.DuckDBPyConnection, value: s
     ],
 )  # fmt: skip
 def test_a_value_with_very_many_rows_is_a_bin_of_its_own(
-    con: duckdb.DuckDBPyConnection, value: str, edges: list[str]
+    plain: duckdb.DuckDBPyConnection, value: str, edges: list[str]
 ) -> None:
-    found = one(con, value, rows=4000)
+    found = one(plain, value, rows=4000)
     assert found.edges is not None
     assert set(edges) <= set(found.edges)
     assert "in 90% of the rows" in found.reason
-    rows = sorted(counts(con, found))
+    rows = sorted(counts(plain, found))
     assert rows[-1] == 3600  # and no other row
     assert rows[-2] <= 3 * 400 / 20 + 5
 
 
-def test_an_end_that_very_many_rows_have_is_the_end(con: duckdb.DuckDBPyConnection) -> None:
+def test_an_end_that_very_many_rows_have_is_the_end(plain: duckdb.DuckDBPyConnection) -> None:
     """501 for all that is more."""
-    found = one(con, "least(501, i % 2000)", rows=4000)
+    found = one(plain, "least(501, i % 2000)", rows=4000)
     assert (found.low, found.high, (found.edges or [])[-1]) == ("0", "501", "501")
-    around = one(con, "CASE WHEN i % 50 = 0 THEN -i ELSE i * i END::DOUBLE + 0.5", rows=1000)
+    around = one(plain, "CASE WHEN i % 50 = 0 THEN -i ELSE i * i END::DOUBLE + 0.5", rows=1000)
     assert (around.low, around.high) == ("-1000", "1000000")  # of their own size, each
 
 
-def test_few_rows_make_equal_bins(con: duckdb.DuckDBPyConnection) -> None:
-    found = one(con, "exp(i / 9)::DOUBLE", rows=99)
+def test_few_rows_make_equal_bins(plain: duckdb.DuckDBPyConnection) -> None:
+    found = one(plain, "exp(i / 9)::DOUBLE", rows=99)
     assert (found.bins, found.edges) == (12, None)
-    assert one(con, "0.5::DOUBLE", rows=1).bins is not None
-    assert one(con, "i", rows=0).missing == "no row has a value in it"
-    assert one(con, "'inf'::DOUBLE", rows=10).missing == "no row has a finite value in it"
+    assert one(plain, "0.5::DOUBLE", rows=1).bins is not None
+    assert one(plain, "i", rows=0).missing == "no row has a value in it"
+    assert one(plain, "'inf'::DOUBLE", rows=10).missing == "no row has a finite value in it"
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import tracemalloc
 import duckdb
 import pytest
 from chance import sampled
+from thresholds import lower
 from wide import DOMAIN, SHAPES, compiled_from, wide
 
 import mwem_sql
@@ -67,7 +68,7 @@ def test_what_is_too_much_is_refused_at_once(kind: str, sandbox: Sandbox, monkey
 
 def test_one_of_each_is_not_too_much(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     """A group_by of each column, however many values it has: cells times queries count, not cells."""
-    monkeypatch.setattr("mwem_sql.compile.build.MAX_VALUED", 5_000)
+    lower(monkeypatch, MAX_VALUED=5_000)
     compile_workload(DOMAIN, Workload((Query(group_by=("n",)), Query(group_by=("w",)), Query(measure="far"))), sandbox)
     with pytest.raises(CellsError, match="cell by cell"):
         compile_workload(DOMAIN, Workload((Query(group_by=("n",)), Query("n > 3", group_by=("n",)))), sandbox)

@@ -55,7 +55,6 @@ class Terminal(io.StringIO):
 def test_a_terminal_has_a_line_and_in_the_end_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal, drawn = Terminal(), threading.Event()
     monkeypatch.setattr("sys.stderr", terminal)
-    monkeypatch.setattr(progress_line, "SILENT_SECONDS", 0.0)
     real = progress_line._on_terminal
 
     def on_terminal(text: str) -> None:
@@ -63,7 +62,7 @@ def test_a_terminal_has_a_line_and_in_the_end_nothing(monkeypatch: pytest.Monkey
         drawn.set()
 
     monkeypatch.setattr(progress_line, "_on_terminal", on_terminal)
-    with shown(None):
+    with shown(None, silent=0.0):
         announce("people", "reading")
         assert drawn.wait(60)
     assert "\r\x1b[2Kpeople: reading" in terminal.getvalue()

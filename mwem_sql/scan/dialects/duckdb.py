@@ -43,6 +43,9 @@ class DuckDBDialect(Dialect):
     streams = True
     most_groups = None
 
+    def __init__(self, max_tree: int = MAX_TREE) -> None:
+        self._max_tree = max_tree
+
     def is_text(self, classes: Classes) -> bool:
         """Whether a code is looked up by the value's text, which is better done for each group than for each row."""
         attribute = classes.attribute
@@ -50,7 +53,9 @@ class DuckDBDialect(Dialect):
 
     def is_wide(self, classes: Classes) -> bool:
         """Whether a column has so many cuts that codes are made outside of SQL."""
-        return classes.attribute.values is None and not _is_counted(classes) and len(first_of_runs(classes)) > MAX_TREE
+        if classes.attribute.values is not None or _is_counted(classes):
+            return False
+        return len(first_of_runs(classes)) > self._max_tree
 
     def reading(self, classes: Classes) -> ColumnReading:
         if not self.is_wide(classes):

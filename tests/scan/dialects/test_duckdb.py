@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import duckdb
@@ -26,19 +25,6 @@ from mwem_sql.scan.dialects import duckdb as dialect
 from mwem_sql.scan.dialects.dialect import Unit
 from mwem_sql.scan.pushdown import plan_pushdown
 from mwem_sql.workload import Query, Workload
-
-
-@pytest.fixture
-def con() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect() as con:
-        yield con
-
-
-@pytest.fixture(scope="module")
-def kept() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect() as con:
-        yield con
-
 
 # Every type with what is hardest about it: ends of the type, infinities, NaN, text that is in no list.
 TOTAL = {
@@ -95,12 +81,12 @@ def counts(con: duckdb.DuckDBPyConnection, attribute: Attribute, texts: list[str
 
 @pytest.mark.parametrize("nullable", [True, False])
 @pytest.mark.parametrize("kind", sampled(TOTAL, 10))
-def test_numbers_are_clamped_and_none_is_lost(con: duckdb.DuckDBPyConnection, kind: str, nullable: bool) -> None:
+def test_numbers_are_clamped_and_none_is_lost(plain: duckdb.DuckDBPyConnection, kind: str, nullable: bool) -> None:
     low, high, beyond = TOTAL[kind]
     grid = {"bins": 100} if kind in {"FLOAT", "DOUBLE"} else {"step": 10**5} if high == 10**6 else {}
     attribute = Attribute("c", kind, nullable, low=low, high=high, **grid)
     first, last = value_pieces(attribute).label(0), value_pieces(attribute).label(value_pieces(attribute).non_null - 1)
-    found = counts(con, attribute, [*beyond, None, attribute.text(low), attribute.text(high)])
+    found = counts(plain, attribute, [*beyond, None, attribute.text(low), attribute.text(high)])
     below = [text for text in beyond if text.startswith("-") or text in {"0", "1e-45", "5e-324"} or "BC" in text]
     expected = {first: 1 + len(below), last: 1 + len(beyond) - len(below)}
     expected[None if nullable else first] = expected.get(None if nullable else first, 0) + 1
@@ -109,10 +95,10 @@ def test_numbers_are_clamped_and_none_is_lost(con: duckdb.DuckDBPyConnection, ki
 
 @pytest.mark.parametrize("nullable", [True, False])
 @pytest.mark.parametrize("kind", sampled(LISTED, 9))
-def test_unknown_values_are_null_and_none_is_lost(con: duckdb.DuckDBPyConnection, kind: str, nullable: bool) -> None:
+def test_unknown_values_are_null_and_none_is_lost(plain: duckdb.DuckDBPyConnection, kind: str, nullable: bool) -> None:
     values, unknown = LISTED[kind]
     attribute = Attribute("c", kind, nullable, values=tuple(values))
-    found = counts(con, attribute, [*values, *values, *unknown, None])
+    found = counts(plain, attribute, [*values, *values, *unknown, None])
     expected: dict[str | None, int] = dict.fromkeys(values, 2)
     other = None if nullable else values[0]
     expected[other] = expected.get(other, 0) + len(unknown) + 1
@@ -129,55 +115,55 @@ def test_unknown_values_are_null_and_none_is_lost(con: duckdb.DuckDBPyConnection
     ),
     data=st.data(),
 )
-def test_any_text(kept: duckdb.DuckDBPyConnection, values: list[str], data: st.DataObject) -> None:
+def test_any_text(duck: duckdb.DuckDBPyConnection, values: list[str], data: st.DataObject) -> None:
     listed = values[: data.draw(st.integers(1, len(values)))]
-    found = counts(kept, Attribute("c", "VARCHAR", nullable=True, values=tuple(listed)), values)
+    found = counts(duck, Attribute("c", "VARCHAR", nullable=True, values=tuple(listed)), values)
     assert found == dict.fromkeys(listed, 1) | ({None: len(values) - len(listed)} if len(values) > len(listed) else {})
 
 
 @pytest.mark.usefixtures("plan")
 @pytest.mark.parametrize("order", ["'a', 'A'", "'A', 'a'"])
-def test_values_that_compare_as_equal_do_not_share_a_fate(con: duckdb.DuckDBPyConnection, order: str) -> None:
+def test_values_that_compare_as_equal_do_not_share_a_fate(plain: duckdb.DuckDBPyConnection, order: str) -> None:
     """One row 'A' must not move the rows 'a' to another class: that would be a change of more than one."""
     attribute = Attribute("c", "VARCHAR", nullable=True, values=("a",))
     classes = {"c": Classes(value_pieces(attribute), np.arange(2, dtype=np.int32))}
     for table, setting in (("c VARCHAR COLLATE NOCASE", "''"), ("c VARCHAR", "nocase")):
-        con.execute(
+        plain.execute(
             f"SET default_collation = {setting}; CREATE OR REPLACE TABLE t ({table}); "
             f"INSERT INTO t SELECT unnest([{order}])"
         )
-        assert answers(con, plan_pushdown(TABLE, classes, whole(classes, "c"))) == [[1, 1]]
+        assert answers(plain, plan_pushdown(TABLE, classes, whole(classes, "c"))) == [[1, 1]]
 
 
-def test_zero_has_no_sign(con: duckdb.DuckDBPyConnection) -> None:
-    assert counts(con, Attribute("c", "DOUBLE", nullable=True, values=("0.0", "1.0")), ["-0.0", "0.0", "-0.0"]) == {
+def test_zero_has_no_sign(plain: duckdb.DuckDBPyConnection) -> None:
+    assert counts(plain, Attribute("c", "DOUBLE", nullable=True, values=("0.0", "1.0")), ["-0.0", "0.0", "-0.0"]) == {
         "0.0": 3
     }
 
 
-def test_time_zones_do_not_matter(con: duckdb.DuckDBPyConnection) -> None:
-    con.execute("SET TimeZone = 'Asia/Tokyo'")
+def test_time_zones_do_not_matter(plain: duckdb.DuckDBPyConnection) -> None:
+    plain.execute("SET TimeZone = 'Asia/Tokyo'")
     attribute = Attribute(
         "c", "TIMESTAMP WITH TIME ZONE", nullable=True, values=("2020-01-01 00:00:00+00", "2020-01-01 12:00:00.5+00")
     )
-    assert counts(con, attribute, ["2020-01-01 09:00:00", "2020-01-01 13:00:00.5+01"]) == dict.fromkeys(
+    assert counts(plain, attribute, ["2020-01-01 09:00:00", "2020-01-01 13:00:00.5+01"]) == dict.fromkeys(
         attribute.values, 1
     )
 
 
 @pytest.mark.usefixtures("plan")
-def test_names_of_ours_in_the_table(con: duckdb.DuckDBPyConnection, sandbox: Sandbox) -> None:
+def test_names_of_ours_in_the_table(plain: duckdb.DuckDBPyConnection, sandbox: Sandbox) -> None:
     names = ("age", "v0", "c0", "__count", "v1", "__groups", "__bounded", "__codes", "all")
     columns = ", ".join(f'(i * {k + 1}) % 3 AS "{name}"' for k, name in enumerate(names))
-    con.execute(f"CREATE TABLE t AS SELECT {columns} FROM range(30) r(i)")
+    plain.execute(f"CREATE TABLE t AS SELECT {columns} FROM range(30) r(i)")
     domain = Domain("t", names, tuple(Attribute(name, "INTEGER", nullable=False, low=0, high=2) for name in names))
     for asked in (("age",), ("age", "all"), ("__count", "c0"), ("v1", "v0")):
         compiled = compile_workload(domain, Workload((Query(group_by=asked),)), sandbox)
         for unit in (None, Unit("v0", 100)):
             columns = ", ".join(f'"{name}"' for name in asked)
-            expected = con.execute(f"SELECT {columns}, count(*) FROM t GROUP BY ALL").fetchall()
+            expected = plain.execute(f"SELECT {columns}, count(*) FROM t GROUP BY ALL").fetchall()
             cells = [tuple(map(int, cell)) for cell in compiled.queries[0].cells()]
-            found = dict(zip(cells, answers(con, planned(compiled, unit))[0], strict=True))
+            found = dict(zip(cells, answers(plain, planned(compiled, unit))[0], strict=True))
             assert {cell: count for cell, count in found.items() if count} == {row[:-1]: row[-1] for row in expected}
 
 
@@ -192,14 +178,14 @@ people = st.lists(
 @settings(deadline=None, max_examples=examples(25))
 @given(rows=people, most=st.integers(1, 3), person=st.integers(0, 3))
 def test_units_are_bounded(
-    kept: duckdb.DuckDBPyConnection, sandbox: Sandbox, rows: list[tuple[Any, ...]], most: int, person: int
+    duck: duckdb.DuckDBPyConnection, sandbox: Sandbox, rows: list[tuple[Any, ...]], most: int, person: int
 ) -> None:
     compiled = compile_workload(PEOPLE, Workload((Query(group_by=("a", "s")),)), sandbox)
     unit = Unit("person", most)
 
     def ask(wanted: list[tuple[Any, ...]]) -> np.ndarray[Any, Any]:
-        load(kept, wanted)
-        return np.array(answers(kept, planned(compiled, unit))[0])
+        load(duck, wanted)
+        return np.array(answers(duck, planned(compiled, unit))[0])
 
     whole = ask(rows)
     units = {row[2] for row in rows} - {None}
@@ -211,7 +197,7 @@ def test_units_are_bounded(
     assert np.abs(whole - ask([row for row in rows if row[2] != person])).sum() <= most
 
 
-def test_codes_are_found_outside_of_sql(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_codes_are_found_outside_of_sql(sandbox: Sandbox) -> None:
     """Of a column that is cut very often; clamped, NULL and NaN as ever."""
     texts = (
         [f"pay > {k}.5 AND age >= {k % 3}" for k in range(40)]
@@ -231,8 +217,7 @@ def test_codes_are_found_outside_of_sql(sandbox: Sandbox, monkeypatch: pytest.Mo
         compiled = compiled_from(sandbox, texts)
         queries = [query.linear for query in compiled.queries]
         plain = plan_pushdown(TABLE, compiled.classes, queries)
-        monkeypatch.setattr(dialect, "MAX_TREE", 20)
-        outside = plan_pushdown(TABLE, compiled.classes, queries)
+        outside = plan_pushdown(TABLE, compiled.classes, queries, dialect=dialect.DuckDBDialect(max_tree=20))
         assert not any(
             case.args["ifs"][0].this.find(exp.GTE)
             for part in outside.parts
