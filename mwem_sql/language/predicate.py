@@ -37,6 +37,7 @@ _PLAIN_NODES = (
 _AGGREGATES = {name.lower() for name, kind in exp.FUNCTION_BY_NAME.items() if issubclass(kind, exp.AggFunc)}
 _WRITE = {
     "predicate": "write what would follow WHERE",
+    "rule": "write a condition, as in CHECK (...), or column = expression",
     "group_by": "write what would follow GROUP BY: sex, date_trunc('month', d)",
     "measure": "write a number of each row, or sum(...) or avg(...) of it: avg(age); leave measure out for a count",
 }
@@ -69,11 +70,16 @@ class _Text:
         return f"{self.role} ({flat if len(flat) <= 120 else f'{flat[:117]}...'!r})"
 
     @property
+    def where(self) -> str:
+        """What it is part of."""
+        return "rules" if self.role == "rule" else "workload"
+
+    @property
     def cure(self) -> str:
         return _WRITE.get(self.role, _WRITE["predicate"])
 
     def no(self, reason: str, hint: str = _CURE) -> MwemError:
-        return refuse(PredicateError, "workload", f"{self} {reason}", hint)
+        return refuse(PredicateError, self.where, f"{self} {reason}", hint)
 
 
 class Columns(dict[str, str]):
@@ -178,7 +184,7 @@ def _unknown(source: _Text, column: str, columns: Mapping[str, str], table: str)
     near = did_you_mean(column, list(columns.values()), shown=dialect.name)
     error = refuse(
         PredicateError,
-        "workload",
+        source.where,
         f"{source} reads the unknown column {_shown(column)}",
         f"{near}{table} has the columns {listed}; if it is text, write {literal(column)}",
     )
@@ -256,4 +262,4 @@ def _syntax(source: _Text, error: SqlglotError, lines_before: int) -> MwemError:
     start = max(0, column - 60)
     caret = re.sub(r"[^\t]", " ", line[start:column]) + "^"
     shown = f"  {line[start : start + 76]}\n  {caret}"
-    return PredicateError(f"workload: {source} is not valid SQL: {reason}.\n{shown}\nHint: {source.cure}")
+    return PredicateError(f"{source.where}: {source} is not valid SQL: {reason}.\n{shown}\nHint: {source.cure}")

@@ -6,8 +6,9 @@ tells the rows to be drawn again (synthesis/values.py).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 
@@ -31,9 +32,9 @@ def row_rules(domain: Domain, settings: Mapping[str, object]) -> RowRules | None
     def meets(arrays: Arrays) -> Flags:
         with Sandbox(settings) as sandbox:
             sandbox.load(domain.table, {name: (domain[name].type, plain(arrays[name])) for name in columns})
-            truths = [truth_of(array) for array in sandbox.evaluate(domain.table, conditions)]
+            truths = _evaluated(sandbox, domain.table, conditions)
         # NULL will do, as in a CHECK.
-        return np.asarray(np.logical_and.reduce([truth > 0 for truth in truths]))
+        return np.asarray(np.logical_and.reduce([truth_of(truth) > 0 for truth in truths]))
 
     def compute(arrays: Arrays) -> Arrays:
         if not computed:
@@ -41,10 +42,20 @@ def row_rules(domain: Domain, settings: Mapping[str, object]) -> RowRules | None
         with Sandbox(settings) as sandbox:
             sandbox.load(domain.table, {name: (domain[name].type, plain(arrays[name])) for name in read})
             texts = [f"CAST(TRY({each.text}) AS VARCHAR)" for each in domain.computed]
-            made = sandbox.evaluate(domain.table, texts)
+            made = _evaluated(sandbox, domain.table, texts)
         return {name: array.combine_chunks() for name, array in zip(computed, made, strict=True)}
 
     return RowRules(columns=tuple(columns), meets=meets, computed=computed, compute=compute, order=domain.columns)
+
+
+def _evaluated(sandbox: Sandbox, table: str, texts: Sequence[str]) -> list[pa.ChunkedArray]:
+    """Expressions over rows; NULL of one that cannot be evaluated: the budget is spent by now, and nothing may fail."""
+    try:
+        return sandbox.evaluate(table, texts)
+    except duckdb.Error:
+        if len(texts) == 1:
+            return sandbox.evaluate(table, ["NULL"])
+        return [array for text in texts for array in _evaluated(sandbox, table, [text])]
 
 
 def plain(values: pa.Array) -> pa.Array:
