@@ -669,7 +669,9 @@ def recorded(made: Case, seen: Seen) -> Iterator[None]:
 
 
 def _repeatable(draw: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda state, classes, rows, _generator: draw(state, classes, rows, np.random.default_rng(rows))
+    return lambda state, classes, rows, _generator, rules: draw(
+        state, classes, rows, np.random.default_rng(rows), rules
+    )
 
 
 def _news(news: Progress) -> tuple[Any, ...]:

@@ -20,19 +20,18 @@ from mwem_sql.compile.merge import simplified
 from mwem_sql.compile.pipeline import compile_workload
 from mwem_sql.domains.classes import Classes
 from mwem_sql.domains.domain import Domain
-from mwem_sql.domains.rules import Rule
+from mwem_sql.domains.rules import PublicRule
 from mwem_sql.errors import CellsError, DomainError, MwemError, refuse
 from mwem_sql.language import conditions
 from mwem_sql.platform.sandbox import Sandbox
 from mwem_sql.workload import Query, Workload
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Breach:
     """What breaks a rule, as a query by itself, on its own classes; None where that is too much to work out."""
 
-    rule: Rule
-    columns: tuple[str, ...]
+    rule: PublicRule
     query: Query
     compiled: Compiled | None
     by_column: bool
@@ -94,11 +93,11 @@ def breaches(domain: Domain, used: AbstractSet[str], sandbox: Sandbox) -> list[B
                 continue  # it is true everywhere
             what = f"rule ({rule.text!r}) is false for every value of the public domain"
             raise refuse(DomainError, "rules", what, "correct the rule, or the domain of its columns")
-        out.append(Breach(rule, columns, query, compiled, by_column=by_column))
+        out.append(Breach(rule=rule, query=query, compiled=compiled, by_column=by_column))
     return out
 
 
-def _compiled(domain: Domain, rule: Rule, query: Query, sandbox: Sandbox) -> Compiled | None:
+def _compiled(domain: Domain, rule: PublicRule, query: Query, sandbox: Sandbox) -> Compiled | None:
     try:
         return compile_workload(domain, Workload((query,)), sandbox)
     except CellsError:

@@ -15,7 +15,7 @@ from mwem_sql.boundary.public import check_public, public_table
 from mwem_sql.boundary.relations import Relation
 from mwem_sql.domains import declarations
 from mwem_sql.domains.attribute import CURE, Attribute
-from mwem_sql.domains.rules import Computed, Rule, computed_of_schema, rules_of_schema, rules_of_table
+from mwem_sql.domains.rules import Computed, PublicRule, computed_of_schema, rules_of_schema, rules_of_table
 from mwem_sql.errors import TableError, refuse, refuse_domain
 from mwem_sql.language import conditions, predicate
 from mwem_sql.language.predicate import Columns
@@ -35,7 +35,7 @@ class Domain:
     columns: tuple[str, ...]
     attributes: tuple[Attribute, ...]
     _: KW_ONLY
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[PublicRule, ...] = ()
     computed: tuple[Computed, ...] = ()
 
     def __iter__(self) -> Iterator[Attribute]:
@@ -70,11 +70,11 @@ class Domain:
             f"{', '.join(names)} {'lacks' if len(names) == 1 else 'lack'} {reason}" for reason, names in columns.items()
         )
 
-    def columns_of(self, rule: Rule) -> tuple[str, ...]:
+    def columns_of(self, rule: PublicRule) -> tuple[str, ...]:
         """The columns that a rule depends on; none of them is computed."""
         return conditions.columns_of(self.tree_of(rule))
 
-    def tree_of(self, rule: Rule) -> exp.Expr:
+    def tree_of(self, rule: PublicRule) -> exp.Expr:
         """A rule over columns that are not computed."""
         return predicate.parse(rule.text, self.spelling, "rule", self.table)
 
@@ -102,7 +102,7 @@ class Domain:
             stored["table"],
             tuple(stored["columns"]),
             attributes,
-            rules=tuple(Rule(**item) for item in stored.get("rules", ())),
+            rules=tuple(PublicRule(**item) for item in stored.get("rules", ())),
             computed=tuple(Computed(**item) for item in stored.get("computed", ())),
         )
 

@@ -30,7 +30,7 @@ RULES_COLUMN = "rule"
 
 
 @dataclass(frozen=True)
-class Rule:
+class PublicRule:
     """A condition that no row makes false; as of a CHECK, NULL will do. `source` is where it is declared."""
 
     text: str
@@ -56,14 +56,14 @@ class Computed:
         return columns_of(self.tree)
 
 
-def rules_of_schema(relation: Relation) -> Iterator[Rule]:
+def rules_of_schema(relation: Relation) -> Iterator[PublicRule]:
     """The CHECKs over several columns, all of which the relation shows. Those over one are its domain."""
     shown = _shown(relation)
     for text in relation.checks:
         for tree in check_conditions(text):
             names = [fold(name) for name in columns_of(tree)]
             if len(set(names)) > 1 and shown.keys() >= set(names) and _means_the_same(tree, relation):
-                yield Rule(dialect.sql(_renamed(tree, shown)), "CHECK")
+                yield PublicRule(dialect.sql(_renamed(tree, shown)), "CHECK")
 
 
 def computed_of_schema(relation: Relation, declared: Mapping[str, Attribute]) -> Iterator[Computed]:
@@ -93,17 +93,17 @@ def computed_of_schema(relation: Relation, declared: Mapping[str, Attribute]) ->
 
 def rules_of_table(
     con: duckdb.DuckDBPyConnection, relation: Relation, table: catalog.Name
-) -> tuple[list[Rule], list[Computed]]:
+) -> tuple[list[PublicRule], list[Computed]]:
     """What a rules table declares: conditions, and `column = expression` for columns that are computed of others."""
     types = {column.name: column.type for column in relation.columns}
     names = Columns(types)
-    rules, computed = list[Rule](), dict[str, exp.Expr]()
+    rules, computed = list[PublicRule](), dict[str, exp.Expr]()
     for text in _texts(con, table):
         tree = parse(text, names, "rule", relation.name.stem)
         for part in conjuncts(tree):
             follows = _equation(part)
             if follows is None:
-                rules.append(Rule(dialect.sql(part), "rules table"))
+                rules.append(PublicRule(dialect.sql(part), "rules table"))
                 continue
             name, expression = follows
             if name in computed:

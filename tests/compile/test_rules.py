@@ -15,7 +15,7 @@ from mwem_sql.compile.pipeline import compile_workload
 from mwem_sql.compile.rules import breaches, cuts
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.domain import Domain
-from mwem_sql.domains.rules import Computed, Rule
+from mwem_sql.domains.rules import Computed, PublicRule
 from mwem_sql.errors import DomainError, PredicateError
 from mwem_sql.platform.sandbox import Sandbox
 from mwem_sql.workload import Workload
@@ -36,7 +36,7 @@ ASKED = ("a > 4", "a % 2 = 0", "b > 2", "b = 1", "s = 'y'", "s <> 'z'", "a = b")
 
 def with_rules(domain: Domain, *texts: str, source: str = "rules table") -> Domain:
     return Domain(
-        domain.table, domain.columns, domain.attributes, rules=tuple(Rule(text, source) for text in texts),
+        domain.table, domain.columns, domain.attributes, rules=tuple(PublicRule(text, source) for text in texts),
         computed=domain.computed,
     )  # fmt: skip
 
@@ -126,7 +126,8 @@ def test_values_off_the_domain_break_no_rule_for_sure() -> None:
     domain = Domain("t", ("a", "s"), (
         Attribute("a", "INTEGER", nullable=False, low=0, high=3, open=True),
         Attribute("s", "VARCHAR", nullable=False, values=("x", "yy"), open=True),
-    ), rules=(Rule("length(s) < 3 OR a = 7", "rules table"), Rule("a > 1 OR s = 'x'", "rules table")))  # fmt: skip
+    ))  # fmt: skip
+    domain = with_rules(domain, "length(s) < 3 OR a = 7", "a > 1 OR s = 'x'")
     with Sandbox() as sandbox:
         rules = breaches(domain, {"a", "s"}, sandbox)
         compiled = compile_workload(domain, Workload.from_predicates(["s = 'x'", "a = 2", "a > 2"]), sandbox,

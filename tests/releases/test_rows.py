@@ -9,7 +9,7 @@ import pytest
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.classes import Classes, value_pieces
 from mwem_sql.domains.domain import Domain
-from mwem_sql.domains.rules import Computed, Rule
+from mwem_sql.domains.rules import Computed, PublicRule
 from mwem_sql.model.state import State
 from mwem_sql.releases.rows import row_rules
 from mwem_sql.synthesis.values import draw_rows
@@ -21,7 +21,7 @@ TWICE = Computed("c", "VARCHAR", "CAST(100 // (a - 7) AS VARCHAR)", "rules table
 
 def drawn(*rules: str, computed: tuple[Computed, ...] = ()) -> dict[str, np.ndarray]:
     columns = ("a", "b", *(each.name for each in computed))
-    texts = tuple(Rule(text, "rules table") for text in rules)
+    texts = tuple(PublicRule(text, "rules table") for text in rules)
     domain = Domain("t", columns, (A, B), rules=texts, computed=computed)
     classes = {each.name: Classes(pieces := value_pieces(each), pieces.bins) for each in (A, B)}
     state = State.uniform({name: each.sizes for name, each in classes.items()}, 4000.0)
