@@ -167,12 +167,12 @@ def _listed(
     check_public(con, lookup, relation.names, "lookup table", "rules")
     present = {fold(column.name): column.name for column in catalog.columns(con, lookup[0])}
     types = {column.name: column.type for column in relation.columns}
-    for column, known in [*((each.name, names) for each in key.expressions),
+    for column, listed in [*((each.name, names) for each in key.expressions),
                           *((each.name, present) for each in schema.expressions)]:  # fmt: skip
-        if fold(column) not in known:
+        if fold(column) not in listed:
             what = f"a foreign key names the unknown column {column!r}"
-            near = did_you_mean(column, list(known.values()))
-            raise refuse(DomainError, "rules", what, f"{near}the columns are {', '.join(known.values())}")
+            near = did_you_mean(column, list(listed.values()))
+            raise refuse(DomainError, "rules", what, f"{near}the columns are {', '.join(listed.values())}")
     columns = [names[fold(each.name)] for each in key.expressions]
     read = [cast(exp.column(present[fold(each.name)], quoted=True), "VARCHAR") for each in schema.expressions]
     rows = con.execute(exp.select(*read).distinct().from_(lookup[0].tree()).order_by(*map(str, range(1, len(read) + 1)))
