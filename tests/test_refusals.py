@@ -452,7 +452,7 @@ ELSEWHERE = {
     "mwem_sql.compile.pipeline.compile_workload": UNCALLED, "mwem_sql.platform.calls.run": "faults/test_faults.py",
     "mwem_sql.platform.catalog._parsed": UNCALLED, "mwem_sql.domains.attribute.__post_init__": "domains/test_domain.py",
     "mwem_sql.kernel.kernel._refuse": "kernel/test_kernel.py",
-    "mwem_sql.kernel.kernel._shielded": "kernel/test_kernel.py",
+    "mwem_sql.kernel.kernel.shielded": "kernel/test_kernel.py",
     "mwem_sql.releases.answer.weights": "releases/test_answer.py",
     "mwem_sql.releases.reuse.check_unfinished": "releases/test_run.py",
     "mwem_sql.releases.run._run_and_store": "releases/test_run.py",

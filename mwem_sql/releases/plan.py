@@ -22,7 +22,7 @@ from mwem_sql.compile.check import check_constants, flat
 from mwem_sql.compile.compiled import Compiled, CompiledQuery
 from mwem_sql.compile.pipeline import compile_workload
 from mwem_sql.domains.detail import details_of
-from mwem_sql.domains.domain import read_domain
+from mwem_sql.domains.domain import Domain, read_domain
 from mwem_sql.errors import RELEASE, CellsError, OptionError, WorkloadError, literal, refuse
 from mwem_sql.judge.certificate import sample
 from mwem_sql.language.dialect import fold
@@ -33,6 +33,7 @@ from mwem_sql.platform.calls import uncollected
 from mwem_sql.platform.catalog import Column
 from mwem_sql.platform.sandbox import Sandbox
 from mwem_sql.platform.session import Session
+from mwem_sql.releases.discovery import Discovery, completed, plan_discovery, rest_of, with_names
 from mwem_sql.releases.request import MAX_ROWS, Request
 from mwem_sql.releases.store import Stored
 from mwem_sql.scan.dialects import DIALECTS
@@ -62,6 +63,8 @@ class Plan:
     """Predicates that no value of the public domain makes true."""
     ledger: Ledger | None = None
     """As it was read for this plan; None if a release stands for the table."""
+    discovery: Discovery | None = None
+    """Columns whose values are to be found first; None once they are, or where there are none."""
 
     def workload_query(self, number: int) -> CompiledQuery | None:
         """The workload's query that one of the problem's is, if it is one.
@@ -101,19 +104,52 @@ def make_plan(session: Session, request: Request, release: Stored | None = None)
     relation = (
         relations.describe(con, request.table, session.place, RELEASE) if release is None else _relation_of(release)
     )
-    compiled, idle = _compile(session, request, relation, release)
+    with Sandbox(session.settings) as sandbox:
+        domain = (
+            with_names(read_domain(con, relation, request.domain, session.place, sandbox), request.workload)
+            if release is None
+            else release.domain
+        )
+        compiled, idle = _compile(request, domain, sandbox)
+    ledger = read_ledger(con, relation, session.place, RELEASE) if release is None else None
+    return _plan(request, relation, compiled, idle, ledger)
+
+
+def with_values(session: Session, request: Request, plan: Plan, values: Mapping[str, Sequence[str]]) -> Plan:
+    """The plan of the same request once values are found: with them on the lists, and what is left of the budget.
+
+    The kind of the noise stays within what was charged: rho stays rho.
+    """
+    assert plan.discovery is not None
+    domain = completed(plan.compiled.domain, values)
+    with Sandbox(session.settings) as sandbox:
+        compiled, idle = _compile(request, domain, sandbox)
+    return _plan(request, plan.relation, compiled, idle, plan.ledger, before=plan)
+
+
+def _plan(
+    request: Request,
+    relation: Relation,
+    compiled: Compiled,
+    idle: Sequence[str],
+    ledger: Ledger | None,
+    *,
+    before: Plan | None = None,
+) -> Plan:
     _check_room(request, compiled)
+    unit = _unit(request, relation)
+    discovery = plan_discovery(request.budget, compiled, relation, unit) if before is None else before.discovery
+    if discovery is not None:
+        request = replace(request, budget=discovery.rest)
     strategy = _strategy(request, compiled)
     problem = _problem(request, compiled, strategy)
-    ledger = read_ledger(con, relation, session.place, RELEASE) if release is None else None
     cap = ledger.cap if ledger is not None else None
-    schedule = _schedule(request, strategy, problem, cap)
+    in_rho = (cap is not None and not cap.pure) or (before is not None and before.schedule.kind == "zcdp")
+    schedule = _schedule(request, strategy, problem, in_rho=in_rho)
     _check_rows(request, schedule)
     _check_always(request, problem, schedule)
     scanned = compiled.classes | {detail.name: detail.cells for detail in problem.details.values()}
-    pushdown = plan_pushdown(
-        relation, scanned, problem.kernel_queries, _unit(request, relation), DIALECTS[relation.dialect]
-    )
+    pushdown = plan_pushdown(relation, scanned, problem.kernel_queries, unit, DIALECTS[relation.dialect])
     return Plan(
         relation=relation,
         compiled=compiled,
@@ -124,13 +160,16 @@ def make_plan(session: Session, request: Request, release: Stored | None = None)
         cap=cap,
         idle=tuple(idle),
         ledger=ledger,
+        discovery=discovery if before is None else None,
     )
 
 
 def schedule_of(request: Request, plan: Plan) -> Schedule:
     """The shares of another request that has the same plan but for its budget or rounds."""
     strategy = plan.strategy if request.rounds is None else _strategy(request, plan.compiled)
-    return _schedule(request, strategy, plan.problem, plan.cap)
+    if plan.discovery is not None:
+        request = replace(request, budget=rest_of(request.budget))
+    return _schedule(request, strategy, plan.problem, in_rho=plan.cap is not None and not plan.cap.pure)
 
 
 def _relation_of(release: Stored) -> Relation:
@@ -144,18 +183,10 @@ def _relation_of(release: Stored) -> Relation:
     return Relation(name=name, columns=tuple(columns), rows=name.tree(), declared=declared)
 
 
-def _compile(
-    session: Session, request: Request, relation: Relation, release: Stored | None
-) -> tuple[Compiled, list[str]]:
+def _compile(request: Request, domain: Domain, sandbox: Sandbox) -> tuple[Compiled, list[str]]:
     """The workload against the public domain, and predicates that are never true there."""
-    with Sandbox(session.settings) as sandbox:
-        domain = (
-            read_domain(session.cursor(), relation, request.domain, session.place, sandbox)
-            if release is None
-            else release.domain
-        )
-        compiled = compile_workload(domain, request.workload, sandbox)
-        idle = check_constants(compiled, sandbox)
+    compiled = compile_workload(domain, request.workload, sandbox)
+    idle = check_constants(compiled, sandbox)
     if idle and {query.predicate for query in request.workload} <= set(idle):
         what = f"the workload asks for nothing that is possible: {_never_true(idle)}"
         hint = f"ask for values that are possible: FROM mwem_domain({literal(request.table)}) lists them"
@@ -190,7 +221,7 @@ def _always(request: Request, compiled: Compiled) -> list[int]:
     return [number for number in distinct.always if request.total is None or not is_total(distinct.queries[number])]
 
 
-def _schedule(request: Request, strategy: Strategy, problem: Problem, cap: Cap | None) -> Schedule:
+def _schedule(request: Request, strategy: Strategy, problem: Problem, *, in_rho: bool) -> Schedule:
     starts = request.start == "histogram"
     lines = problem.lines(
         [*([problem.histogram_line(is_start=True)] if starts else []), *strategy.lines],
@@ -207,7 +238,7 @@ def _schedule(request: Request, strategy: Strategy, problem: Problem, cap: Cap |
         by_n=strategy.by_n,
         instead=problem.histogram_line(is_start=False) if strategy.histogram else None,
         sensitivity=request.rows_per_unit,
-        counted_in_rho=cap is not None and not cap.pure,
+        counted_in_rho=in_rho,
     )
 
 
