@@ -158,6 +158,13 @@ OPTIONS = [
     release("mwem_release: epsilon (1e-10) is so small that the number of rows would be noise. Hint: give rows := 1000",
     epsilon="1e-10"),
     release("mwem_release: delta ('2') must be a finite number from 0 to below 1. Hint: leave delta out", delta="2"),
+    release("mwem_release: delta (0) must be above 0 to discover the values of name: one that a single row has may be "
+            "shown, with a chance that delta bounds. Hint: give delta := 1e-9", domain="d{n}",
+            before="CREATE TABLE d{n} AS SELECT 'name' AS attribute, true AS discover",
+            rows=[{"predicate": "name = 'n1'"}]),
+    domain("attribute city of type VARCHAR cannot be discovered: that is for text whose values neither a type nor a "
+           "CHECK lists. Hint: leave discover out", "attribute, discover", "('city', true)"),
+    domain("attribute born of type DATE cannot be discovered", "attribute, discover", "('born', true)"),
     release("mwem_release: delta ('1e-301') must be 0 or at least 1e-300. Hint: leave delta out", delta="1e-301"),
     release("mwem_release: rounds (0) must be a whole number from 1 to 1,000,000. Hint: leave rounds out", rounds=0),
     release("mwem_release: total (0) must be a number from 1. Hint: leave total out", total=0),
@@ -444,6 +451,7 @@ ELSEWHERE = {
     "mwem_sql.platform.metadata._check_format": "platform/test_metadata.py",
     "mwem_sql.kernel.scales._calibrate": "kernel/test_scales.py",
     "mwem_sql.kernel.scales._check": "kernel/test_scales.py",
+    "mwem_sql.kernel.scales.least_threshold": "kernel/test_thresholds.py",
     "mwem_sql.boundary.relations._describe": "boundary/test_relations.py",
     "mwem_sql.cli.suggest._sniffed": "cli/test_suggest.py",
     "mwem_sql.cli.suggest.made_from": "cli/test_suggest.py", "mwem_sql.compile.build._check_cells": "scan/test_wide.py",

@@ -18,7 +18,6 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from mwem_sql.errors import RELEASE, OptionError, refuse
 from mwem_sql.kernel.accountant import Accountant
 from mwem_sql.kernel.budget import Budget
 from mwem_sql.kernel.kernel import shielded
@@ -76,18 +75,13 @@ def find_threshold(budget: Budget, columns: int, values: int) -> Threshold:
 
     Gaussian noise grows with the root of the number of counts that a unit is in, Laplace noise with the number.
     """
-    made = [each for kind in ("pure", "zcdp") if (each := _threshold(kind, budget, columns, values)) is not None]
-    if not made:
-        raise refuse(
-            OptionError,
-            RELEASE,
-            f"epsilon ({float(budget.epsilon):g}) and delta ({float(budget.delta):g}) are too small to find values",
-            "raise them, or list the values in the domain table",
-        )
-    return min(made, key=lambda each: each.least)
+    pure, zcdp = _threshold("pure", budget, columns, values), _threshold("zcdp", budget, columns, values)
+    assert pure is not None  # an epsilon is above 0
+    return pure if zcdp is None or pure.least <= zcdp.least else zcdp
 
 
 def _threshold(kind: Kind, budget: Budget, columns: int, values: int) -> Threshold | None:
+    """That of one kind; None for rho if the budget is too small to be converted."""
     # Of delta, one half is for the conversion of rho.
     failure = budget.delta if kind == "pure" else budget.delta / 2
     limit = budget.epsilon if kind == "pure" else zcdp_rho(budget.epsilon, budget.delta - failure)

@@ -66,9 +66,14 @@ def rest_of(budget: Budget) -> Budget:
     return Budget(budget.epsilon - part.epsilon, budget.delta - part.delta)
 
 
+def discovered(compiled: Compiled) -> tuple[str, ...]:
+    """The columns that a workload asks about whose values are to be found."""
+    return tuple(each.name for each in compiled.domain if each.discover and each.name in compiled.classes)
+
+
 def plan_discovery(budget: Budget, compiled: Compiled, relation: Relation, unit: Unit | None) -> Discovery | None:
     """What is to be found for a workload: of the columns that it asks about; None if there is nothing."""
-    columns = tuple(each.name for each in compiled.domain if each.discover and each.name in compiled.classes)
+    columns = discovered(compiled)
     if not columns:
         return None
     if not budget.delta:

@@ -33,7 +33,7 @@ from mwem_sql.platform.calls import uncollected
 from mwem_sql.platform.catalog import Column
 from mwem_sql.platform.sandbox import Sandbox
 from mwem_sql.platform.session import Session
-from mwem_sql.releases.discovery import Discovery, completed, plan_discovery, rest_of, with_names
+from mwem_sql.releases.discovery import Discovery, completed, discovered, plan_discovery, rest_of, with_names
 from mwem_sql.releases.request import MAX_ROWS, Request
 from mwem_sql.releases.store import Stored
 from mwem_sql.scan.dialects import DIALECTS
@@ -111,6 +111,9 @@ def make_plan(session: Session, request: Request, release: Stored | None = None)
             else release.domain
         )
         compiled, idle = _compile(request, domain, sandbox)
+    if discovered(compiled):  # what is never true yet may be true of values that are found
+        idle = []
+    _check_possible(request, idle)
     ledger = read_ledger(con, relation, session.place, RELEASE) if release is None else None
     return _plan(request, relation, compiled, idle, ledger)
 
@@ -187,14 +190,17 @@ def _compile(request: Request, domain: Domain, sandbox: Sandbox) -> tuple[Compil
     """The workload against the public domain, and predicates that are never true there."""
     compiled = compile_workload(domain, request.workload, sandbox)
     idle = check_constants(compiled, sandbox)
-    if idle and {query.predicate for query in request.workload} <= set(idle):
-        what = f"the workload asks for nothing that is possible: {_never_true(idle)}"
-        hint = f"ask for values that are possible: FROM mwem_domain({literal(request.table)}) lists them"
-        raise refuse(WorkloadError, RELEASE, what, hint)
     if not compiled.classes:
         what = f"the workload ({len(request.workload)} rows) asks about no column, so there is nothing to synthesize"
         raise refuse(WorkloadError, RELEASE, what, "add a predicate or a group_by over a column")
     return compiled, idle
+
+
+def _check_possible(request: Request, idle: Sequence[str]) -> None:
+    if idle and {query.predicate for query in request.workload} <= set(idle):
+        what = f"the workload asks for nothing that is possible: {_never_true(idle)}"
+        hint = f"ask for values that are possible: FROM mwem_domain({literal(request.table)}) lists them"
+        raise refuse(WorkloadError, RELEASE, what, hint)
 
 
 def _strategy(request: Request, compiled: Compiled) -> Strategy:
