@@ -161,7 +161,7 @@ class Cap:
         return refuse(BudgetError, RELEASE, f"{what}: {rest}", hint)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Balance:
     """What an account's releases have taken together, and its cap. Without a cap epsilons and deltas are added up.
 
@@ -179,10 +179,12 @@ class Balance:
     def of(cls, cap: Cap | None, charges: Sequence[Charge], seeded: int = 0) -> Balance:
         if cap is None:
             deltas = sum((charge.budget.delta for charge in charges), Fraction(0))
-            return cls(None, sum((charge.budget.epsilon for charge in charges), Fraction(0)), deltas, seeded)
+            spent = sum((charge.budget.epsilon for charge in charges), Fraction(0))
+            return cls(cap=None, spent=spent, delta=deltas, seeded=seeded)
         spent = sum((cap.cost(charge) for charge in charges), Fraction(0))
         failure = sum((charge.failure for charge in charges), Fraction(0))
-        return cls(cap, spent, Fraction(0) if cap.pure or not charges else cap.budget.delta, seeded, failure)
+        delta = Fraction(0) if cap.pure or not charges else cap.budget.delta
+        return cls(cap=cap, spent=spent, delta=delta, seeded=seeded, failure=failure)
 
     @property
     def epsilon_spent(self) -> float:

@@ -70,10 +70,10 @@ class OpenDPNoise:
     def above(self, values: Integers, scale: float, least: int, kind: Kind) -> dict[int, int]:
         """Add discrete Laplace (pure) or discrete Gaussian (zcdp) noise, and leave out what is below."""
         threshold, bounded = make_threshold(scale, least, kind), saturate(values).tolist()
-        found: dict[int, int] = {}
+        above: dict[int, int] = {}
         for start in range(0, len(bounded), _CHUNK_CELLS):
-            found |= threshold(dict(enumerate(bounded[start : start + _CHUNK_CELLS], start)))
-        return found
+            above |= threshold(dict(enumerate(bounded[start : start + _CHUNK_CELLS], start)))
+        return above
 
 
 class SeededNoise:

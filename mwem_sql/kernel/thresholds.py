@@ -115,18 +115,18 @@ def frequent_values(
     accountant.debit(threshold.share)
 
     def draw() -> dict[bytes, int]:
-        found: dict[bytes, int] = {}
+        frequent: dict[bytes, int] = {}
         for batch in counts:
             units = batch.column(1).to_numpy(zero_copy_only=False).astype(np.int64)
             above = noise.above(units, threshold.scale, threshold.least, threshold.kind)
             texts = batch.column(0).take(pa.array(list(above), pa.int64())).cast(pa.binary()).to_pylist()
-            found |= dict(zip(texts, above.values(), strict=True))
-        return found
+            frequent |= dict(zip(texts, above.values(), strict=True))
+        return frequent
 
-    found = shielded(draw)
+    frequent = shielded(draw)
     accountant.record(threshold.cost, threshold.share)
     # In the order of their bytes: that of rows, or of the engine's groups, is nobody's business.
-    return {text: found[raw] for raw in sorted(found) if (text := _text(raw)) is not None}
+    return {text: frequent[raw] for raw in sorted(frequent) if (text := _text(raw)) is not None}
 
 
 def _text(raw: bytes) -> str | None:

@@ -36,7 +36,7 @@ from mwem_sql.workload import Query, Workload
 MOST_VALUES = 10_000
 """Values of a column that are kept of those that are found. More: lists that take longer to plan and to print."""
 
-Found = Mapping[str, Mapping[str, int]]
+Frequent = Mapping[str, Mapping[str, int]]
 """By column: the values that were found, and their noisy counts. Released."""
 
 
@@ -66,14 +66,14 @@ def rest_of(budget: Budget) -> Budget:
     return Budget(budget.epsilon - part.epsilon, budget.delta - part.delta)
 
 
-def discovered(compiled: Compiled) -> tuple[str, ...]:
+def columns_to_find(compiled: Compiled) -> tuple[str, ...]:
     """The columns that a workload asks about whose values are to be found."""
     return tuple(each.name for each in compiled.domain if each.discover and each.name in compiled.classes)
 
 
 def plan_discovery(budget: Budget, compiled: Compiled, relation: Relation, unit: Unit | None) -> Discovery | None:
     """What is to be found for a workload: of the columns that it asks about; None if there is nothing."""
-    columns = discovered(compiled)
+    columns = columns_to_find(compiled)
     if not columns:
         return None
     if not budget.delta:
@@ -84,10 +84,10 @@ def plan_discovery(budget: Budget, compiled: Compiled, relation: Relation, unit:
             " be shown, with a chance that delta bounds",
             "give delta := 1e-9, or one far below one over the number of rows; or list the values in the domain table",
         )
-    written = DIALECTS[relation.dialect]
+    target = DIALECTS[relation.dialect]
     return Discovery(
         columns=columns,
-        statements=tuple(written.sql(written.value_counts(relation, name, unit)) for name in columns),
+        statements=tuple(target.sql(target.value_counts(relation, name, unit)) for name in columns),
         threshold=find_threshold(discovery_budget(budget), len(columns), 1 if unit is None else unit.rows),
         rest=rest_of(budget),
         unit=None if unit is None else unit.column,
@@ -105,36 +105,36 @@ def discover(
     threshold = discovery.threshold
     accountant = threshold.accountant()
     counts = execution.value_counts(execution.engine_of(session.cursor(), relation), discovery.statements, check)
-    found = {
+    frequent = {
         name: frequent_values(batches, threshold, accountant, noise)
         for name, batches in zip(discovery.columns, counts, strict=True)
     }
     accountant.settle()
-    return found
+    return frequent
 
 
-def most_frequent(found: Found, most: int) -> dict[str, list[str]]:
+def most_frequent(frequent: Frequent, most: int) -> dict[str, list[str]]:
     """Of each column at most so many values, those with the largest noisy counts, in the order of texts."""
     return {
         name: sorted(sorted(counts, key=lambda text: -counts[text])[:most], key=str.encode)
-        for name, counts in found.items()
+        for name, counts in frequent.items()
     }
 
 
-def warning_of(found: Found, kept: Mapping[str, Sequence[str]]) -> str | None:
+def warning_of(frequent: Frequent, kept: Mapping[str, Sequence[str]]) -> str | None:
     """Columns of which no value was found, and those of which values are left out, in words; None without any."""
     words = [
         f"no value of {name} was found: raise epsilon or delta, or list the values in the domain table"
         if not counts
         else f"{len(counts) - len(kept[name]):,} of {len(counts):,} values of {name} that were found are left out,"
         " because the workload has no room for them"
-        for name, counts in found.items()
+        for name, counts in frequent.items()
         if len(kept[name]) < max(1, len(counts))
     ]
     return "; ".join(words) or None
 
 
-def completed(domain: Domain, values: Mapping[str, Sequence[str]]) -> Domain:
+def complete(domain: Domain, values: Mapping[str, Sequence[str]]) -> Domain:
     """A domain with values behind those that its lists have; these lists are found, and not to be discovered again."""
     attributes = [
         replace(

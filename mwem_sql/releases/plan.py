@@ -33,7 +33,7 @@ from mwem_sql.platform.calls import uncollected
 from mwem_sql.platform.catalog import Column
 from mwem_sql.platform.sandbox import Sandbox
 from mwem_sql.platform.session import Session
-from mwem_sql.releases.discovery import Discovery, completed, discovered, plan_discovery, rest_of, with_names
+from mwem_sql.releases.discovery import Discovery, columns_to_find, complete, plan_discovery, rest_of, with_names
 from mwem_sql.releases.request import MAX_ROWS, Request
 from mwem_sql.releases.store import Stored
 from mwem_sql.scan.dialects import DIALECTS
@@ -111,7 +111,7 @@ def make_plan(session: Session, request: Request, release: Stored | None = None)
             else release.domain
         )
         compiled, idle = _compile(request, domain, sandbox)
-    if discovered(compiled):  # what is never true yet may be true of values that are found
+    if columns_to_find(compiled):  # what is never true yet may be true of values that are found
         idle = []
     _check_possible(request, idle)
     ledger = read_ledger(con, relation, session.place, RELEASE) if release is None else None
@@ -124,7 +124,7 @@ def with_values(session: Session, request: Request, plan: Plan, values: Mapping[
     The kind of the noise stays within what was charged: rho stays rho.
     """
     assert plan.discovery is not None
-    domain = completed(plan.compiled.domain, values)
+    domain = complete(plan.compiled.domain, values)
     with Sandbox(session.settings) as sandbox:
         compiled, idle = _compile(request, domain, sandbox)
     return _plan(request, plan.relation, compiled, idle, plan.ledger, before=plan)

@@ -92,7 +92,7 @@ def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any
         try:
             check = _check_of(session, request, plan, ledger, receipt)
             noise = OpenDPNoise() if request.seed is None else SeededNoise(request.seed)
-            plan, found = _discover(session, request, plan, check, noise)
+            plan, missing = _discover(session, request, plan, check, noise)
             facts = _run_and_store(
                 session,
                 request,
@@ -116,7 +116,7 @@ def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any
         announce(request.table, "done")
         warnings = [
             plan.warning,
-            found,
+            missing,
             *facts["beyond"],
             summary.rows_used_warning(facts),
             _uncapped(request, ledger, receipt),
@@ -246,12 +246,12 @@ def _discover(
     if plan.discovery is None:
         return plan, None
     announce(request.table, "reading")
-    found = discover(session, plan.relation, plan.discovery, check, noise)
-    most = min(MOST_VALUES, max(map(len, found.values())))
+    frequent = discover(session, plan.relation, plan.discovery, check, noise)
+    most = min(MOST_VALUES, max(map(len, frequent.values())))
     while True:
-        values = most_frequent(found, most)
+        values = most_frequent(frequent, most)
         try:
-            return with_values(session, request, plan, values), warning_of(found, values)
+            return with_values(session, request, plan, values), warning_of(frequent, values)
         except (WorkloadError, DomainError, OptionError):
             if not most:
                 raise
