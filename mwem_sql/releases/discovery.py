@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
@@ -151,7 +152,7 @@ def complete(domain: Domain, values: Mapping[str, Sequence[str]]) -> Domain:
 
 
 def with_names(domain: Domain, workload: Workload) -> Domain:
-    """A domain in which the values that a workload names are on the lists that are to be discovered.
+    """A domain in which the values that a workload or a rule names are on the lists that are to be discovered.
 
     Whoever asks `city = 'Bonn'` has made Bonn public: it is counted, whether it is found or not.
     """
@@ -159,11 +160,12 @@ def with_names(domain: Domain, workload: Workload) -> Domain:
     if not columns:
         return domain
     names: dict[str, dict[str, None]] = {name: {} for name in columns}
-    for text in dict.fromkeys(text for query in workload for text in _texts(query)):
+    rules = (f"SELECT {rule.text}" for rule in domain.rules)
+    for text in dict.fromkeys(chain(rules, *map(_texts, workload))):
         if not any(fold(name) in fold(text) for name in columns):
             continue
         with suppress(SqlglotError, RecursionError):  # refused when it is compiled, with a sentence
-            for part in dialect.expression(text).find_all(exp.EQ, exp.In):
+            for part in dialect.expression(text).find_all(exp.EQ, exp.NEQ, exp.In):
                 column = domain.spelling.get(fold((*columns_of(part), "")[0]), "")
                 operator, constants = comparison(part) or ("", [])
                 if operator and column in columns:

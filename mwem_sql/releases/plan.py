@@ -9,26 +9,32 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 
 from mwem_sql.accounting.caps import Cap
 from mwem_sql.accounting.ledger import Ledger, read_ledger
 from mwem_sql.algebra.linear import LinearQuery
+from mwem_sql.algebra.measurement import Measurement
 from mwem_sql.boundary import relations
 from mwem_sql.boundary.relations import Relation
 from mwem_sql.compile.build import MAX_CELLS
 from mwem_sql.compile.check import check_constants, flat
 from mwem_sql.compile.compiled import Compiled, CompiledQuery
 from mwem_sql.compile.pipeline import compile_workload
+from mwem_sql.compile.read import columns_read
+from mwem_sql.compile.rules import Breach, breaches, cuts
 from mwem_sql.domains.detail import details_of
 from mwem_sql.domains.domain import Domain, read_domain
-from mwem_sql.errors import RELEASE, CellsError, OptionError, WorkloadError, literal, refuse
+from mwem_sql.errors import RELEASE, CellsError, DomainError, OptionError, WorkloadError, literal, refuse
 from mwem_sql.judge.certificate import sample
 from mwem_sql.language.dialect import fold
 from mwem_sql.loop.plan import SHARES, Schedule, make_schedule
 from mwem_sql.loop.problem import Problem, is_total
 from mwem_sql.loop.strategy import Setting, Strategy, cells_with, choose, whole_domain
+from mwem_sql.model.state import State
+from mwem_sql.model.support import Support
 from mwem_sql.platform.calls import uncollected
 from mwem_sql.platform.catalog import Column
 from mwem_sql.platform.sandbox import Sandbox
@@ -48,6 +54,11 @@ refused where the total is not public: at epsilon 1 and delta 0 there may be som
 some 70."""
 
 
+RULES_SHARE = 0.1
+"""Of max_cells: what the attributes of a rule may have together, and all rules in the model. A rule beyond is met by
+rows alone. Larger: less room for what is measured."""
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Plan:
     """What would run: public all of it."""
@@ -61,6 +72,8 @@ class Plan:
     cap: Cap | None = None
     idle: tuple[str, ...] = ()
     """Predicates that no value of the public domain makes true."""
+    public: tuple[Measurement, ...] = ()
+    """What rules say, as counts that are 0."""
     ledger: Ledger | None = None
     """As it was read for this plan; None if a release stands for the table."""
     discovery: Discovery | None = None
@@ -106,16 +119,19 @@ def make_plan(session: Session, request: Request, release: Stored | None = None)
     )
     with Sandbox(session.settings) as sandbox:
         domain = (
-            with_names(read_domain(con, relation, request.domain, session.place, sandbox), request.workload)
+            with_names(
+                read_domain(con, relation, session.place, sandbox, domain=request.domain, rules=request.rules),
+                request.workload,
+            )
             if release is None
             else release.domain
         )
-        compiled, idle = _compile(request, domain, sandbox)
-    if columns_to_find(compiled):  # what is never true yet may be true of values that are found
-        idle = []
-    _check_possible(request, idle)
+        draft = _compile(request, domain, sandbox)
+    if columns_to_find(draft.compiled):  # what is never true yet may be true of values that are found
+        draft = draft._replace(idle=())
+    _check_possible(request, draft.idle)
     ledger = read_ledger(con, relation, session.place, RELEASE) if release is None else None
-    return _plan(request, relation, compiled, idle, ledger)
+    return _plan(request, relation, draft, ledger)
 
 
 def with_values(session: Session, request: Request, plan: Plan, values: Mapping[str, Sequence[str]]) -> Plan:
@@ -123,29 +139,32 @@ def with_values(session: Session, request: Request, plan: Plan, values: Mapping[
 
     The kind of the noise stays within what was charged: rho stays rho.
     """
-    assert plan.discovery is not None
-    domain = complete(plan.compiled.domain, values)
     with Sandbox(session.settings) as sandbox:
-        compiled, idle = _compile(request, domain, sandbox)
-    return _plan(request, plan.relation, compiled, idle, plan.ledger, before=plan)
+        draft = _compile(request, complete(plan.compiled.domain, values), sandbox)
+    return _plan(request, plan.relation, draft, plan.ledger, before=plan)
+
+
+class _Draft(NamedTuple):
+    """A workload against a public domain, predicates that are never true there, and the rules about its columns."""
+
+    compiled: Compiled
+    idle: Sequence[str]
+    rules: Sequence[Breach]
 
 
 def _plan(
-    request: Request,
-    relation: Relation,
-    compiled: Compiled,
-    idle: Sequence[str],
-    ledger: Ledger | None,
-    *,
-    before: Plan | None = None,
+    request: Request, relation: Relation, draft: _Draft, ledger: Ledger | None, before: Plan | None = None
 ) -> Plan:
+    """What would run; `before` is the plan that was made to find values."""
+    compiled, idle, rules = draft
     _check_room(request, compiled)
     unit = _unit(request, relation)
     discovery = plan_discovery(request.budget, compiled, relation, unit) if before is None else before.discovery
     if discovery is not None:
         request = replace(request, budget=discovery.rest)
     strategy = _strategy(request, compiled)
-    problem = _problem(request, compiled, strategy)
+    support, public = _support(request, compiled, rules)
+    problem = replace(_problem(request, compiled, strategy), support=support)
     cap = ledger.cap if ledger is not None else None
     in_rho = (cap is not None and not cap.pure) or (before is not None and before.schedule.kind == "zcdp")
     schedule = _schedule(request, strategy, problem, in_rho=in_rho)
@@ -162,6 +181,7 @@ def _plan(
         strategy=strategy,
         cap=cap,
         idle=tuple(idle),
+        public=public,
         ledger=ledger,
         discovery=discovery if before is None else None,
     )
@@ -186,14 +206,32 @@ def _relation_of(release: Stored) -> Relation:
     return Relation(name=name, columns=tuple(columns), rows=name.tree(), declared=declared)
 
 
-def _compile(request: Request, domain: Domain, sandbox: Sandbox) -> tuple[Compiled, list[str]]:
-    """The workload against the public domain, and predicates that are never true there."""
-    compiled = compile_workload(domain, request.workload, sandbox)
+def _compile(request: Request, domain: Domain, sandbox: Sandbox) -> _Draft:
+    rules = breaches(domain, columns_read(domain, request.workload), sandbox) if domain.rules else []
+    compiled = compile_workload(domain, request.workload, sandbox, cuts=cuts(rules))
     idle = check_constants(compiled, sandbox)
     if not compiled.classes:
         what = f"the workload ({len(request.workload)} rows) asks about no column, so there is nothing to synthesize"
         raise refuse(WorkloadError, RELEASE, what, "add a predicate or a group_by over a column")
-    return compiled, idle
+    return _Draft(compiled, idle, rules)
+
+
+def _support(
+    request: Request, compiled: Compiled, rules: Sequence[Breach]
+) -> tuple[Support[State] | None, tuple[Measurement, ...]]:
+    """Where rules let records be, as far as the model has room for them; and what they say as measurements."""
+    counts = {each: count for each in rules if (count := each.on(compiled.classes)) is not None}
+    if not counts:
+        return None, ()
+    most = int(request.max_cells * RULES_SHARE)
+    try:
+        support, kept = Support.of(State.unsplit(compiled.sizes, 1.0), list(counts.values()), most)
+    except ValueError:
+        what = f"rules leave no row possible: {'; '.join(repr(each.rule.text) for each in counts)}"
+        raise refuse(DomainError, "rules", what, "correct one of them, or the domain of its columns") from None
+    listed = list(counts.items())
+    public = tuple(Measurement.impossible(listed[number][1], listed[number][0].rule.text) for number in kept)
+    return (support if kept else None), public
 
 
 def _check_possible(request: Request, idle: Sequence[str]) -> None:
