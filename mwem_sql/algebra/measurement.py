@@ -23,8 +23,8 @@ zCDP."""
 KINDS: Final[Mapping[str, Kind]] = {"laplace": "pure", "gaussian": "zcdp"}
 NOISE: Final[Mapping[Kind, str]] = {kind: name for name, kind in KINDS.items()}
 """The stored name of each kind's noise."""
-Purpose: TypeAlias = Literal["total", "histogram", "always", "first", "round", "again", "detail", "certify", "units"]
-"""What a share is for; the last two have no query."""
+Purpose: TypeAlias = Literal["total", "histogram", "always", "first", "round", "again", "detail", "certify", "units", "start"]
+"""What a share is for; the last three have no query."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -18,6 +18,7 @@ from mwem_sql.domains.detail import Detail
 from mwem_sql.loop.details import DetailRows
 from mwem_sql.loop.plan import Planned
 from mwem_sql.model.mixture import Mixture
+from mwem_sql.model.start import Start
 from mwem_sql.model.state import State
 from mwem_sql.model.support import Support
 
@@ -49,6 +50,8 @@ class Problem:
     details: Mapping[str, Detail] = field(default_factory=dict)
     pushed: Sequence[LinearQuery] = ()
     certified: Mapping[int, LinearQuery] = field(default_factory=dict)
+    start: Start | None = None
+    """What the run begins with; None for the even distribution."""
     support: Support[State] | None = None
 
     def __post_init__(self) -> None:
@@ -68,6 +71,12 @@ class Problem:
         """The number of the first query that is pushed down only to be certified."""
         return len(self.queries) + (self.histogram is not None)
 
+    def beginning(self, total: float) -> State:
+        """A_0 before anything is measured."""
+        if self.start is not None:
+            return self.start.state(self.sizes, total, self.support)
+        return State.unsplit(self.sizes, total, self.support)
+
     def lines(
         self, ahead: Sequence[Planned], *, selects: bool = True, certify: bool = False, units: bool = False
     ) -> list[Planned]:
@@ -83,6 +92,7 @@ class Problem:
         return [
             *([total] if selects and self.total is None else []),
             *ahead,
+            *([Planned(purpose="start")] if selects and self.start is not None else []),
             *details,
             *([Planned(purpose="certify")] if certify else []),
             *([Planned(purpose="units")] if units else []),
