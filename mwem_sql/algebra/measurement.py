@@ -23,7 +23,9 @@ zCDP."""
 KINDS: Final[Mapping[str, Kind]] = {"laplace": "pure", "gaussian": "zcdp"}
 NOISE: Final[Mapping[Kind, str]] = {kind: name for name, kind in KINDS.items()}
 """The stored name of each kind's noise."""
-Purpose: TypeAlias = Literal["total", "histogram", "always", "first", "round", "again", "detail", "certify", "units", "start"]
+Purpose: TypeAlias = Literal[
+    "total", "histogram", "always", "first", "round", "again", "detail", "certify", "units", "start"
+]
 """What a share is for; the last three have no query."""
 
 

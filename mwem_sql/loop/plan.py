@@ -178,8 +178,8 @@ class Schedule:
     def with_histogram(self) -> Schedule:
         """One histogram of the whole domain in the place of what comes first and of rounds."""
         assert self.instead is not None
-        histogram = replace(self.instead, share=self.share("first") + self.left)
-        others = [line for line in self.lines if line.purpose != "first"]
+        histogram = replace(self.instead, share=self.share("first", "start") + self.left)
+        others = [line for line in self.lines if line.purpose not in {"first", "start"}]
         place = sum(line.purpose == "total" for line in others)
         return replace(self, lines=(*others[:place], histogram, *others[place:]), left=Fraction(0), instead=None)
 

@@ -37,6 +37,7 @@ class Problem:
     domain, what is `pushed` down only to be certified, `details`, by attribute, and the total have the numbers after
     them, in this order. `certified` are queries of the workload, by number: in the end it is told how far off they
     are. `max_cells` is for one factor of the state. `support` is where records can be; None for everywhere.
+    `start` is what the run begins with; None for the even distribution.
     """
 
     queries: Queries
@@ -50,9 +51,8 @@ class Problem:
     details: Mapping[str, Detail] = field(default_factory=dict)
     pushed: Sequence[LinearQuery] = ()
     certified: Mapping[int, LinearQuery] = field(default_factory=dict)
-    start: Start | None = None
-    """What the run begins with; None for the even distribution."""
     support: Support[State] | None = None
+    start: Start | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "queries", Queries.of(self.queries))
@@ -71,11 +71,10 @@ class Problem:
         """The number of the first query that is pushed down only to be certified."""
         return len(self.queries) + (self.histogram is not None)
 
-    def beginning(self, total: float) -> State:
-        """A_0 before anything is measured."""
-        if self.start is not None:
-            return self.start.state(self.sizes, total, self.support)
-        return State.unsplit(self.sizes, total, self.support)
+    def beginnings(self, total: float) -> list[State]:
+        """A_0 before anything is measured: with the start, if there is one, and without it."""
+        even = State.unsplit(self.sizes, total, self.support)
+        return [even] if self.start is None else [self.start.state(self.sizes, total, self.support), even]
 
     def lines(
         self, ahead: Sequence[Planned], *, selects: bool = True, certify: bool = False, units: bool = False
