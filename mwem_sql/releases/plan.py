@@ -29,11 +29,13 @@ from mwem_sql.language.dialect import fold
 from mwem_sql.loop.plan import SHARES, Schedule, make_schedule
 from mwem_sql.loop.problem import Problem, is_total
 from mwem_sql.loop.strategy import Setting, Strategy, cells_with, choose, whole_domain
+from mwem_sql.model.start import Start
 from mwem_sql.platform.calls import uncollected
 from mwem_sql.platform.catalog import Column
 from mwem_sql.platform.sandbox import Sandbox
 from mwem_sql.platform.session import Session
 from mwem_sql.releases.request import MAX_ROWS, Request
+from mwem_sql.releases.start import read_start
 from mwem_sql.releases.store import Stored
 from mwem_sql.scan.dialects import DIALECTS
 from mwem_sql.scan.dialects.dialect import Unit
@@ -104,7 +106,7 @@ def make_plan(session: Session, request: Request, release: Stored | None = None)
     compiled, idle = _compile(session, request, relation, release)
     _check_room(request, compiled)
     strategy = _strategy(request, compiled)
-    problem = _problem(request, compiled, strategy)
+    problem = _problem(request, compiled, strategy, read_start(session, request, relation.names, compiled))
     ledger = read_ledger(con, relation, session.place, RELEASE) if release is None else None
     cap = ledger.cap if ledger is not None else None
     schedule = _schedule(request, strategy, problem, cap)
@@ -222,10 +224,10 @@ def _is_plain(request: Request) -> bool:
     return request.rounds is None and not request.average
 
 
-def _problem(request: Request, compiled: Compiled, strategy: Strategy) -> Problem:
+def _problem(request: Request, compiled: Compiled, strategy: Strategy, start: Start | None) -> Problem:
     shape = {name: classes.count for name, classes in compiled.classes.items()}
     queries = compiled.distinct.queries
-    numbers = sample(queries) if _certify(request) else []
+    numbers = sample(queries) if _certify(request) or start is not None else []
     # Where nothing is selected, the workload's queries are not among what is measured: their answers come from the
     # same scans.
     pushed = [queries[number] for number in numbers] if strategy.rounds is None else []
@@ -240,6 +242,7 @@ def _problem(request: Request, compiled: Compiled, strategy: Strategy) -> Proble
         fit=request.fit,
         details=details_of(compiled.classes) if _is_plain(request) else {},
         pushed=pushed,
+        start=start,
     )
     places = [problem.first_pushed + place for place in range(len(pushed))] or numbers
     return replace(problem, certified={place: queries[number] for place, number in zip(places, numbers, strict=True)})
