@@ -46,10 +46,10 @@ class Start:
         """From rows: of each attribute the class of every row, or -1 for values that have no class here."""
         one_ways = {name: _shares(codes, sizes, (name,)).cells for name in codes}
         known = [name for name in codes if (codes[name] >= 0).any() and sizes[name] > 1]
-        known.sort(key=lambda name: -_entropy(one_ways[name]))
+        paired = set(sorted(known, key=lambda name: -_entropy(one_ways[name]))[:MOST_PAIRED])
         pairs = [
             _shares(codes, sizes, pair)
-            for pair in combinations(known[:MOST_PAIRED], 2)
+            for pair in combinations([name for name in known if name in paired], 2)
             if prod(sizes[name] for name in pair) <= MOST_PAIR_CELLS
         ]
         return cls(one_ways=one_ways, pairs=_tree(pairs))

@@ -22,7 +22,7 @@ from mwem_sql.boundary import relations
 from mwem_sql.boundary.public import check_public
 from mwem_sql.compile.compiled import Compiled
 from mwem_sql.domains.classes import Classes
-from mwem_sql.errors import RELEASE, OptionError, TableError, literal, refuse
+from mwem_sql.errors import RELEASE, OptionError, TableError, did_you_mean, literal, refuse
 from mwem_sql.language.dialect import fold
 from mwem_sql.language.ticks import as_text, try_cast
 from mwem_sql.model.start import Codes, Start
@@ -54,7 +54,8 @@ def find(session: Session, request: Request, private: Sequence[Name]) -> Stored 
     relation = catalog.find(con, text, session.place)
     if relation is None:
         what = f"start ({text!r}) is neither {' nor '.join(map(repr, STARTS))} nor a release or table of this call"
-        hint = f"{catalog.nearest(con, text, session.place)}name a release's output or a public table, or leave it out"
+        near = did_you_mean(text, STARTS) or catalog.nearest(con, text, session.place)
+        hint = f"{near}name the output of a release or a public table, or leave start out for {STARTS[0]!r}"
         raise refuse(TableError, RELEASE, what, hint)
     check_public(con, relation, tuple(private), "start", RELEASE)
     name = relation[0]
