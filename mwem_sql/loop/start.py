@@ -8,6 +8,7 @@ is where the two differ most. Sees released values only.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Final
@@ -21,6 +22,10 @@ from mwem_sql.model.state import State
 COMPARED: Final = 0.1
 """Of the workload's queries: those on which two states are compared, which differ most there. Fewer: the difference is
 larger beside its noise, and is about less. `python benchmarks/past.py`."""
+
+MOST_NOISE: Final = 0.5
+"""Of all rows: the noise on an error (a standard deviation) from which on it would decide alone, so that nothing is
+compared and a start tells of single attributes only. Larger: wrong starts are kept at epsilons that tell nothing."""
 
 
 def settle(problem: Problem, m: Transcript, state: State, refined: Sequence[int], share: Fraction) -> State:
@@ -50,6 +55,8 @@ def _is_better(problem: Problem, m: Transcript, states: tuple[State, State], sha
     Privacy:
         Which queries are compared follows from the two states, which follow from what was released.
     """
+    if math.sqrt(m.noise(share / 2)) > MOST_NOISE * m.total():
+        return False
     numbers = np.array(list(problem.certified), dtype=np.int64)
     queries = list(problem.certified.values())
     answers = [state.answers([query.shares for query in queries]) for state in states]

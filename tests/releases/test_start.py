@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import itertools
 
-import duckdb
 import numpy as np
+import pyarrow as pa
 import pytest
 from conftest import Connection
 
 import mwem_sql
 from mwem_sql.errors import MwemError, OptionError, OutputError, TableError
+from mwem_sql.platform.catalog import Place
+from mwem_sql.releases import store
 from mwem_sql.workload import Workload
 
 NAMES = ("a", "b", "c", "d", "e", "f")
@@ -30,18 +32,16 @@ def chain(seed: int, rows: int, turn: int = 0) -> np.ndarray:
 
 def load(con: Connection, table: str, codes: np.ndarray) -> None:
     con.execute(f"CREATE TABLE {table} ({COLUMNS})")
-    con.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(NAMES))})", codes.tolist())
+    con.from_arrow(pa.table(dict(zip(NAMES, codes.T, strict=True)))).insert_into(table)
 
 
 def error(con: Connection, output: str, truth: np.ndarray) -> float:
     """The mean L1 error of pairs, of all rows."""
-    off = []
+    state, off = store.load(con.cursor(), output, Place.of(con), "test").state(), []
     for pair in PAIRS:
         counts = np.zeros((10, 10))
         np.add.at(counts, tuple(truth[:, [NAMES.index(name) for name in pair]].T), 1)
-        for one, other, weight in con.execute("FROM mwem_weights(?, ?)", [output, list(pair)]).fetchall():
-            counts[one, other] -= weight
-        off.append(np.abs(counts).sum() / len(truth))
+        off.append(np.abs(counts - state.marginal(pair)).sum() / len(truth))
     return float(np.mean(off))
 
 
@@ -76,7 +76,7 @@ def test_an_earlier_release_is_a_start(months: Connection) -> None:
     assert errors(months, start="may_synthetic") < 0.85 * without
 
 
-@pytest.mark.parametrize("options", [{"rounds": 4}, {"average": True}, {"rounds": 3, "fit": "replay"}])
+@pytest.mark.parametrize("options", [{"rounds": 3}, {"rounds": 3, "average": True}])
 def test_a_start_goes_with_other_options(months: Connection, options: dict[str, object]) -> None:
     assert errors(months, start="may", **options) < 0.9 * errors(months, **options)
 
@@ -106,10 +106,9 @@ def test_the_rows_of_a_start_are_part_of_the_request(months: Connection) -> None
 
 def test_a_column_of_another_type_and_order_is_the_same_attribute(months: Connection) -> None:
     months.execute("CREATE TABLE texts AS SELECT f::VARCHAR AS F, a::DOUBLE AS A, 'x' AS b FROM may")
-    plan = months.execute(
-        "SELECT value FROM mwem_plan('june', (FROM mwem_marginals('june', 2)), 1, start := 'texts') WHERE item = 'start'"
-    ).fetchall()
-    assert plan[0][0].startswith("texts: a, b, f; a with f; ")
+    months.execute("CREATE TABLE asked AS FROM mwem_marginals('june', 2)")
+    plan = dict(months.execute("FROM mwem_plan('june', asked, 1, start := 'texts')").fetchall())
+    assert plan["start"].startswith("texts: a, b, f; a with f; ")
 
 
 PRIVATE = [
@@ -135,10 +134,8 @@ def test_what_may_be_private_is_no_start(months: Connection, start: str, kind: t
 
 def test_the_table_under_a_private_view_is_no_start(months: Connection) -> None:
     months.execute("CREATE VIEW young AS FROM june WHERE a < 5")
-    with pytest.raises(duckdb.Error, match=r"start \('june'\) is the private table itself"):
-        months.execute(
-            "CALL mwem_release('young', (FROM mwem_marginals('june', 2)), 1, start := 'june', domain := NULL)"
-        )
+    with pytest.raises(TableError, match=r"start \('june'\) is the private table itself"):
+        mwem_sql.release(months, "young", WORKLOAD, 1, start="june")
 
 
 def test_a_capped_table_is_no_start(months: Connection) -> None:
