@@ -336,7 +336,7 @@ def works(variants: Sequence[str]) -> Iterator[Work]:
         for delta in (1e-9, 0.0):
             yield Marginals(name=name, table=variant, make=make, epsilon=1.0, delta=delta)
     for ways in (2, 3):
-        yield Marginals(name="heavy", table=variant, make=made.wages, epsilon=10.0, ways=ways, judged=3)
+        yield Marginals(name="heavy", table=variant, make=made.loan_codes, epsilon=10.0, ways=ways, judged=3)
 
 
 def small(variant: str) -> tables.Table:

@@ -98,7 +98,8 @@ def measure(asked: Case, directory: Path | None) -> dict[str, Any]:
         with tables.released(con, workload, asked["epsilon"], rows=1, seed=seed) as (made, seconds):
             weights = table.state(con, made.output)()
     else:
-        weights = textbook.released(asked["way"], truth, asked["epsilon"], boxes, np.random.default_rng())
+        generator = np.random.default_rng(asked.get("seed"))
+        weights = textbook.released(asked["way"], truth, asked["epsilon"], boxes, generator)
         seconds = time.process_time() - begin
     return {"error": float((boxes.answers(weights - truth) ** 2).mean()), "rows": int(truth.sum()), "seconds": seconds}
 

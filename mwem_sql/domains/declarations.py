@@ -30,7 +30,7 @@ _LOWER = {">", ">="}
 
 
 def from_schema(relation: Relation, sandbox: Sandbox) -> dict[str, Attribute]:
-    checks = [part for text in relation.checks for part in _conditions(text)]
+    checks = [part for text in relation.checks for part in check_conditions(text)]
     out: dict[str, Attribute] = {}
     for column in relation.columns:
         origin = _origin(relation, column)
@@ -46,7 +46,7 @@ def _origin(relation: Relation, column: Column) -> Column:
     return relation.declared.get(column.name, Column(column.name, column.type, nullable=True))
 
 
-def _conditions(check: str) -> list[exp.Expr]:
+def check_conditions(check: str) -> list[exp.Expr]:
     """What a CHECK asks for, one condition each; nothing if it cannot be read or does not always say the same."""
     try:
         statements = dialect.parse(check)

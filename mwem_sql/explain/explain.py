@@ -66,6 +66,7 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
         "queries": f"{len(compiled.queries):,} rows, {len(compiled.distinct.queries):,} distinct",
         "attributes": ", ".join(f"{name} {count:,}" for name, count in counts.items()) + " (classes)",
         **_left_out(compiled, [column.name for column in plan.relation.columns]),
+        **_rules(plan),
         "domain cells": f"{math.prod(counts.values()):,}",
         "widest query": f"{widest.linear.domain_cells:,} cells: {widest.label}",
         "candidates": _candidates(plan),
@@ -200,10 +201,22 @@ def _certificate(schedule: Schedule, queries: int) -> str:
     return f"{_percent(schedule, schedule.share('certify'))} of the budget: how far off {queries:,} queries are"
 
 
+def _rules(plan: Plan) -> dict[str, str]:
+    """What is known of rows without any budget: rules, and columns that are computed."""
+    domain = plan.compiled.published
+    rules, computed = len(domain.rules), [each.name for each in domain.computed]
+    out = {}
+    if rules:
+        out["rules"] = f"{rules:,} that no row breaks; {len(plan.public):,} of them are cells of the model that are 0"
+    if computed:
+        out["computed"] = ", ".join(computed)
+    return out
+
+
 def _left_out(compiled: Compiled, columns: Sequence[str]) -> dict[str, str]:
     """The columns of the table that will not be in the output, and why."""
     reasons = {
         name: "no public domain" if compiled.domain.attribute(name) is None else "in no query"
-        for name in columns if name not in compiled.classes
+        for name in columns if name not in compiled.published.columns
     }  # fmt: skip
     return {"left out": ", ".join(f"{name} ({reason})" for name, reason in reasons.items())} if reasons else {}

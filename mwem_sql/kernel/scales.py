@@ -60,6 +60,8 @@ class Calibrated:
 
 def variance(scale: float, kind: Kind) -> float:
     """Give the exact variance of one cell's noise (public: it depends on the scale alone)."""
+    if scale == 0:
+        return MINIMUM_VARIANCE  # what is public has no noise
     if kind == "pure":
         result = 2 * math.exp(-1 / scale) / math.expm1(-1 / scale) ** 2
     elif scale >= _CONTINUOUS_SIGMA:

@@ -15,21 +15,26 @@ import numpy as np
 from mwem_sql.accounting.caps import Cap
 from mwem_sql.accounting.ledger import Ledger, read_ledger
 from mwem_sql.algebra.linear import LinearQuery
+from mwem_sql.algebra.measurement import Measurement
 from mwem_sql.boundary import relations
 from mwem_sql.boundary.relations import Relation
 from mwem_sql.compile.build import MAX_CELLS
 from mwem_sql.compile.check import check_constants, flat
 from mwem_sql.compile.compiled import Compiled, CompiledQuery
 from mwem_sql.compile.pipeline import compile_workload
+from mwem_sql.compile.read import columns_read
+from mwem_sql.compile.rules import Breach, breaches, cuts
 from mwem_sql.domains.detail import details_of
 from mwem_sql.domains.domain import read_domain
-from mwem_sql.errors import RELEASE, CellsError, OptionError, WorkloadError, literal, refuse
+from mwem_sql.errors import RELEASE, CellsError, DomainError, OptionError, WorkloadError, literal, refuse
 from mwem_sql.judge.certificate import sample
 from mwem_sql.language.dialect import fold
 from mwem_sql.loop.plan import SHARES, Schedule, make_schedule
 from mwem_sql.loop.problem import Problem, is_total
 from mwem_sql.loop.strategy import Setting, Strategy, cells_with, choose, whole_domain
 from mwem_sql.model.start import Start
+from mwem_sql.model.state import State
+from mwem_sql.model.support import Support
 from mwem_sql.platform.calls import uncollected
 from mwem_sql.platform.catalog import Column
 from mwem_sql.platform.sandbox import Sandbox
@@ -49,6 +54,11 @@ refused where the total is not public: at epsilon 1 and delta 0 there may be som
 some 70."""
 
 
+RULES_SHARE = 0.1
+"""Of max_cells: what the attributes of a rule may have together, and all rules in the model. A rule beyond is met by
+rows alone. Larger: less room for what is measured."""
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Plan:
     """What would run: public all of it."""
@@ -62,6 +72,8 @@ class Plan:
     cap: Cap | None = None
     idle: tuple[str, ...] = ()
     """Predicates that no value of the public domain makes true."""
+    public: tuple[Measurement, ...] = ()
+    """What rules say, as counts that are 0."""
     ledger: Ledger | None = None
     """As it was read for this plan; None if a release stands for the table."""
 
@@ -103,10 +115,12 @@ def make_plan(session: Session, request: Request, release: Stored | None = None)
     relation = (
         relations.describe(con, request.table, session.place, RELEASE) if release is None else _relation_of(release)
     )
-    compiled, idle = _compile(session, request, relation, release)
+    compiled, idle, rules = _compile(session, request, relation, release)
     _check_room(request, compiled)
     strategy = _strategy(request, compiled)
-    problem = _problem(request, compiled, strategy, read_start(session, request, relation.names, compiled))
+    support, public = _support(request, compiled, rules)
+    start = read_start(session, request, relation.names, compiled)
+    problem = replace(_problem(request, compiled, strategy, start), support=support)
     ledger = read_ledger(con, relation, session.place, RELEASE) if release is None else None
     cap = ledger.cap if ledger is not None else None
     schedule = _schedule(request, strategy, problem, cap)
@@ -125,6 +139,7 @@ def make_plan(session: Session, request: Request, release: Stored | None = None)
         strategy=strategy,
         cap=cap,
         idle=tuple(idle),
+        public=public,
         ledger=ledger,
     )
 
@@ -148,15 +163,17 @@ def _relation_of(release: Stored) -> Relation:
 
 def _compile(
     session: Session, request: Request, relation: Relation, release: Stored | None
-) -> tuple[Compiled, list[str]]:
-    """The workload against the public domain, and predicates that are never true there."""
+) -> tuple[Compiled, list[str], list[Breach]]:
+    """The workload against the public domain, predicates that are never true there, and the rules about its columns."""
+    con, place = session.cursor(), session.place
     with Sandbox(session.settings) as sandbox:
         domain = (
-            read_domain(session.cursor(), relation, request.domain, session.place, sandbox)
+            read_domain(con, relation, place, sandbox, domain=request.domain, rules=request.rules)
             if release is None
             else release.domain
         )
-        compiled = compile_workload(domain, request.workload, sandbox)
+        rules = breaches(domain, columns_read(domain, request.workload), sandbox) if domain.rules else []
+        compiled = compile_workload(domain, request.workload, sandbox, cuts=cuts(rules))
         idle = check_constants(compiled, sandbox)
     if idle and {query.predicate for query in request.workload} <= set(idle):
         what = f"the workload asks for nothing that is possible: {_never_true(idle)}"
@@ -165,7 +182,25 @@ def _compile(
     if not compiled.classes:
         what = f"the workload ({len(request.workload)} rows) asks about no column, so there is nothing to synthesize"
         raise refuse(WorkloadError, RELEASE, what, "add a predicate or a group_by over a column")
-    return compiled, idle
+    return compiled, idle, rules
+
+
+def _support(
+    request: Request, compiled: Compiled, rules: Sequence[Breach]
+) -> tuple[Support[State] | None, tuple[Measurement, ...]]:
+    """Where rules let records be, as far as the model has room for them; and what they say as measurements."""
+    counts = {each: count for each in rules if (count := each.on(compiled.classes)) is not None}
+    if not counts:
+        return None, ()
+    most = int(request.max_cells * RULES_SHARE)
+    try:
+        support, kept = Support.of(State.unsplit(compiled.sizes, 1.0), list(counts.values()), most)
+    except ValueError:
+        what = f"rules leave no row possible: {'; '.join(repr(each.rule.text) for each in counts)}"
+        raise refuse(DomainError, "rules", what, "correct one of them, or the domain of its columns") from None
+    listed = list(counts.items())
+    public = tuple(Measurement.impossible(listed[number][1], listed[number][0].rule.text) for number in kept)
+    return (support if kept else None), public
 
 
 def _strategy(request: Request, compiled: Compiled) -> Strategy:

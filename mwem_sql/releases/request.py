@@ -121,6 +121,9 @@ class Request:
     domain: str | None = _option(
         None, _named("table", "leave domain out for <table>_domain, or write domain := 'census_domain'")
     )
+    rules: str | None = _option(
+        None, _named("table", "leave rules out for <table>_rules, or write rules := 'census_rules'")
+    )
     unit: str | None = _option(
         None, _named("column", "leave unit out to protect one row, or write unit := 'person_id'")
     )

@@ -25,7 +25,6 @@ from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.boundary import relations
 from mwem_sql.compile.compiled import Compiled
 from mwem_sql.domains.classes import Classes
-from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import RELEASE, OutputError, refuse
 from mwem_sql.judge import certificate
 from mwem_sql.kernel.kernel import Kernel
@@ -41,6 +40,7 @@ from mwem_sql.platform.session import Session
 from mwem_sql.releases import reuse, store, summary
 from mwem_sql.releases.plan import Plan, make_plan
 from mwem_sql.releases.request import Request
+from mwem_sql.releases.rows import row_rules
 from mwem_sql.scan import execution
 from mwem_sql.scan.engines.protocol import Snapshot
 from mwem_sql.synthesis.values import draw_rows
@@ -200,11 +200,12 @@ def _run_and_store(
         "private": request.seed is None,
         **certificate.facts(bounds, compiled, outcome, measured),
         **summary.unit_facts(outcome.units),
-        "domain": json.dumps(_published(compiled).to_json()),
+        "domain": json.dumps(compiled.published.to_json()),
         "grid": json.dumps(store.classes_to_json(classes)),
     }
     announce(request.table, "rows")
-    columns = draw_rows(state, classes, rows, np.random.default_rng(request.seed))
+    generator, rules = np.random.default_rng(request.seed), row_rules(compiled.published, session.settings)
+    columns = draw_rows(state, classes, rows, generator, rules)
     off = summary.off_domain(state, classes)
     tables = {
         "measurements": _measurements(plan, outcome, classes),
@@ -256,12 +257,6 @@ def _run(session: Session, request: Request, plan: Plan, check: execution.Check)
     return outcome
 
 
-def _published(compiled: Compiled) -> Domain:
-    """The domain of the released attributes only."""
-    attributes = tuple(attribute for attribute in compiled.domain if attribute.name in compiled.classes)
-    return Domain(compiled.domain.table, tuple(attribute.name for attribute in attributes), attributes)
-
-
 def _measurements(plan: Plan, outcome: Outcome, classes: Mapping[str, Classes]) -> pa.Table:
     """The rows of mwem.measurements; `classes` are those that are stored."""
     problem = plan.problem
@@ -269,9 +264,11 @@ def _measurements(plan: Plan, outcome: Outcome, classes: Mapping[str, Classes]) 
     firsts = {name: partition.representatives for name, partition in outcome.state.partitions.items()}
     details = {detail.name: name for name, detail in problem.details.items()}
     rows = []
-    for step, measurement in enumerate(outcome.measurements, start=1):
+    for step, measurement in enumerate([*outcome.measurements, *plan.public], start=1):
         query = None
-        if measurement.purpose == "detail":
+        if measurement.purpose == "rule":
+            name, stored = measurement.name, measurement.on(firsts)
+        elif measurement.purpose == "detail":
             # On the pieces of the attribute's domain: the cell of each.
             name = details[measurement.query.attributes[0]]
             (block,) = measurement.query.blocks

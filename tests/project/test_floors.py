@@ -13,7 +13,9 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 import floors
 import floors_works
 import made
+import shapes
 import tables
+import textbook
 from floors_works import ODD, Marginals, Questions
 from textbook.laplace import Noise
 
@@ -139,3 +141,13 @@ def test_pairs_are_judged_where_triples_are_asked():
     assert work.questions == 1
     assert len(work.sets) == 3
     assert work.run(0)[0] < 0.05
+
+
+def test_ranges_come_out_the_same_again(monkeypatch):
+    few = [shapes.Data("hills", 1, floors.ROWS)]
+    monkeypatch.setattr(shapes, "listed", lambda *_, **__: few)
+    monkeypatch.setitem(shapes.WORKLOADS, 1, ("ranges",))
+    monkeypatch.setitem(textbook.METHODS, 1, {"dawa": textbook.LINE["dawa"], "uniform": textbook.LINE["uniform"]})
+    first = floors.ranges("choose", 1)
+    assert "| plain call | 1 |" in first
+    assert floors.ranges("choose", 1) == first
