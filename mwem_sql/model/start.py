@@ -30,7 +30,7 @@ MOST_PAIR_CELLS = 2**14
 MOST_PAIRED = 120
 """Attributes whose pairs are compared, those of the largest entropy. More: 1/2 of the square of it in tables."""
 FIT_SWEEPS, FIT_CLOSE = 100, 1e-9
-"""Proportional fitting of a pair to what is known of its attributes: at most so often, and until rows differ by this
+"""Proportional fitting of a pair to what its attributes are alone: at most so often, and until rows differ by this
 share."""
 
 
@@ -45,11 +45,11 @@ class Start:
     def of(cls, codes: Mapping[str, Codes], sizes: Mapping[str, int]) -> Start:
         """From rows: of each attribute the class of every row, or -1 for values that have no class here."""
         one_ways = {name: _shares(codes, sizes, (name,)).cells for name in codes}
-        known = [name for name in codes if (codes[name] >= 0).any() and sizes[name] > 1]
-        paired = set(sorted(known, key=lambda name: -_entropy(one_ways[name]))[:MOST_PAIRED])
+        present = [name for name in codes if (codes[name] >= 0).any() and sizes[name] > 1]
+        paired = set(sorted(present, key=lambda name: -_entropy(one_ways[name]))[:MOST_PAIRED])
         pairs = [
             _shares(codes, sizes, pair)
-            for pair in combinations([name for name in known if name in paired], 2)
+            for pair in combinations([name for name in present if name in paired], 2)
             if prod(sizes[name] for name in pair) <= MOST_PAIR_CELLS
         ]
         return cls(one_ways=one_ways, pairs=_tree(pairs))

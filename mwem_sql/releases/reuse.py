@@ -33,7 +33,7 @@ from mwem_sql.platform.catalog import Name, Place, is_read_only
 from mwem_sql.platform.metadata import SCHEMA
 from mwem_sql.platform.session import Session, lock, transaction
 from mwem_sql.releases import start, store, summary
-from mwem_sql.releases.request import OPTIONS, Request
+from mwem_sql.releases.request import OPTIONS, STARTS, Request
 from mwem_sql.releases.rows import row_rules
 from mwem_sql.synthesis.values import draw_rows
 from mwem_sql.workload import Query
@@ -160,8 +160,9 @@ def fingerprint(
     }
     rules = _declared(con, session, request.rules, private, "rules")
     content |= {} if rules is None else {"rules declared": rules}
-    source = start.find(session, request, _private_names(con, session, request, private))
-    content |= {} if source is None else {"start": start.identity(session, source)}
+    if request.start not in STARTS:
+        source = start.find(session, request, _private_names(con, session, request, private))
+        content["start"] = start.identity(session, source)
     return RequestHash(hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest(), in_short(content))
 
 

@@ -40,11 +40,9 @@ MOST_START_ROWS: Final = 1_000_000
 """Rows of a public table that are read; of more, some at even distances."""
 
 
-def find(session: Session, request: Request, private: Sequence[Name]) -> Stored | Name | None:
-    """What a request starts from, by its name; None if it names nothing. Refused if it may be private."""
+def find(session: Session, request: Request, private: Sequence[Name]) -> Stored | Name:
+    """What a request starts from, by its name; refused if it may be private. `private` are all names of its table."""
     text, con = request.start, session.cursor()
-    if text in STARTS:
-        return None
     release = store.in_place_of_table(con, text, session.place, RELEASE)
     if release is not None:
         if not release.facts["private"] and request.seed is None:
@@ -79,10 +77,9 @@ def identity(session: Session, start: Stored | Name) -> list[str]:
 
 def read_start(session: Session, request: Request, private: Sequence[Name], compiled: Compiled) -> Start | None:
     """What a request starts from, on the classes of its workload; None for a start that no name stands for."""
-    source = find(session, request, private)
-    if source is None:
+    if request.start in STARTS:
         return None
-    con = session.cursor()
+    source, con = find(session, request, private), session.cursor()
     if isinstance(source, Stored):
         rows = draw_rows(source.state(), source.classes, DRAWN_ROWS, np.random.default_rng(0))
         con.register("__mwem_start", rows.reader.read_all().rename_columns(list(rows.types)))
